@@ -86,7 +86,7 @@ impl Listed {
             row: Row {
                 title: Some(format!("{}: {title}", report::prove::answer(outcome))),
                 workload: plan.run.workload.kind().name.to_owned(),
-                ended: end(&experiment.ended).to_owned(),
+                ended: experiment.ended.name().to_owned(),
                 ..bare(&experiment.id, experiment.started, &plan.host)
             },
             what: What::Experiment(experiment.trials.len(), outcome),
@@ -112,7 +112,7 @@ impl Listed {
         Listed {
             row: Row {
                 title: Some(title),
-                ended: end(&story.ended).to_owned(),
+                ended: story.ended.name().to_owned(),
                 goodput_up: up,
                 goodput_down: down,
                 ..bare(&story.id, story.started, &story.host)
@@ -204,20 +204,11 @@ fn bare(id: &str, started: Nanos, host: &str) -> Row {
         host: host.to_owned(),
         title: None,
         workload: String::new(),
-        ended: end(&Ended::Complete).to_owned(),
+        ended: Ended::Complete.name().to_owned(),
         goodput_up: None,
         goodput_down: None,
         p50_up: None,
         p50_down: None,
-    }
-}
-
-fn end(ended: &Ended) -> &'static str {
-    match ended {
-        Ended::Unfinished => "unfinished",
-        Ended::Complete => "complete",
-        Ended::Interrupted => "interrupted",
-        Ended::Failed { .. } => "failed",
     }
 }
 

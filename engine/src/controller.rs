@@ -520,7 +520,7 @@ impl Drive<'_> {
                 leg_state.leg.started = Nanos::from(self.started.elapsed());
                 let (index, direction) = (leg_state.index, leg_state.leg.direction);
                 if self.run.spec.workload.is_answered()
-                    && self.run.spec.workload.order().has_storage()
+                    && self.run.spec.workload.has_storage()
                 {
                     self.watcher
                         .event(&Progress::Waiting("the blocks are made ready"));

@@ -12,10 +12,10 @@ use anyhow::{Result, anyhow};
 use archive::Archive;
 use model::{
     Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Plan, Reading,
-    Run, Setting, Side, Spec, Trial, Warning, apply_to_spec, summarise,
+    Run, Setting, Side, Spec, Trial, Warning, apply_to_spec,
 };
-use prove::trial::{Before, of_run, without_run};
-use prove::{Next, Slot};
+use prove::Slot;
+use prove::trial::{of_run, without_run};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,7 +148,7 @@ impl<'a> Driver<'a> {
             true => prove::next(&self.experiment.plan, &self.experiment.trials),
             false => prove::resume(&self.experiment.plan, &self.experiment.trials),
         };
-        while let Next::Run(slot) = next {
+        while let Some(slot) = next {
             self.audience.begins(self.experiment, slot);
             let Some(trial) = self.trial(slot)? else {
                 return Ok(Over::Interrupted);
@@ -197,17 +197,8 @@ impl<'a> Driver<'a> {
             Err(error) if run.legs.is_empty() => {
                 without_run(slot, number, run.started, lasted, sentence(&error))
             }
-            _ => self.trial_of(slot, number, &run, readings),
+            _ => of_run(self.experiment, slot, number, &run, readings),
         }))
-    }
-
-    fn trial_of(&self, slot: Slot, number: u32, run: &Run, readings: Vec<Reading>) -> Trial {
-        let before = Before {
-            near: &self.experiment.near,
-            far: self.experiment.far.as_ref(),
-        };
-        let plan = &self.experiment.plan;
-        of_run(plan, slot, number, run, &summarise(run), before, readings)
     }
 
     /// Tries every arm with a run of some kilobytes, nothing of which is kept: does the kernel take
@@ -255,7 +246,7 @@ impl<'a> Driver<'a> {
                 position: 0,
                 arm,
             };
-            let trial = self.trial_of(slot, 0, &run, readings);
+            let trial = of_run(self.experiment, slot, 0, &run, readings);
             if let Some(reading) = trial.readings.iter().find(|r| !r.in_force) {
                 return Err(Refusal::usage(not_in_force(&name, reading)).into());
             }

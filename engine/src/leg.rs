@@ -66,7 +66,7 @@ pub fn job(
     let mut job = Job::new(role, order.workload.clone(), order.limit);
     job.storage = storage;
     job.cpus = cpus.to_vec();
-    if order.workload.order().reconnects() {
+    if order.workload.reconnects() {
         job.reconnect = Some(reconnect());
     }
     job

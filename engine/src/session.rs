@@ -212,7 +212,7 @@ impl Session {
 impl Session {
     /// What the agent's end of a leg reads or writes, as far as the peer may use files here.
     fn storage(&self, order: &Order) -> Result<Option<Storage>, String> {
-        let file = order.workload.order().file(order.agent_sends);
+        let file = order.workload.file(order.agent_sends);
         let reach = match (&self.peer.may_files, file) {
             (Err(why), Some(_)) => return Err(why.clone()),
             (Ok(reach), _) => reach,
@@ -282,5 +282,5 @@ fn play(
 
 /// What a leg has moved in both directions, from the bytes that its load counts in the leg's own.
 fn moved(order: &Order, bytes: Bytes) -> Bytes {
-    order.workload.order().both_directions(bytes)
+    order.workload.both_directions(bytes)
 }

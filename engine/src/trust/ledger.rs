@@ -450,7 +450,7 @@ fn possible(order: &Order) -> Result<(), String> {
     if let Some(why) = order.workload.kind().not_with_agent {
         return Err(why.to_owned());
     }
-    order.workload.order().check(order.streams)
+    order.workload.check(order.streams)
 }
 
 /// Makes an order fit the limits, and says where.

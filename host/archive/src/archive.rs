@@ -154,9 +154,6 @@ impl Archive {
     }
 
     /// The same, and nothing can be written by this opening, whoever asks.
-    ///
-    /// # Errors
-    /// As [`Archive::open_existing`].
     pub fn open_to_read(path: &Path) -> Result<Archive, Error> {
         let archive = Archive::open_existing(path)?;
         archive
@@ -232,9 +229,6 @@ impl Archive {
     }
 
     /// Begins a leg; its samples may come from now on. `started` counts from the start of the run.
-    ///
-    /// # Errors
-    /// As [`Archive::update`].
     pub fn start_leg(
         &mut self,
         id: &str,
@@ -270,9 +264,6 @@ impl Archive {
     }
 
     /// Ends a leg: from now on it reads exactly as given here, whatever samples came before.
-    ///
-    /// # Errors
-    /// As [`Archive::samples`].
     pub fn finish_leg(&mut self, id: &str, index: usize, leg: &Leg) -> Result<(), Error> {
         self.write("keep a leg", id, |tx| {
             put_whole_leg(tx, id, index, leg)?;
@@ -284,9 +275,6 @@ impl Archive {
     }
 
     /// Ends a run: from now on it reads exactly as given here. Survives a power cut once done.
-    ///
-    /// # Errors
-    /// As [`Archive::samples`].
     pub fn finish(&mut self, run: &Run) -> Result<(), Error> {
         let head = Head::of(run);
         self.write_through("keep the end of a run", &run.id, |tx| {

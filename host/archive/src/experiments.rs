@@ -3,9 +3,7 @@
 
 use crate::Error;
 use crate::archive::{Archive, Filter, Imported};
-use crate::rows::{
-    EXPERIMENTS, Failure, Kind, MTUS, RUNS, TUNINGS, column, document, end_of, json, named,
-};
+use crate::rows::{EXPERIMENTS, Failure, Kind, MTUS, RUNS, TUNINGS, column, document, json, named};
 use model::mtu::MtuRecord;
 use model::{Experiment, Trial, Tuning};
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -58,9 +56,6 @@ impl Archive {
     }
 
     /// Writes anew what is known of an experiment beside its trials.
-    ///
-    /// # Errors
-    /// As [`Archive::keep_trial`].
     pub fn update_experiment(&mut self, experiment: &Experiment) -> Result<(), Error> {
         let head = head(experiment);
         let doing = "keep what is known of an experiment";
@@ -89,7 +84,7 @@ impl Archive {
                     plan.host,
                     plan.title,
                     plan.run.workload.kind().name,
-                    end_of(&experiment.ended),
+                    experiment.ended.name(),
                     head
                 ],
             )?;
@@ -123,7 +118,7 @@ impl Archive {
                     id,
                     column(tuning.started.0),
                     tuning.host,
-                    end_of(&tuning.ended),
+                    tuning.ended.name(),
                     json(tuning)
                 ],
             )?;
@@ -158,26 +153,17 @@ impl Archive {
     }
 
     /// The full name of an experiment.
-    ///
-    /// # Errors
-    /// As [`Archive::experiment`].
     pub fn find_experiment(&self, name: &str) -> Result<String, Error> {
         self.full_name(EXPERIMENTS, name)
     }
 
     /// A tuning, as [`Archive::experiment`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn tuning(&self, name: &str) -> Result<Tuning, Error> {
         let id = self.full_name(TUNINGS, name)?;
         self.read(&id, |tx| document(tx, TUNINGS, &id))
     }
 
     /// What was found of a path's MTU, as [`Archive::experiment`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn mtu(&self, name: &str) -> Result<MtuRecord, Error> {
         let id = self.full_name(MTUS, name)?;
         self.read(&id, |tx| document(tx, MTUS, &id))
@@ -199,9 +185,6 @@ impl Archive {
     }
 
     /// The tunings that pass, the newest first.
-    ///
-    /// # Errors
-    /// As [`Archive::experiments`].
     pub fn tunings(&self, filter: &Filter) -> Result<Vec<Tuning>, Error> {
         let (condition, values) = filter.sql("host", "''", "''");
         let ids = self.ids(TUNINGS, &condition, values, filter.limit)?;
@@ -209,9 +192,6 @@ impl Archive {
     }
 
     /// What was found of paths' MTUs and passes, the newest first.
-    ///
-    /// # Errors
-    /// As [`Archive::experiments`].
     pub fn mtus(&self, filter: &Filter) -> Result<Vec<MtuRecord>, Error> {
         let host = "coalesce(document ->> '$.found.look.host', document ->> '$.found.change.host')";
         let (condition, values) = filter.sql(host, "''", "''");
@@ -220,9 +200,6 @@ impl Archive {
     }
 
     /// What a name stands for: `last` is what started last, runs of an experiment left aside.
-    ///
-    /// # Errors
-    /// As [`Archive::find`].
     pub fn named(&self, name: &str) -> Result<Named, Error> {
         type OfKind = (Kind, fn(String) -> Named);
         const KINDS: [OfKind; 4] = [
@@ -274,7 +251,7 @@ fn head(experiment: &Experiment) -> String {
 fn update(tx: &Transaction<'_>, experiment: &Experiment, head: &str) -> Result<(), Failure> {
     let updated = tx.execute(
         "UPDATE experiments SET ended = ?2, document = ?3 WHERE id = ?1",
-        params![experiment.id, end_of(&experiment.ended), head],
+        params![experiment.id, experiment.ended.name(), head],
     )?;
     match updated {
         0 => Err(Failure::Gone),

@@ -124,7 +124,7 @@ impl Head<'_> {
                 run.host,
                 run.title,
                 run.spec.workload.kind().name,
-                end_of(&run.ended),
+                run.ended.name(),
                 self.document,
                 run.experiment
             ],
@@ -144,7 +144,7 @@ impl Head<'_> {
                 run.host,
                 run.title,
                 run.spec.workload.kind().name,
-                end_of(&run.ended),
+                run.ended.name(),
                 self.document
             ],
         )?;
@@ -377,13 +377,4 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
 /// SQLite's integers end at 2^63 - 1. Columns only serve lists; the documents are exact.
 pub(crate) fn column(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-pub(crate) fn end_of(ended: &Ended) -> &'static str {
-    match ended {
-        Ended::Unfinished => "unfinished",
-        Ended::Complete => "complete",
-        Ended::Interrupted => "interrupted",
-        Ended::Failed { .. } => "failed",
-    }
 }

@@ -8,7 +8,7 @@ use crate::spin::{Spin, is_pause};
 use crate::stream::{Phase, Stream, Tally};
 use crate::stride::Stride;
 use crate::workload::{WorkloadEnd, no_such_role};
-use model::{Bulk, Limit, WorkloadOrder};
+use model::{Bulk, Limit};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
@@ -32,7 +32,7 @@ pub(crate) fn end(job: &Job, order: &Bulk) -> Result<Box<dyn WorkloadEnd>, Error
                 .into(),
         ));
     }
-    order.check(1).map_err(Error::Job)?;
+    job.workload.check(1).map_err(Error::Job)?;
     Ok(Box::new(match job.role {
         Role::Send => BulkEnd::Send(order.clone()),
         Role::Receive => BulkEnd::Receive(order.clone()),

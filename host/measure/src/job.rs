@@ -80,7 +80,7 @@ pub struct Job {
 impl Job {
     /// A job with the defaults of its workload: no affinity, no reconnecting, no storage yet.
     pub fn new(role: Role, workload: Workload, limit: Limit) -> Job {
-        let stored = workload.order().has_storage();
+        let stored = workload.has_storage();
         Job {
             role,
             limit: match (role, &workload) {

@@ -6,7 +6,7 @@ use crate::job::{Acceptor, Connector, Job, Reconnect, Role};
 use crate::spin::{Spin, is_pause};
 use crate::stream::{Phase, Stream, Tally};
 use crate::workload::{WorkloadEnd, no_such_role};
-use model::{Request, Wait, WorkloadOrder};
+use model::{Request, Wait};
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +26,7 @@ enum RequestEnd {
 
 /// This end of requests.
 pub(crate) fn end(job: &Job, order: &Request) -> Result<Box<dyn WorkloadEnd>, Error> {
-    order.check(1).map_err(Error::Job)?;
+    job.workload.check(1).map_err(Error::Job)?;
     let order = order.clone();
     Ok(Box::new(
         match (job.role, &job.reconnect, order.reconnect) {

@@ -129,7 +129,7 @@ impl Shared {
         }
         let begun = Instant::now();
         let limits_here = matches!(job.role, Role::Send | Role::Ask);
-        let budget = job.workload.order().budget(job.limit);
+        let budget = job.workload.budget(job.limit);
         let ends = match job.limit {
             Limit::Time(time) => begun.checked_add(time.into()),
             _ => None,

@@ -134,7 +134,7 @@ pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
     let congestion = socket.map(|s| s.congestion.clone());
     facts.congestion = congestion.filter(|name| !name.is_empty());
     facts.pacing = socket.and_then(|s| s.pacing);
-    let order = run.spec.workload.order();
+    let order = &run.spec.workload;
     facts.always_writes = order.always_writes();
     facts.most_written = order.most_written();
     if let Workload::Copy(copy) = &run.spec.workload {

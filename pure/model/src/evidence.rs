@@ -277,88 +277,53 @@ keys! {
     DelayedAcks: Count, Connection;
 }
 
-/// Unit of a quantity, as JSON has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// `count`.
-    Count,
-    /// `bytes`.
-    Bytes,
-    /// `ns`.
-    Time,
-    /// `bit_s`.
-    BitRate,
-    /// `ratio`.
-    Ratio,
-    /// `share`: 0 to 1.
-    Share,
-    /// `cpus`: 1 is one processor.
-    Cpus,
-    /// `name`: a word instead of a number.
-    Name,
-}
+macro_rules! units {
+    ($($(#[$doc:meta])* $unit:ident($value:ty) = $name:literal;)*) => {
+        /// Unit of a quantity.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Unit { $($(#[$doc])* $unit,)* }
 
-impl Unit {
-    /// Its name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Count => "count",
-            Unit::Bytes => "bytes",
-            Unit::Time => "ns",
-            Unit::BitRate => "bit_s",
-            Unit::Ratio => "ratio",
-            Unit::Share => "share",
-            Unit::Cpus => "cpus",
-            Unit::Name => "name",
+        impl Unit {
+            /// Its name in JSON.
+            pub fn name(self) -> &'static str {
+                [$($name),*][self as usize]
+            }
         }
-    }
+
+        /// A number with its unit.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "unit", content = "value")]
+        pub enum Quantity { $($(#[$doc])* #[serde(rename = $name)] $unit($value),)* }
+
+        impl Quantity {
+            /// Its unit.
+            pub fn unit(&self) -> Unit {
+                match self { $(Quantity::$unit(_) => Unit::$unit,)* }
+            }
+        }
+    };
 }
 
-/// A number with its unit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "unit", content = "value")]
-pub enum Quantity {
+units! {
     /// A count.
-    #[serde(rename = "count")]
-    Count(u64),
+    Count(u64) = "count";
     /// An amount of data.
-    #[serde(rename = "bytes")]
-    Bytes(Bytes),
+    Bytes(Bytes) = "bytes";
     /// A time in nanoseconds.
-    #[serde(rename = "ns")]
-    Time(Nanos),
+    Time(Nanos) = "ns";
     /// A rate in bit/s.
-    #[serde(rename = "bit_s")]
-    BitRate(BitRate),
+    BitRate(BitRate) = "bit_s";
     /// A ratio.
-    #[serde(rename = "ratio")]
-    Ratio(f64),
+    Ratio(f64) = "ratio";
     /// A share, 0 to 1.
-    #[serde(rename = "share")]
-    Share(f64),
-    /// Processors.
-    #[serde(rename = "cpus")]
-    Cpus(f64),
-    /// A word.
-    #[serde(rename = "name")]
-    Name(String),
+    Share(f64) = "share";
+    /// Processors: 1 is one.
+    Cpus(f64) = "cpus";
+    /// A word instead of a number.
+    Name(String) = "name";
 }
 
 impl Quantity {
-    /// Its unit.
-    pub fn unit(&self) -> Unit {
-        match self {
-            Quantity::Count(_) => Unit::Count,
-            Quantity::Bytes(_) => Unit::Bytes,
-            Quantity::Time(_) => Unit::Time,
-            Quantity::BitRate(_) => Unit::BitRate,
-            Quantity::Ratio(_) => Unit::Ratio,
-            Quantity::Share(_) => Unit::Share,
-            Quantity::Cpus(_) => Unit::Cpus,
-            Quantity::Name(_) => Unit::Name,
-        }
-    }
-
     /// Its number; `None` of a name.
     pub fn number(&self) -> Option<f64> {
         match self {

@@ -78,6 +78,4 @@ pub use verdict::{
     ArmTable, ChangePoint, Check, Comparison, Estimate, FactorEffect, Forecast, Gate, GateState,
     Outcome, Outlier, Pilot, SearchStory, Verdict,
 };
-pub use workload::{
-    Bulk, Cache, Exchange, FileCopy, Request, Udp, Wait, Workload, WorkloadKind, WorkloadOrder,
-};
+pub use workload::{Bulk, Cache, Exchange, FileCopy, Request, Udp, Wait, Workload, WorkloadKind};

@@ -20,17 +20,10 @@ pub struct Published {
 }
 
 impl Published {
-    /// The answer to all: the first of these that any comparison gave.
+    /// The answer to all.
     pub fn outcome(&self) -> Outcome {
-        [
-            Outcome::Faster,
-            Outcome::NotEnoughData,
-            Outcome::NoDifference,
-            Outcome::Slower,
-        ]
-        .into_iter()
-        .find(|outcome| self.comparisons.iter().any(|one| one.outcome == *outcome))
-        .unwrap_or(Outcome::NoVerdict)
+        let all = self.comparisons.iter().map(|one| one.outcome);
+        all.min().unwrap_or(Outcome::NoVerdict)
     }
 }
 

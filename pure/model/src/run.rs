@@ -266,3 +266,15 @@ pub enum Ended {
         why: String,
     },
 }
+
+impl Ended {
+    /// Its name in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Ended::Unfinished => "unfinished",
+            Ended::Complete => "complete",
+            Ended::Interrupted => "interrupted",
+            Ended::Failed { .. } => "failed",
+        }
+    }
+}

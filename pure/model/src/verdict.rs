@@ -39,19 +39,19 @@ pub struct Verdict {
     pub elapsed: Nanos,
 }
 
-/// The five answers. For several comparisons: `NoVerdict` if a gate failed; else `Faster` if any is;
-/// else `NotEnoughData` if any is; else `NoDifference` if any is; else `Slower`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The five answers. Of several comparisons the first of these is the answer to all, unless a gate failed:
+/// then it is `NoVerdict`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The interval lies above zero.
     Faster,
-    /// The interval lies below zero.
-    Slower,
+    /// None of the others.
+    NotEnoughData,
     /// The interval lies between the margins.
     NoDifference,
-    /// None of these.
-    NotEnoughData,
+    /// The interval lies below zero.
+    Slower,
     /// A gate failed: whatever the figures are, they do not answer the question.
     NoVerdict,
 }

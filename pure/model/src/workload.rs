@@ -1,7 +1,7 @@
 //! Workloads: what moves over the connections of a leg, and the properties of each, in one place.
 //!
-//! A workload is a variant of [`Workload`], its order, and an `impl WorkloadOrder` for the order: its row of
-//! [`WorkloadKind`] and whatever differs from the defaults. Other crates ask these instead of matching variants.
+//! A workload is a variant of [`Workload`], its order, and its row of [`WorkloadKind`]. Other crates use the methods of
+//! [`Workload`] instead of matching variants.
 
 use crate::{BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bytes, Limit, Nanos};
 use serde::{Deserialize, Serialize};
@@ -69,85 +69,84 @@ impl WorkloadKind {
     ];
 }
 
-/// The order of a workload. The defaults are those of a plain stream of bytes.
-pub trait WorkloadOrder {
+impl Workload {
     /// What no order changes.
-    fn kind(&self) -> &'static WorkloadKind;
+    pub fn kind(&self) -> &'static WorkloadKind {
+        match self {
+            Workload::Bulk(_) => &Bulk::KIND,
+            Workload::Request(_) => &Request::KIND,
+            Workload::Udp(_) => &Udp::KIND,
+            Workload::Copy(_) => &FileCopy::KIND,
+            Workload::Blocks(_) => &Blocks::KIND,
+        }
+    }
+
+    /// Its sockets are those of UDP.
+    pub fn is_udp(&self) -> bool {
+        self.kind().exchange == Exchange::Datagrams
+    }
+
+    /// Both ends send: a client's calls are answered.
+    pub fn is_answered(&self) -> bool {
+        self.kind().exchange == Exchange::Calls
+    }
 
     /// Bytes that are written at once at most, as far as the order bounds it: a call, or those that are outstanding.
-    fn most_written(&self) -> Option<Bytes> {
-        None
+    pub fn most_written(&self) -> Option<Bytes> {
+        match self {
+            Workload::Request(order) => Some(order.request_size.max(order.reply_size)),
+            Workload::Blocks(order) => {
+                Some(Bytes(order.block.0.saturating_mul(order.depth.into())))
+            }
+            _ => None,
+        }
     }
 
     /// Its unit of work in bytes: of a write, a block, a datagram, or a reply.
-    fn unit(&self) -> Bytes;
+    pub fn unit(&self) -> Bytes {
+        match self {
+            Workload::Bulk(order) => order.unit(),
+            Workload::Request(order) => order.reply_size,
+            Workload::Udp(order) => order.datagram_size,
+            Workload::Copy(_) => Bytes(1 << 20),
+            Workload::Blocks(order) => order.block,
+        }
+    }
 
     /// The rate that the order sets for each stream.
-    fn rate(&self) -> Option<BitRate> {
-        None
+    pub fn rate(&self) -> Option<BitRate> {
+        match self {
+            Workload::Udp(order) => Some(order.rate),
+            _ => None,
+        }
     }
 
     /// The sender writes whenever the socket takes data; its storage never makes it wait.
-    fn always_writes(&self) -> bool {
-        false
+    pub fn always_writes(&self) -> bool {
+        match self {
+            Workload::Bulk(_) => true,
+            Workload::Copy(order) => order.from.is_none(),
+            _ => false,
+        }
     }
 
     /// Storage of an end of ours is part of it: the load may wait for a disk, and the protocol marks its own end.
-    fn has_storage(&self) -> bool {
-        false
+    pub fn has_storage(&self) -> bool {
+        match self {
+            Workload::Copy(_) => true,
+            Workload::Blocks(order) => order.store().is_some(),
+            _ => false,
+        }
     }
 
     /// The file that the leg's sender (or its receiver) reads or writes.
-    fn file(&self, _sender: bool) -> Option<&str> {
-        None
-    }
-
-    /// When a leg ends if nothing else is ordered.
-    fn usual_limit(&self) -> Limit {
-        Limit::Time(Nanos::from_secs(10))
-    }
-
-    /// Calls (of [`Exchange::Calls`]) or bytes that a limit allows all streams together; `None`: no such bound.
-    fn budget(&self, limit: Limit) -> Option<u64> {
-        match limit {
-            Limit::Bytes(bytes) => Some(bytes.0),
-            Limit::Requests(requests) => Some(requests),
-            Limit::Time(_) | Limit::Whole => None,
-        }
-    }
-
-    /// Bytes that went in both directions, from those that the load counts in the leg's own.
-    fn both_directions(&self, counted: Bytes) -> Bytes {
-        counted
-    }
-
-    /// Every call has a new connection.
-    fn reconnects(&self) -> bool {
-        false
-    }
-
-    /// What of the order is out of bounds, whoever sends it. Each end checks it: the peer is not trusted.
-    ///
-    /// # Errors
-    /// A sentence.
-    fn check(&self, streams: u32) -> Result<(), String>;
-}
-
-impl Workload {
-    /// Its order: the one place that names all variants.
-    pub fn order(&self) -> &dyn WorkloadOrder {
+    pub fn file(&self, sender: bool) -> Option<&str> {
         match self {
-            Workload::Bulk(order) => order,
-            Workload::Request(order) => order,
-            Workload::Udp(order) => order,
-            Workload::Copy(order) => order,
-            Workload::Blocks(order) => order,
+            Workload::Copy(order) if sender => order.from.as_deref(),
+            Workload::Copy(order) => order.to.as_deref(),
+            Workload::Blocks(order) if !sender => order.store()?.store.as_deref(),
+            _ => None,
         }
-    }
-
-    /// What no order changes.
-    pub fn kind(&self) -> &'static WorkloadKind {
-        self.order().kind()
     }
 
     /// As the peer gets it, which is the leg's sender or not: without the names of files at the other end.
@@ -163,14 +162,56 @@ impl Workload {
         self
     }
 
-    /// Its sockets are those of UDP.
-    pub fn is_udp(&self) -> bool {
-        self.kind().exchange == Exchange::Datagrams
+    /// When a leg ends if nothing else is ordered.
+    pub fn usual_limit(&self) -> Limit {
+        match self {
+            Workload::Copy(order) if order.from.is_some() => Limit::Whole,
+            _ => Limit::Time(Nanos::from_secs(10)),
+        }
     }
 
-    /// Both ends send: a client's calls are answered.
-    pub fn is_answered(&self) -> bool {
-        self.kind().exchange == Exchange::Calls
+    /// Calls (of [`Exchange::Calls`]) or bytes that a limit allows all streams together; `None`: no such bound.
+    pub fn budget(&self, limit: Limit) -> Option<u64> {
+        match (limit, self) {
+            // By the bytes that the requests send: the last one may go over.
+            (Limit::Bytes(bytes), Workload::Request(order)) => {
+                Some(bytes.0.div_ceil(order.request_size.0.max(1)))
+            }
+            (Limit::Bytes(bytes), _) => Some(bytes.0),
+            (Limit::Requests(requests), _) => Some(requests),
+            (Limit::Time(_) | Limit::Whole, _) => None,
+        }
+    }
+
+    /// Bytes that went in both directions, from those that the load counts in the leg's own.
+    pub fn both_directions(&self, counted: Bytes) -> Bytes {
+        match self {
+            Workload::Request(order) => {
+                let requests = counted.0 / order.request_size.0.max(1);
+                counted + Bytes(requests.saturating_mul(order.reply_size.0))
+            }
+            _ => counted,
+        }
+    }
+
+    /// Every call has a new connection.
+    pub fn reconnects(&self) -> bool {
+        matches!(self, Workload::Request(order) if order.reconnect)
+    }
+
+    /// What of the order is out of bounds, whoever sends it. Each end checks it: the peer is not trusted.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check(&self, streams: u32) -> Result<(), String> {
+        match self {
+            Workload::Bulk(order) => within("writes", order.unit(), Bytes(1), MAX_WRITE),
+            Workload::Request(order) => order.check(),
+            Workload::Udp(_) => Ok(()),
+            Workload::Copy(_) if streams == 1 => Ok(()),
+            Workload::Copy(_) => Err("a copy goes over one connection".to_owned()),
+            Workload::Blocks(order) => order.check(streams),
+        }
     }
 }
 
@@ -221,22 +262,10 @@ impl Bulk {
     };
 }
 
-impl WorkloadOrder for Bulk {
-    fn kind(&self) -> &'static WorkloadKind {
-        &Bulk::KIND
-    }
-
+impl Bulk {
+    /// Bytes a write; that of iperf3 (DEFAULT_TCP_BLKSIZE) if the order sets none.
     fn unit(&self) -> Bytes {
-        // The write of iperf3 (DEFAULT_TCP_BLKSIZE).
         self.write_size.unwrap_or(Bytes(128 << 10))
-    }
-
-    fn always_writes(&self) -> bool {
-        true
-    }
-
-    fn check(&self, _streams: u32) -> Result<(), String> {
-        within("writes", self.unit(), Bytes(1), MAX_WRITE)
     }
 }
 
@@ -279,38 +308,8 @@ impl Request {
     };
 }
 
-impl WorkloadOrder for Request {
-    fn kind(&self) -> &'static WorkloadKind {
-        &Request::KIND
-    }
-
-    fn most_written(&self) -> Option<Bytes> {
-        Some(self.request_size.max(self.reply_size))
-    }
-
-    fn unit(&self) -> Bytes {
-        self.reply_size
-    }
-
-    fn budget(&self, limit: Limit) -> Option<u64> {
-        match limit {
-            // By the bytes that the requests send: the last one may go over.
-            Limit::Bytes(bytes) => Some(bytes.0.div_ceil(self.request_size.0.max(1))),
-            Limit::Requests(requests) => Some(requests),
-            Limit::Time(_) | Limit::Whole => None,
-        }
-    }
-
-    fn both_directions(&self, counted: Bytes) -> Bytes {
-        let requests = counted.0 / self.request_size.0.max(1);
-        counted + Bytes(requests.saturating_mul(self.reply_size.0))
-    }
-
-    fn reconnects(&self) -> bool {
-        self.reconnect
-    }
-
-    fn check(&self, _streams: u32) -> Result<(), String> {
+impl Request {
+    fn check(&self) -> Result<(), String> {
         within(
             "requests",
             self.request_size,
@@ -372,42 +371,6 @@ impl FileCopy {
     };
 }
 
-impl WorkloadOrder for FileCopy {
-    fn kind(&self) -> &'static WorkloadKind {
-        &FileCopy::KIND
-    }
-
-    fn unit(&self) -> Bytes {
-        Bytes(1 << 20)
-    }
-
-    fn always_writes(&self) -> bool {
-        self.from.is_none()
-    }
-
-    fn has_storage(&self) -> bool {
-        true
-    }
-
-    fn file(&self, sender: bool) -> Option<&str> {
-        if sender { &self.from } else { &self.to }.as_deref()
-    }
-
-    fn usual_limit(&self) -> Limit {
-        match self.from {
-            Some(_) => Limit::Whole,
-            None => Limit::Time(Nanos::from_secs(10)),
-        }
-    }
-
-    fn check(&self, streams: u32) -> Result<(), String> {
-        match streams {
-            1 => Ok(()),
-            _ => Err("a copy goes over one connection".to_owned()),
-        }
-    }
-}
-
 /// What the page cache holds of a file before it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -451,24 +414,6 @@ impl Udp {
     };
 }
 
-impl WorkloadOrder for Udp {
-    fn kind(&self) -> &'static WorkloadKind {
-        &Udp::KIND
-    }
-
-    fn unit(&self) -> Bytes {
-        self.datagram_size
-    }
-
-    fn rate(&self) -> Option<BitRate> {
-        Some(self.rate)
-    }
-
-    fn check(&self, _streams: u32) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 impl Blocks {
     const KIND: WorkloadKind = WorkloadKind {
         name: "blocks",
@@ -489,28 +434,7 @@ impl Blocks {
     };
 }
 
-impl WorkloadOrder for Blocks {
-    fn kind(&self) -> &'static WorkloadKind {
-        &Blocks::KIND
-    }
-
-    fn most_written(&self) -> Option<Bytes> {
-        Some(Bytes(self.block.0.saturating_mul(self.depth.into())))
-    }
-
-    fn unit(&self) -> Bytes {
-        self.block
-    }
-
-    fn has_storage(&self) -> bool {
-        self.store().is_some()
-    }
-
-    fn file(&self, sender: bool) -> Option<&str> {
-        let store = self.store().filter(|_| !sender)?;
-        store.store.as_deref()
-    }
-
+impl Blocks {
     fn check(&self, streams: u32) -> Result<(), String> {
         within("blocks", self.block, Blocks::SMALLEST, MAX_MESSAGE)?;
         let known = |one: &BlockOperation| *one != BlockOperation::Getattr;

@@ -6,21 +6,14 @@ use crate::stats::decision::decide;
 use crate::stats::factors::{Effect, Observation, fit};
 use model::{Design, FactorEffect, Outcome, Plan};
 
-/// Main effects, then interactions, once all blocks are there. `runs` are block, arm and score.
-pub(crate) fn effects(plan: &Plan, runs: &[(u32, u32, f64)], done: bool) -> Vec<FactorEffect> {
+/// Main effects, then interactions, once all blocks are there.
+pub(crate) fn effects(plan: &Plan, runs: &[Observation], done: bool) -> Vec<FactorEffect> {
     let Design::Factorial { factors, .. } = &plan.design else {
         return Vec::new();
     };
     if !done {
         return Vec::new();
     }
-    let observations: Vec<Observation> = runs
-        .iter()
-        .filter_map(|&(block, arm, y)| {
-            let levels = plan.arms.get(arm as usize)?.levels.clone();
-            Some(Observation { block, levels, y })
-        })
-        .collect();
     let levels: Vec<u32> = factors.iter().map(|f| f.levels.len() as u32).collect();
     let level = |&(factor, level): &(usize, u32)| {
         let factor = &factors[factor];
@@ -48,6 +41,6 @@ pub(crate) fn effects(plan: &Plan, runs: &[(u32, u32, f64)], done: bool) -> Vec<
             beyond_margin,
         })
     };
-    let fitted = fit(&observations, &levels).into_iter().flatten();
+    let fitted = fit(runs, &levels).into_iter().flatten();
     fitted.filter_map(effect).collect()
 }

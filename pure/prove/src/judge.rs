@@ -48,12 +48,11 @@ pub fn judge(experiment: &Experiment) -> Verdict {
     }
     let effects = factorial::effects(plan, &data.observations(), done);
     let outcomes = comparisons.iter().map(|c| c.outcome);
-    let outcomes: Vec<Outcome> = outcomes.chain(effects.iter().map(|e| e.outcome)).collect();
+    let first = outcomes.chain(effects.iter().map(|e| e.outcome)).min();
     Verdict {
-        outcome: if blocked {
-            Outcome::NoVerdict
-        } else {
-            overall(&outcomes)
+        outcome: match blocked {
+            true => Outcome::NoVerdict,
+            false => first.unwrap_or(Outcome::NotEnoughData),
         },
         settled: done || (blocked && at_a_look(&data)),
         comparisons,
@@ -74,14 +73,6 @@ pub fn judge(experiment: &Experiment) -> Verdict {
 pub fn judged(experiment: Experiment) -> (Experiment, Verdict) {
     let verdict = judge(&experiment);
     (experiment, verdict)
-}
-
-/// The one answer to several comparisons, see [`Outcome`].
-fn overall(outcomes: &[Outcome]) -> Outcome {
-    use Outcome::{Faster, NoDifference, NoVerdict, NotEnoughData, Slower};
-    let order = [Faster, NotEnoughData, NoDifference, Slower, NoVerdict];
-    let first = order.into_iter().find(|o| outcomes.contains(o));
-    first.unwrap_or(NotEnoughData)
 }
 
 // ---- figures beside the verdict ----

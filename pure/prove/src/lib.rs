@@ -29,6 +29,6 @@ mod tests;
 pub use blocks::Slot;
 pub use forecast::forecast;
 pub use judge::{judge, judged};
-pub use order::{Next, next, resume};
+pub use order::{next, resume};
 pub use plan::{Ask, PlanError, parse_plan, plan_from_changes, to_toml, validate};
 pub use stats::change;

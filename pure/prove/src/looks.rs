@@ -3,6 +3,7 @@
 
 use crate::blocks::{blocks, whole_blocks};
 use crate::stats::decision::decide;
+use crate::stats::factors::Observation;
 use crate::stats::multiple::holm;
 use crate::stats::power::{pairs_for_equivalence, smallest_effect};
 use crate::stats::signed_rank::{self, Look, hodges_lehmann};
@@ -70,51 +71,30 @@ impl<'a> Data<'a> {
         self.scores.get(&trial.number).copied().unwrap_or(f64::NAN)
     }
 
-    /// The scores of an arm, one a block.
-    fn of_arm(&self, arm: u32) -> Vec<f64> {
-        let of_block = |block: &Vec<&Trial>| {
+    /// The scores of the control and of an arm in each block.
+    fn against_control(&self, arm: u32) -> Vec<[f64; 2]> {
+        let of = |block: &Vec<&Trial>, arm| {
             let trial = block.iter().find(|t| t.arm == arm)?;
             Some(self.score(trial))
         };
-        self.judged.iter().filter_map(of_block).collect()
+        let pair = |block: &Vec<&Trial>| Some([of(block, 0)?, of(block, arm)?]);
+        self.judged.iter().filter_map(pair).collect()
     }
 
-    fn against_control(&self, arm: u32) -> Pairs {
-        Pairs {
-            a: self.of_arm(0),
-            b: self.of_arm(arm),
-        }
-    }
-
-    /// Block, arm and score of every judged run.
-    pub(crate) fn observations(&self) -> Vec<(u32, u32, f64)> {
-        let all = self.judged.iter().flatten();
-        all.map(|t| (t.block, t.arm, self.score(t))).collect()
+    /// Every judged run.
+    pub(crate) fn observations(&self) -> Vec<Observation> {
+        let observation = |t: &&Trial| Observation {
+            block: t.block,
+            levels: self.plan.arms[t.arm as usize].levels.clone(),
+            y: self.score(t),
+        };
+        self.judged.iter().flatten().map(observation).collect()
     }
 }
 
-/// Scores of the control and of an arm, block by block.
-struct Pairs {
-    a: Vec<f64>,
-    b: Vec<f64>,
-}
-
-impl Pairs {
-    fn first(&self, pairs: u32) -> Pairs {
-        let pairs = pairs as usize;
-        Pairs {
-            a: self.a.iter().take(pairs).copied().collect(),
-            b: self.b.iter().take(pairs).copied().collect(),
-        }
-    }
-
-    fn len(&self) -> u32 {
-        self.a.len() as u32
-    }
-
-    fn d(&self) -> Vec<f64> {
-        self.a.iter().zip(&self.b).map(|(a, b)| b - a).collect()
-    }
+/// Scores of the control and of an arm in each block, as differences.
+fn differences(pairs: &[[f64; 2]]) -> Vec<f64> {
+    pairs.iter().map(|[a, b]| b - a).collect()
 }
 
 // ---- comparisons ----
@@ -143,18 +123,17 @@ fn in_looks(data: &Data<'_>, arm: u32, looks: &[Look]) -> (Comparison, bool) {
     let pairs = data.against_control(arm);
     let mut comparison = undecided(data, arm, &pairs);
     for look in looks {
-        if pairs.len() < look.pairs {
+        let Some(seen) = pairs.get(..look.pairs as usize) else {
             comparison.next_look = Some(look.pairs);
             break;
-        }
-        let seen = pairs.first(look.pairs);
-        let Some((value, interval)) = estimate(data.plan, &seen, look) else {
+        };
+        let Some((value, interval)) = estimate(data.plan, seen, look) else {
             continue;
         };
         conclude(
             &mut comparison,
             data.plan,
-            &seen,
+            seen,
             value,
             interval,
             1.0 - ALPHA,
@@ -173,24 +152,24 @@ fn in_looks(data: &Data<'_>, arm: u32, looks: &[Look]) -> (Comparison, bool) {
 }
 
 /// The estimate and its interval at a look, by what the plan asks about.
-fn estimate(plan: &Plan, pairs: &Pairs, look: &Look) -> Option<(f64, Interval)> {
+fn estimate(plan: &Plan, pairs: &[[f64; 2]], look: &Look) -> Option<(f64, Interval)> {
     match plan.estimand {
         Estimand::Typical => {
-            let d = pairs.d();
+            let d = differences(pairs);
             let interval = signed_rank::interval(&d, look.critical)?;
             Some((hodges_lehmann(&d)?, interval))
         }
         Estimand::Total => {
             let level = signed_rank::level(look.pairs, look.critical);
-            total::estimate(plan.metric, &pairs.a, &pairs.b, level)
+            total::estimate(plan.metric, pairs, level)
         }
     }
 }
 
-fn p_value(plan: &Plan, pairs: &Pairs) -> Option<f64> {
+fn p_value(plan: &Plan, pairs: &[[f64; 2]]) -> Option<f64> {
     match plan.estimand {
-        Estimand::Typical => signed_rank::p_two_sided(&pairs.d()),
-        Estimand::Total => total::p_two_sided(plan.metric, &pairs.a, &pairs.b),
+        Estimand::Typical => signed_rank::p_two_sided(&differences(pairs)),
+        Estimand::Total => total::p_two_sided(plan.metric, pairs),
     }
 }
 
@@ -198,7 +177,7 @@ fn p_value(plan: &Plan, pairs: &Pairs) -> Option<f64> {
 /// interval is made for that level, so that words and interval agree.
 fn in_blocks(data: &Data<'_>, done: bool) -> Vec<Comparison> {
     let arms = &data.arms[1..];
-    let pairs: Vec<Pairs> = arms.iter().map(|&arm| data.against_control(arm)).collect();
+    let pairs: Vec<Vec<[f64; 2]>> = arms.iter().map(|&arm| data.against_control(arm)).collect();
     let mut comparisons: Vec<Comparison> = arms
         .iter()
         .zip(&pairs)
@@ -221,9 +200,10 @@ fn in_blocks(data: &Data<'_>, done: bool) -> Vec<Comparison> {
     for at in order {
         let alpha = ALPHA / (p.len() - rejected) as f64;
         let pairs = &pairs[at];
-        let critical = signed_rank::critical_value(pairs.len(), alpha);
+        let made = pairs.len() as u32;
+        let critical = signed_rank::critical_value(made, alpha);
         let look = critical.map(|critical| Look {
-            pairs: pairs.len(),
+            pairs: made,
             critical,
         });
         let found = look.and_then(|look| estimate(data.plan, pairs, &look));
@@ -244,10 +224,10 @@ fn in_blocks(data: &Data<'_>, done: bool) -> Vec<Comparison> {
 }
 
 /// What can be said before anything is claimed.
-fn undecided(data: &Data<'_>, arm: u32, pairs: &Pairs) -> Comparison {
-    let d = pairs.d();
+fn undecided(data: &Data<'_>, arm: u32, pairs: &[[f64; 2]]) -> Comparison {
+    let d = differences(pairs);
     let noise = noise(&d);
-    let more_pairs = noise.and_then(|noise| more_pairs(data.plan, noise, pairs.len()));
+    let more_pairs = noise.and_then(|noise| more_pairs(data.plan, noise, pairs.len() as u32));
     let per_block = run_time(data.plan, data.trials)
         .map(|run| Nanos(run.0.saturating_mul(data.arms.len() as u64)));
     Comparison {
@@ -255,14 +235,14 @@ fn undecided(data: &Data<'_>, arm: u32, pairs: &Pairs) -> Comparison {
         against: 0,
         outcome: Outcome::NotEnoughData,
         pairs: 0,
-        pairs_so_far: pairs.len(),
+        pairs_so_far: pairs.len() as u32,
         next_look: None,
         estimate: None,
         running_share: hodges_lehmann(&d).map(f64::exp_m1),
         noise,
         p: None,
         beyond_margin: false,
-        totals_share: total::share(data.plan.metric, &pairs.a, &pairs.b),
+        totals_share: total::share(data.plan.metric, pairs),
         totals_outside: false,
         more_pairs,
         more_time: more_pairs
@@ -275,7 +255,7 @@ fn undecided(data: &Data<'_>, arm: u32, pairs: &Pairs) -> Comparison {
 fn conclude(
     comparison: &mut Comparison,
     plan: &Plan,
-    pairs: &Pairs,
+    pairs: &[[f64; 2]],
     value: f64,
     interval: Interval,
     level: f64,
@@ -283,10 +263,10 @@ fn conclude(
     let (outcome, beyond_margin) = decide(interval, plan.margin.ln_1p());
     comparison.outcome = outcome;
     comparison.beyond_margin = beyond_margin;
-    comparison.pairs = pairs.len();
+    comparison.pairs = pairs.len() as u32;
     comparison.p = p_value(plan, pairs);
     comparison.estimate = Some(share(value, interval, level));
-    comparison.totals_share = total::share(plan.metric, &pairs.a, &pairs.b);
+    comparison.totals_share = total::share(plan.metric, pairs);
     comparison.totals_outside = comparison
         .totals_share
         .is_some_and(|share| !interval.contains(share.ln_1p()));

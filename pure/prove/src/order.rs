@@ -6,20 +6,11 @@ use crate::{looks, search};
 use model::Random;
 use model::{Design, Phase, Plan, Trial};
 
-/// What to do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Make this run.
-    Run(Slot),
-    /// No run is needed any more.
-    Done,
-}
-
-/// The run that follows those on record, which are all of one sitting or end with a block that is
+/// The run that follows those on record; `None`: no run is needed any more. They are all of one sitting or end with a block that is
 /// whole. First one run is discarded, then come the pilot and the blocks.
-pub fn next(plan: &Plan, trials: &[Trial]) -> Next {
+pub fn next(plan: &Plan, trials: &[Trial]) -> Option<Slot> {
     let Some(last) = trials.last() else {
-        return Next::Run(DISCARDED);
+        return Some(DISCARDED);
     };
     if last.phase != Phase::Discarded {
         let begun = trials
@@ -28,7 +19,7 @@ pub fn next(plan: &Plan, trials: &[Trial]) -> Next {
             .count();
         let order = block_order(plan, trials, last.phase, last.block);
         if let Some(&arm) = order.get(begun) {
-            return Next::Run(Slot {
+            return Some(Slot {
                 phase: last.phase,
                 block: last.block,
                 position: begun as u32,
@@ -36,29 +27,25 @@ pub fn next(plan: &Plan, trials: &[Trial]) -> Next {
             });
         }
     }
-    let Some(phase) = open_phase(plan, trials) else {
-        return Next::Done;
-    };
+    let phase = open_phase(plan, trials)?;
     let of_phase = trials.iter().filter(|t| t.phase == phase);
     let block = of_phase.map(|t| t.block + 1).max().unwrap_or(0);
-    match block_order(plan, trials, phase, block).first() {
-        Some(&arm) => Next::Run(Slot {
-            phase,
-            block,
-            position: 0,
-            arm,
-        }),
-        None => Next::Done,
-    }
+    let arm = *block_order(plan, trials, phase, block).first()?;
+    Some(Slot {
+        phase,
+        block,
+        position: 0,
+        arm,
+    })
 }
 
 /// The first run after a break. A path that rested is warmed up again by a run that is discarded,
 /// and a block that was interrupted is run again under the next number, for its runs would not have
 /// been made side by side: what there is of it stays on record and is not judged.
-pub fn resume(plan: &Plan, trials: &[Trial]) -> Next {
+pub fn resume(plan: &Plan, trials: &[Trial]) -> Option<Slot> {
     match trials.last() {
         Some(_) if open_phase(plan, trials).is_none() => next(plan, trials),
-        _ => Next::Run(DISCARDED),
+        _ => Some(DISCARDED),
     }
 }
 
@@ -209,10 +196,10 @@ mod tests {
                 position: expected.position,
                 arm: expected.arm,
             };
-            assert_eq!(next(&whole.plan, &whole.trials[..made]), Next::Run(slot));
+            assert_eq!(next(&whole.plan, &whole.trials[..made]), Some(slot));
         }
-        assert_eq!(next(&whole.plan, &whole.trials), Next::Done);
-        assert_eq!(resume(&whole.plan, &whole.trials), Next::Done);
+        assert_eq!(next(&whole.plan, &whole.trials), None);
+        assert_eq!(resume(&whole.plan, &whole.trials), None);
     }
 
     #[test]
@@ -221,17 +208,17 @@ mod tests {
         // The first run of the third pair is made, then the machine is switched off.
         let mut trials = whole.trials[..1 + 12 + 5].to_vec();
         assert_eq!(trials.last().map(|t| t.block), Some(2));
-        let Next::Run(slot) = resume(&whole.plan, &trials) else {
+        let Some(slot) = resume(&whole.plan, &trials) else {
             panic!("there are runs to make");
         };
         assert_eq!(slot.phase, Phase::Discarded);
         trials.push(made(slot, 19, Some(1e8)));
-        let Next::Run(slot) = next(&whole.plan, &trials) else {
+        let Some(slot) = next(&whole.plan, &trials) else {
             panic!("there are runs to make");
         };
         assert_eq!((slot.phase, slot.block, slot.position), (Phase::Main, 3, 0));
         let mut path = noisy(5, 1.0, 0.05);
-        while let Next::Run(slot) = next(&whole.plan, &trials) {
+        while let Some(slot) = next(&whole.plan, &trials) {
             trials.push(made(slot, trials.len() as u32 + 1, path(slot)));
         }
         let pairs = arms(&trials, Phase::Main);

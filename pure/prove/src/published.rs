@@ -20,7 +20,7 @@ use crate::stats::decision::decide;
 use crate::stats::total::mean;
 use crate::stats::{ALPHA, Estimate, rank_sum, signed_rank};
 use model::stats::{median, signed_percent};
-use model::{About, Doubt, Outcome, Published, PublishedComparison, Statistics};
+use model::{About, Bytes, Doubt, Outcome, Published, PublishedComparison, Statistics};
 use std::collections::BTreeMap;
 use table::{Printed, Row, Table, Unit, line_of, unit_of};
 
@@ -37,16 +37,9 @@ pub enum Error {
     /// The text is no table.
     #[error("it is not a table in CSV: {0}")]
     NotCsv(String),
-    /// A cell has no number where one is needed.
-    #[error("line {line}: '{text}' in the column {column} is not a number of at least 0")]
-    NoNumber {
-        /// Line in the file.
-        line: u64,
-        /// Name of the column.
-        column: String,
-        /// Content of the cell.
-        text: String,
-    },
+    /// A cell has no number where one is needed: its line, column and content.
+    #[error("line {0}: '{2}' in the column {1} is not a number of at least 0")]
+    NoNumber(u64, String, String),
     /// Nothing in it can be compared.
     #[error("{0}")]
     NothingToCompare(String),
@@ -120,13 +113,13 @@ fn rows_of_runs(table: &Table, margin: f64) -> Result<Found, Error> {
         ))
     };
     let arm = ["arm", "configuration"].into_iter().find(|c| table.has(c));
-    let (Some(arm), Some(column)) = (arm, table.values()) else {
+    let (Some(arm_column), Some(column)) = (arm, table.values()) else {
         return Err(unknown());
     };
     let mut names: Vec<String> = Vec::new();
     let mut entries = Vec::new();
     for row in &table.rows {
-        let name = table.text(row, arm);
+        let name = table.text(row, arm_column);
         let known = names.iter().position(|known| known == name);
         let arm = known.unwrap_or_else(|| {
             names.push(name.to_owned());
@@ -136,7 +129,15 @@ fn rows_of_runs(table: &Table, margin: f64) -> Result<Found, Error> {
         let value = table.amount(row, column)?.value;
         entries.push(Entry { arm, block, value });
     }
-    compare(&names, &entries, unit_of(column), margin)
+    let mut found = compare(&names, &entries, unit_of(column), margin)?;
+    found
+        .doubts
+        .extend(names.iter().filter_map(several_settings));
+    for (name, words) in windows_not_in_force(table, arm_column) {
+        found.withdraw(|one| one.control == name || one.arm == name);
+        found.doubts.push(doubt(About::NotInForce, words));
+    }
+    Ok(found)
 }
 
 /// Compares each arm with the first; `entries` are in the order of time, or of the table.
@@ -274,6 +275,57 @@ fn speed(value: f64, unit: Unit) -> f64 {
 }
 
 // ---- doubts ----
+
+/// Several settings that were changed at once.
+fn several_settings(name: &String) -> Option<Doubt> {
+    let settings = name.split_whitespace().filter(|word| word.contains('='));
+    let count = settings.count();
+    let words =
+        format!("'{name}' changes {count} settings at once: which of them matters is unknown.");
+    (count > 1).then(|| doubt(About::Confounded, words))
+}
+
+/// Names of settings that ask for a buffer or window of a size.
+const SIZES: [&str; 7] = [
+    "sendspace",
+    "recvspace",
+    "sndbuf",
+    "rcvbuf",
+    "sockbuf",
+    "wmem",
+    "rmem",
+];
+
+/// Configurations whose window, as iperf2 prints it, is at most half of what they ask for: the kernel may round
+/// and double it, no more. `the same ...` asks for what the row before does.
+fn windows_not_in_force(table: &Table, arm: &str) -> Vec<(String, String)> {
+    let Some(column) = table.header.iter().find(|name| name.contains("window")) else {
+        return Vec::new();
+    };
+    let mut before: Option<(&str, Bytes)> = None;
+    let not_in_force = |row| {
+        let name: &str = table.text(row, arm);
+        let asked = name
+            .split_whitespace()
+            .filter_map(|word| word.split_once('='));
+        let is_size =
+            |key: &str| SIZES.iter().any(|size| key.contains(size)) && !key.contains("max");
+        let sizes = asked.filter_map(|(key, value)| Some((key, value.parse().ok()?)));
+        let own = sizes
+            .filter(|(key, _)| is_size(key))
+            .max_by_key(|(_, size)| *size);
+        before = own.or(before.filter(|_| name.contains("the same")));
+        let (key, asked) = before?;
+        // KByte is 1024 bytes there.
+        let printed = table.text(row, column);
+        let window: Bytes = printed.to_uppercase().replace("BYTE", "B").parse().ok()?;
+        let words = format!(
+            "'{name}' asks for {key} of {asked}, and the window printed is {printed}: it was not in force."
+        );
+        (window.0.saturating_mul(2) <= asked.0).then(|| (name.to_owned(), words))
+    };
+    table.rows.iter().filter_map(not_in_force).collect()
+}
 
 fn single_runs(names: &[String], arms: &[Vec<f64>]) -> Option<Doubt> {
     let alone = names
@@ -416,6 +468,7 @@ fn differences(table: &Table) -> Result<Found, Error> {
         "Each value is one figure without a spread: no interval exists, so no row can be judged, whatever its difference.",
     ));
     doubts.extend(comparisons.iter().filter_map(units));
+    doubts.extend(other_baselines(&all));
     if unit_of(a).name != unit_of(b).name {
         let words = format!("{a} and {b} are in different units.");
         doubts.push(doubt(About::Units, words));
@@ -507,6 +560,30 @@ fn wrong(all: &[Difference]) -> Vec<Doubt> {
         doubts.push(doubt(About::WrongDifference, words));
     }
     doubts
+}
+
+/// The same operation that starts from another level in another table: more than the setting differed.
+fn other_baselines(all: &[Difference]) -> Option<Doubt> {
+    /// Baselines further apart than this are not of one path and workload.
+    const APART: f64 = 1.2;
+    let pairs = all.iter().enumerate();
+    let mut pairs = pairs.flat_map(|(at, one)| all[at + 1..].iter().map(move |other| (one, other)));
+    let (one, other) = pairs.find(|(one, other)| {
+        let [a, b] = [one, other].map(|of| of.values[0].value);
+        let same = one.table != other.table && operation(one) == operation(other);
+        same && a.max(b) > APART * a.min(b)
+    })?;
+    let words = format!(
+        "{} starts from {} and {} from {}: something else differed as well, so the differences of the two tables do not compare.",
+        one.name, one.values[0].value, other.name, other.values[0].value
+    );
+    Some(doubt(About::Confounded, words))
+}
+
+fn operation(of: &Difference) -> &str {
+    of.name
+        .rsplit_once(", ")
+        .map_or("", |(_, operation)| operation)
 }
 
 // ---- statistics instead of runs ----

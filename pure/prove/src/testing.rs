@@ -1,6 +1,6 @@
 //! Experiments for the tests: a plan, and a path that answers each run with a figure.
 
-use crate::{Ask, Next, Slot, next, plan_from_changes, trial};
+use crate::{Ask, Slot, next, plan_from_changes, trial};
 use model::Random;
 use model::{
     Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Nanos, Plan, Setting, Trial,
@@ -67,7 +67,7 @@ pub(crate) fn experiment(plan: Plan, trials: Vec<Trial>) -> Experiment {
 /// Makes every run that the plan asks for.
 pub(crate) fn play(plan: Plan, mut path: impl FnMut(Slot) -> Option<f64>) -> Experiment {
     let mut trials: Vec<Trial> = Vec::new();
-    while let Next::Run(slot) = next(&plan, &trials) {
+    while let Some(slot) = next(&plan, &trials) {
         let number = trials.len() as u32 + 1;
         assert!(number < MOST_RUNS, "the plan does not end");
         trials.push(made(slot, number, path(slot)));

@@ -3,9 +3,9 @@
 
 use crate::blocks::Slot;
 use model::{
-    Bytes, Difference, Direction, EndRecord, Ended, Fingerprint, Leg, LegSummary, Limit, Metric,
-    Nanos, OptionUnit, Plan, Reading, Run, SOCKET_OPTIONS, Side, SocketOptions, SocketSettings,
-    Summary, Trial, Witness, apply_to_spec,
+    Bytes, Difference, Direction, EndRecord, Ended, Experiment, Fingerprint, Leg, LegSummary,
+    Limit, Metric, Nanos, OptionUnit, Plan, Reading, Run, SOCKET_OPTIONS, Side, SocketOptions,
+    SocketSettings, Trial, Witness, apply_to_spec, summarise,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,27 +17,17 @@ pub(crate) const LEFT_ALONE: &str = "as it is";
 /// What stands for a key that is there at one time only.
 const NOT_SET: &str = "not set";
 
-/// Both hosts before the experiment.
-#[derive(Clone, Copy, Debug)]
-pub struct Before<'a> {
-    /// The host of the command.
-    pub near: &'a Fingerprint,
-    /// The other host, if it could tell.
-    pub far: Option<&'a Fingerprint>,
-}
-
 /// What the experiment keeps of a run that was made. `readings` are those of the machine; those of
 /// the live sockets are in the run. A run that failed or broke off has no value and counts as a slow
 /// one. A run that the user interrupted is no trial: its block is run again.
 pub fn of_run(
-    plan: &Plan,
+    experiment: &Experiment,
     slot: Slot,
     number: u32,
     run: &Run,
-    summary: &Summary,
-    before: Before<'_>,
     mut readings: Vec<Reading>,
 ) -> Trial {
+    let (plan, summary) = (&experiment.plan, summarise(run));
     let mut trial = without_run(slot, number, run.started, Nanos(0), String::new());
     trial.run = Some(run.id.clone());
     let leg = run.legs.iter().find(|l| l.direction == plan.direction);
@@ -52,8 +42,8 @@ pub fn of_run(
         trial.witness = witness(leg, figures, run);
     }
     trial.readings = readings;
-    trial.witness.differences = differences(Side::Near, before.near, &run.near);
-    if let (Some(then), Some(now)) = (before.far, &run.far) {
+    trial.witness.differences = differences(Side::Near, &experiment.near, &run.near);
+    if let (Some(then), Some(now)) = (&experiment.far, &run.far) {
         let far = differences(Side::Far, then, now);
         trial.witness.differences.extend(far);
     }
@@ -349,7 +339,7 @@ mod tests {
     use super::*;
     use crate::Ask;
     use crate::testing::{ask, plan, settings};
-    use model::{Latency, Outcome, Phase, Request, RunId, SCHEMA_VERSION, summarise};
+    use model::{Latency, Outcome, Phase, Request, RunId, SCHEMA_VERSION};
 
     const TRIED: Slot = Slot {
         phase: Phase::Main,
@@ -408,12 +398,9 @@ mod tests {
     }
 
     fn trial(plan: &Plan, arm: u32, run: &Run) -> Trial {
-        let before = Before {
-            near: &Fingerprint::default(),
-            far: None,
-        };
         let slot = Slot { arm, ..TRIED };
-        of_run(plan, slot, 1, run, &summarise(run), before, Vec::new())
+        let experiment = crate::testing::experiment(plan.clone(), Vec::new());
+        of_run(&experiment, slot, 1, run, Vec::new())
     }
 
     fn change(texts: &[&str]) -> Plan {
@@ -559,11 +546,12 @@ mod tests {
             kernel: "Linux 6.18.2".to_owned(),
             ..before.clone()
         });
-        let both = Before {
-            near: &before,
-            far: Some(&before),
+        let both = Experiment {
+            near: before.clone(),
+            far: Some(before),
+            ..crate::testing::experiment(plan, Vec::new())
         };
-        let trial = of_run(&plan, TRIED, 1, &made, &summarise(&made), both, Vec::new());
+        let trial = of_run(&both, TRIED, 1, &made, Vec::new());
         let told: Vec<String> = trial
             .witness
             .differences
@@ -651,7 +639,7 @@ mod tests {
         };
         let of = |count: u64| {
             let mut trials: Vec<Trial> = Vec::new();
-            while let crate::Next::Run(slot) = crate::next(&plan, &trials) {
+            while let Some(slot) = crate::next(&plan, &trials) {
                 let trial = Trial {
                     number: trials.len() as u32 + 1,
                     phase: slot.phase,

@@ -40,6 +40,22 @@ fn the_rows_of_the_jumbo_frames_are_swapped() {
     ];
     doubted(&found, About::WrongDifference, &parts);
     doubted(&found, About::OneRun, &["without a spread"]);
+    let parts = ["table 1, write starts from 87.6 and table 2, write from 48.3"];
+    doubted(&found, About::Confounded, &parts);
+}
+
+#[test]
+fn a_window_that_is_not_in_force_has_no_verdict() {
+    let rows = |size: &str, base: f64| -> String {
+        let row = |n: usize| format!("sndbuf={size},{},70.0 KByte\n", base + SLOW[n]);
+        (0..8).map(row).collect()
+    };
+    let table = |size| {
+        let all = rows("64K", 0.0) + &rows(size, 100.0);
+        read(&format!("configuration,mbits_per_s,window\n{all}"))
+    };
+    assert_eq!(table("128K").outcome(), Outcome::Faster);
+    assert_eq!(table("8M").outcome(), Outcome::NoVerdict);
 }
 
 #[test]
@@ -65,6 +81,12 @@ fn a_configuration_that_was_measured_once_has_no_spread() {
     assert_eq!(found.comparisons[0].unit, "Mbit/s");
     assert_eq!(found.outcome(), Outcome::NoVerdict);
     doubted(&found, About::OneRun, &["one run of 'stock'"]);
+    let parts = [
+        "asks for net.inet.tcp.recvspace of 8.00 MiB, and the window printed is 65.0 KByte",
+        "'the same sysctls and mtu=9000' asks for",
+    ];
+    doubted(&found, About::NotInForce, &parts);
+    doubted(&found, About::Confounded, &["changes 4 settings at once"]);
 }
 
 #[test]

@@ -293,12 +293,11 @@ impl RunOptions {
     /// Options that do not fit together.
     pub fn spec(&self, peer: &dyn Peer) -> Result<Spec> {
         let workload = self.workload(peer)?;
-        let order = workload.order();
         let directions = match (self.what.up, self.what.down, self.what.bidir) {
             (true, ..) => Directions::Up,
             (_, true, _) => Directions::Down,
             (.., true) => Directions::Bidirectional,
-            _ if order.kind().one_leg => Directions::Up,
+            _ if workload.kind().one_leg => Directions::Up,
             _ => Directions::UpThenDown,
         };
         if !matches!(workload, Workload::Copy(_))
@@ -306,15 +305,15 @@ impl RunOptions {
         {
             bail!("--from, --to and --corners belong to copies: add --workload copy");
         }
-        if self.what.trace && order.reconnects() {
+        if self.what.trace && workload.reconnects() {
             bail!(
                 "--trace follows connections that last: leave out --reconnect, or watch with 'linerate trace'"
             );
         }
-        if directions != Directions::Up && order.reconnects() {
+        if directions != Directions::Up && workload.reconnects() {
             bail!("--reconnect opens connections from here: leave out --down and --bidir");
         }
-        let usual = order.usual_limit();
+        let usual = workload.usual_limit();
         Ok(Spec {
             trace: self.what.trace,
             ..self.load.spec(workload, directions, usual)?
@@ -495,7 +494,7 @@ impl Load {
         }
         // What an NFS server takes it says itself.
         if !matches!(&workload, Workload::Blocks(order) if order.store().is_none()) {
-            let checked = workload.order().check(amount.streams);
+            let checked = workload.check(amount.streams);
             checked.map_err(anyhow::Error::msg)?;
         }
         let (sockets, place) = (&self.sockets, &self.place);

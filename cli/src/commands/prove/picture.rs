@@ -132,7 +132,7 @@ fn block_done(experiment: &Experiment, verdict: &Verdict) -> Option<String> {
         (Phase::Pilot | Phase::Confirmation, _) => 2,
         // How many are left in a round, the order knows.
         (Phase::Main, Design::Search { .. }) => match prove::next(plan, &experiment.trials) {
-            prove::Next::Run(slot) if (slot.phase, slot.block) == (last.phase, last.block) => {
+            Some(slot) if (slot.phase, slot.block) == (last.phase, last.block) => {
                 return None;
             }
             _ => block.len(),

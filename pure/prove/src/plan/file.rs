@@ -62,7 +62,7 @@ struct PlanFile {
     title: Option<String>,
     host: String,
     metric: Metric,
-    margin: Option<Share>,
+    margin: Option<Quantity<Share>>,
     estimand: Estimand,
     direction: Option<Direction>,
     seed: Option<Quantity<u64>>,
@@ -179,7 +179,7 @@ impl PlanFile {
             title: self.title,
             host: self.host,
             metric: self.metric,
-            margin: self.margin.map_or(self.metric.usual_margin(), |m| m.0),
+            margin: self.margin.map_or(self.metric.usual_margin(), |m| m.0.0),
             estimand: self.estimand,
             direction,
             run,
@@ -196,7 +196,7 @@ impl PlanFile {
             title: plan.title.clone(),
             host: plan.host.clone(),
             metric: plan.metric,
-            margin: Some(Share(plan.margin)),
+            margin: Some(Quantity(Share(plan.margin))),
             estimand: plan.estimand,
             direction: Some(plan.direction),
             seed: Some(Quantity(plan.seed)),
@@ -498,21 +498,19 @@ struct Quantity<T>(T);
 
 impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Quantity<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Quantity<T>, D::Error> {
-        let text = text(from, "a number, or text with a unit")?;
+        let text = match toml::Value::deserialize(from)? {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Float(number) => number.to_string(),
+            other => {
+                let found = Unexpected::Other(other.type_str());
+                return Err(D::Error::invalid_type(
+                    found,
+                    &"a number, or text with a unit",
+                ));
+            }
+        };
         text.parse().map(Quantity).map_err(D::Error::custom)
-    }
-}
-
-/// Text, or a number as text.
-fn text<'de, D: Deserializer<'de>>(from: D, expected: &str) -> Result<String, D::Error> {
-    match toml::Value::deserialize(from)? {
-        toml::Value::String(text) => Ok(text),
-        toml::Value::Integer(number) => Ok(number.to_string()),
-        toml::Value::Float(number) => Ok(number.to_string()),
-        other => Err(D::Error::invalid_type(
-            Unexpected::Other(other.type_str()),
-            &expected,
-        )),
     }
 }
 
@@ -557,18 +555,17 @@ fn exact(number: u64, units: &[(u64, &str)]) -> String {
 /// A share: 0.05, or `"5%"`.
 struct Share(f64);
 
-impl<'de> Deserialize<'de> for Share {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Share, D::Error> {
-        let text = text(from, "per cent in quotes (\"5%\"), or a share (0.05)")?;
-        super::parse_share(&text)
-            .map(Share)
-            .map_err(D::Error::custom)
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Share, String> {
+        super::parse_share(text).map(Share)
     }
 }
 
-impl Serialize for Share {
+impl Serialize for Quantity<Share> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_f64(self.0)
+        to.serialize_f64(self.0.0)
     }
 }
 

@@ -87,10 +87,9 @@ impl Table {
     pub(super) fn amount(&self, row: &Row, column: &str) -> Result<Printed, Error> {
         let text = self.text(row, column);
         let amount = Printed::read(text).filter(|number| number.value >= 0.0);
-        amount.ok_or_else(|| Error::NoNumber {
-            line: line_of(row),
-            column: column.to_owned(),
-            text: text.chars().take(40).collect(),
+        amount.ok_or_else(|| {
+            let text = text.chars().take(40).collect();
+            Error::NoNumber(line_of(row), column.to_owned(), text)
         })
     }
 }

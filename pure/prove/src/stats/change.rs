@@ -120,20 +120,23 @@ fn place(values: &[f64]) -> Option<usize> {
     least.map(|(at, _)| at)
 }
 
+/// A stretch, its begin and its end, and how odd it is.
+type Stretch = ((usize, usize), f64);
+
 /// What a statistic finds in values, and how seldom it finds as much in their other orders, if that is at most `level`.
-fn proven<T>(
+fn proven(
     values: &[f64],
     level: f64,
     chance: &mut Random,
-    statistic: fn(&[i64]) -> Option<(T, f64)>,
-) -> Option<(T, f64)> {
+    statistic: fn(&[i64]) -> Option<Stretch>,
+) -> Option<Stretch> {
     let mut scores = scores(values)?;
     let (what, observed) = statistic(&scores)?;
     let mut as_large = 1;
     for _ in 0..SHUFFLES {
         chance.shuffle(&mut scores);
         // The same sum may come rounded in another way from another place.
-        let is_as_large = |(_, other): (T, f64)| other >= observed * (1.0 - 1e-12);
+        let is_as_large = |(_, other): (_, f64)| other >= observed * (1.0 - 1e-12);
         as_large += u32::from(statistic(&scores).is_some_and(is_as_large));
         // Nothing that comes can mend it.
         if f64::from(as_large) > level * f64::from(SHUFFLES + 1) {
@@ -170,38 +173,31 @@ fn peak(scores: &[i64]) -> Option<(usize, i64)> {
 
 /// The stretch (its begin and its end) whose ranks differ most from those of all the rest, and by how much: by standard
 /// deviations where nothing changes, but for a factor. It may begin or end with the values. `None` below two.
-fn oddest(scores: &[i64]) -> Option<((usize, usize), f64)> {
+fn oddest(scores: &[i64]) -> Option<Stretch> {
+    oddest_from(scores, scores.len())
+}
+
+/// The same of stretches that begin with the values: one change.
+fn sharpest(scores: &[i64]) -> Option<Stretch> {
+    oddest_from(scores, 1)
+}
+
+/// The same of stretches that begin before `begins`.
+fn oddest_from(scores: &[i64], begins: usize) -> Option<Stretch> {
     let n = scores.len();
-    let mut sums = vec![0];
-    for score in scores {
-        sums.push(sums.last().copied().unwrap_or(0) + score);
-    }
     let mut best = None;
-    for (begin, before) in sums.iter().enumerate() {
-        for (end, sum) in sums.iter().enumerate().skip(begin + 1) {
+    for begin in 0..begins {
+        let mut sum = 0;
+        for (end, score) in (begin + 1..).zip(&scores[begin..]) {
+            sum += score;
             let length = end - begin;
             if length == n {
                 continue;
             }
-            let odd = standardised(sum - before, length, n);
+            let odd = standardised(sum, length, n);
             if best.is_none_or(|(_, most)| odd > most) {
                 best = Some(((begin, end), odd));
             }
-        }
-    }
-    best
-}
-
-/// The same of stretches that begin with the values: one change.
-fn sharpest(scores: &[i64]) -> Option<(usize, f64)> {
-    let n = scores.len();
-    let mut sum = 0;
-    let mut best = None;
-    for (at, score) in (1..n).zip(scores) {
-        sum += score;
-        let sharp = standardised(sum, at, n);
-        if best.is_none_or(|(_, most)| sharp > most) {
-            best = Some((at, sharp));
         }
     }
     best

@@ -3,7 +3,7 @@
 use super::*;
 use crate::pictures::{bars, drift, forest, pairs};
 use crate::words::Style;
-use ::prove::{Ask, Next, Slot, forecast as foresee, judge, next, plan_from_changes, trial};
+use ::prove::{Ask, Slot, forecast as foresee, judge, next, plan_from_changes, trial};
 use model::*;
 
 /// Noise that repeats, so that golden texts need no chance: in [-1, 1].
@@ -35,7 +35,7 @@ fn arms(names: &[&str]) -> Ask {
 /// An experiment in which run n of an arm has `value(slot, n)`.
 fn play(plan: Plan, value: impl Fn(Slot, u32) -> Option<f64>) -> Experiment {
     let mut trials: Vec<Trial> = Vec::new();
-    while let Next::Run(slot) = next(&plan, &trials) {
+    while let Some(slot) = next(&plan, &trials) {
         let number = trials.len() as u32 + 1;
         let started = Nanos::from_secs(1_795_205_836 + 15 * u64::from(number));
         let mut made =

@@ -271,7 +271,7 @@ impl Legs {
         }
         let longest = match order.limit {
             // However long the network takes, storage may take longer.
-            Limit::Time(span) if !order.workload.order().has_storage() => span.min(LONGEST),
+            Limit::Time(span) if !order.workload.has_storage() => span.min(LONGEST),
             _ => LONGEST,
         };
         let leg = Leg {
