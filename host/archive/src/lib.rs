@@ -18,8 +18,8 @@
 //! [`Run`](model::Run) that was written.
 
 mod archive;
+mod documents;
 mod error;
-mod experiments;
 mod place;
 mod recorder;
 mod rows;
@@ -27,8 +27,8 @@ mod schema;
 mod traces;
 
 pub use archive::{Archive, Filter, Imported, Row};
+pub use documents::Named;
 pub use error::Error;
-pub use experiments::Named;
 pub use place::{default_path, is_id, new_id};
 pub use recorder::{GROUP, Recorder};
 pub use traces::Traces;

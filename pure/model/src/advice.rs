@@ -43,13 +43,13 @@ impl Needs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateFrom {
-    /// The user told it.
+    /// The user named it.
     Told,
     /// The slower of the two hosts' devices: buffers held the transfer, so the path may carry as much.
     Line,
     /// It was reached, and buffers did not hold it.
     Reached,
-    /// Four times what was reached: buffers held the transfer, and nothing tells what the path carries.
+    /// Four times what was reached: buffers held the transfer, and what the path carries is unknown.
     Step,
 }
 
@@ -60,7 +60,7 @@ pub struct Change {
     pub setting: Setting,
     /// The host that is meant.
     pub side: Side,
-    /// The value now; `None` where it is not told.
+    /// The value now; `None` where it is not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
     /// What this host's kernel has by default; `None` where that is not known.

@@ -4,7 +4,7 @@ use crate::segment::{distance, tcp_flag, tcp_state};
 use crate::{Nanos, Segment, TraceSample, What};
 use serde::{Deserialize, Serialize};
 
-/// Gaps that are told one by one; further ones only count.
+/// Gaps that are reported one by one; further ones only count.
 const GAPS_KEPT: usize = 64;
 
 /// After this a packet on its way between device and socket has arrived.
@@ -353,7 +353,7 @@ fn rise(rises: &mut Vec<Rise>, (mut from, mut to): (Nanos, Nanos), missing: u32)
         rises.pop();
     }
     if level > 0 {
-        // Many small ones are told as one.
+        // Many small ones are reported as one.
         if rises.len() >= GAPS_KEPT
             && let Some(last) = rises.pop()
         {

@@ -204,7 +204,7 @@ pub struct Answer {
     pub waited: Nanos,
     /// From then to its last byte.
     pub reply_send: Nanos,
-    /// What the server tells of the time in between, if it does.
+    /// What the server reports of the time in between, if it does.
     pub at_server: Option<AtServer>,
 }
 
@@ -322,7 +322,7 @@ pub struct BlockRecord {
     /// From then to their last.
     #[serde(rename = "reply_send_ns")]
     pub reply_send: Nanos,
-    /// What the server tells of the time in between; `None`: nothing (NFS).
+    /// What the server reports of the time in between; `None`: nothing (NFS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_server: Option<ServerRecord>,
 }
@@ -348,7 +348,7 @@ pub struct StoreRecord {
     /// Making safe at the end what was written (`fsync`); `None`: nothing was left to make safe.
     #[serde(rename = "fsync_ns")]
     pub fsync: Option<Nanos>,
-    /// Share of the file that the page cache held before, 0 to 1; `None`: memory, or not told.
+    /// Share of the file that the page cache held before, 0 to 1; `None`: memory, or not reported.
     pub cached_before_share: Option<f64>,
     /// The same afterwards.
     pub cached_after_share: Option<f64>,
@@ -385,7 +385,7 @@ pub struct BlockSummary {
     /// Where the time of all together went. Think time has the queues of the path in it, and the way there and back is the
     /// shortest round trip, half each way.
     pub parts: Parts,
-    /// Where the time was by what both ends tell; `None`: the server tells nothing (NFS).
+    /// Where the time was by what both ends report; `None`: the server reports nothing (NFS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<BlockSplit>,
 }
@@ -399,7 +399,7 @@ pub struct BlockSplit {
     /// At the server, before the storage was asked.
     #[serde(rename = "queued_ns")]
     pub queued: Nanos,
-    /// All else: the way there and back with its queues, sending, and both kernels.
+    /// All else: the RTT with its queueing delay, sending, and both kernels.
     #[serde(rename = "network_ns")]
     pub network: Nanos,
     /// The time in the storage of the requests one by one.
@@ -435,7 +435,7 @@ pub fn summarise_blocks(client: &EndRecord) -> Vec<BlockSummary> {
         .iter()
         .filter_map(|one| {
             let latency = LatencySummary::of(&one.latency, client.duration)?;
-            // No reply came sooner than the shortest way there and back, whatever rounding says.
+            // No reply came sooner than the shortest RTT, whatever rounding says.
             let way = Nanos(trip.0.saturating_mul(latency.count)).min(one.waited);
             let parts = Parts {
                 call_send: one.call_send,

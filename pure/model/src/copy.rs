@@ -27,7 +27,7 @@ pub struct StageUse {
     pub alone: Option<BitRate>,
 }
 
-/// The figures of a copy that are told first.
+/// The figures of a copy that are printed first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopySummary {
     /// From the start until the copy was safe at the receiver.
@@ -55,17 +55,17 @@ pub struct CopySummary {
     pub verified: Option<bool>,
     /// The new file stayed.
     pub kept: bool,
-    /// Share of the source that the page cache held before; null: memory, or not told.
+    /// Share of the source that the page cache held before; null: memory, or not reported.
     pub source_cached_before_share: Option<f64>,
     /// The same afterwards.
     pub source_cached_after_share: Option<f64>,
-    /// Share of the copy that the page cache held afterwards; null: memory, or not told.
+    /// Share of the copy that the page cache held afterwards; null: memory, or not reported.
     pub sink_cached_after_share: Option<f64>,
     /// Processor seconds of hashing for each 10^9 bytes, both ends together.
     pub hashing_s_per_gb: f64,
 }
 
-/// Sums a copy up; `None` if an end did not tell, or nothing moved.
+/// Sums a copy up; `None` if an end did not report, or nothing moved.
 pub fn summarise_copy(sender: &EndRecord, receiver: &EndRecord) -> Option<CopySummary> {
     let bytes = receiver.bytes;
     let (sender, receiver) = (sender.copy.as_ref()?, receiver.copy.as_ref()?);

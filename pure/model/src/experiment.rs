@@ -17,7 +17,7 @@ pub struct Experiment {
     pub plan: Plan,
     /// The host of the command, before anything was changed.
     pub near: Fingerprint,
-    /// The other host, before anything was changed; `None` if it could not tell.
+    /// The other host, before anything was changed; `None` if not reported.
     pub far: Option<Fingerprint>,
     /// Every run, in the order in which they were made; none is ever dropped.
     pub trials: Vec<Trial>,
@@ -67,7 +67,7 @@ pub struct Trial {
 pub enum Phase {
     /// Warms path and hosts up; never judged.
     Discarded,
-    /// Both runs of a pair are the control: tells the noise.
+    /// Both runs of a pair are the control: shows the noise.
     Pilot,
     /// Compares the arms; in a search: picks one.
     Main,
@@ -75,7 +75,7 @@ pub enum Phase {
     Confirmation,
 }
 
-/// What the kernel saw in a run, as far as it bears on whether the change could act. `None`: not told.
+/// What the kernel saw in a run, as far as it bears on whether the change could act. `None`: not reported.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Witness {
@@ -97,7 +97,7 @@ pub struct Witness {
     pub host_cpu_share: Option<f64>,
     /// Sending MSS of the live socket, in bytes.
     pub mss: Option<u32>,
-    /// The slower of both ends' devices; `None` unless every end that told has a link speed.
+    /// The slower of both ends' devices; `None` unless every end that reports has a link speed.
     #[serde(rename = "link_speed_bit_s")]
     pub link_speed: Option<BitRate>,
     /// Requests answered.

@@ -167,7 +167,7 @@ pub struct Decider {
     pub between: Vec<Limit>,
     /// The setting to compare with none: `knob=value[@place]`.
     pub change: String,
-    /// What each outcome tells.
+    /// What each outcome means.
     pub tells: String,
 }
 
@@ -227,7 +227,7 @@ pub enum Source {
     CaptureAtReceiver,
     /// Packets as they passed somewhere between.
     CaptureBetween,
-    /// Packets as they passed a place that nothing in them tells.
+    /// Packets as they passed a place that nothing in them shows.
     CaptureSomewhere,
     /// Packets as they passed two places.
     CapturesAtTwoPlaces,
@@ -280,7 +280,7 @@ pub struct Explanation {
     pub conclusion: Conclusion,
     /// All findings: the causes of the conclusion first, then by share.
     pub findings: Vec<Finding>,
-    /// What both ends tell together, or the trace of the receiver, beside the findings.
+    /// What both ends show together, or the trace of the receiver, beside the findings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<Evidence>,
     /// The time line.
@@ -321,7 +321,7 @@ pub struct Glance {
     /// The smallest.
     #[serde(rename = "min_rtt_ns")]
     pub min_rtt: Nanos,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
     /// Time since its last event.
     #[serde(rename = "silent_ns")]

@@ -23,7 +23,7 @@ pub struct Fingerprint {
     pub cpu: Cpu,
     /// Memory in all.
     pub memory: Option<Bytes>,
-    /// Hypervisor or container kind; `None` on bare metal as far as can be told.
+    /// Hypervisor or container kind; `None` on bare metal as far as is visible.
     pub virtualisation: Option<String>,
     /// Current kernel clock source.
     pub clock_source: Option<String>,
@@ -84,20 +84,20 @@ pub struct Device {
     pub name: String,
     /// Driver.
     pub driver: Option<String>,
-    /// Driver version, firmware and bus address, where told.
+    /// Driver version, firmware and bus address, where reported.
     pub firmware: Option<String>,
     /// Bus address.
     pub bus: Option<String>,
-    /// Link speed; `None` where the driver does not tell (veth, many virtual devices).
+    /// Link speed; `None` where the driver does not report it (veth, many virtual devices).
     #[serde(rename = "speed_bit_s")]
     pub speed: Option<BitRate>,
-    /// `full` or `half`, where told.
+    /// `full` or `half`, where reported.
     pub duplex: Option<String>,
     /// MTU in bytes.
     pub mtu: u32,
     /// Offloads by ethtool's short names (tso, gso, gro, lro, rx, tx, sg, ...): on or off.
     pub offloads: BTreeMap<String, bool>,
-    /// Root queueing discipline, with its parameters where told.
+    /// Root queueing discipline, with its parameters where reported.
     pub qdisc: Option<String>,
     /// Transmit queue length in packets.
     pub tx_queue_len: Option<u32>,

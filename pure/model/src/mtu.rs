@@ -210,7 +210,7 @@ pub struct TcpTruth {
     pub snd_mss: u32,
     /// Path MTU as the sender's socket believed at the end.
     pub pmtu: u32,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u32,
 }
 
@@ -223,7 +223,7 @@ pub struct Verdict {
     pub cause: Cause,
     /// What else is to be known.
     pub beside: Vec<Beside>,
-    /// What could not be told apart.
+    /// What could not be distinguished.
     pub doubts: Vec<Doubt>,
 }
 
@@ -313,7 +313,7 @@ pub enum Beside {
     BlackHole,
 }
 
-/// What could not be told apart.
+/// What could not be distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {

@@ -36,7 +36,7 @@ pub struct PublishedComparison {
     pub control: String,
     /// What is compared.
     pub arm: String,
-    /// Runs of the control and of the arm; 0 where nobody told.
+    /// Runs of the control and of the arm; 0 where not reported.
     pub runs: [u32; 2],
     /// The typical value of the control, as printed.
     pub control_value: f64,

@@ -36,7 +36,7 @@ pub struct Requests {
     pub doubts: Vec<String>,
 }
 
-/// The links of a path, which its packets do not tell.
+/// The links of a path, which its packets do not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Links {
     /// Of each; `None` while not known.
@@ -232,7 +232,7 @@ causes! {
     Path: "path", "the way there and back";
     /// Beyond the shortest way: queues. Known from two captures alone.
     Queue: "queue", "queues on the way";
-    /// What was lost was sent again.
+    /// Lost data was retransmitted.
     Retransmission: "retransmission", "retransmission";
     /// The receiver's window was full.
     ReceiveWindow: "receive_window", "the receive window";

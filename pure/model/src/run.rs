@@ -35,7 +35,7 @@ pub struct Run {
     pub spec: Spec,
     /// The host of the command.
     pub near: Fingerprint,
-    /// The other host; `None` if it could not tell (a stock iperf3 server cannot).
+    /// The other host; `None` if not reported (by a stock iperf3 server).
     pub far: Option<Fingerprint>,
     /// In the order of their start.
     pub legs: Vec<Leg>,
@@ -46,7 +46,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The links between the hosts as their devices tell: the slower of the two, and no more than one of them.
+    /// The links between the hosts as their devices report them: the slower of the two, and no more than one of them.
     pub fn links(&self) -> Links {
         let hosts = [Some(&self.near), self.far.as_ref()].into_iter().flatten();
         let speeds = hosts.filter_map(|host| host.device.as_ref()?.speed);
@@ -67,7 +67,7 @@ pub struct Leg {
     pub started: Nanos,
     /// What the end on the host of the command saw.
     pub near: EndRecord,
-    /// What the other end saw; empty where it could not tell.
+    /// What the other end saw; empty where it does not report.
     pub far: EndRecord,
     /// How it ended.
     pub ended: Ended,
@@ -112,7 +112,7 @@ pub struct EndRecord {
     /// The same by operation (blocks).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<BlockRecord>,
-    /// Segments retransmitted, told as a number by an end that gives no TCP_INFO (stock iperf3).
+    /// Segments retransmitted, reported as a number by an end that gives no TCP_INFO (stock iperf3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
     /// Counts of datagrams (UDP).
@@ -130,7 +130,7 @@ pub struct EndRecord {
     /// The trace of this end's data sockets, where one was taken: it cost time of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Traced>,
-    /// What this end must tell of its figures.
+    /// What this end must report of its figures.
     pub warnings: Vec<Warning>,
 }
 
@@ -142,7 +142,7 @@ pub struct LineErrors {
     pub device: String,
     /// Frames that arrived damaged: a wrong checksum, a broken end, a wrong length.
     pub damaged: u64,
-    /// Collisions while it sent. A half-duplex line has them; what collided is sent again by the device.
+    /// Collisions while it sent. A half-duplex line has them; what collided is retransmitted by the device.
     pub collisions: u64,
     /// Frames that collided after their first 64 bytes: lost. The other end does not listen before it sends.
     pub late_collisions: u64,
@@ -174,7 +174,7 @@ pub struct Traced {
     /// From the beginning of the trace, before the connections were made, to its last event.
     #[serde(rename = "span_ns")]
     pub span: Nanos,
-    /// It reached its largest size, and tells nothing of what came after.
+    /// It reached its largest size, and has nothing of what came after.
     pub cut: bool,
 }
 
@@ -212,7 +212,7 @@ pub struct CopyRecord {
     pub kept: bool,
     /// Why the storage failed, if it did.
     pub failed: Option<String>,
-    /// Share of the file that the page cache held before, 0 to 1; `None`: memory, or not told.
+    /// Share of the file that the page cache held before, 0 to 1; `None`: memory, or not reported.
     pub cached_before_share: Option<f64>,
     /// The same afterwards.
     pub cached_after_share: Option<f64>,

@@ -152,7 +152,7 @@ sparse! {
 }
 
 sparse! {
-    /// What the kernel told of a connection's socket at one moment, where it cannot be read at each segment.
+    /// What the kernel reports of a connection's socket at one moment, where it cannot be read at each segment.
     /// Nothing is known of the time between two of these but what their counters say.
     pub struct TraceSample {
         /// Time since the trace began: when the kernel was asked.
@@ -166,14 +166,14 @@ sparse! {
         pub comm: Comm,
         /// The socket is gone, and this was its last state.
         pub gone: bool,
-        /// Congestion control, by its name; empty where not told.
+        /// Congestion control, by its name; empty where not reported.
         pub congestion: String,
         /// The socket, as TCP_INFO and sock_diag read it.
         pub socket: SocketState,
     }
 }
 
-/// What a [`Segment`] tells of.
+/// What a [`Segment`] records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
@@ -217,7 +217,7 @@ sparse! {
 pub enum Retransmission {
     /// The handshake got no answer in time.
     Handshake,
-    /// The retransmission timeout (RFC 6298), and what is sent again in its wake.
+    /// The retransmission timeout (RFC 6298), and retransmissions in its wake.
     Timeout,
     /// Duplicate or selective acknowledgements say that it is lost (RFC 5681, RFC 6675, RFC 8985).
     Fast,
@@ -416,7 +416,7 @@ pub struct End {
     /// Length of the trace.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Events told.
+    /// Events reported.
     pub events: u64,
     /// Events lost, all together.
     pub lost: u64,
@@ -424,7 +424,7 @@ pub struct End {
     pub unordered: u64,
 }
 
-/// One line of a trace, as it is told live and kept in a file.
+/// One line of a trace, as it is printed live and kept in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant)] // nearly all are segments
@@ -469,9 +469,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Adds a record. Connections come in the order of their numbers, and can be told again when more is
+    /// Adds a record. Connections come in the order of their numbers, and can come again when more is
     /// known of them; one out of that order is refused and returned, as is a segment or a sample of a connection
-    /// that was never told.
+    /// that never came.
     ///
     /// # Errors
     /// The record that has no place.

@@ -57,15 +57,12 @@ pub struct SocketOptions {
     pub pacing: Option<BitRate>,
     /// Differentiated services code point.
     pub dscp: u8,
-    /// `TCP_NOTSENT_LOWAT`; `None` if not set (then `net.ipv4.tcp_notsent_lowat` holds) or not told.
-    #[serde(default)]
+    /// `TCP_NOTSENT_LOWAT`; `None` if not set (then `net.ipv4.tcp_notsent_lowat` holds) or not reported.
     pub notsent_lowat: Option<Bytes>,
-    /// Window scale that the peer's handshake announced; `None` if not negotiated or not told.
-    #[serde(default)]
+    /// Window scale that the peer's handshake announced; `None` if not negotiated or not reported.
     pub snd_wscale: Option<u8>,
     /// Window scale that this end announced: bounds its window at 65535 << this for the whole life of
-    /// the connection (RFC 7323); `None` if not negotiated or not told.
-    #[serde(default)]
+    /// the connection (RFC 7323); `None` if not negotiated or not reported.
     pub rcv_wscale: Option<u8>,
 }
 
@@ -150,7 +147,7 @@ pub struct SocketOption {
     pub unit: OptionUnit,
     /// How it is set and read.
     pub call: OptionCall,
-    /// Smallest and largest value, and how a person is told of them.
+    /// Smallest and largest value, and the remedy beyond them.
     pub range: (u64, u64, &'static str),
     /// What to do if the kernel refuses it.
     pub if_refused: &'static str,

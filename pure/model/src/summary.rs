@@ -1,4 +1,4 @@
-//! From samples to the figures that are told first.
+//! From samples to the figures that are printed first.
 
 use crate::physics::HEADERS;
 use crate::request::Links;
@@ -27,7 +27,7 @@ pub struct LegSummary {
     pub direction: Direction,
     /// How it ended.
     pub ended: Ended,
-    /// From the first byte to the last, at the receiver where it told; under a time limit at least to
+    /// From the first byte to the last, at the receiver where it reports; under a time limit at least to
     /// that limit, even if nothing came any more.
     #[serde(rename = "duration_ns")]
     pub duration: Nanos,
@@ -99,7 +99,7 @@ pub struct LegSummary {
 pub struct CpuUse {
     /// The process, in processors: 1.0 is one of them all the time.
     pub process: f64,
-    /// The whole host as a share of all its processors, 0 to 1; `None` if it did not tell.
+    /// The whole host as a share of all its processors, 0 to 1; `None` if not reported.
     pub host_share: Option<f64>,
     /// The process, in seconds for each 10^9 bytes that it moved, in both directions if both ran at
     /// once; `None` if nothing moved.
@@ -144,9 +144,9 @@ pub struct SettingInForce {
     pub name: String,
     /// As asked; `None` if the kernel's own choice.
     pub asked: Option<String>,
-    /// On the sender's live socket; `None` if that end did not tell.
+    /// On the sender's live socket; `None` if that end did not report.
     pub sender: Option<String>,
-    /// On the receiver's live socket; `None` if that end did not tell.
+    /// On the receiver's live socket; `None` if that end did not report.
     pub receiver: Option<String>,
 }
 
@@ -196,7 +196,7 @@ pub fn summarise(run: &Run) -> Summary {
 pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     let sender = leg.sender();
     let receiver = leg.receiver();
-    // A peer that tells nothing (stock iperf3) leaves its end empty: then the other end's count serves.
+    // A peer that reports nothing (stock iperf3) leaves its end empty: then the other end's count serves.
     let counted = if receiver.duration > Nanos(0) {
         receiver
     } else {
@@ -210,7 +210,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     let span = span(spec.limit, counted);
     let ramp = ramp_for(spec, rtt_idle, span);
     let steady: Vec<&Sample> = sender.samples.iter().filter(|s| s.at >= ramp).collect();
-    // Stock iperf3 tells its totals only: a first and a last sample cannot leave the ramp out.
+    // Stock iperf3 reports its totals only: a first and a last sample cannot leave the ramp out.
     let steady_goodput = if counted.samples.len() > 2 {
         steady_rate(&counted.samples, ramp, span)
     } else {
@@ -348,7 +348,7 @@ fn last_tcp(end: &EndRecord) -> Vec<&SocketState> {
     newest.into_values().collect()
 }
 
-/// The sum over all streams; `None` if there is none or one does not tell.
+/// The sum over all streams; `None` if there is none or one does not report.
 fn sum_of<T: std::iter::Sum>(
     tcp: &[&SocketState],
     f: impl Fn(&SocketState) -> Option<T>,

@@ -208,7 +208,7 @@ pub struct ArmTable {
     pub bytes: Bytes,
 }
 
-/// What the pilot told. Its pairs are of the control with itself.
+/// What the pilot showed. Its pairs are of the control with itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pilot {
     /// Complete pairs.
@@ -216,7 +216,7 @@ pub struct Pilot {
     /// Standard deviation of the logarithms of their ratios.
     pub noise: f64,
     /// The smallest effect that the plan finds four times in five at this noise, taken 1.35 times as
-    /// large because few pairs told it.
+    /// large because few pairs show it.
     pub smallest_share: f64,
 }
 

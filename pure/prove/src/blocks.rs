@@ -3,7 +3,7 @@
 use model::{Phase, Trial};
 use std::collections::BTreeMap;
 
-/// A place in the order: what a [`Trial`] is told before it is made.
+/// A place in the order: what is known of a [`Trial`] before it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// What the run is for.

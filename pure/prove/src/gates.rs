@@ -1,7 +1,7 @@
 //! What is checked before a verdict is given: a figure that answers another question than the plan's
 //! is no answer. A check that fails forbids a verdict; one that warns stands beside it.
 
-use crate::plan::{P99_REQUESTS, pairs_of};
+use crate::plan::{P99_REQUESTS, counted};
 use crate::trial::{LEFT_ALONE, end_name};
 use model::stats::{median, percent, signed_percent};
 use model::{
@@ -112,7 +112,7 @@ fn in_force(plan: &Plan, judged: &[&Trial]) -> (Gate, BTreeSet<u32>) {
         let evidence = format!(
             "The change was not in force in {} of {}: {odd}.",
             broken.len(),
-            runs_of(asked.map(|(_, n)| n).sum())
+            counted(asked.map(|(_, n)| n).sum::<usize>(), "run")
         );
         gate(Check::InForce, state, evidence)
     } else if let Some(evidence) = changed_nothing.values().next() {
@@ -124,7 +124,7 @@ fn in_force(plan: &Plan, judged: &[&Trial]) -> (Gate, BTreeSet<u32>) {
     } else {
         let evidence = format!(
             "What was asked was read back in all of {}.",
-            runs_of(asked_of.values().sum())
+            counted(asked_of.values().sum::<usize>(), "run")
         );
         gate(Check::InForce, GateState::Passed, evidence)
     };
@@ -390,7 +390,7 @@ fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
 fn pilot(plan: &Plan, pilot: &Pilot) -> Gate {
     let seen = format!(
         "In the pilot {} of the control with itself differed by {}; at that noise the plan finds {} and more four times in five",
-        pairs_of(pilot.pairs),
+        counted(pilot.pairs as usize, "pair"),
         percent(pilot.noise),
         percent(pilot.smallest_share)
     );
@@ -465,28 +465,21 @@ fn runs(plan: &Plan, judged: &[&Trial]) -> Gate {
             let evidence = format!(
                 "{} of {} answered fewer than {P99_REQUESTS} requests (the fewest {least}), too few for a 99th percentile.",
                 few.len(),
-                runs_of(judged.len())
+                counted(judged.len(), "run")
             );
             return gate(Check::Runs, GateState::Failed, evidence);
         }
     }
     if failed.is_empty() {
-        let evidence = format!("None of {} failed.", runs_of(judged.len()));
+        let evidence = format!("None of {} failed.", counted(judged.len(), "run"));
         gate(Check::Runs, GateState::Passed, evidence)
     } else {
         let evidence = format!(
             "{} of {} failed and count as slow ones. The first: {why}.",
             failed.len(),
-            runs_of(judged.len())
+            counted(judged.len(), "run")
         );
         gate(Check::Runs, GateState::Warned, evidence)
-    }
-}
-
-fn runs_of(n: usize) -> String {
-    match n {
-        1 => "1 run".to_owned(),
-        n => format!("{n} runs"),
     }
 }
 

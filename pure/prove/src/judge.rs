@@ -18,9 +18,9 @@ use model::{
 };
 use std::collections::BTreeMap;
 
-/// A change of level is told if as clear a one comes up by chance in fewer experiments than this.
+/// A change of level is reported if as clear a one comes up by chance in fewer experiments than this.
 const CHANGE_TOLD: f64 = 0.01;
-/// A run is told as an outlier beyond so many robust deviations.
+/// A run is reported as an outlier beyond so many robust deviations.
 const OUTLIER_TOLD: f64 = 5.0;
 
 /// Judges what is there; as true after every run as at the end.
@@ -134,7 +134,7 @@ fn change_points(data: &Data<'_>) -> Vec<ChangePoint> {
 fn odd_runs(data: &Data<'_>) -> Vec<Outlier> {
     let residuals = residuals(data);
     let values: Vec<f64> = residuals.iter().map(|(_, r)| *r).collect();
-    // Failed runs are told as such; where they are half of an arm, its median is that of no run.
+    // Failed runs are reported as such; where they are half of an arm, its median is that of no run.
     let has_median = |arm: u32| {
         let of_arm = || residuals.iter().filter(|(t, _)| t.arm == arm);
         let whole = of_arm().filter(|(t, _)| t.value.is_some()).count();

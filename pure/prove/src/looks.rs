@@ -283,7 +283,7 @@ pub(crate) fn share(value: f64, interval: Interval, level: f64) -> Estimate {
 }
 
 /// By how much pairs differ. A stall or a failed run would make the plain deviation meaningless for
-/// planning; where it is far above the robust one, that one is told.
+/// planning; where it is far above the robust one, that one is reported.
 fn noise(d: &[f64]) -> Option<f64> {
     let plain = deviation(d)?;
     Some(match robust_deviation(d) {

@@ -3,7 +3,7 @@
 mod check;
 mod file;
 
-pub(crate) use check::{P99_REQUESTS, pairs_of};
+pub(crate) use check::{P99_REQUESTS, counted};
 pub use check::{fewest_blocks, validate};
 pub use file::{parse_plan, to_toml};
 

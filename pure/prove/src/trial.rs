@@ -198,7 +198,7 @@ fn print(unit: OptionUnit, value: u64) -> String {
 }
 
 /// The socket options that any arm sets, as the live sockets of this run have them, at the end where
-/// they act: for an arm that leaves one alone too, to tell a change that changed nothing.
+/// they act: for an arm that leaves one alone too, to see a change that changed nothing.
 fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
     let mut touched = SocketSettings::default();
     for arm in &plan.arms {
@@ -253,7 +253,7 @@ fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
 }
 
 /// The reading of an end: of its first socket that does not hold, or else of its first; none if the
-/// end did not tell.
+/// end did not report.
 fn reading(
     end: &EndRecord,
     holds: impl Fn(&SocketOptions) -> bool,

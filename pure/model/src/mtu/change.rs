@@ -88,7 +88,7 @@ pub enum Obstacle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Both hosts will undo everything unless they are told otherwise.
+    /// Both hosts will undo everything unless the change is confirmed.
     Arm,
     /// Routes keep ordinary packets at the smaller size.
     Pin,

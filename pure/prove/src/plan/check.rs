@@ -29,7 +29,10 @@ pub fn validate(plan: &Plan) -> Result<(), PlanError> {
     design(plan)?;
     run(plan)?;
     if plan.pilot_pairs == 1 || plan.pilot_pairs > MOST_PILOT {
-        let what = format!("a pilot of {} tells no noise", pairs_of(plan.pilot_pairs));
+        let what = format!(
+            "a pilot of {} tells no noise",
+            counted(plan.pilot_pairs as usize, "pair")
+        );
         return wrong("pilot_pairs", what, "write 6 to 8, or 0 for no pilot");
     }
     if plan.gap > LONGEST_GAP {
@@ -180,7 +183,7 @@ fn design(plan: &Plan) -> Result<(), PlanError> {
     }
 }
 
-/// The fewest blocks in which so many arms can each be told from the control, all at 5 % together:
+/// The fewest blocks in which so many arms can each be distinguished from the control, all at 5 % together:
 /// log2(40 arms), before which the smallest p-value is not small enough (Holm).
 pub fn fewest_blocks(arms: usize) -> u32 {
     let fewest = (40.0 * arms as f64).log2().ceil();
@@ -192,7 +195,7 @@ fn fixed(blocks: u32, arms: usize, key: &'static str) -> Result<(), PlanError> {
     if blocks < fewest {
         let what = format!(
             "{} give no verdict at 5 % on {arms} arms",
-            blocks_of(blocks)
+            counted(blocks as usize, "block")
         );
         return wrong(key, what, format!("write {fewest} or more"));
     }
@@ -211,7 +214,7 @@ fn looks_known(key: &'static str, pairs: &[u32]) -> Result<(), PlanError> {
     if let Some(few) = pairs.iter().find(|n| **n < FEWEST_PAIRS) {
         let what = format!(
             "{} give no verdict: of 5, even all in favour come up by chance in 1 of 16 experiments",
-            pairs_of(*few)
+            counted(*few as usize, "pair")
         );
         return wrong(
             key,
@@ -311,16 +314,7 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
     }
 }
 
-fn blocks_of(n: u32) -> String {
-    match n {
-        1 => "1 block".to_owned(),
-        n => format!("{n} blocks"),
-    }
-}
-
-pub(crate) fn pairs_of(n: u32) -> String {
-    match n {
-        1 => "1 pair".to_owned(),
-        n => format!("{n} pairs"),
-    }
+/// `1 run`, `3 runs`.
+pub(crate) fn counted(n: usize, of: &str) -> String {
+    format!("{n} {of}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
 //! Does it matter which of a pair runs first? A shaper with burst credit, a cache, a hot processor
 //! give the second run another start than the first.
 
-use super::{Estimate, rank_sum};
+use super::{Estimate, Interval, rank_sum};
 
 /// By how much the second run of a pair is above the first, whatever the settings: half of the shift
 /// between the differences B - A of the pairs in which B ran second and those in which it ran first,
@@ -11,7 +11,10 @@ pub(crate) fn effect(b_second: &[f64], b_first: &[f64], alpha: f64) -> Option<Es
     let shift = rank_sum::shift(b_first, b_second, alpha)?;
     Some(Estimate {
         value: shift.value / 2.0,
-        interval: shift.interval.map(|v| v / 2.0),
+        interval: Interval {
+            low: shift.interval.low / 2.0,
+            high: shift.interval.high / 2.0,
+        },
     })
 }
 
