@@ -58,7 +58,7 @@ fn line(event: &str, data: &Value) -> String {
 
 fn start(run: &Run) -> Value {
     let spec = &run.spec;
-    let (socket, order) = (&spec.socket, spec.workload.order());
+    let (socket, order) = (&spec.socket, &spec.workload);
     let udp = spec.workload.is_udp();
     let sockets: Vec<&SocketOptions> = run.legs.iter().flat_map(|leg| &leg.near.sockets).collect();
     let first = sockets.first();
@@ -166,7 +166,7 @@ fn interval(
     let entry = |bytes: Bytes, counts: Option<Value>| {
         let mut entry = span(before.at, sample.at, bytes);
         if spec.workload.is_udp() {
-            entry["packets"] = json!(bytes.0 / spec.workload.order().unit().0.max(1));
+            entry["packets"] = json!(bytes.0 / spec.workload.unit().0.max(1));
             extend(&mut entry, counts.unwrap_or_default());
         }
         extend(&mut entry, json!({"omitted": false, "sender": sends}));
