@@ -519,9 +519,7 @@ impl Drive<'_> {
             for leg_state in legs.iter_mut() {
                 leg_state.leg.started = Nanos::from(self.started.elapsed());
                 let (index, direction) = (leg_state.index, leg_state.leg.direction);
-                if self.run.spec.workload.is_answered()
-                    && self.run.spec.workload.has_storage()
-                {
+                if self.run.spec.workload.is_answered() && self.run.spec.workload.has_storage() {
                     self.watcher
                         .event(&Progress::Waiting("the blocks are made ready"));
                 }
