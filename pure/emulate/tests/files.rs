@@ -58,23 +58,23 @@ fn a_bad_file_is_answered_with_line_and_remedy() {
         ),
         (
             both("rate = \"-5M\""),
-            "t.toml:14: found \"-5M\"; write a rate above 0 in quotes, in bit/s (\"100M\", \"2.5G\")",
+            "t.toml:14: \"-5M\" is negative; write a rate above 0 in quotes, in bit/s (\"100M\", \"2.5G\")",
         ),
         (
             both("rate = 0"),
-            "t.toml:14: found 0; write a rate above 0 in quotes, in bit/s (\"100M\", \"2.5G\")",
+            "t.toml:14: 0 is not allowed here; write a rate above 0 in quotes, in bit/s (\"100M\", \"2.5G\")",
         ),
         (
             both("rate = \"0\""),
-            "t.toml:14: found \"0\"; write a rate above 0 in quotes, in bit/s (\"100M\", \"2.5G\"), or leave it out for no limit",
+            "t.toml:14: \"0\" is not allowed here; write a rate above 0 in quotes, in bit/s (\"100M\", \"2.5G\"), or leave it out for no limit",
         ),
         (
             both("delay = \"25\""),
-            "t.toml:14: found \"25\"; write a time with its unit in quotes (\"25.5ms\", \"200us\", \"5s\")",
+            "t.toml:14: \"25\" is not allowed here; write a time with its unit in quotes (\"25.5ms\", \"200us\", \"5s\")",
         ),
         (
             both("loss = { random = 1.5 }"),
-            "t.toml:14: found 1.5; write a number from 0 to 1, or per cent in quotes (0.001 is \"0.1%\")",
+            "t.toml:14: 1.5 is not allowed here; write a number from 0 to 1, or per cent in quotes (0.001 is \"0.1%\")",
         ),
         (
             both("loss = { random = 0.1, periodic = 20 }"),

@@ -31,6 +31,19 @@ impl fmt::Display for Scalar {
     }
 }
 
+impl Scalar {
+    fn is_negative(&self) -> bool {
+        match self {
+            Scalar::Whole(n) => *n < 0,
+            Scalar::Real(x) => *x < 0.0,
+            Scalar::Text(text) => {
+                let number = text.trim_start().strip_prefix('-').unwrap_or_default();
+                number.starts_with(|c: char| c.is_ascii_digit())
+            }
+        }
+    }
+}
+
 /// What a scalar can be read as.
 pub(crate) trait FromScalar: Sized {
     fn expected() -> String;
@@ -176,9 +189,14 @@ pub(crate) struct Of<T>(pub(crate) T);
 impl<'de, T: FromScalar> Deserialize<'de> for Of<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Of<T>, D::Error> {
         let scalar = Scalar::deserialize(from)?;
-        T::read(&scalar)
-            .map(Of)
-            .ok_or_else(|| D::Error::custom(format!("found {scalar}; write {}", T::expected())))
+        T::read(&scalar).map(Of).ok_or_else(|| {
+            let is = if scalar.is_negative() {
+                "negative"
+            } else {
+                "not allowed here"
+            };
+            D::Error::custom(format!("{scalar} is {is}; write {}", T::expected()))
+        })
     }
 }
 
