@@ -16,9 +16,6 @@ use report::pages;
 use report::tune::Judged;
 
 /// What the archive has by this name.
-///
-/// # Errors
-/// Failures to read.
 pub fn load(archive: &Archive, named: &Named) -> Result<Document> {
     Ok(match named {
         Named::Run(id) => Document::Run(Box::new(archive.get(id).map_err(refused)?)),
@@ -95,9 +92,6 @@ pub fn page(document: Document, beside: Option<&Traces>) -> Page {
 }
 
 /// Prints it as text or JSON.
-///
-/// # Errors
-/// As [`out::print`].
 pub fn print(document: Document, is_json: bool) -> Result<()> {
     out::print(&match is_json {
         true => json(document),

@@ -1,12 +1,15 @@
-//! FilterArgs connections to trace: options that `trace` and `explain --live` share, and what both say at the start.
+//! Which connections to trace: options that `trace` and `explain --live` share, and how a tracer starts and ends.
 
 use crate::out;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use engine::exit::Refusal;
-use observe::trace::{Filter, Tracer, netns_at, own_netns};
+use model::Nanos;
+use observe::trace::{Filter, Options, Tracer, netns_at, own_netns};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterArgs {
@@ -29,9 +32,6 @@ pub struct FilterArgs {
 
 impl FilterArgs {
     /// The same for the tracer.
-    ///
-    /// # Errors
-    /// If there is no such network namespace, or no such process.
     pub fn filter(&self) -> Result<Filter> {
         let netns = match self.netns.as_deref() {
             Some("all") => None,
@@ -61,15 +61,48 @@ impl FilterArgs {
     }
 }
 
-/// Says what stands in for probes of the kernel, and what is not told.
-pub fn report_missing(tracer: &Tracer) {
+/// Between two looks at Ctrl-C and at the time.
+pub const LOOK: Duration = Duration::from_millis(100);
+
+/// The end of a trace: Ctrl-C, a time, or the end of the chosen socket or process.
+pub struct End<'a> {
+    stop: &'static AtomicBool,
+    at: Option<Instant>,
+    which: &'a FilterArgs,
+}
+
+/// Starts a tracer that ends after `time`, and notes what it lacks.
+pub fn start<'a>(
+    which: &'a FilterArgs,
+    options: &Options,
+    time: Option<Nanos>,
+) -> Result<(Tracer, End<'a>)> {
+    let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
+    let tracer = Tracer::start(&which.filter()?, options)?;
     for sentence in &tracer.instead {
         out::note(&format!("linerate: {sentence}"));
     }
     for tracepoint in &tracer.missing {
         out::note(&format!(
-            "linerate: this kernel does not let {tracepoint} be traced: what it tells is left out"
+            "linerate: this kernel does not let {tracepoint} be traced: what it reports is left out"
         ));
+    }
+    let at = time.map(|time| Instant::now() + Duration::from(time));
+    Ok((tracer, End { stop, at, which }))
+}
+
+impl End<'_> {
+    /// Ctrl-C or the time.
+    pub fn has_come(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.at.is_some_and(|at| Instant::now() >= at)
+    }
+
+    /// The same, or the chosen socket (`closed`) or process is gone: their numbers are not used again soon.
+    pub fn has_come_for(&self, closed: bool) -> bool {
+        let process = |pid: u32| Path::new("/proc").join(format!("{pid}")).exists();
+        self.has_come()
+            || (self.which.cookie.is_some() && closed)
+            || self.which.pid.is_some_and(|pid| !process(pid))
     }
 }
 

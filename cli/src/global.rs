@@ -95,10 +95,10 @@ impl Version {
     }
 }
 
-/// How the far end is reached.
+/// How the remote host is reached.
 #[derive(Args)]
 pub struct Reaching {
-    /// How ssh is to start linerate at the other end [default: linerate]
+    /// How ssh starts linerate on the remote host [default: linerate]
     #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
     remote_command: Option<String>,
     /// Where the agent listens whose control connection is standard input: this process is the near
@@ -114,9 +114,6 @@ impl Reaching {
     }
 
     /// How an agent is reached.
-    ///
-    /// # Errors
-    /// As [`Global::how`].
     pub fn how<'a>(&'a self, global: &Global, stop: &'a AtomicBool) -> Result<How<'a>> {
         Ok(How {
             remote_command: self.remote_command.as_deref(),
@@ -125,9 +122,6 @@ impl Reaching {
     }
 
     /// Opens a session for runs of `spec`.
-    ///
-    /// # Errors
-    /// If the far end cannot be reached.
     pub fn open(
         &self,
         peer: &dyn Peer,

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use engine::exit::Refusal;
 use engine::traces;
-use model::Trace;
+use model::{Trace, TraceRecord};
 use requests::Observer;
 use std::io::BufRead;
 use std::path::Path;
@@ -14,19 +14,22 @@ pub fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {
 }
 
 /// Opens a file, unpacked where it is compressed.
-///
-/// # Errors
-/// If it cannot be opened.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     traces::unpacked(path).map_err(|error| bad(path, error))
 }
 
 /// A whole trace.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn whole(path: &Path) -> Result<Trace> {
     traces::read(open(path)?).map_err(|why| bad(path, why))
+}
+
+/// Each record of a trace.
+pub fn each_record(path: &Path, mut each: impl FnMut(TraceRecord)) -> Result<()> {
+    let read = traces::each_record(open(path)?, |record| {
+        each(record);
+        Ok(())
+    });
+    read.map_err(|why| bad(path, why))
 }
 
 /// What a file is, by how it begins.
@@ -42,9 +45,6 @@ pub enum Kind {
 }
 
 /// What a file is.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn kind(path: &Path) -> Result<Kind> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| bad(path, error))?;
@@ -57,9 +57,6 @@ pub fn kind(path: &Path) -> Result<Kind> {
 }
 
 /// The requests of a capture or a trace, and what was left out of it.
-///
-/// # Errors
-/// If it cannot be read, or is none.
 pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
     let left_out = match kind(path)? {
         Kind::Capture => {
@@ -69,11 +66,7 @@ pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<St
             account.map_err(|e| bad(path, e))?.left_out()
         }
         Kind::Trace => {
-            let read = traces::each_record(open(path)?, |record| {
-                observer.record(&record);
-                Ok(())
-            });
-            read.map_err(|why| bad(path, why))?;
+            each_record(path, |record| observer.record(&record))?;
             Vec::new()
         }
         Kind::Listing | Kind::Other => {

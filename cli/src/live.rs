@@ -27,7 +27,7 @@ pub fn stdout_style() -> Style {
 pub trait Picture {
     /// What is new since this was asked last, a line each, without colour.
     fn plain(&mut self) -> Vec<String>;
-    /// All of it as it is now.
+    /// All of it, now.
     fn frame(&self, style: Style) -> Vec<String>;
     /// Takes note of what happened.
     fn event(&mut self, event: &Event<'_>);
@@ -77,7 +77,7 @@ enum Mode {
     Lines,
 }
 
-/// A terminal as it is now; it may have another size at the next drawing.
+/// A terminal; it may have another size at the next drawing.
 #[derive(Clone, Copy)]
 struct Screen {
     style: Style,
@@ -126,7 +126,7 @@ impl<P: Picture, W: Write> View<P, W> {
     }
 
     /// Changes the picture by hand, and shows it.
-    pub fn tell(&mut self, what: impl FnOnce(&mut P)) {
+    pub fn update(&mut self, what: impl FnOnce(&mut P)) {
         what(&mut self.picture);
         self.show(true);
     }

@@ -2,28 +2,30 @@
 
 use crate::global::Global;
 use anyhow::Result;
-use archive::Archive;
+use archive::{Archive, Traces};
 use engine::exit::Refusal;
+use model::Run;
 use std::path::Path;
 
 /// The archive, which must be there.
-///
-/// # Errors
-/// If it is not, or cannot be opened.
 pub fn open_existing(global: &Global) -> Result<Archive> {
     Archive::open_existing(&global.archive_path().map_err(refused)?).map_err(refused)
 }
 
 /// The same, for a name that may have been meant for a file.
-///
-/// # Errors
-/// As [`open_existing`].
 pub fn open_for(name: &str, global: &Global) -> Result<Archive> {
     let path = global.archive_path().map_err(refused)?;
     Archive::open_existing(&path).map_err(|error| match error {
         archive::Error::Missing(_) if is_file_name(name) => no_file(name),
         error => refused(error),
     })
+}
+
+/// A run by its name, and the traces of all runs.
+pub fn run(name: &str, global: &Global) -> Result<(Run, Traces)> {
+    let archive = open_for(name, global)?;
+    let run = archive.get(name).map_err(refused)?;
+    Ok((run, archive.traces()))
 }
 
 /// Runs have no such names.

@@ -13,18 +13,12 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// The same of what need not be text.
-///
-/// # Errors
-/// As [`print`].
 pub fn write(bytes: &[u8]) -> Result<()> {
     put(bytes).map(drop)
 }
 
 /// Writes a part of a result; false once nobody reads any more.
-///
-/// # Errors
-/// As [`print`].
-pub fn tell(text: &str) -> Result<bool> {
+pub fn print_part(text: &str) -> Result<bool> {
     put(text.as_bytes())
 }
 

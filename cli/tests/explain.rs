@@ -7,73 +7,19 @@ mod causes;
 mod common;
 
 use causes::Truth;
-use common::{Home, Lab, Lines, Pair, Running, alone, json, stderr, stdout};
+use common::{Home, Lab, Lines, Pair, Recorder, Running, alone, json, stderr, stdout};
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 use tcp::stream::{Stream, View};
 use tcp::table::{Bounds, Table};
-
-/// What a program records into a file until it is ended.
-struct Recorder {
-    running: Running,
-    lines: Lines,
-    file: PathBuf,
-    /// What it says when all is in the file.
-    ends: &'static str,
-}
-
-impl Recorder {
-    /// Once it says `begins`, it records.
-    fn start(mut command: Command, file: PathBuf, begins: &str, ends: &'static str) -> Recorder {
-        let mut child = command
-            .arg("-w")
-            .arg(&file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = Lines::of(child.stderr.take().unwrap());
-        lines.wait_for(begins);
-        Recorder {
-            running: Running(child),
-            lines,
-            file,
-            ends,
-        }
-    }
-
-    fn end(self) -> PathBuf {
-        self.running.interrupt();
-        self.lines.wait_for(self.ends);
-        self.running.output(Duration::from_secs(20));
-        self.file
-    }
-}
-
-/// Captures TCP by `tcpdump`, a command that may run it elsewhere.
-fn tcpdump(mut tcpdump: Command, snap: &str, file: PathBuf) -> Recorder {
-    tcpdump.args([
-        "--immediate-mode",
-        "-U",
-        "-s",
-        snap,
-        "-Z",
-        "root",
-        "-B",
-        "8192",
-        "tcp",
-    ]);
-    Recorder::start(tcpdump, file, "listening on", "dropped by kernel")
-}
 
 /// Captures at a host of a lab.
 fn capture(home: &Home, lab: &Lab<'_>, host: &str) -> Recorder {
     let place = format!("{}/{host}", lab.name);
     let command = home.linerate(&["lab", "exec", &place, "--", "tcpdump"]);
-    tcpdump(command, "96", home.path().join(format!("{host}.pcap")))
+    Recorder::tcpdump(command, "96", home.path().join(format!("{host}.pcap")))
 }
 
 /// Traces a host of a lab.
@@ -477,7 +423,7 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
     };
     let mut command = inside(&pair.far, "tcpdump");
     command.args(["-i", "eth0"]);
-    let bare = tcpdump(command, "256", home.path().join("bare.pcap"));
+    let bare = Recorder::tcpdump(command, "256", home.path().join("bare.pcap"));
     let mut served = inside(&pair.far, "iperf3")
         .args(["-s", "--forceflush"])
         .stdout(Stdio::piped())

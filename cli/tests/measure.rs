@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Home, Lab, Lines, Pair, Running, free_port, json, run, stderr, stdout};
+use common::{Home, Lab, Lines, Pair, Running, free_port, json, run, signal, stderr, stdout};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -575,13 +575,6 @@ fn an_end_without_the_rights_says_so_and_the_measurement_goes_on() {
             .filter(|w| w["what"].as_str().unwrap().contains("CAP_"));
         assert!(!end["trace"].is_null() || said.count() == 1, "{end:#}");
     }
-}
-
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill")
-        .args([&format!("-{name}"), &child.id().to_string()])
-        .status();
-    assert!(status.expect("kill exists").success());
 }
 
 /// An agent that listens, trusted by and trusting the key of `home`.

@@ -4,63 +4,17 @@
 
 mod common;
 
-use common::{Home, Lab, Lines, Pair, Running, alone, json, stdout};
+use common::{Home, Lab, Lines, Pair, Recorder, Running, alone, json, stdout};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A capture by tcpdump, a command that may run it elsewhere.
-struct Capture {
-    running: Running,
-    lines: Lines,
-    file: PathBuf,
-    /// What it says when all is in the file.
-    last: &'static str,
-}
-
-impl Capture {
-    fn start(mut tcpdump: Command, snap: &str, file: PathBuf) -> Capture {
-        tcpdump.args(["--immediate-mode", "-U", "-Z", "root", "-B", "8192"]);
-        tcpdump.args(["-s", snap, "-w", file.to_str().unwrap(), "tcp"]);
-        let mut child = tcpdump
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = Lines::of(child.stderr.take().unwrap());
-        lines.wait_for("listening on");
-        Capture {
-            running: Running(child),
-            lines,
-            file,
-            last: "dropped by kernel",
-        }
-    }
-
-    /// A trace by linerate itself.
-    fn trace(mut linerate: Command, file: PathBuf) -> Capture {
-        let written = file.to_str().unwrap();
-        linerate.args([env!("CARGO_BIN_EXE_linerate"), "trace", "-w", written]);
-        let child = linerate.stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = child.spawn().unwrap();
-        let lines = Lines::of(child.stderr.take().unwrap());
-        lines.wait_for("tracing");
-        Capture {
-            running: Running(child),
-            lines,
-            file,
-            last: " events in ",
-        }
-    }
-
-    fn end(self) -> PathBuf {
-        self.running.interrupt();
-        self.lines.wait_for(self.last);
-        self.running.output(Duration::from_secs(20));
-        self.file
-    }
+/// A trace by linerate itself, started by a command that may run it elsewhere.
+fn trace(mut linerate: Command, file: PathBuf) -> Recorder {
+    linerate.args([env!("CARGO_BIN_EXE_linerate"), "trace"]);
+    Recorder::start(linerate, file, "tracing", " events in ")
 }
 
 fn requests(home: &Home, files: &[&Path]) -> Value {
@@ -146,13 +100,13 @@ fn known_causes() {
     let _server = Running(server);
     let [a, b] = ["a", "b"].map(|host| {
         let tcpdump = home.linerate(&["lab", "exec", &place(host), "--", "tcpdump"]);
-        Capture::start(tcpdump, "128", home.path().join(format!("{host}.pcap")))
+        Recorder::tcpdump(tcpdump, "128", home.path().join(format!("{host}.pcap")))
     });
     let exec = home.linerate(&["lab", "exec", &place("a"), "--"]);
-    let trace = Capture::trace(exec, home.path().join("a.trace"));
+    let trace = trace(exec, home.path().join("a.trace"));
     let out = common::run(&mut python("a", "10.77.0.2"));
     assert!(out.status.success(), "{}", common::stderr(&out));
-    let [a, b, trace] = [a, b, trace].map(Capture::end);
+    let [a, b, trace] = [a, b, trace].map(Recorder::end);
 
     let both = requests(&home, &[&a, &b]);
     // Both captures are by one clock, which they count from their first packets.
@@ -439,7 +393,7 @@ fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
         let [whole, cut] = ["0", "256"].map(|snap| {
             let mut tcpdump = Command::new("ip");
             tcpdump.args(["netns", "exec", &pair.near, "tcpdump", "-i", "eth0"]);
-            Capture::start(
+            Recorder::tcpdump(
                 tcpdump,
                 snap,
                 home.path().join(format!("{mtu}-{snap}.pcap")),
@@ -460,7 +414,7 @@ fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
             let out = common::run(Command::new("ip").args(args));
             assert!(out.status.success(), "{}", common::stderr(&out));
         }
-        let [whole, cut] = [whole, cut].map(Capture::end);
+        let [whole, cut] = [whole, cut].map(Recorder::end);
 
         let told = requests(&home, &[&whole]);
         let ours = by_name(&told);
@@ -608,13 +562,13 @@ fn nfs_version_4_is_named_and_sized_as_tshark_does() {
             let mut tcpdump = in_near("tcpdump");
             tcpdump.args(["-i", "eth0"]);
             let file = home.path().join(format!("4.{minor}-{snap}.pcap"));
-            Capture::start(tcpdump, snap, file)
+            Recorder::tcpdump(tcpdump, snap, file)
         });
         let mut client = in_near("/usr/bin/python3");
         client.args([script.to_str().unwrap(), Pair::FAR, "disk", minor]);
         let out = common::run(&mut client);
         assert!(out.status.success(), "{}", common::stderr(&out));
-        let [whole, cut] = [whole, cut].map(Capture::end);
+        let [whole, cut] = [whole, cut].map(Recorder::end);
 
         let theirs = version_4_by_tshark(&whole, minor);
         assert!(theirs.len() >= least, "{theirs:#?}");
@@ -670,7 +624,7 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
         }
         let mut tcpdump = Command::new("ip");
         tcpdump.args(["netns", "exec", &pair.near, "tcpdump", "-i", "eth0"]);
-        let capture = Capture::start(tcpdump, "256", home.path().join(format!("{mtu}.pcap")));
+        let capture = Recorder::tcpdump(tcpdump, "256", home.path().join(format!("{mtu}.pcap")));
         let order = [
             "--block",
             "64K",

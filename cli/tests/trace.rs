@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Home, Running, json, run, stderr, stdout};
+use common::{Home, Running, json, run, signal, stderr, stdout};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
@@ -107,13 +107,6 @@ impl Tracing {
         self.said.read_to_end(&mut out.stderr).unwrap();
         out
     }
-}
-
-fn signal(child: &Child, signal: &str) {
-    let status = Command::new("kill")
-        .args([&format!("-{signal}"), &child.id().to_string()])
-        .status();
-    assert!(status.unwrap().success());
 }
 
 /// The attachments in the kernel that a process holds, by their numbers.

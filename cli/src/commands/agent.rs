@@ -1,4 +1,4 @@
-//! `linerate agent`: the far end of a session over a pipe, started by `local` and `ssh:`.
+//! `linerate agent`: the remote end of a session over a pipe, started by `local` and `ssh:`.
 
 use anyhow::Result;
 use clap::Args;
@@ -7,7 +7,7 @@ use engine::{session, transport, trust, tuning};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
-/// Be the far end of one session over standard input and output
+/// Serve one session over standard input and output
 #[derive(Args)]
 pub struct Agent {
     /// Speak over standard input and output

@@ -109,11 +109,11 @@ impl Demo {
         };
         let story = play.story(lab::Watch::begin(LAB))?;
         drop(play);
-        self.tell(&story)
+        self.write(&story)
     }
 
     /// Writes the page, and says the most of it.
-    fn tell(&self, story: &Story) -> Result<ExitCode> {
+    fn write(&self, story: &Story) -> Result<ExitCode> {
         let page = report::pages::story(story);
         write_whole(&self.output, report::page::html(&page))?;
         let width = stdout_style().width;
@@ -201,11 +201,11 @@ impl Play<'_> {
         };
         let (view, archive) = (&mut self.view, self.archive.clone());
         let tuned = ClosedLoop::new(question, &mut *self.far, archive, view, self.stop);
-        let told = tuned.with(seen).run()?;
-        Archive::open(&self.archive)?.keep_tuning(&told.story)?;
-        match told.broke {
+        let done = tuned.with(seen).run()?;
+        Archive::open(&self.archive)?.keep_tuning(&done.story)?;
+        match done.broke {
             Some(error) => Err(error),
-            None => Ok((told.story, told.experiments)),
+            None => Ok((done.story, done.experiments)),
         }
     }
 

@@ -44,13 +44,10 @@ pub struct Diff {
 
 impl Diff {
     /// Runs the command.
-    ///
-    /// # Errors
-    /// If there is no such run or file, or it cannot be read.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         if self.requests {
-            let told = |subject| explain::requests::told(subject, Links::default(), global);
-            let (a, b) = (told(&self.a)?, told(&self.b)?);
+            let of = |subject| explain::requests::requests_of(subject, Links::default(), global);
+            let (a, b) = (of(&self.a)?, of(&self.b)?);
             let text = report::requests_diff((&self.a, &a), (&self.b, &b), stdout_style());
             out::print(&text)?;
             return Ok(Exit::Done);

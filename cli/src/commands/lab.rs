@@ -185,9 +185,6 @@ impl Lab {
 }
 
 /// Holds a lab: the hidden command that `lab up` starts.
-///
-/// # Errors
-/// If there is no order.
 pub fn keep() -> Result<Exit> {
     ::lab::keep()?;
     Ok(Exit::Done)

@@ -93,18 +93,18 @@ impl Output {
 
 /// Where runs go, and what ends them early.
 #[derive(Clone, Copy)]
-struct Path<'a> {
-    peer: &'a dyn Peer,
-    global: &'a Global,
-    stop: &'a AtomicBool,
+pub(in crate::commands) struct Path<'a> {
+    pub peer: &'a dyn Peer,
+    pub global: &'a Global,
+    pub stop: &'a AtomicBool,
 }
 
 /// A run that measured something, and how it went.
-struct Played {
-    run: Run,
-    outcome: Result<()>,
+pub(in crate::commands) struct Played {
+    pub run: Run,
+    pub outcome: Result<()>,
     /// Why the archive does not have it.
-    not_kept: Option<Warning>,
+    pub not_kept: Option<Warning>,
 }
 
 impl Measure {
@@ -137,7 +137,13 @@ impl Measure {
             mut run,
             outcome,
             not_kept,
-        } = self.play(&mut *far, path, run, lines.as_deref_mut())?;
+        } = play(
+            &mut *far,
+            path,
+            run,
+            self.output.quiet,
+            lines.as_deref_mut(),
+        )?;
         let kept = not_kept.is_none();
         run.warnings.extend(not_kept);
         let why = match global.archive_path() {
@@ -166,43 +172,6 @@ impl Measure {
         }
     }
 
-    /// Plays a run and keeps it; in a lab its emulator is watched meanwhile.
-    ///
-    /// # Errors
-    /// If nothing was measured.
-    fn play(
-        &self,
-        far: &mut dyn PeerSession,
-        path: Path<'_>,
-        mut run: Run,
-        lines: Option<&mut (dyn Watcher + 'static)>,
-    ) -> Result<Played> {
-        let mut view = View::new(Live::new(&run.spec), self.output.quiet);
-        let mut record = Record::new(path.global.archive_path(), &run);
-        let mut watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
-        watchers.extend(lines.map(|lines| lines as &mut dyn Watcher));
-        let mut watchers = Tee(watchers);
-        let watch = path.peer.watch();
-        let outcome = far.play(&mut run, &mut watchers, path.stop);
-        for warning in watch.into_iter().flat_map(lab::Watch::end) {
-            watchers.event(&Event::Warning(&warning));
-            run.warnings.push(warning);
-        }
-        drop(view);
-        run.ended = how_ended(&outcome, &run.legs);
-        match outcome {
-            Err(error) if run.legs.is_empty() => {
-                record.discard();
-                Err(error)
-            }
-            outcome => Ok(Played {
-                not_kept: record.finish(&run),
-                run,
-                outcome,
-            }),
-        }
-    }
-
     fn print(&self, run: &Run, kept: bool, why: &[Explanation]) -> Result<()> {
         let summary = model::summarise(run);
         out::print(&if self.output.json {
@@ -223,5 +192,42 @@ impl Measure {
             };
             report::summary(&nameless, &summary, why, stdout_style())
         })
+    }
+}
+
+/// Plays a run and keeps it; in a lab its emulator is watched meanwhile.
+///
+/// # Errors
+/// If nothing was measured.
+pub(in crate::commands) fn play(
+    far: &mut dyn PeerSession,
+    path: Path<'_>,
+    mut run: Run,
+    quiet: bool,
+    lines: Option<&mut (dyn Watcher + 'static)>,
+) -> Result<Played> {
+    let mut view = View::new(Live::new(&run.spec), quiet);
+    let mut record = Record::new(path.global.archive_path(), &run);
+    let mut watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
+    watchers.extend(lines.map(|lines| lines as &mut dyn Watcher));
+    let mut watchers = Tee(watchers);
+    let watch = path.peer.watch();
+    let outcome = far.play(&mut run, &mut watchers, path.stop);
+    for warning in watch.into_iter().flat_map(lab::Watch::end) {
+        watchers.event(&Event::Warning(&warning));
+        run.warnings.push(warning);
+    }
+    drop(view);
+    run.ended = how_ended(&outcome, &run.legs);
+    match outcome {
+        Err(error) if run.legs.is_empty() => {
+            record.discard();
+            Err(error)
+        }
+        outcome => Ok(Played {
+            not_kept: record.finish(&run),
+            run,
+            outcome,
+        }),
     }
 }

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 #[command(
     after_help = "Start with:  linerate demo               what it does, on this machine, in three minutes
              linerate measure local      this machine against itself
-             linerate serve              on the far end
+             linerate serve              on the remote host
              linerate measure HOST       from here"
 )]
 pub struct Cli {

@@ -51,12 +51,9 @@ pub struct Model {
 
 impl Model {
     /// Runs the command.
-    ///
-    /// # Errors
-    /// If there is no block or no rate to reckon with.
     pub fn run(&self) -> Result<Exit> {
         if self.block.0 == 0 || self.rate.0 == 0 {
-            let words = "nothing to reckon: --block and --rate must be more than 0";
+            let words = "nothing to calculate: --block and --rate must be more than 0";
             return Err(Refusal::usage(words.to_owned()).into());
         }
         let ideal = |mtu: &u32| {

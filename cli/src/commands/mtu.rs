@@ -33,7 +33,7 @@ sizes with DF set; a size is confirmed by alternating it with the next one.
 Nothing is changed and no privilege is needed. A web server is probed by the
 MSS of some tens of connections; its direction gets a size only.")]
 pub struct Mtu {
-    /// The far end: name[:port], ssh:[user@]name, lab:NAME[/host], local, or http://name[:port]/page
+    /// The remote host: name[:port], ssh:[user@]name, lab:NAME[/host], local, or http://name[:port]/page
     #[arg(required_unless_present_any = ["list", "show"])]
     host: Option<String>,
     /// List what was found before
@@ -58,7 +58,7 @@ impl Mtu {
     /// Runs the command.
     ///
     /// # Errors
-    /// If the other end cannot be reached or refuses.
+    /// If the remote host cannot be reached or refuses.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let Some(host) = &self.host else {
             return self.kept(global);

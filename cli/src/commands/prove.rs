@@ -154,9 +154,6 @@ pub(in crate::commands) struct Design {
 
 impl Design {
     /// The seed, or a random one.
-    ///
-    /// # Errors
-    /// If the kernel gives no random numbers.
     pub fn seed(&self) -> Result<u64> {
         match self.seed {
             Some(seed) => Ok(seed),
@@ -447,7 +444,7 @@ impl Output {
     }
 }
 
-/// The exit status tells the verdicts apart.
+/// Each verdict has its exit status.
 fn exit_for(outcome: Outcome) -> Exit {
     match outcome {
         Outcome::Faster => Exit::Done,

@@ -4,7 +4,7 @@ use crate::files::write_whole;
 use crate::global::Global;
 use crate::live::stdout_style;
 use crate::lookup;
-use crate::pages::{Told, told};
+use crate::pages::{Named, named};
 use crate::{out, web};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -64,15 +64,12 @@ enum Format {
 
 impl Report {
     /// Runs the command.
-    ///
-    /// # Errors
-    /// If there is no such run or picture, or the page cannot be written.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         if let Some(directory) = &self.all {
             return all(directory, global);
         }
         let subject = self.subject.as_deref().unwrap_or("last");
-        let Told { name, page } = told(subject, self.beside.as_deref(), global)?;
+        let Named { name, page } = named(subject, self.beside.as_deref(), global)?;
         let bytes = match &self.picture {
             None => self.whole(&page)?.into_bytes(),
             Some(list) if list == "list" => names(&page).into_bytes(),
@@ -179,7 +176,7 @@ fn all(directory: &Path, global: &Global) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What of a name can stand in the name of a file: it may come from a document of a stranger.
+/// What of a name can stand in the name of a file: it may come from an untrusted document.
 fn plain(name: &str) -> String {
     const LONGEST: usize = 60;
     let plain = |c: char| {

@@ -60,8 +60,8 @@ struct List {
     #[arg(long, value_name = "TEXT")]
     host: Option<String>,
     /// Only runs started since: an age like 12h, 7d, 2w, or a day like 2026-03-01 (UTC)
-    #[arg(long, value_name = "TIME", value_parser = parse_since)]
-    since: Option<Since>,
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| since(text, unix_time()))]
+    since: Option<Nanos>,
     /// Only runs of this workload
     #[arg(long, value_name = "KIND", value_parser = model::WorkloadKind::ALL.map(|kind| kind.name))]
     workload: Option<String>,
@@ -150,13 +150,6 @@ struct Delete {
     yes: bool,
 }
 
-/// From when on: a moment, or an age.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Since {
-    Unix(Nanos),
-    Ago(Nanos),
-}
-
 impl Runs {
     /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<Exit> {
@@ -199,7 +192,7 @@ impl List {
         let of = |id: &String| archive.find_experiment(id);
         let filter = Filter {
             host: self.host.clone(),
-            since: self.since.map(|since| since.from(unix_time())),
+            since: self.since,
             workload: self.workload.clone(),
             experiment: self.experiment.as_ref().map(of).transpose()?,
             limit: Some(self.number),
@@ -386,16 +379,8 @@ fn read(file: &Path) -> Result<Document> {
     read.map_err(|why| Refusal::usage(format!("cannot import {name}: {why}")).into())
 }
 
-impl Since {
-    fn from(self, now: Nanos) -> Nanos {
-        match self {
-            Since::Unix(moment) => moment,
-            Since::Ago(age) => now.since(age),
-        }
-    }
-}
-
-fn parse_since(text: &str) -> Result<Since, String> {
+/// The moment of a day, or of an age before `now`.
+fn since(text: &str, now: Nanos) -> Result<Nanos, String> {
     let text = text.trim();
     let days = |count: &str, days: u64| {
         let count: u64 = count.parse().ok()?;
@@ -408,8 +393,8 @@ fn parse_since(text: &str) -> Result<Since, String> {
         Some((_, last)) if last.is_ascii_alphabetic() => text.parse().ok(),
         _ => None,
     };
-    age.map(Since::Ago)
-        .or_else(|| day(text).map(Since::Unix))
+    age.map(|age| now.since(age))
+        .or_else(|| day(text))
         .ok_or_else(|| {
             "an age is like 90m, 12h, 7d or 2w; a day is like 2026-03-01 (UTC)".to_owned()
         })
@@ -421,16 +406,22 @@ mod tests {
 
     #[test]
     fn ages_and_days() {
-        let hours = |n: u64| Ok(Since::Ago(Nanos::from_secs(3600 * n)));
-        assert_eq!(parse_since("12h"), hours(12));
-        assert_eq!(parse_since("7d"), hours(7 * 24));
-        assert_eq!(parse_since("2w"), hours(14 * 24));
-        assert_eq!(parse_since("90m"), Ok(Since::Ago(Nanos::from_secs(5400))));
-        let unix = |s| Ok(Since::Unix(Nanos::from_secs(s)));
-        assert_eq!(parse_since("1970-01-01"), unix(0));
-        assert_eq!(parse_since("2000-03-01"), unix(951_868_800));
-        assert_eq!(parse_since("2024-02-29"), unix(1_709_164_800));
-        assert_eq!(parse_since("2026-11-20"), unix(1_795_132_800));
+        let now = 1_800_000_000;
+        let since = |text: &str| since(text, Nanos::from_secs(now));
+        let unix = |s| Ok(Nanos::from_secs(s));
+        for (age, seconds) in [
+            ("12h", 12 * 3600),
+            ("7d", 7 * 86_400),
+            ("2w", 14 * 86_400),
+            ("90m", 5400),
+            ("99999d", now),
+        ] {
+            assert_eq!(since(age), unix(now - seconds), "{age}");
+        }
+        assert_eq!(since("1970-01-01"), unix(0));
+        assert_eq!(since("2000-03-01"), unix(951_868_800));
+        assert_eq!(since("2024-02-29"), unix(1_709_164_800));
+        assert_eq!(since("2026-11-20"), unix(1_795_132_800));
         for bad in [
             "",
             "7",
@@ -445,8 +436,7 @@ mod tests {
             "2026-11-20T10:00",
             "\u{e9}d",
         ] {
-            assert!(parse_since(bad).is_err(), "{bad}");
+            assert!(since(bad).is_err(), "{bad}");
         }
-        assert_eq!(Since::Ago(Nanos(9)).from(Nanos(5)), Nanos(0));
     }
 }

@@ -1,4 +1,4 @@
-//! `linerate serve`: be the far end.
+//! `linerate serve`: let hosts measure this one.
 
 use crate::global::Global;
 use anyhow::Result;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Be the far end: let trusted hosts measure towards and from this one
+/// Let trusted hosts measure to and from this one
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate serve                               loopback until a host is trusted
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 with raw public keys; a data connection is accepted only during a leg, from the
 client's address and with the leg's token.")]
 pub struct Serve {
-    /// Where to listen once somebody is trusted [default: all addresses]
+    /// Where to listen once a host is trusted [default: all addresses]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
     /// Port to listen on [default: 5210; 5201 with --iperf3]
@@ -34,7 +34,7 @@ pub struct Serve {
     /// Ports of data connections, like 5300-5399 [default: any]
     #[arg(long, value_name = "A-B", value_parser = ports)]
     data_ports: Option<Ports>,
-    /// Clients that may measure at the same time; others are told how long to wait
+    /// Clients that may measure at the same time; others wait
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: u32,
     /// Let hosts with the right to tune ('linerate trust add ID --tune') change this host's settings
@@ -83,24 +83,20 @@ impl Serve {
         listener.run(stop)?;
         Ok(Exit::Done)
     }
-}
 
-impl Serve {
-    /// The directory of `--allow-files`, as it is called from anywhere.
+    /// The directory of `--allow-files`, as an absolute path.
     fn files(&self) -> Result<Option<PathBuf>> {
         let Some(directory) = &self.allow_files else {
             return Ok(None);
         };
-        match directory.canonicalize() {
-            Ok(found) if found.is_dir() => Ok(Some(found)),
-            Ok(_) => Err(Refusal::usage(format!(
-                "--allow-files {}: it is no directory",
-                directory.display()
-            ))
-            .into()),
-            Err(e) => {
-                Err(Refusal::usage(format!("--allow-files {}: {e}", directory.display())).into())
-            }
+        let refused =
+            |why: String| Refusal::usage(format!("--allow-files {}: {why}", directory.display()));
+        let found = directory
+            .canonicalize()
+            .map_err(|e| refused(e.to_string()))?;
+        match found.is_dir() {
+            true => Ok(Some(found)),
+            false => Err(refused("it is no directory".to_owned()).into()),
         }
     }
 }

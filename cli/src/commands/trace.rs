@@ -3,9 +3,9 @@
 mod output;
 mod trigger;
 
-use crate::filter_args::{FilterArgs, report_missing};
+use crate::filter_args::{self, FilterArgs, LOOK};
 use crate::out;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use engine::exit::{Exit, Refusal};
 use model::{Bytes, Nanos, TraceRecord};
@@ -13,18 +13,9 @@ use observe::trace::{Options, Recording, Source, TraceCompleteness, Tracer, Writ
 use output::Output;
 use report::trace as words;
 use std::fs::File;
-use std::io::BufWriter;
-use std::ops::ControlFlow;
+use std::io::{BufWriter, ErrorKind};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 use trigger::{Ring, Trigger};
-
-/// Between two looks at Ctrl-C and at the time.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// How late a file may be: each piece of it costs a little.
-const LATE: Duration = LOOK;
 
 /// Trace TCP live: every segment with its socket's state, in true order
 #[derive(Args)]
@@ -41,7 +32,7 @@ const LATE: Duration = LOOK;
 A line is a segment with its socket's state before it. Probes need root, or
 CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; else packets (CAP_NET_RAW) and samples
 of the sockets every 10 ms replace them: sampled values have a ~, unknown ones
-are '-'. The last lines tell whether every segment is there.")]
+are '-'. The last lines count what is missing.")]
 pub struct Trace {
     #[command(flatten)]
     which: FilterArgs,
@@ -60,10 +51,10 @@ pub struct Trace {
     /// End after this time
     #[arg(short, long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Keep the last so long in memory, and tell it when a trigger fires
+    /// Keep the last TIME in memory; write it when a trigger fires
     #[arg(long, value_name = "TIME", requires = "trigger")]
     ring: Option<Nanos>,
-    /// When to tell the ring: retransmission, rto, zero-window, slow=TIME (a request's answer takes longer)
+    /// When to write the ring: retransmission, rto, zero-window, slow=TIME (slower replies)
     #[arg(long, value_name = "WHEN", value_delimiter = ',', requires = "ring")]
     trigger: Vec<Trigger>,
     /// Where the segments come from: probes in the kernel, or packets and samples of the sockets [default: probes where they may run]
@@ -94,8 +85,7 @@ impl Trace {
             return Ok(Exit::Done);
         }
         let columns = words::columns(&self.columns).map_err(Refusal::usage)?;
-        let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
-        let filter = self.which.filter()?;
+        let is_recorded = self.write.as_deref().is_some_and(output::is_recording);
         let mut options = Options {
             source: match self.source {
                 None => Source::Whichever,
@@ -106,18 +96,17 @@ impl Trace {
             buffer_bytes: u32::try_from(self.buffer.0)
                 .unwrap_or(u32::MAX)
                 .clamp(4096, 1 << 30),
+            owners: self.write.is_some() || self.json,
+            calls: self.calls,
+            packed: is_recorded && self.ring.is_none(),
+            headers: self.write.as_deref().is_some_and(output::is_capture),
             ..Options::default()
         };
-        options.owners = self.write.is_some() || self.json;
         if self.write.is_some() {
-            options.late = LATE;
+            // Each piece of a file costs a little.
+            options.late = LOOK;
         }
-        options.calls = self.calls;
-        let is_recorded = self.write.as_deref().is_some_and(output::is_recording);
-        options.packed = is_recorded && self.ring.is_none();
-        options.headers = self.write.as_deref().is_some_and(output::is_capture);
-        let mut tracer = Tracer::start(&filter, &options)?;
-        report_missing(&tracer);
+        let (mut tracer, end) = filter_args::start(&self.which, &options, self.time)?;
         let output = match (&self.write, self.json) {
             (Some(path), _) => Output::file(path, &tracer)?,
             (None, true) => Output::json(&tracer)?,
@@ -129,12 +118,9 @@ impl Trace {
             failed: None,
         };
         out::note("linerate: tracing; Ctrl-C ends it");
-        let ends = self.time.map(|time| Instant::now() + Duration::from(time));
-        while !stop.load(Ordering::Relaxed) && ends.is_none_or(|ends| Instant::now() < ends) {
+        while !end.has_come() && sink.failed.is_none() {
             sink.take(&mut tracer);
-            if sink.flush().is_break() {
-                break;
-            }
+            sink.flush();
         }
         let hurried = tracer.runs_first();
         let books = sink.stop(tracer);
@@ -185,37 +171,29 @@ impl Sink {
             return;
         }
         let output = &mut self.output;
-        let told = match &mut self.ring {
-            None => output.tell(&record, written),
+        let done = match &mut self.ring {
+            None => output.write(&record, written),
             Some(ring) => ring.take(record, written, &mut |record, written| {
-                output.tell(record, written)
+                output.write(record, written)
             }),
         };
-        self.failed = told.err();
+        self.failed = done.err();
     }
 
-    /// Breaks once nobody takes what is told.
-    fn flush(&mut self) -> ControlFlow<()> {
+    fn flush(&mut self) {
         if self.failed.is_none() {
             self.failed = self.output.flush().err();
-        }
-        match self.failed {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
         }
     }
 
     fn finish(mut self, books: &TraceCompleteness) -> Result<Exit> {
         if let Some(failed) = self.failed {
-            let seen_enough = failed.chain().any(|cause| {
-                cause
-                    .downcast_ref::<std::io::Error>()
-                    .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-            });
-            return if seen_enough {
-                Ok(Exit::Done)
-            } else {
-                Err(failed)
+            // A reader that has seen enough (`| head`) is no error.
+            let errors = failed.chain().filter_map(|cause| cause.downcast_ref());
+            let is_pipe = |error: &std::io::Error| error.kind() == ErrorKind::BrokenPipe;
+            return match errors.into_iter().any(is_pipe) {
+                true => Ok(Exit::Done),
+                false => Err(failed),
             };
         }
         let ring = self.ring.iter().map(Ring::account);
@@ -227,15 +205,15 @@ impl Sink {
     }
 }
 
-/// Connections that are told of one by one at the end.
-const TOLD: usize = 50;
+/// Connections that are named at the end.
+const NAMED: usize = 50;
 
 /// The last lines of a trace: one of each connection that is not complete, of the first that are, and of all.
 fn last_lines(books: &TraceCompleteness) -> Vec<String> {
     let mut lines = Vec::new();
     let mut more = books.folded;
     for (connection, found) in books.found() {
-        if lines.len() < TOLD || !found.is_complete() {
+        if lines.len() < NAMED || !found.is_complete() {
             lines.push(words::completeness(connection, &found));
         } else {
             more += 1;

@@ -1,6 +1,7 @@
 //! `linerate trust`: who this host is, and who may measure here.
 
 use crate::global::Global;
+use crate::out;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use engine::clock::unix_seconds;
@@ -54,7 +55,7 @@ struct Add {
     /// What to call it
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
-    /// Where it serves: whoever answers there must have this key
+    /// Where it serves: the server there must have this key
     #[arg(long, value_name = "NAME[:PORT]")]
     address: Option<String>,
     /// It is only to be measured from here: no rights on this host
@@ -123,46 +124,32 @@ impl Trust {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let directory = trust::directory(global.config.as_deref())?;
         let store = Store::new(&directory);
-        match &self.action {
-            Action::Show => {
-                println!("{}", Identity::open(&directory)?.id());
-            }
-            Action::Add(add) => {
-                let entry = store.update(|trust| {
-                    let old = trust.host(&add.id);
-                    let entry = add.entry(old)?;
-                    trust.put(entry.clone())?;
-                    Ok(entry)
-                })?;
-                println!("{}", describe(&entry));
-            }
+        let said = match &self.action {
+            Action::Show => Identity::open(&directory)?.id().to_string(),
+            Action::Add(add) => store.update(|trust| {
+                let entry = add.entry(trust.host(&add.id))?;
+                trust.put(entry.clone())?;
+                Ok(describe(&entry))
+            })?,
             Action::List => list(&store.load()?),
-            Action::Remove(remove) => {
-                let gone = store.update(|trust| {
-                    if remove.invitations {
-                        trust.invitations.clear();
-                    }
-                    let Some(host) = &remove.host else {
-                        return Ok(None);
-                    };
-                    let entry = trust.named(host)?.clone();
-                    trust.hosts.retain(|other| other.id != entry.id);
-                    Ok(Some(entry))
-                })?;
-                match gone {
-                    Some(entry) => {
-                        println!("{} ({}) is trusted no longer", entry.name, entry.id.short())
-                    }
-                    None => println!("no invitation is open"),
+            Action::Remove(remove) => store.update(|trust| {
+                if remove.invitations {
+                    trust.invitations.clear();
                 }
-            }
+                let Some(host) = &remove.host else {
+                    return Ok("no invitation is open".to_owned());
+                };
+                let Entry { name, id, .. } = trust.named(host)?.clone();
+                trust.hosts.retain(|other| other.id != id);
+                Ok(format!("{name} ({}) is trusted no longer", id.short()))
+            })?,
             Action::Invite(invite) => {
                 let line = invite.line(&Identity::open(&directory)?, &store)?;
-                println!("{line}");
-                eprintln!(
+                out::note(&format!(
                     "On the other host, within {}: linerate trust accept LINE (and 'linerate serve' must run here)",
                     invite.expires
-                );
+                ));
+                line.to_string()
             }
             Action::Accept(accept) => {
                 let invitation: Invitation = accept.line.parse()?;
@@ -171,14 +158,12 @@ impl Trust {
                     ..How::default()
                 };
                 let entry = transport::accept_invitation(&invitation, &how)?;
+                let (name, id) = (&entry.name, entry.id.short());
                 let at = entry.address.as_deref().unwrap_or_default();
-                println!(
-                    "{} ({}) is trusted now: linerate measure {at}",
-                    entry.name,
-                    entry.id.short()
-                );
+                format!("{name} ({id}) is trusted now: linerate measure {at}")
             }
-        }
+        };
+        out::print(&format!("{said}\n"))?;
         Ok(Exit::Done)
     }
 }
@@ -193,24 +178,17 @@ impl Add {
             }
             None => old.and_then(|old| old.address.clone()),
         };
-        let name = self
-            .name
-            .clone()
-            .or_else(|| old.map(|old| old.name.clone()))
-            .unwrap_or_else(|| self.id.short());
+        let name = self.name.clone().or(old.map(|old| old.name.clone()));
+        let limits = old.filter(|_| !self.server).map(|old| old.limits.clone());
         Ok(Entry {
             id: self.id,
-            name,
+            name: name.unwrap_or_else(|| self.id.short()),
             address,
-            rights: if self.server {
-                BTreeSet::new()
-            } else {
-                self.allow.rights()
+            rights: match self.server {
+                true => BTreeSet::new(),
+                false => self.allow.rights(),
             },
-            limits: match (self.server, old) {
-                (false, Some(old)) => self.allow.limits(old.limits.clone()),
-                _ => self.allow.limits(Limits::default()),
-            },
+            limits: self.allow.limits(limits.unwrap_or_default()),
         })
     }
 }
@@ -219,12 +197,8 @@ impl Allow {
     fn rights(&self) -> BTreeSet<Right> {
         let tune = self.tune.then_some(Right::Tune);
         let files = self.files.then_some(Right::Files);
-        self.rights
-            .iter()
-            .copied()
-            .chain(tune)
-            .chain(files)
-            .collect()
+        let rights = self.rights.iter().copied();
+        rights.chain(tune).chain(files).collect()
     }
 
     /// The limits, those that are not given being kept.
@@ -271,47 +245,35 @@ impl Invite {
     }
 }
 
-fn list(trust: &trust::Trust) {
-    if trust.hosts.is_empty() {
-        println!("nobody is trusted: 'linerate trust invite' introduces a host");
-    }
-    for entry in &trust.hosts {
-        println!("{}", describe(entry));
+fn list(trust: &trust::Trust) -> String {
+    let mut lines: Vec<String> = trust.hosts.iter().map(describe).collect();
+    if lines.is_empty() {
+        lines.push("nobody is trusted: 'linerate trust invite' introduces a host".to_owned());
     }
     let now = unix_seconds();
-    for open in trust
-        .invitations
-        .iter()
-        .filter(|open| open.expires_unix_s > now)
-    {
+    let open = trust.invitations.iter();
+    lines.extend(open.filter(|open| open.expires_unix_s > now).map(|open| {
         let whom = open.name.as_deref().unwrap_or("a host");
         let left = Nanos::from_secs(open.expires_unix_s - now);
-        println!(
-            "invitation for {whom}, open for another {left}; {}",
-            open.limits
-        );
-    }
+        let limits = &open.limits;
+        format!("invitation for {whom}, open for another {left}; {limits}")
+    }));
+    lines.join("\n")
 }
 
 fn describe(entry: &Entry) -> String {
-    let rights: Vec<&str> = entry
-        .rights
-        .iter()
-        .map(|right| match right {
-            Right::Measure => "measure",
-            Right::Tune => "tune",
-            Right::Files => "use files",
-        })
-        .collect();
+    let rights = entry.rights.iter().map(|right| match right {
+        Right::Measure => "measure",
+        Right::Tune => "tune",
+        Right::Files => "use files",
+    });
+    let rights: Vec<&str> = rights.collect();
     let may = match rights.is_empty() {
         true => "may do nothing here".to_owned(),
         false => format!("may {} here, {}", rights.join(" and "), entry.limits),
     };
-    let serves = entry
-        .address
-        .as_ref()
-        .map(|at| format!("; serves at {at}"))
-        .unwrap_or_default();
+    let serves = entry.address.iter().map(|at| format!("; serves at {at}"));
+    let serves: String = serves.collect();
     format!("{}  {}  {may}{serves}", entry.id, entry.name)
 }
 

@@ -8,7 +8,7 @@ use crate::inputs::{self, Kind};
 use crate::json_input::{self, Document};
 use crate::{document, lookup};
 use anyhow::Result;
-use archive::{Archive, Named, Traces};
+use archive::{self, Archive, Traces};
 use engine::exit::Refusal;
 use model::finding::Explanation;
 use model::{Metric, Run, summarise};
@@ -18,7 +18,7 @@ use report::pages;
 use std::path::Path;
 
 /// A page, and what its file is called.
-pub struct Told {
+pub struct Named {
     /// For the name of its file.
     pub name: String,
     /// The page.
@@ -26,10 +26,7 @@ pub struct Told {
 }
 
 /// The page of what is named: a file if there is one, else what the archive has.
-///
-/// # Errors
-/// If there is no such thing, or it cannot be read.
-pub fn told(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Told> {
+pub fn named(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Named> {
     let path = Path::new(subject);
     if path.is_file() || subject == "-" {
         return of_file(path, beside);
@@ -37,17 +34,14 @@ pub fn told(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Tol
     without(beside)?;
     let archive = lookup::open_for(subject, global)?;
     let named = archive.named(subject).map_err(lookup::refused)?;
-    Ok(Told {
+    Ok(Named {
         page: page_of(&archive, &named)?,
         name: named.id().to_owned(),
     })
 }
 
 /// The page of what the archive has by this name.
-///
-/// # Errors
-/// If it cannot be read.
-pub fn page_of(archive: &Archive, named: &Named) -> Result<Page> {
+pub fn page_of(archive: &Archive, named: &archive::Named) -> Result<Page> {
     let found = document::load(archive, named)?;
     Ok(document::page(found, Some(&archive.traces())))
 }
@@ -61,11 +55,11 @@ pub fn run_page(run: &Run, why: &[Explanation], traces: Option<&Traces>) -> Page
 }
 
 /// The page of a file, whose kind its beginning shows.
-fn of_file(path: &Path, beside: Option<&Path>) -> Result<Told> {
+fn of_file(path: &Path, beside: Option<&Path>) -> Result<Named> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let kind = path.is_file().then(|| inputs::kind(path)).transpose()?;
     if let Some(kind @ (Kind::Trace | Kind::Capture)) = kind {
-        return Ok(Told {
+        return Ok(Named {
             name: stem.into_owned(),
             page: trace::page(path, &kind, beside)?,
         });
@@ -80,7 +74,7 @@ fn of_file(path: &Path, beside: Option<&Path>) -> Result<Told> {
         Document::Published(_) => stem.into_owned(),
     };
     let page = document::page(document, None);
-    Ok(Told { name, page })
+    Ok(Named { name, page })
 }
 
 /// A document: JSON that linerate printed, or a table of published numbers.

@@ -1,9 +1,8 @@
 //! The page of a trace or a capture.
 
-use crate::inputs::{Kind, bad, observed, open};
+use crate::inputs::{Kind, bad, each_record, observed, open};
 use anyhow::Result;
 use archive::Traces;
-use engine::traces;
 use model::finding::Explanation;
 use model::{Bytes, Connection, Leg, Run, TraceRecord};
 use report::page::{Page, Section};
@@ -19,9 +18,6 @@ const DRAWN: usize = 2;
 
 /// The page of a file, which is read twice: which connections are the largest shows only at its end. `beside` is
 /// another capture, whose requests are drawn beside these.
-///
-/// # Errors
-/// If one of them cannot be read, or is none.
 pub fn page(path: &Path, kind: &Kind, beside: Option<&Path>) -> Result<Page> {
     let mut of = match kind {
         Kind::Trace => traced(path)?,
@@ -50,8 +46,8 @@ fn captured(path: &Path) -> Result<Followed> {
         asked.push(packet, payload);
     });
     let account = account.map_err(|why| bad(path, why))?;
-    let told = observer.explain();
-    let explanations = largest_first(told.explanations);
+    let explained = observer.explain();
+    let explanations = largest_first(explained.explanations);
     let mut courses = courses(&explanations);
     if !courses.is_empty() {
         let again = capture::read(open(path)?, |packet| {
@@ -69,7 +65,7 @@ fn captured(path: &Path) -> Result<Followed> {
         ),
     ));
     let mut doubts = account.left_out();
-    doubts.extend(told.doubts);
+    doubts.extend(explained.doubts);
     Ok(Followed {
         name: named(path),
         facts,
@@ -85,7 +81,7 @@ fn traced(path: &Path) -> Result<Followed> {
     let mut watcher = explain::Watcher::default();
     let mut asked = Observer::of_two();
     let (mut about, mut segments, mut lost) = (None, 0_u64, 0_u64);
-    each(path, |record| {
+    each_record(path, |record| {
         match &record {
             TraceRecord::Begin(begin) => about = Some(begin.clone()),
             TraceRecord::Segment(_) => segments += 1,
@@ -129,7 +125,7 @@ fn follow(path: &Path, courses: &mut [Course]) -> Result<()> {
         return Ok(());
     }
     let mut connections: BTreeMap<u32, Connection> = BTreeMap::new();
-    each(path, |record| match record {
+    each_record(path, |record| match record {
         TraceRecord::Connection(connection)
             if courses.iter().any(|course| course.is_of(&connection)) =>
         {
@@ -171,20 +167,12 @@ pub fn of_run(run: &Run, why: &[Explanation], traces: &Traces) -> Vec<Section> {
     run.legs.iter().enumerate().filter_map(of_leg).collect()
 }
 
-fn each(path: &Path, mut see: impl FnMut(TraceRecord)) -> Result<()> {
-    let told = traces::each_record(open(path)?, |record| {
-        see(record);
-        Ok(())
-    });
-    told.map_err(|why| bad(path, why))
-}
-
 fn largest_first(mut all: Vec<Explanation>) -> Vec<Explanation> {
     all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
     all
 }
 
-/// For the first of them, as far as it is known between whom they went.
+/// Of the first explanations whose ends are known.
 fn courses(explanations: &[Explanation]) -> Vec<Course> {
     let ends = explanations
         .iter()

@@ -10,7 +10,7 @@ use report::pages::{History, Index};
 use std::path::Path;
 
 /// Writes the list, the page of all that is in it and the history of each path into a directory, and says how
-/// many pages that were. Runs of experiments are told in the experiments.
+/// many pages that were. Runs of experiments are in the pages of these.
 ///
 /// # Errors
 /// What cannot be read or written. The list comes last, so that it never leads nowhere.

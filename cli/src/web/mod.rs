@@ -1,4 +1,4 @@
-//! The archive in a browser: read-only, one request a connection, bounded in every way that a stranger could make
+//! The archive in a browser: read-only, one request a connection, bounded in every way that a client could make
 //! large. What a request may be is decided in `wire::http`, what is answered in [`site`].
 
 mod folder;
@@ -33,9 +33,6 @@ const MOST: usize = 16;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Answers until `stop`.
-///
-/// # Errors
-/// If the socket fails.
 pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()> {
     let failed = "cannot take connections from browsers";
     listener.set_nonblocking(true).context(failed)?;
@@ -102,26 +99,22 @@ fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
 fn request(stream: &mut TcpStream) -> io::Result<Result<http::Request, Status>> {
     let until = Instant::now() + REQUEST;
     let mut bytes = Vec::new();
+    let mut more = [0; 2048];
     loop {
-        let mut more = [0; 2048];
-        let count = match left(until).and_then(|left| {
+        let read = left(until).and_then(|left| {
             stream.set_read_timeout(Some(left))?;
             stream.read(&mut more)
-        }) {
+        });
+        match read.map_err(|error| (error.kind(), error)) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => count,
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    return Ok(Err(Status::Timeout));
-                }
-                _ => return Err(error),
-            },
-        };
-        bytes.extend_from_slice(more.get(..count).unwrap_or_default());
-        match http::request(&bytes) {
-            Ok(None) => {}
-            Ok(Some(request)) => return Ok(Ok(request)),
-            Err(status) => return Ok(Err(status)),
+            Ok(count) => bytes.extend_from_slice(&more[..count]),
+            Err((io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _)) => {
+                return Ok(Err(Status::Timeout));
+            }
+            Err((_, error)) => return Err(error),
+        }
+        if let Some(found) = http::request(&bytes).transpose() {
+            return Ok(found);
         }
     }
 }

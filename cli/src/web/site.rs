@@ -4,12 +4,12 @@ use crate::archive_list::{self, Listed};
 use crate::lookup;
 use crate::pages::page_of;
 use anyhow::Result;
-use archive::{Archive, Filter, Named};
+use archive::{Archive, Filter, Named, Row};
 use engine::exit::{Exit, exit_of, sentence};
 use engine::{clock, traces};
 use model::{Direction, Exchange, Metric, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
-use report::page;
+use report::page::{self, Page};
 use report::pages::{Entry, History, Index, Past, Search, Shift, Side, Way};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ const LEVEL: f64 = 0.01;
 pub struct Site {
     /// The file.
     pub archive: PathBuf,
-    /// Requests may call this machine by any name: it listens where others reach it, as it was told.
+    /// Requests may call this machine by any name: it was ordered to listen where others reach it.
     pub any_name: bool,
 }
 
@@ -39,39 +39,35 @@ pub struct Site {
 pub struct Answer {
     status: Status,
     kind: &'static str,
-    body: Vec<u8>,
+    body: String,
 }
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 impl Answer {
     /// Nothing but how it went.
     pub fn of(status: Status) -> Answer {
-        Answer::text(status, format!("{}\n", status.line()))
+        Answer::text(status, status.line())
     }
 
-    fn text(status: Status, text: String) -> Answer {
+    fn text(status: Status, line: &str) -> Answer {
         Answer {
             status,
-            kind: "text/plain; charset=utf-8",
-            body: text.into_bytes(),
-        }
-    }
-
-    fn html(text: String) -> Answer {
-        Answer {
-            status: Status::Ok,
-            kind: "text/html; charset=utf-8",
-            body: text.into_bytes(),
+            kind: TEXT,
+            body: format!("{line}\n"),
         }
     }
 
     /// As it goes to the client.
     pub fn bytes(&self, head_only: bool) -> Vec<u8> {
         let policy = format!("{}; frame-ancestors 'none'", page::policy(true));
-        let mut bytes = http::answer(self.status, self.kind, self.body.len(), &policy).into_bytes();
+        let mut answer = http::answer(self.status, self.kind, self.body.len(), &policy);
         if !head_only {
-            bytes.extend_from_slice(&self.body);
+            answer += &self.body;
         }
-        bytes
+        answer.into_bytes()
     }
 }
 
@@ -81,47 +77,56 @@ impl Site {
         if !self.any_name && !request.names_no_name() {
             return Answer::of(Status::Misdirected);
         }
-        self.found(request).unwrap_or_else(|error| {
-            let error = error.downcast().map_or_else(|other| other, lookup::refused);
-            // What was asked for is not there, or has no page; else the machine failed.
-            let status = match exit_of(&error) {
-                Exit::Usage => Status::NotFound,
-                _ => Status::Failed,
-            };
-            Answer::text(status, format!("{}\n", sentence(&error)))
-        })
+        match self.found(request) {
+            Ok(Ok((kind, body))) => Answer {
+                status: Status::Ok,
+                kind,
+                body,
+            },
+            Ok(Err(answer)) => answer,
+            Err(error) => {
+                let error = error.downcast().map_or_else(|other| other, lookup::refused);
+                // What was asked for is not there, or has no page; else the machine failed.
+                let status = match exit_of(&error) {
+                    Exit::Usage => Status::NotFound,
+                    _ => Status::Failed,
+                };
+                Answer::text(status, &sentence(&error))
+            }
+        }
     }
 
-    fn found(&self, request: &Request) -> Result<Answer> {
+    /// Kind and body of what there is, or what to answer instead.
+    fn found(&self, request: &Request) -> Result<Result<(&'static str, String), Answer>> {
         let archive = Archive::open_to_read(&self.archive)?;
         let asked = |name| request.value(name).unwrap_or_default();
-        Ok(match request.path.as_str() {
-            "/" => Answer::html(index(&archive, request)?),
-            "/compare.html" => compare(&archive, asked("a"), asked("b"))?,
+        let page = match request.path.as_str() {
+            "/" => return Ok(Ok((HTML, index(&archive, request)?))),
+            "/metrics" => return Ok(Ok((OPENMETRICS, metrics(&archive)?))),
+            "/compare.html" => match compare(&archive, asked("a"), asked("b"))? {
+                Some(page) => page,
+                None => {
+                    let line = "only runs can be compared: choose two in the list";
+                    return Ok(Err(Answer::text(Status::BadRequest, line)));
+                }
+            },
             "/history.html" => {
                 let wanted = [asked("host"), asked("workload"), asked("direction")];
                 let all = histories(&archive)?;
-                let found = all.iter().find(|history| key(history) == wanted);
-                match found {
-                    Some(history) => Answer::html(page::html(&report::pages::history(history))),
-                    None => Answer::of(Status::NotFound),
+                match all.iter().find(|history| key(history) == wanted) {
+                    Some(history) => report::pages::history(history),
+                    None => return Ok(Err(Answer::of(Status::NotFound))),
                 }
             }
-            "/metrics" => Answer {
-                status: Status::Ok,
-                kind: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                body: metrics(&archive)?.into_bytes(),
-            },
-            other => match other
-                .strip_prefix('/')
-                .and_then(|name| name.strip_suffix(".html"))
-            {
-                Some(id) if archive::is_id(id) => {
-                    Answer::html(page::html(&page_of(&archive, &archive.named(id)?)?))
+            other => {
+                let name = other.strip_prefix('/').unwrap_or_default();
+                match name.strip_suffix(".html") {
+                    Some(id) if archive::is_id(id) => page_of(&archive, &archive.named(id)?)?,
+                    _ => return Ok(Err(Answer::of(Status::NotFound))),
                 }
-                _ => Answer::of(Status::NotFound),
-            },
-        })
+            }
+        };
+        Ok(Ok((HTML, page::html(&page))))
     }
 }
 
@@ -170,15 +175,12 @@ fn index(archive: &Archive, request: &Request) -> Result<String> {
 }
 
 /// The lines of the list.
-///
-/// # Errors
-/// Failures to read.
 pub fn entries(archive: &Archive, filter: &Filter) -> Result<Vec<Entry>, archive::Error> {
     let all = archive_list::list(archive, filter)?;
     Ok(all.iter().map(Listed::entry).collect())
 }
 
-/// Paths with a history, and where it is told.
+/// Paths with a history, and its address.
 pub fn ways(histories: &[History], address: impl Fn(usize, &History) -> String) -> Vec<Way> {
     let ways = histories.iter().enumerate().map(|(at, history)| Way {
         name: history.name(),
@@ -190,54 +192,46 @@ pub fn ways(histories: &[History], address: impl Fn(usize, &History) -> String) 
 }
 
 fn key(history: &History) -> [&str; 3] {
-    let way = match history.direction {
+    let direction = match history.direction {
         Direction::Up => "up",
         Direction::Down => "down",
     };
-    [&history.host, &history.workload, way]
+    [&history.host, &history.workload, direction]
 }
 
-/// What the runs on record say of each path, those of experiments left out.
-///
-/// # Errors
-/// Failures to read.
+/// The history of each path, from its complete runs without those of experiments.
 pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
-    let rows = archive.list(&Filter {
-        limit: Some(RUNS),
-        ..Filter::default()
-    })?;
     let mut paths: BTreeMap<(String, String, bool), Vec<Past>> = BTreeMap::new();
     // The oldest first.
-    for row in rows.into_iter().rev().filter(|row| row.ended == "complete") {
-        let requests = of_latency(&row.workload);
+    for row in complete(archive)?.into_iter().rev() {
         for (down, goodput, p50) in [
             (false, row.goodput_up, row.p50_up),
             (true, row.goodput_down, row.p50_down),
         ] {
-            let value = match requests {
+            let value = match of_latency(&row.workload) {
                 true => p50.map(Nanos::as_secs_f64),
                 false => goodput.map(|rate| rate.0 as f64),
             };
-            let Some(value) = value else { continue };
-            let path = (row.host.clone(), row.workload.clone(), down);
-            paths.entry(path).or_default().push(Past {
-                id: row.id.clone(),
-                started: row.started,
-                value,
-            });
+            if let Some(value) = value {
+                let path = (row.host.clone(), row.workload.clone(), down);
+                let (id, started) = (row.id.clone(), row.started);
+                paths
+                    .entry(path)
+                    .or_default()
+                    .push(Past { id, started, value });
+            }
         }
     }
     let all = paths.into_iter().filter(|(_, runs)| runs.len() >= FEWEST);
     let all = all.map(|((host, workload, down), mut runs)| {
         runs.drain(..runs.len().saturating_sub(LONGEST));
         let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
-        let shifts = change_points(&values, LEVEL)
-            .into_iter()
-            .map(|found| Shift {
-                at: found.after,
-                before: found.before_median,
-                after: found.after_median,
-            });
+        let shifts = change_points(&values, LEVEL).into_iter();
+        let shifts = shifts.map(|found| Shift {
+            at: found.after,
+            before: found.before_median,
+            after: found.after_median,
+        });
         History {
             metric: match of_latency(&workload) {
                 true => Metric::LatencyP50,
@@ -253,36 +247,41 @@ pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
     Ok(all.collect())
 }
 
-/// Whether runs of this kind are told by their latency.
+/// The newest complete runs, the newest first.
+fn complete(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
+    let mut rows = archive.list(&Filter {
+        limit: Some(RUNS),
+        ..Filter::default()
+    })?;
+    rows.retain(|row| row.ended == "complete");
+    Ok(rows)
+}
+
+/// Whether runs of this kind have latencies.
 fn of_latency(workload: &str) -> bool {
     let calls = |kind: &&WorkloadKind| kind.name == workload && kind.exchange == Exchange::Calls;
     WorkloadKind::ALL.iter().any(calls)
 }
 
-/// Two runs side by side.
-fn compare(archive: &Archive, a: &str, b: &str) -> Result<Answer> {
+/// Two runs side by side; `None`: one of them is no run.
+fn compare(archive: &Archive, a: &str, b: &str) -> Result<Option<Page>> {
     let (Named::Run(a), Named::Run(b)) = (archive.named(a)?, archive.named(b)?) else {
-        let sentence = "only runs can be compared: choose two in the list\n";
-        return Ok(Answer::text(Status::BadRequest, sentence.to_owned()));
+        return Ok(None);
     };
-    let told = |id: &str| -> Result<_> {
+    let explained = |id: &str| -> Result<_> {
         let run = archive.get(id)?;
         let (summary, why) = (summarise(&run), traces::explain(&run, &archive.traces()));
         Ok((run, summary, why))
     };
-    let (a, b) = (told(&a)?, told(&b)?);
+    let (a, b) = (explained(&a)?, explained(&b)?);
     let [a, b] = [&a, &b].map(|(run, summary, why)| Side { run, summary, why });
-    Ok(Answer::html(page::html(&report::pages::compare(a, b))))
+    Ok(Some(report::pages::compare(a, b)))
 }
 
 /// The last complete run of each host and workload.
 fn metrics(archive: &Archive) -> Result<String> {
-    let rows = archive.list(&Filter {
-        limit: Some(RUNS),
-        ..Filter::default()
-    })?;
     let mut last: BTreeMap<(String, String), String> = BTreeMap::new();
-    for row in rows.into_iter().filter(|row| row.ended == "complete") {
+    for row in complete(archive)? {
         // The newest come first.
         last.entry((row.host, row.workload)).or_insert(row.id);
     }

@@ -134,11 +134,14 @@ impl Running {
 
     /// Asks it to end as Ctrl-C does.
     pub fn interrupt(&self) {
-        let status = Command::new("kill")
-            .args(["-INT", &self.0.id().to_string()])
-            .status();
-        assert!(status.expect("kill exists").success());
+        signal(&self.0, "INT");
     }
+}
+
+pub fn signal(child: &Child, name: &str) {
+    let args = [format!("-{name}"), child.id().to_string()];
+    let status = Command::new("kill").args(args).status();
+    assert!(status.expect("kill exists").success());
 }
 
 impl Drop for Running {
@@ -209,6 +212,45 @@ impl Lines {
                 Err(_) => panic!("'{what}' did not come; this came: {seen:#?}"),
             }
         }
+    }
+}
+
+/// What a program records into a file until it is ended.
+pub struct Recorder {
+    running: Running,
+    lines: Lines,
+    file: PathBuf,
+    /// What it prints when all is in the file.
+    last: &'static str,
+}
+
+impl Recorder {
+    /// Once it prints `first`, it records.
+    pub fn start(mut command: Command, file: PathBuf, first: &str, last: &'static str) -> Recorder {
+        let command = command.arg("-w").arg(&file).stdout(Stdio::null());
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let lines = Lines::of(child.stderr.take().expect("it is piped"));
+        lines.wait_for(first);
+        Recorder {
+            running: Running(child),
+            lines,
+            file,
+            last,
+        }
+    }
+
+    /// A capture of TCP by tcpdump, a command that may run it elsewhere.
+    pub fn tcpdump(mut tcpdump: Command, snap: &str, file: PathBuf) -> Recorder {
+        tcpdump.args(["--immediate-mode", "-U", "-Z", "root", "-B", "8192"]);
+        tcpdump.args(["-s", snap, "tcp"]);
+        Recorder::start(tcpdump, file, "listening on", "dropped by kernel")
+    }
+
+    pub fn end(self) -> PathBuf {
+        self.running.interrupt();
+        self.lines.wait_for(self.last);
+        self.running.output(Duration::from_secs(20));
+        self.file
     }
 }
 

@@ -19,9 +19,9 @@ use sys::socket::{self, SendMode};
 /// Bytes a read.
 const READ: usize = 1 << 20;
 
-enum BulkEnd {
-    Send(Bulk),
-    Receive(Bulk),
+struct BulkEnd {
+    order: Bulk,
+    sends: bool,
 }
 
 /// This end of a bulk transfer.
@@ -33,18 +33,20 @@ pub(crate) fn end(job: &Job, order: &Bulk) -> Result<Box<dyn WorkloadEnd>, Error
         ));
     }
     job.workload.check(1).map_err(Error::Job)?;
-    Ok(Box::new(match job.role {
-        Role::Send => BulkEnd::Send(order.clone()),
-        Role::Receive => BulkEnd::Receive(order.clone()),
-        Role::Ask | Role::Answer => return Err(no_such_role()),
+    if matches!(job.role, Role::Ask | Role::Answer) {
+        return Err(no_such_role());
+    }
+    Ok(Box::new(BulkEnd {
+        order: order.clone(),
+        sends: job.role == Role::Send,
     }))
 }
 
 impl WorkloadEnd for BulkEnd {
     fn run(&self, stream: &Stream<'_>, _spin: Spin) -> Result<(), String> {
-        match self {
-            BulkEnd::Send(order) => send(stream, order),
-            BulkEnd::Receive(order) => receive(stream, order),
+        match self.sends {
+            true => send(stream, &self.order),
+            false => receive(stream, &self.order),
         }
     }
 }
@@ -80,7 +82,7 @@ fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
     }
     stream.moved(first, Instant::now());
     zerocopy.settle(stream);
-    if stream.half_close() {
+    if stream.half_close {
         // A connection that is gone already needs none.
         let _ = stream.socket().shutdown(Shutdown::Write);
     }
@@ -118,7 +120,7 @@ fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
         }
     };
     if stream.phase() == Phase::Cut {
-        if stream.half_close() {
+        if stream.half_close {
             stream.tally(|t: &mut Tally| t.cut_receivers += 1);
         }
         result = Ok(());
@@ -193,7 +195,7 @@ impl<'a> Intake<'a> {
         if most < Self::SMALLEST {
             1
         } else {
-            // In few steps, so that it is seldom set anew.
+            // In few steps, so that it is seldom changed.
             1 << most.ilog2()
         }
     }
@@ -206,7 +208,7 @@ impl<'a> Intake<'a> {
 }
 
 /// Sends, by `MSG_ZEROCOPY` if asked. The buffer never changes, so it may be sent again before the
-/// kernel is done with it; completions only tell whether the kernel copied after all, and free the
+/// kernel is done with it; completions only report whether the kernel copied after all, and free the
 /// socket's memory for notices.
 struct ZeroCopy {
     asked: bool,

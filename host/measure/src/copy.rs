@@ -45,25 +45,19 @@ struct Trailer {
 impl Trailer {
     const LEN: usize = 1 + 8 + 16;
 
-    fn encode(self) -> [u8; HEADER + Trailer::LEN] {
-        let mut bytes = [0; HEADER + Trailer::LEN];
-        let (head, rest) = bytes[HEADER..].split_at_mut(9);
-        head[0] = self.whole.into();
-        head[1..].copy_from_slice(&self.length.to_be_bytes());
-        rest.copy_from_slice(&self.hash.to_be_bytes());
-        bytes
+    /// Behind a block of length zero.
+    fn encode(self) -> Vec<u8> {
+        let (length, hash) = (self.length.to_be_bytes(), self.hash.to_be_bytes());
+        [&[0; HEADER][..], &[self.whole.into()], &length, &hash].concat()
     }
 
     fn decode(bytes: &[u8; Trailer::LEN]) -> Trailer {
-        let (head, rest) = bytes.split_at(9);
-        let mut length = [0; 8];
-        length.copy_from_slice(&head[1..]);
-        let mut hash = [0; 16];
-        hash.copy_from_slice(rest);
+        let (head, hash) = bytes.split_at(9);
+        let (whole, length) = head.split_at(1);
         Trailer {
-            whole: head[0] == 1,
-            length: u64::from_be_bytes(length),
-            hash: u128::from_be_bytes(hash),
+            whole: whole == [1],
+            length: u64::from_be_bytes(length.try_into().expect("eight bytes")),
+            hash: u128::from_be_bytes(hash.try_into().expect("sixteen bytes")),
         }
     }
 }
@@ -131,9 +125,9 @@ fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
     let mut hash = String::new();
     if let (Ok((length, last)), None) = (&sent, &worked.failed) {
         let trailer = Trailer {
-            // Only memory may end anywhere, but not because somebody stopped it.
+            // Only memory may end anywhere, but not by a stop.
             whole: (worked.ended && *length == worked.bytes)
-                || (source.is_endless() && !stream.stopped()),
+                || (source.is_endless() && !stream.lock().stopped),
             length: *length,
             hash: *last,
         };

@@ -32,12 +32,12 @@ pub enum Error {
     },
     /// The peer's host answered that nobody listens.
     #[error(
-        "connection to {0} refused: nobody listens on that port; start the far end or check the port"
+        "connection to {0} refused: nobody listens on that port; start linerate there or check the port"
     )]
     Refused(SocketAddr),
     /// Nobody answered.
     #[error(
-        "no answer from {remote} within {} s; check the address, the route and firewalls on the way",
+        "no answer from {remote} within {} s; check the address, the route and firewalls on the path",
         .after.as_secs_f64()
     )]
     Timeout {

@@ -52,7 +52,7 @@ pub struct Job {
     pub role: Role,
     /// What moves: bulk for [`Role::Send`] and [`Role::Receive`], requests for the others.
     pub workload: Workload,
-    /// When the sending (or asking) end stops. The other end reads to the end of the stream; under
+    /// When the sending (or asking) end stops. The peer reads to the end of the stream; under
     /// a time limit it gives up `drain` after that time.
     pub limit: Limit,
     /// Processors for the stream threads, given out in turn; empty: the scheduler's choice.
@@ -69,7 +69,7 @@ pub struct Job {
     pub nodelay: Option<bool>,
     /// Where the connection of each request comes from, if the order wants a new one every time.
     /// The sockets given to [`Load::start`] then stay open and idle, one a stream; the client
-    /// closing them tells the server that it is done.
+    /// closing them ends the server.
     pub reconnect: Option<Reconnect>,
     /// What a copy comes from or goes to at this end, or what has the blocks.
     pub storage: Option<Storage>,
@@ -110,29 +110,19 @@ impl Job {
 #[derive(Clone)]
 pub enum Reconnect {
     /// The client opens them.
-    Connect(Arc<dyn Connector>),
+    Connect(Arc<Connector>),
     /// The server takes them.
     Accept(Arc<dyn Acceptor>),
 }
 
-/// Opens a data connection for one request of `stream`, preamble sent. Any
-/// `Fn(u32) -> io::Result<TcpStream>` is one.
-pub trait Connector: Send + Sync {
-    /// Opens the connection; blocks until it stands.
-    fn connect(&self, stream: u32) -> io::Result<TcpStream>;
-}
-
-impl<F: Fn(u32) -> io::Result<TcpStream> + Send + Sync> Connector for F {
-    fn connect(&self, stream: u32) -> io::Result<TcpStream> {
-        self(stream)
-    }
-}
+/// Opens a data connection for one request of the stream with this number, preamble sent; blocks until it stands.
+pub type Connector = dyn Fn(u32) -> io::Result<TcpStream> + Send + Sync;
 
 /// Takes data connections, called by several threads.
 pub trait Acceptor: Send + Sync {
     /// Readable when [`Acceptor::accept`] may have something: the listener, in non-blocking mode.
     fn as_fd(&self) -> BorrowedFd<'_>;
     /// Takes one connection, checks its preamble (with a deadline) and returns it; `None` if none
-    /// waits or the stranger was turned away.
+    /// waits or an unauthenticated peer was turned away.
     fn accept(&self) -> io::Result<Option<TcpStream>>;
 }

@@ -2,7 +2,7 @@
 
 use crate::job::Job;
 use crate::spin::Spin;
-use crate::stream::{Shared, Stream, StreamError, counts};
+use crate::stream::{Shared, Stream, StreamError};
 use crate::workload::{WorkloadEnd, no_such_role};
 use crate::{Error, blocks, bulk, copy, request};
 use model::{BlockRecord, Bytes, CopyRecord, Latency, Nanos, StoreRecord, Warning, Workload};
@@ -126,7 +126,7 @@ impl Load {
         let store = self.end.settle(failed);
         let requests = shared.asks.then(|| {
             shared.take_latencies();
-            counts(&shared.lock().all)
+            shared.lock().all.clone()
         });
         let mut state = shared.lock();
         let mut warnings = std::mem::take(&mut state.warnings);

@@ -78,7 +78,7 @@ fn connect_from(
     socket::connect(fd, &remote, timeout).map_err(|e| refused(remote, timeout, e))?;
     if let Some(name) = &settings.congestion {
         // A route's congctl replaced it at the handshake (tcp_ca_dst_init, net/ipv4/tcp_output.c). One
-        // that is locked stays, and reading back tells.
+        // that is locked stays, and reading back shows it.
         let _ = socket::set_congestion(fd, name);
     }
     Ok(socket.into())

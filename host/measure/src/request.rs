@@ -20,7 +20,7 @@ use sys::socket::{self, SendMode};
 /// Bytes of a reply (or request) that are held at once.
 const CHUNK: usize = 1 << 20;
 enum RequestEnd {
-    Client(Request, Option<Arc<dyn Connector>>),
+    Client(Request, Option<Arc<Connector>>),
     Server(Request, Option<Arc<dyn Acceptor>>),
 }
 
@@ -67,7 +67,7 @@ impl WorkloadEnd for RequestEnd {
 fn ask(
     stream: &Stream<'_>,
     order: &Request,
-    connector: Option<&dyn Connector>,
+    connector: Option<&Connector>,
     spin: Spin,
 ) -> Result<(), String> {
     // Timers may be late otherwise by more than a whole exchange; without it they only are.
@@ -90,13 +90,10 @@ fn ask(
         // A paced request counts from when it was due: an earlier one that came back late, or a
         // thread that woke up late, is part of what a user would have waited.
         let began = due.unwrap_or_else(Instant::now);
+        let answered = || stream.record(began.elapsed());
         let answered = match connector {
-            None => client.exchange(stream, stream.fd(), || {
-                stream.record(began.elapsed());
-            }),
-            Some(connector) => client.exchange_anew(stream, connector, || {
-                stream.record(began.elapsed());
-            }),
+            None => client.exchange(stream, stream.fd(), answered),
+            Some(connector) => client.exchange_once(stream, connector, answered),
         };
         match answered {
             Ok(()) => done += 1,
@@ -113,7 +110,7 @@ fn ask(
     }
     let ended = Instant::now();
     if let (Some(pace), Ok(())) = (&pace, &result) {
-        let late = pace.due_before(stream.ends().map_or(ended, |e| e.min(ended)));
+        let late = pace.due_before(stream.ends.map_or(ended, |e| e.min(ended)));
         // The last one may just have been on its way to its moment.
         let missed = late.saturating_sub(done + 1);
         if stream.phase() != Phase::Running && missed > 0 {
@@ -139,12 +136,12 @@ fn answer(
     let result = match acceptor {
         None => loop {
             match server.serve(stream, &distance, stream.fd()) {
-                Ok(Served::Answer) => {}
-                Ok(Served::End) => break Ok(()),
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
                 Err(what) => break Err(what),
             }
         },
-        Some(acceptor) => server.serve_anew(stream, &distance, acceptor),
+        Some(acceptor) => server.serve_new(stream, &distance, acceptor),
     };
     stream.moved(server.first.unwrap_or(started), Instant::now());
     if stream.phase() == Phase::Cut {
@@ -164,8 +161,8 @@ impl Pace {
     fn new(stream: &Stream<'_>, rate: f64) -> Pace {
         let offset = Duration::try_from_secs_f64(stream.index as f64 / rate);
         Pace {
-            first: stream.shared.begun + offset.unwrap_or(FAR),
-            step_s: stream.streams() as f64 / rate,
+            first: stream.begun + offset.unwrap_or(FAR),
+            step_s: stream.streams.len() as f64 / rate,
         }
     }
 
@@ -185,7 +182,7 @@ impl Pace {
 
 /// A request that is due at the very end of the time is not sent.
 fn in_time(stream: &Stream<'_>, due: Instant) -> Instant {
-    match stream.ends() {
+    match stream.ends {
         Some(end) if due >= end => end + FAR,
         _ => due,
     }
@@ -258,24 +255,17 @@ impl Client {
         Ok(())
     }
 
-    fn exchange_anew(
+    fn exchange_once(
         &mut self,
         stream: &Stream<'_>,
-        connector: &dyn Connector,
+        connector: &Connector,
         answered: impl FnOnce(),
     ) -> Result<(), String> {
         let number = u32::try_from(stream.index).unwrap_or(u32::MAX);
-        let connection = connector
-            .connect(number)
+        let connection = connector(number)
             .map_err(|e| format!("cannot open a new connection for a request: {e}"))?;
         let fd = connection.as_fd();
-        // The keeper cannot cut a connection that it does not know: so this thread looks.
-        let look = Some(Duration::from_millis(100));
-        connection
-            .set_read_timeout(look)
-            .and_then(|()| connection.set_write_timeout(look))
-            .and_then(|()| stream.shared.prepare(fd))
-            .map_err(|e| stream.broken(&e))?;
+        prepare(stream, &connection)?;
         self.exchange(stream, fd, answered)?;
         // The server closes first and keeps the closed connection's ports (TIME-WAIT, RFC 9293
         // 3.6.1): otherwise this end would run out of ports after some ten thousand requests.
@@ -284,10 +274,16 @@ impl Client {
     }
 }
 
-/// What came of waiting for a request.
-enum Served {
-    Answer,
-    End,
+/// Readies a new connection.
+fn prepare(stream: &Stream<'_>, connection: &TcpStream) -> Result<(), String> {
+    // The keeper cannot cut a connection that it does not know: so its thread looks.
+    let look = Some(Duration::from_millis(100));
+    connection
+        .set_nonblocking(false)
+        .and_then(|()| connection.set_read_timeout(look))
+        .and_then(|()| connection.set_write_timeout(look))
+        .and_then(|()| stream.prepare(connection.as_fd()))
+        .map_err(|e| stream.broken(&e))
 }
 
 struct Server {
@@ -310,19 +306,20 @@ impl Server {
         }
     }
 
+    /// Answers one request; `false`: the client closed.
     fn serve(
         &mut self,
         stream: &Stream<'_>,
         distance: &Distance<'_>,
         fd: BorrowedFd<'_>,
-    ) -> Result<Served, String> {
+    ) -> Result<bool, String> {
         let mut size = [0; 4];
         let mut read = 0u64;
         while read < self.request_size {
             let want = (self.request_size - read).min(CHUNK as u64) as usize;
             let in_vain = || distance.keep();
             match self.spin.receive(fd, &mut self.buffer[..want], in_vain) {
-                Ok(0) if read == 0 => return Ok(Served::End),
+                Ok(0) if read == 0 => return Ok(false),
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
                 Ok(got) => {
                     self.first.get_or_insert_with(Instant::now);
@@ -345,32 +342,21 @@ impl Server {
             ));
         }
         send_all(stream, fd, &self.buffer, size).map_err(|e| stream.broken(&e))?;
-        Ok(Served::Answer)
+        Ok(true)
     }
 
     /// Serves new connections, one request each, until the client closes the idle one.
-    fn serve_anew(
+    fn serve_new(
         &mut self,
         stream: &Stream<'_>,
         distance: &Distance<'_>,
         acceptor: &dyn Acceptor,
     ) -> Result<(), String> {
-        loop {
-            match self.accept(stream, acceptor)? {
-                None => return Ok(()),
-                Some(connection) => {
-                    let fd = connection.as_fd();
-                    let look = Some(Duration::from_millis(100));
-                    let prepared = connection
-                        .set_nonblocking(false)
-                        .and_then(|()| connection.set_read_timeout(look))
-                        .and_then(|()| connection.set_write_timeout(look))
-                        .and_then(|()| stream.shared.prepare(fd));
-                    prepared.map_err(|e| stream.broken(&e))?;
-                    self.serve(stream, distance, fd)?;
-                }
-            }
+        while let Some(connection) = self.accept(stream, acceptor)? {
+            prepare(stream, &connection)?;
+            self.serve(stream, distance, connection.as_fd())?;
         }
+        Ok(())
     }
 
     fn accept(

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use model::{BlockRecord, Bytes, CopyRecord, Latency, Limit, Warning};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -43,13 +44,13 @@ pub(crate) struct Shared {
     sends: bool,
     /// Both ends send: requests.
     talks: bool,
-    half_close: bool,
+    pub(crate) half_close: bool,
     drain: Duration,
     lost_after: Duration,
     nodelay: bool,
     pub(crate) begun: Instant,
     /// When a sender stops by the clock.
-    ends: Option<Instant>,
+    pub(crate) ends: Option<Instant>,
     phase: AtomicU8,
     /// Bytes or requests that may still be started; `None`: no such limit.
     budget: Option<AtomicU64>,
@@ -66,6 +67,7 @@ pub(crate) struct PerStream {
     recent: Mutex<Histogram<u64>>,
 }
 
+#[derive(Default)]
 pub(crate) struct State {
     pub(crate) running: usize,
     pub(crate) stopped: bool,
@@ -79,9 +81,9 @@ pub(crate) struct State {
     pub(crate) storage_failed: Option<String>,
     pub(crate) operations: Vec<BlockRecord>,
     /// All latencies that were taken out of the streams.
-    pub(crate) all: Histogram<u64>,
-    /// Empty, to be swapped with a stream's.
-    spare: Histogram<u64>,
+    pub(crate) all: Latency,
+    /// Empty, to be swapped with a stream's; it keeps its size.
+    spare: Option<Histogram<u64>>,
 }
 
 /// Counts that become warnings once, whatever the number of streams.
@@ -154,17 +156,8 @@ impl Shared {
             budget: budget.filter(|_| limits_here).map(AtomicU64::new),
             state: Mutex::new(State {
                 running: sockets.len(),
-                stopped: false,
-                first: None,
-                last: None,
-                errors: Vec::new(),
                 warnings,
-                tally: Tally::default(),
-                copy: None,
-                storage_failed: None,
-                operations: Vec::new(),
-                all: latencies(),
-                spare: latencies(),
+                ..State::default()
             }),
             changed: Condvar::new(),
             sockets,
@@ -178,32 +171,26 @@ impl Shared {
         let mut state = self.lock();
         while state.running > 0 {
             let now = Instant::now();
-            let phase = self.phase();
-            let next = if phase == Phase::Running {
-                self.ends
-            } else {
-                cut_at
-            };
-            let due = next.is_some_and(|at| now >= at);
-            if phase == Phase::Running && (due || state.stopped) {
-                if due && !limits_here {
-                    self.cut();
-                } else {
-                    cut_at = now.checked_add(self.drain);
+            let due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+            match self.phase() {
+                Phase::Running if due(self.ends) && !limits_here => self.cut(),
+                Phase::Running if due(self.ends) || state.stopped => {
                     self.end();
+                    cut_at = now.checked_add(self.drain);
                 }
-                threads.iter().for_each(Thread::unpark);
-            } else if phase == Phase::Ending && due {
-                self.cut();
-                threads.iter().for_each(Thread::unpark);
+                Phase::Ending if due(cut_at) => self.cut(),
+                phase => {
+                    let next = match phase {
+                        Phase::Running => self.ends,
+                        Phase::Ending => cut_at,
+                        Phase::Cut => None,
+                    };
+                    let left = next.map_or(FOR_EVER, |at| at.saturating_duration_since(now));
+                    state = self.sleep(state, left);
+                    continue;
+                }
             }
-            let left = match self.phase() {
-                Phase::Running => self.ends,
-                Phase::Ending => cut_at,
-                Phase::Cut => None,
-            }
-            .map_or(FOR_EVER, |at| at.saturating_duration_since(Instant::now()));
-            state = self.sleep(state, left);
+            threads.iter().for_each(Thread::unpark);
         }
     }
 
@@ -232,7 +219,7 @@ impl Shared {
         }
     }
 
-    fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
             0 => Phase::Running,
             1 => Phase::Ending,
@@ -261,24 +248,27 @@ impl Shared {
     }
 
     pub(crate) fn take_latencies(&self) -> Latency {
-        let mut guard = self.lock();
-        let state = &mut *guard;
+        let mut state = self.lock();
+        let mut spare = state.spare.take().unwrap_or_else(latencies);
         let mut taken = Latency::default();
         for stream in &self.streams {
             // Swapped, so that the stream waits for a moment only.
-            std::mem::swap(&mut *stream.recent(), &mut state.spare);
-            if state.spare.is_empty() {
-                continue;
-            }
-            taken = taken.merged(&counts(&state.spare));
-            state
-                .all
-                .add(&state.spare)
-                .expect("a resizing histogram takes every value");
-            state.spare.reset();
+            std::mem::swap(&mut *stream.recent(), &mut spare);
+            taken = taken.merged(&counts(&spare));
+            spare.reset();
         }
+        state.all = state.all.merged(&taken);
+        state.spare = Some(spare);
         taken
     }
+}
+
+/// Takes up to `want` of a budget.
+pub(crate) fn claim(budget: &AtomicU64, want: u64) -> u64 {
+    let take = |left: u64| Some(left.saturating_sub(want));
+    let order = Ordering::Relaxed;
+    let before = budget.fetch_update(order, order, take).unwrap_or(0);
+    before.min(want)
 }
 
 /// Longer than any load; a condition variable needs some time.
@@ -314,6 +304,14 @@ pub(crate) struct Stream<'a> {
     pub(crate) index: usize,
 }
 
+impl Deref for Stream<'_> {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        self.shared
+    }
+}
+
 impl Stream<'_> {
     /// Runs this thread's part, and keeps why it broke.
     pub(crate) fn play(
@@ -345,23 +343,6 @@ impl Stream<'_> {
         self.socket().as_fd()
     }
 
-    pub(crate) fn streams(&self) -> usize {
-        self.shared.streams.len()
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        self.shared.phase()
-    }
-
-    pub(crate) fn half_close(&self) -> bool {
-        self.shared.half_close
-    }
-
-    /// When this end stops by the clock.
-    pub(crate) fn ends(&self) -> Option<Instant> {
-        self.shared.ends
-    }
-
     /// Counts bytes. This thread is the only writer, so that no locked instruction is needed.
     pub(crate) fn count(&self, bytes: usize) {
         let counter = &self.shared.streams[self.index].bytes;
@@ -386,13 +367,8 @@ impl Stream<'_> {
 
     /// Takes up to `want` of what the limit still allows; zero: the limit is reached.
     pub(crate) fn claim(&self, want: u64) -> u64 {
-        let Some(budget) = &self.shared.budget else {
-            return want;
-        };
-        let take = |left: u64| Some(left.saturating_sub(want));
-        let order = Ordering::Relaxed;
-        let before = budget.fetch_update(order, order, take).unwrap_or(0);
-        before.min(want)
+        let budget = self.shared.budget.as_ref();
+        budget.map_or(want, |budget| claim(budget, want))
     }
 
     /// Gives back what was claimed and not used.
@@ -400,11 +376,6 @@ impl Stream<'_> {
         if let Some(budget) = &self.shared.budget {
             budget.fetch_add(unused, Ordering::Relaxed);
         }
-    }
-
-    /// Somebody ended the load early.
-    pub(crate) fn stopped(&self) -> bool {
-        self.shared.lock().stopped
     }
 
     /// Keeps what the storage of a copy did.
@@ -456,61 +427,55 @@ impl Stream<'_> {
 
 impl Tally {
     pub(crate) fn warnings(&self) -> Vec<Warning> {
-        let mut all = Vec::new();
-        let mut warn = |what: String, meaning: &str, remedy: &str| {
-            all.push(Warning {
-                what,
-                meaning: meaning.into(),
-                remedy: remedy.into(),
-            });
-        };
-        if self.zerocopy_copied > 0 {
-            warn(
+        let (copied, refused) = (self.zerocopy_copied, self.zerocopy_refused);
+        let (cut, unanswered, unsent) = (self.cut_receivers, self.unanswered, self.never_sent);
+        let all = [
+            (
+                copied,
                 format!(
-                    "the kernel copied the data of {} of {} zero-copy sends all the same",
-                    self.zerocopy_copied, self.zerocopy_sends
+                    "the kernel copied the data of {copied} of {} zero-copy sends all the same",
+                    self.zerocopy_sends
                 ),
                 "CPU use is that of copying plus the bookkeeping for zero-copy",
                 "leave zero-copy away here: loopback, veth and devices without scatter-gather copy",
-            );
-        }
-        if self.zerocopy_refused > 0 {
-            warn(
+            ),
+            (
+                refused,
                 format!(
-                    "the kernel refused {} zero-copy sends for want of memory; they were copied",
-                    self.zerocopy_refused
+                    "the kernel refused {refused} zero-copy sends for want of memory; they were copied"
                 ),
                 "part of the load was not zero-copy",
                 "raise net.core.optmem_max or the limit of locked memory (ulimit -l)",
-            );
-        }
-        if self.cut_receivers > 0 {
-            warn(
+            ),
+            (
+                cut,
                 format!(
-                    "{} stream(s) had not reached their end when the time to drain was over",
-                    self.cut_receivers
+                    "{cut} stream(s) had not reached their end when the time to drain was over"
                 ),
                 "bytes still under way are not counted, so sender and receiver differ",
                 "measure for longer, or with a smaller send buffer on a slow path",
-            );
-        }
-        if self.unanswered > 0 {
-            warn(
-                format!("{} request(s) were never answered", self.unanswered),
+            ),
+            (
+                unanswered,
+                format!("{unanswered} request(s) were never answered"),
                 "their latency is missing: the worst figures are worse than shown",
                 "look at the server and the path for a stall at the end of the run",
-            );
-        }
-        if self.never_sent > 0 {
-            warn(
+            ),
+            (
+                unsent,
                 format!(
-                    "{} request(s) were due and never sent: the ones before took too long",
-                    self.never_sent
+                    "{unsent} request(s) were due and never sent: the ones before took too long"
                 ),
                 "the asked pace was not reached and the latencies are those of an overload",
                 "lower the pace or use more connections",
-            );
-        }
-        all
+            ),
+        ];
+        let all = all.into_iter().filter(|(count, ..)| *count > 0);
+        all.map(|(_, what, meaning, remedy)| Warning {
+            what,
+            meaning: meaning.into(),
+            remedy: remedy.into(),
+        })
+        .collect()
     }
 }

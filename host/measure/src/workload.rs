@@ -14,17 +14,11 @@ pub(crate) trait WorkloadEnd: Send + Sync {
     }
 
     /// Called once, before the first stream starts.
-    ///
-    /// # Errors
-    /// A sentence: the load does not start.
     fn prepare(&self) -> Result<(), String> {
         Ok(())
     }
 
     /// Runs one stream to its end, on a thread of its own.
-    ///
-    /// # Errors
-    /// A sentence: the stream broke.
     fn run(&self, stream: &Stream<'_>, spin: Spin) -> Result<(), String>;
 
     /// Called once after the last stream, with the first failure of the storage: the record of the blocks' storage,

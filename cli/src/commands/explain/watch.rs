@@ -1,17 +1,15 @@
 //! `linerate explain --live`: connections explained while they go on.
 
-use crate::filter_args::{FilterArgs, report_missing};
+use crate::filter_args::{self, FilterArgs, LOOK};
 use crate::live::{Picture, View, stdout_style};
 use crate::out;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use engine::exit::Exit;
 use engine::progress::Event;
 use model::finding::Glance;
 use model::{Nanos, TraceRecord};
-use observe::trace::{Options, Source, Tracer};
+use observe::trace::{Options, Source};
 use report::{Style, watch};
-use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Between two pictures on a terminal.
@@ -20,33 +18,21 @@ const REDRAW: Duration = Duration::from_millis(500);
 const SECOND: Duration = Duration::from_secs(1);
 /// Between two lines in a pipe.
 const LINE: Duration = Duration::from_secs(5);
-/// Between two looks at Ctrl-C and at the time.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
-
 /// Explains live until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
-///
-/// # Errors
-/// If this process may not trace, or nobody takes what is told.
 pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> {
-    let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
     let options = Options {
         source: Source::Whichever,
         owners: true,
         ..Options::default()
     };
-    let mut tracer = Tracer::start(&which.filter()?, &options)?;
-    report_missing(&tracer);
+    let (mut tracer, end) = filter_args::start(which, &options, time)?;
     let mut watcher = explain::Watcher::default();
     let started = Instant::now();
     let mut view = View::new(Now::default(), json);
     view.say("linerate: explaining live; Ctrl-C ends it");
-    let ends = time.map(|time| started + Duration::from(time));
     let every = if json { SECOND } else { REDRAW };
     let mut due = started + every;
-    while !stop.load(Ordering::Relaxed)
-        && ends.is_none_or(|ends| Instant::now() < ends)
-        && !is_over(which, watcher.is_over())
-    {
+    while !end.has_come_for(watcher.is_over()) {
         tracer.read(LOOK, &mut |record, _| watcher.push(record));
         if Instant::now() < due {
             continue;
@@ -55,16 +41,16 @@ pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> 
         let at = Nanos::from(started.elapsed());
         let glances = watcher.glances(at);
         if json {
-            if !out::tell(&watch::json(&glances, at))? {
+            if !out::print_part(&watch::json(&glances, at))? {
                 return Ok(Exit::Done);
             }
         } else {
-            view.tell(|picture| picture.take(glances, watcher.seen(), at));
+            view.update(|picture| picture.take(glances, watcher.seen(), at));
         }
     }
-    let mut end = None;
+    let mut last = None;
     tracer.stop(&mut |record, _| match record {
-        TraceRecord::End(told) => end = Some(told),
+        TraceRecord::End(end) => last = Some(end),
         record => watcher.push(record),
     });
     drop(view);
@@ -74,16 +60,10 @@ pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> 
         false => report::explain::text(&explanations, None, stdout_style()),
     };
     out::print(&text)?;
-    if let Some(end) = end.filter(|end| end.lost > 0) {
+    if let Some(end) = last.filter(|end| end.lost > 0) {
         out::note(&format!("linerate: {}", report::trace::end(&end)));
     }
     Ok(Exit::Done)
-}
-
-/// What was asked for has ended (`closed`: its connections are): a number of a socket or of a process is not used again soon.
-pub(super) fn is_over(which: &FilterArgs, closed: bool) -> bool {
-    let process = |pid| Path::new("/proc").join(format!("{pid}")).exists();
-    (which.cookie.is_some() && closed) || which.pid.is_some_and(|pid: u32| !process(pid))
 }
 
 /// The picture of now.

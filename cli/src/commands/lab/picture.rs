@@ -7,7 +7,7 @@ use emulate::{
 use model::stats::percent;
 use report::words::wrap;
 
-/// Why the scenario is as it is, in lines of `width`.
+/// The reasons of the scenario, in lines of `width`.
 pub fn why(scenario: &Scenario, width: u16) -> String {
     wrap(&scenario.why, width, "", "").trim_end().to_owned()
 }

@@ -352,7 +352,8 @@ impl RunOptions {
             }),
             "copy" => Workload::Copy(self.copy()?),
             "blocks" => Workload::Blocks(self.peer_blocks()?),
-            _ => self.load.bulk(),
+            "bulk" => self.load.bulk(),
+            other => bail!("--workload {other} has no options: this is a fault of linerate"),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Several runs side by side: the corners of a copy, or the depths of blocks. Each is a run of the archive.
 
-use super::{Measure, Path, Played};
+use super::{Measure, Path, Played, play};
 use crate::live::stdout_style;
 use crate::out;
 use anyhow::{Context, Result, bail};
@@ -123,7 +123,7 @@ impl Measure {
     /// # Errors
     /// If it is not complete.
     fn part(&self, far: &mut dyn PeerSession, path: Path<'_>, spec: Spec) -> Result<Option<Run>> {
-        let played = self.play(far, path, self.blank(spec), None);
+        let played = play(far, path, self.blank(spec), self.output.quiet, None);
         if path.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! `linerate prove --from`: numbers that somebody else measured, or runs that nobody planned together.
+//! `linerate prove --from`: published numbers, or runs of no common plan.
 
 use super::exit_for;
 use crate::document;
@@ -19,9 +19,6 @@ const MOST: usize = 1_000;
 /// Judges `sources`: one table in CSV, or two or more arms, each as `NAME=RUN,RUN,...` where a run is
 /// a file of linerate's or iperf3's JSON, or the name of one in the archive. `margin` is the smallest
 /// change that matters, as a share; of runs that went both ways, `direction` is judged.
-///
-/// # Errors
-/// If a source cannot be read or has nothing to compare.
 pub(super) fn from(
     sources: &[String],
     margin: f64,

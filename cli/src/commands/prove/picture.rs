@@ -18,8 +18,8 @@ const SHOWN: usize = 12;
 #[derive(Default)]
 pub struct Pairs {
     done: Vec<String>,
-    /// Of `done`, how many were told as lines.
-    told: usize,
+    /// Of `done`, how many were printed as lines.
+    printed: usize,
     left: Option<String>,
     so_far: String,
     now: String,
@@ -32,7 +32,7 @@ impl Audience for View<Pairs> {
     }
 
     fn looks(&mut self, spec: &Spec) {
-        self.tell(|pairs| {
+        self.update(|pairs| {
             *pairs = Pairs {
                 live: Some(Live::new(spec)),
                 ..Pairs::default()
@@ -49,14 +49,14 @@ impl Audience for View<Pairs> {
             let words = report::prove::forecast(plan, &forecast, Style::PLAIN);
             self.say(words.trim_end());
         }
-        self.tell(|pairs| {
+        self.update(|pairs| {
             pairs.now = what(&experiment.plan, slot);
             pairs.live = Some(Live::new(&experiment.plan.spec_of(slot.arm)));
         });
     }
 
     fn kept(&mut self, experiment: &Experiment) {
-        self.tell(|pairs| {
+        self.update(|pairs| {
             pairs.live = None;
             let verdict = prove::judge(experiment);
             pairs.so_far = report::prove::monitor(experiment, &verdict, Style::PLAIN);
@@ -70,8 +70,8 @@ impl Audience for View<Pairs> {
 
 impl Picture for Pairs {
     fn plain(&mut self) -> Vec<String> {
-        let mut new = self.done[self.told..].to_vec();
-        self.told = self.done.len();
+        let mut new = self.done[self.printed..].to_vec();
+        self.printed = self.done.len();
         if let (Some(last), Some(left)) = (new.last_mut(), &self.left) {
             *last += &format!("  {left}");
         }
@@ -122,39 +122,24 @@ fn word(plan: &Plan, phase: Phase) -> &'static str {
 fn block_done(experiment: &Experiment, verdict: &Verdict) -> Option<String> {
     let plan = &experiment.plan;
     let last = experiment.trials.last()?;
-    let mut block: Vec<&Trial> = experiment
-        .trials
-        .iter()
-        .filter(|t| (t.phase, t.block) == (last.phase, last.block))
-        .collect();
-    let whole = match (last.phase, &plan.design) {
-        (Phase::Discarded, _) => return None,
-        (Phase::Pilot | Phase::Confirmation, _) => 2,
-        // How many are left in a round, the order knows.
-        (Phase::Main, Design::Search { .. }) => match prove::next(plan, &experiment.trials) {
-            Some(slot) if (slot.phase, slot.block) == (last.phase, last.block) => {
-                return None;
-            }
-            _ => block.len(),
-        },
-        (Phase::Main, _) => plan.arms.len(),
-    };
-    if block.len() != whole {
+    let here = |phase, block| (phase, block) == (last.phase, last.block);
+    let next = prove::next(plan, &experiment.trials);
+    let goes_on = next.is_some_and(|slot| here(slot.phase, slot.block));
+    if goes_on || last.phase == Phase::Discarded {
         return None;
     }
-    let values =
-        |block: &[&Trial]| -> Vec<String> { block.iter().map(|t| value(plan.metric, t)).collect() };
+    let trials = experiment.trials.iter();
+    let mut block: Vec<&Trial> = trials.filter(|t| here(t.phase, t.block)).collect();
     let number = last.block + 1;
     if last.phase == Phase::Pilot {
-        let values = values(&block).join(", ");
+        let values: Vec<String> = block.iter().map(|t| value(plan.metric, t)).collect();
+        let values = values.join(", ");
         return Some(format!("pilot {number} of {}: {values}", plan.pilot_pairs));
     }
     block.sort_by_key(|t| t.arm);
-    let mut line = format!("{} {number}:", word(plan, last.phase));
-    for (trial, value) in block.iter().zip(values(&block)) {
-        line += &format!(" {} {value},", escape(plan.arm_name(trial.arm)));
-    }
-    line.pop();
+    let arm = |t: &&Trial| format!("{} {}", escape(plan.arm_name(t.arm)), value(plan.metric, t));
+    let arms: Vec<String> = block.iter().map(arm).collect();
+    let mut line = format!("{} {number}: {}", word(plan, last.phase), arms.join(", "));
     if let [control, changed] = block[..]
         && let (Some(a), Some(b)) = (control.value, changed.value)
     {

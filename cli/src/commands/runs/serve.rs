@@ -19,7 +19,7 @@ use std::net::{SocketAddr, TcpListener};
 
 Read-only, until Ctrl-C. /metrics has the last run of each host and workload.")]
 pub struct Serve {
-    /// Where to listen; whoever can connect there can read the archive
+    /// Where to listen; all who can connect can read the archive
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5220")]
     listen: SocketAddr,
 }
@@ -41,11 +41,11 @@ impl Serve {
         })?;
         let address = listener
             .local_addr()
-            .context("cannot tell where it listens")?;
+            .context("cannot read where it listens")?;
         let any_name = !address.ip().is_loopback();
         if any_name {
             out::note(&format!(
-                "linerate: whoever can reach {address} can read the archive: there is no password, and nothing is encrypted"
+                "linerate: all who can reach {address} can read the archive: there is no password, and nothing is encrypted"
             ));
         }
         out::print(&format!(

@@ -17,7 +17,7 @@ const HEADING_EVERY: u64 = 40;
 /// Closed connections whose names are still known.
 const MOST_CLOSED: usize = 10_000;
 
-/// The one place that a trace is told to.
+/// The destination of a trace.
 pub struct Output {
     form: Form,
     name: String,
@@ -57,7 +57,7 @@ impl Output {
                 to: BufWriter::new(io::stdout()),
                 connections: HashMap::new(),
                 last: None,
-                told: 0,
+                lines: 0,
             })),
             name: "standard output".to_owned(),
             sampled: HashMap::new(),
@@ -113,15 +113,12 @@ impl Output {
             name,
             sampled: HashMap::new(),
         };
-        output.tell(&TraceRecord::Begin(tracer.begin().clone()), Written(&[]))?;
+        output.write(&TraceRecord::Begin(tracer.begin().clone()), Written(&[]))?;
         Ok(output)
     }
 
-    /// Tells one record.
-    ///
-    /// # Errors
-    /// If it cannot be written, as the following.
-    pub fn tell(&mut self, record: &TraceRecord, written: Written<'_>) -> Result<()> {
+    /// Writes one record.
+    pub fn write(&mut self, record: &TraceRecord, written: Written<'_>) -> Result<()> {
         let sampled = &mut self.sampled;
         if let TraceRecord::Sample(sample) = record {
             match sample.gone {
@@ -130,13 +127,13 @@ impl Output {
             };
         }
         match &mut self.form {
-            Form::Lines(lines) => lines.tell(record, sampled),
+            Form::Lines(lines) => lines.write(record, sampled),
             Form::Json(to) => serde_json::to_writer(&mut *to, record)
                 .map_err(io::Error::from)
                 .and_then(|()| to.write_all(b"\n")),
             Form::Capture(capture) => match record {
                 TraceRecord::Segment(segment) => {
-                    capture.tell(segment, sampled.get(&segment.connection), written)
+                    capture.write(segment, sampled.get(&segment.connection), written)
                 }
                 _ => Ok(()),
             },
@@ -190,11 +187,11 @@ struct Capture {
     remarks: Vec<String>,
 }
 
-/// Drops between two packets that are told one by one.
+/// Drops between two packets that are named.
 const REMARKS: usize = 16;
 
 impl Capture {
-    fn tell(
+    fn write(
         &mut self,
         segment: &Segment,
         sample: Option<&TraceSample>,
@@ -225,11 +222,11 @@ struct Lines {
     to: BufWriter<io::Stdout>,
     connections: HashMap<u32, Connection>,
     last: Option<Nanos>,
-    told: u64,
+    lines: u64,
 }
 
 impl Lines {
-    fn tell(
+    fn write(
         &mut self,
         record: &TraceRecord,
         sampled: &HashMap<u32, TraceSample>,
@@ -251,10 +248,10 @@ impl Lines {
                 else {
                     return Ok(());
                 };
-                if self.told.is_multiple_of(HEADING_EVERY) {
+                if self.lines.is_multiple_of(HEADING_EVERY) {
                     writeln!(self.to, "{}", words::heading(&self.columns))?;
                 }
-                self.told += 1;
+                self.lines += 1;
                 let row = Row {
                     segment,
                     connection,

@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// Events that a ring holds at most, however long it is.
 const MOST: usize = 1_000_000;
 
-/// What makes a ring tell.
+/// What makes a ring write its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// A segment is sent again.
@@ -50,9 +50,9 @@ pub struct Ring {
     fired: u64,
     /// Segments and samples.
     events: VecDeque<(TraceRecord, Box<[u8]>)>,
-    /// Of the events in the ring and after: told only with them.
+    /// Of the events in the ring and after: written with the first of them.
     connections: HashMap<u32, Connection>,
-    told: HashSet<u32>,
+    written: HashSet<u32>,
     /// Requests that wait for their answer.
     asked: HashMap<u32, Nanos>,
     /// Timeouts so far, as the samples of a socket count them.
@@ -69,7 +69,7 @@ fn event(record: &TraceRecord) -> Option<(Nanos, u32)> {
 }
 
 impl Ring {
-    /// Of the last `span`; told when any of the triggers fires.
+    /// Of the last `span`; written when any of the triggers fires.
     pub fn new(span: Nanos, triggers: Vec<Trigger>) -> Ring {
         Ring {
             span,
@@ -77,7 +77,7 @@ impl Ring {
             fired: 0,
             events: VecDeque::new(),
             connections: HashMap::new(),
-            told: HashSet::new(),
+            written: HashSet::new(),
             asked: HashMap::new(),
             timeouts: HashMap::new(),
         }
@@ -86,33 +86,30 @@ impl Ring {
     /// How often a trigger fired, in words.
     pub fn account(&self) -> String {
         match self.fired {
-            0 => "no trigger fired, so no segment was told".to_owned(),
+            0 => "no trigger fired, so no segment was written".to_owned(),
             1 => "a trigger fired once".to_owned(),
             n => format!("a trigger fired {} times", grouped(n)),
         }
     }
 
-    /// Takes a record; tells all that is kept if it fires a trigger.
-    ///
-    /// # Errors
-    /// What `tell` says.
+    /// Takes a record; writes all that is kept if it fires a trigger.
     pub fn take(
         &mut self,
         record: TraceRecord,
         written: Written<'_>,
-        tell: &mut dyn FnMut(&TraceRecord, Written<'_>) -> Result<()>,
+        write: &mut dyn FnMut(&TraceRecord, Written<'_>) -> Result<()>,
     ) -> Result<()> {
         let fires = match &record {
             TraceRecord::Segment(segment) => self.fires(segment),
             TraceRecord::Sample(sample) => self.timed_out(sample),
             TraceRecord::Connection(connection) => {
-                self.told.remove(&connection.id);
+                self.written.remove(&connection.id);
                 self.connections.insert(connection.id, connection.clone());
                 self.forget();
                 return Ok(());
             }
             // Where events are missing is always of interest.
-            other => return tell(other, written),
+            other => return write(other, written),
         };
         let Some((at, _)) = event(&record) else {
             return Ok(());
@@ -129,12 +126,12 @@ impl Ring {
         self.fired += 1;
         for (record, written) in std::mem::take(&mut self.events) {
             if let Some((_, id)) = event(&record)
-                && self.told.insert(id)
+                && self.written.insert(id)
                 && let Some(connection) = self.connections.get(&id)
             {
-                tell(&TraceRecord::Connection(connection.clone()), Written(&[]))?;
+                write(&TraceRecord::Connection(connection.clone()), Written(&[]))?;
             }
-            tell(&record, Written(&written))?;
+            write(&record, Written(&written))?;
         }
         Ok(())
     }
@@ -191,7 +188,7 @@ impl Ring {
             let events = self.events.iter().filter_map(|(record, _)| event(record));
             let there: HashSet<u32> = events.map(|(_, id)| id).collect();
             self.connections.retain(|id, _| there.contains(id));
-            self.told.retain(|id| there.contains(id));
+            self.written.retain(|id| there.contains(id));
             self.asked.retain(|id, _| there.contains(id));
             self.timeouts.retain(|id, _| there.contains(id));
         }
@@ -213,7 +210,7 @@ mod tests {
         }
     }
 
-    /// The times of what a ring of 10 ms tells.
+    /// The times of what a ring of 10 ms writes.
     fn told(trigger: &str, events: Vec<Segment>) -> Vec<u64> {
         let mut ring = Ring::new(Nanos::from_millis(10), vec![trigger.parse().unwrap()]);
         let mut told = Vec::new();

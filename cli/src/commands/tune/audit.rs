@@ -1,10 +1,10 @@
 //! `linerate tune audit`: what the settings of both hosts are worth on their path. Changes nothing.
 
 use super::ANSWER;
+use crate::commands::measure::{Path, Played, play};
 use crate::global::{Global, Reaching};
-use crate::live::{View, stdout_style};
-use crate::lookup;
-use crate::out;
+use crate::live::stdout_style;
+use crate::{document, lookup, out};
 use advise::{Hosts, PathSample};
 use anyhow::{Context, Result, bail};
 use archive::Traces;
@@ -12,19 +12,14 @@ use clap::Args;
 use engine::controller::Link;
 use engine::exit::{Exit, Refusal, sentence};
 use engine::host::Host;
-use engine::leg::how_ended;
+use engine::iperf3::client;
 use engine::peer::{self, ConfigFiles, Operation, Peer};
-use engine::progress::{Tee, Watcher};
-use engine::record::{Record, blank};
-use engine::transport;
+use engine::record::blank;
 use engine::{lab, mtu, traces, tuning};
 use model::advice::{Advice, AuditReport, Configured};
 use model::finding::Explanation;
-use model::{
-    BitRate, Bulk, Directions, Limit, Nanos, Placement, Run, Side, SocketSettings, Spec, Workload,
-};
-use report::live::Live;
-use std::path::Path;
+use model::{BitRate, Directions, Limit, Nanos, Run, Side, Spec};
+use prove::plan::usual_run;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wire::control::{ProbeAnswer, ProbeRequest};
@@ -45,7 +40,7 @@ the kernel's default and the file that sets it. Nothing is changed. Buffers are
 compared with the bandwidth-delay product: the rate is --rate, else the goodput,
 or where buffers limited it the rate of the slower device.")]
 pub struct Audit {
-    /// The far end: name[:port], ssh:[user@]name, lab:NAME[/host] or local
+    /// The remote host: name[:port], ssh:[user@]name, lab:NAME[/host] or local
     #[arg(required_unless_present = "run")]
     host: Option<String>,
     /// Judge by a run of the archive: its name, its first digits, or 'last'
@@ -54,7 +49,7 @@ pub struct Audit {
     /// What the path is to carry, each way, all connections together
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// Round trip to reckon with [default: as measured under load]
+    /// RTT to calculate with [default: as measured under load]
     #[arg(long, value_name = "TIME")]
     rtt: Option<Nanos>,
 
@@ -78,7 +73,7 @@ pub struct Audit {
 /// What an audit goes by.
 struct Found {
     run: Run,
-    told: Vec<Explanation>,
+    why: Vec<Explanation>,
     near: Configured,
     far: Configured,
     doubts: Vec<String>,
@@ -86,9 +81,6 @@ struct Found {
 
 impl Audit {
     /// Runs the command.
-    ///
-    /// # Errors
-    /// If the path cannot be measured, or the run is not in the archive.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let found = match (&self.run, &self.host) {
             (Some(id), _) => kept(id, global)?,
@@ -113,44 +105,37 @@ impl Audit {
     }
 
     fn measured(&self, peer: &dyn Peer, global: &Global, stop: &AtomicBool) -> Result<Found> {
-        let mut run = Run {
+        let path = Path { peer, global, stop };
+        let spec = self.spec();
+        let options = client::Options::default();
+        let mut session = self.reaching.open(peer, &spec, &options, global, stop)?;
+        let run = Run {
             title: Some("tune audit".to_owned()),
-            ..blank(&peer.to_string(), self.spec())
+            ..blank(&peer.to_string(), spec)
         };
-        let reached = peer.connect(&self.reaching.how(global, stop)?)?;
-        run.near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
-        let mut view = View::new(Live::new(&run.spec), self.quiet);
-        let mut record = Record::new(global.archive_path(), &run);
-        let watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
-        let mut link = Link::new(reached);
-        let outcome = link.measure(&mut run, &mut Tee(watchers), stop);
-        drop(view);
-        run.ended = how_ended(&outcome, &run.legs);
-        if let Err(error) = outcome
-            && run.legs.is_empty()
-        {
-            record.discard();
-            return Err(error);
-        }
-        run.warnings.extend(record.finish(&run));
+        let Played {
+            mut run, not_kept, ..
+        } = play(&mut *session, path, run, self.quiet, None)?;
+        run.warnings.extend(not_kept);
         let traces = global.archive_path().map(|path| Traces::beside(&path));
-        let told = traces.map_or_else(|_| explain::explain(&run), |t| traces::explain(&run, &t));
+        let why = document::why(&run, traces.ok().as_ref());
         let (mut near, mut far) = (Configured::default(), Configured::default());
         let mut doubts = Vec::new();
         match peer.config_files() {
             // Its namespaces have what the lab gave them, not what the files of the machine say.
             ConfigFiles::None => {}
-            // The same host at both ends is told once.
+            // The same host at both ends counts once.
             ConfigFiles::Local => {
                 near = tuning::configured();
                 run.far = None;
             }
             ConfigFiles::Both => {
                 near = tuning::configured();
-                match survey(&mut link) {
+                let link = session.agent().context("it has no agent")?;
+                match survey(link) {
                     Ok(configured) => far = configured,
                     Err(why) => doubts.push(format!(
-                        "which files set the other host up is not told: {}",
+                        "which files set the other host up is not known: {}",
                         sentence(&why)
                     )),
                 }
@@ -158,7 +143,7 @@ impl Audit {
         }
         Ok(Found {
             run,
-            told,
+            why,
             near,
             far,
             doubts,
@@ -167,23 +152,18 @@ impl Audit {
 
     fn spec(&self) -> Spec {
         Spec {
-            workload: Workload::Bulk(Bulk::default()),
             directions: Directions::UpThenDown,
             streams: self.streams,
             limit: Limit::Time(self.time),
-            ramp: None,
             interval: INTERVAL,
-            trace: false,
-            socket: SocketSettings::default(),
-            near: Placement::default(),
-            far: Placement::default(),
+            ..usual_run()
         }
     }
 
-    fn judge(&self, found: Found, archive: Option<&Path>) -> Result<AuditReport> {
+    fn judge(&self, found: Found, archive: Option<&std::path::Path>) -> Result<AuditReport> {
         let Found {
             run,
-            told,
+            why,
             near,
             far,
             mut doubts,
@@ -201,13 +181,13 @@ impl Audit {
                     mtu: archive.and_then(|at| mtu::known(at, &run.host, way.direction)),
                     ..way
                 };
-                let advice = advise::propose(&way, hosts, &told);
+                let advice = advise::propose(&way, hosts, &why);
                 (way, advice)
             })
             .collect();
         if path.is_empty() {
             return Err(Refusal::usage(format!(
-                "the run {} moved nothing that tells what its path needs: audit by another one, or measure longer",
+                "the run {} moved nothing that shows what its path needs: audit by another one, or measure longer",
                 run.id
             ))
             .into());
@@ -244,15 +224,14 @@ fn survey(link: &mut Link) -> Result<Configured> {
 
 /// A run of the archive, and what its host is set up by if it is this one.
 fn kept(id: &str, global: &Global) -> Result<Found> {
-    let archive = lookup::open_existing(global)?;
-    let run = archive.get(id).map_err(lookup::refused)?;
-    let told = traces::explain(&run, &archive.traces());
+    let (run, traces) = lookup::run(id, global)?;
+    let why = traces::explain(&run, &traces);
     Ok(Found {
         doubts: vec![format!(
-            "judged by the run {}, so by settings as they were then; which files set them is not told",
+            "judged by the run {}, so by settings as they were then; which files set them is not known",
             run.id
         )],
-        told,
+        why,
         near: Configured::default(),
         far: Configured::default(),
         run,

@@ -27,22 +27,22 @@ pub struct Hold {
     /// What to set there, like route.initcwnd=32; the route is that to this host
     #[arg(required = true, value_name = "KNOB=VALUE")]
     settings: Vec<String>,
-    /// What for: told to whoever else wants to change settings there
+    /// What for: shown to others who want to change settings there
     #[arg(long, default_value = "set by hand", value_name = "TEXT")]
     title: String,
     /// Put back after so long without a word from here, even if linerate is killed there
     #[arg(long, default_value = "30s", value_name = "TIME")]
     deadline: Nanos,
-    /// How ssh is to start linerate at the other end [default: linerate]
+    /// How ssh starts linerate on the remote host [default: linerate]
     #[arg(long, value_name = "COMMAND")]
     remote_command: Option<String>,
 }
 
-/// Who keeps what is held.
+/// Where the settings are held.
 enum Holder {
     /// This process: both ends are on this machine.
     Here(tune::TuningSession),
-    /// The agent at the other end.
+    /// The agent on the remote host.
     There(Link),
 }
 
@@ -72,7 +72,7 @@ impl Hold {
             (Holder::There(link), readings)
         };
         for reading in &readings {
-            out::print(&told(reading))?;
+            out::print(&line(reading))?;
         }
         out::note("set until Ctrl-C");
         let often = Duration::from(self.deadline) / 3;
@@ -111,7 +111,7 @@ impl Hold {
     }
 }
 
-fn told(reading: &Reading) -> String {
+fn line(reading: &Reading) -> String {
     let Reading {
         setting,
         asked,

@@ -18,7 +18,7 @@ fn words() -> String {
     for knob in Knob::by_scope() {
         if scope.replace(knob.scope()) != Some(knob.scope()) {
             let heading = match knob.scope() {
-                Scope::Socket => "linerate's own connections; the machine stays as it is",
+                Scope::Socket => "linerate's own connections; the machine is not changed",
                 Scope::Route => "all connections to the other host",
                 Scope::Namespace => "all connections of the host (of a network namespace)",
                 Scope::Device => "everything through the device towards the other host",

@@ -33,10 +33,10 @@ pub struct Mtu {
     /// MTU that the devices of both hosts are to have, in bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_520))]
     to: u32,
-    /// Larger packets between the two hosts alone, whoever else is on the segment
+    /// Larger packets between the two hosts alone, whatever else is on the segment
     #[arg(long, conflicts_with = "segment")]
     peer: bool,
-    /// Larger packets for everybody on the segment, whoever is seen there
+    /// Larger packets for everybody on the segment, whatever is seen there
     #[arg(long)]
     segment: bool,
     /// Also where a device may lose its link for some seconds
@@ -53,7 +53,7 @@ pub struct Mtu {
     /// No word about the stages
     #[arg(short, long)]
     quiet: bool,
-    /// How ssh is to start linerate at the other end [default: linerate]
+    /// How ssh starts linerate on the remote host [default: linerate]
     #[arg(long, value_name = "COMMAND")]
     remote_command: Option<String>,
 }

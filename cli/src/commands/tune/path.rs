@@ -39,7 +39,7 @@ pub struct Path {
     form: Form,
 }
 
-/// How the story is told.
+/// How the story is printed.
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 struct Form {
@@ -91,8 +91,8 @@ impl Path {
     /// Runs the command.
     ///
     /// # Errors
-    /// If the path cannot be measured. What breaks later is told behind the story, and nothing but what was
-    /// kept stays changed.
+    /// If the path cannot be measured. What breaks later is printed behind the story; only what was kept
+    /// stays changed.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let name = self.host.as_deref().ok_or_else(|| {
             Refusal::usage(
@@ -115,14 +115,14 @@ impl Path {
         let mut view = View::new(Pairs::default(), self.session.quiet);
         let watch = peer.watch();
         let mut far = self.session.reach(&*peer, &question.run, global, stop)?;
-        let told = ClosedLoop::new(question, &mut *far, archive.clone(), &mut view, stop).run()?;
+        let done = ClosedLoop::new(question, &mut *far, archive.clone(), &mut view, stop).run()?;
         drop(view);
         let Told {
             mut story,
             experiments,
             plans,
             broke,
-        } = told;
+        } = done;
         story
             .warnings
             .extend(watch.into_iter().flat_map(lab::Watch::end));

@@ -37,7 +37,7 @@ fn words(pending: &[Pending], written: &[Written]) -> String {
             true => {
                 let until = match one.namespace {
                     Where::Forgotten => state,
-                    _ => "stays until 'linerate tune undo', or until this machine starts anew",
+                    _ => "stays until 'linerate tune undo', or until this machine restarts",
                 };
                 writeln!(text, "{title}: kept since {since}{place}; {until}")
             }

@@ -1,10 +1,10 @@
-//! The client's load: so many calls outstanding at a server of blocks, in any protocol.
+//! The client's load: a fixed number of calls outstanding at a server of blocks, in any protocol.
 
 use crate::block_client::BlockClient;
 use crate::spin::{Spin, is_pause};
 use crate::stream::{Phase, Stream, Tally, counts, latencies};
 use hdrhistogram::Histogram;
-use model::{Answer, AtServer, BlockOperation, BlockRecord, Blocks, Bytes, Nanos, ServerRecord};
+use model::{Answer, BlockOperation, BlockRecord, Blocks, Bytes, Latency, Nanos};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -48,7 +48,7 @@ pub(super) fn ask(
     }
     // Tells the server that this was all.
     let _ = stream.socket().shutdown(Shutdown::Write);
-    stream.operated(calls.records.into_iter().map(Record::finish));
+    stream.operated(calls.records.into_values().map(Record::finish));
     stream.moved(started, Instant::now());
     match stream.phase() {
         Phase::Cut => Ok(()),
@@ -130,65 +130,60 @@ impl Calls<'_> {
             *outstanding = outstanding.saturating_sub(1);
             stream.record(answer.total().into());
             stream.count(answer.data.0 as usize);
-            records.entry(answer.operation).or_default().take(&answer);
+            let operation = answer.operation;
+            let record = records.entry(operation);
+            record
+                .or_insert_with(|| Record::new(operation))
+                .take(&answer);
         })
     }
 }
 
-/// What one operation came to on this connection.
+/// All answers of one operation on this connection; the histograms are counted at the end.
 struct Record {
     latency: Histogram<u64>,
-    data: Bytes,
-    call_send: Nanos,
-    waited: Nanos,
-    reply_send: Nanos,
     storage: Histogram<u64>,
-    at_server: Option<AtServer>,
-}
-
-impl Default for Record {
-    fn default() -> Record {
-        Record {
-            latency: latencies(),
-            data: Bytes(0),
-            call_send: Nanos(0),
-            waited: Nanos(0),
-            reply_send: Nanos(0),
-            storage: latencies(),
-            at_server: None,
-        }
-    }
+    sums: BlockRecord,
 }
 
 impl Record {
+    fn new(operation: BlockOperation) -> Record {
+        Record {
+            latency: latencies(),
+            storage: latencies(),
+            sums: BlockRecord {
+                operation,
+                latency: Latency::default(),
+                data: Bytes(0),
+                call_send: Nanos(0),
+                waited: Nanos(0),
+                reply_send: Nanos(0),
+                at_server: None,
+            },
+        }
+    }
+
     fn take(&mut self, answer: &Answer) {
         // Only a value beyond what the histogram can ever hold fails: half an eternity.
         let _ = self.latency.record(answer.total().0);
-        self.data += answer.data;
-        self.call_send += answer.call_send;
-        self.waited += answer.waited;
-        self.reply_send += answer.reply_send;
+        let sums = &mut self.sums;
+        sums.data += answer.data;
+        sums.call_send += answer.call_send;
+        sums.waited += answer.waited;
+        sums.reply_send += answer.reply_send;
         if let Some(one) = answer.at_server {
             let _ = self.storage.record(one.storage.0);
-            let all = self.at_server.get_or_insert_default();
-            all.storage += one.storage;
+            let all = sums.at_server.get_or_insert_default();
+            all.storage_time += one.storage;
             all.queued += one.queued;
         }
     }
 
-    fn finish((operation, record): (BlockOperation, Record)) -> BlockRecord {
-        BlockRecord {
-            operation,
-            latency: counts(&record.latency),
-            data: record.data,
-            call_send: record.call_send,
-            waited: record.waited,
-            reply_send: record.reply_send,
-            at_server: record.at_server.map(|all| ServerRecord {
-                storage: counts(&record.storage),
-                storage_time: all.storage,
-                queued: all.queued,
-            }),
+    fn finish(mut self) -> BlockRecord {
+        self.sums.latency = counts(&self.latency);
+        if let Some(all) = &mut self.sums.at_server {
+            all.storage = counts(&self.storage);
         }
+        self.sums
     }
 }

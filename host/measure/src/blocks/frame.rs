@@ -12,18 +12,13 @@ use std::time::Instant;
 pub(super) const CALL: usize = 4 + 1 + 8;
 /// Bytes of a reply before its block.
 pub(super) const REPLY: usize = 4 + 8 + 8;
-/// A number for what is to be done, and back.
+
+/// The number of an operation: its place in [`BlockOperation::ALL`].
 pub(super) fn code(operation: BlockOperation) -> u8 {
-    match operation {
-        BlockOperation::Read => 0,
-        BlockOperation::Write => 1,
-        BlockOperation::WriteStable => 2,
-        BlockOperation::Getattr => 3,
-        BlockOperation::Commit => 4,
-    }
+    operation as u8
 }
 
-/// Something to do, as it arrived.
+/// A call as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) number: u32,
@@ -54,12 +49,19 @@ impl Call {
 }
 
 pub(super) const STRANGE: &str =
-    "the other end asked for blocks that it did not order: install the same linerate on both hosts";
+    "the peer asked for blocks that it did not order: install the same linerate on both hosts";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use model::{BlockServer, BlockStore, Bytes, Wait};
+
+    #[test]
+    fn codes_stay() {
+        assert_eq!(BlockOperation::ALL.map(code), [0, 1, 2, 3, 4]);
+        assert_eq!(code(BlockOperation::WriteStable), 2);
+        assert_eq!(code(BlockOperation::Commit), 4);
+    }
 
     #[test]
     fn only_what_was_ordered_is_done() {

@@ -57,9 +57,7 @@ pub fn ready(job: &mut Job, sockets: &[TcpStream], stop: &AtomicBool) -> Result<
 /// How many blocks the peer has, once they are ready; `None`: stopped.
 fn announced(mut socket: &TcpStream, stop: &AtomicBool) -> Result<Option<u64>, String> {
     let broke = |e: std::io::Error| {
-        format!(
-            "the connection broke before the blocks were ready ({e}); see what the far end says"
-        )
+        format!("the connection broke before the blocks were ready ({e}); see its output")
     };
     socket.set_read_timeout(Some(LOOK)).map_err(broke)?;
     let mut number = [0; 8];

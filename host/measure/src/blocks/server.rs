@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// Does what the other end asks until it closes. With several calls outstanding on blocks of a file, each has a thread
+/// Does what the peer asks until it closes. With several calls outstanding on blocks of a file, each has a thread
 /// of its own, so that the storage sees as many at once.
 pub(super) fn serve(
     stream: &Stream<'_>,
@@ -23,7 +23,7 @@ pub(super) fn serve(
     spin: Spin,
 ) -> Result<(), String> {
     let workers = workers(order, store);
-    let desk = Desk {
+    let server = Server {
         stream,
         order,
         store,
@@ -35,23 +35,23 @@ pub(super) fn serve(
     let result = thread::scope(|scope| {
         let result = (0..workers)
             .try_for_each(|_| {
-                let worker = thread::Builder::new().spawn_scoped(scope, || desk.work());
+                let worker = thread::Builder::new().spawn_scoped(scope, || server.work());
                 worker.map(drop).map_err(|e| {
                     format!("cannot start a thread for each request ({e}); lower --depth")
                 })
             })
-            .and_then(|()| desk.listen(spin, workers == 0));
-        desk.ring.end();
+            .and_then(|()| server.listen(spin, workers == 0));
+        server.ring.end();
         result
     });
     stream.moved(started, Instant::now());
-    let failed = desk
+    let failed = server
         .failed
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     let result = failed.map_or(result, Err);
     if result.is_err() {
-        // The other end need not wait for an answer.
+        // The peer need not wait for an answer.
         let _ = stream.socket().shutdown(Shutdown::Both);
     }
     match stream.phase() {
@@ -69,7 +69,7 @@ pub(super) fn workers(order: &Blocks, store: &dyn Store) -> usize {
     }
 }
 
-struct Desk<'a> {
+struct Server<'a> {
     stream: &'a Stream<'a>,
     order: &'a Blocks,
     store: &'a dyn Store,
@@ -79,12 +79,12 @@ struct Desk<'a> {
     failed: Mutex<Option<String>>,
 }
 
-impl Desk<'_> {
+impl Server<'_> {
     /// Takes calls; does them itself, or passes them on.
     fn listen(&self, spin: Spin, alone: bool) -> Result<(), String> {
         let distance = Distance::new(self.stream);
         let mut head = [0; CALL];
-        // Without a free block the other end has more outstanding than it ordered, or all broke.
+        // Without a free block the peer has more outstanding than it ordered, or all broke.
         while let Some(mut block) = self.ring.free() {
             if !self.fill(&mut head, spin, &distance, true)? {
                 return Ok(());
@@ -157,7 +157,7 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Fills all of this; `false` if the other end closed before its first byte, where it may.
+    /// Fills all of this; `false` if the peer closed before its first byte, where it may.
     fn fill(
         &self,
         mut room: &mut [u8],

@@ -1,6 +1,6 @@
 //! What the blocks are in: memory, a file of the run's own that has no name, or a file that is there and only read.
 
-use super::files::{Reach, direct, new_part, prepare, tells, unopened};
+use super::files::{Reach, direct, new_part, prepare, sees_cache, unopened};
 use crate::Error;
 use crate::noise::noise;
 use crate::ring::ALIGNED;
@@ -14,58 +14,43 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::file::{self, Open};
 
-/// What has the blocks. All of them are asked by several threads at once.
+/// The backing store of blocks, used by several threads at once. Errors are sentences.
 pub trait Store: Send + Sync {
     /// How many there are.
     fn blocks(&self) -> u64;
 
     /// Fills the buffer from this position on.
-    ///
-    /// # Errors
-    /// A sentence.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), String>;
 
     /// Writes all of this at the position.
-    ///
-    /// # Errors
-    /// A sentence.
     fn write(&self, at: u64, data: &[u8]) -> Result<(), String>;
 
     /// Makes safe what was written.
-    ///
-    /// # Errors
-    /// A sentence.
     fn sync(&self) -> Result<(), String> {
         Ok(())
     }
 
     /// Brings everything to the state that was ordered; called once, before anything else is asked.
-    ///
-    /// # Errors
-    /// A sentence.
     fn prepare(&self, _stop: &AtomicBool) -> Result<(), String> {
         Ok(())
     }
 
     /// Makes safe what was written since it last was, at the end; `false`: nothing was.
-    ///
-    /// # Errors
-    /// A sentence.
     fn settle(&self) -> Result<bool, String> {
         Ok(false)
     }
 
-    /// The share that the page cache holds now, if that can be told.
+    /// The share that the page cache holds now, if known.
     fn cached(&self) -> Option<f64> {
         None
     }
 
-    /// The share that it held once everything was prepared.
+    /// The cached share once everything was prepared.
     fn cached_before(&self) -> Option<f64> {
         None
     }
 
-    /// It never keeps anybody waiting.
+    /// No operation blocks.
     fn is_immediate(&self) -> bool {
         false
     }
@@ -131,7 +116,7 @@ pub fn open(order: &Blocks, reach: &Reach) -> Result<Box<dyn Store>, Error> {
     }
     Ok(Box::new(FileStore {
         path: path.clone(),
-        tells: new || tells(meta.uid()),
+        sees_cache: new || sees_cache(meta.uid()),
         file,
         new,
         blocks: count(size),
@@ -173,7 +158,7 @@ struct FileStore {
     length: Bytes,
     order: BlockStore,
     random: bool,
-    tells: bool,
+    sees_cache: bool,
     /// Something was written and not made safe yet.
     unsafe_yet: AtomicBool,
     cached_before: OnceLock<Option<f64>>,
@@ -263,7 +248,7 @@ impl Store for FileStore {
 
     fn cached(&self) -> Option<f64> {
         let share = || file::cached_share(self.file.as_fd(), self.length.0).ok();
-        self.tells.then(share).flatten()
+        self.sees_cache.then(share).flatten()
     }
 
     fn cached_before(&self) -> Option<f64> {

@@ -1,6 +1,6 @@
 //! What a copy comes from and goes to: memory, or a file that is read as asked, or put in place only when it is whole.
 
-use super::files::{Reach, direct, new_part, prepare, tells, unopened};
+use super::files::{Reach, direct, new_part, prepare, sees_cache, unopened};
 use crate::Error;
 use crate::ring::ALIGNED;
 use model::{Bytes, Cache, FileCopy};
@@ -12,12 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::file::{self, Open};
 
-/// What a copy comes from.
+/// The source of a copy. Errors are sentences.
 pub trait Source: Send + Sync {
     /// Fills the buffer from this position on; fewer bytes are the last ones.
-    ///
-    /// # Errors
-    /// A sentence.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<usize, String>;
 
     /// It has no end of its own.
@@ -26,44 +23,32 @@ pub trait Source: Send + Sync {
     }
 
     /// Brings the page cache to the state that was asked for; called once, before the first read.
-    ///
-    /// # Errors
-    /// A sentence.
     fn prepare(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The share that the page cache holds now, if that can be told.
+    /// The share that the page cache holds now, if known.
     fn cached(&self) -> Option<f64> {
         None
     }
 }
 
-/// What a copy goes to. What is not kept is gone when it is dropped.
+/// The destination of a copy; removed when dropped unless kept. Errors are sentences.
 pub trait Sink: Send + Sync {
     /// Writes all of this at the position: the end of what was written so far.
-    ///
-    /// # Errors
-    /// A sentence.
     fn write(&self, at: u64, data: &[u8]) -> Result<(), String>;
 
     /// Makes what was written safe; `false`: there is nothing to make safe.
-    ///
-    /// # Errors
-    /// A sentence.
     fn settle(&self) -> Result<bool, String> {
         Ok(false)
     }
 
     /// Puts the copy in its place, if it is to stay: whether it is there now.
-    ///
-    /// # Errors
-    /// A sentence.
     fn keep(&self) -> Result<bool, String> {
         Ok(false)
     }
 
-    /// The share of this many bytes that the page cache holds now, if that can be told.
+    /// The share of this many bytes that the page cache holds now, if known.
     fn cached(&self, _length: u64) -> Option<f64> {
         None
     }
@@ -91,7 +76,7 @@ pub fn source(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Source>, Error>
     }
     Ok(Box::new(FileSource {
         path: path.clone(),
-        tells: tells(meta.uid()),
+        sees_cache: sees_cache(meta.uid()),
         length: meta.len(),
         cache: order.cache,
         direct: order.direct,
@@ -174,7 +159,7 @@ struct FileSource {
     length: u64,
     cache: Cache,
     direct: bool,
-    tells: bool,
+    sees_cache: bool,
 }
 
 impl Source for FileSource {
@@ -203,9 +188,9 @@ impl Source for FileSource {
     }
 
     fn cached(&self) -> Option<f64> {
-        let told = self.tells && self.length > 0;
+        let known = self.sees_cache && self.length > 0;
         let share = || file::cached_share(self.file.as_fd(), self.length).ok();
-        told.then(share).flatten()
+        known.then(share).flatten()
     }
 }
 

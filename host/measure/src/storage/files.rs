@@ -81,8 +81,8 @@ pub(crate) fn direct(file: &File, path: &str) -> Result<(), Error> {
     })
 }
 
-/// Whether the kernel tells this process the truth about a file's pages (mincore(2)).
-pub(crate) fn tells(owner: u32) -> bool {
+/// Whether this process sees which pages of a file are cached (mincore(2)).
+pub(crate) fn sees_cache(owner: u32) -> bool {
     let user = sys::process::effective_user();
     user == 0 || user == owner
 }
