@@ -3,10 +3,10 @@
 use model::Random;
 use std::fmt::Write;
 
-/// Limits that are right where the path is full.
-const FULL: [&str; 2] = ["bottleneck_rate", "bufferbloat"];
-/// Limits that are right where nothing but the time is missing.
-const GROWING: [&str; 4] = [
+/// Limits that are right where a wider path carries more.
+pub const FULL: [&str; 2] = ["bottleneck_rate", "bufferbloat"];
+/// Limits that are right where neither a fault nor the path keeps anything back: the window still grows.
+pub const GROWING: [&str; 4] = [
     "slow_start",
     "congestion_window",
     "too_short",
@@ -91,21 +91,17 @@ impl Fault {
         }
     }
 
-    /// Whether it is what the path is, at full rate: its queue, its marks, its other users; or all that is asked of it.
+    /// Whether it is what the path is, at full rate: its queue, its marks, its other users.
     pub fn is_the_path(&self) -> bool {
         matches!(
-            self,
-            Fault::DeepQueue { .. }
-                | Fault::Codel { .. }
-                | Fault::Red { .. }
-                | Fault::Shaper { .. }
-                | Fault::DeviceQueue { .. }
-                | Fault::OtherTraffic { .. }
-                | Fault::CrossTraffic { .. }
-                | Fault::Requests { .. }
-                | Fault::WritesAt { .. }
-                | Fault::Nagle
+            self.part(),
+            "queue" | "shaper" | "device" | "others" | "rate"
         )
+    }
+
+    /// Whether it is what is asked of the path.
+    pub fn is_the_load(&self) -> bool {
+        self.part() == "load"
     }
 
     /// The part of a case that it changes. Two faults of one part cannot be played together.
@@ -304,12 +300,12 @@ impl Drawn {
         }
     }
 
-    /// The case with these of its faults.
-    pub fn with(&self, faults: &[Fault]) -> Played {
+    /// The case with these of its faults, on a path of so many times its rate.
+    pub fn with(&self, faults: &[Fault], wider: u64) -> Played {
         let (sender, receiver) = if self.down { ("b", "a") } else { ("a", "b") };
         let mut hosts = format!("congestion = \"{}\"\n", self.congestion);
         let mut receiving = String::new();
-        let mut forward = format!("queue = {{ bytes = {} }}\n", self.queue_bytes);
+        let mut forward = format!("queue = {{ bytes = {} }}\n", self.queue_bytes * wider);
         let mut queue_is_set = false;
         let mut backward = String::new();
         let mut more = String::new();
@@ -329,7 +325,7 @@ impl Drawn {
         };
         // Queues first: they begin the text of the direction.
         for fault in faults {
-            let bytes = self.queue_bytes;
+            let bytes = self.queue_bytes * wider;
             match fault {
                 Fault::ShallowQueue { packets } => {
                     queue(&mut forward, format!("{{ packets = {packets} }}"));
@@ -460,7 +456,8 @@ impl Drawn {
                 Fault::RateFalls { to, at_ms } => {
                     let _ = writeln!(
                         more,
-                        "[[change]]\nat = \"{at_ms}ms\"\nlink = \"wan\"\ndirection = \"forward\"\nrate = \"{to}\""
+                        "[[change]]\nat = \"{at_ms}ms\"\nlink = \"wan\"\ndirection = \"forward\"\nrate = \"{}\"",
+                        to * wider
                     );
                 }
                 Fault::Outage { at_ms, for_ms } => {
@@ -511,19 +508,5 @@ impl Drawn {
         options.extend(["-t".into(), format!("{}s", self.seconds)]);
         played.options = options;
         played
-    }
-
-    /// The right answers where no fault keeps anything back: by how full the path was.
-    pub fn without_fault(&self, goodput: f64) -> Vec<&'static str> {
-        // Headers and acknowledgements take 5 % of the line.
-        let full = goodput / (self.rate as f64 * 0.95);
-        let mut names = Vec::new();
-        if full > 0.75 {
-            names.extend(FULL);
-        }
-        if full < 0.95 {
-            names.extend(GROWING);
-        }
-        names
     }
 }

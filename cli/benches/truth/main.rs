@@ -9,7 +9,7 @@ mod common;
 mod draw;
 
 use common::{Home, Lab, Lines, Running, json, run, stderr};
-use draw::{Drawn, Fault, Played};
+use draw::{Drawn, FULL, Fault, GROWING, Played};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,6 +33,8 @@ const SOURCES: [(&str, &[&str]); 8] = [
     ("captures at both", &["sender.pcap", "receiver.pcap"]),
 ];
 
+/// So much faster is the path on which it is tried whether the path's rate is the limit.
+const WIDER: u64 = 3;
 /// More than this, and a fault kept something back.
 const HELPS: f64 = 1.10;
 /// Up to this, it may have.
@@ -58,6 +60,7 @@ struct Judged {
     /// Right answers, and each cause of two that compete.
     right: Vec<&'static str>,
     goodput: f64,
+    /// By the removal of each fault, and by a wider path.
     gains: Vec<f64>,
     answers: Vec<Answer>,
 }
@@ -147,14 +150,14 @@ fn main() {
 /// Plays a case with all of its faults, and without each; what is there already stays.
 fn play_all(home: &Home, drawn: &Drawn, own: &Path) {
     let faults = &drawn.faults;
-    let play = |name: &str, faults: &[Fault], all: bool| {
+    let play = |name: &str, faults: &[Fault], wider: u64, all: bool| {
         let into = own.join(name);
         for attempt in 0.. {
             if into.join("done").exists() {
                 return;
             }
             let tried = catch_unwind(AssertUnwindSafe(|| {
-                play(home, drawn, &drawn.with(faults), &into, all);
+                play(home, drawn, &drawn.with(faults, wider), &into, all);
             }));
             assert!(
                 tried.is_ok() || attempt < 2,
@@ -163,14 +166,15 @@ fn play_all(home: &Home, drawn: &Drawn, own: &Path) {
             );
         }
     };
-    play("all", faults, true);
+    play("all", faults, 1, true);
+    play("wider", faults, WIDER, false);
     for (n, _) in faults.iter().enumerate() {
         let mut others = faults.clone();
         others.remove(n);
-        play(&format!("without-{n}"), &others, false);
+        play(&format!("without-{n}"), &others, 1, false);
     }
     if faults.len() > 1 {
-        play("none", &[], false);
+        play("none", &[], 1, false);
     }
 }
 
@@ -304,42 +308,43 @@ fn judge(home: &Home, drawn: Drawn, own: &Path) -> Option<Judged> {
     if !all.join("done").exists() {
         return None;
     }
+    if !own.join("wider/done").exists() {
+        return None;
+    }
     let with = goodput(home, &all);
     let without: Vec<f64> = (0..drawn.faults.len())
         .map(|n| goodput(home, &own.join(format!("without-{n}"))))
         .collect();
     let gains: Vec<f64> = without.iter().map(|g| g / with.max(1.0)).collect();
+    let wider = goodput(home, &own.join("wider")) / with.max(1.0);
     let none = match drawn.faults.len() {
-        0 => with,
-        1 => without[0],
-        _ => goodput(home, &own.join("none")),
+        0 => 1.0,
+        1 => gains[0],
+        _ => goodput(home, &own.join("none")) / with.max(1.0),
     };
-    let mut causes: Vec<&Fault> = Vec::new();
-    let best = gains.iter().copied().fold(0.0, f64::max);
-    let helped = drawn
+    let best = gains.iter().copied().fold(wider, f64::max);
+    // Within a tenth of the best all are right; where each of two faults hides what the other takes, both are.
+    let is_cause = |gain: f64| gain >= MAY_HELP.max(best / HELPS);
+    let both = best < HELPS && none >= HELPS;
+    let (helped, harmless): (Vec<_>, Vec<_>) = drawn
         .faults
         .iter()
         .zip(&gains)
-        .filter(|(_, gain)| **gain >= MAY_HELP.max(best / HELPS));
-    causes.extend(helped.map(|(fault, _)| fault));
-    // Each of two faults may hide what the other takes.
-    if best < HELPS && none > HELPS * with {
-        causes = drawn.faults.iter().collect();
-    }
-    let kept_back = best.max(none / with.max(1.0)) >= HELPS;
+        .partition(|(_, gain)| both || is_cause(**gain));
     let right_for = |source: &str| {
         let mut right: BTreeSet<&'static str> = BTreeSet::new();
-        for fault in &causes {
-            right.extend(fault.names());
-            right.extend(fault.looks_like(source));
+        let named = |fault: &Fault| [fault.names(), fault.looks_like(source)].concat();
+        right.extend(helped.iter().flat_map(|(fault, _)| named(fault)));
+        if is_cause(wider) {
+            right.extend(FULL);
+            // What the path is: its queue, its marks, its other users.
+            let path = harmless.iter().filter(|(fault, _)| fault.is_the_path());
+            right.extend(path.flat_map(|(fault, _)| named(fault)));
         }
-        if !kept_back {
-            right.extend(drawn.without_fault(with));
-            // What does not cost throughput may still be what is seen of the path: its queue, its marks, its load.
-            for fault in drawn.faults.iter().filter(|f| f.is_the_path()) {
-                right.extend(fault.names());
-                right.extend(fault.looks_like(source));
-            }
+        if best < HELPS && !both {
+            right.extend(GROWING);
+            let asked = harmless.iter().filter(|(fault, _)| fault.is_the_load());
+            right.extend(asked.flat_map(|(fault, _)| named(fault)));
         }
         right
     };
@@ -355,7 +360,7 @@ fn judge(home: &Home, drawn: Drawn, own: &Path) -> Option<Judged> {
         right: right_for("").into_iter().collect(),
         drawn,
         goodput: with,
-        gains,
+        gains: [gains, vec![wider]].concat(),
         answers,
     })
 }
