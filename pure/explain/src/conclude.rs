@@ -268,6 +268,7 @@ fn conclude(
                 names => names,
             }
         }
+        Kind::Application if facts.shows_no_writes() => vec![Limit::Application],
         Kind::Application => return Conclusion::Innocent,
         Kind::Cpu => match fitting(limits::BELOW, &[Kind::Cpu]) {
             names if names.is_empty() => return Conclusion::Unexplained,

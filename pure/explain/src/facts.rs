@@ -27,6 +27,11 @@ pub(crate) const FLAT: f64 = 0.10;
 pub(crate) const HELD_FLIGHT: f64 = 0.05;
 /// Goodput above that of all of the transfer by no more than this is the same.
 pub(crate) const NO_MORE: f64 = 1.1;
+/// Segments that leave together, at the most, of a sender that paces: two milliseconds' worth at low rates is the least
+/// that `tcp_tso_autosize` (`net/ipv4/tcp_output.c`) puts into one.
+const BURST: f64 = 4.0;
+/// Part of the time (1 / n) that a queue has to stand: BBR makes one in two of ten round trips.
+const QUEUED_TIME: u64 = 20;
 /// A path that was seen to reorder so often reorders.
 pub(crate) const MUCH_REORDERING: u64 = 20;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
@@ -181,6 +186,8 @@ pub(crate) struct Reading {
     pub limit: Option<Limit>,
     /// What the receiver's application had not read yet, by the receive buffer.
     pub unread: Option<f64>,
+    /// Of packets: the round trip from the observer to the sender and back; 0 where it is not known.
+    pub echo: Nanos,
 }
 
 /// A segment that was sent again.
@@ -195,6 +202,8 @@ pub(crate) struct Loss {
     pub place: Option<f64>,
     /// Payload.
     pub bytes: u32,
+    /// As in [`Reading`].
+    pub echo: Nanos,
 }
 
 /// One segment that left, or several as one.
@@ -407,15 +416,24 @@ impl Facts {
         !self.is_traced() && !self.is_sampled()
     }
 
-    /// For two round trips and more a queue stood, and no more was delivered than in all the other time: the
-    /// path was asked for more, and carried the same. Who sends no faster at any time fills no queue: round trips that
-    /// are longer all the same are jitter.
+    /// Packets alone of a sender that nobody answers: it may pause for want of data, or be paced.
+    pub fn shows_no_writes(&self) -> bool {
+        self.is_capture() && self.source != Source::Listing && !self.is_exchange
+    }
+
+    /// A queue stood for two round trips and a twentieth of the time, and no more was delivered than in all the other
+    /// time: the path was asked for more, and carried the same. Who sends no faster at any time fills no queue: round
+    /// trips that are longer all the same are jitter.
     /// The goodput of that time by that of all of it.
     pub fn queued_goodput(&self) -> Option<f64> {
         let min = self.min_rtt.filter(|m| m.0 > 0)?;
         let rate = self.rate();
-        let faster =
-            |r: &Reading| r.passed as f64 > NO_MORE * rate * r.to.since(r.from).as_secs_f64();
+        // One burst more or less falls into a reading by the moment at which it ends.
+        let burst = f64::from(self.mss) * BURST;
+        let faster = |r: &Reading| {
+            let usual = rate * r.to.since(r.from).as_secs_f64();
+            r.passed as f64 > NO_MORE * usual + burst
+        };
         if !self.readings.iter().any(faster) {
             return None;
         }
@@ -425,7 +443,8 @@ impl Facts {
             (time + r.to.since(r.from), bytes + r.delivered)
         });
         let ratio = bytes as f64 / time.as_secs_f64() / rate;
-        (time.0 >= 2 * min.0 && ratio <= NO_MORE).then_some(ratio)
+        let enough = Nanos((2 * min.0).max(self.span.0 / QUEUED_TIME));
+        (time >= enough && ratio <= NO_MORE).then_some(ratio)
     }
 
     /// The same amount in flight all the time, without loss and without a queue: something at the sender
@@ -540,6 +559,7 @@ fn joined(pair: &[Reading]) -> Reading {
         passed: a.passed + b.passed,
         retransmitted: a.retransmitted + b.retransmitted,
         limit: b.limit,
+        echo: Nanos(half(a.echo.0, b.echo.0)),
         unread: a
             .unread
             .zip(b.unread)

@@ -184,7 +184,7 @@ pub(crate) fn read(connection: &mut Connection, packet: &Packet, passed: &Passed
         let total = connection.trips[passed.side].total;
         if let Some(peer) = connection.stream_mut(1 - passed.side) {
             peer.view
-                .heard(&peer.stream, packet.at, &heard, (segment, total));
+                .heard(&peer.stream, packet, &heard, (segment, total));
         }
     }
 }

@@ -134,6 +134,52 @@ struct Course {
     held: Held,
     alone: Held,
     pace: Pace,
+    echo: Echo,
+}
+
+/// Round trips from the observer to the sender and back: from an acknowledgement to the first data that echo its
+/// timestamp (RFC 7323). At the receiver they hold the queueing delay that no acknowledgement shows there.
+#[derive(Default)]
+struct Echo {
+    /// The timestamp that is waited for, and when it passed.
+    waits: Option<(u32, Nanos)>,
+    /// The newest timestamp that passed.
+    newest: Option<u32>,
+    /// The shortest of the reading that runs.
+    shortest: Option<Nanos>,
+    last: Nanos,
+}
+
+impl Echo {
+    fn acked(&mut self, at: Nanos, value: u32) {
+        let is_new = self.newest.is_none_or(|newest| before(newest, value));
+        if is_new {
+            self.newest = Some(value);
+            self.waits.get_or_insert((value, at));
+        }
+    }
+
+    /// Data came, so long after the data before: a sender that paused echoes up to so much late.
+    fn data(&mut self, at: Nanos, echoed: u32, pause: Nanos) {
+        let Some((value, since)) = self.waits.filter(|(value, _)| !before(echoed, *value)) else {
+            return;
+        };
+        self.waits = None;
+        let trip = at.since(since).since(pause);
+        if echoed == value && trip.0 > 0 {
+            self.shortest = Some(self.shortest.map_or(trip, |shortest| shortest.min(trip)));
+        }
+    }
+
+    /// Of the reading that ends; without one, that of the last.
+    fn read(&mut self) -> Nanos {
+        self.last = self.shortest.take().unwrap_or(self.last);
+        self.last
+    }
+
+    fn now(&self) -> Nanos {
+        self.shortest.unwrap_or(self.last)
+    }
 }
 
 /// The one that there is, or a new one.
@@ -219,8 +265,12 @@ impl Sender {
                 self.repeats(stream, packet, segment, None);
             }
         }
-        if let Some((value, _)) = packet.stamps {
+        if let Some((value, echoed)) = packet.stamps {
             self.stamped(packet.at, value);
+            if let Some(course) = &mut self.course {
+                let pause = packet.at.since(self.last_data);
+                course.echo.data(packet.at, echoed, pause);
+            }
         }
         if stream.flight() > self.flight {
             self.flight = stream.flight();
@@ -324,6 +374,11 @@ impl Sender {
             flight: stream.unacked(),
             place: None,
             bytes: packet.payload,
+            echo: self
+                .course
+                .as_ref()
+                .map(|c| c.echo.now())
+                .unwrap_or_default(),
         });
         self.losses.last_mut()
     }
@@ -342,10 +397,14 @@ impl Sender {
     pub fn heard(
         &mut self,
         stream: &Stream,
-        at: Nanos,
+        packet: &Packet,
         heard: &Heard,
         (segment, total): (u32, Nanos),
     ) {
+        let at = packet.at;
+        if let (Some((value, _)), Some(course)) = (packet.stamps, &mut self.course) {
+            course.echo.acked(at, value);
+        }
         if let Some(window) = heard.window {
             self.least_window = self.least_window.min(window);
         }
@@ -438,6 +497,7 @@ impl Sender {
                 retransmitted: self.again,
                 limit: parts.iter().max_by_key(|(_, t)| *t).map(|(l, _)| *l),
                 unread: None,
+                echo: course.echo.read(),
             },
         );
         self.reading_from = at;
@@ -538,26 +598,40 @@ impl Sender {
         facts.syns_again = frame.syns_again.into();
         facts.held = course.held;
         facts.alone = course.alone;
-        facts.rhythm = course.pace.rhythm();
+        let at_sender = frame.vantage == Vantage::AtSender;
+        // Elsewhere the round trip is not the sender's: when it sent, and what was in flight then, is not known so exactly.
+        facts.rhythm = at_sender.then(|| course.pace.rhythm()).flatten();
         facts.needless = figures.needless_retransmissions;
         facts.reordered = figures.reordered;
         facts.marked = stream.marked();
         facts.readings = course.readings;
         // Elsewhere than at the sender, what was lost before was never seen to leave.
-        let at_sender = frame.vantage == Vantage::AtSender;
         facts.bucket = at_sender.then(|| this.bucket()).flatten();
         facts.losses = this.losses;
         for reading in &mut facts.readings {
             reading.from = reading.from.since(begun);
             reading.to = reading.to.since(begun);
-            if reading.srtt.0 > 0 {
-                reading.srtt += near;
+            if at_sender {
+                continue;
             }
+            let beyond = reading.echo.max(near);
+            if reading.srtt.0 > 0 {
+                reading.srtt += beyond;
+            }
+            // What stood in a queue before the observer was in flight, too (Little's law).
+            let span = reading.to.since(reading.from).0.max(1);
+            let queued = u128::from(reading.delivered) * u128::from(beyond.since(near).0);
+            let queued = u64::try_from(queued / u128::from(span)).unwrap_or(0);
+            reading.flight += queued;
+            reading.cwnd += queued;
         }
         for loss in &mut facts.losses {
             loss.at = loss.at.since(begun);
-            if loss.srtt.0 > 0 {
-                loss.srtt += near;
+            if !at_sender {
+                if loss.srtt.0 > 0 {
+                    loss.srtt += loss.echo.max(near);
+                }
+                loss.flight = 0;
             }
         }
         let mut pieces = course.pieces;

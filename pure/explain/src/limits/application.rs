@@ -24,7 +24,12 @@ pub(crate) fn owns_pacing(state: &SenderState) -> bool {
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
     if !facts.always_writes {
-        let telling = Telling::new(Confidence::Certain, Vec::new()).advise(
+        // Packets show that nothing left, not whether anything was written. A reply shows that the request was awaited.
+        let confidence = match facts.shows_no_writes() {
+            true => Confidence::Possible,
+            false => Confidence::Certain,
+        };
+        let telling = Telling::new(confidence, Vec::new()).advise(
             "look at the sending application: what it computes, reads or waits for between writes",
         );
         return facts.behind.tell(telling, facts.source);

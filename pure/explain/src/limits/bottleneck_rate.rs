@@ -93,7 +93,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
                 .evidence(Key::QueuedGoodputOverGoodput, ratio)
                 .at_most(NO_MORE),
         );
-        let confidence = match facts.loss_share() > MUCH_LOSS {
+        // Who is held by a buffer of its own makes a short queue with each of its bursts.
+        let open = facts.loss_share() > MUCH_LOSS || facts.held_flight().is_some();
+        let confidence = match open {
             true => Confidence::Possible,
             false => Confidence::Likely,
         };

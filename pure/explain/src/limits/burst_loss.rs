@@ -172,6 +172,7 @@ mod tests {
                 flight: 100_000,
                 place: None,
                 bytes: 1448,
+                echo: Nanos(0),
             })
             .collect();
         let mut confidence = |parts| {

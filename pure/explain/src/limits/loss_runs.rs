@@ -101,6 +101,7 @@ mod tests {
                     flight: 10_000,
                     place: None,
                     bytes: 1448,
+                    echo: Nanos(0),
                 });
             }
             pattern(&facts)

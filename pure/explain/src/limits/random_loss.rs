@@ -130,6 +130,7 @@ mod tests {
                 flight: 100_000 + n * 100_000,
                 place: Some(n as f64 / 19.0),
                 bytes: 1448,
+                echo: Nanos(0),
             })
             .collect();
         facts.reordered = 3;
