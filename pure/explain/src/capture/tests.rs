@@ -645,3 +645,96 @@ fn what_fits_any_initial_window_is_not_laid_on_the_congestion_window() {
     assert_eq!(one.source, Source::CaptureAtReceiver);
     assert_eq!(one.finding(Limit::CongestionWindow), None);
 }
+
+/// A full line at 1.2 ms a segment behind a queue, at the receiver: 30 segments are out, and every hundredth is lost.
+/// With timestamps each segment echoes the acknowledgement that let it go.
+fn queued(stamps: bool) -> Explained {
+    const LINE: u64 = 1_200_000;
+    const OUT: u64 = 30;
+    let path = windowed(TRIP);
+    let opening = path.packets();
+    let (data, reply) = (opening[2], opening[1]);
+    let stamp = |value: u64, echo: u64| stamps.then_some((value as u32 + 1000, echo as u32 + 1000));
+    let mut packets = opening[..3].to_vec();
+    let arrival = |n: u64| Nanos(2 * TRIP.0 + n * LINE);
+    let of = |n: u64| data.seq.wrapping_add(n as u32 * MSS);
+    let mut missing = VecDeque::new();
+    let mut next = 0;
+    for n in 0..4000u64 {
+        let again = missing.pop_front_if(|(_, at): &mut (u64, u64)| *at <= n);
+        let number = again.map_or(next, |(lost, _)| lost);
+        next += u64::from(again.is_none());
+        if number % 100 == 50 && again.is_none() {
+            missing.push_back((number, n + OUT));
+            continue;
+        }
+        let now = arrival(n).0 / 1_000_000;
+        packets.push(Packet {
+            at: arrival(n),
+            seq: of(number),
+            payload: MSS,
+            stamps: stamp(now, arrival(n.saturating_sub(OUT)).0 / 1_000_000),
+            ..data
+        });
+        packets.push(Packet {
+            at: arrival(n) + Nanos(20_000),
+            seq: reply.seq.wrapping_add(1),
+            ack: missing.front().map_or(of(next), |(lost, _)| of(*lost)),
+            flags: ACK,
+            wscale: None,
+            window: u16::MAX,
+            stamps: stamp(now, 0),
+            ..reply
+        });
+    }
+    told(&packets)
+}
+
+#[test]
+fn at_the_receiver_the_echo_of_timestamps_shows_the_queue() {
+    let one = &queued(true).explanations[0];
+    assert_eq!(one.source, Source::CaptureAtReceiver);
+    assert!(
+        matches!(
+            one.cause(),
+            Some(Limit::BottleneckRate | Limit::Bufferbloat)
+        ),
+        "{one:#?}"
+    );
+    let blind = &queued(false).explanations[0];
+    assert!(!blind.is_confident(), "{blind:#?}");
+}
+
+#[test]
+fn packets_do_not_show_why_nobody_writes() {
+    // A segment every 50 ms on a path of 20 ms: an application, or a pacing rate.
+    let mut script = Script::new();
+    for _ in 0..100 {
+        script.packet(30_000, 0, MSS);
+        script.arrived(0);
+        script.packet(20_000, 1, 0);
+    }
+    let one = &told(&script.packets).explanations[0];
+    assert_eq!(one.conclusion, by(&[Limit::Application]));
+    assert!(!one.is_confident(), "{one:#?}");
+}
+
+#[test]
+fn a_few_late_acknowledgements_of_a_steady_sender_are_no_full_line() {
+    let mut script = clocked(None);
+    let before = script.packets.len();
+    // Three round trips' worth of acknowledgements come 10 ms later, and a few segments leave together.
+    let (from, to) = (before / 2, before / 2 + 40);
+    for packet in &mut script.packets[from..to] {
+        if packet.payload == 0 {
+            packet.at += Nanos::from_millis(10);
+        }
+    }
+    script.packets.sort_by_key(|p| p.at);
+    let told = told(&script.packets).explanations;
+    assert!(
+        told[0].finding(Limit::BottleneckRate).is_none(),
+        "{:#?}",
+        told[0]
+    );
+}
