@@ -577,6 +577,41 @@ pub(crate) fn bit_rate(bytes_per_s: f64) -> BitRate {
 mod tests {
     use super::*;
 
+    /// Two hundred round trips of 20 ms, three or four pairs of segments in each; from the given one on for so many a
+    /// queue stands.
+    fn pairs(from: usize, queued: usize) -> Facts {
+        let mut facts = Facts::new(Source::CaptureAtSender);
+        (facts.mss, facts.min_rtt) = (1448, Some(Nanos::from_millis(20)));
+        facts.span = Nanos::from_secs(4);
+        for n in 0..200 {
+            let standing = (from..from + queued).contains(&n);
+            facts.read(Reading {
+                from: Nanos::from_millis(n as u64 * 20),
+                to: Nanos::from_millis(n as u64 * 20 + 20),
+                srtt: Nanos::from_millis(if standing { 30 } else { 20 }),
+                delivered: 3 * 2896,
+                passed: (3 + u64::from(n % 3 == 0)) * 2896,
+                ..Reading::default()
+            });
+        }
+        facts
+    }
+
+    #[test]
+    fn a_few_late_acknowledgements_of_a_steady_sender_are_no_full_line() {
+        assert_eq!(pairs(100, 3).queued_goodput(), None);
+        assert_eq!(pairs(100, 50).queued_goodput(), None, "a pair more or less");
+        let asks_for_more = |queued| {
+            let mut facts = pairs(100, queued);
+            for reading in &mut facts.readings[100..110] {
+                reading.passed *= 2;
+            }
+            facts.queued_goodput()
+        };
+        assert_eq!(asks_for_more(3), None);
+        assert!(asks_for_more(50).is_some());
+    }
+
     #[test]
     fn a_long_connection_takes_no_more_room_and_keeps_its_sums() {
         let mut facts = Facts::new(Source::Trace);

@@ -718,23 +718,3 @@ fn packets_do_not_show_why_nobody_writes() {
     assert_eq!(one.conclusion, by(&[Limit::Application]));
     assert!(!one.is_confident(), "{one:#?}");
 }
-
-#[test]
-fn a_few_late_acknowledgements_of_a_steady_sender_are_no_full_line() {
-    let mut script = clocked(None);
-    let before = script.packets.len();
-    // Three round trips' worth of acknowledgements come 10 ms later, and a few segments leave together.
-    let (from, to) = (before / 2, before / 2 + 40);
-    for packet in &mut script.packets[from..to] {
-        if packet.payload == 0 {
-            packet.at += Nanos::from_millis(10);
-        }
-    }
-    script.packets.sort_by_key(|p| p.at);
-    let told = told(&script.packets).explanations;
-    assert!(
-        told[0].finding(Limit::BottleneckRate).is_none(),
-        "{:#?}",
-        told[0]
-    );
-}
