@@ -43,8 +43,8 @@ const KINDS: [Kind; 8] = [
 
 fn kind(limit: Limit, facts: &Facts) -> Option<Kind> {
     match limit {
-        // Slow start again and again is what losses make.
-        Limit::SlowStart if facts.loss_hurts() => Some(Kind::Network),
+        // Slow start again and again is what losses make; BBR's window is below its `ssthresh` at any time.
+        Limit::SlowStart if facts.loss_hurts() || facts.outlasts_startup() => Some(Kind::Network),
         limit => limits::first(limit)?.kind,
     }
 }

@@ -32,6 +32,8 @@ pub(crate) const NO_MORE: f64 = 1.1;
 const BURST: f64 = 4.0;
 /// Part of the time (1 / n) that a queue has to stand: BBR makes one in two of ten round trips.
 const QUEUED_TIME: u64 = 20;
+/// Round trips after which BBR's startup is over.
+const STARTUP: f64 = 60.0;
 /// A path that was seen to reorder so often reorders.
 pub(crate) const MUCH_REORDERING: u64 = 20;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
@@ -293,6 +295,13 @@ impl Facts {
         self.congestion
             .as_deref()
             .is_some_and(|c| c.starts_with("bbr"))
+    }
+
+    /// BBR after its startup: it takes some ten round trips (`bbr_full_bw_reached` in `net/ipv4/tcp_bbr.c`), each as long as
+    /// the queue makes it.
+    pub fn outlasts_startup(&self) -> bool {
+        let trip = self.rtt().0 as f64 * self.inflation().unwrap_or(1.0).max(1.0);
+        self.is_bbr() && self.span.0 as f64 > trip * STARTUP
     }
 
     /// The readings behind slow start: after 20 round trips, but at least the later half.
