@@ -31,8 +31,6 @@ pub(crate) struct SenderState {
     pub mss: u32,
     /// Most segments that would be sent as one (`tcp_tso_autosize`).
     pub burst: u32,
-    /// The zero-window probe timer runs.
-    pub probing: bool,
     /// The application waits for room in the send buffer.
     pub no_space: bool,
     /// A short segment is held back by Nagle's algorithm until this.

@@ -10,7 +10,7 @@ use crate::receiver::Reader;
 use crate::sender_state::{self, Piece, Release, SenderState, Stage};
 use crate::sliding_window::{SlidingWindow, Sums};
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
-use model::segment::{chrono, tcp_flag, tcp_state, timer};
+use model::segment::{chrono, tcp_flag, tcp_state};
 use model::{
     Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, SocketValues, TraceRecord, What,
 };
@@ -671,7 +671,6 @@ impl Sender {
             ssthresh: if grows { tcb.ssthresh } else { 0 },
             mss: tcb.mss,
             burst: burst as u32,
-            probing: tcb.timer == timer::ZERO_WINDOW_PROBE,
             no_space: tcb.no_space || tcb.chrono == chrono::SNDBUF_LIMITED,
             held_until: (short && tcb.nonagle == 0 && is_short_out(tcb)).then_some(release),
             paced: tcb.pacing_status > 0,

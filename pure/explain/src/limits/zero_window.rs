@@ -7,9 +7,11 @@ use crate::facts::Facts;
 use crate::sender_state::SenderState;
 use model::finding::Confidence;
 
-/// Nothing is in flight, so only a probe or an update of the window can end it.
+/// Nothing is in flight, so only a probe or an update of the window can end it. That the probe timer runs does not show it:
+/// the kernel starts it whenever data wait and nothing is in flight (`tcp_check_probe_timer` in `include/net/tcp.h`), as
+/// behind a low pacing rate.
 pub(crate) fn owns_silence(state: &SenderState) -> bool {
-    state.unsent > 0 && state.flight == 0 && (state.probing || is_closed(state))
+    state.unsent > 0 && state.flight == 0 && is_closed(state)
 }
 
 /// The window is the limit, and it is closed.
