@@ -7,6 +7,7 @@ use model::finding::Explanation;
 use model::packet::Packet;
 use model::{Nanos, Segment, SocketState, Vantage, What};
 use tcp::stream::Arrival;
+use tcp::thresholds::TIMESTAMP_TICK;
 
 /// A segment of a trace as a packet.
 pub(crate) fn packet(connection: &model::Connection, segment: &Segment) -> Option<Packet> {
@@ -90,6 +91,13 @@ impl Account {
                 own.view.acknowledged(&own.stream);
             }
             capture::read(followed, &packet, &passed);
+            // The kernel measures it by timestamps, in their ticks (`tcp_rcv_rtt_measure_ts` in `net/ipv4/tcp_input.c`).
+            let trip = segment
+                .probed()
+                .map(|own| own.rcv_rtt.since(TIMESTAMP_TICK));
+            if let (Some(peer), Some(trip)) = (followed.stream_mut(passed.side), trip) {
+                peer.view.reports_echo(trip);
+            }
             return None;
         }
         let data = passed.data.take();

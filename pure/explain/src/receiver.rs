@@ -209,8 +209,8 @@ mod tests {
     use model::{Connection, SocketState, TraceRecord};
 
     /// Data that come to a connection, ten segments a round trip of 20 ms, half of the buffer unread; at the end its
-    /// own end sends, or not.
-    fn told(answers: bool) -> Vec<Explanation> {
+    /// own end sends so many bytes.
+    fn told(sent: u64) -> Vec<Explanation> {
         let mut watcher = crate::Watcher::default();
         let connection = Connection {
             id: 0,
@@ -249,7 +249,7 @@ mod tests {
             if n % 10 == 9 {
                 segment.what = What::Sent;
                 (segment.seq, segment.ack, segment.window) = (1, seq, 114);
-                segment.payload = Bytes(u64::from(answers && n == 999));
+                segment.payload = Bytes(if n == 999 { sent } else { 0 });
                 watcher.push(TraceRecord::Segment(segment));
             }
         }
@@ -257,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_told_as_it_came_unless_its_own_end_sends() {
-        let [told] = &told(false)[..] else {
+    fn data_that_came_are_explained_unless_its_own_end_sends_more_than_requests() {
+        let [told] = &told(0)[..] else {
             panic!("one direction has data")
         };
         assert_eq!(told.source, Source::TraceAtReceiver);
@@ -273,7 +273,14 @@ mod tests {
             told.cause(),
             Some(model::finding::Limit::ReadingApplication)
         );
+        // A request does not change it.
+        let asked = &super::tests::told(38)[..];
+        assert_eq!(
+            asked.iter().map(|e| e.cause()).collect::<Vec<_>>(),
+            [told.cause()]
+        );
         let local = told.receiver;
-        assert!(super::tests::told(true).iter().all(|e| e.sender == local));
+        let wrote = super::tests::told(1 << 20);
+        assert!(wrote.iter().all(|e| e.sender == local), "{wrote:#?}");
     }
 }

@@ -2,6 +2,7 @@
 //! first rule that claims it owns it. Exact, as far as the kernel's own fields are.
 
 use crate::account::Account;
+use crate::capture::is_small;
 use crate::conclude::{Subject, assemble};
 use crate::facts::{Facts, Held, Reading};
 use crate::mixed::Mixed;
@@ -38,6 +39,8 @@ const MOST_WAITING: usize = 256;
 
 /// A reader is behind once this part of its buffer is unread (`limits/reading_application.rs`).
 const UNREAD: u64 = 4;
+/// A request sends up to so many bytes before its reply begins.
+const REQUEST: u64 = 1 << 16;
 /// Processes that are known at once.
 const MOST_OWNERS: usize = 1024;
 /// Connections that are known at once; of more, half of those that ended are forgotten, the oldest first.
@@ -67,8 +70,9 @@ pub(crate) type More<'a> =
 struct Watched {
     account: Account,
     audit: Audit,
-    /// Its own end has sent data.
-    has_sent: bool,
+    /// Payload that its own end has sent, and that came.
+    sent: u64,
+    received: u64,
     /// Since the first event with the state of the socket.
     sender: Option<Sender>,
     pid: u32,
@@ -76,7 +80,7 @@ struct Watched {
     closed: bool,
     /// Where the socket is not read at its segments.
     mixed: Option<Box<Mixed>>,
-    /// While data came and its own end sent none.
+    /// While most data came.
     reader: Option<Box<Reader>>,
 }
 
@@ -109,7 +113,7 @@ impl Watcher {
                     if sample.pid != 0 {
                         (watched.pid, watched.comm) = (sample.pid, sample.comm);
                     }
-                    watched.account.reports(&sample.socket, watched.has_sent);
+                    watched.account.reports(&sample.socket, watched.sent > 0);
                     if let Some(reader) = &mut watched.reader {
                         reader.sample(&sample);
                     }
@@ -189,7 +193,7 @@ impl Watcher {
         explained
     }
 
-    /// Explains the connections to which data came, and whose own end sent none, unless the socket reported nothing.
+    /// Explains the connections to which nearly all data came, unless the socket reported nothing.
     pub(crate) fn received(self) -> Vec<Explanation> {
         let all = self.connections.into_values();
         let received = all.filter_map(|c| {
@@ -260,7 +264,8 @@ impl Watched {
         Watched {
             account: Account::new(connection),
             audit: Audit::default(),
-            has_sent: false,
+            sent: 0,
+            received: 0,
             sender: None,
             pid: 0,
             comm: Comm::default(),
@@ -296,13 +301,16 @@ impl Watched {
         }
     }
 
-    /// What is known of it as a receiver, until its own end sends.
+    /// What is known of it as a receiver, while its own end sends no more than requests.
     fn receive(&mut self, segment: &Segment) {
-        let data = segment.payload.0 > 0;
-        self.has_sent |= data && segment.what == What::Sent;
-        if self.has_sent {
+        match segment.what {
+            What::Sent => self.sent += segment.payload.0,
+            What::Received => self.received += segment.payload.0,
+            _ => {}
+        }
+        if self.sent > REQUEST && !is_small(self.sent, self.received) {
             self.reader = None;
-        } else if self.reader.is_some() || data && segment.what == What::Received {
+        } else if self.reader.is_some() || self.received > 0 {
             self.reader.get_or_insert_default().event(segment);
         }
     }
@@ -324,6 +332,10 @@ impl Watched {
             receiver: Some(remote),
             direction: None,
         };
+        let reads = self.reader.as_ref().is_some_and(|r| !r.is_blind());
+        if reads && is_small(self.sent, self.received) {
+            return None;
+        }
         let (pieces, mut facts) = match &self.sender {
             Some(sender) => sender
                 .has_sent

@@ -30,6 +30,11 @@ const MOST_OVER: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
 /// acknowledged writes.
 const SMALL_WAY: u64 = 10;
 
+/// Whether this direction is one of requests or short replies, by the bytes of the other.
+pub(crate) fn is_small(this: u64, other: u64) -> bool {
+    this < other / SMALL_WAY
+}
+
 pub(crate) type Connection = tcp::connection::Connection<Option<Box<Passes>>, Sender>;
 
 /// Follows the connections of a capture.
@@ -290,7 +295,7 @@ pub(crate) fn explain(
             Vantage::AtSender | Vantage::Unknown => Nanos(0),
             Vantage::AtReceiver | Vantage::Between => trips.to_sender,
         };
-        if bytes[side] < bytes[1 - side] / SMALL_WAY {
+        if is_small(bytes[side], bytes[1 - side]) {
             streams.push(followed.stream.figures(from, to, vantage, near));
             return None;
         }

@@ -167,8 +167,12 @@ impl Echo {
         self.waits = None;
         let trip = at.since(since).since(pause);
         if echoed == value && trip.0 > 0 {
-            self.shortest = Some(self.shortest.map_or(trip, |shortest| shortest.min(trip)));
+            self.took(trip);
         }
+    }
+
+    fn took(&mut self, trip: Nanos) {
+        self.shortest = Some(self.shortest.map_or(trip, |shortest| shortest.min(trip)));
     }
 
     /// Of the reading that ends; without one, that of the last.
@@ -278,6 +282,13 @@ impl Sender {
         }
         self.passed += u64::from(packet.payload);
         self.last_data = packet.at;
+    }
+
+    /// The receiver's socket knows the round trip to the sender.
+    pub fn reports_echo(&mut self, trip: Nanos) {
+        if let Some(course) = self.course.as_mut().filter(|_| trip.0 > 0) {
+            course.echo.took(trip);
+        }
     }
 
     /// New data leave after all was acknowledged. What let them go shows what was waited for.
