@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench mtu-faults lab-fidelity prove-power bpf prove-known tune-known table-of-causes situations build setup setup-test install
+.PHONY: demo test bench truth mtu-faults lab-fidelity prove-power bpf prove-known tune-known table-of-causes situations build setup setup-test install
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -48,6 +48,13 @@ prove-known: build setup-test
 tune-known: build setup-test
 	bench/tune-known > docs/tune-known.md.new
 	mv docs/tune-known.md.new docs/tune-known.md
+
+# What 'linerate explain' names on paths drawn at random: 'make truth SEED=2 CASES=300', or CASE=17 for one of them. Twenty
+# seconds a case, on an idle machine; prints a page.
+SEED ?= 1
+CASES ?= 300
+truth: setup-test
+	@bench/truth --seed $(SEED) --cases $(CASES) $(addprefix --case ,$(CASE))
 
 # What 'linerate explain' names on paths whose cause is known: half an hour, best on an idle machine; writes
 # docs/table-of-causes.md.
