@@ -479,12 +479,10 @@ impl Drawn {
             };
             format!("[[host]]\nname = \"{name}\"\n{hosts}{own}")
         };
+        let line = format!("rate = \"{}\"\n", self.rate * wider);
         let rate = match backward.contains("rate =") {
-            true => (format!("rate = \"{}\"\n", self.rate), String::new()),
-            false => (
-                format!("rate = \"{}\"\n", self.rate),
-                format!("rate = \"{}\"\n", self.rate),
-            ),
+            true => (line, String::new()),
+            false => (line.clone(), line),
         };
         let delay = format!("delay = \"{}us\"\n", self.rtt_us / 2);
         played.scenario = format!(
