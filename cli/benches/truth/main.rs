@@ -4,17 +4,19 @@
 #![allow(clippy::unwrap_used, reason = "a bench may panic")]
 #![allow(missing_docs, reason = "a bench has no users")]
 
+#[path = "../../tests/common/causes.rs"]
+mod causes;
 #[path = "../../tests/common/mod.rs"]
 mod common;
 mod draw;
 
-use common::{Home, Lab, Lines, Running, json, run, stderr};
+use causes::{sampled_every, start};
+use common::{Home, Lab, json, run, stderr};
 use draw::{Drawn, FULL, Fault, GROWING, Played};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -247,44 +249,6 @@ fn play(home: &Home, drawn: &Drawn, played: &Played, into: &Path, all: bool) {
     }
     std::fs::write(into.join("truth.json"), lab.truth().to_string()).unwrap();
     std::fs::write(into.join("done"), "").unwrap();
-}
-
-/// Starts a program in a host and waits until it says that it is ready.
-fn start(home: &Home, lab: &Lab<'_>, host: &str, program: &str, ready: &str) -> Running {
-    let place = format!("{}/{host}", lab.name);
-    let mut command = home.linerate(&["lab", "exec", &place, "--", "sh", "-c"]);
-    let mut child = command
-        .arg(format!("exec {program} 2>&1"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = Lines::of(child.stdout.take().unwrap());
-    lines.wait_for(ready);
-    Running(child)
-}
-
-/// The same run as if it had been sampled at this interval.
-fn sampled_every(mut run: Value, interval_ns: u64) -> Value {
-    run["spec"]["interval_ns"] = interval_ns.into();
-    for leg in run["legs"].as_array_mut().into_iter().flatten() {
-        for end in ["near", "far"] {
-            let Some(samples) = leg[end]["samples"].as_array_mut() else {
-                continue;
-            };
-            let count = samples.len();
-            let (mut n, mut next) = (0, 0);
-            samples.retain(|sample| {
-                n += 1;
-                let at = sample["at_ns"].as_u64().unwrap_or(0);
-                let kept = at >= next || n == count;
-                if kept {
-                    next = at / interval_ns * interval_ns + interval_ns;
-                }
-                kept
-            });
-        }
-    }
-    run
 }
 
 /// What `explain` says of the largest connection of these files.

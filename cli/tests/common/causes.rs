@@ -272,7 +272,7 @@ impl Case {
                     std::fs::write(into.join(name), run.to_string()).expect("it can be written");
                 };
                 write("run.json", &measured);
-                write("seldom.json", &seldom(measured));
+                write("seldom.json", &sampled_every(measured, 1_000_000_000));
             }
         }
         for running in [Some(trace), Some(capture), other].into_iter().flatten() {
@@ -358,7 +358,7 @@ impl Case {
 }
 
 /// Starts a program in a host and waits until it says that it is ready.
-fn start(home: &Home, lab: &Lab<'_>, host: &str, program: &str, ready: &str) -> Running {
+pub fn start(home: &Home, lab: &Lab<'_>, host: &str, program: &str, ready: &str) -> Running {
     let place = format!("{}/{host}", lab.name);
     let mut command = home.linerate(&["lab", "exec", &place, "--", "sh", "-c"]);
     let mut child = command
@@ -371,10 +371,9 @@ fn start(home: &Home, lab: &Lab<'_>, host: &str, program: &str, ready: &str) -> 
     Running(child)
 }
 
-/// The same run as if it had been sampled once a second.
-fn seldom(mut run: Value) -> Value {
-    const SECOND: u64 = 1_000_000_000;
-    run["spec"]["interval_ns"] = SECOND.into();
+/// The same run as if it had been sampled at this interval.
+pub fn sampled_every(mut run: Value, interval_ns: u64) -> Value {
+    run["spec"]["interval_ns"] = interval_ns.into();
     for leg in run["legs"].as_array_mut().into_iter().flatten() {
         for end in ["near", "far"] {
             let Some(samples) = leg[end]["samples"].as_array_mut() else {
@@ -387,7 +386,7 @@ fn seldom(mut run: Value) -> Value {
                 let at = sample["at_ns"].as_u64().unwrap_or(0);
                 let kept = at >= next || n == count;
                 if kept {
-                    next = at / SECOND * SECOND + SECOND;
+                    next = at / interval_ns * interval_ns + interval_ns;
                 }
                 kept
             });

@@ -35,6 +35,8 @@ pub(crate) struct Account {
     pub about: model::Connection,
     followed: Option<Box<Connection>>,
     number: u16,
+    /// The last data that came.
+    came: Nanos,
 }
 
 impl Account {
@@ -43,6 +45,7 @@ impl Account {
             about,
             followed: None,
             number: 0,
+            came: Nanos(0),
         }
     }
 

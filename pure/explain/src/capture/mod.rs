@@ -285,7 +285,9 @@ pub(crate) fn explain(
     };
     let is_whole = connection.is_whole() && scale.is_empty();
     let doubt = (!is_whole).then(|| format!("the handshake is not whole in the capture{scale}"));
-    let is_exchange = [0, 1].iter().all(|side| connection.stream(*side).is_some());
+    // A single request, as of a download, is answered once.
+    let talks = |side: usize| (connection.stream(side)).is_some_and(|of| of.stream.packets > 1);
+    let is_exchange = talks(0) && talks(1);
     [0, 1].map(|side| {
         let followed = connection.take_stream(side)?;
         let (from, to) = (ends[side], ends[1 - side]);

@@ -717,4 +717,15 @@ fn packets_do_not_show_why_nobody_writes() {
     let one = &told(&script.packets).explanations[0];
     assert_eq!(one.conclusion, by(&[Limit::Application]));
     assert!(!one.is_confident(), "{one:#?}");
+    // The same of a download that one request began.
+    let mut script = Script::new();
+    script.packet(1000, 1, 38);
+    script.arrived(1);
+    for _ in 0..100 {
+        script.packet(30_000, 0, MSS);
+        script.arrived(0);
+        script.packet(20_000, 1, 0);
+    }
+    let one = &told(&script.packets).explanations[0];
+    assert_eq!(one.conclusion, by(&[Limit::Application]));
 }
