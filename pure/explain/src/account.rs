@@ -5,7 +5,7 @@ use crate::capture::{self, Connection};
 use crate::facts::{Facts, Loss, Vanished};
 use model::finding::Explanation;
 use model::packet::Packet;
-use model::{Nanos, Segment, SocketState, Vantage, What};
+use model::{Nanos, Segment, SocketState, SocketValues, Vantage, What};
 use tcp::stream::Arrival;
 use tcp::thresholds::TIMESTAMP_TICK;
 
@@ -94,10 +94,16 @@ impl Account {
                 own.view.acknowledged(&own.stream);
             }
             capture::read(followed, &packet, &passed);
-            // The kernel measures it by timestamps, in their ticks (`tcp_rcv_rtt_measure_ts` in `net/ipv4/tcp_input.c`).
-            let trip = segment
-                .probed()
-                .map(|own| own.rcv_rtt.since(TIMESTAMP_TICK));
+            if segment.payload.0 == 0 {
+                return None;
+            }
+            // The kernel measures it by timestamps, in their ticks (`tcp_rcv_rtt_measure_ts` in `net/ipv4/tcp_input.c`); a
+            // sender that paused echoes late.
+            let pause = segment
+                .at
+                .since(std::mem::replace(&mut self.came, segment.at));
+            let beyond = |own: &SocketValues| own.rcv_rtt.since(TIMESTAMP_TICK).since(pause);
+            let trip = segment.probed().map(beyond);
             if let (Some(peer), Some(trip)) = (followed.stream_mut(passed.side), trip) {
                 peer.view.reports_echo(trip);
             }
