@@ -195,7 +195,7 @@ impl Archive {
 
     fn ready(path: &Path, opened: rusqlite::Result<Connection>) -> Result<Archive, Error> {
         let mut db = opened.map_err(|source| Error::sql(path, "open it", source))?;
-        schema::prepare(&mut db, path, schema::STEPS)?;
+        schema::prepare(&mut db, path)?;
         Ok(Archive {
             db,
             path: path.to_owned(),
