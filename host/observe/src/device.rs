@@ -1,20 +1,20 @@
 //! A network device, as its kernel driver reports it.
 
-use crate::netlink::{Rtnetlink, invalid};
-use crate::unread::{Unreadable, why};
+use crate::unread::{Unreadable, invalid, why};
 use crate::{qdisc, route};
-use model::{BitRate, Device, LineErrors};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{
-    InfoKind, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage, Stats64,
+use libc::{
+    IFLA_EXT_MASK, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, IFLA_MTU, IFLA_NUM_RX_QUEUES,
+    IFLA_NUM_TX_QUEUES, IFLA_PARENT_DEV_NAME, IFLA_QDISC, IFLA_STATS64, IFLA_TXQLEN, RTM_GETLINK,
 };
+use model::{BitRate, Device, LineErrors};
 use std::io;
 use std::net::IpAddr;
 use sys::ethtool::{Ethtool, OFFLOADS};
+use sys::netlink::{Conversation, Protocol, attribute, ifinfomsg, push, text, u32_at, u64_at};
 
 /// Reads the device of this index; what its driver does not report is put into `unread`.
 pub(crate) fn read(
-    netlink: &mut Rtnetlink,
+    netlink: &mut Conversation,
     index: u32,
     unread: &mut Unreadable,
 ) -> io::Result<Device> {
@@ -35,41 +35,40 @@ pub(crate) fn read(
 pub(crate) struct Link {
     pub device: Device,
     /// Kind of a virtual device.
-    kind: Option<InfoKind>,
+    kind: Option<String>,
+}
+
+/// Asks for a device: its attributes, which come behind a `struct ifinfomsg`.
+fn attributes(netlink: &mut Conversation, question: &[u8]) -> io::Result<Vec<u8>> {
+    let answer = netlink.get(RTM_GETLINK, question)?;
+    let all = answer.body.get(16..);
+    all.map(<[u8]>::to_vec)
+        .ok_or_else(|| invalid("the kernel's answer is not a link"))
 }
 
 /// The device of this index, without what only its driver knows.
-pub(crate) fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
-    let mut question = LinkMessage::default();
-    question.header.index = index;
-    question
-        .attributes
-        .push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
-    let answer = netlink.get(RouteNetlinkMessage::GetLink(question))?;
-    let RouteNetlinkMessage::NewLink(answer) = answer else {
-        return Err(invalid("the kernel's answer is not a link"));
-    };
-    let mut device = Device::default();
-    let mut kind = None;
-    for attribute in answer.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => device.name = name,
-            LinkAttribute::Mtu(mtu) => device.mtu = mtu,
-            LinkAttribute::TxQueueLen(packets) => device.tx_queue_len = Some(packets),
-            LinkAttribute::NumRxQueues(queues) => device.rx_queues = Some(queues),
-            LinkAttribute::NumTxQueues(queues) => device.tx_queues = Some(queues),
-            LinkAttribute::Qdisc(kind) => device.qdisc = Some(kind),
-            LinkAttribute::ParentDevName(address) => device.bus = Some(address),
-            LinkAttribute::LinkInfo(infos) => {
-                kind = infos.into_iter().find_map(|info| match info {
-                    LinkInfo::Kind(kind) => Some(kind),
-                    _ => None,
-                });
-            }
-            _ => {}
-        }
-    }
-    Ok(Link { device, kind })
+pub(crate) fn link(netlink: &mut Conversation, index: u32) -> io::Result<Link> {
+    const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
+    let mut question = ifinfomsg(index);
+    let filter = RTEXT_FILTER_SKIP_STATS.to_ne_bytes();
+    push(&mut question, IFLA_EXT_MASK, &filter);
+    let all = attributes(netlink, &question)?;
+    let number = |kind| u32_at(attribute(&all, kind)?, 0);
+    let words = |kind| attribute(&all, kind).map(text);
+    let info = attribute(&all, IFLA_LINKINFO).unwrap_or_default();
+    Ok(Link {
+        device: Device {
+            name: words(IFLA_IFNAME).unwrap_or_default(),
+            mtu: number(IFLA_MTU).unwrap_or(0),
+            tx_queue_len: number(IFLA_TXQLEN),
+            rx_queues: number(IFLA_NUM_RX_QUEUES),
+            tx_queues: number(IFLA_NUM_TX_QUEUES),
+            qdisc: words(IFLA_QDISC),
+            bus: words(IFLA_PARENT_DEV_NAME),
+            ..Device::default()
+        },
+        kind: attribute(info, IFLA_INFO_KIND).map(text),
+    })
 }
 
 /// What the device on the way to `peer` has counted of its line since it came up.
@@ -77,34 +76,19 @@ pub(crate) fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
 /// # Errors
 /// If there is no route, or the device counts nothing.
 pub fn line_errors(peer: IpAddr) -> io::Result<LineErrors> {
-    let mut netlink = Rtnetlink::open()?;
+    let mut netlink = Conversation::open(Protocol::Route)?;
     let resolved = route::resolve(&mut netlink, peer.to_canonical())?;
-    let mut question = LinkMessage::default();
-    question.header.index = resolved.device_index;
-    let mut errors = None;
-    let mut device = String::new();
-    if let RouteNetlinkMessage::NewLink(answer) =
-        netlink.get(RouteNetlinkMessage::GetLink(question))?
-    {
-        for attribute in answer.attributes {
-            match attribute {
-                LinkAttribute::IfName(name) => device = name,
-                LinkAttribute::Stats64(counted) => errors = Some(line_errors_of(&counted)),
-                _ => {}
-            }
-        }
-    }
-    let errors = errors.ok_or(io::ErrorKind::Unsupported)?;
-    Ok(LineErrors { device, ..errors })
-}
-
-fn line_errors_of(counted: &Stats64) -> LineErrors {
-    LineErrors {
-        device: String::new(),
-        damaged: counted.rx_crc_errors + counted.rx_frame_errors + counted.rx_length_errors,
-        collisions: counted.collisions,
-        late_collisions: counted.tx_window_errors,
-    }
+    let all = attributes(&mut netlink, &ifinfomsg(resolved.device_index))?;
+    let counted = attribute(&all, IFLA_STATS64).ok_or(io::ErrorKind::Unsupported)?;
+    // Numbers of `struct rtnl_link_stats64`.
+    let count = |n: usize| u64_at(counted, 8 * n).unwrap_or(0);
+    let (collisions, length, crc, frame, tx_window) = (9, 10, 12, 13, 20);
+    Ok(LineErrors {
+        device: attribute(&all, IFLA_IFNAME).map(text).unwrap_or_default(),
+        damaged: count(crc) + count(frame) + count(length),
+        collisions: count(collisions),
+        late_collisions: count(tx_window),
+    })
 }
 
 /// The driver of a device, if there is one to ask.
@@ -135,12 +119,12 @@ pub(crate) fn drops_link(driver: &str) -> bool {
 
 fn ask_driver(
     device: &mut Device,
-    kind: Option<InfoKind>,
+    kind: Option<String>,
     ethtool: &Ethtool,
     unread: &mut Unreadable,
 ) {
     let name = device.name.clone();
-    let refusal = |driver: &str, error: &io::Error| unsupported(error, kind.as_ref(), driver);
+    let refusal = |driver: &str, error: &io::Error| unsupported(error, kind.as_deref(), driver);
     let what = format!("driver of {name}");
     let info = unread.keep_or(what, ethtool.driver(), |error| refusal("", error));
     let info = info.unwrap_or_default();
@@ -153,7 +137,7 @@ fn ask_driver(
     let what = format!("link speed of {name}");
     // These drivers make a speed up that limits nothing (`veth_get_link_ksettings` and `tun_default_link_ksettings`:
     // 10 Gbit/s).
-    let is_made_up = matches!(kind, Some(InfoKind::Veth | InfoKind::Tun));
+    let is_made_up = matches!(kind.as_deref(), Some("veth" | "tun"));
     match unread.keep_or(what.clone(), ethtool.link(), refusal) {
         Some(_) if is_made_up => unread.push(
             what,
@@ -194,7 +178,7 @@ fn known(text: String) -> Option<String> {
     (!text.is_empty() && text != "N/A").then_some(text)
 }
 
-fn unsupported(error: &io::Error, kind: Option<&InfoKind>, driver: &str) -> String {
+fn unsupported(error: &io::Error, kind: Option<&str>, driver: &str) -> String {
     if error.raw_os_error() != Some(libc::EOPNOTSUPP) {
         return why(error);
     }

@@ -1,12 +1,12 @@
 //! What this host is, as far as it bears on a transfer.
 
-use crate::netlink::{Rtnetlink, invalid};
 use crate::proc::{field, read};
-use crate::unread::{Unreadable, why};
+use crate::unread::{Unreadable, invalid, why};
 use crate::{device, route, sysctl, virtualisation};
 use model::{Bytes, Congestion, Cpu, Fingerprint};
 use std::io;
 use std::net::IpAddr;
+use sys::netlink::{Conversation, Protocol};
 
 /// Reads what this host is; with a `peer`, also the route to it and the device that it leaves by.
 /// `version` is linerate's own.
@@ -43,7 +43,8 @@ const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 
 fn read_path(host: &mut Fingerprint, peer: IpAddr, unread: &mut Unreadable) {
     let what = format!("route to {peer} and its device");
-    let netlink = Rtnetlink::open().map_err(|e| format!("no netlink socket: {}", why(&e)));
+    let netlink =
+        Conversation::open(Protocol::Route).map_err(|e| format!("no netlink socket: {}", why(&e)));
     let resolved = netlink.and_then(|mut netlink| {
         let resolved = route::resolve(&mut netlink, peer).map_err(|e| route::why_none(&e))?;
         Ok((netlink, resolved))

@@ -4,7 +4,6 @@ mod configured;
 mod device;
 mod error;
 mod fingerprint;
-mod netlink;
 mod path;
 mod proc;
 mod qdisc;

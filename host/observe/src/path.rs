@@ -1,17 +1,17 @@
 //! What the kernel believes of the path to a peer, and how many packets it cut.
 
 use crate::device;
-use crate::netlink::Rtnetlink;
 use crate::proc;
 use crate::route;
-use model::mtu::{Belief, PathEnd};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+use libc::{
+    NDA_DST, NDA_LLADDR, NUD_DELAY, NUD_PERMANENT, NUD_PROBE, NUD_REACHABLE, NUD_STALE,
+    RTM_GETNEIGH, RTM_NEWNEIGH,
 };
+use model::mtu::{Belief, PathEnd};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use sys::netlink::{Conversation, Protocol, address, attribute, u16_at, u32_at};
 
 /// This host's end of the path to `peer`, before anything is sent. The counters of fragments hold what
 /// they are now, for [`path_end_after`].
@@ -20,7 +20,7 @@ use std::net::IpAddr;
 /// If there is no route.
 pub fn path_end(peer: IpAddr) -> io::Result<PathEnd> {
     let peer = peer.to_canonical();
-    let mut netlink = Rtnetlink::open()?;
+    let mut netlink = Conversation::open(Protocol::Route)?;
     let resolved = route::resolve(&mut netlink, peer)
         .map_err(|error| io::Error::new(error.kind(), route::why_none(&error)))?;
     let device = device::link(&mut netlink, resolved.device_index)?.device;
@@ -63,35 +63,20 @@ pub fn path_end_after(before: &PathEnd, peer: IpAddr) -> io::Result<PathEnd> {
 
 /// Hosts on the segment of a device that this one has talked to, as far as the kernel remembers, the
 /// next hop left out. A host is counted once, whatever addresses it has.
-fn neighbours(netlink: &mut Rtnetlink, device: u32, next: IpAddr) -> io::Result<u32> {
-    let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+fn neighbours(netlink: &mut Conversation, device: u32, next: IpAddr) -> io::Result<u32> {
+    const ALIVE: u16 = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT;
     let mut known: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
-    for answer in netlink.dump(question)? {
-        let RouteNetlinkMessage::NewNeighbour(answer) = answer else {
-            continue;
-        };
-        use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
-        let alive = matches!(
-            answer.header.state,
-            Reachable | Stale | Delay | Probe | Permanent
-        );
-        if answer.header.ifindex != device || !alive {
+    // `struct ndmsg`, of 12 bytes.
+    for answer in netlink.dump(RTM_GETNEIGH, &[0; 12])? {
+        let (number, state) = (u32_at(&answer.body, 4), u16_at(&answer.body, 8));
+        let alive = state.is_some_and(|state| state & ALIVE != 0);
+        if answer.kind != RTM_NEWNEIGH || number != Some(device) || !alive {
             continue;
         }
-        let mut hardware = None;
-        let mut is_next = false;
-        for attribute in answer.attributes {
-            match attribute {
-                NeighbourAttribute::LinkLayerAddress(address) => hardware = Some(address),
-                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => is_next = next == v4,
-                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
-                    is_next = next == v6;
-                }
-                _ => {}
-            }
-        }
-        if let Some(hardware) = hardware {
-            *known.entry(hardware).or_default() |= is_next;
+        let all = answer.body.get(12..).unwrap_or_default();
+        let is_next = attribute(all, NDA_DST).and_then(address) == Some(next);
+        if let Some(hardware) = attribute(all, NDA_LLADDR) {
+            *known.entry(hardware.to_vec()).or_default() |= is_next;
         }
     }
     let others = known.values().filter(|is_next| !**is_next).count();

@@ -1,41 +1,40 @@
 //! The queueing discipline at the root of a device, in words like those of tc(8).
 
-use crate::netlink::Rtnetlink;
+use libc::{RTM_GETQDISC, RTM_NEWQDISC, TCA_KIND, TCA_OPTIONS};
 use model::{BitRate, Bytes, Nanos};
-use netlink_packet_core::{Nla, NlasIterator};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{
-    TcAttribute, TcHandle, TcMessage, TcOption, TcQdiscFqCodelOption as FqCodel,
-};
 use std::collections::BTreeMap;
 use std::io;
+use sys::netlink::{Conversation, Message, attribute, attributes, text, u32_at, u64_at};
+
+/// Parent of the discipline at the root (`TC_H_ROOT`).
+const ROOT: u32 = u32::MAX;
 
 /// Describes the root discipline of a device: its kind, its parameters where their layout is known here,
 /// and the kinds of the queues below a multi-queue root (RTM_GETQDISC).
 ///
 /// `Ok(None)` if the kernel lists none for this device.
-pub(crate) fn root(netlink: &mut Rtnetlink, device_index: u32) -> io::Result<Option<String>> {
-    let index = i32::try_from(device_index).unwrap_or(0);
-    let question = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
+pub(crate) fn root(netlink: &mut Conversation, device_index: u32) -> io::Result<Option<String>> {
+    // `struct tcmsg`: family, index, handle, parent, info.
+    let mut question = vec![0; 20];
+    question[4..8].copy_from_slice(&device_index.to_ne_bytes());
+    let mut all = netlink.dump(RTM_GETQDISC, &question)?;
     // Older kernels dump every device whatever the question.
-    let of_device = |answer| match answer {
-        RouteNetlinkMessage::NewQueueDiscipline(qdisc) if qdisc.header.index == index => {
-            Some(qdisc)
-        }
-        _ => None,
-    };
-    let answers = netlink.dump(question)?.into_iter();
-    let all: Vec<TcMessage> = answers.filter_map(of_device).collect();
-    let Some(root) = all.iter().find(|q| q.header.parent == TcHandle::ROOT) else {
+    all.retain(|answer| {
+        answer.kind == RTM_NEWQDISC
+            && answer.body.len() >= 20
+            && u32_at(&answer.body, 4) == Some(device_index)
+    });
+    let parent = |qdisc: &Message| u32_at(&qdisc.body, 12).unwrap_or(0);
+    let Some(root) = all.iter().find(|q| parent(q) == ROOT) else {
         return Ok(None);
     };
-    let mut words = describe(root);
-    if kind(root).starts_with("mq") {
+    let (kind, mut words) = describe(root);
+    if kind.starts_with("mq") {
         let mut leaves = BTreeMap::new();
-        let major = root.header.handle.major;
-        let is_leaf = |parent: TcHandle| parent != TcHandle::ROOT && parent.major == major;
-        for leaf in all.iter().filter(|q| is_leaf(q.header.parent)) {
-            *leaves.entry(describe(leaf)).or_insert(0u32) += 1;
+        let major = u32_at(&root.body, 8).map(|handle| handle >> 16);
+        let is_leaf = |parent: u32| parent != ROOT && Some(parent >> 16) == major;
+        for leaf in all.iter().filter(|q| is_leaf(parent(q))) {
+            *leaves.entry(describe(leaf).1).or_insert(0u32) += 1;
         }
         for (leaf, count) in leaves {
             words.push_str(&format!(", {count} x {leaf}"));
@@ -44,50 +43,31 @@ pub(crate) fn root(netlink: &mut Rtnetlink, device_index: u32) -> io::Result<Opt
     Ok(Some(words))
 }
 
-fn kind(qdisc: &TcMessage) -> &str {
-    let kind = qdisc.attributes.iter().find_map(|a| match a {
-        TcAttribute::Kind(kind) => Some(kind.as_str()),
-        _ => None,
-    });
-    kind.unwrap_or_default()
+/// The kind of a discipline, and the same with its parameters.
+fn describe(qdisc: &Message) -> (String, String) {
+    let all = &qdisc.body[20..];
+    let kind = attribute(all, TCA_KIND).map(text).unwrap_or_default();
+    let options = attribute(all, TCA_OPTIONS).unwrap_or_default();
+    let words = [vec![kind.clone()], parameters(&kind, options)].concat();
+    (kind, words.join(" "))
 }
 
-fn describe(qdisc: &TcMessage) -> String {
-    let kind = kind(qdisc);
-    let options = qdisc.attributes.iter().find_map(|a| match a {
-        TcAttribute::Options(options) => Some(&options[..]),
-        _ => None,
-    });
-    let parameters = match options {
-        // Kinds that the netlink crate does not know come as one block of bytes.
-        Some([TcOption::Other(block)]) => {
-            let mut raw = vec![0; block.value_len()];
-            block.emit_value(&mut raw);
-            parameters(kind, &raw)
-        }
-        Some(options) if kind == "fq_codel" => fq_codel(options),
-        _ => Vec::new(),
-    };
-    [vec![kind.to_owned()], parameters].concat().join(" ")
-}
-
-fn fq_codel(options: &[TcOption]) -> Vec<String> {
-    let word = |option: &TcOption| {
-        let TcOption::FqCodel(option) = option else {
-            return None;
-        };
-        Some(match option {
-            FqCodel::Limit(packets) => format!("limit {packets}p"),
-            FqCodel::Flows(flows) => format!("flows {flows}"),
-            FqCodel::Quantum(bytes) => format!("quantum {bytes}"),
-            FqCodel::Target(us) => format!("target {us}us"),
-            FqCodel::Interval(us) => format!("interval {us}us"),
-            FqCodel::CeThreshold(us) => format!("ce_threshold {us}us"),
-            FqCodel::Ecn(1..) => "ecn".to_owned(),
+/// Attributes `TCA_FQ_CODEL_*`, in the kernel's order; times are in microseconds.
+fn fq_codel(raw: &[u8]) -> Vec<String> {
+    let word = |(kind, value)| {
+        let number = u32_at(value, 0)?;
+        Some(match kind {
+            1 => format!("target {number}us"),
+            2 => format!("limit {number}p"),
+            3 => format!("interval {number}us"),
+            4 if number > 0 => "ecn".to_owned(),
+            5 => format!("flows {number}"),
+            6 => format!("quantum {number}"),
+            7 => format!("ce_threshold {number}us"),
             _ => return None,
         })
     };
-    options.iter().filter_map(word).collect()
+    attributes(raw).filter_map(word).collect()
 }
 
 /// Parameters by the structures of `include/uapi/linux/pkt_sched.h`, for the kinds whose parameters decide
@@ -100,6 +80,7 @@ fn parameters(kind: &str, raw: &[u8]) -> Vec<String> {
         "tbf" => tbf(raw),
         "netem" => netem(raw),
         "fq" => fq(raw),
+        "fq_codel" => fq_codel(raw),
         _ => Vec::new(),
     }
 }
@@ -107,11 +88,10 @@ fn parameters(kind: &str, raw: &[u8]) -> Vec<String> {
 /// `TCA_TBF_PARMS` = 1 holds struct tc_tbf_qopt: two tc_ratespec of 12 bytes each (the rate in bytes a
 /// second is the last word), limit, buffer and mtu; `TCA_TBF_RATE64` = 4 the rate if it exceeds 32 bits.
 fn tbf(raw: &[u8]) -> Vec<String> {
-    let attributes = attributes(raw, 0);
-    let Some(parms) = attributes.get(&1) else {
+    let Some(parms) = attribute(raw, 1) else {
         return Vec::new();
     };
-    let rate = attributes.get(&4).and_then(|a| u64_at(a, 0));
+    let rate = attribute(raw, 4).and_then(|a| u64_at(a, 0));
     let rate = rate.or_else(|| u32_at(parms, 8).map(u64::from));
     known([
         rate.map(|bytes| format!("rate {}", per_second(bytes))),
@@ -123,11 +103,11 @@ fn tbf(raw: &[u8]) -> Vec<String> {
 /// of 2^32 at 8), then attributes: `TCA_NETEM_RATE` = 6 (its first word in bytes a second), `RATE64` = 8,
 /// `LATENCY64` = 10 and `JITTER64` = 11 in nanoseconds.
 fn netem(raw: &[u8]) -> Vec<String> {
-    let attributes = attributes(raw, 24);
-    let long = |kind| attributes.get(&kind).and_then(|a| u64_at(a, 0));
+    let attributes = raw.get(24..).unwrap_or_default();
+    let long = |kind| attribute(attributes, kind).and_then(|a| u64_at(a, 0));
     let time = |kind| long(kind).filter(|t| *t > 0).map(Nanos);
     let rate = long(8);
-    let rate = rate.or_else(|| u32_at(attributes.get(&6)?, 0).map(u64::from));
+    let rate = rate.or_else(|| u32_at(attribute(attributes, 6)?, 0).map(u64::from));
     known([
         u32_at(raw, 4).map(|packets| format!("limit {packets}p")),
         time(10).map(|delay| format!("delay {delay}")),
@@ -142,8 +122,7 @@ fn netem(raw: &[u8]) -> Vec<String> {
 
 /// Attributes `TCA_FQ_PLIMIT` = 1, `FLOW_PLIMIT` = 2, `QUANTUM` = 3, `FLOW_MAX_RATE` = 7.
 fn fq(raw: &[u8]) -> Vec<String> {
-    let attributes = attributes(raw, 0);
-    let number = |kind| attributes.get(&kind).and_then(|a| u32_at(a, 0));
+    let number = |kind| attribute(raw, kind).and_then(|a| u32_at(a, 0));
     known([
         number(1).map(|packets| format!("limit {packets}p")),
         number(2).map(|packets| format!("flow_limit {packets}p")),
@@ -163,37 +142,11 @@ fn per_second(bytes: u64) -> BitRate {
     BitRate(bytes.saturating_mul(8))
 }
 
-fn u32_at(raw: &[u8], offset: usize) -> Option<u32> {
-    let bytes = raw.get(offset..)?.first_chunk()?;
-    Some(u32::from_ne_bytes(*bytes))
-}
-
-fn u64_at(raw: &[u8], offset: usize) -> Option<u64> {
-    let bytes = raw.get(offset..)?.first_chunk()?;
-    Some(u64::from_ne_bytes(*bytes))
-}
-
-/// Netlink attributes from `offset` on, up to the first that is broken.
-fn attributes(raw: &[u8], offset: usize) -> BTreeMap<u16, Vec<u8>> {
-    NlasIterator::new(raw.get(offset..).unwrap_or_default())
-        .map_while(Result::ok)
-        .map(|attribute| (attribute.kind(), attribute.value().to_vec()))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut raw = Vec::new();
-        raw.extend((4 + value.len() as u16).to_ne_bytes());
-        raw.extend(kind.to_ne_bytes());
-        raw.extend(value);
-        raw.resize(raw.len().next_multiple_of(4), 0);
-        raw
-    }
+    use sys::netlink::push;
 
     fn words(numbers: &[u32]) -> Vec<u8> {
         numbers.iter().flat_map(|n| n.to_ne_bytes()).collect()
@@ -202,9 +155,9 @@ mod tests {
     #[test]
     fn netem_tells_delay_loss_and_rate() {
         let mut raw = words(&[0, 1000, u32::MAX / 100, 0, 0, 0]);
-        raw.extend(attribute(10, &20_000_000u64.to_ne_bytes()));
-        raw.extend(attribute(11, &0u64.to_ne_bytes()));
-        raw.extend(attribute(6, &words(&[12_500_000, 0, 0, 0])));
+        push(&mut raw, 10, &20_000_000u64.to_ne_bytes());
+        push(&mut raw, 11, &0u64.to_ne_bytes());
+        push(&mut raw, 6, &words(&[12_500_000, 0, 0, 0]));
         assert_eq!(
             parameters("netem", &raw).join(" "),
             "limit 1000p delay 20.0 ms loss 1.000% rate 100 Mbit/s"
@@ -213,9 +166,10 @@ mod tests {
 
     #[test]
     fn fq_and_the_fifos() {
-        let mut raw = attribute(1, &words(&[10_000]));
-        raw.extend(attribute(2, &words(&[100])));
-        raw.extend(attribute(7, &words(&[u32::MAX])));
+        let mut raw = Vec::new();
+        push(&mut raw, 1, &words(&[10_000]));
+        push(&mut raw, 2, &words(&[100]));
+        push(&mut raw, 7, &words(&[u32::MAX]));
         assert_eq!(
             parameters("fq", &raw).join(" "),
             "limit 10000p flow_limit 100p"
@@ -228,7 +182,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_block_is_described(
-            kind in prop::sample::select(vec!["tbf", "netem", "fq", "pfifo"]),
+            kind in prop::sample::select(vec!["tbf", "netem", "fq", "fq_codel", "pfifo"]),
             raw in proptest::collection::vec(any::<u8>(), 0..100),
         ) {
             parameters(kind, &raw);

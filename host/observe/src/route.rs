@@ -1,16 +1,15 @@
 //! The route to one peer, as the kernel resolves it.
 
-use crate::netlink::{Rtnetlink, invalid};
-use crate::unread::why;
-use model::Route;
-use netlink_packet_core::Nla;
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia,
+use crate::unread::{invalid, why};
+use libc::{
+    RTA_CACHEINFO, RTA_GATEWAY, RTA_METRICS, RTA_OIF, RTA_PREFSRC, RTA_VIA, RTN_BLACKHOLE,
+    RTN_PROHIBIT, RTN_UNREACHABLE,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use model::Route;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use sys::netlink::{Conversation, address, attribute, attributes, text, u32_at};
 
 /// A route whose device is known by its index alone.
 pub(crate) struct Resolved {
@@ -23,59 +22,41 @@ pub(crate) struct Resolved {
 /// Asks the kernel how it would reach `peer` now (RTM_GETROUTE, like `ip route get`). What it has
 /// learned of the path, like a smaller MTU from an ICMP message, is among the metrics with the time
 /// at which it `expires`.
-pub(crate) fn resolve(netlink: &mut Rtnetlink, peer: IpAddr) -> io::Result<Resolved> {
-    let mut question = RouteMessage::default();
-    (
-        question.header.address_family,
-        question.header.destination_prefix_length,
-    ) = match peer {
-        IpAddr::V4(_) => (AddressFamily::Inet, 32),
-        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+pub(crate) fn resolve(netlink: &mut Conversation, peer: IpAddr) -> io::Result<Resolved> {
+    let answer = netlink.route_to(peer, 0)?;
+    let (header, all) = answer.body.split_at(12);
+    let barred = match header[7] {
+        RTN_UNREACHABLE => Some("unreachable"),
+        RTN_PROHIBIT => Some("prohibit"),
+        RTN_BLACKHOLE => Some("blackhole"),
+        _ => None,
     };
-    question
-        .attributes
-        .push(RouteAttribute::Destination(RouteAddress::from(peer)));
-    let answer = netlink.get(RouteNetlinkMessage::GetRoute(question))?;
-    let RouteNetlinkMessage::NewRoute(answer) = answer else {
-        return Err(invalid("the kernel's answer is not a route"));
-    };
-    if let RouteType::Unreachable | RouteType::Prohibit | RouteType::BlackHole = answer.header.kind
-    {
+    if let Some(kind) = barred {
         return Err(io::Error::new(
             io::ErrorKind::NetworkUnreachable,
-            format!(
-                "the route to {peer} is of the kind {:?}",
-                answer.header.kind
-            ),
+            format!("the route to {peer} is of the kind {kind}"),
         ));
     }
-
-    let mut route = Route {
-        destination: Some(peer),
-        ..Route::default()
-    };
-    let mut device_index = None;
-    for attribute in answer.attributes {
-        match attribute {
-            RouteAttribute::Oif(index) => device_index = Some(index),
-            RouteAttribute::Gateway(address) => route.gateway = ip(&address),
-            RouteAttribute::Via(RouteVia::Inet(address)) => route.gateway = Some(address.into()),
-            RouteAttribute::Via(RouteVia::Inet6(address)) => route.gateway = Some(address.into()),
-            RouteAttribute::PrefSource(address) => route.source = ip(&address),
-            RouteAttribute::Metrics(metrics) => route.metrics.extend(by_name(&metrics)),
-            RouteAttribute::CacheInfo(cache) if cache.expires != 0 => {
-                // Counted in clock ticks (`rta_expires`, through jiffies_to_clock_t).
-                let seconds = u64::from(cache.expires) / sys::process::clock_ticks_per_second();
-                let expires = format!("{seconds}sec");
-                route.metrics.insert("expires".to_owned(), expires);
-            }
-            _ => {}
-        }
+    let ip = |kind| attribute(all, kind).and_then(address);
+    // `struct rtvia` has the family before the address.
+    let via = || address(attribute(all, RTA_VIA)?.get(2..)?);
+    let mut metrics = by_name(attribute(all, RTA_METRICS).unwrap_or_default());
+    // `rta_expires` of `struct rta_cacheinfo`, in clock ticks (through jiffies_to_clock_t).
+    let expires = attribute(all, RTA_CACHEINFO).and_then(|info| u32_at(info, 8));
+    if let Some(ticks) = expires.filter(|ticks| *ticks != 0) {
+        let seconds = u64::from(ticks) / sys::process::clock_ticks_per_second();
+        metrics.insert("expires".to_owned(), format!("{seconds}sec"));
     }
-    let device_index = device_index.ok_or_else(|| invalid("the route names no leaving device"))?;
+    let device = attribute(all, RTA_OIF).and_then(|index| u32_at(index, 0));
     Ok(Resolved {
-        route,
-        device_index,
+        route: Route {
+            destination: Some(peer),
+            gateway: ip(RTA_GATEWAY).or_else(via),
+            source: ip(RTA_PREFSRC),
+            metrics,
+            ..Route::default()
+        },
+        device_index: device.ok_or_else(|| invalid("the route names no leaving device"))?,
     })
 }
 
@@ -91,55 +72,51 @@ pub(crate) fn why_none(error: &io::Error) -> String {
     }
 }
 
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some((*address).into()),
-        RouteAddress::Inet6(address) => Some((*address).into()),
-        _ => None,
-    }
-}
+/// Names of metrics in ip-route(8), by their numbers (`RTAX_*`).
+const METRICS: [&str; 18] = [
+    "",
+    "lock",
+    "mtu",
+    "window",
+    "rtt",
+    "rttvar",
+    "ssthresh",
+    "cwnd",
+    "advmss",
+    "reordering",
+    "hoplimit",
+    "initcwnd",
+    "features",
+    "rto_min",
+    "initrwnd",
+    "quickack",
+    "congctl",
+    "fastopen_no_cookie",
+];
+const LOCK: u16 = 1;
 
-/// Metrics by their names in ip-route(8), values as it prints them: a metric that path MTU discovery or
+/// Metrics by their names, values as ip-route(8) prints them: a metric that path MTU discovery or
 /// a congestion control must not change begins with `lock`.
-fn by_name(metrics: &[RouteMetric]) -> BTreeMap<String, String> {
-    let locked = metrics.iter().find_map(|m| match m {
-        RouteMetric::Lock(bits) => Some(*bits),
-        _ => None,
-    });
+fn by_name(metrics: &[u8]) -> BTreeMap<String, String> {
+    let locked = attribute(metrics, LOCK).and_then(|bits| u32_at(bits, 0));
     let locked = locked.unwrap_or(0);
-    metrics
-        .iter()
-        .filter_map(|metric| {
-            let (name, value) = in_words(metric)?;
-            let bit = 1u32.checked_shl(metric.kind().into()).unwrap_or(0);
-            let lock = if locked & bit != 0 { "lock " } else { "" };
-            Some((name.to_owned(), format!("{lock}{value}")))
-        })
-        .collect()
-}
-
-fn in_words(metric: &RouteMetric) -> Option<(&'static str, String)> {
-    let number = |name, value: u32| Some((name, value.to_string()));
-    match metric {
-        RouteMetric::Mtu(v) => number("mtu", *v),
-        RouteMetric::Window(v) => number("window", *v),
-        // The kernel keeps these in eighths and quarters of a millisecond, as TCP does.
-        RouteMetric::Rtt(v) => Some(("rtt", format!("{}ms", f64::from(*v) / 8.0))),
-        RouteMetric::RttVar(v) => Some(("rttvar", format!("{}ms", f64::from(*v) / 4.0))),
-        RouteMetric::SsThresh(v) => number("ssthresh", *v),
-        RouteMetric::Cwnd(v) => number("cwnd", *v),
-        RouteMetric::Advmss(v) => number("advmss", *v),
-        RouteMetric::Reordering(v) => number("reordering", *v),
-        RouteMetric::Hoplimit(v) => number("hoplimit", *v),
-        RouteMetric::InitCwnd(v) => number("initcwnd", *v),
-        RouteMetric::Features(bits) => Some(("features", features(*bits))),
-        RouteMetric::RtoMin(v) => Some(("rto_min", format!("{v}ms"))),
-        RouteMetric::InitRwnd(v) => number("initrwnd", *v),
-        RouteMetric::QuickAck(v) => number("quickack", *v),
-        RouteMetric::CcAlgo(name) => Some(("congctl", name.clone())),
-        RouteMetric::FastopenNoCookie(v) => number("fastopen_no_cookie", *v),
-        _ => None,
-    }
+    let known = attributes(metrics).filter(|(kind, _)| *kind > LOCK);
+    let named = known.filter_map(|(kind, value)| {
+        let name = *METRICS.get(usize::from(kind))?;
+        let number = u32_at(value, 0).unwrap_or(0);
+        let value = match name {
+            // The kernel keeps these in eighths and quarters of a millisecond, as TCP does.
+            "rtt" => format!("{}ms", f64::from(number) / 8.0),
+            "rttvar" => format!("{}ms", f64::from(number) / 4.0),
+            "rto_min" => format!("{number}ms"),
+            "features" => features(number),
+            "congctl" => text(value),
+            _ => number.to_string(),
+        };
+        let lock = if locked >> kind & 1 == 1 { "lock " } else { "" };
+        Some((name.to_owned(), format!("{lock}{value}")))
+    });
+    named.collect()
 }
 
 /// `RTAX_FEATURE_*` of `include/uapi/linux/rtnetlink.h`.
@@ -161,19 +138,25 @@ fn features(bits: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sys::netlink::push;
 
     #[test]
     fn metrics_read_like_ip_route() {
-        let metrics = by_name(&[
-            RouteMetric::Mtu(1400),
-            RouteMetric::Rtt(8 * 25),
-            RouteMetric::RttVar(10),
-            RouteMetric::RtoMin(40),
-            RouteMetric::CcAlgo("reno".to_owned()),
-            RouteMetric::Features(1 | 1 << 4 | 1 << 9),
-            // Locked are the MTU (2) and the congestion control (16).
-            RouteMetric::Lock(1 << 2 | 1 << 16),
-        ]);
+        let mut raw = Vec::new();
+        // Locked are the MTU (2) and the congestion control (16).
+        let numbers = [
+            (LOCK, 1 << 2 | 1 << 16),
+            (2, 1400),
+            (4, 8 * 25),
+            (5, 10),
+            (13, 40),
+            (12, 1 | 1 << 4 | 1 << 9),
+        ];
+        for (kind, number) in numbers {
+            push(&mut raw, kind, &u32::to_ne_bytes(number));
+        }
+        push(&mut raw, 16, b"reno\0");
+        let metrics = by_name(&raw);
         let metrics: Vec<_> = metrics
             .iter()
             .map(|(name, value)| format!("{name} {value}"))

@@ -35,6 +35,11 @@ impl Unreadable {
     }
 }
 
+/// What was read is not as it should be.
+pub(crate) fn invalid(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.into())
+}
+
 /// The kernel's reason in words.
 pub(crate) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {

@@ -3,6 +3,7 @@
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -214,6 +215,20 @@ impl Conversation {
         self.converse(kind, REQUEST | ACK | flags, body).map(drop)
     }
 
+    /// The route by which the kernel would reach `peer` now, with `rtm_flags` of the question (`RTM_GETROUTE`, like
+    /// `ip route get`). The body is a whole `struct rtmsg`, of 12 bytes, and attributes.
+    pub fn route_to(&mut self, peer: IpAddr, flags: u32) -> Result<Message, Refusal> {
+        let (family, octets) = octets(peer);
+        let mut body = vec![family, (octets.len() * 8) as u8, 0, 0, 0, 0, 0, 0];
+        body.extend(flags.to_ne_bytes());
+        push(&mut body, libc::RTA_DST, &octets);
+        let route = self.get(libc::RTM_GETROUTE, &body)?;
+        if route.kind != libc::RTM_NEWROUTE || route.body.len() < 12 {
+            return Err(io::Error::other("the kernel's answer is not a route").into());
+        }
+        Ok(route)
+    }
+
     fn converse(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<Vec<Message>, Refusal> {
         self.sequence += 1;
         let mut request = Vec::with_capacity(16 + body.len());
@@ -283,6 +298,29 @@ pub fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = &rest[length.next_multiple_of(4).min(rest.len())..];
         Some(message)
     })
+}
+
+/// Family and octets of an address; an IPv4 address that is mapped into IPv6 is one of IPv4.
+pub fn octets(address: IpAddr) -> (u8, Vec<u8>) {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => (libc::AF_INET as u8, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6 as u8, v6.octets().to_vec()),
+    }
+}
+
+/// The address of these octets; `None` if there are not as many as an address has.
+pub fn address(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    let v6 = <[u8; 16]>::try_from(octets).map(IpAddr::from);
+    v6.or_else(|_| v4()).ok()
+}
+
+/// `struct ifinfomsg` for one device; 0 for all.
+pub fn ifinfomsg(index: u32) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    body.extend(index.to_ne_bytes());
+    body.extend([0; 8]);
+    body
 }
 
 /// The words of a refusal: `NLMSGERR_ATTR_MSG` behind the number and the header of the request.

@@ -1,42 +1,21 @@
 //! The kernel's routing tables over netlink, in raw bytes: what is to be put back verbatim must not be taken apart
 //! further than needed.
 
-use libc::{RTA_DST, RTA_OIF, RTM_GETROUTE, RTM_NEWROUTE};
+use libc::RTA_OIF;
 use std::io;
 use std::net::IpAddr;
 
 pub(crate) use sys::netlink::{
-    CREATE, Conversation as Kernel, Message, REPLACE, Refusal, attribute, attributes, nest, push,
-    text, u16_at, u32_at, u64_at,
+    CREATE, Conversation as Kernel, Message, REPLACE, Refusal, attribute, attributes, ifinfomsg,
+    nest, octets, push, text, u16_at, u32_at, u64_at,
 };
 
 /// Index of the device by which the kernel would reach the peer.
 pub(crate) fn device_towards(kernel: &mut Kernel, peer: IpAddr) -> Result<u32, Refusal> {
-    let route = route_to(kernel, peer, 0)?;
+    let route = kernel.route_to(peer, 0)?;
     attribute(&route.body[12..], RTA_OIF)
         .and_then(|value| u32_at(value, 0))
         .ok_or_else(|| io::Error::other("the route names no device").into())
-}
-
-/// `RTM_GETROUTE` for one destination, with `rtm_flags`; the body is a whole `rtmsg` and more.
-pub(crate) fn route_to(kernel: &mut Kernel, peer: IpAddr, flags: u32) -> Result<Message, Refusal> {
-    let (family, octets) = address(peer);
-    let mut body = vec![family, (octets.len() * 8) as u8, 0, 0, 0, 0, 0, 0];
-    body.extend(flags.to_ne_bytes());
-    push(&mut body, RTA_DST, &octets);
-    let route = kernel.get(RTM_GETROUTE, &body)?;
-    if route.kind != RTM_NEWROUTE || route.body.len() < 12 {
-        return Err(io::Error::other("the kernel's answer is not a route").into());
-    }
-    Ok(route)
-}
-
-/// Family and octets of an address; one of IPv4 in IPv6's clothes is one of IPv4.
-pub(crate) fn address(peer: IpAddr) -> (u8, Vec<u8>) {
-    match peer.to_canonical() {
-        IpAddr::V4(v4) => (libc::AF_INET as u8, v4.octets().to_vec()),
-        IpAddr::V6(v6) => (libc::AF_INET6 as u8, v6.octets().to_vec()),
-    }
 }
 
 /// Bytes as they are kept in the journal.

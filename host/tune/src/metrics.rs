@@ -2,7 +2,7 @@
 //! experiment help or spoil the next.
 
 use crate::Error;
-use crate::kernel::{Kernel, Refusal, address, attribute, push, u16_at};
+use crate::kernel::{Kernel, Refusal, attribute, octets, push, u16_at};
 use std::net::IpAddr;
 use sys::netlink::Protocol;
 
@@ -42,7 +42,7 @@ fn forget(peer: IpAddr) -> Result<(), Refusal> {
     .and_then(|value| u16_at(value, 0))
     .ok_or_else(|| std::io::Error::other("the kernel does not name its tcp_metrics"))?;
 
-    let (_, octets) = address(peer);
+    let (_, octets) = octets(peer);
     let kind = match octets.len() {
         4 => TCP_METRICS_ATTR_ADDR_IPV4,
         _ => TCP_METRICS_ATTR_ADDR_IPV6,

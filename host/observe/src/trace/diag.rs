@@ -3,10 +3,9 @@
 use super::Filter;
 use crate::decode_tcp_info;
 use model::{Bytes, SocketState, socket_state};
-use netlink_packet_core::NlasIterator;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use sys::netlink::{Protocol, Socket, messages};
+use sys::netlink::{Protocol, Socket, attributes, messages, text};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
@@ -215,14 +214,10 @@ fn decode(message: &[u8]) -> Option<(Pair, Report)> {
         ..Report::default()
     };
     let (mut info, mut memory) = (SocketState::default(), [None; 5]);
-    for attribute in NlasIterator::new(&body[ANSWER..]).map_while(Result::ok) {
-        let value = attribute.value();
-        match attribute.kind() {
+    for (kind, value) in attributes(&body[ANSWER..]) {
+        match kind {
             INFO => info = decode_tcp_info(value),
-            CONGESTION => {
-                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                report.congestion = String::from_utf8_lossy(name).into_owned();
-            }
+            CONGESTION => report.congestion = text(value),
             // SK_MEMINFO_*.
             MEMORY if value.len() >= 24 => {
                 let bytes = |n: usize| Bytes(u32::from_ne_bytes(array(value, 4 * n)).into());

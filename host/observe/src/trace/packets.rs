@@ -8,10 +8,8 @@ use super::reader::{Batch, Content};
 use super::socket_owners::SocketOwners;
 use super::worker::{Orders, Worker};
 use super::{Error, Filter, Options, filter, monotonic, netns_at, own_netns, wall};
-use crate::netlink::Rtnetlink;
+use libc::{IFA_ADDRESS, IFA_LOCAL, RTM_GETADDR, RTM_NEWADDR};
 use model::{Bytes, Lost, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::net::IpAddr;
@@ -19,6 +17,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvError, SyncSender, sync_channel};
 use std::time::Duration;
+use sys::netlink::{Conversation, Protocol, address, attribute};
 use sys::packet_ring::{PacketRing, RingPacket};
 
 /// `LINKTYPE_RAW`: a packet begins with its header of IP.
@@ -87,7 +86,7 @@ struct Watch {
     options: Options,
     ring: Option<PacketRing>,
     sockets: Option<Sockets>,
-    routes: Option<Rtnetlink>,
+    routes: Option<Conversation>,
     own: HashSet<IpAddr>,
     addresses_read: Option<Nanos>,
     processes: SocketOwners,
@@ -128,7 +127,7 @@ impl Watch {
         let watch = Watch {
             ring: ring.ok(),
             sockets: sockets.ok(),
-            routes: Rtnetlink::open().ok(),
+            routes: Conversation::open(Protocol::Route).ok(),
             own: HashSet::new(),
             addresses_read: None,
             processes: SocketOwners::default(),
@@ -310,25 +309,18 @@ impl Watch {
     }
 
     fn read_addresses(&mut self) {
-        let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-        let answers = self
-            .routes
-            .as_mut()
-            .and_then(|routes| routes.dump(question).ok());
-        for answer in answers.into_iter().flatten() {
-            let RouteNetlinkMessage::NewAddress(message) = answer else {
-                continue;
-            };
-            let (mut local, mut address) = (None, None);
-            for attribute in message.attributes {
-                match attribute {
-                    AddressAttribute::Local(ip) => local = Some(ip),
-                    AddressAttribute::Address(ip) => address = Some(ip),
-                    _ => {}
-                }
-            }
+        // `struct ifaddrmsg`, of 8 bytes.
+        let routes = self.routes.as_mut();
+        let answers = routes.and_then(|routes| routes.dump(RTM_GETADDR, &[0; 8]).ok());
+        for answer in answers
+            .into_iter()
+            .flatten()
+            .filter(|a| a.kind == RTM_NEWADDR)
+        {
+            let all = answer.body.get(8..).unwrap_or_default();
             // Where the two differ, the second is the peer's.
-            self.own.extend(local.or(address));
+            let own = attribute(all, IFA_LOCAL).or_else(|| attribute(all, IFA_ADDRESS));
+            self.own.extend(own.and_then(address));
         }
     }
 

@@ -10,7 +10,7 @@ mod route;
 mod sysctl;
 mod txqueuelen;
 
-use crate::kernel::{Kernel, Refusal, attribute, device_towards, push, text, u32_at};
+use crate::kernel::{Kernel, Refusal, attribute, device_towards, ifinfomsg, push, text, u32_at};
 use libc::{
     IFLA_IFNAME, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_MASTER, IFLA_MTU, IFLA_TXQLEN, RTM_GETLINK,
     RTM_NEWLINK, RTM_SETLINK,
@@ -167,14 +167,6 @@ pub(crate) struct Link {
     pub lower: Option<u32>,
     /// Bridge or bond that it belongs to.
     pub master: Option<u32>,
-}
-
-/// `struct ifinfomsg` for one device; 0 for all.
-fn ifinfomsg(index: u32) -> Vec<u8> {
-    let mut body = vec![0; 4];
-    body.extend(index.to_ne_bytes());
-    body.extend([0; 8]);
-    body
 }
 
 impl Device {

@@ -4,8 +4,8 @@
 use super::{Failure, Image, Part, no_route, refuse};
 use crate::crash_points::step;
 use crate::kernel::{
-    self, CREATE, Kernel, REPLACE, Refusal, address, attributes, from_hex, nest, push, route_to,
-    text, to_hex, u16_at, u32_at,
+    self, CREATE, Kernel, REPLACE, Refusal, attributes, from_hex, nest, octets, push, text, to_hex,
+    u16_at, u32_at,
 };
 use libc::{
     RTA_CACHEINFO, RTA_DST, RTA_ENCAP, RTA_ENCAP_TYPE, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH,
@@ -202,7 +202,8 @@ fn hops(list: &[u8]) -> impl Iterator<Item = usize> {
 
 /// The route that the kernel uses for this host, as it was written.
 fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
-    let answer = route_to(kernel, peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH)
+    let answer = kernel
+        .route_to(peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH)
         .map_err(|e| no_route(peer, e))?;
     Message::read(&answer.body)
         .ok_or_else(|| Failure::Words("the kernel's answer is not a route".into()))
@@ -253,7 +254,7 @@ impl HostRoute {
                 "no route leads to {peer}, which is an address of this host or barred by it"
             ));
         }
-        let (_, octets) = address(peer);
+        let (_, octets) = octets(peer);
         if route.is_only_for(&octets) {
             if route.expires() != 0 {
                 return refuse(format!(
@@ -293,7 +294,7 @@ impl HostRoute {
 
     /// The route that stands where the planned one stands or will stand.
     fn standing(&self, kernel: &mut Kernel) -> Result<Option<Message>, Failure> {
-        match route_to(kernel, self.peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH) {
+        match kernel.route_to(self.peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH) {
             Ok(answer) => {
                 let planned = self.planned()?;
                 Ok(Message::read(&answer.body).filter(|route| route.is_in_place_of(&planned)))
@@ -355,7 +356,7 @@ impl Part for HostRoute {
 
     fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         // As a connection would get it, not as it is written.
-        let answer = route_to(kernel, self.peer, 0)?;
+        let answer = kernel.route_to(self.peer, 0)?;
         let route = Message::read(&answer.body);
         let value = route.and_then(|r| r.metrics.get(&metric(self.knob)).cloned());
         let number = value.as_deref().and_then(|v| u32_at(v, 0));
