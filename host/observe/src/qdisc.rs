@@ -174,6 +174,21 @@ mod tests {
             parameters("fq", &raw).join(" "),
             "limit 10000p flow_limit 100p"
         );
+        let mut raw = Vec::new();
+        for (kind, number) in [
+            (1, 4999),
+            (2, 10_240),
+            (3, 99_999),
+            (4, 1),
+            (6, 1514),
+            (8, 64),
+        ] {
+            push(&mut raw, kind, &words(&[number]));
+        }
+        assert_eq!(
+            parameters("fq_codel", &raw).join(" "),
+            "target 4999us limit 10240p interval 99999us ecn quantum 1514"
+        );
         assert_eq!(parameters("pfifo", &words(&[1000])), ["limit 1000p"]);
         assert_eq!(parameters("bfifo", &words(&[1000])), ["limit 1000b"]);
         assert!(parameters("sfq", &words(&[1000])).is_empty());
