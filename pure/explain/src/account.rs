@@ -9,26 +9,6 @@ use model::{Nanos, Segment, SocketState, SocketValues, Vantage, What};
 use tcp::stream::Arrival;
 use tcp::thresholds::TIMESTAMP_TICK;
 
-/// A segment of a trace as a packet.
-pub(crate) fn packet(connection: &model::Connection, segment: &Segment) -> Option<Packet> {
-    let (from, to) = match segment.what {
-        What::Sent => (connection.local, connection.remote),
-        What::Received => (connection.remote, connection.local),
-        _ => return None,
-    };
-    Some(Packet {
-        at: segment.at,
-        seq: segment.seq,
-        ack: segment.ack,
-        flags: segment.flags,
-        window: u16::try_from(segment.window).unwrap_or(u16::MAX),
-        payload: u32::try_from(segment.payload.0).unwrap_or(u32::MAX),
-        options_cut: true,
-        marked: segment.tos & 3 == 3,
-        ..Packet::new(from, to)
-    })
-}
-
 /// A connection of a trace.
 pub(crate) struct Account {
     /// Which one.
@@ -77,7 +57,7 @@ impl Account {
         is_loss: bool,
         backoffs: Option<u32>,
     ) -> Option<&mut Loss> {
-        let packet = packet(&self.about, segment)?;
+        let packet = Packet::of_segment(self.about.local, self.about.remote, segment)?;
         // Each is recorded once.
         self.number = self.number % u16::MAX + 1;
         let packet = Packet {

@@ -1,13 +1,13 @@
 //! Explanations from both ends of a connection, or from two places on its path: what each knows, and what only both
 //! together show ([`tcp::two_vantage`]).
 
-use crate::account::packet;
 use crate::capture::Observer;
 use crate::facts::Facts;
 use crate::limits::Key;
 use crate::receiver::Reader;
 use crate::samples::{self, Ends};
 use model::finding::{Evidence, Explanation, Quantity, Source};
+use model::packet::Packet;
 use model::{
     Bytes, Clocks, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketOptions, Trace, What,
 };
@@ -78,7 +78,7 @@ fn inform(
 fn passes(connection: &Connection, events: &[&Segment]) -> Passes {
     let mut passes = Passes::new(connection.local, connection.remote);
     for event in events {
-        if let Some(packet) = packet(connection, event) {
+        if let Some(packet) = Packet::of_segment(connection.local, connection.remote, event) {
             passes.push(&packet, event.is_retransmission());
         }
     }
@@ -214,7 +214,9 @@ impl<'a> Traced<'a> {
         let mut marks = Marks::default();
         for segment in &self.trace.segments {
             let connection = self.trace.connections.get(segment.connection as usize);
-            if let Some(packet) = connection.and_then(|c| packet(c, segment)) {
+            if let Some(packet) =
+                connection.and_then(|c| Packet::of_segment(c.local, c.remote, segment))
+            {
                 marks.push(&packet);
             }
         }

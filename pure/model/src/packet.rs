@@ -1,6 +1,6 @@
 //! A TCP segment as it stands on the wire, without a socket.
 
-use crate::Nanos;
+use crate::{Nanos, Segment, What};
 use std::net::SocketAddr;
 
 /// One packet of a capture.
@@ -61,6 +61,26 @@ impl Packet {
             ip_id: 0,
             marked: false,
         }
+    }
+
+    /// A segment of a trace between this end and its peer; `None` if it is another event.
+    pub fn of_segment(local: SocketAddr, remote: SocketAddr, segment: &Segment) -> Option<Packet> {
+        let (from, to) = match segment.what {
+            What::Sent => (local, remote),
+            What::Received => (remote, local),
+            _ => return None,
+        };
+        Some(Packet {
+            at: segment.at,
+            seq: segment.seq,
+            ack: segment.ack,
+            flags: segment.flags,
+            window: u16::try_from(segment.window).unwrap_or(u16::MAX),
+            payload: u32::try_from(segment.payload.0).unwrap_or(u32::MAX),
+            options_cut: true,
+            marked: segment.tos & 3 == 3,
+            ..Packet::new(from, to)
+        })
     }
 
     /// Sequence number behind it: payload, SYN and FIN.

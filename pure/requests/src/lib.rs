@@ -150,27 +150,16 @@ impl Observer {
         let tcb = segment.probed();
         let write = socket.push(segment);
         let [local, remote] = socket.ends;
-        let (from, to) = match segment.what {
-            What::Sent => (local, remote),
-            What::Received => (remote, local),
-            What::State if tcb.is_some_and(|socket| socket.state == tcp_state::CLOSE) => {
-                if let Some(mut socket) = self.sockets.remove(&segment.connection) {
-                    socket.close(&mut self.out);
-                    self.settle();
-                }
-                return;
+        let Some(packet) = Packet::of_segment(local, remote, segment) else {
+            let closes = tcb.is_some_and(|socket| socket.state == tcp_state::CLOSE);
+            if segment.what == What::State
+                && closes
+                && let Some(mut socket) = self.sockets.remove(&segment.connection)
+            {
+                socket.close(&mut self.out);
+                self.settle();
             }
-            _ => return,
-        };
-        let packet = Packet {
-            at: segment.at,
-            seq: segment.seq,
-            ack: segment.ack,
-            flags: segment.flags,
-            window: u16::try_from(segment.window).unwrap_or(u16::MAX),
-            payload: segment.payload.0.min(u64::from(u32::MAX)) as u32,
-            options_cut: true,
-            ..Packet::new(from, to)
+            return;
         };
         socket.packet(&packet, tcb, write, &mut self.out);
         self.mark(&packet);

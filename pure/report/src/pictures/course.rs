@@ -141,9 +141,9 @@ impl Course {
         if let Some(tcb) = segment.probed().filter(|_| own) {
             pass.knows(at, tcb.mss, (tcb.cwnd, tcb.ssthresh), tcb.sndbuf, tcb.srtt);
         }
-        if !matches!(segment.what, What::Sent | What::Received) {
+        let Some(packet) = Packet::of_segment(connection.local, connection.remote, segment) else {
             return;
-        }
+        };
         let socket = segment.socket.as_ref();
         let scale = segment.probed().map(|tcb| match own {
             _ if segment.flags & SYN != 0 => 0,
@@ -159,20 +159,6 @@ impl Course {
             None => known().map(|window| window.0),
         };
         let forward = (segment.what == What::Sent) == own;
-        let (mut from, mut to) = (self.sender, self.receiver);
-        if !forward {
-            (from, to) = (to, from);
-        }
-        let packet = Packet {
-            at: segment.at,
-            seq: segment.seq,
-            ack: segment.ack,
-            flags: segment.flags,
-            window: u16::try_from(segment.window).unwrap_or(u16::MAX),
-            payload: segment.payload.0 as u32,
-            options_cut: true,
-            ..Packet::new(from, to)
-        };
         self.pass.takes(at, &packet, forward, window);
     }
 
