@@ -44,7 +44,7 @@ impl Picture for Live {
 
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Hosts { .. } | Event::Warning(_) | Event::Traced { .. } => {}
+            Event::Hosts { .. } | Event::Warning { .. } | Event::Traced { .. } => {}
             Event::LegStarted { index, direction } => self.leg_started(*index, *direction),
             Event::Sample {
                 index,
@@ -52,7 +52,7 @@ impl Picture for Live {
                 sample,
             } => self.sample(*index, *side, sample),
             Event::LegEnded { index, leg } => self.leg_ended(*index, &leg.ended),
-            Event::Waiting(words) => self.waiting(words),
+            Event::Waiting { what } => self.waiting(what),
         }
     }
 }
@@ -209,7 +209,7 @@ impl<P: Picture, W: Write> Watcher for View<P, W> {
         self.picture.event(event);
         match event {
             Event::Hosts { .. } | Event::Traced { .. } => {}
-            Event::Warning(warning) => self.warn(warning),
+            Event::Warning { warning } => self.warn(warning),
             Event::Sample { .. } => self.show(false),
             _ => self.show(true),
         }
@@ -311,11 +311,13 @@ mod tests {
                 },
             });
         }
-        view.event(&Event::Warning(&Warning {
-            what: "slow\x1b[2J".to_owned(),
-            meaning: String::new(),
-            remedy: String::new(),
-        }));
+        view.event(&Event::Warning {
+            warning: &Warning {
+                what: "slow\x1b[2J".to_owned(),
+                meaning: String::new(),
+                remedy: String::new(),
+            },
+        });
     }
 
     /// What stays on a screen that obeys just the sequences that the view uses.
@@ -415,7 +417,9 @@ mod tests {
             }
         }
         let mut view = View::over(Live::new(&spec()), Closed, Mode::Lines, || screen(80));
-        view.event(&Event::Waiting("for a reader"));
+        view.event(&Event::Waiting {
+            what: "for a reader",
+        });
         assert_eq!(view.mode, Mode::Quiet);
     }
 }

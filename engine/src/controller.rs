@@ -393,8 +393,9 @@ impl Drive<'_> {
         let (ours, index) = (leg_state.order.leg, leg_state.index);
         let until = Instant::now() + FETCH_WITHIN;
         let (mut bytes, mut asked) = (Vec::new(), 0);
-        self.watcher
-            .event(&Progress::Waiting("fetching the far host's trace"));
+        self.watcher.event(&Progress::Waiting {
+            what: "fetching the far host's trace",
+        });
         loop {
             while asked < MAX_OPEN_FETCHES / 2 {
                 self.link.send(ToAgent::Fetch { leg: ours })?;
@@ -520,8 +521,9 @@ impl Drive<'_> {
                 leg_state.leg.started = Nanos::from(self.started.elapsed());
                 let (index, direction) = (leg_state.index, leg_state.leg.direction);
                 if self.run.spec.workload.is_answered() && self.run.spec.workload.has_storage() {
-                    self.watcher
-                        .event(&Progress::Waiting("the blocks are made ready"));
+                    self.watcher.event(&Progress::Waiting {
+                        what: "the blocks are made ready",
+                    });
                 }
                 self.watcher
                     .event(&Progress::LegStarted { index, direction });
@@ -684,7 +686,7 @@ impl Drive<'_> {
                 let wait =
                     Duration::from(wait).clamp(Duration::from_millis(200), Duration::from_secs(1));
                 leg_state.ask_again = Some(Instant::now() + wait);
-                self.watcher.event(&Progress::Waiting(&why));
+                self.watcher.event(&Progress::Waiting { what: &why });
             }
             ToController::Refused { why, .. } => {
                 leg_state.far = Stage::Over;
@@ -718,7 +720,7 @@ impl Drive<'_> {
 
     fn warn(&mut self, end: &mut EndRecord, warnings: Vec<Warning>) {
         for warning in &warnings {
-            self.watcher.event(&Progress::Warning(warning));
+            self.watcher.event(&Progress::Warning { warning });
         }
         end.warnings.extend(warnings);
     }

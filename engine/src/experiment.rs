@@ -277,7 +277,7 @@ impl<'a> Driver<'a> {
         objections.sort();
         objections.dedup();
         for warning in &objections {
-            self.audience.event(&Event::Warning(warning));
+            self.audience.event(&Event::Warning { warning });
         }
         experiment.warnings.extend(objections);
     }

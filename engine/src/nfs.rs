@@ -72,9 +72,9 @@ pub fn play(
         stop,
     };
     let mut files = Files::none(&requester, requester.mount(server)?, file_size);
-    watcher.event(&Event::Waiting(
-        "files to read and write are made at the server",
-    ));
+    watcher.event(&Event::Waiting {
+        what: "files to read and write are made at the server",
+    });
     files.make(&order, &run.id)?;
     run.near = observe::fingerprint(transport::VERSION, Some(files.at.nfs.ip()));
     watcher.event(&Event::Hosts {

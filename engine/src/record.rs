@@ -131,7 +131,7 @@ impl Watcher for Record {
                     crate::log::note(&format!("linerate: {error}"));
                 }
             }
-            Event::Hosts { .. } | Event::Warning(_) | Event::Waiting(_) => {}
+            Event::Hosts { .. } | Event::Warning { .. } | Event::Waiting { .. } => {}
         }
     }
 }

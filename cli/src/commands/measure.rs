@@ -21,7 +21,6 @@ use engine::record::{Record, blank};
 use engine::traces;
 use model::finding::Explanation;
 use model::{Ended, Run, Spec, Warning};
-use report::json::Line;
 use report::live::Live;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -177,7 +176,7 @@ impl Measure {
         out::print(&if self.output.json {
             report::json::run(run, &summary)
         } else if self.output.json_stream {
-            Line::end(run, &summary).print()
+            report::json::end(run, &summary)
         } else if self.output.iperf3_json {
             report::iperf3::to_json(run, &summary)
         } else if self.output.iperf3_json_stream {
@@ -214,7 +213,7 @@ pub(in crate::commands) fn play(
     let watch = path.peer.watch();
     let outcome = far.play(&mut run, &mut watchers, path.stop);
     for warning in watch.into_iter().flat_map(lab::Watch::end) {
-        watchers.event(&Event::Warning(&warning));
+        watchers.event(&Event::Warning { warning: &warning });
         run.warnings.push(warning);
     }
     drop(view);

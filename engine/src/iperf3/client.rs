@@ -167,11 +167,13 @@ impl Test<'_> {
                             self.name
                         )));
                     }
-                    watcher.event(&Event::Waiting(&format!(
-                        "{} is busy with another test; asking again for {:.0} s",
-                        self.name,
-                        left.as_secs_f64().ceil()
-                    )));
+                    watcher.event(&Event::Waiting {
+                        what: &format!(
+                            "{} is busy with another test; asking again for {:.0} s",
+                            self.name,
+                            left.as_secs_f64().ceil()
+                        ),
+                    });
                     self.sleep(ASK_AGAIN.min(left));
                 }
                 Some(failure) => return Err(self.explain(failure)),

@@ -8,6 +8,7 @@ mod audit;
 mod blocks;
 mod clocks;
 mod copy;
+mod event;
 mod evidence;
 mod experiment;
 pub mod finding;
@@ -43,6 +44,7 @@ pub use blocks::{
 };
 pub use clocks::Clocks;
 pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
+pub use event::Event;
 pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;

@@ -1,7 +1,7 @@
 //! The JSON forms: a whole run, and one line an event while it runs. `docs/json.md` is their manual.
 
 use crate::words::is_unprintable;
-use model::{Direction, Ended, Fingerprint, Leg, Nanos, Run, Sample, Side, Spec, Summary, Warning};
+use model::{Ended, Event, Leg, Nanos, Run, Spec, Summary};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -31,112 +31,62 @@ pub(crate) fn compact(document: &impl Serialize) -> String {
     inert(&text)
 }
 
-/// One line of `--json-stream`.
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Line<'a> {
-    /// The first line: the run as it is known before it starts.
-    Start {
-        /// Version of the form.
+/// The first line of `--json-stream`: the run as it is known before it starts.
+pub fn start(run: &Run) -> String {
+    #[derive(Serialize)]
+    #[serde(tag = "event", rename = "start")]
+    struct Start<'a> {
         schema: u32,
-        /// Name in the archive.
         id: &'a str,
-        /// Since 1970-01-01 UTC.
         started_unix_ns: Nanos,
-        /// The other host as the user named it.
         host: &'a str,
-        /// A note of the user.
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<&'a str>,
-        /// What was asked.
         spec: &'a Spec,
-    },
-    /// Both ends are known.
-    Hosts {
-        /// The host of the command.
-        near: &'a Fingerprint,
-        /// The other host; null if it cannot tell.
-        far: Option<&'a Fingerprint>,
-    },
-    /// A leg begins.
-    LegStarted {
-        /// Position in the run.
-        leg: usize,
-        /// Which way.
-        direction: Direction,
-    },
-    /// An end took a sample.
-    Sample {
-        /// Position of the leg in the run.
-        leg: usize,
-        /// The end.
-        side: Side,
-        /// What it saw.
-        sample: &'a Sample,
-    },
-    /// A leg is over.
-    LegEnded {
-        /// Position in the run.
-        leg: usize,
-        /// All of it but the samples, see [`without_samples`].
-        record: Value,
-    },
-    /// A doubt that the user should see at once.
-    Warning {
-        /// The doubt.
-        warning: &'a Warning,
-    },
-    /// Something is waited for.
-    Waiting {
-        /// What, in words.
-        #[serde(rename = "for")]
-        what: &'a str,
-    },
-    /// The last line.
-    End {
-        /// Name in the archive.
-        id: &'a str,
-        /// How the run ended.
-        ended: &'a Ended,
-        /// The figures.
-        summary: &'a Summary,
-    },
+    }
+    compact(&Start {
+        schema: run.schema,
+        id: &run.id,
+        started_unix_ns: run.started,
+        host: &run.host,
+        title: run.title.as_deref(),
+        spec: &run.spec,
+    })
 }
 
-impl<'a> Line<'a> {
-    /// The first line, from a run whose legs are still to come.
-    pub fn start(run: &'a Run) -> Line<'a> {
-        Line::Start {
-            schema: run.schema,
-            id: &run.id,
-            started_unix_ns: run.started,
-            host: &run.host,
-            title: run.title.as_deref(),
-            spec: &run.spec,
+/// The line of an event; `None` of a trace, which is too long for one.
+pub fn event(event: &Event<'_>) -> Option<String> {
+    /// The samples were lines of their own.
+    #[derive(Serialize)]
+    #[serde(tag = "event", rename = "leg_ended")]
+    struct LegEnded {
+        leg: usize,
+        record: Value,
+    }
+    match *event {
+        Event::Traced { .. } => None,
+        Event::LegEnded { index, leg } => {
+            let (leg, record) = (index, without_samples(leg));
+            Some(compact(&LegEnded { leg, record }))
         }
+        _ => Some(compact(event)),
     }
+}
 
-    /// A leg is over; its samples were lines of their own.
-    pub fn leg_ended(index: usize, leg: &Leg) -> Line<'a> {
-        Line::LegEnded {
-            leg: index,
-            record: without_samples(leg),
-        }
+/// The last line, from the finished run.
+pub fn end(run: &Run, summary: &Summary) -> String {
+    #[derive(Serialize)]
+    #[serde(tag = "event", rename = "end")]
+    struct End<'a> {
+        id: &'a str,
+        ended: &'a Ended,
+        summary: &'a Summary,
     }
-
-    /// The last line, from the finished run.
-    pub fn end(run: &'a Run, summary: &'a Summary) -> Line<'a> {
-        Line::End {
-            id: &run.id,
-            ended: &run.ended,
-            summary,
-        }
-    }
-
-    /// The document on one line, line feed included.
-    pub fn print(&self) -> String {
-        compact(self)
-    }
+    compact(&End {
+        id: &run.id,
+        ended: &run.ended,
+        summary,
+    })
 }
 
 /// A leg without the samples of its ends.
@@ -541,42 +491,41 @@ mod tests {
             see(run(&run_, &summary), "run");
         }
         let leg = &full.legs[0];
-        let lines = [
-            ("start", Line::start(&full)),
+        let events = [
             (
                 "hosts",
-                Line::Hosts {
+                Event::Hosts {
                     near: &full.near,
                     far: full.far.as_ref(),
                 },
             ),
             (
                 "leg_started",
-                Line::LegStarted {
-                    leg: 0,
+                Event::LegStarted {
+                    index: 0,
                     direction: leg.direction,
                 },
             ),
             (
                 "sample_taken",
-                Line::Sample {
-                    leg: 0,
+                Event::Sample {
+                    index: 0,
                     side: Side::Far,
                     sample: &leg.far.samples[0],
                 },
             ),
-            ("leg_ended", Line::leg_ended(0, leg)),
+            ("leg_ended", Event::LegEnded { index: 0, leg }),
             (
                 "warned",
-                Line::Warning {
+                Event::Warning {
                     warning: &full.warnings[0],
                 },
             ),
-            ("waiting", Line::Waiting { what: "x" }),
-            ("finished", Line::end(&full, &summary)),
+            ("waiting", Event::Waiting { what: "x" }),
         ];
-        for (name, line) in lines {
-            let text = line.print();
+        let lines = events.map(|(name, of)| (name, event(&of).unwrap()));
+        let ends = [("start", start(&full)), ("finished", end(&full, &summary))];
+        for (name, text) in lines.into_iter().chain(ends) {
             assert_eq!(text.matches('\n').count(), 1, "{text}");
             assert!(text.starts_with("{\"event\":"), "{text}");
             see(text, name);
@@ -702,7 +651,11 @@ mod tests {
     #[test]
     fn the_leg_is_told_without_its_samples() {
         let leg = testing::leg(Direction::Up, LAN);
-        let line: Value = serde_json::from_str(&Line::leg_ended(1, &leg).print()).unwrap();
+        let line = event(&Event::LegEnded {
+            index: 1,
+            leg: &leg,
+        });
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         assert_eq!(line["leg"], json!(1));
         assert_eq!(line["record"]["near"].get("samples"), None);
         assert_eq!(line["record"]["near"]["bytes"], json!(leg.near.bytes.0));

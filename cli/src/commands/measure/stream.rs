@@ -3,7 +3,7 @@
 use crate::out;
 use engine::progress::{Event, Watcher};
 use model::{Direction, Run, Sample, Side, Spec};
-use report::json::Line;
+use report::json;
 use std::collections::BTreeMap;
 
 /// An object for each event; the last one is printed with the result.
@@ -12,31 +12,16 @@ pub struct JsonLines;
 impl JsonLines {
     /// Prints the first line.
     pub fn begin(run: &Run) -> JsonLines {
-        let _ = out::print(&Line::start(run).print());
+        let _ = out::print(&json::start(run));
         JsonLines
     }
 }
 
 impl Watcher for JsonLines {
     fn event(&mut self, event: &Event<'_>) {
-        let line = match *event {
-            // Too much for a line: it is kept beside the archive.
-            Event::Traced { .. } => return,
-            Event::Hosts { near, far } => Line::Hosts { near, far },
-            Event::LegStarted {
-                index: leg,
-                direction,
-            } => Line::LegStarted { leg, direction },
-            Event::Sample {
-                index: leg,
-                side,
-                sample,
-            } => Line::Sample { leg, side, sample },
-            Event::LegEnded { index, leg } => Line::leg_ended(index, leg),
-            Event::Warning(warning) => Line::Warning { warning },
-            Event::Waiting(what) => Line::Waiting { what },
-        };
-        let _ = out::print(&line.print());
+        if let Some(line) = json::event(event) {
+            let _ = out::print(&line);
+        }
     }
 }
 
