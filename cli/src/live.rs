@@ -259,24 +259,10 @@ fn utf8_locale() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{
-        Bulk, Bytes, Direction, Directions, Limit, Nanos, Placement, Sample, Side, SocketSettings,
-        Spec, StreamSample, Workload,
-    };
+    use model::{Bytes, Direction, Nanos, Sample, Side, Spec, StreamSample};
 
     fn spec() -> Spec {
-        Spec {
-            workload: Workload::Bulk(Bulk::default()),
-            directions: Directions::Up,
-            streams: 1,
-            limit: Limit::Time(Nanos::from_secs(10)),
-            ramp: None,
-            interval: Nanos::from_secs(1),
-            trace: false,
-            socket: SocketSettings::default(),
-            near: Placement::default(),
-            far: Placement::default(),
-        }
+        Spec::default()
     }
 
     fn screen(width: u16) -> Screen {

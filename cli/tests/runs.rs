@@ -6,9 +6,8 @@ use model::mtu::{
     Cause, Climb, MTU_SCHEMA, Method, MtuFound, MtuRecord, MtuReport, PathEnd, Verdict, Way,
 };
 use model::{
-    Bulk, Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, Nanos,
-    Placement, Request, Run, SCHEMA_VERSION, Sample, Spec, StreamSample, TUNING_SCHEMA, Tuning,
-    Wait, Workload,
+    Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Nanos, Request, Run,
+    Sample, Spec, StreamSample, TUNING_SCHEMA, Tuning, Wait, Workload,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -131,32 +130,21 @@ fn leg(direction: Direction, rate_bytes_s: u64) -> Leg {
 /// 941 Mbit/s up, 12 Gbit/s down; 2026-11-20 00:00 UTC.
 fn bulk() -> Run {
     Run {
-        schema: SCHEMA_VERSION,
         id: "3f00c0de".to_owned(),
         started: Nanos::from_secs(1_795_132_800),
         host: "db2.example.net".to_owned(),
         title: Some("before the change".to_owned()),
-        experiment: None,
         spec: Spec {
-            workload: Workload::Bulk(Bulk::default()),
             directions: Directions::UpThenDown,
-            streams: 1,
-            limit: Limit::Time(Nanos::from_secs(10)),
-            ramp: None,
-            interval: Nanos::from_secs(1),
-            trace: false,
-            socket: Default::default(),
-            near: Placement::default(),
-            far: Placement::default(),
+            ..Spec::default()
         },
-        near: Fingerprint::default(),
         far: Some(Fingerprint::default()),
         legs: vec![
             leg(Direction::Up, 117_625_000),
             leg(Direction::Down, 1_500_000_000),
         ],
-        warnings: Vec::new(),
         ended: Ended::Complete,
+        ..Run::default()
     }
 }
 

@@ -4,25 +4,18 @@ use crate::clock::unix_time;
 use crate::progress::{Event, Watcher};
 use anyhow::{Result, anyhow};
 use archive::{Archive, Named, Recorder, Traces};
-use model::{Ended, Fingerprint, Nanos, Run, SCHEMA_VERSION, Spec, Warning};
+use model::{Nanos, Run, Spec, Warning};
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// A run of `spec` with `host` that begins now, and of which nothing is known yet.
 pub fn blank(host: &str, spec: Spec) -> Run {
     Run {
-        schema: SCHEMA_VERSION,
         id: archive::new_id(),
         started: unix_time(),
         host: host.to_owned(),
-        title: None,
-        experiment: None,
         spec,
-        near: Fingerprint::default(),
-        far: None,
-        legs: Vec::new(),
-        warnings: Vec::new(),
-        ended: Ended::Unfinished,
+        ..Run::default()
     }
 }
 

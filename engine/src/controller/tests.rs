@@ -5,7 +5,7 @@ use crate::session;
 use crate::testing::byte_stream;
 use crate::transport::{AgentChannel, Channel, ControllerChannel};
 use crate::trust::Peer;
-use model::{Bulk, Fingerprint, Limit, SCHEMA_VERSION};
+use model::Limit;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
@@ -37,29 +37,15 @@ fn linked() -> (Link, Agent) {
 
 fn run(directions: Directions, limit: Limit) -> Run {
     Run {
-        schema: SCHEMA_VERSION,
-        id: String::new(),
-        started: Nanos(0),
         host: "db2".to_owned(),
-        title: None,
-        experiment: None,
         spec: Spec {
-            workload: model::Workload::Bulk(Bulk::default()),
             directions,
             streams: 2,
             limit,
-            ramp: None,
             interval: Nanos::from_millis(50),
-            trace: false,
-            socket: SocketSettings::default(),
-            near: Placement::default(),
-            far: Placement::default(),
+            ..Spec::default()
         },
-        near: Fingerprint::default(),
-        far: None,
-        legs: Vec::new(),
-        warnings: Vec::new(),
-        ended: Ended::Unfinished,
+        ..Run::default()
     }
 }
 

@@ -160,12 +160,7 @@ impl Case {
         let end = |sends: bool| self.end(sends);
         let (near, far) = (end(true), end(false));
         Run {
-            schema: SCHEMA_VERSION,
-            id: String::new(),
-            started: Nanos(0),
             host: "far".to_owned(),
-            title: None,
-            experiment: None,
             spec: Spec {
                 workload: if self.copy.is_some() {
                     Workload::Copy(FileCopy {
@@ -184,15 +179,8 @@ impl Case {
                 } else {
                     Workload::Bulk(Bulk::default())
                 },
-                directions: Directions::Up,
-                streams: 1,
-                limit: model::Limit::Time(Nanos::from_secs(10)),
-                ramp: None,
                 interval: Nanos::from_millis(self.every_ms),
-                trace: false,
-                socket: SocketSettings::default(),
-                near: Placement::default(),
-                far: Placement::default(),
+                ..Spec::default()
             },
             near: Fingerprint {
                 device: Some(Device {
@@ -203,7 +191,6 @@ impl Case {
                 }),
                 ..Fingerprint::default()
             },
-            far: None,
             legs: vec![Leg {
                 direction: Direction::Up,
                 started: Nanos(0),
@@ -211,8 +198,8 @@ impl Case {
                 far,
                 ended: Ended::Complete,
             }],
-            warnings: Vec::new(),
             ended: Ended::Complete,
+            ..Run::default()
         }
     }
 

@@ -45,6 +45,26 @@ pub struct Run {
     pub ended: Ended,
 }
 
+/// A run of which nothing is known yet.
+impl Default for Run {
+    fn default() -> Run {
+        Run {
+            schema: SCHEMA_VERSION,
+            id: RunId::new(),
+            started: Nanos(0),
+            host: String::new(),
+            title: None,
+            experiment: None,
+            spec: Spec::default(),
+            near: Fingerprint::default(),
+            far: None,
+            legs: Vec::new(),
+            warnings: Vec::new(),
+            ended: Ended::Unfinished,
+        }
+    }
+}
+
 impl Run {
     /// The links between the hosts as their devices report them: the slower of the two, and no more than one of them.
     pub fn links(&self) -> Links {

@@ -1,7 +1,7 @@
 //! What is to be done: the order for a run, as data.
 
 use crate::names::named;
-use crate::{Bytes, Nanos, SocketSettings, Workload};
+use crate::{Bulk, Bytes, Nanos, SocketSettings, Workload};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -31,6 +31,24 @@ pub struct Spec {
     pub near: Placement,
     /// Where the load runs on the other host.
     pub far: Placement,
+}
+
+/// A bulk transfer up over one connection for 10 s, sampled every second.
+impl Default for Spec {
+    fn default() -> Spec {
+        Spec {
+            workload: Workload::Bulk(Bulk::default()),
+            directions: Directions::Up,
+            streams: 1,
+            limit: Limit::Time(Nanos::from_secs(10)),
+            ramp: None,
+            interval: Nanos::from_secs(1),
+            trace: false,
+            socket: SocketSettings::default(),
+            near: Placement::default(),
+            far: Placement::default(),
+        }
+    }
 }
 
 named! {

@@ -469,20 +469,12 @@ fn settings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bulk, CpuTimes, Placement, Request, SocketSettings, Wait};
+    use crate::{CpuTimes, Request, Wait};
 
     fn spec() -> Spec {
         Spec {
-            workload: Workload::Bulk(Bulk::default()),
-            directions: Directions::Up,
             streams: 2,
-            limit: Limit::Time(Nanos::from_secs(10)),
-            ramp: None,
-            interval: Nanos::from_secs(1),
-            trace: false,
-            socket: SocketSettings::default(),
-            near: Placement::default(),
-            far: Placement::default(),
+            ..Spec::default()
         }
     }
 
@@ -677,16 +669,13 @@ mod tests {
         let run = Run {
             schema: crate::SCHEMA_VERSION,
             id: "0badcafe".into(),
-            started: Nanos(0),
             host: "far".into(),
-            title: None,
-            experiment: None,
             spec: spec(),
             near: crate::Fingerprint::default(),
-            far: None,
             legs: vec![both],
             warnings: vec![],
             ended: Ended::Complete,
+            ..Run::default()
         };
         assert_eq!(summarise(&run).warnings, [warning]);
 

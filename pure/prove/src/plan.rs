@@ -9,8 +9,8 @@ pub use file::{parse_plan, to_toml};
 
 use crate::stats::signed_rank::LOOKS;
 use model::{
-    Arm, Bulk, Design, Direction, Directions, EXPERIMENT_SCHEMA, Estimand, Limit, Metric, Nanos,
-    Placement, Plan, Setting, SocketSettings, Spec, Workload,
+    Arm, Design, Direction, Directions, EXPERIMENT_SCHEMA, Estimand, Limit, Metric, Nanos, Plan,
+    Setting, Spec,
 };
 
 /// A plan that cannot be carried out, or a file that holds none. Prints as `file:line: what; remedy`.
@@ -176,16 +176,8 @@ fn usual_looks() -> Vec<u32> {
 /// The order for a run if nothing is said about it.
 pub fn usual_run() -> Spec {
     Spec {
-        workload: Workload::Bulk(Bulk::default()),
-        directions: Directions::Up,
-        streams: 1,
         limit: Limit::Time(USUAL_TIME),
-        ramp: None,
-        interval: Nanos::from_secs(1),
-        trace: false,
-        socket: SocketSettings::default(),
-        near: Placement::default(),
-        far: Placement::default(),
+        ..Spec::default()
     }
 }
 
@@ -241,6 +233,7 @@ mod tests {
     use super::*;
     use crate::testing::{ask, many_arms, settings};
     use model::Request;
+    use model::Workload;
 
     fn why(ask: Ask) -> String {
         plan_from_changes(ask).unwrap_err().to_string()

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use crate::Ask;
     use crate::testing::{ask, plan, settings};
-    use model::{Latency, Outcome, Phase, Request, RunId, SCHEMA_VERSION};
+    use model::{Latency, Outcome, Phase, Request, RunId};
 
     const TRIED: Slot = Slot {
         phase: Phase::Main,
@@ -376,15 +376,10 @@ mod tests {
             ..EndRecord::default()
         };
         Run {
-            schema: SCHEMA_VERSION,
             id: RunId::from("11112222"),
             started: Nanos(7),
             host: plan.host.clone(),
-            title: None,
-            experiment: None,
             spec: plan.run.clone(),
-            near: Fingerprint::default(),
-            far: None,
             legs: vec![Leg {
                 direction: plan.direction,
                 started: Nanos(7),
@@ -392,8 +387,8 @@ mod tests {
                 far: end(),
                 ended: Ended::Complete,
             }],
-            warnings: Vec::new(),
             ended: Ended::Complete,
+            ..Run::default()
         }
     }
 

@@ -62,16 +62,8 @@ pub const WINDOWED: Way = Way {
 
 pub fn spec() -> Spec {
     Spec {
-        workload: Workload::Bulk(Bulk::default()),
         directions: Directions::UpThenDown,
-        streams: 1,
-        limit: Limit::Time(Nanos::from_secs(10)),
-        ramp: None,
-        interval: Nanos::from_secs(1),
-        trace: false,
-        socket: SocketSettings::default(),
-        near: Placement::default(),
-        far: Placement::default(),
+        ..Spec::default()
     }
 }
 
@@ -110,18 +102,15 @@ pub fn host(name: &str) -> Fingerprint {
 
 pub fn run(spec: Spec, legs: Vec<Leg>) -> Run {
     Run {
-        schema: SCHEMA_VERSION,
         id: "1a2b3c4d".to_owned(),
         started: Nanos::from_secs(1_795_205_836),
         host: "db1".to_owned(),
-        title: None,
-        experiment: None,
         spec,
         near: host("web1"),
         far: Some(host("db1")),
         legs,
-        warnings: Vec::new(),
         ended: Ended::Complete,
+        ..Run::default()
     }
 }
 

@@ -6,10 +6,9 @@
 )]
 
 use model::{
-    BitRate, BlockOperation, BlockRecord, Bulk, Bytes, CopyRecord, CpuTimes, Datagrams, Direction,
-    Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, LineErrors, Nanos, Placement,
-    Run, SCHEMA_VERSION, Sample, SocketOptions, Spec, StoreRecord, StreamSample, Traced, Unread,
-    Warning, Workload,
+    BitRate, BlockOperation, BlockRecord, Bytes, CopyRecord, CpuTimes, Datagrams, Direction,
+    Directions, EndRecord, Ended, Fingerprint, Latency, Leg, LineErrors, Nanos, Run, Sample,
+    SocketOptions, Spec, StoreRecord, StreamSample, Traced, Unread, Warning,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,34 +70,20 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
 
 pub fn spec() -> Spec {
     Spec {
-        workload: Workload::Bulk(Bulk::default()),
         directions: Directions::UpThenDown,
-        streams: 1,
-        limit: Limit::Time(Nanos::from_secs(10)),
-        ramp: None,
         interval: Nanos::from_millis(10),
-        trace: false,
-        socket: Default::default(),
-        near: Placement::default(),
-        far: Placement::default(),
+        ..Spec::default()
     }
 }
 
 /// A run as it begins.
 pub fn begun(id: &str, host: &str, started: Nanos) -> Run {
     Run {
-        schema: SCHEMA_VERSION,
         id: id.to_owned(),
         started,
         host: host.to_owned(),
-        title: None,
-        experiment: None,
         spec: spec(),
-        near: Fingerprint::default(),
-        far: None,
-        legs: Vec::new(),
-        warnings: Vec::new(),
-        ended: Ended::Unfinished,
+        ..Run::default()
     }
 }
 

@@ -193,10 +193,7 @@ fn not_in_force(arm: &RunsOfArm, direction: Direction) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{
-        Bulk, Directions, EndRecord, Fingerprint, Leg, Limit, Nanos, Outcome, Placement,
-        SCHEMA_VERSION, SocketSettings, Spec, Workload,
-    };
+    use model::{EndRecord, Leg, Nanos, Outcome};
 
     /// A run of ten seconds at so many Mbit/s.
     fn run(number: u64, mbit: u64) -> Run {
@@ -206,26 +203,9 @@ mod tests {
             ..EndRecord::default()
         };
         Run {
-            schema: SCHEMA_VERSION,
             id: format!("{number:08x}"),
             started: Nanos::from_secs(1_000 + 20 * number),
             host: "db1".to_owned(),
-            title: None,
-            experiment: None,
-            spec: Spec {
-                workload: Workload::Bulk(Bulk::default()),
-                directions: Directions::Up,
-                streams: 1,
-                limit: Limit::Time(Nanos::from_secs(10)),
-                ramp: None,
-                interval: Nanos::from_secs(1),
-                trace: false,
-                socket: SocketSettings::default(),
-                near: Placement::default(),
-                far: Placement::default(),
-            },
-            near: Fingerprint::default(),
-            far: None,
             legs: vec![Leg {
                 direction: Direction::Up,
                 started: Nanos(0),
@@ -233,8 +213,8 @@ mod tests {
                 far: end,
                 ended: Ended::Complete,
             }],
-            warnings: Vec::new(),
             ended: Ended::Complete,
+            ..Run::default()
         }
     }
 

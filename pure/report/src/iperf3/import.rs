@@ -2,8 +2,8 @@
 
 use model::{
     BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended,
-    Fingerprint, Leg, Limit, Nanos, Placement, Run, SCHEMA_VERSION, Sample, SocketOptions,
-    SocketSettings, SocketState, Spec, StreamSample, Udp, Warning, Workload,
+    Fingerprint, Leg, Limit, Nanos, Placement, Run, Sample, SocketOptions, SocketSettings,
+    SocketState, Spec, StreamSample, Udp, Warning, Workload,
 };
 use serde_json::{Map, Value};
 use std::net::{IpAddr, SocketAddr};
@@ -166,18 +166,15 @@ impl Reader<'_> {
         }
         let started = self.start["timestamp"]["timesecs"].as_u64();
         Ok(Run {
-            schema: SCHEMA_VERSION,
-            id: String::new(),
             started: Nanos::from_secs(started.unwrap_or(0)),
             host: self.host(),
             title: self.start["title"].as_str().map(str::to_owned),
-            experiment: None,
             spec,
             near: self.near(),
-            far: None,
             legs,
             warnings,
             ended,
+            ..Run::default()
         })
     }
 
