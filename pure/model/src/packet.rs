@@ -95,3 +95,30 @@ impl Packet {
         self.flags & flag != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Bytes;
+
+    #[test]
+    fn a_segment_is_a_packet_from_its_sender() {
+        let [local, remote] = ["10.0.0.1:1", "10.0.0.2:2"].map(|end| end.parse().unwrap());
+        let segment = |what| Segment {
+            what,
+            payload: Bytes(9),
+            // Congestion experienced.
+            tos: 3,
+            ..Segment::default()
+        };
+        let sent = Packet::of_segment(local, remote, &segment(What::Sent)).unwrap();
+        assert_eq!((sent.from, sent.to), (local, remote));
+        assert_eq!((sent.payload, sent.marked), (9, true));
+        let received = Packet::of_segment(local, remote, &segment(What::Received)).unwrap();
+        assert_eq!((received.from, received.to), (remote, local));
+        assert_eq!(
+            Packet::of_segment(local, remote, &segment(What::State)),
+            None
+        );
+    }
+}
