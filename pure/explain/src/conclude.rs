@@ -122,6 +122,7 @@ pub(crate) fn assemble(
         if by.len() > 1 {
             for finding in findings.iter_mut().filter(|f| by.contains(&f.limit)) {
                 finding.confidence = Confidence::Possible;
+                finding.decider = limits::experiment::between(by, facts);
             }
         }
     }
@@ -297,7 +298,7 @@ fn finding(limit: Limit, level: Level, share: Share, telling: Telling) -> Findin
         confidence: telling.confidence,
         evidence: telling.evidence,
         remedies: telling.remedies,
-        decider: telling.decider,
+        decider: None,
     }
 }
 

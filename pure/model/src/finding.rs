@@ -2,7 +2,7 @@
 
 pub use crate::evidence::{Evidence, EvidenceKey, EvidenceSource, Quantity, Threshold, Unit};
 use crate::names::named;
-use crate::{BitRate, Bytes, Comm, Direction, Nanos, StreamFigures};
+use crate::{BitRate, Bytes, Comm, Direction, Nanos, Outcome, StreamFigures};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -160,15 +160,49 @@ pub struct Remedy {
     pub change: Option<String>,
 }
 
-/// An experiment that decides between causes that both fit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// An experiment whose outcome separates causes that all fit: a setting against the baseline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Decider {
-    /// The causes.
-    pub between: Vec<Limit>,
-    /// The setting to compare with none: `knob=value[@place]`.
+    /// The setting: `knob=value[@place]`.
     pub change: String,
-    /// What each outcome means.
-    pub tells: String,
+    /// The equivalence margin, as a share: less than any of these causes would make of it.
+    #[serde(rename = "margin_share")]
+    pub margin: f64,
+    /// The causes that [`Outcome::Faster`] leaves.
+    pub faster: Vec<Limit>,
+    /// The causes that [`Outcome::NoDifference`] leaves.
+    pub no_difference: Vec<Limit>,
+    /// The causes that [`Outcome::Slower`] leaves.
+    pub slower: Vec<Limit>,
+}
+
+impl Decider {
+    /// The causes that an outcome leaves; none if it decides nothing.
+    pub fn leaves(&self, outcome: Outcome) -> &[Limit] {
+        match outcome {
+            Outcome::Faster => &self.faster,
+            Outcome::NoDifference => &self.no_difference,
+            Outcome::Slower => &self.slower,
+            Outcome::NotEnoughData | Outcome::NoVerdict => &[],
+        }
+    }
+
+    /// The experiment between these causes alone; `None` if no outcome separates two of them. Every outcome leaves a cause of
+    /// which nothing is expected.
+    pub fn between(mut self, causes: &[Limit]) -> Option<Decider> {
+        let lists = [&self.faster, &self.no_difference, &self.slower];
+        let expected: Vec<Limit> = lists.into_iter().flatten().copied().collect();
+        for list in [&mut self.faster, &mut self.no_difference, &mut self.slower] {
+            let left = |limit: &Limit| list.contains(limit) || !expected.contains(limit);
+            *list = causes.iter().copied().filter(left).collect();
+        }
+        let lists = [&self.faster, &self.no_difference, &self.slower];
+        let shared = |a, b| lists.iter().any(|l| l.contains(a) && l.contains(b));
+        let listed: Vec<&Limit> = lists.into_iter().flatten().collect();
+        let separates = listed.iter().any(|a| listed.iter().any(|b| !shared(a, b)));
+        separates.then_some(self)
+    }
 }
 
 /// One cause, the share that it owns, and why it is believed.
@@ -359,6 +393,33 @@ impl Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_experiment_is_between_the_causes_that_it_separates() {
+        use Limit::{BurstLoss, Cpu, Policer, RandomLoss};
+        let decider = Decider {
+            change: "pacing=9M".to_owned(),
+            margin: 0.1,
+            faster: vec![Policer, BurstLoss],
+            no_difference: vec![RandomLoss],
+            slower: vec![RandomLoss],
+        };
+        let two = decider.clone().between(&[RandomLoss, Policer]).unwrap();
+        assert_eq!(two.leaves(Outcome::Faster), [Policer]);
+        assert_eq!(two.leaves(Outcome::Slower), [RandomLoss]);
+        assert!(two.leaves(Outcome::NotEnoughData).is_empty());
+        for same in [&[Policer, BurstLoss][..], &[RandomLoss, Cpu], &[]] {
+            assert_eq!(decider.clone().between(same), None, "{same:?}");
+        }
+        let three = decider.clone().between(&[RandomLoss, Cpu, Policer]);
+        assert_eq!(three.unwrap().faster, [Cpu, Policer]);
+        // Every outcome leaves one of them: nothing is excluded.
+        let unclear = Decider {
+            slower: vec![RandomLoss, Policer],
+            ..decider
+        };
+        assert_eq!(unclear.between(&[RandomLoss, Policer]), None);
+    }
 
     #[test]
     fn the_first_level_comes_before_the_second_and_names_stay() {

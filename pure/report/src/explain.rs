@@ -1,9 +1,10 @@
 //! Explanations in words: one sentence first, then the shares with their evidence, what to try, the
 //! experiment that decides, and the time line.
 
+use crate::prove::answer;
 use crate::words::{Ink, Style, escape, escape_sentence, glue, percent, table};
 use model::finding::{Conclusion, Decider, Evidence, Explanation, Finding, Level, Limit, Source};
-use model::{Clocks, Nanos};
+use model::{Clocks, Nanos, Outcome};
 use serde::Serialize;
 
 /// Version of the JSON form.
@@ -60,7 +61,11 @@ pub fn sentence(of: &Explanation) -> String {
         _ if together(of, by) => format!("limited by {}{share}.", names.join(" and ")),
         [all @ .., last] => {
             let all = all.join(", ");
-            format!("limited by {all} or {last}{share}: each of them fits, an experiment decides.")
+            let decides = match of.findings.iter().any(|f| f.decider.is_some()) {
+                true => ", an experiment decides",
+                false => "",
+            };
+            format!("limited by {all} or {last}{share}: each of them fits{decides}.")
         }
     }
 }
@@ -71,9 +76,7 @@ fn together(of: &Explanation, by: &[Limit]) -> bool {
         let level = of.finding(**limit).map_or(limit.level(), |f| f.level);
         level == Level::First
     };
-    let first_level = by.iter().filter(is_first).count();
-    let undecided = |limit: &Limit| of.finding(*limit).is_some_and(|f| f.decider.is_some());
-    first_level == by.len() || (first_level == 1 && !by.iter().any(undecided))
+    by.iter().all(|limit| is_first(&limit)) || by.first() == Some(&Limit::Nagle)
 }
 
 /// All of it; of a trace or a capture, what carried most comes first. `host` is what stands in the commands that decide;
@@ -182,7 +185,7 @@ fn ranked(one: &Explanation) -> impl Iterator<Item = &Finding> {
     first.into_iter()
 }
 
-/// The command of the experiment, and what each outcome shows.
+/// The command of the experiment, and the causes that each outcome leaves.
 fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Style) -> String {
     let way = one.direction.map(|d| format!(" --direction {d}"));
     let host = match (host, one.receiver) {
@@ -192,8 +195,20 @@ fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Sty
     };
     let (change, way) = (escape(&decider.change), way.unwrap_or_default());
     // Never broken: it is there to be copied.
-    let command = format!("  To decide: linerate prove {host} --change {change}{way}\n");
-    command + &style.hang("    ", 4, &escape_sentence(&decider.tells))
+    let margin = decider.margin * 100.0;
+    let command = format!(
+        "  To decide: linerate prove {host} --change {change} --margin {margin:.0}%{way}\n"
+    );
+    let outcomes = [Outcome::Faster, Outcome::NoDifference, Outcome::Slower];
+    let meanings = outcomes.into_iter().map(|outcome| {
+        let names: Vec<&str> = decider.leaves(outcome).iter().map(|l| l.words()).collect();
+        let causes = match names.is_empty() {
+            true => "none of these".to_owned(),
+            false => names.join(" or "),
+        };
+        style.hang("    ", 6, &format!("{}: {causes}", answer(outcome)))
+    });
+    command + &meanings.collect::<String>()
 }
 
 fn finding(finding: &Finding, style: Style) -> String {
@@ -358,8 +373,10 @@ mod tests {
             Try: a congestion control that does not take every loss for congestion
                  (congestion=bbr)
 
-          To decide: linerate prove db1 --change pacing=90000000 --direction up
-            bursts that overflow a buffer stop being lost when paced; random loss stays
+          To decide: linerate prove db1 --change pacing=90000000 --margin 5% --direction up
+            FASTER: burst loss in a shallow buffer
+            NO DIFFERENCE THAT MATTERS: random loss
+            SLOWER: random loss
 
           ss============================================rrrrrrrrrrrrrrrrrrr===========
           0 to 10.0 s: s slow start, = the congestion window, r loss recovery

@@ -368,10 +368,11 @@ pub fn rivals() -> Explanation {
             change: Some("congestion=bbr".to_owned()),
         }],
         decider: (limit.level() == Level::Second).then(|| Decider {
-            between: vec![Limit::RandomLoss, Limit::BurstLoss],
             change: "pacing=90000000".to_owned(),
-            tells: "bursts that overflow a buffer stop being lost when paced; random loss stays"
-                .to_owned(),
+            margin: 0.05,
+            faster: vec![Limit::BurstLoss],
+            no_difference: vec![Limit::RandomLoss],
+            slower: vec![Limit::RandomLoss],
         }),
     };
     let phase = |from, to, limit| Phase {

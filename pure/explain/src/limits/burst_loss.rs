@@ -5,9 +5,9 @@
 //! decides is pacing. Losses that a queue separates from the others only with exceptions make it at most possible.
 
 use super::loss_runs::{self, Runs};
-use super::{Key, Telling, bucket, policer, random_loss};
+use super::{Key, Telling, bucket, experiment, policer, random_loss};
 use crate::facts::{Bucket, Facts, Loss};
-use model::finding::{Confidence, Evidence, Limit};
+use model::finding::{Confidence, Evidence};
 use model::stats::{median, percentile};
 
 /// With fewer losses a pattern is chance.
@@ -136,8 +136,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         },
         random_loss::no_queue(facts, at_loss),
     )
-    .change(
-        random_loss::paced(facts),
+    .try_out(
+        experiment::paced(facts, false).map(|rate| format!("pacing={}", rate.0)),
         "pace the sender, so that it sends no burst at the speed of its link",
     )
     .advise("a deeper buffer where the fast link meets the slow one");
@@ -147,11 +147,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         (_, Pattern::Unknown) => 1,
         _ => 0,
     };
-    Some(telling.ranked(rank).decide(
-        &[Limit::BurstLoss, Limit::RandomLoss],
-        random_loss::paced(facts),
-        random_loss::PACED_TELLS,
-    ))
+    Some(telling.ranked(rank))
 }
 
 #[cfg(test)]
@@ -182,7 +178,13 @@ mod tests {
                 parts,
                 segment: 1448,
             });
-            fits(&facts).unwrap().confidence
+            let telling = fits(&facts).unwrap();
+            // Nine tenths of the rate of the queue.
+            assert_eq!(
+                telling.remedies[0].change.as_deref(),
+                Some("pacing=19400000")
+            );
+            telling.confidence
         };
         assert_eq!(confidence(0.9), Confidence::Likely);
         assert_eq!(confidence(0.83), Confidence::Possible);

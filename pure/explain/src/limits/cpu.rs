@@ -4,7 +4,7 @@
 
 use super::{Key, Telling};
 use crate::facts::{Facts, Load};
-use model::finding::{Confidence, Evidence, Limit};
+use model::finding::{Confidence, Evidence};
 
 /// A process so busy has no time left on the one processor that a stream can use.
 const PROCESS_FULL: f64 = 0.9;
@@ -31,16 +31,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if !full || facts.loss_share() > MUCH_LOSS {
         return None;
     }
-    let tells = "segments of half the size cost a processor nearly twice the work a byte, and the path some per cent";
-    Some(
-        Telling::new(Confidence::Possible, evidence(facts))
-            .advise(ADVICE)
-            .decide(
-                &[Limit::Cpu, Limit::BottleneckRate],
-                format!("mss={}", facts.mss / 2),
-                tells,
-            ),
-    )
+    Some(Telling::new(Confidence::Possible, evidence(facts)).advise(ADVICE))
 }
 
 fn is_full(load: Load) -> bool {

@@ -14,6 +14,7 @@ mod delayed_ack;
 mod device_queue;
 mod duplex_loss;
 mod ecn_marks;
+pub(crate) mod experiment;
 mod handshake;
 mod loss_recovery;
 mod loss_runs;
@@ -34,7 +35,7 @@ mod zero_window;
 
 use crate::facts::Facts;
 use crate::sender_state::SenderState;
-use model::finding::{Confidence, Decider, Evidence, Limit, Remedy};
+use model::finding::{Confidence, Evidence, Limit, Remedy};
 
 pub(crate) use model::finding::EvidenceKey as Key;
 
@@ -71,8 +72,6 @@ pub(crate) struct Telling {
     pub remedies: Vec<Remedy>,
     /// Among several that fit: the lower is named first.
     pub rank: u8,
-    /// If another cause fits as well: what would tell them apart.
-    pub decider: Option<Decider>,
 }
 
 impl Telling {
@@ -82,7 +81,6 @@ impl Telling {
             evidence,
             remedies: Vec::new(),
             rank: 1,
-            decider: None,
         }
     }
 
@@ -96,25 +94,21 @@ impl Telling {
     }
 
     /// Advice that is a setting.
-    fn change(mut self, change: impl Into<String>, words: impl Into<String>) -> Telling {
+    fn change(self, change: impl Into<String>, words: impl Into<String>) -> Telling {
+        self.try_out(Some(change.into()), words)
+    }
+
+    /// The same, where the setting may not be known.
+    fn try_out(mut self, change: Option<String>, words: impl Into<String>) -> Telling {
         self.remedies.push(Remedy {
             words: words.into(),
-            change: Some(change.into()),
+            change,
         });
         self
     }
 
     fn ranked(self, rank: u8) -> Telling {
         Telling { rank, ..self }
-    }
-
-    fn decide(mut self, between: &[Limit], change: String, tells: &str) -> Telling {
-        self.decider = Some(Decider {
-            between: between.to_vec(),
-            change,
-            tells: tells.to_owned(),
-        });
-        self
     }
 }
 

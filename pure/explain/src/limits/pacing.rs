@@ -4,8 +4,7 @@
 use super::{Key, Telling, send_buffer};
 use crate::facts::{Facts, Rhythm, bit_rate};
 use crate::sender_state::SenderState;
-use model::BitRate;
-use model::finding::{Confidence, Limit};
+use model::finding::Confidence;
 
 pub(crate) fn owns(state: &SenderState) -> bool {
     state.paced
@@ -31,16 +30,10 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
             .at_most(Rhythm::SPREAD),
         facts.evidence(Key::Goodput, bit_rate(facts.rate())),
     ];
-    let faster = BitRate(bit_rate(facts.rate()).0 * 4);
     Some(
         Telling::new(Confidence::Possible, evidence)
             .ranked(0)
-            .advise("look whether the sender paces: pacing_rate in 'ss -ti', SO_MAX_PACING_RATE, a queueing discipline (fq maxrate)")
-            .decide(
-                &[Limit::Pacing, Limit::Application],
-                format!("pacing={}", faster.0),
-                "a higher pacing rate helps if it was the limit, and does nothing for an application that writes no more",
-            ),
+            .advise("look whether the sender paces: pacing_rate in 'ss -ti', SO_MAX_PACING_RATE, a queueing discipline (fq maxrate)"),
     )
 }
 

@@ -11,7 +11,7 @@ use super::loss_runs::{self, Runs};
 use super::{Key, Telling, bucket, random_loss};
 use crate::facts::{Bucket, Facts, bit_rate};
 use model::Nanos;
-use model::finding::{Confidence, Limit};
+use model::finding::Confidence;
 use model::stats::{median, percentile};
 
 const FEWEST_LOSSES: usize = 15;
@@ -79,7 +79,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return Some(if facts.is_flat() && pattern != Pattern::SameWindow {
             telling
         } else {
-            possible(telling, 0, facts)
+            possible(telling, 0)
         });
     }
     // A sender that stays below the rate most of the time meets the bucket now and then; what is too
@@ -102,11 +102,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         } else {
             2
         };
-        possible(
-            advised(Telling::new(Confidence::Possible, evidence)),
-            rank,
-            facts,
-        )
+        possible(advised(Telling::new(Confidence::Possible, evidence)), rank)
     })
 }
 
@@ -122,13 +118,9 @@ pub(crate) fn is_policed(facts: &Facts) -> bool {
         && !facts.stood_still()
 }
 
-fn possible(mut telling: Telling, rank: u8, facts: &Facts) -> Telling {
+fn possible(mut telling: Telling, rank: u8) -> Telling {
     telling.confidence = Confidence::Possible;
-    telling.ranked(rank).decide(
-        &[Limit::Policer, Limit::RandomLoss],
-        random_loss::paced(facts),
-        random_loss::PACED_TELLS,
-    )
+    telling.ranked(rank)
 }
 
 fn advised(telling: Telling) -> Telling {
@@ -198,14 +190,14 @@ fn bucket_of_readings(facts: &Facts) -> Option<Filling> {
 }
 
 /// Bytes that passed until a moment, between readings in proportion.
-struct Passed<'a> {
+pub(super) struct Passed<'a> {
     facts: &'a Facts,
     /// Before each reading.
     before: Vec<u64>,
 }
 
 impl Passed<'_> {
-    fn of(facts: &Facts) -> Passed<'_> {
+    pub(super) fn of(facts: &Facts) -> Passed<'_> {
         let mut sum = 0;
         let before = facts.readings.iter().map(|r| {
             let before = sum;
@@ -218,7 +210,7 @@ impl Passed<'_> {
         }
     }
 
-    fn until(&self, at: Nanos) -> f64 {
+    pub(super) fn until(&self, at: Nanos) -> f64 {
         let readings = &self.facts.readings;
         let n = readings.partition_point(|r| r.to <= at);
         match (readings.get(n), self.before.get(n)) {

@@ -7,8 +7,7 @@
 use super::loss_runs::{self, Runs};
 use super::{Key, Telling, burst_loss};
 use crate::facts::{Facts, bit_rate};
-use model::BitRate;
-use model::finding::{Confidence, Evidence, Limit};
+use model::finding::{Confidence, Evidence};
 
 /// Less than this at the losses: no queue had filled.
 pub(crate) const QUEUE: f64 = 1.3;
@@ -64,28 +63,13 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     Some(if told {
         telling
     } else {
-        telling
-            .ranked(match (loss_runs::pattern(facts), pattern) {
-                _ if facts.reorders() => 2,
-                (Runs::OneByOne, _) => 0,
-                (Runs::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
-                _ => 1,
-            })
-            .decide(
-                &[Limit::RandomLoss, Limit::BurstLoss],
-                paced(facts),
-                PACED_TELLS,
-            )
+        telling.ranked(match (loss_runs::pattern(facts), pattern) {
+            _ if facts.reorders() => 2,
+            (Runs::OneByOne, _) => 0,
+            (Runs::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
+            _ => 1,
+        })
     })
-}
-
-/// What pacing tells.
-pub(crate) const PACED_TELLS: &str = "bursts that overflow a buffer, or exceed a policer's bucket, stop being lost when paced; random loss stays";
-
-/// Pacing somewhat above what was reached: no burst at line rate any more.
-pub(crate) fn paced(facts: &Facts) -> String {
-    let rate = bit_rate(facts.rate() * 2.0).0.max(1_000_000);
-    format!("pacing={}", BitRate(rate / 100_000 * 100_000).0)
 }
 
 /// What the loss alone explains, and what else would give.

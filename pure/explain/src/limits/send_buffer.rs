@@ -7,7 +7,7 @@ use super::{Key, Telling};
 use crate::facts::{Facts, HELD_FLIGHT, Rhythm, bit_rate};
 use crate::sender_state::{Release, SenderState};
 use model::Bytes;
-use model::finding::{Confidence, Evidence, Limit};
+use model::finding::{Confidence, Evidence};
 
 pub(crate) fn owns(state: &SenderState) -> bool {
     let nothing_to_send = state.unsent == 0 || state.held_until == Some(Release::Write);
@@ -73,9 +73,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     } else {
         1
     };
-    Some(telling.ranked(rank).decide(
-        &[Limit::SendBuffer, Limit::Application],
-        "sndbuf=16777216".to_owned(),
-        "a larger send buffer helps if it was the limit, and does nothing for an application that writes no more",
+    Some(telling.ranked(rank).advise(
+        "trace the sender's connections ('linerate trace'): their sockets show whether the application waits for room to write",
     ))
 }

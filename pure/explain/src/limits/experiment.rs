@@ -1,0 +1,194 @@
+//! Experiments between causes that all fit, proposed only if the causes differ in their expected outcome:
+//!
+//! | change | faster | no difference | slower |
+//! |---|---|---|---|
+//! | pacing below the rate that overflows | policer, shallow buffer | random loss | random loss |
+//! | segments of half the size | policer, shallow buffer | policer, shallow buffer, rate of the path | random loss, shallow buffer, processor |
+//!
+//! A policer's bucket or a shallow buffer loses nothing of a sender that stays below its rate; random loss remains. Random
+//! loss takes segments, so that segments of half the size carry half as much (Mathis and others 1997), and a processor works
+//! on each; a bucket counts bytes, a buffer bytes or packets. No experiment separates a policer from a shallow buffer:
+//! the remedy is the same.
+
+use super::policer::Passed;
+use crate::facts::{Bucket, Facts, bit_rate};
+use model::finding::{Decider, Limit};
+use model::{BitRate, Nanos};
+
+/// Of the rate that overflows, which is known to some per cent.
+const BELOW: f64 = 0.9;
+/// Pacing must let so much more through than was reached, or its effect is lost in noise.
+const GAIN: f64 = 1.15;
+const PACING_MARGIN: f64 = 0.05;
+/// Headers of segments of half the size take 4 % more of a path; random loss takes some 40 %.
+const MSS_MARGIN: f64 = 0.15;
+/// Rates are those of stretches so long: a loss is noticed a round trip late, and samples place it within one.
+const ROUND_TRIPS: u64 = 10;
+/// Stretches for the rate of a link: in these, acknowledgements that come in bursts average out.
+const FEW_ROUND_TRIPS: u64 = 4;
+const READINGS: u64 = 4;
+
+/// The experiment between these causes.
+pub(crate) fn between(causes: &[Limit], facts: &Facts) -> Option<Decider> {
+    use Limit::{BottleneckRate, BurstLoss, Cpu, Policer, RandomLoss};
+    // BBR reaches about the same rate whatever it loses.
+    let lose = |limit: &Limit| matches!(limit, RandomLoss | BurstLoss | Policer);
+    if facts.is_bbr() && causes.iter().any(lose) {
+        return None;
+    }
+    let paced = paced(facts, causes.contains(&Policer)).filter(|_| {
+        // Several connections have a rate each, and the experiment has one.
+        facts.sender_load.is_none_or(|load| load.streams <= 1)
+    });
+    let gains = |rate: &BitRate| rate.0 as f64 >= bit_rate(facts.rate()).0 as f64 * GAIN;
+    let pacing = paced.filter(gains).map(|rate| Decider {
+        change: format!("pacing={}", rate.0),
+        margin: PACING_MARGIN,
+        faster: vec![Policer, BurstLoss],
+        no_difference: vec![RandomLoss],
+        slower: vec![RandomLoss],
+    });
+    let smaller_segments = (facts.mss > 0).then(|| Decider {
+        change: format!("mss={}", facts.mss / 2),
+        margin: MSS_MARGIN,
+        faster: vec![Policer, BurstLoss],
+        no_difference: vec![Policer, BurstLoss, BottleneckRate],
+        slower: vec![RandomLoss, BurstLoss, Cpu],
+    });
+    let all = [pacing, smaller_segments].into_iter().flatten();
+    all.filter_map(|decider| decider.between(causes)).next()
+}
+
+/// The rate to pace at so that nothing overflows, be it a policer's bucket or only a buffer; `None` where losses do not show it.
+pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
+    let overflowing = match facts.bucket.as_ref().filter(|b| Bucket::is_seen(b)) {
+        Some(bucket) => Some(bucket.rate),
+        None => highest(facts, policed),
+    };
+    let rate = bit_rate(overflowing? * BELOW).0;
+    let rounded = rate / 100_000 * 100_000;
+    (rate > 0).then_some(BitRate(if rounded > 0 { rounded } else { rate }))
+}
+
+/// The highest rate of a stretch, in bytes a second: a link carries no more at any time, and a policer lets no more pass
+/// between two losses, both of which find its bucket empty.
+fn highest(facts: &Facts, between_losses: bool) -> Option<f64> {
+    let passed = Passed::of(facts);
+    let readings = facts.readings.iter().map(|r| r.to.since(r.from).0);
+    let reading = readings.sum::<u64>() / facts.readings.len().max(1) as u64;
+    let (round_trips, moments): (u64, Vec<Nanos>) = match between_losses {
+        true => (ROUND_TRIPS, facts.losses.iter().map(|l| l.at).collect()),
+        false => (
+            FEW_ROUND_TRIPS,
+            facts.readings.iter().map(|r| r.to).collect(),
+        ),
+    };
+    let stretch = (facts.rtt().0 * round_trips).max(reading * READINGS);
+    let mut ends = moments.iter().copied().peekable();
+    let rates = moments.iter().filter_map(|from| {
+        while ends.next_if(|to| to.since(*from).0 < stretch).is_some() {}
+        let to = *ends.peek()?;
+        Some((passed.until(to) - passed.until(*from)) / to.since(*from).as_secs_f64())
+    });
+    rates.reduce(f64::max).filter(|rate| *rate > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Load, Loss, Reading};
+    use model::finding::Source;
+
+    const LOSES: [Limit; 3] = [Limit::RandomLoss, Limit::BurstLoss, Limit::Policer];
+
+    /// A minute of a sender through a policer. It adds a segment in each round trip, halves its window at a loss, and pauses
+    /// at one of so many.
+    fn policed(rtt_ms: u64, mbit: f64, bucket: f64, pause: u64) -> Facts {
+        let mut facts = Facts::new(Source::Samples);
+        facts.mss = 1448;
+        let rtt = Nanos::from_millis(rtt_ms);
+        facts.min_rtt = Some(rtt);
+        let refill = mbit * 1e6 / 8.0 * rtt.as_secs_f64();
+        let (mut window, mut tokens, mut cuts) = (10.0, bucket, 0);
+        for n in 0..60_000 / rtt_ms {
+            tokens = f64::min(tokens + refill, bucket + refill);
+            let asked = f64::max(window, 1.0) * 1448.0;
+            let passed = f64::min(asked, tokens);
+            let is_lost = passed < asked;
+            tokens -= passed;
+            let (from, to) = (Nanos(n * rtt.0), Nanos((n + 1) * rtt.0));
+            facts.read(Reading {
+                from,
+                to,
+                delivered: passed as u64,
+                passed: passed as u64,
+                ..Reading::default()
+            });
+            facts.losses.extend(is_lost.then_some(Loss {
+                at: to,
+                srtt: rtt,
+                flight: asked as u64,
+                place: None,
+                bytes: 0,
+                echo: Nanos(0),
+            }));
+            cuts += u64::from(is_lost);
+            window = match is_lost {
+                true if cuts % pause == 0 => -60.0,
+                true => window / 2.0,
+                false => window + 1.0,
+            };
+        }
+        facts
+    }
+
+    #[test]
+    fn pacing_is_below_a_policers_rate_and_above_what_was_reached() {
+        for (rtt_ms, mbit, bucket, pause) in [
+            (20, 100.0, 15e3, 1000),
+            (20, 100.0, 500e3, 1000),
+            (80, 40.0, 100e3, 1000),
+            (10, 5.0, 8e3, 1000),
+            (20, 100.0, 500e3, 2),
+            (40, 30.0, 100e3, 2),
+        ] {
+            let facts = policed(rtt_ms, mbit, bucket, pause);
+            let reached = facts.rate() * 8e-6;
+            let change = between(&LOSES, &facts).unwrap().change;
+            let case = format!("{mbit} Mbit/s, bucket of {bucket}, {reached} reached: {change}");
+            match change.strip_prefix("pacing=") {
+                Some(rate) => {
+                    let paced = rate.parse::<f64>().unwrap() / 1e6;
+                    assert!(paced < mbit && paced > 1.1 * reached, "{case}");
+                }
+                None => assert_eq!(change, "mss=724", "{case}"),
+            }
+            assert_eq!(change.starts_with("pacing"), pause == 2, "{case}");
+        }
+    }
+
+    #[test]
+    fn only_causes_that_an_outcome_separates_have_an_experiment() {
+        let mut facts = policed(20, 100.0, 500e3, 2);
+        assert_eq!(between(&[Limit::BurstLoss, Limit::Policer], &facts), None);
+        assert_eq!(
+            between(&[Limit::SendBuffer, Limit::Application], &facts),
+            None
+        );
+        assert_eq!(between(&[Limit::RandomLoss], &facts), None);
+        let change = |causes: &[Limit], facts: &Facts| between(causes, facts).unwrap().change;
+        assert_eq!(
+            change(&[Limit::Cpu, Limit::BottleneckRate], &facts),
+            "mss=724"
+        );
+        assert!(change(&LOSES, &facts).starts_with("pacing="));
+        // The rate of one of four is not that of all.
+        facts.sender_load = Some(Load {
+            streams: 4,
+            ..Load::default()
+        });
+        assert_eq!(change(&LOSES, &facts), "mss=724");
+        facts.congestion = Some("bbr".to_owned());
+        assert_eq!(between(&LOSES, &facts), None);
+    }
+}
