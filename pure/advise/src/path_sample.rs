@@ -1,5 +1,6 @@
 //! What a run tells of one direction of a path.
 
+use model::finding::Limit;
 use model::{BitRate, Bytes, Direction, Nanos, Run, summarise_leg};
 
 /// One direction of a path, and how it was used.
@@ -82,15 +83,23 @@ impl PathSample {
 /// A queue stands where the load makes the round trip longer by this share, and by more than hosts add to it.
 const QUEUE_SHARE: f64 = 0.5;
 const QUEUE: Nanos = Nanos::from_millis(1);
+/// The same behind a send buffer. Its writer is woken when a third of it is free (`sk_stream_write_space` in `net/core/stream.c`)
+/// and fills that at once: the segments of such a burst queue behind each other on a path that is not full.
+const BURSTS_SHARE: f64 = 1.0;
 
 impl PathSample {
-    /// Under load the round trip grew so much that a queue must have stood: the path carried what it can.
-    pub fn is_full(&self) -> bool {
+    /// Under load the round trip grew so much that a queue must have stood, whatever buffer was full: the path carried what it
+    /// can.
+    pub fn is_full(&self, buffer: Limit) -> bool {
         let Some(idle) = self.idle_rtt else {
             return false;
         };
+        let share = match buffer {
+            Limit::SendBuffer => BURSTS_SHARE,
+            _ => QUEUE_SHARE,
+        };
         let grown = self.rtt.since(idle);
-        grown > QUEUE && grown.0 as f64 > idle.0 as f64 * QUEUE_SHARE
+        grown > QUEUE && grown.0 as f64 > idle.0 as f64 * share
     }
 }
 

@@ -51,7 +51,8 @@ pub fn propose(way: &PathSample, hosts: Hosts<'_>, explanations: &[Explanation])
         .filter(|e| e.direction.is_none_or(|d| d == way.direction))
         .collect();
     let causes = causes(&mine);
-    let held = !way.is_full() && causes.iter().any(|c| is_buffer(c.limit));
+    let held = |limit| is_buffer(limit) && !way.is_full(limit);
+    let held = causes.iter().any(|c| held(c.limit));
     let mut advisor = Advisor {
         way,
         hosts,
@@ -107,7 +108,7 @@ struct Advisor<'a> {
 impl Advisor<'_> {
     fn answer(&mut self, cause: &Finding) {
         match cause.limit {
-            limit if is_buffer(limit) && self.way.is_full() => self.otherwise.push(format!(
+            limit if is_buffer(limit) && self.way.is_full(limit) => self.otherwise.push(format!(
                 "{limit} was full, and so was the path: the round trip grew from {} to {} under load, and a larger \
                  buffer would only lengthen its queue",
                 self.way.idle_rtt.unwrap_or_default(),
@@ -382,26 +383,28 @@ impl Advisor<'_> {
         }
     }
 
-    /// Just below what a policer lets pass nothing is lost.
+    /// Just below what a policer lets pass nothing is lost; BBR bears the loss. The experiment chooses.
     fn policer(&mut self, cause: &Finding) {
-        let each = self.way.goodput.0 / u64::from(self.way.connections.max(1));
-        let rate = (each / 100_000 * 100_000).max(100_000);
-        let why = format!(
-            "a policer drops what exceeds its rate; {} came through",
-            self.way.goodput
-        );
-        let own = self.own(
-            Knob::Socket(SocketKnob::Pacing),
-            Value::Number(rate),
-            why,
-            PACING,
-        );
-        self.propose(
-            "stay below the policer's rate",
-            cause,
-            vec![own],
-            Vec::new(),
-        );
+        let paced = change_of(cause, Knob::Socket(SocketKnob::Pacing)).map(|s| s.value);
+        if let Some(Value::Number(rate)) = paced {
+            let connections = u64::from(self.way.connections.max(1));
+            // Above all that was reached, it is the rate of all connections together.
+            let each = match rate > self.way.goodput.0 {
+                true => rate / connections,
+                false => rate,
+            };
+            if each > self.way.goodput.0 / connections {
+                let why = format!(
+                    "a policer drops what exceeds its rate; {} came through",
+                    self.way.goodput
+                );
+                let each = Value::Number(each / 100 * 100);
+                let own = self.own(Knob::Socket(SocketKnob::Pacing), each, why, PACING);
+                let title = "stay below the policer's rate";
+                self.propose(title, cause, vec![own], Vec::new());
+            }
+        }
+        self.congestion(cause);
     }
 
     fn black_hole(&mut self, cause: &Finding) {
@@ -608,9 +611,7 @@ const DEFAULT_ASKABLE: u64 = 212_992;
 /// The setting of a knob that a finding names.
 fn change_of(cause: &Finding, knob: Knob) -> Option<Setting> {
     let changes = cause.remedies.iter().filter_map(|r| r.change.as_ref());
-    let decider = cause.decider.iter().map(|d| &d.change);
     changes
-        .chain(decider)
         .filter_map(|c| c.parse::<Setting>().ok())
         .find(|s| s.knob == knob)
 }

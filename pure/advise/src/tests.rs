@@ -347,6 +347,27 @@ fn a_full_window_before_a_standing_queue_wants_no_larger_one() {
 }
 
 #[test]
+fn a_small_send_buffer_is_raised_though_its_bursts_make_the_round_trip_longer() {
+    // 64 KiB at 300 Mbit/s: a writer is woken when a third is free, and all of that leaves at once.
+    let bursts = PathSample {
+        goodput: BitRate(134_000_000),
+        rtt: Nanos::from_micros(6_300),
+        idle_rtt: Some(Nanos::from_millis(4)),
+        send_buffer_set: true,
+        ..way()
+    };
+    let send_buffer = || vec![finding(Limit::SendBuffer, &[], "x")];
+    let advice = of(&bursts, &host(), &host(), send_buffer());
+    assert_eq!(settings(&advice), [["sndbuf=416K"]]);
+    let queued = PathSample {
+        rtt: Nanos::from_micros(8_100),
+        ..bursts
+    };
+    let advice = of(&queued, &host(), &host(), send_buffer());
+    assert!(advice.proposals.is_empty(), "{advice:?}");
+}
+
+#[test]
 fn random_loss_asks_for_another_congestion_control_and_not_for_buffers() {
     let loss = || {
         vec![finding(
@@ -393,6 +414,42 @@ fn a_shallow_queue_asks_for_pacing_and_the_finding_says_how_fast() {
     fq.device.as_mut().unwrap().qdisc = Some("fq limit 10000p".to_owned());
     let advice = of(&way(), &fq, &host(), burst());
     assert_eq!(settings(&advice)[0], ["pacing=60M"]);
+}
+
+#[test]
+fn a_policer_asks_for_pacing_below_its_rate_and_for_a_congestion_control_that_bears_loss() {
+    let slow = PathSample {
+        goodput: BitRate(66_800_000),
+        ..way()
+    };
+    let policer = |changes| vec![finding(Limit::Policer, changes, "ask for a shaper")];
+    let advice = of(&slow, &host(), &host(), policer(&["pacing=90600000"]));
+    assert_eq!(
+        settings(&advice),
+        [["pacing=90600K"], ["route.congctl=bbr"]]
+    );
+    assert_eq!(
+        advice.proposals[1].stand_in[0].to_string(),
+        "congestion=bbr"
+    );
+    // Two connections share the bucket.
+    let two = PathSample {
+        connections: 2,
+        ..slow.clone()
+    };
+    let advice = of(&two, &host(), &host(), policer(&["pacing=90600000"]));
+    assert_eq!(settings(&advice)[0], ["pacing=45300K"]);
+    // At what was reached already, or less, nothing is gained.
+    let fast = PathSample {
+        goodput: BitRate(92_000_000),
+        ..way()
+    };
+    for advice in [
+        of(&fast, &host(), &host(), policer(&["pacing=90600000"])),
+        of(&slow, &host(), &host(), policer(&[])),
+    ] {
+        assert_eq!(settings(&advice), [["route.congctl=bbr"]]);
+    }
 }
 
 #[test]

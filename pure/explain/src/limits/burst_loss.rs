@@ -179,10 +179,10 @@ mod tests {
                 segment: 1448,
             });
             let telling = fits(&facts).unwrap();
-            // Nine tenths of the rate of the queue.
+            // 0.95 of the rate of the queue.
             assert_eq!(
                 telling.remedies[0].change.as_deref(),
-                Some("pacing=19400000")
+                Some("pacing=20500000")
             );
             telling.confidence
         };

@@ -15,8 +15,9 @@ use crate::facts::{Bucket, Facts, bit_rate};
 use model::finding::{Decider, Limit};
 use model::{BitRate, Nanos};
 
-/// Of the rate that overflows, which is known to some per cent.
-const BELOW: f64 = 0.9;
+/// Of the rate that overflows: as fitted, and as the highest rate of a stretch, which is some per cent off.
+const BELOW_FITTED: f64 = 0.95;
+const BELOW_HIGHEST: f64 = 0.9;
 /// Pacing must let so much more through than was reached, or its effect is lost in noise.
 const GAIN: f64 = 1.15;
 const PACING_MARGIN: f64 = 0.05;
@@ -61,11 +62,11 @@ pub(crate) fn between(causes: &[Limit], facts: &Facts) -> Option<Decider> {
 
 /// The rate to pace at so that nothing overflows, be it a policer's bucket or only a buffer; `None` where losses do not show it.
 pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
-    let overflowing = match facts.bucket.as_ref().filter(|b| Bucket::is_seen(b)) {
-        Some(bucket) => Some(bucket.rate),
-        None => highest(facts, policed),
+    let below = match facts.bucket.as_ref().filter(|b| Bucket::is_seen(b)) {
+        Some(bucket) => bucket.rate * BELOW_FITTED,
+        None => highest(facts, policed)? * BELOW_HIGHEST,
     };
-    let rate = bit_rate(overflowing? * BELOW).0;
+    let rate = bit_rate(below).0;
     let rounded = rate / 100_000 * 100_000;
     (rate > 0).then_some(BitRate(if rounded > 0 { rounded } else { rate }))
 }

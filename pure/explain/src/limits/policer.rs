@@ -8,7 +8,7 @@
 
 use super::burst_loss::{self, Pattern};
 use super::loss_runs::{self, Runs};
-use super::{Key, Telling, bucket, random_loss};
+use super::{Key, Telling, bucket, experiment, random_loss};
 use crate::facts::{Bucket, Facts, bit_rate};
 use model::Nanos;
 use model::finding::Confidence;
@@ -42,10 +42,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let told = |b: &Bucket| facts.is_traced() || b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(told) {
         return is_policed(facts).then(|| {
-            advised(Telling::new(
-                Confidence::Certain,
-                bucket::evidence(facts, Some(DELAYS)),
-            ))
+            advised(
+                Telling::new(Confidence::Certain, bucket::evidence(facts, Some(DELAYS))),
+                facts,
+            )
         });
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
@@ -63,17 +63,20 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .as_ref()
         .filter(|b| at_loss < QUEUE && b.is_empty_at_losses())
     {
-        let telling = advised(Telling::new(
-            Confidence::Certain,
-            vec![
-                facts.evidence(Key::BucketRate, bit_rate(bucket.rate)),
-                facts
-                    .evidence(Key::LossesAtEmptyBucket, bucket.near)
-                    .at_least(AT_LOSSES),
-                facts.evidence(Key::Losses, facts.losses.len()),
-                queue.at_most(QUEUE),
-            ],
-        ));
+        let telling = advised(
+            Telling::new(
+                Confidence::Certain,
+                vec![
+                    facts.evidence(Key::BucketRate, bit_rate(bucket.rate)),
+                    facts
+                        .evidence(Key::LossesAtEmptyBucket, bucket.near)
+                        .at_least(AT_LOSSES),
+                    facts.evidence(Key::Losses, facts.losses.len()),
+                    queue.at_most(QUEUE),
+                ],
+            ),
+            facts,
+        );
         // A regular sawtooth in a buffer without depth looks the same: then the rate is not flat, or
         // the window at the losses always the same.
         return Some(if facts.is_flat() && pattern != Pattern::SameWindow {
@@ -102,7 +105,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         } else {
             2
         };
-        possible(advised(Telling::new(Confidence::Possible, evidence)), rank)
+        possible(
+            advised(Telling::new(Confidence::Possible, evidence), facts),
+            rank,
+        )
     })
 }
 
@@ -123,9 +129,12 @@ fn possible(mut telling: Telling, rank: u8) -> Telling {
     telling.ranked(rank)
 }
 
-fn advised(telling: Telling) -> Telling {
+fn advised(telling: Telling, facts: &Facts) -> Telling {
     telling
-        .advise("pace just below the rate, so that the bucket is never empty")
+        .try_out(
+            experiment::paced(facts, true).map(|rate| format!("pacing={}", rate.0)),
+            "pace just below the rate, so that the bucket is never empty",
+        )
         .advise("ask who runs the path for more, or for a shaper instead")
 }
 
