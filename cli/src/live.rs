@@ -1,4 +1,4 @@
-//! The live view: drawn in place on a terminal, a line an interval elsewhere. Always on stderr, so
+//! The live view: drawn in place on a terminal, a line a second elsewhere. Always on stderr, so
 //! that stdout carries the result alone.
 
 use engine::progress::{Event, Watcher};

@@ -697,8 +697,8 @@ fn our_json_has_every_key_of_iperf3s() {
             "{args}: {more:?}"
         );
     }
-    // The stream: a line for the start, one for each interval, one for the end.
-    let output = measure(&folder, stock.port, "--up -i 250ms --iperf3-json-stream")
+    // The stream: a line for the start, one for each second, one for the end.
+    let output = measure(&folder, stock.port, "--up -t 3s --iperf3-json-stream")
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -252,12 +252,13 @@ impl Archive {
     ) -> Result<(), Error> {
         self.write("keep a sample", id, |tx| {
             let mut put = tx.prepare_cached(
-                "INSERT INTO samples (run, leg, side, n, document)
-                 SELECT ?1, ?2, ?3, coalesce(max(n) + 1, 0), ?4
+                "INSERT INTO samples (run, leg, side, n, at_ns, document)
+                 SELECT ?1, ?2, ?3, coalesce(max(n) + 1, 0), ?4, ?5
                  FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3",
             )?;
             for (index, side, sample) in samples {
-                put.execute(params![id, index, side.name(), json(sample)])?;
+                let at = column(sample.at.0);
+                put.execute(params![id, index, side.name(), at, json(sample)])?;
             }
             Ok(())
         })

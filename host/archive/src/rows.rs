@@ -248,8 +248,8 @@ pub(crate) fn put_leg(
     Ok(())
 }
 
-/// Makes the kept samples of one end those given. Most of them came before: those cost a comparison
-/// and no write.
+/// Makes the kept samples of one end those given. Most of them were kept when they came, and are known by their time:
+/// to make and compare the documents of a long run of many streams again would cost more than to keep them did.
 fn put_samples(
     tx: &Transaction<'_>,
     id: &str,
@@ -257,16 +257,24 @@ fn put_samples(
     side: Side,
     samples: &[Sample],
 ) -> Result<(), Failure> {
-    let mut put = tx.prepare_cached(
-        "INSERT INTO samples (run, leg, side, n, document) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT DO UPDATE SET document = excluded.document
-         WHERE document <> excluded.document",
+    let mut kept = tx.prepare_cached(
+        "SELECT at_ns FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
     )?;
-    for (n, sample) in samples.iter().enumerate() {
-        put.execute(params![id, index, side.name(), n, json(sample)])?;
-    }
+    let kept = kept
+        .query_map(params![id, index, side.name()], |row| row.get(0))?
+        .collect::<Result<Vec<i64>, _>>()?;
+    let times = samples.iter().map(|sample| column(sample.at.0));
+    let same = times.zip(&kept).take_while(|(at, kept)| at == *kept);
+    let same = same.count();
     tx.prepare_cached("DELETE FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 AND n >= ?4")?
-        .execute(params![id, index, side.name(), samples.len()])?;
+        .execute(params![id, index, side.name(), same])?;
+    let mut put = tx.prepare_cached(
+        "INSERT INTO samples (run, leg, side, n, at_ns, document) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    for (n, sample) in samples.iter().enumerate().skip(same) {
+        let at = column(sample.at.0);
+        put.execute(params![id, index, side.name(), n, at, json(sample)])?;
+    }
     Ok(())
 }
 

@@ -12,7 +12,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Documents come last in their rows, so that reading the columns before them never follows the
 /// pages that a long document spills into.
@@ -49,6 +49,7 @@ CREATE TABLE samples (
     leg      INTEGER NOT NULL,
     side     TEXT    NOT NULL,
     n        INTEGER NOT NULL,
+    at_ns    INTEGER NOT NULL,
     document TEXT    NOT NULL, -- Sample as JSON
     PRIMARY KEY (run, leg, side, n),
     FOREIGN KEY (run, leg) REFERENCES legs (run, leg) ON DELETE CASCADE

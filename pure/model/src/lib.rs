@@ -55,7 +55,7 @@ pub use run::{
     CopyRecord, Datagrams, EndRecord, Ended, Leg, LineErrors, Run, RunId, SCHEMA_VERSION, Traced,
     Warning,
 };
-pub use sample::{CpuTimes, Sample, StreamSample};
+pub use sample::{CpuTimes, Rows, Sample, StreamSample};
 pub use segment::{
     Begin, Comm, Connection, Dropped, End, Lost, Owner, Retransmission, Segment, TRACE_SCHEMA,
     Trace, TraceRecord, TraceSample, TraceSource, What,

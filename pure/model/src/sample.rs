@@ -42,6 +42,41 @@ pub struct StreamSample {
     pub receive_buffer: Option<Bytes>,
 }
 
+/// Parts the samples of a leg into the rows that a reader gets while it runs: one a second, or one a sample where
+/// samples are farther apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    interval: Nanos,
+    at: Nanos,
+}
+
+impl Rows {
+    const SHORTEST: Nanos = Nanos::from_secs(1);
+
+    /// Of a leg that is sampled at this interval.
+    pub fn new(interval: Nanos) -> Rows {
+        Rows {
+            interval,
+            at: Nanos(0),
+        }
+    }
+
+    /// Time that a row covers.
+    pub fn span(&self) -> Nanos {
+        self.interval.max(Rows::SHORTEST)
+    }
+
+    /// Whether the sample taken `at` this moment ends a row. Samples may come up to an eighth of their interval early.
+    pub fn ends(&mut self, at: Nanos) -> bool {
+        let number = |at: Nanos| (at + Nanos(self.interval.0 / 8)).0 / self.span().0;
+        let ends = number(at) > number(self.at);
+        if ends {
+            self.at = at;
+        }
+        ends
+    }
+}
+
 /// Processor time used since the leg began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {
@@ -63,4 +98,27 @@ pub struct CpuTimes {
     /// All processors of the host, busy and idle.
     #[serde(rename = "host_total_ns")]
     pub host_total: Nanos,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(interval_ms: u64, at_ms: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let mut rows = Rows::new(Nanos::from_millis(interval_ms));
+        let mut at_ms: Vec<u64> = at_ms.into_iter().collect();
+        at_ms.retain(|at| rows.ends(Nanos::from_millis(*at)));
+        at_ms
+    }
+
+    #[test]
+    fn a_row_is_a_second_or_a_sample() {
+        let often = (0..=30).map(|n| n * 100 + 3);
+        assert_eq!(ends(100, often), [1003, 2003, 3003]);
+        assert_eq!(ends(100, [0, 900, 995, 1100, 1998, 2100]), [995, 1998]);
+        assert_eq!(ends(1000, [0, 1001, 1999, 3000]), [1001, 1999, 3000]);
+        assert_eq!(ends(2000, [0, 2000, 4001]), [2000, 4001]);
+        // A sample that is missing does not move the rows after it.
+        assert_eq!(ends(100, [0, 1400, 1900, 2000, 3000]), [1400, 2000, 3000]);
+    }
 }

@@ -33,7 +33,7 @@ pub struct Spec {
     pub far: Placement,
 }
 
-/// A bulk transfer up over one connection for 10 s, sampled every second.
+/// A bulk transfer up over one connection for 10 s, sampled every 100 ms.
 impl Default for Spec {
     fn default() -> Spec {
         Spec {
@@ -42,7 +42,7 @@ impl Default for Spec {
             streams: 1,
             limit: Limit::Time(Nanos::from_secs(10)),
             ramp: None,
-            interval: Nanos::from_secs(1),
+            interval: Nanos::from_millis(100),
             trace: false,
             socket: SocketSettings::default(),
             near: Placement::default(),

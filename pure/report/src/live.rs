@@ -8,7 +8,7 @@ use crate::words::{
     Ink, Style, cut, escape_sentence, grouped, or, round_span, spark, three_digits,
 };
 use model::{
-    BitRate, Bytes, Direction, Ended, Exchange, Latency, Limit, Nanos, Sample, Side, Spec,
+    BitRate, Bytes, Direction, Ended, Exchange, Latency, Limit, Nanos, Rows, Sample, Side, Spec,
 };
 use std::collections::BTreeMap;
 
@@ -43,6 +43,7 @@ struct LegView {
     /// Where the last plain line stopped.
     line_at: Point,
     line_retransmits: u64,
+    rows: Rows,
 }
 
 /// A moment and what had been moved (bytes) or answered (requests) by then.
@@ -59,7 +60,9 @@ struct EndView {
     streams: BTreeMap<u32, StreamView>,
     history: Vec<Point>,
     answered: u64,
-    latest_requests: Option<Latency>,
+    /// Of the present row, and of the last one that is whole.
+    requests: Option<Latency>,
+    row_requests: Option<Latency>,
     rtt: Option<Nanos>,
     cwnd: Option<Bytes>,
     unsent: Option<Bytes>,
@@ -108,6 +111,7 @@ impl Live {
             ended: None,
             line_at: Point::default(),
             line_retransmits: 0,
+            rows: Rows::new(self.interval),
         };
         self.legs.insert(index, leg);
     }
@@ -117,29 +121,40 @@ impl Live {
         let Some(leg) = self.legs.get_mut(&index) else {
             return;
         };
-        let (sends, kind) = (leg.direction.sender() == side, self.kind);
+        let (sends, kind) = (leg.direction.sender() == side, leg.kind);
         match side {
             Side::Near => leg.near.take(sample, sends, kind),
             Side::Far => leg.far.take(sample, sends, kind),
         }
-        let span = sample.at.since(leg.line_at.at);
-        // The last sample comes when the leg ends; so soon after the one before it shows nothing.
-        if side == leg.pace() && span.0 > 0 && span.0 >= self.interval.0 / 4 {
-            if std::mem::take(&mut self.header_due) {
-                self.pending.push(header(kind));
-            }
-            self.pending.push(leg.plain_line(span));
+        if side == leg.pace() && leg.rows.ends(sample.at) {
+            self.line(index);
         }
+    }
+
+    /// A plain line of what a leg did since its last one.
+    fn line(&mut self, index: usize) {
+        let Some(leg) = self.legs.get_mut(&index) else {
+            return;
+        };
+        if std::mem::take(&mut self.header_due) {
+            self.pending.push(header(leg.kind));
+        }
+        self.pending.push(leg.plain_line());
     }
 
     /// A leg is over.
     pub fn leg_ended(&mut self, index: usize, ended: &Ended) {
-        if let Some(leg) = self.legs.get_mut(&index) {
-            leg.ended = Some(ended.clone());
+        let Some(leg) = self.legs.get_mut(&index) else {
+            return;
+        };
+        leg.ended = Some(ended.clone());
+        // So short a rest shows nothing.
+        if leg.line_span().0 >= leg.rows.span().0 / 4 {
+            self.line(index);
         }
     }
 
-    /// Takes the plain lines that are due: one for each leg and interval, a header before the first.
+    /// Takes the plain lines that are due: one for each leg and second, a header before the first.
     /// Columns never move, so that the lines can be read by the eye and by awk.
     pub fn plain(&mut self) -> Vec<String> {
         std::mem::take(&mut self.pending)
@@ -232,7 +247,8 @@ impl EndView {
         (self.cwnd, self.unsent) = (cwnd, unsent);
         if let Some(requests) = &sample.requests {
             self.answered = self.answered.saturating_add(requests.count());
-            self.latest_requests = Some(requests.clone());
+            let before = self.requests.take().unwrap_or_default();
+            self.requests = Some(before.merged(requests));
         }
         let (at, streams) = (sample.at, self.streams.values().map(|s| s.moved));
         let moved = match kind {
@@ -260,7 +276,11 @@ impl EndView {
     }
 
     fn percentile(&self, share: f64) -> Option<Nanos> {
-        self.latest_requests.as_ref()?.percentile(share)
+        self.shown_requests()?.percentile(share)
+    }
+
+    fn shown_requests(&self) -> Option<&Latency> {
+        self.row_requests.as_ref().or(self.requests.as_ref())
     }
 
     /// Bytes or requests a second at present.
@@ -328,9 +348,24 @@ impl LegView {
         }
     }
 
-    fn plain_line(&mut self, span: Nanos) -> String {
+    fn now(&self) -> Point {
+        let history = &self.end(self.pace()).history;
+        history.last().copied().unwrap_or_default()
+    }
+
+    /// Time since the last plain line.
+    fn line_span(&self) -> Nanos {
+        self.now().at.since(self.line_at.at)
+    }
+
+    fn plain_line(&mut self) -> String {
+        let (now, span) = (self.now(), self.line_span());
+        let paced = match self.pace() {
+            Side::Near => &mut self.near,
+            Side::Far => &mut self.far,
+        };
+        paced.row_requests = paced.requests.take();
         let (end, sender) = (self.end(self.pace()), self.sender());
-        let now = end.history.last().copied().unwrap_or_default();
         let moved = now.moved.saturating_sub(self.line_at.moved);
         let retransmits = sender.retransmits();
         let again = retransmits.map(|all| all.saturating_sub(self.line_retransmits));
@@ -344,7 +379,7 @@ impl LegView {
         match self.kind {
             Exchange::Datagrams => {}
             Exchange::Calls => {
-                let longest = end.latest_requests.as_ref().and_then(Latency::max);
+                let longest = end.row_requests.as_ref().and_then(Latency::max);
                 let latencies = [end.percentile(0.5), end.percentile(0.99), longest];
                 cells.extend(latencies.map(|latency| or(latency, "-")));
                 cells.push(or(again, "-"));
@@ -656,6 +691,36 @@ mod tests {
             format!("up    1.00 Gbit/s  {}", "\u{2588}".repeat(41))
         );
         assert!(frame[1].ends_with("  500 s left, leg 1 of 2"), "{frame:?}");
+    }
+
+    #[test]
+    fn a_line_a_second_has_all_requests_of_its_second() {
+        let mut spec = testing::spec();
+        spec.workload = Workload::Request(testing::request());
+        spec.interval = Nanos::from_millis(100);
+        let mut live = Live::new(&spec);
+        live.leg_started(0, Direction::Up);
+        for n in 0..=24u64 {
+            let sample = Sample {
+                at: Nanos::from_millis(100 * n),
+                // Slow in the middle of each second only.
+                requests: Some(Latency::from_counts([(1_000 + n % 10 / 5 * 8_000, 10)])),
+                ..Sample::default()
+            };
+            live.sample(0, Side::Near, &sample);
+        }
+        let mut lines = live.plain();
+        live.leg_ended(0, &Ended::Complete);
+        lines.extend(live.plain());
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        leg     seconds    requests/s        p50        p99        max  retrans
+        up         1.00           110    1.00 us    9.00 us    9.00 us        -
+        up         2.00           100    1.00 us    9.00 us    9.00 us        -
+        up         2.40           100    1.00 us    1.00 us    1.00 us        -
+        "#);
+        live.leg_started(1, Direction::Up);
+        live.leg_ended(1, &Ended::Complete);
+        assert!(live.plain().is_empty(), "a leg without samples has no line");
     }
 
     #[test]

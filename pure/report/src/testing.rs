@@ -63,6 +63,7 @@ pub const WINDOWED: Way = Way {
 pub fn spec() -> Spec {
     Spec {
         directions: Directions::UpThenDown,
+        interval: Nanos::from_secs(1),
         ..Spec::default()
     }
 }

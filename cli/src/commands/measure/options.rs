@@ -86,8 +86,8 @@ struct Amount {
     /// Start of a leg that the steady figures omit [default: 2s or 20 RTTs]
     #[arg(short = 'O', long, visible_alias = "omit", value_name = "TIME")]
     ramp: Option<Nanos>,
-    /// Time between samples, from 10ms
-    #[arg(short = 'i', long, default_value = "1s", value_name = "TIME")]
+    /// Time between samples of the sockets, from 10ms; lines are printed once a second, or a sample where that is longer
+    #[arg(short = 'i', long, default_value = "100ms", value_name = "TIME")]
     interval: Nanos,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::out;
 use engine::progress::{Event, Watcher};
-use model::{Direction, Run, Sample, Side, Spec};
+use model::{Direction, Rows, Run, Sample, Side, Spec};
 use report::json;
 use std::collections::BTreeMap;
 
@@ -25,10 +25,18 @@ impl Watcher for JsonLines {
     }
 }
 
-/// The lines of iperf3's `--json-stream`: the start and each local interval; the end is printed with the result.
+/// The lines of iperf3's `--json-stream`: the start and each local row; the end is printed with the result.
 pub struct Iperf3Lines {
     spec: Spec,
-    legs: BTreeMap<usize, (Direction, Option<Sample>)>,
+    legs: BTreeMap<usize, Course>,
+}
+
+/// The last row of a leg, and the samples since.
+struct Course {
+    direction: Direction,
+    rows: Rows,
+    before: Option<Sample>,
+    last: Option<Sample>,
 }
 
 impl Iperf3Lines {
@@ -40,29 +48,50 @@ impl Iperf3Lines {
             legs: BTreeMap::new(),
         }
     }
+
+    /// Prints the row that the last sample ends.
+    fn row(&mut self, index: usize) {
+        let Some(leg) = self.legs.get_mut(&index) else {
+            return;
+        };
+        let Some(sample) = leg.last.take() else {
+            return;
+        };
+        if let Some(before) = leg.before.replace(sample.clone()) {
+            let (spec, second) = (&self.spec, index > 0);
+            let line =
+                report::iperf3::stream_interval(spec, leg.direction, second, &before, &sample);
+            let _ = out::print(&line);
+        }
+    }
 }
 
 impl Watcher for Iperf3Lines {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::LegStarted { index, direction } => {
-                self.legs.insert(index, (direction, None));
+                let leg = Course {
+                    direction,
+                    rows: Rows::new(self.spec.interval),
+                    before: None,
+                    last: None,
+                };
+                self.legs.insert(index, leg);
             }
             Event::Sample {
                 index,
                 side: Side::Near,
                 sample,
             } => {
-                let Some((direction, last)) = self.legs.get_mut(&index) else {
+                let Some(leg) = self.legs.get_mut(&index) else {
                     return;
                 };
-                if let Some(before) = last.replace(sample.clone()) {
-                    let (spec, second) = (&self.spec, index > 0);
-                    let _ = out::print(&report::iperf3::stream_interval(
-                        spec, *direction, second, &before, sample,
-                    ));
+                leg.last = Some(sample.clone());
+                if leg.rows.ends(sample.at) || leg.before.is_none() {
+                    self.row(index);
                 }
             }
+            Event::LegEnded { index, .. } => self.row(index),
             _ => {}
         }
     }

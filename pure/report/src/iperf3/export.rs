@@ -4,7 +4,7 @@ use crate::json::pretty;
 use crate::words;
 use model::{
     Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Fingerprint, Leg, Limit,
-    Nanos, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
+    Nanos, Rows, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
 };
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub fn stream_start(run: &Run) -> String {
     line("start", &start(run))
 }
 
-/// A line of the stream for the time between two samples of the near end of a leg. `streams` of
+/// A line of the stream for the time between two samples of the near end of a leg, a row of it. `streams` of
 /// another leg at the same time are numbered before this one's if `second`.
 pub fn stream_interval(
     spec: &Spec,
@@ -118,7 +118,7 @@ fn start(run: &Run) -> Value {
             "target_bitrate": rate,
             "bidir": u8::from(legs.len() > 1),
             "fqrate": pacing,
-            "interval": spec.interval.as_secs_f64(),
+            "interval": Rows::new(spec.interval).span().as_secs_f64(),
         },
     });
     if !udp {
@@ -130,13 +130,24 @@ fn start(run: &Run) -> Value {
     start
 }
 
+/// The samples between which the rows of a leg lie.
+fn row_ends(interval: Nanos, samples: &[Sample]) -> Vec<&Sample> {
+    let mut rows = Rows::new(interval);
+    let ends = samples
+        .iter()
+        .enumerate()
+        .filter(|(n, sample)| rows.ends(sample.at) || *n == 0 || n + 1 == samples.len());
+    ends.map(|(_, sample)| sample).collect()
+}
+
 /// Both legs of a bidirectional run share their intervals; otherwise each interval is of one leg.
 fn intervals(run: &Run) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     let at_once = run.spec.directions == Directions::Bidirectional;
     for (leg, second) in run.legs.iter().zip([false, true]) {
-        for (position, pair) in leg.near.samples.windows(2).enumerate() {
-            let (list, sum) = interval(&run.spec, leg.direction, second, &pair[0], &pair[1]);
+        let ends = row_ends(run.spec.interval, &leg.near.samples);
+        for (position, pair) in ends.windows(2).enumerate() {
+            let (list, sum) = interval(&run.spec, leg.direction, second, pair[0], pair[1]);
             let key = sum_key("sum", second);
             match all.get_mut(position) {
                 Some(shared) if second && at_once => {
