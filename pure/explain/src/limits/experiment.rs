@@ -20,9 +20,8 @@ const BELOW_FITTED: f64 = 0.95;
 const BELOW_HIGHEST: f64 = 0.9;
 /// Pacing must let so much more through than was reached, or its effect is lost in noise.
 const GAIN: f64 = 1.15;
-const PACING_MARGIN: f64 = 0.05;
-/// Headers of segments of half the size take 4 % more of a path; random loss takes some 40 %.
-const MSS_MARGIN: f64 = 0.15;
+/// Headers of segments of half the size take 4 % more of a path; random loss takes some 40 %. Halfway, as a ratio.
+const MSS_MARGIN: f64 = 0.25;
 /// Rates are those of stretches so long: a loss is noticed a round trip late, and samples place it within one.
 const ROUND_TRIPS: u64 = 10;
 /// Stretches for the rate of a link: in these, acknowledgements that come in bursts average out.
@@ -41,14 +40,17 @@ pub(crate) fn between(causes: &[Limit], facts: &Facts) -> Option<Decider> {
         // Several connections have a rate each, and the experiment has one.
         facts.sender_load.is_none_or(|load| load.streams <= 1)
     });
-    let gains = |rate: &BitRate| rate.0 as f64 >= bit_rate(facts.rate()).0 as f64 * GAIN;
-    let pacing = paced.filter(gains).map(|rate| Decider {
-        change: format!("pacing={}", rate.0),
-        margin: PACING_MARGIN,
-        faster: vec![Policer, BurstLoss],
-        no_difference: vec![RandomLoss],
-        slower: vec![RandomLoss],
-    });
+    let gain = |rate: BitRate| rate.0 as f64 / bit_rate(facts.rate()).0.max(1) as f64;
+    let pacing = paced
+        .filter(|rate| gain(*rate) >= GAIN)
+        .map(|rate| Decider {
+            change: format!("pacing={}", rate.0),
+            // Halfway, as a ratio, in whole per cent: random loss makes runs differ by more than a few.
+            margin: ((gain(rate).sqrt() - 1.0) * 100.0).floor() / 100.0,
+            faster: vec![Policer, BurstLoss],
+            no_difference: vec![RandomLoss],
+            slower: vec![RandomLoss],
+        });
     let smaller_segments = (facts.mss > 0).then(|| Decider {
         change: format!("mss={}", facts.mss / 2),
         margin: MSS_MARGIN,
@@ -155,12 +157,16 @@ mod tests {
         ] {
             let facts = policed(rtt_ms, mbit, bucket, pause);
             let reached = facts.rate() * 8e-6;
-            let change = between(&LOSES, &facts).unwrap().change;
+            let Decider { change, margin, .. } = between(&LOSES, &facts).unwrap();
             let case = format!("{mbit} Mbit/s, bucket of {bucket}, {reached} reached: {change}");
             match change.strip_prefix("pacing=") {
                 Some(rate) => {
                     let paced = rate.parse::<f64>().unwrap() / 1e6;
                     assert!(paced < mbit && paced > 1.1 * reached, "{case}");
+                    // As far from no gain as from all of it: noise is neither.
+                    let gain = paced / reached;
+                    let upper = gain / (1.0 + margin);
+                    assert!((upper - 1.0 - margin).abs() < 0.03, "{case}: {margin}");
                 }
                 None => assert_eq!(change, "mss=724", "{case}"),
             }
