@@ -8,6 +8,7 @@
 mod causes;
 #[path = "../../tests/common/mod.rs"]
 mod common;
+mod deciders;
 mod draw;
 
 use causes::{sampled_every, start};
@@ -20,8 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-const USAGE: &str =
-    "bench/truth [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--into DIR [--again]]";
+const USAGE: &str = "bench/truth [--deciders] [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--into DIR [--again]]";
 
 /// Sources, by name: the files that `explain` reads, and whether they are made from the run's samples.
 const SOURCES: [(&str, &[&str]); 8] = [
@@ -75,6 +75,8 @@ struct Options {
     most: f64,
     into: Option<PathBuf>,
     again: bool,
+    /// Make the experiments that decide, instead of judging what was named.
+    deciders: bool,
 }
 
 fn options() -> Option<Options> {
@@ -86,6 +88,7 @@ fn options() -> Option<Options> {
         most: 3e8,
         into: None,
         again: false,
+        deciders: false,
     };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -97,6 +100,7 @@ fn options() -> Option<Options> {
             "--most" => options.most = args.next()?.parse().ok()?,
             "--into" => options.into = Some(args.next()?.into()),
             "--again" => options.again = true,
+            "--deciders" => options.deciders = true,
             // cargo bench adds it.
             "--bench" => {}
             _ => return None,
@@ -115,10 +119,43 @@ fn main() {
         .into
         .clone()
         .unwrap_or_else(|| home.path().join("truth"));
+    let draw = |number| Drawn::new(options.seed, number, options.most);
+    let own = |number: u64| into.join(format!("{}-{number}", options.seed));
+    let fits = |number: &u64| !options.deciders || deciders::is_one(&draw(*number));
     let numbers: Vec<u64> = match options.case {
         Some(case) => vec![case],
-        None => (0..options.cases).collect(),
+        None => (0..)
+            .filter(fits)
+            .take(options.cases.try_into().unwrap())
+            .collect(),
     };
+    if options.deciders {
+        let decided = in_jobs(&options, &numbers, |number| {
+            let decided = deciders::decide(&home, &draw(number), &own(number))?;
+            eprintln!("{}", decided.line);
+            Some(decided)
+        });
+        return deciders::print(&decided, &options);
+    }
+    let judged = in_jobs(&options, &numbers, |number| {
+        let drawn = draw(number);
+        if !options.again {
+            play_all(&home, &drawn, &own(number));
+        }
+        let judged = judge(&home, drawn, &own(number))?;
+        eprintln!("{}", line(&judged));
+        Some(judged)
+    });
+    let all: Vec<Judged> = judged.into_values().collect();
+    print(&all, options.seed, numbers.len());
+}
+
+/// Does each case; those that cannot be played are left out.
+fn in_jobs<T: Send>(
+    options: &Options,
+    numbers: &[u64],
+    case: impl Fn(u64) -> Option<T> + Sync,
+) -> BTreeMap<u64, T> {
     let next = Mutex::new(numbers.iter());
     let done = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
@@ -128,55 +165,55 @@ fn main() {
                     let Some(&number) = next.lock().unwrap().next() else {
                         return;
                     };
-                    let drawn = Drawn::new(options.seed, number, options.most);
-                    let own = into.join(format!("{}-{number}", options.seed));
-                    let played = catch_unwind(AssertUnwindSafe(|| {
-                        if !options.again {
-                            play_all(&home, &drawn, &own);
-                        }
-                        judge(&home, drawn, &own)
-                    }));
-                    let Ok(judged) = played else { continue };
-                    if let Some(judged) = judged {
-                        eprintln!("{}", line(&judged));
-                        done.lock().unwrap().insert(number, judged);
+                    let played = catch_unwind(AssertUnwindSafe(|| case(number)));
+                    if let Ok(Some(result)) = played {
+                        done.lock().unwrap().insert(number, result);
                     }
                 }
             });
         }
     });
-    let all: Vec<Judged> = done.into_inner().unwrap().into_values().collect();
-    print(&all, options.seed, numbers.len());
+    done.into_inner().unwrap()
 }
 
 /// Plays a case with all of its faults, and without each; what is there already stays.
 fn play_all(home: &Home, drawn: &Drawn, own: &Path) {
     let faults = &drawn.faults;
-    let play = |name: &str, faults: &[Fault], wider: u64, all: bool| {
-        let into = own.join(name);
-        for attempt in 0.. {
-            if into.join("done").exists() {
-                return;
-            }
-            let tried = catch_unwind(AssertUnwindSafe(|| {
-                play(home, drawn, &drawn.with(faults, wider), &into, all);
-            }));
-            assert!(
-                tried.is_ok() || attempt < 2,
-                "case {} cannot be played",
-                drawn.number
-            );
-        }
-    };
-    play("all", faults, 1, true);
-    play("wider", faults, WIDER, false);
+    play_once(home, drawn, own, "all", faults, 1, true);
+    play_once(home, drawn, own, "wider", faults, WIDER, false);
     for (n, _) in faults.iter().enumerate() {
         let mut others = faults.clone();
         others.remove(n);
-        play(&format!("without-{n}"), &others, 1, false);
+        play_once(home, drawn, own, &format!("without-{n}"), &others, 1, false);
     }
     if faults.len() > 1 {
-        play("none", &[], 1, false);
+        play_once(home, drawn, own, "none", &[], 1, false);
+    }
+}
+
+/// Plays a case with these faults into the directory `name`, unless that is done.
+fn play_once(
+    home: &Home,
+    drawn: &Drawn,
+    own: &Path,
+    name: &str,
+    faults: &[Fault],
+    wider: u64,
+    all: bool,
+) {
+    let into = own.join(name);
+    for attempt in 0.. {
+        if into.join("done").exists() {
+            return;
+        }
+        let tried = catch_unwind(AssertUnwindSafe(|| {
+            play(home, drawn, &drawn.with(faults, wider), &into, all);
+        }));
+        assert!(
+            tried.is_ok() || attempt < 2,
+            "case {} cannot be played",
+            drawn.number
+        );
     }
 }
 

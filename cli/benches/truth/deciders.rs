@@ -1,0 +1,156 @@
+//! The experiments that are to decide between causes of loss, made: of the drawn cases those with one fault that loses, and what
+//! the verdict leaves of the causes that were named.
+
+use super::{Drawn, Fault, HELPS, Options, common, explanation, goodput, interval, play_once};
+use common::{Home, Lab, Running, stderr};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// What an experiment with a decider came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Leads {
+    /// The verdict leaves the true cause and excludes another.
+    Right,
+    /// The verdict excludes nothing.
+    Undecided,
+    /// The verdict excludes the true cause.
+    Wrong,
+    /// The true cause is not among those that the experiment separates.
+    NotNamed,
+    /// No experiment was proposed.
+    None,
+}
+
+pub struct Decided {
+    pub leads: Leads,
+    kind: String,
+    pub line: String,
+}
+
+/// A path that loses in one way, and a sender that yields to loss.
+pub fn is_one(drawn: &Drawn) -> bool {
+    let loses = |fault: &Fault| {
+        matches!(
+            fault,
+            Fault::RandomLoss { .. }
+                | Fault::LossInBursts { .. }
+                | Fault::ShallowQueue { .. }
+                | Fault::Policer { .. }
+        )
+    };
+    drawn.congestion != "bbr" && drawn.faults.len() == 1 && drawn.faults.iter().all(loses)
+}
+
+/// Measures a case, and makes the experiment that its samples at 100 ms ask for; `None` if that is to decide what keeps a
+/// transfer back that its fault does not keep back.
+pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
+    let fault = &drawn.faults[0];
+    let [with, without] = ["all", "without-0"].map(|name| own.join(name));
+    play_once(home, drawn, own, "all", &drawn.faults, 1, false);
+    let told = explanation(home, &[with.join("run-100ms.json")]);
+    let mut findings = told["findings"].as_array().into_iter().flatten();
+    let decider = findings.find_map(|f| f["decider"].is_object().then_some(&f["decider"]));
+    let (leads, what) = match decider {
+        None => (Leads::None, told["conclusion"].to_string()),
+        Some(decider) => {
+            play_once(home, drawn, own, "without-0", &[], 1, false);
+            let gain = goodput(home, &without) / goodput(home, &with).max(1.0);
+            if gain < HELPS {
+                return None;
+            }
+            let verdict = prove(home, drawn, &with.join("scenario.toml"), decider);
+            let outcome = verdict["outcome"].as_str().unwrap_or("no_verdict");
+            let effect = verdict["comparisons"][0]["estimate"]["effect_share"].as_f64();
+            let effect = effect.unwrap_or_default() * 100.0;
+            let leads = leads(decider, outcome, fault.names());
+            let change = decider["change"].as_str().unwrap_or_default();
+            let gain = (gain - 1.0) * 100.0;
+            (
+                leads,
+                format!("{gain:+.0} % without the fault; {change}: {outcome} ({effect:+.1} %)"),
+            )
+        }
+    };
+    let line = format!(
+        "seed {} case {}: {:.1} Mbit/s, RTT {:.1} ms, {}, {fault:?}: {what}: {leads:?}",
+        drawn.seed,
+        drawn.number,
+        drawn.rate as f64 / 1e6,
+        drawn.rtt_us as f64 / 1e3,
+        drawn.congestion,
+    );
+    Some(Decided {
+        leads,
+        kind: fault.kind(),
+        line,
+    })
+}
+
+fn leads(decider: &Value, outcome: &str, truth: &[&str]) -> Leads {
+    let left = |outcome: &str| -> Vec<&str> {
+        let list = decider[outcome].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str).collect()
+    };
+    let all = ["faster", "no_difference", "slower"].map(left).concat();
+    let is_true = |cause: &&str| truth.contains(cause);
+    let left = left(outcome);
+    match all.iter().any(is_true) {
+        false => Leads::NotNamed,
+        true if left.is_empty() || all.iter().all(|cause| left.contains(cause)) => Leads::Undecided,
+        true if left.iter().any(is_true) => Leads::Right,
+        true => Leads::Wrong,
+    }
+}
+
+/// The verdict of the experiment, as its command line stands in the text of `explain`.
+fn prove(home: &Home, drawn: &Drawn, scenario: &Path, decider: &Value) -> Value {
+    let lab = Lab::up(home, scenario.to_str().unwrap());
+    let margin = decider["margin_share"].as_f64().unwrap_or_default() * 100.0;
+    let child = home
+        .linerate(&["prove", &format!("lab:{}", lab.name), "--json", "-q"])
+        .args(["--change", decider["change"].as_str().unwrap_or_default()])
+        .args(["--margin", &format!("{margin}%")])
+        .args(["--direction", if drawn.down { "down" } else { "up" }])
+        .args(["-C", drawn.congestion, "-t", &format!("{}s", drawn.seconds)])
+        .args(["--gap", "0s", "--pilot", "0", "--pairs", "8"])
+        .args(["--seed", &drawn.seed.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let out = Running(child.unwrap()).output(Duration::from_secs(1200));
+    let told: Value =
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&out)));
+    told["verdict"].clone()
+}
+
+pub fn print(all: &BTreeMap<u64, Decided>, options: &Options) {
+    println!("# Deciders, seed {}: {} cases\n", options.seed, all.len());
+    println!("| fault | cases | right | undecided | wrong | cause not named | no experiment |");
+    println!("|---|---|---|---|---|---|---|");
+    let mut kinds: Vec<&str> = all.values().map(|d| d.kind.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.push("all");
+    for kind in kinds {
+        let of = || all.values().filter(|d| d.kind == kind || kind == "all");
+        let count = |leads| of().filter(|d| d.leads == leads).count();
+        let (right, wrong) = (count(Leads::Right), count(Leads::Wrong));
+        let made = right + wrong + count(Leads::Undecided) + count(Leads::NotNamed);
+        let (low, high) = interval(right, made);
+        println!(
+            "| {kind} | {} | {right} of {made} ({low:.0} to {high:.0} %) | {} | {wrong} | {} | {} |",
+            of().count(),
+            count(Leads::Undecided),
+            count(Leads::NotNamed),
+            count(Leads::None),
+        );
+    }
+    println!("\n```");
+    for decided in all.values() {
+        println!("{}", decided.line);
+    }
+    println!("```");
+}
