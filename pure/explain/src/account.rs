@@ -102,7 +102,7 @@ impl Account {
                 own.view.departs(&own.stream, &packet, size);
                 None
             }
-            Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray => None,
+            Arrival::Duplicate | Arrival::Probe | Arrival::Stray => None,
         }
     }
 

@@ -166,8 +166,10 @@ fn conclude(
     behind: &mut Behind,
 ) -> Conclusion {
     let round_trips = transfer.0 / facts.rtt().0.max(1);
-    // Idle and short segments that wait are seen in few segments, if there was time.
-    let few = facts.segments < FEWEST_SEGMENTS && !matches!(most, Kind::Application | Kind::Nagle);
+    // Idleness, short segments that wait and timeouts are seen in few segments, if there was time.
+    let few = facts.segments < FEWEST_SEGMENTS
+        && !matches!(most, Kind::Application | Kind::Nagle)
+        && !facts.stood_still();
     let too_short = round_trips < FEWEST_ROUND_TRIPS || few;
     let largest = |kinds: Kind| {
         let of = shares

@@ -305,17 +305,23 @@ fn ideals(workload: &Workload, client: &EndRecord, links: &Links, figures: &mut 
         return;
     };
     let mtu = segment.saturating_add(HEADERS as u32);
-    let ideal = |[call, reply]: [Bytes; 2], trip| links.ideal([(call, mtu), (reply, mtu)], trip);
+    let ideal = |[call, reply]: [Bytes; 2], trip, measured: Nanos| {
+        let ideal = links.ideal([(call, mtu), (reply, mtu)], trip);
+        // What was faster refutes it: the links are not those that the devices report.
+        Some(ideal).filter(|ideal| *ideal <= measured)
+    };
     match (workload, &mut figures.requests) {
         (Workload::Request(order), Some(requests)) => {
             // A connection that is new for each has its handshake first.
             let trips = 1 + u64::from(order.reconnect);
             let sizes = [order.request_size, order.reply_size];
-            requests.ideal = Some(ideal(sizes, Nanos(trip.0.saturating_mul(trips))));
+            let trip = Nanos(trip.0.saturating_mul(trips));
+            requests.ideal = ideal(sizes, trip, requests.p50);
         }
         (Workload::Blocks(order), _) => {
             for one in &mut figures.operations {
-                one.latency.ideal = Some(ideal(one.operation.carries(order.block), trip));
+                let sizes = one.operation.carries(order.block);
+                one.latency.ideal = ideal(sizes, trip, one.latency.mean);
             }
         }
         _ => {}
@@ -654,6 +660,8 @@ mod tests {
         let frames = Nanos((190 + 8192 + 9 * 90) * 8);
         let rate = Some(BitRate(1_000_000_000));
         assert_eq!(ideal(false, rate), Some(Nanos::from_millis(1) + frames));
+        // The median took 2 ms: a link of 100 kbit/s cannot have been on the path.
+        assert_eq!(ideal(false, Some(BitRate(100_000))), None);
     }
 
     #[test]

@@ -215,6 +215,7 @@ impl Seen {
 /// Where the time of a request went.
 pub(crate) struct Breakdown {
     view: View,
+    /// What the links need at the least; no more than it took, which refutes links that are slower.
     ideal: Nanos,
     parts: Parts,
     causes: Causes,
@@ -247,7 +248,7 @@ pub(crate) fn from_one(seen: &Seen, view: View, links: &Links) -> Breakdown {
     causes.spend(Cause::Path, way);
     causes.spend(Cause::Think, parts.think);
     Breakdown {
-        ideal: seen.ideal(links),
+        ideal: seen.ideal(links).min(parts.total()),
         view,
         parts,
         causes,
@@ -368,7 +369,7 @@ impl Pair {
         causes.spend(Cause::Queue, way.since(shortest));
         // Steps of the reply as they arrived, so that the ladder has one clock.
         let breakdown = Breakdown {
-            ideal: self.at_client.ideal(links),
+            ideal: self.at_client.ideal(links).min(self.parts.total()),
             view: View::BothEnds,
             parts: self.parts,
             causes,

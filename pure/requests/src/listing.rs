@@ -152,6 +152,19 @@ mod tests {
     }
 
     #[test]
+    fn no_ideal_is_above_what_was_measured() {
+        // 8 KiB passed in 0.3 ms: the links are not as slow as they are said to be.
+        let rate = Some(model::BitRate(10_000_000));
+        let told = told(&listing(Order::Printed), Links { rate, hops: 1 });
+        for call in &told.calls {
+            assert!(call.ideal <= call.parts.total(), "{call:?}");
+        }
+        for of in &told.operations {
+            assert!(of.ideal <= of.parts.total(), "{of:?}");
+        }
+    }
+
+    #[test]
     fn lines_in_no_order_tell_no_requests() {
         let told = told(&listing(Order::Unknown), Links::default());
         assert_eq!(

@@ -297,7 +297,7 @@ impl Pairing {
             Arrival::New => (released, false),
             Arrival::Retransmission => (Cause::Retransmission.into(), true),
             Arrival::Reordered => (Cause::Rate.into(), false),
-            Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray => return,
+            Arrival::Duplicate | Arrival::Probe | Arrival::Stray => return,
         };
         if let Some(first) = to.connection.first(self.side(side)) {
             self.directions[side].opens(first);

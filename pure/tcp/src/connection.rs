@@ -212,6 +212,11 @@ impl<C: Default, S: View> Connection<C, S> {
         self.client_is_second
     }
 
+    /// A packet of the client (0) or the server (1) was seen.
+    pub fn saw(&self, side: usize) -> bool {
+        self.halves[side].start().is_some()
+    }
+
     /// A SYN or its answer was seen: who is the client is certain.
     pub fn is_opened(&self) -> bool {
         self.syn.or(self.syn_ack).is_some()
@@ -340,7 +345,8 @@ impl<C: Default, S: View> Connection<C, S> {
             own.end = Some(packet.end());
         }
         let data = (packet.payload > 0).then(|| own.data(packet, trips));
-        let heard = match packet.has(ACK) {
+        // The window of a reset says nothing: it is 0 as a rule.
+        let heard = match packet.has(ACK) && !packet.has(RST) {
             true => peer.hears(packet, own.scale),
             false => None,
         };

@@ -284,8 +284,9 @@ pub enum Arrival {
     Reordered,
     /// The capture recorded the same packet twice.
     Duplicate,
-    /// A byte that was acknowledged long ago (RFC 9293, 3.8.4).
-    KeepAlive,
+    /// A byte that was acknowledged long ago and keeps the connection alive (RFC 9293, 3.8.4), or one that probes a
+    /// closed window (3.8.6.1): the receiver need not take it.
+    Probe,
     /// Its sequence number is far from all others.
     Stray,
 }
@@ -578,9 +579,9 @@ impl Stream {
             self.learns(coming);
             self.coming.pop_front();
         }
-        // One byte below what is acknowledged keeps a connection alive, and is no data.
-        if packet.payload == 1 && before(seq, self.acked) {
-            return Arrival::KeepAlive;
+        let probes = seq == self.acked && self.known.window == Some(0);
+        if packet.payload == 1 && (before(seq, self.acked) || probes) {
+            return Arrival::Probe;
         }
         let step = offset(self.next, seq);
         if step.unsigned_abs() > LARGEST_WINDOW.into() {
@@ -803,9 +804,10 @@ impl Stream {
         self.echoed += u32::from(packet.flags & (ECE | SYN) == ECE); // RFC 3168
         // Without its scale a window says something only when it is closed.
         let window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
+        let window = window.or((packet.window == 0).then_some(0));
         let mut heard = Heard {
             gained: 0,
-            window: window.map(u64::from).or((packet.window == 0).then_some(0)),
+            window: window.map(u64::from),
             trip: None,
             is_dsack: false,
         };

@@ -197,7 +197,7 @@ pub(crate) fn read(connection: &mut Connection, packet: &Packet, passed: &Passed
 /// Remembers a packet for the comparison with another place; whether it did.
 fn remember(connection: &mut Connection, packet: &Packet, passed: &Passed) -> bool {
     let again = match passed.data {
-        Some(Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray) => return false,
+        Some(Arrival::Duplicate | Arrival::Probe | Arrival::Stray) => return false,
         Some(Arrival::Retransmission) => true,
         Some(Arrival::New | Arrival::Reordered) | None => false,
     };
@@ -313,6 +313,7 @@ pub(crate) fn explain(
             syns_again: connection.syns_again,
             segment: connection.segment(),
             is_exchange,
+            saw_receiver: connection.saw(1 - side),
             doubts: doubt.iter().cloned().collect(),
         };
         let explanation = Sender::explain(*followed, frame, more);

@@ -13,13 +13,20 @@ use std::mem::take;
 use std::net::SocketAddr;
 use tcp::seq::before;
 use tcp::stream::{Arrival, Followed, Heard, Stream, View, usual};
-use tcp::thresholds::{LEAST_INITIAL_WINDOW, TIMESTAMP_TICK};
+use tcp::thresholds::LEAST_INITIAL_WINDOW;
 use tcp::waits::{Release, Wait};
 
 /// A reading is no shorter than this.
 const SHORTEST_READING: Nanos = Nanos::from_millis(5);
 /// Readings whose packets are looked at for how long they lay below TCP: later, clocks may have drifted.
 const TIMED: usize = 1000;
+/// Payload with timestamps in a packet of 1280 bytes, which every link of IPv6 carries (RFC 8200, 5), and of IPv4 as a rule.
+const EVERY_LINK_CARRIES: u32 = 1280 - 72;
+/// Microseconds that a tick of timestamps takes: Linux 1 ms, or as the timer of the kernel, older BSD 10 to 100 ms.
+const TICKS: [u32; 4] = [1_000, 4_000, 10_000, 100_000];
+/// Fewer ticks do not show how long one is; it may differ from the usual lengths by this part.
+const FEWEST_TICKS: u32 = 5;
+const TICK_WITHIN: f64 = 0.25;
 /// Fewer readings without a loss show no rhythm.
 const FEWEST_READINGS: u32 = 10;
 /// A stream of fewer packets is not kept packet by packet.
@@ -47,6 +54,8 @@ pub(super) struct Frame {
     pub segment: u32,
     /// The other direction carries data as well.
     pub is_exchange: bool,
+    /// Packets of the receiver are in the capture.
+    pub saw_receiver: bool,
     pub doubts: Vec<String>,
 }
 
@@ -60,8 +69,9 @@ pub(crate) struct Sender {
     spare: Option<Box<Course>>,
     pub losses: Vec<Loss>,
     pub vanished: Option<Vanished>,
-    /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
-    stamped: Option<u32>,
+    /// Time of the first packet with a timestamp, in microseconds, and its timestamp; all of them from the second on.
+    first_stamp: Option<(u32, u32)>,
+    stamps: Option<Box<Stamps>>,
     last_data: Nanos,
     /// When the reading that runs began, and what is in it so far.
     reading_from: Nanos,
@@ -213,23 +223,74 @@ struct Pace {
     drained: u32,
     /// Nothing was sent for half of the round trip.
     paused: u32,
-    /// Packets with timestamps, and the microseconds that they were late.
-    stamped: u32,
-    late: u64,
+}
+
+/// How much later than its timestamp a packet passes, by the least that was seen, for each length that a tick of the
+/// sender's timestamps may have (RFC 7323, 5.4): which one it is shows only in time.
+struct Stamps {
+    first: (u32, u32),
+    last: (u32, u32),
+    /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
+    least: [u32; TICKS.len()],
+    /// Packets, and the microseconds that they were late.
+    count: u32,
+    late: [u64; TICKS.len()],
+}
+
+impl Stamps {
+    fn of(first: (u32, u32)) -> Stamps {
+        Stamps {
+            first,
+            last: first,
+            least: TICKS.map(|tick| apart(first, tick)),
+            count: 0,
+            late: [0; TICKS.len()],
+        }
+    }
+
+    /// Takes the next; it counts once a reading is over.
+    fn push(&mut self, now: (u32, u32), counts: bool) {
+        self.last = now;
+        self.count += u32::from(counts);
+        for ((tick, least), late) in TICKS.iter().zip(&mut self.least).zip(&mut self.late) {
+            let by = apart(now, *tick).wrapping_sub(*least);
+            if by > u32::MAX / 2 {
+                *least = least.wrapping_add(by);
+            } else if counts {
+                *late += u64::from(by);
+            }
+        }
+    }
+
+    /// The mean, where the timestamps are a clock, and the packets are later than one of its ticks.
+    fn late(&self) -> Option<Nanos> {
+        let passed = self.last.0.wrapping_sub(self.first.0);
+        let ticks = self.last.1.wrapping_sub(self.first.1);
+        if ticks < FEWEST_TICKS {
+            return None;
+        }
+        let length = f64::from(passed) / f64::from(ticks);
+        let fits = |tick: &u32| (length / f64::from(*tick) - 1.0).abs() <= TICK_WITHIN;
+        let place = TICKS.iter().position(fits)?;
+        let mean = self.late[place].checked_div(self.count.into())?;
+        // On the average a packet leaves half a tick after the tick of its stamp.
+        let late = mean.saturating_sub(u64::from(TICKS[place] / 2));
+        (late >= TICKS[place].into()).then_some(Nanos::from_micros(late))
+    }
+}
+
+/// From a timestamp to its packet, from an arbitrary moment.
+fn apart((at, value): (u32, u32), tick: u32) -> u32 {
+    at.wrapping_sub(value.wrapping_mul(tick))
 }
 
 impl Pace {
-    fn rhythm(&self) -> Option<Rhythm> {
+    fn rhythm(&self, late: Option<Nanos>) -> Option<Rhythm> {
         let share = |of: u32| f64::from(of) / f64::from(self.readings);
-        let late = self
-            .late
-            .checked_div(self.stamped.into())
-            .map(Nanos::from_micros);
         (self.readings >= FEWEST_READINGS).then(|| Rhythm {
             drained: share(self.drained),
             paused: share(self.paused),
-            // On the average a packet leaves half a tick after the tick of its stamp.
-            late: late.map(|late| late.since(Nanos(TIMESTAMP_TICK.0 / 2))),
+            late,
         })
     }
 }
@@ -257,7 +318,7 @@ impl Sender {
     /// A data packet passed.
     pub fn data(&mut self, stream: &Stream, packet: &Packet, arrival: Arrival, segment: u32) {
         match arrival {
-            Arrival::KeepAlive | Arrival::Stray | Arrival::Duplicate => return,
+            Arrival::Probe | Arrival::Stray | Arrival::Duplicate => return,
             Arrival::Reordered => {}
             Arrival::New => {
                 self.released(&stream.released);
@@ -311,18 +372,19 @@ impl Sender {
         }
     }
 
-    /// How much later than its timestamp a packet passes, by the least that was seen. Linux counts milliseconds.
+    /// A packet with a timestamp passes.
     fn stamped(&mut self, at: Nanos, value: u32) {
-        let apart = ((at.0 / 1000) as u32).wrapping_sub(value.wrapping_mul(1000));
-        let least = self.stamped.get_or_insert(apart);
-        let late = apart.wrapping_sub(*least);
-        if late > u32::MAX / 2 {
-            *least = apart;
-        } else if let Some(course) = &mut self.course
-            && course.readings.len() < TIMED
-        {
-            course.pace.stamped += 1;
-            course.pace.late += u64::from(late);
+        let now = ((at.0 / 1000) as u32, value);
+        let Some(first) = self.first_stamp else {
+            self.first_stamp = Some(now);
+            return;
+        };
+        let readings = self.course.as_ref().map(|course| course.readings.len());
+        if readings.is_none_or(|many| many < TIMED) {
+            let stamps = self
+                .stamps
+                .get_or_insert_with(|| Box::new(Stamps::of(first)));
+            stamps.push(now, readings.is_some());
         }
     }
 
@@ -368,7 +430,10 @@ impl Sender {
         let (size, passed) = (packet.payload.min(usual(segment)), stream.largest_acked);
         let backoffs = backoffs.unwrap_or(again.backoffs);
         let more = backoffs > self.vanished.map_or(1, |v| v.backoffs);
-        if more && again.range.0 == stream.acked && size > passed {
+        // Shorter ones are lost for another reason; and one that is not in the capture may have passed.
+        let is_full = size >= stream.mss(segment).max(EVERY_LINK_CARRIES)
+            && stream.counts().unseen < u64::from(size);
+        if more && again.range.0 == stream.acked && size > passed && is_full {
             self.vanished = Some(Vanished {
                 size,
                 passed,
@@ -576,17 +641,18 @@ impl Sender {
             }
         }
         // Where most was not seen, it was never there to see.
-        let blind = stream.acknowledgements == 0 || counts.unseen > stream.range / 2;
-        doubts.extend(match (stream.acknowledgements, counts.unseen) {
-            (0, _) => Some("no acknowledgement of these data is in the capture: it was taken in one direction only, so round trips and windows are not known".to_owned()),
-            (_, 0) => None,
-            _ if blind => Some(format!(
-                "{} were acknowledged, and most of them never seen: the capture was taken in one direction only, or lost the other",
-                Bytes(stream.range)
+        let unheard = stream.acknowledgements == 0;
+        let blind = (unheard && !frame.saw_receiver) || counts.unseen > stream.range / 2;
+        let unseen = Bytes(counts.unseen);
+        doubts.extend(match (unheard, counts.unseen) {
+            (true, _) if blind => Some("no acknowledgement of these data is in the capture: it was taken in one direction only, so round trips and windows are not known".to_owned()),
+            (true, _) => Some("no acknowledgement of these data is in the capture".to_owned()),
+            (false, 0) => None,
+            _ if stream.packets == 0 => Some(format!(
+                "{unseen} were acknowledged and never seen: the capture was taken in one direction only"
             )),
-            (_, unseen) => Some(format!(
-                "{} were acknowledged and never seen: the capture itself lost packets",
-                Bytes(unseen)
+            _ => Some(format!(
+                "{unseen} were acknowledged and never seen: the capture itself lost packets"
             )),
         });
         let near = frame.near;
@@ -594,7 +660,11 @@ impl Sender {
         let mut facts = Facts::new(source_of(frame.vantage));
         facts.span = frame.span;
         facts.mss = stream.mss(frame.segment);
-        facts.bytes = Bytes(stream.range);
+        // What was acknowledged stands for data of which nothing was seen, and for none of those beside.
+        facts.bytes = match stream.packets {
+            0 => Bytes(stream.range),
+            _ => Bytes(stream.range).since(unseen),
+        };
         facts.min_rtt = stream.min_rtt.map(|rtt| rtt + near);
         facts.segments = figures.segments;
         facts.retransmitted = figures.retransmissions;
@@ -611,7 +681,11 @@ impl Sender {
         facts.alone = course.alone;
         let at_sender = frame.vantage == Vantage::AtSender;
         // Elsewhere the round trip is not the sender's: when it sent, and what was in flight then, is not known so exactly.
-        facts.rhythm = at_sender.then(|| course.pace.rhythm()).flatten();
+        let rhythm = at_sender.then(|| {
+            let late = this.stamps.as_ref().and_then(|stamps| stamps.late());
+            course.pace.rhythm(late)
+        });
+        facts.rhythm = rhythm.flatten();
         facts.needless = figures.needless_retransmissions;
         facts.reordered = figures.reordered;
         facts.marked = stream.marked();

@@ -292,7 +292,10 @@ fn a_capture_of_one_direction_says_so() {
     let (client, server): (Vec<_>, Vec<_>) = all.iter().partition(|p| p.from == all[0].from);
     for (half, said) in [
         (client, "no acknowledgement of these data"),
-        (server, "most of them never seen"),
+        (
+            server,
+            "never seen: the capture was taken in one direction only",
+        ),
     ] {
         let told = told(&half);
         assert_eq!(told.explanations.len(), 1);
@@ -728,4 +731,174 @@ fn packets_do_not_show_why_nobody_writes() {
     }
     let one = &told(&script.packets).explanations[0];
     assert_eq!(one.conclusion, by(&[Limit::Application]));
+}
+
+#[test]
+fn the_window_of_a_reset_is_not_a_closed_window() {
+    // After five seconds without packets the receiver aborts the connection.
+    let mut script = Script::new();
+    for _ in 0..30 {
+        script.packet(100, 0, MSS);
+        script.arrived(0);
+        script.packet(20_000, 1, 0);
+    }
+    let reset = script.packet(5_000_000, 1, 0);
+    (reset.window, reset.flags) = (0, RST | ACK);
+    let one = &told(&script.packets).explanations[0];
+    assert_eq!(one.finding(Limit::ZeroWindow), None, "{one:#?}");
+}
+
+#[test]
+fn probes_of_a_closed_window_are_no_timeouts() {
+    // A window that closes for six seconds; the sender probes with one byte that it has not sent (Solaris, BSD), or
+    // with none that it has (Linux).
+    let probed = |payload: u32| {
+        let mut script = Script::new();
+        for _ in 0..30 {
+            script.packet(100, 0, MSS);
+            script.arrived(0);
+            script.packet(20_000, 1, 0);
+        }
+        script.packet(100, 0, MSS);
+        script.arrived(0);
+        script.packet(20_000, 1, 0).window = 0;
+        for wait in [400_000, 800_000, 1_600_000, 3_200_000] {
+            let next = script.next[0];
+            let probe = script.packet(wait, 0, payload);
+            if payload == 0 {
+                probe.seq = next.wrapping_sub(1);
+            }
+            script.next[0] = next;
+            script.packet(20_000, 1, 0).window = 0;
+        }
+        script.packet(100_000, 1, 0);
+        for _ in 0..30 {
+            script.packet(100, 0, MSS);
+            script.arrived(0);
+            script.packet(20_000, 1, 0);
+        }
+        let told = told(&script.packets);
+        let figures = &told.streams[0];
+        assert_eq!((figures.segments, figures.retransmissions), (61, 0));
+        assert_eq!(figures.unseen, Bytes(0));
+        let one = &told.explanations[0];
+        assert_eq!(one.finding(Limit::RtoStall), None, "{one:#?}");
+        assert_eq!(one.cause(), Some(Limit::ReadingApplication), "{one:#?}");
+    };
+    probed(0);
+    probed(1);
+}
+
+#[test]
+fn what_is_smaller_than_a_full_segment_does_not_vanish_by_its_size() {
+    // Joined segments pass, then a short one is lost five times.
+    let lost = |overtaken: bool, captured: bool| {
+        let mut script = Script::new();
+        script.packet(100, 0, 36);
+        script.arrived(0);
+        script.packet(20_000, 1, 0);
+        for _ in 0..40 {
+            script.packet(100, 0, 600);
+            script.arrived(0);
+            script.packet(20_000, 1, 0);
+        }
+        for _ in 0..3 {
+            script.packet(100, 0, 4 * 1460);
+            if overtaken {
+                // What leaves second passes first.
+                script.packet(10, 0, 100);
+                let end = script.packets.len();
+                let [first, second] = [end - 2, end - 1].map(|n| script.packets[n].at);
+                script.packets.swap(end - 2, end - 1);
+                (script.packets[end - 2].at, script.packets[end - 1].at) = (first, second);
+            } else if !captured {
+                script.packets.pop();
+            }
+            script.arrived(0);
+            script.packet(20_000, 1, 0);
+        }
+        let first = script.next[0];
+        for wait in [100, 220_000, 440_000, 880_000, 1_760_000, 3_520_000] {
+            script.next[0] = first;
+            script.packet(wait, 0, 648);
+        }
+        let one = &told(&script.packets).explanations[0];
+        assert_eq!(one.finding(Limit::BlackHole), None, "{one:#?}");
+    };
+    lost(false, true);
+    lost(true, true);
+    lost(false, false);
+}
+
+#[test]
+fn the_tick_of_timestamps_is_learned() {
+    // Sends by a clock, whose stamps count so many milliseconds each.
+    for tick in [1, 4, 10, 100] {
+        let stamped = |late: u64| {
+            let mut script = clocked(Some(0));
+            for (n, packet) in (0u64..).zip(&mut script.packets) {
+                let at = packet.at.0 / 1_000_000;
+                packet.stamps = packet
+                    .stamps
+                    .map(|_| (((at + 10_000 - late.min(n)) / tick) as u32, 0));
+            }
+            script.conclusion()
+        };
+        assert_ne!(stamped(0), by(&[Limit::DeviceQueue]), "{tick}");
+        if tick < 100 {
+            assert_eq!(stamped(5 * tick), by(&[Limit::DeviceQueue]), "{tick}");
+        }
+    }
+    // Stamps that are no clock.
+    let mut script = clocked(Some(0));
+    for (n, packet) in (0u32..).zip(&mut script.packets) {
+        packet.stamps = packet.stamps.map(|_| (n.wrapping_mul(n), 0));
+    }
+    assert_ne!(script.conclusion(), by(&[Limit::DeviceQueue]));
+}
+
+#[test]
+fn a_transfer_that_timeouts_stopped_is_not_too_short() {
+    // Of twelve segments five are retransmissions, in nine seconds.
+    let mut script = Script::new();
+    for _ in 0..7 {
+        script.packet(100, 0, MSS);
+        script.arrived(0);
+        script.packet(20_000, 1, 0);
+    }
+    let first = script.next[0];
+    for wait in [100, 300_000, 600_000, 1_200_000, 2_400_000, 4_700_000] {
+        script.next[0] = first;
+        script.packet(wait, 0, 400);
+    }
+    script.arrived(0);
+    script.packet(20_000, 1, 0);
+    assert_eq!(script.conclusion(), by(&[Limit::RtoStall]));
+}
+
+#[test]
+fn a_capture_of_both_directions_is_not_said_to_have_one() {
+    // The peer answers the handshake, and none of the data.
+    let mut script = Script::new();
+    let first = script.next[0];
+    for wait in [100, 300_000, 600_000, 1_200_000, 2_400_000, 4_700_000] {
+        script.next[0] = first;
+        script.packet(wait, 0, 400);
+    }
+    let dead = told(&script.packets);
+    assert!(!doubted(&dead, "one direction only"), "{dead:#?}");
+    assert_eq!(dead.explanations[0].conclusion, by(&[Limit::RtoStall]));
+    // The capture holds a few of the data, and an acknowledgement of a gigabyte more.
+    let mut script = Script::new();
+    for _ in 0..20 {
+        script.packet(100, 0, MSS);
+        script.arrived(0);
+        script.packet(20_000, 1, 0);
+    }
+    script.seen[0] = script.seen[0].wrapping_add((1 << 30) - 1);
+    script.packet(20_000, 1, 0);
+    let leap = told(&script.packets);
+    assert!(!doubted(&leap, "one direction only"), "{leap:#?}");
+    assert!(doubted(&leap, "never seen"), "{leap:#?}");
+    assert_eq!(leap.explanations[0].bytes, Bytes(20 * u64::from(MSS)));
 }

@@ -44,8 +44,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    let cwnd = median(facts.steady().iter().map(|r| r.cwnd as f64)).unwrap_or(0.0);
-    let mut evidence = vec![facts.evidence(Key::Cwnd, Bytes(cwnd as u64))];
+    let known = facts.steady().iter().filter(|r| r.cwnd > 0);
+    let cwnd = median(known.map(|r| r.cwnd as f64));
+    let cwnd = cwnd.map(|cwnd| facts.evidence(Key::Cwnd, Bytes(cwnd as u64)));
+    let mut evidence: Vec<_> = cwnd.into_iter().collect();
     if let Some(name) = &facts.congestion {
         evidence.push(facts.evidence(Key::CongestionControl, name.as_str()));
     }

@@ -31,7 +31,9 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     let steady = facts.steady().iter();
     let window = median(steady.filter(|r| r.window > 0).map(|r| r.window as f64));
     let window = Bytes(window.unwrap_or(0.0) as u64);
-    evidence.push(facts.evidence(Key::ReceiveWindow, window));
+    if window.0 > 0 {
+        evidence.push(facts.evidence(Key::ReceiveWindow, window));
+    }
     if let Some(occupancy) = facts.occupancy() {
         let full = facts.evidence(Key::InFlightOverReceiveWindow, occupancy);
         evidence.push(full.if_at_least(FULL));
@@ -39,7 +41,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     if let Some(buffer) = facts.receive_buffer {
         evidence.push(facts.evidence(Key::ReceiveBuffer, buffer));
     }
-    if let Some(rtt) = facts.min_rtt.filter(|rtt| rtt.0 > 0) {
+    if let Some(rtt) = facts.min_rtt.filter(|rtt| rtt.0 > 0 && window.0 > 0) {
         evidence.push(facts.evidence(Key::MinRtt, rtt));
         evidence.push(facts.evidence(
             Key::ReceiveWindowRate,
