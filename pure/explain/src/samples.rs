@@ -6,7 +6,7 @@ use crate::facts::{Facts, Load, Loss, MOST_LOSSES, Reading, Vanished};
 use crate::limits::RECEIVE_WINDOW_FULL;
 use crate::sender_state::{Piece, SenderState};
 use crate::trace::GROWS_WITHIN;
-use model::finding::{Explanation, Limit, Source};
+use model::finding::{Confidence, Explanation, Limit, Source};
 use model::segment::{ca_state, tcp_state};
 use model::{
     BitRate, Bytes, EndRecord, Fingerprint, Leg, Nanos, Run, SocketState, StreamSample, Workload,
@@ -16,6 +16,15 @@ use model::{
 const STARTUP: u64 = 12;
 /// Samples farther apart than this leave much between them unseen.
 const COARSE: Nanos = Nanos::from_millis(100);
+/// Causes that only the place of each loss separates from each other.
+const NEED_LOSSES: [Limit; 6] = [
+    Limit::BottleneckRate,
+    Limit::Bufferbloat,
+    Limit::RandomLoss,
+    Limit::BurstLoss,
+    Limit::Policer,
+    Limit::Shaper,
+];
 /// Payload that a send buffer holds by its size: the kernel's overhead takes half and more.
 const BUFFER_FULL: f64 = 0.3;
 /// Use of a send buffer up to which a writer that waits for room is woken (`sk_stream_is_writeable`).
@@ -101,12 +110,15 @@ pub(crate) fn stream(
         ));
     }
     more(&mut facts);
-    Some(assemble(
-        subject(run, leg, ends, n),
-        &pieces,
-        &facts,
-        doubts,
-    ))
+    let mut explanation = assemble(subject(run, leg, ends, n), &pieces, &facts, doubts);
+    // Which losses came together, and whether a queue stood then, lies between such samples.
+    if run.spec.interval > COARSE && facts.retransmitted > 0 {
+        let findings = explanation.findings.iter_mut();
+        for finding in findings.filter(|f| NEED_LOSSES.contains(&f.limit)) {
+            finding.confidence = Confidence::Possible;
+        }
+    }
+    Some(explanation)
 }
 
 /// What a stream of a leg is called.

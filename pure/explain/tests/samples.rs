@@ -337,6 +337,16 @@ fn ms(ms: f64) -> Nanos {
 fn check(name: &str, case: &Case) -> Result<(), String> {
     let told = linerate_explain::explain(&case.run());
     let told = case.expect.of(name, &told)?;
+    let again: f64 = case.phase.iter().map(|phase| phase.retrans.at(0)).sum();
+    let of_loss = told.cause().is_some_and(|limit| {
+        use model::finding::Limit::{BottleneckRate, Bufferbloat, BurstLoss, Policer, RandomLoss};
+        [BottleneckRate, Bufferbloat, BurstLoss, Policer, RandomLoss].contains(&limit)
+    });
+    if case.every_ms > 100 && again > 0.0 && of_loss && told.is_confident() {
+        return Err(format!(
+            "{name}: claims a cause of losses that it cannot place\n{told:#?}"
+        ));
+    }
     let total: u64 = told.phases.iter().map(|p| p.to.0 - p.from.0).sum();
     if total != told.span.0 {
         return Err(format!(

@@ -376,6 +376,16 @@ impl Explanation {
         }
     }
 
+    /// That of the answer: the least of the causes that it names. `None`: it is not known.
+    pub fn confidence(&self) -> Option<Confidence> {
+        let of = |limit: &Limit| self.finding(*limit).map(|f| f.confidence);
+        match &self.conclusion {
+            Conclusion::Limited { by } => by.iter().filter_map(of).min(),
+            Conclusion::Innocent => of(&Limit::Application),
+            Conclusion::TooShort | Conclusion::Unexplained => None,
+        }
+    }
+
     /// Exactly one cause is named, and not as one of several that fit: if it is wrong, it misleads.
     pub fn is_confident(&self) -> bool {
         match &self.conclusion {

@@ -3,7 +3,9 @@
 
 use crate::prove::answer;
 use crate::words::{Ink, Style, escape, escape_sentence, glue, percent, table};
-use model::finding::{Conclusion, Decider, Evidence, Explanation, Finding, Level, Limit, Source};
+use model::finding::{
+    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Source,
+};
 use model::{Clocks, Nanos, Outcome};
 use serde::Serialize;
 
@@ -41,31 +43,40 @@ fn same_answer(a: &Explanation, b: &Explanation) -> bool {
     a.direction == b.direction && a.direction.is_some() && a.conclusion == b.conclusion
 }
 
-/// The answer in one sentence.
+/// The answer in one sentence, with its confidence.
 pub fn sentence(of: &Explanation) -> String {
+    let confidence = of.confidence().map(Confidence::name);
     let by = match &of.conclusion {
         Conclusion::Limited { by } => by,
-        Conclusion::Innocent => return "nothing to fix: the application asked for no more.".into(),
-        Conclusion::TooShort => return "too short to tell what limits it.".into(),
+        Conclusion::Innocent => {
+            let confidence = confidence.map(|name| format!(" ({name})"));
+            let confidence = confidence.unwrap_or_default();
+            return format!("nothing to fix: the application asked for no more{confidence}.");
+        }
+        Conclusion::TooShort => return "not known: the transfer is too short.".into(),
         Conclusion::Unexplained => {
-            return "nothing that is known here explains why it is not faster.".into();
+            return "not known: none of the limits that are looked for explains it.".into();
         }
     };
     let first = by.first().and_then(|limit| of.finding(*limit));
-    let share = first.map(|f| format!(" ({} of the time)", glue(percent(f.share.time_share))));
-    let share = share.unwrap_or_default();
+    let share = first.map(|f| format!("{} of the time", glue(percent(f.share.time_share))));
+    let how: Vec<String> = confidence
+        .map(str::to_owned)
+        .into_iter()
+        .chain(share)
+        .collect();
+    let how = match how.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", how.join(", ")),
+    };
     let names: Vec<&str> = by.iter().map(|l| l.words()).collect();
     match names.as_slice() {
         [] => "limited.".to_owned(),
-        [one] => format!("limited by {one}{share}."),
-        _ if together(of, by) => format!("limited by {}{share}.", names.join(" and ")),
+        [one] => format!("limited by {one}{how}."),
+        _ if together(of, by) => format!("limited by {}{how}.", names.join(" and ")),
         [all @ .., last] => {
             let all = all.join(", ");
-            let decides = match of.findings.iter().any(|f| f.decider.is_some()) {
-                true => ", an experiment decides",
-                false => "",
-            };
-            format!("limited by {all} or {last}{share}: each of them fits{decides}.")
+            format!("limited by {all} or {last}{how}: each of them fits, an experiment decides.")
         }
     }
 }
@@ -355,8 +366,8 @@ mod tests {
     fn rivals_with_the_experiment_that_decides() {
         assert_snapshot!(text(&[testing::rivals()], Some("db1"), Style::PLAIN), @r"
         up, 192.0.2.1:40000 to 192.0.2.2:5210: 54.0 MiB in 10.0 s, 45.3 Mbit/s
-          Limited by random loss or burst loss in a shallow buffer (98 % of the time):
-          each of them fits, an experiment decides.
+          Limited by random loss or burst loss in a shallow buffer (possible, 98 % of
+          the time): each of them fits, an experiment decides.
 
           73 %  40.0 MiB  the congestion window
           25 %  12.0 MiB  loss recovery
@@ -400,9 +411,29 @@ mod tests {
         let all = [testing::rivals(), other, short, innocent];
         assert_snapshot!(sentences(&all, Style::PLAIN), @r"
         up (2 of 3 connections): limited by random loss or burst loss in a shallow
-              buffer (98 % of the time): each of them fits, an experiment decides.
-        up (1 of 3 connections): too short to tell what limits it.
+              buffer (possible, 98 % of the time): each of them fits, an experiment
+              decides.
+        up (1 of 3 connections): not known: the transfer is too short.
         ");
+    }
+
+    #[test]
+    fn the_headline_has_the_confidence_of_the_least_certain_cause() {
+        let mut one = testing::rivals();
+        one.conclusion = Conclusion::Limited {
+            by: vec![Limit::RandomLoss],
+        };
+        for confidence in Confidence::ALL {
+            for finding in &mut one.findings {
+                finding.confidence = confidence;
+            }
+            let wanted = format!("limited by random loss ({confidence}, 98\u{a0}% of the time).");
+            assert_eq!(sentence(&one), wanted);
+        }
+        for conclusion in [Conclusion::TooShort, Conclusion::Unexplained] {
+            one.conclusion = conclusion;
+            assert!(sentence(&one).starts_with("not known: "));
+        }
     }
 
     #[test]
