@@ -53,3 +53,15 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     }
     Telling::new(Confidence::Possible, evidence)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::finding::Source;
+
+    #[test]
+    fn a_window_that_is_not_known_is_no_evidence() {
+        let facts = Facts::new(Source::CaptureAtSender);
+        assert_eq!(tell(&facts).evidence, []);
+    }
+}

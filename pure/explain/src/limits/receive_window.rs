@@ -71,3 +71,15 @@ pub(crate) fn fits_unscaled(facts: &Facts) -> Option<Telling> {
             .advise("capture again from the handshake on: it tells the scale of the windows"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::finding::Source;
+
+    #[test]
+    fn a_window_that_is_not_known_is_no_evidence() {
+        let facts = Facts::new(Source::CaptureAtSender);
+        assert_eq!(tell(&facts).evidence, []);
+    }
+}

@@ -226,7 +226,7 @@ impl<R: Role> Endpoint<R> {
             self.next = now + R::EVERY;
             self.event(Event::Ready { version });
         } else {
-            let message = serde_json::from_slice(frame);
+            let message = R::read(frame);
             let message = message.map_err(|e| Fault::Message(printable(&e.to_string(), 200)))?;
             R::receives(self, now, message)?;
         }
@@ -387,6 +387,11 @@ pub trait Role: Sized + Send + 'static {
     fn sends(legs: &mut Legs, now: Nanos, message: &Self::Out) -> Result<Verdict, Fault>;
     #[doc(hidden)]
     fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)>;
+    /// Reads a message of the peer.
+    #[doc(hidden)]
+    fn read(frame: &[u8]) -> serde_json::Result<Self::In> {
+        serde_json::from_slice(frame)
+    }
     /// Takes a message of the peer.
     #[doc(hidden)]
     fn receives(end: &mut Endpoint<Self>, now: Nanos, message: Self::In) -> Result<(), Fault>;
@@ -411,6 +416,10 @@ impl Role for Controller {
 
     fn goodbye(_: String) -> ToAgent {
         ToAgent::Bye
+    }
+
+    fn read(frame: &[u8]) -> serde_json::Result<ToController> {
+        ToController::read(frame)
     }
 
     fn sends(legs: &mut Legs, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {

@@ -355,3 +355,54 @@ pub enum ToController {
         why: String,
     },
 }
+
+impl ToController {
+    /// Reads a message. Samples are most of them: they are read as they stand, while the tag of any other, which may
+    /// be anywhere, makes its fields be kept until it is known.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn read(json: &[u8]) -> serde_json::Result<ToController> {
+        #[derive(Deserialize)]
+        struct Fields {
+            leg: u32,
+            sample: Box<Sample>,
+        }
+        if !json.starts_with(br#"{"say":"sample","#) {
+            return serde_json::from_slice(json);
+        }
+        let Fields { leg, sample } = serde_json::from_slice(json)?;
+        Ok(ToController::Sample { leg, sample })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_read_as_any_other_message() {
+        let sample = ToController::Sample {
+            leg: 3,
+            sample: Box::new(Sample {
+                at: Nanos(5),
+                ..Sample::default()
+            }),
+        };
+        let pong = ToController::Pong { number: 7 };
+        for message in [sample, pong] {
+            let json = serde_json::to_vec(&message).unwrap();
+            assert_eq!(ToController::read(&json).unwrap(), message);
+            assert_eq!(
+                serde_json::from_slice::<ToController>(&json).unwrap(),
+                message
+            );
+        }
+        for bad in [
+            r#"{"say":"sample","leg":1}"#,
+            r#"{"say":"sample","leg":"1","sample":{}}"#,
+        ] {
+            assert!(ToController::read(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}
