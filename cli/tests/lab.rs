@@ -300,6 +300,96 @@ fn a_lab_of_one_command_goes_with_it_however_that_ends() {
     assert_eq!(outside(), before);
 }
 
+#[test]
+fn a_lab_of_a_file_is_a_host_of_every_command() {
+    let home = Home::new();
+    let before = outside();
+    let folder = home.path().join("my paths");
+    std::fs::create_dir(&folder).unwrap();
+    // More than any emulator carries: with a policer the kernel has no link of its own for it.
+    let fast = "rate = \"40G\"\ndelay = \"100us\"\npolicer = { rate = \"40G\", burst = \"64M\" }";
+    let name = format!("f{}", std::process::id());
+    let text = two_hosts(1500, fast, fast).replace("two-hosts", &name);
+    std::fs::write(folder.join("path.toml"), text).unwrap();
+    std::fs::write(folder.join("wrong.toml"), "nonsense = 1\n").unwrap();
+    let linerate = |args: &[&str]| {
+        let mut command = home.linerate(args);
+        run(command.current_dir(home.path()))
+    };
+    let host = "lab:my paths/path.toml";
+    let run_of = [
+        "--gap", "0s", "-t", "1s", "--pairs", "6", "--pilot", "0", "-q", "--json",
+    ];
+    for (what, rest) in [
+        ("measure", &["-t", "1s", "--up", "-q", "--json"][..]),
+        (
+            "prove",
+            &[&["--change", "nodelay=on"][..], &run_of].concat(),
+        ),
+        ("tune", &["--dry-run", "-t", "1s", "-q", "--json"]),
+    ] {
+        let out = linerate(&[&[what, host][..], rest].concat());
+        let code = out.status.code();
+        assert!(
+            code.is_some_and(|code| code == 0 || code >= 10),
+            "{what}: {}",
+            stderr(&out)
+        );
+        let shown: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let warnings = shown
+            .pointer("/warnings")
+            .or(shown.pointer("/experiment/warnings"));
+        let warnings = warnings.unwrap_or(&shown).to_string();
+        assert!(
+            warnings.contains("the emulator, not the network, was the limit"),
+            "{what}: {warnings}"
+        );
+        assert!(
+            !warnings.contains("does not say how well"),
+            "{what}: {warnings}"
+        );
+    }
+    for (what, rest) in [
+        (&["mtu"][..], &["-q"][..]),
+        (&["tune", "audit"], &["-q", "-t", "1s"]),
+        (&["tune", "undo"], &[]),
+    ] {
+        let host = format!("{host}/b");
+        let out = linerate(&[what, &[host.as_str()], rest].concat());
+        assert!(out.status.success(), "{what:?}: {}", stderr(&out));
+    }
+    for what in [
+        &["measure"][..],
+        &["prove", "--change", "nodelay=on"],
+        &["tune"],
+        &["tune", "audit"],
+        &["tune", "undo"],
+        &["mtu"],
+    ] {
+        for (host, sentence) in [
+            (
+                "lab:my paths/none.toml",
+                "cannot read the scenario my paths/none.toml: ",
+            ),
+            ("lab:my paths/wrong.toml", "my paths/wrong.toml:1: "),
+            (
+                "lab:my paths/path.toml/c",
+                "write lab:my paths/path.toml/FAR",
+            ),
+        ] {
+            let out = linerate(&[what, &[host]].concat());
+            assert_eq!(out.status.code(), Some(2), "{what:?}: {}", stderr(&out));
+            assert!(
+                stderr(&out).contains(sentence),
+                "{what:?}: {}",
+                stderr(&out)
+            );
+            assert_eq!(stderr(&out).trim().lines().count(), 1, "{}", stderr(&out));
+        }
+    }
+    assert_eq!(outside(), before);
+}
+
 /// Waits for a condition that is bound to come.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();

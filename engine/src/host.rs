@@ -1,13 +1,15 @@
 //! The other host, as the user names it.
 
 use crate::exit::Refusal;
+use crate::lab;
 use std::fmt;
 use std::str::FromStr;
 
 /// Port of the control connection of `linerate serve`.
 pub const DEFAULT_PORT: u16 = 5210;
 
-/// `name[:port]`, `ssh:[user@]name[:port]`, `iperf3:name[:port]`, `nfs://name[:port]/export`, `lab:name[/host]` or `local`.
+/// `name[:port]`, `ssh:[user@]name[:port]`, `iperf3:name[:port]`, `nfs://name[:port]/export`, `lab:name[/host]`,
+/// `lab:file.toml[/host]` or `local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     /// An agent that listens (`linerate serve`).
@@ -42,7 +44,7 @@ pub enum Host {
     },
     /// A host of a lab on this machine; the near end is a host of the same lab.
     Lab {
-        /// Name of the lab, or of the scenario that comes up for the measurement.
+        /// Name of the lab, or name or file of the scenario that comes up for the measurement.
         name: String,
         /// The far host, or the near and the far one with a dash between; whose name has a dash of
         /// its own is known by the lab alone ([`ends`]). Without: the lab's first and second host.
@@ -58,16 +60,14 @@ impl FromStr for Host {
     fn from_str(text: &str) -> Result<Host, Refusal> {
         let bad = |why: &str| {
             Refusal::usage(format!(
-                "HOST '{text}' {why}: write name[:port], [IPv6 address]:port, ssh:[user@]name, iperf3:name[:port], nfs://name/export, lab:NAME[/host] or local"
+                "HOST '{text}' {why}: write name[:port], [IPv6 address]:port, ssh:[user@]name, iperf3:name[:port], nfs://name/export, lab:NAME[/host], lab:FILE.toml[/host] or local"
             ))
         };
         if text == "local" {
             return Ok(Host::Local);
         }
         if let Some(rest) = text.strip_prefix("lab:") {
-            let (name, hosts) = rest
-                .split_once('/')
-                .map_or((rest, None), |(name, hosts)| (name, Some(hosts)));
+            let (name, hosts) = lab::split(rest);
             if name.is_empty() {
                 return Err(bad("names no lab"));
             }
@@ -75,7 +75,8 @@ impl FromStr for Host {
                 return Err(bad("names no host behind its slash"));
             }
             let odd = |c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c));
-            if name.contains(odd) || hosts.is_some_and(|hosts| hosts.contains(odd)) {
+            let is_odd = !lab::is_file(name) && name.contains(odd);
+            if is_odd || hosts.is_some_and(|hosts| hosts.contains(odd)) {
                 return Err(bad("has a name that no lab or host can have"));
             }
             return Ok(Host::Lab {
@@ -275,6 +276,16 @@ mod tests {
             ),
             ("lab:wan", lab("wan", None)),
             ("lab:wan/db-2", lab("wan", Some("db-2"))),
+            ("lab:wan.toml", lab("wan.toml", None)),
+            (
+                "lab:../my paths/wan.toml",
+                lab("../my paths/wan.toml", None),
+            ),
+            (
+                "lab:/tmp/a.toml/wan.toml",
+                lab("/tmp/a.toml/wan.toml", None),
+            ),
+            ("lab:x/wan.toml/a-b", lab("x/wan.toml", Some("a-b"))),
             ("local", Host::Local),
         ] {
             assert_eq!(text.parse::<Host>().unwrap(), host, "{text}");
@@ -305,6 +316,8 @@ mod tests {
             ("lab:/x", "no lab"),
             ("lab:wan/", "no host"),
             ("lab:wan/a/b", "no lab or host"),
+            ("lab:x/wan.toml/", "no host"),
+            ("lab:x/wan.toml/a/b", "no lab or host"),
         ] {
             let error = text.parse::<Host>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
@@ -333,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(text in "(ssh:|iperf3:|nfs://|lab:|)[a-z/\\[\\]:@0-9.-]{0,20}") {
+        fn what_is_printed_is_read_back(text in "(ssh:|iperf3:|nfs://|lab:|)[a-z/\\[\\]:@0-9.-]{0,20}(|[.]toml|[.]toml/[a-z/]{0,3})") {
             if let Ok(host) = text.parse::<Host>() {
                 prop_assert_eq!(host.to_string().parse::<Host>().unwrap(), host);
             }

@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The file that runs, even if a newer one has taken its place.
 pub const MYSELF: &str = "/proc/self/exe";
 
-/// `NAME`, or `NAME/HOST`.
+/// `NAME` or `FILE.toml`, and `/HOST`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The lab or scenario.
@@ -41,19 +41,28 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Place, String> {
-        let (lab, host) = match text.split_once('/') {
-            Some((lab, host)) => (lab, Some(host)),
-            None => (text, None),
-        };
+        let (lab, host) = split(text);
         if lab.is_empty() || host.is_some_and(str::is_empty) {
             return Err(format!(
-                "'{text}' is no place in a lab: write NAME or NAME/HOST"
+                "'{text}' is no place in a lab: write NAME or FILE.toml, or one of them with /HOST"
             ));
         }
         Ok(Place {
             lab: lab.to_owned(),
             host: host.map(str::to_owned),
         })
+    }
+}
+
+/// A lab and a host in it. The slashes of a path end where `.toml` does.
+pub fn split(text: &str) -> (&str, Option<&str>) {
+    if is_file(text) {
+        return (text, None);
+    }
+    let file = text.rfind(".toml/").map(|at| at + ".toml".len());
+    match file.or_else(|| text.find('/')) {
+        Some(slash) => (&text[..slash], Some(&text[slash + 1..])),
+        None => (text, None),
     }
 }
 
@@ -86,7 +95,7 @@ pub fn shipped(name: &str) -> Result<(&'static str, &'static str)> {
 
 /// Whether a scenario is named by its file.
 pub fn is_file(what: &str) -> bool {
-    Path::new(what).extension() == Some(OsStr::new("toml"))
+    !what.ends_with('/') && Path::new(what).extension() == Some(OsStr::new("toml"))
 }
 
 fn parse(text: &str, file: &str) -> Result<Scenario> {
@@ -101,11 +110,15 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// The lab of that name if it is up, else the scenario, brought up.
+    /// The lab of that name if it is up, else the scenario, brought up. A file is always brought up: a lab
+    /// of its name can be of another scenario.
     ///
     /// # Errors
     /// If there is neither, or it cannot be brought up.
     pub fn find_or_raise(name: &str) -> Result<Standing> {
+        if is_file(name) {
+            return Standing::raise(&scenario(name)?, &Options::default());
+        }
         match lab::Labs::of_user().open(name) {
             Ok(lab) => Ok(Standing { lab, tie: None }),
             Err(lab::Error::NotUp(_)) => Standing::raise(&scenario(name)?, &Options::default()),
@@ -196,9 +209,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins now.
-    pub fn begin(name: &str) -> Watch {
-        let lab = lab::Labs::of_user().open(name).ok();
+    /// Begins now, in the lab that this process runs in.
+    pub fn begin() -> Watch {
+        let lab = lab::Labs::of_user().around_this_process();
         let before = lab.as_ref().and_then(|lab| lab.counters().ok());
         Watch {
             lab,
@@ -243,7 +256,7 @@ impl Watch {
 pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<ExitCode> {
     let standing = Standing::find_or_raise(name)?;
     let lab = standing.lab();
-    let (near, far, listen) = choose(lab, ends)?;
+    let (near, far, listen) = choose(lab, name, ends)?;
     if !quiet {
         let state = match standing.tie.is_some() {
             true => "up for this measurement",
@@ -285,8 +298,11 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
 }
 
 /// Near host, far host, and the far one's address.
-fn choose<'a>(lab: &'a Lab, wanted: Option<&str>) -> Result<(&'a str, &'a str, IpAddr)> {
-    let name = &lab.record().name;
+fn choose<'a>(
+    lab: &'a Lab,
+    name: &str,
+    wanted: Option<&str>,
+) -> Result<(&'a str, &'a str, IpAddr)> {
     let hosts = hosts(lab);
     let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
     let (near, far) = ends(wanted, &names).ok_or_else(|| {

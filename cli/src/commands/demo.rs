@@ -107,7 +107,7 @@ impl Demo {
             archive,
             stop,
         };
-        let story = play.story(lab::Watch::begin(LAB))?;
+        let story = play.story(lab::Watch::begin())?;
         drop(play);
         self.write(&story)
     }

@@ -41,7 +41,7 @@ use std::sync::atomic::AtomicBool;
   linerate measure db2 --workload blocks --store /srv --depth 1,8,32
 
 HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port],
-nfs://name[:port]/EXPORT, lab:NAME[/host], lab:NAME/near-far or local.
+nfs://name[:port]/EXPORT, lab:NAME[/host], lab:NAME/near-far, lab:FILE.toml or local.
 Sizes take K, M, G (1024-based); rates K, M, G bits per second (1000-based);
 times s, ms, us, m. docs/measure.md describes the workloads and their figures.")]
 #[command(group = ArgGroup::new("output"))]

@@ -33,7 +33,7 @@ sizes with DF set; a size is confirmed by alternating it with the next one.
 Nothing is changed and no privilege is needed. A web server is probed by the
 MSS of some tens of connections; its direction gets a size only.")]
 pub struct Mtu {
-    /// The remote host: name[:port], ssh:[user@]name, lab:NAME[/host], local, or http://name[:port]/page
+    /// The remote host: name[:port], ssh:[user@]name, lab:NAME[/host], lab:FILE.toml, local, or http://name[:port]/page
     #[arg(required_unless_present_any = ["list", "show"])]
     host: Option<String>,
     /// List what was found before

@@ -24,7 +24,7 @@ use model::{
 use picture::Pairs;
 use prove::plan::{USUAL_TIME, parse_share, usual_run};
 use report::pictures::{bars, drift, forest, pairs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -33,6 +33,7 @@ use std::sync::atomic::AtomicBool;
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = "EXAMPLES
   linerate prove lab:berkeley-chicago --change congestion=bbr
+  linerate prove lab:paths/mine.toml --change sockbuf=8M
   linerate prove db2 --change sockbuf=8M --direction down --margin 10%
   linerate prove db2 --change route.initcwnd=32 --metric completion --bytes 200K
   linerate prove db2 --arm bbr=congestion=bbr --arm big=sockbuf=8M
@@ -232,7 +233,7 @@ impl Prove {
         })?;
         let question = &self.question;
         let seed = question.design.seed()?;
-        if Path::new(what).extension().is_some_and(|e| e == "toml") {
+        if is_plan(what) {
             let text = std::fs::read_to_string(what)
                 .map_err(|e| Refusal::usage(format!("cannot read the plan {what}: {e}")))?;
             let plan = prove::parse_plan(&text, what, seed).map_err(refused)?;
@@ -294,6 +295,11 @@ impl Prove {
         let run = load.spec(load.bulk(), Directions::Up, limit);
         self.question != usual || run.ok() != Some(usual_run())
     }
+}
+
+/// Whether this is the file of a plan: not a host, and not a lab of a file.
+fn is_plan(what: &str) -> bool {
+    lab::is_file(what) && !what.starts_with("lab:")
 }
 
 impl Kept {

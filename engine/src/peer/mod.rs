@@ -117,7 +117,7 @@ impl dyn Peer + '_ {
 
     /// Watches the emulator of its lab, if it is in one.
     pub fn watch(&self) -> Option<crate::lab::Watch> {
-        self.lab().map(|lab| crate::lab::Watch::begin(lab.name))
+        self.lab().map(|_| crate::lab::Watch::begin())
     }
 }
 

@@ -18,7 +18,8 @@ pub enum Error {
     },
     /// The name is taken.
     #[error(
-        "the lab {0} is up already; `linerate lab down {0}` removes it, or give this one another name"
+        "the lab {0} is up already; use it as the host lab:{0}, remove it with `linerate lab down {0}`, or give this \
+         one another name"
     )]
     IsUp(String),
     /// No such lab.

@@ -168,6 +168,14 @@ impl Labs {
         }
     }
 
+    /// The lab that this process runs in, started by [`Lab::command`].
+    pub fn around_this_process(&self) -> Option<Lab> {
+        let id = std::env::var(MARK).ok()?;
+        let places = Place::all(&self.home).ok()?;
+        let mut labs = places.iter().filter_map(|(name, _)| self.open(name).ok());
+        labs.find(|lab| lab.record.id == id)
+    }
+
     /// All labs, those included whose process was killed.
     pub fn list(&self) -> Result<Vec<Info>, Error> {
         let info = |(name, place): (String, Place)| {

@@ -40,7 +40,7 @@ the kernel's default and the file that sets it. Nothing is changed. Buffers are
 compared with the bandwidth-delay product: the rate is --rate, else the goodput,
 or where buffers limited it the rate of the slower device.")]
 pub struct Audit {
-    /// The remote host: name[:port], ssh:[user@]name, lab:NAME[/host] or local
+    /// The remote host: name[:port], ssh:[user@]name, lab:NAME[/host], lab:FILE.toml or local
     #[arg(required_unless_present = "run")]
     host: Option<String>,
     /// Judge by a run of the archive: its name, its first digits, or 'last'
