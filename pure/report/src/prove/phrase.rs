@@ -158,7 +158,7 @@ pub(crate) fn comparison(
         Outcome::Faster | Outcome::Slower => vec![
             effect_sentence(experiment, verdict, c, estimate),
             match c.beyond_margin {
-                true => format!("That is {margin} or more for sure."),
+                true => format!("The whole interval lies beyond the margin of {margin}."),
                 false => format!("Whether it is the {margin} that you said matters is open."),
             },
         ],
