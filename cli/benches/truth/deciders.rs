@@ -30,8 +30,12 @@ pub struct Decided {
     pub line: String,
 }
 
+/// With fewer segments in flight a loss keeps little back.
+const FEW_SEGMENTS: u64 = 20;
+
 /// A path that loses in one way, and a sender that yields to loss.
 pub fn is_one(drawn: &Drawn) -> bool {
+    let in_flight = drawn.rate * drawn.rtt_us / 8_000_000 / 1514;
     let loses = |fault: &Fault| {
         matches!(
             fault,
@@ -41,7 +45,8 @@ pub fn is_one(drawn: &Drawn) -> bool {
                 | Fault::Policer { .. }
         )
     };
-    drawn.congestion != "bbr" && drawn.faults.len() == 1 && drawn.faults.iter().all(loses)
+    let sender_yields = drawn.congestion != "bbr" && in_flight > FEW_SEGMENTS;
+    sender_yields && drawn.faults.len() == 1 && drawn.faults.iter().all(loses)
 }
 
 /// Measures a case, and makes the experiment that its samples at 100 ms ask for; `None` if that is to decide what keeps a
