@@ -14,7 +14,7 @@ mod draw;
 use causes::{sampled_every, start};
 use common::{Home, Lab, json, run, stderr};
 use draw::{Drawn, FULL, Fault, GROWING, Played};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ const SOURCES: [(&str, &[&str]); 8] = [
     ("captures at both", &["sender.pcap", "receiver.pcap"]),
 ];
 
+/// Where the cross traffic of a lab goes: the discard port (RFC 863).
+const CROSS_TRAFFIC: &str = ":9";
 /// So much faster is the path on which it is tried whether the path's rate is the limit.
 const WIDER: u64 = 3;
 /// More than this, and a fault kept something back.
@@ -288,13 +290,17 @@ fn play(home: &Home, drawn: &Drawn, played: &Played, into: &Path, all: bool) {
     std::fs::write(into.join("done"), "").unwrap();
 }
 
-/// What `explain` says of the largest connection of these files.
+/// What `explain` says of the transfer in these files: of the largest connection, and of the lab's cross traffic last.
 fn explanation(home: &Home, files: &[PathBuf]) -> Value {
-    let told = json(home.linerate(&["explain", "--json"]).args(files));
-    let all = told["explanations"].as_array().cloned().unwrap_or_default();
-    all.into_iter()
-        .max_by_key(|e| e["bytes"].as_u64())
-        .unwrap_or(json!(null))
+    let explained = json(home.linerate(&["explain", "--json"]).args(files));
+    let all = explained["explanations"].as_array().into_iter().flatten();
+    let is_traffic = |e: &Value| {
+        let mut ends = ["sender", "receiver"].map(|end| &e[end]).into_iter();
+        ends.any(|end| end.as_str().is_some_and(|end| end.ends_with(CROSS_TRAFFIC)))
+    };
+    all.max_by_key(|e| (!is_traffic(e), e["bytes"].as_u64()))
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// Goodput of a transfer in bit/s, by the trace at its sender.

@@ -145,6 +145,7 @@ impl Advisor<'_> {
             | Limit::Bufferbloat
             | Limit::Shaper
             | Limit::EcnMarks
+            | Limit::AckPath
             | Limit::DuplexLoss
             | Limit::ReadingApplication
             | Limit::SourceStorage

@@ -79,6 +79,7 @@ fn finding(limit: Limit, changes: &[&str], words: &str) -> Finding {
         confidence: Confidence::Certain,
         evidence: Vec::new(),
         remedies: changes.iter().map(change).chain([plain]).collect(),
+        against: None,
         decider: None,
     }
 }

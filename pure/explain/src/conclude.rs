@@ -1,5 +1,6 @@
 //! From owned pieces of time and the facts to an explanation.
 
+use crate::contradiction;
 use crate::facts::Facts;
 use crate::limits::{self, Fits, Kind, Telling};
 use crate::sender_state::Piece;
@@ -111,6 +112,9 @@ pub(crate) fn assemble(
         })
         .collect();
     findings.extend(rest);
+    for finding in &mut findings {
+        contradiction::weigh(finding, facts);
+    }
     if let Conclusion::Limited { by } = &conclusion {
         let rank = |f: &Finding| by.iter().position(|l| *l == f.limit).unwrap_or(by.len());
         findings.sort_by(|a, b| {
@@ -299,6 +303,7 @@ fn finding(limit: Limit, level: Level, share: Share, telling: Telling) -> Findin
         share,
         confidence: telling.confidence,
         evidence: telling.evidence,
+        against: None,
         remedies: telling.remedies,
         decider: None,
     }

@@ -27,6 +27,9 @@ pub(crate) const FLAT: f64 = 0.10;
 pub(crate) const HELD_FLIGHT: f64 = 0.05;
 /// Goodput above that of all of the transfer by no more than this is the same.
 pub(crate) const NO_MORE: f64 = 1.1;
+/// A stretch over which a rate is looked at has so many segments, and there are so many of them.
+const PEAK_SEGMENTS: u64 = 30;
+const PEAK_STRETCHES: usize = 20;
 /// Segments that leave together, at the most, of a sender that paces: two milliseconds' worth at low rates is the least
 /// that `tcp_tso_autosize` (`net/ipv4/tcp_output.c`) puts into one.
 const BURST: f64 = 4.0;
@@ -53,6 +56,8 @@ pub(crate) struct Facts {
     /// Application bytes that moved.
     pub bytes: Bytes,
     pub min_rtt: Option<Nanos>,
+    /// How much of the queueing delay is on the way of the acknowledgements, where that is known.
+    pub way_back: Option<WayBack>,
     /// In the order of time, without gaps.
     pub readings: Vec<Reading>,
     pub losses: Vec<Loss>,
@@ -108,6 +113,20 @@ pub(crate) struct Facts {
     pub behind: Behind,
     /// What the receiving process did while data waited for it.
     pub reader: Behind,
+}
+
+/// Queueing delay of acknowledgements on their way back, of all queueing delay.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WayBack {
+    pub delay: Nanos,
+    pub all: Nanos,
+}
+
+impl WayBack {
+    /// 0: none of it is on the way back; 1: all.
+    pub fn share(self) -> f64 {
+        self.delay.0 as f64 / self.all.0.max(1) as f64
+    }
 }
 
 /// How a sender spreads out what it sends, over the round trips without a loss.
@@ -362,8 +381,12 @@ impl Facts {
 
     /// Median rate of the steady part, in bytes a second; of all of it where that is too short.
     pub fn rate(&self) -> f64 {
-        let whole = self.bytes.0 as f64 / self.span.as_secs_f64().max(1e-9);
-        median(self.rates()).unwrap_or(whole)
+        median(self.rates()).unwrap_or_else(|| self.mean())
+    }
+
+    /// Rate of the whole transfer, in bytes a second.
+    pub fn mean(&self) -> f64 {
+        self.bytes.0 as f64 / self.span.as_secs_f64().max(1e-9)
     }
 
     /// How unsteady the rate is: half the span between its quartiles by its median.
@@ -383,6 +406,46 @@ impl Facts {
     /// The rate is the same all the time, within a tenth.
     pub fn is_flat(&self) -> bool {
         self.unsteadiness().is_some_and(|u| u < FLAT)
+    }
+
+    /// Goodput by that of its fastest tenth, over stretches of so many segments that one more or less is little: near one
+    /// where it was never faster.
+    pub fn goodput_by_peak(&self) -> Option<f64> {
+        let least = PEAK_SEGMENTS * u64::from(self.mss.max(1));
+        let (mut rates, mut span, mut bytes) = (Vec::new(), 0u64, 0u64);
+        for reading in self.steady() {
+            span += reading.to.since(reading.from).0;
+            bytes += reading.passed;
+            if bytes >= least && span > 0 {
+                rates.push(bytes as f64 / (span as f64 / 1e9));
+                (span, bytes) = (0, 0);
+            }
+        }
+        if rates.len() < PEAK_STRETCHES {
+            return None;
+        }
+        let peak = percentile(&mut rates, 0.9)?;
+        let (time, passed) = self.steady().iter().fold((0.0, 0.0), |(time, passed), r| {
+            (
+                time + r.to.since(r.from).as_secs_f64(),
+                passed + r.passed as f64,
+            )
+        });
+        Some(passed / time / peak)
+    }
+
+    /// Mean rate of the steady part by its median: less than one where it stood still now and then.
+    pub fn mean_by_median(&self) -> f64 {
+        let (time, delivered) = self
+            .steady()
+            .iter()
+            .fold((0.0, 0.0), |(time, delivered), r| {
+                (
+                    time + r.to.since(r.from).as_secs_f64(),
+                    delivered + r.delivered as f64,
+                )
+            });
+        delivered / f64::max(time, 1e-9) / self.rate().max(1.0)
     }
 
     /// Readings are so far apart that what happened within a round trip is not in them.
@@ -423,6 +486,15 @@ impl Facts {
     /// Packets alone, no socket.
     pub fn is_capture(&self) -> bool {
         !self.is_traced() && !self.is_sampled()
+    }
+
+    /// Packets alone, elsewhere than at the sender: what its window and its application did is not seen.
+    pub fn is_seen_from_afar(&self) -> bool {
+        use Source::*;
+        matches!(
+            self.source,
+            TraceAtReceiver | CaptureAtReceiver | CaptureBetween
+        )
     }
 
     /// Packets alone of a sender that nobody answers: it may pause for want of data, or be paced.

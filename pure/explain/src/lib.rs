@@ -7,6 +7,7 @@
 mod account;
 mod capture;
 mod conclude;
+mod contradiction;
 mod ends;
 mod facts;
 mod limits;

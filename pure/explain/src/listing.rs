@@ -217,6 +217,7 @@ impl Scene {
                 words: remedy.to_owned(),
                 change: None,
             }],
+            against: None,
             decider: None,
         }
     }

@@ -68,6 +68,8 @@ keys! {
     RttOverMinRttAtLosses: Ratio, Connection;
     /// Smoothed RTT above the shortest, median: queueing delay, or delay of acknowledgements.
     RttAboveMinRtt: Time, Connection;
+    /// Time that acknowledgements spent in queues on their way back (mean, by timestamps), of all queueing delay.
+    AckQueueingDelay: Time, Connection;
     /// The same at the moments at which segments were lost.
     RttAboveMinRttAtLosses: Time, Connection;
 
@@ -129,6 +131,12 @@ keys! {
     RetransmissionTimeouts: Count, Connection;
     /// Most retransmission timeouts in a row. Four and more: nothing passed at all.
     ConsecutiveTimeouts: Count, Connection;
+    /// Mean goodput by its median, behind slow start.
+    MeanGoodputOverMedian: Ratio, Connection;
+    /// Goodput by that of its fastest tenth, over stretches of 30 segments and more.
+    GoodputOverPeak: Ratio, Connection;
+    /// Goodput by the rate of the queue or token bucket that explains the losses.
+    GoodputOverBucketRate: Ratio, Connection;
     /// Lost segments that were judged.
     Losses: Count, Connection;
     /// Retransmissions that the receiver did not need (DSACK, or both captures), of all retransmissions.

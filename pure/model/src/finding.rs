@@ -100,6 +100,8 @@ limits! {
     Reordering: Second, "reordering";
     /// The path marks congestion instead of dropping.
     EcnMarks: Second, "ECN marks";
+    /// Acknowledgements wait in a queue on their way back, or are lost there.
+    AckPath: Second, "the path of the acknowledgements";
     /// One direction loses whenever both send: a duplex mismatch, or a broken cable.
     DuplexLoss: Second, "loss as of a duplex mismatch";
     /// The peer's application, or its disk, reads too slowly.
@@ -218,6 +220,9 @@ pub struct Finding {
     pub confidence: Confidence,
     /// What it rests on.
     pub evidence: Vec<Evidence>,
+    /// What speaks against it: it is at most possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<Evidence>,
     /// What to try; the first is the best.
     pub remedies: Vec<Remedy>,
     /// What would decide where another cause fits as well.

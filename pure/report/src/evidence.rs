@@ -71,7 +71,9 @@ fn words(key: EvidenceKey) -> Words {
         }
         ReceiveWindowMax => label("receive window, largest"),
         InFlightOverReceiveWindow => label("in flight by the receive window, median").high("full"),
-        ReceiveWindowRate => label("rate of one receive window in each RTT"),
+        ReceiveWindowRate => {
+            label("rate of one receive window in each RTT").high("more than flowed")
+        }
         ZeroWindow => label("advertised window").low("less than a segment"),
         ZeroWindowLongest => label("longest zero window").high("the reader is behind"),
         ZeroWindowTime => label("time with a zero window"),
@@ -99,6 +101,9 @@ fn words(key: EvidenceKey) -> Words {
             .low("neither loses them"),
         BucketRate => label("rate that drains it"),
         BucketDepth => label("its size"),
+        MeanGoodputOverMedian => label("mean goodput by its median").low("slower after losses"),
+        GoodputOverPeak => label("goodput by its fastest tenth").high("never faster"),
+        GoodputOverBucketRate => label("goodput by that rate").high("the path was well used"),
         BucketDrainTime => label("delay that it adds as a queue"),
         LossesAtEmptyBucket => {
             label("losses at an empty token bucket").high("a policer drops them")
@@ -161,6 +166,9 @@ fn words(key: EvidenceKey) -> Words {
         ForwardDelayMedian => label("forward queueing delay, median"),
         ForwardDelayMax => label("forward queueing delay, largest"),
         ReverseDelayMedian => label("reverse queueing delay, median"),
+        AckQueueingDelay => label("queueing delay of ACKs, of the whole queueing delay")
+            .high("the queue is on the way back")
+            .low("the queue is on the way of the data"),
         ReverseDelayMax => label("reverse queueing delay, largest"),
         AckDelayMedian => label("delay of ACKs at the receiver, median"),
         AckDelayMax => label("delay of ACKs at the receiver, largest"),

@@ -232,6 +232,10 @@ fn finding(finding: &Finding, style: Style) -> String {
         out += &style.hang("    ", 6, &line);
     }
     out += &evidence(&finding.evidence, style);
+    if let Some(fact) = &finding.against {
+        let line = format!("Against it: {}", crate::evidence::line(fact));
+        out += &style.hang("    ", 6, &line);
+    }
     for remedy in &finding.remedies {
         let change = remedy
             .change

@@ -299,7 +299,7 @@ mod tests {
             ("explanation", "ends") => "evidence",
             ("explanation", "phases") => "phase",
             ("finding", "share") => "share",
-            ("finding", "evidence") => "evidence",
+            ("finding", "evidence" | "against") => "evidence",
             ("evidence", "threshold") => "threshold",
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",

@@ -368,6 +368,7 @@ pub fn rivals() -> Explanation {
             words: "a congestion control that does not take every loss for congestion".to_owned(),
             change: Some("congestion=bbr".to_owned()),
         }],
+        against: None,
         decider: (limit.level() == Level::Second).then(|| Decider {
             change: "pacing=90000000".to_owned(),
             margin: 0.05,

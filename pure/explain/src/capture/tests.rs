@@ -649,15 +649,21 @@ fn what_fits_any_initial_window_is_not_laid_on_the_congestion_window() {
     assert_eq!(one.finding(Limit::CongestionWindow), None);
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Queue {
+    OfData,
+    OfAcknowledgements,
+}
+
 /// A full line at 1.2 ms a segment behind a queue, at the receiver: 30 segments are out, and every hundredth is lost.
-/// With timestamps each segment echoes the acknowledgement that let it go.
-fn queued(stamps: bool) -> Explained {
+/// With timestamps each segment echoes the acknowledgement that let it go, and the queue is before or behind the receiver.
+fn queued(stamps: Option<Queue>) -> Explained {
     const LINE: u64 = 1_200_000;
     const OUT: u64 = 30;
     let path = windowed(TRIP);
     let opening = path.packets();
     let (data, reply) = (opening[2], opening[1]);
-    let stamp = |value: u64, echo: u64| stamps.then_some((value as u32 + 1000, echo as u32 + 1000));
+    let stamp = |value: u64, echo: u64| stamps.map(|_| (value as u32 + 1000, echo as u32 + 1000));
     let mut packets = opening[..3].to_vec();
     let arrival = |n: u64| Nanos(2 * TRIP.0 + n * LINE);
     let of = |n: u64| data.seq.wrapping_add(n as u32 * MSS);
@@ -672,11 +678,20 @@ fn queued(stamps: bool) -> Explained {
             continue;
         }
         let now = arrival(n).0 / 1_000_000;
+        let half = TRIP.0 / 2;
+        let left = match n.checked_sub(OUT) {
+            _ if stamps == Some(Queue::OfAcknowledgements) => arrival(n).0 - half,
+            Some(acked) => arrival(acked).0 + half,
+            None => arrival(0).0 - half,
+        };
         packets.push(Packet {
             at: arrival(n),
             seq: of(number),
             payload: MSS,
-            stamps: stamp(now, arrival(n.saturating_sub(OUT)).0 / 1_000_000),
+            stamps: stamp(
+                left / 1_000_000,
+                arrival(n.saturating_sub(OUT)).0 / 1_000_000,
+            ),
             ..data
         });
         packets.push(Packet {
@@ -695,7 +710,7 @@ fn queued(stamps: bool) -> Explained {
 
 #[test]
 fn at_the_receiver_the_echo_of_timestamps_shows_the_queue() {
-    let one = &queued(true).explanations[0];
+    let one = &queued(Some(Queue::OfData)).explanations[0];
     assert_eq!(one.source, Source::CaptureAtReceiver);
     assert!(
         matches!(
@@ -704,8 +719,12 @@ fn at_the_receiver_the_echo_of_timestamps_shows_the_queue() {
         ),
         "{one:#?}"
     );
-    let blind = &queued(false).explanations[0];
+    let blind = &queued(None).explanations[0];
     assert!(!blind.is_confident(), "{blind:#?}");
+    // A sender that waits before it answers an acknowledgement looks the same there as a queue behind the receiver.
+    let one = &queued(Some(Queue::OfAcknowledgements)).explanations[0];
+    assert_eq!(one.conclusion, by(&[Limit::AckPath]));
+    assert!(!one.is_confident(), "{one:#?}");
 }
 
 #[test]

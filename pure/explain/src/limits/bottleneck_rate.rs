@@ -3,7 +3,7 @@
 //!
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
-use super::{Key, Telling};
+use super::{Key, Telling, ack_path};
 use crate::facts::{FLAT, Facts, NO_MORE, bit_rate};
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
@@ -17,15 +17,44 @@ const LINE_RATE: f64 = 0.90;
 /// More loss than this, without a queue, is no mere overflow.
 const MUCH_LOSS: f64 = 0.05;
 /// So many timeouts are no accident of a queue that overflowed.
-pub(super) const MANY_TIMEOUTS: u64 = 3;
+const MANY_TIMEOUTS: u64 = 3;
 /// Payload of a full segment on most paths: a program that writes little sends smaller ones.
 const SEGMENT: u32 = 1448;
 /// What BBR offers in one of eight round trips, by its estimate (`bbr_pacing_gain` in `net/ipv4/tcp_bbr.c`).
 const BBR_PROBE_GAIN: f64 = 1.25;
+/// Goodput by that of its fastest tenth, from which it was never faster: 0.92 and more seen of full lines, up to 0.88 of others.
+const NEVER_FASTER: f64 = 0.92;
+/// With fewer losses nothing is known of what a loss does.
+const FEWEST_LOSSES: u64 = 5;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
 const FEWEST_OUT: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    full(facts).or_else(|| never_faster(facts))
+}
+
+/// Elsewhere than at the sender, where its window is not known: losses never slowed it down, and it was never faster. What
+/// is lost for another reason would do the one, and let the other happen.
+fn never_faster(facts: &Facts) -> Option<Telling> {
+    let ratio = facts.goodput_by_peak()?;
+    let rated = facts.retransmitted >= FEWEST_LOSSES && facts.loss_share() <= MUCH_LOSS;
+    (facts.is_seen_from_afar() && rated && ratio >= NEVER_FASTER && !ack_path::is_seen(facts)).then(
+        || {
+            let evidence = vec![
+                facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+                facts
+                    .evidence(Key::GoodputOverPeak, ratio)
+                    .at_least(NEVER_FASTER),
+                facts.retransmissions(),
+            ];
+            Telling::new(Confidence::Possible, evidence)
+                .ranked(0)
+                .advise(LINE_IS_FULL)
+        },
+    )
+}
+
+fn full(facts: &Facts) -> Option<Telling> {
     let rate = bit_rate(facts.rate());
     let Some(spread) = facts.unsteadiness() else {
         return few_readings(facts);
@@ -43,6 +72,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     // A full line is never idle.
     if facts.rhythm.is_some_and(|r| r.is_idling()) {
+        return None;
+    }
+    if ack_path::is_seen(facts) {
         return None;
     }
     let at_loss = facts.inflation_at_loss().unwrap_or(1.0);
@@ -78,7 +110,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if queued && spare >= TO_SPARE {
         // Who waits for timers again and again does not keep the line full, nor who loses so much.
         let lossy = facts.timeouts >= MANY_TIMEOUTS || facts.loss_share() > MUCH_LOSS;
-        let confidence = match lossy {
+        let confidence = match lossy || !is_forward(facts) {
             false => Confidence::Certain,
             true => Confidence::Possible,
         };
@@ -94,7 +126,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
                 .at_most(NO_MORE),
         );
         // Who is held by a buffer of its own makes a short queue with each of its bursts.
-        let open = facts.loss_share() > MUCH_LOSS || facts.held_flight().is_some();
+        // Elsewhere than at the sender its pauses are not seen, and a burst after each makes a queue, too.
+        let paused = facts.rhythm.is_none();
+        let open = facts.loss_share() > MUCH_LOSS || facts.held_flight().is_some() || paused;
         let confidence = match open {
             true => Confidence::Possible,
             false => Confidence::Likely,
@@ -104,8 +138,17 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     // BBR empties the queue on purpose; it keeps asking for a quarter more and did not get it.
     (facts.is_bbr() && spare >= TO_SPARE && facts.pacing.is_none()).then(|| {
         evidence.push(facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN));
-        Telling::new(Confidence::Likely, evidence).advise(LINE_IS_FULL)
+        let confidence = match is_forward(facts) {
+            true => Confidence::Likely,
+            false => Confidence::Possible,
+        };
+        Telling::new(confidence, evidence).advise(LINE_IS_FULL)
     })
+}
+
+/// The queue is on the way of the data: timestamps or both ends show it, or it lost or marked data.
+fn is_forward(facts: &Facts) -> bool {
+    facts.way_back.is_some() || facts.queue_at_loss(QUEUE) || facts.marked > 0
 }
 
 /// A short run in few samples: whether the rate was flat cannot be told, but a queue stood and the window would carry more.
@@ -140,3 +183,40 @@ const RATE_MOVES: &str =
 
 const LINE_IS_FULL: &str =
     "nothing to mend at the hosts: the path carries no more. A faster link would";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Reading;
+    use model::Nanos;
+    use model::finding::Source;
+
+    /// Round trips of 20 ms with 100 segments each, of which one in so many carries fewer, elsewhere than at the sender.
+    fn seen(source: Source, fewer_in: u64, retransmitted: u64) -> Option<Confidence> {
+        let mut facts = Facts::new(source);
+        (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+        facts.span = Nanos::from_secs(6);
+        (facts.segments, facts.retransmitted) = (30_000, retransmitted);
+        for n in 0..300 {
+            let passed = if n % fewer_in == 0 { 30_000 } else { 100_000 };
+            facts.read(Reading {
+                from: Nanos::from_millis(n * 20),
+                to: Nanos::from_millis(n * 20 + 20),
+                delivered: passed,
+                passed,
+                ..Reading::default()
+            });
+        }
+        fits(&facts).map(|telling| telling.confidence)
+    }
+
+    #[test]
+    fn who_was_never_faster_though_segments_were_lost_fills_the_line() {
+        let possible = Some(Confidence::Possible);
+        assert_eq!(seen(Source::CaptureAtReceiver, 20, 20), possible);
+        assert_eq!(seen(Source::CaptureAtReceiver, 5, 20), None, "slower");
+        assert_eq!(seen(Source::CaptureAtReceiver, 20, 4), None, "few losses");
+        assert_eq!(seen(Source::CaptureAtReceiver, 20, 2000), None, "7 % lost");
+        assert_eq!(seen(Source::CaptureAtSender, 20, 20), None);
+    }
+}

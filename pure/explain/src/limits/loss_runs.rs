@@ -63,6 +63,13 @@ fn measure(facts: &Facts) -> Option<(f64, usize)> {
     Some((lost as f64 / n as f64 / by_chance.max(1.0), n))
 }
 
+/// The losses come in clumps: that speaks against chance.
+pub(crate) fn clumps(facts: &Facts) -> Option<Evidence> {
+    let (ratio, _) = measure(facts)?;
+    let run = facts.evidence(Key::LossRunOverRandom, ratio);
+    (pattern(facts) == Runs::Together).then(|| run.at_least(TOGETHER))
+}
+
 pub(super) fn evidence(facts: &Facts) -> Vec<Evidence> {
     let Some((ratio, events)) = measure(facts) else {
         return Vec::new();

@@ -1,6 +1,7 @@
 //! One file a limit: when it owns a moment (first level) or fits a connection (second level), what the
 //! finding rests on, and what to do about it.
 
+mod ack_path;
 mod application;
 mod black_hole;
 mod bottleneck_rate;
@@ -152,7 +153,7 @@ pub(crate) fn first(limit: Limit) -> Option<First> {
         DeviceQueue => (Some(Kind::Device), device_queue::tell),
         Cpu => (Some(Kind::Cpu), cpu::tell),
         BlackHole | DelayedAck | BottleneckRate | Bufferbloat | RandomLoss | BurstLoss
-        | Policer | Shaper | Reordering | EcnMarks | DuplexLoss | ReadingApplication
+        | Policer | Shaper | Reordering | EcnMarks | AckPath | DuplexLoss | ReadingApplication
         | SourceStorage | SinkStorage => return None,
     };
     Some(First { kind, tell })
@@ -171,6 +172,7 @@ pub(crate) type Fits = fn(&Facts) -> Option<Telling>;
 pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
     (Limit::BlackHole, black_hole::fits),
     (Limit::RtoStall, rto_stall::fits),
+    (Limit::AckPath, ack_path::fits),
     (Limit::DuplexLoss, duplex_loss::fits),
     (Limit::DelayedAck, delayed_ack::fits_alone),
     (Limit::Reordering, reordering::fits),
@@ -217,9 +219,11 @@ pub(crate) const BELOW: &[(Limit, Fits)] = &[
 ];
 
 pub(crate) use cpu::fits as cpu_fits;
+pub(crate) use loss_runs::clumps;
+pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
 
 /// A black hole is seen at once, however short the transfer was.
 pub(crate) fn is_black_hole(facts: &Facts) -> bool {
     black_hole::fits(facts).is_some()
 }
-pub(crate) use receive_window::FULL as RECEIVE_WINDOW_FULL;
+pub(crate) use receive_window::{FULL as RECEIVE_WINDOW_FULL, typical as receive_window};

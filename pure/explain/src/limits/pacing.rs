@@ -18,16 +18,27 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     Telling::new(Confidence::Possible, evidence)
 }
 
+/// Goodput by that of its fastest tenth, of data that come evenly.
+const EVEN: f64 = 0.95;
+
 /// From packets alone: the same amount in flight all the time, and sends spread out over the round trip by a clock of
 /// their own. An application that writes little at a time, at a rate of its own, looks the same.
 pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
     let steady = send_buffer::steady(facts)?;
-    let rhythm = facts.rhythm.filter(|r| r.is_spread())?;
+    let spread = match facts.rhythm {
+        Some(rhythm) => rhythm.is_spread().then(|| {
+            let paused = facts.evidence(Key::PausedRtts, rhythm.paused);
+            paused.at_most(Rhythm::SPREAD)
+        }),
+        None if !facts.is_seen_from_afar() => None,
+        None => {
+            let even = facts.goodput_by_peak().filter(|even| *even >= EVEN);
+            even.map(|even| facts.evidence(Key::GoodputOverPeak, even).at_least(EVEN))
+        }
+    };
     let evidence = vec![
         steady,
-        facts
-            .evidence(Key::PausedRtts, rhythm.paused)
-            .at_most(Rhythm::SPREAD),
+        spread?,
         facts.evidence(Key::Goodput, bit_rate(facts.rate())),
     ];
     Some(

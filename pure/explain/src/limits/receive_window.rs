@@ -26,11 +26,15 @@ pub(crate) fn owns_pacing(state: &SenderState) -> bool {
     state.paced && state.window < window && out >= state.window / 2
 }
 
+/// The peer's window, median.
+pub(crate) fn typical(facts: &Facts) -> Option<Bytes> {
+    let known = facts.steady().iter().filter(|r| r.window > 0);
+    median(known.map(|r| r.window as f64)).map(|window| Bytes(window as u64))
+}
+
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let mut evidence = Vec::new();
-    let steady = facts.steady().iter();
-    let window = median(steady.filter(|r| r.window > 0).map(|r| r.window as f64));
-    let window = Bytes(window.unwrap_or(0.0) as u64);
+    let window = typical(facts).unwrap_or_default();
     if window.0 > 0 {
         evidence.push(facts.evidence(Key::ReceiveWindow, window));
     }

@@ -54,8 +54,6 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if facts.is_capture() {
         // A window that closed, or a loss, slows a sender down after its start as well.
         telling.confidence = Confidence::Possible;
-    } else if facts.timeouts < bottleneck_rate::MANY_TIMEOUTS {
-        telling.confidence = telling.confidence.max(Confidence::Likely);
     }
     telling.remedies.clear();
     Some(telling.advise("the path sells this rate and a burst on top: ask who runs it for more"))

@@ -1,0 +1,233 @@
+//! What speaks against a finding, by the facts that it rests on itself: asked once for every finding, after all rules.
+
+use crate::facts::{Bucket, Facts, bit_rate};
+use crate::limits::{self, Key, QUEUE_AT_LOSS, clumps};
+use model::finding::{Confidence, Evidence, Finding, Limit};
+
+/// A queue that no small window makes for itself: smoothed RTT by the shortest.
+const LONG_QUEUE: f64 = 1.5;
+/// The rate that the window allows by goodput: beyond it round trips were longer than the shortest, or something else held too.
+const TOO_MUCH: f64 = 1.4;
+/// Mean goodput by its median: a line that stays full through losses has more (0.96 and more seen).
+const ALWAYS_FULL: f64 = 0.94;
+/// Goodput by the rate of the queue that lost: from here on the path was well used, and the queue held enough.
+const WELL_USED: f64 = 0.7;
+
+/// The fact that speaks against this limit.
+fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
+    match limit {
+        Limit::ReceiveWindow => long_queue(facts).or_else(|| {
+            let window = limits::receive_window(facts)?;
+            let allowed = window.0 as f64 / facts.min_rtt.filter(|rtt| rtt.0 > 0)?.as_secs_f64();
+            let least = facts.mean() * TOO_MUCH;
+            (allowed > least).then(|| {
+                let allowed = facts.evidence(Key::ReceiveWindowRate, bit_rate(allowed));
+                allowed.at_least(bit_rate(least).0 as f64)
+            })
+        }),
+        Limit::SendBuffer => long_queue(facts),
+        Limit::BottleneckRate | Limit::Bufferbloat | Limit::Shaper if facts.loss_hurts() => {
+            yields(facts)
+        }
+        // Any buffer overflows once; one that is too small leaves the path unused.
+        Limit::BurstLoss => {
+            let bucket = facts.bucket.as_ref().filter(|b| Bucket::is_seen(b))?;
+            let used = facts.rate() / bucket.rate;
+            (used >= WELL_USED).then(|| {
+                facts
+                    .evidence(Key::GoodputOverBucketRate, used)
+                    .at_least(WELL_USED)
+            })
+        }
+        // Chance does not lose in clumps.
+        Limit::RandomLoss => clumps(facts),
+        _ => None,
+    }
+}
+
+/// A window or a buffer that is full while a queue stands: more of it would lengthen the queue.
+fn long_queue(facts: &Facts) -> Option<Evidence> {
+    let inflation = facts.inflation()?;
+    facts.is_queue(inflation, LONG_QUEUE).then(|| {
+        let bound = facts.queue_from(LONG_QUEUE);
+        facts
+            .evidence(Key::RttOverMinRtt, inflation)
+            .at_least(bound)
+    })
+}
+
+/// A sender that yields to losses does not keep the line full: no queue stood when they came, or it was slower after them.
+fn yields(facts: &Facts) -> Option<Evidence> {
+    let at_loss = facts.inflation_at_loss()?;
+    if !facts.queue_at_loss(QUEUE_AT_LOSS) {
+        let bound = facts.queue_from(QUEUE_AT_LOSS);
+        let at_loss = facts.evidence(Key::RttOverMinRttAtLosses, at_loss);
+        return Some(at_loss.at_most(bound));
+    }
+    let mean = facts.mean_by_median();
+    let mean = facts
+        .evidence(Key::MeanGoodputOverMedian, mean)
+        .if_at_most(ALWAYS_FULL);
+    mean.threshold.is_some().then_some(mean)
+}
+
+/// Lowers a finding that its own facts speak against, and says which.
+pub(crate) fn weigh(finding: &mut Finding, facts: &Facts) {
+    let Some(fact) = against(finding.limit, facts) else {
+        return;
+    };
+    finding.confidence = Confidence::Possible;
+    finding.evidence.retain(|known| known.key != fact.key);
+    finding.against = Some(fact);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Loss, Reading};
+    use model::finding::{Level, Share, Source};
+    use model::{Bytes, Nanos};
+
+    const RTT: Nanos = Nanos::from_millis(20);
+
+    /// Six seconds at 100 segments in each round trip, all of the receive window, with a loss every half second.
+    fn steady() -> Facts {
+        let mut facts = Facts::new(Source::Samples);
+        (facts.mss, facts.min_rtt) = (1000, Some(RTT));
+        (facts.span, facts.bytes) = (Nanos(300 * RTT.0), Bytes(300 * 100_000));
+        (facts.segments, facts.retransmitted) = (30_000, 12);
+        for n in 0..300 {
+            facts.read(Reading {
+                from: Nanos(n * RTT.0),
+                to: Nanos((n + 1) * RTT.0),
+                srtt: RTT,
+                flight: 100_000,
+                window: 100_000,
+                delivered: 100_000,
+                passed: 100_000,
+                ..Reading::default()
+            });
+        }
+        facts.losses = (0..12).map(|n| lost(n * 500, RTT)).collect();
+        facts
+    }
+
+    fn lost(ms: u64, srtt: Nanos) -> Loss {
+        Loss {
+            at: Nanos::from_millis(ms),
+            srtt,
+            flight: 100_000,
+            place: None,
+            bytes: 1000,
+            echo: Nanos(0),
+        }
+    }
+
+    /// The same with round trips of so many shortest ones.
+    fn queued(mut facts: Facts, times: f64) -> Facts {
+        let srtt = Nanos((RTT.0 as f64 * times) as u64);
+        facts.readings.iter_mut().for_each(|r| r.srtt = srtt);
+        facts.losses.iter_mut().for_each(|l| l.srtt = srtt);
+        facts
+    }
+
+    /// What speaks against a certain finding; it stays as certain as it was where nothing does.
+    fn speaks(limit: Limit, facts: &Facts) -> Option<Key> {
+        let mut finding = Finding {
+            limit,
+            level: Level::Second,
+            share: Share::default(),
+            confidence: Confidence::Certain,
+            evidence: vec![facts.evidence(Key::RttOverMinRtt, 1.0)],
+            against: None,
+            remedies: Vec::new(),
+            decider: None,
+        };
+        weigh(&mut finding, facts);
+        let is_certain = finding.confidence == Confidence::Certain;
+        assert_eq!(is_certain, finding.against.is_none(), "{finding:?}");
+        let against = finding.against?;
+        assert!(against.threshold.is_some(), "{against:?}");
+        assert!(finding.evidence.iter().all(|e| e.key != against.key));
+        Some(against.key)
+    }
+
+    #[test]
+    fn a_full_window_is_no_limit_while_a_queue_stands() {
+        for limit in [Limit::ReceiveWindow, Limit::SendBuffer] {
+            assert_eq!(speaks(limit, &queued(steady(), 1.4)), None);
+            let long = Some(Key::RttOverMinRtt);
+            assert_eq!(speaks(limit, &queued(steady(), 1.6)), long);
+        }
+    }
+
+    #[test]
+    fn a_window_that_would_carry_far_more_than_flowed_is_no_limit() {
+        let of = |window| {
+            let mut facts = steady();
+            facts.readings.iter_mut().for_each(|r| r.window = window);
+            speaks(Limit::ReceiveWindow, &facts)
+        };
+        assert_eq!(of(135_000), None);
+        assert_eq!(of(145_000), Some(Key::ReceiveWindowRate));
+    }
+
+    #[test]
+    fn a_sender_that_yields_to_losses_does_not_fill_the_line() {
+        let full = [Limit::BottleneckRate, Limit::Bufferbloat, Limit::Shaper];
+        for limit in full {
+            assert_eq!(speaks(limit, &queued(steady(), 2.0)), None);
+            let no_queue = speaks(limit, &steady());
+            assert_eq!(no_queue, Some(Key::RttOverMinRttAtLosses));
+            // A third of the time at a third of the rate, after losses.
+            let mut slower = queued(steady(), 2.0);
+            for reading in slower
+                .readings
+                .iter_mut()
+                .filter(|r| r.from.0 / RTT.0 % 30 < 10)
+            {
+                reading.delivered /= 3;
+            }
+            let after_losses = Some(Key::MeanGoodputOverMedian);
+            assert_eq!(speaks(limit, &slower), after_losses);
+            // Without losses it yields to nothing.
+            slower.retransmitted = 0;
+            assert_eq!(speaks(limit, &slower), None);
+        }
+    }
+
+    #[test]
+    fn a_buffer_on_a_path_well_used_was_not_too_small() {
+        let of = |used: f64| {
+            let mut facts = steady();
+            facts.bucket = Some(Bucket {
+                rate: facts.rate() / used,
+                depth: 50_000.0,
+                parts: 0.9,
+                segment: 1000,
+            });
+            speaks(Limit::BurstLoss, &facts)
+        };
+        assert_eq!(of(0.6), None);
+        assert_eq!(of(0.8), Some(Key::GoodputOverBucketRate));
+        assert_eq!(
+            speaks(Limit::BurstLoss, &steady()),
+            None,
+            "no queue is seen"
+        );
+    }
+
+    #[test]
+    fn chance_does_not_lose_in_clumps() {
+        let together = |count: u64| {
+            let mut facts = steady();
+            facts.readings = facts.readings[..100].to_vec();
+            let events = (0..12).flat_map(|n| (0..count).map(move |k| lost(n * 500 + k, RTT)));
+            facts.losses = events.collect();
+            facts.retransmitted = 12 * count;
+            speaks(Limit::RandomLoss, &facts)
+        };
+        assert_eq!(together(1), None);
+        assert_eq!(together(3), Some(Key::LossRunOverRandom));
+    }
+}

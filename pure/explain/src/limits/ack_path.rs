@@ -1,0 +1,45 @@
+//! Data arrive at once, and their acknowledgements wait in a queue on the way back, or are lost when it overflows: an uplink
+//! far slower than the downlink (RFC 3449).
+//!
+//! Near miss: a queue on the way of the data. Only timestamps (RFC 7323) tell one from the other, so a capture names it; from
+//! samples and traces a queue that loses no data may be either, and the rate of the path is at most possible.
+
+use super::{Key, Telling};
+use crate::facts::{Facts, WayBack};
+use model::Nanos;
+use model::finding::Confidence;
+
+/// Share of the queueing delay, from which the queue is on the way back; and from which no other is worth a name.
+const MOST_OF_IT: f64 = 0.5;
+const NEARLY_ALL: f64 = 0.75;
+/// Less than this may be ticks of clocks.
+const NOISE: Nanos = Nanos::from_millis(3);
+/// A queue stands: smoothed RTT by the shortest.
+const QUEUE: f64 = 1.25;
+
+/// The queue stands on the way back.
+fn seen(facts: &Facts) -> Option<WayBack> {
+    let way = facts.way_back?;
+    let queued = facts.is_queue(facts.inflation()?, QUEUE);
+    (queued && way.share() >= MOST_OF_IT && way.delay > NOISE).then_some(way)
+}
+
+pub(super) fn is_seen(facts: &Facts) -> bool {
+    seen(facts).is_some()
+}
+
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let way = seen(facts)?;
+    let evidence = facts.evidence(Key::AckQueueingDelay, way.delay);
+    let bound = way.all.0 as f64 * MOST_OF_IT;
+    // At the receiver a sender that waits before it sends lengthens the same round trip.
+    let confidence = match way.share() >= NEARLY_ALL && facts.rhythm.is_some() {
+        true => Confidence::Likely,
+        false => Confidence::Possible,
+    };
+    Some(
+        Telling::new(confidence, vec![evidence.of(way.all.0).at_least(bound)])
+            .advise("a faster way back, or one on which acknowledgements go before other packets")
+            .advise("fewer acknowledgements: receive offload (GRO, LRO) on at the receiver, or larger segments"),
+    )
+}
