@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known table-of-causes situations build setup setup-test install
+.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations build setup setup-test install
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -60,12 +60,6 @@ truth: setup-test
 # 'make deciders SEED=2 CASES=30'. Two minutes an experiment, ten seconds a case without one; prints a page.
 deciders: setup-test
 	@bench/truth --deciders --seed $(SEED) --cases $(CASES) $(addprefix --case ,$(CASE))
-
-# What 'linerate explain' names on paths whose cause is known: half an hour, best on an idle machine; writes
-# docs/table-of-causes.md.
-table-of-causes: build setup-test
-	bench/table-of-causes > docs/table-of-causes.md.new
-	mv docs/table-of-causes.md.new docs/table-of-causes.md
 
 # The five situations that linerate comes from, recreated in labs: ten minutes, best on an idle machine; writes target/situations.
 situations: build setup-test

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Loads that neither linerate nor iperf3 makes, for bench/table-of-causes.
+"""Loads that neither linerate nor iperf3 makes, for drawn truth (cli/tests/common/drawn).
 
 load.py serve SIZE [quick]         answers each SIZE bytes at port 7001 with one byte; quick: acknowledges at once
 load.py talk HOST SECONDS PART...  writes PARTs (bytes) one after the other, waits for the answer, again and again
 load.py send HOST PORT SECONDS     sends all it can
+load.py ask BYTES                  asks whom connects to port 7004 with so many bytes, and reads what comes
+load.py reply HOST SECONDS         waits there for that, and sends all it can
 load.py clamp HOST SEGMENTS        lets each connection to HOST have no more in flight; 'serve' is there. In a lab's host
 load.py late SECONDS               listens at port 7003, with a full queue until so long after the first SYN
 load.py bring HOST BYTES           sends so much there
@@ -50,15 +52,32 @@ def talk(host, seconds, *parts):
             peer.recv(1)
 
 
+def pour(peer, seconds):
+    ends = time.monotonic() + float(seconds)
+    peer.settimeout(0.2)
+    while time.monotonic() < ends:
+        try:
+            peer.send(bytes(65536))
+        except TimeoutError:
+            pass
+
+
 def send(host, port, seconds):
     with socket.create_connection((host, int(port))) as peer:
-        ends = time.monotonic() + float(seconds)
-        peer.settimeout(0.2)
-        while time.monotonic() < ends:
-            try:
-                peer.send(bytes(65536))
-            except TimeoutError:
-                pass
+        pour(peer, seconds)
+
+
+def ask(size):
+    with listen(7004) as peer:
+        peer.sendall(bytes(int(size)))
+        while peer.recv(1 << 20):
+            pass
+
+
+def reply(host, seconds):
+    with socket.create_connection((host, 7004)) as peer:
+        peer.recv(1 << 20)
+        pour(peer, seconds)
 
 
 def clamp(host, segments):
@@ -114,5 +133,5 @@ def stutter(reads, pauses):
             time.sleep(float(pauses))
 
 
-loads = [serve, talk, send, clamp, late, bring, stutter]
+loads = [serve, talk, send, ask, reply, clamp, late, bring, stutter]
 {load.__name__: load for load in loads}[sys.argv[1]](*sys.argv[2:])

@@ -1,12 +1,9 @@
 //! `linerate explain` on real kernels: captures against tshark, tcptrace and the kernel's own counters,
-//! traces against its clocks, and a few paths whose cause is known. Needs root.
+//! traces against its clocks. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "common/causes.rs"]
-mod causes;
 mod common;
 
-use causes::Truth;
 use common::{Home, Lab, Lines, Pair, Recorder, Running, alone, json, stderr, stdout};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -272,55 +269,6 @@ fn shares_of_a_trace_agree_with_the_clocks_of_the_kernel() {
     );
 }
 
-/// Answers of a source that may not name the cause first: the machine may be shared with other work. Captures are judged
-/// by `bench/table-of-causes` alone: packets show no socket.
-const MISSES: [(&str, usize); 2] = [("samples", 1), ("trace", 3)];
-
-#[test]
-fn a_known_cause_is_named_and_no_other_with_confidence() {
-    let _alone = alone();
-    let home = Home::new();
-    let mut cases = causes::cases();
-    cases.retain(|case| case.short);
-    // While one transfer goes on, another is explained.
-    let told = causes::each(&cases, 2, |n| {
-        let case = &cases[n];
-        let into = home.path().join(case.name());
-        case.play(&home, &into);
-        let answers = case.judge(&home, &into).into_iter();
-        let answers = answers.map(|answer| {
-            let words = format!("{}: {:?}", case.name(), answer.named);
-            (answer.source, answer.truth, words)
-        });
-        answers.collect::<Vec<_>>()
-    });
-    let told: Vec<_> = told.into_iter().flatten().collect();
-    for (source, misses) in MISSES {
-        let own = || told.iter().filter(|(s, ..)| *s == source);
-        let of = |truth: Truth| -> Vec<&String> {
-            own()
-                .filter(|(_, t, _)| *t >= truth)
-                .map(|(.., what)| what)
-                .collect()
-        };
-        assert!(
-            own().count() >= 10,
-            "{source} told of {} cases",
-            own().count()
-        );
-        assert_eq!(
-            of(Truth::Wrong),
-            Vec::<&String>::new(),
-            "{source}, confidently"
-        );
-        assert!(
-            of(Truth::Listed).len() <= misses,
-            "{source}: {:#?}",
-            of(Truth::Listed)
-        );
-    }
-}
-
 /// Data packets of a direction, by its ends: packets, bytes of sequence space, and how many were sent again or
 /// overtaken.
 type Flows = std::collections::BTreeMap<(String, String), (u64, u64, u64)>;
@@ -359,7 +307,9 @@ fn flows_by_tshark(file: &Path) -> Flows {
         let range = u64::from(seq.wrapping_sub(first).wrapping_add(length));
         (flow.0, flow.1) = (flow.0 + 1, flow.1.max(range));
     }
-    let again = "tcp.analysis.retransmission || tcp.analysis.out_of_order";
+    // A single byte that is sent again looks like a keepalive to it; iperf3 sends its state in one.
+    let again =
+        "tcp.analysis.retransmission || tcp.analysis.out_of_order || tcp.analysis.keep_alive";
     for (ends, ..) in fields(&format!("tcp.len > 0 && ({again})")) {
         flows.entry(ends).or_default().2 += 1;
     }

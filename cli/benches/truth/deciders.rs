@@ -1,7 +1,8 @@
 //! The experiments that are to decide between causes of loss, made: of the drawn cases those with one fault that loses, and what
 //! the verdict leaves of the causes that were named.
 
-use super::{Drawn, Fault, HELPS, Options, common, explanation, goodput, interval, play_once};
+use super::drawn::{Drawn, Fault, HELPS, explanation, goodput, play_once};
+use super::{Options, common, interval};
 use common::{Home, Lab, Running, stderr};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -42,6 +42,10 @@ pub enum Fault {
     CrossTraffic { rate: u64 },
     RateFalls { to: u64, at_ms: u64 },
     Outage { at_ms: u64, for_ms: u64 },
+    BlackHole { above: u64, at_ms: u64 },
+    Stutter { reads_ms: u64, pauses_ms: u64 },
+    LateAccept { ms: u64 },
+    OneSegment,
 }
 
 impl Fault {
@@ -74,6 +78,12 @@ impl Fault {
             Fault::OtherTraffic { .. } | Fault::CrossTraffic { .. } => &FULL,
             Fault::RateFalls { .. } => &FULL,
             Fault::Outage { .. } => &["rto_stall", "random_loss"],
+            Fault::BlackHole { at_ms: 0, .. } => &["black_hole"],
+            // Full segments had passed: a path that is down looks the same.
+            Fault::BlackHole { .. } => &["black_hole", "rto_stall"],
+            Fault::Stutter { .. } => &["reading_application", "zero_window"],
+            Fault::LateAccept { .. } => &["handshake"],
+            Fault::OneSegment => &["delayed_ack", "congestion_window"],
         }
     }
 
@@ -122,7 +132,11 @@ impl Fault {
             | Fault::Pacing { .. }
             | Fault::WritesAt { .. }
             | Fault::Requests { .. }
-            | Fault::Nagle => "load",
+            | Fault::Nagle
+            | Fault::Stutter { .. }
+            | Fault::LateAccept { .. }
+            | Fault::OneSegment => "load",
+            Fault::BlackHole { .. } => "size",
             Fault::DeviceQueue { .. } => "device",
             Fault::OtherTraffic { .. } | Fault::CrossTraffic { .. } => "others",
             Fault::RateFalls { .. } => "rate",
@@ -149,6 +163,8 @@ pub struct Drawn {
     /// The host that starts it receives.
     pub down: bool,
     pub seconds: u64,
+    /// The receiver asks for the data with so many bytes, as of a web server; 0: it does not.
+    pub asks: u64,
     pub faults: Vec<Fault>,
 }
 
@@ -196,6 +212,7 @@ impl Drawn {
             congestion,
             down: draw.0.hits(0.3),
             seconds: (60.0 * rtt_us as f64 / 1e6).clamp(4.0, 12.0).ceil() as u64,
+            asks: 0,
             faults: Vec::new(),
         };
         // One case of ten has none, two of ten have two.
@@ -206,7 +223,15 @@ impl Drawn {
                 drawn.faults.push(fault);
             }
         }
+        if draw.0.hits(0.15) {
+            drawn.asks = draw.log_int(20.0, 1000.0);
+        }
         drawn
+    }
+
+    /// Whether it is played in few seconds.
+    pub fn is_fast(&self) -> bool {
+        self.seconds <= 4
     }
 
     /// Whether it can be played beside the others: each sets keys of its own.
@@ -218,7 +243,7 @@ impl Drawn {
         let rate = self.rate as f64;
         let below = |draw: &mut Draw| draw.log_int(rate * 0.1, rate * 0.9);
         let rtt = self.rtt_us as f64;
-        match draw.one(&std::array::from_fn::<u8, 26, _>(|n| n as u8)) {
+        match draw.one(&std::array::from_fn::<u8, 30, _>(|n| n as u8)) {
             0 => Fault::RandomLoss {
                 probability: draw.log(1e-5, 3e-2),
             },
@@ -293,10 +318,22 @@ impl Drawn {
                     at_ms: draw.log_int(1000.0, 3000.0),
                 },
             },
-            _ => Fault::Outage {
+            25 => Fault::Outage {
                 at_ms: draw.log_int(1000.0, 3000.0),
                 for_ms: draw.log_int(200.0, 2000.0),
             },
+            26 => Fault::BlackHole {
+                above: draw.log_int(600.0, 1492.0),
+                at_ms: draw.one(&[0, 0, 1500]),
+            },
+            27 => Fault::Stutter {
+                reads_ms: draw.log_int(10.0, 200.0),
+                pauses_ms: draw.log_int(50.0, 2000.0),
+            },
+            28 => Fault::LateAccept {
+                ms: draw.log_int(200.0, 5000.0),
+            },
+            _ => Fault::OneSegment,
         }
     }
 
@@ -430,6 +467,37 @@ impl Drawn {
                     .map(str::to_owned)
                     .chain([size.to_string()]),
                 ),
+                Fault::Stutter {
+                    reads_ms,
+                    pauses_ms,
+                } => {
+                    let [reads, pauses] = [reads_ms, pauses_ms].map(|ms| ms as f64 / 1e3);
+                    played.receiver = Some(format!("../bench/load.py stutter {reads} {pauses}"));
+                    let seconds = self.seconds;
+                    played.sender =
+                        Some(format!("../bench/load.py send {receiver} 7002 {seconds}"));
+                }
+                Fault::LateAccept { ms } => {
+                    played.receiver = Some(format!("../bench/load.py late {}", ms as f64 / 1e3));
+                    // A second of the path.
+                    let size = self.rate / 8;
+                    played.sender = Some(format!("../bench/load.py bring {receiver} {size}"));
+                }
+                Fault::OneSegment => {
+                    played.receiver = Some("../bench/load.py serve 1".into());
+                    played
+                        .before
+                        .push(format!("../bench/load.py clamp {receiver} 1"));
+                }
+                Fault::BlackHole { above, at_ms: 0 } => {
+                    let _ = writeln!(forward, "max_frame = {above}");
+                }
+                Fault::BlackHole { above, at_ms } => {
+                    let _ = writeln!(
+                        more,
+                        "[[change]]\nat = \"{at_ms}ms\"\nlink = \"wan\"\ndirection = \"forward\"\nmax_frame = {above}"
+                    );
+                }
                 Fault::Nagle => {
                     played.receiver = Some("../bench/load.py serve 200".into());
                     played.sender = Some(format!(
@@ -470,6 +538,13 @@ impl Drawn {
                 }
                 _ => {}
             }
+        }
+        if self.asks > 0 && self.faults.iter().all(|f| f.part() != "load") {
+            played.receiver = Some(format!("../bench/load.py ask {}", self.asks));
+            played.sender = Some(format!(
+                "../bench/load.py reply {receiver} {}",
+                self.seconds
+            ));
         }
         let host = |name: &str| {
             let own = if name == receiver {
