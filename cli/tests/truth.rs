@@ -6,7 +6,7 @@ mod common;
 mod drawn;
 
 use common::{Home, alone};
-use drawn::{Drawn, Truth, answers, in_jobs, play_once};
+use drawn::{Drawn, On, Truth, answers, in_jobs, play_once};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SEED: u64 = 12;
@@ -34,7 +34,7 @@ fn causes_of_drawn_paths_are_named_and_seldom_wrong_ones_with_confidence() {
             Drawn::new(SEED, number, MOST),
             home.path().join(number.to_string()),
         );
-        play_once(&home, &drawn, &own, "all", &drawn.faults, 1, true);
+        play_once(&home, &drawn, &own, "all", &drawn.faults, On::Path, true);
         Some(answers(&home, &drawn, &own.join("all"), &right[&number]))
     });
     assert_eq!(told.len(), 30, "a case could not be played");

@@ -1,7 +1,7 @@
 //! The experiments that are to decide between causes of loss, made: of the drawn cases those with one fault that loses, and what
 //! the verdict leaves of the causes that were named.
 
-use super::drawn::{Drawn, Fault, HELPS, explanation, goodput, play_once};
+use super::drawn::{Drawn, Fault, HELPS, On, explanation, goodput, play_once};
 use super::{Options, common, interval};
 use common::{Home, Lab, Running, stderr};
 use serde_json::Value;
@@ -55,14 +55,14 @@ pub fn is_one(drawn: &Drawn) -> bool {
 pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
     let fault = &drawn.faults[0];
     let [with, without] = ["all", "without-0"].map(|name| own.join(name));
-    play_once(home, drawn, own, "all", &drawn.faults, 1, false);
+    play_once(home, drawn, own, "all", &drawn.faults, On::Path, false);
     let told = explanation(home, &[with.join("run-100ms.json")]);
     let mut findings = told["findings"].as_array().into_iter().flatten();
     let decider = findings.find_map(|f| f["decider"].is_object().then_some(&f["decider"]));
     let (leads, what) = match decider {
         None => (Leads::None, told["conclusion"].to_string()),
         Some(decider) => {
-            play_once(home, drawn, own, "without-0", &[], 1, false);
+            play_once(home, drawn, own, "without-0", &[], On::Path, false);
             let gain = goodput(home, &without) / goodput(home, &with).max(1.0);
             if gain < HELPS {
                 return None;

@@ -44,8 +44,13 @@ const KINDS: [Kind; 8] = [
 
 fn kind(limit: Limit, facts: &Facts) -> Option<Kind> {
     match limit {
-        // Slow start again and again is what losses make; BBR's window is below its `ssthresh` at any time.
-        Limit::SlowStart if facts.loss_hurts() || facts.outlasts_startup() => Some(Kind::Network),
+        // Slow start again and again is what losses make; BBR's window is below its `ssthresh` at any time. And a window that
+        // is still small while a queue stands keeps nothing back.
+        Limit::SlowStart
+            if facts.loss_hurts() || facts.outlasts_startup() || facts.has_long_queue() =>
+        {
+            Some(Kind::Network)
+        }
         limit => limits::first(limit)?.kind,
     }
 }
@@ -371,4 +376,27 @@ pub(crate) fn phases(pieces: &[Piece]) -> Vec<Phase> {
         }
     }
     phases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Reading;
+    use model::finding::Source;
+
+    #[test]
+    fn slow_start_behind_a_queue_is_no_answer_of_its_own() {
+        let of = |srtt_ms| {
+            let mut facts = Facts::new(Source::Samples);
+            facts.min_rtt = Some(Nanos::from_millis(20));
+            facts.read(Reading {
+                to: Nanos::from_millis(100),
+                srtt: Nanos::from_millis(srtt_ms),
+                ..Reading::default()
+            });
+            kind(Limit::SlowStart, &facts)
+        };
+        assert_eq!(of(20), Some(Kind::SlowStart));
+        assert_eq!(of(40), Some(Kind::Network));
+    }
 }

@@ -1,11 +1,9 @@
 //! What speaks against a finding, by the facts that it rests on itself: asked once for every finding, after all rules.
 
-use crate::facts::{Bucket, Facts, bit_rate};
+use crate::facts::{Bucket, Facts, LONG_QUEUE, bit_rate};
 use crate::limits::{self, Key, QUEUE_AT_LOSS, clumps};
 use model::finding::{Confidence, Evidence, Finding, Limit};
 
-/// A queue that no small window makes for itself: smoothed RTT by the shortest.
-const LONG_QUEUE: f64 = 1.5;
 /// The rate that the window allows by goodput: beyond it round trips were longer than the shortest, or something else held too.
 const TOO_MUCH: f64 = 1.4;
 /// Mean goodput by its median: a line that stays full through losses has more (0.96 and more seen).
@@ -47,13 +45,9 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
 
 /// A window or a buffer that is full while a queue stands: more of it would lengthen the queue.
 fn long_queue(facts: &Facts) -> Option<Evidence> {
-    let inflation = facts.inflation()?;
-    facts.is_queue(inflation, LONG_QUEUE).then(|| {
-        let bound = facts.queue_from(LONG_QUEUE);
-        facts
-            .evidence(Key::RttOverMinRtt, inflation)
-            .at_least(bound)
-    })
+    let inflation = facts.evidence(Key::RttOverMinRtt, facts.inflation()?);
+    let bound = facts.queue_from(LONG_QUEUE);
+    facts.has_long_queue().then(|| inflation.at_least(bound))
 }
 
 /// A sender that yields to losses does not keep the line full: no queue stood when they came, or it was slower after them.

@@ -45,6 +45,9 @@ const NOISE: Nanos = Nanos::from_micros(1500);
 /// And not by this factor.
 const NOISE_AT_MOST: f64 = 2.0;
 
+/// Smoothed RTT by the shortest, from which a queue stands that no small window makes for itself.
+pub(crate) const LONG_QUEUE: f64 = 1.5;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub source: Source,
@@ -576,6 +579,12 @@ impl Facts {
     pub fn queue_at_loss(&self, factor: f64) -> bool {
         self.inflation_at_loss()
             .is_some_and(|ratio| self.is_queue(ratio, factor))
+    }
+
+    /// Most of the time a queue stands that no small window makes for itself.
+    pub fn has_long_queue(&self) -> bool {
+        let inflation = self.inflation();
+        inflation.is_some_and(|ratio| self.is_queue(ratio, LONG_QUEUE))
     }
 
     /// Whether a round trip of so many shortest ones shows a queue, where `factor` would.

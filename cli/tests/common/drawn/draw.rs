@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 /// Limits that are right where a wider path carries more.
 pub const FULL: [&str; 2] = ["bottleneck_rate", "bufferbloat"];
+/// Limits that are right where the kernel's largest buffers are too small for the path.
+pub const BUFFERS: [&str; 2] = ["send_buffer", "receive_window"];
 /// Limits that are right where neither a fault nor the path keeps anything back: the window still grows.
 pub const GROWING: [&str; 4] = [
     "slow_start",
@@ -166,6 +168,16 @@ pub struct Drawn {
     /// The receiver asks for the data with so many bytes, as of a web server; 0: it does not.
     pub asks: u64,
     pub faults: Vec<Fault>,
+}
+
+/// On what a case is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    Path,
+    /// Of three times the rate: it shows whether the path's rate is the limit.
+    Wider,
+    /// With buffers that may grow beyond the kernel's defaults.
+    LargeBuffers,
 }
 
 /// What is played: the case with some of its faults.
@@ -337,10 +349,19 @@ impl Drawn {
         }
     }
 
-    /// The case with these of its faults, on a path of so many times its rate.
-    pub fn with(&self, faults: &[Fault], wider: u64) -> Played {
+    /// The path may hold more than the kernel's default buffers: 4 MB to send, of which a part is its own overhead.
+    pub fn outgrows_buffers(&self) -> bool {
+        self.rate / 8 * self.rtt_us / 1_000_000 > 1_500_000
+    }
+
+    /// The case with these of its faults.
+    pub fn with(&self, faults: &[Fault], on: On) -> Played {
+        let wider = if on == On::Wider { 3 } else { 1 };
         let (sender, receiver) = if self.down { ("b", "a") } else { ("a", "b") };
         let mut hosts = format!("congestion = \"{}\"\n", self.congestion);
+        if on == On::LargeBuffers {
+            hosts += "send_buffer = 67108864\nreceive_buffer = 67108864\n";
+        }
         let mut receiving = String::new();
         let mut forward = format!("queue = {{ bytes = {} }}\n", self.queue_bytes * wider);
         let mut queue_is_set = false;

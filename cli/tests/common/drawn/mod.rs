@@ -6,8 +6,8 @@
 mod draw;
 
 use crate::common::{Home, Lab, Lines, Running, json, run, stderr};
-pub use draw::{Drawn, Fault, Played};
-use draw::{FULL, GROWING};
+use draw::{BUFFERS, FULL, GROWING};
+pub use draw::{Drawn, Fault, On, Played};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,8 +30,8 @@ pub const SOURCES: [(&str, &[&str]); 8] = [
 
 /// Where the cross traffic of a lab goes: the discard port (RFC 863).
 const CROSS_TRAFFIC: &str = ":9";
-/// So much faster is the path on which it is tried whether the path's rate is the limit.
-const WIDER: u64 = 3;
+/// The fault that keeps back most is a cause, if this much, though a faster path would do more: that is no removal.
+const CLEAR: f64 = 1.25;
 /// More than this, and a fault kept something back.
 pub const HELPS: f64 = 1.10;
 /// Up to this, it may have.
@@ -91,15 +91,26 @@ pub fn in_jobs<T: Send>(
 /// Plays a case with all of its faults, and without each; what is there already stays.
 pub fn play_all(home: &Home, drawn: &Drawn, own: &Path) {
     let faults = &drawn.faults;
-    play_once(home, drawn, own, "all", faults, 1, true);
-    play_once(home, drawn, own, "wider", faults, WIDER, false);
+    play_once(home, drawn, own, "all", faults, On::Path, true);
+    play_once(home, drawn, own, "wider", faults, On::Wider, false);
+    if drawn.outgrows_buffers() {
+        play_once(home, drawn, own, "buffers", faults, On::LargeBuffers, false);
+    }
     for (n, _) in faults.iter().enumerate() {
         let mut others = faults.clone();
         others.remove(n);
-        play_once(home, drawn, own, &format!("without-{n}"), &others, 1, false);
+        play_once(
+            home,
+            drawn,
+            own,
+            &format!("without-{n}"),
+            &others,
+            On::Path,
+            false,
+        );
     }
     if faults.len() > 1 {
-        play_once(home, drawn, own, "none", &[], 1, false);
+        play_once(home, drawn, own, "none", &[], On::Path, false);
     }
 }
 
@@ -110,7 +121,7 @@ pub fn play_once(
     own: &Path,
     name: &str,
     faults: &[Fault],
-    wider: u64,
+    on: On,
     all: bool,
 ) {
     let into = own.join(name);
@@ -119,7 +130,7 @@ pub fn play_once(
             return;
         }
         let tried = catch_unwind(AssertUnwindSafe(|| {
-            play(home, drawn, &drawn.with(faults, wider), &into, all);
+            play(home, drawn, &drawn.with(faults, on), &into, all);
         }));
         assert!(
             tried.is_ok() || attempt < 2,
@@ -229,32 +240,39 @@ pub fn judge(home: &Home, drawn: Drawn, own: &Path) -> Option<Judged> {
         return None;
     }
     let with = goodput(home, &all);
-    let without: Vec<f64> = (0..drawn.faults.len())
-        .map(|n| goodput(home, &own.join(format!("without-{n}"))))
-        .collect();
-    let gains: Vec<f64> = without.iter().map(|g| g / with.max(1.0)).collect();
-    let wider = goodput(home, &own.join("wider")) / with.max(1.0);
+    let gain = |name: &str| goodput(home, &own.join(name)) / with.max(1.0);
+    let of_fault = |n| gain(&format!("without-{n}"));
+    let gains: Vec<f64> = (0..drawn.faults.len()).map(of_fault).collect();
+    let wider = gain("wider");
+    let buffers = match drawn.outgrows_buffers() {
+        true => gain("buffers"),
+        false => 1.0,
+    };
     let none = match drawn.faults.len() {
         0 => 1.0,
         1 => gains[0],
-        _ => goodput(home, &own.join("none")) / with.max(1.0),
+        _ => gain("none"),
     };
-    let best = gains.iter().copied().fold(wider, f64::max);
+    let best_fault = gains.iter().copied().fold(buffers, f64::max);
+    let best = best_fault.max(wider);
     // Within a tenth of the best all are right; where each of two faults hides what the other takes, both are.
-    let is_cause = |gain: f64| gain >= MAY_HELP.max(best / HELPS);
+    let is_best = |gain: f64| gain >= MAY_HELP.max(best / HELPS);
+    let is_cause = |gain: f64| is_best(gain) || gain >= CLEAR.max(best_fault / HELPS);
     let both = best < HELPS && none >= HELPS;
     let grows = best < HELPS && !both;
-    // What the path is (its queue, its marks, its other users) where its rate is the limit; what is asked of it where nothing is.
-    let also =
-        |fault: &Fault| is_cause(wider) && fault.is_the_path() || grows && fault.is_the_load();
     let causes = drawn.faults.iter().zip(&gains);
+    let is_the_path = |(fault, gain): (&Fault, &f64)| is_cause(*gain) && fault.is_the_path();
+    let path = is_best(wider) || causes.clone().any(is_the_path);
+    // What the path is (its queue, its marks, its other users) where it is the limit; what is asked of it where nothing is.
+    let also = |fault: &Fault| path && fault.is_the_path() || grows && fault.is_the_load();
     let causes = causes.filter(|(fault, gain)| both || is_cause(**gain) || also(fault));
-    let mut right: BTreeSet<&'static str> = causes
-        .flat_map(|(fault, _)| fault.names())
-        .copied()
-        .collect();
-    if is_cause(wider) {
+    let named = causes.flat_map(|(fault, _)| fault.names()).copied();
+    let mut right: BTreeSet<&'static str> = named.collect();
+    if is_best(wider) {
         right.extend(FULL);
+    }
+    if is_cause(buffers) {
+        right.extend(BUFFERS);
     }
     if grows {
         right.extend(GROWING);

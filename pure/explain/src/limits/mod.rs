@@ -114,7 +114,7 @@ impl Telling {
 }
 
 /// What kinds of time there are: each has its own second level.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Held by the network, or by what the sender believes of it.
     Network,

@@ -5,6 +5,7 @@
 use super::{Key, Telling, bottleneck_rate};
 use crate::facts::{Facts, bit_rate};
 use model::finding::Confidence;
+use model::stats::median;
 
 /// The burst was so much faster than what followed.
 const FASTER: f64 = 1.25;
@@ -13,8 +14,11 @@ const FASTER: f64 = 1.25;
 const ROUND_TRIPS: f64 = 3.0;
 const SHORTEST: f64 = 0.01;
 /// The burst held at least so many bytes by the product of the later rate and the round trip: less
-/// is a queue that filled.
+/// is a queue that filled. And so many segments: less may be one that came late.
 const BURST: f64 = 2.0;
+const SEGMENTS: f64 = 10.0;
+/// A queue stands: smoothed RTT by the shortest.
+const QUEUE: f64 = 1.25;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let mut telling = bottleneck_rate::fits(facts).filter(|_| facts.is_flat())?;
@@ -22,25 +26,31 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let min = facts.min_rtt?;
     // A link of one rate delivers no faster at any time, however full its queue is. So the longest stretch
     // above it is the burst, be it from the start or after a pause that filled the bucket again.
-    let (mut excess, mut span, mut most) = (0.0f64, 0.0, (0.0, 0.0));
-    for reading in &facts.readings {
+    let (mut excess, mut span, mut from, mut most) = (0.0f64, 0.0, 0, (0.0, 0.0, 0..0));
+    for (n, reading) in facts.readings.iter().enumerate() {
         let time = reading.to.since(reading.from).as_secs_f64();
-        (excess, span) = match excess > 0.0 {
-            true => (excess, span + time),
-            false => (0.0, time),
+        (excess, span, from) = match excess > 0.0 {
+            true => (excess, span + time, from),
+            false => (0.0, time, n),
         };
         // What an acknowledgement tells late was not fast, nor is what a queue takes up.
         let moved = reading.delivered.min(reading.passed);
         excess += moved as f64 - time * rate * FASTER;
         if excess > most.0 {
-            most = (excess, span);
+            most = (excess, span, from..n + 1);
         }
     }
-    let (excess, span) = most;
-    let trips = span / min.as_secs_f64().max(1e-9);
-    if trips < ROUND_TRIPS || span < SHORTEST || excess < BURST * rate * min.as_secs_f64() {
+    let (excess, span, burst) = most;
+    let min = min.as_secs_f64().max(1e-9);
+    let least = (BURST * rate * min).max(SEGMENTS * f64::from(facts.mss));
+    if span / min < ROUND_TRIPS || span < SHORTEST || excess < least {
         return None;
     }
+    let queued = median(
+        facts.readings[burst]
+            .iter()
+            .map(|r| r.srtt.as_secs_f64() / min),
+    );
     let burst_rate = excess / span + rate * FASTER;
     let excess = (burst_rate - rate) * span;
     telling.evidence.push(
@@ -51,10 +61,52 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     telling
         .evidence
         .push(facts.evidence(Key::BurstExcess, model::Bytes(excess as u64)));
-    if facts.is_capture() {
-        // A window that closed, or a loss, slows a sender down after its start as well.
+    // A token bucket lets its burst pass without a queue; who shares a line with others pushes them aside at its start.
+    let pushed = queued.is_none_or(|ratio| facts.is_queue(ratio, QUEUE));
+    // A window that closed, or a loss, slows a sender down after its start as well.
+    if facts.is_capture() || pushed {
         telling.confidence = Confidence::Possible;
     }
     telling.remedies.clear();
     Some(telling.advise("the path sells this rate and a burst on top: ask who runs it for more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Reading;
+    use model::Nanos;
+    use model::finding::Source;
+
+    /// Three seconds of a queue at 100 segments in 20 ms, after so many round trips of as many segments more, each of so long.
+    fn seen(trips: u64, more: u64, srtt_ms: u64) -> Option<Confidence> {
+        let mut facts = Facts::new(Source::Samples);
+        (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+        for n in 0..trips + 150 {
+            let (more, srtt) = if n < trips { (more, srtt_ms) } else { (0, 40) };
+            facts.read(Reading {
+                from: Nanos::from_millis(n * 20),
+                to: Nanos::from_millis(n * 20 + 20),
+                srtt: Nanos::from_millis(srtt),
+                cwnd: 200_000,
+                flight: 150_000,
+                delivered: 100_000 + more * 1000,
+                passed: 100_000 + more * 1000,
+                ..Reading::default()
+            });
+        }
+        // The queue is on the way of the data: it marks.
+        (facts.segments, facts.marked) = (15_000, 10);
+        facts.span = facts.readings.last().unwrap().to;
+        fits(&facts).map(|telling| telling.confidence)
+    }
+
+    #[test]
+    fn a_burst_without_a_queue_is_a_full_bucket_and_one_with_a_queue_may_have_pushed_others_aside()
+    {
+        assert_eq!(seen(10, 100, 20), Some(Confidence::Certain));
+        assert_eq!(seen(10, 100, 30), Some(Confidence::Possible));
+        assert_eq!(seen(10, 10, 20), None, "hardly faster");
+        assert_eq!(seen(2, 100, 20), None, "too short");
+    }
 }
