@@ -45,7 +45,9 @@ const NOISE: Nanos = Nanos::from_micros(1500);
 /// And not by this factor.
 const NOISE_AT_MOST: f64 = 2.0;
 
-/// Smoothed RTT by the shortest, from which a queue stands that no small window makes for itself.
+/// Smoothed RTT by the shortest, from which a queue stands.
+pub(crate) const QUEUE: f64 = 1.25;
+/// The same, from which a queue stands that no small window makes for itself.
 pub(crate) const LONG_QUEUE: f64 = 1.5;
 
 #[derive(Clone, Debug, Default)]
@@ -579,6 +581,12 @@ impl Facts {
     pub fn queue_at_loss(&self, factor: f64) -> bool {
         self.inflation_at_loss()
             .is_some_and(|ratio| self.is_queue(ratio, factor))
+    }
+
+    /// The queue is on the way of the data: timestamps or both ends show it, or it lost or marked data.
+    pub fn has_forward_queue(&self) -> bool {
+        let by_delay = self.way_back.is_some_and(|way| way.share() < 0.5);
+        by_delay || self.queue_at_loss(QUEUE) || self.marked > 0
     }
 
     /// Most of the time a queue stands that no small window makes for itself.

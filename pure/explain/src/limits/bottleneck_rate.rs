@@ -4,12 +4,10 @@
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
 use super::{Key, Telling, ack_path};
-use crate::facts::{FLAT, Facts, NO_MORE, bit_rate};
+use crate::facts::{FLAT, Facts, NO_MORE, QUEUE, bit_rate};
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
 
-/// Round-trip time by the shortest, from which a queue is standing.
-pub(crate) const QUEUE: f64 = 1.25;
 /// The window would carry so much more.
 const TO_SPARE: f64 = 1.25;
 /// Of the device's speed, payload takes so much at the least (1448 in 1538 is 94 %).
@@ -110,7 +108,7 @@ fn full(facts: &Facts) -> Option<Telling> {
     if queued && spare >= TO_SPARE {
         // Who waits for timers again and again does not keep the line full, nor who loses so much.
         let lossy = facts.timeouts >= MANY_TIMEOUTS || facts.loss_share() > MUCH_LOSS;
-        let confidence = match lossy || !is_forward(facts) {
+        let confidence = match lossy || !facts.has_forward_queue() {
             false => Confidence::Certain,
             true => Confidence::Possible,
         };
@@ -138,17 +136,12 @@ fn full(facts: &Facts) -> Option<Telling> {
     // BBR empties the queue on purpose; it keeps asking for a quarter more and did not get it.
     (facts.is_bbr() && spare >= TO_SPARE && facts.pacing.is_none()).then(|| {
         evidence.push(facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN));
-        let confidence = match is_forward(facts) {
+        let confidence = match facts.has_forward_queue() {
             true => Confidence::Likely,
             false => Confidence::Possible,
         };
         Telling::new(confidence, evidence).advise(LINE_IS_FULL)
     })
-}
-
-/// The queue is on the way of the data: timestamps or both ends show it, or it lost or marked data.
-fn is_forward(facts: &Facts) -> bool {
-    facts.way_back.is_some() || facts.queue_at_loss(QUEUE) || facts.marked > 0
 }
 
 /// A short run in few samples: whether the rate was flat cannot be told, but a queue stood and the window would carry more.

@@ -1,7 +1,7 @@
 //! The congestion window is full. What made it no larger is for the second level.
 
 use super::{Key, Telling};
-use crate::facts::Facts;
+use crate::facts::{Facts, QUEUE};
 use crate::sender_state::SenderState;
 use model::Bytes;
 use model::finding::Confidence;
@@ -28,7 +28,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .iter()
         .map(|r| r.flight as f64 / high.max(1.0));
     let held = held && median(full)? >= FULL;
-    if !held || facts.inflation()? >= super::bottleneck_rate::QUEUE {
+    if !held || facts.inflation()? >= QUEUE {
         return None;
     }
     let evidence = vec![

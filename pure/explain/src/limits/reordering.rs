@@ -3,8 +3,8 @@
 //! Near miss: real loss with a few needless retransmissions, a path that died after it had reordered, and segments that
 //! overtake each other now and then on their way through one machine.
 
-use super::{Key, Telling, bottleneck_rate};
-use crate::facts::{Facts, MUCH_REORDERING};
+use super::{Key, Telling};
+use crate::facts::{Facts, MUCH_REORDERING, QUEUE};
 use model::finding::Confidence;
 
 /// Share of retransmissions that the receiver had not needed.
@@ -16,9 +16,7 @@ const HARMLESS: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let needless = facts.needless as f64 / facts.retransmitted.max(1) as f64;
-    let queues = facts
-        .inflation()
-        .is_some_and(|i| i >= bottleneck_rate::QUEUE);
+    let queues = facts.inflation().is_some_and(|i| i >= QUEUE);
     // Where the line is full all the same, it does no harm; where nothing passes, it is not why.
     let chance = facts.needless < FEWEST && !facts.reorders();
     if chance || (facts.is_flat() && queues) || facts.stood_still() {

@@ -3,7 +3,7 @@
 //! Near miss: a plain link, which is as slow at the start as later.
 
 use super::{Key, Telling, bottleneck_rate};
-use crate::facts::{Facts, bit_rate};
+use crate::facts::{Facts, QUEUE, bit_rate};
 use model::finding::Confidence;
 use model::stats::median;
 
@@ -17,8 +17,6 @@ const SHORTEST: f64 = 0.01;
 /// is a queue that filled. And so many segments: less may be one that came late.
 const BURST: f64 = 2.0;
 const SEGMENTS: f64 = 10.0;
-/// A queue stands: smoothed RTT by the shortest.
-const QUEUE: f64 = 1.25;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let mut telling = bottleneck_rate::fits(facts).filter(|_| facts.is_flat())?;
