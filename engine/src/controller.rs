@@ -12,8 +12,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::storage::Reach;
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Reading, Run, Sample,
-    Side, SocketOptions, SocketSettings, Spec, Warning,
+    Bytes, Direction, Directions, EndRecord, Ended, Leg, Limit, Nanos, Placement, Reading, Run,
+    Sample, Side, SocketOptions, SocketSettings, Spec, Warning,
 };
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -38,6 +38,12 @@ const NEAR: &str = "this host";
 const FETCH_WITHIN: Duration = Duration::from_secs(120);
 /// Largest trace that is taken from an agent, compressed.
 const LARGEST_TRACE: usize = 64 << 20;
+/// Samples of the far host beyond twice those that were due.
+const MORE_SAMPLES: u64 = 64;
+/// Operations that the far host may report: more than there are.
+const MOST_OPERATIONS: usize = 64;
+/// What this end sent for less is not compared with how long the far end received: buffers take it at once.
+const SHORTEST_COMPARED: Nanos = Nanos::from_millis(100);
 /// How long a busy agent is waited for.
 const BUSY_FOR: Duration = Duration::from_secs(120);
 
@@ -657,11 +663,19 @@ impl Drive<'_> {
                     let warning = traces::untraced("the far host", &why);
                     self.warn(&mut leg_state.leg.far, vec![warning]);
                 }
-                let order = Order {
-                    trace: leg_state.order.trace,
-                    // Which files are used here, this end alone decides.
-                    workload: self.run.spec.workload.clone(),
-                    ..*order
+                let order = match within(&leg_state.order, &order) {
+                    Ok(order) => Order {
+                        // Which files are used here, this end alone decides.
+                        workload: self.run.spec.workload.clone(),
+                        ..order
+                    },
+                    Err(granted) => {
+                        let why = format!(
+                            "{} granted more than was ordered: {granted}",
+                            self.link.name
+                        );
+                        return Err(Refusal::unreachable(why).into());
+                    }
                 };
                 let placement = self.run.spec.near.clone();
                 let settings = SocketSettings {
@@ -693,6 +707,16 @@ impl Drive<'_> {
                 let why = format!("{} refuses: {why}", self.link.name);
                 return Err(Refusal::unreachable(why).into());
             }
+            ToController::Connected { sockets, .. }
+                if sockets.len() != leg_state.order.streams as usize =>
+            {
+                leg_state.fail(anyhow!(
+                    "{} reports {} data connections where {} were ordered",
+                    self.link.name,
+                    sockets.len(),
+                    leg_state.order.streams
+                ));
+            }
             ToController::Connected {
                 sockets,
                 fingerprint,
@@ -703,9 +727,18 @@ impl Drive<'_> {
                 self.happened(leg_state, Side::Far, Happened::Connected(sockets, warnings));
             }
             ToController::Sample { sample, .. } => {
-                self.happened(leg_state, Side::Far, Happened::Sample(sample));
+                match bounded(&sample, leg_state, self.started.elapsed().into()) {
+                    Ok(()) => self.happened(leg_state, Side::Far, Happened::Sample(sample)),
+                    Err(why) => leg_state.fail(anyhow!("{} {why}", self.link.name)),
+                }
             }
-            ToController::Finished { record, broke, .. } => {
+            ToController::Finished {
+                mut record, broke, ..
+            } => {
+                // An agent reports these in samples, or not at all.
+                record.retransmits = None;
+                record.datagrams = None;
+                record.operations.truncate(MOST_OPERATIONS);
                 let broke = broke.map(|why| format!("{}: {why}", self.link.name));
                 self.happened(leg_state, Side::Far, Happened::Over(record, broke));
             }
@@ -745,6 +778,18 @@ impl Drive<'_> {
                 copy.or_else(|| end.store.as_ref()?.failed.clone())
             });
         if let Some(why) = storage {
+            leg_state.failure = Some(anyhow!(why));
+        }
+        if leg_state.failure.is_none()
+            && let Some(why) = disputed(&self.run.spec, &leg_state.leg, &self.link.name)
+        {
+            // The figures that are left are those of this end.
+            let far = &mut leg_state.leg.far;
+            *far = EndRecord {
+                sockets: std::mem::take(&mut far.sockets),
+                warnings: std::mem::take(&mut far.warnings),
+                ..EndRecord::default()
+            };
             leg_state.failure = Some(anyhow!(why));
         }
         let moved = leg_state.leg.near.bytes + leg_state.leg.far.bytes > Bytes(0);
@@ -839,6 +884,84 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
 fn congestion(spec: &Spec, direction: Direction, side: Side) -> Option<String> {
     let sends = direction.sender() == side || spec.workload.is_answered();
     spec.socket.congestion.clone().filter(|_| sends)
+}
+
+/// The order as it was granted: that of this end, with the smaller limit and pacing of the far host's rules.
+///
+/// # Errors
+/// What of the grant is more than was ordered.
+fn within(ordered: &Order, granted: &Order) -> Result<Order, String> {
+    let limit = match (ordered.limit, granted.limit) {
+        (Limit::Time(asked), Limit::Time(time)) if time <= asked => granted.limit,
+        (Limit::Bytes(asked), Limit::Bytes(bytes)) if bytes <= asked => granted.limit,
+        (Limit::Requests(asked), Limit::Requests(count)) if count <= asked => granted.limit,
+        (Limit::Whole, Limit::Whole) => Limit::Whole,
+        (_, Limit::Time(time)) => return Err(time.to_string()),
+        (_, Limit::Bytes(bytes)) => return Err(bytes.to_string()),
+        (_, Limit::Requests(count)) => return Err(format!("{count} requests")),
+        (_, Limit::Whole) => return Err("all of the source".to_owned()),
+    };
+    if granted.streams != ordered.streams {
+        return Err(format!("{} streams", granted.streams));
+    }
+    let pacing = match (ordered.socket.pacing, granted.socket.pacing) {
+        (Some(_), None) => return Err("no pacing".to_owned()),
+        (Some(asked), Some(pacing)) if pacing > asked => {
+            return Err(format!("pacing at {pacing}"));
+        }
+        (_, pacing) => pacing,
+    };
+    Ok(Order {
+        limit,
+        socket: SocketSettings {
+            pacing,
+            ..ordered.socket.clone()
+        },
+        ..ordered.clone()
+    })
+}
+
+/// Whether a sample of the far host, taken in now, can be one of this leg.
+///
+/// # Errors
+/// The rest of a sentence about that host.
+fn bounded(sample: &Sample, leg_state: &LegState, now: Nanos) -> Result<(), String> {
+    let streams = leg_state.order.streams as usize;
+    if sample.streams.len() > streams {
+        return Err(format!(
+            "sent a sample of {} streams where {streams} were ordered",
+            sample.streams.len()
+        ));
+    }
+    let interval = leg_state.order.interval.max(Nanos::from_millis(1));
+    let due = now.since(leg_state.leg.started).0 / interval.0;
+    if leg_state.leg.far.samples.len() as u64 > 2 * due + MORE_SAMPLES {
+        return Err("sent more samples than there was time for".to_owned());
+    }
+    Ok(())
+}
+
+/// Why the far host's count of what it received from here cannot be, if it cannot: it is more, or came sooner, than
+/// this host's kernel took to send.
+fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
+    let counts = leg.direction == Direction::Up && !spec.workload.is_answered();
+    let samples = leg.far.samples.iter().map(|sample| sample.bytes);
+    let claimed = samples.chain([leg.far.bytes]).max()?;
+    let (sent, took) = (leg.near.bytes, leg.near.duration);
+    let sooner = leg.far.bytes > Bytes(0)
+        && took > SHORTEST_COMPARED
+        && leg.far.duration < Nanos(took.0 / 2);
+    let of_this_kernel = "the figures are those of this host alone";
+    match counts {
+        true if sent > Bytes(0) && claimed > sent => Some(format!(
+            "the far end claims {claimed}, this kernel sent {sent} to {name}: {of_this_kernel}"
+        )),
+        true if sooner => Some(format!(
+            "the far end claims to have received for {}, this kernel sent for {took} to {name}: {of_this_kernel}",
+            leg.far.duration
+        )),
+        _ => None,
+    }
 }
 
 fn leg_of(message: &ToController) -> Option<u32> {

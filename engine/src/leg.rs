@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wire::control::Order;
 
+/// Samples are never closer together, whoever asked for them.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 /// How soon an end notices that it is to stop.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
 
@@ -46,7 +48,8 @@ pub fn storage(
     measure::storage::open(&order.workload, sender, reach)
 }
 
-fn direction(order: &Order) -> Direction {
+/// Which way an order moves data.
+pub fn direction(order: &Order) -> Direction {
     match order.agent_sends {
         true => Direction::Down,
         false => Direction::Up,
@@ -146,7 +149,7 @@ pub fn run_end(
     let mut warnings = outcome.warnings;
     let broke: Vec<String> = outcome.errors.iter().map(|e| e.what.clone()).collect();
     let all_broke = broke.len() == streams && streams > 0;
-    if !all_broke {
+    if !all_broke && outcome.limit.is_none() {
         warnings.extend(outcome.errors.into_iter().map(|error| Warning {
             what: format!("stream {} broke: {}", error.stream, error.what),
             meaning: "the figures hold what it moved until then".to_owned(),
@@ -166,11 +169,9 @@ pub fn run_end(
     };
     Ok((
         record,
-        if all_broke {
-            broke.into_iter().next()
-        } else {
-            None
-        },
+        outcome
+            .limit
+            .or_else(|| broke.into_iter().next().filter(|_| all_broke)),
     ))
 }
 
@@ -199,7 +200,7 @@ pub fn sampled(
     end: &dyn Fn(),
     sample: &mut dyn FnMut(),
 ) {
-    let interval = Duration::from(interval);
+    let interval = Duration::from(interval).max(SHORTEST_INTERVAL);
     let mut due = Instant::now() + interval;
     let mut finished = false;
     while !finished {

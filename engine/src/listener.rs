@@ -12,6 +12,7 @@ use crate::transport::{Sender, discard};
 use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, Trust, host_name};
 use anyhow::{Context, Result, bail};
 use measure::storage::Reach;
+use model::Bytes;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -64,6 +65,8 @@ pub struct Serve {
     pub data_ports: Option<RangeInclusive<u16>>,
     /// Clients that may measure at once.
     pub clients: usize,
+    /// Memory that the buffers of all legs may have together.
+    pub buffers: Bytes,
     /// Whether clients with that right may change this host's settings.
     pub allow_tune: bool,
     /// Where copies of clients with that right may read and write files.
@@ -116,7 +119,11 @@ impl Listener {
         let identity = Identity::open(&config.directory)?;
         let store = Store::new(&config.directory);
         let trust = store.load()?;
-        let ledger = Arc::new(Ledger::new(config.clients, Some(&config.directory)));
+        let ledger = Arc::new(Ledger::new(
+            config.clients,
+            config.buffers,
+            Some(&config.directory),
+        ));
         let shared = Arc::new(Shared {
             identity,
             ledger,

@@ -257,15 +257,16 @@ fn play(
     go.recv_timeout(START_WITHIN)
         .context("the start did not come")?;
 
-    let job = job(order, Side::Far, &order.placement.cpus, storage, || {
+    let mut job = job(order, Side::Far, &order.placement.cpus, storage, || {
         Reconnect::Accept(grant)
     });
-    let mut overdrawn = None;
+    job.quota = admitted.quota();
+    job.longest = admitted.cut();
+    job.drain = admitted
+        .drain()
+        .map_or(job.drain, |drain| drain.min(job.drain));
     let mut on_sample = |sample: Sample| {
-        if let Err(why) = admitted.account(sample.at, moved(order, sample.bytes)) {
-            overdrawn = Some(why);
-            stop.store(true, Ordering::Relaxed);
-        }
+        admitted.account(moved(order, sample.bytes));
         say(ToController::Sample {
             leg,
             sample: Box::new(sample),
@@ -275,7 +276,7 @@ fn play(
     let trace = end_trace(tracing, &mut record, FAR);
     Ok(Played {
         record,
-        broke: overdrawn.or(broke),
+        broke,
         trace,
     })
 }

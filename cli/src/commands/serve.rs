@@ -7,6 +7,7 @@ use engine::exit::{Exit, Refusal};
 use engine::host::DEFAULT_PORT;
 use engine::listener::{self, Listener};
 use engine::{iperf3, session, trust, tuning};
+use model::Bytes;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -37,6 +38,14 @@ pub struct Serve {
     /// Clients that may measure at the same time; others wait
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: u32,
+    /// Memory for the buffers of all legs together
+    #[arg(
+        long,
+        default_value = "64M",
+        value_name = "SIZE",
+        conflicts_with = "iperf3"
+    )]
+    buffers: Bytes,
     /// Let hosts with the right to tune ('linerate trust add ID --tune') change this host's settings
     #[arg(long, conflicts_with = "iperf3")]
     allow_tune: bool,
@@ -74,6 +83,7 @@ impl Serve {
             port: self.port.unwrap_or(DEFAULT_PORT),
             data_ports: self.data_ports.as_ref().map(|ports| ports.0.clone()),
             clients: self.clients as usize,
+            buffers: self.buffers,
             allow_tune: self.allow_tune,
             allow_files: self.files()?,
         };

@@ -77,10 +77,10 @@ struct Allow {
     /// Its copies may read and write files here, if 'linerate serve --allow-files DIR' runs
     #[arg(long)]
     files: bool,
-    /// Highest rate of a leg, all streams together [default: unlimited]
+    /// Highest rate of all its legs together, both directions in one [default: unlimited]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// Longest leg [default: unlimited]
+    /// Longest leg [default: a day]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
     /// Bytes both ways from midnight to midnight UTC [default: unlimited]

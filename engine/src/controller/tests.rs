@@ -5,7 +5,6 @@ use crate::session;
 use crate::testing::byte_stream;
 use crate::transport::{AgentChannel, Channel, ControllerChannel};
 use crate::trust::Peer;
-use model::Limit;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;

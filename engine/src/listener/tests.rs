@@ -36,6 +36,7 @@ impl Server {
             port: 0,
             data_ports: None,
             clients: 4,
+            buffers: model::Bytes(64 << 20),
             allow_tune: false,
             allow_files: None,
         };
@@ -609,6 +610,7 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
         port: 0,
         data_ports: None,
         clients: 1,
+        buffers: model::Bytes(64 << 20),
         allow_tune: false,
         allow_files: None,
     };

@@ -239,11 +239,7 @@ impl Port {
                 }
             }
             let moved = self.exchange.moved();
-            if self
-                .admitted
-                .account(started.elapsed().into(), moved)
-                .is_err()
-            {
+            if self.admitted.spend(moved).is_err() {
                 return;
             }
             match inbox.try_recv() {

@@ -1,16 +1,16 @@
 //! Who may measure now and how much: the rules of the agent, asked before every leg and all along.
 
-use super::files;
+use super::book::Book;
 use super::identity::NodeId;
+use super::quota::{self, Account, LegQuota};
 use super::store::Limits;
-use anyhow::{Context, Result};
+use crate::leg::{direction, role};
 use measure::storage::Reach;
-use model::{BitRate, Bytes, Limit, Nanos, Warning};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use model::{BitRate, Bytes, Limit, Nanos, Side, Warning};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,8 +19,15 @@ use wire::control::Order;
 /// Connections that a leg may have.
 const MAX_STREAMS: u32 = 128;
 
-/// Shortest time between samples.
+/// Shortest and longest time between samples.
 const MIN_INTERVAL: Nanos = Nanos::from_millis(10);
+const MAX_INTERVAL: Nanos = Nanos::from_secs(60);
+
+/// The longest leg of a key without a limit of its own: no key keeps a place for ever.
+const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
+
+/// What is under way at the end of the longest leg may still arrive for so long, or for two percent of its time.
+const GRACE: Nanos = Nanos::from_millis(500);
 
 /// What is set aside for a leg's beginning and end when somebody asks how long to wait.
 const AROUND_A_LEG: Duration = Duration::from_secs(3);
@@ -28,7 +35,7 @@ const AROUND_A_LEG: Duration = Duration::from_secs(3);
 /// How long a leg that is limited by an amount may keep others waiting, as far as can be told.
 const UNTOLD: Duration = Duration::from_secs(60);
 
-/// The used bytes of a limited host are written down at least so often during a leg.
+/// The moved bytes of a host are entered in the book at least so often during a leg.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
 /// The other end of a session, as the agent knows it.
@@ -70,7 +77,7 @@ impl Peer {
             may_files: Ok(Reach::Anywhere),
             listen,
             data_ports,
-            ledger: Arc::new(Ledger::new(1, None)),
+            ledger: Arc::new(Ledger::new(1, Bytes(u64::MAX), None)),
             session: 0,
         }
     }
@@ -92,12 +99,9 @@ impl Peer {
         let mut order = order.clone();
         let mut warnings = Vec::new();
         fit(&mut order, &self.limits, &mut warnings);
-        let now = Instant::now();
-        let mut accounts = self.ledger.accounts();
-        accounts.take_in(&self.ledger, now);
-
-        if let (Some(id), Some(a_day)) = (self.id, self.limits.bytes_per_day) {
-            let left = a_day.since(accounts.used(&id));
+        let account = self.id.map(|id| self.ledger.account(id));
+        if let (Some(account), Some(a_day)) = (&account, self.limits.bytes_per_day) {
+            let left = account.left(a_day).map_err(Denied::Refused)?;
             if left == Bytes(0) {
                 return Err(Denied::Refused(format!(
                     "the {a_day} a day that this host allows are used up: measure again after midnight UTC"
@@ -113,30 +117,61 @@ impl Peer {
                 ));
             }
         }
-        let others = |leg: &&Live| leg.session != self.session;
-        let sessions: std::collections::BTreeSet<u64> = accounts
-            .live
-            .values()
-            .filter(others)
-            .map(|leg| leg.session)
-            .collect();
-        if sessions.len() >= self.ledger.max_clients {
-            let ends = accounts
+        let now = Instant::now();
+        let mut accounts = self.ledger.accounts();
+        let sessions = accounts.measuring(|leg| leg.session != self.session);
+        let of_key = accounts.measuring(|leg| leg.session != self.session && leg.id == self.id);
+        let most = self.ledger.max_clients;
+        // One key never has all the places, where there is more than one.
+        let most_of_key = most.saturating_sub(1).max(1);
+        let full = if sessions.len() >= most {
+            Some(format!(
+                "as many measure there now as it takes at once ({most})"
+            ))
+        } else if of_key.len() >= most_of_key {
+            Some(format!(
+                "this host measures there as often as one host may at once ({most_of_key} of {most})"
+            ))
+        } else {
+            None
+        };
+        let busy = |accounts: &Accounts, what: &str| {
+            let others = accounts
                 .live
                 .values()
-                .filter(others)
-                .map(|leg| leg.ends)
-                .min();
+                .filter(|leg| leg.session != self.session);
+            let ends = others.map(|leg| leg.ends).min();
             let wait = ends.map_or(AROUND_A_LEG, |ends| ends.saturating_duration_since(now));
             let wait = wait.max(Duration::from_secs(1));
-            return Err(Denied::Busy {
+            Denied::Busy {
                 wait: Nanos::from(wait),
                 why: format!(
-                    "as many measure there now as it takes at once ({}); one of them should end within {} s",
-                    sessions.len(),
+                    "{what}; one of them should end within {} s",
                     wait.as_secs_f64().ceil()
                 ),
-            });
+            }
+        };
+        if let Some(what) = full {
+            return Err(busy(&accounts, &what));
+        }
+        let buffers = measure::buffers(
+            &order.workload,
+            order.streams,
+            role(&order.workload, direction(&order), Side::Far),
+        );
+        let (held, allowed) = (accounts.buffers(), self.ledger.buffers);
+        if buffers > allowed {
+            return Err(Denied::Refused(format!(
+                "buffers of {buffers} for this leg, {allowed} allowed for all of them: use fewer streams or smaller writes, requests or blocks, or run 'linerate serve --buffers SIZE' there"
+            )));
+        }
+        if held + buffers > allowed {
+            return Err(busy(
+                &accounts,
+                &format!(
+                    "the legs there hold {held} of the {allowed} allowed for buffers, and this one needs {buffers}"
+                ),
+            ));
         }
         if !sessions.is_empty() {
             let count = sessions.len();
@@ -156,13 +191,26 @@ impl Peer {
         let lasts = spans
             .map_or(UNTOLD, Duration::from)
             .min(Duration::from_secs(24 * 3600));
+        let ahead = match self.limits.rate {
+            Some(rate) if receives(&order) => {
+                quota::window(rate, order.streams).0 * u64::from(order.streams)
+            }
+            _ => 0,
+        };
+        if let Some(account) = &account
+            && ahead > 0
+        {
+            account.pay_ahead(&self.limits, Bytes(ahead));
+        }
         let number = accounts.next;
         accounts.next += 1;
         accounts.live.insert(
             number,
             Live {
                 session: self.session,
+                id: self.id,
                 ends: now + lasts + AROUND_A_LEG,
+                buffers,
             },
         );
         drop(accounts);
@@ -180,8 +228,14 @@ impl Peer {
             what,
             order,
             warnings,
-            limits: self.limits.clone(),
-            id: self.id,
+            quota: account.map(|account| {
+                Arc::new(LegQuota {
+                    account,
+                    limits: self.limits.clone(),
+                    moved: AtomicU64::new(0),
+                    ahead: AtomicU64::new(ahead),
+                })
+            }),
             ledger: Arc::clone(&self.ledger),
             number,
             counted: AtomicU64::new(0),
@@ -213,119 +267,138 @@ pub struct Admitted {
     session: u64,
     /// Its name in the log.
     what: String,
-    limits: Limits,
-    id: Option<NodeId>,
+    quota: Option<Arc<LegQuota>>,
     ledger: Arc<Ledger>,
     number: u64,
     counted: AtomicU64,
 }
 
 impl Admitted {
-    /// Counts the `total` bytes that this leg has moved since its load began `elapsed` ago (more is
-    /// counted, less is not taken back). Call it with every sample and with the final count.
+    /// The limits that every write and read of the leg asks first, if its peer has any.
+    pub fn quota(&self) -> Option<Arc<dyn measure::Quota>> {
+        let quota = self.limited()?;
+        Some(Arc::clone(quota) as Arc<dyn measure::Quota>)
+    }
+
+    fn limited(&self) -> Option<&Arc<LegQuota>> {
+        let limits = |quota: &&Arc<LegQuota>| {
+            quota.limits.rate.is_some() || quota.limits.bytes_per_day.is_some()
+        };
+        self.quota.as_ref().filter(limits)
+    }
+
+    fn longest(&self) -> Option<Nanos> {
+        self.quota.as_ref()?.limits.longest()
+    }
+
+    /// When the leg is cut if nothing else ends it, and the sentence that says why. A leg that is ordered to last a
+    /// time is cut by that.
+    pub fn cut(&self) -> Option<(Duration, String)> {
+        self.quota.as_ref()?;
+        let longest = self.longest().unwrap_or(LONGEST);
+        match self.order.limit {
+            Limit::Time(_) => None,
+            _ => Some((
+                Duration::from(longest) + grace(longest),
+                format!("the far host allows {longest} a leg: it was ended"),
+            )),
+        }
+    }
+
+    /// How long what is under way at the end of the leg is waited for, where the peer's time is limited.
+    pub fn drain(&self) -> Option<Duration> {
+        self.longest().map(grace)
+    }
+
+    /// Counts the `total` bytes that this leg has moved (more is counted, less is not taken back), unless its quota
+    /// has counted them. Call it with every sample and with the final count.
+    pub fn account(&self, total: Bytes) {
+        let more = self.grown(total);
+        let Some(quota) = &self.quota else { return };
+        if self.limited().is_none() {
+            quota.account.count(more);
+        }
+        self.ledger.settle(&quota.account, WRITE_EVERY);
+    }
+
+    /// Counts the `total` bytes that have moved and that nothing could hold back.
     ///
     /// # Errors
-    /// A sentence if the leg has to end here: the peer does not keep to its limits. Limits that the
-    /// granted order itself keeps have some room, so that an honest end is never cut off.
-    pub fn account(&self, elapsed: Nanos, total: Bytes) -> Result<(), String> {
-        let before = self.counted.fetch_max(total.0, Ordering::Relaxed);
-        let more = Bytes(total.0.saturating_sub(before));
-        let mut accounts = self.ledger.accounts();
-        if let Some(id) = self.id {
-            let now = Instant::now();
-            accounts.take_in(&self.ledger, now);
-            let used = accounts.spend(id, more);
-            if let Some(a_day) = self.limits.bytes_per_day {
-                // Waiting for the disk would delay a sample: only where the count decides.
-                if accounts.written.is_none_or(|at| now >= at + WRITE_EVERY) {
-                    accounts.write_down(&self.ledger, now);
-                }
-                if used > a_day {
-                    return Err(format!(
-                        "the {a_day} a day that the far host allows are used up: the leg was ended"
-                    ));
-                }
-            }
-        }
-        drop(accounts);
-        if let Some(longest) = self.limits.longest()
-            && elapsed > longest + Nanos::from_secs(2)
-        {
-            return Err(format!("the far host allows {longest} a leg: it was ended"));
-        }
-        if let Some(rate) = self.limits.rate {
-            // Pacing is exact in the long run; buffers at the start are not paced.
-            let fair = rate.bytes_in(elapsed + Nanos::from_secs(1));
-            let allowed = Bytes(fair.0.saturating_add(fair.0 / 10)) + Bytes(8 << 20);
-            if total > allowed {
-                return Err(format!(
-                    "more than the {rate} that the far host allows: the leg was ended"
-                ));
-            }
-        }
-        Ok(())
+    /// A sentence if they were more than the limits allow.
+    pub fn spend(&self, total: Bytes) -> Result<(), String> {
+        let Some(quota) = self.limited() else {
+            self.account(total);
+            return Ok(());
+        };
+        let more = self.grown(total);
+        self.ledger.settle(&quota.account, WRITE_EVERY);
+        quota.spend(more.0 as usize)
     }
+
+    fn grown(&self, total: Bytes) -> Bytes {
+        let before = self.counted.fetch_max(total.0, Ordering::Relaxed);
+        total.since(Bytes(before))
+    }
+}
+
+fn grace(longest: Nanos) -> Duration {
+    Nanos(longest.0 / 50).max(GRACE).into()
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut accounts = self.ledger.accounts();
-        accounts.live.remove(&self.number);
-        accounts.write_down(&self.ledger, Instant::now());
-        drop(accounts);
-        if self.id.is_some() {
-            crate::listener::log(&format!(
-                "{}: session {}, {} over: {}",
-                self.name,
-                self.session,
-                self.what,
-                Bytes(*self.counted.get_mut())
-            ));
-        }
+        self.ledger.accounts().live.remove(&self.number);
+        let Some(quota) = &self.quota else { return };
+        self.ledger.settle(&quota.account, Duration::ZERO);
+        let moved = match self.limited() {
+            Some(quota) => quota.moved.load(Ordering::Relaxed),
+            None => self.counted.load(Ordering::Relaxed),
+        };
+        crate::listener::log(&format!(
+            "{}: session {}, {} over: {}",
+            self.name,
+            self.session,
+            self.what,
+            Bytes(moved)
+        ));
     }
 }
 
 /// The agent's accounts: who measures now, and who moved how much today.
 pub struct Ledger {
     max_clients: usize,
-    file: Option<PathBuf>,
+    /// Memory for the buffers of all legs.
+    buffers: Bytes,
+    book: Arc<Book>,
     accounts: Mutex<Accounts>,
 }
 
 struct Live {
     session: u64,
+    id: Option<NodeId>,
     ends: Instant,
+    buffers: Bytes,
 }
 
 #[derive(Default)]
 struct Accounts {
     live: BTreeMap<u64, Live>,
     next: u64,
-    day: u64,
-    /// Used today, by all processes, as last read.
-    used: BTreeMap<NodeId, Bytes>,
-    /// Used by this process since it was last written down.
-    unwritten: BTreeMap<NodeId, Bytes>,
-    written: Option<Instant>,
+    /// Those of the keys that have measured since the start.
+    keys: BTreeMap<NodeId, Arc<Account>>,
+    settled: Option<Instant>,
     said: bool,
 }
 
-/// `usage.toml`.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Usage {
-    /// Days since 1970-01-01 UTC.
-    day: u64,
-    /// Bytes in both directions.
-    bytes: BTreeMap<String, Bytes>,
-}
-
 impl Ledger {
-    /// For `max_clients` sessions under load at once. What is used is kept in `directory`.
-    pub fn new(max_clients: usize, directory: Option<&Path>) -> Ledger {
+    /// For `max_clients` sessions under load at once, whose buffers may have so many bytes together. What is used is
+    /// kept in `directory`.
+    pub fn new(max_clients: usize, buffers: Bytes, directory: Option<&Path>) -> Ledger {
+        let file = directory.map(|directory| directory.join("usage.toml"));
         Ledger {
             max_clients,
-            file: directory.map(|directory| directory.join("usage.toml")),
+            buffers,
+            book: Arc::new(Book::new(file)),
             accounts: Mutex::default(),
         }
     }
@@ -334,79 +407,43 @@ impl Ledger {
         // Every change of the accounts is complete before the next step that could panic.
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn account(&self, id: NodeId) -> Arc<Account> {
+        let mut accounts = self.accounts();
+        let book = || Arc::new(Account::new(id, Arc::clone(&self.book)));
+        Arc::clone(accounts.keys.entry(id).or_insert_with(book))
+    }
+
+    /// Makes the book agree with what a key has moved, unless that was done so short a time ago. A failure is said
+    /// once: a key with a limit a day is refused anyway.
+    fn settle(&self, account: &Account, every: Duration) {
+        let now = Instant::now();
+        let mut accounts = self.accounts();
+        if accounts.settled.is_some_and(|at| now < at + every) {
+            return;
+        }
+        accounts.settled = Some(now);
+        drop(accounts);
+        if let Err(why) = account.settle()
+            && !std::mem::replace(&mut self.accounts().said, true)
+        {
+            crate::log::note(&format!("linerate: {why}"));
+        }
+    }
 }
 
 impl Accounts {
-    fn used(&self, id: &NodeId) -> Bytes {
-        let of = |book: &BTreeMap<NodeId, Bytes>| book.get(id).copied().unwrap_or_default();
-        of(&self.used) + of(&self.unwritten)
+    /// The sessions of these legs.
+    fn measuring(&self, which: impl Fn(&Live) -> bool) -> BTreeSet<u64> {
+        let legs = self.live.values().filter(|leg| which(leg));
+        legs.map(|leg| leg.session).collect()
     }
 
-    fn spend(&mut self, id: NodeId, more: Bytes) -> Bytes {
-        *self.unwritten.entry(id).or_default() += more;
-        self.used(&id)
+    fn buffers(&self) -> Bytes {
+        self.live
+            .values()
+            .fold(Bytes(0), |sum, leg| sum + leg.buffers)
     }
-
-    /// Reads the file when the day begins (or the process does).
-    fn take_in(&mut self, ledger: &Ledger, now: Instant) {
-        let day = crate::clock::unix_seconds() / 86_400;
-        if day != self.day {
-            self.day = day;
-            self.used.clear();
-            self.unwritten.clear();
-            self.write_down(ledger, now);
-        }
-    }
-
-    /// Adds what this process used to the file. A failure is said once; the count in memory goes on.
-    fn write_down(&mut self, ledger: &Ledger, now: Instant) {
-        let Some(file) = &ledger.file else { return };
-        self.written = Some(now);
-        match add_usage(file, self.day, &self.unwritten) {
-            Ok(used) => {
-                self.used = used;
-                self.unwritten.clear();
-            }
-            Err(error) if !self.said => {
-                self.said = true;
-                crate::log::note(&format!(
-                    "linerate: cannot keep account of the bytes a day, which start at zero with the next start: {error:#}"
-                ));
-            }
-            Err(_) => {}
-        }
-    }
-}
-
-/// Adds to the day's usage under the lock, and returns all of it.
-fn add_usage(
-    file: &Path,
-    day: u64,
-    more: &BTreeMap<NodeId, Bytes>,
-) -> Result<BTreeMap<NodeId, Bytes>> {
-    let directory = file.parent().context("the file has no directory")?;
-    let _lock = files::lock(directory)?;
-    let mut usage: Usage = match std::fs::read_to_string(file) {
-        Ok(text) => toml::from_str(&text).with_context(|| file.display().to_string())?,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Usage::default(),
-        Err(e) => return Err(e).with_context(|| file.display().to_string()),
-    };
-    if usage.day != day {
-        usage = Usage {
-            day,
-            ..Usage::default()
-        };
-    }
-    for (id, bytes) in more {
-        let all = usage.bytes.entry(id.to_string()).or_default();
-        // TOML has no integers above 2^63 - 1.
-        *all = Bytes((*all + *bytes).0.min(i64::MAX as u64));
-    }
-    if !more.is_empty() {
-        files::replace(file, toml::to_string(&usage)?.as_bytes())?;
-    }
-    let known = |(id, bytes): (String, Bytes)| Some((id.parse().ok()?, bytes));
-    Ok(usage.bytes.into_iter().filter_map(known).collect())
 }
 
 /// An order for the log.
@@ -447,6 +484,11 @@ fn possible(order: &Order) -> Result<(), String> {
     ) {
         return Err("a leg of nothing measures nothing".to_owned());
     }
+    if let Limit::Time(span) = order.limit
+        && span > LONGEST
+    {
+        return Err(format!("a leg of {span}: at most {LONGEST} are possible"));
+    }
     if let Some(why) = order.workload.kind().not_with_agent {
         return Err(why.to_owned());
     }
@@ -464,16 +506,47 @@ fn fit(order: &mut Order, limits: &Limits, warnings: &mut Vec<Warning>) {
             "the leg ends earlier than asked",
         ));
     }
+    if order.interval > MAX_INTERVAL {
+        warnings.push(Warning {
+            what: format!(
+                "samples every {} asked, {MAX_INTERVAL} granted",
+                order.interval
+            ),
+            meaning: "the far host samples more often than this one".to_owned(),
+            remedy: format!("ask for at most {MAX_INTERVAL} (--interval)"),
+        });
+        order.interval = MAX_INTERVAL;
+    }
     if let Some(rate) = limits.rate {
+        let window = quota::window(rate, order.streams);
+        let more = match order.socket.receive_buffer {
+            Some(asked) => asked > window,
+            None => !quota::is_usual(window),
+        };
+        if receives(order) && more {
+            // What arrives before anything is read must not exceed the rate by more than that.
+            order.socket.receive_buffer = Some(window);
+            warnings.push(smaller(
+                format!("receive buffers of {window} on the far host: it allows {rate}"),
+                "a small receive window can hold the transfer up on a long path",
+            ));
+        }
         let each = BitRate((rate.0 / u64::from(order.streams.max(1))).max(1));
         if order.socket.pacing.is_none_or(|asked| asked > each) {
             order.socket.pacing = Some(each);
             warnings.push(smaller(
-                format!("paced to {rate}: the far host allows no more"),
+                format!(
+                    "paced to {rate}: the far host allows no more, all legs and both directions together"
+                ),
                 "the rate is the limit's, not the path's",
             ));
         }
     }
+}
+
+/// Whether the agent's end of an order receives what the peer chooses to send.
+fn receives(order: &Order) -> bool {
+    !order.agent_sends || order.workload.is_answered()
 }
 
 fn smaller(what: String, meaning: &str) -> Warning {
@@ -491,6 +564,8 @@ mod tests {
     use crate::testing::TempDir;
     use model::{Bulk, Placement, SocketSettings, Workload};
     use std::net::Ipv4Addr;
+
+    const BUFFERS: Bytes = Bytes(64 << 20);
 
     fn order(limit: Limit) -> Order {
         Order {
@@ -531,7 +606,7 @@ mod tests {
 
     #[test]
     fn a_leg_is_made_to_fit_and_the_client_is_told() {
-        let ledger = Arc::new(Ledger::new(1, None));
+        let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
         let limits = Limits {
             rate: Some(BitRate(100_000_000)),
             seconds: Some(5),
@@ -545,23 +620,86 @@ mod tests {
         assert_eq!(leg.order.limit, Limit::Time(Nanos::from_secs(5)));
         assert_eq!(leg.order.socket.pacing, Some(BitRate(50_000_000)));
         assert_eq!(leg.warnings.len(), 2);
-        // 100 Mbit/s are 12.5 MB a second.
-        assert!(leg.account(Nanos::from_secs(4), Bytes(50_000_000)).is_ok());
+        // It is ordered to last a time, which ends it; only what is under way then is waited for.
+        assert_eq!(leg.cut(), None);
+        assert_eq!(leg.drain(), Some(Duration::from_millis(500)));
+        let bytes = peer.admit(&order(Limit::Bytes(Bytes(1)))).ok().unwrap();
+        let (after, why) = bytes.cut().unwrap();
+        assert_eq!(after, Duration::from_millis(5500));
+        assert!(why.contains("5.00 s a leg"), "{why}");
+    }
+
+    #[test]
+    fn samples_are_not_as_rare_as_the_client_likes() {
+        let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
+        let peer = peer(&ledger, 1, fresh().id(), Limits::default());
+        let mut rare = order(Limit::Time(Nanos::from_secs(86_400)));
+        rare.interval = Nanos::from_secs(86_400);
+        let leg = peer.admit(&rare).ok().unwrap();
+        assert_eq!(leg.order.interval, Nanos::from_secs(60));
         assert!(
-            leg.account(Nanos::from_secs(4), Bytes(500_000_000))
-                .unwrap_err()
-                .contains("100 Mbit/s")
+            leg.warnings[0].what.contains("60.0 s granted"),
+            "{:?}",
+            leg.warnings
         );
+        rare.limit = Limit::Time(Nanos::from_secs(86_401));
+        assert!(refused(&peer, &rare).contains("at most"));
+    }
+
+    #[test]
+    fn the_buffers_of_all_legs_have_a_bound() {
+        let ledger = Arc::new(Ledger::new(4, BUFFERS, None));
+        let client = |n| peer(&ledger, n, fresh().id(), Limits::default());
+        let writes = |size, streams| Order {
+            workload: Workload::Bulk(Bulk {
+                write_size: Some(Bytes(size)),
+                ..Bulk::default()
+            }),
+            streams,
+            ..order(Limit::Bytes(Bytes(1)))
+        };
+        let too_much = refused(&client(1), &writes(64 << 20, 2));
         assert!(
-            leg.account(Nanos::from_secs(9), Bytes(50_000_000))
-                .unwrap_err()
-                .contains("5.00 s")
+            too_much.contains("128 MiB") && too_much.contains("64.0 MiB allowed"),
+            "{too_much}"
         );
+        let all = client(1).admit(&writes(64 << 20, 1)).ok().unwrap();
+        match client(2).admit(&writes(1, 1)) {
+            Err(Denied::Busy { why, .. }) => assert!(why.contains("allowed for buffers"), "{why}"),
+            _ => panic!("one byte too many"),
+        }
+        drop(all);
+        assert!(client(2).admit(&writes(1, 1)).is_ok());
+        // What nobody bounded by hand fits, however many streams there are.
+        let many = Order {
+            streams: 128,
+            ..order(Limit::Bytes(Bytes(1)))
+        };
+        assert!(client(1).admit(&many).is_ok());
+    }
+
+    #[test]
+    fn one_key_leaves_room_for_another() {
+        let ledger = Arc::new(Ledger::new(3, BUFFERS, None));
+        let (id, ten) = (fresh().id(), order(Limit::Time(Nanos::from_secs(10))));
+        let greedy = |n| peer(&ledger, n, id, Limits::default()).admit(&ten);
+        let held: Vec<Admitted> = (0..2).map(|n| greedy(n).ok().unwrap()).collect();
+        match greedy(2) {
+            Err(Denied::Busy { why, .. }) => assert!(why.contains("(2 of 3)"), "{why}"),
+            _ => panic!("it has all the places"),
+        }
+        assert!(
+            peer(&ledger, 3, fresh().id(), Limits::default())
+                .admit(&ten)
+                .is_ok()
+        );
+        drop(held);
+        assert!(greedy(2).is_ok());
     }
 
     #[test]
     fn impossible_orders_are_refused_in_words() {
-        let ledger = Arc::new(Ledger::new(1, None));
+        let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
         let peer = peer(&ledger, 1, fresh().id(), Limits::default());
         let fine = order(Limit::Bytes(Bytes(1)));
         let bad = |change: &dyn Fn(&mut Order)| {
@@ -586,7 +724,7 @@ mod tests {
 
     #[test]
     fn a_small_number_at_once_and_the_next_is_told_how_long_to_wait() {
-        let ledger = Arc::new(Ledger::new(2, None));
+        let ledger = Arc::new(Ledger::new(2, BUFFERS, None));
         let ten = order(Limit::Time(Nanos::from_secs(10)));
         let client = |n| peer(&ledger, n, fresh().id(), Limits::default());
         let first = client(1);
@@ -620,7 +758,7 @@ mod tests {
             ..Limits::default()
         };
         let start = |id| {
-            let ledger = Arc::new(Ledger::new(4, Some(dir.path())));
+            let ledger = Arc::new(Ledger::new(4, BUFFERS, Some(dir.path())));
             peer(&ledger, 1, id, limits.clone())
         };
         let leg = start(id)
@@ -628,20 +766,16 @@ mod tests {
             .ok()
             .unwrap();
         assert_eq!(leg.order.limit, Limit::Bytes(Bytes(1000)));
-        assert!(leg.account(Nanos(1), Bytes(300)).is_ok());
+        assert!(leg.spend(Bytes(300)).is_ok());
         // The same count again is not counted again.
-        assert!(leg.account(Nanos(2), Bytes(300)).is_ok());
+        assert!(leg.spend(Bytes(300)).is_ok());
         drop(leg);
         let leg = start(id)
             .admit(&order(Limit::Bytes(Bytes(5000))))
             .ok()
             .unwrap();
         assert_eq!(leg.order.limit, Limit::Bytes(Bytes(700)));
-        assert!(
-            leg.account(Nanos(1), Bytes(701))
-                .unwrap_err()
-                .contains("1000 B a day")
-        );
+        assert!(leg.spend(Bytes(701)).unwrap_err().contains("1000 B a day"));
         drop(leg);
         assert!(refused(&start(id), &order(Limit::Bytes(Bytes(1)))).contains("midnight"));
         assert!(start(other).admit(&order(Limit::Bytes(Bytes(1)))).is_ok());

@@ -3,10 +3,12 @@
 //! A host is its Ed25519 key; there are no certificates. Nobody is trusted until the user says so,
 //! by hand (`linerate trust add`) or by an invitation.
 
+mod book;
 mod files;
 mod identity;
 mod invitation;
 mod ledger;
+mod quota;
 mod store;
 
 pub use identity::{Identity, NodeId};

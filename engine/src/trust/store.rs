@@ -75,11 +75,11 @@ pub enum Right {
     Files,
 }
 
-/// How much another host may measure here; `None` is unlimited.
+/// How much another host may measure here; `None` is unlimited (a leg lasts a day at most).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Highest rate of a leg, all streams together.
+    /// Highest rate of all legs together, both directions in one.
     #[serde(rename = "rate_bit_s", skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
     /// Longest leg in seconds.

@@ -16,8 +16,27 @@ use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use sys::socket::{self, SendMode};
 
-/// Bytes a read.
+/// Bytes a read, and a write that follows the path.
 const READ: usize = 1 << 20;
+/// Bytes that all streams of a load have in buffers, unless the order sets the size of writes.
+const BUFFERS: usize = 16 << 20;
+/// However many streams there are, a buffer has so many bytes.
+const SMALLEST_BUFFER: usize = 64 << 10;
+
+/// Bytes of a stream's buffer among so many.
+fn buffer(streams: usize) -> usize {
+    (BUFFERS / streams.max(1)).clamp(SMALLEST_BUFFER, READ)
+}
+
+/// Bytes that all streams of an end have in buffers.
+pub(crate) fn buffers(order: &Bulk, streams: usize, sends: bool) -> usize {
+    let each = match order.write_size {
+        Some(size) if sends => size.0 as usize,
+        _ if !sends && order.discard => 0,
+        _ => buffer(streams),
+    };
+    each.saturating_mul(streams)
+}
 
 struct BulkEnd {
     order: Bulk,
@@ -54,7 +73,7 @@ impl WorkloadEnd for BulkEnd {
 /// Writes until the limit, then ends the stream.
 fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
-    let mut stride = Stride::new(order.write_size);
+    let mut stride = Stride::new(order.write_size, buffer(stream.streams.len()));
     let buffer = noise(stride.largest());
     let mut zerocopy = ZeroCopy::new(stream, order.zerocopy)?;
     let first = Instant::now();
@@ -65,7 +84,13 @@ fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
         if claimed == 0 {
             break;
         }
-        let sent = zerocopy.send(stream.fd(), &buffer[..claimed as usize]);
+        let sent = stream
+            .admit(claimed as usize, Phase::Ending)
+            .and_then(|bytes| {
+                let sent = zerocopy.send(stream.fd(), &buffer[..bytes]);
+                stream.unmoved(bytes, &sent);
+                sent
+            });
         let written = *sent.as_ref().unwrap_or(&0);
         stream.count(written);
         stream.give_back(claimed - written as u64);
@@ -92,21 +117,30 @@ fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
 /// Reads to the end of the stream.
 fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
-    let mut buffer = vec![0; if order.discard { 0 } else { READ }];
+    let most = buffer(stream.streams.len());
+    let mut buffer = vec![0; if order.discard { 0 } else { most }];
     let mut intake = Intake::new(stream);
     let mut first = None;
     let mut result = Ok(());
     let last = loop {
-        let got = if order.discard {
-            socket::discard(stream.fd(), READ)
-        } else {
-            socket::receive(stream.fd(), &mut buffer)
-        };
+        let got = stream.receive(
+            stream.fd(),
+            most,
+            || socket::arrived(stream.fd(), 1, true),
+            |bytes| match order.discard {
+                true => socket::discard(stream.fd(), bytes),
+                false => socket::receive(stream.fd(), &mut buffer[..bytes]),
+            },
+        );
         match got {
             Ok(0) => break Instant::now(),
             Ok(bytes) => {
                 stream.count(bytes);
                 first.get_or_insert_with(Instant::now);
+                if stream.claim(bytes as u64) < bytes as u64 {
+                    let _ = stream
+                        .limit("the sender sent more than was ordered: the leg was ended".into());
+                }
                 intake.follow(bytes);
             }
             Err(e) if is_pause(&e) => intake.follow(0),
@@ -120,7 +154,7 @@ fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
         }
     };
     if stream.phase() == Phase::Cut {
-        if stream.half_close {
+        if stream.half_close && !stream.is_limited() {
             stream.tally(|t: &mut Tally| t.cut_receivers += 1);
         }
         result = Ok(());

@@ -16,13 +16,15 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use sys::socket::{self, SendMode};
+use sys::socket;
 use twox_hash::xxhash3_128::Hasher;
 
 /// Bytes of a block.
 const BLOCK: usize = 1 << 20;
 /// Blocks of a ring.
 const BLOCKS: usize = 8;
+/// Bytes of a ring.
+pub(crate) const BUFFERS: usize = BLOCKS * BLOCK;
 /// Bytes before a block on the wire: its length.
 const HEADER: usize = 4;
 
@@ -133,7 +135,7 @@ fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
         };
         hash = hex(*last);
         let bytes = trailer.encode();
-        outcome = write(stream, &mut Stride::new(None), &bytes, bytes.len());
+        outcome = write(stream, &mut Stride::new(None, BLOCK), &bytes, bytes.len());
     }
     // With the connection the receiver learns that it was not all.
     let _ = stream.socket().shutdown(Shutdown::Write);
@@ -187,7 +189,7 @@ fn read(stream: &Stream<'_>, source: &dyn Source, ring: &Ring) -> Worked {
 
 /// The network's thread at the sender: how much it has sent, and the hash of that.
 fn push(stream: &Stream<'_>, ring: &Ring) -> Result<(u64, u128), String> {
-    let mut stride = Stride::new(None);
+    let mut stride = Stride::new(None, BLOCK);
     let (mut length, mut hash) = (0, Hasher::new().finish_128());
     while stream.phase() == Phase::Running {
         let Some(mut block) = ring.filled() else {
@@ -212,7 +214,7 @@ fn write(
     let mut before = Instant::now();
     while !data.is_empty() {
         let part = &data[..data.len().min(stride.size)];
-        match socket::send(stream.fd(), part, SendMode::Copy) {
+        match stream.send(stream.fd(), part) {
             Ok(written) => {
                 data = &data[written..];
                 let of_header = written.min(header);
@@ -221,7 +223,7 @@ fn write(
                 before = stride.follow(before);
             }
             Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
-            Err(e) if is_pause(&e) => {
+            Err(e) if is_pause(&e) && !stream.is_limited() => {
                 return Err(format!(
                     "what was begun could not be finished within {} s; the copy was not kept",
                     STORAGE_DRAIN.as_secs()
@@ -328,12 +330,21 @@ fn fill(stream: &Stream<'_>, mut room: &mut [u8]) -> Result<(), String> {
 /// At least one byte.
 fn some(stream: &Stream<'_>, room: &mut [u8]) -> Result<usize, String> {
     loop {
-        match socket::receive(stream.fd(), room) {
+        let got = stream.receive(
+            stream.fd(),
+            room.len(),
+            || socket::arrived(stream.fd(), 1, true),
+            |bytes| socket::receive(stream.fd(), &mut room[..bytes]),
+        );
+        match got {
+            Ok(0) if stream.is_limited() => {
+                return Err(stream.broken(&ErrorKind::BrokenPipe.into()));
+            }
             Ok(0) => {
                 return Err("the sender ended before the end of the copy: it was removed".into());
             }
             Ok(got) => return Ok(got),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
             Err(e) => return Err(stream.broken(&e)),
         }
     }

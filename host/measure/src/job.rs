@@ -7,7 +7,7 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a receiver goes on reading after the sender's time is over, unless the job says else.
 pub const DRAIN: Duration = Duration::from_secs(3);
@@ -75,6 +75,35 @@ pub struct Job {
     pub storage: Option<Storage>,
     /// The clients of a server that has the blocks.
     pub clients: Option<Arc<BlockClients>>,
+    /// The limits of the peer, where it has any.
+    pub quota: Option<Arc<dyn Quota>>,
+    /// The load is cut so long after its start, for the reason given, however it was ordered to end.
+    pub longest: Option<(Duration, String)>,
+}
+
+/// What a peer may still move, over all its loads and in both directions. Writes take from it before they move
+/// anything; what has arrived is counted before it is read, which lets TCP's window hold the peer back.
+pub trait Quota: Send + Sync {
+    /// Takes up to `want` bytes to write, at least one: how many, and from when on they may be written.
+    ///
+    /// # Errors
+    /// A sentence that names the limit which is reached.
+    fn take(&self, want: usize) -> Result<(usize, Instant), String>;
+
+    /// Gives back what was taken and not written.
+    fn give_back(&self, bytes: usize);
+
+    /// The bytes of one read.
+    fn piece(&self) -> usize;
+
+    /// How long so many bytes take at the rate of the quota.
+    fn time(&self, bytes: usize) -> Duration;
+
+    /// Counts bytes that have arrived: when the last of them may be read, those before it in turn at the rate.
+    ///
+    /// # Errors
+    /// As [`Quota::take`].
+    fn arrived(&self, bytes: usize) -> Result<Instant, String>;
 }
 
 impl Job {
@@ -101,6 +130,8 @@ impl Job {
             reconnect: None,
             storage: None,
             clients: None,
+            quota: None,
+            longest: None,
             workload,
         }
     }

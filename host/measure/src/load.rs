@@ -1,6 +1,6 @@
 //! Running threads, one a stream, and what they counted.
 
-use crate::job::Job;
+use crate::job::{Job, Role};
 use crate::spin::Spin;
 use crate::stream::{Shared, Stream, StreamError};
 use crate::workload::{WorkloadEnd, no_such_role};
@@ -30,6 +30,8 @@ pub struct Outcome {
     pub store: Option<StoreRecord>,
     /// Streams that broke.
     pub errors: Vec<StreamError>,
+    /// The limit that cut the load, if one did.
+    pub limit: Option<String>,
     /// What the reader must know to take the figures right.
     pub warnings: Vec<Warning>,
 }
@@ -144,6 +146,7 @@ impl Load {
             copy: state.copy.take(),
             store,
             errors,
+            limit: state.limit.take(),
             warnings,
         }
     }
@@ -191,6 +194,23 @@ fn check_cpus(cpus: &[u32]) -> Result<(), Error> {
             Err(Error::range("CPU", cpu, remedy))
         }
     }
+}
+
+/// Memory that an end of a leg needs for buffers: an order must not take all of the machine's.
+pub fn buffers(workload: &Workload, streams: u32, role: Role) -> Bytes {
+    let streams = streams as usize;
+    let bytes = match workload {
+        Workload::Bulk(order) => bulk::buffers(order, streams, role == Role::Send),
+        Workload::Request(order) => request::buffers(order, streams),
+        Workload::Copy(_) => copy::BUFFERS,
+        Workload::Blocks(order) => {
+            let held = order.block.0.saturating_mul(order.depth.into()) as usize;
+            held.saturating_mul(streams)
+        }
+        // Datagrams are not played with an agent.
+        Workload::Udp(_) => 0,
+    };
+    Bytes(bytes as u64)
 }
 
 /// This end of the job's workload, once the job is known to fit together.

@@ -6,7 +6,7 @@ use crate::job::{Acceptor, Connector, Job, Reconnect, Role};
 use crate::spin::{Spin, is_pause};
 use crate::stream::{Phase, Stream, Tally};
 use crate::workload::{WorkloadEnd, no_such_role};
-use model::{Request, Wait};
+use model::{Bytes, Request, Wait};
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,13 +15,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use sys::sched;
-use sys::socket::{self, SendMode};
+use sys::socket;
 
 /// Bytes of a reply (or request) that are held at once.
 const CHUNK: usize = 1 << 20;
 enum RequestEnd {
     Client(Request, Option<Arc<Connector>>),
     Server(Request, Option<Arc<dyn Acceptor>>),
+}
+
+/// Bytes that all streams of an end have in buffers.
+pub(crate) fn buffers(order: &Request, streams: usize) -> usize {
+    let held = |size: Bytes| size.0.min(CHUNK as u64) as usize;
+    (held(order.request_size) + held(order.reply_size)).saturating_mul(streams)
 }
 
 /// This end of requests.
@@ -244,7 +250,10 @@ impl Client {
         let mut left = self.reply_size;
         while left > 0 {
             let want = left.min(CHUNK as u64) as usize;
-            match self.spin.receive(fd, &mut self.reply[..want], || {}) {
+            match self
+                .spin
+                .receive(stream, fd, &mut self.reply[..want], || {})
+            {
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
                 Ok(got) => left -= got as u64,
                 Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
@@ -278,6 +287,7 @@ impl Client {
 fn prepare(stream: &Stream<'_>, connection: &TcpStream) -> Result<(), String> {
     // The keeper cannot cut a connection that it does not know: so its thread looks.
     let look = Some(Duration::from_millis(100));
+    stream.begin_connection();
     connection
         .set_nonblocking(false)
         .and_then(|()| connection.set_read_timeout(look))
@@ -318,7 +328,10 @@ impl Server {
         while read < self.request_size {
             let want = (self.request_size - read).min(CHUNK as u64) as usize;
             let in_vain = || distance.keep();
-            match self.spin.receive(fd, &mut self.buffer[..want], in_vain) {
+            match self
+                .spin
+                .receive(stream, fd, &mut self.buffer[..want], in_vain)
+            {
                 Ok(0) if read == 0 => return Ok(false),
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
                 Ok(got) => {
@@ -402,7 +415,7 @@ pub(crate) fn send_all(
     while sent < size {
         let at = (sent % data.len() as u64) as usize;
         let want = (size - sent).min((data.len() - at) as u64) as usize;
-        match socket::send(fd, &data[at..at + want], SendMode::Copy) {
+        match stream.send(fd, &data[at..at + want]) {
             Ok(now) => sent += now as u64,
             Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
             Err(e) => return Err(e),

@@ -1,5 +1,6 @@
 //! How a thread waits for data: spinning first, or asleep at once.
 
+use crate::stream::Stream;
 use model::{Wait, Warning};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -68,15 +69,37 @@ impl Spin {
         due: Duration::ZERO,
     };
 
-    /// Receives, spinning before it sleeps; `in_vain` is called if spinning brought nothing.
+    /// Receives as the quota of the stream's peer allows, spinning before it sleeps; `in_vain` is called if spinning
+    /// brought nothing.
     pub(crate) fn receive(
         &self,
+        stream: &Stream<'_>,
         fd: BorrowedFd<'_>,
         buffer: &mut [u8],
         in_vain: impl FnOnce(),
     ) -> io::Result<usize> {
+        if !stream.has_quota() {
+            return self.sleeping(in_vain, |wait| match wait {
+                true => socket::receive(fd, buffer),
+                false => socket::receive_now(fd, buffer),
+            });
+        }
+        stream.receive(
+            fd,
+            buffer.len(),
+            || self.sleeping(in_vain, |wait| socket::arrived(fd, 1, wait)),
+            |bytes| socket::receive(fd, &mut buffer[..bytes]),
+        )
+    }
+
+    /// Tries without sleeping while it may spin, and then sleeps.
+    fn sleeping(
+        &self,
+        in_vain: impl FnOnce(),
+        mut attempt: impl FnMut(bool) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         if !self.data.is_zero() {
-            let got = self.until(|| match socket::receive_now(fd, buffer) {
+            let got = self.until(|| match attempt(false) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => None,
                 other => Some(other),
             });
@@ -85,7 +108,7 @@ impl Spin {
             }
             in_vain();
         }
-        socket::receive(fd, buffer)
+        attempt(true)
     }
 
     /// Tries until it gives something or the time to spin is over.

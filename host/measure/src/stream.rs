@@ -1,7 +1,7 @@
 //! One load's streams while they run: phases, limits, counters, and each thread's view of them.
 
 use crate::Error;
-use crate::job::{Job, Role};
+use crate::job::{Job, Quota, Role};
 use hdrhistogram::Histogram;
 use model::{BlockRecord, Bytes, CopyRecord, Latency, Limit, Warning};
 use std::io;
@@ -9,9 +9,10 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+use sys::socket::SendMode;
 use sys::{sched, socket};
 
 /// A stream that broke: the others went on, and its counts are kept.
@@ -54,6 +55,9 @@ pub(crate) struct Shared {
     phase: AtomicU8,
     /// Bytes or requests that may still be started; `None`: no such limit.
     budget: Option<AtomicU64>,
+    quota: Option<Arc<dyn Quota>>,
+    /// When the load is cut, and why then.
+    longest: Option<(Instant, String)>,
     state: Mutex<State>,
     pub(crate) changed: Condvar,
 }
@@ -63,8 +67,17 @@ pub(crate) struct Shared {
 #[repr(align(128))]
 pub(crate) struct PerStream {
     bytes: AtomicU64,
+    counted: Mutex<Counted>,
     peer: Option<SocketAddr>,
     recent: Mutex<Histogram<u64>>,
+}
+
+/// What has arrived and is not read, as far as the quota has counted it.
+#[derive(Default)]
+struct Counted {
+    bytes: usize,
+    /// When the last of it may be read.
+    paid: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -80,6 +93,8 @@ pub(crate) struct State {
     /// Why what has the blocks failed, if it did.
     pub(crate) storage_failed: Option<String>,
     pub(crate) operations: Vec<BlockRecord>,
+    /// The limit that cut the load, if one did.
+    pub(crate) limit: Option<String>,
     /// All latencies that were taken out of the streams.
     pub(crate) all: Latency,
     /// Empty, to be swapped with a stream's; it keeps its size.
@@ -132,6 +147,8 @@ impl Shared {
         let begun = Instant::now();
         let limits_here = matches!(job.role, Role::Send | Role::Ask);
         let budget = job.workload.budget(job.limit);
+        // Of a peer that ends its stream itself no more is taken than was ordered.
+        let receives = job.role == Role::Receive && job.half_close;
         let ends = match job.limit {
             Limit::Time(time) => begun.checked_add(time.into()),
             _ => None,
@@ -153,7 +170,14 @@ impl Shared {
                 ends.and_then(|at| at.checked_add(job.drain))
             }),
             phase: AtomicU8::new(Phase::Running as u8),
-            budget: budget.filter(|_| limits_here).map(AtomicU64::new),
+            budget: budget
+                .filter(|_| limits_here || receives)
+                .map(AtomicU64::new),
+            quota: job.quota.clone(),
+            longest: job.longest.as_ref().and_then(|(time, why)| {
+                let at = begun.checked_add(*time)?;
+                Some((at, why.clone()))
+            }),
             state: Mutex::new(State {
                 running: sockets.len(),
                 warnings,
@@ -172,7 +196,15 @@ impl Shared {
         while state.running > 0 {
             let now = Instant::now();
             let due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+            let longest = self.longest.as_ref();
             match self.phase() {
+                Phase::Running | Phase::Ending
+                    if let Some((at, why)) = longest
+                        && now >= *at =>
+                {
+                    state.limit.get_or_insert_with(|| why.clone());
+                    self.cut();
+                }
                 Phase::Running if due(self.ends) && !limits_here => self.cut(),
                 Phase::Running if due(self.ends) || state.stopped => {
                     self.end();
@@ -185,6 +217,8 @@ impl Shared {
                         Phase::Ending => cut_at,
                         Phase::Cut => None,
                     };
+                    let longest = longest.map(|(at, _)| *at).filter(|_| phase != Phase::Cut);
+                    let next = next.into_iter().chain(longest).min();
                     let left = next.map_or(FOR_EVER, |at| at.saturating_duration_since(now));
                     state = self.sleep(state, left);
                     continue;
@@ -271,6 +305,9 @@ pub(crate) fn claim(budget: &AtomicU64, want: u64) -> u64 {
     before.min(want)
 }
 
+/// How soon a thread that waits for a quota, and that nobody wakes, notices the end of the load.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Longer than any load; a condition variable needs some time.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
@@ -278,6 +315,7 @@ impl PerStream {
     fn new(socket: &TcpStream) -> PerStream {
         PerStream {
             bytes: AtomicU64::new(0),
+            counted: Mutex::default(),
             peer: socket.peer_addr().ok(),
             recent: Mutex::new(latencies()),
         }
@@ -378,6 +416,110 @@ impl Stream<'_> {
         }
     }
 
+    /// Takes what may be written of `want` bytes from the peer's quota, and waits until it may; at once and all of it
+    /// without a quota.
+    ///
+    /// # Errors
+    /// A pause, if the load has come to the phase `last` meanwhile: a reached limit cuts it.
+    pub(crate) fn admit(&self, want: usize, last: Phase) -> io::Result<usize> {
+        let Some(quota) = &self.shared.quota else {
+            return Ok(want);
+        };
+        let (bytes, from) = quota.take(want).map_err(|why| self.limit(why))?;
+        let waited = self.sleep_until(from, last);
+        waited.inspect_err(|_| quota.give_back(bytes))?;
+        Ok(bytes)
+    }
+
+    fn sleep_until(&self, from: Instant, last: Phase) -> io::Result<()> {
+        while self.phase() < last {
+            let left = from.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            // The keeper wakes the stream's own thread when the load ends; others look.
+            thread::park_timeout(left.min(LOOK));
+        }
+        Err(io::ErrorKind::Interrupted.into())
+    }
+
+    /// Cuts the load for this reason: a pause in which its phase changes.
+    pub(crate) fn limit(&self, why: String) -> io::Error {
+        self.shared.lock().limit.get_or_insert(why);
+        self.shared.cut();
+        io::ErrorKind::Interrupted.into()
+    }
+
+    /// Sends as much of this as the peer's quota allows.
+    pub(crate) fn send(&self, fd: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
+        let bytes = self.admit(data.len(), Phase::Cut)?;
+        let sent = socket::send(fd, &data[..bytes], SendMode::Copy);
+        self.unmoved(bytes, &sent);
+        sent
+    }
+
+    /// Receives up to `most` bytes as the peer's quota allows: `wait` waits until some are there, `receive` takes
+    /// them. Without a quota `receive` waits itself.
+    pub(crate) fn receive(
+        &self,
+        fd: BorrowedFd<'_>,
+        most: usize,
+        wait: impl FnOnce() -> io::Result<usize>,
+        receive: impl FnOnce(usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let Some(quota) = &self.shared.quota else {
+            return receive(most);
+        };
+        if wait()? == 0 {
+            return Ok(0);
+        }
+        let queued = socket::queued(fd)?;
+        let mut counted = self.counted();
+        let more = queued.saturating_sub(counted.bytes);
+        if more > 0 {
+            counted.paid = Some(quota.arrived(more).map_err(|why| self.limit(why))?);
+            counted.bytes += more;
+        }
+        let piece = most.min(queued).min(quota.piece());
+        // Read in turn, the kernel sees the peer's rate and does not widen the window beyond what that needs.
+        let after = quota.time(counted.bytes.saturating_sub(piece));
+        if let Some(from) = counted.paid.and_then(|paid| paid.checked_sub(after)) {
+            self.sleep_until(from, Phase::Cut)?;
+        }
+        let got = receive(piece)?;
+        counted.bytes = counted.bytes.saturating_sub(got);
+        Ok(got)
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        let counted = &self.shared.streams[self.index].counted;
+        counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new connection: nothing of it is counted yet.
+    pub(crate) fn begin_connection(&self) {
+        *self.counted() = Counted::default();
+    }
+
+    /// Gives back what was admitted and did not move.
+    pub(crate) fn unmoved(&self, admitted: usize, moved: &io::Result<usize>) {
+        let moved = *moved.as_ref().unwrap_or(&0);
+        if let Some(quota) = &self.shared.quota
+            && moved < admitted
+        {
+            quota.give_back(admitted - moved);
+        }
+    }
+
+    /// A limit has cut the load.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.shared.lock().limit.is_some()
+    }
+
+    pub(crate) fn has_quota(&self) -> bool {
+        self.shared.quota.is_some()
+    }
+
     /// Keeps what the storage of a copy did.
     pub(crate) fn copied(&self, record: CopyRecord) {
         self.shared.lock().copy = Some(record);
@@ -407,6 +549,9 @@ impl Stream<'_> {
 
     /// A sentence for a connection that broke.
     pub(crate) fn broken(&self, e: &io::Error) -> String {
+        if let Some(limit) = &self.shared.lock().limit {
+            return limit.clone();
+        }
         let peer = match self.shared.streams[self.index].peer {
             Some(peer) => peer.to_string(),
             None => "the peer".into(),

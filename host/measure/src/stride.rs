@@ -8,25 +8,28 @@ use std::time::{Duration, Instant};
 /// millisecond doubles, and one that took more than four halves.
 pub(crate) struct Stride {
     pub(crate) size: usize,
+    largest: usize,
     fixed: bool,
 }
 
 impl Stride {
     const SMALLEST: usize = 16 << 10;
     const FIRST: usize = 64 << 10;
-    const LARGEST: usize = 1 << 20;
     const SHORT: Duration = Duration::from_millis(1);
     const LONG: Duration = Duration::from_millis(4);
 
-    pub(crate) fn new(write_size: Option<Bytes>) -> Stride {
+    /// Of this size, or of one that follows the path up to `largest`.
+    pub(crate) fn new(write_size: Option<Bytes>, largest: usize) -> Stride {
+        let fixed = write_size.map(|size| size.0 as usize);
         Stride {
-            size: write_size.map_or(Self::FIRST, |s| s.0 as usize),
-            fixed: write_size.is_some(),
+            size: fixed.unwrap_or(Self::FIRST),
+            largest: fixed.unwrap_or(largest),
+            fixed: fixed.is_some(),
         }
     }
 
     pub(crate) fn largest(&self) -> usize {
-        if self.fixed { self.size } else { Self::LARGEST }
+        self.largest
     }
 
     /// Takes the end of the write before, returns the end of this one. One look at the clock for
@@ -42,7 +45,7 @@ impl Stride {
 
     fn adapt(&mut self, took: Duration) {
         if took < Self::SHORT {
-            self.size = (self.size * 2).min(Self::LARGEST);
+            self.size = (self.size * 2).min(self.largest);
         } else if took > Self::LONG {
             self.size = (self.size / 2).max(Self::SMALLEST);
         }
@@ -53,15 +56,17 @@ impl Stride {
 mod tests {
     use super::*;
 
+    const LARGEST: usize = 1 << 20;
+
     #[test]
     fn the_write_size_follows_the_path() {
-        let mut stride = Stride::new(None);
+        let mut stride = Stride::new(None, LARGEST);
         for _ in 0..10 {
             stride.adapt(Duration::from_micros(125));
         }
-        assert_eq!(stride.size, Stride::LARGEST);
+        assert_eq!(stride.size, LARGEST);
         stride.adapt(Duration::from_millis(2));
-        assert_eq!(stride.size, Stride::LARGEST);
+        assert_eq!(stride.size, LARGEST);
         for _ in 0..10 {
             stride.adapt(Duration::from_millis(80));
         }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use linerate_measure::{
-    Acceptor, Job, Load, Outcome, Reconnect, Role, accept_options, connect, listen,
+    Acceptor, Job, Load, Outcome, Quota, Reconnect, Role, accept_options, connect, listen,
 };
 use model::{
     BitRate, Bulk, Bytes, Latency, Limit, Nanos, Placement, Request, SocketSettings, Wait, Workload,
@@ -224,6 +224,104 @@ fn a_peer_that_resets_ends_its_stream_and_keeps_the_counts() {
         "{}",
         sent.errors[0].what
     );
+}
+
+#[test]
+fn a_receiver_takes_no_more_than_was_ordered() {
+    let (mut near, far) = sockets(1);
+    let limit = Limit::Bytes(Bytes(100_000));
+    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), far).unwrap();
+    let writer = thread::spawn(move || while near[0].write_all(&[0; 10_000]).is_ok() {});
+    let received = done(receiver);
+    writer.join().unwrap();
+    let why = received.limit.unwrap();
+    assert!(why.contains("more than was ordered"), "{why}");
+}
+
+/// So many bytes, in pieces of at most 1000.
+struct Purse(Mutex<usize>);
+
+impl Quota for Purse {
+    fn take(&self, want: usize) -> Result<(usize, Instant), String> {
+        let mut left = self.0.lock().unwrap();
+        let bytes = want.min(1000).min(*left);
+        *left -= bytes;
+        match bytes {
+            0 => Err("the purse is empty".to_owned()),
+            _ => Ok((bytes, Instant::now())),
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        *self.0.lock().unwrap() += bytes;
+    }
+
+    fn piece(&self) -> usize {
+        1000
+    }
+
+    fn time(&self, _bytes: usize) -> Duration {
+        Duration::ZERO
+    }
+
+    fn arrived(&self, bytes: usize) -> Result<Instant, String> {
+        let mut left = self.0.lock().unwrap();
+        match left.checked_sub(bytes) {
+            Some(rest) => {
+                *left = rest;
+                Ok(Instant::now())
+            }
+            None => Err("the purse is empty".to_owned()),
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_a_load_is_taken_from_the_quota_and_its_end_has_a_name() {
+    const ALL: usize = 1_000_000;
+    let hour = Limit::Time(Nanos::from_secs(3600));
+    let bulk = |role| bulk(role, hour, &Bulk::default());
+    let request = |role| request(role, hour, &small());
+    let pairs = [
+        (bulk(Role::Send), bulk(Role::Receive)),
+        (bulk(Role::Receive), bulk(Role::Send)),
+        (request(Role::Ask), request(Role::Answer)),
+        (request(Role::Answer), request(Role::Ask)),
+    ];
+    for (mut limited, free) in pairs {
+        let role = limited.role;
+        limited.quota = Some(Arc::new(Purse(Mutex::new(ALL))));
+        let (near, far) = sockets(2);
+        let free = Load::start(free, far).unwrap();
+        let limited = done(Load::start(limited, near).unwrap());
+        assert_eq!(
+            limited.limit.as_deref(),
+            Some("the purse is empty"),
+            "{role:?}"
+        );
+        drop(free);
+        let moved = match role {
+            Role::Send | Role::Receive => total(&limited)..=ALL as u64,
+            // A request of 64 bytes has a reply of 8192.
+            Role::Ask | Role::Answer => total(&limited) * (64 + 8192) / 64..=ALL as u64 + 2 * 8256,
+        };
+        assert!(!moved.is_empty(), "{role:?}: {moved:?}");
+        // What has arrived and does not fit is not read.
+        if role != Role::Receive {
+            assert!(*moved.start() > ALL as u64 * 9 / 10, "{role:?}: {moved:?}");
+        }
+    }
+}
+
+#[test]
+fn a_load_is_cut_after_its_longest_time_whatever_its_peer_does() {
+    for role in [Role::Send, Role::Receive] {
+        let (near, _far) = sockets(1);
+        let mut job = bulk(role, Limit::Bytes(Bytes(1 << 50)), &Bulk::default());
+        job.longest = Some((Duration::from_millis(50), "too long".to_owned()));
+        let outcome = done(Load::start(job, near).unwrap());
+        assert_eq!(outcome.limit.as_deref(), Some("too long"), "{role:?}");
+    }
 }
 
 #[test]

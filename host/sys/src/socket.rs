@@ -256,6 +256,20 @@ pub fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT)?.0)
 }
 
+/// How many bytes of the next `len` have arrived, without taking any (`MSG_PEEK` and `MSG_TRUNC`, tcp(7)); sleeps
+/// until there is one if `wait`, unless the socket never sleeps. Zero: the peer has ended its stream.
+pub fn arrived(fd: BorrowedFd<'_>, len: usize, wait: bool) -> io::Result<usize> {
+    let flags = libc::MSG_PEEK | libc::MSG_TRUNC | if wait { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: with MSG_TRUNC on a TCP socket the kernel writes nothing to the buffer
+    // (tcp_recvmsg_locked skips the copy), so a null one is never touched.
+    check_len(unsafe { libc::recv(fd.as_raw_fd(), ptr::null_mut(), len, flags) })
+}
+
+/// How many bytes have arrived and are not taken (`SIOCINQ`, tcp(7)).
+pub fn queued(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    Ok(rustix::io::ioctl_fionread(fd)? as usize)
+}
+
 /// Takes up to `len` bytes off the socket without copying them anywhere (`MSG_TRUNC`, tcp(7)),
 /// blocking.
 pub fn discard(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {

@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use sys::sched;
-use sys::socket::{self, SendMode};
+use sys::socket;
 
 /// Bytes that are received at once.
 const CHUNK: usize = 1 << 18;
@@ -90,8 +90,15 @@ impl Calls<'_> {
             self.send().map_err(|error| stream.broken(&error))?;
             let spins = self.gone == self.out.len();
             let received = match spins {
-                true => self.spin.receive(stream.fd(), &mut self.buffer, || {}),
-                false => socket::receive(stream.fd(), &mut self.buffer),
+                true => self
+                    .spin
+                    .receive(stream, stream.fd(), &mut self.buffer, || {}),
+                false => stream.receive(
+                    stream.fd(),
+                    CHUNK,
+                    || socket::arrived(stream.fd(), 1, true),
+                    |bytes| socket::receive(stream.fd(), &mut self.buffer[..bytes]),
+                ),
             };
             match received {
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
@@ -108,7 +115,7 @@ impl Calls<'_> {
     /// As much as the kernel takes.
     fn send(&mut self) -> std::io::Result<()> {
         while self.gone < self.out.len() {
-            match socket::send(self.stream.fd(), &self.out[self.gone..], SendMode::Copy) {
+            match self.stream.send(self.stream.fd(), &self.out[self.gone..]) {
                 Ok(sent) => {
                     self.gone += sent;
                     self.client.sent(self.started.elapsed().into(), sent);

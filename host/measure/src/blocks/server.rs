@@ -166,7 +166,7 @@ impl Server<'_> {
         mut may_end: bool,
     ) -> Result<bool, String> {
         while !room.is_empty() {
-            match spin.receive(self.stream.fd(), room, || distance.keep()) {
+            match spin.receive(self.stream, self.stream.fd(), room, || distance.keep()) {
                 Ok(0) if may_end => return Ok(false),
                 Ok(0) => return Err(self.stream.broken(&ErrorKind::BrokenPipe.into())),
                 Ok(got) => {

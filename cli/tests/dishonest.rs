@@ -1,0 +1,714 @@
+//! Ends that do not obey: a client and a far end made of raw frames, which order, send and report what they like.
+//! Loads go over loopback only.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+mod common;
+
+use common::{Home, Lines, Running, alone, free_port, listening, run, stderr, stdout};
+use engine::transport::{SESSION, Tls};
+use engine::trust::{Entry, Identity, Limits, Store};
+use model::{Bulk, Bytes, Limit, Nanos, Placement, SocketSettings, Workload};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wire::control::{Order, PROTOCOL, Preamble, ToAgent, ToController, Token, encode_frame};
+
+/// For anything that is to happen at once.
+const SOON: Duration = Duration::from_secs(20);
+/// How long a load is watched.
+const WATCHED: Duration = Duration::from_secs(5);
+/// As long as a client may wish for.
+const A_DAY: Nanos = Nanos::from_secs(86_400);
+
+/// A control connection: frames as they are.
+struct Raw(Tls);
+
+impl Raw {
+    fn send(&mut self, message: &impl Serialize) {
+        self.try_send(message).unwrap();
+    }
+
+    fn try_send(&mut self, message: &impl Serialize) -> std::io::Result<()> {
+        let frame = encode_frame(message).unwrap();
+        self.0.write_all(&frame, Instant::now() + SOON)
+    }
+
+    /// The next frame; `None` once the connection is over.
+    fn recv(&mut self, until: Instant) -> Option<Value> {
+        let mut header = [0; 4];
+        self.0.read_exact(&mut header, until).ok()?;
+        let mut body = vec![0; u32::from_be_bytes(header) as usize];
+        self.0.read_exact(&mut body, until).ok()?;
+        Some(serde_json::from_slice(&body).unwrap())
+    }
+
+    /// The next frame that says one of these.
+    fn wait_for(&mut self, what: &[&str]) -> Value {
+        let until = Instant::now() + SOON;
+        loop {
+            let message = self
+                .recv(until)
+                .unwrap_or_else(|| panic!("none of {what:?} came"));
+            if what.contains(&message["say"].as_str().unwrap()) {
+                return message;
+            }
+        }
+    }
+}
+
+/// An agent that obeys.
+struct Agent {
+    home: Home,
+    at: String,
+    log: Lines,
+    _running: Running,
+}
+
+impl Agent {
+    fn start(options: &[&str]) -> Agent {
+        let home = Home::new();
+        let port = free_port().to_string();
+        let mut command = home.linerate(&["serve", "--bind", "127.0.0.1", "--port", &port]);
+        let (running, log) = listening(command.args(options));
+        Agent {
+            home,
+            at: format!("127.0.0.1:{port}"),
+            log,
+            _running: running,
+        }
+    }
+
+    /// A key that is trusted within these limits.
+    fn key(&self, limits: &[&str]) -> Home {
+        let mut command = self
+            .home
+            .linerate(&["trust", "invite", "--address", &self.at]);
+        let invited = run(command.args(limits));
+        let key = Home::new();
+        let out = run(&mut key.linerate(&["trust", "accept", stdout(&invited).trim()]));
+        assert!(out.status.success(), "{}", stderr(&out));
+        key
+    }
+
+    /// A client of that key which does not obey.
+    fn client(&self, key: &Home) -> Client {
+        let identity = Identity::open(&key.path().join("config")).unwrap();
+        let socket = TcpStream::connect(&self.at).unwrap();
+        let until = Instant::now() + SOON;
+        let tls = Tls::client(
+            socket,
+            &identity,
+            Arc::new(|_| true),
+            SESSION,
+            "agent",
+            until,
+        );
+        let mut control = Raw(tls.ok().expect("the key is trusted"));
+        control.send(&ToAgent::Hello {
+            protocol: PROTOCOL,
+            version: "dishonest".to_owned(),
+        });
+        control.wait_for(&["hello"]);
+        Client { control, legs: 0 }
+    }
+}
+
+struct Client {
+    control: Raw,
+    legs: u32,
+}
+
+/// What a leg moves, counted by this end's kernel.
+struct Flow {
+    down: bool,
+    sockets: Vec<TcpStream>,
+    read: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Client {
+    fn order(&mut self, down: bool, streams: u32, limit: Limit) -> Order {
+        self.legs += 1;
+        Order {
+            leg: self.legs,
+            agent_sends: down,
+            workload: Workload::Bulk(Bulk::default()),
+            streams,
+            limit,
+            interval: A_DAY,
+            trace: false,
+            socket: SocketSettings::default(),
+            placement: Placement::default(),
+        }
+    }
+
+    /// The answer to an order.
+    fn ask(&mut self, order: &Order) -> Value {
+        let order = Box::new(order.clone());
+        self.control.send(&ToAgent::Open { order });
+        self.control
+            .wait_for(&["granted", "busy", "refused", "bye"])
+    }
+
+    /// Opens and starts a leg that moves as much as the agent takes or gives, whatever was granted.
+    fn flood(&mut self, order: &Order) -> Option<Flow> {
+        let granted = self.ask(order);
+        if granted["say"] != "granted" {
+            return None;
+        }
+        let port = granted["port"].as_u64().unwrap() as u16;
+        let token = Token::from_hex(granted["token"].as_str().unwrap()).unwrap();
+        let sockets: Vec<TcpStream> = (0..order.streams)
+            .map(|stream| {
+                let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                socket
+                    .write_all(&Preamble { token, stream }.encode())
+                    .unwrap();
+                let look = Some(Duration::from_millis(100));
+                socket.set_read_timeout(look).unwrap();
+                socket.set_write_timeout(look).unwrap();
+                socket
+            })
+            .collect();
+        self.control.wait_for(&["connected"]);
+        self.control.send(&ToAgent::Start { leg: order.leg });
+        Some(Flow::start(order.agent_sends, sockets))
+    }
+}
+
+impl Flow {
+    fn start(down: bool, sockets: Vec<TcpStream>) -> Flow {
+        let (read, stop) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let threads = sockets
+            .iter()
+            .map(|socket| {
+                let mut socket = socket.try_clone().unwrap();
+                let (read, stop) = (Arc::clone(&read), Arc::clone(&stop));
+                std::thread::spawn(move || {
+                    let mut buffer = vec![0x5a; 1 << 18];
+                    while !stop.load(Ordering::Relaxed) {
+                        let moved = match down {
+                            true => socket.read(&mut buffer),
+                            false => socket.write(&buffer),
+                        };
+                        match moved {
+                            Ok(0) => return,
+                            Ok(bytes) if down => {
+                                _ = read.fetch_add(bytes as u64, Ordering::Relaxed)
+                            }
+                            Ok(_) => {}
+                            Err(e)
+                                if matches!(
+                                    e.kind(),
+                                    ErrorKind::WouldBlock | ErrorKind::TimedOut
+                                ) => {}
+                            Err(_) => return,
+                        }
+                    }
+                })
+            })
+            .collect();
+        Flow {
+            down,
+            sockets,
+            read,
+            stop,
+            threads,
+        }
+    }
+
+    /// Bytes that arrived here, or at the agent.
+    fn moved(&self) -> u64 {
+        if self.down {
+            return self.read.load(Ordering::Relaxed);
+        }
+        let acked = |socket: &TcpStream| {
+            let info = observe::tcp_info(socket.as_fd()).unwrap();
+            info.bytes_acked().unwrap().0
+        };
+        self.sockets.iter().map(acked).sum()
+    }
+
+    /// Whether the agent has ended all connections.
+    fn is_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Waits until something is so.
+fn until(within: Duration, what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + within;
+    while !is_so() {
+        assert!(
+            Instant::now() < end,
+            "{what} did not come within {within:?}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Most bytes that may have moved at a rate since then: 1.02 times it, and 64 KiB.
+fn allowed(bit_s: f64, since: Instant) -> u64 {
+    (bit_s / 8.0 * since.elapsed().as_secs_f64() * 1.02) as u64 + (64 << 10)
+}
+
+/// What the receive windows of several connections let arrive beyond what is paid for when they are granted.
+fn windows(flows: &[Flow]) -> u64 {
+    let receiving = flows.iter().filter(|flow| !flow.down).count() as u64;
+    (receiving - receiving.min(1)) * (128 << 10)
+}
+
+/// Lets the flows of a key move for a while, and holds all of them together against its rate.
+fn watch(clients: &mut [Client], flows: &[Flow], bit_s: f64, since: Instant) {
+    let end = Instant::now() + WATCHED;
+    let moved = || flows.iter().map(Flow::moved).sum::<u64>();
+    let mut number = 0;
+    while Instant::now() < end {
+        number += 1;
+        for client in &mut *clients {
+            client.control.send(&ToAgent::Ping { number });
+        }
+        // Whatever was moved was moved before the clock is read.
+        let bytes = moved();
+        let most = allowed(bit_s, since) + windows(flows);
+        let each: Vec<u64> = flows.iter().map(Flow::moved).collect();
+        assert!(
+            bytes <= most,
+            "{bytes} moved where {most} are allowed: {each:?}"
+        );
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    let bytes = moved();
+    let least = (bit_s / 8.0 * WATCHED.as_secs_f64() * 0.8) as u64;
+    assert!(bytes >= least, "{bytes} moved where {least} are fair");
+}
+
+#[test]
+fn the_rate_of_a_key_holds_without_samples_and_against_a_client_that_does_not_pace() {
+    let _alone = alone();
+    let agent = Agent::start(&[]);
+    for down in [false, true] {
+        let key = agent.key(&["--rate", "10M", "--bytes-per-day", "500M"]);
+        let mut client = agent.client(&key);
+        let order = client.order(down, 1, Limit::Time(A_DAY));
+        let since = Instant::now();
+        let flow = client.flood(&order).unwrap();
+        watch(&mut [client], &[flow], 10e6, since);
+    }
+}
+
+#[test]
+fn all_legs_and_sessions_of_a_key_share_its_rate_and_leave_a_seat_to_others() {
+    let _alone = alone();
+    let agent = Agent::start(&["--clients", "4"]);
+    let key = agent.key(&["--rate", "100M"]);
+    let mut clients: Vec<Client> = (0..4).map(|_| agent.client(&key)).collect();
+    let since = Instant::now();
+    let mut flows = Vec::new();
+    for client in &mut clients {
+        for leg in 0..8 {
+            let order = client.order(leg % 2 == 0, 1, Limit::Time(A_DAY));
+            flows.extend(client.flood(&order));
+        }
+    }
+    assert_eq!(flows.len(), 24, "three sessions of the four have a seat");
+    watch(&mut clients, &flows, 100e6, since);
+    let order = clients[3].order(true, 1, Limit::Time(A_DAY));
+    let busy = clients[3].ask(&order);
+    assert!(busy["why"].as_str().unwrap().contains("(3 of 4)"), "{busy}");
+    let other = agent.key(&[]);
+    let mut other = agent.client(&other);
+    let order = other.order(true, 1, Limit::Bytes(Bytes(1)));
+    assert_eq!(other.ask(&order)["say"], "granted");
+}
+
+#[test]
+fn the_bytes_of_a_day_end_a_leg_at_once_and_the_client_is_told() {
+    let _alone = alone();
+    let agent = Agent::start(&[]);
+    for down in [false, true] {
+        let key = agent.key(&["--bytes-per-day", "20M"]);
+        let mut client = agent.client(&key);
+        let order = client.order(down, 4, Limit::Time(A_DAY));
+        let flow = client.flood(&order).unwrap();
+        until(SOON, "the end", || flow.is_over());
+        // What the receive windows of the connections took is above what was read.
+        let most = (20 << 20) + 4 * (2 << 20);
+        assert!(flow.moved() <= most, "{} moved", flow.moved());
+        let finished = client.control.wait_for(&["finished"]);
+        let why = finished["broke"].as_str().unwrap();
+        assert!(why.contains("20.0 MiB a day"), "{why}");
+        if down {
+            // What was taken and not written any more is left.
+            continue;
+        }
+        let refused = client.order(down, 1, Limit::Bytes(Bytes(1)));
+        let refused = client.ask(&refused);
+        assert!(
+            refused["why"].as_str().unwrap().contains("midnight"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn the_time_of_a_leg_is_that_of_the_agents_clock() {
+    let _alone = alone();
+    let agent = Agent::start(&[]);
+    let key = agent.key(&["--seconds", "1"]);
+    for (limit, told) in [
+        (Limit::Bytes(Bytes(1 << 50)), "1.00 s a leg"),
+        (Limit::Time(A_DAY), ""),
+    ] {
+        let mut client = agent.client(&key);
+        let order = client.order(false, 1, limit);
+        let flow = client.flood(&order).unwrap();
+        let begun = Instant::now();
+        until(SOON, "the end", || flow.is_over());
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(2500), "{took:?}");
+        let finished = client.control.wait_for(&["finished"]);
+        let broke = finished["broke"].as_str().unwrap_or_default();
+        assert!(broke.contains(told), "{finished}");
+    }
+}
+
+#[test]
+fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not_read() {
+    let agent = Agent::start(&[]);
+    let key = agent.key(&[]);
+    let mut client = agent.client(&key);
+    let writes = |size| {
+        Workload::Bulk(Bulk {
+            write_size: Some(Bytes(size)),
+            ..Bulk::default()
+        })
+    };
+    let mut refused = |change: &dyn Fn(&mut Order)| {
+        let mut order = client.order(true, 1, Limit::Bytes(Bytes(1)));
+        change(&mut order);
+        let answer = client.ask(&order);
+        assert_eq!(answer["say"], "refused", "{answer}");
+        answer["why"].as_str().unwrap().to_owned()
+    };
+    assert!(refused(&|o| o.streams = u32::MAX).contains("streams"));
+    assert!(refused(&|o| o.limit = Limit::Time(Nanos(u64::MAX))).contains("at most"));
+    assert!(refused(&|o| o.workload = writes(u64::MAX)).contains("writes"));
+    let buffers = refused(&|o| {
+        o.workload = writes(64 << 20);
+        o.streams = 32;
+    });
+    assert!(buffers.contains("64.0 MiB allowed"), "{buffers}");
+
+    // Not a number, and a number that is none: the session ends, the agent does not.
+    for pace in ["NaN", "1e999"] {
+        let mut client = agent.client(&key);
+        let order = client.order(true, 1, Limit::Bytes(Bytes(1)));
+        let workload = r#"{"kind":"request","request_size":64,"reply_size":64,"pace_per_s":PACE,"reconnect":false,"wait":"block"}"#;
+        let mut open = serde_json::to_value(ToAgent::Open {
+            order: Box::new(order),
+        })
+        .unwrap();
+        open["order"]["workload"] = json!("WORKLOAD");
+        let text = open
+            .to_string()
+            .replace("\"WORKLOAD\"", workload)
+            .replace("PACE", pace);
+        let frame = [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+        client
+            .control
+            .0
+            .write_all(&frame, Instant::now() + SOON)
+            .unwrap();
+        agent.log.wait_for("cannot be read");
+    }
+
+    let mut client = agent.client(&key);
+    let order = client.order(true, 1, Limit::Bytes(Bytes(1)));
+    client.control.send(&ToAgent::Bye);
+    let open = ToAgent::Open {
+        order: Box::new(order),
+    };
+    // The agent may have closed already.
+    let _ = client.control.try_send(&open);
+    let mut answered = false;
+    while let Some(message) = client.control.recv(Instant::now() + SOON) {
+        answered |= message["say"] == "granted";
+    }
+    assert!(!answered, "an order after the end was granted");
+    let mut honest = key.linerate(&["measure", &agent.at, "--up", "-n", "1M", "-q"]);
+    assert!(run(&mut honest).status.success());
+}
+
+/// A far end that grants and reports what it likes.
+struct Far {
+    at: String,
+    client: Home,
+    thread: JoinHandle<()>,
+}
+
+/// How it lies.
+#[derive(Clone)]
+struct Lies {
+    grant: fn(&mut Order),
+    /// Frames that it sends while the leg runs.
+    extra: fn(u32) -> Vec<Value>,
+    /// Times the bytes that it received.
+    factor: u64,
+}
+
+const HONEST: Lies = Lies {
+    grant: |_| {},
+    extra: |_| Vec::new(),
+    factor: 1,
+};
+
+impl Far {
+    fn start(lies: Lies) -> Far {
+        let (home, client) = (Home::new(), Home::new());
+        let identity = Identity::open(&home.path().join("config")).unwrap();
+        let control = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = control.local_addr().unwrap().to_string();
+        let entry = Entry {
+            id: identity.id(),
+            name: "far".to_owned(),
+            address: Some(at.clone()),
+            rights: BTreeSet::new(),
+            limits: Limits::default(),
+        };
+        let store = Store::new(&client.path().join("config"));
+        store.update(|trust| trust.put(entry)).unwrap();
+        let thread = std::thread::spawn(move || {
+            let _home = home;
+            let socket = control.accept().unwrap().0;
+            let until = Instant::now() + SOON;
+            let tls = Tls::server(socket, &identity, Arc::new(|_| true), "client", until);
+            let mut control = Raw(tls.ok().expect("the client accepts this key"));
+            control.send(&ToController::Hello {
+                protocol: PROTOCOL,
+                version: "dishonest".to_owned(),
+            });
+            // A client that has had enough has closed.
+            let _ = far_end(&mut control, &lies);
+        });
+        Far { at, client, thread }
+    }
+
+    fn measured_by(self, options: &[&str]) -> std::process::Output {
+        let mut command = self.client.linerate(&["measure", &self.at]);
+        let out = run(command.args(options));
+        self.thread.join().unwrap();
+        out
+    }
+}
+
+/// Receives one leg.
+fn far_end(control: &mut Raw, lies: &Lies) -> Option<()> {
+    let end = Instant::now() + Duration::from_secs(20);
+    let message = loop {
+        let message = control.recv(end)?;
+        if message["say"] == "open" {
+            break message;
+        }
+    };
+    let mut order: Order = serde_json::from_value(message["order"].clone()).unwrap();
+    let (leg, streams) = (order.leg, order.streams);
+    (lies.grant)(&mut order);
+    let data = TcpListener::bind("127.0.0.1:0").unwrap();
+    let granted = ToController::Granted {
+        leg,
+        port: data.local_addr().unwrap().port(),
+        token: Token::new([7; 32]).to_hex(),
+        expires: Nanos::from_secs(20),
+        order: Box::new(order),
+        warnings: Vec::new(),
+    };
+    control.try_send(&granted).ok()?;
+    data.set_nonblocking(true).unwrap();
+    let mut sockets = Vec::new();
+    while sockets.len() < streams as usize {
+        match data.accept() {
+            Ok((mut socket, _)) => {
+                socket.set_nonblocking(false).unwrap();
+                socket.read_exact(&mut [0; 36]).unwrap();
+                sockets.push(socket);
+            }
+            Err(_) => {
+                // Until the client refuses the grant.
+                let message = control.recv(Instant::now() + Duration::from_millis(100));
+                if message.is_some_and(|message| message["say"] == "stop") {
+                    let why = "this far end has no other answer".to_owned();
+                    control.try_send(&ToController::Failed { leg, why }).ok()?;
+                    while control.recv(end).is_some() {}
+                    return None;
+                }
+                if Instant::now() > end {
+                    return None;
+                }
+            }
+        }
+    }
+    let state = |(stream, socket): (u32, &TcpStream)| {
+        observe::socket_options(stream, socket.as_fd()).unwrap()
+    };
+    let connected = ToController::Connected {
+        leg,
+        sockets: (0..).zip(&sockets).map(state).collect(),
+        fingerprint: Box::new(observe::fingerprint("dishonest", None)),
+        warnings: Vec::new(),
+    };
+    control.try_send(&connected).ok()?;
+    loop {
+        if control.recv(end)?["say"] == "start" {
+            break;
+        }
+    }
+    for frame in (lies.extra)(leg) {
+        control.try_send(&frame).ok()?;
+    }
+    let mut bytes = 0;
+    let mut buffer = vec![0; 1 << 18];
+    let begun = Instant::now();
+    for socket in &mut sockets {
+        loop {
+            match socket.read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(got) => bytes += got as u64,
+            }
+        }
+    }
+    let record = model::EndRecord {
+        bytes: Bytes(bytes * lies.factor),
+        duration: begun.elapsed().into(),
+        retransmits: (lies.factor > 1).then_some(u64::MAX),
+        ..model::EndRecord::default()
+    };
+    let finished = ToController::Finished {
+        leg,
+        record: Box::new(record),
+        broke: None,
+    };
+    control.try_send(&finished).ok()?;
+    while control.recv(end).is_some() {}
+    None
+}
+
+#[test]
+fn a_grant_above_the_order_is_refused_in_one_sentence() {
+    let options = ["--up", "-t", "1", "--pacing", "20M", "-q"];
+    type Change = fn(&mut Order);
+    let above: [(Change, &str); 4] = [
+        (
+            |order| order.limit = Limit::Time(Nanos::from_secs(4)),
+            "4.00 s",
+        ),
+        (|order| order.socket.pacing = None, "no pacing"),
+        (|order| order.streams = 3000, "3000 streams"),
+        (
+            |order| order.limit = Limit::Bytes(Bytes(1 << 40)),
+            "1.00 TiB",
+        ),
+    ];
+    for (grant, named) in above {
+        let far = Far::start(Lies { grant, ..HONEST });
+        let out = far.measured_by(&options);
+        let said = stderr(&out);
+        assert!(!out.status.success(), "{named}: {}", stdout(&out));
+        assert!(
+            said.contains("more than was ordered") && said.contains(named),
+            "{named}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn an_interval_of_zero_does_not_loop() {
+    let far = Far::start(Lies {
+        grant: |order| order.interval = Nanos(0),
+        ..HONEST
+    });
+    let out = far.measured_by(&["--up", "-n", "1M", "-q"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+}
+
+#[test]
+fn bytes_that_this_kernel_did_not_send_are_not_the_runs() {
+    let far = Far::start(Lies {
+        factor: 10,
+        ..HONEST
+    });
+    let out = far.measured_by(&["--up", "-n", "8M", "--json"]);
+    let measured: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let why = measured["legs"][0]["ended"]["why"].as_str().unwrap();
+    assert!(
+        why.contains("the far end claims 80.0 MiB, this kernel sent 8.00 MiB"),
+        "{why}"
+    );
+    assert_eq!(
+        measured["summary"]["legs"][0]["bytes"],
+        8 << 20,
+        "{measured}"
+    );
+    assert_ne!(
+        measured["summary"]["legs"][0]["retransmits"],
+        json!(u64::MAX)
+    );
+    assert!(!out.status.success());
+}
+
+/// A sample of so many streams.
+fn sample(leg: u32, streams: usize) -> Value {
+    let streams: Vec<Value> = (0..streams)
+        .map(|n| json!({"stream": n, "bytes": 1}))
+        .collect();
+    let cpu = serde_json::to_value(model::CpuTimes::default()).unwrap();
+    json!({"say": "sample", "leg": leg,
+        "sample": {"at_ns": 1, "bytes": 1, "streams": streams, "cpu": cpu}})
+}
+
+#[test]
+fn samples_without_end_or_sense_end_the_run() {
+    let many = Lies {
+        extra: |leg| (0..5000).map(|_| sample(leg, 1)).collect(),
+        ..HONEST
+    };
+    let wide = Lies {
+        extra: |leg| vec![sample(leg, 3000)],
+        ..HONEST
+    };
+    let none = Lies {
+        extra: |leg| vec![json!({"say": "sample", "leg": leg, "sample": {"at_ns": null}})],
+        ..HONEST
+    };
+    for (lies, told) in [
+        (many, "more samples than there was time for"),
+        (wide, "3000 streams"),
+        (none, "cannot be read"),
+    ] {
+        let out = Far::start(lies).measured_by(&["--up", "-t", "2", "-q"]);
+        assert!(!out.status.success(), "{told}");
+        let said = stderr(&out) + &stdout(&out);
+        assert!(said.contains(told), "{told}: {said}");
+    }
+}

@@ -1,0 +1,381 @@
+//! What a key may still move, over all its legs and sessions and in both directions.
+
+use super::book::Book;
+use super::identity::NodeId;
+use super::store::Limits;
+use model::{BitRate, Bytes};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What may be in excess of a rate at any time: so long at that rate, and never less than these bytes.
+const EXCESS: Duration = Duration::from_millis(10);
+const LEAST_EXCESS: u64 = 64 << 10;
+
+/// What a receive window lets arrive before anything is read, unless a smaller receive buffer is set.
+const WINDOW: Bytes = Bytes(64 << 10);
+/// The windows of all streams of a leg are at most so much of the rate, but none is smaller than this.
+const WINDOWS: Duration = Duration::from_millis(250);
+const SMALLEST_WINDOW: Bytes = Bytes(4 << 10);
+
+/// Bytes of one write or read under a limit.
+const PIECE: usize = 256 << 10;
+const SMALLEST_PIECE: usize = 4 << 10;
+/// A read has so much of the rate: the kernel widens the window of what is read faster than that.
+const READ: Duration = Duration::from_millis(1);
+
+/// Bytes that are entered in the book before they may move.
+const AHEAD: Bytes = Bytes(64 << 20);
+
+/// Datagrams cannot be held back; their sender has to stop when they are so far ahead of the rate.
+const MOST_DEBT: Duration = Duration::from_secs(1);
+
+fn used_up(limits: &Limits) -> String {
+    let a_day = limits.bytes_per_day.unwrap_or_default();
+    format!("the {a_day} a day that the far host allows are used up: the leg was ended")
+}
+
+/// The account of a key.
+pub(super) struct Account {
+    id: NodeId,
+    book: Arc<Book>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Days since 1970-01-01 UTC.
+    day: u64,
+    /// Moved today by this process.
+    moved: Bytes,
+    /// Entered in the book by this process.
+    entered: Bytes,
+    /// Entered in the book by others, or by this process before it was started.
+    others: Bytes,
+    /// The rate allows more bytes from then on.
+    paid: Option<Instant>,
+}
+
+impl State {
+    /// When these bytes are paid for, after all before them, less what may be in excess.
+    fn pay(&mut self, limits: &Limits, bytes: Bytes) -> Instant {
+        let now = Instant::now();
+        let Some(rate) = limits.rate else { return now };
+        let excess = EXCESS.max(time(rate, LEAST_EXCESS));
+        let earliest = now.checked_sub(excess).unwrap_or(now);
+        let before = self.paid.map_or(earliest, |paid| paid.max(earliest));
+        let paid = before.checked_add(time(rate, bytes.0)).unwrap_or(before);
+        self.paid = Some(paid);
+        paid
+    }
+}
+
+impl Account {
+    pub(super) fn new(id: NodeId, book: Arc<Book>) -> Account {
+        Account {
+            id,
+            book,
+            state: Mutex::default(),
+        }
+    }
+
+    /// What is left of the bytes a day.
+    ///
+    /// # Errors
+    /// A sentence if the book cannot be read or written: then nothing is left.
+    pub(super) fn left(&self, a_day: Bytes) -> Result<Bytes, String> {
+        let mut state = self.today();
+        self.enter(&mut state, Bytes(0), Bytes(0))?;
+        Ok(a_day.since(state.others + state.moved))
+    }
+
+    /// Counts bytes of a key without a limit a day.
+    pub(super) fn count(&self, bytes: Bytes) {
+        self.today().moved += bytes;
+    }
+
+    /// Makes the book agree with what has moved.
+    ///
+    /// # Errors
+    /// A sentence if it cannot be written.
+    pub(super) fn settle(&self) -> Result<(), String> {
+        let mut state = self.today();
+        let (more, less) = (
+            state.moved.since(state.entered),
+            state.entered.since(state.moved),
+        );
+        self.enter(&mut state, more, less)
+    }
+
+    fn today(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is complete before the next step that could panic.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let day = crate::clock::unix_seconds() / 86_400;
+        if state.day != day {
+            *state = State {
+                day,
+                paid: state.paid,
+                ..State::default()
+            };
+        }
+        state
+    }
+
+    fn enter(&self, state: &mut State, more: Bytes, less: Bytes) -> Result<(), String> {
+        let all = self.book.enter(state.day, &self.id, more, less)?;
+        state.entered = (state.entered + more).since(less);
+        state.others = all.since(state.entered);
+        Ok(())
+    }
+
+    /// Takes up to `want` bytes: how many, and from when on they may be written.
+    fn take(&self, limits: &Limits, want: usize) -> Result<(usize, Instant), String> {
+        let mut state = self.today();
+        let want = Bytes(want.min(piece(limits.rate)) as u64);
+        let bytes = want.min(self.enter_ahead(&mut state, limits, want)?);
+        if bytes == Bytes(0) {
+            return Err(used_up(limits));
+        }
+        state.moved += bytes;
+        Ok((bytes.0 as usize, state.pay(limits, bytes)))
+    }
+
+    /// Counts bytes that have arrived, of which the rate has some `paid` already: from when on they may be read.
+    fn arrived(&self, limits: &Limits, bytes: Bytes, paid: Bytes) -> Result<Instant, String> {
+        let mut state = self.today();
+        let left = self.enter_ahead(&mut state, limits, bytes)?;
+        state.moved += bytes;
+        match bytes > left {
+            true => Err(used_up(limits)),
+            false => Ok(state.pay(limits, bytes.since(paid))),
+        }
+    }
+
+    /// What is left of the bytes a day, of which the book has these before they move.
+    fn enter_ahead(
+        &self,
+        state: &mut State,
+        limits: &Limits,
+        bytes: Bytes,
+    ) -> Result<Bytes, String> {
+        let Some(a_day) = limits.bytes_per_day else {
+            return Ok(Bytes(u64::MAX));
+        };
+        let left = |state: &State| a_day.since(state.others + state.moved);
+        let entered = state.entered.since(state.moved);
+        if bytes > entered {
+            let more = AHEAD.max(bytes).min(left(state).since(entered));
+            self.enter(state, more, Bytes(0))?;
+        }
+        Ok(left(state))
+    }
+
+    /// Has the rate pay for bytes that will arrive before anything is read.
+    pub(super) fn pay_ahead(&self, limits: &Limits, bytes: Bytes) {
+        let mut state = self.today();
+        let now = Instant::now();
+        // Nothing is in excess then: a window that is read at once grows.
+        state.paid = Some(state.paid.map_or(now, |paid| paid.max(now)));
+        state.pay(limits, bytes);
+    }
+
+    fn give_back(&self, limits: &Limits, bytes: usize) {
+        let mut state = self.today();
+        state.moved = state.moved.since(Bytes(bytes as u64));
+        if let (Some(rate), Some(paid)) = (limits.rate, state.paid) {
+            state.paid = paid.checked_sub(time(rate, bytes as u64));
+        }
+    }
+}
+
+/// How long so many bytes take at a rate.
+fn time(rate: BitRate, bytes: u64) -> Duration {
+    let ns = u128::from(bytes) * 8_000_000_000 / u128::from(rate.0.max(1));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// Bytes that are taken at once: half of what may be in excess.
+fn piece(rate: Option<BitRate>) -> usize {
+    let excess = |rate: BitRate| rate.bytes_in(EXCESS.into()).0.max(LEAST_EXCESS);
+    let half = rate.map_or(PIECE as u64, |rate| excess(rate) / 2);
+    (half as usize).clamp(SMALLEST_PIECE, PIECE)
+}
+
+/// What the receive window of each of so many streams may let arrive under a rate, before anything is read.
+pub(super) fn window(rate: BitRate, streams: u32) -> Bytes {
+    let each = rate.bytes_in(WINDOWS.into()).0 / u64::from(streams.max(1));
+    Bytes(each).clamp(SMALLEST_WINDOW, WINDOW)
+}
+
+/// Whether a window is that of a socket with the kernel's own buffers.
+pub(super) fn is_usual(window: Bytes) -> bool {
+    window >= WINDOW
+}
+
+/// The limits of a key as the loads of one leg ask for them.
+pub struct LegQuota {
+    pub(super) account: Arc<Account>,
+    pub(super) limits: Limits,
+    pub(super) moved: AtomicU64,
+    /// What the rate has paid for and has not arrived yet.
+    pub(super) ahead: AtomicU64,
+}
+
+impl LegQuota {
+    /// Counts what has moved and cannot be held back.
+    ///
+    /// # Errors
+    /// A sentence if it was more than the limits allow.
+    pub(super) fn spend(&self, bytes: usize) -> Result<(), String> {
+        let from = measure::Quota::arrived(self, bytes)?;
+        match self.limits.rate {
+            Some(rate) if from > Instant::now() + MOST_DEBT => Err(format!(
+                "more than the {rate} that the far host allows: it was ended"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl measure::Quota for LegQuota {
+    fn take(&self, want: usize) -> Result<(usize, Instant), String> {
+        let taken = self.account.take(&self.limits, want)?;
+        self.moved.fetch_add(taken.0 as u64, Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.moved.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.account.give_back(&self.limits, bytes);
+    }
+
+    fn piece(&self) -> usize {
+        let read = |rate: BitRate| rate.bytes_in(READ.into()).0 as usize;
+        let piece = self.limits.rate.map_or(PIECE, read);
+        piece.clamp(SMALLEST_PIECE, PIECE)
+    }
+
+    fn time(&self, bytes: usize) -> Duration {
+        let rate = self.limits.rate;
+        rate.map_or(Duration::ZERO, |rate| time(rate, bytes as u64))
+    }
+
+    fn arrived(&self, bytes: usize) -> Result<Instant, String> {
+        let bytes = Bytes(bytes as u64);
+        self.moved.fetch_add(bytes.0, Ordering::Relaxed);
+        let take = |ahead: u64| Some(ahead.saturating_sub(bytes.0));
+        let order = Ordering::Relaxed;
+        let ahead = self.ahead.fetch_update(order, order, take).unwrap_or(0);
+        self.account
+            .arrived(&self.limits, bytes, Bytes(ahead.min(bytes.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::identity::tests::fresh;
+    use super::*;
+    use crate::testing::TempDir;
+    use std::fs;
+
+    fn limits(rate: Option<u64>, a_day: Option<u64>) -> Limits {
+        Limits {
+            rate: rate.map(BitRate),
+            seconds: None,
+            bytes_per_day: a_day.map(Bytes),
+        }
+    }
+
+    /// What the rate lets move within this time from the first byte on, asked as fast as can be.
+    fn moved_within(account: &Account, limits: &Limits, time: Duration) -> u64 {
+        let end = Instant::now() + time;
+        let mut moved = 0;
+        loop {
+            let (bytes, from) = account.take(limits, 1 << 20).unwrap();
+            if from > end {
+                return moved;
+            }
+            moved += bytes as u64;
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_rate_and_its_excess() {
+        for mbit in [1, 10, 100, 1000, 100_000] {
+            let rate = limits(Some(mbit * 1_000_000), None);
+            let account = Account::new(fresh().id(), Arc::new(Book::new(None)));
+            let time = Duration::from_secs(2);
+            let moved = moved_within(&account, &rate, time);
+            let fair = mbit * 125_000 * 2;
+            let excess = (mbit * 1250).max(LEAST_EXCESS);
+            assert!(
+                (fair..=fair + excess + fair / 1000).contains(&moved),
+                "{mbit} Mbit/s: {moved} of {fair}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_did_not_move_is_not_paid_for_and_saves_nothing_up() {
+        let rate = limits(Some(8_000_000), None);
+        let account = Account::new(fresh().id(), Arc::new(Book::new(None)));
+        let (bytes, _) = account.take(&rate, 1 << 20).unwrap();
+        for _ in 0..1000 {
+            let (taken, from) = account.take(&rate, 1 << 20).unwrap();
+            assert!(from <= Instant::now() + time(BitRate(8_000_000), bytes as u64));
+            account.give_back(&rate, taken);
+        }
+        // However much is given back, no more than the excess may move at once.
+        account.give_back(&rate, 1 << 30);
+        let moved = moved_within(&account, &rate, Duration::ZERO);
+        assert!(moved <= LEAST_EXCESS, "{moved}");
+    }
+
+    #[test]
+    fn a_day_is_entered_before_it_is_used_and_what_is_left_over_comes_back() {
+        let dir = TempDir::new();
+        let file = dir.path().join("usage.toml");
+        let id = fresh().id();
+        let a_day = limits(None, Some(300_000));
+        let account = || Account::new(id, Arc::new(Book::new(Some(file.clone()))));
+        let first = account();
+        assert_eq!(first.take(&a_day, 1000).unwrap().0, 1000);
+        // Had this process been killed now, the day would be spent, not new.
+        assert_eq!(account().left(Bytes(300_000)).unwrap(), Bytes(0));
+        first.settle().unwrap();
+        assert_eq!(account().left(Bytes(300_000)).unwrap(), Bytes(299_000));
+        // Two processes share it, to the byte.
+        let second = account();
+        let mut moved = 1000;
+        while let Ok((bytes, _)) = second.take(&a_day, 100_000) {
+            moved += bytes;
+        }
+        assert_eq!(moved, 300_000);
+        let used_up = first.take(&a_day, 1).unwrap_err();
+        assert!(used_up.contains("used up"), "{used_up}");
+    }
+
+    #[test]
+    fn a_book_that_is_damaged_allows_nothing() {
+        let dir = TempDir::new();
+        let file = dir.path().join("usage.toml");
+        let id = fresh().id();
+        let account = || Account::new(id, Arc::new(Book::new(Some(file.clone()))));
+        account().count(Bytes(7));
+        let first = account();
+        first.count(Bytes(700));
+        first.settle().unwrap();
+        let whole = fs::read_to_string(&file).unwrap();
+        let less = whole.replace("700", "300");
+        assert_ne!(less, whole);
+        for damaged in [less.as_str(), "", "day = 1", "x"] {
+            fs::write(&file, damaged).unwrap();
+            let refused = account().left(Bytes(1 << 30)).unwrap_err();
+            assert!(refused.contains("usage.toml"), "{refused}");
+            assert!(account().take(&limits(None, Some(1 << 30)), 1).is_err());
+            assert_eq!(fs::read_to_string(&file).unwrap(), damaged);
+        }
+        fs::write(&file, &whole).unwrap();
+        assert_eq!(account().left(Bytes(1000)).unwrap(), Bytes(300));
+    }
+}
