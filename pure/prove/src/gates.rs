@@ -5,8 +5,8 @@ use crate::plan::{P99_REQUESTS, counted};
 use crate::trial::{LEFT_ALONE, end_name};
 use model::stats::{median, percent, signed_percent};
 use model::{
-    BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Phase, Pilot,
-    Plan, RouteKnob, Setting, Side, SocketKnob, Trial,
+    BitRate, ChangePoint, Check, Comparison, Design, Estimate, Gate, GateState, Knob, Metric,
+    Outcome, Phase, Pilot, Plan, RouteKnob, Setting, Side, SocketKnob, Trial,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,32 +22,37 @@ const MOSTLY: f64 = 0.95;
 /// Most facts that a sentence names.
 const NAMED: usize = 3;
 
-/// Every check in the order of the manual, but those for which there is nothing to look at; and the arms of several
-/// whose own settings were not in force: no verdict on these alone.
+/// Every check in the order of the manual, but those for which there is nothing to look at. Arms of several on which alone there
+/// is no verdict get it here: those whose settings were not in force, and those that had an effect though they cannot act.
 pub(crate) fn gates(
     plan: &Plan,
     trials: &[Trial],
     noise: Option<&Pilot>,
     second: Option<&Estimate>,
     changes: &[ChangePoint],
-) -> (Vec<Gate>, BTreeSet<u32>) {
+    comparisons: &mut [Comparison],
+) -> Vec<Gate> {
     let judged: Vec<&Trial> = judged(trials).collect();
     let noise = noise.map(|noise| pilot(plan, noise));
     if judged.is_empty() {
-        return (noise.into_iter().collect(), BTreeSet::new());
+        return noise.into_iter().collect();
     }
     let (in_force, inert) = in_force(plan, &judged);
+    let relevance = relevance(plan, &judged, comparisons);
+    for comparison in comparisons.iter_mut().filter(|c| inert.contains(&c.arm)) {
+        comparison.outcome = Outcome::NoVerdict;
+    }
     let gates = [
         Some(in_force),
         Some(environment(plan, &judged)),
-        relevance(plan, &judged),
+        relevance,
         ceiling(plan, &judged),
         noise,
         second.map(|effect| position(plan, effect)),
         Some(stability(changes.first())),
         Some(runs(plan, &judged)),
     ];
-    (gates.into_iter().flatten().collect(), inert)
+    gates.into_iter().flatten().collect()
 }
 
 /// True if a check failed that more runs cannot mend.
@@ -243,23 +248,46 @@ fn explains(knob: &Knob, fact: &str) -> bool {
 
 // ---- 2: can it act? ----
 
-fn relevance(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
-    let treated = plan.arms.iter().enumerate().skip(1);
-    let cannot: Vec<String> = treated
-        .flat_map(|(arm, a)| a.settings.iter().map(move |s| (arm as u32, s)))
-        .filter(|(_, s)| !plan.arms[0].settings.contains(s))
-        .filter_map(|(arm, s)| {
+fn relevance(plan: &Plan, judged: &[&Trial], comparisons: &mut [Comparison]) -> Option<Gate> {
+    let mut cannot: Vec<String> = Vec::new();
+    let mut powerless: BTreeSet<u32> = BTreeSet::new();
+    for (arm, own) in (0..).zip(&plan.arms).skip(1) {
+        let changed = || {
+            own.settings
+                .iter()
+                .filter(|s| !plan.arms[0].settings.contains(s))
+        };
+        let told = cannot.len();
+        cannot.extend(changed().filter_map(|s| {
             let known = by_design(plan, arm, s).map(str::to_owned);
             let why = known.or_else(|| by_evidence(plan, arm, s, judged))?;
             Some(format!("{s} cannot matter here: {why}"))
-        })
-        .collect();
+        }));
+        if cannot.len() > told && cannot.len() - told == changed().count() {
+            powerless.insert(arm);
+        }
+    }
     if cannot.is_empty() {
         return None;
     }
-    let named: Vec<&str> = cannot.iter().take(NAMED).map(String::as_str).collect();
+    // What cannot act has no effect: what was measured is chance, or of something else.
+    let mut state = GateState::Warned;
+    let all = powerless.len() + 1 == plan.arms.len();
+    for comparison in comparisons
+        .iter_mut()
+        .filter(|c| powerless.contains(&c.arm))
+    {
+        if matches!(comparison.outcome, Outcome::Faster | Outcome::Slower) {
+            comparison.outcome = Outcome::NoVerdict;
+            state = if all { GateState::Failed } else { state };
+        }
+    }
+    let mut named: Vec<&str> = cannot.iter().take(NAMED).map(String::as_str).collect();
+    if state == GateState::Failed {
+        named.push("What was measured is chance, or the effect of something else");
+    }
     let evidence = format!("{}.", named.join(". "));
-    Some(gate(Check::Relevance, GateState::Warned, evidence))
+    Some(gate(Check::Relevance, state, evidence))
 }
 
 /// Why a setting has nothing to act on in these runs, known before the first.
@@ -591,6 +619,54 @@ mod tests {
         let drift = differs("device.mtu", |t| t.number > 30);
         assert_eq!(of(&drift, Check::Environment).0, GateState::Warned);
         assert_ne!(drift.outcome, Outcome::NoVerdict);
+    }
+
+    #[test]
+    fn what_cannot_act_is_neither_faster_nor_slower() {
+        let verdict = |ask: Ask, factor: f64| {
+            let arm = |t: &mut Trial| {
+                if t.arm == 1 {
+                    t.value = t.value.map(|v| v * factor);
+                }
+            };
+            with(ask, arm)
+        };
+        let nodelay = || Ask {
+            changes: settings(&["nodelay=on"]),
+            ..fixed()
+        };
+        let none = verdict(nodelay(), 1.0);
+        assert_eq!(none.outcome, Outcome::NoDifference);
+        assert_eq!(of(&none, Check::Relevance).0, GateState::Warned);
+        for factor in [0.7, 1.4] {
+            let chance = verdict(nodelay(), factor);
+            assert_eq!(chance.outcome, Outcome::NoVerdict);
+            assert_eq!(chance.comparisons[0].outcome, Outcome::NoVerdict);
+            let (state, says) = of(&chance, Check::Relevance);
+            assert_eq!(state, GateState::Failed);
+            assert!(
+                says.ends_with(
+                    "to send. What was measured is chance, or the effect of something else."
+                ),
+                "{says}"
+            );
+            // A change of two settings, of which one acts.
+            let both = Ask {
+                changes: settings(&["nodelay=on", "congestion=bbr"]),
+                ..fixed()
+            };
+            assert_ne!(verdict(both, factor).outcome, Outcome::NoVerdict);
+        }
+        // Of several arms the others are judged.
+        let arms = Ask {
+            arms: vec!["a=nodelay=on".to_owned(), "b=congestion=bbr".to_owned()],
+            pairs: Some(vec![20]),
+            ..many_arms(0)
+        };
+        let several = verdict(arms, 1.4);
+        let outcomes: Vec<Outcome> = several.comparisons.iter().map(|c| c.outcome).collect();
+        assert_eq!(outcomes, [Outcome::NoVerdict, Outcome::NoDifference]);
+        assert_eq!(several.outcome, Outcome::NoDifference);
     }
 
     #[test]

@@ -31,21 +31,16 @@ pub fn judge(experiment: &Experiment) -> Verdict {
     let pilot = pilot(&data);
     let position = position_effect(&data);
     let change_points = change_points(&data);
-    let (gates, inert) = gates::gates(
+    let (mut comparisons, done) = compare(&data);
+    let gates = gates::gates(
         plan,
         trials,
         pilot.as_ref(),
         position.as_ref(),
         &change_points,
+        &mut comparisons,
     );
     let blocked = gates.iter().any(|g| g.state == model::GateState::Failed);
-
-    let (mut comparisons, done) = compare(&data);
-    for comparison in &mut comparisons {
-        if inert.contains(&comparison.arm) {
-            comparison.outcome = Outcome::NoVerdict;
-        }
-    }
     let effects = factorial::effects(plan, &data.observations(), done);
     let outcomes = comparisons.iter().map(|c| c.outcome);
     let first = outcomes.chain(effects.iter().map(|e| e.outcome)).min();
