@@ -126,7 +126,7 @@ impl Account {
             at: v.at.since(begun),
             ..v
         });
-        facts.bucket = own.bucket();
+        facts.bucket = own.bucket(facts.rtt());
     }
 
     /// Its own end opened it: when the first packet passed, and from its SYN to the answer.

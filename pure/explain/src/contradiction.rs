@@ -196,8 +196,11 @@ mod tests {
             let mut facts = steady();
             facts.bucket = Some(Bucket {
                 rate: facts.rate() / used,
+                range: [facts.rate() / used; 2],
                 depth: 50_000.0,
                 parts: 0.9,
+                events: 46,
+                of_events: 46,
                 segment: 1000,
             });
             speaks(Limit::BurstLoss, &facts)

@@ -248,21 +248,26 @@ pub(crate) struct Sent {
 /// A queue or a bucket of tokens that explains which segments were lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
-    /// Bytes a second.
+    /// Bytes a second: the best, and the lowest and the highest that fit as well.
     pub rate: f64,
+    pub range: [f64; 2],
     /// Bytes that it holds.
     pub depth: f64,
     /// How well it parts the lost from the passed: 0 as chance would, 0.9 at the most.
     pub parts: f64,
+    /// Loss events that stand at its brim, of so many.
+    pub events: usize,
+    pub of_events: usize,
     /// Bytes of a full segment.
     pub segment: u32,
 }
 
 impl Bucket {
-    /// Some queue or bucket lost what was lost. One that would hold hardly a segment is none: who sends at a steady
+    /// Some queue or bucket lost what was lost, in most loss events and not in slow start alone. One that would hold hardly a segment is none: who sends at a steady
     /// pace into a bucket that is never full again meets such a one in any.
     pub fn is_seen(&self) -> bool {
-        self.parts >= SEEN && self.depth >= 4.0 * f64::from(self.segment)
+        let most = 2 * self.events > self.of_events;
+        self.parts >= SEEN && most && self.depth >= 4.0 * f64::from(self.segment)
     }
 
     /// It separates the lost from the passed nearly without exception: in labs 0.9 for queues, up to 0.83 for other losses in

@@ -156,6 +156,10 @@ keys! {
     LossSeparation: Ratio, Connection;
     /// Rate that drains that queue, or refills that bucket.
     BucketRate: BitRate, Connection;
+    /// Lowest of the rates that fit about as well, where they differ by more than 5 %.
+    LowestBucketRate: BitRate, Connection;
+    /// Highest of these rates.
+    HighestBucketRate: BitRate, Connection;
     /// Bytes that it holds.
     BucketDepth: Bytes, Connection;
     /// Time that it takes to drain: the delay that it adds if it is a queue.

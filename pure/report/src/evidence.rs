@@ -100,6 +100,8 @@ fn words(key: EvidenceKey) -> Words {
             .high("it is what loses")
             .low("neither loses them"),
         BucketRate => label("rate that drains it"),
+        LowestBucketRate => label("rate that drains it, lowest that fits"),
+        HighestBucketRate => label("rate that drains it, highest that fits"),
         BucketDepth => label("its size"),
         MeanGoodputOverMedian => label("mean goodput by its median").low("slower after losses"),
         GoodputOverPeak => label("goodput by its fastest tenth").high("never faster"),

@@ -675,9 +675,9 @@ impl Sender {
         self.least_window = u64::MAX;
     }
 
-    /// The queue or bucket that what was lost shows.
-    pub fn bucket(&self) -> Option<Bucket> {
-        bucket::fit(&self.departed.as_ref()?.sent)
+    /// The queue or bucket that what was lost shows, on a path of this RTT.
+    pub fn bucket(&self, rtt: Nanos) -> Option<Bucket> {
+        bucket::fit(&self.departed.as_ref()?.sent, rtt)
     }
 
     /// Explains the direction.
@@ -796,7 +796,7 @@ impl Sender {
         facts.marked = stream.marked();
         facts.readings = course.readings;
         // Elsewhere than at the sender, what was lost before was never seen to leave.
-        facts.bucket = at_sender.then(|| this.bucket()).flatten();
+        facts.bucket = at_sender.then(|| this.bucket(facts.rtt())).flatten();
         facts.losses = this.losses;
         for reading in &mut facts.readings {
             reading.from = reading.from.since(begun);

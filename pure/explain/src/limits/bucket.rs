@@ -11,71 +11,213 @@ use model::{Bytes, Nanos};
 
 /// With fewer losses a pattern is chance.
 const FEWEST: usize = 12;
-/// Share of losses that stand at the brim; the rest are mistaken ones (spurious, or of another cause).
+/// Share of the loss events that stand at the brim; the rest are mistaken ones (spurious, or of another cause).
 const AT_THE_BRIM: f64 = 0.9;
+/// Losses within so many round trips of the first are one loss event (RFC 5348, 5.2, has one): the sender reduces its window
+/// once for all of them. On the shortest paths an event is a burst.
+/// Each event counts as one, so that slow start's overshoot does not outvote the others; of fewer events each loss does, so
+/// that one event of another cause, as an outage, does not.
+const EVENT: f64 = 1.5;
+const SHORTEST_EVENT: Nanos = Nanos::from_micros(750);
+const MANY_EVENTS: usize = 10;
 /// Rates that are tried: from somewhat less than what passed between the losses, up to so many times that.
 const SLOWEST: f64 = 0.9;
 const FASTEST: f64 = 20.0;
-/// Steps between rates, each round about the best of the round before.
-const STEPS: [f64; 3] = [0.01, 0.001, 0.0002];
+/// Steps between them: first coarse ones, then finer ones, each round about the best so far. A deep bucket fits only within
+/// 0.1 to 0.5 % of its rate.
+const COARSE: f64 = 0.03;
+const FINER: [f64; 2] = [0.001, 0.0002];
+/// Rates fit as well as the best if the share of loss events at the brim differs by no more than so many of its standard
+/// deviations (of a binomial share, about 95 %); and within this part of the best, for headers are not counted.
+const DEVIATIONS: f64 = 2.0;
+const SLACK: f64 = 0.005;
+/// The highest of these rates by the lowest, up to which they are one rate.
+const ONE_RATE: f64 = 1.05;
+/// So many loss events of the first third, and of the last, have slopes between them.
+const SLOPES: usize = 8;
 
-/// The bucket that parts the lost from the passed best; `None` where too few were lost.
-pub(crate) fn fit(sent: &[Sent]) -> Option<Bucket> {
-    let lost = |s: &&Sent| s.lost > 0;
-    if sent.iter().filter(lost).count() < FEWEST {
-        return None;
-    }
-    let (first, last) = (sent.iter().find(lost)?.at, sent.iter().rev().find(lost)?.at);
-    let between = sent.iter().filter(|s| s.at >= first && s.at < last);
-    let passed: f64 = between.map(|s| f64::from(s.bytes - s.lost)).sum();
-    let mean = passed / last.since(first).as_secs_f64().max(1e-6);
-    if mean <= 0.0 {
-        return None;
-    }
+/// The bucket that separates the lost from the passed best, on a path of this RTT; `None` where too few
+/// were lost.
+pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<Bucket> {
+    let history = History::new(sent, rtt)?;
+    let mean = history.rate(*history.lost.first()?, *history.lost.last()?)?;
     let segment = sent.iter().map(|s| s.size).max()?;
-    let mut best = filled(sent, segment, mean)?;
-    let (mut from, mut to) = (mean * SLOWEST, mean * FASTEST);
-    for step in STEPS {
-        let mut rate = from;
-        while rate <= to {
-            if let Some(bucket) = filled(sent, segment, rate).filter(|b| b.parts > best.parts) {
-                best = bucket;
-            }
-            rate *= 1.0 + step;
-        }
-        (from, to) = (best.rate * (1.0 - step), best.rate * (1.0 + step));
+    let events = history.events();
+    let slopes = history.slopes(&events);
+    let slopes = slopes.filter(|rate| (mean / FASTEST..mean * FASTEST).contains(rate));
+    let coarse = steps(mean * SLOWEST, mean * FASTEST, COARSE);
+    let mut tried = vec![history.filled(mean)];
+    tried.extend(slopes.chain(coarse).map(|rate| history.filled(rate)));
+    let mut around = COARSE;
+    for step in FINER {
+        let rate = best(&tried).rate;
+        let finer = steps(rate * (1.0 - around), rate * (1.0 + around), step);
+        tried.extend(finer.map(|rate| history.filled(rate)));
+        around = step;
     }
-    Some(best)
-}
-
-/// Fills a bucket that drains at a rate (bytes a second) with what passed, in segments of so many bytes at the most.
-fn filled(sent: &[Sent], segment: u32, rate: f64) -> Option<Bucket> {
-    let (mut level, mut at) = (0.0, Nanos(0));
-    let mut at_loss = Vec::new();
-    let mut at_pass = Vec::new();
-    for sent in sent {
-        level = f64::max(level - rate * sent.at.since(at).as_secs_f64(), 0.0);
-        at = sent.at;
-        if sent.lost > 0 {
-            at_loss.push(level + f64::from(sent.lost_from));
-        }
-        level += f64::from(sent.bytes - sent.lost);
-        if sent.lost == 0 || sent.lost_from.saturating_add(sent.lost) < sent.bytes {
-            // Before its last segment, which still fitted.
-            at_pass.push(level - f64::from(sent.size.min(sent.bytes)));
-        }
-    }
-    let n = ((1.0 - AT_THE_BRIM) * at_loss.len() as f64) as usize;
-    let (_, brim, _) = at_loss.select_nth_unstable_by(n, f64::total_cmp);
-    let brim = *brim;
-    let above = at_pass.iter().filter(|level| **level >= brim).count();
-    let share = above as f64 / at_pass.len().max(1) as f64;
+    let Filled { rate, depth, parts } = best(&tried);
+    let deviation = (AT_THE_BRIM * (1.0 - AT_THE_BRIM) / events.len() as f64).sqrt();
+    let as_good = tried
+        .iter()
+        .filter(|t| t.parts >= parts - DEVIATIONS * deviation);
+    let slack = [1.0 - SLACK, 1.0 + SLACK].map(|slack| rate * slack);
     Some(Bucket {
         rate,
-        depth: brim,
-        parts: AT_THE_BRIM - share,
+        range: as_good.fold(slack, |[low, high], t| [low.min(t.rate), high.max(t.rate)]),
+        depth,
+        parts,
+        events: history.events_at(rate, depth),
+        of_events: events.len(),
         segment,
     })
+}
+
+/// The first that separates best.
+fn best(tried: &[Filled]) -> Filled {
+    let better = |a: &Filled, b: &Filled| if b.parts > a.parts { *b } else { *a };
+    tried[1..].iter().fold(tried[0], |a, b| better(&a, b))
+}
+
+fn steps(from: f64, to: f64, step: f64) -> impl Iterator<Item = f64> {
+    let rates = std::iter::successors(Some(from), move |rate| Some(rate * (1.0 + step)));
+    rates.take_while(move |rate| *rate <= to)
+}
+
+/// What left, and what of it was lost.
+struct History<'a> {
+    sent: &'a [Sent],
+    /// Numbers of those that lost something.
+    lost: Vec<usize>,
+    /// How many of `lost` each loss event has.
+    events: Vec<usize>,
+    /// Bytes that had passed before each of `sent`.
+    passed: Vec<u64>,
+}
+
+/// A bucket of this rate, as in [`Bucket`].
+#[derive(Clone, Copy)]
+struct Filled {
+    rate: f64,
+    depth: f64,
+    parts: f64,
+}
+
+impl History<'_> {
+    fn new(sent: &[Sent], rtt: Nanos) -> Option<History<'_>> {
+        let lost: Vec<usize> = (0..sent.len()).filter(|n| sent[*n].lost > 0).collect();
+        if lost.len() < FEWEST {
+            return None;
+        }
+        let event = Nanos((rtt.0 as f64 * EVENT) as u64).max(SHORTEST_EVENT);
+        let mut events = Vec::new();
+        let mut rest = &lost[..];
+        while let Some(&first) = rest.first() {
+            let is_in = |n: &usize| sent[*n].at.since(sent[first].at) <= event;
+            let many = rest.partition_point(is_in).max(1);
+            events.push(many);
+            rest = &rest[many..];
+        }
+        let mut sum = 0;
+        let passed = sent.iter().map(|s| {
+            let before = sum;
+            sum += u64::from(s.bytes - s.lost);
+            before
+        });
+        Some(History {
+            passed: passed.collect(),
+            sent,
+            lost,
+            events,
+        })
+    }
+
+    /// Bytes a second that passed between two of them.
+    fn rate(&self, from: usize, to: usize) -> Option<f64> {
+        let time = self.sent[to].at.since(self.sent[from].at).as_secs_f64();
+        let passed = self.passed[to].saturating_sub(self.passed[from]);
+        (time > 0.0 && passed > 0).then(|| passed as f64 / time)
+    }
+
+    /// The number of the first of each loss event.
+    fn events(&self) -> Vec<usize> {
+        let firsts = self.events.iter().scan(0, |next, many| {
+            let first = *next;
+            *next += many;
+            Some(self.lost[first])
+        });
+        firsts.collect()
+    }
+
+    /// What passed between two moments at which the bucket was full: early loss events and late ones.
+    fn slopes(&self, events: &[usize]) -> impl Iterator<Item = f64> {
+        let third = (events.len() / 3).max(1);
+        let some = |events: &[usize]| -> Vec<usize> {
+            let each = events.len().div_ceil(SLOPES);
+            events.iter().step_by(each).copied().collect()
+        };
+        let late = some(&events[events.len() - third..]);
+        let early = some(&events[..third]).into_iter();
+        let pairs = early.flat_map(move |from| late.clone().into_iter().map(move |to| (from, to)));
+        pairs.filter_map(|(from, to)| self.rate(from, to))
+    }
+
+    /// Loss events of which something was lost in a bucket that was as full as this.
+    fn events_at(&self, rate: f64, depth: f64) -> usize {
+        let (at_loss, _) = self.levels(rate);
+        let mut at_loss = at_loss.into_iter();
+        let is_at = |many: &&usize| {
+            let levels = at_loss.by_ref().take(**many);
+            levels.fold(0.0, f64::max) >= depth
+        };
+        self.events.iter().filter(is_at).count()
+    }
+
+    /// What a bucket holds that drains at a rate (bytes a second) and is filled by what passed: at each loss, and before the
+    /// last segment of each that passed, which still fitted.
+    fn levels(&self, rate: f64) -> (Vec<f64>, Vec<f64>) {
+        let (mut level, mut at) = (0.0, Nanos(0));
+        let mut at_loss = Vec::with_capacity(self.lost.len());
+        let mut at_pass = Vec::with_capacity(self.sent.len());
+        for sent in self.sent {
+            level = f64::max(level - rate * sent.at.since(at).as_secs_f64(), 0.0);
+            at = sent.at;
+            if sent.lost > 0 {
+                at_loss.push(level + f64::from(sent.lost_from));
+            }
+            level += f64::from(sent.bytes - sent.lost);
+            if sent.lost == 0 || sent.lost_from.saturating_add(sent.lost) < sent.bytes {
+                at_pass.push(level - f64::from(sent.size.min(sent.bytes)));
+            }
+        }
+        (at_loss, at_pass)
+    }
+
+    /// The bucket of this rate whose depth most loss events reach.
+    fn filled(&self, rate: f64) -> Filled {
+        let (at_loss, at_pass) = self.levels(rate);
+        let weights = self.events.iter().flat_map(|many| {
+            let weight = match self.events.len() >= MANY_EVENTS {
+                true => 1.0 / *many as f64,
+                false => 1.0,
+            };
+            std::iter::repeat_n(weight, *many)
+        });
+        let mut at_loss: Vec<(f64, f64)> = at_loss.into_iter().zip(weights).collect();
+        at_loss.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let all: f64 = at_loss.iter().map(|(_, weight)| weight).sum();
+        let mut below = (1.0 - AT_THE_BRIM) * all;
+        let at_brim = at_loss.iter().find(|(_, weight)| {
+            below -= weight;
+            below < 0.0
+        });
+        let brim = at_brim.map_or(0.0, |(level, _)| *level);
+        let above = at_pass.iter().filter(|level| **level >= brim).count();
+        Filled {
+            rate,
+            depth: brim,
+            parts: AT_THE_BRIM - above as f64 / at_pass.len().max(1) as f64,
+        }
+    }
 }
 
 /// What the fit shows. A policer adds at most so much of the delay that a queue of this depth would.
@@ -91,14 +233,153 @@ pub(crate) fn evidence(facts: &Facts, delay_at_most: Option<f64>) -> Vec<Evidenc
         Key::RttAboveMinRttAtLosses,
         facts.delay_at_loss().unwrap_or_default(),
     );
-    vec![
-        parts.at_least(SEEN / AT_THE_BRIM),
-        facts.evidence(Key::BucketRate, bit_rate(bucket.rate)),
+    let [low, high] = bucket.range;
+    let rate = |key, rate| facts.evidence(key, bit_rate(rate));
+    let rates = match high / low <= ONE_RATE {
+        true => vec![rate(Key::BucketRate, bucket.rate)],
+        false => vec![
+            rate(Key::LowestBucketRate, low),
+            rate(Key::HighestBucketRate, high),
+        ],
+    };
+    let mut evidence = vec![parts.at_least(SEEN / AT_THE_BRIM)];
+    evidence.extend(rates);
+    evidence.extend([
         facts.evidence(Key::BucketDepth, Bytes(bucket.depth as u64)),
         facts.evidence(Key::BucketDrainTime, bucket.delay()),
         match delay_at_most {
             Some(share) => delay.at_most(bucket.delay().0 as f64 * share),
             None => delay,
         },
-    ]
+    ]);
+    evidence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: u32 = 1448;
+    const RTT: Nanos = Nanos::from_millis(20);
+    /// Of slow start's overshoot.
+    const OVERSHOOT: u64 = 81;
+
+    fn segment(at: Nanos, is_lost: bool) -> Sent {
+        Sent {
+            at,
+            bytes: SEGMENT,
+            lost: if is_lost { SEGMENT } else { 0 },
+            lost_from: if is_lost { 0 } else { u32::MAX },
+            size: SEGMENT,
+        }
+    }
+
+    /// So many round trips of a sender that halves its window once in a RTT with losses. Slow start ends at a queue of 60
+    /// segments, which loses the overshoot; from then on `is_lost` decides by the number of the segment and what a
+    /// bucket of 1 MB/s holds before it.
+    fn sent(trips: u64, mut is_lost: impl FnMut(u64, f64) -> bool) -> Vec<Sent> {
+        let (mut window, mut number, mut level) = (10, 0, 0.0);
+        let mut in_slow_start = true;
+        let mut all = Vec::new();
+        for trip in 0..trips {
+            let gap = RTT.0 / window;
+            let mut lost = false;
+            for n in 0..window {
+                level = f64::max(level - 1e6 * gap as f64 / 1e9, 0.0);
+                let is_lost = match in_slow_start {
+                    true => window > 2 * OVERSHOOT && n % 2 == 0 && n / 2 < OVERSHOOT,
+                    false => is_lost(number, level),
+                };
+                let size = f64::from(SEGMENT);
+                level += if is_lost { 0.0 } else { size };
+                all.push(segment(Nanos(trip * RTT.0 + n * gap), is_lost));
+                lost |= is_lost;
+                number += 1;
+            }
+            window = match (lost, in_slow_start) {
+                (true, true) => 10,
+                (true, false) => (window / 2).max(2),
+                (false, true) => window * 2,
+                (false, false) => window + 1,
+            };
+            in_slow_start &= !lost;
+        }
+        all
+    }
+
+    #[test]
+    fn slow_starts_overshoot_does_not_hide_a_bucket() {
+        let depth = 600e3;
+        let sent = sent(1500, |_, level| level + f64::from(SEGMENT) > depth);
+        let lost = sent.iter().filter(|s| s.lost > 0).count() as u64;
+        assert!(lost < 8 * OVERSHOOT, "the overshoot has its weight: {lost}");
+        let bucket = fit(&sent, RTT).unwrap();
+        assert!(bucket.is_seen(), "{bucket:?}");
+        assert!((bucket.rate / 1e6 - 1.0).abs() < 0.005, "{bucket:?}");
+        assert!((bucket.depth / depth - 1.0).abs() < 0.05, "{bucket:?}");
+        let [low, high] = bucket.range;
+        assert!(
+            low < 1e6 && 1e6 < high && high / low < ONE_RATE,
+            "{bucket:?}"
+        );
+    }
+
+    #[test]
+    fn a_bucket_that_every_burst_fills_has_an_interval_of_rates() {
+        // Thirty segments leave at once in each RTT, and whatever drains the first twenty-six drains all.
+        let sent: Vec<Sent> = (0..3000)
+            .map(|n| {
+                let is_lost = n % 30 >= 26;
+                segment(Nanos(n / 30 * RTT.0 + n % 30), is_lost)
+            })
+            .collect();
+        let bucket = fit(&sent, RTT).unwrap();
+        let [low, high] = bucket.range;
+        let least = 26.0 * f64::from(SEGMENT) / RTT.as_secs_f64();
+        assert!(low <= 1.01 * least && high > 10.0 * least, "{bucket:?}");
+        let mut facts = Facts::new(model::finding::Source::Trace);
+        facts.bucket = Some(bucket);
+        let keys: Vec<Key> = evidence(&facts, None).iter().map(|e| e.key).collect();
+        assert!(!keys.contains(&Key::BucketRate), "{keys:?}");
+        assert!(keys.contains(&Key::LowestBucketRate) && keys.contains(&Key::HighestBucketRate));
+    }
+
+    #[test]
+    fn slow_starts_overshoot_does_not_make_chance_a_bucket() {
+        for trips in [400, 1500] {
+            // A multiplicative hash stands for chance.
+            let chance = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let sent = sent(trips, |number, _| chance(number) % 8000 == 0);
+            let lost = sent.iter().filter(|s| s.lost > 0).count() as u64;
+            assert!((OVERSHOOT + 3..OVERSHOOT + 40).contains(&lost), "{lost}");
+            let bucket = fit(&sent, RTT).unwrap();
+            assert!(!bucket.is_seen(), "{bucket:?}");
+        }
+    }
+
+    #[test]
+    fn an_outage_does_not_hide_a_bucket_of_few_loss_events() {
+        let depth = 300e3;
+        let gap = Nanos::from_micros(724);
+        let mut all = Vec::new();
+        // Each burst of 2 MB/s fills the bucket of 1 MB/s, which is empty before the next. The third meets an outage as well.
+        for burst in 0..6 {
+            let mut level = 0.0;
+            for n in 0..445 {
+                level = f64::max(level - 1e6 * gap.as_secs_f64(), 0.0);
+                let is_out = burst == 2 && (100..105).contains(&n);
+                let is_lost = is_out || level + f64::from(SEGMENT) > depth;
+                level += if is_lost { 0.0 } else { f64::from(SEGMENT) };
+                all.push(segment(
+                    Nanos::from_secs(2 * burst) + Nanos(n * gap.0),
+                    is_lost,
+                ));
+            }
+        }
+        let bucket = fit(&all, RTT).unwrap();
+        assert!(bucket.of_events < MANY_EVENTS, "{bucket:?}");
+        assert!(bucket.is_seen() && bucket.events >= 6, "{bucket:?}");
+        let [low, high] = bucket.range;
+        assert!(low < 1e6 && 1e6 < high, "{bucket:?}");
+    }
 }

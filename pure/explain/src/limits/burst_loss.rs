@@ -164,7 +164,7 @@ mod tests {
         facts.losses = (0..46)
             .map(|n| Loss {
                 at: Nanos::from_millis(n * 100),
-                srtt: Nanos::from_millis(41),
+                srtt: Nanos::from_millis(43),
                 flight: 100_000,
                 place: None,
                 bytes: 1448,
@@ -173,9 +173,12 @@ mod tests {
             .collect();
         let mut confidence = |parts| {
             facts.bucket = Some(Bucket {
-                rate: 2.7e6,
-                depth: 212e3,
+                rate: 2.8e6,
+                range: [2.7e6, 2.9e6],
+                depth: 20e3,
                 parts,
+                events: 46,
+                of_events: 46,
                 segment: 1448,
             });
             let telling = fits(&facts).unwrap();

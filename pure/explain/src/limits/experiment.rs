@@ -15,7 +15,7 @@ use crate::facts::{Bucket, Facts, bit_rate};
 use model::finding::{Decider, Limit};
 use model::{BitRate, Nanos};
 
-/// Of the rate that overflows: as fitted, and as the highest rate of a stretch, which is some per cent off.
+/// Of the rate that overflows: the lowest that fits, and as the highest rate of a stretch, which is some per cent off.
 const BELOW_FITTED: f64 = 0.95;
 const BELOW_HIGHEST: f64 = 0.9;
 /// Pacing must let so much more through than was reached: the next transfers may reach a fifth more by themselves.
@@ -71,7 +71,7 @@ fn halfway(gain: f64) -> f64 {
 /// The rate to pace at so that nothing overflows, be it a policer's bucket or only a buffer; `None` where losses do not show it.
 pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
     let below = match facts.bucket.as_ref().filter(|b| Bucket::is_seen(b)) {
-        Some(bucket) => bucket.rate * BELOW_FITTED,
+        Some(bucket) => bucket.range[0] * BELOW_FITTED,
         None => highest(facts, policed)? * BELOW_HIGHEST,
     };
     let rate = bit_rate(below).0;

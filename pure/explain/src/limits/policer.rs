@@ -2,9 +2,10 @@
 //!
 //! The test is the one of Flach and others ("An Internet-Wide Analysis of Traffic Policing", 2016),
 //! with thresholds set on emulated paths: the bucket is simulated from what passed; it must be empty
-//! whenever something is lost, and not when something passes.
+//! at nine tenths of the loss events (RFC 5348, 5.2) and more, and not when something passes.
 //!
-//! Near miss: random loss, which strikes at any filling.
+//! Near miss: random loss, which strikes at any filling; a queue, which delays what passes; slow start's overshoot, which is one
+//! loss event however much it loses.
 
 use super::burst_loss::{self, Pattern};
 use super::loss_runs::{self, Runs};
@@ -30,9 +31,12 @@ const STEADY: f64 = 0.2;
 /// Of the delay that the bucket would make as a queue, as much as a policer's may be seen: what the segments
 /// of one burst add to each other.
 const DELAYS: f64 = 0.25;
-/// Of the rate that empties the bucket, what was carried at the least if it is what limits. Less was seen where the losses
-/// are those of a first burst.
-const CARRIED: f64 = 0.5;
+/// Segments that the delay at the losses would hold at the rate of the bucket: fewer stand elsewhere, at a faster link.
+const ELSEWHERE: f64 = 6.0;
+/// Fewer loss events at the brim than the first show no bucket: slow start's overshoot or an outage is one. Fewer than the second
+/// may fit some rate by chance.
+const FEWEST_EVENTS: usize = 3;
+const SURE_EVENTS: usize = 6;
 /// More than this at the losses is a queue.
 const QUEUE: f64 = 1.10;
 
@@ -42,10 +46,14 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let told = |b: &Bucket| facts.is_traced() || b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(told) {
         return is_policed(facts).then(|| {
-            advised(
-                Telling::new(Confidence::Certain, bucket::evidence(facts, Some(DELAYS))),
-                facts,
-            )
+            let mut evidence = bucket::evidence(facts, Some(DELAYS));
+            let events = facts.bucket.as_ref().map_or(0, |b| b.events);
+            evidence.push(facts.evidence(Key::LossEvents, events));
+            let confidence = match events >= SURE_EVENTS {
+                true => Confidence::Certain,
+                false => Confidence::Possible,
+            };
+            advised(Telling::new(confidence, evidence), facts)
         });
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
@@ -112,16 +120,18 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     })
 }
 
-/// A bucket explains the losses, and what it holds does not delay what passes: it is no queue.
+/// A bucket explains the losses, again and again, and what it holds does not delay what passes: it is no queue, and none that
+/// follows the burst of a shaper. How much of its rate was carried says nothing: a sender that backs off from each loss may be
+/// left with a tenth.
 pub(crate) fn is_policed(facts: &Facts) -> bool {
     let delay = facts.delay_at_loss().unwrap_or_default();
-    let bucket = facts.bucket.as_ref().filter(|b| b.is_seen());
-    bucket.is_some_and(|b| {
-        delay.0 as f64 <= b.delay().0 as f64 * DELAYS && facts.rate() >= b.rate * CARRIED
+    facts.bucket.as_ref().is_some_and(|b| {
+        let held = b.rate * delay.as_secs_f64() / f64::from(b.segment);
+        b.is_seen()
+            && b.events >= FEWEST_EVENTS
+            && delay.0 as f64 <= b.delay().0 as f64 * DELAYS
+            && (held < ELSEWHERE || !facts.queue_at_loss(random_loss::QUEUE))
     })
-        && !facts.queue_at_loss(random_loss::QUEUE)
-        // Where the connection stood still most of the time, everything was lost, not what exceeded.
-        && !facts.stood_still()
 }
 
 fn possible(mut telling: Telling, rank: u8) -> Telling {
@@ -230,5 +240,65 @@ impl Passed<'_> {
             }
             _ => readings.iter().map(|r| r.passed as f64).sum(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Loss, Reading};
+    use model::Bytes;
+    use model::finding::Source;
+
+    /// Ten seconds at 0.1 MB/s through a bucket of 1 MB/s that would hold 50 ms, with so many loss events at its brim, each
+    /// with such a delay.
+    fn cut(events: usize, delay: Nanos) -> Option<Confidence> {
+        let mut facts = Facts::new(Source::Trace);
+        let rtt = Nanos::from_millis(20);
+        (facts.mss, facts.min_rtt) = (1000, Some(rtt));
+        (facts.bytes, facts.span) = (Bytes(1_000_000), Nanos::from_secs(10));
+        (facts.segments, facts.retransmitted) = (1000, 20);
+        for n in 0..500 {
+            facts.read(Reading {
+                from: Nanos(n * rtt.0),
+                to: Nanos((n + 1) * rtt.0),
+                srtt: rtt,
+                delivered: 2000,
+                passed: 2000,
+                ..Reading::default()
+            });
+        }
+        facts.losses = (0..20)
+            .map(|n| Loss {
+                at: Nanos::from_millis(n * 500),
+                srtt: rtt + delay,
+                flight: 20_000,
+                place: None,
+                bytes: 1000,
+                echo: Nanos(0),
+            })
+            .collect();
+        facts.bucket = Some(Bucket {
+            rate: 1e6,
+            range: [1e6; 2],
+            depth: 50e3,
+            parts: 0.9,
+            events,
+            of_events: events,
+            segment: 1000,
+        });
+        fits(&facts).map(|telling| telling.confidence)
+    }
+
+    #[test]
+    fn a_policer_may_cut_to_a_tenth_of_its_rate() {
+        let none = Nanos(0);
+        assert_eq!(cut(20, none), Some(Confidence::Certain));
+        assert_eq!(cut(4, none), Some(Confidence::Possible));
+        assert_eq!(cut(2, none), None, "one overshoot, and one chance");
+        // Half of what the bucket would hold back as a queue; and a queue of ten segments behind the burst of a shaper.
+        assert_eq!(cut(20, Nanos::from_millis(25)), None);
+        assert_eq!(cut(20, Nanos::from_millis(10)), None);
+        assert_eq!(cut(20, Nanos::from_millis(3)), Some(Confidence::Certain));
     }
 }
