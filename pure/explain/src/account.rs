@@ -153,7 +153,13 @@ impl Account {
             true => Vantage::AtReceiver,
             false => Vantage::AtSender,
         };
-        let [client, server] = capture::explain(*followed, ends, &vantage, &mut Vec::new(), more);
+        let [client, server] = capture::explain(
+            *followed,
+            ends,
+            (&vantage, &|_| None),
+            &mut Vec::new(),
+            more,
+        );
         if is_server { client } else { server }
     }
 }

@@ -202,6 +202,7 @@ mod tests {
                 events: 46,
                 of_events: 46,
                 segment: 1000,
+                connections: 1,
             });
             speaks(Limit::BurstLoss, &facts)
         };

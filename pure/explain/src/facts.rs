@@ -260,6 +260,8 @@ pub(crate) struct Bucket {
     pub of_events: usize,
     /// Bytes of a full segment.
     pub segment: u32,
+    /// Connections that share it.
+    pub connections: usize,
 }
 
 impl Bucket {

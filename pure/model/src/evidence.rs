@@ -160,6 +160,8 @@ keys! {
     LowestBucketRate: BitRate, Connection;
     /// Highest of these rates.
     HighestBucketRate: BitRate, Connection;
+    /// Connections to the same destination that share it; the proposed pace is that of each.
+    BucketConnections: Count, Connection;
     /// Bytes that it holds.
     BucketDepth: Bytes, Connection;
     /// Time that it takes to drain: the delay that it adds if it is a queue.

@@ -102,6 +102,7 @@ fn words(key: EvidenceKey) -> Words {
         BucketRate => label("rate that drains it"),
         LowestBucketRate => label("rate that drains it, lowest that fits"),
         HighestBucketRate => label("rate that drains it, highest that fits"),
+        BucketConnections => label("connections that share it"),
         BucketDepth => label("its size"),
         MeanGoodputOverMedian => label("mean goodput by its median").low("slower after losses"),
         GoodputOverPeak => label("goodput by its fastest tenth").high("never faster"),

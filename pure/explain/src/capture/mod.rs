@@ -7,7 +7,8 @@ pub(crate) mod sender;
 #[cfg(test)]
 mod tests;
 
-use crate::facts::Facts;
+use crate::facts::{Bucket, Facts, MOST_SENT, Sent};
+use crate::limits::bucket;
 use model::finding::Explanation;
 use model::packet::Packet;
 use model::{Bytes, Nanos, StreamFigures, Vantage};
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use tcp::clock::Marks;
 use tcp::connection::Passed;
-use tcp::stream::Arrival;
+use tcp::stream::{Arrival, Followed};
 use tcp::table::{Bounds, Ends, Gone, Table};
 use tcp::two_vantage::{MOST_PASSES, Passes};
 use tcp::vantage::Votes;
@@ -26,6 +27,8 @@ use tcp::vantage::Votes;
 const MOST_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
 /// Connections that are over and still known, for packets that come late.
 const MOST_OVER: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
+/// What several connections to a destination sent, looked at together: so many sends at the most.
+const MOST_SHARED: usize = 4 * MOST_SENT;
 /// A direction of fewer bytes than this part of the other (1 / n) is not explained: requests against their replies,
 /// acknowledged writes.
 const SMALL_WAY: u64 = 10;
@@ -46,10 +49,13 @@ pub struct Observer {
     passes: usize,
 }
 
+/// Bytes of a connection, and its number.
+type Key = (u64, Reverse<u32>);
+
 /// Connections that are over and to be explained.
 struct Kept {
     /// The first is the next to be left out: with the fewest bytes, of as many the one that began last.
-    connections: BTreeMap<(u64, Reverse<u32>), (Ends, Box<Connection>)>,
+    connections: BTreeMap<Key, (Ends, Box<Connection>)>,
     most: usize,
     /// Connections that were left out, and their bytes.
     left_out: (u64, Bytes),
@@ -160,6 +166,8 @@ impl Observer {
         let doubts = doubts(&self.table, &kept);
         let mut connections: Vec<_> = kept.connections.into_iter().collect();
         connections.sort_unstable_by_key(|((_, number), _)| number.0);
+        let shared = shared_buckets(&connections, &kept.votes);
+        let shared = |to: IpAddr| shared.get(&to).copied();
         for (_, (ends, mut connection)) in connections {
             let second = connection.client_is_second();
             let ends = [second, !second].map(|second| ends.end(second));
@@ -169,7 +177,7 @@ impl Observer {
             let vantage = |from, to| kept.votes.vantage(from, to);
             take(
                 passes,
-                explain(*connection, ends, &vantage, streams, &mut |_| ()),
+                explain(*connection, ends, (&vantage, &shared), streams, &mut |_| ()),
             );
         }
         doubts
@@ -269,12 +277,58 @@ impl Kept {
     }
 }
 
+/// The queue or bucket that several connections to a destination share, seen at their sender: alone each may look like random
+/// loss.
+fn shared_buckets(
+    connections: &[(Key, (Ends, Box<Connection>))],
+    votes: &Votes,
+) -> BTreeMap<IpAddr, Bucket> {
+    let mut all: BTreeMap<IpAddr, Vec<&Followed<Sender>>> = BTreeMap::new();
+    for (_, (ends, connection)) in connections {
+        let second = connection.client_is_second();
+        let ends = [second, !second].map(|second| ends.end(second).ip());
+        for side in [0, 1] {
+            let (from, to) = (ends[side], ends[1 - side]);
+            let own = (connection.stream(side)).filter(|own| own.view.lossy().is_some());
+            if let (Some(own), Vantage::AtSender) = (own, votes.vantage(from, to)) {
+                all.entry(to).or_default().push(own);
+            }
+        }
+    }
+    let several = all.into_iter().filter(|(_, all)| all.len() > 1);
+    several
+        .filter_map(|(to, all)| Some((to, shared(&all)?)))
+        .collect()
+}
+
+/// The one bucket of all of these, over the time in which all that they sent is known.
+fn shared(all: &[&Followed<Sender>]) -> Option<Bucket> {
+    let lossy = || all.iter().filter_map(|own| own.view.lossy());
+    let from = lossy().map(|(from, ..)| from).max()?;
+    let until = lossy().map(|(_, until, _)| until).min()?;
+    let sent = lossy().flat_map(|(.., sent)| sent);
+    let within = sent.filter(|sent| (from..=until).contains(&sent.at));
+    let mut sent: Vec<Sent> = within.copied().collect();
+    sent.sort_by_key(|sent| sent.at);
+    sent.truncate(MOST_SHARED);
+    let rtt = all.iter().filter_map(|own| own.stream.min_rtt).min()?;
+    let bucket = bucket::fit(&sent, rtt)?;
+    bucket.is_seen().then_some(Bucket {
+        connections: all.len(),
+        ..bucket
+    })
+}
+
+/// Where a connection between two hosts was seen, and the bucket that those to a destination share.
+type Seen<'a> = dyn Fn(IpAddr, IpAddr) -> Vantage + 'a;
+type Shared<'a> = dyn Fn(IpAddr) -> Option<Bucket> + 'a;
+
 /// Explains the data of the client and of the server; `more` adds what else is known of them. What is small beside the
 /// other direction has figures alone.
 pub(crate) fn explain(
     mut connection: Connection,
     ends: [SocketAddr; 2],
-    vantage: &dyn Fn(IpAddr, IpAddr) -> Vantage,
+    (vantage, shared): (&Seen, &Shared),
     streams: &mut Vec<StreamFigures>,
     more: &mut dyn FnMut(&mut Facts),
 ) -> [Option<Explanation>; 2] {
@@ -313,6 +367,7 @@ pub(crate) fn explain(
             syns_again: connection.syns_again,
             segment: connection.segment(),
             is_exchange,
+            shared: shared(to.ip()),
             saw_receiver: connection.saw(1 - side),
             doubts: doubt.iter().cloned().collect(),
         };

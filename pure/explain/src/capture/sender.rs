@@ -58,6 +58,8 @@ pub(super) struct Frame {
     pub segment: u32,
     /// The other direction carries data as well.
     pub is_exchange: bool,
+    /// What its connection shares with others to the same destination.
+    pub shared: Option<Bucket>,
     /// Packets of the receiver are in the capture.
     pub saw_receiver: bool,
     pub doubts: Vec<String>,
@@ -101,12 +103,15 @@ struct Departed {
     /// Number of the first that is kept.
     first: u32,
     lossy: bool,
+    /// Earlier ones are not kept any more.
+    drained: bool,
 }
 
 impl Departed {
     fn keep(&mut self, packet: &Packet, segment: u32) {
         if !self.lossy && self.sent.len() >= 2 * BEFORE_LOSS {
             self.sent.drain(..BEFORE_LOSS);
+            self.drained = true;
             self.first = self.first.wrapping_add(BEFORE_LOSS as u32);
         }
         if self.sent.len() < MOST_SENT {
@@ -680,6 +685,16 @@ impl Sender {
         bucket::fit(&self.departed.as_ref()?.sent, rtt)
     }
 
+    /// What it lost and what passed, if it lost some: from when on that is whole, until when, and each.
+    pub(super) fn lossy(&self) -> Option<(Nanos, Nanos, &[Sent])> {
+        let departed = self.departed.as_ref().filter(|d| d.lossy)?;
+        let (first, last) = (departed.sent.first()?, departed.sent.last()?);
+        let from = if departed.drained { first.at } else { Nanos(0) };
+        let is_full = departed.sent.len() >= MOST_SENT;
+        let until = if is_full { last.at } else { Nanos(u64::MAX) };
+        Some((from, until, &departed.sent))
+    }
+
     /// Explains the direction.
     pub(super) fn explain(
         followed: Followed<Sender>,
@@ -797,6 +812,15 @@ impl Sender {
         facts.readings = course.readings;
         // Elsewhere than at the sender, what was lost before was never seen to leave.
         facts.bucket = at_sender.then(|| this.bucket(facts.rtt())).flatten();
+        let is_lossy = at_sender && this.lossy().is_some();
+        let shared = frame.shared.filter(|_| is_lossy);
+        let better = |shared: &Bucket| {
+            facts
+                .bucket
+                .as_ref()
+                .is_none_or(|own| own.parts < shared.parts)
+        };
+        facts.bucket = shared.filter(better).or(facts.bucket);
         facts.losses = this.losses;
         for reading in &mut facts.readings {
             reading.from = reading.from.since(begun);

@@ -921,3 +921,80 @@ fn a_capture_of_both_directions_is_not_said_to_have_one() {
     assert!(doubted(&leap, "never seen"), "{leap:#?}");
     assert_eq!(leap.explanations[0].bytes, Bytes(20 * u64::from(MSS)));
 }
+
+/// Four connections from one host to another, each with eight segments in flight: lost ones first, then new ones. A bucket
+/// holds 26 segments of the 32, is empty before the next round trip, and drops the last six of one connection or another.
+fn sharing_a_bucket() -> Vec<Packet> {
+    const BASE: u32 = 1000;
+    let server: SocketAddr = ([192, 0, 2, 2], 5210).into();
+    let packet = |of: usize, from_client: bool, at: Nanos, seq: u32, ack: u32, flags: u8| {
+        let client: SocketAddr = ([192, 0, 2, 1], 40_000 + of as u16).into();
+        let (from, to) = match from_client {
+            true => (client, server),
+            false => (server, client),
+        };
+        Packet {
+            at,
+            seq,
+            ack,
+            flags,
+            window: 65_000,
+            wscale: (flags & SYN != 0).then_some(0),
+            ..Packet::new(from, to)
+        }
+    };
+    let mut all = Vec::new();
+    for of in 0..4 {
+        all.push(packet(of, true, Nanos(0), BASE - 1, 0, SYN));
+        all.push(packet(of, false, TRIP, 7, BASE, SYN | ACK));
+        all.push(packet(of, true, TRIP, BASE, 8, ACK));
+    }
+    let mut next = [BASE; 4];
+    let mut missing: [Vec<u32>; 4] = Default::default();
+    let mut loser = 0;
+    for round in 1..200u32 {
+        let at = Nanos(u64::from(round) * (TRIP.0 + 500_000));
+        loser = (loser + 1 + (round.wrapping_mul(2_654_435_761) >> 16) as usize % 3) % 4;
+        for place in 0..4 {
+            let of = (loser + 1 + place) % 4;
+            let mut out = std::mem::take(&mut missing[of]);
+            while out.len() < 8 {
+                out.push(next[of]);
+                next[of] += MSS;
+            }
+            for (n, seq) in out.into_iter().enumerate() {
+                let at = at + Nanos((8 * place + n) as u64 * 1000);
+                all.push(Packet {
+                    payload: MSS,
+                    ..packet(of, true, at, seq, 8, ACK)
+                });
+                if 8 * place + n >= 26 {
+                    missing[of].push(seq);
+                }
+            }
+            let acked = missing[of].first().copied().unwrap_or(next[of]);
+            let at = at + TRIP + Nanos(40_000 + of as u64);
+            all.push(packet(of, false, at, 8, acked, ACK));
+        }
+    }
+    all.sort_by_key(|p| p.at);
+    all
+}
+
+#[test]
+fn a_bucket_that_connections_share_is_found_from_all_of_them() {
+    let packets = sharing_a_bucket();
+    let policed = |packets: &[Packet]| -> Vec<bool> {
+        let explained = told(packets).explanations;
+        let causes = explained.iter().map(|e| e.cause() == Some(Limit::Policer));
+        causes.collect()
+    };
+    let is_first = |p: &&Packet| [p.from.port(), p.to.port()].contains(&40_000);
+    let alone: Vec<Packet> = packets.iter().filter(is_first).copied().collect();
+    assert_eq!(policed(&alone), [false]);
+    assert_eq!(policed(&packets), [true; 4]);
+    let explained = told(&packets).explanations;
+    let evidence = |e: &Explanation, key| e.findings[0].evidence.iter().any(|e| e.key == key);
+    let key = model::finding::EvidenceKey::BucketConnections;
+    assert!(explained.iter().all(|e| evidence(e, key)));
+}

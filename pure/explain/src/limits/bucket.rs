@@ -69,6 +69,7 @@ pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<Bucket> {
         events: history.events_at(rate, depth),
         of_events: events.len(),
         segment,
+        connections: 1,
     })
 }
 

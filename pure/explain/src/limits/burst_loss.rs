@@ -180,6 +180,7 @@ mod tests {
                 events: 46,
                 of_events: 46,
                 segment: 1448,
+                connections: 1,
             });
             let telling = fits(&facts).unwrap();
             // 0.95 of the rate of the queue.

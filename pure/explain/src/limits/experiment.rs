@@ -71,7 +71,7 @@ fn halfway(gain: f64) -> f64 {
 /// The rate to pace at so that nothing overflows, be it a policer's bucket or only a buffer; `None` where losses do not show it.
 pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
     let below = match facts.bucket.as_ref().filter(|b| Bucket::is_seen(b)) {
-        Some(bucket) => bucket.range[0] * BELOW_FITTED,
+        Some(bucket) => bucket.range[0] * BELOW_FITTED / bucket.connections as f64,
         None => highest(facts, policed)? * BELOW_HIGHEST,
     };
     let rate = bit_rate(below).0;

@@ -49,6 +49,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             let mut evidence = bucket::evidence(facts, Some(DELAYS));
             let events = facts.bucket.as_ref().map_or(0, |b| b.events);
             evidence.push(facts.evidence(Key::LossEvents, events));
+            let sharing = facts
+                .bucket
+                .as_ref()
+                .map(|b| b.connections)
+                .filter(|many| *many > 1);
+            evidence.extend(sharing.map(|many| facts.evidence(Key::BucketConnections, many)));
             let confidence = match events >= SURE_EVENTS {
                 true => Confidence::Certain,
                 false => Confidence::Possible,
@@ -286,6 +292,7 @@ mod tests {
             events,
             of_events: events,
             segment: 1000,
+            connections: 1,
         });
         fits(&facts).map(|telling| telling.confidence)
     }
