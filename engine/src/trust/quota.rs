@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const EXCESS: Duration = Duration::from_millis(10);
 const LEAST_EXCESS: u64 = 64 << 10;
 
-/// What a receive window lets arrive before anything is read, unless a smaller receive buffer is set.
-const WINDOW: Bytes = Bytes(64 << 10);
+/// What the kernel's usual receive buffer lets arrive before anything is read (128 KiB, tcp_rmem).
+const WINDOW: Bytes = Bytes(128 << 10);
 /// The windows of all streams of a leg are at most so much of the rate, but none is smaller than this.
 const WINDOWS: Duration = Duration::from_millis(250);
 const SMALLEST_WINDOW: Bytes = Bytes(4 << 10);
@@ -21,8 +21,7 @@ const SMALLEST_WINDOW: Bytes = Bytes(4 << 10);
 /// Bytes of one write or read under a limit.
 const PIECE: usize = 256 << 10;
 const SMALLEST_PIECE: usize = 4 << 10;
-/// A read has so much of the rate: the kernel widens the window of what is read faster than that.
-const READ: Duration = Duration::from_millis(1);
+const TURN: Duration = Duration::from_millis(1);
 
 /// Bytes that are entered in the book before they may move.
 const AHEAD: Bytes = Bytes(64 << 20);
@@ -140,17 +139,6 @@ impl Account {
         Ok((bytes.0 as usize, state.pay(limits, bytes)))
     }
 
-    /// Counts bytes that have arrived, of which the rate has some `paid` already: from when on they may be read.
-    fn arrived(&self, limits: &Limits, bytes: Bytes, paid: Bytes) -> Result<Instant, String> {
-        let mut state = self.today();
-        let left = self.enter_ahead(&mut state, limits, bytes)?;
-        state.moved += bytes;
-        match bytes > left {
-            true => Err(used_up(limits)),
-            false => Ok(state.pay(limits, bytes.since(paid))),
-        }
-    }
-
     /// What is left of the bytes a day, of which the book has these before they move.
     fn enter_ahead(
         &self,
@@ -170,13 +158,9 @@ impl Account {
         Ok(left(state))
     }
 
-    /// Has the rate pay for bytes that will arrive before anything is read.
+    /// Has the rate pay for bytes that arrive before they are read.
     pub(super) fn pay_ahead(&self, limits: &Limits, bytes: Bytes) {
-        let mut state = self.today();
-        let now = Instant::now();
-        // Nothing is in excess then: a window that is read at once grows.
-        state.paid = Some(state.paid.map_or(now, |paid| paid.max(now)));
-        state.pay(limits, bytes);
+        self.today().pay(limits, bytes);
     }
 
     fn give_back(&self, limits: &Limits, bytes: usize) {
@@ -194,11 +178,11 @@ fn time(rate: BitRate, bytes: u64) -> Duration {
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// Bytes that are taken at once: half of what may be in excess.
+/// Bytes that are taken at once: few, so that legs take turns, and so that the kernel does not widen the window of what
+/// is read.
 fn piece(rate: Option<BitRate>) -> usize {
-    let excess = |rate: BitRate| rate.bytes_in(EXCESS.into()).0.max(LEAST_EXCESS);
-    let half = rate.map_or(PIECE as u64, |rate| excess(rate) / 2);
-    (half as usize).clamp(SMALLEST_PIECE, PIECE)
+    let piece = rate.map_or(PIECE, |rate| rate.bytes_in(TURN.into()).0 as usize);
+    piece.clamp(SMALLEST_PIECE, PIECE)
 }
 
 /// What the receive window of each of so many streams may let arrive under a rate, before anything is read.
@@ -226,14 +210,19 @@ impl LegQuota {
     ///
     /// # Errors
     /// A sentence if it was more than the limits allow.
-    pub(super) fn spend(&self, bytes: usize) -> Result<(), String> {
-        let from = measure::Quota::arrived(self, bytes)?;
-        match self.limits.rate {
-            Some(rate) if from > Instant::now() + MOST_DEBT => Err(format!(
-                "more than the {rate} that the far host allows: it was ended"
-            )),
-            _ => Ok(()),
+    pub(super) fn spend(&self, mut bytes: usize) -> Result<(), String> {
+        while bytes > 0 {
+            let (taken, from) = measure::Quota::take(self, bytes)?;
+            bytes -= taken;
+            if from > Instant::now() + MOST_DEBT
+                && let Some(rate) = self.limits.rate
+            {
+                return Err(format!(
+                    "more than the {rate} that the far host allows: it was ended"
+                ));
+            }
         }
+        Ok(())
     }
 }
 
@@ -249,25 +238,13 @@ impl measure::Quota for LegQuota {
         self.account.give_back(&self.limits, bytes);
     }
 
-    fn piece(&self) -> usize {
-        let read = |rate: BitRate| rate.bytes_in(READ.into()).0 as usize;
-        let piece = self.limits.rate.map_or(PIECE, read);
-        piece.clamp(SMALLEST_PIECE, PIECE)
-    }
-
-    fn time(&self, bytes: usize) -> Duration {
-        let rate = self.limits.rate;
-        rate.map_or(Duration::ZERO, |rate| time(rate, bytes as u64))
-    }
-
-    fn arrived(&self, bytes: usize) -> Result<Instant, String> {
-        let bytes = Bytes(bytes as u64);
-        self.moved.fetch_add(bytes.0, Ordering::Relaxed);
-        let take = |ahead: u64| Some(ahead.saturating_sub(bytes.0));
+    fn pay_ahead(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        let take = |ahead: u64| Some(ahead.saturating_sub(bytes));
         let order = Ordering::Relaxed;
         let ahead = self.ahead.fetch_update(order, order, take).unwrap_or(0);
-        self.account
-            .arrived(&self.limits, bytes, Bytes(ahead.min(bytes.0)))
+        let rest = Bytes(bytes.saturating_sub(ahead));
+        self.account.pay_ahead(&self.limits, rest);
     }
 }
 

@@ -81,29 +81,20 @@ pub struct Job {
     pub longest: Option<(Duration, String)>,
 }
 
-/// What a peer may still move, over all its loads and in both directions. Writes take from it before they move
-/// anything; what has arrived is counted before it is read, which lets TCP's window hold the peer back.
+/// What a peer may still move, over all its loads and in both directions. Writes and reads take from it before they
+/// move anything, so it holds whatever the peer does: what is not read stays in TCP's window.
 pub trait Quota: Send + Sync {
-    /// Takes up to `want` bytes to write, at least one: how many, and from when on they may be written.
+    /// Takes up to `want` bytes, at least one: how many, and from when on they may move.
     ///
     /// # Errors
     /// A sentence that names the limit which is reached.
     fn take(&self, want: usize) -> Result<(usize, Instant), String>;
 
-    /// Gives back what was taken and not written.
+    /// Gives back what was taken and did not move.
     fn give_back(&self, bytes: usize);
 
-    /// The bytes of one read.
-    fn piece(&self) -> usize;
-
-    /// How long so many bytes take at the rate of the quota.
-    fn time(&self, bytes: usize) -> Duration;
-
-    /// Counts bytes that have arrived: when the last of them may be read, those before it in turn at the rate.
-    ///
-    /// # Errors
-    /// As [`Quota::take`].
-    fn arrived(&self, bytes: usize) -> Result<Instant, String>;
+    /// Counts, without waiting, what a receive window has let arrive before it is read.
+    fn pay_ahead(&self, bytes: usize);
 }
 
 impl Job {

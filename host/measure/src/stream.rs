@@ -8,7 +8,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -67,17 +67,10 @@ pub(crate) struct Shared {
 #[repr(align(128))]
 pub(crate) struct PerStream {
     bytes: AtomicU64,
-    counted: Mutex<Counted>,
+    /// The most bytes that have waited to be read: the quota has counted so many beside those that were read.
+    ahead: AtomicUsize,
     peer: Option<SocketAddr>,
     recent: Mutex<Histogram<u64>>,
-}
-
-/// What has arrived and is not read, as far as the quota has counted it.
-#[derive(Default)]
-struct Counted {
-    bytes: usize,
-    /// When the last of it may be read.
-    paid: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -315,7 +308,7 @@ impl PerStream {
     fn new(socket: &TcpStream) -> PerStream {
         PerStream {
             bytes: AtomicU64::new(0),
-            counted: Mutex::default(),
+            ahead: AtomicUsize::new(0),
             peer: socket.peer_addr().ok(),
             recent: Mutex::new(latencies()),
         }
@@ -416,8 +409,8 @@ impl Stream<'_> {
         }
     }
 
-    /// Takes what may be written of `want` bytes from the peer's quota, and waits until it may; at once and all of it
-    /// without a quota.
+    /// Takes what may be written or read of `want` bytes from the peer's quota, and waits until it may; at once and all
+    /// of it without a quota.
     ///
     /// # Errors
     /// A pause, if the load has come to the phase `last` meanwhile: a reached limit cuts it.
@@ -426,20 +419,15 @@ impl Stream<'_> {
             return Ok(want);
         };
         let (bytes, from) = quota.take(want).map_err(|why| self.limit(why))?;
-        let waited = self.sleep_until(from, last);
-        waited.inspect_err(|_| quota.give_back(bytes))?;
-        Ok(bytes)
-    }
-
-    fn sleep_until(&self, from: Instant, last: Phase) -> io::Result<()> {
         while self.phase() < last {
             let left = from.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(());
+                return Ok(bytes);
             }
             // The keeper wakes the stream's own thread when the load ends; others look.
             thread::park_timeout(left.min(LOOK));
         }
+        quota.give_back(bytes);
         Err(io::ErrorKind::Interrupted.into())
     }
 
@@ -474,31 +462,22 @@ impl Stream<'_> {
             return Ok(0);
         }
         let queued = socket::queued(fd)?;
-        let mut counted = self.counted();
-        let more = queued.saturating_sub(counted.bytes);
-        if more > 0 {
-            counted.paid = Some(quota.arrived(more).map_err(|why| self.limit(why))?);
-            counted.bytes += more;
+        let ahead = &self.shared.streams[self.index].ahead;
+        let paid = ahead.load(Ordering::Relaxed);
+        if queued > paid {
+            ahead.store(queued, Ordering::Relaxed);
+            quota.pay_ahead(queued - paid);
         }
-        let piece = most.min(queued).min(quota.piece());
-        // Read in turn, the kernel sees the peer's rate and does not widen the window beyond what that needs.
-        let after = quota.time(counted.bytes.saturating_sub(piece));
-        if let Some(from) = counted.paid.and_then(|paid| paid.checked_sub(after)) {
-            self.sleep_until(from, Phase::Cut)?;
-        }
-        let got = receive(piece)?;
-        counted.bytes = counted.bytes.saturating_sub(got);
-        Ok(got)
+        let bytes = self.admit(most.min(queued), Phase::Cut)?;
+        let got = receive(bytes);
+        self.unmoved(bytes, &got);
+        got
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        let counted = &self.shared.streams[self.index].counted;
-        counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A new connection: nothing of it is counted yet.
+    /// A new connection: nothing is paid ahead for it yet.
     pub(crate) fn begin_connection(&self) {
-        *self.counted() = Counted::default();
+        let stream = &self.shared.streams[self.index];
+        stream.ahead.store(0, Ordering::Relaxed);
     }
 
     /// Gives back what was admitted and did not move.
