@@ -533,6 +533,7 @@ mod tests {
         let mut explained = testing::rivals();
         explained.ends = explained.findings[0].evidence.clone();
         explained.ends[0] = explained.ends[0].clone().about("eth0").at_least(1.0);
+        explained.findings[0].against = explained.ends.first().cloned();
         explained.stream = testing::requests().streams.pop();
         let clocks = testing::requests().clocks;
         let side = ("a", &[explained.clone()][..]);
