@@ -2,8 +2,8 @@
 
 use crate::words::{counted, escape, escape_sentence, grouped, percent};
 use model::{
-    BitRate, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState, Limit,
-    Metric, Nanos, Outcome, Plan, Verdict,
+    BitRate, Check, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState,
+    Limit, Metric, Nanos, Outcome, Plan, Verdict,
 };
 use std::fmt;
 
@@ -171,6 +171,9 @@ pub(crate) fn comparison(
                 (_, true) => Some("slower"),
                 _ => None,
             };
+            // What cannot act has no direction either.
+            let acts = verdict.gates.iter().all(|g| g.check != Check::Relevance);
+            let way = way.filter(|_| acts);
             let way = way.map(|way| format!("It is {way}, by less than you said matters."));
             [first].into_iter().chain(way).collect()
         }

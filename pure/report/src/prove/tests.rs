@@ -316,6 +316,22 @@ fn what_more_than_doubles_is_told_in_times() {
 }
 
 #[test]
+fn a_small_effect_has_a_direction_only_where_the_change_can_act() {
+    let small = |changes: &[&str]| {
+        let ask = Ask {
+            against: Vec::new(),
+            changes: changes.iter().map(|c| c.parse().unwrap()).collect(),
+            ..ask()
+        };
+        let words = text(&path(ask, 1.02, 0.002)).replace('\n', " ");
+        assert!(words.starts_with("NO DIFFERENCE"), "{words}");
+        words.contains("It is faster, by less than you said matters.")
+    };
+    assert!(small(&["congestion=bbr"]));
+    assert!(!small(&["nodelay=on"]));
+}
+
+#[test]
 fn a_monitor_claims_nothing() {
     for (name, e) in &all() {
         for made in 0..e.trials.len() {
