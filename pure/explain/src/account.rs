@@ -5,6 +5,7 @@ use crate::capture::{self, Connection};
 use crate::facts::{Facts, Loss, Vanished};
 use model::finding::Explanation;
 use model::packet::Packet;
+use model::segment::tcp_state;
 use model::{Nanos, Segment, SocketState, SocketValues, Vantage, What};
 use tcp::stream::Arrival;
 use tcp::thresholds::TIMESTAMP_TICK;
@@ -34,6 +35,10 @@ impl Account {
         let Some(followed) = &mut self.followed else {
             return;
         };
+        // Until the handshake is over it knows half, and the child of a listener what that had (`inet_csk_clone_lock`).
+        if socket.state().is_some_and(tcp_state::is_opening) {
+            return;
+        }
         let side = usize::from(followed.client_is_second());
         if let (Some(own), Some(peer)) = (socket.rcv_wscale(), socket.snd_wscale()) {
             followed.reports_scales(if side == 0 { [own, peer] } else { [peer, own] });
@@ -161,5 +166,39 @@ impl Account {
             more,
         );
         if is_server { client } else { server }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::segment::tcp_flag::ACK;
+    use model::socket_state;
+
+    #[test]
+    fn the_child_of_a_listener_knows_the_window_scales_when_the_handshake_is_over() {
+        let mut account = Account::new(model::Connection {
+            id: 0,
+            cookie: 1,
+            netns: 0,
+            local: ([192, 0, 2, 2], 5201).into(),
+            remote: ([192, 0, 2, 1], 40000).into(),
+        });
+        let first = Segment {
+            what: What::Received,
+            flags: ACK,
+            payload: model::Bytes(1448),
+            ..Segment::default()
+        };
+        account.push(&first, false, None);
+        let reported = [(tcp_state::SYN_RECV, 0, 0), (tcp_state::ESTABLISHED, 7, 9)];
+        for (state, peer, own) in reported {
+            let socket = socket_state! {
+                state: Some(state), snd_wscale: Some(peer), rcv_wscale: Some(own)
+            };
+            account.reports(&socket, false);
+        }
+        let followed = account.followed.unwrap();
+        assert_eq!([0, 1].map(|side| followed.scale(side)), [Some(7), Some(9)]);
     }
 }

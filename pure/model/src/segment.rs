@@ -27,6 +27,12 @@ pub mod tcp_state {
     pub const LISTEN: u8 = 10;
     pub const CLOSING: u8 = 11;
     pub const NEW_SYN_RECV: u8 = 12;
+
+    /// Before the handshake is over.
+    #[must_use]
+    pub fn is_opening(state: u8) -> bool {
+        matches!(state, SYN_SENT | SYN_RECV | LISTEN | NEW_SYN_RECV)
+    }
 }
 
 /// Flags of the TCP header (RFC 9293, section 3.1).
