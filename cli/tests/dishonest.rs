@@ -358,8 +358,8 @@ fn the_bytes_of_a_day_end_a_leg_at_once_and_the_client_is_told() {
         let order = client.order(down, 4, Limit::Time(A_DAY));
         let flow = client.flood(&order).unwrap();
         until(SOON, "the end", || flow.is_over());
-        // What the receive windows of the connections took is above what was read.
-        let most = (20 << 20) + 4 * (2 << 20);
+        // What the receive windows of the connections took is above what was read; autotuning makes them larger on a busy machine.
+        let most = (20 << 20) + 4 * (8 << 20);
         assert!(flow.moved() <= most, "{} moved", flow.moved());
         let finished = client.control.wait_for(&["finished"]);
         let why = finished["broke"].as_str().unwrap();
