@@ -272,10 +272,10 @@ fn allowed(bit_s: f64, since: Instant) -> u64 {
     (bit_s / 8.0 * since.elapsed().as_secs_f64() * 1.02) as u64 + (64 << 10)
 }
 
-/// What arrives at once, since every connection of several has a receive window of its own.
+/// What arrives at once before the agent reads: a receive window for every connection.
 fn windows(flows: &[Flow]) -> u64 {
     let receiving = flows.iter().filter(|flow| !flow.down).count() as u64;
-    receiving.saturating_sub(1) * (64 << 10)
+    receiving * (64 << 10)
 }
 
 /// Lets the flows of a key move for a while, and holds all of them together against its rate.

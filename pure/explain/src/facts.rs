@@ -567,6 +567,14 @@ impl Facts {
         count.of(self.segments)
     }
 
+    /// Segments lost in each event, and the flight at its first. An event ends when nothing is lost for a round trip and a half.
+    pub fn loss_events(&self) -> Vec<(u64, u64)> {
+        let apart = self.rtt().0 * 3 / 2;
+        let of = |event: &[Loss]| Some((event.len() as u64, event.first()?.flight));
+        let events = self.losses.chunk_by(|a, b| b.at.since(a.at).0 <= apart);
+        events.filter_map(of).collect()
+    }
+
     /// Segments sent again by all segments.
     pub fn loss_share(&self) -> f64 {
         self.retransmitted as f64 / self.segments.max(1) as f64

@@ -31,23 +31,14 @@ pub(super) fn pattern(facts: &Facts) -> Runs {
     }
 }
 
-/// Segments lost in an event by the number that chance would give, and the events. An event ends when
-/// nothing is lost for a round trip and a half. The largest is left out: the end of slow start.
+/// Segments lost in an event by the number that chance would give, and the events. The largest is left out: the end of slow
+/// start.
 fn measure(facts: &Facts) -> Option<(f64, usize)> {
     // A trace has the place of each in its burst, which tells more.
     if facts.is_coarse() || facts.is_traced() {
         return None;
     }
-    let mut events: Vec<(u64, u64)> = Vec::new();
-    let mut last = None;
-    for loss in &facts.losses {
-        let apart = last.is_none_or(|at| loss.at.since(at).0 > facts.rtt().0 * 3 / 2);
-        match events.last_mut() {
-            Some((count, _)) if !apart => *count += 1,
-            _ => events.push((1, loss.flight)),
-        }
-        last = Some(loss.at);
-    }
+    let mut events = facts.loss_events();
     events.sort_unstable();
     events.pop()?;
     let n = events.len();

@@ -92,12 +92,16 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             facts,
         );
         // A regular sawtooth in a buffer without depth looks the same: then the rate is not flat, or
-        // the window at the losses always the same.
-        return Some(if facts.is_flat() && pattern != Pattern::SameWindow {
-            telling
-        } else {
-            possible(telling, 0)
-        });
+        // the window at the losses always the same. So does what slow start loses at its end, in few
+        // events; samples do not part events.
+        let again = facts.is_sampled() || facts.loss_events().len() >= SURE_EVENTS;
+        return Some(
+            if again && facts.is_flat() && pattern != Pattern::SameWindow {
+                telling
+            } else {
+                possible(telling, 0)
+            },
+        );
     }
     // A sender that stays below the rate most of the time meets the bucket now and then; what is too
     // coarse to simulate a bucket cannot exclude one. A sender that ignores loss sends at the rate.
@@ -307,5 +311,49 @@ mod tests {
         assert_eq!(cut(20, Nanos::from_millis(25)), None);
         assert_eq!(cut(20, Nanos::from_millis(10)), None);
         assert_eq!(cut(20, Nanos::from_millis(3)), Some(Confidence::Certain));
+    }
+
+    /// A flow at 2 MB/s that loses twenty segments or one more at these moments, without a queue.
+    fn lost_at(seconds: &[u64]) -> Option<Confidence> {
+        let mut facts = Facts::new(Source::CaptureAtReceiver);
+        let rtt = Nanos::from_millis(20);
+        (facts.mss, facts.min_rtt) = (1000, Some(rtt));
+        (facts.bytes, facts.span) = (Bytes(20_000_000), Nanos::from_secs(10));
+        facts.segments = 20_000;
+        for n in 0..500 {
+            let from = Nanos(n * rtt.0);
+            let is_before = |s: &&u64| Nanos::from_secs(**s) > from;
+            // A little more than the rate just before a loss, a little less after it.
+            let near = seconds.iter().find(is_before);
+            let near =
+                near.is_some_and(|s| Nanos::from_secs(*s).since(from) <= Nanos::from_millis(100));
+            facts.read(Reading {
+                from,
+                to: Nanos((n + 1) * rtt.0),
+                srtt: rtt,
+                delivered: 40_000,
+                passed: if near { 44_000 } else { 40_000 },
+                ..Reading::default()
+            });
+        }
+        let each = 20u64.div_ceil(seconds.len() as u64);
+        let at = seconds.iter().flat_map(|s| (0..each).map(move |n| (*s, n)));
+        let of = |(s, n): (u64, u64)| Loss {
+            at: Nanos::from_secs(s) + Nanos::from_millis(n),
+            srtt: rtt,
+            flight: 40_000 + n * 1000 * s,
+            place: None,
+            bytes: 1000,
+            echo: Nanos(0),
+        };
+        facts.losses = at.map(of).collect();
+        facts.retransmitted = facts.losses.len() as u64;
+        fits(&facts).map(|telling| telling.confidence)
+    }
+
+    #[test]
+    fn a_few_loss_events_are_no_certain_policer() {
+        assert_eq!(lost_at(&[2, 3, 4, 5, 6, 7, 8]), Some(Confidence::Certain));
+        assert_eq!(lost_at(&[2, 5, 8]), Some(Confidence::Possible));
     }
 }
