@@ -87,10 +87,10 @@ impl Account {
             let pause = segment
                 .at
                 .since(std::mem::replace(&mut self.came, segment.at));
-            let beyond = |own: &SocketValues| own.rcv_rtt.since(TIMESTAMP_TICK).since(pause);
-            let trip = segment.probed().map(beyond);
-            if let (Some(peer), Some(trip)) = (followed.stream_mut(passed.side), trip) {
-                peer.view.reports_echo(trip);
+            let whole = |own: &SocketValues| own.rcv_rtt.since(TIMESTAMP_TICK);
+            let whole = segment.probed().map(whole);
+            if let (Some(peer), Some(whole)) = (followed.stream_mut(passed.side), whole) {
+                peer.view.reports_echo(whole, pause);
             }
             return None;
         }

@@ -113,7 +113,7 @@ mod tests {
             flight: 100_000,
             place: None,
             bytes: 1000,
-            echo: Nanos(0),
+            ..Loss::default()
         }
     }
 

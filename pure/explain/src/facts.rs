@@ -214,10 +214,12 @@ pub(crate) struct Reading {
     pub unread: Option<f64>,
     /// Of packets: the round trip from the observer to the sender and back; 0 where it is not known.
     pub echo: Nanos,
+    /// Of packets: how late they came by the sender's timestamps; 0 where it is not known.
+    pub late: Nanos,
 }
 
 /// A segment that was sent again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Loss {
     /// When the lost one left.
     pub at: Nanos,
@@ -230,6 +232,7 @@ pub(crate) struct Loss {
     pub bytes: u32,
     /// As in [`Reading`].
     pub echo: Nanos,
+    pub late: Nanos,
 }
 
 /// One segment that left, or several as one.
@@ -673,6 +676,7 @@ fn joined(pair: &[Reading]) -> Reading {
         retransmitted: a.retransmitted + b.retransmitted,
         limit: b.limit,
         echo: Nanos(half(a.echo.0, b.echo.0)),
+        late: Nanos(half(a.late.0, b.late.0)),
         unread: a
             .unread
             .zip(b.unread)

@@ -447,7 +447,7 @@ pub(crate) fn interval(
         retransmitted: u32::try_from(resent).unwrap_or(u32::MAX),
         limit: most,
         unread: None,
-        echo: Nanos(0),
+        ..Reading::default()
     });
     // Where between the samples is not known: they are spread evenly.
     let room = MOST_LOSSES.saturating_sub(facts.losses.len()) as u64;
@@ -459,7 +459,7 @@ pub(crate) fn interval(
             flight: flight(a) * mss,
             place: None,
             bytes: 0,
-            echo: Nanos(0),
+            ..Loss::default()
         });
     }
 }

@@ -296,6 +296,8 @@ pub enum Arrival {
 pub struct Retransmission {
     /// When the copy left that it repeats, as far as that was seen, else now.
     pub before: Nanos,
+    /// When data behind it passed, if it never had: it was lost before the observer.
+    pub missed: Option<Nanos>,
     /// It had been waited for so long that it was a timeout's.
     pub timeout: Option<Nanos>,
     /// Timeouts in a row for the same segment; 0 if it is none's.
@@ -490,6 +492,12 @@ impl Stream {
     /// The last retransmission.
     pub fn retransmission(&self) -> Option<&Retransmission> {
         self.trouble.as_deref().map(|t| &t.last)
+    }
+
+    /// The last time that data passed of which those before had not.
+    pub fn last_gap(&self) -> Option<Nanos> {
+        let (.., since) = self.trouble.as_ref()?.gaps.back()?;
+        Some(*since)
     }
 
     /// The departures that the last retransmission repeats, and the sequence number behind each of them.
@@ -733,7 +741,9 @@ impl Stream {
         let gap = gaps
             .iter()
             .position(|(from, to, _)| !before(seq, *from) && before(seq, *to));
-        if let Some((from, to, since)) = gap.and_then(|n| gaps.remove(n)) {
+        let gap = gap.and_then(|n| gaps.remove(n));
+        let missed = gap.map(|(.., since)| since);
+        if let Some((from, to, since)) = gap {
             for (a, b) in [(from, seq), (end, to)] {
                 if before(a, b) {
                     gaps.push_back((a, b, since));
@@ -785,6 +795,7 @@ impl Stream {
         trouble.counts.seen_needless += u64::from(needless);
         trouble.last = Retransmission {
             before: last_sent,
+            missed,
             timeout,
             backoffs,
             needless,

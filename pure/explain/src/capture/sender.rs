@@ -10,6 +10,7 @@ use crate::sender_state::{self, Piece};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
 use model::{Bytes, Nanos, Vantage};
+use std::collections::VecDeque;
 use std::mem::take;
 use std::net::SocketAddr;
 use tcp::seq::before;
@@ -31,10 +32,14 @@ const FEWEST_TICKS: u32 = 5;
 const TICK_WITHIN: f64 = 0.25;
 /// Ticks of a clock that show that each is a millisecond.
 const FEWEST_MILLISECONDS: f64 = 100.0;
+/// Clocks drift by up to a millisecond in so long (50 ppm): what is less late than all before is looked for in so long again.
+const LEAST_OVER: Nanos = Nanos::from_secs(10);
 /// Fewer readings without a loss show no rhythm.
 const FEWEST_READINGS: u32 = 10;
 /// A stream of fewer packets is not kept packet by packet.
 const FEWEST_SENT: u64 = 32;
+/// Gaps of which it is remembered how late the data behind them were.
+const MOST_GAPS: usize = 256;
 /// What left before the first loss, as far as it may matter: some round trips.
 const BEFORE_LOSS: usize = 1024;
 /// Of a short stream no more at a time.
@@ -158,31 +163,43 @@ struct Course {
     data: Lateness,
     acks: Lateness,
     queued: Queued,
+    /// How late the data were that showed a gap before them, in microseconds.
+    gaps: VecDeque<(Nanos, u32)>,
+}
+
+/// What is certain of a lateness in microseconds: a stamp may be a tick old when it is sent.
+fn in_ticks(late: u32) -> Nanos {
+    Nanos::from_micros(late.into()).since(TIMESTAMP_TICK)
 }
 
 /// How much later than its timestamp each packet of an end passes, above the least that was seen (RFC 7323). Linux counts
 /// milliseconds; of a clock that ticks otherwise nothing is known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lateness {
-    /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
-    least: Option<u32>,
+    /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment: of this stretch of
+    /// [`LEAST_OVER`], and of the one before.
+    least: Option<[u32; 2]>,
+    since: Nanos,
     first: Option<(Nanos, u32)>,
     last: (Nanos, u32),
 }
 
 impl Lateness {
-    /// A packet passed: so late, in microseconds; none of the first and of one that shows that the others were late.
+    /// A packet passed: so late, in microseconds; none of one that shows that the others were late.
     fn of(&mut self, at: Nanos, value: u32) -> Option<u32> {
         self.first.get_or_insert((at, value));
         self.last = (at, value);
         let apart = ((at.0 / 1000) as u32).wrapping_sub(value.wrapping_mul(1000));
-        let least = self.least.get_or_insert(apart);
-        let late = apart.wrapping_sub(*least);
-        if late > u32::MAX / 2 {
-            *least = apart;
-            return None;
+        let least = self.least.get_or_insert([apart; 2]);
+        if at.since(self.since) >= LEAST_OVER {
+            (*least, self.since) = ([apart, least[0]], at);
         }
-        Some(late)
+        let late = least.map(|least| apart.wrapping_sub(least));
+        if before(apart, least[0]) {
+            least[0] = apart;
+        }
+        let is_later = late.iter().all(|late| *late <= u32::MAX / 2);
+        is_later.then(|| late[0].max(late[1]))
     }
 
     /// The clock ticks once in a millisecond, as far as packets that were late themselves can show it.
@@ -245,6 +262,8 @@ struct Echo {
     /// The shortest of the reading that runs.
     shortest: Option<Nanos>,
     last: Nanos,
+    /// The shortest of all, with the pause before it.
+    least: Option<Nanos>,
 }
 
 impl Echo {
@@ -262,14 +281,21 @@ impl Echo {
             return;
         };
         self.waits = None;
-        let trip = at.since(since).since(pause);
-        if echoed == value && trip.0 > 0 {
-            self.took(trip);
+        if echoed == value {
+            self.took(at.since(since), pause);
         }
     }
 
-    fn took(&mut self, trip: Nanos) {
-        self.shortest = Some(self.shortest.map_or(trip, |shortest| shortest.min(trip)));
+    /// An echo took so long, of which the sender may have paused so much.
+    fn took(&mut self, whole: Nanos, pause: Nanos) {
+        let shorter = |known: Option<Nanos>, trip| known.map_or(trip, |known| known.min(trip));
+        let trip = whole.since(pause);
+        if trip.0 > 0 {
+            self.shortest = Some(shorter(self.shortest, trip));
+        }
+        if whole.0 > 0 {
+            self.least = Some(shorter(self.least, whole));
+        }
     }
 
     /// Of the reading that ends; without one, that of the last.
@@ -422,8 +448,15 @@ impl Sender {
             if let Some(course) = &mut self.course {
                 let pause = packet.at.since(self.last_data);
                 course.echo.data(packet.at, echoed, pause);
-                if let Some(late) = course.data.of(packet.at, value) {
+                let late = course.data.of(packet.at, value);
+                if let Some(late) = late {
                     course.queued.passed(1, late);
+                }
+                if stream.last_gap() == Some(packet.at) {
+                    if course.gaps.len() >= MOST_GAPS {
+                        course.gaps.pop_front();
+                    }
+                    course.gaps.push_back((packet.at, late.unwrap_or(0)));
                 }
             }
         }
@@ -436,9 +469,9 @@ impl Sender {
     }
 
     /// The receiver's socket knows the round trip to the sender.
-    pub fn reports_echo(&mut self, trip: Nanos) {
-        if let Some(course) = self.course.as_mut().filter(|_| trip.0 > 0) {
-            course.echo.took(trip);
+    pub fn reports_echo(&mut self, whole: Nanos, pause: Nanos) {
+        if let Some(course) = &mut self.course {
+            course.echo.took(whole, pause);
         }
     }
 
@@ -534,17 +567,19 @@ impl Sender {
         if self.losses.len() >= MOST_LOSSES {
             return None;
         }
+        let course = self.course.as_ref();
+        let late = again.missed.zip(course).and_then(|(missed, course)| {
+            let gap = course.gaps.iter().rev().find(|(at, _)| *at == missed);
+            gap.map(|(_, late)| in_ticks(*late))
+        });
         self.losses.push(Loss {
             at: again.before,
             srtt: stream.srtt,
             flight: stream.unacked(),
             place: None,
             bytes: packet.payload,
-            echo: self
-                .course
-                .as_ref()
-                .map(|c| c.echo.now())
-                .unwrap_or_default(),
+            echo: course.map(|c| c.echo.now()).unwrap_or_default(),
+            late: late.unwrap_or_default(),
         });
         self.losses.last_mut()
     }
@@ -652,6 +687,7 @@ impl Sender {
             from = to;
         }
         let echo = course.echo.read();
+        let late = in_ticks(course.queued.least[1].unwrap_or(0));
         course.queued.read(stream.srtt, echo);
         facts::keep(
             &mut course.readings,
@@ -669,6 +705,7 @@ impl Sender {
                 limit: parts.iter().max_by_key(|(_, t)| *t).map(|(l, _)| *l),
                 unread: None,
                 echo,
+                late,
             },
         );
         self.reading_from = at;
@@ -760,7 +797,15 @@ impl Sender {
                 "{unseen} were acknowledged and never seen: the capture itself lost packets"
             )),
         });
-        let near = frame.near;
+        // The handshake may have met a queue.
+        let shortest = course
+            .echo
+            .least
+            .filter(|_| frame.vantage != Vantage::AtSender);
+        let near = shortest.map_or(frame.near, |least| match frame.near {
+            Nanos(0) => least,
+            near => near.min(least),
+        });
         let begun = frame.begun;
         let mut facts = Facts::new(source_of(frame.vantage));
         facts.span = frame.span;
@@ -822,13 +867,18 @@ impl Sender {
         };
         facts.bucket = shared.filter(better).or(facts.bucket);
         facts.losses = this.losses;
+        let is_clock = course.data.is_in_milliseconds();
+        let beyond = |echo: Nanos, late: Nanos| match is_clock {
+            true => echo.max(near + late),
+            false => echo.max(near),
+        };
         for reading in &mut facts.readings {
             reading.from = reading.from.since(begun);
             reading.to = reading.to.since(begun);
             if at_sender {
                 continue;
             }
-            let beyond = reading.echo.max(near);
+            let beyond = beyond(reading.echo, reading.late);
             if reading.srtt.0 > 0 {
                 reading.srtt += beyond;
             }
@@ -843,7 +893,12 @@ impl Sender {
             loss.at = loss.at.since(begun);
             if !at_sender {
                 if loss.srtt.0 > 0 {
-                    loss.srtt += loss.echo.max(near);
+                    // What was lost met the queue before the observer alone.
+                    loss.srtt += if is_clock {
+                        near + loss.late
+                    } else {
+                        loss.echo.max(near)
+                    };
                 }
                 loss.flight = 0;
             }

@@ -723,8 +723,68 @@ fn at_the_receiver_the_echo_of_timestamps_shows_the_queue() {
     assert!(!blind.is_confident(), "{blind:#?}");
     // A sender that waits before it answers an acknowledgement looks the same there as a queue behind the receiver.
     let one = &queued(Some(Queue::OfAcknowledgements)).explanations[0];
-    assert_eq!(one.conclusion, by(&[Limit::AckPath]));
+    // What is lost without a queue before the receiver is lost for another reason.
+    let both = [Limit::RandomLoss, Limit::AckPath, Limit::BurstLoss];
+    assert_eq!(one.conclusion, by(&both));
     assert!(!one.is_confident(), "{one:#?}");
+}
+
+/// A segment a millisecond at the receiver, on a path of 5 ms whose queue others fill and empty, up to 20 ms: a segment is lost
+/// whenever it is full, or whenever it is empty. The handshake took [`TRIP`].
+fn lost_in_a_queue_of_others(full: bool) -> Explained {
+    const HALF: u64 = 2_500;
+    let opening = windowed(TRIP).packets();
+    let (data, reply) = (opening[2], opening[1]);
+    let begun = 2 * TRIP.0 / 1000;
+    // Microseconds.
+    let arrival = |n: u64| begun + n * 1000 + HALF + (n % 80).min(80 - n % 80) * 500;
+    let stamp =
+        |value: u64, echo: u64| Some((value as u32 / 1000 + 1000, echo as u32 / 1000 + 1000));
+    let of = |number: u64| data.seq.wrapping_add(number as u32 * MSS);
+    let mut packets = opening[..3].to_vec();
+    packets[..2].iter_mut().for_each(|syn| syn.wscale = Some(7));
+    let (mut next, mut missing) = (0, None);
+    for n in 0..4000u64 {
+        let again = missing.filter(|(_, at)| *at <= n).map(|(number, _)| number);
+        let number = again.unwrap_or(next);
+        next += u64::from(again.is_none());
+        if again.is_some() {
+            missing = None;
+        } else if n % 80 == if full { 40 } else { 0 } && n > 80 {
+            missing = Some((number, n + 30));
+            continue;
+        }
+        let left = begun + n * 1000;
+        let heard = (0..n).rev().map(arrival).find(|at| at + HALF <= left);
+        packets.push(Packet {
+            at: Nanos(arrival(n) * 1000),
+            seq: of(number),
+            payload: MSS,
+            stamps: stamp(left, heard.unwrap_or(0)),
+            ..data
+        });
+        packets.push(Packet {
+            at: Nanos((arrival(n) + 20) * 1000),
+            seq: reply.seq.wrapping_add(1),
+            ack: of(missing.map_or(next, |(lost, _)| lost)),
+            flags: ACK,
+            wscale: None,
+            window: u16::MAX,
+            stamps: stamp(arrival(n), 0),
+            ..reply
+        });
+    }
+    told(&packets)
+}
+
+#[test]
+fn at_the_receiver_timestamps_show_a_queue_at_the_losses_that_the_handshake_met_as_well() {
+    for full in [true, false] {
+        let one = &lost_in_a_queue_of_others(full).explanations[0];
+        assert_eq!(one.source, Source::CaptureAtReceiver);
+        let no_queue = one.finding(Limit::RandomLoss).is_some();
+        assert_eq!(no_queue, !full, "{:#?}", one.findings);
+    }
 }
 
 #[test]

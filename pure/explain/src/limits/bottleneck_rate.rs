@@ -22,6 +22,8 @@ const SEGMENT: u32 = 1448;
 const BBR_PROBE_GAIN: f64 = 1.25;
 /// Goodput by that of its fastest tenth, from which it was never faster: 0.92 and more seen of full lines, up to 0.88 of others.
 const NEVER_FASTER: f64 = 0.92;
+/// Segments that stand in a queue at the least: fewer may be a burst that passes, or a pause of the sender.
+const STANDING: f64 = 2.0;
 /// With fewer losses nothing is known of what a loss does.
 const FEWEST_LOSSES: u64 = 5;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
@@ -108,7 +110,8 @@ fn full(facts: &Facts) -> Option<Telling> {
     if queued && spare >= TO_SPARE {
         // Who waits for timers again and again does not keep the line full, nor who loses so much.
         let lossy = facts.timeouts >= MANY_TIMEOUTS || facts.loss_share() > MUCH_LOSS;
-        let confidence = match lossy || !facts.has_forward_queue() {
+        let standing = facts.standing()?.as_secs_f64() * facts.rate() / f64::from(facts.mss.max(1));
+        let confidence = match lossy || standing < STANDING || !facts.has_forward_queue() {
             false => Confidence::Certain,
             true => Confidence::Possible,
         };
@@ -201,6 +204,32 @@ mod tests {
             });
         }
         fits(&facts).map(|telling| telling.confidence)
+    }
+
+    #[test]
+    fn a_queue_of_hardly_a_segment_is_none_for_certain() {
+        let full = |rate: u64, more_ms: u64| {
+            let mut facts = Facts::new(Source::CaptureAtSender);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(4)));
+            (facts.segments, facts.marked) = (1000, 1);
+            facts.span = Nanos::from_secs(3);
+            for n in 0..300 {
+                facts.read(Reading {
+                    from: Nanos::from_millis(n * 10),
+                    to: Nanos::from_millis(n * 10 + 10),
+                    srtt: Nanos::from_millis(4 + more_ms),
+                    cwnd: 8 * rate / 250,
+                    flight: 8 * rate / 250,
+                    delivered: rate / 100,
+                    passed: rate / 100,
+                    ..Reading::default()
+                });
+            }
+            fits(&facts).map(|telling| telling.confidence)
+        };
+        assert_eq!(full(500_000, 2), Some(Confidence::Possible));
+        assert_eq!(full(500_000, 20), Some(Confidence::Certain));
+        assert_eq!(full(5_000_000, 2), Some(Confidence::Certain));
     }
 
     #[test]

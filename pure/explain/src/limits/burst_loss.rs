@@ -168,7 +168,7 @@ mod tests {
                 flight: 100_000,
                 place: None,
                 bytes: 1448,
-                echo: Nanos(0),
+                ..Loss::default()
             })
             .collect();
         let mut confidence = |parts| {

@@ -148,7 +148,7 @@ mod tests {
                 flight: asked as u64,
                 place: None,
                 bytes: 0,
-                echo: Nanos(0),
+                ..Loss::default()
             }));
             cuts += u64::from(is_lost);
             window = match is_lost {

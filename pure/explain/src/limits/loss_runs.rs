@@ -99,7 +99,7 @@ mod tests {
                     flight: 10_000,
                     place: None,
                     bytes: 1448,
-                    echo: Nanos(0),
+                    ..Loss::default()
                 });
             }
             pattern(&facts)

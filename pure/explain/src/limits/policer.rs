@@ -285,7 +285,7 @@ mod tests {
                 flight: 20_000,
                 place: None,
                 bytes: 1000,
-                echo: Nanos(0),
+                ..Loss::default()
             })
             .collect();
         facts.bucket = Some(Bucket {
@@ -344,7 +344,7 @@ mod tests {
             flight: 40_000 + n * 1000 * s,
             place: None,
             bytes: 1000,
-            echo: Nanos(0),
+            ..Loss::default()
         };
         facts.losses = at.map(of).collect();
         facts.retransmitted = facts.losses.len() as u64;

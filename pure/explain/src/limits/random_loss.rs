@@ -114,7 +114,7 @@ mod tests {
                 flight: 100_000 + n * 100_000,
                 place: Some(n as f64 / 19.0),
                 bytes: 1448,
-                echo: Nanos(0),
+                ..Loss::default()
             })
             .collect();
         facts.reordered = 3;
