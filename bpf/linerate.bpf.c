@@ -102,7 +102,7 @@ struct story {
 	__u32 local[4], remote[4];
 	__u16 local_port, remote_port;
 	__u8 what, flags, tos, ttl;
-	__u32 seq, ack, payload, length;
+	__u32 seq, ack, payload, length, ts_value, ts_echo;
 	__u16 window, segments, segment_size;
 	__u8 state, ca_state, arrived;
 };
@@ -363,6 +363,8 @@ INLINE void tell(struct tcp_sock *tp, const struct bpf_tcp_sock *seen, const str
 	r->ack = story->ack;
 	r->payload = story->payload;
 	r->length = story->length;
+	r->ts_value = story->ts_value;
+	r->ts_echo = story->ts_echo;
 	r->window = story->window;
 	r->segments = story->segments;
 	r->segment_size = story->segment_size;
@@ -407,7 +409,7 @@ INLINE long look(const struct __sk_buff *skb, const void *ip, __u32 at, void *ro
 
 /* Room for headers that have to be copied. */
 struct room {
-	__u64 ip[5], tcp[3], extension;
+	__u64 ip[5], tcp[3], extension, stamps[2];
 };
 
 /*
@@ -466,6 +468,13 @@ INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 p
 	__u16 port = bswap16(*(const __u16 *)tcp), other = bswap16(*(const __u16 *)(tcp + 2));
 	story->local_port = story->arrived ? other : port;
 	story->remote_port = story->arrived ? port : other;
+	/* As they lie in nearly every segment (RFC 7323, appendix A): before all else, behind two bytes without meaning. */
+	const __u8 *stamps;
+	if ((tcp[12] >> 4) * 4 >= 32 && !look(skb, packet, at + 20, room->stamps, 12, &stamps) &&
+	    *(const __u32 *)stamps == 0x0a080101) {
+		story->ts_value = bswap32(*(const __u32 *)(stamps + 4));
+		story->ts_echo = bswap32(*(const __u32 *)(stamps + 8));
+	}
 	return 1;
 }
 

@@ -26,6 +26,8 @@ struct record {
 	__u32 ack;
 	__u32 payload;
 	__u32 length;
+	__u32 ts_value; /* timestamps (RFC 7323), where they are the first option; else 0 */
+	__u32 ts_echo;
 	__u16 window;
 	__u16 segments;
 	__u16 segment_size;
@@ -116,7 +118,6 @@ struct place {
 	__u64 number; /* of the event here, from 1 on; written last */
 	struct record record;
 	__u8 device[DEVICE]; /* of a dropped segment; empty where the socket dropped it */
-	__u64 pad;
 };
 
 /* One processor's log; see docs/decisions/0012. */

@@ -162,6 +162,35 @@ fn there_and_back_to(to: &str, bytes: usize) -> SocketAddr {
 }
 
 #[test]
+fn both_ends_have_the_timestamps_of_each_segment() {
+    for to in ["127.0.0.1", "::1"] {
+        let told = in_namespace(move || {
+            let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+            let mut told = Told::default();
+            there_and_back_to(to, 10_000_000);
+            told.read_until(&mut tracer, |told| told.closed() == 2);
+            told.stop(tracer)
+        });
+        told.assert_complete();
+        let of = |what, id: u32| {
+            let all = told.segments.iter();
+            let all = all.filter(move |s| s.what == what && s.connection == id);
+            let all = all.filter(|s| s.flags & tcp_flag::SYN == 0);
+            let all = all.map(|s| s.stamps.unwrap());
+            all.collect::<BTreeSet<_>>()
+        };
+        for (id, other) in [(0, 1), (1, 0)] {
+            let [id, other] = [id, other].map(|n| *told.connections.keys().nth(n).unwrap());
+            let (sent, received) = (of(What::Sent, id), of(What::Received, other));
+            assert!(received.len() > 5, "{received:?}");
+            // The last has no socket any more, at one end or at the other: TIME-WAIT's acknowledgement.
+            let differ: Vec<_> = sent.symmetric_difference(&received).collect();
+            assert!(differ.len() <= 2, "{differ:?} of {}", sent.len());
+        }
+    }
+}
+
+#[test]
 fn a_transfer_under_loss_is_complete_both_ways() {
     let (told, counted) = in_namespace(|| {
         // Slow, with a queue of some tens of packets: segments are dropped all the time.

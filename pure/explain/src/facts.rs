@@ -128,6 +128,13 @@ pub(crate) struct WayBack {
 }
 
 impl WayBack {
+    pub fn of(delay: Nanos, all: Nanos) -> WayBack {
+        WayBack {
+            delay: delay.min(all),
+            all,
+        }
+    }
+
     /// 0: none of it is on the way back; 1: all.
     pub fn share(self) -> f64 {
         self.delay.0 as f64 / self.all.0.max(1) as f64

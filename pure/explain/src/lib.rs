@@ -18,6 +18,7 @@ mod receiver;
 mod samples;
 mod sender_state;
 mod sliding_window;
+mod timestamps;
 mod trace;
 
 use model::finding::Explanation;

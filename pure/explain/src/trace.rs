@@ -10,6 +10,7 @@ use crate::process_activity::{Behind, Stretch};
 use crate::receiver::Reader;
 use crate::sender_state::{self, Piece, Release, SenderState, Stage};
 use crate::sliding_window::{SlidingWindow, Sums};
+use crate::timestamps::Stamped;
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
 use model::segment::{chrono, tcp_flag, tcp_state};
 use model::{
@@ -461,6 +462,7 @@ struct Sender {
     /// What this end's process did while it was behind with reading.
     reader: Behind,
     reading: Reading,
+    stamped: Stamped,
     /// Time of each owner within the reading.
     owners: BTreeMap<Limit, u64>,
     bursts: VecDeque<Burst>,
@@ -497,6 +499,11 @@ impl Sender {
     /// an acknowledgement, or a write. Then it waits until that is seen.
     fn push(&mut self, now: Segment, account: &mut Account) {
         let data = now.what == What::Sent && now.payload.0 > 0;
+        match now.stamps {
+            Some((value, _)) if data => _ = self.stamped.data(now.at, value),
+            Some((value, _)) if now.what == What::Received => self.stamped.ack(now.at, value),
+            _ => {}
+        }
         self.has_sent |= data;
         match now.what {
             What::Sent => {
@@ -772,6 +779,7 @@ impl Sender {
             ..Reading::default()
         };
         let done = std::mem::replace(&mut self.reading, next);
+        self.stamped.read(done.srtt, done.echo);
         self.facts.read(done);
     }
 
@@ -802,6 +810,7 @@ impl Sender {
                 reading.passed = reading.passed.saturating_sub(loss.bytes.into());
             }
         }
+        facts.way_back = self.stamped.way_back_at_sender(facts.rtt());
         // The name of the congestion control is not in a socket's block. A pace that stays at its highest
         // was set by somebody; one that moves, and not with the window, is bbr's.
         let Pace { top, at_top, free } = self.pace;

@@ -57,6 +57,8 @@ struct Step {
     at: u32,
     /// Bytes newly acknowledged; zero is a duplicate acknowledgement.
     acked: Option<u32>,
+    /// It has a timestamp, set so many milliseconds ago.
+    stamped_ms_ago: Option<u64>,
 }
 
 const MSS: u32 = 1448;
@@ -145,8 +147,10 @@ impl Step {
             set(socket, name, *value);
         }
         socket.write_seq += self.wrote;
+        let stamp = |ago: u64| (at.0 / 1_000_000 + 1000 - ago) as u32;
         let mut segment = Segment {
             at,
+            stamps: self.stamped_ms_ago.map(|ago| (stamp(ago), 0)),
             ..Segment::default()
         };
         if let Some(acked) = self.acked {

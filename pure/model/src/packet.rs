@@ -77,6 +77,7 @@ impl Packet {
             flags: segment.flags,
             window: u16::try_from(segment.window).unwrap_or(u16::MAX),
             payload: u32::try_from(segment.payload.0).unwrap_or(u32::MAX),
+            stamps: segment.stamps,
             options_cut: true,
             marked: segment.tos & 3 == 3,
             ..Packet::new(from, to)
@@ -109,11 +110,13 @@ mod tests {
             payload: Bytes(9),
             // Congestion experienced.
             tos: 3,
+            stamps: Some((5, 6)),
             ..Segment::default()
         };
         let sent = Packet::of_segment(local, remote, &segment(What::Sent)).unwrap();
         assert_eq!((sent.from, sent.to), (local, remote));
         assert_eq!((sent.payload, sent.marked), (9, true));
+        assert_eq!(sent.stamps, Some((5, 6)));
         let received = Packet::of_segment(local, remote, &segment(What::Received)).unwrap();
         assert_eq!((received.from, received.to), (remote, local));
         assert_eq!(

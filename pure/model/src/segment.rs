@@ -133,6 +133,9 @@ sparse! {
         pub flags: u8,
         /// The window field as it stands in the header, before its scale.
         pub window: u32,
+        /// Timestamps (RFC 7323): that of its sender, and the one of the peer that it echoes. `None` where they are not the
+        /// first option.
+        pub stamps: Option<(u32, u32)>,
         /// Bytes carried; for [`What::Wrote`] and [`What::Read`] the bytes that the application moved.
         pub payload: Bytes,
         /// Segments on the wire that this stands for: more than one where the device or the kernel splits

@@ -251,6 +251,7 @@ impl Watch {
             ack: decoded.ack,
             flags: decoded.flags,
             window: decoded.window.into(),
+            stamps: decoded.stamps,
             payload: Bytes(decoded.payload.into()),
             segments,
             segment_size: if segments == 1 {

@@ -17,8 +17,8 @@ pub(super) const RECORD: usize = size_of::<Raw>();
 pub(super) const WORD: usize = 8;
 pub(super) const WORDS: usize = RECORD / WORD;
 
-/// Words of `struct place`: a number, the event, the device of a drop, and one that is empty.
-pub(super) const PLACE: usize = 1 + WORDS + DEVICE / WORD + 1;
+/// Words of `struct place`: a number, the event, the device of a drop.
+pub(super) const PLACE: usize = 1 + WORDS + DEVICE / WORD;
 
 /// Room for the headers of a segment.
 pub(super) const HEADERS: usize = 128;
@@ -179,6 +179,8 @@ layout! {
     ack: u32,
     payload: u32,
     length: u32,
+    ts_value: u32,
+    ts_echo: u32,
     window: u16,
     segments: u16,
     segment_size: u16,
@@ -370,6 +372,7 @@ impl<'a> Event<'a> {
             ack: self.ack(),
             flags: self.flags(),
             window: self.window().into(),
+            stamps: (self.ts_value() != 0).then(|| (self.ts_value(), self.ts_echo())),
             payload: Bytes(self.payload().into()),
             segments: self.segments().into(),
             segment_size: self.segment_size().into(),
@@ -455,6 +458,8 @@ mod tests {
             remote: "fd00::2".parse::<Ipv6Addr>().unwrap().octets(),
             remote_port: 2049,
             what: 1,
+            ts_value: 11,
+            ts_echo: 12,
             srtt_us8: 8,
             min_rtt_us: u32::MAX,
             rto_ticks: 51,
@@ -467,6 +472,7 @@ mod tests {
         let event = Event::of(&bytes).unwrap();
         let segment = event.segment(&place(), &terms());
         assert_eq!((segment.at, segment.what), (Nanos(3_000), What::Received));
+        assert_eq!(segment.stamps, Some((11, 12)));
         let socket = segment.socket.unwrap();
         assert_eq!(socket.srtt(), Some(Nanos(1_000)));
         assert_eq!(socket.min_rtt(), None);

@@ -3,10 +3,10 @@
 use crate::conclude::{FEWEST_SEGMENTS, Subject, assemble};
 use crate::facts::{
     self, Bucket, Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Rhythm, Sent, Vanished,
-    WayBack,
 };
 use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
 use crate::sender_state::{self, Piece};
+use crate::timestamps::{Stamped, in_ticks};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
 use model::{Bytes, Nanos, Vantage};
@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use tcp::seq::before;
 use tcp::stream::{Arrival, Followed, Heard, Stream, View, usual};
 use tcp::thresholds::LEAST_INITIAL_WINDOW;
-use tcp::thresholds::TIMESTAMP_TICK;
 use tcp::waits::{Release, Wait};
 
 /// A reading is no shorter than this.
@@ -30,10 +29,6 @@ const TICKS: [u32; 4] = [1_000, 4_000, 10_000, 100_000];
 /// Fewer ticks do not show how long one is; it may differ from the usual lengths by this part.
 const FEWEST_TICKS: u32 = 5;
 const TICK_WITHIN: f64 = 0.25;
-/// Ticks of a clock that show that each is a millisecond.
-const FEWEST_MILLISECONDS: f64 = 100.0;
-/// Clocks drift by up to a millisecond in so long (50 ppm): what is less late than all before is looked for in so long again.
-const LEAST_OVER: Nanos = Nanos::from_secs(10);
 /// Fewer readings without a loss show no rhythm.
 const FEWEST_READINGS: u32 = 10;
 /// A stream of fewer packets is not kept packet by packet.
@@ -159,96 +154,9 @@ struct Course {
     alone: Held,
     pace: Pace,
     echo: Echo,
-    /// Of the sender's timestamps on its data, and of the receiver's on its acknowledgements.
-    data: Lateness,
-    acks: Lateness,
-    queued: Queued,
+    stamped: Stamped,
     /// How late the data were that showed a gap before them, in microseconds.
     gaps: VecDeque<(Nanos, u32)>,
-}
-
-/// What is certain of a lateness in microseconds: a stamp may be a tick old when it is sent.
-fn in_ticks(late: u32) -> Nanos {
-    Nanos::from_micros(late.into()).since(TIMESTAMP_TICK)
-}
-
-/// How much later than its timestamp each packet of an end passes, above the least that was seen (RFC 7323). Linux counts
-/// milliseconds; of a clock that ticks otherwise nothing is known.
-#[derive(Clone, Copy, Debug, Default)]
-struct Lateness {
-    /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment: of this stretch of
-    /// [`LEAST_OVER`], and of the one before.
-    least: Option<[u32; 2]>,
-    since: Nanos,
-    first: Option<(Nanos, u32)>,
-    last: (Nanos, u32),
-}
-
-impl Lateness {
-    /// A packet passed: so late, in microseconds; none of one that shows that the others were late.
-    fn of(&mut self, at: Nanos, value: u32) -> Option<u32> {
-        self.first.get_or_insert((at, value));
-        self.last = (at, value);
-        let apart = ((at.0 / 1000) as u32).wrapping_sub(value.wrapping_mul(1000));
-        let least = self.least.get_or_insert([apart; 2]);
-        if at.since(self.since) >= LEAST_OVER {
-            (*least, self.since) = ([apart, least[0]], at);
-        }
-        let late = least.map(|least| apart.wrapping_sub(least));
-        if before(apart, least[0]) {
-            least[0] = apart;
-        }
-        let is_later = late.iter().all(|late| *late <= u32::MAX / 2);
-        is_later.then(|| late[0].max(late[1]))
-    }
-
-    /// The clock ticks once in a millisecond, as far as packets that were late themselves can show it.
-    fn is_in_milliseconds(&self) -> bool {
-        let Some((at, value)) = self.first else {
-            return false;
-        };
-        let ticks = f64::from(self.last.1.wrapping_sub(value));
-        let time = self.last.0.since(at).0 as f64 / TIMESTAMP_TICK.0 as f64;
-        ticks >= FEWEST_MILLISECONDS && (0.5..2.0).contains(&(ticks / time))
-    }
-}
-
-/// Queueing delay by timestamps, summed over readings: before the observer for data, behind it for acknowledgements.
-#[derive(Clone, Copy, Debug, Default)]
-struct Queued {
-    readings: u64,
-    /// The least lateness of the reading that runs, in microseconds: of acknowledgements, of data.
-    least: [Option<u32>; 2],
-    /// Sums, in microseconds.
-    late: [u64; 2],
-    srtt: Nanos,
-    echo: Nanos,
-}
-
-impl Queued {
-    fn passed(&mut self, which: usize, late: u32) {
-        let least = &mut self.least[which];
-        *least = Some(least.map_or(late, |least| least.min(late)));
-    }
-
-    fn read(&mut self, srtt: Nanos, echo: Nanos) {
-        let [Some(acks), Some(data)] = take(&mut self.least) else {
-            return;
-        };
-        self.readings += 1;
-        self.late[0] += u64::from(acks);
-        self.late[1] += u64::from(data);
-        self.srtt += srtt;
-        self.echo += echo;
-    }
-
-    /// Means of the sums: how late acknowledgements and data were; the round trips to the receiver and to the sender.
-    fn means(&self) -> Option<[Nanos; 4]> {
-        let mean = |sum: u64| Nanos(sum / self.readings);
-        let [acks, data] = self.late.map(|sum| sum * 1000);
-        (self.readings >= FEWEST_READINGS.into())
-            .then(|| [acks, data, self.srtt.0, self.echo.0].map(mean))
-    }
 }
 
 /// Round trips from the observer to the sender and back: from an acknowledgement to the first data that echo its
@@ -448,10 +356,7 @@ impl Sender {
             if let Some(course) = &mut self.course {
                 let pause = packet.at.since(self.last_data);
                 course.echo.data(packet.at, echoed, pause);
-                let late = course.data.of(packet.at, value);
-                if let Some(late) = late {
-                    course.queued.passed(1, late);
-                }
+                let late = course.stamped.data(packet.at, value);
                 if stream.last_gap() == Some(packet.at) {
                     if course.gaps.len() >= MOST_GAPS {
                         course.gaps.pop_front();
@@ -605,9 +510,7 @@ impl Sender {
         let at = packet.at;
         if let (Some((value, _)), Some(course)) = (packet.stamps, &mut self.course) {
             course.echo.acked(at, value);
-            if let Some(late) = course.acks.of(at, value) {
-                course.queued.passed(0, late);
-            }
+            course.stamped.ack(at, value);
         }
         if let Some(window) = heard.window {
             self.least_window = self.least_window.min(window);
@@ -687,8 +590,7 @@ impl Sender {
             from = to;
         }
         let echo = course.echo.read();
-        let late = in_ticks(course.queued.least[1].unwrap_or(0));
-        course.queued.read(stream.srtt, echo);
+        let late = course.stamped.read(stream.srtt, echo);
         facts::keep(
             &mut course.readings,
             Reading {
@@ -830,21 +732,11 @@ impl Sender {
         facts.held = course.held;
         facts.alone = course.alone;
         let at_sender = frame.vantage == Vantage::AtSender;
-        let in_time = course.data.is_in_milliseconds() && course.acks.is_in_milliseconds();
-        let queued = course.queued.means().filter(|_| in_time);
-        facts.way_back = queued.and_then(|[acks, data, srtt, echo]| {
-            let least = facts.min_rtt?;
-            let (delay, all) = match frame.vantage {
-                Vantage::AtSender => (acks, srtt.since(least)),
-                // Data left the sender as late as the acknowledgements before them came.
-                Vantage::AtReceiver => (echo.since(near).since(data), echo.since(near)),
-                Vantage::Between | Vantage::Unknown => return None,
-            };
-            Some(WayBack {
-                delay: delay.min(all),
-                all,
-            })
-        });
+        facts.way_back = match frame.vantage {
+            Vantage::AtSender => course.stamped.way_back_at_sender(facts.rtt()),
+            Vantage::AtReceiver => course.stamped.way_back_at_receiver(near),
+            Vantage::Between | Vantage::Unknown => None,
+        };
         // Elsewhere the round trip is not the sender's: when it sent, and what was in flight then, is not known so exactly.
         let rhythm = at_sender.then(|| {
             let late = this.stamps.as_ref().and_then(|stamps| stamps.late());
@@ -867,7 +759,7 @@ impl Sender {
         };
         facts.bucket = shared.filter(better).or(facts.bucket);
         facts.losses = this.losses;
-        let is_clock = course.data.is_in_milliseconds();
+        let is_clock = course.stamped.is_data_in_milliseconds();
         let beyond = |echo: Nanos, late: Nanos| match is_clock {
             true => echo.max(near + late),
             false => echo.max(near),
