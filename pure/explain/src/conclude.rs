@@ -221,7 +221,7 @@ fn conclude(
     // What a black hole does is seen at once, however short the transfer was.
     let hole = facts.vanished.is_some() && limits::is_black_hole(facts);
     let opening = time_of(shares, |limit| limit == Limit::Handshake);
-    if facts.syns_again > 0 && opening > transfer {
+    if facts.syns_again > 0 && opening.0 as f64 >= transfer.0 as f64 * HELD {
         return Conclusion::Limited {
             by: vec![Limit::Handshake],
         };
@@ -383,6 +383,35 @@ mod tests {
     use super::*;
     use crate::facts::Reading;
     use model::finding::Source;
+
+    #[test]
+    fn a_connection_that_was_long_in_opening_is_limited_by_its_handshake() {
+        let of = |opening, syns_again| {
+            let mut facts = Facts::new(Source::Trace);
+            facts.min_rtt = Some(Nanos::from_millis(20));
+            (facts.segments, facts.syns_again) = (1000, syns_again);
+            let piece = |from, to, limit| Piece {
+                from: Nanos::from_millis(from),
+                to: Nanos::from_millis(to),
+                limit,
+                bytes: Bytes(0),
+            };
+            let pieces = [
+                piece(0, opening, Limit::Handshake),
+                piece(opening, opening + 2000, Limit::SendBuffer),
+            ];
+            let subject = Subject {
+                name: String::new(),
+                sender: None,
+                receiver: None,
+                direction: None,
+            };
+            assemble(subject, &pieces, &facts, Vec::new()).cause()
+        };
+        assert_eq!(of(1000, 1), Some(Limit::Handshake));
+        assert_eq!(of(1000, 0), Some(Limit::SendBuffer), "a long round trip");
+        assert_eq!(of(100, 1), Some(Limit::SendBuffer));
+    }
 
     #[test]
     fn slow_start_behind_a_queue_is_no_answer_of_its_own() {

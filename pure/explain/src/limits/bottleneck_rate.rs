@@ -3,7 +3,7 @@
 //!
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
-use super::{Key, Telling, ack_path};
+use super::{Key, Telling, ack_path, policer};
 use crate::facts::{FLAT, Facts, NO_MORE, QUEUE, bit_rate};
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
@@ -33,25 +33,24 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     full(facts).or_else(|| never_faster(facts))
 }
 
-/// Elsewhere than at the sender, where its window is not known: losses never slowed it down, and it was never faster. What
-/// is lost for another reason would do the one, and let the other happen.
+/// Losses never slowed it down, and it was never faster: what is lost for another reason would do the one, and let the other
+/// happen. At the sender a policer is told from it, which does the same.
 fn never_faster(facts: &Facts) -> Option<Telling> {
     let ratio = facts.goodput_by_peak()?;
     let rated = facts.retransmitted >= FEWEST_LOSSES && facts.loss_share() <= MUCH_LOSS;
-    (facts.is_seen_from_afar() && rated && ratio >= NEVER_FASTER && !ack_path::is_seen(facts)).then(
-        || {
-            let evidence = vec![
-                facts.evidence(Key::Goodput, bit_rate(facts.rate())),
-                facts
-                    .evidence(Key::GoodputOverPeak, ratio)
-                    .at_least(NEVER_FASTER),
-                facts.retransmissions(),
-            ];
-            Telling::new(Confidence::Possible, evidence)
-                .ranked(0)
-                .advise(LINE_IS_FULL)
-        },
-    )
+    let plain = facts.is_seen_from_afar() || policer::fits(facts).is_none();
+    (plain && rated && ratio >= NEVER_FASTER && !ack_path::is_seen(facts)).then(|| {
+        let evidence = vec![
+            facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+            facts
+                .evidence(Key::GoodputOverPeak, ratio)
+                .at_least(NEVER_FASTER),
+            facts.retransmissions(),
+        ];
+        Telling::new(Confidence::Possible, evidence)
+            .ranked(0)
+            .advise(LINE_IS_FULL)
+    })
 }
 
 fn full(facts: &Facts) -> Option<Telling> {
@@ -239,6 +238,6 @@ mod tests {
         assert_eq!(seen(Source::CaptureAtReceiver, 5, 20), None, "slower");
         assert_eq!(seen(Source::CaptureAtReceiver, 20, 4), None, "few losses");
         assert_eq!(seen(Source::CaptureAtReceiver, 20, 2000), None, "7 % lost");
-        assert_eq!(seen(Source::CaptureAtSender, 20, 20), None);
+        assert_eq!(seen(Source::Samples, 20, 20), possible);
     }
 }
