@@ -36,8 +36,9 @@ fn shown(facts: &Facts) -> Option<Telling> {
     let way = seen(facts)?;
     let evidence = facts.evidence(Key::AckQueueingDelay, way.delay);
     let bound = way.all.0 as f64 * MOST_OF_IT;
-    // At the receiver a sender that waits before it sends lengthens the same round trip.
-    let confidence = match way.share() >= NEARLY_ALL && facts.rhythm.is_some() {
+    // At the receiver a sender that waits before it sends lengthens the same round trip. What marks data is full as well.
+    let alone = way.share() >= NEARLY_ALL && facts.marked == 0;
+    let confidence = match alone && !facts.is_seen_from_afar() {
         true => Confidence::Likely,
         false => Confidence::Possible,
     };
@@ -64,4 +65,44 @@ fn told(confidence: Confidence, evidence: Evidence) -> Telling {
     Telling::new(confidence, vec![evidence])
         .advise("a faster way back, or one on which acknowledgements go before other packets")
         .advise("fewer acknowledgements: receive offload (GRO, LRO) on at the receiver, or larger segments")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Reading;
+    use model::finding::Source;
+
+    /// A second at 40 ms on a path of 20 ms, of which so many are on the way back.
+    fn queued(source: Source, back_ms: u64, marked: u64) -> Option<Confidence> {
+        let mut facts = Facts::new(source);
+        facts.min_rtt = Some(Nanos::from_millis(20));
+        facts.marked = marked;
+        facts.way_back = Some(WayBack::of(
+            Nanos::from_millis(back_ms),
+            Nanos::from_millis(20),
+        ));
+        for n in 0..50 {
+            facts.read(Reading {
+                from: Nanos::from_millis(n * 20),
+                to: Nanos::from_millis(n * 20 + 20),
+                srtt: Nanos::from_millis(40),
+                delivered: 20_000,
+                ..Reading::default()
+            });
+        }
+        fits(&facts).map(|telling| telling.confidence)
+    }
+
+    #[test]
+    fn nearly_all_of_the_queue_on_the_way_back_is_likely_unless_data_were_marked() {
+        let likely = Some(Confidence::Likely);
+        let possible = Some(Confidence::Possible);
+        assert_eq!(queued(Source::CaptureAtSender, 18, 0), likely);
+        assert_eq!(queued(Source::Trace, 18, 0), likely);
+        assert_eq!(queued(Source::Trace, 12, 0), possible);
+        assert_eq!(queued(Source::Trace, 18, 9), possible);
+        assert_eq!(queued(Source::CaptureAtReceiver, 18, 0), possible);
+        assert_eq!(queued(Source::Trace, 8, 0), None);
+    }
 }

@@ -5,6 +5,7 @@ use super::{Key, Telling, send_buffer};
 use crate::facts::{Facts, Rhythm, bit_rate};
 use crate::sender_state::SenderState;
 use model::finding::Confidence;
+use model::stats::percentile;
 
 pub(crate) fn owns(state: &SenderState) -> bool {
     state.paced
@@ -51,14 +52,20 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
 /// Of a pacing rate, goodput at the least if it is reached.
 const REACHED: f64 = 0.85;
 
-/// Somebody set a rate, and it is reached. Of the rate on the wire, headers are a few per cent.
+/// Somebody set a rate, and it is reached. Of the rate on the wire, headers are a few per cent. Who reaches it now and then is
+/// held back by something else as well.
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let asked = facts.pacing?;
     let rate = bit_rate(facts.rate());
     let least = asked.0.max(1) as f64 * REACHED;
+    let lower_quartile = percentile(&mut facts.rates(), 0.25).map(bit_rate);
+    let confidence = match lower_quartile.is_none_or(|rate| rate.0 as f64 >= least) {
+        true => Confidence::Certain,
+        false => Confidence::Possible,
+    };
     (rate.0 as f64 >= least).then(|| {
         Telling::new(
-            Confidence::Certain,
+            confidence,
             vec![
                 facts.evidence(Key::PacingRate, asked),
                 facts.evidence(Key::Goodput, rate).at_least(least),
@@ -66,4 +73,34 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         )
         .advise("set a higher pacing rate, or none")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Reading;
+    use model::finding::Source;
+    use model::{BitRate, Nanos};
+
+    /// Half a minute at a pacing rate of 8 Mbit/s that is not reached in the first seconds.
+    fn slow_at_first(seconds: u64) -> Option<Confidence> {
+        let mut facts = Facts::new(Source::Samples);
+        (facts.min_rtt, facts.pacing) = (Some(Nanos::from_millis(20)), Some(BitRate(8_000_000)));
+        for n in 0..30 {
+            facts.read(Reading {
+                from: Nanos::from_secs(n),
+                to: Nanos::from_secs(n + 1),
+                delivered: if n < seconds { 500_000 } else { 960_000 },
+                ..Reading::default()
+            });
+        }
+        fits(&facts).map(|telling| telling.confidence)
+    }
+
+    #[test]
+    fn a_pacing_rate_that_is_reached_now_and_then_is_not_certain_to_be_the_limit() {
+        assert_eq!(slow_at_first(3), Some(Confidence::Certain));
+        assert_eq!(slow_at_first(12), Some(Confidence::Possible));
+        assert_eq!(slow_at_first(25), None);
+    }
 }
