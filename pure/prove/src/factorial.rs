@@ -25,22 +25,22 @@ pub(crate) fn effects(plan: &Plan, runs: &[Observation], done: bool) -> Vec<Fact
         }
     };
     let effect = |effect: Effect| {
-        let (estimate, p) = (effect.estimate?, effect.p?);
+        let Effect { of, estimate, p } = effect;
         let decision = decide(estimate.interval, plan.margin.ln_1p());
         // A small effect is small by its own interval; a large one is shown among all only by Holm.
         let (outcome, beyond_margin) = match decision.0 == Outcome::NoDifference || p <= ALPHA {
             true => decision,
             false => (Outcome::NotEnoughData, false),
         };
-        Some(FactorEffect {
-            name: effect.of.iter().map(level).collect::<Vec<_>>().join(" x "),
-            order: effect.of.len() as u32,
+        FactorEffect {
+            name: of.iter().map(level).collect::<Vec<_>>().join(" x "),
+            order: of.len() as u32,
             outcome,
             estimate: share(estimate.value, estimate.interval, 1.0 - ALPHA),
             p,
             beyond_margin,
-        })
+        }
     };
     let fitted = fit(runs, &levels).into_iter().flatten();
-    fitted.filter_map(effect).collect()
+    fitted.map(effect).collect()
 }

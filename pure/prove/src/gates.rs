@@ -3,10 +3,11 @@
 
 use crate::plan::{P99_REQUESTS, counted};
 use crate::trial::{LEFT_ALONE, end_name};
+use model::GateState::{Failed, Passed, Unknown, Warned};
 use model::stats::{median, percent, signed_percent};
 use model::{
     BitRate, ChangePoint, Check, Comparison, Design, Estimate, Gate, GateState, Knob, Metric,
-    Outcome, Phase, Pilot, Plan, RouteKnob, Setting, Side, SocketKnob, Trial,
+    Outcome, Phase, Pilot, Plan, Reading, RouteKnob, Setting, Side, SocketKnob, Trial,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,9 @@ const MOSTLY: f64 = 0.95;
 /// Most facts that a sentence names.
 const NAMED: usize = 3;
 
+/// What a check found, and the evidence in a sentence.
+type Found = (GateState, String);
+
 /// Every check in the order of the manual, but those for which there is nothing to look at. Arms of several on which alone there
 /// is no verdict get it here: those whose settings were not in force, and those that had an effect though they cannot act.
 pub(crate) fn gates(
@@ -34,33 +38,41 @@ pub(crate) fn gates(
 ) -> Vec<Gate> {
     let judged: Vec<&Trial> = judged(trials).collect();
     let noise = noise.map(|noise| pilot(plan, noise));
-    if judged.is_empty() {
-        return noise.into_iter().collect();
-    }
-    let (in_force, inert) = in_force(plan, &judged);
-    let relevance = relevance(plan, &judged, comparisons);
-    for comparison in comparisons.iter_mut().filter(|c| inert.contains(&c.arm)) {
-        comparison.outcome = Outcome::NoVerdict;
-    }
-    let gates = [
-        Some(in_force),
-        Some(environment(plan, &judged)),
-        relevance,
-        ceiling(plan, &judged),
-        noise,
-        second.map(|effect| position(plan, effect)),
-        Some(stability(changes.first())),
-        Some(runs(plan, &judged)),
-    ];
-    gates.into_iter().flatten().collect()
+    let all = if judged.is_empty() {
+        vec![(Check::Pilot, noise)]
+    } else {
+        let (in_force, inert) = in_force(plan, &judged);
+        let relevance = relevance(plan, &judged, comparisons);
+        for comparison in comparisons.iter_mut().filter(|c| inert.contains(&c.arm)) {
+            comparison.outcome = Outcome::NoVerdict;
+        }
+        vec![
+            (Check::InForce, Some(in_force)),
+            (Check::Environment, Some(environment(plan, &judged))),
+            (Check::Relevance, relevance),
+            (Check::Ceiling, ceiling(plan, &judged)),
+            (Check::Pilot, noise),
+            (Check::Position, second.map(|effect| position(plan, effect))),
+            (Check::Stability, Some(stability(changes.first()))),
+            (Check::Runs, Some(runs(plan, &judged))),
+        ]
+    };
+    let gate = |(check, found): (Check, Option<Found>)| {
+        let (state, evidence) = found?;
+        Some(Gate {
+            check,
+            state,
+            evidence,
+        })
+    };
+    all.into_iter().filter_map(gate).collect()
 }
 
 /// True if a check failed that more runs cannot mend.
 pub(crate) fn hopeless(plan: &Plan, trials: &[Trial]) -> bool {
     let judged: Vec<&Trial> = judged(trials).collect();
-    let failed = |gate: &Gate| gate.state == GateState::Failed;
     !judged.is_empty()
-        && (failed(&in_force(plan, &judged).0) || failed(&environment(plan, &judged)))
+        && (in_force(plan, &judged).0.0 == Failed || environment(plan, &judged).0 == Failed)
 }
 
 fn judged(trials: &[Trial]) -> impl Iterator<Item = &Trial> {
@@ -68,73 +80,53 @@ fn judged(trials: &[Trial]) -> impl Iterator<Item = &Trial> {
     trials.iter().filter(kept)
 }
 
-fn gate(check: Check, state: GateState, evidence: impl Into<String>) -> Gate {
-    Gate {
-        check,
-        state,
-        evidence: evidence.into(),
-    }
-}
-
 // ---- 1: in force ----
 
-fn in_force(plan: &Plan, judged: &[&Trial]) -> (Gate, BTreeSet<u32>) {
-    let mut asked_of: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut broken: Vec<(&Trial, String)> = Vec::new();
-    for trial in judged {
-        let asked = trial.readings.iter().filter(|r| r.asked != LEFT_ALONE);
-        let (mut any, mut odd) = (false, None);
-        for reading in asked {
-            any = true;
-            if !reading.in_force && odd.is_none() {
-                odd = Some(format!(
-                    "{} {}, asked {}",
-                    reading.setting, reading.found, reading.asked
-                ));
-            }
-        }
-        *asked_of.entry(trial.arm).or_default() += usize::from(any);
-        broken.extend(odd.map(|odd| (*trial, odd)));
-    }
-    let changed_nothing = unchanged(plan, judged);
+/// Also the arms on which alone there is no verdict.
+fn in_force(plan: &Plan, judged: &[&Trial]) -> (Found, BTreeSet<u32>) {
+    let asks = |r: &&Reading| r.asked != LEFT_ALONE;
+    let odd = |t: &&Trial| {
+        let odd = t.readings.iter().filter(asks).find(|r| !r.in_force)?;
+        Some((
+            t.arm,
+            format!("{} {}, asked {}", odd.setting, odd.found, odd.asked),
+        ))
+    };
+    let broken: Vec<(u32, String)> = judged.iter().filter_map(odd).collect();
+    let unchanged = unchanged(plan, judged);
+    let inert = broken.iter().map(|(arm, _)| arm).chain(unchanged.keys());
+    let inert: BTreeSet<u32> = inert.copied().collect();
     let arms: BTreeSet<u32> = judged.iter().map(|t| t.arm).collect();
-    let inert: BTreeSet<u32> = broken
+    let asked: Vec<u32> = judged
         .iter()
-        .map(|(t, _)| t.arm)
-        .chain(changed_nothing.keys().copied())
+        .filter(|t| t.readings.iter().any(|r| asks(&r)))
+        .map(|t| t.arm)
         .collect();
     // The others of several arms can be judged without these.
     let alone = matches!(plan.design, Design::Blocks { .. })
         && !inert.contains(&0)
         && inert.len() + 1 < arms.len();
-    let state = if alone {
-        GateState::Warned
-    } else {
-        GateState::Failed
-    };
-    let gate = if let Some((_, odd)) = broken.first() {
-        let asked = asked_of.iter().filter(|(arm, _)| inert.contains(arm));
-        let evidence = format!(
-            "The change was not in force in {} of {}: {odd}.",
-            broken.len(),
-            counted(asked.map(|(_, n)| n).sum::<usize>(), "run")
-        );
-        gate(Check::InForce, state, evidence)
-    } else if let Some(evidence) = changed_nothing.values().next() {
-        gate(Check::InForce, state, evidence.clone())
-    } else if asked_of.values().all(|n| *n == 0) && plan.arms.iter().any(|a| !a.settings.is_empty())
-    {
+    let state = if alone { Warned } else { Failed };
+    let found = if let Some((_, odd)) = broken.first() {
+        let (times, of) = (broken.len(), asked.iter().filter(|arm| inert.contains(arm)));
+        let of = counted(of.count(), "run");
+        (
+            state,
+            format!("The change was not in force in {times} of {of}: {odd}."),
+        )
+    } else if let Some(evidence) = unchanged.into_values().next() {
+        (state, evidence)
+    } else if asked.is_empty() && plan.arms.iter().any(|a| !a.settings.is_empty()) {
         let evidence = "No end told whether the settings were in force.";
-        gate(Check::InForce, GateState::Unknown, evidence)
+        (Unknown, evidence.to_owned())
     } else {
-        let evidence = format!(
-            "What was asked was read back in all of {}.",
-            counted(asked_of.values().sum::<usize>(), "run")
-        );
-        gate(Check::InForce, GateState::Passed, evidence)
+        let all = counted(asked.len(), "run");
+        (
+            Passed,
+            format!("What was asked was read back in all of {all}."),
+        )
     };
-    let inert = if alone { inert } else { BTreeSet::new() };
-    (gate, inert)
+    (found, if alone { inert } else { BTreeSet::new() })
 }
 
 /// The arms whose every reading is that of the control: they changed nothing.
@@ -143,90 +135,78 @@ fn unchanged(plan: &Plan, judged: &[&Trial]) -> BTreeMap<u32, String> {
     type Seen<'a> = BTreeMap<(&'a str, Side), BTreeSet<&'a str>>;
     let of_arm = |arm: u32| {
         let mut seen = Seen::new();
-        for reading in judged
-            .iter()
-            .filter(|t| t.arm == arm)
-            .flat_map(|t| &t.readings)
-        {
+        let of_arm = judged.iter().filter(|t| t.arm == arm);
+        for reading in of_arm.flat_map(|t| &t.readings) {
             let values = seen.entry((&reading.setting, reading.side)).or_default();
             values.insert(&reading.found);
         }
         seen
     };
     let control = of_arm(0);
-    (1..plan.arms.len() as u32)
-        .filter_map(|arm| {
-            let own = of_arm(arm);
-            let same = own
-                .iter()
-                .all(|(key, values)| values.len() == 1 && control.get(key) == Some(values));
-            // Settings of the machine that the control leaves alone are not read there.
-            let told = own.len() >= plan.arms[arm as usize].settings.len();
-            let ((setting, _), values) = own.first_key_value().filter(|_| same && told)?;
-            let value = values.first()?;
-            let evidence =
-                format!("The change changed nothing: {setting} was {value} with and without it.");
-            Some((arm, evidence))
-        })
-        .collect()
+    let nothing = |arm: u32| {
+        let own = of_arm(arm);
+        let mut all = own.iter();
+        let same = all.all(|(key, values)| values.len() == 1 && control.get(key) == Some(values));
+        // Settings of the machine that the control leaves alone are not read there.
+        let told = own.len() >= plan.arms[arm as usize].settings.len();
+        let ((setting, _), values) = own.first_key_value().filter(|_| same && told)?;
+        let value = values.first()?;
+        let words =
+            format!("The change changed nothing: {setting} was {value} with and without it.");
+        Some((arm, words))
+    };
+    (1..plan.arms.len() as u32).filter_map(nothing).collect()
 }
 
 // ---- 1: the hosts ----
 
-/// An undeclared fact that was not as before: how often, by arm.
-struct Shift {
-    /// What, where, and what it was.
-    told: String,
-    runs: BTreeMap<u32, usize>,
-}
-
-fn environment(plan: &Plan, judged: &[&Trial]) -> Gate {
+fn environment(plan: &Plan, judged: &[&Trial]) -> Found {
     let declared: Vec<&Setting> = plan.arms.iter().flat_map(|a| &a.settings).collect();
-    let mut shifts: BTreeMap<(Side, &str), Shift> = BTreeMap::new();
+    // Undeclared facts that were not as before, in words, and how often each by arm.
+    let mut shifts: BTreeMap<(Side, &str), (String, BTreeMap<u32, usize>)> = BTreeMap::new();
     let mut made: BTreeMap<u32, usize> = BTreeMap::new();
     for trial in judged {
         *made.entry(trial.arm).or_default() += 1;
-        for d in &trial.witness.differences {
-            if declared.iter().any(|s| explains(&s.knob, &d.what)) {
-                continue;
-            }
-            let shift = shifts.entry((d.side, &d.what)).or_insert_with(|| {
+        let differences = trial.witness.differences.iter();
+        for d in differences.filter(|d| !declared.iter().any(|s| explains(&s.knob, &d.what))) {
+            let (_, runs) = shifts.entry((d.side, &d.what)).or_insert_with(|| {
                 let place = end_name(d.side, plan.direction);
-                let told = format!("{} {place}: {} instead of {}", d.what, d.now, d.before);
-                let runs = BTreeMap::new();
-                Shift { told, runs }
+                let words = format!("{} {place}: {} instead of {}", d.what, d.now, d.before);
+                (words, BTreeMap::new())
             });
-            *shift.runs.entry(trial.arm).or_default() += 1;
+            *runs.entry(trial.arm).or_default() += 1;
         }
     }
     // A fact that goes with an arm is another change beside the declared one.
-    let goes_with_an_arm = |shift: &Shift| {
-        let share = |arm: u32| {
-            let of = |runs: &BTreeMap<u32, usize>| runs.get(&arm).copied().unwrap_or(0) as f64;
-            of(&shift.runs) / of(&made).max(1.0)
+    let goes_with_an_arm = |(_, runs): &(String, BTreeMap<u32, usize>)| {
+        let share = |arm: &u32| {
+            let of = |runs: &BTreeMap<u32, usize>| runs.get(arm).copied().unwrap_or(0) as f64;
+            of(runs) / of(&made).max(1.0)
         };
-        made.keys().any(|&arm| (share(arm) - share(0)).abs() > 0.5)
+        made.keys().any(|arm| (share(arm) - share(&0)).abs() > 0.5)
     };
-    let list = |shifts: &[Shift]| {
-        let told: Vec<&str> = shifts.iter().take(NAMED).map(|s| s.told.as_str()).collect();
-        match shifts.len().saturating_sub(NAMED) {
-            0 => told.join("; "),
-            more => format!("{}; and {more} more", told.join("; ")),
-        }
+    let list = |shifts: Vec<(String, _)>| {
+        let more = shifts.len().saturating_sub(NAMED);
+        let mut named: Vec<String> = shifts.into_iter().take(NAMED).map(|(w, _)| w).collect();
+        named.extend((more > 0).then(|| format!("and {more} more")));
+        named.join("; ")
     };
-    let (with_arm, drifting): (Vec<Shift>, Vec<Shift>) =
-        shifts.into_values().partition(goes_with_an_arm);
+    let (with_arm, drifting): (Vec<_>, Vec<_>) = shifts.into_values().partition(goes_with_an_arm);
     if !with_arm.is_empty() {
-        let told = list(&with_arm);
-        let evidence = format!("The arms differed in more than the change: {told}.");
-        gate(Check::Environment, GateState::Failed, evidence)
+        let what = list(with_arm);
+        (
+            Failed,
+            format!("The arms differed in more than the change: {what}."),
+        )
     } else if !drifting.is_empty() {
-        let told = list(&drifting);
-        let evidence = format!("A host changed meanwhile, for all arms: {told}.");
-        gate(Check::Environment, GateState::Warned, evidence)
+        let what = list(drifting);
+        (
+            Warned,
+            format!("A host changed meanwhile, for all arms: {what}."),
+        )
     } else {
         let evidence = "The hosts were the same in every run, but for the change.";
-        gate(Check::Environment, GateState::Passed, evidence)
+        (Passed, evidence.to_owned())
     }
 }
 
@@ -236,11 +216,10 @@ fn explains(knob: &Knob, fact: &str) -> bool {
         Knob::Route(_) => fact.starts_with("route."),
         // What a device can take shows in its routes and in its other offloads too.
         Knob::Device(_) => fact.starts_with("device.") || fact.starts_with("route."),
-        Knob::Sysctl(_) => {
-            let name = knob.to_string();
-            let name = name.trim_start_matches("sysctl:");
-            fact.strip_prefix("sysctls.") == Some(name)
-                || (name == "net.ipv4.tcp_congestion_control" && fact.starts_with("congestion."))
+        Knob::Sysctl(key) => {
+            fact.strip_prefix("sysctls.") == Some(key.name())
+                || (key.name() == "net.ipv4.tcp_congestion_control"
+                    && fact.starts_with("congestion."))
         }
         _ => false,
     }
@@ -248,22 +227,22 @@ fn explains(knob: &Knob, fact: &str) -> bool {
 
 // ---- 2: can it act? ----
 
-fn relevance(plan: &Plan, judged: &[&Trial], comparisons: &mut [Comparison]) -> Option<Gate> {
+fn relevance(plan: &Plan, judged: &[&Trial], comparisons: &mut [Comparison]) -> Option<Found> {
     let mut cannot: Vec<String> = Vec::new();
     let mut powerless: BTreeSet<u32> = BTreeSet::new();
     for (arm, own) in (0..).zip(&plan.arms).skip(1) {
-        let changed = || {
-            own.settings
-                .iter()
-                .filter(|s| !plan.arms[0].settings.contains(s))
-        };
-        let told = cannot.len();
-        cannot.extend(changed().filter_map(|s| {
+        let changed = own.settings.iter();
+        let changed: Vec<&Setting> = changed
+            .filter(|s| !plan.arms[0].settings.contains(s))
+            .collect();
+        let why = |s: &&Setting| {
             let known = by_design(plan, arm, s).map(str::to_owned);
             let why = known.or_else(|| by_evidence(plan, arm, s, judged))?;
             Some(format!("{s} cannot matter here: {why}"))
-        }));
-        if cannot.len() > told && cannot.len() - told == changed().count() {
+        };
+        let known = cannot.len();
+        cannot.extend(changed.iter().filter_map(why));
+        if cannot.len() > known && cannot.len() - known == changed.len() {
             powerless.insert(arm);
         }
     }
@@ -271,7 +250,7 @@ fn relevance(plan: &Plan, judged: &[&Trial], comparisons: &mut [Comparison]) -> 
         return None;
     }
     // What cannot act has no effect: what was measured is chance, or of something else.
-    let mut state = GateState::Warned;
+    let mut state = Warned;
     let all = powerless.len() + 1 == plan.arms.len();
     for comparison in comparisons
         .iter_mut()
@@ -279,15 +258,14 @@ fn relevance(plan: &Plan, judged: &[&Trial], comparisons: &mut [Comparison]) -> 
     {
         if matches!(comparison.outcome, Outcome::Faster | Outcome::Slower) {
             comparison.outcome = Outcome::NoVerdict;
-            state = if all { GateState::Failed } else { state };
+            state = if all { Failed } else { state };
         }
     }
-    let mut named: Vec<&str> = cannot.iter().take(NAMED).map(String::as_str).collect();
-    if state == GateState::Failed {
-        named.push("What was measured is chance, or the effect of something else");
+    cannot.truncate(NAMED);
+    if state == Failed {
+        cannot.push("What was measured is chance, or the effect of something else".to_owned());
     }
-    let evidence = format!("{}.", named.join(". "));
-    Some(gate(Check::Relevance, state, evidence))
+    Some((state, format!("{}.", cannot.join(". "))))
 }
 
 /// Why a setting has nothing to act on in these runs, known before the first.
@@ -321,143 +299,124 @@ fn by_evidence(plan: &Plan, arm: u32, setting: &Setting, judged: &[&Trial]) -> O
     if plan.run.workload.is_answered() {
         return None;
     }
-    let runs: Vec<&&Trial> = judged
-        .iter()
-        .filter(|t| t.arm == 0 || t.arm == arm)
-        .collect();
-    /// The sum of some shares of every run; none if one of them is unknown.
-    fn all(runs: &[&&Trial], share: impl Fn(&Trial) -> Option<f64>) -> Option<Vec<f64>> {
-        runs.iter().map(|t| share(t)).collect()
-    }
-    let most = |share: fn(&Trial) -> Option<f64>| all(&runs, share)?.into_iter().reduce(f64::max);
-    let least = |share: fn(&Trial) -> Option<f64>| all(&runs, share)?.into_iter().reduce(f64::min);
-    let rwnd = |t: &Trial| t.witness.rwnd_limited_share;
-    let sndbuf = |t: &Trial| t.witness.sndbuf_limited_share;
+    // None if the share of one run is unknown.
+    let shares = |share: fn(&Trial) -> Option<f64>| -> Option<Vec<f64>> {
+        let own = judged.iter().filter(|t| t.arm == 0 || t.arm == arm);
+        own.map(|t| share(t)).collect()
+    };
+    let most = |share| shares(share)?.into_iter().reduce(f64::max);
     let name = setting.knob.to_string();
-    match (setting.knob, name.trim_start_matches("sysctl:")) {
-        (Knob::Socket(SocketKnob::SendBuffer), _) | (_, "net.ipv4.tcp_wmem")
-            if most(sndbuf)? < HARDLY =>
-        {
-            Some(format!(
-                "with and without it the sender waited for its buffer less than {} of the time",
-                percent(HARDLY)
-            ))
+    let (waited_for, share): (_, fn(&Trial) -> Option<f64>) = match (
+        setting.knob,
+        name.trim_start_matches("sysctl:"),
+    ) {
+        (Knob::Socket(SocketKnob::SendBuffer), _) | (_, "net.ipv4.tcp_wmem") => {
+            ("its buffer", |t| t.witness.sndbuf_limited_share)
         }
-        (Knob::Socket(SocketKnob::ReceiveBuffer), _) | (_, "net.ipv4.tcp_rmem")
-            if most(rwnd)? < HARDLY =>
-        {
-            Some(format!(
-                "with and without it the sender waited for the receive window less than {} of the time",
-                percent(HARDLY)
-            ))
+        (Knob::Socket(SocketKnob::ReceiveBuffer), _) | (_, "net.ipv4.tcp_rmem") => {
+            ("the receive window", |t| t.witness.rwnd_limited_share)
         }
         (Knob::Socket(SocketKnob::Congestion) | Knob::Route(RouteKnob::Congctl), _)
         | (_, "net.ipv4.tcp_congestion_control") => {
-            let windows =
-                |t: &Trial| Some(t.witness.rwnd_limited_share? + t.witness.sndbuf_limited_share?);
-            let waited = least(windows);
-            let busy = most(|t| t.witness.busy_share);
+            let waited =
+                shares(|t| Some(t.witness.rwnd_limited_share? + t.witness.sndbuf_limited_share?));
+            let waited = waited.and_then(|all| all.into_iter().reduce(f64::min));
             if let Some(waited) = waited.filter(|w| *w > MOSTLY) {
                 return Some(format!(
                     "with and without it the sender waited for the receive window or its buffer {} of the time, never for the congestion window",
                     percent(waited)
                 ));
             }
-            let busy = busy.filter(|b| *b < 0.5)?;
-            Some(format!(
+            let busy = most(|t| t.witness.busy_share).filter(|b| *b < 0.5)?;
+            return Some(format!(
                 "with and without it the application had nothing to send {} of the time",
                 percent(1.0 - busy)
-            ))
+            ));
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    (most(share)? < HARDLY).then(|| {
+        let hardly = percent(HARDLY);
+        format!(
+            "with and without it the sender waited for {waited_for} less than {hardly} of the time"
+        )
+    })
 }
 
 // ---- 3: ceiling ----
 
-fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
+fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<Found> {
     if plan.metric.is_latency() {
         return None;
     }
     // What the link can carry, and what the best half of each arm reached.
-    let line = judged
-        .iter()
-        .filter_map(|t| {
-            let mss = f64::from(t.witness.mss.filter(|m| *m > 0)?);
-            Some(t.witness.link_speed?.0 as f64 * mss / (mss + OVERHEAD))
-        })
-        .reduce(f64::max)?;
-    let arms: BTreeSet<u32> = judged.iter().map(|t| t.arm).collect();
-    let medians: Option<Vec<f64>> = arms
-        .iter()
-        .map(|arm| {
-            let of_arm = judged.iter().filter(|t| t.arm == *arm);
-            let rates: Vec<f64> = of_arm
-                .filter_map(|t| Some(t.witness.steady_goodput?.0 as f64))
-                .collect();
-            median(&rates)
-        })
-        .collect();
+    let line = judged.iter().filter_map(|t| {
+        let mss = f64::from(t.witness.mss.filter(|m| *m > 0)?);
+        Some(t.witness.link_speed?.0 as f64 * mss / (mss + OVERHEAD))
+    });
+    let line = line.reduce(f64::max)?;
+    let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for trial in judged {
+        let rate = trial.witness.steady_goodput.map(|rate| rate.0 as f64);
+        rates.entry(trial.arm).or_default().extend(rate);
+    }
+    let medians: Option<Vec<f64>> = rates.values().map(median).collect();
     let lowest = medians?.into_iter().reduce(f64::min)?;
-    let rate = |bits: f64| BitRate(bits as u64).to_string();
+    let [line_rate, lowest_rate] = [line, lowest].map(|bits| BitRate(bits as u64));
     Some(if lowest >= FULL * line {
         let evidence = format!(
-            "The path is full: every arm moved {} or more of the {} that the link can carry.",
-            rate(lowest),
-            rate(line)
+            "The path is full: every arm moved {lowest_rate} or more of the {line_rate} that the link can carry."
         );
-        gate(Check::Ceiling, GateState::Warned, evidence)
+        (Warned, evidence)
     } else {
-        let evidence = format!("The link can carry {}; there is room.", rate(line));
-        gate(Check::Ceiling, GateState::Passed, evidence)
+        (
+            Passed,
+            format!("The link can carry {line_rate}; there is room."),
+        )
     })
 }
 
 // ---- 4 to 6: noise, position, change ----
 
-fn pilot(plan: &Plan, pilot: &Pilot) -> Gate {
+fn pilot(plan: &Plan, pilot: &Pilot) -> Found {
     let seen = format!(
         "In the pilot {} of the control with itself differed by {}; at that noise the plan finds {} and more four times in five",
         counted(pilot.pairs as usize, "pair"),
         percent(pilot.noise),
         percent(pilot.smallest_share)
     );
-    if pilot.smallest_share > plan.margin {
-        let evidence = format!(
-            "{seen}, and {} matters: longer runs or more pairs find less.",
-            percent(plan.margin)
-        );
-        gate(Check::Pilot, GateState::Warned, evidence)
-    } else {
-        gate(Check::Pilot, GateState::Passed, format!("{seen}."))
+    if pilot.smallest_share <= plan.margin {
+        return (Passed, format!("{seen}."));
     }
+    let margin = percent(plan.margin);
+    (
+        Warned,
+        format!("{seen}, and {margin} matters: longer runs or more pairs find less."),
+    )
 }
 
-fn position(plan: &Plan, effect: &Estimate) -> Gate {
+fn position(plan: &Plan, effect: &Estimate) -> Found {
     let (low, high) = (effect.low_share, effect.high_share);
-    let range = format!(
-        "95 % interval {} to {}",
-        signed_percent(low),
-        signed_percent(high)
-    );
+    let range = [low, high].map(signed_percent).join(" to ");
     if low <= 0.0 && high >= 0.0 {
-        let evidence =
-            format!("No shift between the first and the second run of a pair is seen ({range}).");
-        return gate(Check::Position, GateState::Passed, evidence);
+        let seen = "No shift between the first and the second run of a pair is seen";
+        return (Passed, format!("{seen} (95 % interval {range})."));
     }
     let evidence = format!(
-        "The second run of a pair was {} than the first by {} ({range}): a gap longer than {} lets the path recover (burst credit of a shaper does this).",
+        "The second run of a pair was {} than the first by {} (95 % interval {range}): a gap longer than {} lets the path recover (burst credit of a shaper does this).",
         slower_or_faster(effect.effect_share),
         percent(effect.effect_share.abs()),
         plan.gap
     );
-    gate(Check::Position, GateState::Warned, evidence)
+    (Warned, evidence)
 }
 
-fn stability(change: Option<&ChangePoint>) -> Gate {
+fn stability(change: Option<&ChangePoint>) -> Found {
     let Some(change) = change else {
-        let evidence = "No change of level of the path itself is seen.";
-        return gate(Check::Stability, GateState::Passed, evidence);
+        return (
+            Passed,
+            "No change of level of the path itself is seen.".to_owned(),
+        );
     };
     let evidence = format!(
         "The path itself changed: from run {} on all arms were {} {} than before.",
@@ -465,7 +424,7 @@ fn stability(change: Option<&ChangePoint>) -> Gate {
         percent(change.shift_share.abs()),
         slower_or_faster(change.shift_share)
     );
-    gate(Check::Stability, GateState::Warned, evidence)
+    (Warned, evidence)
 }
 
 fn slower_or_faster(share: f64) -> &'static str {
@@ -474,40 +433,32 @@ fn slower_or_faster(share: f64) -> &'static str {
 
 // ---- the runs ----
 
-fn runs(plan: &Plan, judged: &[&Trial]) -> Gate {
+fn runs(plan: &Plan, judged: &[&Trial]) -> Found {
+    let all = counted(judged.len(), "run");
     let failed: Vec<&&Trial> = judged.iter().filter(|t| t.value.is_none()).collect();
-    let why = failed
-        .first()
-        .and_then(|t| t.failed.as_deref())
-        .unwrap_or_default();
-    let why = why.trim_end_matches('.');
+    let why = failed.first().and_then(|t| t.failed.as_deref());
+    let why = why.unwrap_or_default().trim_end_matches('.');
     if failed.len() == judged.len() {
-        let evidence = format!("Every run failed. The first: {why}.");
-        return gate(Check::Runs, GateState::Failed, evidence);
+        return (Failed, format!("Every run failed. The first: {why}."));
     }
     if plan.metric == Metric::LatencyP99 {
-        let few =
-            |t: &&&Trial| t.value.is_some() && t.witness.requests.is_some_and(|n| n < P99_REQUESTS);
-        let few: Vec<&&Trial> = judged.iter().filter(few).collect();
-        if let Some(least) = few.iter().filter_map(|t| t.witness.requests).min() {
+        let whole = judged.iter().filter(|t| t.value.is_some());
+        let requests = whole.filter_map(|t| t.witness.requests);
+        let few: Vec<u64> = requests.filter(|n| *n < P99_REQUESTS).collect();
+        if let Some(least) = few.iter().min() {
             let evidence = format!(
-                "{} of {} answered fewer than {P99_REQUESTS} requests (the fewest {least}), too few for a 99th percentile.",
-                few.len(),
-                counted(judged.len(), "run")
+                "{} of {all} answered fewer than {P99_REQUESTS} requests (the fewest {least}), too few for a 99th percentile.",
+                few.len()
             );
-            return gate(Check::Runs, GateState::Failed, evidence);
+            return (Failed, evidence);
         }
     }
-    if failed.is_empty() {
-        let evidence = format!("None of {} failed.", counted(judged.len(), "run"));
-        gate(Check::Runs, GateState::Passed, evidence)
-    } else {
-        let evidence = format!(
-            "{} of {} failed and count as slow ones. The first: {why}.",
-            failed.len(),
-            counted(judged.len(), "run")
-        );
-        gate(Check::Runs, GateState::Warned, evidence)
+    match failed.len() {
+        0 => (Passed, format!("None of {all} failed.")),
+        n => (
+            Warned,
+            format!("{n} of {all} failed and count as slow ones. The first: {why}."),
+        ),
     }
 }
 
