@@ -25,6 +25,8 @@ const NAMED: usize = 3;
 
 /// What a check found, and the evidence in a sentence.
 type Found = (GateState, String);
+/// An undeclared fact that was not as before, in words, and in how many runs of each arm.
+type Shift = (String, BTreeMap<u32, usize>);
 
 /// Every check in the order of the manual, but those for which there is nothing to look at. Arms of several on which alone there
 /// is no verdict get it here: those whose settings were not in force, and those that had an effect though they cannot act.
@@ -162,8 +164,7 @@ fn unchanged(plan: &Plan, judged: &[&Trial]) -> BTreeMap<u32, String> {
 
 fn environment(plan: &Plan, judged: &[&Trial]) -> Found {
     let declared: Vec<&Setting> = plan.arms.iter().flat_map(|a| &a.settings).collect();
-    // Undeclared facts that were not as before, in words, and how often each by arm.
-    let mut shifts: BTreeMap<(Side, &str), (String, BTreeMap<u32, usize>)> = BTreeMap::new();
+    let mut shifts: BTreeMap<(Side, &str), Shift> = BTreeMap::new();
     let mut made: BTreeMap<u32, usize> = BTreeMap::new();
     for trial in judged {
         *made.entry(trial.arm).or_default() += 1;
@@ -178,20 +179,21 @@ fn environment(plan: &Plan, judged: &[&Trial]) -> Found {
         }
     }
     // A fact that goes with an arm is another change beside the declared one.
-    let goes_with_an_arm = |(_, runs): &(String, BTreeMap<u32, usize>)| {
+    let goes_with_an_arm = |(_, runs): &Shift| {
         let share = |arm: &u32| {
             let of = |runs: &BTreeMap<u32, usize>| runs.get(arm).copied().unwrap_or(0) as f64;
             of(runs) / of(&made).max(1.0)
         };
         made.keys().any(|arm| (share(arm) - share(&0)).abs() > 0.5)
     };
-    let list = |shifts: Vec<(String, _)>| {
+    let list = |shifts: Vec<Shift>| {
         let more = shifts.len().saturating_sub(NAMED);
         let mut named: Vec<String> = shifts.into_iter().take(NAMED).map(|(w, _)| w).collect();
         named.extend((more > 0).then(|| format!("and {more} more")));
         named.join("; ")
     };
-    let (with_arm, drifting): (Vec<_>, Vec<_>) = shifts.into_values().partition(goes_with_an_arm);
+    let (with_arm, drifting): (Vec<Shift>, Vec<Shift>) =
+        shifts.into_values().partition(goes_with_an_arm);
     if !with_arm.is_empty() {
         let what = list(with_arm);
         (
