@@ -253,7 +253,7 @@ impl Try {
         let socket = sys::socket::tcp(&at).context("cannot open a TCP socket")?;
         if let Some(size) = size {
             let mss = size.saturating_sub(tcp_header(at));
-            sys::socket::set_mss(socket.as_fd(), mss.cast_signed())
+            sys::socket::set(socket.as_fd(), sys::socket::MSS, mss.cast_signed())
                 .context("cannot set the MSS")?;
         }
         sys::probe::begin_connect(socket.as_fd(), &at)

@@ -25,7 +25,7 @@ const CHUNK: usize = 64 * 1024;
 const CHUNK_TIME: Nanos = Nanos::from_millis(10);
 
 /// The most that waits to be sent in a connection.
-const UNSENT: u32 = 2 * CHUNK as u32;
+const UNSENT: i32 = 2 * CHUNK as i32;
 
 /// How long a connection, a write, or the next try after a failure is waited for.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -196,7 +196,8 @@ fn transfer(
     let mut stream = TcpStream::connect_timeout(&to, CONNECT)?;
     stream.set_write_timeout(Some(WRITE))?;
     // What waits to be sent at the end is sent in the silence.
-    sys::socket::set_notsent_lowat(stream.as_fd(), UNSENT)?;
+    let option = sys::socket::NOTSENT_LOWAT;
+    sys::socket::set(stream.as_fd(), option, UNSENT)?;
     if let Some(name) = &traffic.congestion {
         sys::socket::set_congestion(stream.as_fd(), name)?;
     }

@@ -209,7 +209,7 @@ impl<'a> Intake<'a> {
         if span < Self::LOOK_AFTER {
             return;
         }
-        let room = socket::receive_buffer(self.stream.fd()).unwrap_or(0) / 8;
+        let room = socket::get(self.stream.fd(), socket::RECEIVE_BUFFER).unwrap_or(0) as usize / 8;
         let batch = Self::batch(self.bytes, span, room);
         if batch != self.batch && self.set(batch).is_ok() {
             self.batch = batch;
@@ -237,7 +237,7 @@ impl<'a> Intake<'a> {
     fn set(&self, batch: usize) -> io::Result<()> {
         let patience = (batch > 1).then_some(Duration::from_millis(20));
         self.stream.socket().set_read_timeout(patience)?;
-        socket::set_receive_low_water(self.stream.fd(), batch as i32)
+        socket::set(self.stream.fd(), socket::RECEIVE_LOW_WATER, batch as i32)
     }
 }
 
@@ -255,7 +255,7 @@ struct ZeroCopy {
 impl ZeroCopy {
     fn new(stream: &Stream<'_>, asked: bool) -> Result<ZeroCopy, String> {
         if asked {
-            socket::set_zerocopy(stream.fd()).map_err(|e| {
+            socket::set(stream.fd(), socket::ZERO_COPY, 1).map_err(|e| {
                 format!("cannot set SO_ZEROCOPY: {e}; leave zero-copy away on this kernel")
             })?;
         }

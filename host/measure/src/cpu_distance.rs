@@ -38,7 +38,8 @@ impl<'a> Distance<'a> {
 
     /// Moves away if the thread runs where it is fed.
     pub(crate) fn keep(&self) {
-        let fed_on = socket::incoming_cpu(self.stream.fd()).ok().flatten();
+        let fed_on = socket::get(self.stream.fd(), socket::INCOMING_CPU).ok();
+        let fed_on = fed_on.and_then(|cpu| u32::try_from(cpu).ok());
         if fed_on.is_some() && fed_on == sched::current_cpu() {
             let others = self.cpus.iter().copied().filter(|c| Some(*c) != fed_on);
             // Without it the load is slower and as right. Fails where there is no other.

@@ -94,10 +94,10 @@ pub fn listen(
     let local = SocketAddr::new(placement.bind_address.unwrap_or(local.ip()), local.port());
     let socket = prepared(&local, settings, placement)?;
     let fd = socket.as_fd();
-    socket::set_reuse_address(fd).map_err(|e| Error::system("set SO_REUSEADDR", e))?;
+    socket::set(fd, socket::REUSE_ADDRESS, 1).map_err(|e| Error::system("set SO_REUSEADDR", e))?;
     if local.is_ipv6() && local.ip().is_unspecified() {
         // One listener for both IP versions, whatever net.ipv6.bindv6only says.
-        socket::set_v6_only(fd, false).map_err(|e| Error::system("clear IPV6_V6ONLY", e))?;
+        socket::set(fd, socket::V6_ONLY, 0).map_err(|e| Error::system("clear IPV6_V6ONLY", e))?;
     }
     bind(fd, local)?;
     socket::listen(fd, BACKLOG).map_err(|e| Error::system(format!("listen on {local}"), e))?;
@@ -151,18 +151,11 @@ fn set_options(fd: BorrowedFd<'_>, ipv6: bool, settings: &SocketSettings) -> Res
 /// Sets an option to a value within its range.
 fn set_option(fd: BorrowedFd<'_>, ipv6: bool, call: OptionCall, value: u64) -> io::Result<()> {
     match call {
-        OptionCall::Tcp(name) => socket::set_tcp_option(fd, name, value as u32),
-        OptionCall::SendBuffer => socket::set_send_buffer(fd, value as i32),
-        OptionCall::ReceiveBuffer => socket::set_receive_buffer(fd, value as i32),
+        OptionCall::Tcp(name) => socket::set(fd, socket::tcp_option(name), value as i32),
+        OptionCall::SendBuffer => socket::set(fd, socket::SEND_BUFFER, value as i32),
+        OptionCall::ReceiveBuffer => socket::set(fd, socket::RECEIVE_BUFFER, value as i32),
         OptionCall::PacingRate => socket::set_pacing(fd, value / 8),
-        OptionCall::TrafficClass => {
-            let tos = (value as u8) << 2;
-            if ipv6 {
-                socket::set_tos_v6(fd, tos)?;
-            }
-            // On an IPv6 socket this one is for IPv4-mapped peers.
-            socket::set_tos_v4(fd, tos)
-        }
+        OptionCall::TrafficClass => socket::set_tos(fd, ipv6, (value as u8) << 2),
     }
 }
 
@@ -267,7 +260,7 @@ mod tests {
     }
 
     fn option(socket: &TcpStream, level: i32, name: i32) -> i32 {
-        sys::read_option::read_int_option(socket.as_fd(), level, name).unwrap()
+        sys::socket::get(socket.as_fd(), (level, name)).unwrap()
     }
 
     #[test]

@@ -292,7 +292,7 @@ fn prepare(stream: &Stream<'_>, connection: &TcpStream) -> Result<(), String> {
         .set_nonblocking(false)
         .and_then(|()| connection.set_read_timeout(look))
         .and_then(|()| connection.set_write_timeout(look))
-        .and_then(|()| stream.prepare(connection.as_fd()))
+        .and_then(|()| stream.prepare(connection))
         .map_err(|e| stream.broken(&e))
 }
 

@@ -106,18 +106,18 @@ pub(crate) struct Tally {
 }
 
 /// What every data connection gets, whenever it is made.
-fn prepare(fd: BorrowedFd<'_>, lost_after: Duration, nodelay: bool) -> io::Result<()> {
-    socket::set_lost_after(fd, lost_after)?;
+fn prepare(stream: &TcpStream, lost_after: Duration, nodelay: bool) -> io::Result<()> {
+    socket::set_lost_after(stream.as_fd(), lost_after)?;
     match nodelay {
-        true => socket::set_nodelay(fd, true),
+        true => stream.set_nodelay(true),
         false => Ok(()),
     }
 }
 
 impl Shared {
     /// The same for one that is made meanwhile.
-    pub(crate) fn prepare(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        prepare(fd, self.lost_after, self.nodelay)
+    pub(crate) fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
+        prepare(stream, self.lost_after, self.nodelay)
     }
 
     pub(crate) fn new(
@@ -129,7 +129,7 @@ impl Shared {
         let nodelay = talks && job.nodelay != Some(false);
         for stream in &sockets {
             let fail = |e| Error::system("prepare a data connection", e);
-            prepare(stream.as_fd(), job.lost_after, nodelay).map_err(fail)?;
+            prepare(stream, job.lost_after, nodelay).map_err(fail)?;
             if job.role == Role::Send && !job.half_close {
                 // Nothing else ends a blocked write while the connection stays open.
                 stream

@@ -143,10 +143,8 @@ fn ask_driver(
             what,
             format!("the driver {driver} always reports the same speed, which limits nothing"),
         ),
-        Some(settings) => {
-            let speed = settings.speed_mbit_s;
+        Some((speed, duplex)) => {
             device.speed = speed.map(|mbit| BitRate(u64::from(mbit) * 1_000_000));
-            let duplex = settings.full_duplex;
             device.duplex = duplex.map(|full| if full { "full" } else { "half" }.to_owned());
             if speed.is_none() {
                 unread.push(what, format!("the driver {driver} reports it as unknown"));
@@ -161,15 +159,15 @@ fn ask_driver(
         }
     }
     let what = format!("ring sizes of {name}");
-    if let Some(rings) = unread.keep_or(what, ethtool.rings(), refusal) {
-        device.rx_ring = Some((rings.rx.current, rings.rx.maximum));
-        device.tx_ring = Some((rings.tx.current, rings.tx.maximum));
-    }
+    let rings = unread.keep_or(what, ethtool.rings(), refusal);
+    [device.rx_ring, device.tx_ring] = match rings {
+        Some(rings) => rings.map(|ring| Some((ring.current, ring.maximum))),
+        None => [None; 2],
+    };
     // The link has how many there are; only how many are in use stays unknown.
     let what = format!("queues in use of {name}");
-    if let Some(channels) = unread.keep_or(what, ethtool.channels(), refusal) {
-        device.rx_queues = Some(channels.rx);
-        device.tx_queues = Some(channels.tx);
+    if let Some(queues) = unread.keep_or(what, ethtool.channels(), refusal) {
+        [device.rx_queues, device.tx_queues] = queues.map(Some);
     }
 }
 

@@ -5,7 +5,7 @@ use model::{Bytes, CpuTimes, Latency, Nanos, Sample, StreamSample};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use sys::read_option::read_int_option;
+use sys::socket::{self, IntOption};
 
 /// Reads TCP_INFO of every stream and the processor time of process and host, from the start of a leg.
 ///
@@ -44,8 +44,8 @@ impl<S: AsFd> Sampler<S> {
                 stream: u32::try_from(i).unwrap_or(u32::MAX),
                 bytes: bytes.get(i).copied().unwrap_or_default(),
                 tcp: self.sockets.get(i).and_then(|s| tcp_info(s.as_fd()).ok()),
-                send_buffer: self.buffer(i, libc::SO_SNDBUF),
-                receive_buffer: self.buffer(i, libc::SO_RCVBUF),
+                send_buffer: self.buffer(i, socket::SEND_BUFFER),
+                receive_buffer: self.buffer(i, socket::RECEIVE_BUFFER),
             })
             .collect();
         let now = self.cpu_times();
@@ -59,9 +59,8 @@ impl<S: AsFd> Sampler<S> {
         }
     }
 
-    fn buffer(&self, stream: usize, option: libc::c_int) -> Option<Bytes> {
-        let socket = self.sockets.get(stream)?;
-        let held = read_int_option(socket.as_fd(), libc::SOL_SOCKET, option).ok()?;
+    fn buffer(&self, stream: usize, option: IntOption) -> Option<Bytes> {
+        let held = socket::get(self.sockets.get(stream)?.as_fd(), option).ok()?;
         u64::try_from(held).ok().map(Bytes)
     }
 

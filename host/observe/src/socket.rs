@@ -4,31 +4,26 @@ use crate::{Error, tcp_info};
 use model::{BitRate, OptionCall, SOCKET_OPTIONS, SocketOptions};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
-use sys::read_option::{read_int_option, read_option};
+use sys::socket::{self, IntOption, read_option, tcp_option};
 
 /// Reads back the options of a connected socket, TCP or UDP. IPv4 in an IPv6 socket is reported as IPv4.
 ///
 /// # Errors
 /// [`Error`] if the socket is not connected, or not one of the internet protocols.
 pub fn socket_options(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketOptions, Error> {
-    let int = |what, level, name| {
-        read_int_option(fd, level, name).map_err(|source| Error { what, source })
+    let int = |what, option: IntOption| {
+        let value = socket::get(fd, option).map_err(|source| Error { what, source })?;
+        Ok(value.cast_unsigned())
     };
     let (local, remote) = addresses(fd)?;
-    let buffer = |option, name| {
-        let held = int(option, libc::SOL_SOCKET, name)?;
-        Ok(u64::try_from(held).unwrap_or(0))
-    };
-    let is_tcp = int("SO_PROTOCOL", libc::SOL_SOCKET, libc::SO_PROTOCOL)? == libc::IPPROTO_TCP;
+    let is_tcp = int("SO_PROTOCOL", socket::PROTOCOL)? == libc::IPPROTO_TCP as u32;
     let mut options = SocketOptions::new(stream, local, remote);
     for option in &SOCKET_OPTIONS {
         let value = match option.call {
             OptionCall::Tcp(_) if !is_tcp => continue,
-            OptionCall::Tcp(name) => int(option.kernel, libc::IPPROTO_TCP, name)?
-                .cast_unsigned()
-                .into(),
-            OptionCall::SendBuffer => buffer(option.kernel, libc::SO_SNDBUF)?,
-            OptionCall::ReceiveBuffer => buffer(option.kernel, libc::SO_RCVBUF)?,
+            OptionCall::Tcp(name) => int(option.kernel, tcp_option(name))?.into(),
+            OptionCall::SendBuffer => int(option.kernel, socket::SEND_BUFFER)?.into(),
+            OptionCall::ReceiveBuffer => int(option.kernel, socket::RECEIVE_BUFFER)?.into(),
             OptionCall::PacingRate => match pacing(fd)? {
                 Some(rate) => rate.0,
                 None => continue,
@@ -36,10 +31,10 @@ pub fn socket_options(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketOptions, 
             // The upper six bits; the lower two are ECN (RFC 3168).
             OptionCall::TrafficClass => {
                 let class = match remote {
-                    SocketAddr::V4(_) => int("IP_TOS", libc::IPPROTO_IP, libc::IP_TOS)?,
-                    SocketAddr::V6(_) => int("IPV6_TCLASS", libc::IPPROTO_IPV6, libc::IPV6_TCLASS)?,
+                    SocketAddr::V4(_) => int("IP_TOS", socket::TOS)?,
+                    SocketAddr::V6(_) => int("IPV6_TCLASS", socket::TRAFFIC_CLASS)?,
                 };
-                u64::from((class.cast_unsigned() >> 2) & 0x3f)
+                ((class >> 2) & 0x3f).into()
             }
         };
         (option.keep)(&mut options, value);
@@ -73,7 +68,7 @@ fn congestion(fd: BorrowedFd<'_>) -> Result<String, Error> {
     // TCP_CA_NAME_MAX is 16, the final NUL included.
     let mut name = [0; 16];
     let what = "TCP_CONGESTION";
-    let filled = read_option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)
+    let filled = read_option(fd, tcp_option(libc::TCP_CONGESTION), &mut name)
         .map_err(|source| Error { what, source })?;
     let name = name[..filled].split(|b| *b == 0).next().unwrap_or(&[]);
     Ok(String::from_utf8_lossy(name).into_owned())
@@ -84,8 +79,8 @@ fn congestion(fd: BorrowedFd<'_>) -> Result<String, Error> {
 fn pacing(fd: BorrowedFd<'_>) -> Result<Option<BitRate>, Error> {
     let mut rate = [0; 8];
     let what = "SO_MAX_PACING_RATE";
-    let filled = read_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)
-        .map_err(|source| Error { what, source })?;
+    let option = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+    let filled = read_option(fd, option, &mut rate).map_err(|source| Error { what, source })?;
     let limit = if filled == 8 {
         Some(u64::from_ne_bytes(rate)).filter(|r| *r != u64::MAX)
     } else {

@@ -3,6 +3,7 @@
 use crate::Error;
 use model::{BitRate, Bytes, Nanos, SocketState, socket_state};
 use std::os::fd::BorrowedFd;
+use sys::socket::{read_option, tcp_option};
 
 /// Room for `struct tcp_info` as any kernel may grow it in years to come: Linux 6.18 fills 280 bytes.
 /// The kernel fills no more than it is given and says how much that was.
@@ -17,11 +18,9 @@ const ROOM: usize = 512;
 /// [`Error`] if the descriptor is not a TCP socket.
 pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<SocketState, Error> {
     let mut raw = [0; ROOM];
-    let filled = sys::read_option::read_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)
-        .map_err(|source| Error {
-            what: "TCP_INFO",
-            source,
-        })?;
+    let what = "TCP_INFO";
+    let filled = read_option(fd, tcp_option(libc::TCP_INFO), &mut raw)
+        .map_err(|source| Error { what, source })?;
     Ok(decode_tcp_info(&raw[..filled]))
 }
 

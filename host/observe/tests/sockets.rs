@@ -284,15 +284,15 @@ fn configured(asked: &SocketSettings) -> SocketOptions {
     let address = listener.local_addr().unwrap();
     let socket = set::tcp(&address).unwrap();
     let fd = socket.as_fd();
-    set::set_send_buffer(fd, bytes(asked.send_buffer)).unwrap();
-    set::set_receive_buffer(fd, bytes(asked.receive_buffer)).unwrap();
-    set::set_mss(fd, asked.mss.unwrap().cast_signed()).unwrap();
+    set::set(fd, set::SEND_BUFFER, bytes(asked.send_buffer)).unwrap();
+    set::set(fd, set::RECEIVE_BUFFER, bytes(asked.receive_buffer)).unwrap();
+    set::set(fd, set::MSS, asked.mss.unwrap().cast_signed()).unwrap();
     set::set_congestion(fd, asked.congestion.as_ref().unwrap()).unwrap();
-    set::set_nodelay(fd, asked.nodelay.unwrap()).unwrap();
-    let unsent = u32::try_from(asked.notsent_lowat.unwrap().0).unwrap();
-    set::set_notsent_lowat(fd, unsent).unwrap();
+    let nodelay = set::tcp_option(libc::TCP_NODELAY);
+    set::set(fd, nodelay, asked.nodelay.unwrap().into()).unwrap();
+    set::set(fd, set::NOTSENT_LOWAT, bytes(asked.notsent_lowat)).unwrap();
     set::set_pacing(fd, asked.pacing.unwrap().0 / 8).unwrap();
-    set::set_tos_v4(fd, asked.dscp.unwrap() << 2).unwrap();
+    set::set_tos(fd, false, asked.dscp.unwrap() << 2).unwrap();
     set::connect(fd, &address, Duration::from_secs(5)).unwrap();
     socket_options(0, fd).unwrap()
 }

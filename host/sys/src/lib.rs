@@ -15,7 +15,6 @@ pub mod packet_ring;
 pub mod poll;
 pub mod probe;
 pub mod process;
-pub mod read_option;
 pub mod sched;
 pub mod signal;
 pub mod socket;

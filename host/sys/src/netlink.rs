@@ -48,19 +48,15 @@ impl Socket {
     /// What setsockopt(2) says: `ENOPROTOOPT` before Linux 4.12.
     pub fn explain_refusals(&self) -> io::Result<()> {
         for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK] {
-            crate::socket::set(self.0.as_fd(), libc::SOL_NETLINK, option, 1i32)?;
+            crate::socket::set(self.0.as_fd(), (libc::SOL_NETLINK, option), 1)?;
         }
         Ok(())
     }
 
     /// From now on what the kernel tells this group comes in as well.
     pub fn join(&self, group: u32) -> io::Result<()> {
-        crate::socket::set(
-            self.0.as_fd(),
-            libc::SOL_NETLINK,
-            libc::NETLINK_ADD_MEMBERSHIP,
-            group,
-        )
+        let option = (libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
+        crate::socket::set(self.0.as_fd(), option, group.cast_signed())
     }
 
     /// Sends one whole request to the kernel.

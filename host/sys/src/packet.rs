@@ -1,7 +1,7 @@
 //! Whole Ethernet frames in and out of one device: packet sockets with the virtio-net header in front of
 //! each frame (packet(7); `struct virtio_net_hdr` in `include/uapi/linux/virtio_net.h`), many a call.
 
-use crate::socket::{check, set};
+use crate::socket::{RECEIVE_BUFFER, check, set};
 use crate::udp::{self, ReceiveBatch};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 use std::io;
@@ -30,15 +30,15 @@ impl PacketSocket {
     pub fn open(device: &str, buffer: u32) -> io::Result<PacketSocket> {
         let socket = unbound()?;
         let index = netdevice::name_to_index(&socket, device)?;
-        let set = |level, name, value| set(socket.as_fd(), level, name, value);
+        let set = |option, value| set(socket.as_fd(), option, value);
         let buffer = libc::c_int::try_from(buffer).unwrap_or(libc::c_int::MAX);
-        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        set(libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
-        set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
+        set((libc::SOL_PACKET, libc::PACKET_VNET_HDR), 1)?;
+        set((libc::SOL_PACKET, PACKET_IGNORE_OUTGOING), 1)?;
+        set((libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS), 1)?;
         // Root alone may go beyond net.core.rmem_max; in a user namespace nobody is root in that sense.
-        set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer)
-            .or_else(|_| set(libc::SOL_SOCKET, libc::SO_RCVBUF, buffer))?;
-        set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        set((libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), buffer)
+            .or_else(|_| set(RECEIVE_BUFFER, buffer))?;
+        set(udp::STAMPS, 1)?;
         bind(&socket, index)?;
         Ok(PacketSocket(socket))
     }
@@ -91,8 +91,8 @@ pub(crate) fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
 pub(crate) fn take_drops(socket: &OwnedFd) -> io::Result<u32> {
     // struct tpacket_stats: packets, drops.
     let mut stats = [0; 8];
-    let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-    crate::read_option::read_option(socket.as_fd(), level, name, &mut stats)?;
+    let option = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+    crate::socket::read_option(socket.as_fd(), option, &mut stats)?;
     let [.., a, b, c, d] = stats;
     Ok(u32::from_ne_bytes([a, b, c, d]))
 }

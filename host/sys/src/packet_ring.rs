@@ -3,7 +3,7 @@
 
 use crate::file::map_shared;
 use crate::packet::VNET_HEADER;
-use crate::socket::set_raw;
+use crate::socket::{IntOption, set_raw};
 use rustix::mm::munmap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -55,13 +55,17 @@ impl PacketRing {
     pub fn open(room: usize, filter: &[libc::sock_filter]) -> io::Result<PacketRing> {
         let socket = crate::packet::unbound()?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
-        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
-        set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)?;
+        set(&socket, (libc::SOL_PACKET, libc::PACKET_VERSION), &version)?;
+        set(&socket, (libc::SOL_PACKET, libc::PACKET_VNET_HDR), &1i32)?;
         let program = libc::sock_fprog {
             len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
             filter: filter.as_ptr().cast_mut(),
         };
-        set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+        set(
+            &socket,
+            (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+            &program,
+        )?;
         let blocks = (room / BLOCK).max(1);
         let request = libc::tpacket_req {
             tp_block_size: BLOCK as libc::c_uint,
@@ -69,7 +73,7 @@ impl PacketRing {
             tp_frame_size: SLOT as libc::c_uint,
             tp_frame_nr: (blocks * BLOCK / SLOT) as libc::c_uint,
         };
-        set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        set(&socket, (libc::SOL_PACKET, libc::PACKET_RX_RING), &request)?;
         // SAFETY: the ring is accessed as the kernel demands, and is unmapped by `drop` alone.
         let at = unsafe { map_shared(socket.as_fd(), blocks * BLOCK)? };
         let ring = PacketRing {
@@ -143,9 +147,9 @@ fn decode(slot: &[u8]) -> Option<RingPacket<'_>> {
     })
 }
 
-fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+fn set<T>(socket: &OwnedFd, option: IntOption, value: &T) -> io::Result<()> {
     let (value, bytes) = (std::ptr::from_ref(value).cast(), size_of::<T>());
     // SAFETY: the kernel reads as many bytes as the value has, and what a filter points to is borrowed by the
     // caller for longer than the call.
-    unsafe { set_raw(socket.as_fd(), level, name, value, bytes) }
+    unsafe { set_raw(socket.as_fd(), option, value, bytes) }
 }

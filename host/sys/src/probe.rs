@@ -1,8 +1,7 @@
 //! What path probing needs of a socket: how the kernel treats its packets, and what routers say of them.
 
-use crate::read_option::read_option;
 pub use crate::socket::{begin_connect, take_error};
-use crate::socket::{error_queue, set};
+use crate::socket::{error_queue, read_option, set, tcp_option};
 use rustix::net::sockopt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,19 +10,19 @@ use std::os::fd::BorrowedFd;
 /// Lets a UDP socket's packets be as large as the device takes them, whatever the kernel has learned of the
 /// path, and sets DF (`IP_MTU_DISCOVER`, ip(7)).
 pub fn ignore_path_mtu(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
-    let (level, name) = match ipv6 {
+    let option = match ipv6 {
         false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
         true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
     };
     // IPV6_PMTUDISC_PROBE is the same number.
-    set(fd, level, name, libc::IP_PMTUDISC_PROBE)
+    set(fd, option, libc::IP_PMTUDISC_PROBE)
 }
 
 /// Keeps what routers say of the socket's packets for [`take_message`] (`IP_RECVERR`).
 pub fn keep_messages(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     match ipv6 {
-        false => set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1i32),
-        true => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1i32),
+        false => set(fd, (libc::IPPROTO_IP, libc::IP_RECVERR), 1),
+        true => set(fd, (libc::IPPROTO_IPV6, libc::IPV6_RECVERR), 1),
     }
 }
 
@@ -38,14 +37,14 @@ pub fn set_hop_limit(fd: BorrowedFd<'_>, ipv6: bool, hops: u8) -> io::Result<()>
 
 /// Has a listener keep the SYNs of its connections for [`saved_syn`] (`TCP_SAVE_SYN`, Linux 4.3).
 pub fn save_syn(listener: BorrowedFd<'_>) -> io::Result<()> {
-    set(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, 1i32)
+    set(listener, tcp_option(libc::TCP_SAVE_SYN), 1)
 }
 
 /// The SYN of an accepted connection as it arrived, from its IP header on; once only, empty afterwards.
 pub fn saved_syn(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     // The longest headers of IPv4 and TCP are 60 bytes each; IPv6 may have extension headers.
     let mut syn = vec![0; 512];
-    let length = read_option(fd, libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut syn)?;
+    let length = read_option(fd, tcp_option(libc::TCP_SAVED_SYN), &mut syn)?;
     syn.truncate(length);
     Ok(syn)
 }

@@ -3,7 +3,6 @@
 //! Everything here takes a borrowed descriptor and reports the kernel's own error.
 
 use crate::poll::{PollFd, poll};
-use crate::read_option::read_int_option;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -72,32 +71,125 @@ pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
     Ok(sockopt::socket_error(fd)?.err().map(io::Error::from))
 }
 
-/// What the kernel accepts of a value for [`set`]: plain data without padding.
-mod plain {
-    /// An option's value.
-    pub trait Plain: Copy {}
-    impl Plain for i32 {}
-    impl Plain for u32 {}
-    impl Plain for u64 {}
-}
-use plain::Plain;
+/// An option whose value is a C `int`: level and name.
+pub type IntOption = (i32, i32);
 
-pub(crate) fn set<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32, value: T) -> io::Result<()> {
-    // SAFETY: `value` is plain data that lives through the call.
-    unsafe {
-        set_raw(
-            fd,
-            level,
-            name,
-            ptr::from_ref(&value).cast(),
-            size_of::<T>(),
-        )
+/// Lets others bind the same port.
+pub const REUSE_ADDRESS: IntOption = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+/// In bytes, set before the kernel doubles it, read as it holds it; silently limited by `net.core.wmem_max`.
+pub const SEND_BUFFER: IntOption = (libc::SOL_SOCKET, libc::SO_SNDBUF);
+/// The same, limited by `net.core.rmem_max`.
+pub const RECEIVE_BUFFER: IntOption = (libc::SOL_SOCKET, libc::SO_RCVBUF);
+/// In bytes: a blocking read sleeps until this much is there.
+pub const RECEIVE_LOW_WATER: IntOption = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+/// The processor that took the latest segment in; negative before the first.
+pub const INCOMING_CPU: IntOption = (libc::SOL_SOCKET, libc::SO_INCOMING_CPU);
+/// Allows [`SendMode::ZeroCopy`].
+pub const ZERO_COPY: IntOption = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+/// `IPPROTO_TCP`, ...
+pub const PROTOCOL: IntOption = (libc::SOL_SOCKET, libc::SO_PROTOCOL);
+/// In bytes.
+pub const MSS: IntOption = tcp_option(libc::TCP_MAXSEG);
+/// Unsent bytes above which a socket is not writable; zero leaves it to the sysctl.
+pub const NOTSENT_LOWAT: IntOption = tcp_option(libc::TCP_NOTSENT_LOWAT);
+/// DSCP in the upper six bits, of IPv4; on an IPv6 socket for IPv4-mapped peers.
+pub const TOS: IntOption = (libc::IPPROTO_IP, libc::IP_TOS);
+/// DSCP in the upper six bits, of IPv6.
+pub const TRAFFIC_CLASS: IntOption = (libc::IPPROTO_IPV6, libc::IPV6_TCLASS);
+/// Takes no IPv4.
+pub const V6_ONLY: IntOption = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+
+/// An option of TCP by its number in `include/uapi/linux/tcp.h`.
+pub const fn tcp_option(name: i32) -> IntOption {
+    (libc::IPPROTO_TCP, name)
+}
+
+/// Sets an option that is a number of 32 bits.
+pub fn set(fd: BorrowedFd<'_>, option: IntOption, value: i32) -> io::Result<()> {
+    set_bytes(fd, option, &value.to_ne_bytes())
+}
+
+/// Reads one socket option into `buffer` and returns how many bytes the kernel filled, which for
+/// structures that grew over the years (`TCP_INFO`) is fewer than asked on an older kernel.
+///
+/// # Errors
+/// What getsockopt(2) says: `ENOPROTOOPT` for an option that this kernel or protocol lacks.
+pub fn read_option(
+    fd: BorrowedFd<'_>,
+    (level, name): IntOption,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(buffer.len()).unwrap_or(libc::socklen_t::MAX);
+    let (fd, to) = (fd.as_raw_fd(), buffer.as_mut_ptr().cast());
+    // SAFETY: the descriptor is open for the length of the borrow; the kernel writes at most `length`
+    // bytes, which is the size of the exclusively borrowed buffer (or less), and then `length` itself.
+    check(unsafe { libc::getsockopt(fd, level, name, to, &raw mut length) })?;
+    Ok((length as usize).min(buffer.len()))
+}
+
+/// Reads an option whose value is one C `int`.
+///
+/// # Errors
+/// As [`read_option`]; also if the kernel's value is shorter than an `int`.
+pub fn get(fd: BorrowedFd<'_>, option: IntOption) -> io::Result<i32> {
+    let mut value = [0; 4];
+    // Some IP options answer with a single byte where the value fits: the rest stays zero, which is
+    // the same number only in little-endian order, so the byte is taken by itself.
+    match read_option(fd, option, &mut value)? {
+        4 => Ok(i32::from_ne_bytes(value)),
+        1 => Ok(i32::from(value[0])),
+        n => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("the kernel answered with {n} bytes where an int was expected"),
+        )),
     }
 }
 
-fn set_bytes(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+/// Sets DSCP and ECN bits for the IP version of the socket, and for IPv4-mapped peers of IPv6.
+pub fn set_tos(fd: BorrowedFd<'_>, ipv6: bool, tos: u8) -> io::Result<()> {
+    if ipv6 {
+        set(fd, TRAFFIC_CLASS, tos.into())?;
+    }
+    set(fd, TOS, tos.into())
+}
+
+/// `TCP_CONGESTION`. The kernel loads a module for a name that it does not know if it may.
+pub fn set_congestion(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    set_bytes(fd, tcp_option(libc::TCP_CONGESTION), name.as_bytes())
+}
+
+/// `SO_MAX_PACING_RATE` in bytes per second, in its 64-bit form (Linux 4.20).
+pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
+    let option = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+    set_bytes(fd, option, &bytes_per_s.to_ne_bytes())
+}
+
+/// `SO_BINDTODEVICE`.
+pub fn set_device(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let option = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+    set_bytes(fd, option, name.as_bytes())
+}
+
+/// Makes a silent loss of the peer an error (`ETIMEDOUT`) within about `after`: `TCP_USER_TIMEOUT`
+/// for data that nobody acknowledges, keepalive probes for an end that only reads (tcp(7)).
+pub fn set_lost_after(fd: BorrowedFd<'_>, after: Duration) -> io::Result<()> {
+    const PROBES: i32 = 4;
+    let ms = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
+    let each_s = i32::try_from(after.as_secs()).unwrap_or(i32::MAX) / (PROBES + 1);
+    for (name, value) in [
+        (libc::TCP_USER_TIMEOUT, ms.cast_signed()),
+        (libc::TCP_KEEPIDLE, each_s.max(1)),
+        (libc::TCP_KEEPINTVL, each_s.max(1)),
+        (libc::TCP_KEEPCNT, PROBES),
+    ] {
+        set(fd, tcp_option(name), value)?;
+    }
+    set(fd, (libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1)
+}
+
+fn set_bytes(fd: BorrowedFd<'_>, option: IntOption, value: &[u8]) -> io::Result<()> {
     // SAFETY: pointer and length are those of a live slice.
-    unsafe { set_raw(fd, level, name, value.as_ptr(), value.len()) }
+    unsafe { set_raw(fd, option, value.as_ptr(), value.len()) }
 }
 
 /// setsockopt(2).
@@ -106,122 +198,13 @@ fn set_bytes(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Res
 /// `value` points to as many initialised bytes; what these point to lives through the call.
 pub(crate) unsafe fn set_raw(
     fd: BorrowedFd<'_>,
-    level: i32,
-    name: i32,
+    (level, name): IntOption,
     value: *const u8,
     bytes: usize,
 ) -> io::Result<()> {
+    let (fd, bytes) = (fd.as_raw_fd(), bytes as libc::socklen_t);
     // SAFETY: the caller's promise.
-    check(unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            value.cast(),
-            bytes as libc::socklen_t,
-        )
-    })
-    .map(drop)
-}
-
-/// `SO_REUSEADDR`.
-pub fn set_reuse_address(fd: BorrowedFd<'_>) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1i32)
-}
-
-/// `SO_SNDBUF` in bytes, before the kernel doubles it; silently limited by `net.core.wmem_max`.
-pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
-}
-
-/// `SO_RCVBUF` in bytes, before the kernel doubles it; silently limited by `net.core.rmem_max`.
-pub fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
-}
-
-/// `SO_RCVLOWAT` in bytes: a blocking read sleeps until this much is there.
-pub fn set_receive_low_water(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
-}
-
-/// `SO_RCVBUF` in bytes as the kernel holds it now, autotuned or set.
-pub fn receive_buffer(fd: BorrowedFd<'_>) -> io::Result<usize> {
-    let bytes = read_int_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
-    Ok(usize::try_from(bytes).unwrap_or(0))
-}
-
-/// `SO_INCOMING_CPU`: the processor that took the latest segment in; `None` before the first.
-pub fn incoming_cpu(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
-    let cpu = read_int_option(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?;
-    Ok(u32::try_from(cpu).ok())
-}
-
-/// `TCP_MAXSEG` in bytes.
-pub fn set_mss(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
-    set(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes)
-}
-
-/// `TCP_CONGESTION`. The kernel loads a module for a name that it does not know if it may.
-pub fn set_congestion(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    set_bytes(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
-}
-
-/// `TCP_NODELAY`.
-pub fn set_nodelay(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(on))
-}
-
-/// An option of TCP that is a number of 32 bits, by its number in `include/uapi/linux/tcp.h`.
-pub fn set_tcp_option(fd: BorrowedFd<'_>, name: i32, value: u32) -> io::Result<()> {
-    set(fd, libc::IPPROTO_TCP, name, value)
-}
-
-/// `TCP_NOTSENT_LOWAT` in bytes; zero leaves it to the sysctl.
-pub fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
-}
-
-/// `SO_MAX_PACING_RATE` in bytes per second, in its 64-bit form (Linux 4.20).
-pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_s)
-}
-
-/// `IP_TOS`: DSCP in the upper six bits.
-pub fn set_tos_v4(fd: BorrowedFd<'_>, tos: u8) -> io::Result<()> {
-    set(fd, libc::IPPROTO_IP, libc::IP_TOS, i32::from(tos))
-}
-
-/// `IPV6_TCLASS`: DSCP in the upper six bits.
-pub fn set_tos_v6(fd: BorrowedFd<'_>, tos: u8) -> io::Result<()> {
-    set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, i32::from(tos))
-}
-
-/// `IPV6_V6ONLY`.
-pub fn set_v6_only(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, i32::from(on))
-}
-
-/// `SO_BINDTODEVICE`.
-pub fn set_device(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    set_bytes(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name.as_bytes())
-}
-
-/// Makes a silent loss of the peer an error (`ETIMEDOUT`) within about `after`: `TCP_USER_TIMEOUT`
-/// for data that nobody acknowledges, keepalive probes for an end that only reads (tcp(7)).
-pub fn set_lost_after(fd: BorrowedFd<'_>, after: Duration) -> io::Result<()> {
-    const PROBES: u64 = 4;
-    let ms = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
-    let each_s = i32::try_from((after.as_secs() / (PROBES + 1)).max(1)).unwrap_or(i32::MAX);
-    set(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)?;
-    set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, each_s)?;
-    set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, each_s)?;
-    set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, PROBES as i32)?;
-    set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1i32)
-}
-
-/// `SO_ZEROCOPY`: allows [`SendMode::ZeroCopy`].
-pub fn set_zerocopy(fd: BorrowedFd<'_>) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1i32)
+    check(unsafe { libc::setsockopt(fd, level, name, value.cast(), bytes) }).map(drop)
 }
 
 /// How [`send`] hands data over.
@@ -409,4 +392,20 @@ pub(crate) fn check(result: i32) -> io::Result<i32> {
 
 pub(crate) fn check_len(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn an_option_is_read_and_a_wrong_one_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let kind = get(listener.as_fd(), (libc::SOL_SOCKET, libc::SO_TYPE));
+        assert_eq!(kind.unwrap(), libc::SOCK_STREAM);
+        let wrong = get(listener.as_fd(), (libc::SOL_SOCKET, 9999)).unwrap_err();
+        assert_eq!(wrong.raw_os_error(), Some(libc::ENOPROTOOPT));
+    }
 }

@@ -13,14 +13,17 @@ pub const BATCH: usize = 64;
 /// Room for one control message with a time stamp, generously.
 const CONTROL: usize = 64;
 
+/// The kernel's time of arrival comes with each packet.
+pub(crate) const STAMPS: socket::IntOption = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
+
 /// Binds a UDP socket that lets others bind the same port (`SO_REUSEADDR`), which UDP needs for one
 /// connected socket a peer beside the one that listens. An IPv6 socket takes IPv4 as well if bound to
 /// the unspecified address.
 pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
     let fd = socket::inet(&local, SocketType::DGRAM)?;
-    socket::set_reuse_address(fd.as_fd())?;
+    socket::set(fd.as_fd(), socket::REUSE_ADDRESS, 1)?;
     if local.is_ipv6() {
-        socket::set_v6_only(fd.as_fd(), false)?;
+        socket::set(fd.as_fd(), socket::V6_ONLY, 0)?;
     }
     socket::bind(fd.as_fd(), &local)?;
     Ok(UdpSocket::from(fd))
@@ -28,24 +31,20 @@ pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
 
 /// Asks for the kernel's time of arrival with every datagram (`SO_TIMESTAMPNS`).
 pub fn stamp_arrivals(udp: &UdpSocket) -> io::Result<()> {
-    socket::set(udp.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
+    socket::set(udp.as_fd(), STAMPS, 1)
 }
 
 /// Sets send and receive buffer (`SO_SNDBUF`, `SO_RCVBUF`) to `bytes`; the kernel doubles them and
 /// cuts them to `net.core.wmem_max` and `rmem_max` without a word.
 pub fn set_buffers(udp: &UdpSocket, bytes: u32) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-    socket::set_send_buffer(udp.as_fd(), bytes)?;
-    socket::set_receive_buffer(udp.as_fd(), bytes)
+    socket::set(udp.as_fd(), socket::SEND_BUFFER, bytes)?;
+    socket::set(udp.as_fd(), socket::RECEIVE_BUFFER, bytes)
 }
 
 /// Sets the byte of the type of service (traffic class in IPv6) by the family of the peer.
 pub fn set_tos(udp: &UdpSocket, tos: u8) -> io::Result<()> {
-    if udp.local_addr()?.is_ipv6() {
-        socket::set_tos_v6(udp.as_fd(), tos)?;
-    }
-    // On an IPv6 socket this one is for IPv4-mapped peers.
-    socket::set_tos_v4(udp.as_fd(), tos)
+    socket::set_tos(udp.as_fd(), udp.local_addr()?.is_ipv6(), tos)
 }
 
 /// Datagrams to be sent together, in buffers that are used again and again.

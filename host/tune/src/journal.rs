@@ -59,12 +59,8 @@ fn cookie() -> io::Result<u64> {
     // Any socket will do; this one sends nothing.
     let socket = UdpSocket::bind(("127.0.0.1", 0)).or_else(|_| UdpSocket::bind(("0.0.0.0", 0)))?;
     let mut cookie = [0; 8];
-    sys::read_option::read_option(
-        socket.as_fd(),
-        libc::SOL_SOCKET,
-        SO_NETNS_COOKIE,
-        &mut cookie,
-    )?;
+    let option = (libc::SOL_SOCKET, SO_NETNS_COOKIE);
+    sys::socket::read_option(socket.as_fd(), option, &mut cookie)?;
     Ok(u64::from_ne_bytes(cookie))
 }
 

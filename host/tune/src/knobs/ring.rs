@@ -16,10 +16,8 @@ pub(crate) struct Rings {
 
 impl Rings {
     fn sizes(&self, kernel: &mut Kernel) -> Result<[Bounded; 2], Failure> {
-        match self.device.driver(kernel)?.rings() {
-            Ok(rings) => Ok([rings.rx, rings.tx]),
-            Err(error) => Err(self.cannot(error)),
-        }
+        let driver = self.device.driver(kernel)?;
+        driver.rings().map_err(|error| self.cannot(error))
     }
 
     /// Receive is the first of the two, transmit the second.
