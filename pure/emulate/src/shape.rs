@@ -2,7 +2,7 @@
 
 use crate::file::{
     QueueFile,
-    value::{amount, ascending, real, scalar, span, whole},
+    value::{amount, ascending, frame, real, scalar, some, span, whole},
 };
 use model::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
@@ -16,20 +16,25 @@ const LONGEST_TRAIN: Nanos = Nanos::from_micros(250);
 /// A packet meets, in this order: `max_frame`, `loss` and `bit_error_rate` (decided at the
 /// entry, felt after the line: a lost frame still used it), `policer`, `ack_thinning`, `queue`,
 /// `shaper`, `rate`, `delay` with `jitter` and `reorder`, `duplicate`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Shape {
     /// Rate of the line in bits on the wire: each frame with its [`FRAME_OVERHEAD`](crate::FRAME_OVERHEAD).
+    #[serde(deserialize_with = "some")]
     pub rate: Option<BitRate>,
     /// A frame occupies the line at least this long, whatever its size: a receiver or a firewall whose
     /// processor works on each. Zero: only its bytes count.
+    #[serde(deserialize_with = "scalar")]
     pub packet_time: Nanos,
     /// Propagation delay, one way.
+    #[serde(deserialize_with = "scalar")]
     pub delay: Nanos,
     /// Random delay on top of `delay`.
     pub jitter: Option<Jitter>,
     /// Frames that vanish on the line.
     pub loss: Loss,
     /// Chance of each bit to be wrong; the receiver's checksum drops the frame, long ones more often.
+    #[serde(deserialize_with = "real::<_, 0, 10_000>")]
     pub bit_error_rate: f64,
     /// Frames held back so that later ones overtake them.
     pub reorder: Option<Reorder>,
@@ -42,6 +47,7 @@ pub struct Shape {
     /// Delays what comes faster, by bytes of IP packets.
     pub shaper: Option<Bucket>,
     /// Largest IP packet in bytes that passes; larger ones are dropped without a word, as by a switch without jumbo frames.
+    #[serde(deserialize_with = "frame")]
     pub max_frame: Option<u32>,
     /// Pure acknowledgements of a flow joined into fewer.
     pub ack_thinning: Option<AckThinning>,

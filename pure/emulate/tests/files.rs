@@ -227,6 +227,23 @@ fn the_script_patches_what_is_in_force() {
 }
 
 #[test]
+fn off_takes_away_what_another_table_gave() {
+    let text = file(
+        "",
+        "[link.both]\nrate = \"1G\"\nloss = { random = \"1%\" }\n[link.backward]\nloss = \"off\"",
+        "[[change]]\nat = \"5s\"\nlink = \"wan\"\nrate = \"off\"\n",
+    );
+    let scenario = Scenario::parse(&text, "t").unwrap();
+    let link = &scenario.links[0];
+    assert_eq!(link.forward.loss, Loss::Random(0.01));
+    assert_eq!(link.backward.loss, Loss::Off);
+    assert!(scenario.script.iter().all(|c| c.shape.rate.is_none()));
+    let unknown = text.replace("rate = \"off\"", "rat = \"off\"");
+    let error = Scenario::parse(&unknown, "t").unwrap_err().to_string();
+    assert!(error.starts_with("t:21: unknown key 'rat'"), "{error}");
+}
+
+#[test]
 fn nodes_know_the_way_but_not_behind_a_translator() {
     let (name, text) = Scenario::shipped()
         .iter()

@@ -5,11 +5,10 @@ pub(crate) mod value;
 
 pub(crate) use shape::QueueFile;
 
-use crate::{
-    Change, Cidr, Direction, End, Error, Link, Nat, Node, NodeKind, Scenario, Shape, Traffic,
-};
+use crate::{Change, Cidr, Direction, End, Error, Link, Nat, Node, NodeKind, Scenario, Traffic};
+use model::Nanos;
 use serde::Deserialize;
-use shape::{ShapeFile, Toward, effective};
+use shape::{Table, lay, shape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use toml::Spanned;
@@ -64,10 +63,6 @@ struct ScenarioFile {
     #[serde(default)]
     switch: Vec<Spanned<Node>>,
     #[serde(default)]
-    link: Vec<Spanned<LinkFile>>,
-    #[serde(default)]
-    change: Vec<Spanned<ShapeFile>>,
-    #[serde(default)]
     traffic: Vec<Spanned<Traffic>>,
 }
 
@@ -80,9 +75,25 @@ struct LinkFile {
     mtu: Option<Mtus>,
     devices: Option<[Of<String>; 2]>,
     addresses: Option<[Address; 2]>,
-    both: Option<Spanned<ShapeFile>>,
-    forward: Option<Spanned<ShapeFile>>,
-    backward: Option<Spanned<ShapeFile>>,
+}
+
+/// When a link changes, and in which direction; the other keys of a `[[change]]` shape it.
+#[derive(Deserialize)]
+struct ChangeFile {
+    #[serde(deserialize_with = "scalar")]
+    at: Nanos,
+    link: String,
+    #[serde(default)]
+    direction: Toward,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Toward {
+    Forward,
+    Backward,
+    #[default]
+    Both,
 }
 
 /// MTUs in bytes: one of the link, or one of each end.
@@ -116,29 +127,6 @@ impl TryFrom<String> for Address {
         let expected = "an IPv4 address with a prefix of 8 to 30 (\"10.0.0.1/24\"), or \"auto\"";
         cidr.ok_or_else(|| format!("found \"{}\"; write {expected}", text.escape_debug()))
     }
-}
-
-/// What is wrong, before it is looked up where.
-struct Fault {
-    /// Where the tables begin in which the key may be, the likeliest first.
-    at: Vec<usize>,
-    key: &'static str,
-    what: String,
-    remedy: String,
-}
-
-fn fault<T>(
-    at: usize,
-    key: &'static str,
-    what: impl Into<String>,
-    remedy: impl Into<String>,
-) -> Result<T, Fault> {
-    Err(Fault {
-        at: vec![at],
-        key,
-        what: what.into(),
-        remedy: remedy.into(),
-    })
 }
 
 /// The text of a file, to name lines in it.
@@ -175,11 +163,49 @@ impl Source<'_> {
         None
     }
 
-    /// The line of a fault is that of its key, or else that of its table.
-    fn locate(&self, fault: Fault) -> Error {
-        let at = fault.at.iter().find_map(|at| self.find(*at, fault.key));
-        let at = at.or(fault.at.first().copied()).unwrap_or(0);
-        self.error(at, fault.what, fault.remedy)
+    /// The fault of a key in the table at `at`: its line is that of the key, or else that of the table.
+    fn fault<T>(
+        &self,
+        at: usize,
+        key: &str,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Result<T, Error> {
+        Err(self.error(self.find(at, key).unwrap_or(at), what, remedy))
+    }
+
+    /// Takes an array of tables out of the file.
+    fn tables<'a>(&self, root: &mut DeTable<'a>, key: &str) -> Result<Vec<Table<'a>>, Error> {
+        let Some(value) = root.remove(key) else {
+            return Ok(Vec::new());
+        };
+        let at = value.span().start;
+        match value.into_inner() {
+            DeValue::Array(all) => all.into_iter().map(|one| self.table(one)).collect(),
+            _ => self.fault(
+                at,
+                "",
+                format!("'{key}' is no list"),
+                format!("write [[{key}]]"),
+            ),
+        }
+    }
+
+    fn table<'a>(&self, value: Spanned<DeValue<'a>>) -> Result<Table<'a>, Error> {
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(keys) => Ok(Spanned::new(span, keys)),
+            _ => self.fault(
+                span.start,
+                "",
+                "a value instead of keys",
+                "write { key = value }",
+            ),
+        }
+    }
+
+    fn read<'a, T: Deserialize<'a>>(&self, table: Table<'a>) -> Result<T, Error> {
+        T::deserialize(toml::de::Deserializer::from(table)).map_err(|e| self.unread(&e))
     }
 
     /// What the reader of TOML found wrong.
@@ -205,6 +231,42 @@ impl Source<'_> {
             },
         }
     }
+
+    /// Refuses a name that is none of `known`; `what` says what names it.
+    fn named(
+        &self,
+        known: &[&str],
+        name: &str,
+        at: usize,
+        key: &str,
+        what: &str,
+    ) -> Result<(), Error> {
+        if known.contains(&name) {
+            return Ok(());
+        }
+        let what = format!("{what} '{}'", name.escape_debug());
+        self.fault(at, key, what, suggest(name, known))
+    }
+
+    /// Refuses a second thing of one name, and more things than `most`.
+    fn distinct<'a>(
+        &self,
+        names: impl Iterator<Item = (usize, &'a String)>,
+        what: &str,
+        most: usize,
+    ) -> Result<(), Error> {
+        let mut seen = BTreeSet::new();
+        for (at, name) in names {
+            if !seen.insert(name) {
+                let what = format!("two {what} are named '{name}'");
+                return self.fault(at, "name", what, "give each its own name");
+            }
+            if seen.len() > most {
+                return self.fault(at, "", format!("more than {most} {what}"), "leave some out");
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A remedy for a name that is none of `known`.
@@ -217,59 +279,22 @@ fn suggest(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Refuses a name that is none of `known`; `what` says what names it.
-fn named(
-    known: &[&str],
-    name: &str,
-    at: usize,
-    key: &'static str,
-    what: &str,
-) -> Result<(), Fault> {
-    match known.contains(&name) {
-        true => Ok(()),
-        false => fault(
-            at,
-            key,
-            format!("{what} '{}'", name.escape_debug()),
-            suggest(name, known),
-        ),
-    }
-}
-
-/// Refuses a second thing of one name, and more things than `most`.
-fn distinct<'a>(
-    names: impl Iterator<Item = (usize, &'a String)>,
-    what: &str,
-    most: usize,
-) -> Result<(), Fault> {
-    let mut seen = BTreeSet::new();
-    for (at, name) in names {
-        if !seen.insert(name) {
-            let what = format!("two {what} are named '{name}'");
-            return fault(at, "name", what, "give each its own name");
-        }
-        if seen.len() > most {
-            return fault(at, "", format!("more than {most} {what}"), "leave some out");
-        }
-    }
-    Ok(())
-}
-
 pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
     let source = Source { text, file };
     if text.len() > MAX_FILE {
         let what = format!("the file has more than {MAX_FILE} bytes");
         return Err(source.error(0, what, "give a scenario file"));
     }
-    let root = DeTable::parse(text).map_err(|e| {
+    let mut root = DeTable::parse(text).map_err(|e| {
         let error = source.unread(&e);
         let what = format!("not TOML: {}", error.what);
         Error { what, ..error }
     })?;
     node_keys(root.get_ref(), &source)?;
-    let read = ScenarioFile::deserialize(toml::de::Deserializer::from(root))
-        .map_err(|e| source.unread(&e))?;
-    scenario(text, read).map_err(|fault| source.locate(fault))
+    // What shapes a direction is read once all tables that say so are known.
+    let links = source.tables(root.get_mut(), "link")?;
+    let changes = source.tables(root.get_mut(), "change")?;
+    scenario(source.read(root)?, links, changes, &source)
 }
 
 /// Refuses a key of another kind of node.
@@ -291,9 +316,14 @@ fn node_keys(root: &DeTable<'_>, source: &Source<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn scenario(text: &str, file: ScenarioFile) -> Result<Scenario, Fault> {
+fn scenario<'a>(
+    file: ScenarioFile,
+    links: Vec<Table<'a>>,
+    changes: Vec<Table<'a>>,
+    source: &Source<'_>,
+) -> Result<Scenario, Error> {
     if file.host.is_empty() {
-        return fault(
+        return source.fault(
             0,
             "",
             "the scenario has no host",
@@ -314,32 +344,38 @@ fn scenario(text: &str, file: ScenarioFile) -> Result<Scenario, Fault> {
     });
     let (places, nodes): (Vec<usize>, Vec<Node>) = all.unzip();
     let names = nodes.iter().map(|n| &n.name);
-    distinct(places.iter().copied().zip(names), "nodes", MAX_NODES)?;
-    let mut drafts: Vec<Draft> = Vec::new();
-    for link in file.link {
-        drafts.push(draft(link, &nodes, &drafts)?);
+    source.distinct(places.iter().copied().zip(names), "nodes", MAX_NODES)?;
+    let mut drafts: Vec<Draft<'a>> = Vec::new();
+    for link in links {
+        drafts.push(draft(link, &nodes, &drafts, source)?);
     }
     let names = drafts.iter().map(|d| (d.at, &d.link.name));
-    distinct(names, "links", MAX_LINKS)?;
-    loops(&drafts, &nodes)?;
-    addresses(&mut drafts, &nodes)?;
+    source.distinct(names, "links", MAX_LINKS)?;
+    loops(&drafts, &nodes, source)?;
+    addresses(&mut drafts, &nodes, source)?;
     for (at, node) in places.iter().zip(&nodes) {
-        references(node, *at, &nodes, &drafts)?;
+        references(node, *at, &nodes, &drafts, source)?;
     }
     Ok(Scenario {
-        text: text.to_owned(),
+        text: source.text.to_owned(),
         name: file.name,
         why: file.why,
         seed: file.seed.map_or(1, |of| of.0.0),
-        script: script(file.change, &drafts)?,
-        traffic: traffic(file.traffic, &nodes)?,
+        script: script(changes, &mut drafts, source)?,
+        traffic: traffic(file.traffic, &nodes, source)?,
         nodes,
         links: drafts.into_iter().map(|d| d.link).collect(),
     })
 }
 
 /// Checks the nodes and links that a node names, and that it has a link.
-fn references(node: &Node, at: usize, nodes: &[Node], drafts: &[Draft]) -> Result<(), Fault> {
+fn references(
+    node: &Node,
+    at: usize,
+    nodes: &[Node],
+    drafts: &[Draft<'_>],
+    source: &Source<'_>,
+) -> Result<(), Error> {
     let Node { name, kind, .. } = node;
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     let own = drafts.iter().map(|d| &d.link);
@@ -347,53 +383,71 @@ fn references(node: &Node, at: usize, nodes: &[Node], drafts: &[Draft]) -> Resul
     let own: Vec<&str> = own.map(|l| l.name.as_str()).collect();
     let unknown = format!("'{name}' names the unknown node");
     for to in &node.drop_icmp_toward {
-        named(&names, to, at, "drop_icmp_toward", &unknown)?;
+        source.named(&names, to, at, "drop_icmp_toward", &unknown)?;
     }
     if node.drop_icmp.is_none() && !node.drop_icmp_toward.is_empty() {
         let what = "'drop_icmp_toward' without 'drop_icmp'";
         let remedy = "add drop_icmp = \"frag-needed\" or \"all\"";
-        return fault(at, "drop_icmp_toward", what, remedy);
+        return source.fault(at, "drop_icmp_toward", what, remedy);
     }
     if let Some(Nat {
         outside, forward, ..
     }) = &node.nat
     {
         let what = format!("router '{name}' has no link");
-        named(&own, outside, at, "nat", &what)?;
+        source.named(&own, outside, at, "nat", &what)?;
         let mut ports = BTreeSet::new();
         for forward in forward {
-            named(&names, &forward.to, at, "nat", &unknown)?;
+            source.named(&names, &forward.to, at, "nat", &unknown)?;
             if !ports.insert(forward.port) {
                 let what = format!("port {} is forwarded twice", forward.port);
-                return fault(at, "nat", what, "keep one of them");
+                return source.fault(at, "nat", what, "keep one of them");
             }
         }
     }
     if own.is_empty() {
         let what = format!("{} '{name}' has no link", kind.name());
         let remedy = "add a [[link]] with it in 'between', or remove it";
-        return fault(at, "name", what, remedy);
+        return source.fault(at, "name", what, remedy);
     }
     Ok(())
 }
 
 /// A link, its place in the file, and the addresses that the file gives to its ends.
-struct Draft {
+struct Draft<'a> {
     at: usize,
     link: Link,
     given: [Option<Cidr>; 2],
+    /// The keys that shape both directions by now.
+    shapes: [Table<'a>; 2],
 }
 
-fn draft(file: Spanned<LinkFile>, nodes: &[Node], before: &[Draft]) -> Result<Draft, Fault> {
-    let (at, file) = (file.span().start, file.into_inner());
+fn draft<'a>(
+    mut keys: Table<'a>,
+    nodes: &[Node],
+    before: &[Draft<'_>],
+    source: &Source<'_>,
+) -> Result<Draft<'a>, Error> {
+    let at = keys.span().start;
+    let mut part = |key| match keys.get_mut().remove(key) {
+        Some(table) => source.table(table),
+        None => Ok(Spanned::new(at..at, DeTable::new())),
+    };
+    let both = part("both")?;
+    let mut shapes = [part("")?, part("")?];
+    for (shape, own) in shapes.iter_mut().zip(["forward", "backward"]) {
+        lay(&both, shape);
+        lay(&part(own)?, shape);
+    }
+    let file: LinkFile = source.read(keys)?;
     let [a, b] = &file.between;
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     for name in [a, b] {
-        named(&names, name, at, "between", "a link to the unknown node")?;
+        source.named(&names, name, at, "between", "a link to the unknown node")?;
     }
     if a == b {
         let what = format!("a link from '{a}' to itself");
-        return fault(at, "between", what, "name two different nodes");
+        return source.fault(at, "between", what, "name two different nodes");
     }
     let mtus = match file.mtu {
         None => [1500; 2],
@@ -402,11 +456,11 @@ fn draft(file: Spanned<LinkFile>, nodes: &[Node], before: &[Draft]) -> Result<Dr
     };
     if let Some(mtu) = mtus.into_iter().find(|mtu| *mtu < SMALLEST_MTU) {
         let remedy = format!("write at least {SMALLEST_MTU} (IPv6 needs 1280)");
-        return fault(at, "mtu", format!("an MTU of {mtu} is too small"), remedy);
+        return source.fault(at, "mtu", format!("an MTU of {mtu} is too small"), remedy);
     }
     if let Some(mtu) = mtus.into_iter().find(|mtu| *mtu > 65_535) {
         let what = format!("an MTU of {mtu} is too large");
-        return fault(at, "mtu", what, "write at most 65535");
+        return source.fault(at, "mtu", what, "write at most 65535");
     }
     let end = |node: &String, named: Option<String>, mtu: i64| {
         let ends = before.iter().flat_map(|d| &d.link.ends);
@@ -416,11 +470,11 @@ fn draft(file: Spanned<LinkFile>, nodes: &[Node], before: &[Draft]) -> Result<Dr
             if device.len() > LONGEST_DEVICE || device == "lo" {
                 let what = format!("'{device}' cannot be the name of a device");
                 let remedy = format!("write at most {LONGEST_DEVICE} letters, not 'lo'");
-                return fault(at, "devices", what, remedy);
+                return source.fault(at, "devices", what, remedy);
             }
             if taken.contains(device.as_str()) {
                 let what = format!("'{node}' has two devices '{device}'");
-                return fault(at, "devices", what, "give each its own name");
+                return source.fault(at, "devices", what, "give each its own name");
             }
         }
         let mut free = (0..).map(|n| format!("eth{n}"));
@@ -437,25 +491,11 @@ fn draft(file: Spanned<LinkFile>, nodes: &[Node], before: &[Draft]) -> Result<Dr
     let ends = [end(a, device_a, mtus[0])?, end(b, device_b, mtus[1])?];
     let name = file.name.unwrap_or_else(|| format!("{a}-{b}"));
     let mtu = mtus[0].max(mtus[1]) as u32;
-    let shape = |own: &Option<Spanned<ShapeFile>>| {
-        let mut shape = Shape::default();
-        let mut places = Vec::new();
-        for table in file.both.iter().chain(own) {
-            let (at, table) = (table.span().start, table.get_ref());
-            if table.at.is_some() || table.link.is_some() || table.direction.is_some() {
-                let what = "'at', 'link' and 'direction' are keys of a [[change]]";
-                return fault(at, "", what, "leave them out here");
-            }
-            table.apply(&mut shape, at, mtu)?;
-            places.push(at);
-        }
-        effective(&shape, &name, &places)?;
-        Ok(shape)
-    };
-    let (forward, backward) = (shape(&file.forward)?, shape(&file.backward)?);
+    let read = |of: usize| shape(&shapes[of], &name, mtu, source);
+    let (forward, backward) = (read(0)?, read(1)?);
     if forward.half_duplex != backward.half_duplex {
         let what = format!("link '{name}' is half-duplex in one direction only");
-        return fault(at, "", what, "move half_duplex = true to [link.both]");
+        return source.fault(at, "", what, "move half_duplex = true to [link.both]");
     }
     Ok(Draft {
         at,
@@ -466,11 +506,12 @@ fn draft(file: Spanned<LinkFile>, nodes: &[Node], before: &[Draft]) -> Result<Dr
             forward,
             backward,
         },
+        shapes,
     })
 }
 
 /// Refuses rings of switches, in which a broadcast would run for ever.
-fn loops(drafts: &[Draft], nodes: &[Node]) -> Result<(), Fault> {
+fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &Source<'_>) -> Result<(), Error> {
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
     let mut joined: Vec<BTreeSet<&str>> = switches
         .map(|switch| BTreeSet::from([switch.name.as_str()]))
@@ -485,7 +526,7 @@ fn loops(drafts: &[Draft], nodes: &[Node]) -> Result<(), Fault> {
             let what = format!("link '{}' closes a loop of switches", draft.link.name);
             let remedy =
                 "remove one of its links, or put a router in: frames would circle for ever";
-            return fault(draft.at, "between", what, remedy);
+            return source.fault(draft.at, "between", what, remedy);
         }
         let other = joined.swap_remove(a.max(b));
         joined[a.min(b)].extend(other);
@@ -495,7 +536,7 @@ fn loops(drafts: &[Draft], nodes: &[Node]) -> Result<(), Fault> {
 
 /// Gives every end at a host or router an IPv4 and an IPv6 address, one network for each segment:
 /// 10.77.N.0/24, or what the file gives, and fd77:0:0:N::/64 where the MTU allows IPv6.
-fn addresses(drafts: &mut [Draft], nodes: &[Node]) -> Result<(), Fault> {
+fn addresses(drafts: &mut [Draft<'_>], nodes: &[Node], source: &Source<'_>) -> Result<(), Error> {
     let links: Vec<&Link> = drafts.iter().map(|d| &d.link).collect();
     let segments = crate::scenario::segments(&links, nodes);
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
@@ -507,7 +548,8 @@ fn addresses(drafts: &mut [Draft], nodes: &[Node]) -> Result<(), Fault> {
         for (end, given) in draft.link.ends.iter().zip(draft.given) {
             *ipv6.entry(*segment).or_insert(true) &= end.mtu >= 1280;
             let Some(cidr) = given else { continue };
-            let fail = |what: String, remedy: &str| fault(draft.at, "addresses", what, remedy);
+            let fail =
+                |what: String, remedy: &str| source.fault(draft.at, "addresses", what, remedy);
             if switches.contains(end.node.as_str()) {
                 let what = format!("the switch '{}' has an address", end.node);
                 return fail(what, "write \"auto\" for its end: it gets none");
@@ -543,7 +585,7 @@ fn addresses(drafts: &mut [Draft], nodes: &[Node]) -> Result<(), Fault> {
             }
             let Some(v4) = given.or_else(|| free(network, &mut taken)) else {
                 let what = format!("{network} has no free address for '{}'", end.node);
-                return fault(draft.at, "addresses", what, "give a shorter prefix");
+                return source.fault(draft.at, "addresses", what, "give a shorter prefix");
             };
             end.addresses.push(v4);
             *last += 1;
@@ -571,44 +613,47 @@ fn free(network: Cidr, taken: &mut BTreeSet<IpAddr>) -> Option<Cidr> {
     Some(Cidr { address, ..network })
 }
 
-fn script(mut files: Vec<Spanned<ShapeFile>>, drafts: &[Draft]) -> Result<Vec<Change>, Fault> {
-    if let Some(file) = files.get(MAX_CHANGES) {
+fn script<'a>(
+    changes: Vec<Table<'a>>,
+    drafts: &mut [Draft<'a>],
+    source: &Source<'_>,
+) -> Result<Vec<Change>, Error> {
+    if let Some(change) = changes.get(MAX_CHANGES) {
         let what = format!("more than {MAX_CHANGES} changes");
-        return fault(file.span().start, "", what, "leave some out");
+        return source.fault(change.span().start, "", what, "leave some out");
     }
-    files.sort_by_key(|file| file.get_ref().at);
+    let mut all = Vec::new();
+    for mut change in changes {
+        let own = ["at", "link", "direction"].map(|key| change.get_mut().remove_entry(key));
+        let head = Spanned::new(change.span(), own.into_iter().flatten().collect());
+        all.push((source.read::<ChangeFile>(head)?, change));
+    }
+    all.sort_by_key(|(head, _)| head.at);
     let names: Vec<&str> = drafts.iter().map(|d| d.link.name.as_str()).collect();
-    let mut now: BTreeMap<(&str, Direction), Shape> = BTreeMap::new();
-    let mut script = Vec::new();
-    for file in &files {
-        let (place, file) = (file.span().start, file.get_ref());
-        let (Some(at), Some(name)) = (file.at, &file.link) else {
-            let what = "a change without 'at' or 'link'";
-            return fault(place, "", what, "add at = \"5s\" and link = \"wan\"");
-        };
-        named(&names, name, place, "link", "a change of the unknown link")?;
-        if file.half_duplex.is_some() {
+    for (ChangeFile { link, .. }, keys) in &all {
+        let place = keys.span().start;
+        source.named(&names, link, place, "link", "a change of the unknown link")?;
+        if keys.get_ref().get("half_duplex").is_some() {
             let what = "half_duplex cannot change while the lab runs";
-            return fault(place, "half_duplex", what, "set it in [link.both]");
+            return source.fault(place, "half_duplex", what, "set it in [link.both]");
         }
-        let directions: &[Direction] = match file.direction {
-            Some(Toward::Forward) => &[Direction::Forward],
-            Some(Toward::Backward) => &[Direction::Backward],
-            Some(Toward::Both) | None => &Direction::BOTH,
-        };
-        for Draft { link, .. } in drafts.iter().filter(|d| d.link.name == *name) {
+    }
+    let mut script = Vec::new();
+    for (head, keys) in &all {
+        for Draft { link, shapes, .. } in drafts.iter_mut().filter(|d| d.link.name == head.link) {
             let mtu = link.ends[0].mtu.max(link.ends[1].mtu);
-            for &direction in directions {
-                let shape = now
-                    .entry((&link.name, direction))
-                    .or_insert_with(|| link.shape(direction).clone());
-                file.apply(shape, place, mtu)?;
-                effective(shape, name, &[place])?;
+            for (direction, table) in Direction::BOTH.into_iter().zip(shapes) {
+                use Direction::{Backward, Forward};
+                let other = [(Toward::Forward, Backward), (Toward::Backward, Forward)];
+                if other.contains(&(head.direction, direction)) {
+                    continue;
+                }
+                lay(keys, table);
                 script.push(Change {
-                    at,
+                    at: head.at,
                     link: link.name.clone(),
                     direction,
-                    shape: shape.clone(),
+                    shape: shape(table, &link.name, mtu, source)?,
                 });
             }
         }
@@ -616,23 +661,27 @@ fn script(mut files: Vec<Spanned<ShapeFile>>, drafts: &[Draft]) -> Result<Vec<Ch
     Ok(script)
 }
 
-fn traffic(files: Vec<Spanned<Traffic>>, nodes: &[Node]) -> Result<Vec<Traffic>, Fault> {
+fn traffic(
+    files: Vec<Spanned<Traffic>>,
+    nodes: &[Node],
+    source: &Source<'_>,
+) -> Result<Vec<Traffic>, Error> {
     let hosts = nodes.iter().filter(|n| n.kind == NodeKind::Host);
     let hosts: Vec<&str> = hosts.map(|n| n.name.as_str()).collect();
     let mut all: Vec<(usize, Traffic)> = Vec::new();
     for file in files {
         let (at, mut traffic) = (file.span().start, file.into_inner());
         let Traffic { from, to, .. } = &traffic;
-        named(&hosts, from, at, "from", "'from' names the unknown host")?;
-        named(&hosts, to, at, "to", "'to' names the unknown host")?;
+        source.named(&hosts, from, at, "from", "'from' names the unknown host")?;
+        source.named(&hosts, to, at, "to", "'to' names the unknown host")?;
         if from == to {
             let what = format!("traffic from '{from}' to itself");
-            return fault(at, "to", what, "name two different hosts");
+            return source.fault(at, "to", what, "name two different hosts");
         }
         if (traffic.on.0 == 0) != (traffic.off.0 == 0) {
             let what = "traffic has one of 'on' and 'off'";
             let remedy = "give both, or neither for traffic that never ends";
-            return fault(at, "", what, remedy);
+            return source.fault(at, "", what, remedy);
         }
         if traffic.name.is_empty() {
             traffic.name = format!("{from}-{to}");
@@ -640,6 +689,6 @@ fn traffic(files: Vec<Spanned<Traffic>>, nodes: &[Node]) -> Result<Vec<Traffic>,
         all.push((at, traffic));
     }
     let names = all.iter().map(|(at, traffic)| (*at, &traffic.name));
-    distinct(names, "kinds of traffic", MAX_TRAFFIC)?;
+    source.distinct(names, "kinds of traffic", MAX_TRAFFIC)?;
     Ok(all.into_iter().map(|(_, traffic)| traffic).collect())
 }

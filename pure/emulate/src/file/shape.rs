@@ -1,164 +1,91 @@
-//! The keys that shape one direction of a link.
+//! The keys that shape one direction of a link: tables laid over each other, then read and checked.
 
-use super::value::{Of, OrOff, Real, Whole, some};
-use super::{Fault, fault};
-use crate::{
-    AckThinning, Aqm, Bucket, CoDelRule, Cross, Duplicate, Jitter, Limit, Loss, Queue, RedRule,
-    Reorder, Shape, Wander,
-};
-use model::{BitRate, Bytes, Nanos};
+use super::Source;
+use super::value::{Of, Whole, some};
+use crate::{Aqm, Bucket, CoDelRule, Cross, Error, Limit, Queue, RedRule, Shape};
+use model::Bytes;
 use serde::Deserialize;
+use toml::Spanned;
+use toml::de::DeTable;
 
-/// What a table changes of a shape.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ShapeFile {
-    rate: Option<OrOff<Of<BitRate>>>,
-    #[serde(default, deserialize_with = "some")]
-    packet_time: Option<Nanos>,
-    #[serde(default, deserialize_with = "some")]
-    delay: Option<Nanos>,
-    jitter: Option<OrOff<Jitter>>,
-    loss: Option<Loss>,
-    bit_error_rate: Option<Of<Real<0, 10_000>>>,
-    reorder: Option<OrOff<Reorder>>,
-    duplicate: Option<OrOff<Duplicate>>,
-    queue: Option<OrOff<Queue>>,
-    policer: Option<OrOff<Bucket>>,
-    shaper: Option<OrOff<Bucket>>,
-    max_frame: Option<OrOff<u16>>,
-    ack_thinning: Option<OrOff<AckThinning>>,
-    pub(super) half_duplex: Option<bool>,
-    wander: Option<OrOff<Wander>>,
-    cross: Option<OrOff<Cross>>,
-    // Of [[change]] alone.
-    #[serde(default, deserialize_with = "some")]
-    pub(super) at: Option<Nanos>,
-    pub(super) link: Option<String>,
-    pub(super) direction: Option<Toward>,
-}
+/// A table that is not read yet, and where it stands.
+pub(super) type Table<'a> = Spanned<DeTable<'a>>;
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Toward {
-    Forward,
-    Backward,
-    Both,
-}
+/// What `"off"` takes away where another table gave it.
+const CAN_BE_OFF: &str = "rate jitter loss reorder duplicate queue policer shaper max_frame \
+                          ack_thinning wander cross";
 
-/// Changes `into` as the file says.
-fn set<T: Clone, U: From<T>>(into: &mut Option<U>, from: &Option<OrOff<T>>) {
-    match from {
-        None => {}
-        Some(OrOff::Off) => *into = None,
-        Some(OrOff::On(value)) => *into = Some(value.clone().into()),
-    }
-}
-
-impl ShapeFile {
-    /// Changes `shape`; `at` is where this table stands, `mtu` the link's.
-    pub(super) fn apply(&self, shape: &mut Shape, at: usize, mtu: u32) -> Result<(), Fault> {
-        set(&mut shape.rate, &self.rate);
-        set(&mut shape.jitter, &self.jitter);
-        set(&mut shape.reorder, &self.reorder);
-        set(&mut shape.duplicate, &self.duplicate);
-        set(&mut shape.queue, &self.queue);
-        set(&mut shape.policer, &self.policer);
-        set(&mut shape.shaper, &self.shaper);
-        set(&mut shape.max_frame, &self.max_frame);
-        set(&mut shape.ack_thinning, &self.ack_thinning);
-        set(&mut shape.wander, &self.wander);
-        set(&mut shape.cross, &self.cross);
-        shape.loss = self.loss.clone().unwrap_or(shape.loss.clone());
-        shape.delay = self.delay.unwrap_or(shape.delay);
-        shape.packet_time = self.packet_time.unwrap_or(shape.packet_time);
-        shape.half_duplex = self.half_duplex.unwrap_or(shape.half_duplex);
-        if let Some(Of(Real(rate))) = self.bit_error_rate {
-            shape.bit_error_rate = rate;
-        }
-
-        if let Some(OrOff::On(0..576)) = self.max_frame {
-            let remedy = "write 576 to 65535";
-            return fault(at, "max_frame", "'max_frame' is too small", remedy);
-        }
-        let mtu = u64::from(mtu);
-        if let Some(OrOff::On(queue)) = &self.queue
-            && let Limit::Bytes(Bytes(most)) = queue.limit
-            && most < mtu
+/// Lays the keys of a table over those of another.
+pub(super) fn lay<'a>(over: &Table<'a>, table: &mut Table<'a>) {
+    for (key, value) in over.get_ref() {
+        let name: &str = key.get_ref();
+        // Removed first, so that it stands where it was written last.
+        table.get_mut().remove(name);
+        if value.get_ref().as_str() != Some("off") || !CAN_BE_OFF.split(' ').any(|key| key == name)
         {
-            let what = format!("a queue of {most} B holds no frame of {mtu} B");
-            let remedy = format!("write at least {mtu} bytes, or a limit in packets");
-            return fault(at, "queue", what, remedy);
+            table.get_mut().insert(key.clone(), value.clone());
         }
-        for (key, bucket) in [("policer", &self.policer), ("shaper", &self.shaper)] {
-            if let Some(OrOff::On(Bucket { burst, .. })) = bucket
-                && burst.0 < mtu
-            {
-                let what = format!("a burst of {} B lets no packet of {mtu} B pass", burst.0);
-                let remedy = format!("write at least the link's MTU, {mtu}");
-                return fault(at, key, what, remedy);
-            }
-        }
-        if let Some(OrOff::On(Cross { on, off, .. })) = &self.cross
-            && (on.0 == 0) != (off.0 == 0)
-        {
-            let what = "cross traffic has one of 'on' and 'off'";
-            return fault(
-                at,
-                "cross",
-                what,
-                "give both, or neither for constant traffic",
-            );
-        }
-        Ok(())
     }
 }
 
-/// Refuses what cannot have an effect. The tables at `places` made the shape, the last one last.
-pub(super) fn effective(shape: &Shape, link: &str, places: &[usize]) -> Result<(), Fault> {
-    let rated = shape.rate.is_some();
-    let Shape { rate, shaper, .. } = shape;
-    let faults = [
-        (
-            shape.queue.is_some() && !shape.is_limited(),
-            "queue",
-            "a queue without a rate never fills",
-            "add a rate, a shaper or a packet_time in this direction",
-        ),
-        (
-            shape.wander.is_some() && !rated && shaper.is_none(),
-            "wander",
-            "there is no rate that could vary",
-            "add a rate or a shaper in this direction",
-        ),
-        (
-            shape.cross.is_some() && !rated,
-            "cross",
-            "cross traffic on a line without a rate takes nothing",
-            "add a rate in this direction",
-        ),
-        (
-            shape.half_duplex && !rated,
-            "half_duplex",
-            "a line without a rate is never busy",
-            "add a rate in this direction",
-        ),
-        (
-            matches!((rate, shaper), (Some(rate), Some(s)) if s.rate >= *rate),
-            "shaper",
-            "a shaper as fast as the line delays nothing",
-            "write a shaper slower than the rate",
-        ),
-    ];
-    match faults.into_iter().find(|fault| fault.0) {
-        None => Ok(()),
-        Some((_, key, what, remedy)) => Err(Fault {
-            at: places.iter().rev().copied().collect(),
-            key,
-            what: format!("link '{link}': {what}"),
-            remedy: format!("{remedy}, or leave it out"),
-        }),
+/// Reads the shape of a direction of this link, and refuses what has no effect or passes no packet of the
+/// link's MTU.
+pub(super) fn shape(
+    table: &Table<'_>,
+    link: &str,
+    mtu: u32,
+    source: &Source<'_>,
+) -> Result<Shape, Error> {
+    let shape: Shape = source.read(table.clone())?;
+    let fault = |key, what: String, remedy: &str| {
+        let at = table.get_ref().get_key_value(key);
+        let at = at.map_or(table.span().start, |(key, _)| key.span().start);
+        Err(source.error(at, what, remedy))
+    };
+    let mtu = u64::from(mtu);
+    if let Some(Limit::Bytes(Bytes(most))) = shape.queue.as_ref().map(|q| q.limit)
+        && most < mtu
+    {
+        let what = format!("a queue of {most} B holds no frame of {mtu} B");
+        let remedy = format!("write at least {mtu} bytes, or a limit in packets");
+        return fault("queue", what, &remedy);
     }
+    for (key, bucket) in [("policer", &shape.policer), ("shaper", &shape.shaper)] {
+        if let Some(Bucket { burst, .. }) = bucket
+            && burst.0 < mtu
+        {
+            let what = format!("a burst of {} B lets no packet of {mtu} B pass", burst.0);
+            return fault(key, what, &format!("write at least the link's MTU, {mtu}"));
+        }
+    }
+    if let Some(Cross { on, off, .. }) = &shape.cross
+        && (on.0 == 0) != (off.0 == 0)
+    {
+        let what = "cross traffic has one of 'on' and 'off'".to_owned();
+        return fault("cross", what, "give both, or neither for constant traffic");
+    }
+    let Shape { rate, shaper, .. } = &shape;
+    let (rated, shaped) = (rate.is_some(), shaper.is_some());
+    let (key, what, remedy) = if shape.queue.is_some() && !shape.is_limited() {
+        let remedy = "add a rate, a shaper or a packet_time in this direction";
+        ("queue", "a queue without a rate never fills", remedy)
+    } else if shape.wander.is_some() && !rated && !shaped {
+        let remedy = "add a rate or a shaper in this direction";
+        ("wander", "there is no rate that could vary", remedy)
+    } else if shape.cross.is_some() && !rated {
+        let what = "cross traffic on a line without a rate takes nothing";
+        ("cross", what, "add a rate in this direction")
+    } else if shape.half_duplex && !rated {
+        let what = "a line without a rate is never busy";
+        ("half_duplex", what, "add a rate in this direction")
+    } else if matches!((rate, shaper), (Some(rate), Some(s)) if s.rate >= *rate) {
+        let what = "a shaper as fast as the line delays nothing";
+        ("shaper", what, "write a shaper slower than the rate")
+    } else {
+        return Ok(shape);
+    };
+    let what = format!("link '{link}': {what}");
+    fault(key, what, &format!("{remedy}, or leave it out"))
 }
 
 #[derive(Deserialize)]

@@ -1,12 +1,10 @@
-//! Values of a scenario file: scalars with a unit and within bounds, and `"off"`.
+//! Values of a scenario file: scalars with a unit and within bounds.
 
 use crate::MssClamp;
 use model::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error};
 use std::fmt;
-use std::marker::PhantomData;
 use std::str::FromStr;
 
 /// A scalar as TOML has it.
@@ -200,12 +198,6 @@ impl<'de, T: FromScalar> Deserialize<'de> for Of<T> {
     }
 }
 
-impl From<Of<BitRate>> for BitRate {
-    fn from(Of(rate): Of<BitRate>) -> BitRate {
-        rate
-    }
-}
-
 // ---- for `deserialize_with` ----
 
 pub(crate) fn scalar<'de, T: FromScalar, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
@@ -219,6 +211,11 @@ where
     D: Deserializer<'de>,
 {
     scalar(from).map(Some)
+}
+
+/// A largest frame.
+pub(crate) fn frame<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    whole::<_, _, 576, 65_535>(from).map(Some)
 }
 
 /// A time above zero.
@@ -260,38 +257,4 @@ pub(crate) fn ascending<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, 
         None => format!("{} frames; write 1 to 100000 of them", frames.len()),
     };
     Err(D::Error::custom(fault))
-}
-
-/// A value, or `"off"`, which takes away what another table gave.
-pub(crate) enum OrOff<T> {
-    Off,
-    On(T),
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrOff<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<OrOff<T>, D::Error> {
-        struct Reader<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
-            type Value = OrOff<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, text, a table, or \"off\"")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<OrOff<T>, E> {
-                match text {
-                    "off" => Ok(OrOff::Off),
-                    _ => T::deserialize(text.into_deserializer()).map(OrOff::On),
-                }
-            }
-            fn visit_i64<E: Error>(self, number: i64) -> Result<OrOff<T>, E> {
-                T::deserialize(number.into_deserializer()).map(OrOff::On)
-            }
-            fn visit_f64<E: Error>(self, number: f64) -> Result<OrOff<T>, E> {
-                T::deserialize(number.into_deserializer()).map(OrOff::On)
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OrOff<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(OrOff::On)
-            }
-        }
-        from.deserialize_any(Reader(PhantomData))
-    }
 }
