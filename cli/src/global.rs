@@ -3,8 +3,9 @@
 use anyhow::Result;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use engine::host::Host;
 use engine::iperf3::client;
-use engine::peer::{LabPath, Opening, Peer, PeerSession};
+use engine::peer::{LabPath, Opening, PeerSession};
 use engine::transport::How;
 use model::{IpVersion, Spec};
 use serde::de::value::{self, StringDeserializer};
@@ -109,7 +110,7 @@ pub struct Reaching {
 
 impl Reaching {
     /// The path in a lab, if this process is to be started again inside of it.
-    pub fn lab<'a>(&self, peer: &'a dyn Peer) -> Option<LabPath<'a>> {
+    pub fn lab<'a>(&self, peer: &'a Host) -> Option<LabPath<'a>> {
         peer.lab().filter(|_| self.lab_far.is_none())
     }
 
@@ -124,7 +125,7 @@ impl Reaching {
     /// Opens a session for runs of `spec`.
     pub fn open(
         &self,
-        peer: &dyn Peer,
+        peer: &Host,
         spec: &Spec,
         iperf3: &client::Options,
         global: &Global,

@@ -5,7 +5,7 @@ use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::experiment::{Audience, DEADLINE, Driver, Over, fresh, patience};
 use crate::host_settings::{self, HostSettings};
-use crate::leg::how_ended;
+use crate::leg::{failed_with, how_ended};
 use crate::peer::PeerSession;
 use crate::progress::{Tee, Watcher};
 use crate::record::{Record, blank};
@@ -131,9 +131,7 @@ impl<'a> ClosedLoop<'a> {
         self.story.ended = match &outcome {
             Ok(()) => Ended::Complete,
             Err(error) if exit_of(error) == Exit::Interrupted => Ended::Interrupted,
-            Err(error) => Ended::Failed {
-                why: sentence(error),
-            },
+            Err(error) => failed_with(error),
         };
         let broke = match outcome {
             Err(error) if self.story.rounds.is_empty() => return Err(error),

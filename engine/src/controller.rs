@@ -1,8 +1,8 @@
 //! The controller's side: drives an agent through the legs of one run after another, and keeps what
 //! both ends saw.
 
-use crate::exit::{Refusal, sentence};
-use crate::leg::{Played, end_trace, inspect, job, merge, run_end, storage, traced};
+use crate::exit::Refusal;
+use crate::leg::{Played, end_trace, failed_with, inspect, job, merge, run_end, storage, traced};
 use crate::progress::{Event as Progress, Watcher};
 use crate::traces;
 use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
@@ -117,25 +117,23 @@ impl Link {
         stop: &AtomicBool,
     ) -> Result<()> {
         let spec = run.spec.clone();
-        let groups: Vec<&[Direction]> = match spec.directions {
-            Directions::Bidirectional => vec![spec.directions.legs()],
-            _ => spec.directions.legs().chunks(1).collect(),
+        let at_once = match spec.directions {
+            Directions::Bidirectional => 2,
+            _ => 1,
         };
-        let started = Instant::now();
         let mut drive = Drive {
             link: self,
             run,
             watcher,
             stop,
-            started,
+            started: Instant::now(),
         };
-        groups.into_iter().try_for_each(|group| {
-            if stop.load(Ordering::Relaxed) {
-                Ok(())
-            } else {
-                drive.group(&spec, group)
+        for group in spec.directions.legs().chunks(at_once) {
+            if !stop.load(Ordering::Relaxed) {
+                drive.group(&spec, group)?;
             }
-        })
+        }
+        Ok(())
     }
 
     /// Has the agent read or change its machine's settings, between runs or during one. It undoes
@@ -209,26 +207,20 @@ impl Link {
         let until = Instant::now() + within;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let moment = match meanwhile {
-                Some(_) => left.min(Duration::from_millis(2)),
-                None => left,
-            };
-            match self.recv(moment) {
+            let moment = meanwhile.as_ref().map(|_| Duration::from_millis(2));
+            match self.recv(moment.map_or(left, |moment| moment.min(left))) {
                 Some(Incoming::Far(message)) => match pick(message) {
                     Some(Ok(answer)) => return Ok(answer),
-                    Some(Err(why)) => {
-                        let why = format!("{} refuses: {why}", self.name);
-                        return Err(Refusal::unreachable(why).into());
-                    }
+                    Some(Err(why)) => bail!(self.refuses(&why)),
                     // An answer that came too late, the last message of a leg that was not waited for.
                     None => {}
                 },
                 Some(Incoming::Ended(ended)) => return Err(lost(&ended)),
                 Some(_) => {}
-                None if left.is_zero() => {
-                    let why = format!("{} did not answer a request to {what} in time", self.name);
-                    return Err(Refusal::unreachable(why).into());
-                }
+                None if left.is_zero() => bail!(Refusal::unreachable(format!(
+                    "{} did not answer a request to {what} in time",
+                    self.name
+                ))),
                 None => {
                     if let Some(meanwhile) = &mut meanwhile {
                         meanwhile();
@@ -271,6 +263,10 @@ impl Link {
         self.ended.is_some()
     }
 
+    fn refuses(&self, why: &str) -> Refusal {
+        Refusal::unreachable(format!("{} refuses: {why}", self.name))
+    }
+
     fn send(&mut self, message: ToAgent) -> Result<()> {
         if self.ended.is_none() {
             self.ended = self.agent.send(message).err();
@@ -309,8 +305,6 @@ fn lost(ended: &SessionEnd) -> anyhow::Error {
 enum Incoming {
     /// What happens at this host's end of a leg, by the leg's number.
     Near(u32, Happened),
-    /// The trace of this host's end.
-    Trace(u32, Vec<u8>),
     /// A message of the agent.
     Far(ToController),
     /// The session is over.
@@ -321,8 +315,7 @@ enum Incoming {
 enum Happened {
     Connected(Vec<SocketOptions>, Vec<Warning>),
     Sample(Box<Sample>),
-    /// The record, and why the load broke if it did.
-    Over(Box<EndRecord>, Option<String>),
+    Over(Box<Played>),
     /// It never began.
     Failed(anyhow::Error),
 }
@@ -457,7 +450,6 @@ impl Drive<'_> {
             self.ask_again(legs)?;
             match self.link.recv(STOP_WITHIN) {
                 Some(Incoming::Near(leg, what)) => self.near(legs, leg, what),
-                Some(Incoming::Trace(leg, bytes)) => self.near_trace(legs, leg, &bytes),
                 Some(Incoming::Far(message)) => self.far(legs, message, patience)?,
                 Some(Incoming::Ended(ended)) => return Err(lost(&ended)),
                 None => {}
@@ -490,7 +482,6 @@ impl Drive<'_> {
             }
             match self.link.recv(measure::LOST_AFTER) {
                 Some(Incoming::Near(leg, what)) => self.near(legs, leg, what),
-                Some(Incoming::Trace(leg, bytes)) => self.near_trace(legs, leg, &bytes),
                 // Why an order that is not wanted any more was refused does not matter.
                 Some(Incoming::Far(message)) => drop(self.far(legs, message, Instant::now())),
                 Some(Incoming::Ended(ended)) => outcome = Err(lost(&ended)),
@@ -597,11 +588,15 @@ impl Drive<'_> {
                 });
                 leg.end(side).0.samples.push(*sample);
             }
-            Happened::Over(record, broke) => {
+            Happened::Over(played) => {
+                if let Some(bytes) = &played.trace {
+                    let bytes = bytes.as_slice();
+                    self.watcher.event(&Progress::Traced { index, side, bytes });
+                }
                 let (end, stage) = leg.end(side);
-                merge(end, *record);
+                merge(end, played.record);
                 *stage = Stage::Over;
-                if let Some(why) = broke {
+                if let Some(why) = played.broke {
                     leg.fail(anyhow!(why));
                 }
             }
@@ -617,16 +612,6 @@ impl Drive<'_> {
         // An end that came too late to be waited for may still report in a later run.
         if let Some(leg) = legs.iter_mut().find(|leg| leg.order.leg == number) {
             self.happened(leg, Side::Near, what);
-        }
-    }
-
-    fn near_trace(&mut self, legs: &[LegState], number: u32, bytes: &[u8]) {
-        if let Some(leg) = legs.iter().find(|leg| leg.order.leg == number) {
-            self.watcher.event(&Progress::Traced {
-                index: leg.index,
-                side: Side::Near,
-                bytes,
-            });
         }
     }
 
@@ -663,31 +648,26 @@ impl Drive<'_> {
                     let warning = traces::untraced("the far host", &why);
                     self.warn(&mut leg_state.leg.far, vec![warning]);
                 }
-                let order = match within(&leg_state.order, &order) {
-                    Ok(order) => Order {
-                        // Which files are used here, this end alone decides.
-                        workload: self.run.spec.workload.clone(),
-                        ..order
-                    },
-                    Err(granted) => {
-                        let why = format!(
-                            "{} granted more than was ordered: {granted}",
-                            self.link.name
-                        );
-                        return Err(Refusal::unreachable(why).into());
-                    }
-                };
-                let placement = self.run.spec.near.clone();
-                let settings = SocketSettings {
-                    congestion: congestion(&self.run.spec, leg_state.leg.direction, Side::Near),
-                    ..order.socket.clone()
+                let order = within(&leg_state.order, &order).map_err(|granted| {
+                    Refusal::unreachable(format!(
+                        "{} granted more than was ordered: {granted}",
+                        self.link.name
+                    ))
+                })?;
+                let order = Order {
+                    // Which files are used here, this end alone decides.
+                    workload: self.run.spec.workload.clone(),
+                    ..order
                 };
                 let dial = Dial {
                     addresses: self.link.addresses.clone(),
                     port,
                     token,
-                    settings,
-                    placement,
+                    settings: SocketSettings {
+                        congestion: congestion(&self.run.spec, leg_state.leg.direction, Side::Near),
+                        ..order.socket.clone()
+                    },
+                    placement: self.run.spec.near.clone(),
                 };
                 leg_state.go = Some(near_end(order, dial, leg_state, self.link.post.clone()));
             }
@@ -695,7 +675,7 @@ impl Drive<'_> {
                 let why = format!("{} is busy: {why}", self.link.name);
                 if leg_state.stop_sent || Instant::now() >= patience {
                     leg_state.far = Stage::Over;
-                    return Err(Refusal::unreachable(why).into());
+                    bail!(Refusal::unreachable(why));
                 }
                 let wait =
                     Duration::from(wait).clamp(Duration::from_millis(200), Duration::from_secs(1));
@@ -704,8 +684,7 @@ impl Drive<'_> {
             }
             ToController::Refused { why, .. } => {
                 leg_state.far = Stage::Over;
-                let why = format!("{} refuses: {why}", self.link.name);
-                return Err(Refusal::unreachable(why).into());
+                bail!(self.link.refuses(&why));
             }
             ToController::Connected { sockets, .. }
                 if sockets.len() != leg_state.order.streams as usize =>
@@ -739,8 +718,12 @@ impl Drive<'_> {
                 record.retransmits = None;
                 record.datagrams = None;
                 record.operations.truncate(MOST_OPERATIONS);
-                let broke = broke.map(|why| format!("{}: {why}", self.link.name));
-                self.happened(leg_state, Side::Far, Happened::Over(record, broke));
+                let played = Played {
+                    record: *record,
+                    broke: broke.map(|why| format!("{}: {why}", self.link.name)),
+                    trace: None,
+                };
+                self.happened(leg_state, Side::Far, Happened::Over(Box::new(played)));
             }
             ToController::Failed { why, .. } => {
                 let why = anyhow!("{}: {why}", self.link.name);
@@ -771,13 +754,12 @@ impl Drive<'_> {
             return Ok(());
         }
         // What storage says is the reason of what the other end saw of the connection.
-        let storage = [&leg_state.leg.near, &leg_state.leg.far]
-            .into_iter()
-            .find_map(|end| {
-                let copy = end.copy.as_ref().and_then(|copy| copy.failed.clone());
-                copy.or_else(|| end.store.as_ref()?.failed.clone())
-            });
-        if let Some(why) = storage {
+        let failed = |end: &EndRecord| {
+            let copy = end.copy.as_ref().and_then(|copy| copy.failed.clone());
+            copy.or_else(|| end.store.as_ref()?.failed.clone())
+        };
+        let leg = &leg_state.leg;
+        if let Some(why) = failed(&leg.near).or_else(|| failed(&leg.far)) {
             leg_state.failure = Some(anyhow!(why));
         }
         if leg_state.failure.is_none()
@@ -797,9 +779,7 @@ impl Drive<'_> {
             return leg_state.failure.map_or(Ok(()), Err);
         }
         leg_state.leg.ended = match session.or(leg_state.failure.as_ref()) {
-            Some(error) => Ended::Failed {
-                why: sentence(error),
-            },
+            Some(error) => failed_with(error),
             None if self.stop.load(Ordering::Relaxed) => Ended::Interrupted,
             None => Ended::Complete,
         };
@@ -861,13 +841,11 @@ impl LegState {
 }
 
 fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
+    let agent_sends = direction.sender() == Side::Far;
     Order {
         leg,
-        agent_sends: direction.sender() == Side::Far,
-        workload: spec
-            .workload
-            .clone()
-            .without_own_files(direction.sender() == Side::Far),
+        agent_sends,
+        workload: spec.workload.clone().without_own_files(agent_sends),
         streams: spec.streams,
         limit: spec.limit,
         interval: spec.interval,
@@ -991,16 +969,7 @@ fn near_end(
         // A controller that is over hears no more, and needs nothing more.
         let report = |what| drop(post.send(Incoming::Near(leg, what)));
         match play(&order, dial, &gone, &stop, &report) {
-            Ok(Some(Played {
-                record,
-                broke,
-                trace,
-            })) => {
-                if let Some(trace) = trace {
-                    drop(post.send(Incoming::Trace(leg, trace)));
-                }
-                report(Happened::Over(Box::new(record), broke));
-            }
+            Ok(Some(played)) => report(Happened::Over(Box::new(played))),
             Ok(None) => {}
             Err(error) => report(Happened::Failed(error)),
         }
@@ -1075,34 +1044,26 @@ impl Dial {
     }
 
     fn open(&self, stream: u32) -> Result<TcpStream> {
-        let address = self
-            .addresses
-            .first()
-            .context("the far host has no address")?;
+        let address = self.addresses.first();
+        let address = address.context("the far host has no address")?;
         let remote = SocketAddr::new(*address, self.port);
         let mut socket = measure::connect(remote, &self.settings, &self.placement, CONNECT_WITHIN)
             .map_err(refusal)?;
-        let preamble = Preamble {
-            token: self.token,
-            stream,
-        };
-        socket
-            .write_all(&preamble.encode())
-            .context("cannot write to a data connection")?;
+        let token = self.token;
+        let preamble = Preamble { token, stream }.encode();
+        let sent = socket.write_all(&preamble);
+        sent.context("cannot write to a data connection")?;
         Ok(socket)
     }
 }
 
 /// An option that the kernel does not take is wrong usage; a peer out of reach is not.
 fn refusal(error: measure::Error) -> anyhow::Error {
+    use measure::Error::{Option, Range, Refused, Timeout, Unreachable};
     let sentence = error.to_string();
     match error {
-        measure::Error::Option { .. } | measure::Error::Range { .. } => {
-            Refusal::usage(sentence).into()
-        }
-        measure::Error::Refused(_)
-        | measure::Error::Timeout { .. }
-        | measure::Error::Unreachable { .. } => Refusal::unreachable(sentence).into(),
+        Option { .. } | Range { .. } => Refusal::usage(sentence).into(),
+        Refused(_) | Timeout { .. } | Unreachable { .. } => Refusal::unreachable(sentence).into(),
         other => other.into(),
     }
 }

@@ -4,7 +4,7 @@
 use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host_settings::{self, HostSettings};
-use crate::leg::how_ended;
+use crate::leg::{failed_with, how_ended};
 use crate::peer::PeerSession;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
@@ -113,9 +113,7 @@ impl<'a> Driver<'a> {
         let ended = match &outcome {
             Ok(Over::Done) => Ended::Complete,
             Ok(Over::Interrupted) => Ended::Interrupted,
-            Err(error) => Ended::Failed {
-                why: sentence(error),
-            },
+            Err(error) => failed_with(error),
         };
         if !self.experiment.trials.is_empty() {
             self.experiment.ended = ended;

@@ -1,12 +1,12 @@
 //! The agent's data listener: open for one leg, to whoever holds its token.
 
 use crate::transport::acceptor::{Acceptor, Arrival, Limits, Slots, WhenFull, is_passing};
+use crate::trust::Peer;
 use anyhow::{Context, Result, bail};
 use measure::accept_options;
 use model::SocketSettings;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,30 +29,22 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Opens a listener with the options of the leg, on a free port (of `ports`, if bounded).
-    /// Connections are taken from `peer` alone, if it is known.
-    pub fn open(
-        order: &Order,
-        listen: IpAddr,
-        ports: Option<RangeInclusive<u16>>,
-        peer: Option<IpAddr>,
-    ) -> Result<Grant> {
-        let Order {
-            socket: settings,
-            placement,
-            streams,
-            ..
-        } = order;
-        let listener = match ports {
-            None => measure::listen(SocketAddr::new(listen, 0), settings, placement)?,
+    /// Opens a listener with the options of the leg, on a free port (of the peer's, if they are bounded).
+    /// Connections are taken from the peer's address alone, if it is known.
+    pub fn open(order: &Order, peer: &Peer) -> Result<Grant> {
+        let listen = |port| {
+            let address = SocketAddr::new(peer.listen, port);
+            measure::listen(address, &order.socket, &order.placement)
+        };
+        let listener = match peer.data_ports.clone() {
+            None => listen(0)?,
             Some(ports) => {
                 let (first, last) = (*ports.start(), *ports.end());
-                ports
-                    .map(|port| measure::listen(SocketAddr::new(listen, port), settings, placement))
-                    .find(|tried| !tried.as_ref().is_err_and(is_taken))
-                    .with_context(|| {
-                        format!("data ports {first}-{last} are all in use; widen --data-ports")
-                    })??
+                let mut tried = ports.map(listen);
+                let free = tried.find(|tried| !tried.as_ref().is_err_and(is_taken));
+                free.with_context(|| {
+                    format!("data ports {first}-{last} are all in use; widen --data-ports")
+                })??
             }
         };
         listener
@@ -61,19 +53,16 @@ impl Grant {
         Ok(Grant {
             listener,
             token: Token::new(crate::chance::bytes()?),
-            streams: *streams,
-            peer: peer.map(|ip| ip.to_canonical()),
-            settings: settings.clone(),
+            streams: order.streams,
+            peer: peer.address.map(|ip| ip.to_canonical()),
+            settings: order.socket.clone(),
         })
     }
 
     /// Where to connect.
     pub fn port(&self) -> Result<u16> {
-        Ok(self
-            .listener
-            .local_addr()
-            .context("the data listener has no address")?
-            .port())
+        let address = self.listener.local_addr();
+        Ok(address.context("the data listener has no address")?.port())
     }
 
     /// What to say first.
@@ -127,24 +116,6 @@ impl Grant {
         }
         Ok(streams.into_iter().flatten().collect())
     }
-
-    /// The next connection from the granted peer, non-blocking, not yet proved.
-    fn next(&self) -> Result<Option<TcpStream>> {
-        let (stream, from) = match self.listener.accept() {
-            Ok(accepted) => accepted,
-            Err(error) if is_passing(&error) => return Ok(None),
-            Err(error) => return Err(error).context("cannot accept a data connection"),
-        };
-        if self
-            .peer
-            .is_some_and(|peer| peer != from.ip().to_canonical())
-        {
-            return Ok(None);
-        }
-        stream.set_nonblocking(true)?;
-        accept_options(&stream, &self.settings)?;
-        Ok(Some(stream))
-    }
 }
 
 /// Requests that each want a connection of their own come here while the leg runs.
@@ -154,9 +125,16 @@ impl measure::Acceptor for Grant {
     }
 
     fn accept(&self) -> io::Result<Option<TcpStream>> {
-        let Some(mut stream) = self.next().map_err(io::Error::other)? else {
-            return Ok(None);
+        let (mut stream, from) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if is_passing(&error) => return Ok(None),
+            Err(error) => return Err(error),
         };
+        let from = from.ip().to_canonical();
+        if self.peer.is_some_and(|peer| peer != from) {
+            return Ok(None);
+        }
+        accept_options(&stream, &self.settings).map_err(io::Error::other)?;
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(PROVE_WITHIN))?;
         let mut bytes = [0; PREAMBLE_LEN];
@@ -197,8 +175,12 @@ mod tests {
         }
     }
 
-    fn grant(streams: u32, peer: Option<IpAddr>) -> Grant {
-        Grant::open(&order(streams), HERE, None, peer).unwrap()
+    fn grant(streams: u32, address: Option<IpAddr>) -> Grant {
+        let peer = Peer {
+            address,
+            ..Peer::at_a_pipe(HERE, None)
+        };
+        Grant::open(&order(streams), &peer).unwrap()
     }
 
     fn knock(grant: &Grant, bytes: &[u8]) -> TcpStream {
@@ -259,7 +241,7 @@ mod tests {
     fn a_leg_may_want_a_port_of_a_range() {
         let holder = TcpListener::bind((HERE, 0)).unwrap();
         let taken = holder.local_addr().unwrap().port();
-        let error = Grant::open(&order(1), HERE, Some(taken..=taken), None)
+        let error = Grant::open(&order(1), &Peer::at_a_pipe(HERE, Some(taken..=taken)))
             .err()
             .expect("the only port is in use");
         assert!(error.to_string().contains("are all in use"), "{error:#}");

@@ -5,8 +5,7 @@ use crate::traces::{self, Tracing};
 use measure::storage::{Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
 use model::{
-    Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketOptions, SocketSettings,
-    StoreRecord, Warning,
+    Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketOptions, SocketSettings, Warning,
 };
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -113,23 +112,16 @@ pub fn run_end(
         Ok(true) => {}
         Ok(false) => return Ok((EndRecord::default(), None)),
         Err(why) => {
-            let store = job.storage.map(|_| StoreRecord {
-                failed: Some(why.clone()),
-                ..StoreRecord::default()
-            });
-            let record = EndRecord {
-                store,
-                ..EndRecord::default()
-            };
+            let mut record = EndRecord::default();
+            if job.storage.is_some() {
+                record.store.get_or_insert_default().failed = Some(why.clone());
+            }
             return Ok((record, Some(why)));
         }
     }
     let streams = sockets.len();
-    let copies = sockets
-        .iter()
-        .map(TcpStream::try_clone)
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut sampler = observe::Sampler::start(copies);
+    let copies: Result<Vec<_>, _> = sockets.iter().map(TcpStream::try_clone).collect();
+    let mut sampler = observe::Sampler::start(copies?);
     let peer = sockets.first().and_then(|s| s.peer_addr().ok());
     // Many devices tell nothing of it, and none need be there.
     let line = || observe::line_errors(peer?.ip()).ok();
@@ -167,12 +159,8 @@ pub fn run_end(
         warnings,
         ..EndRecord::default()
     };
-    Ok((
-        record,
-        outcome
-            .limit
-            .or_else(|| broke.into_iter().next().filter(|_| all_broke)),
-    ))
+    let broke = broke.into_iter().next().filter(|_| all_broke);
+    Ok((record, outcome.limit.or(broke)))
 }
 
 /// Adds what the end of a load knows to what its beginning knew: its samples, sockets and warnings.
@@ -249,15 +237,16 @@ pub fn end_trace(tracing: Option<Tracing>, record: &mut EndRecord, whose: &str) 
 /// interrupted.
 pub fn how_ended(outcome: &anyhow::Result<()>, legs: &[Leg]) -> Ended {
     if let Err(error) = outcome {
-        return Ended::Failed {
-            why: sentence(error),
-        };
+        return failed_with(error);
     }
-    let failed = legs
-        .iter()
-        .find(|leg| matches!(leg.ended, Ended::Failed { .. }));
-    let not_whole = || legs.iter().find(|leg| leg.ended != Ended::Complete);
-    failed
-        .or_else(not_whole)
-        .map_or(Ended::Complete, |leg| leg.ended.clone())
+    let mut ends = legs.iter().map(|leg| &leg.ended);
+    let failed = ends.clone().find(|end| matches!(end, Ended::Failed { .. }));
+    let worst = failed.or_else(|| ends.find(|end| **end != Ended::Complete));
+    worst.cloned().unwrap_or(Ended::Complete)
+}
+
+/// The end of what failed with this error.
+pub fn failed_with(error: &anyhow::Error) -> Ended {
+    let why = sentence(error);
+    Ended::Failed { why }
 }

@@ -90,6 +90,7 @@ struct Shared {
     session: Box<Session>,
     /// Connections whose key is not known yet.
     unknown: Slots,
+    sessions: Slots<NodeId>,
     tables: Mutex<Tables>,
     changed: Condvar,
     next_session: AtomicU64,
@@ -116,19 +117,16 @@ impl Listener {
     /// # Errors
     /// A key or list that cannot be read, a port that is taken.
     pub fn open(config: Serve, session: Box<Session>) -> Result<Listener> {
-        let identity = Identity::open(&config.directory)?;
         let store = Store::new(&config.directory);
         let trust = store.load()?;
-        let ledger = Arc::new(Ledger::new(
-            config.clients,
-            config.buffers,
-            Some(&config.directory),
-        ));
+        let directory = Some(config.directory.as_path());
+        let ledger = Ledger::new(config.clients, config.buffers, directory);
         let shared = Arc::new(Shared {
-            identity,
-            ledger,
+            identity: Identity::open(&config.directory)?,
+            ledger: Arc::new(ledger),
             session,
             unknown: Slots::new(MAX_UNKNOWN, MAX_UNKNOWN_PER_SOURCE),
+            sessions: Slots::new(MAX_SESSIONS, MAX_SESSIONS_PER_KEY),
             tables: Mutex::default(),
             changed: Condvar::new(),
             next_session: AtomicU64::new(1),
@@ -136,13 +134,12 @@ impl Listener {
             config,
         });
         let mut listener = Listener {
+            stamp: shared.store.stamp(),
             shared,
             sockets: Vec::new(),
             is_open: false,
-            stamp: None,
             said: String::new(),
         };
-        listener.stamp = listener.shared.store.stamp();
         listener.listen(trust.expects_anybody(unix_seconds()))?;
         Ok(listener)
     }
@@ -220,16 +217,14 @@ impl Listener {
             }
         }
         let open = trust.expects_anybody(unix_seconds());
-        if open != self.is_open {
-            self.listen(open)
-        } else {
-            Ok(())
+        match open == self.is_open {
+            true => Ok(()),
+            false => self.listen(open),
         }
     }
 
     fn listen(&mut self, open: bool) -> Result<()> {
-        let port = self.shared.config.port;
-        let bind = self.shared.config.bind;
+        let (port, bind) = (self.shared.config.port, self.shared.config.bind);
         if bind.is_some_and(|address| address.is_loopback()) && !self.sockets.is_empty() {
             self.is_open = open;
             return Ok(());
@@ -240,10 +235,10 @@ impl Listener {
             (true, None) => bind_all(&[Ipv6Addr::UNSPECIFIED.into()], port)
                 .or_else(|_| bind_all(&[Ipv4Addr::UNSPECIFIED.into()], port))?,
             (open, Some(address)) if open || address.is_loopback() => bind_all(&[address], port)?,
-            _ => bind_all(
-                &[Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-                port,
-            )?,
+            _ => {
+                let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                bind_all(&loopback, port)?
+            }
         };
         self.is_open = open;
         let addresses: Vec<String> = self.addresses().iter().map(SocketAddr::to_string).collect();
@@ -267,9 +262,8 @@ impl Listener {
                 ));
             }
             Arrival::Failed(error) => {
-                return self
-                    .shared
-                    .note(&format!("cannot take a connection: {error}"));
+                let what = format!("cannot take a connection: {error}");
+                return self.shared.note(&what);
             }
         };
         let address = conn.peer;
@@ -278,8 +272,8 @@ impl Listener {
             .name("client".to_owned())
             .spawn(move || shared.receive(conn));
         if let Err(error) = started {
-            self.shared
-                .note(&format!("{address}: dropped: no thread for it: {error}"));
+            let what = format!("{address}: dropped: no thread for it: {error}");
+            self.shared.note(&what);
         }
     }
 }
@@ -350,12 +344,10 @@ impl Shared {
                 self.note(&format!(
                     "{address}: refused: its key {id} is not trusted here to measure"
                 ));
-                dismiss(
-                    &mut tls,
-                    &format!(
-                        "this host's key is not trusted there: on it run 'linerate trust add {id}', or accept its invitation first"
-                    ),
+                let why = format!(
+                    "this host's key is not trusted there: on it run 'linerate trust add {id}', or accept its invitation first"
                 );
+                dismiss(&mut tls, &why);
             }
             _ => self.note(&format!("{address}: refused: it names no protocol")),
         }
@@ -410,18 +402,17 @@ impl Shared {
             may_files: may_files.is_ok(),
             sender: None,
         };
-        let Some(place) = SessionSlot::take(self, session) else {
+        let Some(_counted) = self.sessions.take(entry.id) else {
             log(&format!("{who}: sent away: too many sessions"));
             let why = format!(
                 "it serves {MAX_SESSIONS_PER_KEY} sessions of this host (or {MAX_SESSIONS} in all) already: end one, or try again in a minute"
             );
             return dismiss(&mut tls, &why);
         };
+        let place = SessionSlot::new(self, session);
         // It is known now: what it does no longer counts against its neighbours.
         drop(slot);
-        let listen = tls
-            .local_address()
-            .map_or(Ipv4Addr::UNSPECIFIED.into(), |a| a.ip());
+        let listen = tls.local_address().map(|address| address.ip());
         tls.rename(&who);
         let channel: AgentChannel = match Channel::start(Box::new(tls), &who, GREETING, None) {
             Ok(channel) => channel,
@@ -440,7 +431,7 @@ impl Shared {
             limits: entry.limits.clone(),
             may_tune,
             may_files,
-            listen,
+            listen: listen.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
             data_ports: self.config.data_ports.clone(),
             ledger: Arc::clone(&self.ledger),
             session: place.number,
@@ -455,7 +446,7 @@ impl Shared {
     fn may_tune(&self, entry: &Entry) -> Result<(), String> {
         if !self.config.allow_tune {
             return Err(
-                "remote tuning is off there: run 'linerate serve --allow-tune' there".to_owned(),
+                "remote tuning is off there: run 'linerate serve --allow-tune' there".into(),
             );
         }
         entry.may(Right::Tune, "tune", "--tune")
@@ -483,10 +474,8 @@ impl Shared {
         if count > 0 {
             log(&format!("stopping: ends {count} sessions"));
         }
-        drop(
-            self.changed
-                .wait_timeout_while(tables, STOPPING, |tables| !tables.sessions.is_empty()),
-        );
+        let any = |tables: &mut Tables| !tables.sessions.is_empty();
+        drop(self.changed.wait_timeout_while(tables, STOPPING, any));
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -501,10 +490,8 @@ impl Shared {
         let (second, lines) = &mut tables.lines;
         if *second != now {
             if *lines > MAX_LINES {
-                log(&format!(
-                    "and {} more such lines left out",
-                    *lines - MAX_LINES
-                ));
+                let more = *lines - MAX_LINES;
+                log(&format!("and {more} more such lines left out"));
             }
             (*second, *lines) = (now, 0);
         }
@@ -530,9 +517,8 @@ fn dismiss(tls: &mut Tls, why: &str) {
         protocol: PROTOCOL,
         version: VERSION.to_owned(),
     };
-    let bye = ToController::Bye {
-        why: why.to_owned(),
-    };
+    let why = why.to_owned();
+    let bye = ToController::Bye { why };
     let until = Instant::now() + ENROLMENT;
     for message in [hello, bye] {
         let frame = encode_frame(&message).expect("a sentence fits a frame");
@@ -550,20 +536,11 @@ struct SessionSlot {
 }
 
 impl SessionSlot {
-    fn take(shared: &Arc<Shared>, session: OpenSession) -> Option<SessionSlot> {
-        let mut tables = shared.tables();
-        let of_key = tables
-            .sessions
-            .values()
-            .filter(|s| s.id == session.id)
-            .count();
-        if tables.sessions.len() >= MAX_SESSIONS || of_key >= MAX_SESSIONS_PER_KEY {
-            return None;
-        }
+    fn new(shared: &Arc<Shared>, session: OpenSession) -> SessionSlot {
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-        tables.sessions.insert(number, session);
+        shared.tables().sessions.insert(number, session);
         let shared = Arc::clone(shared);
-        Some(SessionSlot { shared, number })
+        SessionSlot { shared, number }
     }
 
     fn set(&self, sender: Sender<Agent>) {

@@ -21,8 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wire::Machine;
 use wire::nfs::{
-    Calls, Client, Commit, Create, Credentials, DEFAULT_PORT, Exports, Failure, FsInfo, Handle,
-    Lookup, MOUNT_PORT, Mount, PORT_MAPPER, Port, Procedure, Remove, Sizes, Unmount,
+    self, Call, Calls, Client, Credentials, DEFAULT_PORT, Failure, Handle, MOUNT_PORT, PORT_MAPPER,
 };
 
 /// How long a connection may take.
@@ -145,7 +144,7 @@ impl Requester<'_> {
         let at = |address: SocketAddr, port| SocketAddr::new(address.ip(), port);
         let (mount, nfs) = match mapper {
             Some((address, mut mapper)) => {
-                let mut port = |program: &Port, name: &str| match mapper.ask(program)? {
+                let mut port = |call: &Call<u16>, name: &str| match mapper.ask(call)? {
                     0 => bail!(Refusal::unreachable(format!(
                         "{} has no {name} of version 3 over TCP, as its port mapper says; version 4 alone is not measured",
                         server.name
@@ -154,9 +153,9 @@ impl Requester<'_> {
                 };
                 let nfs = match server.port {
                     Some(port) => at(address, port),
-                    None => port(&Port::NFS, "NFS")?,
+                    None => port(&nfs::nfs_port(), "NFS")?,
                 };
-                (port(&Port::MOUNT, "MOUNT")?, nfs)
+                (port(&nfs::mount_port(), "MOUNT")?, nfs)
             }
             // No port mapper, or none that may be asked.
             None => {
@@ -170,17 +169,19 @@ impl Requester<'_> {
                 server.name
             ))
         })?;
-        let folder = requester.ask(&Mount(&server.export)).map_err(|error| {
-            let exports = match requester.silent {
-                true => Vec::new(),
-                false => requester.ask(&Exports).unwrap_or_default(),
-            };
-            let exports = match exports.is_empty() {
-                true => String::new(),
-                false => format!("; it exports {}", exports.join(", ")),
-            };
-            Refusal::unreachable(format!("{}{exports}", sentence(&error)))
-        })?;
+        let folder = requester
+            .ask(&nfs::mount(&server.export))
+            .map_err(|error| {
+                let exports = match requester.silent {
+                    true => Vec::new(),
+                    false => requester.ask(&nfs::exports()).unwrap_or_default(),
+                };
+                let exports = match exports.is_empty() {
+                    true => String::new(),
+                    false => format!("; it exports {}", exports.join(", ")),
+                };
+                Refusal::unreachable(format!("{}{exports}", sentence(&error)))
+            })?;
         Ok(Mounted {
             mount,
             nfs,
@@ -311,16 +312,15 @@ impl Connection {
     ///
     /// # Errors
     /// A connection that broke, a server that refuses or falls silent.
-    fn ask<P: Procedure>(&mut self, procedure: &P) -> Result<P::Answer> {
-        let number = self.driver.machine.call(procedure);
+    fn ask<T>(&mut self, call: &Call<T>) -> Result<T> {
+        let number = self.driver.machine.call(call);
         let until = Instant::now() + ANSWER_WITHIN;
         let unreachable = |failure: Failure| Refusal::unreachable(failure.to_string());
         while Instant::now() < until {
             let turned = self.driver.turn(None, Some(until));
             while let Some(reply) = self.driver.machine.poll_event() {
                 let reply = reply.map_err(unreachable)?;
-                let answer = wire::nfs::answer(procedure, number, &reply).map_err(unreachable)?;
-                if let Some(answer) = answer {
+                if let Some(answer) = call.answer(number, &reply).map_err(unreachable)? {
                     return Ok(answer);
                 }
             }
@@ -328,7 +328,7 @@ impl Connection {
                 Refusal::unreachable(format!(
                     "the connection with {} broke at {} ({broken}); see what the server says",
                     self.to,
-                    P::NAME
+                    call.name()
                 ))
             })?;
         }
@@ -336,7 +336,7 @@ impl Connection {
         bail!(Refusal::unreachable(format!(
             "{} does not answer {} within {} s; see what the server says",
             self.to,
-            P::NAME,
+            call.name(),
             ANSWER_WITHIN.as_secs()
         )));
     }
@@ -367,7 +367,8 @@ impl<'a> Files<'a> {
     fn make(&mut self, order: &Blocks, run: &str) -> Result<()> {
         let requester = self.requester;
         let mut server = requester.open(self.at.nfs, CONNECT_WITHIN)?;
-        let sizes: Sizes = server.ask(&FsInfo(&self.at.folder))?;
+        let folder = &self.at.folder;
+        let sizes = server.ask(&nfs::fs_info(folder))?;
         let smallest = sizes.read.min(sizes.write);
         if order.block > smallest {
             bail!(Refusal::usage(format!(
@@ -377,19 +378,12 @@ impl<'a> Files<'a> {
         }
         for stream in 0..requester.spec.streams {
             let name = format!(".linerate-{run}-{stream}");
-            let create = Create {
-                folder: &self.at.folder,
-                name: &name,
-            };
-            let handle = server.ask(&create)?;
+            let handle = server.ask(&nfs::create(folder, &name))?;
             self.names.push(name);
             let name = &self.names[self.names.len() - 1];
             let handle = match handle {
                 Some(handle) => handle,
-                None => server.ask(&Lookup {
-                    folder: &self.at.folder,
-                    name,
-                })?,
+                None => server.ask(&nfs::lookup(folder, name))?,
             };
             if order.mix.contains(&BlockOperation::Read) {
                 fill(&mut server, &handle, self.size, sizes.write, requester.stop)?;
@@ -411,7 +405,7 @@ impl<'a> Files<'a> {
             // A server may have closed a connection on which nothing was asked meanwhile.
             let mut server = self.requester.open(self.at.nfs, CONNECT_WITHIN)?;
             while let Some(name) = left.last() {
-                server.ask(&Remove { folder, name })?;
+                server.ask(&nfs::remove(folder, name))?;
                 left.pop();
             }
             Ok(())
@@ -419,7 +413,7 @@ impl<'a> Files<'a> {
         let Err(why) = removed() else {
             // For the server's list of who uses what; without consequence.
             let mount = self.requester.open(self.at.mount, CONNECT_WITHIN);
-            let _ = mount.and_then(|mut mount| mount.ask(&Unmount(&self.at.export)));
+            let _ = mount.and_then(|mut mount| mount.ask(&nfs::unmount(&self.at.export)));
             return None;
         };
         Some(Warning {
@@ -461,11 +455,11 @@ fn fill(
         }
         let left = usize::try_from(size.0 - offset).unwrap_or(usize::MAX);
         let data = &data[..data.len().min(left)];
-        let written = server.ask(&wire::nfs::Write { file, offset, data })?;
+        let written = server.ask(&nfs::write(file, offset, data))?;
         if written == Bytes(0) {
             bail!("the server writes nothing to a new file, and does not say why");
         }
         offset += written.0;
     }
-    server.ask(&Commit(file))
+    server.ask(&nfs::commit(file))
 }

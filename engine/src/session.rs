@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::storage::{Reach, Storage};
-use model::{Bytes, Sample, Side};
+use model::{Sample, Side};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,21 +152,14 @@ impl Session {
             Err(Denied::Busy { wait, why }) => return ToController::Busy { leg, wait, why },
             Err(Denied::Refused(why)) => return ToController::Refused { leg, why },
         };
-        let refused = |why| ToController::Refused { leg, why };
-        let storage = match self.storage(&admitted.order) {
-            Ok(storage) => storage,
-            Err(why) => return refused(why),
-        };
-        let granted = Grant::open(
-            &admitted.order,
-            self.peer.listen,
-            self.peer.data_ports.clone(),
-            self.peer.address,
-        )
-        .and_then(|g| Ok((g.port()?, g)));
-        let (port, grant) = match granted {
-            Ok(granted) => granted,
-            Err(error) => return refused(sentence(&error)),
+        let opened = self.storage(&admitted.order).and_then(|storage| {
+            let grant = Grant::open(&admitted.order, &self.peer);
+            let granted = grant.and_then(|grant| Ok((grant.port()?, grant, storage)));
+            granted.map_err(|error| sentence(&error))
+        });
+        let (port, grant, storage) = match opened {
+            Ok(opened) => opened,
+            Err(why) => return ToController::Refused { leg, why },
         };
         let answer = ToController::Granted {
             leg,
@@ -196,10 +189,10 @@ impl Session {
                             broke: played.broke,
                         }
                     }
-                    Err(error) => ToController::Failed {
-                        leg,
-                        why: sentence(&error),
-                    },
+                    Err(error) => {
+                        let why = sentence(&error);
+                        ToController::Failed { leg, why }
+                    }
                 },
             );
         });
@@ -207,9 +200,7 @@ impl Session {
         self.legs.insert(leg, Playing { stop, go, thread });
         answer
     }
-}
 
-impl Session {
     /// What the agent's end of a leg reads or writes, as far as the peer may use files here.
     fn storage(&self, order: &Order) -> Result<Option<Storage>, String> {
         let file = order.workload.file(order.agent_sends);
@@ -262,15 +253,12 @@ fn play(
     });
     job.quota = admitted.quota();
     job.longest = admitted.cut();
-    job.drain = admitted
-        .drain()
-        .map_or(job.drain, |drain| drain.min(job.drain));
+    job.drain = job.drain.min(admitted.drain().unwrap_or(job.drain));
     let mut on_sample = |sample: Sample| {
-        admitted.account(moved(order, sample.bytes));
-        say(ToController::Sample {
-            leg,
-            sample: Box::new(sample),
-        });
+        // Its load counts the bytes of the leg's own direction.
+        admitted.account(order.workload.both_directions(sample.bytes));
+        let sample = Box::new(sample);
+        say(ToController::Sample { leg, sample });
     };
     let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
     let trace = end_trace(tracing, &mut record, FAR);
@@ -279,9 +267,4 @@ fn play(
         broke,
         trace,
     })
-}
-
-/// What a leg has moved in both directions, from the bytes that its load counts in the leg's own.
-fn moved(order: &Order, bytes: Bytes) -> Bytes {
-    order.workload.both_directions(bytes)
 }

@@ -3,8 +3,8 @@
 use model::{Answer, BlockOperation, BlockServer, Blocks, Bytes, Nanos, Places, Wait};
 use wire::Machine;
 use wire::nfs::{
-    Calls, Client, Commit, Create, Credentials, Exports, Failure, FsInfo, Handle, Lookup, Mount,
-    Port, Procedure, Remove, Unmount, Write, answer, call,
+    Call, Calls, Client, Credentials, Failure, Handle, commit, create, exports, fs_info, lookup,
+    mount, nfs_port, remove, unmount, write,
 };
 
 /// Calls that a client has outstanding.
@@ -18,17 +18,16 @@ pub fn nfs_replies(bytes: &[u8]) {
     let folder = folder(&replies);
     let (folder, name) = (&folder, "name");
     for reply in &replies {
-        reads(&Port::NFS, reply);
-        reads(&Mount("/export"), reply);
-        reads(&Unmount("/export"), reply);
-        reads(&Exports, reply);
-        reads(&FsInfo(folder), reply);
-        reads(&Create { folder, name }, reply);
-        reads(&Lookup { folder, name }, reply);
-        reads(&Remove { folder, name }, reply);
-        let (file, offset, data) = (folder, 7, &b"data"[..]);
-        reads(&Write { file, offset, data }, reply);
-        reads(&Commit(file), reply);
+        reads(&nfs_port(), reply);
+        reads(&mount("/export"), reply);
+        reads(&unmount("/export"), reply);
+        reads(&exports(), reply);
+        reads(&fs_info(folder), reply);
+        reads(&create(folder, name), reply);
+        reads(&lookup(folder, name), reply);
+        reads(&remove(folder, name), reply);
+        reads(&write(folder, 7, b"data"), reply);
+        reads(&commit(folder), reply);
     }
 }
 
@@ -52,25 +51,25 @@ fn replies(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
 fn folder(replies: &[Vec<u8>]) -> Handle {
     let known = |reply: &Vec<u8>| reply.first_chunk().map(|n| u32::from_be_bytes(*n));
     let mut given = replies.iter().filter_map(|reply| {
-        let mounted = answer(&Mount("/export"), known(reply)?, reply);
+        let mounted = mount("/export").answer(known(reply)?, reply);
         mounted.ok().flatten()
     });
     let none = [&[0, 0, 0, 1, 0, 0, 0, 1][..], &[0; 24]].concat();
-    let empty = || answer(&Mount("/export"), 1, &none).ok().flatten();
+    let empty = || mount("/export").answer(1, &none).ok().flatten();
     given.next().or_else(empty).expect("a handle may be empty")
 }
 
-fn reads<P: Procedure>(procedure: &P, reply: &[u8]) {
+fn reads<T>(call: &Call<T>, reply: &[u8]) {
     let Some(number) = reply.first_chunk().map(|n| u32::from_be_bytes(*n)) else {
         return;
     };
-    let other = answer(procedure, number.wrapping_add(1), reply);
+    let other = call.answer(number.wrapping_add(1), reply);
     assert!(matches!(other, Ok(None)), "it is the reply to another call");
-    match answer(procedure, number, reply) {
+    match call.answer(number, reply) {
         Ok(answered) => assert!(answered.is_some()),
         Err(failure) => says(&failure),
     }
-    let asked = call(procedure, number, &who());
+    let asked = call.encode(number, &who());
     let length = asked.len() as u32 - 4;
     assert!(asked.starts_with(&(length | 1 << 31).to_be_bytes()));
 }

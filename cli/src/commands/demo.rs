@@ -14,7 +14,7 @@ use engine::exit::{Exit, Refusal};
 use engine::experiment::{Driver, Over, fresh};
 use engine::host::Host;
 use engine::iperf3::client;
-use engine::peer::{self, Opening, PeerSession};
+use engine::peer::{Opening, PeerSession};
 use engine::record::blank;
 use engine::{chance, lab, tuning};
 use model::finding::Explanation;
@@ -102,7 +102,7 @@ impl Demo {
         };
         let mut play = Play {
             host: host.to_string(),
-            far: peer::of(&host).open(&opening)?,
+            far: host.open(&opening)?,
             view: View::new(Pairs::default(), self.quiet),
             archive,
             stop,

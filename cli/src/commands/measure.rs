@@ -15,7 +15,7 @@ use engine::host::Host;
 use engine::iperf3;
 use engine::lab;
 use engine::leg::how_ended;
-use engine::peer::{self, Operation, Peer, PeerSession};
+use engine::peer::{Operation, PeerSession};
 use engine::progress::{Event, Tee, Watcher};
 use engine::record::{Record, blank};
 use engine::traces;
@@ -93,7 +93,7 @@ impl Output {
 /// Where runs go, and what ends them early.
 #[derive(Clone, Copy)]
 pub(in crate::commands) struct Path<'a> {
-    pub peer: &'a dyn Peer,
+    pub peer: &'a Host,
     pub global: &'a Global,
     pub stop: &'a AtomicBool,
 }
@@ -113,7 +113,7 @@ impl Measure {
     /// If nothing was measured. A part is printed and kept; the exit code shows that it is one.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let host: Host = self.host.parse()?;
-        let peer = &*peer::of(&host);
+        let peer = &host;
         let spec = self.options.spec(peer);
         let spec = spec.map_err(|e| Refusal::usage(e.to_string()))?;
         peer.supports(Operation::Measure(&spec))?;

@@ -12,7 +12,7 @@ use engine::exit::Exit;
 use engine::host::Host;
 use engine::lab;
 use engine::mtu::{self, near, web};
-use engine::peer::{self, Operation};
+use engine::peer::Operation;
 use engine::transport::How;
 use model::mtu::{MtuFound, MtuRecord};
 use report::words::{escape, utc};
@@ -69,16 +69,15 @@ impl Mtu {
         } else {
             let name = host;
             let host: Host = name.parse()?;
-            let peer = peer::of(&host);
-            peer.supports(Operation::ProbeMtu)?;
-            if let Some(lab) = self.reaching.lab(&*peer) {
+            host.supports(Operation::ProbeMtu)?;
+            if let Some(lab) = self.reaching.lab(&host) {
                 return lab::measure(lab.name, lab.hosts, self.quiet, stop);
             }
             let how = How {
                 ip_version: self.version.chosen(),
                 ..self.reaching.how(global, stop)?
             };
-            near::look(name, &mut Link::new(peer.connect(&how)?), stop)?
+            near::look(name, &mut Link::new(host.connect(&how)?), stop)?
         };
         let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
         document::print(Document::Mtu(Box::new(found)), self.json)?;

@@ -15,7 +15,7 @@ use engine::exit::{Exit, Refusal, exit_of, sentence};
 use engine::experiment::{Driver, Over, fresh};
 use engine::host::Host;
 use engine::iperf3::client;
-use engine::peer::{self, Operation, Peer, PeerSession};
+use engine::peer::{Operation, PeerSession};
 use engine::{chance, lab, tuning};
 use model::{
     Direction, Directions, Ended, Estimand, Experiment, Limit, Metric, Nanos, Outcome, Plan,
@@ -355,8 +355,7 @@ fn carry_out(
 ) -> Result<ExitCode> {
     let host: Host = experiment.plan.host.parse()?;
     let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-    let peer = peer::of(&host);
-    if let Some(lab) = session.reaching.lab(&*peer) {
+    if let Some(lab) = session.reaching.lab(&host) {
         return lab::measure(lab.name, lab.hosts, session.quiet, stop);
     }
     tuning::recover();
@@ -364,8 +363,8 @@ fn carry_out(
     // It could not be resumed if it could not be kept.
     drop(Archive::open(&archive)?);
     let mut view = View::new(Pairs::default(), session.quiet);
-    let watch = peer.watch();
-    let mut far = session.reach(&*peer, &experiment.plan.run, global, stop)?;
+    let watch = host.watch();
+    let mut far = session.reach(&host, &experiment.plan.run, global, stop)?;
     let outcome = Driver::new(&mut experiment, &mut *far, archive.clone(), &mut view, stop).run();
     drop(view);
     if let Some(watch) = watch {
@@ -407,7 +406,7 @@ impl Session {
     /// If the host cannot be reached or does not support them.
     pub(in crate::commands) fn reach(
         &self,
-        peer: &dyn Peer,
+        peer: &Host,
         spec: &Spec,
         global: &Global,
         stop: &AtomicBool,

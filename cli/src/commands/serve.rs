@@ -69,7 +69,7 @@ impl Serve {
             iperf3::server::serve(
                 self.bind,
                 self.port,
-                self.clients,
+                self.clients as usize,
                 &self.iperf3_options,
                 stop,
                 &listener::log,

@@ -5,21 +5,21 @@
 //! thread of its own, so that a silent client costs nobody else anything.
 
 mod reservations;
-mod server_state;
 mod session;
 mod udp_accept;
 
 use super::auth::Authenticator;
 use crate::exit::Refusal;
-use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
+use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull, source};
 use anyhow::{Context, Result, bail};
 use model::{BitRate, Bytes, Nanos, Placement, SocketSettings};
-use server_state::ServerState;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use reservations::Reservations;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
+use udp_accept::UdpAcceptor;
 use wire::iperf3::{COOKIE_LEN, Cookie, DEFAULT_PORT, DEFAULT_SKEW_S, is_cookie};
 
 /// How long a connection may take to send its cookie.
@@ -30,6 +30,9 @@ const MAX_PENDING: usize = 256;
 const MAX_PENDING_FROM_ONE: usize = 160;
 /// Between two looks at whether the server is to stop.
 const TICK: Duration = Duration::from_millis(100);
+/// Sessions at once, those in the queue included: in all, and from one address, so that one client cannot take all.
+const MAX_SESSIONS: usize = 64;
+const MAX_FROM_ONE: usize = 16;
 
 /// What a server for iperf3 clients allows.
 #[derive(clap::Args, Clone, Debug)]
@@ -58,27 +61,44 @@ pub struct Options {
     pub iperf3_max_rate: Option<BitRate>,
 }
 
-/// Serves up to `tests` tests at a time until `stop` is set, on `port` of `bind`; without it on all addresses if only authorised users may
-/// test, and on loopback if everybody may. `log` gets one line for each thing that happens: who did
-/// what.
+/// What all sessions share: the data connections that they await, the tests that run, the limits.
+struct ServerState<'a> {
+    options: &'a Options,
+    /// Verifies users; `None`: everybody may test.
+    authenticator: Option<Authenticator>,
+    /// Accepts UDP streams.
+    udp: UdpAcceptor,
+    /// The server is to stop.
+    stop: &'a AtomicBool,
+    /// Takes a line about what happened.
+    log: &'a (dyn Fn(&str) + Sync),
+    /// Clients that are served or wait in the queue.
+    clients: Slots,
+    /// The data connections that each session awaits, from the address of its client; each with its position in the
+    /// order of connections.
+    sessions: Reservations<Cookie, (u64, TcpStream), IpAddr>,
+    /// Tests that run.
+    tests: Slots<()>,
+}
+
+/// Serves up to `tests` tests at a time until `stop` is set, on `port` of `bind`; without it on all addresses if only
+/// authorised users may test, and on loopback if everybody may. `log` gets one line for each thing that happens.
 ///
 /// # Errors
 /// If the keys cannot be read or the port cannot be had.
 pub fn serve(
     bind: Option<IpAddr>,
     port: Option<u16>,
-    tests: u32,
+    tests: usize,
     options: &Options,
     stop: &AtomicBool,
     log: &(dyn Fn(&str) + Sync),
 ) -> Result<()> {
     let authenticator = match (&options.rsa_private_key, &options.authorized_users) {
-        (Some(key), Some(users)) => Some(Authenticator::open(
-            key,
-            users,
-            options.time_skew,
-            options.use_pkcs1_padding,
-        )?),
+        (Some(key), Some(users)) => {
+            let (skew_s, pkcs1) = (options.time_skew, options.use_pkcs1_padding);
+            Some(Authenticator::open(key, users, skew_s, pkcs1)?)
+        }
         (None, None) => None,
         _ => bail!(Refusal::usage(
             "--rsa-private-key and --authorized-users belong together: give both or none"
@@ -93,11 +113,19 @@ pub fn serve(
         .with_context(|| format!("cannot serve iperf3 clients on {local}"))?;
     listener.set_nonblocking(true)?;
     let local = listener.local_addr()?;
-    let everybody_may_test = authenticator.is_none();
-    let server = ServerState::open(options.clone(), tests, authenticator, local, stop, log)
-        .with_context(|| format!("cannot serve iperf3 datagrams on {local}"))?;
+    let udp = UdpAcceptor::open(local);
+    let server = ServerState {
+        options,
+        authenticator,
+        udp: udp.with_context(|| format!("cannot serve iperf3 datagrams on {local}"))?,
+        stop,
+        log,
+        clients: Slots::new(MAX_SESSIONS, MAX_FROM_ONE),
+        sessions: Reservations::new(),
+        tests: Slots::new(tests, tests),
+    };
     log(&format!("iperf3 clients are served on {local}"));
-    if bind.is_none() && everybody_may_test {
+    if bind.is_none() && server.authenticator.is_none() {
         log(
             "only this host can reach it: give --bind 0.0.0.0 to let everybody test, or \
              --rsa-private-key and --authorized-users to let some",
@@ -126,7 +154,8 @@ pub fn serve(
     })
 }
 
-/// Attaches the connection to the session that its cookie names, or begins a session.
+/// Attaches the connection to the session that its cookie names (dropped if that awaits no more, or has another peer),
+/// or begins a session.
 fn serve_connection<'scope>(
     scope: &'scope Scope<'scope, '_>,
     server: &'scope ServerState<'scope>,
@@ -141,10 +170,15 @@ fn serve_connection<'scope>(
             "{peer} does not speak iperf3's protocol; turned away"
         ));
     }
-    let Some(stream) = server.attach(&cookie, peer, conn.number, conn.stream) else {
+    let (number, mut stream) = (conn.number, Some(conn.stream));
+    let known = server.sessions.give(&cookie, |client| {
+        let stream = stream.take_if(|_| *client == peer.ip())?;
+        Some((number, stream))
+    });
+    let Some(stream) = stream.filter(|_| !known) else {
         return;
     };
-    let Some(client) = server.clients.take(peer.ip()) else {
+    let Some(client) = server.clients.take(source(peer.ip())) else {
         session::deny(stream);
         return (server.log)(&format!("{peer}: too many clients at once; turned away"));
     };

@@ -169,7 +169,7 @@ impl Client {
 
     fn connect(&self, server: &Server) -> Result<Reached> {
         let host: Host = server.address.to_string().parse().unwrap();
-        self.with(|how| crate::peer::of(&host).connect(how))
+        self.with(|how| host.connect(how))
     }
 
     fn accept(&self, invitation: &Invitation) -> Result<Entry> {

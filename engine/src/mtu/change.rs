@@ -4,7 +4,7 @@
 use super::near::{Watch, look};
 use crate::controller::Link;
 use crate::exit::{Refusal, sentence};
-use crate::peer::Peer;
+use crate::host::Host;
 use crate::transport::How;
 use crate::tuning;
 use anyhow::{Context, Result, ensure};
@@ -45,7 +45,7 @@ pub struct Wish {
 /// # Errors
 /// If it does not begin: nothing is changed then. What goes wrong later is in the outcome.
 pub fn change(
-    host: &dyn Peer,
+    host: &Host,
     how: &How<'_>,
     wish: &Wish,
     stop: &AtomicBool,
@@ -204,7 +204,7 @@ impl Both {
 
     /// The other host keeps it by a word over a new connection. This one comes second, since it is the one
     /// that can still put back what it has when that word finds no way.
-    fn commit(&self, host: &dyn Peer, how: &How<'_>, title: &str) -> Result<()> {
+    fn commit(&self, host: &Host, how: &How<'_>, title: &str) -> Result<()> {
         let once = || {
             let mut link = Link::new(host.connect(how)?);
             let title = title.to_owned();

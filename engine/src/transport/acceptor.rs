@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 
@@ -36,68 +36,67 @@ pub enum WhenFull {
     Wait,
 }
 
-/// Connections at once: in all, and from one source (IPv4: an address; IPv6: a /64, of which one host may use any
-/// address). Clones count together.
+/// What there may be at once: in all, and for one key (of connections their [`source`]). Clones count together.
 #[derive(Clone)]
-pub struct Slots(Arc<SlotTable>);
+pub struct Slots<K = IpAddr>(Arc<SlotTable<K>>);
 
-struct SlotTable {
+struct SlotTable<K> {
     most: usize,
-    per_source: usize,
-    taken: Mutex<BTreeMap<IpAddr, usize>>,
+    per_key: usize,
+    taken: Mutex<BTreeMap<K, usize>>,
 }
 
 /// One of the [`Slots`], free again when it is dropped.
-pub struct Slot {
-    table: Arc<SlotTable>,
-    source: IpAddr,
+pub struct Slot<K: Ord + Copy = IpAddr> {
+    slots: Slots<K>,
+    key: K,
 }
 
-impl Slots {
-    /// `most` in all, `per_source` from one source.
-    pub fn new(most: usize, per_source: usize) -> Slots {
+/// Where a connection comes from (IPv4: an address; IPv6: a /64, of which one host may use any address).
+pub fn source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+impl<K: Ord + Copy> Slots<K> {
+    /// `most` in all, `per_key` for one key.
+    pub fn new(most: usize, per_key: usize) -> Slots<K> {
         Slots(Arc::new(SlotTable {
             most,
-            per_source,
+            per_key,
             taken: Mutex::default(),
         }))
     }
 
-    /// A slot for a connection from `address`, if one is free.
-    pub fn take(&self, address: IpAddr) -> Option<Slot> {
-        let source = match address.to_canonical() {
-            IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
-            v4 @ IpAddr::V4(_) => v4,
-        };
-        let table = &self.0;
-        let mut taken = table.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = taken.get(&source).copied().unwrap_or_default();
-        if taken.values().sum::<usize>() >= table.most || here >= table.per_source {
+    /// A slot for this key, if one is free.
+    pub fn take(&self, key: K) -> Option<Slot<K>> {
+        let mut taken = self.taken();
+        let here = taken.get(&key).copied().unwrap_or_default();
+        if taken.values().sum::<usize>() >= self.0.most || here >= self.0.per_key {
             return None;
         }
-        taken.insert(source, here + 1);
-        Some(Slot {
-            table: Arc::clone(table),
-            source,
-        })
+        taken.insert(key, here + 1);
+        let slots = self.clone();
+        Some(Slot { slots, key })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<K, usize>> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_full(&self) -> bool {
-        let taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.values().sum::<usize>() >= self.0.most
+        self.taken().values().sum::<usize>() >= self.0.most
     }
 }
 
-impl Drop for Slot {
+impl<K: Ord + Copy> Drop for Slot<K> {
     fn drop(&mut self) {
-        let mut taken = self
-            .table
-            .taken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match taken.get_mut(&self.source) {
+        let mut taken = self.slots.taken();
+        match taken.get_mut(&self.key) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(&self.source)),
+            _ => drop(taken.remove(&self.key)),
         }
     }
 }
@@ -126,18 +125,13 @@ pub enum Arrival {
     Failed(io::Error),
 }
 
-/// A connection that has not sent its prefix yet.
-struct PendingConn {
-    conn: ReadyConn,
-    until: Instant,
-}
-
 /// Accepts from some listeners.
 pub struct Acceptor<'a> {
     listeners: Vec<&'a TcpListener>,
     limits: Limits,
     slots: Slots,
-    pending: Vec<PendingConn>,
+    /// Connections that have not sent their prefix yet, and until when each may.
+    pending: Vec<(ReadyConn, Instant)>,
     accepted: u64,
     /// No listener is read before.
     pause: Option<Instant>,
@@ -167,14 +161,14 @@ impl<'a> Acceptor<'a> {
     /// What `poll(2)` returns.
     pub fn poll(&mut self, timeout: Duration) -> io::Result<Vec<Arrival>> {
         let now = Instant::now();
-        self.pending.retain(|pending| now < pending.until);
+        self.pending.retain(|(_, until)| now < *until);
         self.pause = self.pause.filter(|until| now < *until);
         let full = self.limits.when_full == WhenFull::Wait && self.slots.is_full();
         let accepting = !full && self.pause.is_none();
-        let next = self.pending.iter().map(|pending| pending.until);
+        let next = self.pending.iter().map(|(_, until)| *until);
         let next = next.chain(self.pause).min();
         let timeout = next.map_or(timeout, |next| timeout.min(next - now));
-        let pending = self.pending.iter().map(|p| p.conn.stream.as_fd());
+        let pending = self.pending.iter().map(|(conn, _)| conn.stream.as_fd());
         let listeners = self.listeners.iter().map(|listener| listener.as_fd());
         let mut fds: Vec<PollFd<'_>> = pending
             .map(|fd| PollFd::new(fd, true, false))
@@ -187,14 +181,11 @@ impl<'a> Acceptor<'a> {
         let (of_pending, of_listeners) = ready.split_at(self.pending.len());
         let mut arrivals = Vec::new();
         let pending = std::mem::take(&mut self.pending);
-        for (mut pending, ready) in pending.into_iter().zip(of_pending) {
-            match ready {
-                false => self.pending.push(pending),
-                true => match pending.conn.read(self.limits.prefix) {
-                    Progress::More => self.pending.push(pending),
-                    Progress::Whole => arrivals.push(Arrival::Ready(pending.conn)),
-                    Progress::Over => {}
-                },
+        for ((mut conn, until), ready) in pending.into_iter().zip(of_pending) {
+            match !*ready || conn.read(self.limits.prefix) {
+                true if conn.prefix.len() < self.limits.prefix => self.pending.push((conn, until)),
+                true => arrivals.push(Arrival::Ready(conn)),
+                false => {}
             }
         }
         for (listener, ready) in self.listeners.clone().into_iter().zip(of_listeners) {
@@ -230,7 +221,7 @@ impl<'a> Acceptor<'a> {
     }
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) -> Option<Arrival> {
-        let Some(slot) = self.slots.take(peer.ip()) else {
+        let Some(slot) = self.slots.take(source(peer.ip())) else {
             stream.set_nonblocking(true).ok()?;
             return Some(Arrival::Refused(stream, peer));
         };
@@ -246,33 +237,21 @@ impl<'a> Acceptor<'a> {
             return Some(Arrival::Ready(conn));
         }
         conn.stream.set_nonblocking(true).ok()?;
-        self.pending.push(PendingConn {
-            conn,
-            until: Instant::now() + self.limits.within,
-        });
+        let until = Instant::now() + self.limits.within;
+        self.pending.push((conn, until));
         None
     }
 }
 
-enum Progress {
-    More,
-    Whole,
-    Over,
-}
-
 impl ReadyConn {
-    /// Reads on until `length` bytes are there.
-    fn read(&mut self, length: usize) -> Progress {
+    /// Reads on until `length` bytes are there; false if they will never be.
+    fn read(&mut self, length: usize) -> bool {
         let missing = length - self.prefix.len();
         let mut reader = (&self.stream).take(missing as u64);
         match reader.read_to_end(&mut self.prefix) {
-            Err(error) if !is_passing(&error) => Progress::Over,
-            _ if self.prefix.len() == length => match self.stream.set_nonblocking(false) {
-                Ok(()) => Progress::Whole,
-                Err(_) => Progress::Over,
-            },
-            Err(_) => Progress::More,
-            Ok(_) => Progress::Over,
+            Err(error) if !is_passing(&error) => false,
+            _ if self.prefix.len() == length => self.stream.set_nonblocking(false).is_ok(),
+            read => read.is_err(),
         }
     }
 }
@@ -335,7 +314,7 @@ mod tests {
         let silent = TcpStream::connect(address).unwrap();
         let mut pieces = TcpStream::connect(address).unwrap();
         pieces.write_all(b"ab").unwrap();
-        while acceptor.pending.len() < 2 || acceptor.pending[1].conn.prefix.len() < 2 {
+        while acceptor.pending.len() < 2 || acceptor.pending[1].0.prefix.len() < 2 {
             assert!(acceptor.poll(SOON).unwrap().is_empty());
         }
         pieces.write_all(b"cdef").unwrap();
@@ -369,14 +348,17 @@ mod tests {
         let slots = Slots::new(3, 2);
         let v4 = |last| IpAddr::from([192, 0, 2, last]);
         let v6 = |last| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]);
-        let first = slots.take(v6(1)).unwrap();
-        let _second = slots.take(v6(2)).unwrap();
-        assert!(slots.take(v6(3)).is_none(), "one /64 is one source");
+        let first = slots.take(source(v6(1))).unwrap();
+        let _second = slots.take(source(v6(2))).unwrap();
+        assert!(slots.take(source(v6(3))).is_none(), "one /64 is one source");
         let mapped = "::ffff:192.0.2.1".parse().unwrap();
-        let _third = slots.take(mapped).unwrap();
-        assert!(slots.take(v4(2)).is_none(), "three in all");
+        let _third = slots.take(source(mapped)).unwrap();
+        assert!(slots.take(source(v4(2))).is_none(), "three in all");
         drop(first);
-        assert!(slots.take(v4(1)).is_some(), "a mapped address is IPv4");
+        assert!(
+            slots.take(source(v4(1))).is_some(),
+            "a mapped address is IPv4"
+        );
     }
 
     #[test]

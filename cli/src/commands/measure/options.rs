@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use engine::chance;
-use engine::peer::Peer;
+use engine::host::Host;
 use model::{
     BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bulk, Bytes, Cache, Directions,
     FileCopy, Limit, Nanos, OptionUnit, Placement, Request, SOCKET_OPTIONS, SocketSettings, Spec,
@@ -291,7 +291,7 @@ impl RunOptions {
     ///
     /// # Errors
     /// Options that do not fit together.
-    pub fn spec(&self, peer: &dyn Peer) -> Result<Spec> {
+    pub fn spec(&self, peer: &Host) -> Result<Spec> {
         let workload = self.workload(peer)?;
         let directions = match (self.what.up, self.what.down, self.what.bidir) {
             (true, ..) => Directions::Up,
@@ -330,7 +330,7 @@ impl RunOptions {
         Some(self.blocks.depth.as_slice()).filter(|depths| depths.len() > 1)
     }
 
-    fn workload(&self, peer: &dyn Peer) -> Result<Workload> {
+    fn workload(&self, peer: &Host) -> Result<Workload> {
         let name = self.what.workload.as_deref();
         if let Some(export) = peer.export() {
             if !matches!(name, None | Some("request" | "blocks")) {

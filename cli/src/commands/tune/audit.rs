@@ -13,7 +13,7 @@ use engine::controller::Link;
 use engine::exit::{Exit, Refusal, sentence};
 use engine::host::Host;
 use engine::iperf3::client;
-use engine::peer::{self, ConfigFiles, Operation, Peer};
+use engine::peer::{ConfigFiles, Operation};
 use engine::record::blank;
 use engine::{lab, mtu, traces, tuning};
 use model::advice::{Advice, AuditReport, Configured};
@@ -87,12 +87,11 @@ impl Audit {
             (None, Some(host)) => {
                 let host: Host = host.parse()?;
                 let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-                let peer = peer::of(&host);
-                peer.supports(Operation::Audit)?;
-                if let Some(lab) = self.reaching.lab(&*peer) {
+                host.supports(Operation::Audit)?;
+                if let Some(lab) = self.reaching.lab(&host) {
                     return lab::measure(lab.name, lab.hosts, self.quiet, stop);
                 }
-                self.measured(&*peer, global, stop)?
+                self.measured(&host, global, stop)?
             }
             (None, None) => return Err(Refusal::usage("name a HOST, or a run: --run last").into()),
         };
@@ -104,7 +103,7 @@ impl Audit {
         Ok(Exit::Done.into())
     }
 
-    fn measured(&self, peer: &dyn Peer, global: &Global, stop: &AtomicBool) -> Result<Found> {
+    fn measured(&self, peer: &Host, global: &Global, stop: &AtomicBool) -> Result<Found> {
         let path = Path { peer, global, stop };
         let spec = self.spec();
         let options = client::Options::default();

@@ -8,7 +8,6 @@ use clap::Args;
 use engine::controller::Link;
 use engine::exit::Refusal;
 use engine::host::Host;
-use engine::peer;
 use engine::transport::How;
 use engine::tuning;
 use model::{Nanos, Reading, Setting, Side};
@@ -57,7 +56,7 @@ impl Hold {
             remote_command: self.remote_command.as_deref(),
             ..global.how(None, stop)?
         };
-        let mut link = Link::new(peer::of(&host).connect(&how)?);
+        let mut link = Link::new(host.connect(&how)?);
         let begin = TuneRequest::Begin {
             title: self.title.clone(),
             deadline: self.deadline,

@@ -8,7 +8,7 @@ use clap::Args;
 use engine::exit::Exit;
 use engine::host::Host;
 use engine::mtu::change::{Wish, change};
-use engine::peer::{self, Operation};
+use engine::peer::Operation;
 use engine::transport::How;
 use engine::{mtu, tuning};
 use model::mtu::{ChangeOutcome, MtuFound, Reach};
@@ -65,8 +65,7 @@ impl Mtu {
     /// If it does not begin; nothing is changed then.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let host: Host = self.host.parse()?;
-        let peer = peer::of(&host);
-        peer.supports(Operation::ChangeMtu)?;
+        host.supports(Operation::ChangeMtu)?;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         tuning::recover();
         let how = How {
@@ -84,7 +83,7 @@ impl Mtu {
             force: self.force,
             persist: self.persist,
         };
-        let change = change(&*peer, &how, &wish, stop, &mut |stage, change| {
+        let change = change(&host, &how, &wish, stop, &mut |stage, change| {
             if !self.quiet {
                 out::note(&report::mtu_change::done(stage, change));
             }

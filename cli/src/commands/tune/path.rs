@@ -13,7 +13,7 @@ use clap::Args;
 use engine::closed_loop::{ClosedLoop, Question, Told};
 use engine::exit::{Exit, Refusal, exit_of, sentence};
 use engine::host::Host;
-use engine::peer::{self, Operation};
+use engine::peer::Operation;
 use engine::{lab, tuning};
 use model::advice::Foreign;
 use model::{BitRate, Direction, Directions, Limit, Plan, Tuning};
@@ -101,20 +101,19 @@ impl Path {
         })?;
         let host: Host = name.parse()?;
         let question = self.question(name)?;
-        let peer = peer::of(&host);
         if self.persist {
-            peer.supports(Operation::Persist)?;
+            host.supports(Operation::Persist)?;
         }
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        if let Some(lab) = self.session.reaching.lab(&*peer) {
+        if let Some(lab) = self.session.reaching.lab(&host) {
             return lab::measure(lab.name, lab.hosts, self.session.quiet, stop);
         }
         tuning::recover();
         let archive = global.archive_path()?;
         drop(Archive::open(&archive)?);
         let mut view = View::new(Pairs::default(), self.session.quiet);
-        let watch = peer.watch();
-        let mut far = self.session.reach(&*peer, &question.run, global, stop)?;
+        let watch = host.watch();
+        let mut far = self.session.reach(&host, &question.run, global, stop)?;
         let done = ClosedLoop::new(question, &mut *far, archive.clone(), &mut view, stop).run()?;
         drop(view);
         let Told {

@@ -8,7 +8,7 @@ use clap::Args;
 use engine::controller::Link;
 use engine::exit::Exit;
 use engine::host::Host;
-use engine::peer::{self, Operation};
+use engine::peer::Operation;
 use engine::{lab, tuning};
 use model::Reading;
 use report::words::escape;
@@ -35,9 +35,8 @@ impl Undo {
     /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let host: Option<Host> = self.host.as_deref().map(str::parse).transpose()?;
-        let peer = host.as_ref().map(peer::of);
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        let lab = peer.as_ref().and_then(|peer| self.reaching.lab(&**peer));
+        let lab = host.as_ref().and_then(|host| self.reaching.lab(host));
         if let Some(lab) = lab {
             return lab::measure(lab.name, lab.hosts, false, stop);
         }
@@ -48,7 +47,7 @@ impl Undo {
         for one in &undone {
             out::print(&format!("put back: {}\n", tuning::put_back(one)))?;
         }
-        let Some(peer) = peer else {
+        let Some(peer) = host else {
             return Ok(Exit::Done.into());
         };
         peer.supports(Operation::Restore)?;

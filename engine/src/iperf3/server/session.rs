@@ -1,9 +1,10 @@
 //! One iperf3 session: params, auth, streams, test, results.
 
+use super::ServerState;
 use super::reservations::Reservation;
-use super::server_state::{ServerState, TestSlot};
 use crate::clock::unix_seconds;
 use crate::iperf3::{stream_result, udp};
+use crate::transport::acceptor::Slot;
 use crate::transport::driver::Driver;
 use measure::{Job, Load, Role, UdpJob, UdpLoad};
 use model::{BitRate, Bulk, Bytes, Datagrams, Limit, Nanos, SocketSettings, Workload};
@@ -153,11 +154,11 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until there is room for another test.
-    fn slot(&mut self) -> Result<TestSlot<'a>, String> {
+    fn slot(&mut self) -> Result<Slot<()>, String> {
         let until = Instant::now() + QUEUE_FOR;
         let mut told = false;
         loop {
-            if let Some(slot) = self.server.acquire_slot() {
+            if let Some(slot) = self.server.tests.take(()) {
                 return Ok(slot);
             }
             if !told {
@@ -173,7 +174,8 @@ impl<'a> Session<'a> {
 
     fn tcp_streams(&mut self, params: &Params) -> Result<Vec<TcpStream>, String> {
         let count = stream_count(params);
-        let reservation = match self.server.reserve(self.cookie, self.peer.ip(), count) {
+        let server = self.server;
+        let reservation = match server.sessions.reserve(self.cookie, count, self.peer.ip()) {
             Ok(Some(reservation)) => reservation,
             Ok(None) => return Err(self.refuse(code::RECEIVE_COOKIE, "its cookie is in use")),
             Err(error) => return Err(self.refuse(code::STREAM_ACCEPT, &error.to_string())),

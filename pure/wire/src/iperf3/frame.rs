@@ -67,10 +67,11 @@ impl Incoming {
 
 /// Reads one JSON object. Depth is bounded by the reader of `serde_json` (128).
 pub(super) fn object(text: &[u8]) -> Result<Map<String, Value>, Malformed> {
+    let not = |why: String| Malformed(format!("it is not a JSON object ({why})"));
     match serde_json::from_slice(text) {
         Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err(Malformed::NotAnObject("another kind of value".into())),
-        Err(error) => Err(Malformed::NotAnObject(error.to_string())),
+        Ok(_) => Err(not("another kind of value".to_owned())),
+        Err(error) => Err(not(error.to_string())),
     }
 }
 
@@ -78,82 +79,72 @@ pub(super) fn object(text: &[u8]) -> Result<Map<String, Value>, Malformed> {
 pub(super) fn framed(value: &Value) -> Vec<u8> {
     let text = value.to_string();
     let length = u32::try_from(text.len()).expect("our own objects are far below 4 GiB");
-    let mut bytes = length.to_be_bytes().to_vec();
-    bytes.extend_from_slice(text.as_bytes());
-    bytes
+    [&length.to_be_bytes(), text.as_bytes()].concat()
 }
 
-/// A number under `key`; `None` if absent or null. cJSON prints whole numbers as such when they fit,
-/// and otherwise like `1e+15`, so both are taken.
-pub(super) fn number(
-    map: &Map<String, Value>,
-    key: &'static str,
-) -> Result<Option<f64>, Malformed> {
-    match map.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_f64().map(Some).ok_or(Malformed::Type {
-            key,
-            expected: "a number",
-        }),
+/// The values of a JSON object by their keys; `None` for one that is absent or null.
+pub(super) struct Keys<'a>(pub &'a Map<String, Value>);
+
+impl Keys<'_> {
+    fn typed<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, Malformed> {
+        let value = self.0.get(key).filter(|value| !value.is_null());
+        let wrong = || Malformed(format!("'{key}' is not {expected}"));
+        value.map(|value| read(value).ok_or_else(wrong)).transpose()
+    }
+
+    /// A finite number, or 0.
+    pub fn real(&self, key: &str) -> Result<f64, Malformed> {
+        let number = self.typed(key, "a number", Value::as_f64)?;
+        Ok(number.filter(|n| n.is_finite()).unwrap_or(0.0))
+    }
+
+    /// A whole number from 0 to `max`. cJSON prints whole numbers as such when they fit, and otherwise like `1e+15`, so
+    /// both are taken.
+    pub fn whole(&self, key: &str, max: u64, range: &str) -> Result<Option<u64>, Malformed> {
+        let whole = |value: &Value| {
+            let fits = |n: &f64| *n >= 0.0 && n.fract() == 0.0 && *n < 1.8e19;
+            let real = value.as_f64()?;
+            let whole = value.as_u64().or(Some(real).filter(fits).map(|n| n as u64));
+            Some(
+                whole
+                    .filter(|whole| *whole <= max)
+                    .ok_or_else(|| value.to_string()),
+            )
+        };
+        let whole = self.typed(key, "a number", whole)?;
+        whole
+            .transpose()
+            .map_err(|value| out_of_range(key, &value, range))
+    }
+
+    /// A whole number that may be negative.
+    pub fn signed(&self, key: &str) -> Result<Option<i64>, Malformed> {
+        let finite = |value: &Value| value.as_f64().filter(|n| n.is_finite());
+        self.typed(key, "a number", |value| {
+            value.as_i64().or_else(|| finite(value).map(|n| n as i64))
+        })
+    }
+
+    /// True or false, or a number as some versions send it.
+    pub fn flag(&self, key: &str) -> Result<bool, Malformed> {
+        let flag = self.typed(key, "true, false or a number", |value| {
+            value.as_bool().or_else(|| Some(value.as_f64()? != 0.0))
+        })?;
+        Ok(flag.unwrap_or(false))
+    }
+
+    /// A text.
+    pub fn text(&self, key: &str) -> Result<Option<String>, Malformed> {
+        self.typed(key, "a text", |value| value.as_str().map(str::to_owned))
     }
 }
 
-/// A whole number from 0 to `max` under `key`.
-pub(super) fn whole(
-    map: &Map<String, Value>,
-    key: &'static str,
-    max: u64,
-    range: &'static str,
-) -> Result<Option<u64>, Malformed> {
-    let Some(value) = map.get(key).filter(|v| !v.is_null()) else {
-        return Ok(None);
-    };
-    let out = || Malformed::Range {
-        key,
-        value: value.to_string().chars().take(40).collect(),
-        range,
-    };
-    let read = match (value.as_u64(), value.as_f64()) {
-        (Some(whole), _) => whole,
-        (None, Some(real)) if real >= 0.0 && real.fract() == 0.0 && real < 1.8e19 => real as u64,
-        (None, Some(_)) => return Err(out()),
-        (None, None) => {
-            return Err(Malformed::Type {
-                key,
-                expected: "a number",
-            });
-        }
-    };
-    if read <= max {
-        Ok(Some(read))
-    } else {
-        Err(out())
-    }
-}
-
-/// A flag under `key`: true or false, or a number as some versions send it.
-pub(super) fn flag(map: &Map<String, Value>, key: &'static str) -> Result<bool, Malformed> {
-    match map.get(key) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(value)) => Ok(*value),
-        Some(value) => value.as_f64().map(|n| n != 0.0).ok_or(Malformed::Type {
-            key,
-            expected: "true, false or a number",
-        }),
-    }
-}
-
-/// A text under `key`.
-pub(super) fn text(
-    map: &Map<String, Value>,
-    key: &'static str,
-) -> Result<Option<String>, Malformed> {
-    match map.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(Malformed::Type {
-            key,
-            expected: "a text",
-        }),
-    }
+pub(super) fn out_of_range(key: &str, value: &str, range: &str) -> Malformed {
+    let value: String = value.chars().take(40).collect();
+    Malformed(format!("'{key}' is {value}, and must be {range}"))
 }

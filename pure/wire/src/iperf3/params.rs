@@ -1,7 +1,7 @@
 //! What a client asks of a server.
 
 use super::Malformed;
-use super::frame::{flag, object, text, whole};
+use super::frame::{Keys, object, out_of_range};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -107,79 +107,68 @@ impl Params {
     }
 
     pub(super) fn from_map(map: &Map<String, Value>) -> Result<Params, Malformed> {
-        if flag(map, "sctp")? {
-            return Err(Malformed::Range {
-                key: "sctp",
-                value: "true".into(),
-                range: "absent: only TCP and UDP are spoken here",
-            });
+        let keys = Keys(map);
+        if keys.flag("sctp")? {
+            let range = "absent: only TCP and UDP are spoken here";
+            return Err(out_of_range("sctp", "true", range));
         }
-        let udp = flag(map, "udp")?;
-        let upto = |key, max: u64, range| {
-            whole(map, key, max, range).map(|v| v.and_then(|v| u32::try_from(v).ok()))
+        let upto = |key, max: u32, range| {
+            let value = keys.whole(key, max.into(), range)?;
+            Ok::<_, Malformed>(value.unwrap_or(0) as u32)
         };
-        let some = |value: Option<u32>| value.filter(|&v| v > 0);
-        let short = |key| -> Result<Option<String>, Malformed> {
-            let value = text(map, key)?;
-            match &value {
-                Some(v) if v.len() > 15 || !v.bytes().all(is_name) => Err(Malformed::Range {
-                    key,
-                    value: v.chars().take(40).collect(),
-                    range: "a name of at most 15 letters",
-                }),
-                _ => Ok(value),
-            }
-        };
+        let some = |value: u32| Some(value).filter(|&v| v > 0);
+        let any = |key| Ok::<_, Malformed>(keys.whole(key, u64::MAX, "0 or more")?.unwrap_or(0));
+        let udp = keys.flag("udp")?;
         let params = Params {
             protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
-            omit_s: upto("omit", 600, "0 to 600")?.unwrap_or(0),
-            time_s: upto("time", 86_400, "0 to 86400")?.unwrap_or(0),
-            bytes: whole(map, "num", u64::MAX, "0 or more")?.unwrap_or(0),
-            blocks: whole(map, "blockcount", u64::MAX, "0 or more")?.unwrap_or(0),
+            omit_s: upto("omit", 600, "0 to 600")?,
+            time_s: upto("time", 86_400, "0 to 86400")?,
+            bytes: any("num")?,
+            blocks: any("blockcount")?,
             mss: some(upto("MSS", 32_767, "0 to 32767")?),
-            nodelay: flag(map, "nodelay")?,
-            parallel: upto("parallel", 128, "1 to 128")?.unwrap_or(1),
-            reverse: flag(map, "reverse")?,
-            bidirectional: flag(map, "bidirectional")?,
+            nodelay: keys.flag("nodelay")?,
+            parallel: keys.whole("parallel", 128, PARALLEL)?.unwrap_or(1) as u32,
+            reverse: keys.flag("reverse")?,
+            bidirectional: keys.flag("bidirectional")?,
             window: some(upto("window", 512 << 20, "0 to 536870912")?),
             block_size: some(upto("len", 1 << 20, "0 to 1048576")?),
-            rate_bit_s: whole(map, "bandwidth", u64::MAX, "0 or more")?.unwrap_or(0),
-            fq_rate_bit_s: whole(map, "fqrate", u64::MAX, "0 or more")?.unwrap_or(0),
-            burst: upto("burst", 1000, "0 to 1000")?.unwrap_or(0),
-            tos: upto("TOS", 255, "0 to 255")?.unwrap_or(0) as u8,
-            title: text(map, "title")?,
-            extra_data: text(map, "extra_data")?,
-            congestion: short("congestion")?,
-            get_server_output: flag(map, "get_server_output")?,
-            udp_counters_64bit: flag(map, "udp_counters_64bit")?,
-            zerocopy: flag(map, "zerocopy")?,
-            skip_rx_copy: flag(map, "skip_rx_copy")?,
-            dont_fragment: flag(map, "dont_fragment")?,
-            authtoken: text(map, "authtoken")?,
-            client_version: text(map, "client_version")?,
+            rate_bit_s: any("bandwidth")?,
+            fq_rate_bit_s: any("fqrate")?,
+            burst: upto("burst", 1000, "0 to 1000")?,
+            tos: upto("TOS", 255, "0 to 255")? as u8,
+            title: keys.text("title")?,
+            extra_data: keys.text("extra_data")?,
+            congestion: keys.text("congestion")?,
+            get_server_output: keys.flag("get_server_output")?,
+            udp_counters_64bit: keys.flag("udp_counters_64bit")?,
+            zerocopy: keys.flag("zerocopy")?,
+            skip_rx_copy: keys.flag("skip_rx_copy")?,
+            dont_fragment: keys.flag("dont_fragment")?,
+            authtoken: keys.text("authtoken")?,
+            client_version: keys.text("client_version")?,
         };
-        params.check()?;
-        Ok(params)
+        params.check().map(|()| params)
     }
 
     fn check(&self) -> Result<(), Malformed> {
-        let range = |key, value: u32, range| {
-            Err(Malformed::Range {
-                key,
-                value: value.to_string(),
-                range,
-            })
-        };
         if self.parallel == 0 {
-            return range("parallel", 0, "1 to 128");
+            return Err(out_of_range("parallel", "0", PARALLEL));
         }
         if self.reverse && self.bidirectional {
-            return range("bidirectional", 1, "absent where 'reverse' is set");
+            let range = "absent where 'reverse' is set";
+            return Err(out_of_range("bidirectional", "1", range));
+        }
+        let is_name = |name: &&String| name.len() <= 15 && name.bytes().all(is_letter);
+        if let Some(name) = self.congestion.as_ref().filter(|name| !is_name(name)) {
+            let range = "a name of at most 15 letters";
+            return Err(out_of_range("congestion", name, range));
         }
         match (self.protocol, self.block_size) {
-            (Protocol::Udp, Some(size)) if !(16..=65_507).contains(&size) => {
-                range("len", size, "16 to 65507 for UDP")
-            }
+            (Protocol::Udp, Some(size)) if !(16..=65_507).contains(&size) => Err(out_of_range(
+                "len",
+                &size.to_string(),
+                "16 to 65507 for UDP",
+            )),
             _ => Ok(()),
         }
     }
@@ -206,8 +195,11 @@ fn as_number<S: Serializer>(flag: &bool, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u8(u8::from(*flag))
 }
 
+/// Streams each way.
+const PARALLEL: &str = "1 to 128";
+
 /// Letters of the name of a congestion control.
-fn is_name(byte: u8) -> bool {
+fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 

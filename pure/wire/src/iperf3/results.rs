@@ -1,7 +1,7 @@
 //! What an end tells of a test when it is over.
 
 use super::Malformed;
-use super::frame::{number, object, text, whole};
+use super::frame::{Keys, object, out_of_range};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -75,35 +75,25 @@ impl Results {
     }
 
     pub(super) fn from_map(map: &Map<String, Value>) -> Result<Results, Malformed> {
-        let real = |key| Ok(number(map, key)?.filter(|n| n.is_finite()).unwrap_or(0.0));
-        let streams = match map.get("streams") {
-            Some(Value::Array(streams)) if streams.len() <= Results::MAX_STREAMS => streams,
-            Some(Value::Array(streams)) => {
-                return Err(Malformed::Range {
-                    key: "streams",
-                    value: format!("{} long", streams.len()),
-                    range: "at most 256 long",
-                });
+        let keys = Keys(map);
+        let missing = || Malformed("'streams' is missing".to_owned());
+        let streams = match map.get("streams").ok_or_else(missing)? {
+            Value::Array(streams) if streams.len() <= Results::MAX_STREAMS => streams,
+            Value::Array(streams) => {
+                let value = format!("{} long", streams.len());
+                return Err(out_of_range("streams", &value, "at most 256 long"));
             }
-            Some(_) => {
-                return Err(Malformed::Type {
-                    key: "streams",
-                    expected: "a list",
-                });
-            }
-            None => return Err(Malformed::Missing("streams")),
+            _ => return Err(Malformed("'streams' is not a list".to_owned())),
         };
+        let streams: Result<_, _> = streams.iter().map(StreamResult::from_value).collect();
         Ok(Results {
-            cpu_total: real("cpu_util_total")?,
-            cpu_user: real("cpu_util_user")?,
-            cpu_system: real("cpu_util_system")?,
-            sender_has_retransmits: signed(map, "sender_has_retransmits")?.unwrap_or(-1),
-            congestion_used: text(map, "congestion_used")?,
-            streams: streams
-                .iter()
-                .map(StreamResult::from_value)
-                .collect::<Result<_, _>>()?,
-            server_output_text: text(map, "server_output_text")?,
+            cpu_total: keys.real("cpu_util_total")?,
+            cpu_user: keys.real("cpu_util_user")?,
+            cpu_system: keys.real("cpu_util_system")?,
+            sender_has_retransmits: keys.signed("sender_has_retransmits")?.unwrap_or(-1),
+            congestion_used: keys.text("congestion_used")?,
+            streams: streams?,
+            server_output_text: keys.text("server_output_text")?,
             server_output_json: map.get("server_output_json").cloned(),
         })
     }
@@ -121,42 +111,24 @@ fn or_zero<S: Serializer>(count: &Option<i64>, to: S) -> Result<S::Ok, S::Error>
 
 impl StreamResult {
     fn from_value(value: &Value) -> Result<StreamResult, Malformed> {
-        let Value::Object(map) = value else {
-            return Err(Malformed::Type {
-                key: "streams",
-                expected: "a list of objects",
-            });
+        let not = || Malformed("'streams' is not a list of objects".to_owned());
+        let keys = Keys(value.as_object().ok_or_else(not)?);
+        let needed = |key, max: u64, range| {
+            let missing = || Malformed(format!("'{key}' is missing"));
+            keys.whole(key, max, range)?.ok_or_else(missing)
         };
-        let real = |key| Ok(number(map, key)?.filter(|n| n.is_finite()).unwrap_or(0.0));
-        let id = whole(map, "id", u64::from(u32::MAX), "0 to 4294967295")?;
         Ok(StreamResult {
-            id: id.ok_or(Malformed::Missing("id"))? as u32,
-            bytes: whole(map, "bytes", u64::MAX, "0 or more")?
-                .ok_or(Malformed::Missing("bytes"))?,
-            retransmits: signed(map, "retransmits")?.unwrap_or(-1),
-            jitter_s: real("jitter")?,
-            errors: signed(map, "errors")?.unwrap_or(0),
-            omitted_errors: signed(map, "omitted_errors")?,
-            packets: signed(map, "packets")?.unwrap_or(0),
-            omitted_packets: signed(map, "omitted_packets")?,
-            start_s: real("start_time")?,
-            end_s: real("end_time")?,
+            id: needed("id", u32::MAX.into(), "0 to 4294967295")? as u32,
+            bytes: needed("bytes", u64::MAX, "0 or more")?,
+            retransmits: keys.signed("retransmits")?.unwrap_or(-1),
+            jitter_s: keys.real("jitter")?,
+            errors: keys.signed("errors")?.unwrap_or(0),
+            omitted_errors: keys.signed("omitted_errors")?,
+            packets: keys.signed("packets")?.unwrap_or(0),
+            omitted_packets: keys.signed("omitted_packets")?,
+            start_s: keys.real("start_time")?,
+            end_s: keys.real("end_time")?,
         })
-    }
-}
-
-/// A whole number under `key` that may be negative; `None` if absent.
-fn signed(map: &Map<String, Value>, key: &'static str) -> Result<Option<i64>, Malformed> {
-    let Some(value) = map.get(key).filter(|v| !v.is_null()) else {
-        return Ok(None);
-    };
-    match (value.as_i64(), value.as_f64()) {
-        (Some(whole), _) => Ok(Some(whole)),
-        (None, Some(real)) if real.is_finite() => Ok(Some(real as i64)),
-        _ => Err(Malformed::Type {
-            key,
-            expected: "a number",
-        }),
     }
 }
 

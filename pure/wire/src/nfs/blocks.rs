@@ -79,18 +79,17 @@ impl Client {
             }
             BlockOperation::Write | BlockOperation::WriteStable => {
                 const FILE_SYNC: u32 = 2;
-                to.u64(offset);
-                to.u32(size);
-                to.u32(match operation {
+                let stable = match operation {
                     BlockOperation::WriteStable => FILE_SYNC,
                     _ => 0,
-                });
+                };
+                to.u64(offset);
+                to.u32s(&[size, stable]);
                 to.opaque(&self.block);
             }
             // All of the file.
             BlockOperation::Commit => {
-                to.u64(0);
-                to.u32(0);
+                to.u32s(&[0, 0, 0]);
             }
         }
         rpc::end(out, begin);

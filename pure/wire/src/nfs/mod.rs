@@ -9,9 +9,10 @@ pub mod xdr;
 
 pub use blocks::Client;
 pub use procedures::{
-    Commit, Create, Exports, FsInfo, Handle, Lookup, Mount, Port, Remove, Sizes, Unmount, Write,
+    Handle, Sizes, commit, create, exports, fs_info, lookup, mount, mount_port, nfs_port, remove,
+    unmount, write,
 };
-pub use rpc::{Calls, Credentials, Failure, Procedure, answer, call};
+pub use rpc::{Call, Calls, Credentials, Failure};
 
 /// Port of the port mapper (RFC 1833), which knows the others.
 pub const PORT_MAPPER: u16 = 111;

@@ -1,7 +1,7 @@
 //! The procedures that the client needs: of the port mapper (RFC 1833), of MOUNT and of NFS (RFC 1813).
 
 use super::programs::{MOUNT, NFS, PORTMAP};
-use super::rpc::Procedure;
+use super::rpc::Call;
 use super::xdr::{Writer, Xdr};
 use model::Bytes;
 
@@ -28,95 +28,48 @@ pub(super) fn skip_change(from: &mut Xdr<'_>) -> Option<()> {
     from.skip_optional(ATTRIBUTES)
 }
 
-/// Whether it was done; else the status behind which nothing of interest stands.
-fn done(from: &mut Xdr<'_>) -> Option<Result<(), u32>> {
-    Some(match from.u32()? {
-        0 => Ok(()),
-        status => Err(status),
-    })
-}
-
-/// Goes on with what stands behind a status of "done".
-macro_rules! or_status {
-    ($from:expr) => {
-        match done($from)? {
-            Ok(()) => {}
-            Err(status) => return Some(Err(status)),
-        }
-    };
-}
-
-/// Which TCP port has a program? 0: none.
-pub struct Port {
-    program: u32,
-}
-
-impl Port {
-    /// Of MOUNT, version 3.
-    pub const MOUNT: Port = Port { program: MOUNT };
-    /// Of NFS, version 3.
-    pub const NFS: Port = Port { program: NFS };
-}
-
-impl Procedure for Port {
-    type Answer = u16;
-    const NUMBERS: [u32; 3] = [PORTMAP, 2, 3];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
-        const TCP: u32 = 6;
-        for word in [self.program, 3, TCP, 0] {
-            to.u32(word);
-        }
+/// What stands behind the status of a procedure that was done; else the status, behind which nothing of interest is.
+fn done<T>(
+    from: &mut Xdr<'_>,
+    read: impl FnOnce(&mut Xdr<'_>) -> Option<T>,
+) -> Option<Result<T, u32>> {
+    match from.u32()? {
+        0 => read(from).map(Ok),
+        status => Some(Err(status)),
     }
+}
 
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<u16, u32>> {
-        u16::try_from(from.u32()?).ok().map(Ok)
-    }
+/// Which TCP port has MOUNT, version 3? 0: none.
+pub fn mount_port() -> Call<u16> {
+    port(MOUNT)
+}
+
+/// Which TCP port has NFS, version 3? 0: none.
+pub fn nfs_port() -> Call<u16> {
+    port(NFS)
+}
+
+fn port(program: u32) -> Call<u16> {
+    const TCP: u32 = 6;
+    let read = |from: &mut Xdr<'_>| u16::try_from(from.u32()?).ok().map(Ok);
+    Call::new([PORTMAP, 2, 3], read, |to| to.u32s(&[program, 3, TCP, 0]))
 }
 
 /// The handle of an exported folder.
-pub struct Mount<'a>(pub &'a str);
-
-impl Procedure for Mount<'_> {
-    type Answer = Handle;
-    const NUMBERS: [u32; 3] = [MOUNT, 3, 1];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
-        to.opaque(self.0.as_bytes());
-    }
-
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Handle, u32>> {
-        or_status!(from);
-        Handle::read(from).map(Ok)
-    }
+pub fn mount(export: &str) -> Call<Handle> {
+    let read = |from: &mut Xdr<'_>| done(from, Handle::read);
+    Call::new([MOUNT, 3, 1], read, |to| to.opaque(export.as_bytes()))
 }
 
 /// The folder is not used any more.
-pub struct Unmount<'a>(pub &'a str);
-
-impl Procedure for Unmount<'_> {
-    type Answer = ();
-    const NUMBERS: [u32; 3] = [MOUNT, 3, 3];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
-        to.opaque(self.0.as_bytes());
-    }
-
-    fn results(&self, _: &mut Xdr<'_>) -> Option<Result<(), u32>> {
-        Some(Ok(()))
-    }
+pub fn unmount(export: &str) -> Call<()> {
+    let read = |_: &mut Xdr<'_>| Some(Ok(()));
+    Call::new([MOUNT, 3, 3], read, |to| to.opaque(export.as_bytes()))
 }
 
 /// Which folders are exported?
-pub struct Exports;
-
-impl Procedure for Exports {
-    type Answer = Vec<String>;
-    const NUMBERS: [u32; 3] = [MOUNT, 3, 5];
-
-    fn arguments(&self, _: &mut Writer<'_>) {}
-
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Vec<String>, u32>> {
+pub fn exports() -> Call<Vec<String>> {
+    let read = |from: &mut Xdr<'_>| {
         let mut all = Vec::new();
         while from.bool()? {
             all.push(String::from_utf8_lossy(from.opaque(PATH)?).into_owned());
@@ -126,7 +79,8 @@ impl Procedure for Exports {
             }
         }
         Some(Ok(all))
-    }
+    };
+    Call::new([MOUNT, 3, 5], read, |_| {})
 }
 
 /// The largest read and write that a server takes.
@@ -139,150 +93,76 @@ pub struct Sizes {
 }
 
 /// What does the server take?
-pub struct FsInfo<'a>(pub &'a Handle);
-
-impl Procedure for FsInfo<'_> {
-    type Answer = Sizes;
-    const NUMBERS: [u32; 3] = [NFS, 3, 19];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
-        to.opaque(&self.0.0);
-    }
-
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Sizes, u32>> {
-        or_status!(from);
+pub fn fs_info(folder: &Handle) -> Call<Sizes> {
+    fn sizes(from: &mut Xdr<'_>) -> Option<Sizes> {
         from.skip_optional(ATTRIBUTES)?;
         let mut size = || from.u32().map(|most| Bytes(most.into()));
         let read = size()?;
         // The one preferred, and of what it is best a multiple.
         let (_, _) = (size()?, size()?);
         let write = size()?;
-        Some(Ok(Sizes { read, write }))
+        Some(Sizes { read, write })
     }
+    let read = |from: &mut Xdr<'_>| done(from, sizes);
+    Call::new([NFS, 3, 19], read, |to| to.opaque(&folder.0))
 }
 
 /// Makes a file that must not be there yet, for its owner alone; `None`: made, but its handle was not told.
-pub struct Create<'a> {
-    /// Where.
-    pub folder: &'a Handle,
-    /// Its name.
-    pub name: &'a str,
-}
-
-impl Procedure for Create<'_> {
-    type Answer = Option<Handle>;
-    const NUMBERS: [u32; 3] = [NFS, 3, 8];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
+pub fn create(folder: &Handle, name: &str) -> Call<Option<Handle>> {
+    let read = |from: &mut Xdr<'_>| {
+        done(from, |from| match from.bool()? {
+            true => Handle::read(from).map(Some),
+            false => Some(None),
+        })
+    };
+    Call::new([NFS, 3, 8], read, |to| {
         const GUARDED: u32 = 1;
-        to.opaque(&self.folder.0);
-        to.opaque(self.name.as_bytes());
-        to.u32(GUARDED);
+        to.opaque(&folder.0);
+        to.opaque(name.as_bytes());
         // The mode is set; owner, group, size and both times are left to the server.
-        to.u32(1);
-        to.u32(0o600);
-        for word in [0; 5] {
-            to.u32(word);
-        }
-    }
-
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Option<Handle>, u32>> {
-        or_status!(from);
-        match from.bool()? {
-            true => Handle::read(from).map(|handle| Ok(Some(handle))),
-            false => Some(Ok(None)),
-        }
-    }
+        to.u32s(&[GUARDED, 1, 0o600, 0, 0, 0, 0, 0]);
+    })
 }
 
 /// The handle behind a name.
-pub struct Lookup<'a> {
-    /// Where.
-    pub folder: &'a Handle,
-    /// Its name.
-    pub name: &'a str,
-}
-
-impl Procedure for Lookup<'_> {
-    type Answer = Handle;
-    const NUMBERS: [u32; 3] = [NFS, 3, 3];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
-        to.opaque(&self.folder.0);
-        to.opaque(self.name.as_bytes());
-    }
-
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Handle, u32>> {
-        or_status!(from);
-        Handle::read(from).map(Ok)
-    }
+pub fn lookup(folder: &Handle, name: &str) -> Call<Handle> {
+    let read = |from: &mut Xdr<'_>| done(from, Handle::read);
+    Call::new([NFS, 3, 3], read, |to| named(to, folder, name))
 }
 
 /// Removes a file.
-pub struct Remove<'a> {
-    /// Where.
-    pub folder: &'a Handle,
-    /// Its name.
-    pub name: &'a str,
+pub fn remove(folder: &Handle, name: &str) -> Call<()> {
+    let read = |from: &mut Xdr<'_>| done(from, |_| Some(()));
+    Call::new([NFS, 3, 12], read, |to| named(to, folder, name))
 }
 
-impl Procedure for Remove<'_> {
-    type Answer = ();
-    const NUMBERS: [u32; 3] = [NFS, 3, 12];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
-        to.opaque(&self.folder.0);
-        to.opaque(self.name.as_bytes());
-    }
-
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<(), u32>> {
-        done(from)
-    }
+fn named(to: &mut Writer<'_>, folder: &Handle, name: &str) {
+    to.opaque(&folder.0);
+    to.opaque(name.as_bytes());
 }
 
 /// Writes; the server may keep it in memory. How much of it was written comes back.
-pub struct Write<'a> {
-    /// The file.
-    pub file: &'a Handle,
-    /// Where in it.
-    pub offset: u64,
-    /// What.
-    pub data: &'a [u8],
-}
-
-impl Procedure for Write<'_> {
-    type Answer = Bytes;
-    const NUMBERS: [u32; 3] = [NFS, 3, 7];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
-        to.opaque(&self.file.0);
-        to.u64(self.offset);
-        to.u32(u32::try_from(self.data.len()).expect("a block is below 4 GiB"));
-        to.u32(0);
-        to.opaque(self.data);
-    }
-
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Bytes, u32>> {
-        or_status!(from);
-        skip_change(from)?;
-        from.u32().map(|count| Ok(Bytes(count.into())))
-    }
+pub fn write(file: &Handle, offset: u64, data: &[u8]) -> Call<Bytes> {
+    let read = |from: &mut Xdr<'_>| {
+        done(from, |from| {
+            skip_change(from)?;
+            from.u32().map(|count| Bytes(count.into()))
+        })
+    };
+    let size = u32::try_from(data.len()).expect("a block is below 4 GiB");
+    Call::new([NFS, 3, 7], read, |to| {
+        to.opaque(&file.0);
+        to.u64(offset);
+        to.u32s(&[size, 0]);
+        to.opaque(data);
+    })
 }
 
 /// Has everything written put on stable storage.
-pub struct Commit<'a>(pub &'a Handle);
-
-impl Procedure for Commit<'_> {
-    type Answer = ();
-    const NUMBERS: [u32; 3] = [NFS, 3, 21];
-
-    fn arguments(&self, to: &mut Writer<'_>) {
-        to.opaque(&self.0.0);
-        to.u64(0);
-        to.u32(0);
-    }
-
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<(), u32>> {
-        done(from)
-    }
+pub fn commit(file: &Handle) -> Call<()> {
+    let read = |from: &mut Xdr<'_>| done(from, |_| Some(()));
+    Call::new([NFS, 3, 21], read, |to| {
+        to.opaque(&file.0);
+        to.u32s(&[0, 0, 0]);
+    })
 }

@@ -113,7 +113,7 @@ pub const fn program(
 }
 
 /// The name of a procedure of a program that is known here.
-pub(super) const fn name([number, version, procedure]: [u32; 3]) -> &'static str {
+pub(super) fn name([number, version, procedure]: [u32; 3]) -> &'static str {
     match program(number, version) {
         Some((_, procedures)) => procedures[procedure as usize].0,
         None => panic!("the client calls programs of the table only"),

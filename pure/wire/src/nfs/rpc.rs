@@ -23,20 +23,63 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// A procedure with its arguments.
-pub trait Procedure {
-    /// What comes back if the server did it.
-    type Answer;
+/// Reads what stands behind the head of a reply: what came back, or the status of a refusal; `None`: it is cut off, or
+/// something else.
+type Results<T> = fn(&mut Xdr<'_>) -> Option<Result<T, u32>>;
+
+/// A procedure with its arguments, and what comes back if the server did it.
+pub struct Call<T> {
     /// Program, its version, the number of the procedure.
-    const NUMBERS: [u32; 3];
-    /// As in its specification.
-    const NAME: &'static str = programs::name(Self::NUMBERS);
-    /// Appends the arguments.
-    #[doc(hidden)]
-    fn arguments(&self, to: &mut Writer<'_>);
-    /// Reads what stands behind the head of the reply; `None`: it is cut off, or something else.
-    #[doc(hidden)]
-    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Self::Answer, u32>>;
+    numbers: [u32; 3],
+    arguments: Vec<u8>,
+    results: Results<T>,
+}
+
+impl<T> Call<T> {
+    pub(super) fn new(
+        numbers: [u32; 3],
+        results: Results<T>,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> Call<T> {
+        let mut arguments = Vec::new();
+        write(&mut Writer(&mut arguments));
+        Call {
+            numbers,
+            arguments,
+            results,
+        }
+    }
+
+    /// Its name in its specification.
+    pub fn name(&self) -> &'static str {
+        programs::name(self.numbers)
+    }
+
+    /// Its bytes.
+    pub fn encode(&self, number: u32, who: &Credentials) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        begin(&mut bytes, self.numbers, number, who);
+        bytes.extend_from_slice(&self.arguments);
+        end(&mut bytes, 0);
+        bytes
+    }
+
+    /// What the reply with this number answers; `None` if it is the reply to another call.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub fn answer(&self, number: u32, reply: &[u8]) -> Result<Option<T>, Failure> {
+        let (mut from, call) = (Xdr(reply), self.name());
+        if from.u32() != Some(number) {
+            return Ok(None);
+        }
+        accepted(&mut from, call)?;
+        match (self.results)(&mut from) {
+            Some(Ok(answer)) => Ok(Some(answer)),
+            Some(Err(status)) => Err(Failure::Refused { call, status }),
+            None => Err(Failure::Malformed(call)),
+        }
+    }
 }
 
 /// Why a call brought nothing.
@@ -87,15 +130,6 @@ fn in_words(number: u32) -> String {
     words.to_owned()
 }
 
-/// The bytes of a call.
-pub fn call<P: Procedure>(procedure: &P, number: u32, who: &Credentials) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    begin(&mut bytes, P::NUMBERS, number, who);
-    procedure.arguments(&mut Writer(&mut bytes));
-    end(&mut bytes, 0);
-    bytes
-}
-
 /// Appends everything in front of the arguments.
 pub(super) fn begin(to: &mut Vec<u8>, numbers: [u32; 3], number: u32, who: &Credentials) {
     const AUTH_SYS: u32 = 1;
@@ -103,16 +137,12 @@ pub(super) fn begin(to: &mut Vec<u8>, numbers: [u32; 3], number: u32, who: &Cred
     // The mark, which `end` writes.
     out.u32(0);
     let [program, version, procedure] = numbers;
-    for word in [number, 0, 2, program, version, procedure, AUTH_SYS] {
-        out.u32(word);
-    }
+    out.u32s(&[number, 0, 2, program, version, procedure, AUTH_SYS]);
     let mut credentials = Vec::new();
     let mut inner = Writer(&mut credentials);
     inner.u32(0);
     inner.opaque(who.machine.as_bytes());
-    for word in [who.uid, who.gid, 0] {
-        inner.u32(word);
-    }
+    inner.u32s(&[who.uid, who.gid, 0]);
     out.opaque(&credentials);
     // No verifier.
     out.u64(0);
@@ -122,30 +152,6 @@ pub(super) fn begin(to: &mut Vec<u8>, numbers: [u32; 3], number: u32, who: &Cred
 pub(super) fn end(bytes: &mut [u8], at: usize) {
     let length = u32::try_from(bytes.len() - at - 4).expect("a call is far below 2 GiB");
     bytes[at..at + 4].copy_from_slice(&(length | LAST).to_be_bytes());
-}
-
-/// What the reply with this number answers; `None` if it is the reply to another call.
-///
-/// # Errors
-/// See [`Failure`].
-pub fn answer<P: Procedure>(
-    procedure: &P,
-    number: u32,
-    reply: &[u8],
-) -> Result<Option<P::Answer>, Failure> {
-    let mut from = Xdr(reply);
-    if from.u32() != Some(number) {
-        return Ok(None);
-    }
-    accepted(&mut from, P::NAME)?;
-    match procedure.results(&mut from) {
-        Some(Ok(answer)) => Ok(Some(answer)),
-        Some(Err(status)) => Err(Failure::Refused {
-            call: P::NAME,
-            status,
-        }),
-        None => Err(Failure::Malformed(P::NAME)),
-    }
 }
 
 /// Reads the head of a reply, behind its number.
@@ -177,7 +183,7 @@ pub(super) fn accepted(from: &mut Xdr<'_>, call: &'static str) -> Result<(), Fai
     }
 }
 
-/// Single calls over one connection, whose replies are taken whole. An event is a reply; see [`answer`].
+/// Single calls over one connection, whose replies are taken whole. An event is a reply; see [`Call::answer`].
 #[derive(Debug)]
 pub struct Calls {
     who: Credentials,
@@ -198,9 +204,9 @@ impl Calls {
     }
 
     /// Calls a procedure: the number of its reply.
-    pub fn call<P: Procedure>(&mut self, procedure: &P) -> u32 {
+    pub fn call<T>(&mut self, call: &Call<T>) -> u32 {
         self.number += 1;
-        self.out.extend(call(procedure, self.number, &self.who));
+        self.out.extend(call.encode(self.number, &self.who));
         self.number
     }
 
@@ -257,7 +263,7 @@ impl Machine for Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs::{Create, Exports, FsInfo, Handle, Mount, Port, Sizes};
+    use crate::nfs::{Handle, Sizes, create, exports, fs_info, mount, nfs_port};
     use model::Bytes;
 
     fn who() -> Credentials {
@@ -321,48 +327,45 @@ mod tests {
             &0u32,
             &"/exp1",
         ]);
-        assert_eq!(call(&Mount("/exp1"), 5, &who()), expected);
+        assert_eq!(mount("/exp1").encode(5, &who()), expected);
     }
 
     #[test]
     fn results_are_read_and_refusals_told() {
         let of = |results: &[&dyn Part]| reply(1, results);
-        assert_eq!(answer(&Port::NFS, 1, &of(&[&2049u32])), Ok(Some(2049)));
+        assert_eq!(nfs_port().answer(1, &of(&[&2049u32])), Ok(Some(2049)));
         assert_eq!(
-            answer(&Port::NFS, 2, &of(&[&2049u32])),
+            nfs_port().answer(2, &of(&[&2049u32])),
             Ok(None),
             "another call's"
         );
         let mounted = of(&[&0u32, &"handle", &1u32, &1u32]);
         assert_eq!(
-            answer(&Mount("/x"), 1, &mounted),
+            mount("/x").answer(1, &mounted),
             Ok(Some(Handle(b"handle".to_vec())))
         );
-        let exports = of(&[&1u32, &"/a", &1u32, &"*", &0u32, &1u32, &"/b", &0u32, &0u32]);
+        let listed = of(&[&1u32, &"/a", &1u32, &"*", &0u32, &1u32, &"/b", &0u32, &0u32]);
         let all = vec!["/a".to_owned(), "/b".to_owned()];
-        assert_eq!(answer(&Exports, 1, &exports), Ok(Some(all)));
+        assert_eq!(exports().answer(1, &listed), Ok(Some(all)));
         let handle = Handle(vec![1; 4]);
         let sizes = of(&[&0u32, &0u32, &65_536u32, &9u32, &9u32, &32_768u32]);
         let expected = Sizes {
             read: Bytes(65_536),
             write: Bytes(32_768),
         };
-        assert_eq!(answer(&FsInfo(&handle), 1, &sizes), Ok(Some(expected)));
-        let create = Create {
-            folder: &handle,
-            name: "f",
-        };
-        assert_eq!(answer(&create, 1, &of(&[&0u32, &0u32])), Ok(Some(None)));
-        let refused = answer(&create, 1, &of(&[&30u32])).unwrap_err().to_string();
+        assert_eq!(fs_info(&handle).answer(1, &sizes), Ok(Some(expected)));
+        let create = create(&handle, "f");
+        assert_eq!(create.answer(1, &of(&[&0u32, &0u32])), Ok(Some(None)));
+        let refused = create.answer(1, &of(&[&30u32])).unwrap_err().to_string();
         assert!(
             refused.contains("NFSv3 CREATE with \"read-only file system\" (30)"),
             "{refused}"
         );
         let denied = bytes(&[&1u32, &1u32, &1u32, &1u32, &1u32]);
-        let why = answer(&create, 1, &denied).unwrap_err().to_string();
+        let why = create.answer(1, &denied).unwrap_err().to_string();
         assert!(why.contains("who asks"), "{why}");
         for cut in 4..mounted.len() - 8 {
-            assert!(answer(&Mount("/x"), 1, &mounted[..cut]).is_err(), "{cut}");
+            assert!(mount("/x").answer(1, &mounted[..cut]).is_err(), "{cut}");
         }
     }
 

@@ -9,6 +9,11 @@ impl Writer<'_> {
         self.0.extend_from_slice(&value.to_be_bytes());
     }
 
+    /// Unsigned integers.
+    pub fn u32s(&mut self, values: &[u32]) {
+        values.iter().for_each(|value| self.u32(*value));
+    }
+
     /// An unsigned hyper integer.
     pub fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_be_bytes());
