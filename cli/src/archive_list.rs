@@ -2,25 +2,18 @@
 
 use archive::{Archive, Error, Filter, Named, Row};
 use model::mtu::{MtuFound, MtuRecord};
-use model::{BitRate, Direction, Ended, Experiment, Nanos, Outcome, Tuning};
+use model::{BitRate, Direction, Ended, Experiment, Nanos, Round, Tuning};
 use report::pages::{Entry, RUN};
 use report::words::{self, escape, utc};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A line of a list.
 pub struct Listed {
     /// What every kind has.
     pub row: Row,
-    what: What,
-}
-
-enum What {
-    Run,
-    /// Its runs so far, and the verdict.
-    Experiment(usize, Outcome),
-    Tuning(Box<Tuning>),
-    /// What was found, in a sentence.
-    Mtu(String),
+    kind: &'static str,
+    /// What its kind has beside, for scripts.
+    more: Value,
 }
 
 /// All that passes, the newest first. Runs of an experiment stand for themselves only where the filter names
@@ -34,8 +27,8 @@ pub fn list(archive: &Archive, filter: &Filter) -> Result<Vec<Listed>, Error> {
         return Ok(all);
     }
     all.extend(archive.experiments(filter)?.iter().map(Listed::experiment));
-    all.extend(archive.tunings(filter)?.into_iter().map(Listed::tuning));
-    all.extend(archive.mtus(filter)?.into_iter().map(Listed::mtu));
+    all.extend(archive.tunings(filter)?.iter().map(Listed::tuning));
+    all.extend(archive.mtus(filter)?.iter().map(Listed::mtu));
     all.sort_by(|a, b| (b.row.started, &a.row.id).cmp(&(a.row.started, &b.row.id)));
     if let Some(limit) = filter.limit {
         all.truncate(limit as usize);
@@ -60,49 +53,52 @@ impl Listed {
                 return Ok(found.map(Listed::run));
             }
             Named::Experiment(id) => Listed::experiment(&archive.experiment(id)?),
-            Named::Tuning(id) => Listed::tuning(archive.tuning(id)?),
-            Named::Mtu(id) => Listed::mtu(archive.mtu(id)?),
+            Named::Tuning(id) => Listed::tuning(&archive.tuning(id)?),
+            Named::Mtu(id) => Listed::mtu(&archive.mtu(id)?),
         }))
     }
 
     fn run(row: Row) -> Listed {
-        Listed {
-            row,
-            what: What::Run,
-        }
+        let more = json!({
+            "title": row.title,
+            "workload": row.workload,
+            "ended": row.ended,
+            "goodput_up_bit_s": row.goodput_up,
+            "goodput_down_bit_s": row.goodput_down,
+            "p50_up_ns": row.p50_up,
+            "p50_down_ns": row.p50_down,
+        });
+        let kind = RUN;
+        Listed { row, kind, more }
     }
 
     fn experiment(experiment: &Experiment) -> Listed {
         let outcome = prove::judge(experiment).outcome;
         let plan = &experiment.plan;
-        let title = match &plan.title {
-            Some(title) => title.clone(),
-            None => {
-                let arms: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
-                arms.join(" | ")
-            }
+        let arms = || plan.arms.iter().map(|arm| arm.name.as_str());
+        let title = plan.title.clone();
+        let title = title.unwrap_or_else(|| arms().collect::<Vec<_>>().join(" | "));
+        let row = Row {
+            title: Some(format!("{}: {title}", report::prove::answer(outcome))),
+            workload: plan.run.workload.kind().name.to_owned(),
+            ended: experiment.ended.name().to_owned(),
+            ..bare(&experiment.id, experiment.started, &plan.host)
         };
-        Listed {
-            row: Row {
-                title: Some(format!("{}: {title}", report::prove::answer(outcome))),
-                workload: plan.run.workload.kind().name.to_owned(),
-                ended: experiment.ended.name().to_owned(),
-                ..bare(&experiment.id, experiment.started, &plan.host)
-            },
-            what: What::Experiment(experiment.trials.len(), outcome),
-        }
+        let more = json!({
+            "title": row.title,
+            "workload": row.workload,
+            "ended": row.ended,
+            "runs": experiment.trials.len(),
+            "outcome": outcome,
+        });
+        let kind = "experiment";
+        Listed { row, kind, more }
     }
 
-    fn tuning(story: Tuning) -> Listed {
-        let last = story
-            .after
-            .as_ref()
-            .or(story.rounds.last().map(|r| &r.before));
-        let goodput = last.map(|look| look.goodput);
-        let (up, down) = match story.direction {
-            Direction::Up => (goodput, None),
-            Direction::Down => (None, goodput),
-        };
+    fn tuning(story: &Tuning) -> Listed {
+        let before = |round: &Round| round.before.goodput;
+        let after = story.after.as_ref().map(|look| look.goodput);
+        let last = after.or(story.rounds.last().map(before));
         let title = match story.kept.len() {
             _ if story.dry_run => "tuning: a dry run".to_owned(),
             0 => "tuning: nothing changed for good".to_owned(),
@@ -113,25 +109,31 @@ impl Listed {
             row: Row {
                 title: Some(title),
                 ended: story.ended.name().to_owned(),
-                goodput_up: up,
-                goodput_down: down,
+                goodput_up: last.filter(|_| story.direction == Direction::Up),
+                goodput_down: last.filter(|_| story.direction == Direction::Down),
                 ..bare(&story.id, story.started, &story.host)
             },
-            what: What::Tuning(Box::new(story)),
+            kind: "tuning",
+            more: json!({
+                "direction": story.direction,
+                "ended": story.ended.name(),
+                "dry_run": story.dry_run,
+                "kept": story.kept.len(),
+                "goodput_before_bit_s": story.rounds.first().map(before),
+                "goodput_after_bit_s": after,
+            }),
         }
     }
 
-    fn mtu(record: MtuRecord) -> Listed {
-        let sentence = match &record.found {
-            MtuFound::Look(report) => report::mtu::sentence(report),
-            MtuFound::Change(change) => report::mtu_change::sentence(change),
-        };
+    fn mtu(record: &MtuRecord) -> Listed {
+        let sentence = sentence(&record.found);
         Listed {
+            kind: "mtu",
+            more: json!({ "sentence": sentence }),
             row: Row {
-                title: Some(sentence.clone()),
+                title: Some(sentence),
                 ..bare(&record.id, record.ended, record.found.host())
             },
-            what: What::Mtu(sentence),
         }
     }
 
@@ -140,11 +142,9 @@ impl Listed {
         let row = &self.row;
         Entry {
             id: row.id.clone(),
-            kind: match self.what {
-                What::Run => RUN,
-                What::Experiment(..) => "experiment",
-                What::Tuning(_) => "tuning",
-                What::Mtu(_) => "MTU",
+            kind: match self.kind {
+                "mtu" => "MTU",
+                kind => kind,
             },
             started: row.started,
             host: row.host.clone(),
@@ -155,45 +155,21 @@ impl Listed {
     }
 
     /// For scripts.
-    pub fn json(&self) -> serde_json::Value {
-        let row = &self.row;
-        let mut told = match &self.what {
-            What::Run => json!({
-                "kind": "run",
-                "title": row.title,
-                "workload": row.workload,
-                "ended": row.ended,
-                "goodput_up_bit_s": row.goodput_up,
-                "goodput_down_bit_s": row.goodput_down,
-                "p50_up_ns": row.p50_up,
-                "p50_down_ns": row.p50_down,
-            }),
-            What::Experiment(runs, outcome) => json!({
-                "kind": "experiment",
-                "title": row.title,
-                "workload": row.workload,
-                "ended": row.ended,
-                "runs": runs,
-                "outcome": outcome,
-            }),
-            What::Tuning(story) => json!({
-                "kind": "tuning",
-                "direction": story.direction,
-                "ended": row.ended,
-                "dry_run": story.dry_run,
-                "kept": story.kept.len(),
-                "goodput_before_bit_s": story.rounds.first().map(|r| r.before.goodput),
-                "goodput_after_bit_s": story.after.as_ref().map(|look| look.goodput),
-            }),
-            What::Mtu(sentence) => json!({
-                "kind": "mtu",
-                "sentence": sentence,
-            }),
-        };
-        told["id"] = json!(row.id);
-        told["started_unix_ns"] = json!(row.started);
-        told["host"] = json!(row.host);
-        told
+    pub fn json(&self) -> Value {
+        let (row, mut all) = (&self.row, self.more.clone());
+        all["kind"] = json!(self.kind);
+        all["id"] = json!(row.id);
+        all["started_unix_ns"] = json!(row.started);
+        all["host"] = json!(row.host);
+        all
+    }
+}
+
+/// What was found of an MTU, in a sentence.
+pub fn sentence(found: &MtuFound) -> String {
+    match found {
+        MtuFound::Look(report) => report::mtu::sentence(report),
+        MtuFound::Change(change) => report::mtu_change::sentence(change),
     }
 }
 
@@ -202,13 +178,8 @@ fn bare(id: &str, started: Nanos, host: &str) -> Row {
         id: id.to_owned(),
         started,
         host: host.to_owned(),
-        title: None,
-        workload: String::new(),
         ended: Ended::Complete.name().to_owned(),
-        goodput_up: None,
-        goodput_down: None,
-        p50_up: None,
-        p50_down: None,
+        ..Row::default()
     }
 }
 

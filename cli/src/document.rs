@@ -1,11 +1,9 @@
 //! A run, an experiment, a tuning or an MTU report in every form: text, JSON, page.
 
 use crate::json_input::Document;
-use crate::live::stdout_style;
 use crate::lookup::refused;
-use crate::out;
 use crate::pages::run_page;
-use anyhow::Result;
+use crate::prelude::*;
 use archive::{Archive, Named, Traces};
 use engine::traces;
 use model::finding::Explanation;

@@ -1,6 +1,6 @@
 //! Files that the user named.
 
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use engine::traces::unpacked;
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,9 +1,6 @@
 //! Which connections to trace: options that `trace` and `explain --live` share, and how a tracer starts and ends.
 
-use crate::out;
-use anyhow::{Context, Result};
-use clap::Args;
-use engine::exit::Refusal;
+use crate::prelude::*;
 use model::Nanos;
 use observe::trace::{Filter, Options, Tracer, netns_at, own_netns};
 use std::net::IpAddr;
@@ -49,7 +46,7 @@ impl FilterArgs {
         if let Some(pid) = self.pid
             && !Path::new(&format!("/proc/{pid}")).is_dir()
         {
-            return Err(Refusal::usage(format!("there is no process {pid}")).into());
+            refuse!("there is no process {pid}");
         }
         Ok(Filter {
             netns,

@@ -1,7 +1,6 @@
 //! Options that several commands have.
 
-use anyhow::Result;
-use clap::Args;
+use crate::prelude::*;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::host::Host;
 use engine::iperf3::client;

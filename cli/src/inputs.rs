@@ -1,7 +1,6 @@
 //! Files that commands read: what a file is, by how it begins, and its content.
 
-use anyhow::Result;
-use engine::exit::Refusal;
+use crate::prelude::*;
 use engine::traces;
 use model::{Trace, TraceRecord};
 use requests::Observer;

@@ -1,9 +1,7 @@
 //! The archive and what is in it, by the names that users give.
 
-use crate::global::Global;
-use anyhow::Result;
+use crate::prelude::*;
 use archive::{Archive, Traces};
-use engine::exit::Refusal;
 use model::Run;
 use std::path::Path;
 

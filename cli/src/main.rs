@@ -12,6 +12,7 @@ mod live;
 mod lookup;
 mod out;
 mod pages;
+mod prelude;
 mod web;
 
 use clap::Parser;

@@ -1,6 +1,7 @@
 //! Standard output, for results alone, and standard error, for everything else.
 
 use anyhow::{Context, Result};
+use engine::exit::Exit;
 pub use engine::log::note;
 use std::io::{ErrorKind, Write};
 
@@ -10,6 +11,11 @@ use std::io::{ErrorKind, Write};
 /// If standard output cannot take it: a full disk behind a redirection.
 pub fn print(text: &str) -> Result<()> {
     write(text.as_bytes())
+}
+
+/// Writes all that a command has to print.
+pub fn result(text: &str) -> Result<Exit> {
+    print(text).map(|()| Exit::Done)
 }
 
 /// The same of what need not be text.

@@ -109,6 +109,14 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// Returns a [`Refusal::usage`] with this sentence, as `anyhow::bail!` returns an error.
+#[macro_export]
+macro_rules! refuse {
+    ($($sentence:tt)*) => {
+        return Err($crate::exit::Refusal::usage(format!($($sentence)*)).into())
+    };
+}
+
 /// The exit code of an error: that of the outermost [`Refusal`] in its chain, else [`Exit::Failed`].
 pub fn exit_of(error: &anyhow::Error) -> Exit {
     // A Refusal given as context is found by anyhow's own downcast, one at the bottom by the chain.

@@ -1,8 +1,6 @@
 //! `linerate agent`: the remote end of a session over a pipe, started by `local` and `ssh:`.
 
-use anyhow::Result;
-use clap::Args;
-use engine::exit::Exit;
+use crate::prelude::*;
 use engine::{session, transport, trust, tuning};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +20,6 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Runs the command.
     pub fn run(&self) -> Result<Exit> {
         tuning::recover();
         let channel = transport::at_stdio()?;

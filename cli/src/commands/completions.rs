@@ -1,9 +1,7 @@
 //! `linerate completions`: what a shell needs to complete the command line.
 
-use anyhow::{Context, Result};
-use clap::Args;
+use crate::prelude::*;
 use clap_complete::Shell;
-use engine::exit::Exit;
 use std::io::Write;
 
 /// Print the completions for a shell
@@ -18,7 +16,6 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Runs the command.
     pub fn run(&self, mut command: clap::Command) -> Result<Exit> {
         // Written in one piece: clap_complete panics on a closed pipe.
         let mut script = Vec::new();

@@ -2,15 +2,11 @@
 
 use super::prove::picture::Pairs;
 use crate::files::{check_writable, write_whole};
-use crate::global::Global;
-use crate::live::{View, stdout_style};
-use crate::out;
+use crate::live::View;
 use crate::pages::page_of;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use archive::{Archive, Named};
-use clap::Args;
 use engine::closed_loop::{ClosedLoop, Question, measured};
-use engine::exit::{Exit, Refusal};
 use engine::experiment::{Driver, Over, fresh};
 use engine::host::Host;
 use engine::iperf3::client;
@@ -25,7 +21,6 @@ use report::tune::Judged;
 use report::words::wrap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wire::control::TuneRequest;
@@ -74,19 +69,14 @@ const POPULAR: &str = "buffers of 64 MiB=sysctl:net.ipv4.tcp_rmem=4096 131072 67
 const ANSWER: Duration = Duration::from_secs(30);
 
 impl Demo {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If it cannot come to its end. Nothing is changed then, and no page written.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let Some(far) = self.lab_far else {
             check_writable(&self.output)?;
             if ::lab::Labs::of_user().open(LAB).is_ok() {
-                return Err(Refusal::usage(format!(
+                refuse!(
                     "the lab {LAB} is up already, and the demo wants it fresh: take it down first (linerate lab down {LAB})"
-                ))
-                .into());
+                );
             }
             return lab::measure(LAB, None, self.quiet, stop);
         };

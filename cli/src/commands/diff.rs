@@ -1,12 +1,7 @@
 //! `linerate diff`: why is one faster than the other?
 
 use super::explain;
-use crate::global::Global;
-use crate::live::stdout_style;
-use crate::out;
-use anyhow::Result;
-use clap::Args;
-use engine::exit::{Exit, Refusal};
+use crate::prelude::*;
 use model::finding::Explanation;
 use model::request::Links;
 
@@ -43,23 +38,20 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         if self.requests {
             let of = |subject| explain::requests::requests_of(subject, Links::default(), global);
             let (a, b) = (of(&self.a)?, of(&self.b)?);
             let text = report::requests_diff((&self.a, &a), (&self.b, &b), stdout_style());
-            out::print(&text)?;
-            return Ok(Exit::Done);
+            return out::result(&text);
         }
         let a = self.chosen(&self.a, global)?;
         let b = self.chosen(&self.b, global)?;
         let sides = ((self.a.as_str(), &a[..]), (self.b.as_str(), &b[..]));
-        out::print(&match self.json {
+        out::result(&match self.json {
             true => report::diff_json(sides.0, sides.1),
             false => report::diff(sides.0, sides.1, stdout_style()),
-        })?;
-        Ok(Exit::Done)
+        })
     }
 
     fn chosen(&self, subject: &str, global: &Global) -> Result<Vec<Explanation>> {
@@ -73,10 +65,7 @@ impl Diff {
             });
             if all.is_empty() {
                 let names = names.join(", ");
-                return Err(Refusal::usage(format!(
-                    "no connection of {subject} has '{text}' in its name; there is {names}"
-                ))
-                .into());
+                refuse!("no connection of {subject} has '{text}' in its name; there is {names}");
             }
         }
         Ok(all)

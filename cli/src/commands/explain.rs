@@ -5,14 +5,10 @@ mod watch;
 
 use crate::files::read_whole;
 use crate::filter_args::FilterArgs;
-use crate::global::Global;
 use crate::inputs::{Kind, bad, kind, open, whole};
 use crate::json_input::run_from;
-use crate::live::stdout_style;
-use crate::{lookup, out};
-use anyhow::Result;
-use clap::Args;
-use engine::exit::{Exit, Refusal};
+use crate::lookup;
+use crate::prelude::*;
 use engine::traces;
 use explain::{Joined, Observer};
 use model::finding::Explanation;
@@ -67,10 +63,6 @@ pub struct Explain {
 }
 
 impl Explain {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If there is no such run or file, or it cannot be read.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let links = Links {
             rate: self.rate.filter(|rate| rate.0 > 0),
@@ -83,8 +75,7 @@ impl Explain {
             };
         };
         if self.which != FilterArgs::default() {
-            let words = "--port, --host, --pid, --netns and --cookie choose what --live watches";
-            return Err(Refusal::usage(words.to_owned()).into());
+            refuse!("--port, --host, --pid, --netns and --cookie choose what --live watches");
         }
         if self.requests {
             return requests::run(subject, self.other.as_deref(), links, global, self.json);
@@ -104,14 +95,13 @@ impl Explain {
             }
         };
         let style = stdout_style();
-        out::print(&if self.json {
+        out::result(&if self.json {
             report::explain::json(&explanations, clocks.as_ref())
         } else {
             let clocks = clocks.map(|clocks| report::explain::clocks(&clocks, style));
             report::explain::text(&explanations, host.as_deref(), style)
                 + &clocks.map_or(String::new(), |clocks| format!("\n{clocks}"))
-        })?;
-        Ok(Exit::Done)
+        })
     }
 }
 
@@ -176,11 +166,11 @@ fn both(a: &Path, b: &Path) -> Result<Joined> {
             joined
         }
         _ => {
-            return Err(Refusal::usage(format!(
+            refuse!(
                 "cannot explain {} and {} together: give two traces or two captures; to compare transfers there is 'linerate diff'",
-                names.0, names.1
-            ))
-            .into());
+                names.0,
+                names.1
+            );
         }
     })
 }

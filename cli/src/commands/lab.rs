@@ -3,12 +3,9 @@
 mod picture;
 
 use crate::global::by_name;
-use crate::live::stdout_style;
-use crate::out;
-use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
+use crate::prelude::*;
+use clap::Subcommand;
 use emulate::{Direction, EmulatorCounters, Link, Scenario, Tally};
-use engine::exit::{Exit, Refusal};
 use engine::lab::{self as labs, Place, Standing};
 use lab::{
     Backend, CounterReport, Info, LinkBackend, LinkCounters, LogEntry, NodeRecord, Options,
@@ -19,7 +16,6 @@ use report::words::{grouped, round_span, table, utc, wrap};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
 
 /// Emulated paths on this machine: hosts, links and routers in a box
 #[derive(Args)]
@@ -168,7 +164,6 @@ struct Scenarios {
 }
 
 impl Lab {
-    /// Runs the command.
     pub fn run(&self) -> Result<ExitCode> {
         match &self.action {
             Action::Up(up) => up.run(),
@@ -251,14 +246,12 @@ impl List {
         let labs = lab::Labs::of_user().list()?;
         if self.json {
             let labs: Vec<_> = labs.iter().map(Listed::of).collect();
-            out::print(&report::json::pretty(&labs))?;
-            return Ok(Exit::Done);
+            return out::result(&report::json::pretty(&labs));
         }
         if labs.is_empty() {
-            out::print(
+            return out::result(
                 "no lab is up: 'linerate lab up NAME', 'linerate lab scenarios' for the names\n",
-            )?;
-            return Ok(Exit::Done);
+            );
         }
         let rows = labs.iter().map(|info| {
             let mut row = vec![info.name.clone(), state(info.state).to_owned()];
@@ -271,8 +264,7 @@ impl List {
             row
         });
         let head = ["NAME", "STATE", "SCENARIO", "SINCE (UTC)", "NODES"];
-        out::print(&table(&head, rows))?;
-        Ok(Exit::Done)
+        out::result(&table(&head, rows))
     }
 }
 
@@ -340,8 +332,7 @@ impl Show {
         for warning in truth.iter().flat_map(CounterReport::warnings) {
             text += &format!("\n{warning}\n");
         }
-        out::print(&text)?;
-        Ok(Exit::Done)
+        out::result(&text)
     }
 }
 
@@ -417,8 +408,7 @@ impl Truth {
                 log: lab.log()?,
             };
             let text = serde_json::to_string(&whole).context("cannot print the counters")?;
-            out::print(&format!("{text}\n"))?;
-            return Ok(Exit::Done);
+            return out::result(&format!("{text}\n"));
         }
         let scenario = lab.scenario()?;
         let mut text = format!("{} after {}\n", self.name, round_span(counters.at));
@@ -462,8 +452,7 @@ impl Truth {
         for warning in counters.warnings() {
             text += &format!("\n{warning}\n");
         }
-        out::print(&text)?;
-        Ok(Exit::Done)
+        out::result(&text)
     }
 }
 
@@ -523,8 +512,7 @@ impl Scenarios {
     fn run(&self) -> Result<Exit> {
         if let Some(name) = &self.print {
             let (_, text) = labs::shipped(name)?;
-            out::print(text)?;
-            return Ok(Exit::Done);
+            return out::result(text);
         }
         for (name, _) in Scenario::shipped() {
             let scenario = labs::scenario(name)?;

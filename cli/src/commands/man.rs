@@ -1,9 +1,7 @@
 //! `linerate man`: the manual pages, made from the command line's own description.
 
-use anyhow::{Context, Result};
-use clap::Args;
+use crate::prelude::*;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
-use engine::exit::{Exit, Refusal};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -54,7 +52,6 @@ Bars and sparklines are drawn with block characters if the first that is set say
 ";
 
 impl Man {
-    /// Runs the command.
     pub fn run(&self, command: clap::Command) -> Result<Exit> {
         let pages = pages(command)?;
         match &self.dir {

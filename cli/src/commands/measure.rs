@@ -4,13 +4,12 @@ pub mod options;
 mod series;
 mod stream;
 
-use crate::global::{Global, Reaching};
-use crate::live::{View, stdout_style};
-use crate::out;
-use anyhow::{Context, Result};
+use crate::global::Reaching;
+use crate::live::View;
+use crate::prelude::*;
 use archive::Traces;
-use clap::{ArgGroup, Args};
-use engine::exit::{Exit, Refusal, exit_of};
+use clap::ArgGroup;
+use engine::exit::exit_of;
 use engine::host::Host;
 use engine::iperf3;
 use engine::lab;
@@ -22,7 +21,6 @@ use engine::traces;
 use model::finding::Explanation;
 use model::{Ended, Run, Spec, Warning};
 use report::live::Live;
-use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 /// Measure a path: throughput each way, or request latency, with both hosts' TCP state
@@ -107,10 +105,6 @@ pub(in crate::commands) struct Played {
 }
 
 impl Measure {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If nothing was measured. A part is printed and kept; the exit code shows that it is one.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let host: Host = self.host.parse()?;
         let peer = &host;

@@ -18,9 +18,8 @@ mod trace;
 mod trust;
 mod tune;
 
-use crate::global::Global;
+use crate::prelude::*;
 use clap::{CommandFactory, Parser, Subcommand};
-use std::process::ExitCode;
 
 /// A laboratory for TCP transfer performance.
 ///

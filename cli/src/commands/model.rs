@@ -1,10 +1,6 @@
 //! `linerate model`: what a path needs at the very least.
 
-use crate::live::stdout_style;
-use crate::out;
-use anyhow::Result;
-use clap::Args;
-use engine::exit::{Exit, Refusal};
+use crate::prelude::*;
 use model::physics::{LEAST_MTU, Path};
 use model::{BitRate, Bytes, Nanos};
 
@@ -50,11 +46,9 @@ pub struct Model {
 }
 
 impl Model {
-    /// Runs the command.
     pub fn run(&self) -> Result<Exit> {
         if self.block.0 == 0 || self.rate.0 == 0 {
-            let words = "nothing to calculate: --block and --rate must be more than 0";
-            return Err(Refusal::usage(words.to_owned()).into());
+            refuse!("nothing to calculate: --block and --rate must be more than 0");
         }
         let ideal = |mtu: &u32| {
             let path = Path {
@@ -68,10 +62,9 @@ impl Model {
             path.ideal(self.block)
         };
         let ideals: Vec<_> = self.mtu.iter().map(ideal).collect();
-        out::print(&match self.json {
+        out::result(&match self.json {
             true => report::physics::json(&ideals),
             false => report::physics::text(&ideals, stdout_style()),
-        })?;
-        Ok(Exit::Done)
+        })
     }
 }

@@ -1,14 +1,13 @@
 //! `linerate mtu`: what size of packet gets through, in each direction.
 
-use crate::global::{Global, Reaching, Version};
+use crate::archive_list::sentence;
+use crate::document;
+use crate::global::{Reaching, Version};
 use crate::json_input::Document;
 use crate::lookup::{open_existing, refused};
-use crate::{document, out};
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use archive::Filter;
-use clap::Args;
 use engine::controller::Link;
-use engine::exit::Exit;
 use engine::host::Host;
 use engine::lab;
 use engine::mtu::{self, near, web};
@@ -16,7 +15,6 @@ use engine::peer::Operation;
 use engine::transport::How;
 use model::mtu::{MtuFound, MtuRecord};
 use report::words::{escape, utc};
-use std::process::ExitCode;
 
 /// Find out what size of packet gets through, in each direction, and what stops larger ones
 #[derive(Args)]
@@ -55,10 +53,6 @@ pub struct Mtu {
 }
 
 impl Mtu {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If the remote host cannot be reached or refuses.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let Some(host) = &self.host else {
             return self.kept(global);
@@ -99,10 +93,7 @@ impl Mtu {
         }
         for MtuRecord { id, ended, found } in &records {
             let (time, host) = (utc(*ended), escape(found.host()));
-            let sentence = match found {
-                MtuFound::Look(report) => report::mtu::sentence(report),
-                MtuFound::Change(change) => report::mtu_change::sentence(change),
-            };
+            let sentence = sentence(found);
             out::print(&format!("{id}  {time}  {host}  {sentence}\n"))?;
         }
         Ok(Exit::Done.into())

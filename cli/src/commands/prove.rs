@@ -5,13 +5,12 @@ pub(in crate::commands) mod picture;
 
 use super::measure::options::Load;
 use crate::files::write_whole;
-use crate::global::{Global, Reaching, by_name};
-use crate::live::{View, stdout_style};
-use crate::out;
-use anyhow::{Context, Result};
+use crate::global::{Reaching, by_name};
+use crate::live::View;
+use crate::prelude::*;
 use archive::Archive;
-use clap::{ArgGroup, Args, Subcommand};
-use engine::exit::{Exit, Refusal, exit_of, sentence};
+use clap::{ArgGroup, Subcommand};
+use engine::exit::{exit_of, sentence};
 use engine::experiment::{Driver, Over, fresh};
 use engine::host::Host;
 use engine::iperf3::client;
@@ -25,7 +24,6 @@ use picture::Pairs;
 use prove::plan::{USUAL_TIME, parse_share, usual_run};
 use report::pictures::{bars, drift, forest, pairs};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 /// Prove that a change helps on this path, or that it does not: a randomised experiment
@@ -198,10 +196,6 @@ struct Output {
 }
 
 impl Prove {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If there is no verdict to print. The runs made until then are kept.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let exit = match &self.action {
             Some(Action::Show(show)) => show.run(global),
@@ -238,10 +232,9 @@ impl Prove {
                 .map_err(|e| Refusal::usage(format!("cannot read the plan {what}: {e}")))?;
             let plan = prove::parse_plan(&text, what, seed).map_err(refused)?;
             if self.differs_from_a_plan() {
-                return Err(Refusal::usage(format!(
+                refuse!(
                     "{what} says what is asked: leave out the options of the question and of the runs, or change the file"
-                ))
-                .into());
+                );
             }
             return Ok(Plan {
                 seed: question.design.seed.unwrap_or(plan.seed),
@@ -307,10 +300,9 @@ impl Kept {
         let experiment = kept(&self.id, global)?;
         if experiment.ended == Ended::Complete {
             let id = &experiment.id;
-            return Err(Refusal::usage(format!(
+            refuse!(
                 "experiment {id} is complete: 'linerate prove show {id}' prints its verdict, 'linerate prove again {id}' runs it again"
-            ))
-            .into());
+            );
         }
         carry_out(experiment, &self.session, &self.output, global)
     }
@@ -342,8 +334,7 @@ fn print_plan(plan: &Plan) -> Result<Exit> {
     let words = report::prove::forecast(plan, &forecast, report::Style::PLAIN);
     let mut text: String = words.lines().map(|line| format!("# {line}\n")).collect();
     text += &prove::to_toml(plan);
-    out::print(&text)?;
-    Ok(Exit::Done)
+    out::result(&text)
 }
 
 /// Makes the runs that are missing, and prints the verdict.

@@ -1,14 +1,11 @@
 //! `linerate report`: the page.
 
 use crate::files::write_whole;
-use crate::global::Global;
-use crate::live::stdout_style;
 use crate::lookup;
 use crate::pages::{Named, named};
-use crate::{out, web};
-use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
-use engine::exit::{Exit, Refusal};
+use crate::prelude::*;
+use crate::web;
+use clap::ValueEnum;
 use report::page::{self, Page, Picture};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -63,7 +60,6 @@ enum Format {
 }
 
 impl Report {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         if let Some(directory) = &self.all {
             return all(directory, global);
@@ -90,8 +86,7 @@ impl Report {
         } else {
             "picture"
         };
-        out::print(&format!("the {what} is in {}\n", file.display()))?;
-        Ok(Exit::Done)
+        out::result(&format!("the {what} is in {}\n", file.display()))
     }
 
     fn whole(&self, page: &Page) -> Result<String> {
@@ -101,8 +96,7 @@ impl Report {
             Format::Markdown => page::markdown(page),
             Format::Json => page::json(page),
             Format::Svg | Format::Png | Format::Csv => {
-                let words = "svg, png and csv are forms of one picture: name it with --picture";
-                return Err(Refusal::usage(words).into());
+                refuse!("svg, png and csv are forms of one picture: name it with --picture");
             }
         })
     }
@@ -122,8 +116,7 @@ impl Report {
             Format::Csv => page::csv(picture).into_bytes(),
             Format::Png => png(&page::svg(picture))?,
             Format::Html | Format::Text | Format::Markdown | Format::Json => {
-                let words = "a picture alone can be svg, png or csv";
-                return Err(Refusal::usage(words).into());
+                refuse!("a picture alone can be svg, png or csv");
             }
         })
     }
@@ -149,9 +142,10 @@ fn png(svg: &str) -> Result<Vec<u8>> {
         .spawn();
     let mut child = match started {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let words = "PNG is made by 'rsvg-convert', which is not installed (Debian: librsvg2-bin); take --format svg, \
-                or the PNG button of the page";
-            return Err(Refusal::usage(words).into());
+            refuse!(
+                "PNG is made by 'rsvg-convert', which is not installed (Debian: librsvg2-bin); take --format svg, \
+                or the PNG button of the page"
+            );
         }
         started => started.context(doing)?,
     };
@@ -172,8 +166,7 @@ fn png(svg: &str) -> Result<Vec<u8>> {
 fn all(directory: &Path, global: &Global) -> Result<Exit> {
     let pages = web::write_all(&lookup::open_existing(global)?, directory)?;
     let index = directory.join("index.html");
-    out::print(&format!("{pages} pages: begin with {}\n", index.display()))?;
-    Ok(Exit::Done)
+    out::result(&format!("{pages} pages: begin with {}\n", index.display()))
 }
 
 /// What of a name can stand in the name of a file: it may come from an untrusted document.

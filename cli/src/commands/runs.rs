@@ -3,17 +3,14 @@
 mod serve;
 
 use crate::archive_list::{self, Listed};
+use crate::document;
 use crate::files::{read_whole, write_whole};
-use crate::global::Global;
 use crate::json_input::{self, Document};
-use crate::live::stdout_style;
 use crate::lookup::{open_existing, refused};
-use crate::{document, out};
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use archive::{Archive, Filter, Imported, Named};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
-use engine::exit::{Exit, Refusal};
 use model::{Nanos, summarise};
 use report::words::{escape, utc};
 use std::io::{IsTerminal, Write};
@@ -151,7 +148,6 @@ struct Delete {
 }
 
 impl Runs {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         match &self.command {
             Command::List(list) => list.run(global),
@@ -184,8 +180,7 @@ impl List {
         } else {
             table(rows)
         };
-        out::print(&text)?;
-        Ok(Exit::Done)
+        out::result(&text)
     }
 
     fn rows(&self, archive: &Archive) -> Result<Vec<Listed>, archive::Error> {
@@ -220,8 +215,7 @@ impl Show {
         let archive = open_existing(global)?;
         let named = archive.named(&self.id).map_err(refused)?;
         let shown = document::load(&archive, &named)?;
-        out::print(&document::text(shown, Some(&archive.traces())))?;
-        Ok(Exit::Done)
+        out::result(&document::text(shown, Some(&archive.traces())))
     }
 }
 
@@ -241,10 +235,9 @@ impl Export {
         match &self.output {
             Some(file) if file.as_os_str() != "-" => write_whole(file, &bytes)?,
             _ if self.format == Format::Flent && std::io::stdout().is_terminal() => {
-                return Err(Refusal::usage(
-                    "a file of flent is compressed, and nothing for a terminal: name one with -o FILE.flent.gz",
-                )
-                .into());
+                refuse!(
+                    "a file of flent is compressed, and nothing for a terminal: name one with -o FILE.flent.gz"
+                );
             }
             _ => out::write(&bytes)?,
         }
@@ -327,8 +320,7 @@ impl Delete {
             }
         }
         if !self.yes && std::io::stdin().is_terminal() && !agreed(&archive, &ids)? {
-            out::print("nothing was deleted\n")?;
-            return Ok(Exit::Done);
+            return out::result("nothing was deleted\n");
         }
         for id in &ids {
             archive.delete(id).map_err(refused)?;

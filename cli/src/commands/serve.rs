@@ -1,9 +1,6 @@
 //! `linerate serve`: let hosts measure this one.
 
-use crate::global::Global;
-use anyhow::Result;
-use clap::Args;
-use engine::exit::{Exit, Refusal};
+use crate::prelude::*;
 use engine::host::DEFAULT_PORT;
 use engine::listener::{self, Listener};
 use engine::{iperf3, session, trust, tuning};
@@ -62,7 +59,6 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag()?;
         if self.iperf3 {

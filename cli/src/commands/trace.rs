@@ -4,10 +4,7 @@ mod output;
 mod trigger;
 
 use crate::filter_args::{self, FilterArgs, LOOK};
-use crate::out;
-use anyhow::Result;
-use clap::Args;
-use engine::exit::{Exit, Refusal};
+use crate::prelude::*;
 use model::{Bytes, Nanos, TraceRecord};
 use observe::trace::{Options, Recording, Source, TraceCompleteness, Tracer, Written};
 use output::Output;
@@ -76,7 +73,6 @@ enum From {
 }
 
 impl Trace {
-    /// Runs the command.
     pub fn run(&self) -> Result<Exit> {
         if self.columns == "help" {
             for column in words::COLUMNS {

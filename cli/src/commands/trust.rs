@@ -1,11 +1,8 @@
 //! `linerate trust`: who this host is, and who may measure here.
 
-use crate::global::Global;
-use crate::out;
-use anyhow::Result;
-use clap::{Args, Subcommand};
+use crate::prelude::*;
+use clap::Subcommand;
 use engine::clock::unix_seconds;
-use engine::exit::{Exit, Refusal};
 use engine::host::{DEFAULT_PORT, Host, agent_address, authority};
 use engine::transport::{self, How};
 use engine::trust::{
@@ -120,7 +117,6 @@ struct Accept {
 }
 
 impl Trust {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let directory = trust::directory(global.config.as_deref())?;
         let store = Store::new(&directory);
@@ -163,8 +159,7 @@ impl Trust {
                 format!("{name} ({id}) is trusted now: linerate measure {at}")
             }
         };
-        out::print(&format!("{said}\n"))?;
-        Ok(Exit::Done)
+        out::result(&format!("{said}\n"))
     }
 }
 
@@ -219,7 +214,7 @@ impl Invite {
         };
         let seconds = self.expires.0 / 1_000_000_000;
         if !(1..=30 * 86_400).contains(&seconds) {
-            return Err(Refusal::usage("--expires goes from 1 second to 30 days (720h)").into());
+            refuse!("--expires goes from 1 second to 30 days (720h)");
         }
         let token = Token::new(engine::chance::bytes()?);
         let expires_unix_s = unix_seconds() + seconds;

@@ -3,13 +3,11 @@
 mod trace;
 
 use crate::files::read_whole;
-use crate::global::Global;
 use crate::inputs::{self, Kind};
 use crate::json_input::{self, Document};
+use crate::prelude::*;
 use crate::{document, lookup};
-use anyhow::Result;
 use archive::{self, Archive, Traces};
-use engine::exit::Refusal;
 use model::finding::Explanation;
 use model::{Metric, Run, summarise};
 use prove::published::of_table;

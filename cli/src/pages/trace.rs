@@ -1,7 +1,7 @@
 //! The page of a trace or a capture.
 
 use crate::inputs::{Kind, bad, each_record, observed, open};
-use anyhow::Result;
+use crate::prelude::*;
 use archive::Traces;
 use model::finding::Explanation;
 use model::{Bytes, Connection, Leg, Run, TraceRecord};

@@ -3,7 +3,7 @@
 use super::site::{entries, histories, ways};
 use crate::files::write_whole;
 use crate::pages::page_of;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use archive::{Archive, Filter};
 use report::page;
 use report::pages::{History, Index};

@@ -7,7 +7,7 @@ mod site;
 pub use folder::write_all;
 pub use site::Site;
 
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use engine::transport::acceptor::{Acceptor, Arrival, Limits, Slots, WhenFull};
 use site::Answer;
 use std::io::{self, Read, Write};

@@ -3,9 +3,9 @@
 use crate::archive_list::{self, Listed};
 use crate::lookup;
 use crate::pages::page_of;
-use anyhow::Result;
+use crate::prelude::*;
 use archive::{Archive, Filter, Named, Row};
-use engine::exit::{Exit, exit_of, sentence};
+use engine::exit::{exit_of, sentence};
 use engine::{clock, traces};
 use model::{Direction, Exchange, Metric, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};

@@ -44,7 +44,7 @@ pub struct Filter {
 }
 
 /// A run in a list, read without opening any document.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// Name.
     pub id: RunId,

@@ -2,12 +2,10 @@
 
 use crate::files::read_whole;
 use crate::filter_args::{self, FilterArgs, LOOK};
-use crate::global::Global;
 use crate::inputs::{Kind, bad, kind, observed};
-use crate::live::stdout_style;
-use crate::{lookup, out};
-use anyhow::{Result, bail};
-use engine::exit::{Exit, Refusal};
+use crate::lookup;
+use crate::prelude::*;
+use anyhow::bail;
 use model::request::{Links, Requests};
 use model::{Nanos, Side, TraceSource};
 use observe::trace::{Options, Source};
@@ -51,11 +49,10 @@ pub fn requests_of(subject: &str, links: Links, global: &Global) -> Result<Reque
 }
 
 fn print(requests: &Requests, json: bool) -> Result<Exit> {
-    out::print(&match json {
+    out::result(&match json {
         true => report::json::pretty(requests),
         false => report::requests::text(requests, stdout_style()),
-    })?;
-    Ok(Exit::Done)
+    })
 }
 
 /// Prints the requests that go on until Ctrl-C, for `time`, or until the socket or process of `which` is gone.

@@ -1,10 +1,8 @@
 //! `linerate explain --live`: connections explained while they go on.
 
 use crate::filter_args::{self, FilterArgs, LOOK};
-use crate::live::{Picture, View, stdout_style};
-use crate::out;
-use anyhow::Result;
-use engine::exit::Exit;
+use crate::live::{Picture, View};
+use crate::prelude::*;
 use engine::progress::Event;
 use model::finding::Glance;
 use model::{Nanos, TraceRecord};

@@ -1,9 +1,10 @@
 //! The options of a run; together they make its order.
 
 use crate::global::{Version, by_name};
-use anyhow::{Result, bail};
+use crate::prelude::*;
+use anyhow::bail;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
 use engine::chance;
 use engine::host::Host;
 use model::{

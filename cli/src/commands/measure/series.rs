@@ -1,26 +1,22 @@
 //! Several runs side by side: the corners of a copy, or the depths of blocks. Each is a run of the archive.
 
 use super::{Measure, Path, Played, play};
-use crate::live::stdout_style;
-use crate::out;
-use anyhow::{Context, Result, bail};
+use crate::prelude::*;
+use anyhow::bail;
 use engine::chance;
-use engine::exit::{Exit, Refusal};
 use engine::peer::PeerSession;
 use model::{Ended, FileCopy, Limit, Run, Spec, Workload};
 use report::blocks::Depth;
 use report::copy::Corner;
-use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 impl Measure {
     /// Measures the series that the options order, and prints it after the last run or Ctrl-C.
     pub(super) fn series(&self, path: Path<'_>, spec: &Spec) -> Result<ExitCode> {
         if self.output.is_machine() && !self.output.json {
-            return Err(Refusal::usage(
-                "several runs make a table, or with --json one document; each of them: linerate runs export",
-            )
-            .into());
+            refuse!(
+                "several runs make a table, or with --json one document; each of them: linerate runs export"
+            );
         }
         let mut far = self.open(path, spec)?;
         let table = match self.options.depths() {

@@ -1,6 +1,6 @@
 //! A run as it happens, in lines of JSON. A reader that is gone does not stop the measurement: the archive keeps it.
 
-use crate::out;
+use crate::prelude::*;
 use engine::progress::{Event, Watcher};
 use model::{Direction, Rows, Run, Sample, Side, Spec};
 use report::json;

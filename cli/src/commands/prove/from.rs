@@ -3,12 +3,10 @@
 use super::exit_for;
 use crate::document;
 use crate::files::read_whole;
-use crate::global::Global;
 use crate::json_input::{Document, run_from};
 use crate::lookup::{open_existing, refused};
-use anyhow::Result;
+use crate::prelude::*;
 use archive::Archive;
-use engine::exit::{Exit, Refusal};
 use model::{Direction, Published, Run};
 use prove::published::{RunsOfArm, of_runs, of_table};
 use std::path::Path;
@@ -62,7 +60,7 @@ fn of_arms(
         });
     }
     if let Some(empty) = arms.iter().find(|arm| arm.runs.is_empty()) {
-        return Err(Refusal::usage(format!("the arm '{}' has no runs", empty.name)).into());
+        refuse!("the arm '{}' has no runs", empty.name);
     }
     let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
     of_runs(&names.join(", "), &arms, direction, margin)

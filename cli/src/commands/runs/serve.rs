@@ -1,13 +1,9 @@
 //! `linerate runs serve`: the archive in a browser.
 
-use crate::global::Global;
 use crate::lookup::refused;
-use crate::out;
+use crate::prelude::*;
 use crate::web::{self, Site};
-use anyhow::{Context, Result};
 use archive::Archive;
-use clap::Args;
-use engine::exit::{Exit, Refusal};
 use std::net::{SocketAddr, TcpListener};
 
 /// Show the archive in a browser: list, search, compare, histories
@@ -25,10 +21,6 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If there is no archive, or the address is taken.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let archive = global.archive_path().map_err(refused)?;

@@ -1,7 +1,6 @@
 //! Where a trace goes: lines, JSON, or a file.
 
-use anyhow::{Context, Result};
-use engine::exit::Refusal;
+use crate::prelude::*;
 use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
 use observe::trace::{Recording, Tracer, Written};
 use report::trace::{self as words, Column, Row};
@@ -76,11 +75,10 @@ impl Output {
             .extension()
             .is_some_and(|end| end == "pcap" || end == "cap")
         {
-            return Err(Refusal::usage(format!(
+            refuse!(
                 "{name} would be a capture without the state of the sockets: name it {}",
                 escape(&path.with_extension("pcapng").display().to_string())
-            ))
-            .into());
+            );
         }
         let file = File::create(path).with_context(|| format!("cannot make the file {name}"))?;
         let context = || format!("cannot write {name}");

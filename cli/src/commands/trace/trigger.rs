@@ -1,6 +1,6 @@
 //! The last seconds, kept until something happens.
 
-use anyhow::Result;
+use crate::prelude::*;
 use model::segment::{ca_state, tcp_flag};
 use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, What};
 use observe::trace::Written;

@@ -2,15 +2,14 @@
 
 use super::ANSWER;
 use crate::commands::measure::{Path, Played, play};
-use crate::global::{Global, Reaching};
-use crate::live::stdout_style;
-use crate::{document, lookup, out};
+use crate::global::Reaching;
+use crate::prelude::*;
+use crate::{document, lookup};
 use advise::{Hosts, PathSample};
-use anyhow::{Context, Result, bail};
+use anyhow::bail;
 use archive::Traces;
-use clap::Args;
 use engine::controller::Link;
-use engine::exit::{Exit, Refusal, sentence};
+use engine::exit::sentence;
 use engine::host::Host;
 use engine::iperf3::client;
 use engine::peer::{ConfigFiles, Operation};
@@ -20,7 +19,6 @@ use model::advice::{Advice, AuditReport, Configured};
 use model::finding::Explanation;
 use model::{BitRate, Directions, Limit, Nanos, Run, Side, Spec};
 use prove::plan::usual_run;
-use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wire::control::{ProbeAnswer, ProbeRequest};
 
@@ -80,7 +78,6 @@ struct Found {
 }
 
 impl Audit {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let found = match (&self.run, &self.host) {
             (Some(id), _) => kept(id, global)?,
@@ -185,11 +182,10 @@ impl Audit {
             })
             .collect();
         if path.is_empty() {
-            return Err(Refusal::usage(format!(
+            refuse!(
                 "the run {} moved nothing that shows what its path needs: audit by another one, or measure longer",
                 run.id
-            ))
-            .into());
+            );
         }
         doubts.extend(
             run.warnings

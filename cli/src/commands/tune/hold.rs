@@ -1,12 +1,8 @@
 //! `linerate tune hold`: settings by hand, until Ctrl-C.
 
 use super::ANSWER;
-use crate::global::Global;
-use crate::out;
-use anyhow::{Context, Result};
-use clap::Args;
+use crate::prelude::*;
 use engine::controller::Link;
-use engine::exit::Refusal;
 use engine::host::Host;
 use engine::transport::How;
 use engine::tuning;
@@ -46,7 +42,6 @@ enum Holder {
 }
 
 impl Hold {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<()> {
         let settings = self.settings()?;
         let host: Host = self.host.parse()?;
@@ -98,11 +93,10 @@ impl Hold {
         let read = |text: &String| {
             let setting: Setting = text.parse().map_err(|e| Refusal::usage(format!("{e}")))?;
             if setting.knob.is_socket() {
-                return Err(Refusal::usage(format!(
+                refuse!(
                     "{} is an option of linerate's own connections: 'linerate measure' and 'linerate prove' take it",
                     setting.knob
-                ))
-                .into());
+                );
             }
             Ok(setting)
         };

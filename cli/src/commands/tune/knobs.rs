@@ -1,7 +1,6 @@
 //! `linerate tune knobs`: what can be set.
 
-use crate::out;
-use anyhow::Result;
+use crate::prelude::*;
 use model::{Knob, Scope};
 use std::fmt::Write;
 

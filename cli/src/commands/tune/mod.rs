@@ -8,12 +8,9 @@ mod path;
 mod status;
 mod undo;
 
-use crate::global::Global;
-use anyhow::Result;
-use clap::{Args, Subcommand};
-use engine::exit::Exit;
+use crate::prelude::*;
+use clap::Subcommand;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// For the answer to a request to tune.
@@ -68,7 +65,6 @@ enum Action {
 }
 
 impl Tune {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let Some(action) = &self.action else {
             return self.path.run(global);

@@ -1,11 +1,9 @@
 //! `linerate tune mtu`: another MTU for two hosts, without an outage.
 
-use crate::global::{Global, Version};
+use crate::document;
+use crate::global::Version;
 use crate::json_input::Document;
-use crate::{document, out};
-use anyhow::{Context, Result};
-use clap::Args;
-use engine::exit::Exit;
+use crate::prelude::*;
 use engine::host::Host;
 use engine::mtu::change::{Wish, change};
 use engine::peer::Operation;
@@ -59,10 +57,6 @@ pub struct Mtu {
 }
 
 impl Mtu {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If it does not begin; nothing is changed then.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let host: Host = self.host.parse()?;
         host.supports(Operation::ChangeMtu)?;

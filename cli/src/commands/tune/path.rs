@@ -3,15 +3,13 @@
 use crate::commands::measure::options::Load;
 use crate::commands::prove::picture::Pairs;
 use crate::commands::prove::{Design, Session};
-use crate::global::Global;
 use crate::json_input::Document;
-use crate::live::{View, stdout_style};
-use crate::{document, lookup, out};
-use anyhow::{Context, Result};
+use crate::live::View;
+use crate::prelude::*;
+use crate::{document, lookup};
 use archive::{Archive, Named};
-use clap::Args;
 use engine::closed_loop::{ClosedLoop, Question, Told};
-use engine::exit::{Exit, Refusal, exit_of, sentence};
+use engine::exit::{exit_of, sentence};
 use engine::host::Host;
 use engine::peer::Operation;
 use engine::{lab, tuning};
@@ -19,7 +17,6 @@ use model::advice::Foreign;
 use model::{BitRate, Direction, Directions, Limit, Plan, Tuning};
 use prove::plan::USUAL_TIME;
 use report::tune::Judged;
-use std::process::ExitCode;
 
 /// The closed loop.
 #[derive(Args)]
@@ -88,11 +85,6 @@ pub struct Show {
 }
 
 impl Path {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If the path cannot be measured. What breaks later is printed behind the story; only what was kept
-    /// stays changed.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let name = self.host.as_deref().ok_or_else(|| {
             Refusal::usage(
@@ -163,7 +155,6 @@ impl Path {
 }
 
 impl Show {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<()> {
         let archive = lookup::open_existing(global)?;
         let story = archive.tuning(&self.id).map_err(lookup::refused)?;

@@ -1,7 +1,6 @@
 //! `linerate tune status`: what is changed on this host.
 
-use crate::out;
-use anyhow::Result;
+use crate::prelude::*;
 use engine::tuning;
 use model::Nanos;
 use std::fmt::Write;

@@ -1,18 +1,14 @@
 //! `linerate tune undo`: back to what was there before.
 
 use super::ANSWER;
-use crate::global::{Global, Reaching};
-use crate::out;
-use anyhow::{Context, Result};
-use clap::Args;
+use crate::global::Reaching;
+use crate::prelude::*;
 use engine::controller::Link;
-use engine::exit::Exit;
 use engine::host::Host;
 use engine::peer::Operation;
 use engine::{lab, tuning};
 use model::Reading;
 use report::words::escape;
-use std::process::ExitCode;
 use wire::control::TuneRequest;
 
 /// Put back what was kept or left changed on this host, and on another
@@ -32,7 +28,6 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let host: Option<Host> = self.host.as_deref().map(str::parse).transpose()?;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
