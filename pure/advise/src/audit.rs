@@ -372,7 +372,7 @@ impl<'a> Auditor<'a> {
         let setting = Setting {
             knob: Knob::Sysctl(key),
             value: value.clone(),
-            on: key.usual_place(),
+            on: key.row().place,
         };
         if let Some(why) = setting.objection(self.host.kernel_version()) {
             // What is as the kernel has it is nobody's mistake.
@@ -507,7 +507,7 @@ fn item(name: &str, now: &str, wanted: Option<&str>, worth: Worth, why: &str) ->
 /// Sizes and queues: more of them is a larger limit. Of flags and names there is no more.
 fn is_limit(key: SysctlKey) -> bool {
     use model::Shape::{Size, Three};
-    matches!(key.shape(), Size(..) | Three(..)) || key.name() == "net.core.netdev_max_backlog"
+    matches!(key.row().shape, Size(..) | Three(..)) || key.name() == "net.core.netdev_max_backlog"
 }
 
 fn amount(key: SysctlKey, value: &Value) -> String {

@@ -143,7 +143,7 @@ impl Change {
             default: None,
             why,
             source: source.to_owned(),
-            risk: knob.risk().to_owned(),
+            risk: knob.row().risk.to_owned(),
             scope: knob.scope(),
             new_connections: knob.needs_new_connections(),
         }

@@ -14,19 +14,58 @@ const SETTLING: Nanos = Nanos::from_millis(100);
 /// `segs_in` rise by exactly the segments of each event, and `total_retrans` by those that were
 /// retransmissions.
 ///
-/// Where only packets are seen, the counters are those of the samples between them.
+/// Where only packets are seen, the counters are those of the samples between them. A segment is counted before its
+/// packet passes the device, or after: so a sample is compared with the packets up to the next one, and what is missing
+/// is only what stays missing.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    sent: Count,
-    received: Count,
-    sampled: Option<Sampled>,
-    /// The handshake was seen: the counters count from zero.
-    born: bool,
+    sent: Way,
+    received: Way,
     retransmitted: u64,
-    /// `total_retrans` before the first event, and at the last sent segment.
+    /// `total_retrans` before the first event, and at the last one that reports it.
     counted_retrans: Option<(u32, u32)>,
     gaps: Vec<Gap>,
-    seen_any: bool,
+    /// Events come with their socket.
+    probed: bool,
+    /// The handshake was seen: the counters count from zero.
+    born: bool,
+    sampled: Option<Sampled>,
+}
+
+/// One direction.
+#[derive(Clone, Debug, Default)]
+struct Way {
+    segments: u64,
+    /// What the kernel's counter should say after the events so far; of packets, beside `base`.
+    expected: u32,
+    missing: u64,
+    /// When both were last the same.
+    compared: Nanos,
+    /// What the kernel had counted beside the packets seen.
+    base: u32,
+    /// The counter of the last sample.
+    last: u32,
+    rises: Vec<Rise>,
+}
+
+/// When samples were taken.
+#[derive(Clone, Copy, Debug)]
+struct Sampled {
+    /// Until then the base of a connection that is older than the trace is being found: packets were on
+    /// their way between device and socket.
+    settles: Nanos,
+    /// The last one. It is judged at the next.
+    at: Nanos,
+    /// The last one that was judged.
+    judged: Nanos,
+}
+
+/// Between two samples, so many segments in all came to be missing for good.
+#[derive(Clone, Copy, Debug)]
+struct Rise {
+    from: Nanos,
+    to: Nanos,
+    level: u32,
 }
 
 /// What an [`Audit`] takes of an event.
@@ -70,42 +109,6 @@ impl Tally {
     pub fn closes(&self) -> bool {
         self.what == What::State && self.state == tcp_state::CLOSE
     }
-}
-
-/// One direction: what the kernel's counter should say after the events so far.
-#[derive(Clone, Debug, Default)]
-struct Count {
-    segments: u64,
-    expected: u32,
-    missing: u64,
-    /// When both were last the same.
-    compared: Nanos,
-}
-
-/// The counters of samples. A segment is counted before its packet passes the device, or after: so a sample is
-/// compared with the packets up to the next one, and what is missing is only what stays missing.
-#[derive(Clone, Debug, Default)]
-struct Sampled {
-    /// What the kernel had counted beside the packets seen: sent, received, retransmitted.
-    base: (u32, u32, u32),
-    /// Until then the base of a connection that is older than the trace is being found: packets were on
-    /// their way between device and socket.
-    settles: Nanos,
-    /// The last sample: its time and counters. It is judged at the next.
-    last: (Nanos, u32, u32),
-    retransmitted: u32,
-    /// When the last sample that was judged was taken.
-    judged: Nanos,
-    sent: Vec<Rise>,
-    received: Vec<Rise>,
-}
-
-/// Between two samples, so many segments in all came to be missing for good.
-#[derive(Clone, Copy, Debug)]
-struct Rise {
-    from: Nanos,
-    to: Nanos,
-    level: u32,
 }
 
 /// Segments that the kernel counted and the trace does not have.
@@ -169,8 +172,8 @@ impl Audit {
             return;
         }
         let segments = tally.segments;
-        if !self.seen_any {
-            self.seen_any = true;
+        if !self.probed {
+            self.probed = true;
             self.sent.expected = tally.segs_out;
             self.received.expected = tally.segs_in;
             if tally.what == What::Sent {
@@ -189,10 +192,8 @@ impl Audit {
                 self.compare(true, tally.segs_out, tally.at);
                 let retransmitted = u32::from(tally.retransmission) * segments;
                 self.retransmitted += u64::from(retransmitted);
-                let (first, _) = self
-                    .counted_retrans
-                    .unwrap_or((tally.total_retrans.wrapping_sub(retransmitted), 0));
-                self.counted_retrans = Some((first, tally.total_retrans));
+                let before = tally.total_retrans.wrapping_sub(retransmitted);
+                self.counted_retrans.get_or_insert((before, 0)).1 = tally.total_retrans;
             }
             What::Received => {
                 // Received without the lock: the counter is read before the event's clock, so it can be
@@ -212,11 +213,9 @@ impl Audit {
     fn see_packet(&mut self, segment: &Segment) {
         let opens = segment.flags & tcp_flag::SYN != 0;
         self.born |= opens;
-        // The socket of the end that was connected to counts the SYN, and not the answer, which a listener sent.
-        if opens && segment.what == What::Sent && segment.flags & tcp_flag::ACK != 0 {
-            return;
-        }
         match segment.what {
+            // The socket of the end that was connected to counts the SYN, and not the answer, which a listener sent.
+            What::Sent if opens && segment.flags & tcp_flag::ACK != 0 => {}
             What::Sent => {
                 self.sent.add(segment.segments);
                 self.retransmitted +=
@@ -233,140 +232,128 @@ impl Audit {
         let (Some(sent), Some(received)) = (socket.segs_out(), socket.segs_in()) else {
             return;
         };
-        let retransmitted = socket.total_retrans().unwrap_or_default();
-        let (seen_sent, seen_received) = (self.sent.expected, self.received.expected);
-        let born = self.born;
-        let sampled = self.sampled.get_or_insert_with(|| Sampled {
-            base: match born {
-                true => (0, 0, 0),
-                false => (
-                    sent.wrapping_sub(seen_sent),
-                    received.wrapping_sub(seen_received),
-                    retransmitted,
-                ),
-            },
+        if self.probed {
+            return;
+        }
+        let (is_first, born) = (self.sampled.is_none(), self.born);
+        let sampled = self.sampled.get_or_insert(Sampled {
             settles: match born {
                 true => Nanos(0),
                 false => sample.at + SETTLING,
             },
-            last: (sample.at, sent, received),
-            ..Sampled::default()
+            at: sample.at,
+            judged: Nanos(0),
         });
-        sampled.retransmitted = retransmitted;
-        let (at, out, inn) = match sample.gone {
-            // Its packets have left: the kernel keeps a socket until they have.
-            true => (sample.at, sent, received),
-            false => sampled.last,
-        };
-        let beside = (out.wrapping_sub(seen_sent), inn.wrapping_sub(seen_received));
-        let base = &mut sampled.base;
-        if at < sampled.settles {
-            let later = |a: u32, b: u32| if distance(a, b).0 > 0 { b } else { a };
-            (base.0, base.1) = (later(base.0, beside.0), later(base.1, beside.1));
+        // The packets of a socket that is gone have left: the kernel keeps it until they have.
+        let at = if sample.gone { sample.at } else { sampled.at };
+        for (way, counter) in [(&mut self.sent, sent), (&mut self.received, received)] {
+            if is_first {
+                way.last = counter;
+                way.base = match born {
+                    true => 0,
+                    false => counter.wrapping_sub(way.expected),
+                };
+            }
+            let judged = if sample.gone { counter } else { way.last };
+            let beside = judged.wrapping_sub(way.expected);
+            if at < sampled.settles && distance(way.base, beside).0 > 0 {
+                way.base = beside;
+            }
+            way.rise((sampled.judged, at), beside.wrapping_sub(way.base));
+            way.last = counter;
         }
-        let span = (sampled.judged, at);
-        rise(&mut sampled.sent, span, beside.0.wrapping_sub(base.0));
-        rise(&mut sampled.received, span, beside.1.wrapping_sub(base.1));
-        sampled.judged = at;
-        sampled.last = (sample.at, sent, received);
+        (sampled.judged, sampled.at) = (at, sample.at);
+        let retransmitted = socket.total_retrans().unwrap_or_default();
+        let before = if born { 0 } else { retransmitted };
+        self.counted_retrans.get_or_insert((before, 0)).1 = retransmitted;
     }
 
     /// What was found so far.
     pub fn result(&self) -> Completeness {
-        if self.counted_retrans.is_none() && !self.seen_any {
-            return self.packets_result();
+        let mut gaps = self.gaps.clone();
+        if !self.probed {
+            gaps.extend(self.sent.gaps(true).chain(self.received.gaps(false)));
+            gaps.sort_by_key(|gap| gap.from);
+            gaps.truncate(GAPS_KEPT);
         }
+        let (sent, received) = (self.sent.segments, self.received.segments);
         let (first, last) = self.counted_retrans.unwrap_or_default();
         Completeness {
-            sent: self.sent.segments,
-            received: self.received.segments,
-            sent_missing: self.sent.missing,
-            received_missing: self.received.missing,
+            sent,
+            received,
+            sent_missing: self.sent.missing(),
+            received_missing: self.received.missing(),
             retransmitted: self.retransmitted,
             retransmitted_counted: u64::from(last.wrapping_sub(first)),
-            gaps: self.gaps.clone(),
-            unchecked: false,
-            behind_queue: false,
-        }
-    }
-
-    fn packets_result(&self) -> Completeness {
-        let sampled = self.sampled.clone().unwrap_or_default();
-        let missing = |rises: &[Rise]| rises.last().map_or(0, |rise| u64::from(rise.level));
-        let mut gaps: Vec<Gap> = [(true, &sampled.sent), (false, &sampled.received)]
-            .into_iter()
-            .flat_map(|(sent, rises)| {
-                let before = std::iter::once(0).chain(rises.iter().map(|rise| rise.level));
-                rises.iter().zip(before).map(move |(rise, before)| Gap {
-                    from: rise.from,
-                    to: rise.to,
-                    segments: u64::from(rise.level - before),
-                    sent,
-                })
-            })
-            .collect();
-        gaps.sort_by_key(|gap| gap.from);
-        gaps.truncate(GAPS_KEPT);
-        Completeness {
-            sent: self.sent.segments,
-            received: self.received.segments,
-            sent_missing: missing(&sampled.sent),
-            received_missing: missing(&sampled.received),
-            retransmitted: self.retransmitted,
-            retransmitted_counted: u64::from(sampled.retransmitted.wrapping_sub(sampled.base.2)),
             gaps,
-            unchecked: self.sampled.is_none() && self.sent.segments + self.received.segments > 0,
-            behind_queue: true,
+            unchecked: !self.probed && self.sampled.is_none() && sent + received > 0,
+            behind_queue: !self.probed,
         }
     }
 
     fn compare(&mut self, sent: bool, counter: u32, at: Nanos) {
-        let count = if sent {
-            &mut self.sent
-        } else {
-            &mut self.received
+        let way = match sent {
+            true => &mut self.sent,
+            false => &mut self.received,
         };
-        let ahead = counter.wrapping_sub(count.expected);
-        let from = std::mem::replace(&mut count.compared, at);
-        if distance(count.expected, counter).0 == 0 {
+        let from = std::mem::replace(&mut way.compared, at);
+        let segments = distance(way.expected, counter).0;
+        if segments == 0 {
             return;
         }
-        count.expected = counter;
-        count.missing += u64::from(ahead);
+        way.expected = counter;
+        way.missing += segments;
         if self.gaps.len() < GAPS_KEPT {
             self.gaps.push(Gap {
                 from,
                 to: at,
-                segments: u64::from(ahead),
+                segments,
                 sent,
             });
         }
     }
 }
 
-/// Adds what one sample says: what it does not miss was not missing before.
-fn rise(rises: &mut Vec<Rise>, (mut from, mut to): (Nanos, Nanos), missing: u32) {
-    // More packets than were counted: those that came too late for any socket.
-    let level = u32::try_from(missing as i32).unwrap_or(0);
-    while let Some(last) = rises.last().filter(|rise| rise.level >= level) {
-        (from, to) = (last.from, last.to);
-        rises.pop();
-    }
-    if level > 0 {
-        // Many small ones are reported as one.
-        if rises.len() >= GAPS_KEPT
-            && let Some(last) = rises.pop()
-        {
-            from = last.from;
-        }
-        rises.push(Rise { from, to, level });
-    }
-}
-
-impl Count {
+impl Way {
     fn add(&mut self, segments: u32) {
         self.segments += u64::from(segments);
         self.expected = self.expected.wrapping_add(segments);
+    }
+
+    /// Adds what one sample says: what it does not miss was not missing before.
+    fn rise(&mut self, (mut from, mut to): (Nanos, Nanos), missing: u32) {
+        // More packets than were counted: those that came too late for any socket.
+        let level = u32::try_from(missing as i32).unwrap_or(0);
+        while let Some(last) = self.rises.pop_if(|rise| rise.level >= level) {
+            (from, to) = (last.from, last.to);
+        }
+        if level > 0 {
+            // Many small ones are reported as one.
+            if self.rises.len() >= GAPS_KEPT
+                && let Some(last) = self.rises.pop()
+            {
+                from = last.from;
+            }
+            self.rises.push(Rise { from, to, level });
+        }
+    }
+
+    fn missing(&self) -> u64 {
+        self.missing + self.rises.last().map_or(0, |rise| u64::from(rise.level))
+    }
+
+    /// Where samples show that packets are missing.
+    fn gaps(&self, sent: bool) -> impl Iterator<Item = Gap> {
+        let before = std::iter::once(0).chain(self.rises.iter().map(|rise| rise.level));
+        self.rises
+            .iter()
+            .zip(before)
+            .map(move |(rise, before)| Gap {
+                from: rise.from,
+                to: rise.to,
+                segments: u64::from(rise.level - before),
+                sent,
+            })
     }
 }
 

@@ -37,47 +37,30 @@ mod units;
 mod verdict;
 mod workload;
 
-pub use audit::{Audit, Completeness, Gap, Tally};
-pub use blocks::{
-    Answer, Asked, AtServer, BlockOperation, BlockRecord, BlockServer, BlockSplit, BlockStore,
-    BlockSummary, Blocks, Outstanding, Places, ServerRecord, StoreRecord, summarise_blocks,
-};
-pub use clocks::Clocks;
-pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
-pub use event::Event;
-pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
-pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
-pub use latency::Latency;
-pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
-pub use published::{About, Doubt, Published, PublishedComparison, Statistics};
-pub use random::Random;
-pub use run::{
-    CopyRecord, Datagrams, EndRecord, Ended, Leg, LineErrors, Run, RunId, SCHEMA_VERSION, Traced,
-    Warning,
-};
-pub use sample::{CpuTimes, Rows, Sample, StreamSample};
+pub use audit::*;
+pub use blocks::*;
+pub use clocks::*;
+pub use copy::*;
+pub use event::*;
+pub use experiment::*;
+pub use fingerprint::*;
+pub use latency::*;
+pub use plan::*;
+pub use published::*;
+pub use random::*;
+pub use run::*;
+pub use sample::*;
 pub use segment::{
     Begin, Comm, Connection, Dropped, End, Lost, Owner, Retransmission, Segment, TRACE_SCHEMA,
     Trace, TraceRecord, TraceSample, TraceSource, What,
 };
-pub use setting::{
-    DeviceKnob, Knob, OffloadKnob, On, Qdisc, QdiscKind, Reading, RingKnob, RouteKnob, Scope,
-    Setting, SettingError, Shape, SocketKnob, SysctlKey, Value, apply_to_spec,
-};
+pub use setting::*;
 pub use socket::{SocketField, SocketState, SocketValues};
-pub use socket_option::{
-    OptionCall, OptionUnit, SOCKET_OPTIONS, SocketOption, SocketOptions, SocketSettings,
-};
-pub use spec::{Direction, Directions, IpVersion, Limit, Placement, Side, Spec};
-pub use stream_figures::{PathFigures, StreamFigures, Vantage};
-pub use summary::{
-    CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, shortest_trip,
-    summarise, summarise_leg,
-};
-pub use tuning::{Attempt, Fate, Look, Round, TUNING_SCHEMA, Tuning};
-pub use units::{BitRate, Bytes, Nanos, ParseUnitError};
-pub use verdict::{
-    ArmTable, ChangePoint, Check, Comparison, Estimate, FactorEffect, Forecast, Gate, GateState,
-    Outcome, Outlier, Pilot, SearchStory, Verdict,
-};
-pub use workload::{Bulk, Cache, Exchange, FileCopy, Request, Udp, Wait, Workload, WorkloadKind};
+pub use socket_option::*;
+pub use spec::*;
+pub use stream_figures::*;
+pub use summary::*;
+pub use tuning::*;
+pub use units::*;
+pub use verdict::*;
+pub use workload::*;

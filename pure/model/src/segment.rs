@@ -61,9 +61,6 @@ pub mod ca_state {
 /// Timers that a sender can wait for (`ICSK_TIME_*` in `include/net/inet_connection_sock.h`).
 pub mod timer {
     #![allow(missing_docs)]
-    pub const NONE: u8 = 0;
-    pub const RETRANSMIT: u8 = 1;
-    pub const ZERO_WINDOW_PROBE: u8 = 3;
     pub const TAIL_LOSS_PROBE: u8 = 5;
     pub const REORDERING: u8 = 6;
 }
@@ -71,7 +68,6 @@ pub mod timer {
 /// What the kernel's chronograph of a sender runs on (`enum tcp_chrono`).
 pub mod chrono {
     #![allow(missing_docs)]
-    pub const NONE: u8 = 0;
     pub const BUSY: u8 = 1;
     pub const RWND_LIMITED: u8 = 2;
     pub const SNDBUF_LIMITED: u8 = 3;
@@ -455,7 +451,7 @@ pub enum TraceRecord {
 }
 
 /// A trace held in memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// How it began.
     pub begin: Begin,
@@ -464,16 +460,12 @@ pub struct Trace {
     /// Its events, rising in time.
     pub segments: Vec<Segment>,
     /// Its sockets from time to time, where they could not be read at each segment; rising in time.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub samples: Vec<TraceSample>,
     /// What processes were doing.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub owners: Vec<Owner>,
     /// Where events were lost.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub lost: Vec<Lost>,
     /// How it ended; `None` if it broke off.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub end: Option<End>,
 }
 
@@ -485,27 +477,22 @@ impl Trace {
     /// # Errors
     /// The record that has no place.
     pub fn push(&mut self, record: TraceRecord) -> Result<(), Box<TraceRecord>> {
+        let known = self.connections.len();
         match record {
             TraceRecord::Begin(begin) => self.begin = begin,
             TraceRecord::Connection(connection) => {
                 let place = connection.id as usize;
-                if place < self.connections.len() {
-                    self.connections[place] = connection;
-                } else if place == self.connections.len() {
-                    self.connections.push(connection);
-                } else {
-                    return Err(Box::new(TraceRecord::Connection(connection)));
+                match self.connections.get_mut(place) {
+                    Some(before) => *before = connection,
+                    None if place == known => self.connections.push(connection),
+                    None => return Err(Box::new(TraceRecord::Connection(connection))),
                 }
             }
-            TraceRecord::Segment(segment)
-                if (segment.connection as usize) < self.connections.len() =>
-            {
-                self.segments.push(segment);
+            TraceRecord::Segment(one) if (one.connection as usize) < known => {
+                self.segments.push(one);
             }
-            TraceRecord::Sample(sample)
-                if (sample.connection as usize) < self.connections.len() =>
-            {
-                self.samples.push(sample);
+            TraceRecord::Sample(one) if (one.connection as usize) < known => {
+                self.samples.push(one);
             }
             TraceRecord::Owner(owner) => self.owners.push(owner),
             TraceRecord::Lost(lost) => self.lost.push(lost),

@@ -18,7 +18,7 @@ pub use sysctl::SysctlKey;
 /// A knob, the value that it is to have, and on which host.
 ///
 /// Text: `knob=value[@near|@far|@both|@sender|@receiver]`; without a place it is the knob's
-/// [usual](Knob::usual_place). Values are checked when they are read.
+/// [usual](KnobRow::place). Values are checked when they are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Setting {
@@ -146,22 +146,21 @@ pub fn apply_to_spec(settings: &[Setting], socket: &mut SocketSettings) {
     for Setting { knob, value, .. } in settings {
         let Knob::Socket(knob) = knob else { continue };
         let number = match value {
-            Value::Switch(on) => Some(u64::from(*on)),
-            Value::Number(_) | Value::Numbers(_) | Value::Word(_) => value.number(),
+            Value::Switch(on) => u64::from(*on),
+            Value::Number(number) => *number,
+            Value::Numbers(_) => continue,
+            Value::Word(name) => {
+                socket.congestion = Some(name.clone());
+                continue;
+            }
         };
-        if *knob == SocketKnob::Congestion {
-            socket.congestion = Some(value.plain());
-            continue;
-        }
         let both = [SocketKnob::SendBuffer, SocketKnob::ReceiveBuffer];
         let options = match *knob == SocketKnob::SocketBuffers {
             true => &both[..],
             false => std::slice::from_ref(knob),
         };
         for option in options.iter().filter_map(|one| SocketOption::of(*one)) {
-            if let Some(number) = number {
-                (option.order)(socket, number);
-            }
+            (option.order)(socket, number);
         }
     }
 }
@@ -169,27 +168,30 @@ pub fn apply_to_spec(settings: &[Setting], socket: &mut SocketSettings) {
 impl On {
     /// The hosts that are meant when the data goes this way.
     pub fn sides(self, direction: Direction) -> &'static [Side] {
-        let one = |side| match side {
-            Side::Near => &[Side::Near][..],
-            Side::Far => &[Side::Far],
-        };
-        match self {
-            On::Near => one(Side::Near),
-            On::Far => one(Side::Far),
-            On::Both => &[Side::Near, Side::Far],
-            On::Sender => one(direction.sender()),
-            On::Receiver => one(direction.sender().other()),
+        match (self, direction) {
+            (On::Both, _) => &[Side::Near, Side::Far],
+            (On::Near, _) | (On::Sender, Direction::Up) | (On::Receiver, Direction::Down) => {
+                &[Side::Near]
+            }
+            (On::Far, _) | (On::Sender, Direction::Down) | (On::Receiver, Direction::Up) => {
+                &[Side::Far]
+            }
         }
     }
 }
 
-/// One row of the table of knobs.
-struct Row {
-    name: &'static str,
-    shape: Shape,
-    place: On,
-    summary: &'static str,
-    risk: &'static str,
+/// What the table of knobs says of one.
+pub struct KnobRow {
+    /// Its name in settings; of a sysctl without the prefix.
+    pub name: &'static str,
+    /// Which values it takes.
+    pub shape: Shape,
+    /// The host that it is set on if none is named.
+    pub place: On,
+    /// What it is, in a few words.
+    pub summary: &'static str,
+    /// What else may happen while it is set.
+    pub risk: &'static str,
 }
 
 const fn row(
@@ -198,8 +200,8 @@ const fn row(
     place: On,
     summary: &'static str,
     risk: &'static str,
-) -> Row {
-    Row {
+) -> KnobRow {
+    KnobRow {
         name,
         shape,
         place,
@@ -244,7 +246,8 @@ macro_rules! knobs {
                 name.split_once('.').map_or(name, |(_, name)| name)
             }
 
-            fn row(&self) -> &'static Row {
+            /// What the table says of it.
+            pub fn row(&self) -> &'static KnobRow {
                 match self {
                     $($name::$knob => const { &$row },)*
                     $($name::$kind(inner) => inner.row(),)*
@@ -400,21 +403,6 @@ impl Knob {
         }
     }
 
-    /// The host that it is set on if none is named.
-    pub fn usual_place(&self) -> On {
-        self.row().place
-    }
-
-    /// What it is, in a few words.
-    pub fn summary(&self) -> &'static str {
-        self.row().summary
-    }
-
-    /// What else may happen while it is set.
-    pub fn risk(&self) -> &'static str {
-        self.row().risk
-    }
-
     /// Whether only connections that are opened afterwards have it. A window that grows, a send buffer that
     /// grows, a queue and the offloads reach those that are open as well.
     pub fn needs_new_connections(&self) -> bool {
@@ -425,14 +413,9 @@ impl Knob {
         }
     }
 
-    /// Which values it takes.
-    pub fn shape(&self) -> Shape {
-        self.row().shape
-    }
-
     /// The value in the words of [`Setting`]; those that the knob itself would not take are said plainly.
     pub fn say(&self, value: &Value) -> String {
-        match (value, self.shape()) {
+        match (value, self.row().shape) {
             (Value::Number(n), Shape::Size(..)) => short(*n, 1024),
             (Value::Number(n), Shape::Rate) => short(*n, 1000),
             (Value::Number(n), Shape::Millis(..)) => format!("{n}ms"),
@@ -478,7 +461,7 @@ impl Setting {
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.knob, self.knob.say(&self.value))?;
-        if self.on != self.knob.usual_place() {
+        if self.on != self.knob.row().place {
             write!(f, "@{}", self.on)?;
         }
         Ok(())
@@ -494,19 +477,20 @@ impl FromStr for Setting {
             .ok_or_else(|| SettingError::NoValue(text.to_owned()))?;
         let knob: Knob = name.trim().parse()?;
         let (value, on) = match value.rsplit_once('@') {
-            None => (value, knob.usual_place()),
+            None => (value, Ok(knob.row().place)),
             Some((value, place)) => {
                 let on = place.trim().parse();
                 (
                     value,
-                    on.map_err(|_| SettingError::NoPlace(place.to_owned()))?,
+                    on.map_err(|_| SettingError::NoPlace(place.to_owned())),
                 )
             }
         };
+        let on = on?;
         if knob.is_socket() && on != On::Both {
             return Err(SettingError::BothEnds(knob));
         }
-        let value = knob.shape().read(value.trim());
+        let value = knob.row().shape.read(value.trim());
         let value = value.ok_or_else(|| SettingError::Value(knob, text.to_owned()))?;
         Ok(Setting { knob, value, on })
     }
@@ -529,11 +513,9 @@ impl From<Setting> for String {
 impl Shape {
     fn read(&self, text: &str) -> Option<Value> {
         let within = |n: u64, least, most| (least..=most).contains(&n).then_some(n);
+        let size = |text: &str| text.parse().ok().map(|Bytes(n)| n);
         match *self {
-            Shape::Size(least, most) => {
-                let Bytes(n) = text.parse().ok()?;
-                within(n, least, most).map(Value::Number)
-            }
+            Shape::Size(least, most) => within(size(text)?, least, most).map(Value::Number),
             Shape::Count(least, most) => within(text.parse().ok()?, least, most).map(Value::Number),
             Shape::Millis(least, most) => {
                 // A bare number is milliseconds, as for ip-route(8).
@@ -549,14 +531,9 @@ impl Shape {
                 within(n, 8, 1 << 50).map(Value::Number)
             }
             Shape::Three(least, most) => {
-                let all: Option<Vec<u64>> = text
-                    .split_whitespace()
-                    .take(4)
-                    .map(|word| {
-                        let Bytes(n) = word.parse().ok()?;
-                        within(n, least, most)
-                    })
-                    .collect();
+                let words = text.split_whitespace().take(4);
+                let all = words.map(|word| within(size(word)?, least, most));
+                let all: Option<Vec<u64>> = all.collect();
                 // A greatest below the least is never meant.
                 all.filter(|all| all.len() == 3 && all.is_sorted())
                     .map(Value::Numbers)
@@ -572,10 +549,7 @@ impl Shape {
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
             .then(|| Value::Word(text.to_owned())),
-            Shape::Qdisc => {
-                let qdisc: Qdisc = text.parse().ok()?;
-                Some(Value::Word(qdisc.to_string()))
-            }
+            Shape::Qdisc => Qdisc::read(text).map(|qdisc| Value::Word(qdisc.to_string())),
         }
     }
 }
@@ -645,7 +619,7 @@ pub enum SettingError {
     )]
     BothEnds(Knob),
     /// The knob does not take the value of this whole setting.
-    #[error("in '{1}' the value is out of range: {0} takes {shape}", shape = .0.shape())]
+    #[error("in '{1}' the value is out of range: {0} takes {shape}", shape = .0.row().shape)]
     Value(Knob, String),
 }
 
@@ -768,10 +742,10 @@ mod tests {
             assert!(!all[..at].contains(knob), "{knob} is there twice");
             assert_eq!(knob.to_string().parse(), Ok(*knob));
             assert!(
-                !knob.summary().is_empty() && !knob.risk().is_empty(),
+                !knob.row().summary.is_empty() && !knob.row().risk.is_empty(),
                 "{knob}"
             );
-            assert!(!knob.shape().to_string().is_empty());
+            assert!(!knob.row().shape.to_string().is_empty());
         }
         assert_eq!(all[0], Knob::Socket(SocketKnob::Congestion));
         assert_eq!(all.last().map(Knob::scope), Some(Scope::Host));

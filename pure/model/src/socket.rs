@@ -6,9 +6,7 @@
 
 use crate::segment::distance;
 use crate::{BitRate, Bytes, Nanos};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What can read a socket's state.
@@ -96,13 +94,9 @@ macro_rules! socket_fields {
     )*) => {
         /// The fields of [`SocketState`].
         #[allow(non_camel_case_types, reason = "they are named as the fields")]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum SocketField {
-            $(
-                $(#[doc = $doc])+
-                $(#[serde(rename = $json)])?
-                $field,
-            )*
+            $($(#[doc = $doc])+ $field,)*
         }
 
         /// Values of all fields of a socket's state; zero or false where one is not known.
@@ -124,76 +118,64 @@ macro_rules! socket_fields {
             },
         )*];
 
-        const NAMES: &[&str] = &[PROBED_KEY, $(json_name!($field $($json)?),)*];
+        /// What every probe knows: all its fields but those that can have no value yet.
+        const PROBED: u128 = !bit(SocketField::min_rtt) & !bit(SocketField::pacing_rate) & (0 $(
+            | if $(matches!(StateSource::$source, StateSource::Probe))||+ {
+                bit(SocketField::$field)
+            } else {
+                0
+            }
+        )*);
 
         impl SocketState {
             $(
                 $(#[doc = $doc])+
                 #[inline]
                 pub fn $field(&self) -> Option<$type> {
-                    self.knows(SocketField::$field).then_some(self.values.$field)
+                    (self.known & bit(SocketField::$field) != 0).then_some(self.values.$field)
                 }
             )*
         }
 
-        impl Serialize for SocketState {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let mut map = serializer.serialize_map(None)?;
-                let probed = self.probed().is_some();
-                if probed {
-                    map.serialize_entry(PROBED_KEY, &true)?;
-                }
-                $(
-                    let is_zero = self.values.$field == <$type>::default();
-                    if self.knows(SocketField::$field) && !(probed && is_zero && is_implied(SocketField::$field)) {
-                        map.serialize_entry(json_name!($field $($json)?), &self.values.$field)?;
-                    }
-                )*
-                map.end()
-            }
-        }
-
-        impl<'de> Visitor<'de> for StateVisitor {
-            type Value = SocketState;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the state of a socket")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SocketState, A::Error> {
-                let mut state = SocketState::default();
-                while let Some(key) = map.next_key()? {
-                    match key {
-                        Key::Probed if map.next_value()? => state.known.add(IMPLIED),
-                        Key::Probed => {}
-                        $(
-                            Key::$field => {
-                                if let Some(value) = map.next_value::<Option<$type>>()? {
-                                    state.values.$field = value;
-                                    state.known.insert(SocketField::$field);
-                                }
-                            }
-                        )*
-                        Key::Unknown => {
-                            map.next_value::<IgnoredAny>()?;
-                        }
-                    }
-                }
-                Ok(state)
-            }
-        }
-
-        #[allow(non_camel_case_types, reason = "they are named as the fields")]
-        #[derive(Deserialize)]
-        enum Key {
-            #[serde(rename = "probed")]
-            Probed,
+        /// In JSON: a member for each field that is known; of a probe all of its own are, and zeros are left out.
+        #[derive(Default, Serialize, Deserialize)]
+        #[serde(default)]
+        struct Members {
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            probed: bool,
             $(
                 $(#[serde(rename = $json)])?
-                $field,
+                #[serde(skip_serializing_if = "Option::is_none")]
+                $field: Option<$type>,
             )*
-            #[serde(other)]
-            Unknown,
+        }
+
+        impl From<SocketState> for Members {
+            fn from(state: SocketState) -> Members {
+                let probed = state.probed().is_some();
+                let is_implied = |field| probed && PROBED & bit(field) != 0;
+                Members {
+                    probed,
+                    $($field: state.$field().filter(|value| {
+                        *value != <$type>::default() || !is_implied(SocketField::$field)
+                    }),)*
+                }
+            }
+        }
+
+        impl From<Members> for SocketState {
+            fn from(members: Members) -> SocketState {
+                let mut state = SocketState::default();
+                if members.probed {
+                    state.known = PROBED;
+                }
+                $(
+                    if members.$field.is_some() {
+                        state.set(SocketField::$field, |of| &mut of.$field, members.$field);
+                    }
+                )*
+                state
+            }
         }
     };
 }
@@ -364,72 +346,21 @@ socket_fields! {
     nonagle: u8, "", [Probe];
 }
 
-/// In JSON: all that a probe reads is known, and zero where it is left out.
-const PROBED_KEY: &str = "probed";
-
 /// What one source knew of a socket at one moment: by TCP_INFO, a probe, sock_diag or packets.
 ///
 /// Each field is a method of its name; what the source could not know is `None`. Counters count from the start
 /// of the connection. The layout is compact, since a trace has one of these a segment: a bit a field, and the values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Members", into = "Members")]
 pub struct SocketState {
-    known: FieldSet,
+    known: u128,
     values: SocketValues,
 }
 
-/// A bit a field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct FieldSet([u64; 2]);
-
 const _: () = assert!(FIELDS.len() <= 128, "there is a bit for each");
 
-impl FieldSet {
-    const fn with(mut self, field: SocketField) -> FieldSet {
-        self.0[field as usize / 64] |= 1 << (field as usize % 64);
-        self
-    }
-
-    const fn has(self, field: SocketField) -> bool {
-        self.0[field as usize / 64] >> (field as usize % 64) & 1 == 1
-    }
-
-    const fn has_all(self, of: FieldSet) -> bool {
-        self.0[0] & of.0[0] == of.0[0] && self.0[1] & of.0[1] == of.0[1]
-    }
-
-    fn insert(&mut self, field: SocketField) {
-        *self = self.with(field);
-    }
-
-    fn remove(&mut self, field: SocketField) {
-        self.0[field as usize / 64] &= !(1 << (field as usize % 64));
-    }
-
-    fn add(&mut self, of: FieldSet) {
-        self.0 = [self.0[0] | of.0[0], self.0[1] | of.0[1]];
-    }
-}
-
-/// What every probe knows: all its fields but those that can have no value yet.
-const IMPLIED: FieldSet = {
-    let (mut set, mut n) = (FieldSet([0; 2]), 0);
-    while n < FIELDS.len() {
-        let (field, mut s) = (FIELDS[n].field, 0);
-        while s < FIELDS[n].sources.len() {
-            let by_probe = matches!(FIELDS[n].sources[s], StateSource::Probe);
-            if by_probe && !matches!(field, SocketField::min_rtt | SocketField::pacing_rate) {
-                set = set.with(field);
-            }
-            s += 1;
-        }
-        n += 1;
-    }
-    set
-};
-
-/// Whether a field can be left out where the rest of a probe's fields are known.
-fn is_implied(field: SocketField) -> bool {
-    IMPLIED.has(field)
+const fn bit(field: SocketField) -> u128 {
+    1 << field as u32
 }
 
 /// A [`SocketState`] of some fields, each an `Option`; `from` a state, that one with some fields changed.
@@ -456,12 +387,12 @@ impl SocketState {
     /// As a probe read it: a round-trip time or a pacing rate of zero is not known yet, all else that probes read is.
     #[inline]
     pub fn from_probe(values: SocketValues) -> SocketState {
-        let mut known = IMPLIED;
+        let mut known = PROBED;
         if values.min_rtt.0 > 0 {
-            known.insert(SocketField::min_rtt);
+            known |= bit(SocketField::min_rtt);
         }
         if values.pacing_rate.0 > 0 {
-            known.insert(SocketField::pacing_rate);
+            known |= bit(SocketField::pacing_rate);
         }
         SocketState { known, values }
     }
@@ -470,7 +401,7 @@ impl SocketState {
     /// others, the smallest round-trip time and the pacing rate are zero where they are not known.
     #[inline]
     pub fn probed(&self) -> Option<&SocketValues> {
-        self.known.has_all(IMPLIED).then_some(&self.values)
+        (self.known & PROBED == PROBED).then_some(&self.values)
     }
 
     /// Sets a field, which `of` returns; see [`socket_state!`](crate::socket_state).
@@ -482,15 +413,10 @@ impl SocketState {
         value: Option<T>,
     ) {
         match &value {
-            Some(_) => self.known.insert(field),
-            None => self.known.remove(field),
+            Some(_) => self.known |= bit(field),
+            None => self.known &= !bit(field),
         }
         *of(&mut self.values) = value.unwrap_or_default();
-    }
-
-    #[inline]
-    fn knows(&self, field: SocketField) -> bool {
-        self.known.has(field)
     }
 
     /// Bytes sent and not acknowledged (RFC 9293: SND.NXT - SND.UNA).
@@ -557,14 +483,6 @@ impl SocketValues {
     /// Bytes that the peer's window still allows.
     pub fn send_window_left(&self) -> Bytes {
         self.snd_wnd.since(self.unacked_sent())
-    }
-}
-
-struct StateVisitor;
-
-impl<'de> Deserialize<'de> for SocketState {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SocketState, D::Error> {
-        deserializer.deserialize_struct("SocketState", NAMES, StateVisitor)
     }
 }
 

@@ -5,8 +5,9 @@ use crate::request::Links;
 use crate::stats::percentile;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
-    Latency, Leg, Limit, Nanos, Run, SOCKET_OPTIONS, Sample, SocketOptions, SocketState, Spec,
-    StreamSample, Warning, Workload, blocks::read_again, summarise_blocks, summarise_copy,
+    Latency, Leg, Limit, Nanos, Run, SOCKET_OPTIONS, Sample, SocketOption, SocketOptions,
+    SocketState, Spec, StreamSample, Warning, Workload, blocks::read_again, summarise_blocks,
+    summarise_copy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -163,28 +164,22 @@ pub fn ramp_for(spec: &Spec, rtt: Option<Nanos>, duration: Nanos) -> Nanos {
 
 /// Sums a run up.
 pub fn summarise(run: &Run) -> Summary {
-    let mut legs: Vec<LegSummary> = run
-        .legs
-        .iter()
-        .map(|leg| summarise_leg(&run.spec, leg))
-        .collect();
     let links = run.links();
-    for (leg, figures) in run.legs.iter().zip(&mut legs) {
-        ideals(&run.spec.workload, leg.sender(), &links, figures);
-    }
+    let of = |leg: &Leg| {
+        let mut figures = summarise_leg(&run.spec, leg);
+        ideals(&run.spec.workload, leg.sender(), &links, &mut figures);
+        figures
+    };
+    let mut legs: Vec<LegSummary> = run.legs.iter().map(of).collect();
     if run.spec.directions == Directions::Bidirectional {
         share_cpu(&mut legs);
     }
     let ends = run.legs.iter().flat_map(|leg| [&leg.near, &leg.far]);
     let again = run.legs.iter().filter_map(|leg| read_again(&run.spec, leg));
-    let all = run
-        .warnings
-        .iter()
-        .chain(ends.flat_map(|end| &end.warnings))
-        .cloned()
-        .chain(again);
+    let seen = run.warnings.iter();
+    let seen = seen.chain(ends.flat_map(|end| &end.warnings)).cloned();
     let mut warnings: Vec<Warning> = Vec::new();
-    for warning in all {
+    for warning in seen.chain(again) {
         if !warnings.contains(&warning) {
             warnings.push(warning);
         }
@@ -197,10 +192,9 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     let sender = leg.sender();
     let receiver = leg.receiver();
     // A peer that reports nothing (stock iperf3) leaves its end empty: then the other end's count serves.
-    let counted = if receiver.duration > Nanos(0) {
-        receiver
-    } else {
-        sender
+    let counted = match receiver.duration {
+        Nanos(0) => sender,
+        _ => receiver,
     };
     let first_tcp = || sender.samples.first().into_iter().flat_map(tcp_of);
     let rtt_idle = first_tcp()
@@ -211,17 +205,13 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     let ramp = ramp_for(spec, rtt_idle, span);
     let steady: Vec<&Sample> = sender.samples.iter().filter(|s| s.at >= ramp).collect();
     // Stock iperf3 reports its totals only: a first and a last sample cannot leave the ramp out.
-    let steady_goodput = if counted.samples.len() > 2 {
-        steady_rate(&counted.samples, ramp, span)
-    } else {
-        steady_rate(&sender.samples, ramp, span).filter(|_| sender.samples.len() > 2)
-    };
+    let sampled = [counted, sender]
+        .into_iter()
+        .find(|end| end.samples.len() > 2);
+    let steady_goodput = sampled.and_then(|end| steady_rate(&end.samples, ramp, span));
     let rtts = || {
-        steady
-            .iter()
-            .flat_map(|s| tcp_of(s))
-            .filter_map(|t| t.srtt())
-            .filter(|r| *r > Nanos(0))
+        let all = steady.iter().flat_map(|s| tcp_of(s));
+        all.filter_map(|t| t.srtt()).filter(|r| *r > Nanos(0))
     };
     let rtt_loaded = percentile(&mut rtts().collect::<Vec<_>>(), 0.5);
     let last = last_tcp(sender);
@@ -232,6 +222,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         _ => None,
     };
     let streams = last.len().max(1) as f64;
+    let requests = sender.requests.as_ref();
     let grown = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
     let retransmitted = |tcp: &[&SocketState]| sum_of(tcp, |t| t.total_retrans().map(u64::from));
     let bytes_sent: Option<Bytes> = sum_of(&last, |t| t.bytes_sent());
@@ -260,10 +251,9 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         rtt_idle,
         rtt_loaded,
         rtt_loaded_max: rtts().max(),
-        bdp: match (steady_goodput, rtt_loaded) {
-            (Some(rate), Some(rtt)) => Some(rate.bytes_in(rtt)),
-            _ => None,
-        },
+        bdp: steady_goodput
+            .zip(rtt_loaded)
+            .map(|(rate, rtt)| rate.bytes_in(rtt)),
         window: together(|t| t.snd_wnd()),
         cwnd: together(|t| t.cwnd_bytes()),
         unsent: together(|t| t.notsent_bytes()),
@@ -279,10 +269,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         }),
         sender_cpu: cpu_use(sender),
         receiver_cpu: cpu_use(receiver),
-        requests: sender
-            .requests
-            .as_ref()
-            .and_then(|all| LatencySummary::of(all, sender.duration)),
+        requests: requests.and_then(|all| LatencySummary::of(all, sender.duration)),
         operations: summarise_blocks(sender),
         datagrams: receiver.datagrams.or(sender.datagrams),
         copy: summarise_copy(sender, receiver),
@@ -329,18 +316,12 @@ fn ideals(workload: &Workload, client: &EndRecord, links: &Links, figures: &mut 
 }
 
 fn tcp_of(sample: &Sample) -> impl Iterator<Item = &SocketState> {
-    sample
-        .streams
-        .iter()
-        .filter_map(|s: &StreamSample| s.tcp.as_ref())
+    sample.streams.iter().filter_map(|s| s.tcp.as_ref())
 }
 
 fn largest(end: &EndRecord, f: impl Fn(&StreamSample) -> Option<Bytes>) -> Option<Bytes> {
-    end.samples
-        .iter()
-        .flat_map(|s| &s.streams)
-        .filter_map(f)
-        .max()
+    let streams = end.samples.iter().flat_map(|s| &s.streams);
+    streams.filter_map(f).max()
 }
 
 /// The newest account of each stream: streams may close at different times.
@@ -359,13 +340,7 @@ fn sum_of<T: std::iter::Sum>(
     tcp: &[&SocketState],
     f: impl Fn(&SocketState) -> Option<T>,
 ) -> Option<T> {
-    if tcp.is_empty() {
-        return None;
-    }
-    tcp.iter()
-        .map(|t| f(t))
-        .collect::<Option<Vec<T>>>()
-        .map(|all| all.into_iter().sum())
+    (!tcp.is_empty()).then(|| tcp.iter().map(|t| f(t)).sum())?
 }
 
 /// The time over which a leg is judged: from the first byte to the last; under a time limit at least
@@ -395,12 +370,8 @@ fn cpu_use(end: &EndRecord) -> Option<CpuUse> {
     }
     let of = |c: &crate::CpuTimes| (c.process_user + c.process_system).as_secs_f64();
     let process_s = of(&last.cpu) - of(&first.cpu);
-    let host_total = last
-        .cpu
-        .host_total
-        .since(first.cpu.host_total)
-        .as_secs_f64();
-    let host_busy = last.cpu.host_busy.since(first.cpu.host_busy).as_secs_f64();
+    let of_host = |f: fn(&crate::CpuTimes) -> Nanos| f(&last.cpu).since(f(&first.cpu)).0 as f64;
+    let (host_total, host_busy) = (of_host(|c| c.host_total), of_host(|c| c.host_busy));
     Some(CpuUse {
         process: process_s / wall,
         host_share: (host_total > 0.0).then(|| host_busy / host_total),
@@ -413,10 +384,8 @@ fn share_cpu(legs: &mut [LegSummary]) {
     let all: Bytes = legs.iter().map(|leg| leg.bytes).sum();
     for leg in legs {
         let share = leg.bytes.0 as f64 / all.0.max(1) as f64;
-        for cpu in [&mut leg.sender_cpu, &mut leg.receiver_cpu]
-            .into_iter()
-            .flatten()
-        {
+        let both = [&mut leg.sender_cpu, &mut leg.receiver_cpu];
+        for cpu in both.into_iter().flatten() {
             cpu.process_s_per_gb = cpu.process_s_per_gb.map(|own| own * share);
         }
     }
@@ -453,21 +422,16 @@ fn settings(
             receiver: receiver.map(read),
         }
     };
-    let mut rows: Vec<SettingInForce> = SOCKET_OPTIONS
-        .iter()
-        .map(|option| {
-            let asked = (option.asked)(&spec.socket).map(|value| option.unit.format(value));
-            row(option.name, asked, &|socket| {
-                (option.held)(socket).map_or_else(
-                    || option.unset.to_owned(),
-                    |value| option.unit.format(value),
-                )
-            })
+    let of_option = |option: &SocketOption| {
+        let format = |value| option.unit.format(value);
+        let asked = (option.asked)(&spec.socket).map(format);
+        row(option.name, asked, &|socket| {
+            (option.held)(socket).map_or_else(|| option.unset.to_owned(), format)
         })
-        .collect();
-    let congestion = row("congestion", spec.socket.congestion.clone(), &|s| {
-        s.congestion.clone()
-    });
+    };
+    let mut rows: Vec<SettingInForce> = SOCKET_OPTIONS.iter().map(of_option).collect();
+    let asked = spec.socket.congestion.clone();
+    let congestion = row("congestion", asked, &|s| s.congestion.clone());
     rows.insert(3, congestion);
     rows
 }

@@ -229,11 +229,9 @@ const MAX_OUTSTANDING: u64 = 1024;
 const MAX_HELD: Bytes = Bytes(1 << 30);
 
 fn within(what: &str, size: Bytes, least: Bytes, most: Bytes) -> Result<(), String> {
-    if (least..=most).contains(&size) {
-        Ok(())
-    } else {
-        Err(format!("{what} of {size}: {least} to {most} are possible"))
-    }
+    let is_within = (least..=most).contains(&size);
+    let why = || format!("{what} of {size}: {least} to {most} are possible");
+    is_within.then_some(()).ok_or_else(why)
 }
 
 /// Bulk transfer.
@@ -260,9 +258,7 @@ impl Bulk {
         not_with_iperf3: None,
         not_judged: None,
     };
-}
 
-impl Bulk {
     /// Bytes a write; that of iperf3 (DEFAULT_TCP_BLKSIZE) if the order sets none.
     fn unit(&self) -> Bytes {
         self.write_size.unwrap_or(Bytes(128 << 10))
@@ -289,9 +285,6 @@ pub struct Request {
 impl Request {
     /// A request begins with the size of the reply that it wants, 32-bit big-endian.
     pub const MIN_SIZE: Bytes = Bytes(4);
-}
-
-impl Request {
     const KIND: WorkloadKind = WorkloadKind {
         name: "request",
         help: "Requests, each answered",
@@ -306,16 +299,10 @@ impl Request {
         ),
         not_judged: None,
     };
-}
 
-impl Request {
     fn check(&self) -> Result<(), String> {
-        within(
-            "requests",
-            self.request_size,
-            Request::MIN_SIZE,
-            MAX_MESSAGE,
-        )?;
+        let size = self.request_size;
+        within("requests", size, Request::MIN_SIZE, MAX_MESSAGE)?;
         within("replies", self.reply_size, Bytes(1), MAX_MESSAGE)?;
         match self.pace_per_s {
             Some(pace) if !(pace > 0.0 && pace <= MAX_PACE) => Err(format!(
@@ -432,9 +419,7 @@ impl Blocks {
             "write workload = \"bulk\" or \"request\"",
         ]),
     };
-}
 
-impl Blocks {
     fn check(&self, streams: u32) -> Result<(), String> {
         within("blocks", self.block, Blocks::SMALLEST, MAX_MESSAGE)?;
         let known = |one: &BlockOperation| *one != BlockOperation::Getattr;

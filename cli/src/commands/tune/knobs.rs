@@ -26,11 +26,12 @@ fn words() -> String {
             let gap = if text.is_empty() { "" } else { "\n" };
             let _ = writeln!(text, "{gap}{heading}:");
         }
-        let on = knob.usual_place();
-        let _ = writeln!(text, "  {knob}  {}", knob.summary());
-        let _ = writeln!(text, "      {} (@{on} if no host is named)", knob.shape());
+        let row = knob.row();
+        let _ = writeln!(text, "  {knob}  {}", row.summary);
+        let (shape, on) = (row.shape, row.place);
+        let _ = writeln!(text, "      {shape} (@{on} if no host is named)");
         if !knob.is_socket() {
-            let _ = writeln!(text, "      risk: {}", knob.risk());
+            let _ = writeln!(text, "      risk: {}", row.risk);
         }
     }
     text
@@ -45,7 +46,7 @@ mod tests {
         let text = words();
         for knob in Knob::by_scope() {
             assert!(text.contains(&format!("\n  {knob}  ")), "{knob}");
-            assert!(knob.is_socket() || text.contains(knob.risk()), "{knob}");
+            assert!(knob.is_socket() || text.contains(knob.row().risk), "{knob}");
         }
         let at = |what: &str| text.find(what).expect(what);
         assert!(at("\n  congestion  ") < at("\n  route.initcwnd  "));

@@ -91,24 +91,13 @@ impl Qdisc {
 
     /// A parameter that is set.
     pub fn parameter(&self, name: &str) -> Option<u64> {
-        self.parameters
-            .iter()
-            .find(|(n, _)| *n == name)
-            .map(|(_, value)| *value)
+        let found = self.parameters.iter().find(|(n, _)| *n == name);
+        found.map(|(_, value)| *value)
     }
-}
 
-/// Why a text is not one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected {}", Qdisc::GRAMMAR)]
-pub struct NotAQdisc;
-
-impl FromStr for Qdisc {
-    type Err = NotAQdisc;
-
-    fn from_str(text: &str) -> Result<Qdisc, NotAQdisc> {
+    pub(super) fn read(text: &str) -> Option<Qdisc> {
         let mut words = text.split_whitespace();
-        let kind = words.next().and_then(QdiscKind::named).ok_or(NotAQdisc)?;
+        let kind = QdiscKind::named(words.next()?)?;
         let row = kind.row();
         let mut qdisc = Qdisc {
             kind,
@@ -116,17 +105,23 @@ impl FromStr for Qdisc {
         };
         while let Some(word) = words.next() {
             let found = row.parameters.iter().find(|(name, _)| *name == word);
-            let (name, unit) = found.ok_or(NotAQdisc)?;
-            let value = words.next().and_then(|w| unit.read(w)).ok_or(NotAQdisc)?;
+            let (name, unit) = found?;
+            let value = unit.read(words.next()?)?;
             if qdisc.parameter(name).is_some() {
-                return Err(NotAQdisc);
+                return None;
             }
             qdisc.parameters.push((name, value));
         }
-        if row.all && qdisc.parameters.len() < row.parameters.len() {
-            return Err(NotAQdisc);
-        }
-        Ok(qdisc)
+        let is_whole = !row.all || qdisc.parameters.len() == row.parameters.len();
+        is_whole.then_some(qdisc)
+    }
+}
+
+impl FromStr for Qdisc {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Qdisc, String> {
+        Qdisc::read(text).ok_or_else(|| format!("expected {}", Qdisc::GRAMMAR))
     }
 }
 
@@ -198,7 +193,7 @@ mod tests {
             "fq_codel ecn 2",
             "fq maxrate 1000",
         ] {
-            assert_eq!(bad.parse::<Qdisc>(), Err(NotAQdisc), "{bad}");
+            assert_eq!(Qdisc::read(bad), None, "{bad}");
         }
     }
 }

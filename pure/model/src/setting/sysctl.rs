@@ -1,7 +1,7 @@
 //! The sysctls that may be set: `Documentation/networking/ip-sysctl.rst` and
 //! `Documentation/admin-guide/sysctl/net.rst`. No other can be named.
 
-use super::{On, Row, Scope, SettingError, Shape, Value, row};
+use super::{KnobRow, On, Scope, SettingError, Shape, Value, row};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +25,7 @@ enum Objection {
 use Objection::{Always, Since, To};
 
 struct SysctlRow {
-    row: Row,
+    row: KnobRow,
     scope: Scope,
     objection: Objection,
 }
@@ -126,7 +126,8 @@ impl SysctlKey {
         (0..ROWS.len()).map(SysctlKey)
     }
 
-    pub(super) fn row(&self) -> &'static Row {
+    /// What the table says of it.
+    pub fn row(&self) -> &'static KnobRow {
         &ROWS[self.0].row
     }
 
@@ -139,23 +140,11 @@ impl SysctlKey {
     pub fn value_in(self, text: &str) -> Value {
         let words: Vec<&str> = text.split_whitespace().collect();
         let numbers: Option<Vec<u64>> = words.iter().map(|word| word.parse().ok()).collect();
-        match (numbers.as_deref(), self.shape()) {
-            (Some([one]), shape) if shape != Shape::Name => Value::Number(*one),
-            (Some([_, _, ..]), shape) if shape != Shape::Name => {
-                Value::Numbers(numbers.unwrap_or_default())
-            }
+        match numbers.filter(|_| self.row().shape != Shape::Name) {
+            Some(all) if all.len() == 1 => Value::Number(all[0]),
+            Some(all) if all.len() > 1 => Value::Numbers(all),
             _ => Value::Word(words.join(" ")),
         }
-    }
-
-    /// Which values it takes.
-    pub fn shape(self) -> Shape {
-        self.row().shape
-    }
-
-    /// The host that it is set on if none is named.
-    pub fn usual_place(self) -> On {
-        self.row().place
     }
 
     /// [`Scope::Namespace`] or [`Scope::Host`].
