@@ -93,15 +93,17 @@ impl Places {
     /// of its own.
     pub fn new(order: &Blocks, all: u64, stream: u64, streams: u64) -> Places {
         let (all, streams) = (all.max(1), streams.max(1));
+        let own = u128::from(all) * u128::from(stream) / u128::from(streams);
+        let (next, step) = match order.random {
+            true => (stream, streams),
+            false => (own as u64, 1),
+        };
         Places {
             all,
             random: order.random,
             seed: order.seed,
-            next: match order.random {
-                true => stream,
-                false => (u128::from(all) * u128::from(stream) / u128::from(streams)) as u64,
-            },
-            step: if order.random { streams } else { 1 },
+            next,
+            step,
         }
     }
 
@@ -269,11 +271,9 @@ impl Outstanding {
     /// The kernel has so many more bytes of the calls.
     pub fn sent(&mut self, now: Nanos, bytes: usize) {
         self.gone += bytes as u64;
-        let gone = self.gone;
-        let whole = self.calls.iter_mut().filter(|call| call.end <= gone);
-        whole.for_each(|call| {
+        for call in self.calls.iter_mut().filter(|call| call.end <= self.gone) {
             call.sent.get_or_insert(now);
-        });
+        }
     }
 
     /// Takes the call of this number; none if it is not outstanding.
@@ -471,11 +471,9 @@ pub(crate) fn read_again(spec: &Spec, leg: &Leg) -> Option<Warning> {
     if whose.direct || whose.cache != Cache::Cold || count <= all {
         return None;
     }
+    let times = count as f64 / all.max(1) as f64;
     Some(Warning {
-        what: format!(
-            "{count} reads of {all} blocks: each was read {:.1} times",
-            count as f64 / all.max(1) as f64
-        ),
+        what: format!("{count} reads of {all} blocks: each was read {times:.1} times"),
         meaning:
             "after the first time a block comes from the page cache, faster than from the disk"
                 .to_owned(),

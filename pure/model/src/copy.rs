@@ -75,28 +75,23 @@ pub fn summarise_copy(sender: &EndRecord, receiver: &EndRecord) -> Option<CopySu
     }
     // The network is at work while the sender has something for it and the receiver has room.
     let held = receiver.ring_full + sender.ring_empty;
+    let fsync = receiver.fsync.unwrap_or_default();
     let busy = [
         (Stage::Source, sender.working),
         (Stage::Network, receiver.transfer.since(held)),
-        (
-            Stage::Sink,
-            receiver.working + receiver.fsync.unwrap_or_default(),
-        ),
+        (Stage::Sink, receiver.working + fsync),
     ];
-    let mut stages: Vec<StageUse> = busy
-        .into_iter()
-        .map(|(stage, busy)| StageUse {
-            stage,
-            busy_share: share(busy, span).min(1.0),
-            alone: (busy > Nanos(0)).then(|| bytes.per(busy)),
-        })
-        .collect();
+    let mut stages = busy.map(|(stage, busy)| StageUse {
+        stage,
+        busy_share: share(busy, span),
+        alone: (busy > Nanos(0)).then(|| bytes.per(busy)),
+    });
     stages.sort_by(|a, b| b.busy_share.total_cmp(&a.busy_share));
     Some(CopySummary {
         span,
         rate: bytes.per(span),
         decided: stages[0].busy_share - stages[1].busy_share >= CopySummary::APART,
-        stages,
+        stages: stages.into(),
         sender_ring_full_share: share(sender.ring_full, sender.transfer),
         sender_ring_empty_share: share(sender.ring_empty, sender.transfer),
         receiver_ring_full_share: share(receiver.ring_full, receiver.span),
@@ -123,10 +118,10 @@ impl CopySummary {
 }
 
 fn share(part: Nanos, whole: Nanos) -> f64 {
-    if whole == Nanos(0) {
-        return 0.0;
+    match whole {
+        Nanos(0) => 0.0,
+        _ => (part.0 as f64 / whole.0 as f64).min(1.0),
     }
-    (part.0 as f64 / whole.0 as f64).min(1.0)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 macro_rules! keys {
-    ($($(#[doc = $doc:literal])* $name:ident: $unit:ident, $origin:ident;)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident: $unit:ident $(, $origin:ident)?;)*) => {
         /// Which fact it is. The set is closed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
@@ -25,35 +25,26 @@ macro_rules! keys {
                 match self { $(EvidenceKey::$name => concat!($($doc),*).trim_ascii(),)* }
             }
 
+            /// Where it comes from, unless from whatever the explanation was drawn from.
             fn origin(self) -> Option<EvidenceSource> {
-                match self { $(EvidenceKey::$name => origin!($origin),)* }
+                match self { $(EvidenceKey::$name => [$(EvidenceSource::$origin)?].first().copied(),)* }
             }
         }
-    };
-}
-
-/// Where a fact comes from, unless from whatever the explanation was drawn from.
-macro_rules! origin {
-    (Connection) => {
-        None
-    };
-    ($source:ident) => {
-        Some(EvidenceSource::$source)
     };
 }
 
 keys! {
     // ---- rate ----
     /// Goodput, median over stretches of at least ten round trips; of a short transfer its mean.
-    Goodput: BitRate, Connection;
+    Goodput: BitRate;
     /// Half the interquartile range of the goodput, by its median. A rate within 10 % is flat.
-    GoodputSpread: Share, Connection;
+    GoodputSpread: Share;
     /// Goodput while a queue stood, by the goodput of all of the transfer: more was offered, and no more arrived.
-    QueuedGoodputOverGoodput: Ratio, Connection;
+    QueuedGoodputOverGoodput: Ratio;
     /// Goodput of the burst before a shaper's bucket was empty.
-    BurstGoodput: BitRate, Connection;
+    BurstGoodput: BitRate;
     /// Bytes of that burst beyond what the later rate carries.
-    BurstExcess: Bytes, Connection;
+    BurstExcess: Bytes;
     /// Speed of the slower of both hosts' devices.
     DeviceSpeed: BitRate, Settings;
     /// What BBR offers in one of eight round trips, by its estimate of the bottleneck's rate.
@@ -61,60 +52,60 @@ keys! {
 
     // ---- round-trip time ----
     /// Shortest RTT.
-    MinRtt: Time, Connection;
+    MinRtt: Time;
     /// Smoothed RTT by the shortest, median.
-    RttOverMinRtt: Ratio, Connection;
+    RttOverMinRtt: Ratio;
     /// Smoothed RTT by the shortest, median of the moments at which segments were lost.
-    RttOverMinRttAtLosses: Ratio, Connection;
+    RttOverMinRttAtLosses: Ratio;
     /// Smoothed RTT above the shortest, median: queueing delay, or delay of acknowledgements.
-    RttAboveMinRtt: Time, Connection;
+    RttAboveMinRtt: Time;
     /// Time that acknowledgements spent in queues on their way back (mean, by timestamps), of all queueing delay.
-    AckQueueingDelay: Time, Connection;
+    AckQueueingDelay: Time;
     /// The same at the moments at which segments were lost.
-    RttAboveMinRttAtLosses: Time, Connection;
+    RttAboveMinRttAtLosses: Time;
 
     // ---- windows ----
     /// Congestion window, median.
-    Cwnd: Bytes, Connection;
+    Cwnd: Bytes;
     /// Largest congestion window less its lower decile; 0: it never moves.
-    CwndRange: Bytes, Connection;
+    CwndRange: Bytes;
     /// Congestion window by the bandwidth-delay product of goodput and shortest RTT.
-    CwndOverBdp: Ratio, Connection;
+    CwndOverBdp: Ratio;
     /// Congestion control of the sender.
     CongestionControl: Name, Settings;
     /// Congestion window before it was reduced.
-    CwndBeforeCut: Bytes, Connection;
+    CwndBeforeCut: Bytes;
     /// Congestion window after it was reduced. A fast retransmit sets it to ssthresh and 3 segments (RFC 5681, 3.2).
-    CwndAfterCut: Bytes, Connection;
+    CwndAfterCut: Bytes;
     /// Slow-start threshold after the reduction: half of what was in flight.
-    SsthreshAfterCut: Bytes, Connection;
+    SsthreshAfterCut: Bytes;
     /// Bytes in flight before the reduction.
-    InFlightBeforeCut: Bytes, Connection;
+    InFlightBeforeCut: Bytes;
     /// Congestion window at the first line of a listing.
-    CwndFirst: Bytes, Connection;
+    CwndFirst: Bytes;
     /// Congestion window at the last line of a listing.
-    CwndLast: Bytes, Connection;
+    CwndLast: Bytes;
     /// Half the interquartile range of the bytes in flight, by their median.
-    InFlightSpread: Share, Connection;
+    InFlightSpread: Share;
     /// Half the interquartile range of the bytes in flight at losses, by their median.
     /// Up to 12 %: the same window each time; from 20 %: any window.
-    InFlightSpreadAtLosses: Share, Connection;
+    InFlightSpreadAtLosses: Share;
     /// Receive window, median; of a listing, its last.
-    ReceiveWindow: Bytes, Connection;
+    ReceiveWindow: Bytes;
     /// Receive window, lower quartile.
-    ReceiveWindowLowerQuartile: Bytes, Connection;
+    ReceiveWindowLowerQuartile: Bytes;
     /// Receive window, largest.
-    ReceiveWindowMax: Bytes, Connection;
+    ReceiveWindowMax: Bytes;
     /// Bytes in flight by the receive window, median.
-    InFlightOverReceiveWindow: Ratio, Connection;
+    InFlightOverReceiveWindow: Ratio;
     /// Rate that one receive window in each shortest RTT carries.
-    ReceiveWindowRate: BitRate, Connection;
+    ReceiveWindowRate: BitRate;
     /// A receive window that was too small for one segment.
-    ZeroWindow: Bytes, Connection;
+    ZeroWindow: Bytes;
     /// Longest time for which the receive window was too small for one segment.
-    ZeroWindowLongest: Time, Connection;
+    ZeroWindowLongest: Time;
     /// Time for which the receiver advertised less than one segment.
-    ZeroWindowTime: Time, Connection;
+    ZeroWindowTime: Time;
     /// `SO_SNDBUF` as the kernel holds it, twice what was asked for.
     SendBuffer: Bytes, Settings;
     /// `SO_RCVBUF` as the kernel holds it, at its largest; twice what was asked for.
@@ -124,60 +115,60 @@ keys! {
 
     // ---- losses ----
     /// Retransmitted segments, of all data segments.
-    RetransmittedSegments: Count, Connection;
+    RetransmittedSegments: Count;
     /// Retransmitted SYNs.
-    RetransmittedSyns: Count, Connection;
+    RetransmittedSyns: Count;
     /// Retransmission timeouts.
-    RetransmissionTimeouts: Count, Connection;
+    RetransmissionTimeouts: Count;
     /// Most retransmission timeouts in a row. Four and more: nothing passed at all.
-    ConsecutiveTimeouts: Count, Connection;
+    ConsecutiveTimeouts: Count;
     /// Mean goodput by its median, behind slow start.
-    MeanGoodputOverMedian: Ratio, Connection;
+    MeanGoodputOverMedian: Ratio;
     /// Goodput by that of its fastest tenth, over stretches of 30 segments and more.
-    GoodputOverPeak: Ratio, Connection;
+    GoodputOverPeak: Ratio;
     /// Goodput by the rate of the queue or token bucket that explains the losses.
-    GoodputOverBucketRate: Ratio, Connection;
+    GoodputOverBucketRate: Ratio;
     /// Lost segments that were judged.
-    Losses: Count, Connection;
+    Losses: Count;
     /// Retransmissions that the receiver did not need (DSACK, or both captures), of all retransmissions.
-    NeedlessRetransmissions: Count, Connection;
+    NeedlessRetransmissions: Count;
     /// Times that the sender noticed reordering.
-    ReorderingEvents: Count, Connection;
+    ReorderingEvents: Count;
     /// Segments delivered with an ECN mark, of all data segments.
-    EcnMarkedSegments: Count, Connection;
+    EcnMarkedSegments: Count;
     /// Segments lost in one event by the number that random loss gives. Up to 1.3: one by one;
     /// from 1.45: something overflows.
-    LossRunOverRandom: Ratio, Connection;
+    LossRunOverRandom: Ratio;
     /// Loss events that this rests on.
-    LossEvents: Count, Connection;
+    LossEvents: Count;
     /// Place of lost segments in their bursts, median: 0 first, 0.5 anywhere, 1 last.
-    LossPositionInBurst: Ratio, Connection;
+    LossPositionInBurst: Ratio;
     /// How well a queue or a token bucket separates lost from delivered segments: 0 by chance, 1 without exception.
-    LossSeparation: Ratio, Connection;
+    LossSeparation: Ratio;
     /// Rate that drains that queue, or refills that bucket.
-    BucketRate: BitRate, Connection;
+    BucketRate: BitRate;
     /// Lowest of the rates that fit about as well, where they differ by more than 5 %.
-    LowestBucketRate: BitRate, Connection;
+    LowestBucketRate: BitRate;
     /// Highest of these rates.
-    HighestBucketRate: BitRate, Connection;
+    HighestBucketRate: BitRate;
     /// Connections to the same destination that share it; the proposed pace is that of each.
-    BucketConnections: Count, Connection;
+    BucketConnections: Count;
     /// Bytes that it holds.
-    BucketDepth: Bytes, Connection;
+    BucketDepth: Bytes;
     /// Time that it takes to drain: the delay that it adds if it is a queue.
-    BucketDrainTime: Time, Connection;
+    BucketDrainTime: Time;
     /// Losses at which the bucket of a policer was empty, of all losses.
-    LossesAtEmptyBucket: Share, Connection;
+    LossesAtEmptyBucket: Share;
     /// Rate that this loss and the shortest RTT allow: MSS/RTT x 1.22/sqrt(p) (Mathis, Semke, Mahdavi, Ott 1997).
-    LossLimitedRate: BitRate, Connection;
+    LossLimitedRate: BitRate;
     /// The same with an MSS of 8948 bytes.
-    LossLimitedRateJumbo: BitRate, Connection;
+    LossLimitedRateJumbo: BitRate;
     /// The same at half the RTT.
-    LossLimitedRateHalfRtt: BitRate, Connection;
+    LossLimitedRateHalfRtt: BitRate;
     /// Payload of a segment that was retransmitted and never acknowledged.
-    VanishedSegment: Bytes, Connection;
+    VanishedSegment: Bytes;
     /// Payload of the largest segment that was acknowledged.
-    LargestDelivered: Bytes, Connection;
+    LargestDelivered: Bytes;
 
     // ---- duplex ----
     /// Late collisions of the sender's device.
@@ -193,21 +184,21 @@ keys! {
 
     // ---- waits ----
     /// Short segments that waited for an acknowledgement (Nagle's algorithm).
-    NagleWaits: Count, Connection;
+    NagleWaits: Count;
     /// Waits that outlast the RTT by a delayed acknowledgement (15 ms or more), of all waits.
-    DelayedAckWaits: Count, Connection;
+    DelayedAckWaits: Count;
     /// Time in these waits.
-    DelayedAckTime: Time, Connection;
+    DelayedAckTime: Time;
     /// Single segments in flight whose acknowledgement outlasts the RTT by 15 ms or more, of all of them.
-    SingleSegmentWaits: Count, Connection;
+    SingleSegmentWaits: Count;
     /// Round trips in half of which nothing was sent.
-    PausedRtts: Share, Connection;
+    PausedRtts: Share;
     /// Round trips in which less than half of what the path holds was in flight.
-    DrainedRtts: Share, Connection;
+    DrainedRtts: Share;
     /// Pacing rate that was set (`SO_MAX_PACING_RATE`).
     PacingRate: BitRate, Settings;
     /// Mean time of a segment below TCP, between its timestamp and its capture.
-    TimeBelowTcp: Time, Connection;
+    TimeBelowTcp: Time;
 
     // ---- processes ----
     /// Processors that the sending process used.
@@ -233,7 +224,7 @@ keys! {
     /// Bytes that the process read from and wrote to storage.
     StorageBytes: Bytes, Process;
     /// Unread data by the receive buffer, mean while the receive window was the limit; else of all the time.
-    UnreadData: Share, Connection;
+    UnreadData: Share;
 
     // ---- copies ----
     /// The source's storage was at work.
@@ -253,42 +244,42 @@ keys! {
 
     // ---- listings ----
     /// Segments that left while the bytes in flight did not grow: retransmissions.
-    SegmentsWithoutGrowth: Count, Connection;
+    SegmentsWithoutGrowth: Count;
     /// Acknowledgements of nothing new: each reports a segment behind a missing one.
-    DuplicateAcks: Count, Connection;
+    DuplicateAcks: Count;
     /// Long waits for an acknowledgement.
-    AckWaits: Count, Connection;
+    AckWaits: Count;
     /// Data segments that were sent.
-    SentSegments: Count, Connection;
+    SentSegments: Count;
     /// Time from one segment to the next, median.
-    SegmentGap: Time, Connection;
+    SegmentGap: Time;
     /// Full segments from one acknowledgement to the next, largest. A receiver acknowledges at least every second
     /// segment (RFC 5681, 4.2), or a whole burst at once.
-    SegmentsPerAck: Count, Connection;
+    SegmentsPerAck: Count;
     /// Replies to received data.
-    Replies: Count, Connection;
+    Replies: Count;
     /// Time to such a reply, median.
-    ReplyTime: Time, Connection;
+    ReplyTime: Time;
     /// Time before the last acknowledgement, which the peer delayed (RFC 1122, 4.2.3.2).
-    LastAckDelay: Time, Connection;
+    LastAckDelay: Time;
 
     // ---- two places ----
     /// Bytes that passed the first place and never the second, of all bytes.
-    UndeliveredBytes: Bytes, Connection;
+    UndeliveredBytes: Bytes;
     /// Forward one-way delay above the smallest, median.
-    ForwardDelayMedian: Time, Connection;
+    ForwardDelayMedian: Time;
     /// Forward one-way delay above the smallest, largest.
-    ForwardDelayMax: Time, Connection;
+    ForwardDelayMax: Time;
     /// Reverse one-way delay above the smallest, median.
-    ReverseDelayMedian: Time, Connection;
+    ReverseDelayMedian: Time;
     /// Reverse one-way delay above the smallest, largest.
-    ReverseDelayMax: Time, Connection;
+    ReverseDelayMax: Time;
     /// Time for which the receiver held acknowledgements, median.
-    AckDelayMedian: Time, Connection;
+    AckDelayMedian: Time;
     /// Time for which the receiver held acknowledgements, largest.
-    AckDelayMax: Time, Connection;
+    AckDelayMax: Time;
     /// Acknowledgements held for 15 ms or more, of all.
-    DelayedAcks: Count, Connection;
+    DelayedAcks: Count;
 }
 
 macro_rules! units {

@@ -7,15 +7,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 
-macro_rules! letter {
-    () => {
-        None
-    };
-    ($letter:literal) => {
-        Some($letter)
-    };
-}
-
 macro_rules! limits {
     ($($(#[doc = $doc:literal])* $name:ident: $level:ident $(($letter:literal))?, $words:literal;)*) => {
         /// A cause that can hold a transfer up. The set is closed: an explanation names one of these,
@@ -45,7 +36,7 @@ macro_rules! limits {
 
             /// What stands for a limit of the first level in a time line.
             pub fn letter(self) -> Option<char> {
-                match self { $(Limit::$name => letter!($($letter)?),)* }
+                match self { $(Limit::$name => [$($letter)?].first().copied(),)* }
             }
         }
     };
@@ -393,15 +384,8 @@ impl Explanation {
 
     /// Exactly one cause is named, and not as one of several that fit: if it is wrong, it misleads.
     pub fn is_confident(&self) -> bool {
-        match &self.conclusion {
-            Conclusion::Limited { by } => {
-                by.len() == 1
-                    && self
-                        .finding(by[0])
-                        .is_some_and(|f| f.confidence > Confidence::Possible)
-            }
-            _ => false,
-        }
+        let is_one = matches!(&self.conclusion, Conclusion::Limited { by } if by.len() == 1);
+        is_one && self.confidence() > Some(Confidence::Possible)
     }
 }
 

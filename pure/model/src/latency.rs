@@ -40,25 +40,20 @@ impl Latency {
 
     /// How many requests were recorded.
     pub fn count(&self) -> u64 {
-        self.counts
-            .iter()
-            .fold(0, |sum, &(_, n)| sum.saturating_add(n))
+        let counts = self.counts.iter();
+        counts.fold(0, |sum, &(_, n)| sum.saturating_add(n))
     }
 
     /// The smallest recorded value that at least `share` (0 to 1) of all requests do not exceed;
     /// `None` if nothing was recorded.
     pub fn percentile(&self, share: f64) -> Option<Nanos> {
-        let rank = (share.clamp(0.0, 1.0) * self.count() as f64)
-            .ceil()
-            .max(1.0) as u64;
-        let mut seen = 0u64;
-        for &(value, n) in &self.counts {
-            seen = seen.saturating_add(n);
-            if seen >= rank {
-                return Some(Nanos(value));
-            }
-        }
-        self.counts.last().map(|&(value, _)| Nanos(value))
+        let rank = share.clamp(0.0, 1.0) * self.count() as f64;
+        let (rank, mut seen) = (rank.ceil().max(1.0) as u64, 0u64);
+        let found = self.counts.iter().find(|(_, n)| {
+            seen = seen.saturating_add(*n);
+            seen >= rank
+        });
+        found.map(|&(value, _)| Nanos(value)).or(self.max())
     }
 
     /// The largest recorded value.
@@ -68,11 +63,8 @@ impl Latency {
 
     /// The arithmetic mean.
     pub fn mean(&self) -> Option<Nanos> {
-        let sum: u128 = self
-            .counts
-            .iter()
-            .map(|&(v, n)| u128::from(v) * u128::from(n))
-            .sum();
+        let counts = self.counts.iter();
+        let sum: u128 = counts.map(|&(v, n)| u128::from(v) * u128::from(n)).sum();
         let count = u128::from(self.count());
         (count > 0).then(|| Nanos(u64::try_from(sum / count).unwrap_or(u64::MAX)))
     }

@@ -78,15 +78,6 @@ into_value! {
     BitRate: value => Number(value.0);
 }
 
-macro_rules! json_name {
-    ($field:ident) => {
-        stringify!($field)
-    };
-    ($field:ident $json:literal) => {
-        $json
-    };
-}
-
 macro_rules! socket_fields {
     ($(
         $(#[doc = $doc:literal])+
@@ -109,7 +100,7 @@ macro_rules! socket_fields {
         pub const FIELDS: &[SocketFieldInfo] = &[$(
             SocketFieldInfo {
                 field: SocketField::$field,
-                name: json_name!($field $($json)?),
+                name: [$($json,)? stringify!($field)][0],
                 is_flag: matches!(stringify!($type).as_bytes(), b"bool"),
                 unit: $unit,
                 sources: &[$(StateSource::$source),+],

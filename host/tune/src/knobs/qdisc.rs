@@ -81,7 +81,7 @@ impl Root {
 
 fn asked(setting: &Setting) -> Result<Qdisc, Failure> {
     match &setting.value {
-        Value::Word(word) => word.parse().map_err(|e| Failure::Words(format!("{e}"))),
+        Value::Word(word) => word.parse().map_err(Failure::Words),
         Value::Number(_) | Value::Numbers(_) | Value::Switch(_) => {
             refuse("the value is no queueing discipline")
         }

@@ -41,12 +41,10 @@ const fn key(name: &'static str, shape: Shape, place: On, summary: &'static str)
 
 /// Of the whole machine.
 const fn host(name: &'static str, shape: Shape, place: On, summary: &'static str) -> SysctlRow {
-    let risk = "every connection of the machine has it, in all its network namespaces";
-    SysctlRow {
-        row: row(name, shape, place, summary, risk),
-        scope: Scope::Host,
-        objection: Objection::None,
-    }
+    let mut host = key(name, shape, place, summary);
+    host.row.risk = "every connection of the machine has it, in all its network namespaces";
+    host.scope = Scope::Host;
+    host
 }
 
 const fn but(row: SysctlRow, objection: Objection) -> SysctlRow {
