@@ -4,6 +4,7 @@
 use engine::progress::{Event, Watcher};
 use model::Warning;
 use report::live::Live;
+pub use report::live::Picture;
 use report::words::escape_sentence;
 use report::{Ink, Style};
 use std::io::{IsTerminal, Stderr, Write};
@@ -21,40 +22,6 @@ pub fn stdout_style() -> Style {
     let mut style = style_of(&stdout);
     style.width = style.width.clamp(40, WIDEST_PROSE);
     style
-}
-
-/// What a view shows: lines that stay, where nothing can be drawn in place, and a picture of now.
-pub trait Picture {
-    /// What is new since this was asked last, a line each, without colour.
-    fn plain(&mut self) -> Vec<String>;
-    /// All of it, now.
-    fn frame(&self, style: Style) -> Vec<String>;
-    /// Takes note of what happened.
-    fn event(&mut self, event: &Event<'_>);
-}
-
-impl Picture for Live {
-    fn plain(&mut self) -> Vec<String> {
-        Live::plain(self)
-    }
-
-    fn frame(&self, style: Style) -> Vec<String> {
-        Live::frame(self, style)
-    }
-
-    fn event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Hosts { .. } | Event::Warning { .. } | Event::Traced { .. } => {}
-            Event::LegStarted { index, direction } => self.leg_started(*index, *direction),
-            Event::Sample {
-                index,
-                side,
-                sample,
-            } => self.sample(*index, *side, sample),
-            Event::LegEnded { index, leg } => self.leg_ended(*index, &leg.ended),
-            Event::Waiting { what } => self.waiting(what),
-        }
-    }
 }
 
 /// Shows what goes on. What was drawn is gone when this is dropped, however the command ends; the
@@ -118,10 +85,11 @@ impl<P: Picture, W: Write> View<P, W> {
 
     /// Writes a line that stays.
     pub fn say(&mut self, line: &str) {
+        let line = format!("{line}\n");
         match self.mode {
             Mode::Quiet => {}
-            Mode::InPlace => self.draw(&format!("{line}\n")),
-            Mode::Lines => self.write(&format!("{line}\n")),
+            Mode::InPlace => self.draw(&line),
+            Mode::Lines => self.write(&line),
         }
     }
 
@@ -184,14 +152,10 @@ impl<P: Picture, W: Write> View<P, W> {
     }
 
     fn warn(&mut self, warning: &Warning) {
-        if self.mode == Mode::Quiet {
-            return;
-        }
-        let style = (self.style)().style;
         let line = format!("! {}", escape_sentence(&warning.what));
         match self.mode {
-            Mode::InPlace => self.draw(&format!("{}\n", style.paint(Ink::Yellow, &line))),
-            Mode::Lines | Mode::Quiet => self.write(&format!("{line}\n")),
+            Mode::InPlace => self.say(&(self.style)().style.paint(Ink::Yellow, &line)),
+            Mode::Lines | Mode::Quiet => self.say(&line),
         }
     }
 

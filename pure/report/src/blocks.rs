@@ -1,5 +1,6 @@
 //! What a person reads of reads and writes of blocks: by operation how many, how long, and where the time went.
 
+use crate::json::{document, pretty};
 use crate::requests;
 use crate::words::{Style, escape, glue, grouped, or, percent, table, three_digits};
 use model::request::Links;
@@ -32,13 +33,8 @@ pub struct Depth {
 
 /// All depths as one JSON document.
 pub fn depths_json(depths: &[Depth]) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: u32,
-        depths: &'a [Depth],
-    }
     let schema = DEPTHS_SCHEMA;
-    crate::json::pretty(&Document { schema, depths })
+    pretty(&document!(schema, depths))
 }
 
 /// A line as soon as a depth is measured.

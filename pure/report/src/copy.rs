@@ -1,7 +1,7 @@
 //! What a person reads of a copy: the stage that held it up, and the next limit behind it.
 
-use crate::figures::Cell;
-use crate::words::{Style, escape, glue, percent, table, three_digits};
+use crate::json::{document, pretty};
+use crate::words::{Style, escape, glue, percent, table};
 use model::finding::{Explanation, Limit};
 use model::{BitRate, Cache, CopySummary, FileCopy, LegSummary, RunId, Stage};
 use serde::Serialize;
@@ -96,61 +96,6 @@ pub(crate) fn order(order: &FileCopy) -> String {
     sentence + "."
 }
 
-/// The rows of the table of details.
-pub(crate) fn rows(order: &FileCopy, row: &mut dyn FnMut(&'static str, &'static str, Cell<'_>)) {
-    const MISSED: &str = "the stages of the copy";
-    let stages = [
-        ("source at work", Stage::Source),
-        ("network at work", Stage::Network),
-        ("sink at work", Stage::Sink),
-    ];
-    for (label, wanted) in stages {
-        row(label, MISSED, &|leg| {
-            let stages = &leg.copy.as_ref()?.stages;
-            let stage = stages.iter().find(|s| s.stage == wanted)?;
-            let busy = format!("{} of the time", percent(stage.busy_share));
-            Some(match stage.alone {
-                Some(rate) => format!("{busy}, alone about {rate}"),
-                None => busy,
-            })
-        });
-    }
-    type Share = fn(&CopySummary) -> (f64, f64);
-    let rings: [(&str, Share); 2] = [
-        ("sender's ring full, empty", |c| {
-            (c.sender_ring_full_share, c.sender_ring_empty_share)
-        }),
-        ("receiver's ring full, empty", |c| {
-            (c.receiver_ring_full_share, c.receiver_ring_empty_share)
-        }),
-    ];
-    for (label, share) in rings {
-        row(label, MISSED, &|leg| {
-            let (full, empty) = share(leg.copy.as_ref()?);
-            Some(format!("{}, {}", percent(full), percent(empty)))
-        });
-    }
-    row("hashing, both ends", MISSED, &|leg| {
-        let cost = leg.copy.as_ref()?.hashing_s_per_gb;
-        Some(format!("{} s/GB", three_digits(cost)))
-    });
-    if order.from.is_some() {
-        let missed = "the page cache of the source";
-        row("source in page cache", missed, &|leg| {
-            let copy = leg.copy.as_ref()?;
-            let before = percent(copy.source_cached_before_share?);
-            let after = percent(copy.source_cached_after_share?);
-            Some(format!("{before} before, {after} after"))
-        });
-    }
-    if order.to.is_some() {
-        row("copy in page cache", "the page cache of the copy", &|leg| {
-            let after = leg.copy.as_ref()?.sink_cached_after_share?;
-            Some(format!("{} after", percent(after)))
-        });
-    }
-}
-
 /// Version of the JSON form of corners; counts by itself.
 const CORNERS_SCHEMA: u32 = 1;
 
@@ -167,13 +112,8 @@ pub struct Corner {
 
 /// All corners as one JSON document.
 pub fn corners_json(corners: &[Corner]) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: u32,
-        corners: &'a [Corner],
-    }
     let schema = CORNERS_SCHEMA;
-    crate::json::pretty(&Document { schema, corners })
+    pretty(&document!(schema, corners))
 }
 
 /// What is at the two ends of a copy.

@@ -1,11 +1,11 @@
 //! Two connections side by side. A rate is bytes by time, so what a byte costs is a sum over the limits
 //! that took the time: the difference between two rates falls apart by limit, without a rest.
 
-use crate::explain::sentence;
+use crate::explain::{EXPLAIN_SCHEMA, sentence};
+use crate::json::{document, pretty};
 use crate::words::{Style, escape, glue, table, three_digits};
 use model::finding::{Explanation, Level, Limit};
 use model::{Direction, Nanos};
-use serde::Serialize;
 
 /// Unlike costs below this share of the difference are not shown.
 pub(crate) const NEGLIGIBLE: f64 = 0.01;
@@ -18,23 +18,10 @@ pub(crate) const SAME: f64 = 0.05;
 
 /// Both sides as a JSON document: the explanations that are compared.
 pub fn json((name_a, a): (&str, &[Explanation]), (name_b, b): (&str, &[Explanation])) -> String {
-    #[derive(Serialize)]
-    struct Side<'a> {
-        name: &'a str,
-        explanations: &'a [Explanation],
-    }
-    #[derive(Serialize)]
-    struct Sides<'a> {
-        schema: u32,
-        a: Side<'a>,
-        b: Side<'a>,
-    }
-    let side = |name, explanations| Side { name, explanations };
-    crate::json::pretty(&Sides {
-        schema: crate::explain::EXPLAIN_SCHEMA,
-        a: side(name_a, a),
-        b: side(name_b, b),
-    })
+    let schema = EXPLAIN_SCHEMA;
+    let [a, b] =
+        [(name_a, a), (name_b, b)].map(|(name, explanations)| document!(name, explanations));
+    pretty(&document!(schema, a, b))
 }
 
 /// Why one is faster than the other: pairs by direction where both know it, else the largest of each.

@@ -3,180 +3,152 @@
 use crate::words::{escape, escape_sentence, glue, grouped, percent};
 use model::finding::{Evidence, EvidenceKey, Quantity, Threshold};
 
-/// A label, and what a value from a threshold on, or up to one, means; empty: the label says it.
+/// A label for each key, and what a value from a threshold on (`>=`) or up to one (`<=`) means, where the label does
+/// not say it.
+macro_rules! words {
+    ($($key:ident $label:literal $(, >= $at_least:literal)? $(, <= $at_most:literal)?;)*) => {
+        fn words(key: EvidenceKey) -> Words {
+            match key {
+                $(EvidenceKey::$key => Words {
+                    label: $label,
+                    at_least: concat!("" $(, $at_least)?),
+                    at_most: concat!("" $(, $at_most)?),
+                },)*
+            }
+        }
+    };
+}
+
 struct Words {
     label: &'static str,
     at_least: &'static str,
     at_most: &'static str,
 }
 
-const fn label(label: &'static str) -> Words {
-    Words {
-        label,
-        at_least: "",
-        at_most: "",
-    }
-}
-
-impl Words {
-    const fn high(self, at_least: &'static str) -> Words {
-        Words { at_least, ..self }
-    }
-
-    const fn low(self, at_most: &'static str) -> Words {
-        Words { at_most, ..self }
-    }
-}
-
-fn words(key: EvidenceKey) -> Words {
-    use EvidenceKey::*;
-    match key {
-        Goodput => label("goodput"),
-        GoodputSpread => label("goodput, half of its interquartile range").low("flat"),
-        QueuedGoodputOverGoodput => {
-            label("goodput while a queue stands, by that without").low("a queue adds no goodput")
-        }
-        BurstGoodput => label("goodput of the burst").high("1.25 times the later goodput"),
-        BurstExcess => label("bytes of the burst above the later goodput"),
-        DeviceSpeed => label("speed of the slower device"),
-        BbrProbeGain => label("rate that BBR probes for every 8 RTTs, by the rate that it gets"),
-        MinRtt => label("shortest RTT"),
-        RttOverMinRtt => label("RTT by the shortest, median").high("standing queue"),
-        RttOverMinRttAtLosses => label("RTT by the shortest, at losses")
-            .high("a queue overflowed")
-            .low("no queue had filled"),
-        RttAboveMinRtt => label("RTT above the shortest, median").high("more than the path needs"),
-        RttAboveMinRttAtLosses => {
-            label("RTT above the shortest, at losses").low("a queue would add more")
-        }
-        Cwnd => label("congestion window, median").low("a single segment"),
-        CwndRange => label("range of the congestion window").low("it never moves"),
-        CwndOverBdp => label("congestion window by the BDP").high("the window has room"),
-        CongestionControl => label("congestion control"),
-        CwndBeforeCut => label("congestion window before the reduction"),
-        CwndAfterCut => label("congestion window after the reduction")
-            .low("ssthresh and 3 segments: fast retransmit"),
-        SsthreshAfterCut => label("ssthresh after the reduction"),
-        InFlightBeforeCut => label("in flight before the reduction"),
-        CwndFirst => label("congestion window, first"),
-        CwndLast => label("congestion window, last"),
-        InFlightSpread => label("in flight, half of its interquartile range")
-            .low("the sender holds it, without loss or queue"),
-        InFlightSpreadAtLosses => label("in flight at losses, half of its interquartile range")
-            .high("any window")
-            .low("the same window each time"),
-        ReceiveWindow => label("receive window"),
-        ReceiveWindowLowerQuartile => {
-            label("receive window, lower quartile").low("it closes and opens")
-        }
-        ReceiveWindowMax => label("receive window, largest"),
-        InFlightOverReceiveWindow => label("in flight by the receive window, median").high("full"),
-        ReceiveWindowRate => {
-            label("rate of one receive window in each RTT").high("more than flowed")
-        }
-        ZeroWindow => label("advertised window").low("less than a segment"),
-        ZeroWindowLongest => label("longest zero window").high("the reader is behind"),
-        ZeroWindowTime => label("time with a zero window"),
-        SendBuffer => label("send buffer (SO_SNDBUF, twice what was asked for)"),
-        ReceiveBuffer => label("receive buffer (SO_RCVBUF, twice what was asked for)"),
-        ReceiveBufferFirst => label("receive buffer at first"),
-        RetransmittedSegments => label("retransmitted segments").low("too few to be the cause"),
-        RetransmittedSyns => label("retransmitted SYNs"),
-        RetransmissionTimeouts => label("retransmission timeouts"),
-        ConsecutiveTimeouts => {
-            label("retransmission timeouts in a row").high("nothing passes at all")
-        }
-        Losses => label("losses"),
-        NeedlessRetransmissions => label("needless retransmissions").high("reordering, not loss"),
-        ReorderingEvents => label("reordering events").high("the path reorders"),
-        EcnMarkedSegments => label("segments with an ECN mark").high("the path marks"),
-        LossRunOverRandom => label("segments lost together, by random loss")
-            .high("something overflows")
-            .low("one by one"),
-        LossEvents => label("loss events"),
-        LossPositionInBurst => label("place of lost segments in their bursts, median")
-            .high("at the end; 0.5 is anywhere"),
-        LossSeparation => label("how well a queue or token bucket separates lost from delivered")
-            .high("it is what loses")
-            .low("neither loses them"),
-        BucketRate => label("rate that drains it"),
-        LowestBucketRate => label("rate that drains it, lowest that fits"),
-        HighestBucketRate => label("rate that drains it, highest that fits"),
-        BucketConnections => label("connections that share it"),
-        BucketDepth => label("its size"),
-        MeanGoodputOverMedian => label("mean goodput by its median").low("slower after losses"),
-        GoodputOverPeak => label("goodput by its fastest tenth").high("never faster"),
-        GoodputOverBucketRate => label("goodput by that rate").high("the path was well used"),
-        BucketDrainTime => label("delay that it adds as a queue"),
-        LossesAtEmptyBucket => {
-            label("losses at an empty token bucket").high("a policer drops them")
-        }
-        LossLimitedRate => label("rate that this loss allows (MSS/RTT x 1.22/sqrt(p))"),
-        LossLimitedRateJumbo => label("the same with an MSS of 8948"),
-        LossLimitedRateHalfRtt => label("the same at half the RTT"),
-        VanishedSegment => {
-            label("segment that is never acknowledged").high("larger than all that pass")
-        }
-        LargestDelivered => label("largest acknowledged segment"),
-        SenderLateCollisions => label("late collisions at the sender"),
-        ReceiverLateCollisions => label("late collisions at the receiver"),
-        SenderDamagedFrames => label("damaged frames at the sender"),
-        ReceiverDamagedFrames => label("damaged frames at the receiver"),
-        Duplex => label("duplex"),
-        NagleWaits => label("short segments that waited for an acknowledgement"),
-        DelayedAckWaits => label("waits for a delayed ACK").high("one in five"),
-        DelayedAckTime => label("time in them").high("a quarter of the time"),
-        SingleSegmentWaits => label("single segments that waited for a delayed ACK"),
-        PausedRtts => label("RTTs in half of which nothing was sent")
-            .low("a clock, not ACKs, releases segments"),
-        DrainedRtts => label("RTTs in which the path ran half empty")
-            .high("the sender did not send, though it could"),
-        PacingRate => label("pacing rate that was set (SO_MAX_PACING_RATE)"),
-        TimeBelowTcp => label("time of a segment below TCP, mean").high("it waits in the device"),
-        SenderProcessCpu => label("processors of the sending process")
-            .high("a full processor")
-            .low("not the processor"),
-        SenderHostCpu => label("load of the sending host").high("a full host"),
-        ReceiverProcessCpu => label("processors of the receiving process").high("a full processor"),
-        ReceiverHostCpu => label("load of the receiving host").high("a full host"),
-        ProcessTime => label("time in which the process was observed"),
-        ProcessRunning => label("running"),
-        ProcessReady => label("ready, without a processor"),
-        ProcessDiskWait => label("waiting for a disk"),
-        ProcessAsleep => label("asleep"),
-        WaitFunction => label("waiting in"),
-        StorageBytes => label("read from and written to storage"),
-        UnreadData => label("unread data by the receive buffer").high("the reader is behind"),
-        SourceBusy => label("the source's storage was reading").high("busier than all else"),
-        SinkBusy => label("the sink's storage was writing").high("busier than all else"),
-        StorageRate => label("its rate in that time"),
-        SenderRingEmpty => label("empty ring of the sender"),
-        ReceiverRingFull => label("full ring of the receiver"),
-        SourceCached => label("source in the page cache before"),
-        FsyncTime => label("fsync at the end"),
-        SegmentsWithoutGrowth => label("segments sent while nothing more was in flight"),
-        DuplicateAcks => label("duplicate acknowledgements"),
-        AckWaits => label("long waits for an acknowledgement"),
-        SentSegments => label("segments sent"),
-        SegmentGap => label("time from one segment to the next, median"),
-        SegmentsPerAck => label("full segments for one acknowledgement, largest (a consequence)"),
-        Replies => label("replies"),
-        ReplyTime => label("time to a reply, median"),
-        LastAckDelay => {
-            label("time before the last acknowledgement").high("delayed, nothing more to send")
-        }
-        UndeliveredBytes => label("sent and never delivered"),
-        ForwardDelayMedian => label("forward queueing delay, median"),
-        ForwardDelayMax => label("forward queueing delay, largest"),
-        ReverseDelayMedian => label("reverse queueing delay, median"),
-        AckQueueingDelay => label("queueing delay of ACKs, of the whole queueing delay")
-            .high("the queue is on the way back")
-            .low("the queue is on the way of the data"),
-        ReverseDelayMax => label("reverse queueing delay, largest"),
-        AckDelayMedian => label("delay of ACKs at the receiver, median"),
-        AckDelayMax => label("delay of ACKs at the receiver, largest"),
-        DelayedAcks => label("delayed ACKs"),
-    }
+words! {
+    Goodput "goodput";
+    GoodputSpread "goodput, half of its interquartile range", <= "flat";
+    QueuedGoodputOverGoodput "goodput while a queue stands, by that without",
+        <= "a queue adds no goodput";
+    BurstGoodput "goodput of the burst", >= "1.25 times the later goodput";
+    BurstExcess "bytes of the burst above the later goodput";
+    DeviceSpeed "speed of the slower device";
+    BbrProbeGain "rate that BBR probes for every 8 RTTs, by the rate that it gets";
+    MinRtt "shortest RTT";
+    RttOverMinRtt "RTT by the shortest, median", >= "standing queue";
+    RttOverMinRttAtLosses "RTT by the shortest, at losses",
+        >= "a queue overflowed", <= "no queue had filled";
+    RttAboveMinRtt "RTT above the shortest, median", >= "more than the path needs";
+    RttAboveMinRttAtLosses "RTT above the shortest, at losses", <= "a queue would add more";
+    Cwnd "congestion window, median", <= "a single segment";
+    CwndRange "range of the congestion window", <= "it never moves";
+    CwndOverBdp "congestion window by the BDP", >= "the window has room";
+    CongestionControl "congestion control";
+    CwndBeforeCut "congestion window before the reduction";
+    CwndAfterCut "congestion window after the reduction",
+        <= "ssthresh and 3 segments: fast retransmit";
+    SsthreshAfterCut "ssthresh after the reduction";
+    InFlightBeforeCut "in flight before the reduction";
+    CwndFirst "congestion window, first";
+    CwndLast "congestion window, last";
+    InFlightSpread "in flight, half of its interquartile range",
+        <= "the sender holds it, without loss or queue";
+    InFlightSpreadAtLosses "in flight at losses, half of its interquartile range",
+        >= "any window", <= "the same window each time";
+    ReceiveWindow "receive window";
+    ReceiveWindowLowerQuartile "receive window, lower quartile", <= "it closes and opens";
+    ReceiveWindowMax "receive window, largest";
+    InFlightOverReceiveWindow "in flight by the receive window, median", >= "full";
+    ReceiveWindowRate "rate of one receive window in each RTT", >= "more than flowed";
+    ZeroWindow "advertised window", <= "less than a segment";
+    ZeroWindowLongest "longest zero window", >= "the reader is behind";
+    ZeroWindowTime "time with a zero window";
+    SendBuffer "send buffer (SO_SNDBUF, twice what was asked for)";
+    ReceiveBuffer "receive buffer (SO_RCVBUF, twice what was asked for)";
+    ReceiveBufferFirst "receive buffer at first";
+    RetransmittedSegments "retransmitted segments", <= "too few to be the cause";
+    RetransmittedSyns "retransmitted SYNs";
+    RetransmissionTimeouts "retransmission timeouts";
+    ConsecutiveTimeouts "retransmission timeouts in a row", >= "nothing passes at all";
+    Losses "losses";
+    NeedlessRetransmissions "needless retransmissions", >= "reordering, not loss";
+    ReorderingEvents "reordering events", >= "the path reorders";
+    EcnMarkedSegments "segments with an ECN mark", >= "the path marks";
+    LossRunOverRandom "segments lost together, by random loss",
+        >= "something overflows", <= "one by one";
+    LossEvents "loss events";
+    LossPositionInBurst "place of lost segments in their bursts, median",
+        >= "at the end; 0.5 is anywhere";
+    LossSeparation "how well a queue or token bucket separates lost from delivered",
+        >= "it is what loses", <= "neither loses them";
+    BucketRate "rate that drains it";
+    LowestBucketRate "rate that drains it, lowest that fits";
+    HighestBucketRate "rate that drains it, highest that fits";
+    BucketConnections "connections that share it";
+    BucketDepth "its size";
+    MeanGoodputOverMedian "mean goodput by its median", <= "slower after losses";
+    GoodputOverPeak "goodput by its fastest tenth", >= "never faster";
+    GoodputOverBucketRate "goodput by that rate", >= "the path was well used";
+    BucketDrainTime "delay that it adds as a queue";
+    LossesAtEmptyBucket "losses at an empty token bucket", >= "a policer drops them";
+    LossLimitedRate "rate that this loss allows (MSS/RTT x 1.22/sqrt(p))";
+    LossLimitedRateJumbo "the same with an MSS of 8948";
+    LossLimitedRateHalfRtt "the same at half the RTT";
+    VanishedSegment "segment that is never acknowledged", >= "larger than all that pass";
+    LargestDelivered "largest acknowledged segment";
+    SenderLateCollisions "late collisions at the sender";
+    ReceiverLateCollisions "late collisions at the receiver";
+    SenderDamagedFrames "damaged frames at the sender";
+    ReceiverDamagedFrames "damaged frames at the receiver";
+    Duplex "duplex";
+    NagleWaits "short segments that waited for an acknowledgement";
+    DelayedAckWaits "waits for a delayed ACK", >= "one in five";
+    DelayedAckTime "time in them", >= "a quarter of the time";
+    SingleSegmentWaits "single segments that waited for a delayed ACK";
+    PausedRtts "RTTs in half of which nothing was sent", <= "a clock, not ACKs, releases segments";
+    DrainedRtts "RTTs in which the path ran half empty",
+        >= "the sender did not send, though it could";
+    PacingRate "pacing rate that was set (SO_MAX_PACING_RATE)";
+    TimeBelowTcp "time of a segment below TCP, mean", >= "it waits in the device";
+    SenderProcessCpu "processors of the sending process",
+        >= "a full processor", <= "not the processor";
+    SenderHostCpu "load of the sending host", >= "a full host";
+    ReceiverProcessCpu "processors of the receiving process", >= "a full processor";
+    ReceiverHostCpu "load of the receiving host", >= "a full host";
+    ProcessTime "time in which the process was observed";
+    ProcessRunning "running";
+    ProcessReady "ready, without a processor";
+    ProcessDiskWait "waiting for a disk";
+    ProcessAsleep "asleep";
+    WaitFunction "waiting in";
+    StorageBytes "read from and written to storage";
+    UnreadData "unread data by the receive buffer", >= "the reader is behind";
+    SourceBusy "the source's storage was reading", >= "busier than all else";
+    SinkBusy "the sink's storage was writing", >= "busier than all else";
+    StorageRate "its rate in that time";
+    SenderRingEmpty "empty ring of the sender";
+    ReceiverRingFull "full ring of the receiver";
+    SourceCached "source in the page cache before";
+    FsyncTime "fsync at the end";
+    SegmentsWithoutGrowth "segments sent while nothing more was in flight";
+    DuplicateAcks "duplicate acknowledgements";
+    AckWaits "long waits for an acknowledgement";
+    SentSegments "segments sent";
+    SegmentGap "time from one segment to the next, median";
+    SegmentsPerAck "full segments for one acknowledgement, largest (a consequence)";
+    Replies "replies";
+    ReplyTime "time to a reply, median";
+    LastAckDelay "time before the last acknowledgement", >= "delayed, nothing more to send";
+    UndeliveredBytes "sent and never delivered";
+    ForwardDelayMedian "forward queueing delay, median";
+    ForwardDelayMax "forward queueing delay, largest";
+    ReverseDelayMedian "reverse queueing delay, median";
+    AckQueueingDelay "queueing delay of ACKs, of the whole queueing delay",
+        >= "the queue is on the way back", <= "the queue is on the way of the data";
+    ReverseDelayMax "reverse queueing delay, largest";
+    AckDelayMedian "delay of ACKs at the receiver, median";
+    AckDelayMax "delay of ACKs at the receiver, largest";
+    DelayedAcks "delayed ACKs";
 }
 
 /// A fact in one line: `RTT by the shortest, median: 3.45 (>= 1.25: standing queue)`.

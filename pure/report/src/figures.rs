@@ -1,19 +1,122 @@
 //! The figures of legs as rows of words, once for the summary of a run and the page of two.
 
-use crate::copy;
 use crate::words::{escape, grouped, or, percent, table, three_digits};
-use model::{Bytes, CpuUse, LatencySummary, LegSummary, Nanos, SettingInForce, Workload};
+use model::{Bytes, CopySummary, CpuUse, LatencySummary, LegSummary, Nanos, Stage, Workload};
 use std::fmt::Display;
 
 /// What stands where an end does not report a figure.
 pub(crate) const UNKNOWN: &str = "not reported";
 
+/// The workloads that have these figures, and the figures.
+type Group = (fn(&Workload) -> bool, &'static [Figure]);
+
+/// A figure of a leg.
+struct Figure {
+    label: &'static str,
+    /// The name under which it is missed if no leg has it.
+    missed_as: &'static str,
+    cell: fn(&LegSummary) -> Option<String>,
+}
+
+macro_rules! figures {
+    ($(if $of:expr => { $($label:literal $missed_as:literal $cell:expr;)* })*) => {
+        &[$(($of, &[$(Figure { label: $label, missed_as: $missed_as, cell: $cell },)*]),)*]
+    };
+}
+
+/// What the application moved, and how fast.
+static SPEED: &[Group] = figures! {
+    if |_| true => {
+        "goodput" "" |l| text(Some(l.goodput));
+        "  without the ramp" "" |l| text(l.steady_goodput);
+        "time" "" |l| text(Some(l.duration));
+    }
+};
+
+/// Everything else.
+static DETAILS: &[Group] = figures! {
+    if |w| matches!(w, Workload::Request(_)) => {
+        "latency p50" "latencies" |l| latency(l, |r| r.p50);
+        "        p90" "latencies" |l| latency(l, |r| r.p90);
+        "        p99" "latencies" |l| latency(l, |r| r.p99);
+        "        p99.9" "latencies" |l| latency(l, |r| r.p999);
+        "        max" "latencies" |l| latency(l, |r| r.max);
+        "        mean" "latencies" |l| latency(l, |r| r.mean);
+    }
+    if Workload::is_udp => {
+        "datagrams expected" "datagrams" |l| Some(grouped(l.datagrams?.packets));
+        "lost" "datagrams" |l| {
+            let all = l.datagrams?;
+            Some(part(all.lost, all.lost_share(), ""))
+        };
+        "out of order" "datagrams" |l| Some(grouped(l.datagrams?.out_of_order));
+        "jitter" "datagrams" |l| text(Some(l.datagrams?.jitter));
+    }
+    if |w| matches!(w, Workload::Copy(_)) => {
+        "source at work" "the stages of the copy" |l| at_work(l, Stage::Source);
+        "network at work" "the stages of the copy" |l| at_work(l, Stage::Network);
+        "sink at work" "the stages of the copy" |l| at_work(l, Stage::Sink);
+        "sender's ring full, empty" "the stages of the copy"
+            |l| ring(l, |c| [c.sender_ring_full_share, c.sender_ring_empty_share]);
+        "receiver's ring full, empty" "the stages of the copy"
+            |l| ring(l, |c| [c.receiver_ring_full_share, c.receiver_ring_empty_share]);
+        "hashing, both ends" "the stages of the copy"
+            |l| Some(format!("{} s/GB", three_digits(l.copy.as_ref()?.hashing_s_per_gb)));
+    }
+    if |w| matches!(w, Workload::Copy(order) if order.from.is_some()) => {
+        "source in page cache" "the page cache of the source" |l| {
+            let copy = l.copy.as_ref()?;
+            let before = percent(copy.source_cached_before_share?);
+            let after = percent(copy.source_cached_after_share?);
+            Some(format!("{before} before, {after} after"))
+        };
+    }
+    if |w| matches!(w, Workload::Copy(order) if order.to.is_some()) => {
+        "copy in page cache" "the page cache of the copy"
+            |l| Some(format!("{} after", percent(l.copy.as_ref()?.sink_cached_after_share?)));
+    }
+    if |w| !w.is_udp() => {
+        "retransmitted segments" "retransmissions" |l| {
+            let again = l.retransmits?;
+            let share = l.retransmit_share.filter(|_| again > 0);
+            Some(part(again, share, " of bytes"))
+        };
+        "ECN marks" "ECN marks" |l| l.ecn_marks.map(grouped);
+        "RTT idle -> loaded" "RTT" |l| {
+            l.rtt_idle.or(l.rtt_loaded)?;
+            Some(format!("{} -> {}", or(l.rtt_idle, "not seen"), or(l.rtt_loaded, "not seen")))
+        };
+        "  at most under load" "RTT" |l| text(l.rtt_loaded_max);
+        "congestion control" "congestion control" |l| {
+            let setting = l.settings.iter().find(|s| s.name == "congestion")?;
+            setting.sender.as_deref().filter(|name| !name.is_empty()).map(escape)
+        };
+    }
+    if |w| !w.is_udp() && !w.is_answered() => {
+        "BDP at the loaded RTT" "BDP" |l| text(l.bdp);
+        "congestion window" "congestion window" |l| text(l.cwnd);
+        "receive window" "receive window" |l| text(l.window);
+        "receive buffer" "buffers" |l| buffer(l, "receive-buffer", l.receive_buffer);
+        "send buffer" "buffers" |l| buffer(l, "send-buffer", l.send_buffer);
+        "  written, not yet sent" "unsent bytes" |l| text(l.unsent);
+        "had data to send" "limiting times"
+            |l| Some(format!("{} of the time", percent(l.busy_share?)));
+        "  limited by receive window" "limiting times" |l| l.rwnd_limited_share.map(percent);
+        "  limited by send buffer" "limiting times" |l| l.sndbuf_limited_share.map(percent);
+    }
+    if |_| true => {
+        "sender's CPU" "sender's CPU" |l| cpu(l, l.sender_cpu);
+        "  its whole host" "sender's CPU" |l| l.sender_cpu?.host_share.map(percent);
+        "receiver's CPU" "receiver's CPU" |l| cpu(l, l.receiver_cpu);
+        "  its whole host" "receiver's CPU" |l| l.receiver_cpu?.host_share.map(percent);
+    }
+};
+
 /// A figure of each leg.
 pub(crate) struct Row {
-    pub(crate) label: &'static str,
-    /// The name under which it is missed if no leg has it.
     pub(crate) missed_as: &'static str,
     pub(crate) cells: Vec<Option<String>>,
+    label: &'static str,
 }
 
 impl Row {
@@ -32,130 +135,31 @@ pub(crate) fn known(head: &[&str], rows: &[Row]) -> String {
 }
 
 /// What the application moved, and how fast.
-pub(crate) fn speed(legs: &[&LegSummary]) -> [Row; 3] {
-    [
-        row(legs, "goodput", "", &|l| text(Some(l.goodput))),
-        row(legs, "  without the ramp", "", &|l| text(l.steady_goodput)),
-        row(legs, "time", "", &|l| text(Some(l.duration))),
-    ]
+pub(crate) fn speed(workload: &Workload, legs: &[&LegSummary]) -> Vec<Row> {
+    rows(SPEED, workload, legs)
 }
 
 /// Everything else.
 pub(crate) fn details(workload: &Workload, legs: &[&LegSummary]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut row = |label, missed_as, cell: Cell<'_>| rows.push(row(legs, label, missed_as, cell));
-    match workload {
-        Workload::Request(_) => {
-            type Field = fn(&LatencySummary) -> Nanos;
-            let percentiles: [(&str, Field); 6] = [
-                ("latency p50", |r| r.p50),
-                ("        p90", |r| r.p90),
-                ("        p99", |r| r.p99),
-                ("        p99.9", |r| r.p999),
-                ("        max", |r| r.max),
-                ("        mean", |r| r.mean),
-            ];
-            for (label, field) in percentiles {
-                row(label, "latencies", &|l| {
-                    text(l.requests.as_ref().map(field))
-                });
-            }
-        }
-        Workload::Udp(_) => {
-            let missed = "datagrams";
-            row("datagrams expected", missed, &|l| {
-                Some(grouped(l.datagrams?.packets))
-            });
-            row("lost", missed, &|l| {
-                let all = l.datagrams?;
-                Some(part(all.lost, all.lost_share(), ""))
-            });
-            row("out of order", missed, &|l| {
-                Some(grouped(l.datagrams?.out_of_order))
-            });
-            row("jitter", missed, &|l| text(Some(l.datagrams?.jitter)));
-        }
-        Workload::Copy(order) => copy::rows(order, &mut row),
-        Workload::Bulk(_) | Workload::Blocks(_) => {}
-    }
-    let tcp = !workload.is_udp();
-    let bulk = tcp && !workload.is_answered();
-    if tcp {
-        row("retransmitted segments", "retransmissions", &|l| {
-            let again = l.retransmits?;
-            let share = l.retransmit_share.filter(|_| again > 0);
-            Some(part(again, share, " of bytes"))
-        });
-        if legs.iter().any(|l| l.ecn_marks.unwrap_or(0) > 0) {
-            row("ECN marks", "ECN marks", &|l| l.ecn_marks.map(grouped));
-        }
-        row("RTT idle -> loaded", "RTT", &|l| {
-            let rtt = |rtt: Option<Nanos>| or(rtt, "not seen");
-            l.rtt_idle.or(l.rtt_loaded)?;
-            Some(format!("{} -> {}", rtt(l.rtt_idle), rtt(l.rtt_loaded)))
-        });
-        row("  at most under load", "RTT", &|l| text(l.rtt_loaded_max));
-        row("congestion control", "congestion control", &|l| {
-            let setting = l.settings.iter().find(|s| s.name == "congestion")?;
-            let sender = setting.sender.as_deref().filter(|name| !name.is_empty());
-            sender.map(escape)
-        });
-    }
-    if bulk {
-        let buffer = |l: &LegSummary, name: &str, size: Option<Bytes>| {
-            // One that nobody asked for moves by the kernel's autotuning: then this is the largest it got.
-            let asked = |s: &SettingInForce| s.name == name && s.asked.is_some();
-            let is_fixed = l.settings.iter().any(asked);
-            let tail = if is_fixed { "" } else { " autotuned" };
-            size.map(|size| format!("{size}{tail}"))
-        };
-        let limiting = "limiting times";
-        row("BDP at the loaded RTT", "BDP", &|l| text(l.bdp));
-        row("congestion window", "congestion window", &|l| text(l.cwnd));
-        row("receive window", "receive window", &|l| text(l.window));
-        row("receive buffer", "buffers", &|l| {
-            buffer(l, "receive-buffer", l.receive_buffer)
-        });
-        row("send buffer", "buffers", &|l| {
-            buffer(l, "send-buffer", l.send_buffer)
-        });
-        row("  written, not yet sent", "unsent bytes", &|l| {
-            text(l.unsent)
-        });
-        row("had data to send", limiting, &|l| {
-            Some(format!("{} of the time", percent(l.busy_share?)))
-        });
-        row("  limited by receive window", limiting, &|l| {
-            l.rwnd_limited_share.map(percent)
-        });
-        row("  limited by send buffer", limiting, &|l| {
-            l.sndbuf_limited_share.map(percent)
-        });
-    }
-    type End = fn(&LegSummary) -> Option<CpuUse>;
-    let ends: [(&str, &str, End); 2] = [
-        ("sender's CPU", "client's CPU", |l| l.sender_cpu),
-        ("receiver's CPU", "server's CPU", |l| l.receiver_cpu),
-    ];
-    for (missed, of_requests, end) in ends {
-        let label = if bulk || !tcp { missed } else { of_requests };
-        row(label, missed, &|l| Some(cpu(&end(l)?, l)));
-        row("  its whole host", missed, &|l| {
-            end(l)?.host_share.map(percent)
-        });
-    }
+    let mut rows = rows(DETAILS, workload, legs);
+    // Where nothing was marked, that is not worth a row.
+    let is_marked = legs.iter().any(|leg| leg.ecn_marks.unwrap_or(0) > 0);
+    rows.retain(|row| is_marked || row.label != "ECN marks");
     rows
 }
 
-/// A figure of a leg.
-pub(crate) type Cell<'a> = &'a dyn Fn(&LegSummary) -> Option<String>;
-
-fn row(legs: &[&LegSummary], label: &'static str, missed_as: &'static str, cell: Cell<'_>) -> Row {
-    Row {
-        label,
-        missed_as,
-        cells: legs.iter().map(|leg| cell(leg)).collect(),
-    }
+fn rows(groups: &[Group], workload: &Workload, legs: &[&LegSummary]) -> Vec<Row> {
+    let groups = groups.iter().filter(|(has, _)| has(workload));
+    let rows = groups.flat_map(|(_, figures)| *figures).map(|figure| Row {
+        missed_as: figure.missed_as,
+        cells: legs.iter().map(|leg| (figure.cell)(leg)).collect(),
+        label: match figure.label {
+            "sender's CPU" if workload.is_answered() => "client's CPU",
+            "receiver's CPU" if workload.is_answered() => "server's CPU",
+            label => label,
+        },
+    });
+    rows.collect()
 }
 
 fn text(value: Option<impl Display>) -> Option<String> {
@@ -168,15 +172,40 @@ fn part(count: u64, share: Option<f64>, of: &str) -> String {
     grouped(count) + &share.unwrap_or_default()
 }
 
+fn latency(leg: &LegSummary, of: fn(&LatencySummary) -> Nanos) -> Option<String> {
+    text(leg.requests.as_ref().map(of))
+}
+
+fn at_work(leg: &LegSummary, stage: Stage) -> Option<String> {
+    let stages = &leg.copy.as_ref()?.stages;
+    let stage = stages.iter().find(|s| s.stage == stage)?;
+    let alone = stage.alone.map(|rate| format!(", alone about {rate}"));
+    let (busy, alone) = (percent(stage.busy_share), alone.unwrap_or_default());
+    Some(format!("{busy} of the time{alone}"))
+}
+
+fn ring(leg: &LegSummary, shares: fn(&CopySummary) -> [f64; 2]) -> Option<String> {
+    Some(shares(leg.copy.as_ref()?).map(percent).join(", "))
+}
+
+fn buffer(leg: &LegSummary, name: &str, size: Option<Bytes>) -> Option<String> {
+    // One that nobody asked for moves by the kernel's autotuning: then this is the largest it got.
+    let mut settings = leg.settings.iter();
+    let is_fixed = settings.any(|s| s.name == name && s.asked.is_some());
+    let tail = if is_fixed { "" } else { " autotuned" };
+    size.map(|size| format!("{size}{tail}"))
+}
+
 /// Processor use beside what it paid for: a request, or an amount of data.
-fn cpu(cpu: &CpuUse, leg: &LegSummary) -> String {
-    let cores = format!("{:.2} cores", cpu.process);
-    match (&leg.requests, cpu.process_s_per_gb) {
+fn cpu(leg: &LegSummary, used: Option<CpuUse>) -> Option<String> {
+    let used = used?;
+    let cores = format!("{:.2} cores", used.process);
+    Some(match (&leg.requests, used.process_s_per_gb) {
         (Some(requests), _) if requests.per_s > 0.0 => {
-            let each = Nanos((cpu.process / requests.per_s * 1e9) as u64);
+            let each = Nanos((used.process / requests.per_s * 1e9) as u64);
             format!("{cores}, {each}/request")
         }
         (None, Some(each)) => format!("{cores}, {} s/GB", three_digits(each)),
         _ => cores,
-    }
+    })
 }

@@ -1,20 +1,34 @@
 //! The JSON forms: a whole run, and one line an event while it runs. `docs/json.md` is their manual.
 
 use crate::words::is_unprintable;
-use model::{Ended, Event, Leg, Nanos, Run, Spec, Summary};
+use model::{Event, Leg, Run, Summary};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 
+/// These variables as the keys of a JSON object, in this order; with `#[serde(flatten)]` the keys of one.
+macro_rules! document {
+    ($($(#[$how:meta])* $key:ident),* $(,)?) => {{
+        #[allow(non_camel_case_types)] // the type of a key is called as the key
+        let document = {
+            #[derive(serde::Serialize)]
+            struct Document<$($key),*> {
+                $($(#[$how])* $key: $key),*
+            }
+            Document { $($key),* }
+        };
+        document
+    }};
+}
+pub(crate) use document;
+
 /// A run as one document over several lines: the fields of [`Run`], and its [`Summary`] under `summary`.
 pub fn run(run: &Run, summary: &Summary) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
+    pretty(&document!(
         #[serde(flatten)]
-        run: &'a Run,
-        summary: &'a Summary,
-    }
-    pretty(&Document { run, summary })
+        run,
+        summary
+    ))
 }
 
 /// Any document over several lines, the way that [`run`] prints; ends with a line feed.
@@ -33,60 +47,42 @@ pub(crate) fn compact(document: &impl Serialize) -> String {
 
 /// The first line of `--json-stream`: the run as it is known before it starts.
 pub fn start(run: &Run) -> String {
-    #[derive(Serialize)]
-    #[serde(tag = "event", rename = "start")]
-    struct Start<'a> {
-        schema: u32,
-        id: &'a str,
-        started_unix_ns: Nanos,
-        host: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        title: Option<&'a str>,
-        spec: &'a Spec,
+    let (event, schema, id, started_unix_ns) = ("start", run.schema, &run.id, run.started);
+    let (host, spec) = (&run.host, &run.spec);
+    match &run.title {
+        Some(title) => compact(&document!(
+            event,
+            schema,
+            id,
+            started_unix_ns,
+            host,
+            title,
+            spec
+        )),
+        None => compact(&document!(event, schema, id, started_unix_ns, host, spec)),
     }
-    compact(&Start {
-        schema: run.schema,
-        id: &run.id,
-        started_unix_ns: run.started,
-        host: &run.host,
-        title: run.title.as_deref(),
-        spec: &run.spec,
-    })
 }
 
 /// The line of an event; `None` of a trace, which is too long for one.
-pub fn event(event: &Event<'_>) -> Option<String> {
-    /// The samples were lines of their own.
-    #[derive(Serialize)]
-    #[serde(tag = "event", rename = "leg_ended")]
-    struct LegEnded {
-        leg: usize,
-        record: Value,
-    }
-    match *event {
+pub fn event(happened: &Event<'_>) -> Option<String> {
+    match *happened {
         Event::Traced { .. } => None,
-        Event::LegEnded { index, leg } => {
-            let (leg, record) = (index, without_samples(leg));
-            Some(compact(&LegEnded { leg, record }))
+        // The samples were lines of their own.
+        Event::LegEnded {
+            index: leg,
+            leg: of,
+        } => {
+            let (event, record) = ("leg_ended", without_samples(of));
+            Some(compact(&document!(event, leg, record)))
         }
-        _ => Some(compact(event)),
+        _ => Some(compact(happened)),
     }
 }
 
 /// The last line, from the finished run.
 pub fn end(run: &Run, summary: &Summary) -> String {
-    #[derive(Serialize)]
-    #[serde(tag = "event", rename = "end")]
-    struct End<'a> {
-        id: &'a str,
-        ended: &'a Ended,
-        summary: &'a Summary,
-    }
-    compact(&End {
-        id: &run.id,
-        ended: &run.ended,
-        summary,
-    })
+    let (event, id, ended) = ("end", &run.id, &run.ended);
+    compact(&document!(event, id, ended, summary))
 }
 
 /// A leg without the samples of its ends.

@@ -1,16 +1,18 @@
-//! What a run looks like while it runs: samples in, lines out.
+//! What a run looks like while it runs: events in, lines out.
 //!
 //! Counters in samples only grow, so every figure here is a difference of two of them, and a lost or
 //! late sample loses nothing but a little smoothness.
 
 use crate::summary::requests_per_second;
 use crate::words::{
-    Ink, Style, cut, escape_sentence, grouped, or, round_span, spark, three_digits,
+    Ink, Style, blocks, cut, escape_sentence, grouped, or, round_span, three_digits,
 };
 use model::{
-    BitRate, Bytes, Direction, Ended, Exchange, Latency, Limit, Nanos, Rows, Sample, Side, Spec,
+    BitRate, Bytes, Direction, Ended, Event, Exchange, Latency, Limit, Nanos, Rows, Sample, Side,
+    SocketState, Spec, StreamSample,
 };
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 /// The rate that is shown as the present one covers at least this much, so that it can be read.
 const RATE_SPAN: Nanos = Nanos::from_millis(500);
@@ -22,23 +24,33 @@ const MOST_STREAMS: u32 = 1024;
 const RATE: usize = 11;
 const WIDEST: usize = 60;
 
+/// What a view shows: lines that stay, where nothing can be drawn in place, and a picture of now.
+pub trait Picture {
+    /// Takes the lines that are due, without colour.
+    fn plain(&mut self) -> Vec<String>;
+    /// All of it, to be drawn over the picture before. No line is wider than `style.width`.
+    fn frame(&self, style: Style) -> Vec<String>;
+    /// Takes note of what happened.
+    fn event(&mut self, event: &Event<'_>);
+}
+
 /// The run so far, as far as a viewer cares.
 pub struct Live {
     kind: Exchange,
     limit: Limit,
     interval: Nanos,
     planned_legs: usize,
-    legs: BTreeMap<usize, LegView>,
+    legs: BTreeMap<usize, Leg>,
     waiting: Option<String>,
     header_due: bool,
     pending: Vec<String>,
 }
 
-struct LegView {
+struct Leg {
     kind: Exchange,
     direction: Direction,
-    near: EndView,
-    far: EndView,
+    near: End,
+    far: End,
     ended: Option<Ended>,
     /// Where the last plain line stopped.
     line_at: Point,
@@ -54,26 +66,23 @@ struct Point {
 }
 
 #[derive(Default)]
-struct EndView {
-    /// The newest count of each stream: acknowledged bytes at a sender that knows them, since what
-    /// was only written may still sit in a buffer; else application bytes.
-    streams: BTreeMap<u32, StreamView>,
+struct End {
+    streams: BTreeMap<u32, Stream>,
     history: Vec<Point>,
     answered: u64,
     /// Of the present row, and of the last one that is whole.
     requests: Option<Latency>,
     row_requests: Option<Latency>,
-    rtt: Option<Nanos>,
-    cwnd: Option<Bytes>,
-    unsent: Option<Bytes>,
-    knows_tcp: bool,
+    newest: Vec<StreamSample>,
 }
 
 #[derive(Default)]
-struct StreamView {
+struct Stream {
+    /// Acknowledged bytes at a sender that knows them, since what was only written may still sit in a
+    /// buffer; else application bytes.
     moved: u64,
-    retransmits_at_start: u64,
-    retransmits: u64,
+    /// Retransmissions in the first sample of its socket, and in the newest.
+    retransmits: Option<(u64, u64)>,
 }
 
 impl Live {
@@ -92,7 +101,7 @@ impl Live {
     }
 
     /// Something is waited for; shown until a leg starts.
-    pub fn waiting(&mut self, words: &str) {
+    fn waiting(&mut self, words: &str) {
         let words = escape_sentence(words);
         if self.waiting.as_ref() != Some(&words) {
             self.pending.push(words.clone());
@@ -100,14 +109,13 @@ impl Live {
         }
     }
 
-    /// A leg begins.
-    pub fn leg_started(&mut self, index: usize, direction: Direction) {
+    fn leg_started(&mut self, index: usize, direction: Direction) {
         self.waiting = None;
-        let leg = LegView {
+        let leg = Leg {
             kind: self.kind,
             direction,
-            near: EndView::default(),
-            far: EndView::default(),
+            near: End::default(),
+            far: End::default(),
             ended: None,
             line_at: Point::default(),
             line_retransmits: 0,
@@ -116,34 +124,32 @@ impl Live {
         self.legs.insert(index, leg);
     }
 
-    /// An end took a sample. Samples of legs that were never started are ignored.
-    pub fn sample(&mut self, index: usize, side: Side, sample: &Sample) {
+    /// Samples of legs that were never started are ignored.
+    fn sample(&mut self, index: usize, side: Side, sample: &Sample) {
         let Some(leg) = self.legs.get_mut(&index) else {
             return;
         };
         let (sends, kind) = (leg.direction.sender() == side, leg.kind);
-        match side {
-            Side::Near => leg.near.take(sample, sends, kind),
-            Side::Far => leg.far.take(sample, sends, kind),
-        }
+        leg.end_mut(side).take(sample, sends, kind);
         if side == leg.pace() && leg.rows.ends(sample.at) {
             self.line(index);
         }
     }
 
-    /// A plain line of what a leg did since its last one.
+    /// A plain line of what a leg did since its last one. Columns never move, so that the lines can be read by the
+    /// eye and by awk.
     fn line(&mut self, index: usize) {
         let Some(leg) = self.legs.get_mut(&index) else {
             return;
         };
         if std::mem::take(&mut self.header_due) {
-            self.pending.push(header(leg.kind));
+            let names = leg.names()[0].split(' ');
+            self.pending.push(columns(&names.collect::<Vec<_>>()));
         }
         self.pending.push(leg.plain_line());
     }
 
-    /// A leg is over.
-    pub fn leg_ended(&mut self, index: usize, ended: &Ended) {
+    fn leg_ended(&mut self, index: usize, ended: &Ended) {
         let Some(leg) = self.legs.get_mut(&index) else {
             return;
         };
@@ -154,38 +160,16 @@ impl Live {
         }
     }
 
-    /// Takes the plain lines that are due: one for each leg and second, a header before the first.
-    /// Columns never move, so that the lines can be read by the eye and by awk.
-    pub fn plain(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.pending)
-    }
-
-    /// The present picture, to be drawn over the one before. No line is wider than `style.width`.
-    pub fn frame(&self, style: Style) -> Vec<String> {
-        let mut lines = Vec::new();
-        for leg in self.legs.values() {
-            match &leg.ended {
-                Some(ended) => lines.push(leg.ended_line(ended, style)),
-                None => lines.extend(leg.running_lines(style)),
-            }
-        }
-        lines.extend(match &self.waiting {
-            Some(words) => Some(cut(words, usize::from(style.width))),
-            None => self.bar(style),
-        });
-        lines
-    }
-
     /// How far the running legs are, and how long it takes still.
     fn bar(&self, style: Style) -> Option<String> {
         let (index, leg) = self.legs.iter().rev().find(|(_, l)| l.ended.is_none())?;
-        let end = leg.end(leg.pace());
-        let now = end.history.last().copied().unwrap_or_default();
+        let (end, now) = (leg.paced(), leg.paced().now());
+        let share = |part: u64, all: u64| (part as f64 / all.max(1) as f64).min(1.0);
         let (done, left) = match self.limit {
             Limit::Time(all) => (share(now.at.0, all.0), Some(all.since(now.at))),
             Limit::Bytes(Bytes(all)) | Limit::Requests(all) => {
-                let per_ns = end.rate_now().map_or(0.0, |rate| rate / 1e9);
-                let left = all.saturating_sub(now.moved) as f64 / per_ns;
+                let left =
+                    all.saturating_sub(now.moved) as f64 * 1e9 / end.rate_now().unwrap_or(0.0);
                 let known = left.is_finite() && left < u64::MAX as f64;
                 (share(now.moved, all), known.then_some(Nanos(left as u64)))
             }
@@ -216,41 +200,59 @@ impl Live {
     }
 }
 
-impl EndView {
+impl Picture for Live {
+    fn plain(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.pending)
+    }
+
+    fn frame(&self, style: Style) -> Vec<String> {
+        let legs = self.legs.values();
+        let mut lines: Vec<String> = legs.flat_map(|leg| leg.lines(style)).collect();
+        lines.extend(match &self.waiting {
+            Some(words) => Some(cut(words, usize::from(style.width))),
+            None => self.bar(style),
+        });
+        lines
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Hosts { .. } | Event::Warning { .. } | Event::Traced { .. } => {}
+            Event::LegStarted { index, direction } => self.leg_started(index, direction),
+            Event::Sample {
+                index,
+                side,
+                sample,
+            } => self.sample(index, side, sample),
+            Event::LegEnded { index, leg } => self.leg_ended(index, &leg.ended),
+            Event::Waiting { what } => self.waiting(what),
+        }
+    }
+}
+
+impl End {
     fn take(&mut self, sample: &Sample, sends: bool, kind: Exchange) {
-        if self.history.last().is_some_and(|last| sample.at <= last.at) {
+        let at = sample.at;
+        if self.history.last().is_some_and(|last| at <= last.at) {
             return;
         }
-        let mut rtts = Vec::new();
-        let (mut cwnd, mut unsent) = (None, None);
         for stream in sample.streams.iter().filter(|s| s.stream < MOST_STREAMS) {
-            let fresh = !self.streams.contains_key(&stream.stream);
-            let view = self.streams.entry(stream.stream).or_default();
-            let acked = stream.tcp.as_ref().and_then(|tcp| tcp.bytes_acked());
+            let own = self.streams.entry(stream.stream).or_default();
+            let acked = stream.tcp.as_ref().and_then(SocketState::bytes_acked);
             // Never more than was written: the handshake and the stream's token are not payload.
             let acked = acked.filter(|_| sends).unwrap_or(stream.bytes);
-            view.moved = view.moved.max(acked.min(stream.bytes).0);
-            let Some(tcp) = &stream.tcp else { continue };
-            self.knows_tcp = true;
-            let retransmits = u64::from(tcp.total_retrans().unwrap_or(0));
-            if fresh {
-                view.retransmits_at_start = retransmits;
+            own.moved = own.moved.max(acked.min(stream.bytes).0);
+            if let Some(tcp) = &stream.tcp {
+                let all = u64::from(tcp.total_retrans().unwrap_or(0));
+                let (first, last) = own.retransmits.unwrap_or((all, all));
+                own.retransmits = Some((first, last.max(all)));
             }
-            view.retransmits = view.retransmits.max(retransmits);
-            rtts.extend(tcp.srtt().filter(|srtt| *srtt > Nanos(0)));
-            let add = |sum: Option<Bytes>, more| sum.into_iter().chain(more).reduce(|a, b| a + b);
-            cwnd = add(cwnd, tcp.cwnd_bytes());
-            unsent = add(unsent, tcp.notsent_bytes());
         }
-        rtts.sort_unstable();
-        self.rtt = rtts.get(rtts.len().saturating_sub(1) / 2).copied();
-        (self.cwnd, self.unsent) = (cwnd, unsent);
         if let Some(requests) = &sample.requests {
             self.answered = self.answered.saturating_add(requests.count());
-            let before = self.requests.take().unwrap_or_default();
-            self.requests = Some(before.merged(requests));
+            self.requests = Some(self.requests.take().unwrap_or_default().merged(requests));
         }
-        let (at, streams) = (sample.at, self.streams.values().map(|s| s.moved));
+        let streams = self.streams.values().map(|s| s.moved);
         let moved = match kind {
             Exchange::Calls => self.answered,
             Exchange::Stream if !sample.streams.is_empty() => streams.fold(0, u64::saturating_add),
@@ -261,26 +263,42 @@ impl EndView {
         }
         self.history.push(Point { at, moved });
         if self.history.len() > MOST_POINTS {
-            let mut index = 0;
-            self.history.retain(|point| {
-                index += 1;
-                index % 2 == 1 || point.at == at
+            let mut kept = false;
+            self.history.retain(|_| {
+                kept = !kept;
+                kept
             });
         }
+        self.newest = sample.streams.clone();
+    }
+
+    fn now(&self) -> Point {
+        self.history.last().copied().unwrap_or_default()
     }
 
     fn retransmits(&self) -> Option<u64> {
-        let streams = self.streams.values();
-        let new = streams.map(|s| s.retransmits.saturating_sub(s.retransmits_at_start));
-        self.knows_tcp.then(|| new.fold(0, u64::saturating_add))
+        let all = self
+            .streams
+            .values()
+            .filter_map(|stream| stream.retransmits);
+        let new = all.map(|(first, last)| last - first);
+        new.reduce(u64::saturating_add)
     }
 
-    fn percentile(&self, share: f64) -> Option<Nanos> {
-        self.shown_requests()?.percentile(share)
+    fn sockets(&self) -> impl Iterator<Item = &SocketState> {
+        self.newest.iter().filter_map(|stream| stream.tcp.as_ref())
     }
 
-    fn shown_requests(&self) -> Option<&Latency> {
-        self.row_requests.as_ref().or(self.requests.as_ref())
+    /// The median of its connections.
+    fn rtt(&self) -> Option<Nanos> {
+        let rtts = self.sockets().filter_map(SocketState::srtt);
+        let mut rtts: Vec<Nanos> = rtts.filter(|srtt| *srtt > Nanos(0)).collect();
+        rtts.sort_unstable();
+        rtts.get(rtts.len().saturating_sub(1) / 2).copied()
+    }
+
+    fn sum(&self, of: fn(&SocketState) -> Option<Bytes>) -> Option<Bytes> {
+        self.sockets().filter_map(of).reduce(|a, b| a + b)
     }
 
     /// Bytes or requests a second at present.
@@ -288,55 +306,23 @@ impl EndView {
         let last = self.history.last()?;
         let before = self.history.iter().rev();
         let mut before = before.skip_while(|p| p.at + RATE_SPAN > last.at);
-        let from = before.next().or(self.history.first())?;
-        rate(*from, *last)
-    }
-
-    /// Bytes or requests a second, from the start.
-    fn rate_overall(&self) -> Option<f64> {
-        rate(*self.history.first()?, *self.history.last()?)
-    }
-
-    /// The rates over the whole leg in at most `cells` slices of time, as levels 0 to 7 of the largest.
-    fn levels(&self, cells: usize) -> Vec<usize> {
-        let Some(last) = self.history.last() else {
-            return Vec::new();
-        };
-        let cells = cells.min(self.history.len().saturating_sub(1));
-        let moved_by = |at: f64| {
-            let next = self.history.partition_point(|p| (p.at.0 as f64) < at);
-            let Some(b) = self.history.get(next) else {
-                return last.moved as f64;
-            };
-            let Some(a) = self.history.get(next.wrapping_sub(1)) else {
-                return b.moved as f64;
-            };
-            let part = (at - a.at.0 as f64) / (b.at.0 - a.at.0) as f64;
-            a.moved as f64 + part * (b.moved as f64 - a.moved as f64)
-        };
-        let edge = |cell: usize| moved_by(last.at.0 as f64 * cell as f64 / cells as f64);
-        let slices = (0..cells).map(|cell| (edge(cell + 1) - edge(cell)).max(0.0));
-        let slices: Vec<f64> = slices.collect();
-        let most = slices
-            .iter()
-            .copied()
-            .fold(0.0, f64::max)
-            .max(f64::MIN_POSITIVE);
-        let level = |slice: &f64| (slice / most * 7.0).round() as usize;
-        slices.iter().map(level).collect()
+        rate(before.next().or(self.history.first())?, last)
     }
 }
 
-impl LegView {
-    fn end(&self, side: Side) -> &EndView {
+impl Leg {
+    fn end_mut(&mut self, side: Side) -> &mut End {
+        match side {
+            Side::Near => &mut self.near,
+            Side::Far => &mut self.far,
+        }
+    }
+
+    fn end(&self, side: Side) -> &End {
         match side {
             Side::Near => &self.near,
             Side::Far => &self.far,
         }
-    }
-
-    fn sender(&self) -> &EndView {
-        self.end(self.direction.sender())
     }
 
     /// The end whose samples set the pace: the client of requests, else the end on this host, whose
@@ -348,27 +334,56 @@ impl LegView {
         }
     }
 
-    fn now(&self) -> Point {
-        let history = &self.end(self.pace()).history;
-        history.last().copied().unwrap_or_default()
+    fn paced(&self) -> &End {
+        self.end(self.pace())
     }
 
     /// Time since the last plain line.
     fn line_span(&self) -> Nanos {
-        self.now().at.since(self.line_at.at)
+        self.paced().now().at.since(self.line_at.at)
+    }
+
+    /// The headings of plain lines, and the figures that stand below the rate of a frame.
+    fn names(&self) -> [&'static str; 2] {
+        match self.kind {
+            Exchange::Stream => [
+                "leg seconds rate RTT cwnd unsent retrans",
+                "RTT retransmitted cwnd unsent",
+            ],
+            Exchange::Calls => [
+                "leg seconds requests/s p50 p99 max retrans",
+                "p50 p99 RTT retransmitted",
+            ],
+            Exchange::Datagrams => ["leg seconds rate", ""],
+        }
+    }
+
+    /// A figure by its name, where it is known.
+    fn figure(&self, name: &str) -> Option<String> {
+        fn text(value: Option<impl Display>) -> Option<String> {
+            value.map(|value| value.to_string())
+        }
+        let (end, sender) = (self.paced(), self.end(self.direction.sender()));
+        let requests = end.row_requests.as_ref().or(end.requests.as_ref());
+        let again = sender.retransmits();
+        match name {
+            "p50" => text(requests?.percentile(0.5)),
+            "p99" => text(requests?.percentile(0.99)),
+            "max" => text(requests?.max()),
+            "RTT" => text(sender.rtt()),
+            "cwnd" => text(sender.sum(SocketState::cwnd_bytes)),
+            "unsent" => text(sender.sum(SocketState::notsent_bytes)),
+            "retransmitted" => again.map(grouped),
+            // Since the last line.
+            _ => text(again.map(|all| all.saturating_sub(self.line_retransmits))),
+        }
     }
 
     fn plain_line(&mut self) -> String {
-        let (now, span) = (self.now(), self.line_span());
-        let paced = match self.pace() {
-            Side::Near => &mut self.near,
-            Side::Far => &mut self.far,
-        };
+        let paced = self.end_mut(self.pace());
         paced.row_requests = paced.requests.take();
-        let (end, sender) = (self.end(self.pace()), self.sender());
+        let (now, span) = (self.paced().now(), self.line_span());
         let moved = now.moved.saturating_sub(self.line_at.moved);
-        let retransmits = sender.retransmits();
-        let again = retransmits.map(|all| all.saturating_sub(self.line_retransmits));
         let rate = match (self.kind, moved as f64 / span.as_secs_f64()) {
             (Exchange::Calls, many) if many >= 1000.0 => grouped(many.round() as u64),
             (Exchange::Calls, few) => three_digits(few),
@@ -376,115 +391,83 @@ impl LegView {
         };
         let at = format!("{:.2}", now.at.as_secs_f64());
         let mut cells = vec![self.direction.to_string(), at, rate];
-        match self.kind {
-            Exchange::Datagrams => {}
-            Exchange::Calls => {
-                let longest = end.row_requests.as_ref().and_then(Latency::max);
-                let latencies = [end.percentile(0.5), end.percentile(0.99), longest];
-                cells.extend(latencies.map(|latency| or(latency, "-")));
-                cells.push(or(again, "-"));
-            }
-            Exchange::Stream => cells.extend([
-                or(sender.rtt, "-"),
-                or(sender.cwnd, "-"),
-                or(sender.unsent, "-"),
-                or(again, "-"),
-            ]),
-        }
+        let rest = self.names()[0].split(' ').skip(cells.len());
+        cells.extend(rest.map(|name| or(self.figure(name), "-")));
         self.line_at = now;
-        self.line_retransmits = retransmits.unwrap_or(self.line_retransmits);
+        let again = self.end(self.direction.sender()).retransmits();
+        self.line_retransmits = again.unwrap_or(self.line_retransmits);
         columns(&cells)
     }
 
-    fn ended_line(&self, ended: &Ended, style: Style) -> String {
-        let rate = self.end(self.pace()).rate_overall();
-        let rate = rate.map_or("nothing".to_owned(), |rate| rate_words(self.kind, rate));
-        let words = match ended {
+    fn rate_words(&self, rate: f64) -> String {
+        match self.kind {
+            Exchange::Calls => requests_per_second(rate),
+            Exchange::Stream | Exchange::Datagrams => BitRate((rate * 8.0) as u64).to_string(),
+        }
+    }
+
+    /// The rate with its course, and the figures below it; of one that is over, how it ended.
+    fn lines(&self, style: Style) -> Vec<String> {
+        let (width, end) = (usize::from(style.width), self.paced());
+        let head = format!("{:<5} ", self.direction);
+        let ended = self.ended.as_ref().map(|ended| match ended {
             Ended::Complete => "done",
             Ended::Interrupted => "interrupted",
             Ended::Unfinished | Ended::Failed { .. } => "broke off",
-        };
-        let line = format!("{:<5} {rate:<RATE$}  {words}", self.direction);
-        style.paint(Ink::Faint, &cut(&line, usize::from(style.width)))
-    }
-
-    fn running_lines(&self, style: Style) -> Vec<String> {
-        let width = usize::from(style.width);
-        let end = self.end(self.pace());
-        let Some(rate) = end.rate_now() else {
-            return vec![cut(&format!("{:<5} starts", self.direction), width)];
-        };
-        let rate = rate_words(self.kind, rate);
-        let head = format!("{:<5} ", self.direction);
-        let gap = RATE.saturating_sub(rate.chars().count()) + 2;
-        let taken = head.len() + rate.chars().count() + gap;
-        if taken > width {
-            return vec![cut(&format!("{head}{rate}"), width)];
+        });
+        if let Some(how) = ended {
+            let ends = end.history.first().zip(end.history.last());
+            let overall = ends.and_then(|(first, last)| rate(first, last));
+            let overall = overall.map_or("nothing".to_owned(), |rate| self.rate_words(rate));
+            let line = cut(&format!("{head}{overall:<RATE$}  {how}"), width);
+            return vec![style.paint(Ink::Faint, &line)];
         }
-        let levels = end.levels((width - taken).min(WIDEST)).into_iter();
-        let blocks: String = levels.map(|level| spark(level, style)).collect();
-        let first = head.clone() + &style.paint(Ink::Bold, &rate) + &" ".repeat(gap) + &blocks;
+        let Some(now) = end.rate_now() else {
+            return vec![cut(&format!("{head}starts"), width)];
+        };
+        let now = self.rate_words(now);
+        let gap = RATE.saturating_sub(now.chars().count()) + 2;
+        let taken = head.len() + now.chars().count() + gap;
+        if taken > width {
+            return vec![cut(&format!("{head}{now}"), width)];
+        }
+        let steps = end.history.windows(2);
+        let rates = steps.filter_map(|p| Some((p[1].at.as_secs_f64(), rate(&p[0], &p[1])?)));
+        let course = blocks(
+            &rates.collect::<Vec<_>>(),
+            (width - taken).min(WIDEST),
+            style,
+        );
+        let first = head.clone() + &style.paint(Ink::Bold, &now) + &" ".repeat(gap) + &course;
         let mut lines = vec![first.trim_end().to_owned()];
 
         let mut second = " ".repeat(head.len());
         let mut column = second.len();
-        for (ink, text) in self.figures() {
+        for name in self.names()[1].split_whitespace() {
+            let Some(value) = self.figure(name) else {
+                continue;
+            };
             let gap = if column > head.len() { "  " } else { "" };
+            let text = format!("{name} {value}");
             column += gap.len() + text.chars().count();
             if column > width {
                 break;
             }
             second += gap;
-            second += &ink.map_or(text.clone(), |ink| style.paint(ink, &text));
+            second += &match name == "retransmitted" && value != "0" {
+                true => style.paint(Ink::Yellow, &text),
+                false => text,
+            };
         }
         if second.len() > head.len() {
             lines.push(second);
         }
         lines
     }
-
-    /// What stands below the rate.
-    fn figures(&self) -> Vec<(Option<Ink>, String)> {
-        let (end, sender) = (self.end(self.pace()), self.sender());
-        let text = |value: Option<Nanos>| value.map(|value| value.to_string());
-        let size = |value: Option<Bytes>| value.map(|value| value.to_string());
-        let again = ("retransmitted", sender.retransmits().map(grouped));
-        let rtt = ("RTT", text(sender.rtt));
-        let figures = match self.kind {
-            Exchange::Calls => vec![
-                ("p50", text(end.percentile(0.5))),
-                ("p99", text(end.percentile(0.99))),
-                rtt,
-                again,
-            ],
-            Exchange::Stream => vec![
-                rtt,
-                again,
-                ("cwnd", size(sender.cwnd)),
-                ("unsent", size(sender.unsent)),
-            ],
-            Exchange::Datagrams => Vec::new(),
-        };
-        let known = figures.into_iter().filter_map(|(name, value)| {
-            let value = value?;
-            let odd = name == "retransmitted" && value != "0";
-            Some((odd.then_some(Ink::Yellow), format!("{name} {value}")))
-        });
-        known.collect()
-    }
-}
-
-fn header(kind: Exchange) -> String {
-    let names = match kind {
-        Exchange::Stream => "leg seconds rate RTT cwnd unsent retrans",
-        Exchange::Calls => "leg seconds requests/s p50 p99 max retrans",
-        Exchange::Datagrams => "leg seconds rate",
-    };
-    columns(&names.split(' ').collect::<Vec<_>>())
 }
 
 /// Cells at fixed columns: the name on the left, figures on the right.
-fn columns(cells: &[impl std::fmt::Display]) -> String {
+fn columns(cells: &[impl Display]) -> String {
     const WIDTHS: [usize; 7] = [5, 9, 13, 10, 10, 10, 8];
     let cells = cells.iter().zip(WIDTHS).enumerate();
     let cells = cells.map(|(at, (cell, width))| match at {
@@ -494,23 +477,9 @@ fn columns(cells: &[impl std::fmt::Display]) -> String {
     cells.collect()
 }
 
-fn rate(from: Point, to: Point) -> Option<f64> {
+fn rate(from: &Point, to: &Point) -> Option<f64> {
     let span = to.at.since(from.at).as_secs_f64();
     (span > 0.0).then(|| to.moved.saturating_sub(from.moved) as f64 / span)
-}
-
-fn rate_words(kind: Exchange, rate: f64) -> String {
-    match kind {
-        Exchange::Calls => requests_per_second(rate),
-        Exchange::Stream | Exchange::Datagrams => BitRate((rate * 8.0) as u64).to_string(),
-    }
-}
-
-fn share(part: u64, all: u64) -> f64 {
-    match all {
-        0 => 1.0,
-        _ => (part as f64 / all as f64).min(1.0),
-    }
 }
 
 #[cfg(test)]

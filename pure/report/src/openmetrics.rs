@@ -18,84 +18,41 @@ const UNITS: [&str; 6] = [
     "ratio",
 ];
 
-type Gauge = (&'static str, &'static str, fn(&LegSummary) -> Option<f64>);
-
 /// Name with its unit, meaning, and the figure of a leg where it is known.
-const GAUGES: [Gauge; 15] = [
-    (
-        "goodput_bytes_per_second",
-        "Bytes that the receiving application took, by time, slow start included.",
-        |leg| rate(Some(leg.goodput)),
-    ),
-    (
-        "steady_goodput_bytes_per_second",
-        "The same without the ramp.",
-        |leg| rate(leg.steady_goodput),
-    ),
-    (
-        "received_bytes",
-        "Bytes that the receiving application took.",
-        |leg| bytes(Some(leg.bytes)),
-    ),
-    (
-        "duration_seconds",
-        "From the first byte to the last.",
-        |leg| seconds(Some(leg.duration)),
-    ),
-    ("retransmitted_segments", "Segments retransmitted.", |leg| {
-        leg.retransmits.map(|n| n as f64)
-    }),
-    (
-        "retransmitted_ratio",
-        "Bytes retransmitted by bytes sent.",
-        |leg| leg.retransmit_share,
-    ),
-    (
-        "idle_rtt_seconds",
-        "Round-trip time before the load.",
-        |leg| seconds(leg.rtt_idle),
-    ),
-    (
-        "loaded_rtt_seconds",
-        "Median smoothed round-trip time under load.",
-        |leg| seconds(leg.rtt_loaded),
-    ),
-    (
-        "congestion_window_bytes",
-        "Median congestion window, all connections together.",
-        |leg| bytes(leg.cwnd),
-    ),
-    (
-        "receive_window_bytes",
-        "Median receive window that the sender saw, all connections together.",
-        |leg| bytes(leg.window),
-    ),
-    (
-        "receive_window_limited_ratio",
-        "Share of the busy time that waited for the receive window.",
-        |leg| leg.rwnd_limited_share,
-    ),
-    (
-        "send_buffer_limited_ratio",
-        "Share of the busy time that waited for the send buffer.",
-        |leg| leg.sndbuf_limited_share,
-    ),
-    (
-        "lost_datagrams_ratio",
-        "Datagrams missing at the receiver, by those sent.",
-        |leg| leg.datagrams?.lost_share(),
-    ),
-    (
-        "jitter_seconds",
-        "Interarrival jitter of datagrams (RFC 3550).",
-        |leg| seconds(Some(leg.datagrams?.jitter)),
-    ),
-    (
-        "answered_requests_per_second",
-        "Requests answered a second.",
-        |leg| Some(leg.requests?.per_s),
-    ),
-];
+struct Gauge(&'static str, &'static str, fn(&LegSummary) -> Option<f64>);
+
+macro_rules! gauges {
+    ($($name:literal $meaning:literal $figure:expr;)*) => {
+        &[$(Gauge($name, $meaning, $figure),)*]
+    };
+}
+
+static GAUGES: &[Gauge] = gauges! {
+    "goodput_bytes_per_second"
+        "Bytes that the receiving application took, by time, slow start included."
+        |leg| rate(Some(leg.goodput));
+    "steady_goodput_bytes_per_second" "The same without the ramp." |leg| rate(leg.steady_goodput);
+    "received_bytes" "Bytes that the receiving application took." |leg| bytes(Some(leg.bytes));
+    "duration_seconds" "From the first byte to the last." |leg| seconds(Some(leg.duration));
+    "retransmitted_segments" "Segments retransmitted." |leg| leg.retransmits.map(|n| n as f64);
+    "retransmitted_ratio" "Bytes retransmitted by bytes sent." |leg| leg.retransmit_share;
+    "idle_rtt_seconds" "Round-trip time before the load." |leg| seconds(leg.rtt_idle);
+    "loaded_rtt_seconds" "Median smoothed round-trip time under load."
+        |leg| seconds(leg.rtt_loaded);
+    "congestion_window_bytes" "Median congestion window, all connections together."
+        |leg| bytes(leg.cwnd);
+    "receive_window_bytes" "Median receive window that the sender saw, all connections together."
+        |leg| bytes(leg.window);
+    "receive_window_limited_ratio" "Share of the busy time that waited for the receive window."
+        |leg| leg.rwnd_limited_share;
+    "send_buffer_limited_ratio" "Share of the busy time that waited for the send buffer."
+        |leg| leg.sndbuf_limited_share;
+    "lost_datagrams_ratio" "Datagrams missing at the receiver, by those sent."
+        |leg| leg.datagrams?.lost_share();
+    "jitter_seconds" "Interarrival jitter of datagrams (RFC 3550)."
+        |leg| seconds(Some(leg.datagrams?.jitter));
+    "answered_requests_per_second" "Requests answered a second." |leg| Some(leg.requests?.per_s);
+};
 
 fn rate(rate: Option<BitRate>) -> Option<f64> {
     Some(rate?.0 as f64 / 8.0)
@@ -162,7 +119,7 @@ pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> Strin
         let _ = writeln!(out, "# HELP linerate_{name} {help}");
         out += &samples;
     };
-    for (name, help, of) in GAUGES {
+    for Gauge(name, help, of) in GAUGES {
         family(name, "gauge", help, &|_, leg| {
             let value = of(leg).map(|value| ("", String::new(), value));
             value.into_iter().collect()

@@ -1,18 +1,13 @@
 //! What a path needs at the very least for a block, in words: one column for each size of packet.
 
-use crate::json::pretty;
+use crate::json::{document, pretty};
 use crate::words::{Style, counted, or, table};
 use model::Nanos;
 use model::physics::Ideal;
-use serde::Serialize;
 
 /// The document; `docs/json.md` has its keys.
 pub fn json(ideals: &[Ideal]) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        ideals: &'a [Ideal],
-    }
-    pretty(&Document { ideals })
+    pretty(&document!(ideals))
 }
 
 /// For people; of one block over paths that differ in their MTU.

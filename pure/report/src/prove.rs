@@ -15,22 +15,16 @@ pub use markdown::markdown;
 pub use phrase::{answer, signed};
 pub use text::{forecast, in_short, monitor, p_values, verdict};
 
-use crate::json::pretty;
+use crate::json::{document, pretty};
 use model::{Experiment, Verdict};
-use serde::Serialize;
 
 /// The experiment as one document: the fields of [`Experiment`], and the [`Verdict`] under `verdict`.
 pub fn json(experiment: &Experiment, verdict: &Verdict) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
+    pretty(&document!(
         #[serde(flatten)]
-        experiment: &'a Experiment,
-        verdict: &'a Verdict,
-    }
-    pretty(&Document {
         experiment,
-        verdict,
-    })
+        verdict
+    ))
 }
 
 #[cfg(test)]

@@ -1,32 +1,26 @@
 //! The story of a path that was tuned, in words and as one document.
 
 use crate::explain::sentences;
-use crate::json::pretty;
+use crate::json::{document, pretty};
 use crate::prove::in_short;
 use crate::words::{Ink, Style, escape, escape_sentence, glue, utc};
 use model::advice::{Change, Foreign, RateFrom};
 use model::{
     Attempt, Direction, Ended, Experiment, Fate, Look, Round, Scope, Setting, Side, Tuning, Verdict,
 };
-use serde::Serialize;
 
 /// An experiment of the story, and what it says.
 pub type Judged = (Experiment, Verdict);
 
 /// The story as one document: the fields of [`Tuning`], its experiments, and under `verdicts` what each says.
 pub fn json(story: &Tuning, judged: &[Judged]) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
+    let (experiments, verdicts): (Vec<_>, Vec<_>) = judged.iter().map(|(e, v)| (e, v)).unzip();
+    pretty(&document!(
         #[serde(flatten)]
-        story: &'a Tuning,
-        experiments: Vec<&'a Experiment>,
-        verdicts: Vec<&'a Verdict>,
-    }
-    pretty(&Document {
         story,
-        experiments: judged.iter().map(|(experiment, _)| experiment).collect(),
-        verdicts: judged.iter().map(|(_, verdict)| verdict).collect(),
-    })
+        experiments,
+        verdicts
+    ))
 }
 
 /// The lines for hosts with another system, a text a host, as a part of the story.

@@ -1,9 +1,9 @@
 //! Connections as they are just now: a table that is drawn again and again, a line now and then, JSON.
 
+use crate::json::{compact, document};
 use crate::words::{self, Ink, Style, percent};
 use model::finding::Glance;
 use model::{BitRate, Nanos};
-use serde::Serialize;
 
 /// Connections in the table.
 const SHOWN: usize = 12;
@@ -89,20 +89,9 @@ fn seconds(at: Nanos) -> String {
 
 /// The same for programs, one line.
 pub fn json(glances: &[Glance], at: Nanos) -> String {
-    #[derive(Serialize)]
-    struct Line<'a> {
-        kind: &'static str,
-        at_ns: Nanos,
-        open: usize,
-        connections: &'a [Glance],
-    }
-    let line = Line {
-        kind: "now",
-        at_ns: at,
-        open: glances.len(),
-        connections: &glances[..glances.len().min(TOLD)],
-    };
-    crate::json::compact(&line)
+    let (kind, at_ns, open) = ("now", at, glances.len());
+    let connections = &glances[..open.min(TOLD)];
+    compact(&document!(kind, at_ns, open, connections))
 }
 
 #[cfg(test)]

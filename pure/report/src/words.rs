@@ -290,13 +290,36 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// A column of a sparkline: levels from 0 to 7.
-pub(crate) fn spark(level: usize, style: Style) -> char {
+/// Values over time, ascending, as a row of at most so many blocks, each the average of its time, above zero.
+pub(crate) fn blocks(values: &[(f64, f64)], most: usize, style: Style) -> String {
+    let (Some((begin, _)), Some((end, _))) = (values.first(), values.last()) else {
+        return String::new();
+    };
     let set = match style.unicode {
         true => ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
         false => ['_', '.', ',', '-', '=', '+', '*', '#'],
     };
-    set[level.min(7)]
+    let mut sums = vec![(0.0, 0.0); most.min(values.len())];
+    let columns = sums.len();
+    for (x, y) in values {
+        let column = ((x - begin) / (end - begin) * columns as f64) as usize;
+        if let Some((sum, count)) = sums.get_mut(column.min(columns.saturating_sub(1))) {
+            (*sum, *count) = (*sum + y, *count + 1.0);
+        }
+    }
+    let largest = values
+        .iter()
+        .map(|(_, y)| *y)
+        .fold(f64::MIN_POSITIVE, f64::max);
+    // A column in which nothing was read goes on as the one before.
+    let mut level = 0;
+    let blocks = sums.into_iter().map(|(sum, count)| {
+        if count > 0.0 {
+            level = (sum / count / largest * 7.0).round() as usize;
+        }
+        set[level.min(7)]
+    });
+    blocks.collect()
 }
 
 /// Text that markdown would take for markup, written out.

@@ -1,9 +1,8 @@
 //! A page as text, for a terminal, a ticket, or a program.
 
 use super::{Chart, Drawing, Page, quantity};
-use crate::json;
-use crate::words::{Ink, Style, escape_sentence, spark, unmarked};
-use serde::Serialize;
+use crate::json::{document, pretty};
+use crate::words::{Ink, Style, blocks, escape_sentence, unmarked};
 use std::fmt::Write as _;
 
 /// Version of the JSON form.
@@ -45,39 +44,21 @@ pub fn text(page: &Page, style: Style) -> String {
     out
 }
 
-/// The first series as a row of blocks, each the average of its time, above zero; empty if it has no values.
+/// The first series as a row of blocks; empty if it has no values.
 pub(crate) fn sparkline(chart: &Chart, style: Style) -> String {
     let Some(series) = chart.series.first() else {
         return String::new();
     };
     let known = series.points.iter().filter_map(|(x, y)| Some((*x, (*y)?)));
     let values: Vec<(f64, f64)> = known.collect();
-    let (Some(&(begin, _)), Some(&(end, _))) = (values.first(), values.last()) else {
-        return String::new();
-    };
     let most = values.iter().map(|(_, y)| *y).fold(0.0, f64::max);
     let unit = chart.y.get(series.axis).map_or("", |axis| axis.unit);
     let tail = format!("  up to {}", quantity(most, unit));
     let room = usize::from(style.width).saturating_sub(tail.chars().count() + 2);
-    let columns = room.min(LONGEST_SPARK).min(values.len());
-    if columns == 0 || end <= begin || most <= 0.0 {
-        return String::new();
+    match blocks(&values, room.min(LONGEST_SPARK), style) {
+        none if none.is_empty() || most <= 0.0 => String::new(),
+        blocks => format!("  {blocks}{tail}\n"),
     }
-    let mut sums = vec![(0.0, 0.0); columns];
-    for (x, y) in values {
-        let column = ((x - begin) / (end - begin) * columns as f64) as usize;
-        let sum = &mut sums[column.min(columns - 1)];
-        *sum = (sum.0 + y, sum.1 + 1.0);
-    }
-    // A column in which nothing was read goes on as the one before.
-    let mut level = 0;
-    let blocks = sums.into_iter().map(|(sum, count)| {
-        if count > 0.0 {
-            level = (sum / count / most * 7.0).round() as usize;
-        }
-        spark(level, style)
-    });
-    format!("  {}{tail}\n", blocks.collect::<String>())
 }
 
 /// A line of a listing: it keeps its columns.
@@ -115,16 +96,12 @@ pub fn markdown(page: &Page) -> String {
 
 /// As one JSON document; `docs/json.md` has its keys.
 pub fn json(page: &Page) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: u32,
+    let schema = PAGE_SCHEMA;
+    pretty(&document!(
+        schema,
         #[serde(flatten)]
-        page: &'a Page,
-    }
-    json::pretty(&Document {
-        schema: PAGE_SCHEMA,
-        page,
-    })
+        page
+    ))
 }
 
 #[cfg(test)]

@@ -81,8 +81,9 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
 /// The figures of one direction, in columns.
 fn figures([a, b]: [Side<'_>; 2], legs: [(&Leg, &LegSummary); 2]) -> String {
     let legs = legs.map(|(_, figures)| figures);
-    let mut rows = Vec::from(figures::speed(&legs));
-    rows.extend(figures::details(&a.run.spec.workload, &legs));
+    let workload = &a.run.spec.workload;
+    let mut rows = figures::speed(workload, &legs);
+    rows.extend(figures::details(workload, &legs));
     figures::known(&["", a.name(), b.name()], &rows)
 }
 
