@@ -2,11 +2,12 @@
 
 use crate::json::{document, pretty};
 use crate::requests;
+use crate::summary::wait_words;
 use crate::words::{Style, escape, glue, grouped, or, percent, table, three_digits};
 use model::request::Links;
 use model::{
     BlockRecord, BlockServer, BlockSplit, BlockStore, BlockSummary, Blocks, Bytes, Cache,
-    Direction, Latency, LatencySummary, Leg, Nanos, RunId, StoreRecord, Wait,
+    Direction, Latency, LatencySummary, Leg, Nanos, RunId, StoreRecord,
 };
 use serde::Serialize;
 
@@ -62,17 +63,9 @@ pub fn depths(depths: &[Depth], style: Style) -> String {
             first.into_iter().chain(shares).collect()
         })
     });
-    let heads = [
-        "depth",
-        "operation",
-        "a second",
-        "data",
-        "p50",
-        "p99",
-        "storage",
-        "queued",
-        "network",
-    ];
+    let heads: Vec<&str> = "depth|operation|a second|data|p50|p99|storage|queued|network"
+        .split('|')
+        .collect();
     table(&heads, rows) + &style.prose(&enough(depths))
 }
 
@@ -106,12 +99,9 @@ pub(crate) fn verdict(order: &Blocks, host: &str, leg: &Leg, all: &[BlockSummary
         Some(_) => format!("the storage {place}"),
         None => format!("memory {place}"),
     };
-    let split = all
-        .iter()
-        .filter_map(|one| Some((one, one.split.as_ref()?)));
-    split
-        .map(|(one, split)| sentence(one, split, &storage))
-        .collect()
+    let split = all.iter();
+    let split = split.filter_map(|one| Some(sentence(one, one.split.as_ref()?, &storage)));
+    split.collect()
 }
 
 fn sentence(one: &BlockSummary, split: &BlockSplit, storage: &str) -> String {
@@ -182,16 +172,9 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
         let all = row(one.operation.name(), or(one.data, "-"), &one.latency);
         [all].into_iter().chain(storage)
     });
-    let heads = [
-        "operation",
-        "count",
-        "a second",
-        "data",
-        "p50",
-        "p99",
-        "p99.9",
-        "longest",
-    ];
+    let heads: Vec<&str> = "operation|count|a second|data|p50|p99|p99.9|longest"
+        .split('|')
+        .collect();
     let mut out = table(&heads, rows);
     if operations.iter().all(|one| one.split.is_some()) {
         return out;
@@ -205,10 +188,8 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
         let share = |(name, time): (&str, Nanos)| {
             format!("{name} {}", glue(percent(time.0 as f64 / total)))
         };
-        let ideal = one
-            .latency
-            .ideal
-            .map(|ideal| format!("ideal {}, ", glue(ideal)));
+        let ideal = one.latency.ideal;
+        let ideal = ideal.map(|ideal| format!("ideal {}, ", glue(ideal)));
         let line = format!(
             "{}: {}measured {}: {}",
             one.operation.name(),
@@ -252,17 +233,10 @@ pub(crate) fn order(order: &Blocks, streams: &str) -> Vec<String> {
         (true, seed) => format!("in random order (--seed {seed})"),
         (false, _) => "one after the other".to_owned(),
     };
-    let wait = match order.wait {
-        Wait::Hybrid => {
-            "This end spins for some tens of microseconds, then sleeps (--wait hybrid)."
-        }
-        Wait::Block => {
-            "This end sleeps at once (--wait block): waking a core is part of the latency."
-        }
-    };
+    let wait = wait_words(order.wait, ["This end", "spins", "sleeps"]);
     let (mix, size) = (mix.join("; "), glue(order.block));
     let first = format!("Asked in turn: {mix}; {depth}; blocks of {size} {sequence} {file}.");
-    vec![first, wait.to_owned()]
+    vec![first, wait]
 }
 
 fn store_words(whose: &BlockStore) -> String {

@@ -8,4 +8,4 @@ mod export;
 mod import;
 
 pub use export::{stream_end, stream_interval, stream_start, to_json};
-pub use import::{Error, from_json};
+pub use import::from_json;

@@ -120,13 +120,9 @@ impl Words<'_> {
                 or(way.tcp.as_ref().map(fate), "-"),
             ]
         });
-        let heads = [
-            "",
-            "path MTU",
-            "sent, arrived",
-            "MSS announced, seen",
-            "64 KiB over TCP",
-        ];
+        let heads: Vec<&str> = "|path MTU|sent, arrived|MSS announced, seen|64 KiB over TCP"
+            .split('|')
+            .collect();
         table(&heads, rows)
     }
 

@@ -25,11 +25,8 @@ pub fn text(of: &Requests, style: Style) -> String {
         let unknown = "with --rate the time of its frames on the links comes to it";
         out += &style.prose(&format!("{EACH} {}", ideal(&of.links, unknown)));
         out += "\nThe longest ones:\n";
-        let longest = of
-            .operations
-            .iter()
-            .take(LADDERS)
-            .filter_map(|one| one.worst.first());
+        let longest = of.operations.iter().take(LADDERS);
+        let longest = longest.filter_map(|one| one.worst.first());
         out.extend(longest.map(|call| ladder(call, style)));
         out += &list(of);
     }
@@ -40,19 +37,14 @@ pub fn text(of: &Requests, style: Style) -> String {
     if !of.doubts.is_empty() {
         out.push('\n');
     }
-    out.extend(
-        of.doubts
-            .iter()
-            .map(|doubt| style.item(&escape_sentence(doubt))),
-    );
+    let doubts = of.doubts.iter();
+    out.extend(doubts.map(|doubt| style.item(&escape_sentence(doubt))));
     out
 }
 
 /// The answer in one sentence.
 pub fn sentence(of: &Requests) -> String {
-    let mut causes = Causes::default();
-    of.operations.iter().for_each(|o| causes.add(&o.causes));
-    let spent = spent(&causes);
+    let spent = spent(&sum(of.operations.iter().map(|o| &o.causes)), SMALL);
     match of.answered {
         0 => "No request with its reply was found.".to_owned(),
         1 => format!("One request was answered; its time: {spent}."),
@@ -60,14 +52,20 @@ pub fn sentence(of: &Requests) -> String {
     }
 }
 
-/// Causes with their shares, the largest first.
-fn spent(causes: &Causes) -> String {
+/// Causes with their shares from `least` on, the largest first.
+pub(crate) fn spent(causes: &Causes, least: f64) -> String {
     let total = causes.total().0.max(1) as f64;
     let shares = causes.ranked().into_iter();
     let shares = shares.map(|(cause, time)| (cause.words(), time.0 as f64 / total));
-    let named = shares.filter(|(_, share)| *share >= SMALL);
+    let named = shares.filter(|(_, share)| *share >= least);
     let named = named.map(|(cause, share)| format!("{cause} {}", glue(percent(share))));
     named.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Causes>) -> Causes {
+    let mut sum = Causes::default();
+    all.for_each(|causes| sum.add(causes));
+    sum
 }
 
 /// One request of an operation, as the mean of all: its time by cause beside the ideal.
@@ -116,18 +114,9 @@ fn operations(operations: &[Operation]) -> String {
         ];
         first.into_iter().chain(parts).collect()
     });
-    let heads = [
-        "operation",
-        "count",
-        "p50",
-        "p99",
-        "longest",
-        "call send",
-        "there",
-        "think",
-        "reply send",
-        "back",
-    ];
+    let heads: Vec<&str> = "operation|count|p50|p99|longest|call send|there|think|reply send|back"
+        .split('|')
+        .collect();
     let more = match operations.len().saturating_sub(OPERATIONS) {
         0 => String::new(),
         more => format!("And {more} more operations (--json has all).\n"),
@@ -168,7 +157,7 @@ pub(crate) fn ladder(call: &Call, style: Style) -> String {
             4,
             &format!("{} = {}", parts.join(" + "), glue(total)),
         )
-        + &style.hang("    ", 4, &spent(&call.causes))
+        + &style.hang("    ", 4, &spent(&call.causes, SMALL))
 }
 
 fn span(time: Nanos) -> String {
@@ -206,15 +195,9 @@ fn list(of: &Requests) -> String {
             call.purpose.to_owned(),
         ]
     });
-    let heads = [
-        "at",
-        "call",
-        "reply",
-        "took",
-        "think",
-        "operation",
-        "what for",
-    ];
+    let heads: Vec<&str> = "at|call|reply|took|think|operation|what for"
+        .split('|')
+        .collect();
     let more = match (cut, of.calls.len() as u64) {
         (false, _) => String::new(),
         (_, all) if all == of.answered => "--json has all of them.\n".to_owned(),

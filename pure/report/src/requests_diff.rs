@@ -15,9 +15,8 @@ const NAMED: usize = 8;
 /// Why the same calls take longer on one side.
 pub fn requests_diff(a: (&str, &Requests), b: (&str, &Requests), style: Style) -> String {
     let pairs = a.1.operations.iter();
-    let mut common: Vec<Pair> = pairs
-        .filter_map(|one| Some([one, same(b.1, one)?]))
-        .collect();
+    let pairs = pairs.filter_map(|one| Some([one, same(b.1, one)?]));
+    let mut common: Vec<Pair> = pairs.collect();
     let time = |side: usize| -> f64 {
         let each = |pair: &Pair| weight(pair) * mean(pair[side], pair[side].parts.total());
         common.iter().map(each).sum()
@@ -55,11 +54,8 @@ pub fn requests_diff(a: (&str, &Requests), b: (&str, &Requests), style: Style) -
         out += &costs(&common, [fast.0, slow.0], style);
     }
     for (name, of, other) in [(fast.0, fast.1, slow.1), (slow.0, slow.1, fast.1)] {
-        let alone = of
-            .operations
-            .iter()
-            .filter(|one| same(other, one).is_none());
-        let alone = alone.take(NAMED);
+        let alone = of.operations.iter();
+        let alone = alone.filter(|one| same(other, one).is_none()).take(NAMED);
         let alone = alone.map(|one| format!("{} of {}", one.count, escape(&one.operation)));
         let alone: Vec<String> = alone.collect();
         if !alone.is_empty() {
@@ -67,11 +63,8 @@ pub fn requests_diff(a: (&str, &Requests), b: (&str, &Requests), style: Style) -
             out += &style.prose(&line);
         }
     }
-    let other = slow
-        .1
-        .doubts
-        .iter()
-        .filter(|doubt| !fast.1.doubts.contains(doubt));
+    let other = slow.1.doubts.iter();
+    let other = other.filter(|doubt| !fast.1.doubts.contains(doubt));
     let doubts = fast.1.doubts.iter().chain(other);
     out.extend(doubts.map(|doubt| style.item(&escape_sentence(doubt))));
     out
@@ -81,9 +74,8 @@ pub fn requests_diff(a: (&str, &Requests), b: (&str, &Requests), style: Style) -
 type Pair<'a> = [&'a Operation; 2];
 
 fn same<'a>(of: &'a Requests, one: &Operation) -> Option<&'a Operation> {
-    of.operations
-        .iter()
-        .find(|other| other.operation == one.operation)
+    let mut all = of.operations.iter();
+    all.find(|other| other.operation == one.operation)
 }
 
 /// Calls that are compared: as many as both have.
@@ -97,51 +89,38 @@ fn mean(of: &Operation, all: Nanos) -> f64 {
 
 /// What makes the difference, the most first, and the longest call of the first of it on either side.
 fn costs(common: &[Pair<'_>], names: [&str; 2], style: Style) -> String {
-    struct Cost<'a> {
-        pair: &'a Pair<'a>,
-        cause: Cause,
-        /// Of the mean call on each side.
-        each: [f64; 2],
-        /// How much more the slower side spends on all calls.
-        more: f64,
-    }
+    // Of each cause its time in the mean call on each side, and how much more the slower one spends on all calls.
     let all = common.iter().flat_map(|pair| {
         Cause::ALL.map(|cause| {
             let each = pair.map(|of| mean(of, of.causes.of(cause)));
-            let more = weight(pair) * (each[1] - each[0]);
-            Cost {
-                pair,
-                cause,
-                each,
-                more,
-            }
+            (pair, cause, each, weight(pair) * (each[1] - each[0]))
         })
     });
-    let mut all: Vec<Cost<'_>> = all.collect();
-    let whole: f64 = all.iter().map(|one| one.more).sum();
-    all.retain(|one| one.more.abs() >= NEGLIGIBLE * whole.abs());
-    all.sort_by(|x, y| y.more.abs().total_cmp(&x.more.abs()));
+    let mut all: Vec<_> = all.collect();
+    let whole: f64 = all.iter().map(|(.., more)| more).sum();
+    all.retain(|(.., more)| more.abs() >= NEGLIGIBLE * whole.abs());
+    all.sort_by(|(.., x), (.., y)| y.abs().total_cmp(&x.abs()));
     let time = |cost: f64| match cost as u64 {
         0 => "-".to_owned(),
         time => Nanos(time).to_string(),
     };
-    let rows = all.iter().take(ROWS).map(|one| {
-        let difference = one.each[1] - one.each[0];
+    let rows = all.iter().take(ROWS).map(|(pair, cause, each, more)| {
+        let difference = each[1] - each[0];
         vec![
-            escape(&one.pair[0].operation),
-            one.cause.words().to_owned(),
-            time(one.each[0]),
-            time(one.each[1]),
+            escape(&pair[0].operation),
+            cause.words().to_owned(),
+            time(each[0]),
+            time(each[1]),
             format!("{}{}", sign(difference), Nanos(difference.abs() as u64)),
-            format!("{:.0} %", 100.0 * one.more / whole),
+            format!("{:.0} %", 100.0 * more / whole),
         ]
     });
     let [faster, slower] = headings(names);
     let heads = ["a call", "waits for", &faster, &slower, "more", "share"];
     let mut out = format!("\n{}", table(&heads, rows));
-    if let Some(first) = all.first() {
+    if let Some((pair, ..)) = all.first() {
         out += "\nThe longest of either side:\n";
-        for (name, of) in names.into_iter().zip(first.pair) {
+        for (name, of) in names.into_iter().zip(*pair) {
             let longest = of.worst.first();
             let longest = longest.map(|call| format!("{}\n{}", escape(name), ladder(call, style)));
             out.extend(longest);

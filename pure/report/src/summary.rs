@@ -357,18 +357,24 @@ fn request_words(request: &Request, streams: &str) -> Vec<String> {
     };
     let first = format!("{request_size} asked, {reply_size} answered, on {streams}{loop_of}");
     let new = "A new connection for every request; its handshake counts.";
-    let wait = match request.wait {
-        Wait::Hybrid => "Both ends spin for some tens of microseconds, then sleep (--wait hybrid).",
-        Wait::Block => {
-            "Both ends sleep at once (--wait block): waking a core is part of the latency."
-        }
-    };
     let new = request.reconnect.then(|| new.to_owned());
-    [first]
+    let wait = wait_words(request.wait, ["Both ends", "spin", "sleep"]);
+    [Some(first), new, Some(wait)]
         .into_iter()
-        .chain(new)
-        .chain([wait.to_owned()])
+        .flatten()
         .collect()
+}
+
+/// How who waits for an answer does that.
+pub(crate) fn wait_words(wait: Wait, [who, spin, sleep]: [&str; 3]) -> String {
+    match wait {
+        Wait::Hybrid => {
+            format!("{who} {spin} for some tens of microseconds, then {sleep} (--wait hybrid).")
+        }
+        Wait::Block => {
+            format!("{who} {sleep} at once (--wait block): waking a core is part of the latency.")
+        }
+    }
 }
 
 /// The settings that were asked for, and those in which the ends differ without being asked. What

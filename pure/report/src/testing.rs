@@ -8,7 +8,6 @@ use model::request::{
     Call, Cause, Causes, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step, View,
 };
 use model::*;
-use std::collections::BTreeMap;
 
 /// What one direction of a made-up path does.
 #[derive(Clone, Copy)]
@@ -44,8 +43,7 @@ pub const LOSSY: Way = Way {
     retransmits: 41,
     cwnd: 280,
     window: Bytes(16 << 20),
-    rwnd_limited: 0.0,
-    sndbuf_limited: 0.0,
+    ..LAN
 };
 
 /// The same path in the good direction, held back by the receive window.
@@ -53,11 +51,11 @@ pub const WINDOWED: Way = Way {
     mbit: 850,
     idle: Nanos(52_100_000),
     loaded: Nanos(53_400_000),
-    retransmits: 0,
     cwnd: 4200,
     window: Bytes(6 << 20),
     rwnd_limited: 0.83,
     sndbuf_limited: 0.11,
+    ..LAN
 };
 
 pub fn spec() -> Spec {
@@ -81,9 +79,7 @@ pub fn host(name: &str) -> Fingerprint {
             governor: Some("performance".to_owned()),
         },
         memory: Some(Bytes(64 << 30)),
-        virtualisation: None,
         clock_source: Some("tsc".to_owned()),
-        route: None,
         device: Some(Device {
             name: "eno1".to_owned(),
             driver: Some("ixgbe".to_owned()),
@@ -96,8 +92,7 @@ pub fn host(name: &str) -> Fingerprint {
             default: "cubic".to_owned(),
             available: vec!["reno".to_owned(), "cubic".to_owned()],
         }),
-        sysctls: BTreeMap::new(),
-        unread: Vec::new(),
+        ..Fingerprint::default()
     }
 }
 
@@ -137,24 +132,15 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
                     process_system: Nanos::from_millis(if sends { 110 } else { 240 } * s),
                     host_busy: Nanos::from_millis(1600 * s),
                     host_softirq: Nanos::from_millis(300 * s),
-                    host_steal: Nanos(0),
                     host_total: Nanos::from_secs(32 * s),
+                    ..CpuTimes::default()
                 },
-                requests: None,
-                datagrams: None,
+                ..Sample::default()
             })
             .collect(),
         bytes: sent(10),
         duration: Nanos::from_secs(10),
-        requests: None,
-        store: None,
-        operations: Vec::new(),
-        retransmits: None,
-        datagrams: None,
-        copy: None,
-        line: None,
-        trace: None,
-        warnings: Vec::new(),
+        ..EndRecord::default()
     };
     let (near, far) = match direction {
         Direction::Up => (end(true), end(false)),

@@ -10,16 +10,9 @@ use serde_json::{Value, json};
 
 /// The whole run as `iperf3 -J` prints a test.
 pub fn to_json(run: &Run, summary: &Summary) -> String {
-    let mut document = json!({
-        "start": start(run),
-        "intervals": intervals(run),
-        "end": end(run),
-        "linerate": {"run": run, "summary": summary},
-    });
-    if let Ended::Failed { why } = &run.ended {
-        document["error"] = json!(why);
-    }
-    pretty(&document)
+    let document = json!({"start": start(run), "intervals": intervals(run), "end": end(run)});
+    let ours = json!({"linerate": {"run": run, "summary": summary}, "error": failed(run)});
+    pretty(&with(document, ours))
 }
 
 /// The first line of the stream (iperf3's `--json-stream`).
@@ -43,13 +36,16 @@ pub fn stream_interval(
 
 /// The last line of the stream: the sums, and all of the run.
 pub fn stream_end(run: &Run, summary: &Summary) -> String {
-    let error = match &run.ended {
-        Ended::Failed { why } => line("error", &json!(why)),
-        _ => String::new(),
-    };
-    let mut data = end(run);
-    data["linerate"] = json!({"run": run, "summary": summary});
-    error + &line("end", &data)
+    let error = failed(run).map(|why| line("error", &json!(why)));
+    let ours = json!({"linerate": {"run": run, "summary": summary}});
+    error.unwrap_or_default() + &line("end", &with(end(run), ours))
+}
+
+fn failed(run: &Run) -> Option<&str> {
+    match &run.ended {
+        Ended::Failed { why } => Some(why),
+        _ => None,
+    }
 }
 
 fn line(event: &str, data: &Value) -> String {
@@ -89,7 +85,7 @@ fn start(run: &Run) -> Value {
             "remote_port": socket.remote.port(),
         })
     });
-    let mut start = json!({
+    let start = json!({
         "connected": connected.collect::<Vec<_>>(),
         "version": format!("linerate {}", run.near.linerate),
         "system_info": system_info(&run.near),
@@ -121,13 +117,8 @@ fn start(run: &Run) -> Value {
             "interval": Rows::new(spec.interval).span().as_secs_f64(),
         },
     });
-    if !udp {
-        start["tcp_mss_default"] = json!(first.map_or(0, |socket| socket.mss));
-    }
-    if let Some(title) = &run.title {
-        start["title"] = json!(title);
-    }
-    start
+    let mss = (!udp).then(|| first.map_or(0, |socket| socket.mss));
+    with(start, json!({"tcp_mss_default": mss, "title": run.title}))
 }
 
 /// The samples between which the rows of a leg lie.
@@ -172,48 +163,51 @@ fn interval(
     sample: &Sample,
 ) -> (Vec<Value>, Value) {
     let sends = direction == Direction::Up;
-    let counts = interval_counts(before, sample, sends);
-    // Of several streams the counts are those of all together.
-    let entry = |bytes: Bytes, counts: Option<Value>| {
-        let mut entry = span(before.at, sample.at, bytes);
-        if spec.workload.is_udp() {
-            entry["packets"] = json!(bytes.0 / spec.workload.unit().0.max(1));
-            extend(&mut entry, counts.unwrap_or_default());
-        }
-        extend(&mut entry, json!({"omitted": false, "sender": sends}));
-        entry
+    let counts = interval_counts(before, sample, sends).unwrap_or_default();
+    let entry = |bytes: Bytes, counts: &Value| {
+        let udp = spec.workload.is_udp();
+        let packets = udp.then(|| bytes.0 / spec.workload.unit().0.max(1));
+        let entry = with(
+            span(before.at, sample.at, bytes),
+            json!({"packets": packets}),
+        );
+        let entry = with(entry, if udp { counts.clone() } else { Value::Null });
+        with(entry, json!({"omitted": false, "sender": sends}))
     };
     let mut again: Option<u64> = None;
     let streams = sample.streams.iter().map(|stream| {
         let was = before.streams.iter().find(|s| s.stream == stream.stream);
         let bytes = stream.bytes.since(was.map_or(Bytes(0), |s| s.bytes));
-        let mut entry = entry(bytes, counts.clone().filter(|_| spec.streams == 1));
+        // Of several streams the counts are those of all together.
+        let own = if spec.streams == 1 {
+            &counts
+        } else {
+            &Value::Null
+        };
         let first = if second { spec.streams } else { 0 };
-        entry["socket"] = json!(socket_number(first + stream.stream));
-        if let Some(tcp) = stream.tcp.as_ref().filter(|_| sends) {
-            let earlier = was.and_then(|s| s.tcp.as_ref()?.total_retrans());
-            let total = tcp.total_retrans().unwrap_or(0);
-            let retransmits = u64::from(total.saturating_sub(earlier.unwrap_or(0)));
-            again = Some(again.unwrap_or(0) + retransmits);
-            let figures = json!({
-                "retransmits": retransmits,
-                "snd_cwnd": tcp.cwnd_bytes().unwrap_or_default(),
-                "snd_wnd": tcp.snd_wnd().unwrap_or_default(),
-                "rtt": tcp.srtt().unwrap_or_default().0 / 1_000,
-                "rttvar": tcp.rttvar().unwrap_or_default().0 / 1_000,
-                "pmtu": tcp.pmtu().unwrap_or(0),
-                "reorder": tcp.reord_seen().unwrap_or(0),
-            });
-            extend(&mut entry, figures);
-        }
-        entry
+        let number = json!({"socket": socket_number(first + stream.stream)});
+        let entry = with(entry(bytes, own), number);
+        let Some(tcp) = stream.tcp.as_ref().filter(|_| sends) else {
+            return entry;
+        };
+        let earlier = was.and_then(|s| s.tcp.as_ref()?.total_retrans());
+        let total = tcp.total_retrans().unwrap_or(0);
+        let retransmits = u64::from(total.saturating_sub(earlier.unwrap_or(0)));
+        again = Some(again.unwrap_or(0) + retransmits);
+        let figures = json!({
+            "retransmits": retransmits,
+            "snd_cwnd": tcp.cwnd_bytes().unwrap_or_default(),
+            "snd_wnd": tcp.snd_wnd().unwrap_or_default(),
+            "rtt": tcp.srtt().unwrap_or_default().0 / 1_000,
+            "rttvar": tcp.rttvar().unwrap_or_default().0 / 1_000,
+            "pmtu": tcp.pmtu().unwrap_or(0),
+            "reorder": tcp.reord_seen().unwrap_or(0),
+        });
+        with(entry, figures)
     });
     let streams = streams.collect();
-    let mut sum = entry(sample.bytes.since(before.bytes), counts.clone());
-    if let Some(again) = again {
-        sum["retransmits"] = json!(again);
-    }
-    (streams, sum)
+    let sum = entry(sample.bytes.since(before.bytes), &counts);
+    (streams, with(sum, json!({"retransmits": again})))
 }
 
 /// What was counted between two samples; a sender knows of no loss.
@@ -232,125 +226,100 @@ fn interval_counts(before: &Sample, sample: &Sample, sends: bool) -> Option<Valu
 }
 
 fn end(run: &Run) -> Value {
-    let spec = &run.spec;
+    let (spec, udp) = (&run.spec, run.spec.workload.is_udp());
     let mut end = json!({"cpu_utilization_percent": cpu(run)});
     let mut streams = Vec::new();
     for (leg, second) in run.legs.iter().zip([false, true]) {
         let first = if second { spec.streams } else { 0 };
         let all = (0..spec.streams).map(|stream| end_stream(spec, leg, stream, first + stream));
         streams.extend(all);
-        if spec.workload.is_udp() {
-            end[sum_key("sum", second)] = udp_sum(leg);
+        if udp {
+            // Sent by the sender, in the time of the receiver.
+            let sum = span(Nanos(0), leg.receiver().duration, leg.sender().bytes);
+            let sender = json!({"sender": leg.direction == Direction::Up});
+            end[sum_key("sum", second)] = with(with(sum, counts(leg)), sender);
         }
         end[sum_key("sum_sent", second)] = sum(spec, leg, true);
         end[sum_key("sum_received", second)] = sum(spec, leg, false);
     }
-    end["streams"] = streams.into();
-    if let (Some(leg), false) = (run.legs.first(), spec.workload.is_udp()) {
-        for (key, record) in [
-            ("sender_tcp_congestion", leg.sender()),
-            ("receiver_tcp_congestion", leg.receiver()),
-        ] {
-            if let Some(socket) = record.sockets.first() {
-                end[key] = json!(socket.congestion);
-            }
-        }
-    }
-    end
+    let congestion = |record: fn(&Leg) -> &EndRecord| {
+        let first = run.legs.first().filter(|_| !udp)?;
+        Some(&record(first).sockets.first()?.congestion)
+    };
+    let more = json!({
+        "streams": streams,
+        "sender_tcp_congestion": congestion(Leg::sender),
+        "receiver_tcp_congestion": congestion(Leg::receiver),
+    });
+    with(end, more)
 }
 
 fn end_stream(spec: &Spec, leg: &Leg, stream: u32, number: u32) -> Value {
     let entry = |record: &EndRecord| {
         let bytes = stream_bytes(record, stream, spec);
-        let mut entry = span(Nanos(0), record.duration, bytes);
         let sends = leg.direction == Direction::Up;
         let of = json!({"socket": socket_number(number), "sender": sends});
-        extend(&mut entry, of);
-        entry
+        with(span(Nanos(0), record.duration, bytes), of)
     };
-    let mut sent = entry(leg.sender());
-    if spec.workload.is_udp() {
+    let sent = entry(leg.sender());
+    match (spec.workload.is_udp(), spec.streams) {
         // The counts are kept for all streams together: those of one are known if there is one.
-        if spec.streams == 1 {
-            extend(&mut sent, counts(leg));
+        (true, 1) => {
             let late = leg.receiver().datagrams.map_or(0, |d| d.out_of_order);
-            sent["out_of_order"] = json!(late);
+            json!({"udp": with(with(sent, counts(leg)), json!({"out_of_order": late}))})
         }
-        return json!({"udp": sent});
+        (true, _) => json!({"udp": sent}),
+        (false, _) => {
+            let sent = with(sent, figures(spec, leg.sender(), stream));
+            json!({"sender": sent, "receiver": entry(leg.receiver())})
+        }
     }
-    extend(&mut sent, figures(spec, leg.sender(), stream));
-    json!({"sender": sent, "receiver": entry(leg.receiver())})
 }
 
 /// What the sender's kernel reports of a stream over the whole leg.
 fn figures(spec: &Spec, record: &EndRecord, stream: u32) -> Value {
-    let samples = record
-        .samples
-        .iter()
-        .flat_map(|sample| of_stream(sample, stream));
+    let samples = record.samples.iter();
+    let samples = samples.flat_map(|sample| of_stream(sample, stream));
     let sockets: Vec<&SocketState> = samples.filter_map(|s| s.tcp.as_ref()).collect();
     let rtts = sockets.iter().filter_map(|t| Some(t.srtt()?.0 / 1_000));
     let rtts: Vec<u64> = rtts.filter(|rtt| *rtt > 0).collect();
     let largest = |of: fn(&SocketState) -> Option<Bytes>| {
-        sockets
-            .iter()
-            .filter_map(|t| of(t))
-            .max()
-            .unwrap_or_default()
+        let all = sockets.iter().filter_map(|t| of(t));
+        all.max().unwrap_or_default()
     };
     let mean = rtts.iter().sum::<u64>().checked_div(rtts.len() as u64);
-    let mut figures = json!({
+    let total = |socket: &&SocketState| socket.total_retrans().unwrap_or(0);
+    let again = match (sockets.first(), sockets.last()) {
+        (Some(first), Some(last)) => Some(total(last).saturating_sub(total(first)).into()),
+        // A stock peer reports each stream's; only their sum is kept.
+        _ => record.retransmits.filter(|_| spec.streams == 1),
+    };
+    json!({
         "max_snd_cwnd": largest(SocketState::cwnd_bytes),
         "max_snd_wnd": largest(SocketState::snd_wnd),
         "max_rtt": rtts.iter().max().unwrap_or(&0),
         "min_rtt": rtts.iter().min().unwrap_or(&0),
         "mean_rtt": mean.unwrap_or(0),
-    });
-    let total = |socket: Option<&&SocketState>| socket?.total_retrans();
-    let again = match sockets.last() {
-        last @ Some(_) => {
-            let first = total(sockets.first()).unwrap_or(0);
-            Some(u64::from(total(last).unwrap_or(0).saturating_sub(first)))
-        }
-        // A stock peer reports each stream's; only their sum is kept.
-        None => record.retransmits.filter(|_| spec.streams == 1),
-    };
-    if let Some(again) = again {
-        figures["retransmits"] = json!(again);
-    }
-    figures
+        "retransmits": again,
+    })
 }
 
 fn sum(spec: &Spec, leg: &Leg, sent: bool) -> Value {
     let record = if sent { leg.sender() } else { leg.receiver() };
-    let mut sum = span(Nanos(0), record.duration, record.bytes);
+    let sum = span(Nanos(0), record.duration, record.bytes);
     if !spec.workload.is_udp() {
-        sum["sender"] = json!(leg.direction == Direction::Up);
-        if let Some(again) = retransmits(record).filter(|_| sent) {
-            sum["retransmits"] = json!(again);
-        }
-        return sum;
+        let again = retransmits(record).filter(|_| sent);
+        let sender = leg.direction == Direction::Up;
+        return with(sum, json!({"sender": sender, "retransmits": again}));
     }
-    sum["sender"] = json!(sent);
-    let sender = Datagrams {
-        packets: record.datagrams.map_or(0, |d| d.packets),
-        ..Datagrams::default()
+    let counts = match sent {
+        true => datagram_keys(&Datagrams {
+            packets: record.datagrams.map_or(0, |d| d.packets),
+            ..Datagrams::default()
+        }),
+        false => counts(leg),
     };
-    let counts = if sent {
-        datagram_keys(&sender)
-    } else {
-        counts(leg)
-    };
-    extend(&mut sum, counts);
-    sum
-}
-
-/// The one sum of datagrams: sent by the sender, in the time of the receiver.
-fn udp_sum(leg: &Leg) -> Value {
-    let mut sum = span(Nanos(0), leg.receiver().duration, leg.sender().bytes);
-    extend(&mut sum, counts(leg));
-    sum["sender"] = json!(leg.direction == Direction::Up);
-    sum
+    with(with(sum, counts), json!({"sender": sent}))
 }
 
 /// What the receiver counted.
@@ -415,11 +384,12 @@ fn span(from: Nanos, to: Nanos, bytes: Bytes) -> Value {
     })
 }
 
-/// Adds the keys of another object.
-fn extend(object: &mut Value, more: Value) {
-    if let (Value::Object(object), Value::Object(more)) = (object, more) {
-        object.extend(more);
+/// The object with those keys of another that have a value.
+fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
     }
+    object
 }
 
 /// As `uname -a` begins and ends: system, name, release, machine.

@@ -8,22 +8,6 @@ use model::{
 use serde_json::{Map, Value};
 use std::net::{IpAddr, SocketAddr};
 
-/// Why a text could not be taken: one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(String);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
-fn refused<T>(why: impl Into<String>) -> Result<T, Error> {
-    Err(Error(why.into()))
-}
-
 /// Intervals that are taken at most: a week of seconds.
 const MAX_INTERVALS: usize = 700_000;
 /// Streams that are taken at most: 128 each way.
@@ -34,75 +18,67 @@ const MAX_STREAMS: usize = 256;
 ///
 /// # Errors
 /// If it is not iperf3's JSON, or nothing in it is of use: one sentence.
-pub fn from_json(text: &str) -> Result<Run, Error> {
+pub fn from_json(text: &str) -> Result<Run, String> {
     let document = document(text)?;
     let ours = &document["linerate"]["run"];
     if !ours.is_null() {
-        let failed = |error| format!("the run under its key 'linerate' cannot be read: {error}");
-        return serde_json::from_value(ours.clone()).map_err(|error| Error(failed(error)));
+        let run = serde_json::from_value(ours.clone());
+        return run.map_err(|e| format!("the run under its key 'linerate' cannot be read: {e}"));
     }
-    for key in ["start", "end"] {
-        if !matches!(document[key], Value::Object(_) | Value::Null) {
-            return refused(format!("its '{key}' is not an object"));
-        }
+    let is_object = |key: &&str| matches!(document[*key], Value::Object(_) | Value::Null);
+    if let Some(key) = ["start", "end"].iter().find(|key| !is_object(key)) {
+        return Err(format!("its '{key}' is not an object"));
     }
-    let error = document["error"].as_str();
-    let start = &document["start"];
-    if start.as_object().is_none_or(Map::is_empty) && error.is_none() {
-        return refused("it has no 'start', as iperf3's JSON has");
+    let (start, end, error) = (
+        &document["start"],
+        &document["end"],
+        document["error"].as_str(),
+    );
+    if is_empty(start) && error.is_none() {
+        return Err("it has no 'start', as iperf3's JSON has".to_owned());
     }
     let intervals = match &document["intervals"] {
         Value::Array(all) if all.len() <= MAX_INTERVALS => all.as_slice(),
-        Value::Array(_) => return refused(format!("it has more than {MAX_INTERVALS} intervals")),
+        Value::Array(_) => return Err(format!("it has more than {MAX_INTERVALS} intervals")),
         Value::Null => &[],
-        _ => return refused("its 'intervals' are not a list"),
+        _ => return Err("its 'intervals' are not a list".to_owned()),
     };
-    let end = &document["end"];
-    let test = &start["test_start"];
     let reader = Reader {
         start,
-        test,
+        test: &start["test_start"],
         intervals,
         end,
     };
-    let mut run = reader.run(error)?;
-    run.id = id(text);
-    Ok(run)
+    Ok(Run {
+        id: id(text),
+        ..reader.run(error)?
+    })
 }
 
 /// One document, also from the lines of a stream.
-fn document(text: &str) -> Result<Value, Error> {
-    let whole = match serde_json::from_str::<Value>(text) {
-        Ok(Value::Object(map)) if !map.contains_key("event") => return Ok(Value::Object(map)),
-        Ok(Value::Object(_)) => String::new(),
-        Ok(_) => return refused("it is not an object, as iperf3's JSON is"),
-        Err(error) => error.to_string(),
-    };
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let Ok(lines) = lines
-        .map(serde_json::from_str)
-        .collect::<Result<Vec<Value>, _>>()
-    else {
-        return refused(format!("it is not JSON: {whole}"));
-    };
-    let mut document = Map::new();
-    let mut intervals = Vec::new();
-    for mut line in lines {
-        let data = line["data"].take();
-        match line["event"].as_str() {
-            Some("interval") => intervals.push(data),
-            Some(event @ ("start" | "error" | "end")) => {
+fn document(text: &str) -> Result<Value, String> {
+    let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let values = values.collect::<Result<Vec<Value>, _>>();
+    let values = values.map_err(|error| format!("it is not JSON: {error}"))?;
+    let (mut document, mut intervals) = (Map::new(), Vec::new());
+    for mut value in values {
+        let event = value["event"].as_str().map(str::to_owned);
+        let data = value.get_mut("data").map(Value::take).unwrap_or_default();
+        match (event.as_deref(), value) {
+            (Some("interval"), _) => intervals.push(data),
+            (Some(event @ ("start" | "error" | "end")), _) => {
                 if !data["linerate"].is_null() {
                     document.insert("linerate".to_owned(), data["linerate"].clone());
                 }
                 document.insert(event.to_owned(), data);
             }
-            Some(_) => {}
-            None => return refused("a line of it is no event of iperf3's --json-stream"),
+            (Some(_), _) => {}
+            (None, whole @ Value::Object(_)) if document.is_empty() => return Ok(whole),
+            (None, _) => return Err("it is not an object, nor a line of --json-stream".to_owned()),
         }
     }
     if document.is_empty() {
-        return refused("it holds no event of iperf3");
+        return Err("it holds no event of iperf3".to_owned());
     }
     document.insert("intervals".to_owned(), intervals.into());
     Ok(document.into())
@@ -125,11 +101,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn run(&self, error: Option<&str>) -> Result<Run, Error> {
+    fn run(&self, error: Option<&str>) -> Result<Run, String> {
         let protocol = self.test["protocol"].as_str().unwrap_or("TCP");
         if !matches!(protocol, "TCP" | "UDP") {
             let protocol = start_of(protocol, 20);
-            return refused(format!(
+            return Err(format!(
                 "it is a test over {protocol}; only TCP and UDP can be imported"
             ));
         }
@@ -137,7 +113,7 @@ impl Reader<'_> {
             Some(why) => Ended::Failed {
                 why: format!("iperf3 says: {}", start_of(why, 500)),
             },
-            None if self.end.as_object().is_none_or(Map::is_empty) => Ended::Unfinished,
+            None if is_empty(self.end) => Ended::Unfinished,
             None => Ended::Complete,
         };
         let ways = self.ways();
@@ -200,19 +176,17 @@ impl Reader<'_> {
         }
     }
 
-    fn spec(&self, udp: bool, ways: &[Direction]) -> Result<Spec, Error> {
+    fn spec(&self, udp: bool, ways: &[Direction]) -> Result<Spec, String> {
         let count = |key| positive(self.test, key);
         let block = count("blksize").map(Bytes);
         let rate = count("target_bitrate").map(BitRate);
         let streams = count("num_streams").unwrap_or(1);
         if streams > 128 {
-            return refused(format!("it has {streams} streams; iperf3 has 128 at most"));
+            return Err(format!("it has {streams} streams; iperf3 has 128 at most"));
         }
         let window = positive(self.start, "sock_bufsize").map(Bytes);
-        let interval = self
-            .intervals
-            .first()
-            .map(|first| seconds(&first["sum"], "seconds"));
+        let first = self.intervals.first();
+        let interval = first.map(|first| seconds(&first["sum"], "seconds"));
         let interval = interval.filter(|span| span.0 > 0);
         Ok(Spec {
             workload: match udp {
@@ -445,8 +419,8 @@ impl Reader<'_> {
         let streams = list(&self.end["streams"]).iter().take(MAX_STREAMS);
         let own = streams.map(|stream| &stream["udp"]);
         let own = own.filter(|udp| udp["sender"].as_bool().is_none_or(|role| role == sends));
-        own.filter_map(|udp| udp["out_of_order"].as_u64())
-            .fold(0, u64::saturating_add)
+        let late = own.filter_map(|udp| udp["out_of_order"].as_u64());
+        late.fold(0, u64::saturating_add)
     }
 
     fn host(&self) -> String {
@@ -499,6 +473,10 @@ fn datagrams(sum: &Value) -> Datagrams {
     }
 }
 
+fn is_empty(object: &Value) -> bool {
+    object.as_object().is_none_or(Map::is_empty)
+}
+
 fn start_of(text: &str, longest: usize) -> String {
     text.chars().take(longest).collect()
 }
@@ -512,21 +490,18 @@ fn list(value: &Value) -> &[Value] {
 }
 
 fn real(value: &Value, key: &str) -> f64 {
-    let number = value[key].as_f64().filter(|n| n.is_finite());
-    number.unwrap_or(0.0)
+    value[key].as_f64().filter(|n| n.is_finite()).unwrap_or(0.0)
 }
 
 /// A count or a size; zero, as iperf3 writes it, is one that was not asked for.
 fn positive(value: &Value, key: &str) -> Option<u64> {
-    Some(real(value, key))
-        .filter(|n| *n >= 1.0)
-        .map(|n| n as u64)
+    let number = real(value, key);
+    (number >= 1.0).then_some(number as u64)
 }
 
 fn whole(value: &Value, key: &str) -> u64 {
-    value[key]
-        .as_u64()
-        .unwrap_or_else(|| real(value, key).max(0.0) as u64)
+    let number = value[key].as_u64();
+    number.unwrap_or(real(value, key).max(0.0) as u64)
 }
 
 /// A time in seconds; at most a year, so that nothing overflows.

@@ -167,13 +167,8 @@ fn ladders(name: &str, all: &Requests, beside: Option<&(String, Requests)>) -> V
         (Some((other, requests)), _) => both(all, [name, other], requests),
         (None, first) => first.and_then(|of| {
             let call = usual(all, &of.operation)?;
-            Some(alone(
-                "ladder-usual",
-                "A usual request",
-                "a usual one",
-                of,
-                call,
-            ))
+            let (id, heading) = ("ladder-usual", "A usual request");
+            Some(alone(id, heading, "a usual one", of, call))
         }),
     };
     let longest = all.operations.iter().take(LADDERS).enumerate();

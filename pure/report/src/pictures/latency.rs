@@ -2,8 +2,9 @@
 
 use super::{RIGHT, WIDTH};
 use crate::page::{Axis, Chart, Picture, Ruler, Scale, Series, Stroke, Svg, quantity};
-use crate::words::{escape, grouped, percent};
-use model::request::{Cause, Causes, Moment, Operation};
+use crate::requests::{spent, sum};
+use crate::words::{escape, grouped};
+use model::request::{Cause, Moment, Operation};
 use model::{Latency, Nanos};
 use std::collections::BTreeMap;
 
@@ -141,19 +142,12 @@ pub(crate) fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
             first.from,
             last.to,
             grouped(counted),
-            spent(&causes)
+            spent(&causes, 0.0).replace('\u{a0}', " ")
         ),
         svg,
         &["from_ns", "to_ns", "least_ns", "below_ns", "requests"],
         rows,
     ))
-}
-
-fn sum<'a>(all: impl Iterator<Item = &'a Causes>) -> Causes {
-    all.fold(Causes::default(), |mut sum, causes| {
-        sum.add(causes);
-        sum
-    })
 }
 
 /// The causes of the mean request of each moment, on each other; gives back its lower edge.
@@ -229,10 +223,8 @@ pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
     let top = 30.0;
     let mut svg = Svg::new(WIDTH, top + ROW * shown.len() as f64 + 12.0);
     let scale = (RIGHT - FROM) / longest.0 as f64;
-    let names = ranked
-        .iter()
-        .take(6)
-        .map(|(cause, _)| (*cause, short(*cause)));
+    let names = ranked.iter().take(6);
+    let names = names.map(|(cause, _)| (*cause, short(*cause)));
     legend(names, (FROM, 16.0), &mut svg);
     let mut rows = Vec::new();
     for (n, of) in shown.iter().enumerate() {
@@ -263,9 +255,11 @@ pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
             x += length;
         }
     }
-    let alternative = shown.iter();
-    let alternative =
-        alternative.map(|of| format!("{}: {}.", escape(&of.operation), spent(&of.causes)));
+    let words = |of: &Operation| {
+        let spent = spent(&of.causes, 0.0).replace('\u{a0}', " ");
+        format!("{}: {spent}.", escape(&of.operation))
+    };
+    let alternative = shown.iter().map(words);
     Some(Picture::still(
         id,
         "What requests waited for",
@@ -277,30 +271,16 @@ pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
     ))
 }
 
-/// Causes with their shares, the largest first.
-fn spent(causes: &Causes) -> String {
-    let total = causes.total().0.max(1) as f64;
-    let share = |(cause, time): (Cause, Nanos)| {
-        format!("{} {}", cause.words(), percent(time.0 as f64 / total))
-    };
-    causes
-        .ranked()
-        .into_iter()
-        .map(share)
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
 /// A cause where there is little room.
 pub(super) fn short(cause: Cause) -> &'static str {
     look(cause).0
 }
 
-/// The colour of a cause, the same in all pictures.
 fn class(cause: Cause) -> &'static str {
     look(cause).1
 }
 
+/// A short name, and the colour, which is the same in all pictures.
 fn look(cause: Cause) -> (&'static str, &'static str) {
     match cause {
         Cause::Think => ("think", "s1"),
@@ -344,6 +324,7 @@ mod tests {
     use crate::page::Drawing;
     use crate::testing;
     use insta::assert_snapshot;
+    use model::request::Causes;
 
     #[test]
     fn a_distribution_ends_at_all_and_has_no_more_points_than_can_be_seen() {
