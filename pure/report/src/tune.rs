@@ -61,11 +61,11 @@ pub fn story(story: &Tuning, judged: &[Judged], style: Style) -> String {
     let title = format!("The way {way} {host}, {at} (tuning {id})");
     out.text += &(style.paint(Ink::Bold, &title) + "\n");
     for (n, round) in story.rounds.iter().enumerate() {
-        out.part(match n {
+        let name = match n {
             0 => "Measured",
             _ => "Measured again, with what was kept",
-        });
-        out.look(&round.before);
+        };
+        out.lines(name, [look_words(&round.before)]);
         out.advice(round, story.dry_run);
         out.proof(round, judged);
     }
@@ -154,8 +154,13 @@ impl Story {
         self.text += &self.style.hang("     ", 5, words);
     }
 
-    fn look(&mut self, look: &Look) {
-        self.say(&format!("{} (run {}).", seen(look), escape(&look.run)));
+    /// A part of these lines, if there are any.
+    fn lines(&mut self, name: &str, lines: impl IntoIterator<Item = String>) {
+        let mut lines = lines.into_iter().peekable();
+        if lines.peek().is_some() {
+            self.part(name);
+        }
+        lines.for_each(|line| self.say(&line));
     }
 
     fn advice(&mut self, round: &Round, dry_run: bool) {
@@ -182,14 +187,14 @@ impl Story {
         }
         for (n, proposal) in advice.proposals.iter().enumerate() {
             let (title, cause) = (escape(&proposal.title), proposal.cause);
-            let first = format!("  {}. ", n + 1);
-            self.text += &self
-                .style
-                .hang(&first, 5, &format!("{title}, because of {cause}"));
+            let (first, line) = (
+                format!("  {}. ", n + 1),
+                format!("{title}, because of {cause}"),
+            );
+            self.text += &self.style.hang(&first, 5, &line);
             let mut before = None;
             for change in &proposal.changes {
-                self.change(change, before == Some(&change.why));
-                before = Some(&change.why);
+                self.change(change, before.replace(&change.why) == Some(&change.why));
             }
             if let Some(attempt) = round.attempts.get(n) {
                 self.instead(attempt, dry_run);
@@ -209,22 +214,21 @@ impl Story {
             true => "on linerate's own connections",
             false => host(change.side),
         };
-        let now = change
-            .now
-            .as_ref()
-            .map(|now| format!("now {}", escape(now)));
-        let default = change.default.as_ref();
-        let default = default.map(|d| format!("this kernel's default {}", escape(d)));
-        let values = match &now.into_iter().chain(default).collect::<Vec<_>>()[..] {
+        let value = |what: &str, value: &Option<String>| {
+            let value = value.as_ref();
+            value.map(|value| format!("{what} {}", escape(value)))
+        };
+        let values = [
+            value("now", &change.now),
+            value("this kernel's default", &change.default),
+        ];
+        let values = match &values.into_iter().flatten().collect::<Vec<_>>()[..] {
             [] => String::new(),
             values => format!(" ({})", values.join(", ")),
         };
         let setting = glue(plain(&change.setting));
         self.note(&format!("{setting} {whose}{values}"));
-        let (why, source) = (
-            escape_sentence(&change.why),
-            escape_sentence(&change.source),
-        );
+        let [why, source] = [&change.why, &change.source].map(|text| escape_sentence(text));
         self.note(&match same_reason {
             true => "why: for the same reason".to_owned(),
             false => format!("why: {why} [{source}]"),
@@ -292,61 +296,51 @@ impl Story {
     }
 
     fn end(&mut self, story: &Tuning) {
-        if !story.kept.is_empty() {
-            self.part("Kept");
-            for reading in &story.kept {
-                let (setting, found) = (glue(escape(&reading.setting)), escape(&reading.found));
-                let whose = host(reading.side);
-                self.say(&match reading.in_force {
-                    true => format!("{setting} {whose}, in force"),
-                    false => format!("{setting} {whose}, but it is {found}"),
-                });
-            }
+        let mut kept: Vec<String> = Vec::new();
+        for reading in &story.kept {
+            let (setting, found) = (glue(escape(&reading.setting)), escape(&reading.found));
+            let whose = host(reading.side);
+            kept.push(match reading.in_force {
+                true => format!("{setting} {whose}, in force"),
+                false => format!("{setting} {whose}, but it is {found}"),
+            });
+        }
+        if !kept.is_empty() {
             let far = story.kept.iter().any(|r| r.side == Side::Far);
             let host = far.then(|| format!(" {}", escape(&story.host)));
             let until = glue(format!("'linerate tune undo{}'", host.unwrap_or_default()));
-            self.say(&match story.lasting[..] {
+            kept.push(match story.lasting[..] {
                 [] => format!(
                     "Until {until} or until the host starts anew: --persist writes it down for good."
                 ),
                 _ => format!("Until {until}; what brings it back when the host starts is below."),
             });
         }
-        let open = titles(story, Fate::Told);
-        if !open.is_empty() {
-            self.part("Proven, and for you to set");
-            self.say(&format!(
-                "{open}: it helps linerate's own connections. For others set what is proposed above, or the same option in the application."
-            ));
-        }
-        let undone = titles(story, Fate::Undone);
-        let surpassed = titles(story, Fate::Surpassed);
-        if !undone.is_empty() || !surpassed.is_empty() {
-            self.part("Undone");
-        }
-        if !undone.is_empty() {
-            self.say(&format!("{undone}: not proven."));
-        }
-        if !surpassed.is_empty() {
-            self.say(&format!(
-                "{surpassed}: it helps, and adds nothing to what does more."
-            ));
-        }
-        if let Some(look) = last(story) {
-            self.part("Now");
-            self.look(look);
-        }
-        if !story.lasting.is_empty() {
-            self.part("For good");
-        }
-        for reading in &story.lasting {
+        let of = |fate, words: &str| {
+            let all = titles(story, fate);
+            (!all.is_empty()).then(|| format!("{all}: {words}"))
+        };
+        let open = of(
+            Fate::Told,
+            "it helps linerate's own connections. For others set what is proposed above, or the same option in the application.",
+        );
+        let undone = [
+            of(Fate::Undone, "not proven."),
+            of(
+                Fate::Surpassed,
+                "it helps, and adds nothing to what does more.",
+            ),
+        ];
+        let lasting = story.lasting.iter().map(|reading| {
             let (setting, found) = (escape(&reading.setting), escape_sentence(&reading.found));
             let written = if reading.in_force { "written to " } else { "" };
-            self.say(&format!(
-                "{setting} {}: {written}{found}.",
-                host(reading.side)
-            ));
-        }
+            format!("{setting} {}: {written}{found}.", host(reading.side))
+        });
+        self.lines("Kept", kept);
+        self.lines("Proven, and for you to set", open);
+        self.lines("Undone", undone.into_iter().flatten());
+        self.lines("Now", last(story).map(look_words));
+        self.lines("For good", lasting);
         for w in &story.warnings {
             let (what, remedy) = (escape_sentence(&w.what), escape_sentence(&w.remedy));
             self.say(&format!("! {what}: {remedy}."));
@@ -359,6 +353,10 @@ impl Story {
         };
         self.text += &format!("\n{}", self.style.prose(last));
     }
+}
+
+fn look_words(look: &Look) -> String {
+    format!("{} (run {}).", seen(look), escape(&look.run))
 }
 
 fn host(side: Side) -> &'static str {

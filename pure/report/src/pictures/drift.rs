@@ -1,8 +1,8 @@
 //! Every run of an experiment in the order of time: does the path move by itself?
 
 use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke};
-use crate::prove::phrase::{base_unit, metric_words, signed};
-use model::{Experiment, Nanos, Phase, Trial, Verdict};
+use crate::prove::phrase::{base_unit, metric_words, phase, signed};
+use model::{Experiment, Nanos, Trial, Verdict};
 
 /// All runs over time; `None` before the first.
 pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
@@ -54,16 +54,8 @@ fn phases(trials: &[Trial], at: impl Fn(Nanos) -> f64) -> Vec<Band> {
         to: chunk
             .last()
             .map_or(0.0, |last| at(last.started + last.duration)),
-        name: match chunk[0].phase {
-            Phase::Discarded => "discarded",
-            Phase::Pilot => "pilot",
-            Phase::Main => "compared",
-            Phase::Confirmation => "confirmed",
-        }
-        .to_owned(),
+        name: phase(chunk[0].phase)[2].to_owned(),
     };
-    trials
-        .chunk_by(|a, b| a.phase == b.phase)
-        .map(band)
-        .collect()
+    let chunks = trials.chunk_by(|a, b| a.phase == b.phase);
+    chunks.map(band).collect()
 }

@@ -1,20 +1,16 @@
 //! Every run of an experiment as a row, for a spreadsheet or a data frame.
 
+use super::phrase::phase;
 use crate::csv::{cell, table};
 use crate::words::{escape, escape_sentence};
-use model::{Experiment, Phase, Plan, Trial};
+use model::{Experiment, Plan, Trial};
 
 type Column = (&'static str, fn(&Plan, &Trial) -> String);
 
 /// The columns behind the name of the experiment.
 const COLUMNS: [Column; 18] = [
     ("number", |_, t| t.number.to_string()),
-    ("phase", |_, t| match t.phase {
-        Phase::Discarded => "discarded".to_owned(),
-        Phase::Pilot => "pilot".to_owned(),
-        Phase::Main => "main".to_owned(),
-        Phase::Confirmation => "confirmation".to_owned(),
-    }),
+    ("phase", |_, t| phase(t.phase)[0].to_owned()),
     ("block", |_, t| t.block.to_string()),
     ("position", |_, t| t.position.to_string()),
     ("arm", |_, t| t.arm.to_string()),

@@ -3,7 +3,7 @@
 use crate::words::{counted, escape, escape_sentence, grouped, percent};
 use model::{
     BitRate, Check, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState,
-    Limit, Metric, Nanos, Outcome, Plan, Verdict,
+    Limit, Metric, Nanos, Outcome, Phase, Plan, Verdict,
 };
 use std::fmt;
 
@@ -23,7 +23,11 @@ pub fn answer(outcome: Outcome) -> &'static str {
     }
 }
 
+/// An experiment and what it shows.
+pub(crate) type Judged<'a> = (&'a Experiment, &'a Verdict);
+
 /// The answer on an arm or a factor.
+#[derive(Default)]
 pub(crate) struct Answer {
     /// The arm, where there are several; else empty.
     pub(crate) of: String,
@@ -53,15 +57,14 @@ pub(crate) fn answers(experiment: &Experiment, verdict: &Verdict) -> Vec<Answer>
             why.push(format!("{} so far.", runs_made(experiment)));
         }
         return vec![Answer {
-            of: String::new(),
             headline: answer(verdict.outcome),
             sentences: why,
-            beside: Vec::new(),
+            ..Answer::default()
         }];
     }
     let several = verdict.comparisons.len() > 1;
     let of_arm = |c: &Comparison| {
-        let mut sentences = comparison(experiment, verdict, c);
+        let mut sentences = comparison((experiment, verdict), c);
         sentences.extend((!several).then(|| validity(plan, c.outcome)));
         let judged = c.outcome != Outcome::NoVerdict && c.pairs_so_far > 0;
         let of = several.then(|| escape(plan.arm_name(c.arm)));
@@ -76,10 +79,9 @@ pub(crate) fn answers(experiment: &Experiment, verdict: &Verdict) -> Vec<Answer>
         }
     };
     let of_factor = |e: &FactorEffect| Answer {
-        of: String::new(),
         headline: answer(e.outcome),
         sentences: vec![format!("{}.", effect(plan, e))],
-        beside: Vec::new(),
+        ..Answer::default()
     };
     let arms = verdict.comparisons.iter().map(of_arm);
     arms.chain(verdict.effects.iter().map(of_factor)).collect()
@@ -128,20 +130,14 @@ pub(crate) fn question(plan: &Plan) -> String {
 }
 
 /// The answer on one arm against the control, behind its headline.
-pub(crate) fn comparison(
-    experiment: &Experiment,
-    verdict: &Verdict,
-    c: &Comparison,
-) -> Vec<String> {
-    let plan = &experiment.plan;
+pub(crate) fn comparison(of: Judged<'_>, c: &Comparison) -> Vec<String> {
+    let (plan, verdict) = (&of.0.plan, of.1);
     let (unit, margin) = (unit(plan.metric), share(plan.margin));
     let (Some(estimate), true) = (&c.estimate, c.outcome != Outcome::NoVerdict) else {
         if c.outcome == Outcome::NoVerdict {
             let failed = evidence(verdict, GateState::Failed);
-            return failed
-                .chain(evidence(verdict, GateState::Warned))
-                .take(1)
-                .collect();
+            let found = failed.chain(evidence(verdict, GateState::Warned));
+            return found.take(1).collect();
         }
         let so_far = match c.pairs_so_far {
             0 => "No pair is complete.".to_owned(),
@@ -156,14 +152,14 @@ pub(crate) fn comparison(
     let (low, high) = (signed(low), signed(high));
     match c.outcome {
         Outcome::Faster | Outcome::Slower => vec![
-            effect_sentence(experiment, verdict, c, estimate),
+            effect_sentence(of, c, estimate),
             match c.beyond_margin {
                 true => format!("The whole interval lies beyond the margin of {margin}."),
                 false => format!("Whether it is the {margin} that you said matters is open."),
             },
         ],
         Outcome::NoDifference => {
-            let found = circumstances(experiment, verdict, c, estimate);
+            let found = circumstances(of, c, estimate);
             let first =
                 format!("Between {low} and {high} {unit} (you said {margin} matters; {found}).");
             let way = match (estimate.low_share > 0.0, estimate.high_share < 0.0) {
@@ -178,28 +174,17 @@ pub(crate) fn comparison(
             [first].into_iter().chain(way).collect()
         }
         Outcome::NotEnoughData | Outcome::NoVerdict => {
-            let first = format!(
-                "Anything from {low} to {high} {unit} fits {}.",
-                pairs(c.pairs)
-            );
-            let more = what_would_settle(plan, c);
-            [first]
-                .into_iter()
-                .chain(next_look(c))
-                .chain(more)
-                .collect()
+            let pairs = pairs(c.pairs);
+            let first = format!("Anything from {low} to {high} {unit} fits {pairs}.");
+            let all = [Some(first), next_look(c), what_would_settle(plan, c)];
+            all.into_iter().flatten().collect()
         }
     }
 }
 
 /// `A typical run moved 12.4 % more per second with bbr than with cubic (95 % interval ...)`.
-fn effect_sentence(
-    experiment: &Experiment,
-    verdict: &Verdict,
-    c: &Comparison,
-    estimate: &Estimate,
-) -> String {
-    let plan = &experiment.plan;
+fn effect_sentence(of: Judged<'_>, c: &Comparison, estimate: &Estimate) -> String {
+    let plan = &of.0.plan;
     let typical = plan.estimand == Estimand::Typical;
     let who = match (plan.metric, typical) {
         (Metric::Goodput, true) => "A typical run moved",
@@ -220,17 +205,12 @@ fn effect_sentence(
         "{who} {} {} {against} ({}).",
         change(plan.metric, estimate),
         with(plan.arm_name(c.arm)),
-        circumstances(experiment, verdict, c, estimate),
+        circumstances(of, c, estimate),
     )
 }
 
 /// The interval, the pairs, how long it took, and the name of the experiment.
-fn circumstances(
-    experiment: &Experiment,
-    verdict: &Verdict,
-    c: &Comparison,
-    estimate: &Estimate,
-) -> String {
+fn circumstances((experiment, verdict): Judged<'_>, c: &Comparison, estimate: &Estimate) -> String {
     let plan = &experiment.plan;
     let interval = match c.outcome {
         Outcome::NoDifference => format!("{} interval", level(estimate)),
@@ -274,14 +254,10 @@ pub(crate) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<Stri
         };
         format!("Totals: {change}.{outside}")
     });
-    let arms = verdict
-        .arms
-        .iter()
-        .filter(|a| [c.against, c.arm].contains(&a.arm));
-    let bad: Vec<String> = arms
-        .map(|a| format!("{} {}", escape(&a.name), a.bad))
-        .collect();
-    let bad = format!("Bad runs: {}.", bad.join(", "));
+    let arms = verdict.arms.iter();
+    let arms = arms.filter(|a| [c.against, c.arm].contains(&a.arm));
+    let bad = arms.map(|a| format!("{} {}", escape(&a.name), a.bad));
+    let bad = format!("Bad runs: {}.", bad.collect::<Vec<_>>().join(", "));
     totals.into_iter().chain([bad]).collect()
 }
 
@@ -358,6 +334,16 @@ fn next_look(c: &Comparison) -> Option<String> {
 }
 
 // ---- figures ----
+
+/// What a run is for: its name in files, what it does, and what was done.
+pub(crate) fn phase(phase: Phase) -> [&'static str; 3] {
+    match phase {
+        Phase::Discarded => ["discarded", "warming up", "discarded"],
+        Phase::Pilot => ["pilot", "pilot", "pilot"],
+        Phase::Main => ["main", "comparison", "compared"],
+        Phase::Confirmation => ["confirmation", "confirmation", "confirmed"],
+    }
+}
 
 /// What is measured of each run, and which way is better.
 pub(crate) fn metric_line(metric: Metric) -> &'static str {

@@ -2,7 +2,7 @@
 
 use super::phrase;
 use crate::words::{escape, escape_sentence, grouped, table};
-use model::{Check, Design, Estimand, Experiment, Phase, Plan, Verdict};
+use model::{Check, Design, Estimand, Experiment, Plan, Verdict};
 
 /// How runs were grouped and what is judged of them.
 pub(crate) fn design(plan: &Plan) -> String {
@@ -14,10 +14,8 @@ pub(crate) fn design(plan: &Plan) -> String {
         Design::Pairs { looks } => format!("pairs, judged after {}", after(looks)),
         Design::Blocks { blocks } => format!("{blocks} blocks with every arm in each"),
         Design::Factorial { blocks, .. } => {
-            format!(
-                "{blocks} blocks with {} combinations in each",
-                plan.arms.len()
-            )
+            let arms = plan.arms.len();
+            format!("{blocks} blocks with {arms} combinations in each")
         }
         Design::Search { blocks, confirm } => format!(
             "rounds of {blocks} blocks, each of which leaves the better half of the arms, then fresh pairs of the last one, judged after {}",
@@ -74,13 +72,7 @@ pub(crate) fn every_run(experiment: &Experiment) -> String {
         vec![
             grouped(t.number.into()),
             phrase::span(t.started.since(first.started)),
-            match t.phase {
-                Phase::Discarded => "warming up",
-                Phase::Pilot => "pilot",
-                Phase::Main => "comparison",
-                Phase::Confirmation => "confirmation",
-            }
-            .to_owned(),
+            phrase::phase(t.phase)[1].to_owned(),
             (t.block + 1).to_string(),
             escape(plan.arm_name(t.arm)),
             phrase::value(plan.metric, t.value),

@@ -40,12 +40,8 @@ pub fn in_short(experiment: &Experiment, verdict: &Verdict, arm: u32) -> String 
         // A gate that failed is the whole answer.
         judged.outcome = Outcome::NoVerdict;
     }
-    let sentences = phrase::comparison(experiment, verdict, &judged);
-    format!(
-        "{}. {}",
-        phrase::answer(judged.outcome),
-        sentences.join(" ")
-    )
+    let sentences = phrase::comparison((experiment, verdict), &judged).join(" ");
+    format!("{}. {sentences}", phrase::answer(judged.outcome))
 }
 
 /// How it ended, unless as planned.
@@ -113,12 +109,9 @@ pub(crate) fn doubts(experiment: &Experiment, verdict: &Verdict) -> Vec<String> 
         let blocks = counted(verdict.half_blocks.into(), "block");
         doubts.push(format!("Interrupted, kept and not judged: {blocks}."));
     }
-    doubts.extend(
-        experiment
-            .warnings
-            .iter()
-            .map(|w| escape_sentence(&format!("{}: {}. Do: {}.", w.what, w.meaning, w.remedy))),
-    );
+    let warnings = experiment.warnings.iter();
+    let warnings = warnings.map(|w| format!("{}: {}. Do: {}.", w.what, w.meaning, w.remedy));
+    doubts.extend(warnings.map(|text| escape_sentence(&text)));
     doubts
 }
 
