@@ -101,7 +101,7 @@ impl Tie {
     /// Lets the lab stay until [`Labs::down`].
     ///
     /// # Errors
-    /// [`Error::System`] if it has ended already.
+    /// [`Error::Failed`] if it has ended already.
     pub fn cut(mut self) -> Result<(), Error> {
         let sent = self.0.write_all(netns_holder::STAY);
         sent.map_err(Error::system("let the lab stay"))
@@ -197,7 +197,7 @@ impl Labs {
     /// Removes a lab, dead or alive, and ends the programs that run in it.
     ///
     /// # Errors
-    /// [`Error::NotUp`] if there is nothing of this name; [`Error::System`].
+    /// [`Error::NotUp`] if there is nothing of this name; [`Error::Failed`].
     pub fn down(&self, name: &str) -> Result<(), Error> {
         let place = Place::of(&self.home, name)?;
         if !place.exists() {
@@ -232,7 +232,7 @@ impl Lab {
     /// The scenario that the lab was made from.
     ///
     /// # Errors
-    /// [`Error::System`] if it cannot be read any more.
+    /// [`Error::Failed`] if it cannot be read any more.
     pub fn scenario(&self) -> Result<Scenario, Error> {
         let path = self.place.file("scenario.json");
         fs::read(&path)
@@ -247,19 +247,17 @@ impl Lab {
 
     /// One of the hosts.
     pub fn host(&self, name: &str) -> Result<&NodeRecord, Error> {
-        self.hosts()
-            .find(|host| host.name == name)
-            .ok_or_else(|| Error::NoHost {
-                lab: self.record.name.clone(),
-                host: name.to_owned(),
-                hosts: self.hosts().map(|h| h.name.clone()).collect(),
-            })
+        self.hosts().find(|host| host.name == name).ok_or_else(|| {
+            let hosts: Vec<&str> = self.hosts().map(|h| &*h.name).collect();
+            let (lab, hosts) = (&self.record.name, hosts.join(", "));
+            Error::Failed(format!("the lab {lab} has no host {name}; it has {hosts}"))
+        })
     }
 
     /// A command that will run in a host, under the host's name, with `/etc/hosts` naming the others.
     ///
     /// # Errors
-    /// [`Error::NoHost`]; [`Error::NotUp`] if the lab has ended.
+    /// [`Error::Failed`] if there is no such host; [`Error::NotUp`] if the lab has ended.
     pub fn command(&self, host: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
         let node = self.host(host)?;
         let gone = |_| Error::NotUp(self.record.name.clone());
@@ -293,7 +291,7 @@ impl Lab {
     /// What really happened so far, counted up to this moment.
     ///
     /// # Errors
-    /// [`Error::NotUp`] if the lab has ended; [`Error::System`].
+    /// [`Error::NotUp`] if the lab has ended; [`Error::Failed`].
     pub fn counters(&self) -> Result<CounterReport, Error> {
         self.ask("counters")
     }
@@ -315,10 +313,9 @@ impl Lab {
             }
             false => Error::NotUp(self.record.name.clone()),
         })?;
-        serde_json::from_slice(&answer).map_err(|error| Error::System {
-            what: format!("read what the lab {} answers", self.record.name),
-            source: error.into(),
-        })
+        let name = &self.record.name;
+        serde_json::from_slice(&answer)
+            .map_err(Error::system(format!("read what the lab {name} answers")))
     }
 }
 
@@ -355,16 +352,11 @@ fn start(order: &netns_holder::Order, options: &Options) -> Result<Tie, Error> {
     // What cannot be read is no answer either.
     let _ = BufReader::new(stdout).read_line(&mut line);
     if let Ok(answer) = serde_json::from_str::<netns_holder::Answer>(&line) {
-        return match answer {
-            netns_holder::Answer::Up => Ok(Tie(stdin)),
-            netns_holder::Answer::IsUp => Err(Error::IsUp(order.name.clone())),
-            netns_holder::Answer::Unfit(why) => Err(Error::Unfit(why)),
-            netns_holder::Answer::Failed(why) => Err(Error::Holder(why)),
-        };
+        return answer.map(|()| Tie(stdin));
     }
     let _ = child.kill();
     let status = child.wait();
-    Err(Error::Holder(format!(
+    Err(Error::Failed(format!(
         "the process that should hold the lab {} ended before the lab was up ({}); try again",
         order.name,
         status.map_or_else(|error| error.to_string(), |status| status.to_string())
@@ -398,10 +390,8 @@ fn clear(place: &Place) -> Result<(), Error> {
         let start = Instant::now();
         while place.is_alive() {
             if start.elapsed() > PATIENCE {
-                return Err(Error::System {
-                    what: format!("end the process of the lab in {}", place.file("").display()),
-                    source: std::io::ErrorKind::TimedOut.into(),
-                });
+                let what = format!("end the process of the lab in {}", place.file("").display());
+                return Err(Error::system(what)(std::io::ErrorKind::TimedOut));
             }
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -45,19 +45,13 @@ pub(crate) struct Order {
 pub(crate) const STAY: &[u8] = b"stay\n";
 
 /// What [`keep`] writes, once, to its standard output.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    Up,
-    IsUp,
-    Unfit(String),
-    Failed(String),
-}
+pub(crate) type Answer = Result<(), Error>;
 
 /// Holds one lab, as [`crate::up`] orders by standard input, until it is asked to end or who ordered it is gone. To be called by a
 /// process that has a single thread and is nothing else; it answers by standard output.
 ///
 /// # Errors
-/// [`Error::System`] if there is no order or nobody to answer; why the lab cannot be made goes to
+/// [`Error::Failed`] if there is no order or nobody to answer; why the lab cannot be made goes to
 /// [`crate::up`].
 pub fn keep() -> Result<(), Error> {
     let mut line = String::new();
@@ -70,11 +64,9 @@ pub fn keep() -> Result<(), Error> {
     let place = Place::of(&order.home, &order.name)?;
     let lock = place.take(&order.name);
     let made = lock.and_then(|lock| Ok((lock, make(&order, &place)?)));
-    let answer = match &made {
-        Ok(_) => Answer::Up,
-        Err(Error::IsUp(_)) => Answer::IsUp,
-        Err(Error::Unfit(why)) => Answer::Unfit(why.clone()),
-        Err(error) => Answer::Failed(error.to_string()),
+    let (made, answer): (_, Answer) = match made {
+        Ok(made) => (Some(made), Ok(())),
+        Err(error) => (None, Err(error)),
     };
     let mut line = serde_json::to_string(&answer).expect("an answer is plain data");
     line.push('\n');
@@ -82,7 +74,7 @@ pub fn keep() -> Result<(), Error> {
         .write_all(line.as_bytes())
         .and_then(|()| io::stdout().flush())
         .map_err(Error::system("answer who ordered the lab"));
-    let Ok((lock, lab)) = made else {
+    let Some((lock, lab)) = made else {
         return told;
     };
     // If who asked is gone, nobody knows of the lab, and it goes too.
@@ -360,7 +352,13 @@ impl Held {
 /// Moves this process into a network namespace of its own, the emulator's, and where it has not the right
 /// to that, into a user namespace first. Returns whether it did.
 fn enter_own_namespaces(by_user_namespace: bool) -> Result<bool, Error> {
-    let forbidden = |source| Error::Forbidden { source };
+    let forbidden = |source| {
+        Error::Failed(format!(
+            "cannot make a lab: {source}; it needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN), or a kernel that lets \
+             a user make user namespaces: see `sysctl user.max_user_namespaces kernel.unprivileged_userns_clone \
+             kernel.apparmor_restrict_unprivileged_userns`"
+        ))
+    };
     if !by_user_namespace {
         match namespace::unshare_net() {
             Ok(()) => return Ok(false),
@@ -463,10 +461,8 @@ fn forwarding(net: &OwnedFd, switch: &str) -> Result<(), Error> {
             return Ok(());
         }
         if start.elapsed() > BRIDGE {
-            return Err(Error::System {
-                what: format!("wait until the switch {switch} passes frames"),
-                source: io::ErrorKind::TimedOut.into(),
-            });
+            let what = format!("wait until the switch {switch} passes frames");
+            return Err(Error::system(what)(io::ErrorKind::TimedOut));
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -504,10 +500,10 @@ pub(crate) fn run(
             .map_err(Error::system("copy a descriptor"))?;
         namespace::start_in_net(&mut command, net);
     }
-    let failed = |source| Error::Missing {
-        program,
-        package,
-        source,
+    let failed = |source| {
+        Error::Failed(format!(
+            "cannot run {program}: {source}; install the package {package}"
+        ))
     };
     let mut child = command.spawn().map_err(failed)?;
     let mut stdin = child.stdin.take().expect("stdin was asked for");
@@ -519,10 +515,9 @@ pub(crate) fn run(
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().find(|line| !line.trim().is_empty());
-    Err(Error::SetUp {
-        subject: subject.to_owned(),
-        program,
-        said: said.unwrap_or("nothing").trim().to_owned(),
-    })
+    let said = said.lines().map(str::trim).find(|line| !line.is_empty());
+    let said = said.unwrap_or("nothing");
+    Err(Error::Failed(format!(
+        "cannot set up {subject}: {program} says: {said}"
+    )))
 }

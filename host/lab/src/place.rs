@@ -105,7 +105,9 @@ impl Place {
             true => Ok(Place {
                 directory: home.join(name),
             }),
-            false => Err(Error::BadName(name.to_owned())),
+            false => Err(Error::Failed(format!(
+                "'{name}' cannot be the name of a lab: use up to 40 letters, digits, '-', '_' and '.', a letter or digit first"
+            ))),
         }
     }
 
@@ -127,7 +129,7 @@ impl Place {
     /// Makes the directory and takes its lock; for the process that holds the lab.
     ///
     /// # Errors
-    /// [`Error::IsUp`] if another process has the lock; [`Error::System`].
+    /// [`Error::IsUp`] if another process has the lock; [`Error::Failed`].
     pub fn take(&self, name: &str) -> Result<File, Error> {
         for _ in 0..PATIENCE {
             let mut directory = DirBuilder::new();
@@ -239,10 +241,10 @@ impl Place {
             .find(|path| fs::metadata(path).is_ok_and(|m| m.uid() != uid && m.uid() != 0));
         match strange {
             None => Ok(()),
-            Some(path) => Err(Error::System {
-                what: format!("use {}, which belongs to another user", path.display()),
-                source: io::ErrorKind::PermissionDenied.into(),
-            }),
+            Some(path) => {
+                let what = format!("use {}, which belongs to another user", path.display());
+                Err(Error::system(what)(io::ErrorKind::PermissionDenied))
+            }
         }
     }
 }

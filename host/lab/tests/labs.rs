@@ -442,7 +442,7 @@ fn a_builder_killed_half_way_leaves_nothing() {
             Ok(_) => assert_eq!(bench.labs.down_all().unwrap(), ["pair"]),
             Err(error) => {
                 assert!(
-                    matches!(error, Error::Holder(_) | Error::NotUp(_)),
+                    matches!(error, Error::Failed(_) | Error::NotUp(_)),
                     "{error}"
                 );
                 bench.labs.down_all().unwrap();

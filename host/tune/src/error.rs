@@ -1,7 +1,7 @@
 //! What can go wrong when a machine is changed. Each is one sentence: what, to what, what to do.
 
-use std::io;
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::Path;
 
 /// Why a setting was not applied, or could not be undone.
 #[derive(Debug, thiserror::Error)]
@@ -17,10 +17,7 @@ pub enum Error {
         /// Its process.
         pid: u32,
     },
-    /// The right to change the machine is missing.
-    #[error("cannot set {0}: it needs root, or the capability CAP_NET_ADMIN; nothing was changed")]
-    Forbidden(String),
-    /// A setting cannot be applied here, or could not be undone.
+    /// A setting cannot be applied here; nothing was changed.
     #[error("cannot set {what}: {why}; nothing was changed")]
     Refused {
         /// The setting.
@@ -28,64 +25,55 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
-    /// A file of the journal.
-    #[error("cannot {what} {}: {source}; without its journal nothing is changed", .path.display())]
-    Journal {
-        /// Operation.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file from which this host takes its settings when it starts.
-    #[error("cannot write {}: {source}; what was kept lasts until this host starts anew", .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The journal cannot be read.
-    #[error(
-        "the journal {} is damaged ({why}): put back by hand what it tells, then remove it", .path.display()
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// The process that would undo everything could not be started, or has died.
-    #[error("the guard that undoes the settings if this process dies {0}; nothing more is changed")]
-    NoGuard(String),
     /// The deadline passed, and the guard has undone everything.
     #[error(
         "the settings of '{0}' were undone by its guard, because nothing renewed them in time: begin again"
     )]
     Expired(String),
-    /// Something is not as it was before.
-    #[error("not everything could be put back: {}; 'linerate tune undo' tries again", .0.join("; "))]
-    NotUndone(Vec<String>),
     /// There is no directory for the journal.
     #[error(
         "there is no directory for the journal of settings: set LINERATE_STATE, XDG_STATE_HOME or HOME to an absolute path"
     )]
     NoState,
-    /// The results of earlier connections could not be forgotten.
-    #[error("cannot flush what the kernel remembers of earlier connections to {peer}: {why}")]
-    Metrics {
-        /// The other host.
-        peer: std::net::IpAddr,
-        /// Why.
-        why: String,
-    },
+    /// Anything else: a file, the guard, the kernel, or what could not be put back.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Error {
+    /// An operation on a file of the journal.
+    pub(crate) fn journal<E: Display>(what: &str, path: &Path) -> impl FnOnce(E) -> Error {
+        let what = format!("{what} {}", path.display());
+        move |source| {
+            let end = "without its journal nothing is changed";
+            Error::Failed(format!("cannot {what}: {source}; {end}"))
+        }
+    }
+
+    /// The process that would undo everything could not be started, or has died.
+    pub(crate) fn no_guard(why: &str) -> Error {
+        let guard = "the guard that undoes the settings if this process dies";
+        Error::Failed(format!("{guard} {why}; nothing more is changed"))
+    }
+
+    /// The journal cannot be read.
+    pub(crate) fn damaged(path: &Path, why: impl Display) -> Error {
+        let path = path.display();
+        Error::Failed(format!(
+            "the journal {path} is damaged ({why}): put back by hand what it tells, then remove it"
+        ))
+    }
+
     /// The kernel cannot be asked.
-    #[error("cannot ask the kernel about {what}: {source}")]
-    System {
-        /// What.
-        what: &'static str,
-        /// What it said.
-        source: io::Error,
-    },
+    pub(crate) fn kernel<E: Display>(what: &str) -> impl FnOnce(E) -> Error {
+        move |source| Error::Failed(format!("cannot ask the kernel about {what}: {source}"))
+    }
+
+    /// Something is not as it was before.
+    pub(crate) fn not_undone(what: &[String]) -> Error {
+        let what = what.join("; ");
+        Error::Failed(format!(
+            "not everything could be put back: {what}; 'linerate tune undo' tries again"
+        ))
+    }
 }

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::crash_points::{i_am_the_guard, step};
 use crate::journal::{Journal, Place};
-use crate::kernel::Kernel;
+use crate::kernel::kernel;
 use crate::undo::undo_from;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,7 +11,6 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
-use sys::netlink::Protocol;
 
 /// How often undoing is tried, this far apart: a device may be busy, the kernel short of memory.
 const TRIES: u32 = 10;
@@ -32,16 +31,15 @@ pub(crate) const SIGN: u8 = b'.';
 /// guard.
 ///
 /// # Errors
-/// [`Error::NotUndone`] if something could not be put back; the journal then keeps it for
+/// [`Error::Failed`] if something could not be put back; the journal then keeps it for
 /// [`recover`](crate::recover).
 pub fn guard(journal: &Path) -> Result<(), Error> {
     i_am_the_guard();
     let place = Place(journal.to_owned());
-    let unguarded = |why: &str| Error::NoGuard(why.to_owned());
     let owner = io::stdin()
         .as_fd()
         .try_clone_to_owned()
-        .map_err(|_| unguarded("has no connection to it"))?;
+        .map_err(|_| Error::no_guard("has no connection to it"))?;
     let mut owner = UnixStream::from(owner);
     // An earlier guard is about to end, if it lives.
     let alive = place.lock("guard")?;
@@ -49,7 +47,7 @@ pub fn guard(journal: &Path) -> Result<(), Error> {
     // The last one to be killed when memory runs out; a wish that takes a privilege.
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     let Some(header) = Journal::load(&place)?.map(|journal| journal.header) else {
-        return Err(unguarded("found no journal"));
+        return Err(Error::no_guard("found no journal"));
     };
     let patience = Duration::from_millis(header.deadline_ms);
     let _ = owner.write_all(&[SIGN]);
@@ -91,11 +89,7 @@ fn undo(place: &Place, id: &str) -> Result<(), Error> {
     let Some(mut journal) = Journal::load(place)?.filter(|journal| journal.header.id == id) else {
         return Ok(());
     };
-    let mut kernel = Kernel::open(Protocol::Route).map_err(|source| Error::System {
-        what: "its settings",
-        source,
-    })?;
-    undo_from(&mut journal, &mut kernel, 0)?;
+    undo_from(&mut journal, &mut kernel()?, 0)?;
     // An owner that lives on sees by this that it may not change anything any more.
     journal.remove()
 }

@@ -41,13 +41,12 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// That of the calling thread.
     pub fn current() -> Result<Namespace, Error> {
-        let system = |what| move |source| Error::System { what, source };
-        let boot =
-            fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(system("its boot"))?;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map_err(Error::kernel("its boot"))?;
         let net = fs::metadata("/proc/thread-self/ns/net");
         Ok(Namespace {
             boot: boot.trim().to_owned(),
-            inode: net.map_err(system("its network namespace"))?.ino(),
+            inode: net.map_err(Error::kernel("its network namespace"))?.ino(),
             cookie: cookie().unwrap_or(0),
         })
     }
@@ -166,19 +165,19 @@ impl Place {
             .recursive(true)
             .mode(0o700)
             .create(&place.0)
-            .map_err(failed("make", &place.0))?;
+            .map_err(Error::journal("make", &place.0))?;
         // A directory in /tmp could have been put there by anybody, and what a journal says is done.
         let uid = sys::process::effective_user();
         for directory in [&place.0, state] {
             let owner = fs::metadata(directory)
-                .map_err(failed("look at", directory))?
+                .map_err(Error::journal("look at", directory))?
                 .uid();
             if owner != uid && owner != 0 {
                 let source = io::Error::new(
                     io::ErrorKind::PermissionDenied,
                     "the directory belongs to another user",
                 );
-                return Err(failed("use", directory)(source));
+                return Err(Error::journal("use", directory)(source));
             }
         }
         Ok(place)
@@ -189,7 +188,7 @@ impl Place {
         let entries = match fs::read_dir(state) {
             Ok(entries) => entries,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(failed("read", state)(e)),
+            Err(e) => return Err(Error::journal("read", state)(e)),
         };
         let mut all: Vec<Place> = entries
             .filter_map(|entry| Some(Place(entry.ok()?.path())))
@@ -224,7 +223,7 @@ impl Place {
             .truncate(false)
             .mode(0o600)
             .open(&path)
-            .map_err(failed("make", &path))
+            .map_err(Error::journal("make", &path))
     }
 
     /// Takes a lock if nobody has it.
@@ -233,14 +232,15 @@ impl Place {
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(e)) => Err(failed("lock", &self.0.join(name))(e)),
+            Err(TryLockError::Error(e)) => Err(Error::journal("lock", &self.0.join(name))(e)),
         }
     }
 
     /// Takes a lock, after whoever has it now.
     pub fn lock(&self, name: &str) -> Result<File, Error> {
         let file = self.lock_file(name)?;
-        file.lock().map_err(failed("lock", &self.0.join(name)))?;
+        file.lock()
+            .map_err(Error::journal("lock", &self.0.join(name)))?;
         Ok(file)
     }
 
@@ -255,11 +255,6 @@ impl Place {
         let seconds = fs::metadata(self.0.join(name)).ok()?.mtime();
         u64::try_from(seconds).ok()
     }
-}
-
-pub(crate) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::Journal { what, path, source }
 }
 
 /// The journal, open; only under the lock `change`.
@@ -285,7 +280,7 @@ impl Journal {
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(failed("make", &path))?;
+            .map_err(Error::journal("make", &path))?;
         step("journal made");
         let mut journal = Journal {
             path: path.clone(),
@@ -302,7 +297,7 @@ impl Journal {
         journal.begin = journal.end;
         // The name is on the disk as well.
         let saved = File::open(&place.0).and_then(|directory| directory.sync_all());
-        saved.map_err(failed("save", &place.0))?;
+        saved.map_err(Error::journal("save", &place.0))?;
         step("journal begun");
         Ok(journal)
     }
@@ -323,7 +318,7 @@ impl Journal {
         let journal = Journal::read_at(path.clone())?;
         if there && journal.is_none() {
             // Killed while it was begun: nothing was changed under it.
-            fs::remove_file(&path).map_err(failed("remove", &path))?;
+            fs::remove_file(&path).map_err(Error::journal("remove", &path))?;
         }
         Ok(journal)
     }
@@ -333,15 +328,12 @@ impl Journal {
         let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(failed("open", &path)(e)),
+            Err(e) => return Err(Error::journal("open", &path)(e)),
         };
         let mut text = Vec::new();
         let read = (&mut file).take(MOST_BYTES).read_to_end(&mut text);
-        read.map_err(failed("read", &path))?;
-        let damaged = |why: String| Error::Damaged {
-            path: path.clone(),
-            why,
-        };
+        read.map_err(Error::journal("read", &path))?;
+        let damaged = |why: String| Error::damaged(&path, why);
         let mut header = None;
         let mut entries: Vec<Entry> = Vec::new();
         let (mut begin, mut end) = (0, 0);
@@ -432,7 +424,7 @@ impl Journal {
 
     /// Removes the journal.
     pub fn remove(self) -> Result<(), Error> {
-        fs::remove_file(&self.path).map_err(failed("remove", &self.path))?;
+        fs::remove_file(&self.path).map_err(Error::journal("remove", &self.path))?;
         step("journal removed");
         Ok(())
     }
@@ -445,7 +437,7 @@ impl Journal {
         self.file
             .sync_data()
             .and_then(|()| fs::rename(&self.path, &path))
-            .map_err(failed("keep", &self.path))?;
+            .map_err(Error::journal("keep", &self.path))?;
         step("journal kept");
         // Where this fails the changes are kept all the same, if the machine does not lose power just now.
         let _ = File::open(&place.0).and_then(|directory| directory.sync_all());
@@ -474,7 +466,7 @@ impl Journal {
             }
             Err(error) => {
                 let _ = self.file.set_len(self.end);
-                Err(failed("write", &self.path)(error))
+                Err(Error::journal("write", &self.path)(error))
             }
         }
     }

@@ -1,14 +1,21 @@
 //! The kernel's routing tables over netlink, in raw bytes: what is to be put back verbatim must not be taken apart
 //! further than needed.
 
+use crate::Error;
 use libc::RTA_OIF;
 use std::io;
 use std::net::IpAddr;
+use sys::netlink::Protocol;
 
 pub(crate) use sys::netlink::{
     CREATE, Conversation as Kernel, Message, REPLACE, Refusal, attribute, attributes, ifinfomsg,
     nest, octets, push, text, u16_at, u32_at, u64_at,
 };
+
+/// Opened for settings.
+pub(crate) fn kernel() -> Result<Kernel, Error> {
+    Kernel::open(Protocol::Route).map_err(Error::kernel("its settings"))
+}
 
 /// Index of the device by which the kernel would reach the peer.
 pub(crate) fn device_towards(kernel: &mut Kernel, peer: IpAddr) -> Result<u32, Refusal> {

@@ -3,20 +3,22 @@
 
 use crate::Error;
 use crate::kernel::{Kernel, Refusal, attribute, octets, push, u16_at};
+use crate::knobs::NO_RIGHT;
 use std::net::IpAddr;
 use sys::netlink::Protocol;
 
 /// Lets the kernel forget what it learned from earlier connections to this host.
 ///
 /// # Errors
-/// [`Error::Metrics`]: without root, or on a kernel that does not let itself be told.
+/// [`Error::Failed`]: without root, or on a kernel that does not let itself be told.
 pub fn flush_metrics(peer: IpAddr) -> Result<(), Error> {
-    forget(peer).map_err(|refusal| Error::Metrics {
-        peer,
-        why: match refusal.errno {
-            libc::EPERM => "it needs root, or the capability CAP_NET_ADMIN".to_owned(),
+    forget(peer).map_err(|refusal| {
+        let why = match refusal.errno {
+            libc::EPERM => NO_RIGHT.to_owned(),
             _ => refusal.to_string(),
-        },
+        };
+        let what = "flush what the kernel remembers of earlier connections to";
+        Error::Failed(format!("cannot {what} {peer}: {why}"))
     })
 }
 

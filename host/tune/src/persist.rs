@@ -5,7 +5,7 @@
 //! [`undo_kept`](crate::undo_kept), unless somebody else has changed the file since: then it is theirs.
 
 use crate::crash_points::step;
-use crate::journal::{Namespace, Place, failed, plain};
+use crate::journal::{Namespace, Place, plain};
 use crate::{Error, Undone};
 use model::advice::{Manager, Persistent};
 use serde::{Deserialize, Serialize};
@@ -106,14 +106,17 @@ pub struct Written {
 /// for [`undo_kept`](crate::undo_kept).
 ///
 /// # Errors
-/// [`Error::File`], with nothing written; [`Error::Journal`] and [`Error::Damaged`].
+/// [`Error::Failed`], with nothing written; [`Error::Failed`].
 pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Result<(), Error> {
     let place = Place::named(state, "files")?;
     let _alone = place.lock("change")?;
     let path = below(root, &file.path);
-    let unwritten = |source| Error::File {
-        path: path.clone(),
-        source,
+    let unwritten = |source| {
+        let (path, end) = (
+            path.display(),
+            "what was kept lasts until this host starts anew",
+        );
+        Error::Failed(format!("cannot write {path}: {source}; {end}"))
     };
     let found = image(&path).map_err(unwritten)?;
     let new = Image {
@@ -147,7 +150,7 @@ pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Resul
 /// The files that were written and stay.
 ///
 /// # Errors
-/// [`Error::Journal`] and [`Error::Damaged`].
+/// [`Error::Failed`].
 pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
     let all = load(&Place(state.join("files")))?;
     let told = all
@@ -169,7 +172,7 @@ pub(crate) fn undo_written(state: &Path) -> Result<Vec<Undone>, Error> {
     while let Some(at) = all.iter().rposition(|entry| entry.is_of(&here)) {
         let entry = all.remove(at);
         undone.push(put_back(&entry).map_err(|source| {
-            Error::NotUndone(vec![format!("{}: {source}", entry.path.display())])
+            Error::not_undone(&[format!("{}: {source}", entry.path.display())])
         })?);
         step("file put back");
         save(&place, &all)?;
@@ -265,12 +268,9 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 fn load(place: &Place) -> Result<Vec<Entry>, Error> {
     let path = list(place);
     match fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|why| Error::Damaged {
-            path,
-            why: why.to_string(),
-        }),
+        Ok(text) => serde_json::from_slice(&text).map_err(|why| Error::damaged(&path, why)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(e) => Err(failed("read", &path)(e)),
+        Err(e) => Err(Error::journal("read", &path)(e)),
     }
 }
 
@@ -278,7 +278,7 @@ fn save(place: &Place, all: &[Entry]) -> Result<(), Error> {
     let path = list(place);
     let text = serde_json::to_string(all).expect("plain data with text keys becomes JSON");
     let image = Image { text, mode: 0o600 };
-    replace(&path, &image).map_err(failed("write", &path))
+    replace(&path, &image).map_err(Error::journal("write", &path))
 }
 
 fn list(place: &Place) -> PathBuf {
@@ -397,7 +397,8 @@ mod tests {
         };
         for path in ["/a", "/a/b/c"] {
             let told = write(&root.0.join("state"), &root.0, &file(path), "x");
-            assert!(matches!(told, Err(Error::File { .. })), "{path}: {told:?}");
+            let told = told.unwrap_err().to_string();
+            assert!(told.starts_with("cannot write "), "{path}: {told}");
         }
         assert_eq!(root.undo(), []);
     }

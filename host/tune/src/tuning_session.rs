@@ -3,8 +3,8 @@
 use crate::crash_points::step;
 use crate::guard::SIGN;
 use crate::journal::{Change, Header, Journal, Namespace, Place, plain};
-use crate::kernel::Kernel;
-use crate::knobs::{Failure, Image, Target};
+use crate::kernel::{Kernel, kernel};
+use crate::knobs::{Failure, Image, NO_RIGHT, Target};
 use crate::persist::undo_written;
 use crate::undo::{undo_from, undo_those};
 use crate::{Error, Undone};
@@ -17,7 +17,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use sys::netlink::Protocol;
 
 /// How long the guard may take to be ready: it is this program, already in memory.
 const GUARD_START: Duration = Duration::from_secs(20);
@@ -54,8 +53,8 @@ pub struct TuningSession {
 /// dead one left is undone first.
 ///
 /// # Errors
-/// [`Error::Held`] while another has them; [`Error::NotUndone`] if what a dead one left cannot be put
-/// back; [`Error::NoGuard`] and [`Error::Journal`].
+/// [`Error::Held`] while another has them; [`Error::Failed`] if what a dead one left cannot be put
+/// back; [`Error::Failed`].
 pub fn begin(begin: Begin) -> Result<TuningSession, Error> {
     let header = Header::new(&begin.title, begin.deadline)?;
     let place = Place::of(&begin.state, &header.namespace)?;
@@ -99,16 +98,9 @@ pub(crate) fn undo_the_dead(place: &Place) -> Result<Vec<Undone>, Error> {
     Ok(undone)
 }
 
-fn kernel() -> Result<Kernel, Error> {
-    Kernel::open(Protocol::Route).map_err(|source| Error::System {
-        what: "its settings",
-        source,
-    })
-}
-
 impl TuningSession {
     fn start_guard(&mut self, mut command: Command) -> Result<(), Error> {
-        let failed = |why: String| Error::NoGuard(format!("cannot be started ({why})"));
+        let failed = |why: String| Error::no_guard(&format!("cannot be started ({why})"));
         let (mut ours, theirs) = UnixStream::pair().map_err(|e| failed(e.to_string()))?;
         command
             .arg(&self.place.0)
@@ -131,12 +123,12 @@ impl TuningSession {
     /// connections are passed over. If one cannot be applied, the others of the same call are undone.
     ///
     /// # Errors
-    /// [`Error::Refused`] and [`Error::Forbidden`], with nothing changed; [`Error::Expired`] and
-    /// [`Error::NoGuard`], after which only [`TuningSession::end`] is of use.
+    /// [`Error::Refused`], with nothing changed; [`Error::Expired`] and
+    /// [`Error::Failed`], after which only [`TuningSession::end`] is of use.
     pub fn apply(&mut self, settings: &[Setting], peer: IpAddr) -> Result<Vec<Reading>, Error> {
         let (_changing, mut journal) = self.open()?;
         if !self.place.is_locked("guard") {
-            return Err(Error::NoGuard("has died".to_owned()));
+            return Err(Error::no_guard("has died"));
         }
         let mut kernel = kernel()?;
         let mut settings: Vec<&Setting> = settings.iter().filter(|s| !s.knob.is_socket()).collect();
@@ -168,7 +160,7 @@ impl TuningSession {
     /// Undoes all settings; others can be applied afterwards.
     ///
     /// # Errors
-    /// [`Error::NotUndone`]; [`Error::Expired`] if the guard has undone them.
+    /// [`Error::Failed`]; [`Error::Expired`] if the guard has undone them.
     pub fn undo(&mut self) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
         undo_from(&mut journal, &mut kernel()?, 0)
@@ -177,7 +169,7 @@ impl TuningSession {
     /// Undoes these settings and leaves the others, whatever was applied between them.
     ///
     /// # Errors
-    /// [`Error::NotUndone`]; [`Error::Expired`] if the guard has undone them.
+    /// [`Error::Failed`]; [`Error::Expired`] if the guard has undone them.
     pub fn undo_only(&mut self, settings: &[Setting]) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
         undo_those(&mut journal, &mut kernel()?, |change| {
@@ -196,7 +188,7 @@ impl TuningSession {
     /// Undoes all settings and gives the host free for the next experiment.
     ///
     /// # Errors
-    /// [`Error::NotUndone`]: the journal stays, and the guard goes on trying for a while.
+    /// [`Error::Failed`]: the journal stays, and the guard goes on trying for a while.
     pub fn end(mut self) -> Result<Vec<Undone>, Error> {
         let undone = self.finish();
         self.dismiss_guard();
@@ -211,7 +203,7 @@ impl TuningSession {
     /// started anew. Says what that is.
     ///
     /// # Errors
-    /// [`Error::Expired`] if the guard has undone it; [`Error::Journal`], after which it is undone.
+    /// [`Error::Expired`] if the guard has undone it; [`Error::Failed`], after which it is undone.
     pub fn keep(mut self) -> Result<Vec<Reading>, Error> {
         let readings = {
             let (_changing, journal) = self.open()?;
@@ -246,7 +238,7 @@ impl TuningSession {
         let changing = self.place.lock("change")?;
         if Namespace::current()? != self.header.namespace {
             let why = "is in another network namespace than this thread";
-            return Err(Error::NoGuard(why.to_owned()));
+            return Err(Error::no_guard(why));
         }
         let journal = Journal::load(&self.place)?.filter(|j| j.header.id == self.header.id);
         let journal = journal.ok_or_else(|| Error::Expired(self.header.title.clone()))?;
@@ -359,21 +351,19 @@ fn apply_one(
 
 fn refused(setting: &Setting, failure: Failure) -> Error {
     let what = setting.to_string();
-    match failure {
-        Failure::Forbidden => Error::Forbidden(what),
-        Failure::Gone => Error::Refused {
-            what,
-            why: "the device is not there".to_owned(),
-        },
-        Failure::Words(why) => Error::Refused { what, why },
-    }
+    let why = match failure {
+        Failure::Forbidden => NO_RIGHT.to_owned(),
+        Failure::Gone => "the device is not there".to_owned(),
+        Failure::Words(why) => why,
+    };
+    Error::Refused { what, why }
 }
 
 /// Keeps what a session of this title has applied in this network namespace, from outside: its holder sees that
 /// there is nothing left to undo. Said once more it does nothing.
 ///
 /// # Errors
-/// [`Error::Expired`] if nothing of that title is in force any more; [`Error::Journal`].
+/// [`Error::Expired`] if nothing of that title is in force any more; [`Error::Failed`].
 pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
     let here = Namespace::current()?;
     let place = Place::of(state, &here)?;
@@ -393,7 +383,7 @@ pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
 /// What was kept in this network namespace under this title, in the order in which it was applied.
 ///
 /// # Errors
-/// [`Error::Expired`] if nothing was, or not any more; [`Error::Journal`] and [`Error::Damaged`].
+/// [`Error::Expired`] if nothing was, or not any more; [`Error::Failed`].
 pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
     let here = Namespace::current()?;
     let title = plain(title);
@@ -418,7 +408,7 @@ pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
 /// left anywhere. What was kept stays.
 ///
 /// # Errors
-/// [`Error::Held`] if it lives; [`Error::NotUndone`].
+/// [`Error::Held`] if it lives; [`Error::Failed`].
 pub fn recover(state: &Path) -> Result<Vec<Undone>, Error> {
     put_back(state, false)
 }

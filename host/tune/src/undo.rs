@@ -5,7 +5,7 @@ use crate::Error;
 use crate::crash_points::step;
 use crate::journal::{Change, Entry, Journal};
 use crate::kernel::Kernel;
-use crate::knobs::Failure;
+use crate::knobs::{Failure, NO_RIGHT};
 
 /// One setting that was undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) fn undo_those(
     journal.clear();
     match failed.is_empty() {
         true => Ok(undone),
-        false => Err(Error::NotUndone(failed)),
+        false => Err(Error::not_undone(&failed)),
     }
 }
 
@@ -101,7 +101,7 @@ fn undo(kernel: &mut Kernel, entry: &Entry) -> Result<Option<String>, String> {
 
 fn words(failure: Failure) -> String {
     match failure {
-        Failure::Forbidden => "it needs root, or the capability CAP_NET_ADMIN".to_owned(),
+        Failure::Forbidden => NO_RIGHT.to_owned(),
         Failure::Gone => "its device is gone".to_owned(),
         Failure::Words(words) => words,
     }

@@ -58,7 +58,6 @@ struct Auditor<'a> {
     send_buffer_set: bool,
 }
 
-#[derive(Clone)]
 struct Judgement {
     worth: Worth,
     lowers: bool,
@@ -66,56 +65,42 @@ struct Judgement {
     why: String,
 }
 
-fn judgement(worth: Worth, why: impl Into<String>) -> Judgement {
+fn judged(worth: Worth, why: impl Into<String>, wanted: Option<Value>) -> Judgement {
     Judgement {
         worth,
-        lowers: false,
-        wanted: None,
+        wanted,
         why: why.into(),
+        lowers: false,
     }
 }
 
+/// As it should be.
 fn keep(why: impl Into<String>) -> Judgement {
-    judgement(Worth::Keep, why)
-}
-
-fn raise(why: impl Into<String>) -> Judgement {
-    judgement(Worth::Raise, why)
+    judged(Worth::Keep, why, None)
 }
 
 fn pointless(why: impl Into<String>) -> Judgement {
-    judgement(Worth::Pointless, why)
+    judged(Worth::Pointless, why, None)
 }
 
-fn harmful(why: impl Into<String>) -> Judgement {
-    judgement(Worth::Harmful, why)
-}
-
-impl Judgement {
-    fn wants(self, value: Value) -> Judgement {
-        Judgement {
-            wanted: Some(value),
-            ..self
-        }
-    }
+/// Harmful, where this value would not be.
+fn harmful(wanted: u64, why: impl Into<String>) -> Judgement {
+    judged(Worth::Harmful, why, Some(Value::Number(wanted)))
 }
 
 impl<'a> Auditor<'a> {
     fn new(host: &'a Fingerprint, side: Side, path: &'a [(PathSample, Advice)]) -> Auditor<'a> {
         let needs = |sends: bool| {
-            path.iter()
-                .map(|(_, advice)| &advice.needs)
-                .find(|needs| (needs.direction.sender() == side) == sends)
+            let mut all = path.iter().map(|(_, advice)| &advice.needs);
+            all.find(|needs| (needs.direction.sender() == side) == sends)
         };
-        let changes = path.iter().flat_map(|(_, advice)| &advice.proposals);
+        let proposals = path.iter().flat_map(|(_, advice)| &advice.proposals);
+        let changes = proposals.flat_map(|p| &p.changes);
         Auditor {
             host,
             receives: needs(false),
             sends: needs(true),
-            asked: changes
-                .flat_map(|p| &p.changes)
-                .filter(|c| c.side == side)
-                .collect(),
+            asked: changes.filter(|c| c.side == side).collect(),
             latency: path.iter().any(|(way, _)| way.latency),
             receive_buffer_set: path.iter().any(|(way, _)| way.receive_buffer_set),
             send_buffer_set: path.iter().any(|(way, _)| way.send_buffer_set),
@@ -168,45 +153,48 @@ impl<'a> Auditor<'a> {
                 ..*of_now
             };
         }
-        let judged = self.judge(key, value);
-        let asked = |c: &&&Change| c.setting.knob == Knob::Sysctl(key) && c.setting.value == *value;
-        if self.asked.iter().any(|c| asked(&c)) {
-            return raise("a finding asks for it");
+        let judgement = self.judge(key, value);
+        if self.asking(key).is_some_and(|c| c.setting.value == *value) {
+            return judged(Worth::Raise, "a finding asks for it", None);
         }
-        let is_buffer = is_limit(key) && value.greatest().is_some();
-        let less = is_buffer && value.greatest() < has.greatest();
-        let short =
-            judged.worth == Worth::Raise || (judged.lowers && judged.worth == Worth::Harmful);
+        let less = is_limit(key) && value.greatest().is_some_and(|v| Some(v) < has.greatest());
+        let Judgement { worth, lowers, .. } = judgement;
+        let short = worth == Worth::Raise || (lowers && worth == Worth::Harmful);
         let too_little = if short {
             ", too little for this path"
         } else {
             ""
         };
-        let worth = match judged.worth {
+        let worth_now = match worth {
             Worth::Raise if less => Worth::Harmful,
             Worth::Keep if matches!(of_now.worth, Worth::Harmful | Worth::Raise) => Worth::Raise,
             Worth::Keep => Worth::Pointless,
             worth => worth,
         };
-        let default = default_of(self.host, key).map(|default| amount(key, &default));
-        let why = match (judged.lowers, default) {
-            (true, Some(default)) => {
-                let to = amount(key, value);
-                format!(
-                    "lowers the limit to {to}, where this kernel has {default} by itself{too_little}"
-                )
-            }
-            _ if short && less => format!("less than there is{too_little}"),
-            _ if short => format!("more than there is{too_little}"),
-            _ if judged.worth != Worth::Keep => judged.why,
-            _ if worth == Worth::Raise => "enough for this path".to_owned(),
-            _ => "what is there suffices".to_owned(),
+        let default = default_of(self.host, key).filter(|_| lowers);
+        let why = match default {
+            Some(default) => format!(
+                "lowers the limit to {}, where this kernel has {} by itself{too_little}",
+                amount(key, value),
+                amount(key, &default)
+            ),
+            None if short && less => format!("less than there is{too_little}"),
+            None if short => format!("more than there is{too_little}"),
+            None if worth != Worth::Keep => judgement.why,
+            None if worth_now == Worth::Raise => "enough for this path".to_owned(),
+            None => "what is there suffices".to_owned(),
         };
         Judgement {
-            worth,
+            worth: worth_now,
             why,
-            ..judged
+            ..judgement
         }
+    }
+
+    /// The change of this key that a finding asks for.
+    fn asking(&self, key: SysctlKey) -> Option<&Change> {
+        let mut all = self.asked.iter().copied();
+        all.find(|c| c.setting.knob == Knob::Sysctl(key))
     }
 
     fn judge(&self, key: SysctlKey, value: &Value) -> Judgement {
@@ -229,13 +217,12 @@ impl<'a> Auditor<'a> {
     }
 
     /// What a finding asks for is worth an experiment, unless something worse is to be said.
-    fn asked_for(&self, key: SysctlKey, value: &Value, judged: Judgement) -> Judgement {
-        let knob = Knob::Sysctl(key);
-        match self.asked.iter().find(|c| c.setting.knob == knob) {
-            Some(change) if judged.worth == Worth::Keep && change.setting.value != *value => {
-                raise(change.why.clone()).wants(change.setting.value.clone())
+    fn asked_for(&self, key: SysctlKey, value: &Value, judgement: Judgement) -> Judgement {
+        match self.asking(key).filter(|_| judgement.worth == Worth::Keep) {
+            Some(Change { setting, why, .. }) if setting.value != *value => {
+                judged(Worth::Raise, why.clone(), Some(setting.value.clone()))
             }
-            _ => judged,
+            _ => judgement,
         }
     }
 
@@ -248,19 +235,16 @@ impl<'a> Auditor<'a> {
         if !is_limit(key) || default.greatest().is_none_or(|default| at >= default) {
             return judged;
         }
-        let says = amount(key, &default);
-        judged.lowers = true;
-        judged.why = match judged.worth {
-            Worth::Keep => format!(
-                "lowers the limit to {}, where this kernel has {says} by itself: no gain here, and a loss on a longer or faster path",
-                amount(key, value)
-            ),
-            _ => format!(
-                "lowers the limit to {}, where this kernel has {says} by itself: {}",
-                amount(key, value),
-                judged.why
-            ),
+        let why = match judged.worth {
+            Worth::Keep => "no gain here, and a loss on a longer or faster path",
+            _ => &judged.why,
         };
+        judged.lowers = true;
+        judged.why = format!(
+            "lowers the limit to {}, where this kernel has {} by itself: {why}",
+            amount(key, value),
+            amount(key, &default)
+        );
         judged.worth = match judged.worth {
             Worth::Keep | Worth::Pointless => Worth::Pointless,
             Worth::Raise | Worth::Harmful => Worth::Harmful,
@@ -279,10 +263,7 @@ impl<'a> Auditor<'a> {
         needs: Option<&Needs>,
         buffer: impl Fn(&Needs) -> Bytes,
     ) -> Judgement {
-        let Value::Numbers(three) = value else {
-            return keep("");
-        };
-        let [least, initial, greatest] = three[..] else {
+        let &[least, initial, greatest] = numbers(value) else {
             return keep("");
         };
         let Some(needs) = needs else {
@@ -290,57 +271,51 @@ impl<'a> Auditor<'a> {
         };
         let wanted = buffer(needs);
         let path = format!("{} x {} = {} in flight", needs.rate, needs.rtt, needs.bdp);
+        let enough = Some(Value::Numbers(vec![least, initial, wanted.0]));
         if greatest < wanted.0 {
-            let wanted_values = Value::Numbers(vec![least, initial, wanted.0]);
-            return raise(format!("short of what this path needs: {wanted} ({path})"))
-                .wants(wanted_values);
+            let why = format!("short of what this path needs: {wanted} ({path})");
+            return judged(Worth::Raise, why, enough);
         }
         if initial > LARGE_INITIAL {
+            let initial = Bytes(initial);
+            let why = format!(
+                "{initial} at the start of every connection: buffers grow by themselves as far as they are used"
+            );
             let default = default_of(self.host, key);
-            let judged = pointless(format!(
-                "{} at the start of every connection: buffers grow by themselves as far as they are used",
-                Bytes(initial)
-            ));
-            return match default {
-                Some(Value::Numbers(by_default)) => {
-                    judged.wants(Value::Numbers(vec![by_default[0], by_default[1], greatest]))
-                }
-                _ => judged,
-            };
+            let wanted = default.map(|d| Value::Numbers([&numbers(&d)[..2], &[greatest]].concat()));
+            return judged(Worth::Pointless, why, wanted);
         }
         if fits_memory(self.host, Bytes(greatest), needs.connections) == Some(false) {
-            return harmful(format!(
-                "{} of it may take more than net.ipv4.tcp_mem lets them; this path needs {wanted}",
-                connections(needs.connections)
-            ))
-            .wants(Value::Numbers(vec![least, initial, wanted.0]));
+            let all = match needs.connections {
+                1 => "a connection".to_owned(),
+                n => format!("{n} connections"),
+            };
+            let why = format!(
+                "{all} of it may take more than net.ipv4.tcp_mem lets them; this path needs {wanted}"
+            );
+            return judged(Worth::Harmful, why, enough);
         }
         keep(format!("this path needs {wanted} ({path})"))
     }
 
     fn askable(&self, value: &Value, needs: Option<Bytes>, option: &str) -> Judgement {
-        let Value::Number(has) = value else {
-            return keep("");
-        };
-        match needs {
-            Some(wanted) if *has < wanted.0 => raise(format!(
-                "short of what this path needs where {option} is set by hand: {wanted}"
-            ))
-            .wants(Value::Number(wanted.0)),
-            _ => keep(format!(
+        let short = needs.filter(|wanted| value.number().is_some_and(|has| has < wanted.0));
+        let Some(wanted) = short else {
+            return keep(format!(
                 "bounds only what a program asks for by {option}; others grow by themselves beyond it"
-            )),
-        }
+            ));
+        };
+        let why = format!("short of what this path needs where {option} is set by hand: {wanted}");
+        judged(Worth::Raise, why, Some(Value::Number(wanted.0)))
     }
 
     fn memory(&self, value: &Value) -> Judgement {
-        let Value::Numbers(pages) = value else {
-            return keep("");
-        };
-        let most = Bytes(pages.last().copied().unwrap_or(0).saturating_mul(4096));
+        let most = numbers(value).last().copied().unwrap_or(0);
+        let most = Bytes(most.saturating_mul(4096));
         match self.host.memory {
             Some(memory) if most > memory => {
-                harmful(format!("counts pages: TCP may take {most} of {memory}"))
+                let why = format!("counts pages: TCP may take {most} of {memory}");
+                judged(Worth::Harmful, why, None)
             }
             _ => keep(format!("counts pages: TCP may take up to {most}")),
         }
@@ -352,18 +327,17 @@ impl<'a> Auditor<'a> {
         };
         let available = self.host.congestion.as_ref().map(|c| &c.available);
         if available.is_some_and(|all| !all.contains(name) && name != "bbr") {
-            return pointless(format!(
-                "{name} is not loaded here, and no finding asks for it"
-            ));
+            let why = "is not loaded here, and no finding asks for it";
+            return pointless(format!("{name} {why}"));
         }
         let congctl = Knob::Route(RouteKnob::Congctl);
         let other = |s: &Setting| s.knob == congctl && s.value != *value;
         let asked = self.asked.iter().find(|c| other(&c.setting));
         match asked {
-            Some(change) => raise(format!(
-                "worth an experiment, for this path alone ({}): {}",
-                change.setting, change.why
-            )),
+            Some(Change { setting, why, .. }) => {
+                let why = format!("worth an experiment, for this path alone ({setting}): {why}");
+                judged(Worth::Raise, why, None)
+            }
             None => keep("no finding asks for another one"),
         }
     }
@@ -379,30 +353,29 @@ impl<'a> Auditor<'a> {
             let neutral = default_of(self.host, key).unwrap_or(Value::Number(0));
             return match (value == &neutral, value.greatest()) {
                 (true, _) => keep(""),
-                (false, Some(0)) => harmful(why).wants(Value::Number(1)),
+                (false, Some(0)) => harmful(1, why),
                 (false, _) => pointless(why),
             };
         }
-        let number = match value {
-            Value::Number(n) => *n,
-            _ => return keep(""),
+        let Value::Number(number) = *value else {
+            return keep("");
         };
         match (name.trim_start_matches("net.ipv4."), number) {
-            ("tcp_moderate_rcvbuf", 0) => {
-                harmful("receive buffers do not grow: every window stays at its initial size")
-                    .wants(Value::Number(1))
-            }
+            ("tcp_moderate_rcvbuf", 0) => harmful(
+                1,
+                "receive buffers do not grow: every window stays at its initial size",
+            ),
             ("tcp_mtu_probing", 2) => harmful(
+                0,
                 "every connection begins with small segments and probes by losing larger ones",
-            )
-            .wants(Value::Number(0)),
+            ),
             ("tcp_mtu_probing", 1) => pointless(
                 "a life-belt: where large packets vanish every connection stands still for seconds before it probes. 'linerate mtu HOST' tells whether they do",
             ),
-            ("ip_no_pmtu_disc", 1..) => {
-                harmful("packets leave without DF and are fragmented where they do not fit")
-                    .wants(Value::Number(0))
-            }
+            ("ip_no_pmtu_disc", 1..) => harmful(
+                0,
+                "packets leave without DF and are fragmented where they do not fit",
+            ),
             ("tcp_no_metrics_save", 1) => pointless(
                 "every connection learns the path anew; it was for repeated tests, and linerate forgets the path between runs by itself",
             ),
@@ -437,22 +410,18 @@ impl<'a> Auditor<'a> {
         ];
         for (name, fast) in offloads {
             if device.offloads.get(name) == Some(&false) {
-                let (worth, why) = match fast {
-                    true => (
-                        Worth::Raise,
-                        "every segment goes through the processor alone",
-                    ),
-                    false => (
-                        Worth::Pointless,
-                        "every segment goes through the processor alone, which this rate hardly tells",
-                    ),
+                let alone = "every segment goes through the processor alone";
+                let (worth, hardly) = match fast {
+                    true => (Worth::Raise, ""),
+                    false => (Worth::Pointless, ", which this rate hardly tells"),
                 };
+                let why = format!("{alone}{hardly}");
                 items.push(item(
                     &format!("device.{name}"),
                     "off",
                     Some("on"),
                     worth,
-                    why,
+                    &why,
                 ));
             }
         }
@@ -467,14 +436,13 @@ impl<'a> Auditor<'a> {
         let window = metrics.get("window").and_then(|w| w.parse::<u64>().ok());
         let bdp = self.receives.map(|n| n.bdp.0).unwrap_or(0);
         let narrow = window.filter(|window| *window > 0 && *window < bdp);
+        let flight = Bytes(bdp);
+        let why = format!("no window to this host is larger, and {flight} are in flight");
+        let narrow = narrow.map(|window| window.to_string());
         let narrow = narrow.map(|window| {
-            let why = format!(
-                "no window to this host is larger, and {} are in flight",
-                Bytes(bdp)
-            );
             item(
                 "route.window",
-                &window.to_string(),
+                &window,
                 Some("not set"),
                 Worth::Harmful,
                 &why,
@@ -519,9 +487,9 @@ fn amount(key: SysctlKey, value: &Value) -> String {
     }
 }
 
-fn connections(n: u32) -> String {
-    match n {
-        1 => "a connection".to_owned(),
-        n => format!("{n} connections"),
+fn numbers(value: &Value) -> &[u64] {
+    match value {
+        Value::Numbers(all) => all,
+        _ => &[],
     }
 }

@@ -42,9 +42,7 @@ const OFFLOADS: &str = "Documentation/networking/segmentation-offloads.rst";
 const FINDING: &str = "the finding";
 
 /// What to set for one direction of a path, given what explains its connections (of other directions they are
-/// passed over).
-///
-/// Empty `proposals` say that no finding asks for a setting. Cannot fail, and reads nothing but its arguments.
+/// passed over). Empty `proposals` say that no finding asks for a setting.
 pub fn propose(way: &PathSample, hosts: Hosts<'_>, explanations: &[Explanation]) -> Advice {
     let mine: Vec<&Explanation> = explanations
         .iter()
@@ -53,23 +51,17 @@ pub fn propose(way: &PathSample, hosts: Hosts<'_>, explanations: &[Explanation])
     let causes = causes(&mine);
     let held = |limit| is_buffer(limit) && !way.is_full(limit);
     let held = causes.iter().any(|c| held(c.limit));
-    let mut advisor = Advisor {
-        way,
-        hosts,
+    let advice = Advice {
         needs: needs(way, hosts, held),
         proposals: Vec::new(),
         declined: Vec::new(),
         otherwise: Vec::new(),
     };
+    let mut advisor = Advisor { way, hosts, advice };
     for cause in causes.iter().take(CAUSES) {
         advisor.answer(cause);
     }
-    Advice {
-        needs: advisor.needs,
-        proposals: advisor.proposals,
-        declined: advisor.declined,
-        otherwise: advisor.otherwise,
-    }
+    advisor.advice
 }
 
 /// The causes that are named, by how many connections name them and in which place; each with a finding of
@@ -99,16 +91,13 @@ fn causes<'a>(explanations: &[&'a Explanation]) -> Vec<&'a Finding> {
 struct Advisor<'a> {
     way: &'a PathSample,
     hosts: Hosts<'a>,
-    needs: Needs,
-    proposals: Vec<Proposal>,
-    declined: Vec<Declined>,
-    otherwise: Vec<String>,
+    advice: Advice,
 }
 
 impl Advisor<'_> {
     fn answer(&mut self, cause: &Finding) {
         match cause.limit {
-            limit if is_buffer(limit) && self.way.is_full(limit) => self.otherwise.push(format!(
+            limit if is_buffer(limit) && self.way.is_full(limit) => self.advice.otherwise.push(format!(
                 "{limit} was full, and so was the path: the round trip grew from {} to {} under load, and a larger \
                  buffer would only lengthen its queue",
                 self.way.idle_rtt.unwrap_or_default(),
@@ -152,7 +141,7 @@ impl Advisor<'_> {
             | Limit::SinkStorage => {}
         }
         let words = cause.remedies.iter().filter(|r| r.change.is_none());
-        self.otherwise.extend(words.map(|r| r.words.clone()));
+        self.advice.otherwise.extend(words.map(|r| r.words.clone()));
     }
 
     fn sender(&self) -> Side {
@@ -166,29 +155,28 @@ impl Advisor<'_> {
     /// Larger buffers, at both ends at once: the next smaller one would hold the transfer as soon as the first
     /// is gone.
     fn buffers(&mut self, cause: &Finding) {
-        if self.proposals.iter().any(|p| p.title == LARGER_BUFFERS) {
+        if self
+            .advice
+            .proposals
+            .iter()
+            .any(|p| p.title == LARGER_BUFFERS)
+        {
             return;
         }
-        let needs = self.needs.clone();
-        let (set_by_hand, knob, asked) = match cause.limit {
-            Limit::SendBuffer => (
-                self.way.send_buffer_set,
-                Knob::Socket(SocketKnob::SendBuffer),
-                needs.asked_send_buffer(),
-            ),
-            _ => (
-                self.way.receive_buffer_set,
-                Knob::Socket(SocketKnob::ReceiveBuffer),
-                needs.asked_receive_buffer(),
-            ),
+        let needs = self.advice.needs.clone();
+        let bdp = self.bdp_in_words();
+        let sends = cause.limit == Limit::SendBuffer;
+        let (set_by_hand, asked) = match sends {
+            true => (self.way.send_buffer_set, needs.asked_send_buffer()),
+            false => (self.way.receive_buffer_set, needs.asked_receive_buffer()),
+        };
+        let own = |why: String| {
+            let asked = Value::Number(asked.0);
+            self.own(buffer_option(sends), asked, why, BUFFERS)
         };
         if set_by_hand {
             // It does not grow then, whatever the sysctls say.
-            let why = format!(
-                "it was set by hand, which ends its growing; {}",
-                self.bdp_in_words()
-            );
-            let own = self.own(knob, Value::Number(asked.0), why, BUFFERS);
+            let own = own(format!("it was set by hand, which ends its growing; {bdp}"));
             return self.propose(LARGER_BUFFERS, cause, vec![own], Vec::new());
         }
         let receiver = (self.receiver(), "net.ipv4.tcp_rmem", needs.receive_buffer);
@@ -198,9 +186,8 @@ impl Advisor<'_> {
         for (side, key, wanted) in [receiver, sender] {
             let Some(host) = self.hosts.at(side) else {
                 // An iperf3 server: what its own sockets are asked to have is all that reaches it.
-                if (side == self.sender()) == (cause.limit == Limit::SendBuffer) {
-                    let why = format!("{}; that host can only be asked", self.bdp_in_words());
-                    changes.push(self.own(knob, Value::Number(asked.0), why, BUFFERS));
+                if (side == self.sender()) == sends {
+                    changes.push(own(format!("{bdp}; that host can only be asked")));
                     stand_in.extend(self.asked(side, wanted, 0));
                 }
                 continue;
@@ -212,18 +199,11 @@ impl Advisor<'_> {
             if greatest >= wanted.0 {
                 continue;
             }
-            let values = vec![least, initial, wanted.0];
+            let values = Value::Numbers(vec![least, initial, wanted.0]);
             let why = format!(
-                "{}; a buffer of {wanted} holds that, what the kernel keeps beside it, and a quarter more",
-                self.bdp_in_words()
+                "{bdp}; a buffer of {wanted} holds that, what the kernel keeps beside it, and a quarter more"
             );
-            let mut change = self.change(
-                Knob::Sysctl(sysctl),
-                Value::Numbers(values),
-                side,
-                why,
-                BUFFERS,
-            );
+            let mut change = self.change(Knob::Sysctl(sysctl), values, side, why, BUFFERS);
             if fits_memory(host, wanted, self.way.connections) == Some(false) {
                 change.risk.push_str(&format!(
                     "; {} such connections may take more than net.ipv4.tcp_mem lets them",
@@ -240,14 +220,15 @@ impl Advisor<'_> {
     /// The same amount by an option of the own sockets, as far as the host lets it be asked for and as far as
     /// it exceeds what they grow to by themselves.
     fn asked(&self, side: Side, wanted: Bytes, grows_to: u64) -> Option<Setting> {
-        let (knob, key) = match side == self.sender() {
-            true => (Knob::Socket(SocketKnob::SendBuffer), "net.core.wmem_max"),
-            false => (Knob::Socket(SocketKnob::ReceiveBuffer), "net.core.rmem_max"),
+        let sends = side == self.sender();
+        let key = match sends {
+            true => "net.core.wmem_max",
+            false => "net.core.rmem_max",
         };
         // A child namespace does not show the bound; its host's own holds.
         let bound = askable(self.hosts.at(side), key).unwrap_or(Bytes(DEFAULT_ASKABLE));
         let asked = (wanted.0 / 2).min(bound.0);
-        (asked * 2 > grows_to).then(|| by_option(knob, Value::Number(asked)))
+        (asked * 2 > grows_to).then(|| by_option(buffer_option(sends), Value::Number(asked)))
     }
 
     /// What keeps a window small however large its buffer may grow.
@@ -256,26 +237,21 @@ impl Advisor<'_> {
         let Some(host) = self.hosts.at(side) else {
             return Vec::new();
         };
-        const GROWS: &str = "the receive buffer does not grow while it is 0";
-        const SCALES: &str = "no window above 64 KiB can be announced while it is 0";
         let keys = [
-            ("net.ipv4.tcp_moderate_rcvbuf", GROWS),
-            ("net.ipv4.tcp_window_scaling", SCALES),
+            ("tcp_moderate_rcvbuf", "the receive buffer does not grow"),
+            (
+                "tcp_window_scaling",
+                "no window above 64 KiB can be announced",
+            ),
         ];
-        let off = keys
-            .into_iter()
-            .filter(|(key, _)| number(host, key) == Some(0));
-        off.filter_map(|(key, why)| {
-            let sysctl = key.parse().ok()?;
-            Some(self.change(
-                Knob::Sysctl(sysctl),
-                Value::Number(1),
-                side,
-                why.to_owned(),
-                "RFC 7323; ip-sysctl.rst",
-            ))
-        })
-        .collect()
+        let switched_on = |(key, why): (&str, &str)| {
+            let key = format!("net.ipv4.{key}");
+            number(host, &key).filter(|n| *n == 0)?;
+            let (knob, on) = (Knob::Sysctl(key.parse().ok()?), Value::Number(1));
+            let why = format!("{why} while it is 0");
+            Some(self.change(knob, on, side, why, "RFC 7323; ip-sysctl.rst"))
+        };
+        keys.into_iter().filter_map(switched_on).collect()
     }
 
     fn bdp_in_words(&self) -> String {
@@ -286,7 +262,7 @@ impl Advisor<'_> {
             connections,
             bdp,
             ..
-        } = &self.needs;
+        } = &self.advice.needs;
         let rate = match rate_from {
             RateFrom::Told => format!("{rate} as you say"),
             RateFrom::Line => format!("{rate} of the slower device"),
@@ -306,7 +282,7 @@ impl Advisor<'_> {
         const BBR: &str = "bbr";
         let used = self.way.congestion.clone().unwrap_or_default();
         if used.starts_with(BBR) {
-            return self.otherwise.push(format!(
+            return self.advice.otherwise.push(format!(
                 "the congestion control is {used} already: another one has nothing to add"
             ));
         }
@@ -321,16 +297,9 @@ impl Advisor<'_> {
             "{lost}{used} takes every loss for congestion, bbr goes by rate and round trip"
         );
         let bbr = Value::Word(BBR.to_owned());
-        let mut change = self.change(
-            Knob::Route(RouteKnob::Congctl),
-            bbr.clone(),
-            side,
-            why,
-            CONGESTION,
-        );
-        change.now = change
-            .now
-            .or_else(|| (!used.is_empty()).then(|| used.clone()));
+        let congctl = Knob::Route(RouteKnob::Congctl);
+        let mut change = self.change(congctl, bbr.clone(), side, why, CONGESTION);
+        change.now = change.now.or(Some(used).filter(|used| !used.is_empty()));
         let host = self.hosts.at(side).and_then(|h| h.congestion.as_ref());
         if host.is_some_and(|c| c.available.iter().all(|name| name != BBR)) {
             change
@@ -344,12 +313,9 @@ impl Advisor<'_> {
     /// What a loss costs is less by as much as segments are larger (Mathis).
     fn larger_segments(&mut self) {
         let used = self.way.mss + 40;
-        if let Some(mtu) = self
-            .way
-            .mtu
-            .filter(|mtu| self.way.mss > 0 && *mtu > used + used / 4)
-        {
-            self.otherwise.push(format!(
+        let larger = |mtu: &u32| self.way.mss > 0 && *mtu > used + used / 4;
+        if let Some(mtu) = self.way.mtu.filter(larger) {
+            self.advice.otherwise.push(format!(
                 "packets of {mtu} bytes get through, and {used} are used: larger segments lose less for each loss \
                  (linerate tune mtu HOST --to {mtu})"
             ));
@@ -366,22 +332,17 @@ impl Advisor<'_> {
         let why =
             "bursts at the speed of the sender's link overflow a queue that is too short for them"
                 .to_owned();
-        let qdisc = self
-            .hosts
-            .at(side)
-            .and_then(|h| h.device.as_ref()?.qdisc.clone());
-        let fq = qdisc.as_deref().and_then(|q| q.split(' ').next());
-        match fq {
-            Some("fq") | None => {
-                let own = self.own(Knob::Socket(SocketKnob::Pacing), paced.value, why, PACING);
-                self.propose("pace the sender", cause, vec![own], Vec::new());
-            }
+        let device = self.hosts.at(side).and_then(|h| h.device.as_ref());
+        let qdisc = device.and_then(|device| device.qdisc.as_deref()?.split(' ').next());
+        let (change, stand_in) = match qdisc {
+            Some("fq") | None => (self.own(paced.knob, paced.value, why, PACING), Vec::new()),
             Some(_) => {
                 let fq = Value::Word("fq".to_owned());
-                let change = self.change(Knob::Device(DeviceKnob::Qdisc), fq, side, why, PACING);
-                self.propose("pace the sender", cause, vec![change], vec![paced]);
+                let fq = self.change(Knob::Device(DeviceKnob::Qdisc), fq, side, why, PACING);
+                (fq, vec![paced])
             }
-        }
+        };
+        self.propose("pace the sender", cause, vec![change], stand_in);
     }
 
     /// Just below what a policer lets pass nothing is lost; BBR bears the loss. The experiment chooses.
@@ -413,14 +374,8 @@ impl Advisor<'_> {
         let change = match self.way.mtu {
             Some(mtu) => {
                 let why = format!("packets above {mtu} bytes vanish, and nobody says so");
-                let value = Value::Number(u64::from(mtu));
-                self.change(
-                    Knob::Route(RouteKnob::Mtu),
-                    value,
-                    side,
-                    why,
-                    "RFC 2923; RFC 8899",
-                )
+                let (knob, value) = (Knob::Route(RouteKnob::Mtu), Value::Number(mtu.into()));
+                self.change(knob, value, side, why, "RFC 2923; RFC 8899")
             }
             None => {
                 let Ok(key) = "net.ipv4.tcp_mtu_probing".parse() else {
@@ -428,7 +383,7 @@ impl Advisor<'_> {
                 };
                 let why =
                     "large segments vanish, and which size passes is not known yet".to_owned();
-                self.otherwise.push(
+                self.advice.otherwise.push(
                     "probing costs each connection seconds before it finds the size: 'linerate mtu HOST' tells it for good"
                         .to_owned(),
                 );
@@ -437,12 +392,8 @@ impl Advisor<'_> {
         };
         let mss = self.way.mtu.map_or(1220, |mtu| mtu.saturating_sub(40));
         let own = by_option(Knob::Socket(SocketKnob::Mss), Value::Number(u64::from(mss)));
-        self.propose(
-            "smaller packets to this host",
-            cause,
-            vec![change],
-            vec![own],
-        );
+        let title = "smaller packets to this host";
+        self.propose(title, cause, vec![change], vec![own]);
     }
 
     fn offloads(&mut self, cause: &Finding) {
@@ -464,36 +415,23 @@ impl Advisor<'_> {
             let knob = Knob::Device(DeviceKnob::Offload(offload));
             changes.push(self.change(knob, Value::Switch(true), side, why, OFFLOADS));
         }
-        self.propose(
-            "let the device do the segmentation",
-            cause,
-            changes,
-            Vec::new(),
-        );
+        let title = "let the device do the segmentation";
+        self.propose(title, cause, changes, Vec::new());
     }
 
     /// What the finding itself names.
     fn as_found(&mut self, cause: &Finding, title: &'static str) {
         for remedy in &cause.remedies {
-            let Some(setting) = remedy
-                .change
-                .as_ref()
-                .and_then(|c| c.parse::<Setting>().ok())
-            else {
+            let change = remedy.change.as_ref();
+            let Some(Ok(setting)) = change.map(|c| c.parse::<Setting>()) else {
                 continue;
             };
-            let change = if setting.knob.is_socket() {
-                self.own(setting.knob, setting.value, remedy.words.clone(), FINDING)
+            let (Setting { knob, value, on }, why) = (setting, remedy.words.clone());
+            let change = if knob.is_socket() {
+                self.own(knob, value, why, FINDING)
             } else {
-                let sides = setting.on.sides(self.way.direction);
-                let side = sides.first().copied().unwrap_or(self.sender());
-                self.change(
-                    setting.knob,
-                    setting.value,
-                    side,
-                    remedy.words.clone(),
-                    FINDING,
-                )
+                let side = on.sides(self.way.direction).first().copied();
+                self.change(knob, value, side.unwrap_or(self.sender()), why, FINDING)
             };
             self.propose(title, cause, vec![change], Vec::new());
         }
@@ -511,38 +449,26 @@ impl Advisor<'_> {
         let mut kept = Vec::new();
         for change in changes {
             let host = self.hosts.at(change.side);
-            if let Some(why) = change
-                .setting
-                .objection(host.and_then(Fingerprint::kernel_version))
-            {
-                self.declined.push(Declined {
-                    setting: change.setting,
-                    why: why.to_owned(),
-                });
-            } else if host.is_none() && !change.setting.knob.is_socket() {
-                self.otherwise.push(format!(
-                    "{} at the other host, which cannot be read or set from here",
-                    change.setting
-                ));
-            } else if let Some(why) = self.lowers(&change.setting, host) {
-                self.declined.push(Declined {
-                    setting: change.setting,
-                    why,
-                });
+            let (setting, version) = (&change.setting, host.and_then(Fingerprint::kernel_version));
+            let objection = setting.objection(version).map(str::to_owned);
+            if objection.is_none() && host.is_none() && !setting.knob.is_socket() {
+                let why = "at the other host, which cannot be read or set from here";
+                self.advice.otherwise.push(format!("{setting} {why}"));
+            } else if let Some(why) = objection.or_else(|| self.lowers(setting, host)) {
+                let setting = change.setting;
+                self.advice.declined.push(Declined { setting, why });
             } else {
                 kept.push(change);
             }
         }
-        let is_there = |p: &Proposal| {
-            p.changes
-                .iter()
-                .map(|c| &c.setting)
-                .eq(kept.iter().map(|c| &c.setting))
+        let settings = |changes: &[Change]| -> Vec<Setting> {
+            changes.iter().map(|c| c.setting.clone()).collect()
         };
-        if kept.is_empty() || self.proposals.iter().any(is_there) {
+        let is_there = |p: &Proposal| settings(&p.changes) == settings(&kept);
+        if kept.is_empty() || self.advice.proposals.iter().any(is_there) {
             return;
         }
-        self.proposals.push(Proposal {
+        self.advice.proposals.push(Proposal {
             title: title.to_owned(),
             direction: self.way.direction,
             cause: cause.limit,
@@ -575,10 +501,9 @@ impl Advisor<'_> {
 
     /// A change at one of the hosts, beside what is there and what its kernel would have by itself.
     fn change(&self, knob: Knob, value: Value, side: Side, why: String, source: &str) -> Change {
-        let on = if side == self.sender() {
-            On::Sender
-        } else {
-            On::Receiver
+        let on = match side == self.sender() {
+            true => On::Sender,
+            false => On::Receiver,
         };
         let host = self.hosts.at(side);
         let setting = Setting { knob, value, on };
@@ -592,6 +517,13 @@ impl Advisor<'_> {
             ..Change::new(setting, side, why, source)
         }
     }
+}
+
+fn buffer_option(sends: bool) -> Knob {
+    Knob::Socket(match sends {
+        true => SocketKnob::SendBuffer,
+        false => SocketKnob::ReceiveBuffer,
+    })
 }
 
 /// An option of the own sockets, on both hosts.
@@ -612,7 +544,6 @@ const DEFAULT_ASKABLE: u64 = 212_992;
 /// The setting of a knob that a finding names.
 fn change_of(cause: &Finding, knob: Knob) -> Option<Setting> {
     let changes = cause.remedies.iter().filter_map(|r| r.change.as_ref());
-    changes
-        .filter_map(|c| c.parse::<Setting>().ok())
-        .find(|s| s.knob == knob)
+    let mut settings = changes.filter_map(|c| c.parse::<Setting>().ok());
+    settings.find(|s| s.knob == knob)
 }

@@ -25,6 +25,9 @@ use sys::ethtool::Ethtool;
 /// A part of the machine, verbatim, as the journal keeps it.
 pub(crate) type Image = serde_json::Value;
 
+/// What [`Failure::Forbidden`] says.
+pub(crate) const NO_RIGHT: &str = "it needs root, or the capability CAP_NET_ADMIN";
+
 /// Why something was not done to the machine.
 #[derive(Debug)]
 pub(crate) enum Failure {
