@@ -88,6 +88,10 @@ impl Found {
     }
 }
 
+fn nothing<T>(why: impl Into<String>) -> Result<T, Error> {
+    Err(Error::NothingToCompare(why.into()))
+}
+
 fn doubt(about: About, words: impl Into<String>) -> Doubt {
     Doubt {
         about,
@@ -105,16 +109,13 @@ struct Entry<'a> {
 }
 
 fn rows_of_runs(table: &Table, margin: f64) -> Result<Found, Error> {
-    let unknown = || {
-        Error::NothingToCompare(format!(
+    let arm = ["arm", "configuration"].into_iter().find(|c| table.has(c));
+    let (Some(arm_column), Some(column)) = (arm, table.values()) else {
+        return nothing(format!(
             "its columns ({}) are of no kind that can be read: one run a row has the columns arm,value (and block, where runs were \
              paired)",
             table.header.join(", ")
-        ))
-    };
-    let arm = ["arm", "configuration"].into_iter().find(|c| table.has(c));
-    let (Some(arm_column), Some(column)) = (arm, table.values()) else {
-        return Err(unknown());
+        ));
     };
     let mut names: Vec<String> = Vec::new();
     let mut entries = Vec::new();
@@ -147,9 +148,8 @@ fn compare(
     unit: Unit,
     margin: f64,
 ) -> Result<Found, Error> {
-    let refused = |why: String| Err(Error::NothingToCompare(why));
     if let [only] = names {
-        return refused(format!(
+        return nothing(format!(
             "all its rows are of '{only}'; two arms are needed to compare"
         ));
     }
@@ -159,7 +159,7 @@ fn compare(
     };
     let arms: Vec<Vec<f64>> = (0..names.len()).map(values).collect();
     if arms.iter().any(|values| values.len() > MOST) {
-        return refused(format!(
+        return nothing(format!(
             "it has more than {MOST} values of one arm; runs are counted here, not their seconds"
         ));
     }
@@ -171,9 +171,9 @@ fn compare(
             let estimate = match &blocks {
                 Some(blocks) => of_pairs(blocks, arm, unit, level),
                 None => {
-                    let speeds =
-                        |of: &[f64]| of.iter().map(|v| speed(*v, unit)).collect::<Vec<_>>();
-                    rank_sum::shift(&speeds(&arms[0]), &speeds(&arms[arm]), level)
+                    let speeds = |of: usize| arms[of].iter().map(|v| speed(*v, unit)).collect();
+                    let [control, own]: [Vec<f64>; 2] = [speeds(0), speeds(arm)];
+                    rank_sum::shift(&control, &own, level)
                 }
             };
             let typical = [0, arm].map(|of| median(&arms[of]).unwrap_or(0.0));
@@ -205,17 +205,16 @@ fn compare(
 }
 
 /// The two values and their change, without a verdict.
-fn described(names: [&str; 2], values: [f64; 2], unit: Unit) -> PublishedComparison {
+fn described(names: [&String; 2], values: [f64; 2], unit: Unit) -> PublishedComparison {
     let [control, arm] = values;
-    let ratio = if unit.is_time {
-        control / arm
-    } else {
-        arm / control
+    let ratio = match unit.is_time {
+        true => control / arm,
+        false => arm / control,
     };
     PublishedComparison {
         of: String::new(),
-        control: names[0].to_owned(),
-        arm: names[1].to_owned(),
+        control: names[0].clone(),
+        arm: names[1].clone(),
         runs: [0, 0],
         control_value: control,
         arm_value: arm,
@@ -252,10 +251,8 @@ fn pairs(entries: &[Entry<'_>], arms: usize) -> Option<Vec<Vec<f64>>> {
             return None;
         }
     }
-    let whole = blocks
-        .into_values()
-        .map(|block| block.into_iter().collect());
-    whole.collect()
+    let whole = |block: Vec<Option<f64>>| block.into_iter().collect();
+    blocks.into_values().map(whole).collect()
 }
 
 fn of_pairs(blocks: &[Vec<f64>], arm: usize, unit: Unit, level: f64) -> Option<Estimate> {
@@ -286,15 +283,7 @@ fn several_settings(name: &String) -> Option<Doubt> {
 }
 
 /// Names of settings that ask for a buffer or window of a size.
-const SIZES: [&str; 7] = [
-    "sendspace",
-    "recvspace",
-    "sndbuf",
-    "rcvbuf",
-    "sockbuf",
-    "wmem",
-    "rmem",
-];
+const SIZES: &str = "sendspace recvspace sndbuf rcvbuf sockbuf wmem rmem";
 
 /// Configurations whose window, as iperf2 prints it, is at most half of what they ask for: the kernel may round
 /// and double it, no more. `the same ...` asks for what the row before does.
@@ -309,7 +298,7 @@ fn windows_not_in_force(table: &Table, arm: &str) -> Vec<(String, String)> {
             .split_whitespace()
             .filter_map(|word| word.split_once('='));
         let is_size =
-            |key: &str| SIZES.iter().any(|size| key.contains(size)) && !key.contains("max");
+            |key: &str| SIZES.split(' ').any(|size| key.contains(size)) && !key.contains("max");
         let sizes = asked.filter_map(|(key, value)| Some((key, value.parse().ok()?)));
         let own = sizes
             .filter(|(key, _)| is_size(key))
@@ -328,55 +317,34 @@ fn windows_not_in_force(table: &Table, arm: &str) -> Vec<(String, String)> {
 }
 
 fn single_runs(names: &[String], arms: &[Vec<f64>]) -> Option<Doubt> {
-    let alone = names
-        .iter()
-        .zip(arms)
-        .filter(|(_, values)| values.len() == 1);
+    let all = names.iter().zip(arms);
+    let alone = all.filter(|(_, values)| values.len() == 1);
     let alone: Vec<String> = alone.map(|(name, _)| format!("'{name}'")).collect();
-    (!alone.is_empty()).then(|| {
-        doubt(
-            About::OneRun,
-            format!(
-                "There is one run of {}: without a spread no interval exists, so nothing can be said of the difference. Four runs a side \
-                 are the fewest, six pairs in random order are better.",
-                alone.join(" and ")
-            ),
-        )
-    })
+    let words = format!(
+        "There is one run of {}: without a spread no interval exists, so nothing can be said of the difference. Four runs a side \
+         are the fewest, six pairs in random order are better.",
+        alone.join(" and ")
+    );
+    (!alone.is_empty()).then(|| doubt(About::OneRun, words))
 }
 
-/// A ratio that looks like two units.
+/// A ratio that looks like two units: both of MB and Mbit.
 fn units(one: &PublishedComparison) -> Option<Doubt> {
     let ratio = one.arm_value / one.control_value;
-    let near = |wanted: f64, within: f64| {
-        (ratio / wanted - 1.0).abs() < within || (ratio * wanted - 1.0).abs() < within
-    };
-    let factors = [(1.024, "K"), (1.048_576, "M"), (1.073_741_824, "G")];
-    let found = factors
-        .into_iter()
-        .find(|(factor, _)| near(*factor, 0.0015));
-    let words = if near(8.0, 0.06) {
-        "one is about 8 times the other, as where MB and Mbit are compared".to_owned()
-    } else {
-        let (factor, letter) = found?;
-        format!(
-            "they differ by just the ratio of a {letter} of 1024 to one of 1000 ({:.1} %): check that both were counted alike",
-            100.0 * (factor - 1.0)
-        )
-    };
+    let near = |ratio: f64| (ratio / 8.0 - 1.0).abs() < 0.06;
     let subject = match one.of.as_str() {
         "" => format!("'{}' and '{}'", one.control, one.arm),
         of => of.to_owned(),
     };
-    Some(doubt(About::Units, format!("{subject}: {words}.")))
+    let words = "one is about 8 times the other, as where MB and Mbit are compared";
+    let found = near(ratio) || near(1.0 / ratio);
+    found.then(|| doubt(About::Units, format!("{subject}: {words}.")))
 }
 
 /// What is known of the order in which the runs were made.
 fn order(arms: usize, entries: &[Entry<'_>], is_paired: bool) -> Doubt {
-    let turns = entries
-        .windows(2)
-        .filter(|two| two[0].arm != two[1].arm)
-        .count();
+    let turns = entries.windows(2).filter(|e| e[0].arm != e[1].arm);
+    let turns = turns.count();
     let words = if is_paired {
         "Whether the order within the blocks was drawn at random is not known: if one arm always came first, its place is mistaken for \
          its effect."
@@ -413,21 +381,14 @@ fn seconds((name, values): (&String, &Vec<f64>)) -> Option<Doubt> {
     let n = values.len();
     let mean = mean(values).filter(|_| n >= FEWEST_FOR_SECONDS)?;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    let neighbours: f64 = values
-        .windows(2)
-        .map(|v| (v[0] - mean) * (v[1] - mean))
-        .sum();
-    let correlation = neighbours / squares;
+    let neighbours = values.windows(2).map(|v| (v[0] - mean) * (v[1] - mean));
+    let correlation = neighbours.sum::<f64>() / squares;
+    let words = format!(
+        "The {n} values of '{name}' resemble their neighbours (correlation {correlation:.2}). If they are seconds of a run, the \
+         run is one value: no interval can be given."
+    );
     // Three standard errors of the correlation of independent values.
-    (correlation > 3.0 / (n as f64).sqrt()).then(|| {
-        doubt(
-            About::NotRuns,
-            format!(
-                "The {n} values of '{name}' resemble their neighbours (correlation {correlation:.2}). If they are seconds of a run, the \
-                 run is one value: no interval can be given."
-            ),
-        )
-    })
+    (correlation > 3.0 / (n as f64).sqrt()).then(|| doubt(About::NotRuns, words))
 }
 
 // ---- one difference a row ----
@@ -444,9 +405,7 @@ struct Difference {
 
 fn differences(table: &Table) -> Result<Found, Error> {
     let (Some(a), Some(b)) = (table.starting("value_a"), table.starting("value_b")) else {
-        return Err(Error::NothingToCompare(
-            "it has setting_a and setting_b, but no columns value_a and value_b".to_owned(),
-        ));
+        return nothing("it has setting_a and setting_b, but no columns value_a and value_b");
     };
     let rows = table.rows.iter().map(|row| difference(table, row, [a, b]));
     let all: Vec<Difference> = rows.collect::<Result<_, _>>()?;
@@ -455,11 +414,7 @@ fn differences(table: &Table) -> Result<Found, Error> {
         of: d.name.clone(),
         runs: [1, 1],
         printed_share: d.printed.map(|p| p.value / 100.0),
-        ..described(
-            [&d.settings[0], &d.settings[1]],
-            d.values.map(|v| v.value),
-            unit,
-        )
+        ..described(d.settings.each_ref(), d.values.map(|v| v.value), unit)
     };
     let comparisons: Vec<PublishedComparison> = all.iter().map(compared).collect();
     let mut doubts = wrong(&all);
@@ -490,15 +445,11 @@ fn differences(table: &Table) -> Result<Found, Error> {
 }
 
 fn difference(table: &Table, row: &Row, columns: [&str; 2]) -> Result<Difference, Error> {
-    let values = [
-        table.amount(row, columns[0])?,
-        table.amount(row, columns[1])?,
-    ];
+    let [a, b] = columns.map(|column| table.amount(row, column));
+    let values = [a?, b?];
     if values[0].value == 0.0 {
         let line = line_of(row);
-        return Err(Error::NothingToCompare(format!(
-            "line {line}: nothing can be compared with 0"
-        )));
+        return nothing(format!("line {line}: nothing can be compared with 0"));
     }
     let printed = table.starting("printed_difference");
     let (of, operation) = (table.text(row, "table"), table.text(row, "operation"));
@@ -528,10 +479,9 @@ impl Difference {
 
 /// Rows whose printed difference is not that of their values: of each other's, or of none.
 fn wrong(all: &[Difference]) -> Vec<Doubt> {
-    let wrong: Vec<(&Difference, Printed)> = all
-        .iter()
-        .filter_map(|d| Some((d, d.printed.filter(|p| !d.explains(*p))?)))
-        .collect();
+    let printed = |d: &Difference| d.printed.filter(|p| !d.explains(*p));
+    let wrong = all.iter().filter_map(|d| Some((d, printed(d)?)));
+    let wrong: Vec<(&Difference, Printed)> = wrong.collect();
     let mut doubts = Vec::new();
     let mut swapped = vec![false; wrong.len()];
     for (at, (one, printed)) in wrong.iter().enumerate() {
@@ -547,12 +497,10 @@ fn wrong(all: &[Difference]) -> Vec<Doubt> {
             Some(other) => {
                 swapped[other] = true;
                 let (other, others) = wrong[other];
+                let (name, share) = (&other.name, as_printed(other.share));
+                let (one, two) = (printed.value, others.value);
                 format!(
-                    "{values}, those of {} give {}; printed are {:+} % and {:+} %: the printed differences are swapped.",
-                    other.name,
-                    as_printed(other.share),
-                    printed.value,
-                    others.value
+                    "{values}, those of {name} give {share}; printed are {one:+} % and {two:+} %: the printed differences are swapped."
                 )
             }
             None => format!("{values}; printed is {:+} %.", printed.value),
@@ -581,20 +529,15 @@ fn other_baselines(all: &[Difference]) -> Option<Doubt> {
 }
 
 fn operation(of: &Difference) -> &str {
-    of.name
-        .rsplit_once(", ")
-        .map_or("", |(_, operation)| operation)
+    of.name.rsplit_once(", ").unwrap_or_default().1
 }
 
 // ---- statistics instead of runs ----
 
 fn statistics(table: &Table) -> Result<Found, Error> {
-    let at = table
-        .header
-        .iter()
-        .position(|name| name == "statistic")
-        .unwrap_or(0);
-    let (settings, windows) = (&table.header[..at], &table.header[at + 1..]);
+    let at = table.header.iter().position(|name| name == "statistic");
+    let (settings, windows) = table.header.split_at(at.unwrap_or(0));
+    let windows = &windows[1..];
     let mut all: Vec<Statistics> = Vec::new();
     for window in windows {
         for row in &table.rows {
@@ -602,23 +545,22 @@ fn statistics(table: &Table) -> Result<Found, Error> {
                 Some(column) => format!("{column} {}", table.text(row, column)),
                 None => format!("line {}", line_of(row)),
             };
-            let known = all
-                .iter()
-                .position(|one| one.of == *window && one.arm == arm);
-            let at = known.unwrap_or_else(|| {
-                let of = window.clone();
+            let mut known = all.iter();
+            let known = known.position(|one| one.of == *window && one.arm == arm);
+            let at = known.unwrap_or(all.len());
+            if at == all.len() {
                 all.push(Statistics {
-                    of,
+                    of: window.clone(),
                     arm,
                     ..Statistics::default()
                 });
-                all.len() - 1
-            });
+            }
+            let one = &mut all[at];
             let place = match table.text(row, "statistic").to_lowercase().as_str() {
-                "average" | "mean" => &mut all[at].average,
-                "median" => &mut all[at].median,
-                "min" | "minimum" => &mut all[at].min,
-                "max" | "maximum" => &mut all[at].max,
+                "average" | "mean" => &mut one.average,
+                "median" => &mut one.median,
+                "min" | "minimum" => &mut one.min,
+                "max" | "maximum" => &mut one.max,
                 _ => continue,
             };
             *place = Some(table.amount(row, window)?.value);
@@ -626,9 +568,7 @@ fn statistics(table: &Table) -> Result<Found, Error> {
     }
     let tests = all.len() / windows.len().max(1);
     if tests < 2 {
-        return Err(Error::NothingToCompare(
-            "its rows are of one test; two are needed to compare".to_owned(),
-        ));
+        return nothing("its rows are of one test; two are needed to compare");
     }
     // The cells of each test, in the order of the columns.
     let typical = |one: &Statistics| one.median.or(one.average).unwrap_or(0.0);
@@ -636,13 +576,10 @@ fn statistics(table: &Table) -> Result<Found, Error> {
         .map(|test| all[test..].iter().step_by(tests).map(typical).collect())
         .collect();
     let level = |test: usize| median(&cells[test]).unwrap_or(0.0);
-    let names = |test: usize| all[test].arm.as_str();
+    let name = |test: usize| &all[test].arm;
     let compared = |test| {
-        described(
-            [names(0), names(test)],
-            [level(0), level(test)],
-            unit_of(""),
-        )
+        let values = [level(0), level(test)];
+        described([name(0), name(test)], values, unit_of(""))
     };
     let mut doubts = vec![doubt(
         About::NotRuns,
@@ -650,7 +587,7 @@ fn statistics(table: &Table) -> Result<Found, Error> {
          sample), cannot be seen. An interval needs the value of each run; 6 interleaved pairs are the fewest from which a verdict at \
          5 % exists.",
     )];
-    doubts.extend(moved(&cells.concat(), windows, names));
+    doubts.extend(moved(&cells.concat(), windows, name));
     Ok(Found {
         comparisons: (1..tests).map(compared).collect(),
         doubts,
@@ -662,13 +599,11 @@ fn statistics(table: &Table) -> Result<Found, Error> {
 fn moved<'a>(
     series: &[f64],
     windows: &[String],
-    names: impl Fn(usize) -> &'a str,
+    name: impl Fn(usize) -> &'a String,
 ) -> Option<Doubt> {
     let found = change_point(series).filter(|found| found.p < DRIFT)?;
-    let (test, cell) = (
-        (found.after - 1) / windows.len(),
-        (found.after - 1) % windows.len(),
-    );
+    let last = found.after - 1;
+    let (test, cell) = (last / windows.len(), last % windows.len());
     let why = if cell + 1 == windows.len() {
         "just where the settings change, but the tests were made one after another, so the path may have changed there as well"
     } else {
@@ -679,7 +614,7 @@ fn moved<'a>(
         "In the order of the table the level moves once ({}), after the {} cell of {}, {why}.",
         signed_percent(found.after_median / found.before_median - 1.0),
         windows[cell],
-        names(test)
+        name(test)
     );
     Some(doubt(About::Drift, words))
 }

@@ -38,7 +38,13 @@ pub fn of_run(
             Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => figures.duration,
         };
         trial.bytes = figures.bytes;
-        readings.extend(socket_readings(plan, slot.arm, leg));
+        let mut touched = SocketSettings::default();
+        for arm in &plan.arms {
+            apply_to_spec(&arm.settings, &mut touched);
+        }
+        let asked = plan.spec_of(slot.arm).socket;
+        let both = plan.run.workload.is_answered();
+        readings.extend(socket_readings(&touched, &asked, both, leg));
         trial.witness = witness(leg, figures, run);
     }
     trial.readings = readings;
@@ -197,15 +203,14 @@ fn print(unit: OptionUnit, value: u64) -> String {
     }
 }
 
-/// The socket options that any arm sets, as the live sockets of this run have them, at the end where
-/// they act: for an arm that leaves one alone too, to see a change that changed nothing.
-fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
-    let mut touched = SocketSettings::default();
-    for arm in &plan.arms {
-        apply_to_spec(&arm.settings, &mut touched);
-    }
-    let asked = plan.spec_of(arm).socket;
-    let both = plan.run.workload.is_answered();
+/// The options that are `touched`, as the live sockets of this run have them, at the end where they act, or at
+/// `both`: those that are not `asked` too, to see a change that changed nothing.
+pub(crate) fn socket_readings(
+    touched: &SocketSettings,
+    asked: &SocketSettings,
+    both: bool,
+    leg: &Leg,
+) -> Vec<Reading> {
     let ends = |at_receiver: bool| {
         let sender = leg.direction.sender();
         [Side::Near, Side::Far]
@@ -215,11 +220,11 @@ fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
     let mut readings = Vec::new();
     for option in SOCKET_OPTIONS
         .iter()
-        .filter(|o| (o.asked)(&touched).is_some())
+        .filter(|o| (o.asked)(touched).is_some())
     {
         let print = |value| print(option.unit, value);
         for side in ends(option.at_receiver) {
-            let wanted = (option.asked)(&asked);
+            let wanted = (option.asked)(asked);
             let holds = |s: &SocketOptions| match (wanted, option.in_force(s)) {
                 (None, _) => true,
                 (Some(wanted), Some(found)) => (option.same)(wanted, found),

@@ -168,14 +168,9 @@ fn a_run_that_moved_nothing_counts_as_the_slowest() {
 
 #[test]
 fn ratios_that_are_two_units() {
-    for (factor, words) in [
-        (8.0, "MB and Mbit"),
-        (1.024, "K of 1024"),
-        (1.048_576, "M of 1024"),
-        (1.073_741_824, "G of 1024"),
-    ] {
+    for factor in [8.0, 0.125] {
         let found = rows(&SLOW, &SLOW.map(|v| v / factor), "arm,value,order", true);
-        doubted(&found, About::Units, &[words]);
+        doubted(&found, About::Units, &["MB and Mbit"]);
     }
     let found = rows(&SLOW, &SLOW.map(|v| 1.19 * v), "arm,value,order", true);
     assert!(found.doubts.iter().all(|d| d.about != About::Units));

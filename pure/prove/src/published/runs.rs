@@ -1,8 +1,9 @@
 //! Runs of linerate or iperf3 by arm, which nobody planned as one experiment.
 
 use super::table::unit_of;
-use super::{Entry, Error, compare, doubt};
-use model::{About, Bytes, Direction, Ended, LegSummary, Published, Run, summarise};
+use super::{Entry, Error, compare, doubt, nothing};
+use crate::trial::socket_readings;
+use model::{About, Direction, Ended, LegSummary, Published, Run, summarise};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An arm and its runs.
@@ -35,7 +36,7 @@ pub fn of_runs(
     margin: f64,
 ) -> Result<Published, Error> {
     if arms.is_empty() {
-        return nothing("it has no arm".to_owned());
+        return nothing("it has no arm");
     }
     distinct(arms)?;
     let mut runs: Vec<(usize, &Run)> = arms
@@ -53,25 +54,17 @@ pub fn of_runs(
     let compared = |&(arm, run)| compared(arm, run, direction);
     let all: Vec<Compared<'_>> = runs.iter().map(compared).collect::<Result<_, _>>()?;
     let latency = all.iter().all(|one| one.leg.requests.is_some());
-    let unit = unit_of(if latency {
-        "value_us"
-    } else {
-        "value_mbits_per_s"
-    });
+    let unit = unit_of(if latency { "_us" } else { "mbit_s" });
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
     let mut found = compare(&names, &entries(&all, latency), unit, margin)?;
     for one in &mut found.comparisons {
         one.of = direction.to_string();
     }
     for arm in arms {
-        let words = not_in_force(arm, direction);
-        if !words.is_empty() {
+        for words in not_in_force(arm, direction) {
             found.withdraw(|one| one.control == arm.name || one.arm == arm.name);
+            found.doubts.push(doubt(About::NotInForce, words));
         }
-        let doubts = words
-            .into_iter()
-            .map(|words| doubt(About::NotInForce, words));
-        found.doubts.extend(doubts);
     }
     let spec = |run: &Run| (run.spec.workload.clone(), run.spec.streams, run.spec.limit);
     if all.iter().any(|one| spec(one.run) != spec(all[0].run)) {
@@ -85,10 +78,6 @@ pub fn of_runs(
         found.doubts.push(doubt(About::Confounded, words));
     }
     Ok(found.published(name, margin))
-}
-
-fn nothing<T>(words: String) -> Result<T, Error> {
-    Err(Error::NothingToCompare(words))
 }
 
 /// No run stands in two places.
@@ -153,30 +142,20 @@ fn entries<'a>(all: &[Compared<'_>], latency: bool) -> Vec<Entry<'a>> {
 /// What the live sockets of an arm's runs had in place of what was asked.
 fn not_in_force(arm: &RunsOfArm, direction: Direction) -> Vec<String> {
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
-    // What an end did not report is 0 or empty.
-    let less = |what: &str, asked: Option<Bytes>, found: Bytes| {
-        let asked = asked.filter(|asked| found > Bytes(0) && found < *asked)?;
-        Some(format!("a {what} buffer of {found}, asked {asked}"))
-    };
     for run in &arm.runs {
-        let asked = &run.spec.socket;
         let Some(leg) = run.legs.iter().find(|leg| leg.direction == direction) else {
             continue;
         };
-        let mut differs = BTreeSet::new();
-        for socket in &leg.sender().sockets {
-            let has = &socket.congestion;
-            let wanted = asked
-                .congestion
-                .as_ref()
-                .filter(|c| !has.is_empty() && *c != has);
-            differs.extend(wanted.map(|c| format!("congestion control {has}, asked {c}")));
-            differs.extend(less("send", asked.send_buffer, socket.send_buffer));
-        }
-        for socket in &leg.receiver().sockets {
-            differs.extend(less("receive", asked.receive_buffer, socket.receive_buffer));
-        }
-        for what in differs {
+        let asked = &run.spec.socket;
+        let readings = socket_readings(asked, asked, run.spec.workload.is_answered(), leg);
+        // What an end did not report is 0 or empty.
+        let reported = |found: &str| !found.is_empty() && !found.starts_with("0");
+        let odd = readings.into_iter();
+        let odd = odd.filter(|r| !r.in_force && reported(&r.found));
+        let odd: BTreeSet<String> = odd
+            .map(|r| format!("{} {}, asked {}", r.setting, r.found, r.asked))
+            .collect();
+        for what in odd {
             *found.entry(what).or_default() += 1;
         }
     }
@@ -193,7 +172,7 @@ fn not_in_force(arm: &RunsOfArm, direction: Direction) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{EndRecord, Leg, Nanos, Outcome};
+    use model::{Bytes, EndRecord, Leg, Nanos, Outcome};
 
     /// A run of ten seconds at so many Mbit/s.
     fn run(number: u64, mbit: u64) -> Run {
@@ -288,7 +267,7 @@ mod tests {
         assert_eq!(found.outcome(), Outcome::NoVerdict);
         assert_eq!(
             found.doubts[0].words,
-            "'bbr': the change was not in force in 5 of 5 runs: congestion control cubic, asked bbr."
+            "'bbr': the change was not in force in 5 of 5 runs: TCP_CONGESTION cubic, asked bbr."
         );
     }
 
