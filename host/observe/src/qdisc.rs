@@ -52,20 +52,43 @@ fn describe(qdisc: &Message) -> (String, String) {
     (kind, words.join(" "))
 }
 
-/// Attributes `TCA_FQ_CODEL_*`, in the kernel's order; times are in microseconds.
-fn fq_codel(raw: &[u8]) -> Vec<String> {
-    let word = |(kind, value)| {
-        let number = u32_at(value, 0)?;
-        Some(match kind {
-            1 => format!("target {number}us"),
-            2 => format!("limit {number}p"),
-            3 => format!("interval {number}us"),
-            4 if number > 0 => "ecn".to_owned(),
-            5 => format!("flows {number}"),
-            6 => format!("quantum {number}"),
-            7 => format!("ce_threshold {number}us"),
-            _ => return None,
-        })
+/// Attributes of 32 bits: number, name and unit.
+type Attributes = [(u16, &'static str, &'static str)];
+/// Bytes a second; all ones: no limit.
+const RATE: &str = "rate";
+/// Shown by its name where it is on.
+const SWITCH: &str = "switch";
+
+/// `TCA_FQ_*`.
+const FQ: &Attributes = &[
+    (1, "limit", "p"),
+    (2, "flow_limit", "p"),
+    (3, "quantum", ""),
+    (7, "maxrate", RATE),
+];
+
+/// `TCA_FQ_CODEL_*`.
+const FQ_CODEL: &Attributes = &[
+    (1, "target", "us"),
+    (2, "limit", "p"),
+    (3, "interval", "us"),
+    (4, "ecn", SWITCH),
+    (5, "flows", ""),
+    (6, "quantum", ""),
+    (7, "ce_threshold", "us"),
+];
+
+/// Those of a table, in the kernel's order.
+fn listed(raw: &[u8], table: &Attributes) -> Vec<String> {
+    let word = |(number, value)| {
+        let (_, name, unit) = table.iter().find(|(known, ..)| *known == number)?;
+        let value = u32_at(value, 0)?;
+        match *unit {
+            SWITCH => (value > 0).then(|| (*name).to_owned()),
+            RATE if value == u32::MAX => None,
+            RATE => Some(format!("{name} {}", per_second(value.into()))),
+            unit => Some(format!("{name} {value}{unit}")),
+        }
     };
     attributes(raw).filter_map(word).collect()
 }
@@ -79,8 +102,8 @@ fn parameters(kind: &str, raw: &[u8]) -> Vec<String> {
         "bfifo" => known([u32_at(raw, 0).map(|n| format!("limit {n}b"))]),
         "tbf" => tbf(raw),
         "netem" => netem(raw),
-        "fq" => fq(raw),
-        "fq_codel" => fq_codel(raw),
+        "fq" => listed(raw, FQ),
+        "fq_codel" => listed(raw, FQ_CODEL),
         _ => Vec::new(),
     }
 }
@@ -117,20 +140,6 @@ fn netem(raw: &[u8]) -> Vec<String> {
             .map(|loss| format!("loss {:.3}%", f64::from(loss) / f64::from(u32::MAX) * 100.0)),
         rate.filter(|r| *r > 0)
             .map(|bytes| format!("rate {}", per_second(bytes))),
-    ])
-}
-
-/// Attributes `TCA_FQ_PLIMIT` = 1, `FLOW_PLIMIT` = 2, `QUANTUM` = 3, `FLOW_MAX_RATE` = 7.
-fn fq(raw: &[u8]) -> Vec<String> {
-    let number = |kind| attribute(raw, kind).and_then(|a| u32_at(a, 0));
-    known([
-        number(1).map(|packets| format!("limit {packets}p")),
-        number(2).map(|packets| format!("flow_limit {packets}p")),
-        number(3).map(|bytes| format!("quantum {bytes}")),
-        // All ones: no limit.
-        number(7)
-            .filter(|rate| *rate != u32::MAX)
-            .map(|bytes| format!("maxrate {}", per_second(bytes.into()))),
     ])
 }
 

@@ -3,6 +3,7 @@
 use crate::Error;
 use model::{BitRate, Bytes, Nanos, SocketState, socket_state};
 use std::os::fd::BorrowedFd;
+use sys::netlink::{u16_at, u32_at, u64_at};
 use sys::socket::{read_option, tcp_option};
 
 /// Room for `struct tcp_info` as any kernel may grow it in years to come: Linux 6.18 fills 280 bytes.
@@ -39,12 +40,13 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<SocketState, Error> {
 /// - `tcpi_rto` and all other times are in microseconds; busy, rwnd-limited and sndbuf-limited time move
 ///   by the kernel's tick, 1 to 10 ms (`CONFIG_HZ`), so short waits are not in them.
 pub fn decode_tcp_info(raw: &[u8]) -> SocketState {
-    let raw = Raw(raw);
-    let has = |bit: u8| raw.u8(5).map(|options| options & bit != 0);
+    let byte = |at: usize| raw.get(at).copied();
+    let word = |at| u32_at(raw, at);
+    let long = |at| u64_at(raw, at);
+    let has = |bit: u8| byte(5).map(|options| options & bit != 0);
     // Bit-fields are laid out from the least significant bit on little-endian machines and from the
     // most significant on the others.
-    let scales = raw
-        .u8(6)
+    let scales = byte(6)
         .filter(|_| has(TCPI_OPT_WSCALE) == Some(true))
         .map(nibbles);
     let app_limited = if cfg!(target_endian = "little") {
@@ -53,63 +55,63 @@ pub fn decode_tcp_info(raw: &[u8]) -> SocketState {
         0x80
     };
     socket_state! {
-        state: raw.u8(0),
-        ca_state: raw.u8(1),
-        retransmits: raw.u8(2),
-        probes_out: raw.u8(3),
-        backoff: raw.u8(4),
+        state: byte(0),
+        ca_state: byte(1),
+        retransmits: byte(2),
+        probes_out: byte(3),
+        backoff: byte(4),
         timestamps: has(TCPI_OPT_TIMESTAMPS),
         sack: has(TCPI_OPT_SACK),
         ecn: has(TCPI_OPT_ECN),
         ecn_seen: has(TCPI_OPT_ECN_SEEN),
         snd_wscale: scales.map(|[low, _]| low),
         rcv_wscale: scales.map(|[_, high]| high),
-        delivery_rate_app_limited: raw.u8(7).map(|bits| bits & app_limited != 0),
-        rto: raw.u32(8).map(micros),
-        ato: raw.u32(12).map(micros),
-        mss: raw.u32(16),
-        rcv_mss: raw.u32(20),
-        packets_out: raw.u32(24),
-        sacked_out: raw.u32(28),
-        lost_out: raw.u32(32),
-        retrans_out: raw.u32(36),
+        delivery_rate_app_limited: byte(7).map(|bits| bits & app_limited != 0),
+        rto: word(8).map(micros),
+        ato: word(12).map(micros),
+        mss: word(16),
+        rcv_mss: word(20),
+        packets_out: word(24),
+        sacked_out: word(28),
+        lost_out: word(32),
+        retrans_out: word(36),
         // 40: fackets, always 0 since Linux 4.15; 44 to 56: milliseconds since last data and ACK.
-        pmtu: raw.u32(60),
-        rcv_ssthresh: raw.u32(64).map(bytes),
-        srtt: raw.u32(68).map(micros),
-        rttvar: raw.u32(72).map(micros),
-        ssthresh: raw.u32(76),
-        cwnd: raw.u32(80),
-        advmss: raw.u32(84),
-        reordering: raw.u32(88),
-        rcv_rtt: raw.u32(92).map(micros),
-        rcv_space: raw.u32(96).map(bytes),
-        total_retrans: raw.u32(100),
-        pacing_rate: raw.u64(104).filter(|r| *r != u64::MAX).map(rate),
+        pmtu: word(60),
+        rcv_ssthresh: word(64).map(bytes),
+        srtt: word(68).map(micros),
+        rttvar: word(72).map(micros),
+        ssthresh: word(76),
+        cwnd: word(80),
+        advmss: word(84),
+        reordering: word(88),
+        rcv_rtt: word(92).map(micros),
+        rcv_space: word(96).map(bytes),
+        total_retrans: word(100),
+        pacing_rate: long(104).filter(|r| *r != u64::MAX).map(rate),
         // 112: max_pacing_rate, which the socket option has.
-        bytes_acked: raw.u64(120).map(Bytes),
-        bytes_received: raw.u64(128).map(Bytes),
-        segs_out: raw.u32(136),
-        segs_in: raw.u32(140),
-        notsent_bytes: raw.u32(144).map(bytes),
-        min_rtt: raw.u32(148).filter(|t| *t != u32::MAX).map(micros),
-        data_segs_in: raw.u32(152),
-        data_segs_out: raw.u32(156),
-        delivery_rate: raw.u64(160).filter(|r| *r != 0).map(rate),
-        busy: raw.u64(168).map(Nanos::from_micros),
-        rwnd_limited: raw.u64(176).map(Nanos::from_micros),
-        sndbuf_limited: raw.u64(184).map(Nanos::from_micros),
-        delivered: raw.u32(192),
-        delivered_ce: raw.u32(196),
-        bytes_sent: raw.u64(200).map(Bytes),
-        bytes_retrans: raw.u64(208).map(Bytes),
-        dsack_dups: raw.u32(216),
-        reord_seen: raw.u32(220),
-        rcv_ooopack: raw.u32(224),
-        snd_wnd: raw.u32(228).map(bytes),
-        rcv_wnd: raw.u32(232).map(bytes),
+        bytes_acked: long(120).map(Bytes),
+        bytes_received: long(128).map(Bytes),
+        segs_out: word(136),
+        segs_in: word(140),
+        notsent_bytes: word(144).map(bytes),
+        min_rtt: word(148).filter(|t| *t != u32::MAX).map(micros),
+        data_segs_in: word(152),
+        data_segs_out: word(156),
+        delivery_rate: long(160).filter(|r| *r != 0).map(rate),
+        busy: long(168).map(Nanos::from_micros),
+        rwnd_limited: long(176).map(Nanos::from_micros),
+        sndbuf_limited: long(184).map(Nanos::from_micros),
+        delivered: word(192),
+        delivered_ce: word(196),
+        bytes_sent: long(200).map(Bytes),
+        bytes_retrans: long(208).map(Bytes),
+        dsack_dups: word(216),
+        reord_seen: word(220),
+        rcv_ooopack: word(224),
+        snd_wnd: word(228).map(bytes),
+        rcv_wnd: word(232).map(bytes),
         // 236: rehash.
-        total_rto: raw.u16(240),
+        total_rto: u16_at(raw, 240),
         // 242 and 244: recoveries from and time in timeouts; 248 to 280: accurate ECN (6.18).
     }
 }
@@ -119,31 +121,6 @@ const TCPI_OPT_SACK: u8 = 2;
 const TCPI_OPT_WSCALE: u8 = 4;
 const TCPI_OPT_ECN: u8 = 8;
 const TCPI_OPT_ECN_SEEN: u8 = 16;
-
-/// The bytes that the kernel filled: a field is there only if all of it is.
-struct Raw<'a>(&'a [u8]);
-
-impl Raw<'_> {
-    fn at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.0.get(offset..offset + N)?.try_into().ok()
-    }
-
-    fn u8(&self, offset: usize) -> Option<u8> {
-        self.0.get(offset).copied()
-    }
-
-    fn u16(&self, offset: usize) -> Option<u16> {
-        self.at(offset).map(u16::from_ne_bytes)
-    }
-
-    fn u32(&self, offset: usize) -> Option<u32> {
-        self.at(offset).map(u32::from_ne_bytes)
-    }
-
-    fn u64(&self, offset: usize) -> Option<u64> {
-        self.at(offset).map(u64::from_ne_bytes)
-    }
-}
 
 /// The two four-bit fields of a byte in the order of their declaration.
 fn nibbles(byte: u8) -> [u8; 2] {

@@ -41,22 +41,13 @@ impl Socket {
         Ok(Socket(socket))
     }
 
-    /// From now on refusals are short, and carry the kernel's own words where it has any
-    /// (`NETLINK_CAP_ACK`, `NETLINK_EXT_ACK`).
-    ///
-    /// # Errors
-    /// What setsockopt(2) says: `ENOPROTOOPT` before Linux 4.12.
-    pub fn explain_refusals(&self) -> io::Result<()> {
-        for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK] {
-            crate::socket::set(self.0.as_fd(), (libc::SOL_NETLINK, option), 1)?;
-        }
-        Ok(())
+    fn set(&self, option: i32, value: i32) -> io::Result<()> {
+        crate::socket::set(self.0.as_fd(), (libc::SOL_NETLINK, option), value)
     }
 
-    /// From now on what the kernel tells this group comes in as well.
-    pub fn join(&self, group: u32) -> io::Result<()> {
-        let option = (libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
-        crate::socket::set(self.0.as_fd(), option, group.cast_signed())
+    /// From now on what the kernel sends to this group comes in as well.
+    pub fn join(&self, group: i32) -> io::Result<()> {
+        self.set(libc::NETLINK_ADD_MEMBERSHIP, group)
     }
 
     /// Sends one whole request to the kernel.
@@ -157,6 +148,13 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
+impl Message {
+    fn new(kind: u16, body: &[u8]) -> Message {
+        let body = body.to_vec();
+        Message { kind, body }
+    }
+}
+
 impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> io::Error {
         match refusal.errno {
@@ -171,27 +169,31 @@ impl From<Refusal> for io::Error {
 pub struct Conversation {
     socket: Socket,
     sequence: u32,
+    room: Vec<u8>,
 }
 
 impl Conversation {
     /// Opens the socket in the network namespace of the calling thread.
     pub fn open(protocol: Protocol) -> io::Result<Conversation> {
         let socket = Socket::open(protocol)?;
-        // Kernels before Linux 4.12 refuse by number alone.
-        let _ = socket.explain_refusals();
+        // Refusals are short and carry the kernel's own words; before Linux 4.12 the number alone.
+        for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK] {
+            let _ = socket.set(option, 1);
+        }
         Ok(Conversation {
             socket,
             sequence: 0,
+            room: vec![0; ROOM],
         })
     }
 
     /// Asks for one object.
     pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, Refusal> {
-        let mut all = self.converse(kind, REQUEST, body)?;
-        if all.is_empty() {
-            return Err(io::Error::other("the kernel's answer is empty").into());
-        }
-        Ok(all.swap_remove(0))
+        let mut answer = None;
+        self.converse(kind, REQUEST, body, &mut |kind, body| {
+            answer = Some(Message::new(kind, body));
+        })?;
+        answer.ok_or_else(|| io::Error::other("the kernel's answer is empty").into())
     }
 
     /// Asks for all objects of a kind.
@@ -199,16 +201,28 @@ impl Conversation {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.converse(kind, REQUEST | DUMP, body) {
+            let mut all = Vec::new();
+            let each = &mut |kind: u16, body: &[u8]| all.push(Message::new(kind, body));
+            match self.dump_each(kind, body, each) {
                 Err(refusal) if refusal.errno == libc::EINTR && tries < PATIENCE => {}
-                other => return other,
+                other => return other.map(|()| all),
             }
         }
     }
 
+    /// The same where they lie, by their type; `EINTR` if a change has disturbed it.
+    pub fn dump_each(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        each: &mut dyn FnMut(u16, &[u8]),
+    ) -> Result<(), Refusal> {
+        self.converse(kind, REQUEST | DUMP, body, each)
+    }
+
     /// Has something done, and waits until it is.
     pub fn order(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
-        self.converse(kind, REQUEST | ACK | flags, body).map(drop)
+        self.converse(kind, REQUEST | ACK | flags, body, &mut |_, _| ())
     }
 
     /// The route by which the kernel would reach `peer` now, with `rtm_flags` of the question (`RTM_GETROUTE`, like
@@ -225,7 +239,13 @@ impl Conversation {
         Ok(route)
     }
 
-    fn converse(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<Vec<Message>, Refusal> {
+    fn converse(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        body: &[u8],
+        each: &mut dyn FnMut(u16, &[u8]),
+    ) -> Result<(), Refusal> {
         self.sequence += 1;
         let mut request = Vec::with_capacity(16 + body.len());
         request.extend((16 + body.len() as u32).to_ne_bytes());
@@ -240,12 +260,10 @@ impl Conversation {
         const NLMSG_DONE: u16 = 3;
         const DISTURBED: u16 = 0x10;
         let dumps = flags & DUMP == DUMP;
-        let mut answers = Vec::new();
-        let mut disturbed = false;
-        let mut room = vec![0; ROOM];
-        while answers.len() < MOST_MESSAGES {
-            let length = self.socket.receive(&mut room)?;
-            for message in messages(&room[..length]) {
+        let (mut answers, mut disturbed) = (0, false);
+        while answers < MOST_MESSAGES {
+            let length = self.socket.receive(&mut self.room)?;
+            for message in messages(&self.room[..length]) {
                 if u32_at(message, 8) != Some(self.sequence) {
                     continue;
                 }
@@ -253,7 +271,7 @@ impl Conversation {
                 match u16_at(message, 4) {
                     Some(NLMSG_ERROR) => {
                         return match u32_at(message, 16).map(u32::cast_signed) {
-                            Some(0) => Ok(answers),
+                            Some(0) => Ok(()),
                             errno => Err(Refusal {
                                 errno: -errno.unwrap_or(-libc::EIO),
                                 said: said(message),
@@ -263,14 +281,12 @@ impl Conversation {
                     Some(NLMSG_DONE) if disturbed => {
                         return Err(io::Error::from_raw_os_error(libc::EINTR).into());
                     }
-                    Some(NLMSG_DONE) => return Ok(answers),
+                    Some(NLMSG_DONE) => return Ok(()),
                     Some(kind) => {
-                        answers.push(Message {
-                            kind,
-                            body: message[16..].to_vec(),
-                        });
+                        answers += 1;
+                        each(kind, &message[16..]);
                         if !dumps && flags & ACK == 0 {
-                            return Ok(answers);
+                            return Ok(());
                         }
                     }
                     None => {}

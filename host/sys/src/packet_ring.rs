@@ -2,6 +2,7 @@
 //! `TPACKET_V2`). Nothing is sent, and no packet is held back.
 
 use crate::file::map_shared;
+use crate::netlink::{u16_at, u32_at};
 use crate::packet::VNET_HEADER;
 use crate::socket::{IntOption, set_raw};
 use rustix::mm::munmap;
@@ -127,8 +128,7 @@ impl Drop for PacketRing {
 fn decode(slot: &[u8]) -> Option<RingPacket<'_>> {
     const ADDRESS: usize =
         size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
-    let half = |at: usize| Some(u16::from_ne_bytes(*slot.get(at..)?.first_chunk()?));
-    let word = |at: usize| Some(u32::from_ne_bytes(*slot.get(at..)?.first_chunk()?));
+    let (half, word) = (|at| u16_at(slot, at), |at| u32_at(slot, at));
     let (length, kept) = (word(4)? as usize, word(8)? as usize);
     let (mac, net) = (usize::from(half(12)?), usize::from(half(14)?));
     let outgoing = match *slot.get(ADDRESS + 10)? {

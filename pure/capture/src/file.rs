@@ -113,10 +113,10 @@ pub fn read_with_payload(
                 match block {
                     PcapBlockOwned::LegacyHeader(header) => {
                         plain = Some(Plain {
-                            form: match (header.is_modified_format(), header.is_bigendian()) {
-                                (true, _) => Form::Modified,
-                                (false, true) => Form::Big,
-                                (false, false) => Form::Little,
+                            first: match (header.is_modified_format(), header.is_bigendian()) {
+                                (true, _) => parse_pcap_frame_modified,
+                                (false, true) => parse_pcap_frame_be,
+                                (false, false) => parse_pcap_frame,
                             },
                             link: header.network.0,
                             tick: match header.is_nanosecond_precision() {
@@ -206,34 +206,15 @@ pub fn read_with_payload(
     }
 }
 
+/// The first frame of some bytes, and what is behind.
+type First = for<'a> fn(&'a [u8]) -> IResult<&'a [u8], LegacyPcapBlock<'a>, PcapError<&'a [u8]>>;
+
 /// A pcap file.
 struct Plain {
-    form: Form,
+    first: First,
     link: i32,
     /// Nanoseconds.
     tick: u64,
-}
-
-impl Plain {
-    /// The first frame of some bytes of it, and what is behind.
-    #[inline]
-    fn first<'a>(
-        &self,
-        data: &'a [u8],
-    ) -> IResult<&'a [u8], LegacyPcapBlock<'a>, PcapError<&'a [u8]>> {
-        match self.form {
-            Form::Little => parse_pcap_frame(data),
-            Form::Big => parse_pcap_frame_be(data),
-            Form::Modified => parse_pcap_frame_modified(data),
-        }
-    }
-}
-
-/// What a frame of a pcap file looks like.
-enum Form {
-    Little,
-    Big,
-    Modified,
 }
 
 /// What becomes of the frames.
@@ -249,7 +230,7 @@ impl<S: FnMut(&Packet, &[u8])> Frames<S> {
     /// All frames of a pcap file that are whole; returns how many bytes they take.
     fn take_all(&mut self, data: &[u8], file: &Plain) -> usize {
         let mut rest = data;
-        while let Ok((behind, block)) = file.first(rest) {
+        while let Ok((behind, block)) = (file.first)(rest) {
             // Both are less than 2^32: no overflow.
             let at = u64::from(block.ts_sec) * SECOND + u64::from(block.ts_usec) * file.tick;
             self.take(at, file.link, block.data, block.origlen);

@@ -2,6 +2,7 @@
 //! of the reasons to drop a packet, and the arguments of a tracepoint.
 
 use std::collections::BTreeMap;
+use sys::netlink::u32_at;
 
 const MAGIC: u16 = 0xeb9f;
 
@@ -26,10 +27,10 @@ impl<'a> Types<'a> {
     /// Of the content of `/sys/kernel/btf/vmlinux`; `None` if that is something else.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Types<'a>> {
         let magic = u16::from_ne_bytes(*bytes.first_chunk()?);
-        let header = word(bytes, 4)? as usize;
+        let header = u32_at(bytes, 4)? as usize;
         let part = |at: usize| {
-            let from = header.checked_add(word(bytes, at)? as usize)?;
-            bytes.get(from..from.checked_add(word(bytes, at + 4)? as usize)?)
+            let from = header.checked_add(u32_at(bytes, at)? as usize)?;
+            bytes.get(from..from.checked_add(u32_at(bytes, at + 4)? as usize)?)
         };
         let (types, strings) = (part(8)?, part(16)?);
         let mut all = Types {
@@ -61,7 +62,7 @@ impl<'a> Types<'a> {
         let count = self.info(at).map_or(0, |(_, count)| count);
         let one = |n: usize| {
             let name = self.name(at + 12 + 8 * n)?.strip_prefix(REASON)?;
-            let reason = word(self.types, at + 16 + 8 * n)?;
+            let reason = u32_at(self.types, at + 16 + 8 * n)?;
             (!["MAX", "SUBSYS_MASK"].contains(&name)).then(|| (reason, name.to_owned()))
         };
         (0..count).filter_map(one).collect()
@@ -92,24 +93,20 @@ impl<'a> Types<'a> {
 
     /// Kind and number of members.
     fn info(&self, at: usize) -> Option<(u32, usize)> {
-        let info = word(self.types, at + 4)?;
+        let info = u32_at(self.types, at + 4)?;
         Some((info >> 24 & 31, (info & 0xffff) as usize))
     }
 
     /// The type that one refers to.
     fn target(&self, at: usize) -> Option<usize> {
-        let number = word(self.types, at + 8)? as usize;
+        let number = u32_at(self.types, at + 8)? as usize;
         self.at.get(number.checked_sub(1)?).copied()
     }
 
     fn name(&self, at: usize) -> Option<&'a str> {
-        let rest = self.strings.get(word(self.types, at)? as usize..)?;
+        let rest = self.strings.get(u32_at(self.types, at)? as usize..)?;
         std::str::from_utf8(rest.split(|byte| *byte == 0).next()?).ok()
     }
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]

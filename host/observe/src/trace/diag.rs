@@ -4,16 +4,14 @@ use super::Filter;
 use crate::decode_tcp_info;
 use model::{Bytes, SocketState, socket_state};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use sys::netlink::{Protocol, Socket, attributes, messages, text};
+use std::net::{IpAddr, SocketAddr};
+use sys::netlink::{
+    Conversation, Protocol, Socket, address, attributes, messages, push, text, u16_at, u32_at,
+};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-/// `NLM_F_REQUEST | NLM_F_DUMP`.
-const REQUEST_AND_DUMP: u16 = 0x301;
 /// `SKNLGRP_INET_TCP_DESTROY` and `SKNLGRP_INET6_TCP_DESTROY`.
-const DESTROYED: [u32; 2] = [1, 3];
+const DESTROYED: [i32; 2] = [1, 3];
 
 /// Attributes of an answer, and the one of a question.
 const INFO: u16 = 2;
@@ -46,26 +44,23 @@ pub(super) type Pair = (SocketAddr, SocketAddr);
 
 /// Dumps all sockets, and receives those that end.
 pub(super) struct Sockets {
-    dumps: Socket,
+    dumps: Conversation,
     ended: Option<Socket>,
     bytecode: Vec<u8>,
-    sequence: u32,
     room: Vec<u8>,
 }
 
 impl Sockets {
     /// Of the calling thread's network namespace. Needs no privilege.
     pub(super) fn open(filter: &Filter) -> io::Result<Sockets> {
-        let dumps = Socket::open(Protocol::Sockets)?;
         let ended = Socket::open(Protocol::Sockets).and_then(|socket| {
             DESTROYED.iter().try_for_each(|group| socket.join(*group))?;
             Ok(socket)
         });
         let mut sockets = Sockets {
-            dumps,
+            dumps: Conversation::open(Protocol::Sockets)?,
             ended: ended.ok(),
             bytecode: bytecode(filter),
-            sequence: 0,
             room: vec![0; ROOM],
         };
         // A kernel that does not know the conditions gets none: what it reports is judged here as well.
@@ -79,29 +74,13 @@ impl Sockets {
     /// Every socket that may be of interest, now.
     pub(super) fn ask(&mut self, each: &mut dyn FnMut(Pair, Report)) -> io::Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
-            self.sequence += 1;
-            self.dumps
-                .send(&question(family as u8, self.sequence, &self.bytecode))?;
-            'answers: loop {
-                let length = self.dumps.receive(&mut self.room)?;
-                for message in messages(&self.room[..length]) {
-                    let number = |at: usize| u32::from_ne_bytes(array(message, at));
-                    match u16::from_ne_bytes(array(message, 4)) {
-                        // Of a dump that was given up.
-                        _ if number(8) != self.sequence => {}
-                        NLMSG_DONE => break 'answers,
-                        NLMSG_ERROR => {
-                            let code = number(HEADER).cast_signed();
-                            return Err(io::Error::from_raw_os_error(-code));
-                        }
-                        _ => {
-                            if let Some((pair, report)) = decode(message) {
-                                each(pair, report);
-                            }
-                        }
-                    }
+            let question = question(family as u8, &self.bytecode);
+            let each = &mut |_, body: &[u8]| {
+                if let Some((pair, report)) = decode(body) {
+                    each(pair, report);
                 }
-            }
+            };
+            self.dumps.dump_each(SOCK_DIAG_BY_FAMILY, &question, each)?;
         }
         Ok(())
     }
@@ -114,9 +93,10 @@ impl Sockets {
             match socket.receive_now(&mut self.room) {
                 Ok(0) => return,
                 Ok(length) => {
-                    for (pair, report) in messages(&self.room[..length]).filter_map(decode) {
-                        each(pair, report);
-                    }
+                    let sockets = messages(&self.room[..length])
+                        .filter(|message| u16_at(message, 4) == Some(SOCK_DIAG_BY_FAMILY));
+                    let reports = sockets.filter_map(|message| decode(&message[HEADER..]));
+                    reports.for_each(|(pair, report)| each(pair, report));
                 }
                 Err(_) => {}
             }
@@ -124,27 +104,18 @@ impl Sockets {
     }
 }
 
-/// `struct nlmsghdr`, `struct inet_diag_req_v2` and the conditions.
-fn question(family: u8, sequence: u32, bytecode: &[u8]) -> Vec<u8> {
+/// `struct inet_diag_req_v2` and the conditions.
+fn question(family: u8, bytecode: &[u8]) -> Vec<u8> {
     let extensions: u8 = [INFO, CONGESTION, MEMORY]
         .iter()
         .map(|n| 1 << (n - 1))
         .sum();
-    let mut bytes = vec![0; 4];
-    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    bytes.extend(REQUEST_AND_DUMP.to_ne_bytes());
-    bytes.extend(sequence.to_ne_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend([family, libc::IPPROTO_TCP as u8, extensions, 0]);
+    let mut bytes = vec![family, libc::IPPROTO_TCP as u8, extensions, 0];
     bytes.extend(STATES.to_ne_bytes());
     bytes.extend([0; 48]);
     if !bytecode.is_empty() {
-        bytes.extend((bytecode.len() as u16 + 4).to_ne_bytes());
-        bytes.extend(BYTECODE.to_ne_bytes());
-        bytes.extend(bytecode);
+        push(&mut bytes, BYTECODE, bytecode);
     }
-    let length = bytes.len() as u32;
-    bytes[..4].copy_from_slice(&length.to_ne_bytes());
     bytes
 }
 
@@ -192,37 +163,30 @@ fn bytecode(filter: &Filter) -> Vec<u8> {
 }
 
 /// `struct inet_diag_msg` with its attributes.
-fn decode(message: &[u8]) -> Option<(Pair, Report)> {
-    let body = message.get(HEADER..)?;
-    let kind = u16::from_ne_bytes(array(message, 4));
-    if kind != SOCK_DIAG_BY_FAMILY || body.len() < ANSWER {
-        return None;
-    }
-    let port = |at: usize| u16::from_be_bytes(array(body, at));
-    let word = |at: usize| u32::from_ne_bytes(array(body, at));
-    let address = |at: usize| match i32::from(body[0]) {
-        libc::AF_INET => IpAddr::V4(Ipv4Addr::from(array::<4>(body, at))),
-        _ => IpAddr::V6(Ipv6Addr::from(array::<16>(body, at))).to_canonical(),
+fn decode(body: &[u8]) -> Option<(Pair, Report)> {
+    let rest = body.get(ANSWER..)?;
+    let word = |at: usize| u32_at(body, at).unwrap_or(0);
+    let octets = match i32::from(body[0]) {
+        libc::AF_INET => 4,
+        _ => 16,
     };
-    let pair = (
-        SocketAddr::new(address(8), port(4)),
-        SocketAddr::new(address(24), port(6)),
-    );
+    let end = |ip: usize, port: usize| {
+        let ip = address(body.get(ip..ip + octets)?)?.to_canonical();
+        Some(SocketAddr::new(ip, u16::from_be(u16_at(body, port)?)))
+    };
+    let pair = (end(8, 4)?, end(24, 6)?);
     let mut report = Report {
         cookie: u64::from(word(44)) | u64::from(word(48)) << 32,
         inode: word(68),
         ..Report::default()
     };
     let (mut info, mut memory) = (SocketState::default(), [None; 5]);
-    for (kind, value) in attributes(&body[ANSWER..]) {
+    for (kind, value) in attributes(rest) {
         match kind {
             INFO => info = decode_tcp_info(value),
             CONGESTION => report.congestion = text(value),
             // SK_MEMINFO_*.
-            MEMORY if value.len() >= 24 => {
-                let bytes = |n: usize| Bytes(u32::from_ne_bytes(array(value, 4 * n)).into());
-                memory = [0, 1, 2, 3, 5].map(|n| Some(bytes(n)));
-            }
+            MEMORY => memory = [0, 1, 2, 3, 5].map(|n| Some(Bytes(u32_at(value, 4 * n)?.into()))),
             _ => {}
         }
     }
@@ -237,14 +201,6 @@ fn decode(message: &[u8]) -> Option<(Pair, Report)> {
         sndbuf_used: sndbuf_used,
     };
     Some((pair, report))
-}
-
-/// # Panics
-/// If there are not as many: the caller has looked.
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..]
-        .first_chunk()
-        .expect("the caller has looked at the length")
 }
 
 #[cfg(test)]
@@ -321,10 +277,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_answer_is_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), HEADER..400)) {
-            let mut bytes = bytes;
-            bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-            prop_assert_eq!(decode(&bytes).is_some(), bytes.len() >= HEADER + ANSWER);
+        fn any_answer_is_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            prop_assert_eq!(decode(&bytes).is_some(), bytes.len() >= ANSWER);
         }
     }
 }

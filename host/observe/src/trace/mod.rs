@@ -292,8 +292,7 @@ impl Tracer {
 
     /// Hands on what came, in true order. Waits for it at most so long.
     pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        self.next(self.patience(wait), each);
-        self.sample_processes(|owner| each(owner, Written(&[])));
+        self.next(wait, &mut |piece| piece.read(each));
     }
 
     /// Writes what came into a recording, as the probes wrote it: at a fraction of the cost of reading it.
@@ -301,42 +300,31 @@ impl Tracer {
     /// # Errors
     /// If it cannot be written.
     pub fn record<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<()> {
-        self.pass(self.patience(wait), to)?;
         let mut written = Ok(());
-        self.sample_processes(|owner| {
-            if written.is_ok() {
-                written = to.add(&owner, Written(&[]));
-            }
-        });
+        self.next(wait, &mut |piece| piece.write(to, &mut written));
         written
     }
 
     /// Detaches the probes, hands on what they had still written, and how it ended. Returns which segments are missing.
-    pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> TraceCompleteness {
-        self.worker.stop();
-        while self.next(Duration::MAX, each) {}
-        let completeness = self.ended();
-        each(TraceRecord::End(completeness.end.clone()), Written(&[]));
-        completeness
+    pub fn stop(self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> TraceCompleteness {
+        self.finish(&mut |piece| piece.read(each))
     }
 
     /// As [`Tracer::stop`], of what is recorded.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn stop_recording<W: Write>(
-        mut self,
-        to: &mut Recording<W>,
-    ) -> io::Result<TraceCompleteness> {
-        self.worker.stop();
-        while self.pass(Duration::MAX, to)? {}
-        let completeness = self.ended();
-        to.add(&TraceRecord::End(completeness.end.clone()), Written(&[]))?;
-        Ok(completeness)
+    pub fn stop_recording<W: Write>(self, to: &mut Recording<W>) -> io::Result<TraceCompleteness> {
+        let mut written = Ok(());
+        let completeness = self.finish(&mut |piece| piece.write(to, &mut written));
+        written.map(|()| completeness)
     }
 
-    fn ended(mut self) -> TraceCompleteness {
+    fn finish(mut self, each: &mut dyn FnMut(Piece<'_>)) -> TraceCompleteness {
+        self.worker.stop();
+        while self.batch(Duration::MAX, each) {}
         self.end.at = monotonic().since(self.terms.clock.start);
+        each(Piece::record(TraceRecord::End(self.end.clone())));
         self.completeness.end = self.end;
         self.completeness
     }
@@ -351,24 +339,21 @@ impl Tracer {
         self.worker.runs_first()
     }
 
-    /// So long at most, and no longer than until the processes are to be sampled.
-    fn patience(&self, wait: Duration) -> Duration {
-        match self.processes {
+    /// Hands on the next batch, and samples the processes that use traced sockets, if it is time.
+    fn next(&mut self, wait: Duration, each: &mut dyn FnMut(Piece<'_>)) {
+        let wait = match self.processes {
             Some(_) => wait.min(process_sampler::PERIOD),
             None => wait,
-        }
-    }
-
-    /// Samples the processes that use traced sockets, if it is time.
-    fn sample_processes(&mut self, mut each: impl FnMut(TraceRecord)) {
+        };
+        self.batch(wait, each);
         if let Some(processes) = &mut self.processes {
             let now = monotonic().since(self.terms.clock.start);
-            processes.sample(now, |owner| each(TraceRecord::Owner(owner)));
+            processes.sample(now, |owner| each(Piece::record(TraceRecord::Owner(owner))));
         }
     }
 
     /// Hands on the next batch; false if none came in time, or after the last.
-    fn next(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> bool {
+    fn batch(&mut self, wait: Duration, each: &mut dyn FnMut(Piece<'_>)) -> bool {
         let Some(mut batch) = self.worker.next(wait) else {
             return false;
         };
@@ -376,39 +361,21 @@ impl Tracer {
             Content::Plain(plain) => {
                 for (event, bytes, place) in plain.events() {
                     for record in records(event, place, &self.terms) {
-                        each(record, Written(bytes));
+                        each(Piece::Record(record, Written(bytes)));
                     }
                 }
             }
             Content::Records(records) => {
                 for (record, headers) in records.drain(..) {
-                    each(record, Written(&headers));
+                    each(Piece::Record(record, Written(&headers)));
                 }
             }
-            Content::Packed(_) => {}
+            Content::Packed(packed) => each(Piece::Packed(packed.bytes())),
         }
         if let Some(lost) = self.count(batch) {
-            each(lost, Written(&[]));
+            each(Piece::record(lost));
         }
         true
-    }
-
-    /// Writes the next batch; false if none came in time, or after the last.
-    fn pass<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<bool> {
-        let Some(batch) = self.worker.next(wait) else {
-            return Ok(false);
-        };
-        match &batch.content {
-            Content::Packed(packed) => to.pass(packed.bytes())?,
-            Content::Plain(plain) => plain.events().try_for_each(|(event, ..)| to.event(event))?,
-            Content::Records(records) => records
-                .iter()
-                .try_for_each(|(record, headers)| to.add(record, Written(headers)))?,
-        }
-        if let Some(lost) = self.count(batch) {
-            to.add(&lost, Written(&[]))?;
-        }
-        Ok(true)
     }
 
     /// Takes what a batch has beside its events; returns what was lost.
@@ -427,6 +394,37 @@ impl Tracer {
         let lost = batch.lost?;
         self.end.lost += lost.events;
         Some(TraceRecord::Lost(lost))
+    }
+}
+
+/// What is handed on.
+#[allow(clippy::large_enum_variant)] // consumed at once, and nearly always the large one
+enum Piece<'a> {
+    Record(TraceRecord, Written<'a>),
+    /// Events for a file.
+    Packed(&'a [u8]),
+}
+
+impl Piece<'_> {
+    /// Without what the probes wrote.
+    fn record(record: TraceRecord) -> Piece<'static> {
+        Piece::Record(record, Written(&[]))
+    }
+
+    fn read(self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
+        if let Piece::Record(record, written) = self {
+            each(record, written);
+        }
+    }
+
+    /// Writes it, unless something could not be written before.
+    fn write<W: Write>(self, to: &mut Recording<W>, written: &mut io::Result<()>) {
+        if written.is_ok() {
+            *written = match self {
+                Piece::Record(record, bytes) => to.add(&record, bytes),
+                Piece::Packed(packed) => to.pass(packed),
+            };
+        }
     }
 }
 
