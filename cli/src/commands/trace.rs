@@ -81,7 +81,6 @@ impl Trace {
             return Ok(Exit::Done);
         }
         let columns = words::columns(&self.columns).map_err(Refusal::usage)?;
-        let is_recorded = self.write.as_deref().is_some_and(output::is_recording);
         let mut options = Options {
             source: match self.source {
                 None => Source::Whichever,
@@ -94,7 +93,6 @@ impl Trace {
                 .clamp(4096, 1 << 30),
             owners: self.write.is_some() || self.json,
             calls: self.calls,
-            packed: is_recorded && self.ring.is_none(),
             headers: self.write.as_deref().is_some_and(output::is_capture),
             ..Options::default()
         };
@@ -139,7 +137,7 @@ struct Sink {
 impl Sink {
     /// What came since the last time.
     fn take(&mut self, tracer: &mut Tracer) {
-        let Some(recording) = self.recording(tracer) else {
+        let Some(recording) = self.recording() else {
             return tracer.read(LOOK, &mut |record, written| self.push(record, written));
         };
         let written = tracer.record(LOOK, recording);
@@ -148,7 +146,7 @@ impl Sink {
 
     /// What came to the end.
     fn stop(&mut self, tracer: Tracer) -> TraceCompleteness {
-        let Some(recording) = self.recording(&tracer) else {
+        let Some(recording) = self.recording() else {
             return tracer.stop(&mut |record, written| self.push(record, written));
         };
         tracer.stop_recording(recording).unwrap_or_else(|error| {
@@ -158,8 +156,8 @@ impl Sink {
     }
 
     /// Where all goes as the probes write it.
-    fn recording(&mut self, tracer: &Tracer) -> Option<&mut Recording<BufWriter<File>>> {
-        self.output.recording().filter(|_| tracer.is_packed())
+    fn recording(&mut self) -> Option<&mut Recording<BufWriter<File>>> {
+        self.output.recording().filter(|_| self.ring.is_none())
     }
 
     fn push(&mut self, record: TraceRecord, written: Written<'_>) {

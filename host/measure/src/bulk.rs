@@ -107,7 +107,7 @@ fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
     }
     stream.moved(first, Instant::now());
     zerocopy.settle(stream);
-    if stream.half_close {
+    if stream.job.half_close {
         // A connection that is gone already needs none.
         let _ = stream.socket().shutdown(Shutdown::Write);
     }
@@ -154,7 +154,7 @@ fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
         }
     };
     if stream.phase() == Phase::Cut {
-        if stream.half_close && !stream.is_limited() {
+        if stream.job.half_close && !stream.is_limited() {
             stream.tally(|t: &mut Tally| t.cut_receivers += 1);
         }
         result = Ok(());

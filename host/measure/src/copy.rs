@@ -16,7 +16,6 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use sys::socket;
 use twox_hash::xxhash3_128::Hasher;
 
 /// Bytes of a block.
@@ -329,24 +328,10 @@ fn fill(stream: &Stream<'_>, mut room: &mut [u8]) -> Result<(), String> {
 
 /// At least one byte.
 fn some(stream: &Stream<'_>, room: &mut [u8]) -> Result<usize, String> {
-    loop {
-        let got = stream.receive(
-            stream.fd(),
-            room.len(),
-            || socket::arrived(stream.fd(), 1, true),
-            |bytes| socket::receive(stream.fd(), &mut room[..bytes]),
-        );
-        match got {
-            Ok(0) if stream.is_limited() => {
-                return Err(stream.broken(&ErrorKind::BrokenPipe.into()));
-            }
-            Ok(0) => {
-                return Err("the sender ended before the end of the copy: it was removed".into());
-            }
-            Ok(got) => return Ok(got),
-            Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
-            Err(e) => return Err(stream.broken(&e)),
-        }
+    match Spin::NEVER.some(stream, stream.fd(), room, || {})? {
+        0 if stream.is_limited() => Err(stream.broken(&ErrorKind::BrokenPipe.into())),
+        0 => Err("the sender ended before the end of the copy: it was removed".into()),
+        got => Ok(got),
     }
 }
 

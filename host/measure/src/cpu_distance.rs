@@ -17,7 +17,7 @@ pub(crate) struct Distance<'a> {
 
 impl<'a> Distance<'a> {
     pub(crate) fn new(stream: &'a Stream<'a>) -> Distance<'a> {
-        let cpus = if stream.roams {
+        let cpus = if stream.job.cpus.is_empty() {
             sched::allowed_cpus().unwrap_or_default()
         } else {
             Vec::new()

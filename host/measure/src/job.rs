@@ -43,6 +43,16 @@ impl Role {
             (false, false) => Role::Receive,
         }
     }
+
+    /// Both ends send: requests.
+    pub(crate) fn talks(self) -> bool {
+        matches!(self, Role::Ask | Role::Answer)
+    }
+
+    /// The limit of the job is kept at this end.
+    pub(crate) fn limits(self) -> bool {
+        matches!(self, Role::Send | Role::Ask)
+    }
 }
 
 /// What a load is to do.

@@ -23,6 +23,8 @@ mod stride;
 mod udp;
 mod workload;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use block_client::{BlockClient, BlockClients};
 pub use blocks::ready;
 pub use error::Error;
@@ -32,3 +34,8 @@ pub use noise::noise;
 pub use open::{accept_options, connect, connect_privileged, listen};
 pub use stream::StreamError;
 pub use udp::{Count, Stamp, UdpJob, UdpLoad, UdpOutcome};
+
+/// A thread that panicked leaves its counts as they are.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -55,7 +55,8 @@ impl Load {
         end.prepare().map_err(Error::Job)?;
         let mut warnings = Vec::new();
         let spin = Spin::allowed(end.wait(), &sockets, &mut warnings);
-        let shared = Arc::new(Shared::new(&job, sockets, warnings)?);
+        let shared = Arc::new(Shared::new(job, sockets, warnings)?);
+        let cpus = &shared.job.cpus;
         let mut load = Load {
             shared: Arc::clone(&shared),
             end: Arc::clone(&end),
@@ -64,7 +65,7 @@ impl Load {
         };
         for index in 0..shared.streams.len() {
             let (shared, end) = (Arc::clone(&shared), Arc::clone(&end));
-            let cpu = (!job.cpus.is_empty()).then(|| job.cpus[index % job.cpus.len()]);
+            let cpu = cpus.iter().cycle().nth(index).copied();
             let thread = spawn(format!("stream {index}"), move || {
                 let stream = Stream {
                     shared: &shared,
@@ -75,7 +76,8 @@ impl Load {
             load.streams.push(thread);
         }
         let threads = load.streams.iter().map(|t| t.thread().clone()).collect();
-        load.keeper = Some(spawn("load keeper".into(), move || shared.keep(threads))?);
+        let keeper = Arc::clone(&shared);
+        load.keeper = Some(spawn("load keeper".into(), move || keeper.keep(threads))?);
         Ok(load)
     }
 
@@ -86,7 +88,11 @@ impl Load {
 
     /// The latencies since the last call; `None` unless this end asks.
     pub fn take_requests(&self) -> Option<Latency> {
-        self.shared.asks.then(|| self.shared.take_latencies())
+        self.asks().then(|| self.shared.take_latencies())
+    }
+
+    fn asks(&self) -> bool {
+        self.shared.job.role == Role::Ask
     }
 
     /// The sockets, in the order of their streams; open and readable until [`Load::finish`].
@@ -126,28 +132,22 @@ impl Load {
         let shared = &self.shared;
         let failed = shared.lock().storage_failed.take();
         let store = self.end.settle(failed);
-        let requests = shared.asks.then(|| {
+        if self.asks() {
             shared.take_latencies();
-            shared.lock().all.clone()
-        });
+        }
         let mut state = shared.lock();
-        let mut warnings = std::mem::take(&mut state.warnings);
-        warnings.extend(state.tally.warnings());
-        let mut errors = std::mem::take(&mut state.errors);
-        errors.sort_by_key(|e| e.stream);
+        let mut outcome = std::mem::take(&mut state.outcome);
+        outcome.warnings.extend(state.tally.warnings());
+        outcome.errors.sort_by_key(|e| e.stream);
         Outcome {
             bytes: shared.bytes(),
             duration: match (state.first, state.last) {
                 (Some(first), Some(last)) => last.saturating_duration_since(first).into(),
                 _ => Nanos(0),
             },
-            requests,
-            operations: std::mem::take(&mut state.operations),
-            copy: state.copy.take(),
+            requests: self.asks().then(|| state.all.clone()),
             store,
-            errors,
-            limit: state.limit.take(),
-            warnings,
+            ..outcome
         }
     }
 

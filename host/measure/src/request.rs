@@ -216,24 +216,22 @@ fn sleep_until(stream: &Stream<'_>, due: Instant, spin: Duration) -> bool {
     }
 }
 
-struct Client {
+struct Client<'a> {
+    order: &'a Request,
     request: Vec<u8>,
     reply: Vec<u8>,
-    reply_size: u64,
-    request_size: u64,
     spin: Spin,
 }
 
-impl Client {
-    fn new(order: &Request, spin: Spin) -> Client {
+impl Client<'_> {
+    fn new(order: &Request, spin: Spin) -> Client<'_> {
         let mut request = vec![0x5a; order.request_size.0.min(CHUNK as u64) as usize];
         let size = u32::try_from(order.reply_size.0).expect("checked to be at most 1 GiB");
         request[..4].copy_from_slice(&size.to_be_bytes());
         Client {
+            order,
             request,
             reply: vec![0; order.reply_size.0.min(CHUNK as u64) as usize],
-            reply_size: order.reply_size.0,
-            request_size: order.request_size.0,
             spin,
         }
     }
@@ -244,20 +242,17 @@ impl Client {
         fd: BorrowedFd<'_>,
         answered: impl FnOnce(),
     ) -> Result<(), String> {
-        let sent = send_all(stream, fd, &self.request, self.request_size);
+        let size = self.order.request_size.0;
+        let sent = send_all(stream, fd, &self.request, size);
         sent.map_err(|e| stream.broken(&e))?;
-        stream.count(self.request_size as usize);
-        let mut left = self.reply_size;
+        stream.count(size as usize);
+        let mut left = self.order.reply_size.0;
         while left > 0 {
             let want = left.min(CHUNK as u64) as usize;
-            match self
-                .spin
-                .receive(stream, fd, &mut self.reply[..want], || {})
-            {
-                Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
-                Ok(got) => left -= got as u64,
-                Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
-                Err(e) => return Err(stream.broken(&e)),
+            let room = &mut self.reply[..want];
+            match self.spin.some(stream, fd, room, || {})? {
+                0 => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
+                got => left -= got as u64,
             }
         }
         answered();
@@ -296,21 +291,19 @@ fn prepare(stream: &Stream<'_>, connection: &TcpStream) -> Result<(), String> {
         .map_err(|e| stream.broken(&e))
 }
 
-struct Server {
+struct Server<'a> {
+    order: &'a Request,
     buffer: Vec<u8>,
-    request_size: u64,
-    reply_max: u64,
     spin: Spin,
     first: Option<Instant>,
 }
 
-impl Server {
-    fn new(order: &Request, spin: Spin) -> Server {
+impl Server<'_> {
+    fn new(order: &Request, spin: Spin) -> Server<'_> {
         let largest = order.request_size.max(order.reply_size).0;
         Server {
+            order,
             buffer: vec![0x5a; largest.min(CHUNK as u64) as usize],
-            request_size: order.request_size.0,
-            reply_max: order.reply_size.0,
             spin,
             first: None,
         }
@@ -325,16 +318,13 @@ impl Server {
     ) -> Result<bool, String> {
         let mut size = [0; 4];
         let mut read = 0u64;
-        while read < self.request_size {
-            let want = (self.request_size - read).min(CHUNK as u64) as usize;
-            let in_vain = || distance.keep();
-            match self
-                .spin
-                .receive(stream, fd, &mut self.buffer[..want], in_vain)
-            {
-                Ok(0) if read == 0 => return Ok(false),
-                Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
-                Ok(got) => {
+        while read < self.order.request_size.0 {
+            let want = (self.order.request_size.0 - read).min(CHUNK as u64) as usize;
+            let room = &mut self.buffer[..want];
+            match self.spin.some(stream, fd, room, || distance.keep())? {
+                0 if read == 0 => return Ok(false),
+                0 => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
+                got => {
                     self.first.get_or_insert_with(Instant::now);
                     let head = (read as usize).min(4)..(read as usize + got).min(4);
                     let len = head.len();
@@ -342,16 +332,14 @@ impl Server {
                     read += got as u64;
                     stream.count(got);
                 }
-                Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
-                Err(e) => return Err(stream.broken(&e)),
             }
         }
         let size = u64::from(u32::from_be_bytes(size));
-        if size == 0 || size > self.reply_max {
+        let most = self.order.reply_size.0;
+        if size == 0 || size > most {
             return Err(format!(
-                "the client asked for a reply of {size} bytes where the order allows 1 to {}; \
-                 use the same version of linerate at both ends",
-                self.reply_max
+                "the client asked for a reply of {size} bytes where the order allows 1 to {most}; \
+                 use the same version of linerate at both ends"
             ));
         }
         send_all(stream, fd, &self.buffer, size).map_err(|e| stream.broken(&e))?;

@@ -1,5 +1,6 @@
 //! The blocks between storage and network at one end, and who waited for whom.
 
+use crate::lock;
 use crate::noise::noise;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -102,72 +103,66 @@ impl<T: Default> Ring<T> {
 
     /// A block to fill; `None` if nobody wants more.
     pub fn free(&self) -> Option<Block<T>> {
-        let mut state = self.lock();
-        if state.free.is_empty() && !state.abandoned {
-            let since = Instant::now();
-            let nothing = |s: &mut State<T>| s.free.is_empty() && !s.abandoned;
-            state = wait_while(&self.freed, state, nothing);
-            state.waits.full += since.elapsed();
-        }
+        let (mut state, waited) = self.wait(&self.freed, |s| s.free.is_empty() && !s.abandoned);
+        state.waits.full += waited;
         match state.abandoned {
             true => None,
             false => state.free.pop(),
         }
     }
 
+    /// Waits while `nothing` is there, and says how long.
+    fn wait(
+        &self,
+        changed: &Condvar,
+        nothing: impl Fn(&mut State<T>) -> bool,
+    ) -> (MutexGuard<'_, State<T>>, Duration) {
+        let mut state = lock(&self.state);
+        if !nothing(&mut state) {
+            return (state, Duration::ZERO);
+        }
+        let since = Instant::now();
+        let state = changed.wait_while(state, nothing);
+        (
+            state.unwrap_or_else(PoisonError::into_inner),
+            since.elapsed(),
+        )
+    }
+
     /// Passes a filled block on.
     pub fn fill(&self, block: Block<T>) {
-        self.lock().filled.push_back(block);
+        lock(&self.state).filled.push_back(block);
         self.arrived.notify_one();
     }
 
     /// The next filled block; `None` if no more will come.
     pub fn filled(&self) -> Option<Block<T>> {
-        let mut state = self.lock();
-        if state.filled.is_empty() && !state.ended {
-            let since = Instant::now();
-            let nothing = |s: &mut State<T>| s.filled.is_empty() && !s.ended;
-            state = wait_while(&self.arrived, state, nothing);
-            state.waits.empty += since.elapsed();
-        }
+        let (mut state, waited) = self.wait(&self.arrived, |s| s.filled.is_empty() && !s.ended);
+        state.waits.empty += waited;
         state.filled.pop_front()
     }
 
     /// Gives an emptied block back.
     pub fn release(&self, block: Block<T>) {
-        self.lock().free.push(block);
+        lock(&self.state).free.push(block);
         self.freed.notify_one();
     }
 
     /// Says that no more will be filled.
     pub fn end(&self) {
-        self.lock().ended = true;
+        lock(&self.state).ended = true;
         self.arrived.notify_all();
     }
 
     /// Says that nothing more is wanted.
     pub fn abandon(&self) {
-        self.lock().abandoned = true;
+        lock(&self.state).abandoned = true;
         self.freed.notify_all();
     }
 
     pub fn waits(&self) -> Waits {
-        self.lock().waits
+        lock(&self.state).waits
     }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn wait_while<'a, T>(
-    changed: &Condvar,
-    state: MutexGuard<'a, State<T>>,
-    wait: impl FnMut(&mut State<T>) -> bool,
-) -> MutexGuard<'a, State<T>> {
-    changed
-        .wait_while(state, wait)
-        .unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How a thread waits for data: spinning first, or asleep at once.
 
-use crate::stream::Stream;
+use crate::stream::{Phase, Stream};
 use model::{Wait, Warning};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -64,7 +64,7 @@ impl Spin {
         }
     }
 
-    const NEVER: Spin = Spin {
+    pub(crate) const NEVER: Spin = Spin {
         data: Duration::ZERO,
         due: Duration::ZERO,
     };
@@ -90,6 +90,22 @@ impl Spin {
             || self.sleeping(in_vain, |wait| socket::arrived(fd, 1, wait)),
             |bytes| socket::receive(fd, &mut buffer[..bytes]),
         )
+    }
+
+    /// The same until something has come, or the load is cut; zero: the peer has ended its stream.
+    pub(crate) fn some(
+        &self,
+        stream: &Stream<'_>,
+        fd: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        in_vain: impl Fn(),
+    ) -> Result<usize, String> {
+        loop {
+            match self.receive(stream, fd, buffer, &in_vain) {
+                Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
+                got => return got.map_err(|e| stream.broken(&e)),
+            }
+        }
     }
 
     /// Tries without sleeping while it may spin, and then sleeps.

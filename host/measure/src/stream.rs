@@ -1,7 +1,9 @@
 //! One load's streams while they run: phases, limits, counters, and each thread's view of them.
 
 use crate::Error;
-use crate::job::{Job, Quota, Role};
+use crate::job::{Job, Role};
+use crate::load::Outcome;
+use crate::lock;
 use hdrhistogram::Histogram;
 use model::{BlockRecord, Bytes, CopyRecord, Latency, Limit, Warning};
 use std::io;
@@ -9,7 +11,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use sys::socket::SendMode;
@@ -39,25 +41,15 @@ pub(crate) enum Phase {
 pub(crate) struct Shared {
     pub(crate) sockets: Vec<TcpStream>,
     pub(crate) streams: Vec<PerStream>,
-    /// The scheduler chooses the processors.
-    pub(crate) roams: bool,
-    pub(crate) asks: bool,
-    sends: bool,
-    /// Both ends send: requests.
-    talks: bool,
-    pub(crate) half_close: bool,
-    drain: Duration,
-    lost_after: Duration,
-    nodelay: bool,
+    pub(crate) job: Job,
     pub(crate) begun: Instant,
     /// When a sender stops by the clock.
     pub(crate) ends: Option<Instant>,
     phase: AtomicU8,
     /// Bytes or requests that may still be started; `None`: no such limit.
     budget: Option<AtomicU64>,
-    quota: Option<Arc<dyn Quota>>,
-    /// When the load is cut, and why then.
-    longest: Option<(Instant, String)>,
+    /// When the load is cut.
+    longest: Option<Instant>,
     state: Mutex<State>,
     pub(crate) changed: Condvar,
 }
@@ -79,15 +71,11 @@ pub(crate) struct State {
     pub(crate) stopped: bool,
     pub(crate) first: Option<Instant>,
     pub(crate) last: Option<Instant>,
-    pub(crate) errors: Vec<StreamError>,
-    pub(crate) warnings: Vec<Warning>,
     pub(crate) tally: Tally,
-    pub(crate) copy: Option<CopyRecord>,
     /// Why what has the blocks failed, if it did.
     pub(crate) storage_failed: Option<String>,
-    pub(crate) operations: Vec<BlockRecord>,
-    /// The limit that cut the load, if one did.
-    pub(crate) limit: Option<String>,
+    /// As far as the streams know it.
+    pub(crate) outcome: Outcome,
     /// All latencies that were taken out of the streams.
     pub(crate) all: Latency,
     /// Empty, to be swapped with a stream's; it keeps its size.
@@ -106,9 +94,9 @@ pub(crate) struct Tally {
 }
 
 /// What every data connection gets, whenever it is made.
-fn prepare(stream: &TcpStream, lost_after: Duration, nodelay: bool) -> io::Result<()> {
-    socket::set_lost_after(stream.as_fd(), lost_after)?;
-    match nodelay {
+fn prepare(stream: &TcpStream, job: &Job) -> io::Result<()> {
+    socket::set_lost_after(stream.as_fd(), job.lost_after)?;
+    match job.role.talks() && job.nodelay != Some(false) {
         true => stream.set_nodelay(true),
         false => Ok(()),
     }
@@ -117,19 +105,17 @@ fn prepare(stream: &TcpStream, lost_after: Duration, nodelay: bool) -> io::Resul
 impl Shared {
     /// The same for one that is made meanwhile.
     pub(crate) fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
-        prepare(stream, self.lost_after, self.nodelay)
+        prepare(stream, &self.job)
     }
 
     pub(crate) fn new(
-        job: &Job,
+        job: Job,
         sockets: Vec<TcpStream>,
         warnings: Vec<Warning>,
     ) -> Result<Shared, Error> {
-        let talks = matches!(job.role, Role::Ask | Role::Answer);
-        let nodelay = talks && job.nodelay != Some(false);
         for stream in &sockets {
             let fail = |e| Error::system("prepare a data connection", e);
-            prepare(stream, job.lost_after, nodelay).map_err(fail)?;
+            prepare(stream, &job).map_err(fail)?;
             if job.role == Role::Send && !job.half_close {
                 // Nothing else ends a blocked write while the connection stays open.
                 stream
@@ -138,70 +124,61 @@ impl Shared {
             }
         }
         let begun = Instant::now();
-        let limits_here = matches!(job.role, Role::Send | Role::Ask);
-        let budget = job.workload.budget(job.limit);
+        let limits_here = job.role.limits();
         // Of a peer that ends its stream itself no more is taken than was ordered.
         let receives = job.role == Role::Receive && job.half_close;
+        let budget = job.workload.budget(job.limit);
         let ends = match job.limit {
             Limit::Time(time) => begun.checked_add(time.into()),
             _ => None,
         };
+        let longest = job.longest.as_ref();
         Ok(Shared {
             streams: sockets.iter().map(PerStream::new).collect(),
-            roams: job.cpus.is_empty(),
-            asks: job.role == Role::Ask,
-            sends: job.role == Role::Send,
-            talks,
-            half_close: job.half_close,
-            drain: job.drain,
-            lost_after: job.lost_after,
-            nodelay,
             begun,
-            ends: ends.filter(|_| limits_here).or_else(|| {
+            ends: match limits_here {
+                true => ends,
                 // The end that only follows ends by itself when the sender's time and its own
                 // patience are over, see `keep`.
-                ends.and_then(|at| at.checked_add(job.drain))
-            }),
+                false => ends.and_then(|at| at.checked_add(job.drain)),
+            },
             phase: AtomicU8::new(Phase::Running as u8),
             budget: budget
                 .filter(|_| limits_here || receives)
                 .map(AtomicU64::new),
-            quota: job.quota.clone(),
-            longest: job.longest.as_ref().and_then(|(time, why)| {
-                let at = begun.checked_add(*time)?;
-                Some((at, why.clone()))
-            }),
+            longest: longest.and_then(|(time, _)| begun.checked_add(*time)),
             state: Mutex::new(State {
                 running: sockets.len(),
-                warnings,
+                outcome: Outcome {
+                    warnings,
+                    ..Outcome::default()
+                },
                 ..State::default()
             }),
             changed: Condvar::new(),
             sockets,
+            job,
         })
     }
 
     /// Moves the load through its phases; ends with the last stream.
     pub(crate) fn keep(&self, threads: Vec<Thread>) {
-        let limits_here = self.asks || self.sends;
+        let limits_here = self.job.role.limits();
         let mut cut_at = None;
         let mut state = self.lock();
         while state.running > 0 {
             let now = Instant::now();
             let due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
-            let longest = self.longest.as_ref();
             match self.phase() {
-                Phase::Running | Phase::Ending
-                    if let Some((at, why)) = longest
-                        && now >= *at =>
-                {
-                    state.limit.get_or_insert_with(|| why.clone());
+                Phase::Running | Phase::Ending if due(self.longest) => {
+                    let why = self.job.longest.as_ref().map(|(_, why)| why.clone());
+                    state.outcome.limit = state.outcome.limit.take().or(why);
                     self.cut();
                 }
                 Phase::Running if due(self.ends) && !limits_here => self.cut(),
                 Phase::Running if due(self.ends) || state.stopped => {
                     self.end();
-                    cut_at = now.checked_add(self.drain);
+                    cut_at = now.checked_add(self.job.drain);
                 }
                 Phase::Ending if due(cut_at) => self.cut(),
                 phase => {
@@ -210,7 +187,7 @@ impl Shared {
                         Phase::Ending => cut_at,
                         Phase::Cut => None,
                     };
-                    let longest = longest.map(|(at, _)| *at).filter(|_| phase != Phase::Cut);
+                    let longest = self.longest.filter(|_| phase != Phase::Cut);
                     let next = next.into_iter().chain(longest).min();
                     let left = next.map_or(FOR_EVER, |at| at.saturating_duration_since(now));
                     state = self.sleep(state, left);
@@ -223,7 +200,7 @@ impl Shared {
 
     fn end(&self) {
         self.phase.store(Phase::Ending as u8, Ordering::Relaxed);
-        if self.sends && self.half_close {
+        if self.job.role == Role::Send && self.job.half_close {
             // Also wakes a writer that waits for room on a stalled path.
             self.shutdown(Shutdown::Write);
         }
@@ -231,11 +208,11 @@ impl Shared {
 
     pub(crate) fn cut(&self) {
         self.phase.store(Phase::Cut as u8, Ordering::Relaxed);
-        match (self.sends, self.talks) {
-            (_, true) => self.shutdown(Shutdown::Both),
-            (false, _) => self.shutdown(Shutdown::Read),
-            (true, _) if self.half_close => self.shutdown(Shutdown::Write),
-            (true, _) => {}
+        match self.job.role {
+            Role::Ask | Role::Answer => self.shutdown(Shutdown::Both),
+            Role::Receive => self.shutdown(Shutdown::Read),
+            Role::Send if self.job.half_close => self.shutdown(Shutdown::Write),
+            Role::Send => {}
         }
     }
 
@@ -255,7 +232,7 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(crate) fn sleep<'a>(
@@ -315,7 +292,7 @@ impl PerStream {
     }
 
     fn recent(&self) -> MutexGuard<'_, Histogram<u64>> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.recent)
     }
 }
 
@@ -357,7 +334,7 @@ impl Stream<'_> {
         let mut state = self.shared.lock();
         state.running -= 1;
         if let Err(what) = result {
-            state.errors.push(StreamError {
+            state.outcome.errors.push(StreamError {
                 stream: u32::try_from(self.index).unwrap_or(u32::MAX),
                 what,
             });
@@ -415,7 +392,7 @@ impl Stream<'_> {
     /// # Errors
     /// A pause, if the load has come to the phase `last` meanwhile: a reached limit cuts it.
     pub(crate) fn admit(&self, want: usize, last: Phase) -> io::Result<usize> {
-        let Some(quota) = &self.shared.quota else {
+        let Some(quota) = &self.shared.job.quota else {
             return Ok(want);
         };
         let (bytes, from) = quota.take(want).map_err(|why| self.limit(why))?;
@@ -433,7 +410,7 @@ impl Stream<'_> {
 
     /// Cuts the load for this reason: a pause in which its phase changes.
     pub(crate) fn limit(&self, why: String) -> io::Error {
-        self.shared.lock().limit.get_or_insert(why);
+        self.shared.lock().outcome.limit.get_or_insert(why);
         self.shared.cut();
         io::ErrorKind::Interrupted.into()
     }
@@ -455,7 +432,7 @@ impl Stream<'_> {
         wait: impl FnOnce() -> io::Result<usize>,
         receive: impl FnOnce(usize) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let Some(quota) = &self.shared.quota else {
+        let Some(quota) = &self.shared.job.quota else {
             return receive(most);
         };
         if wait()? == 0 {
@@ -483,7 +460,7 @@ impl Stream<'_> {
     /// Gives back what was admitted and did not move.
     pub(crate) fn unmoved(&self, admitted: usize, moved: &io::Result<usize>) {
         let moved = *moved.as_ref().unwrap_or(&0);
-        if let Some(quota) = &self.shared.quota
+        if let Some(quota) = &self.shared.job.quota
             && moved < admitted
         {
             quota.give_back(admitted - moved);
@@ -492,16 +469,16 @@ impl Stream<'_> {
 
     /// A limit has cut the load.
     pub(crate) fn is_limited(&self) -> bool {
-        self.shared.lock().limit.is_some()
+        self.shared.lock().outcome.limit.is_some()
     }
 
     pub(crate) fn has_quota(&self) -> bool {
-        self.shared.quota.is_some()
+        self.shared.job.quota.is_some()
     }
 
     /// Keeps what the storage of a copy did.
     pub(crate) fn copied(&self, record: CopyRecord) {
-        self.shared.lock().copy = Some(record);
+        self.shared.lock().outcome.copy = Some(record);
     }
 
     /// Keeps why what has the blocks failed.
@@ -515,9 +492,9 @@ impl Stream<'_> {
         let mut state = self.shared.lock();
         for record in records {
             let known = |of: &&mut BlockRecord| of.operation == record.operation;
-            match state.operations.iter_mut().find(known) {
+            match state.outcome.operations.iter_mut().find(known) {
                 Some(of) => of.add(&record),
-                None => state.operations.push(record),
+                None => state.outcome.operations.push(record),
             }
         }
     }
@@ -528,7 +505,7 @@ impl Stream<'_> {
 
     /// A sentence for a connection that broke.
     pub(crate) fn broken(&self, e: &io::Error) -> String {
-        if let Some(limit) = &self.shared.lock().limit {
+        if let Some(limit) = &self.shared.lock().outcome.limit {
             return limit.clone();
         }
         let peer = match self.shared.streams[self.index].peer {
@@ -542,7 +519,7 @@ impl Stream<'_> {
             io::ErrorKind::TimedOut => format!(
                 "{peer} has acknowledged nothing for {} s and counts as lost ({e}); check the host \
                  and the path",
-                self.shared.lost_after.as_secs_f64()
+                self.shared.job.lost_after.as_secs_f64()
             ),
             _ => format!("the connection with {peer} broke ({e}); check the host and the path"),
         }

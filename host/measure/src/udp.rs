@@ -1,12 +1,13 @@
 //! Datagrams at a set rate, one thread a stream. What stands in them is the caller's: this engine
 //! knows no protocol.
 
-use crate::Error;
+use crate::{Error, lock};
 use model::{BitRate, Bytes, Datagrams, Limit, Nanos};
 use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use sys::udp::{BATCH, ReceiveBatch, SendBatch};
@@ -67,6 +68,8 @@ pub struct UdpLoad {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     sockets: Vec<UdpSocket>,
+    /// Disconnected when the last thread ends, in whatever way.
+    running: Receiver<()>,
 }
 
 #[derive(Default)]
@@ -74,18 +77,13 @@ struct Shared {
     stop: AtomicBool,
     /// Bytes that all streams together have taken from the limit.
     taken: AtomicU64,
-    finished: Mutex<usize>,
-    changed: Condvar,
 }
 
-#[derive(Default)]
-struct Stream {
-    bytes: AtomicU64,
-    counts: Mutex<Counts>,
-}
+type Stream = Mutex<Counts>;
 
 #[derive(Clone, Default)]
 struct Counts {
+    bytes: Bytes,
     datagrams: Datagrams,
     first: Option<Instant>,
     last: Option<Instant>,
@@ -94,17 +92,11 @@ struct Counts {
 
 impl UdpLoad {
     /// Starts to send over connected sockets, at once.
-    ///
-    /// # Errors
-    /// If the job fits no datagram, or the sockets cannot be shared with the threads.
     pub fn send(job: UdpJob, sockets: Vec<UdpSocket>, stamp: Stamp) -> Result<UdpLoad, Error> {
         let size = usize::try_from(job.size.0).unwrap_or(usize::MAX);
         if !(16..=LARGEST).contains(&size) {
-            return Err(Error::Range {
-                option: "--datagram-size",
-                value: job.size.0.to_string(),
-                remedy: format!("a datagram carries 16 to {LARGEST} bytes"),
-            });
+            let remedy = format!("a datagram carries 16 to {LARGEST} bytes");
+            return Err(Error::range("--datagram-size", size, remedy));
         }
         UdpLoad::start(sockets, &job.cpus, |socket, stream, shared| {
             let (job, stamp) = (job.clone(), Arc::clone(&stamp));
@@ -114,9 +106,6 @@ impl UdpLoad {
 
     /// Starts to receive from connected sockets: until the sender says that it is done, or
     /// [`UdpLoad::stop`]. One counter a socket; `cpus` as in [`UdpJob`].
-    ///
-    /// # Errors
-    /// If the sockets cannot be shared with the threads.
     pub fn receive(
         sockets: Vec<UdpSocket>,
         counters: Vec<Box<dyn Count>>,
@@ -138,11 +127,10 @@ impl UdpLoad {
         cpus: &[u32],
         mut work: impl FnMut(UdpSocket, Arc<Stream>, Arc<Shared>) -> F,
     ) -> Result<UdpLoad, Error> {
-        let system = |what: &str| {
-            let what = what.to_owned();
-            move |source: io::Error| Error::System { what, source }
-        };
+        let system = |what| move |error| Error::system(what, error);
+        let (runs, running) = channel();
         let mut load = UdpLoad {
+            running,
             streams: Vec::new(),
             shared: Arc::default(),
             threads: Vec::new(),
@@ -158,12 +146,12 @@ impl UdpLoad {
             let copy = socket.try_clone().map_err(system("copy a UDP socket"))?;
             let stream = Arc::<Stream>::default();
             let cpu = cpus.iter().cycle().nth(load.streams.len()).copied();
-            let done = Done(Arc::clone(&load.shared));
+            let runs: Sender<()> = runs.clone();
             let work = work(copy, Arc::clone(&stream), Arc::clone(&load.shared));
             let thread = std::thread::Builder::new()
                 .name(format!("udp-{}", load.streams.len()))
                 .spawn(move || {
-                    let _done = done;
+                    let _runs = runs;
                     // A processor that is not there leaves the choice to the scheduler.
                     if let Some(cpu) = cpu {
                         let _ = sys::sched::run_on(&[cpu]);
@@ -185,16 +173,12 @@ impl UdpLoad {
 
     /// Payload bytes of each stream so far; cheap, from any thread.
     pub fn bytes(&self) -> Vec<Bytes> {
-        let read = |s: &Arc<Stream>| Bytes(s.bytes.load(Ordering::Relaxed));
-        self.streams.iter().map(read).collect()
+        self.streams.iter().map(|s| lock(s).bytes).collect()
     }
 
     /// Counts of each stream so far.
     pub fn datagrams(&self) -> Vec<Datagrams> {
-        self.streams
-            .iter()
-            .map(|s| lock(&s.counts).datagrams)
-            .collect()
+        self.streams.iter().map(|s| lock(s).datagrams).collect()
     }
 
     /// The sockets, in the order of their streams.
@@ -209,20 +193,8 @@ impl UdpLoad {
 
     /// Waits until all streams are done (`true`) or the moment has come (`false`).
     pub fn wait(&self, until: Instant) -> bool {
-        let mut finished = lock(&self.shared.finished);
-        while *finished < self.threads.len() {
-            let now = Instant::now();
-            if now >= until {
-                return false;
-            }
-            finished = self
-                .shared
-                .changed
-                .wait_timeout(finished, until - now)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        true
+        let left = until.saturating_duration_since(Instant::now());
+        self.running.recv_timeout(left) == Err(RecvTimeoutError::Disconnected)
     }
 
     /// Waits for all streams, however long, and tells what they did.
@@ -231,19 +203,11 @@ impl UdpLoad {
             // A thread that panicked has left its counts behind.
             let _ = thread.join();
         }
-        let counts: Vec<Counts> = self
-            .streams
-            .iter()
-            .map(|s| lock(&s.counts).clone())
-            .collect();
+        let counts: Vec<Counts> = self.streams.iter().map(|s| lock(s).clone()).collect();
         let first = counts.iter().filter_map(|c| c.first).min();
         let last = counts.iter().filter_map(|c| c.last).max();
         UdpOutcome {
-            bytes: self
-                .streams
-                .iter()
-                .map(|s| Bytes(s.bytes.load(Ordering::Relaxed)))
-                .collect(),
+            bytes: counts.iter().map(|c| c.bytes).collect(),
             datagrams: counts.iter().map(|c| c.datagrams).collect(),
             duration: match (first, last) {
                 (Some(first), Some(last)) => Nanos::from(last - first),
@@ -255,20 +219,6 @@ impl UdpLoad {
                 .collect(),
         }
     }
-}
-
-/// Counts a thread as finished, however it ends.
-struct Done(Arc<Shared>);
-
-impl Drop for Done {
-    fn drop(&mut self) {
-        *lock(&self.0.finished) += 1;
-        self.0.changed.notify_all();
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unix_now() -> Nanos {
@@ -323,13 +273,13 @@ fn sender(
             }
             Err(error) => {
                 if !passing(&error) {
-                    lock(&stream.counts).error = Some(format!("cannot send: {error}"));
+                    lock(stream).error = Some(format!("cannot send: {error}"));
                     return;
                 }
                 if error.kind() == io::ErrorKind::ConnectionRefused
                     && gone_since.get_or_insert(now).elapsed() > GONE_AFTER
                 {
-                    lock(&stream.counts).error = Some("the peer's port is closed".to_owned());
+                    lock(stream).error = Some("the peer's port is closed".to_owned());
                     return;
                 }
                 0
@@ -341,10 +291,8 @@ fn sender(
         }
         sent += left as u64;
         pace.sent(left);
-        stream
-            .bytes
-            .fetch_add((left * size) as u64, Ordering::Relaxed);
-        let mut counts = lock(&stream.counts);
+        let mut counts = lock(stream);
+        counts.bytes += Bytes((left * size) as u64);
         counts.datagrams.packets = sent;
         if left > 0 {
             counts.first.get_or_insert(now);
@@ -443,8 +391,8 @@ fn receiver(socket: &UdpSocket, mut counter: Box<dyn Count>, stream: &Stream, sh
                     }
                     bytes += datagram.len() as u64;
                 }
-                stream.bytes.fetch_add(bytes, Ordering::Relaxed);
-                let mut counts = lock(&stream.counts);
+                let mut counts = lock(stream);
+                counts.bytes += Bytes(bytes);
                 counts.datagrams = counter.totals();
                 counts.first.get_or_insert(now);
                 counts.last = Some(now);
@@ -454,7 +402,7 @@ fn receiver(socket: &UdpSocket, mut counter: Box<dyn Count>, stream: &Stream, sh
             }
             Err(error) if passing(&error) => {}
             Err(error) => {
-                lock(&stream.counts).error = Some(format!("cannot receive: {error}"));
+                lock(stream).error = Some(format!("cannot receive: {error}"));
                 return;
             }
         }

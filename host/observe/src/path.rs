@@ -15,9 +15,6 @@ use sys::netlink::{Conversation, Protocol, address, attribute, u16_at, u32_at};
 
 /// This host's end of the path to `peer`, before anything is sent. The counters of fragments hold what
 /// they are now, for [`path_end_after`].
-///
-/// # Errors
-/// If there is no route.
 pub fn path_end(peer: IpAddr) -> io::Result<PathEnd> {
     let peer = peer.to_canonical();
     let mut netlink = Conversation::open(Protocol::Route)?;
@@ -46,9 +43,6 @@ pub fn path_end(peer: IpAddr) -> io::Result<PathEnd> {
 }
 
 /// The same end afterwards: what it believes now, and how many fragments there were since.
-///
-/// # Errors
-/// If there is no route any more.
 pub fn path_end_after(before: &PathEnd, peer: IpAddr) -> io::Result<PathEnd> {
     let now = path_end(peer)?;
     Ok(PathEnd {

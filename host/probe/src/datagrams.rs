@@ -34,9 +34,6 @@ pub struct Datagrams {
 
 impl Datagrams {
     /// Opens it.
-    ///
-    /// # Errors
-    /// What socket(2), bind(2) and setsockopt(2) return.
     pub fn open(local: SocketAddr) -> io::Result<Datagrams> {
         let udp = UdpSocket::bind(local)?;
         let fd = udp.as_fd();
@@ -48,18 +45,12 @@ impl Datagrams {
     }
 
     /// Sets the TTL (hop limit) of its packets.
-    ///
-    /// # Errors
-    /// What setsockopt(2) returns.
     pub fn set_hop_limit(&self, hops: u8) -> io::Result<()> {
         let ipv6 = self.udp.local_addr()?.is_ipv6();
         sys::probe::set_hop_limit(self.udp.as_fd(), ipv6, hops)
     }
 
     /// Its port.
-    ///
-    /// # Errors
-    /// What getsockname(2) returns.
     pub fn port(&self) -> io::Result<u16> {
         Ok(self.udp.local_addr()?.port())
     }
@@ -99,9 +90,6 @@ impl Datagrams {
     }
 
     /// Waits until something is there.
-    ///
-    /// # Errors
-    /// What ppoll(2) returns.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
         poll(
             &mut [PollFd::new(self.udp.as_fd(), true, false)],

@@ -40,9 +40,6 @@ pub struct Found {
 /// Sends packets that run out of hops, first small ones, then large ones to where somebody is. A socket
 /// for each number of hops: many routers quote too little to distinguish packets. `meanwhile` is called
 /// every few milliseconds.
-///
-/// # Errors
-/// If sockets cannot be opened or used.
 pub fn trace(ask: &Ask<'_>, meanwhile: &mut dyn FnMut()) -> io::Result<Found> {
     let local = SocketAddr::new(unspecified(ask.to.ip()), 0);
     let sockets = (1..=MOST)

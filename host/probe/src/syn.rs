@@ -11,9 +11,6 @@ use sys::socket;
 
 /// Sends a SYN to each of the first hops; returns for each what it quotes, from the TCP header on, empty
 /// if it does not answer. `meanwhile` is called every few milliseconds.
-///
-/// # Errors
-/// If sockets cannot be opened or used.
 pub fn quoted_syns(
     to: SocketAddr,
     hops: u8,

@@ -25,9 +25,6 @@ unsafe impl Send for SharedNumbers {}
 
 impl SharedNumbers {
     /// Maps the first `count` numbers of 64 bits of an array map.
-    ///
-    /// # Errors
-    /// What mmap(2) says: `EINVAL` if the map is smaller or was not made for that.
     pub fn map(map: BorrowedFd<'_>, count: usize) -> io::Result<SharedNumbers> {
         // SAFETY: a new mapping at an address that the kernel chooses; the descriptor is open.
         let at = unsafe { crate::file::map_shared(map, count * size_of::<AtomicU64>())? };

@@ -36,9 +36,6 @@ pub enum Bound {
 }
 
 /// Opens `path` as seen from `directory`.
-///
-/// # Errors
-/// What openat(2) and openat2(2) say: `EXDEV` for a path that leads out.
 pub fn open_at(
     directory: BorrowedFd<'_>,
     path: &Path,
@@ -88,9 +85,6 @@ pub fn remove(directory: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
 }
 
 /// Has reads and writes of a file pass the page cache by, or not (`O_DIRECT`).
-///
-/// # Errors
-/// What fcntl(2) says: `EINVAL` where the file system has no such way.
 pub fn set_direct(file: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
     flags.set(OFlags::DIRECT, on);

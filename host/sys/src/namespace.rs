@@ -10,19 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// Gives the calling thread a network namespace of its own. Needs CAP_SYS_ADMIN.
-///
-/// # Errors
-/// What unshare(2) says: `EPERM` without the right, `ENOSPC` above the limit of namespaces.
 pub fn unshare_net() -> io::Result<()> {
     unshare(UnshareFlags::NEWNET)
 }
 
 /// Gives the calling process, which must have a single thread, a user namespace in which it is root,
 /// and a network namespace that belongs to it. Needs no privilege where the host allows it.
-///
-/// # Errors
-/// What unshare(2) says (`EPERM` or `ENOSPC` where user namespaces are forbidden, `EINVAL` with more
-/// threads), and what writing the maps of users and groups says.
 pub fn unshare_user_and_net() -> io::Result<()> {
     let uid = crate::process::effective_user();
     let gid = crate::process::effective_group();
@@ -46,9 +39,6 @@ pub fn new_net() -> io::Result<OwnedFd> {
 }
 
 /// The network namespace of the calling thread.
-///
-/// # Errors
-/// What open(2) says, as without /proc.
 pub fn current_net() -> io::Result<OwnedFd> {
     Ok(File::open("/proc/thread-self/ns/net")?.into())
 }

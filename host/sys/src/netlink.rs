@@ -24,9 +24,6 @@ pub enum Protocol {
 
 impl Socket {
     /// Opens the socket in the network namespace of the calling thread. Needs no privilege.
-    ///
-    /// # Errors
-    /// What socket(2) and setsockopt(2) say; `EAFNOSUPPORT` or `EPERM` in a sandbox without netlink.
     pub fn open(protocol: Protocol) -> io::Result<Socket> {
         let protocol = match protocol {
             // NETLINK_ROUTE is 0, the default.
@@ -62,17 +59,11 @@ impl Socket {
     }
 
     /// Receives one datagram, which can hold several messages, and returns its length.
-    ///
-    /// # Errors
-    /// What recv(2) says; `InvalidData` if the datagram is longer than the buffer.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
     /// The same without waiting; zero if nothing is there.
-    ///
-    /// # Errors
-    /// As [`Socket::receive`]; `ENOBUFS` if something was lost since the last call.
     pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.receive_with(buffer, RecvFlags::DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),

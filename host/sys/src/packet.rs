@@ -108,9 +108,6 @@ impl Default for Inbox {
 
 impl Inbox {
     /// Takes the frames that are there, at most [`BATCH`], and returns how many; zero if there is none.
-    ///
-    /// # Errors
-    /// What recvmmsg(2) returns: `ENETDOWN` where the device was set down.
     pub fn receive(&mut self, socket: &PacketSocket) -> io::Result<usize> {
         match self.0.receive_with(socket.as_fd(), libc::MSG_DONTWAIT) {
             Err(error) => match error.kind() {

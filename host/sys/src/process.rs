@@ -6,9 +6,6 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// Processor time that this process, all its threads together, has used so far: (user, kernel).
-///
-/// # Errors
-/// What getrusage(2) says; for the calling process itself it has no reason to fail.
 pub fn cpu_time() -> io::Result<(Duration, Duration)> {
     used(libc::RUSAGE_SELF)
 }

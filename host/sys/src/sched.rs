@@ -38,9 +38,6 @@ pub fn wake_on_time() -> io::Result<()> {
 
 /// Asks the kernel to let no processor sleep so deep that it comes back late, for as long as the file is open
 /// (`Documentation/power/pm_qos_interface.rst`). Needs root.
-///
-/// # Errors
-/// What open(2) and write(2) of `/dev/cpu_dma_latency` say.
 pub fn keep_awake() -> io::Result<File> {
     let mut request = File::options().write(true).open("/dev/cpu_dma_latency")?;
     // Microseconds, in the order of the machine.
@@ -50,9 +47,6 @@ pub fn keep_awake() -> io::Result<File> {
 
 /// Puts the calling thread before all ordinary ones: in the round robin of real-time threads, at its lowest
 /// priority, which children do not inherit. Needs CAP_SYS_NICE.
-///
-/// # Errors
-/// What sched_setscheduler(2) says: `EPERM` without the right.
 pub fn run_first() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;

@@ -14,9 +14,6 @@ extern "C" fn set_stop(_signal: libc::c_int) {
 
 /// From now on the first SIGINT or SIGTERM sets the returned flag and interrupts the system call
 /// that it meets; a second one of the same kind ends the process at once.
-///
-/// # Errors
-/// What `sigaction(2)` returns, which for these two signals is nothing.
 pub fn stop_flag() -> io::Result<&'static AtomicBool> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: an all-zero sigaction is valid (no mask, no restorer).
@@ -62,9 +59,6 @@ pub fn end_with_parent(command: &mut Command) {
 }
 
 /// Asks a process to end (SIGTERM), or ends it at once (SIGKILL).
-///
-/// # Errors
-/// What kill(2) says: `ESRCH` if there is no such process, `EPERM` if it is another user's.
 pub fn end(pid: u32, at_once: bool) -> io::Result<()> {
     let signal = if at_once { Signal::KILL } else { Signal::TERM };
     // 0 and what wraps to a negative number would reach whole groups.

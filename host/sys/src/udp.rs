@@ -130,9 +130,6 @@ impl ReceiveBatch {
 
     /// Waits for one datagram (as long as the socket's read timeout says) and takes all that are
     /// there; returns how many.
-    ///
-    /// # Errors
-    /// What recvmmsg(2) returns; `WouldBlock` after the timeout.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.receive_with(socket.as_fd(), libc::MSG_WAITFORONE)
     }

@@ -63,9 +63,6 @@ struct Interface {
 
 /// Hands every TCP packet of a capture to `see`, in the order of the file; times count from its first
 /// frame. Returns what became of all frames.
-///
-/// # Errors
-/// [`Error`]; what was read before has been handed over.
 pub fn read(input: impl Read + Send, mut see: impl FnMut(&Packet)) -> Result<Account, Error> {
     read_with_payload(input, |packet, _| see(packet))
 }

@@ -11,7 +11,6 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use sys::sched;
-use sys::socket;
 
 /// Bytes that are received at once.
 const CHUNK: usize = 1 << 18;
@@ -89,18 +88,8 @@ impl Calls<'_> {
             }
             self.send().map_err(|error| stream.broken(&error))?;
             let spins = self.gone == self.out.len();
-            let received = match spins {
-                true => self
-                    .spin
-                    .receive(stream, stream.fd(), &mut self.buffer, || {}),
-                false => stream.receive(
-                    stream.fd(),
-                    CHUNK,
-                    || socket::arrived(stream.fd(), 1, true),
-                    |bytes| socket::receive(stream.fd(), &mut self.buffer[..bytes]),
-                ),
-            };
-            match received {
+            let spin = if spins { self.spin } else { Spin::NEVER };
+            match spin.receive(stream, stream.fd(), &mut self.buffer, || {}) {
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
                 Ok(got) => self.recv(got)?,
                 Err(error) if is_pause(&error) => {

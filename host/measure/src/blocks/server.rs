@@ -2,15 +2,16 @@
 
 use super::frame::{CALL, Call, REPLY};
 use crate::cpu_distance::Distance;
+use crate::lock;
 use crate::request::send_all;
 use crate::ring::{Block, Ring};
-use crate::spin::{Spin, is_pause};
+use crate::spin::Spin;
 use crate::storage::Store;
 use crate::stream::{Phase, Stream};
 use model::{BlockOperation, Blocks, Nanos, StoreRecord};
 use std::io::ErrorKind;
 use std::net::Shutdown;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
@@ -45,11 +46,7 @@ pub(super) fn serve(
         result
     });
     stream.moved(started, Instant::now());
-    let failed = server
-        .failed
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    let result = failed.map_or(result, Err);
+    let result = lock(&server.failed).take().map_or(result, Err);
     if result.is_err() {
         // The peer need not wait for an answer.
         let _ = stream.socket().shutdown(Shutdown::Both);
@@ -109,10 +106,7 @@ impl Server<'_> {
     fn work(&self) {
         while let Some(mut block) = self.ring.filled() {
             if let Err(why) = self.execute(&mut block) {
-                self.failed
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .get_or_insert(why);
+                lock(&self.failed).get_or_insert(why);
                 self.ring.abandon();
                 let _ = self.stream.socket().shutdown(Shutdown::Both);
             }
@@ -149,7 +143,7 @@ impl Server<'_> {
         head[4..12].copy_from_slice(&took[0].0.to_be_bytes());
         head[12..].copy_from_slice(&took[1].0.to_be_bytes());
         let reply = block.behind(&head);
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         send_all(self.stream, self.stream.fd(), reply, reply.len() as u64)
             .map_err(|e| self.stream.broken(&e))?;
         let [sent, answered] = call.operation.carries(self.order.block);
@@ -166,15 +160,13 @@ impl Server<'_> {
         mut may_end: bool,
     ) -> Result<bool, String> {
         while !room.is_empty() {
-            match spin.receive(self.stream, self.stream.fd(), room, || distance.keep()) {
-                Ok(0) if may_end => return Ok(false),
-                Ok(0) => return Err(self.stream.broken(&ErrorKind::BrokenPipe.into())),
-                Ok(got) => {
+            match spin.some(self.stream, self.stream.fd(), room, || distance.keep())? {
+                0 if may_end => return Ok(false),
+                0 => return Err(self.stream.broken(&ErrorKind::BrokenPipe.into())),
+                got => {
                     may_end = false;
                     room = &mut room[got..];
                 }
-                Err(e) if is_pause(&e) && self.stream.phase() != Phase::Cut => {}
-                Err(e) => return Err(self.stream.broken(&e)),
             }
         }
         Ok(true)

@@ -22,12 +22,12 @@ mod worker;
 
 use crate::proc;
 pub use completeness::TraceCompleteness;
-use connections::Place;
+use file::{EventReader, Packed};
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Begin, End, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
 use process_sampler::ProcessSampler;
 use reader::{Batch, Content};
-use record::{Clock, Event, RECORD, Terms};
+use record::{Clock, RECORD, Terms};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
@@ -108,8 +108,6 @@ pub struct Options {
     pub buffer_bytes: u32,
     /// Sample the processes that use traced sockets (`/proc/PID`).
     pub owners: bool,
-    /// Events of probes come by [`Tracer::record`] alone, in the compact form of a [`Recording`].
-    pub packed: bool,
     /// How late events may come, about. Each time that they are fetched costs a little.
     pub late: Duration,
     /// For tests of the order: rounds that a probe idles between clock and writing, now and then.
@@ -127,7 +125,6 @@ impl Default for Options {
             calls: false,
             buffer_bytes: 32 << 20,
             owners: false,
-            packed: false,
             late: Duration::from_millis(1),
             test_delay: 0,
             test_clock_first: false,
@@ -203,10 +200,8 @@ pub fn netns_at(path: &Path) -> Option<u32> {
 /// A running trace.
 pub struct Tracer {
     worker: Worker,
-    /// Events come packed.
-    is_packed: bool,
     begin: Begin,
-    terms: Terms,
+    events: EventReader,
     processes: Option<ProcessSampler>,
     /// Tracepoints that this kernel lacks, or does not let be traced: their events are missing.
     pub missing: Vec<&'static str>,
@@ -218,9 +213,6 @@ pub struct Tracer {
 
 impl Tracer {
     /// Begins to trace. Moment 0 is just before.
-    ///
-    /// # Errors
-    /// What [`can_run`] says, and what the kernel refuses.
     pub fn start(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
         match options.source {
             Source::Probes => Tracer::probes(filter, options),
@@ -274,9 +266,8 @@ impl Tracer {
     fn new(worker: Worker, begin: Begin, terms: Terms, options: &Options) -> Tracer {
         Tracer {
             worker,
-            is_packed: options.packed && begin.source == TraceSource::Probes,
             begin,
-            terms,
+            events: EventReader::new(terms),
             processes: options.owners.then(ProcessSampler::default),
             completeness: TraceCompleteness::default(),
             missing: Vec::new(),
@@ -296,9 +287,6 @@ impl Tracer {
     }
 
     /// Writes what came into a recording, as the probes wrote it: at a fraction of the cost of reading it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn record<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<()> {
         let mut written = Ok(());
         self.next(wait, &mut |piece| piece.write(to, &mut written));
@@ -311,9 +299,6 @@ impl Tracer {
     }
 
     /// As [`Tracer::stop`], of what is recorded.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn stop_recording<W: Write>(self, to: &mut Recording<W>) -> io::Result<TraceCompleteness> {
         let mut written = Ok(());
         let completeness = self.finish(&mut |piece| piece.write(to, &mut written));
@@ -323,15 +308,10 @@ impl Tracer {
     fn finish(mut self, each: &mut dyn FnMut(Piece<'_>)) -> TraceCompleteness {
         self.worker.stop();
         while self.batch(Duration::MAX, each) {}
-        self.end.at = monotonic().since(self.terms.clock.start);
+        self.end.at = monotonic().since(self.events.terms.clock.start);
         each(Piece::record(TraceRecord::End(self.end.clone())));
         self.completeness.end = self.end;
         self.completeness
-    }
-
-    /// Whether events come packed ([`Options::packed`]): by [`Tracer::record`] alone.
-    pub fn is_packed(&self) -> bool {
-        self.is_packed
     }
 
     /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
@@ -347,7 +327,7 @@ impl Tracer {
         };
         self.batch(wait, each);
         if let Some(processes) = &mut self.processes {
-            let now = monotonic().since(self.terms.clock.start);
+            let now = monotonic().since(self.events.terms.clock.start);
             processes.sample(now, |owner| each(Piece::record(TraceRecord::Owner(owner))));
         }
     }
@@ -358,19 +338,12 @@ impl Tracer {
             return false;
         };
         match &mut batch.content {
-            Content::Plain(plain) => {
-                for (event, bytes, place) in plain.events() {
-                    for record in records(event, place, &self.terms) {
-                        each(Piece::Record(record, Written(bytes)));
-                    }
-                }
-            }
             Content::Records(records) => {
                 for (record, headers) in records.drain(..) {
                     each(Piece::Record(record, Written(&headers)));
                 }
             }
-            Content::Packed(packed) => each(Piece::Packed(packed.bytes())),
+            Content::Packed(packed) => each(Piece::Packed(packed, &mut self.events)),
         }
         if let Some(lost) = self.count(batch) {
             each(Piece::record(lost));
@@ -398,11 +371,10 @@ impl Tracer {
 }
 
 /// What is handed on.
-#[allow(clippy::large_enum_variant)] // consumed at once, and nearly always the large one
+#[allow(clippy::large_enum_variant)] // consumed at once
 enum Piece<'a> {
     Record(TraceRecord, Written<'a>),
-    /// Events for a file.
-    Packed(&'a [u8]),
+    Packed(&'a Packed, &'a mut EventReader),
 }
 
 impl Piece<'_> {
@@ -412,8 +384,9 @@ impl Piece<'_> {
     }
 
     fn read(self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        if let Piece::Record(record, written) = self {
-            each(record, written);
+        match self {
+            Piece::Record(record, written) => each(record, written),
+            Piece::Packed(packed, events) => events.read(packed, each),
         }
     }
 
@@ -422,17 +395,10 @@ impl Piece<'_> {
         if written.is_ok() {
             *written = match self {
                 Piece::Record(record, bytes) => to.add(&record, bytes),
-                Piece::Packed(packed) => to.pass(packed),
+                Piece::Packed(packed, _) => to.pass(packed.bytes()),
             };
         }
     }
-}
-
-/// The records of an event: its connection before it, if that is new.
-fn records(event: Event<'_>, place: &Place, terms: &Terms) -> impl Iterator<Item = TraceRecord> {
-    let connection = place.new.clone().map(|new| TraceRecord::Connection(*new));
-    let segment = TraceRecord::Segment(event.segment(place, terms));
-    connection.into_iter().chain([segment])
 }
 
 /// An event as the probes wrote it: what a [`Recording`] keeps.

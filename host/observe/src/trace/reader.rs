@@ -6,7 +6,7 @@ use super::connections::{Connections, Place};
 use super::file::{Packed, Packer, what};
 use super::order::{Key, Sequencer};
 use super::probes::{Output, Probes};
-use super::record::{Clock, Event, HEADERS, WORD, WORDS};
+use super::record::{Clock, Event, HEADERS, WORD};
 use super::worker::{Orders, Worker};
 use super::{Error, Options, monotonic};
 use model::{Comm, Lost, Nanos, TraceRecord, What};
@@ -58,21 +58,11 @@ impl Batch {
 /// The events of a batch.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Of probes, for this process.
-    Plain(Plain),
-    /// Of probes, for a file in its compact form: the thread that reads an event packs it at once ([`Packer`]), so that
-    /// each is read once and little is handed on.
+    /// Of probes: the thread that reads an event packs it at once ([`Packer`]), so that each is read once and little is
+    /// handed on.
     Packed(Packed),
     /// Of packets and samples, each segment with the headers of its packet where they were asked for.
     Records(Vec<(TraceRecord, Box<[u8]>)>),
-}
-
-/// Events with what follows each, and their places.
-#[derive(Debug, Default)]
-pub(super) struct Plain {
-    bytes: Vec<u8>,
-    /// With the end of the event's bytes.
-    places: Vec<(Place, usize)>,
 }
 
 /// The processes that use the sockets, the thread's name and the time of the last use.
@@ -81,25 +71,18 @@ pub(super) struct Users(pub Vec<(u32, Comm, Nanos)>);
 
 impl Default for Content {
     fn default() -> Content {
-        Content::Plain(Plain::default())
+        Content::Packed(Packed::default())
     }
 }
 
 impl Content {
     /// Without events, and with room for a full batch.
-    fn with_room(packed: bool) -> Content {
-        match packed {
-            true => Content::Packed(Packed::with_room(FULL)),
-            false => Content::Plain(Plain {
-                bytes: Vec::with_capacity(FULL + FULL / 4),
-                places: Vec::new(),
-            }),
-        }
+    fn with_room() -> Content {
+        Content::Packed(Packed::with_room(FULL))
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Content::Plain(plain) => plain.bytes.len(),
             Content::Packed(packed) => packed.bytes().len(),
             Content::Records(records) => records.len(),
         }
@@ -107,45 +90,9 @@ impl Content {
 
     pub(super) fn clear(&mut self) {
         match self {
-            Content::Plain(plain) => {
-                plain.bytes.clear();
-                plain.places.clear();
-            }
             Content::Packed(packed) => packed.clear(),
             Content::Records(records) => records.clear(),
         }
-    }
-}
-
-impl Plain {
-    /// Adds an event where `place` finds its place.
-    fn push(
-        &mut self,
-        word: impl Fn(usize) -> [u8; WORD],
-        behind: &[u8],
-        place: impl FnOnce(Event<'_>) -> Option<Place>,
-    ) {
-        let start = self.bytes.len();
-        for n in 0..WORDS {
-            self.bytes.extend_from_slice(&word(n));
-        }
-        self.bytes.extend_from_slice(behind);
-        match Event::of(&self.bytes[start..]).and_then(place) {
-            Some(place) => self.places.push((place, self.bytes.len())),
-            None => self.bytes.truncate(start),
-        }
-    }
-
-    /// Each event with its bytes and its place.
-    pub(super) fn events(&self) -> impl Iterator<Item = (Event<'_>, &[u8], &Place)> {
-        let starts = [0]
-            .into_iter()
-            .chain(self.places.iter().map(|(_, end)| *end));
-        let all = starts.zip(&self.places);
-        all.filter_map(|(start, (place, end))| {
-            let bytes = &self.bytes[start..*end];
-            Some((Event::of(bytes)?, bytes, place))
-        })
     }
 }
 
@@ -156,18 +103,16 @@ pub(super) fn start(
     options: &Options,
     clock: Clock,
 ) -> Result<Worker, Error> {
-    let is_packed = options.packed;
     let late = options.late.into();
     Worker::start("trace", move |sender, spares, orders| {
         let round = Round {
             order: Sequencer::new(output.processors),
             batcher: Batcher {
                 output,
-                is_packed,
                 packer: Packer::default(),
                 behind: [[0; WORD]; HEADERS / WORD],
                 batch: Batch {
-                    content: Content::with_room(is_packed),
+                    content: Content::with_room(),
                     ..Batch::default()
                 },
                 spares,
@@ -200,7 +145,6 @@ struct Round {
 /// Where events lie, and where they go.
 struct Batcher {
     output: Output,
-    is_packed: bool,
     packer: Packer,
     /// Room for what stands behind an event.
     behind: [[u8; WORD]; HEADERS / WORD],
@@ -322,22 +266,13 @@ impl Batcher {
         }
         let behind = self.behind[..behind.len()].as_flattened();
         let (account, batch) = (&mut self.account, &mut self.batch);
-        match &mut batch.content {
-            Content::Packed(packed) => {
-                let event = self.packer.pack(word, behind, packed);
-                if let Some(place) = account.connections.find(event) {
-                    batch.events += 1;
-                    account.count(event, &place, &mut batch.users);
-                }
-            }
-            Content::Plain(plain) => plain.push(word, behind, |event| {
-                let place = account.connections.place(event)?;
+        // Those of packets do not come by this thread.
+        if let Content::Packed(packed) = &mut batch.content {
+            let event = self.packer.pack(word, behind, packed);
+            if let Some(place) = account.connections.find(event) {
                 batch.events += 1;
                 account.count(event, &place, &mut batch.users);
-                Some(place)
-            }),
-            // Those of packets do not come by this thread.
-            Content::Records(_) => {}
+            }
         }
         match self.batch.content.len() < FULL {
             true => Ok(()),
@@ -364,7 +299,7 @@ impl Batcher {
             Ok(()) => {}
         }
         let spare = self.spares.try_recv();
-        self.batch.content = spare.unwrap_or_else(|_| Content::with_room(self.is_packed));
+        self.batch.content = spare.unwrap_or_else(|_| Content::with_room());
         Ok(())
     }
 }
