@@ -7,7 +7,6 @@ use report::pages::{Entry, RUN};
 use report::words::{self, escape, utc};
 use serde_json::{Value, json};
 
-/// A line of a list.
 pub struct Listed {
     /// What every kind has.
     pub row: Row,
@@ -18,9 +17,6 @@ pub struct Listed {
 
 /// All that passes, the newest first. Runs of an experiment stand for themselves only where the filter names
 /// the experiment.
-///
-/// # Errors
-/// Failures to read.
 pub fn list(archive: &Archive, filter: &Filter) -> Result<Vec<Listed>, Error> {
     let mut all: Vec<Listed> = archive.list(filter)?.into_iter().map(Listed::run).collect();
     if filter.experiment.is_some() {
@@ -38,9 +34,6 @@ pub fn list(archive: &Archive, filter: &Filter) -> Result<Vec<Listed>, Error> {
 
 impl Listed {
     /// What a name stands for.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn of(archive: &Archive, named: &Named) -> Result<Option<Listed>, Error> {
         Ok(Some(match named {
             Named::Run(id) => {

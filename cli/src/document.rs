@@ -32,7 +32,6 @@ pub fn load(archive: &Archive, named: &Named) -> Result<Document> {
     })
 }
 
-/// The verdicts of a tuning's experiments.
 pub fn judged(experiments: Vec<Experiment>) -> Vec<Judged> {
     experiments.into_iter().map(prove::judged).collect()
 }
@@ -45,7 +44,6 @@ pub fn why(run: &Run, beside: Option<&Traces>) -> Vec<Explanation> {
     }
 }
 
-/// For a terminal.
 pub fn text(document: Document, beside: Option<&Traces>) -> String {
     let style = stdout_style();
     match document {
@@ -64,7 +62,6 @@ pub fn text(document: Document, beside: Option<&Traces>) -> String {
     }
 }
 
-/// All of it.
 pub fn json(document: Document) -> String {
     match document {
         Document::Run(run) => report::json::run(&run, &summarise(&run)),
@@ -78,7 +75,6 @@ pub fn json(document: Document) -> String {
     }
 }
 
-/// Its page.
 pub fn page(document: Document, beside: Option<&Traces>) -> Page {
     match document {
         Document::Run(run) => run_page(&run, &why(&run, beside), beside),
@@ -89,7 +85,6 @@ pub fn page(document: Document, beside: Option<&Traces>) -> Page {
     }
 }
 
-/// Prints it as text or JSON.
 pub fn print(document: Document, is_json: bool) -> Result<()> {
     out::print(&match is_json {
         true => json(document),

@@ -29,6 +29,14 @@ pub fn read_whole(file: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())
 }
 
+/// What a file of that is called.
+pub fn name(file: &Path) -> String {
+    match file.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => file.display().to_string(),
+    }
+}
+
 /// Writes a file that appears whole or not at all, unless it is a device or a pipe.
 pub fn write_whole(file: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     let bytes = text.as_ref();

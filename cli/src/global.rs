@@ -66,7 +66,6 @@ pub fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
     T::deserialize(name).ok()
 }
 
-/// Takes the values of these names.
 pub fn by_name<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     names: impl IntoIterator<Item = &'static str>,
 ) -> impl TypedValueParser<Value = T> {
@@ -85,7 +84,6 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version, if one is insisted on.
     pub fn chosen(&self) -> Option<IpVersion> {
         match (self.ipv4, self.ipv6) {
             (true, _) => Some(IpVersion::V4),

@@ -12,17 +12,14 @@ pub fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {
     Refusal::usage(format!("cannot explain {}: {why}", path.display())).into()
 }
 
-/// Opens a file, unpacked where it is compressed.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     traces::unpacked(path).map_err(|error| bad(path, error))
 }
 
-/// A whole trace.
 pub fn whole(path: &Path) -> Result<Trace> {
     traces::read(open(path)?).map_err(|why| bad(path, why))
 }
 
-/// Each record of a trace.
 pub fn each_record(path: &Path, mut each: impl FnMut(TraceRecord)) -> Result<()> {
     let read = traces::each_record(open(path)?, |record| {
         each(record);
@@ -43,7 +40,6 @@ pub enum Kind {
     Other,
 }
 
-/// What a file is.
 pub fn kind(path: &Path) -> Result<Kind> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| bad(path, error))?;

@@ -19,10 +19,6 @@ pub enum Document {
     Mtu(Box<MtuFound>),
 }
 
-/// A document from its text.
-///
-/// # Errors
-/// Why it is none, for a sentence that names its file.
 pub fn from_json(text: &str) -> Result<Document, String> {
     /// Members that one kind alone has.
     #[derive(Deserialize)]

@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use engine::{session, transport, trust, tuning};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 
 /// Serve one session over standard input and output
@@ -16,14 +17,14 @@ pub struct Agent {
     listen: IpAddr,
     /// Ports of data listeners [default: any]
     #[arg(long, value_name = "A-B", value_parser = super::serve::ports)]
-    data_ports: Option<super::serve::Ports>,
+    data_ports: Option<RangeInclusive<u16>>,
 }
 
 impl Agent {
     pub fn run(&self) -> Result<Exit> {
         tuning::recover();
         let channel = transport::at_stdio()?;
-        let ports = self.data_ports.as_ref().map(|ports| ports.0.clone());
+        let ports = self.data_ports.clone();
         // Its controller ends it: by a word, or by closing the pipe.
         let stop = AtomicBool::new(false);
         session::serve(channel, trust::Peer::at_a_pipe(self.listen, ports), &stop)?;

@@ -46,7 +46,6 @@ pub struct Demo {
     lab_far: Option<IpAddr>,
 }
 
-/// The scenario.
 const LAB: &str = "berkeley-chicago";
 /// Of each way: long enough for the slow one to show how it goes on.
 const MEASURED: Nanos = Nanos::from_secs(5);
@@ -236,7 +235,6 @@ impl Play<'_> {
     }
 }
 
-/// A run of an experiment.
 fn short() -> Spec {
     Spec {
         limit: Limit::Time(RUN),

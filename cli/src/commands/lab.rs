@@ -8,8 +8,7 @@ use clap::Subcommand;
 use emulate::{Direction, EmulatorCounters, Link, Scenario, Tally};
 use engine::lab::{self as labs, Place, Standing};
 use lab::{
-    Backend, CounterReport, Info, LinkBackend, LinkCounters, LogEntry, NodeRecord, Options,
-    ReaderCounters, Record, State, TrafficCounters,
+    Backend, CounterReport, LinkBackend, LinkCounters, LogEntry, NodeRecord, Options, Record, State,
 };
 use model::{Bytes, Nanos};
 use report::words::{grouped, round_span, table, utc, wrap};
@@ -208,7 +207,6 @@ impl Up {
     }
 }
 
-/// Creates a lab.
 fn raise(scenario: &Scenario, name: Option<String>, shaping: &Shaping) -> Result<Standing> {
     let options = Options {
         name,
@@ -225,11 +223,10 @@ fn addresses(node: &NodeRecord) -> String {
 
 impl Down {
     fn run(&self) -> Result<Exit> {
+        let labs = lab::Labs::of_user();
         let names = match &self.name {
-            Some(name) => lab::Labs::of_user()
-                .down(name)
-                .map(|()| vec![name.clone()])?,
-            None => lab::Labs::of_user().down_all()?,
+            Some(name) => labs.down(name).map(|()| vec![name.clone()])?,
+            None => labs.down_all()?,
         };
         for name in &names {
             out::print(&format!("lab {name} is down\n"))?;
@@ -245,7 +242,12 @@ impl List {
     fn run(&self) -> Result<Exit> {
         let labs = lab::Labs::of_user().list()?;
         if self.json {
-            let labs: Vec<_> = labs.iter().map(Listed::of).collect();
+            let labs = labs.iter().map(|info| Listed {
+                name: &info.name,
+                state: state(info.state),
+                record: info.record.as_ref(),
+            });
+            let labs: Vec<_> = labs.collect();
             return out::result(&report::json::pretty(&labs));
         }
         if labs.is_empty() {
@@ -268,23 +270,12 @@ impl List {
     }
 }
 
-/// A lab in the JSON list.
 #[derive(Serialize)]
 struct Listed<'a> {
     name: &'a str,
     state: &'static str,
     #[serde(flatten)]
     record: Option<&'a Record>,
-}
-
-impl Listed<'_> {
-    fn of(info: &Info) -> Listed<'_> {
-        Listed {
-            name: &info.name,
-            state: state(info.state),
-            record: info.record.as_ref(),
-        }
-    }
 }
 
 fn state(state: State) -> &'static str {
@@ -312,9 +303,8 @@ impl Show {
                 return None;
             }
             let late = truth.as_ref().and_then(|truth| truth.link(&link.name));
-            let late = late
-                .and_then(lateness)
-                .map_or_else(String::new, |l| format!(", {l}"));
+            let late = late.and_then(lateness).map(|late| format!(", {late}"));
+            let late = late.unwrap_or_default();
             Some(format!("{}{late}", made.backend))
         };
         let state = match &up {
@@ -391,10 +381,8 @@ fn inside(lab: &lab::Lab, host: Option<&str>, words: &[OsString]) -> Result<std:
 }
 
 fn cannot_run(words: &[OsString], error: &std::io::Error) -> anyhow::Error {
-    let program = words
-        .first()
-        .map(|word| word.to_string_lossy())
-        .unwrap_or_default();
+    let program = words.first().map(|word| word.to_string_lossy());
+    let program = program.unwrap_or_default();
     Refusal::usage(format!("cannot run '{program}' in the lab: {error}")).into()
 }
 
@@ -414,12 +402,12 @@ impl Truth {
         let mut text = format!("{} after {}\n", self.name, round_span(counters.at));
         for link in &counters.links {
             let name = &link.link;
-            for (direction, account) in [
-                (Direction::Forward, account(&link.forward)),
-                (Direction::Backward, account(&link.backward)),
+            for (direction, of) in [
+                (Direction::Forward, &link.forward),
+                (Direction::Backward, &link.backward),
             ] {
                 let arrow = picture::arrow(&scenario, name, direction);
-                text += &format!("\n{name}, {arrow}\n{}", table(&[], account));
+                text += &format!("\n{name}, {arrow}\n{}", table(&[], account(of)));
             }
             let late = lateness(link).unwrap_or_else(|| "no frame yet".to_owned());
             let cpu = link.emulator.cpu;
@@ -428,26 +416,16 @@ impl Truth {
         if counters.links.is_empty() {
             text += "no link of this lab is emulated, so there is no account\n";
         }
-        for TrafficCounters {
-            name,
-            connections,
-            failed,
-            sent,
-        } in &counters.traffic
-        {
-            let sent = Bytes(*sent);
+        for one in &counters.traffic {
+            let (name, sent) = (&one.name, Bytes(one.sent));
+            let (connections, failed) = (one.connections, one.failed);
             text += &format!(
                 "\ntraffic {name}: {sent} sent in {connections} connections, {failed} failed\n"
             );
         }
-        for ReaderCounters {
-            host,
-            connections,
-            bytes,
-        } in &counters.readers
-        {
-            let bytes = Bytes(*bytes);
-            text += &format!("\n{host} read {bytes} in {connections} connections\n");
+        for one in &counters.readers {
+            let (host, bytes) = (&one.host, Bytes(one.bytes));
+            text += &format!("\n{host} read {bytes} in {} connections\n", one.connections);
         }
         for warning in counters.warnings() {
             text += &format!("\n{warning}\n");
@@ -466,46 +444,34 @@ struct Whole<'a> {
 
 /// The frames of one direction by what happened to them, a line each.
 fn account(counters: &EmulatorCounters) -> Vec<Vec<String>> {
-    let dropped = &counters.dropped;
-    let row = |name: &str, frames: u64, bytes: Option<u64>| {
-        let bytes = bytes.map_or_else(String::new, |b| Bytes(b).to_string());
+    let of = |one: Tally| (one.frames, Some(one.wire_bytes));
+    let (dropped, deepest) = (&counters.dropped, counters.deepest);
+    let always = [
+        ("offered", of(counters.offered)),
+        ("delivered", of(counters.delivered)),
+    ];
+    let happened = [
+        ("dropped, queue full", of(dropped.queue)),
+        ("dropped by the AQM", of(dropped.aqm)),
+        ("lost", of(dropped.loss)),
+        ("lost by bit errors", of(dropped.bit_error)),
+        ("dropped by the policer", of(dropped.policer)),
+        ("dropped, too large", of(dropped.max_frame)),
+        ("ACKs thinned out", of(dropped.ack_thinning)),
+        ("duplicated", of(counters.duplicated)),
+        ("marked by ECN", (counters.marked, None)),
+        ("held back", (counters.reordered, None)),
+        ("under way", of(counters.waiting)),
+        ("cross traffic", of(counters.cross)),
+        ("cross traffic dropped", of(counters.cross_dropped)),
+        ("deepest queue", (deepest.packets, Some(deepest.bytes))),
+    ];
+    let happened = happened.into_iter().filter(|(_, (frames, _))| *frames > 0);
+    let row = |(name, (frames, bytes)): (&str, (u64, Option<u64>))| {
+        let bytes = bytes.map(|b| Bytes(b).to_string()).unwrap_or_default();
         vec![format!("  {name}"), grouped(frames), bytes]
     };
-    let tally = |(name, one): (&str, Tally)| row(name, one.frames, Some(one.wire_bytes));
-    let happened = |(_, one): &(&str, Tally)| one.frames > 0;
-    let always = [
-        ("offered", counters.offered),
-        ("delivered", counters.delivered),
-    ];
-    let losses = [
-        ("dropped, queue full", dropped.queue),
-        ("dropped by the AQM", dropped.aqm),
-        ("lost", dropped.loss),
-        ("lost by bit errors", dropped.bit_error),
-        ("dropped by the policer", dropped.policer),
-        ("dropped, too large", dropped.max_frame),
-        ("ACKs thinned out", dropped.ack_thinning),
-        ("duplicated", counters.duplicated),
-    ];
-    let marks = [
-        ("marked by ECN", counters.marked),
-        ("held back", counters.reordered),
-    ];
-    let others = [
-        ("under way", counters.waiting),
-        ("cross traffic", counters.cross),
-        ("cross traffic dropped", counters.cross_dropped),
-    ];
-    let mut rows: Vec<_> = always.map(tally).into();
-    rows.extend(losses.into_iter().filter(happened).map(tally));
-    let marks = marks.into_iter().filter(|(_, frames)| *frames > 0);
-    rows.extend(marks.map(|(name, frames)| row(name, frames, None)));
-    rows.extend(others.into_iter().filter(happened).map(tally));
-    let deepest = counters.deepest;
-    if deepest.packets > 0 {
-        rows.push(row("deepest queue", deepest.packets, Some(deepest.bytes)));
-    }
-    rows
+    always.into_iter().chain(happened).map(row).collect()
 }
 
 impl Scenarios {

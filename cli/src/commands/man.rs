@@ -84,7 +84,6 @@ impl Man {
     }
 }
 
-/// Name and text of every page.
 fn pages(command: clap::Command) -> Result<Vec<(String, Vec<u8>)>> {
     // Building passes names and global options down to the subcommands.
     let mut command = command.disable_help_subcommand(true);

@@ -82,7 +82,6 @@ struct Output {
 }
 
 impl Output {
-    /// It is for programs.
     fn is_machine(&self) -> bool {
         self.json || self.json_stream || self.iperf3_json || self.iperf3_json_stream
     }

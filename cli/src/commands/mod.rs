@@ -64,12 +64,10 @@ enum Command {
     LabEmulator,
 }
 
-/// The whole command line, for manual pages and completions.
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs what the command line asks for.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let exit = match cli.command {
         // Their exit code may be that of a command that they ran.

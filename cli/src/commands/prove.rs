@@ -152,7 +152,6 @@ pub(in crate::commands) struct Design {
 }
 
 impl Design {
-    /// The seed, or a random one.
     pub fn seed(&self) -> Result<u64> {
         match self.seed {
             Some(seed) => Ok(seed),
@@ -322,7 +321,6 @@ impl Show {
     }
 }
 
-/// An experiment of the archive.
 fn kept(name: &str, global: &Global) -> Result<Experiment> {
     crate::lookup::open_existing(global)?
         .experiment(name)

@@ -162,7 +162,6 @@ fn png(svg: &str) -> Result<Vec<u8>> {
     }
 }
 
-/// The whole archive.
 fn all(directory: &Path, global: &Global) -> Result<Exit> {
     let pages = web::write_all(&lookup::open_existing(global)?, directory)?;
     let index = directory.join("index.html");

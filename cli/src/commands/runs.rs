@@ -4,7 +4,7 @@ mod serve;
 
 use crate::archive_list::{self, Listed};
 use crate::document;
-use crate::files::{read_whole, write_whole};
+use crate::files::{self, read_whole, write_whole};
 use crate::json_input::{self, Document};
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
@@ -246,7 +246,6 @@ impl Export {
 }
 
 impl Format {
-    /// The document in this form.
     fn of(self, document: Document) -> Result<Vec<u8>> {
         let (what, forms) = match (self, &document) {
             (Format::Csv, Document::Run(run)) => return Ok(report::csv::run(run).into()),
@@ -335,7 +334,6 @@ impl Delete {
     }
 }
 
-/// Shows the runs and asks.
 fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
     let mut chosen = Vec::new();
     for id in ids {
@@ -352,10 +350,7 @@ fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
 
 /// A run or an experiment from a file, by the shape of its JSON.
 fn read(file: &Path) -> Result<Document> {
-    let name = match file.as_os_str().to_str() {
-        Some("-") => "standard input".to_owned(),
-        _ => file.display().to_string(),
-    };
+    let name = files::name(file);
     let read = read_whole(file).and_then(|text| {
         let (what, of) = match json_input::from_json(&text)? {
             Document::Tuning(story, _) => ("a tuning", story.host),

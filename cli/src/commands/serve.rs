@@ -31,7 +31,7 @@ pub struct Serve {
     port: Option<u16>,
     /// Ports of data connections, like 5300-5399 [default: any]
     #[arg(long, value_name = "A-B", value_parser = ports)]
-    data_ports: Option<Ports>,
+    data_ports: Option<RangeInclusive<u16>>,
     /// Clients that may measure at the same time; others wait
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: u32,
@@ -77,7 +77,7 @@ impl Serve {
             directory: trust::directory(global.config.as_deref())?,
             bind: self.bind,
             port: self.port.unwrap_or(DEFAULT_PORT),
-            data_ports: self.data_ports.as_ref().map(|ports| ports.0.clone()),
+            data_ports: self.data_ports.clone(),
             clients: self.clients as usize,
             buffers: self.buffers,
             allow_tune: self.allow_tune,
@@ -97,9 +97,8 @@ impl Serve {
         };
         let refused =
             |why: String| Refusal::usage(format!("--allow-files {}: {why}", directory.display()));
-        let found = directory
-            .canonicalize()
-            .map_err(|e| refused(e.to_string()))?;
+        let found = directory.canonicalize();
+        let found = found.map_err(|e| refused(e.to_string()))?;
         match found.is_dir() {
             true => Ok(Some(found)),
             false => Err(refused("it is no directory".to_owned()).into()),
@@ -107,19 +106,15 @@ impl Serve {
     }
 }
 
-/// A range of ports, as an option takes it.
-#[derive(Clone)]
-pub struct Ports(pub RangeInclusive<u16>);
-
 /// Reads `A-B` or `A`.
-pub fn ports(text: &str) -> Result<Ports, String> {
-    let wrong =
-        || format!("'{text}' is no range of ports: write the first and the last, like 5300-5399");
+pub fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
     match (port(first), port(last)) {
-        (Some(first), Some(last)) if first <= last => Ok(Ports(first..=last)),
-        _ => Err(wrong()),
+        (Some(first), Some(last)) if first <= last => Ok(first..=last),
+        _ => Err(format!(
+            "'{text}' is no range of ports: write the first and the last, like 5300-5399"
+        )),
     }
 }
 
@@ -129,8 +124,8 @@ mod tests {
 
     #[test]
     fn ranges_of_ports() {
-        assert_eq!(ports("5300-5399").unwrap().0, 5300..=5399);
-        assert_eq!(ports("5300").unwrap().0, 5300..=5300);
+        assert_eq!(ports("5300-5399").unwrap(), 5300..=5399);
+        assert_eq!(ports("5300").unwrap(), 5300..=5300);
         for bad in ["", "-", "5-4", "0-5", "1-65536", "a-b", "1-2-3"] {
             assert!(ports(bad).is_err(), "{bad}");
         }

@@ -2,7 +2,7 @@
 
 mod trace;
 
-use crate::files::read_whole;
+use crate::files::{self, read_whole};
 use crate::inputs::{self, Kind};
 use crate::json_input::{self, Document};
 use crate::prelude::*;
@@ -15,7 +15,6 @@ use report::page::Page;
 use report::pages;
 use std::path::Path;
 
-/// A page, and what its file is called.
 pub struct Named {
     /// For the name of its file.
     pub name: String,
@@ -77,10 +76,7 @@ fn of_file(path: &Path, beside: Option<&Path>) -> Result<Named> {
 
 /// A document: JSON that linerate printed, or a table of published numbers.
 fn read(path: &Path) -> Result<Document> {
-    let name = match path.to_str() {
-        Some("-") => "standard input".to_owned(),
-        _ => path.display().to_string(),
-    };
+    let name = files::name(path);
     let read = read_whole(path).and_then(|text| {
         if text.trim_start().starts_with(['{', '[']) {
             return json_input::from_json(&text);

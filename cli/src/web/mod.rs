@@ -70,7 +70,6 @@ pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// Reads the request and answers it.
 fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
     let (answer, head_only) = match request(stream)? {
         Ok(request) => (site.answer(&request), request.head_only),

@@ -27,7 +27,6 @@ const FEWEST: usize = 2;
 /// How often noise alone is marked.
 const LEVEL: f64 = 0.01;
 
-/// The archive, and who may ask for it.
 pub struct Site {
     /// The file.
     pub archive: PathBuf,
@@ -35,7 +34,6 @@ pub struct Site {
     pub any_name: bool,
 }
 
-/// An answer, whole.
 pub struct Answer {
     status: Status,
     kind: &'static str,
@@ -130,7 +128,6 @@ impl Site {
     }
 }
 
-/// The list, searched.
 fn index(archive: &Archive, request: &Request) -> Result<String> {
     let asked = |name| request.value(name).unwrap_or_default().to_owned();
     let mut search = Search {
@@ -174,7 +171,6 @@ fn index(archive: &Archive, request: &Request) -> Result<String> {
     }))
 }
 
-/// The lines of the list.
 pub fn entries(archive: &Archive, filter: &Filter) -> Result<Vec<Entry>, archive::Error> {
     let all = archive_list::list(archive, filter)?;
     Ok(all.iter().map(Listed::entry).collect())

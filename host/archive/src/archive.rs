@@ -80,33 +80,22 @@ pub enum Imported {
 impl Filter {
     /// The condition on a table and its values, given what it has of a host, a title and a workload.
     pub(crate) fn sql(&self, host: &str, title: &str, workload: &str) -> (String, Vec<Value>) {
+        let contains = |of: &str| format!("instr(lower({of}), lower(?)) > 0");
+        let all = format!("{host} || ' ' || coalesce({title}, '') || ' ' || id");
+        let text = |text: &Option<String>| text.clone().map(Value::from);
+        let time = |time: Option<Nanos>| time.map(|at| Value::from(column(at.0)));
+        let asked = [
+            (contains(host), text(&self.host)),
+            (contains(&all), text(&self.text)),
+            ("started_unix_ns >= ?".to_owned(), time(self.since)),
+            ("started_unix_ns < ?".to_owned(), time(self.until)),
+            (format!("{workload} = ?"), text(&self.workload)),
+        ];
         let mut wanted = vec!["1".to_owned()];
-        let mut values: Vec<Value> = Vec::new();
-        let mut want = |condition: String, value: Value| {
-            wanted.push(condition);
-            values.push(value);
-        };
-        if let Some(part) = &self.host {
-            want(
-                format!("instr(lower({host}), lower(?)) > 0"),
-                part.clone().into(),
-            );
-        }
-        if let Some(text) = &self.text {
-            let all = format!("{host} || ' ' || coalesce({title}, '') || ' ' || id");
-            want(
-                format!("instr(lower({all}), lower(?)) > 0"),
-                text.clone().into(),
-            );
-        }
-        if let Some(since) = self.since {
-            want("started_unix_ns >= ?".to_owned(), column(since.0).into());
-        }
-        if let Some(until) = self.until {
-            want("started_unix_ns < ?".to_owned(), column(until.0).into());
-        }
-        if let Some(kind) = &self.workload {
-            want(format!("{workload} = ?"), kind.clone().into());
+        let mut values = Vec::new();
+        for (condition, value) in asked {
+            wanted.extend(value.is_some().then_some(condition));
+            values.extend(value);
         }
         (wanted.join(" AND "), values)
     }
@@ -348,9 +337,6 @@ impl Archive {
     }
 
     /// The runs that pass, the newest first.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
         let (wanted, mut values) = filter.sql("host", "title", "workload");
         let part = match &filter.experiment {

@@ -175,9 +175,6 @@ impl Archive {
     }
 
     /// The experiments that pass, whole, the newest first.
-    ///
-    /// # Errors
-    /// Failures to read; one that cannot be understood.
     pub fn experiments(&self, filter: &Filter) -> Result<Vec<Experiment>, Error> {
         let (condition, values) = filter.sql("host", "title", "workload");
         let ids = self.ids(EXPERIMENTS, &condition, values, filter.limit)?;

@@ -115,21 +115,14 @@ impl Head<'_> {
         let run = self.run;
         named(&run.id)?;
         let inserted = tx.execute(
-            "INSERT INTO runs (id, started_unix_ns, host, title, workload, ended, document, experiment)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+            "INSERT INTO runs (id, started_unix_ns, host, workload, ended, document, experiment)
+             SELECT ?1, 0, '', '', '', '', ?2
              WHERE NOT EXISTS (SELECT 1 FROM experiments WHERE id = ?1) ON CONFLICT DO NOTHING",
-            params![
-                run.id,
-                column(run.started.0),
-                run.host,
-                run.title,
-                run.spec.workload.kind().name,
-                run.ended.name(),
-                self.document,
-                run.experiment
-            ],
+            params![run.id, run.experiment],
         )?;
-        self.figures.update(tx, &run.id)?;
+        if inserted == 1 {
+            self.update(tx)?;
+        }
         Ok(inserted == 1)
     }
 
@@ -165,10 +158,7 @@ pub(crate) struct Figures {
 impl Figures {
     pub(crate) fn add(&mut self, spec: &Spec, leg: &Leg) {
         let summary = summarise_leg(spec, leg);
-        let way = match leg.direction {
-            Direction::Up => 0,
-            Direction::Down => 1,
-        };
+        let way = leg.direction as usize;
         if summary.duration > Nanos(0) {
             self.goodput[way] = Some(column(summary.goodput.0));
         }
@@ -264,8 +254,10 @@ fn put_samples(
         .query_map(params![id, index, side.name()], |row| row.get(0))?
         .collect::<Result<Vec<i64>, _>>()?;
     let times = samples.iter().map(|sample| column(sample.at.0));
-    let same = times.zip(&kept).take_while(|(at, kept)| at == *kept);
-    let same = same.count();
+    let same = times
+        .zip(&kept)
+        .take_while(|(at, kept)| at == *kept)
+        .count();
     tx.prepare_cached("DELETE FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 AND n >= ?4")?
         .execute(params![id, index, side.name(), same])?;
     let mut put = tx.prepare_cached(

@@ -30,9 +30,6 @@ impl Traces {
     }
 
     /// Keeps a trace: whole, or not at all. Only the owner may read it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn keep(&self, run: &str, leg: usize, side: Side, bytes: &[u8]) -> Result<(), Error> {
         let file = self.file(run, leg, side);
         let part = file.with_extension("part");
@@ -69,9 +66,6 @@ impl Traces {
     }
 
     /// Deletes those of a run for good, and the directory with the last of all.
-    ///
-    /// # Errors
-    /// If one is there and cannot be deleted.
     pub fn delete(&self, run: &str) -> Result<(), Error> {
         for path in self.of(run) {
             fs::remove_file(&path).map_err(|source| Error::Trace(path, source))?;

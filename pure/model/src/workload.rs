@@ -46,8 +46,6 @@ pub struct WorkloadKind {
     pub exchange: Exchange,
     /// The legs if no option selects them are the one up; otherwise up, then down.
     pub one_leg: bool,
-    /// It uses exactly one connection.
-    pub one_connection: bool,
     /// What the agent does, for its log: as the leg's sender, as its receiver.
     pub agent_does: [&'static str; 2],
     /// Why an agent does not play it, if it does not.
@@ -252,7 +250,6 @@ impl Bulk {
         title: "Transfers",
         exchange: Exchange::Stream,
         one_leg: false,
-        one_connection: false,
         agent_does: ["sends", "receives"],
         not_with_agent: None,
         not_with_iperf3: None,
@@ -291,7 +288,6 @@ impl Request {
         title: "Requests",
         exchange: Exchange::Calls,
         one_leg: true,
-        one_connection: false,
         agent_does: ["sends requests", "answers requests"],
         not_with_agent: None,
         not_with_iperf3: Some(
@@ -347,7 +343,6 @@ impl FileCopy {
         title: "Copies",
         exchange: Exchange::Stream,
         one_leg: true,
-        one_connection: true,
         agent_does: ["sends a copy", "receives a copy"],
         not_with_agent: None,
         not_with_iperf3: Some("an iperf3 server copies no files: copy to or from a linerate agent"),
@@ -388,7 +383,6 @@ impl Udp {
         title: "Datagrams",
         exchange: Exchange::Datagrams,
         one_leg: false,
-        one_connection: false,
         agent_does: ["datagrams", "datagrams"],
         not_with_agent: Some(
             "datagrams are measured with iperf3 only: linerate measure iperf3:HOST --workload udp",
@@ -408,7 +402,6 @@ impl Blocks {
         title: "Requests",
         exchange: Exchange::Calls,
         one_leg: true,
-        one_connection: false,
         agent_does: ["asks for blocks", "has blocks"],
         not_with_agent: None,
         not_with_iperf3: Some(

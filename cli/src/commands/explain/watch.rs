@@ -64,7 +64,6 @@ pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> 
     Ok(Exit::Done)
 }
 
-/// The picture of now.
 #[derive(Default)]
 struct Now {
     glances: Vec<Glance>,

@@ -169,7 +169,6 @@ fn kind(node: &Node) -> String {
     words.join(", ")
 }
 
-/// A shape in words.
 pub fn describe(shape: &Shape) -> String {
     let none = model::Nanos(0);
     let mut words = Vec::new();

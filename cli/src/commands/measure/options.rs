@@ -289,9 +289,6 @@ fn workloads() -> PossibleValuesParser {
 
 impl RunOptions {
     /// The order for this peer.
-    ///
-    /// # Errors
-    /// Options that do not fit together.
     pub fn spec(&self, peer: &Host) -> Result<Spec> {
         let workload = self.workload(peer)?;
         let directions = match (self.what.up, self.what.down, self.what.bidir) {
@@ -528,7 +525,6 @@ impl Load {
         })
     }
 
-    /// Bulk transfer.
     pub fn bulk(&self) -> Workload {
         Workload::Bulk(Bulk {
             write_size: self.bulk.write_size,
@@ -537,7 +533,6 @@ impl Load {
         })
     }
 
-    /// Requests.
     pub fn request(&self) -> Workload {
         let options = &self.requests;
         Workload::Request(Request {

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 pub struct JsonLines;
 
 impl JsonLines {
-    /// Prints the first line.
     pub fn begin(run: &Run) -> JsonLines {
         let _ = out::print(&json::start(run));
         JsonLines
@@ -40,7 +39,6 @@ struct Course {
 }
 
 impl Iperf3Lines {
-    /// Prints the first line.
     pub fn begin(run: &Run) -> Iperf3Lines {
         let _ = out::print(&report::iperf3::stream_start(run));
         Iperf3Lines {

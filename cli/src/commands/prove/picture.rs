@@ -14,7 +14,6 @@ use report::words::{escape, round_span};
 /// Pairs that are drawn; older ones scroll away.
 const SHOWN: usize = 12;
 
-/// What is shown of an experiment.
 #[derive(Default)]
 pub struct Pairs {
     done: Vec<String>,
@@ -99,7 +98,6 @@ impl Picture for Pairs {
     }
 }
 
-/// The run of now, in words.
 fn what(plan: &Plan, slot: Slot) -> String {
     let arm = escape(plan.arm_name(slot.arm));
     let block = slot.block + 1;

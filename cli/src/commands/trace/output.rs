@@ -1,11 +1,15 @@
 //! Where a trace goes: lines, JSON, or a file.
 
 use crate::prelude::*;
-use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
+use model::segment::tcp_state;
+use model::{
+    Connection, Nanos, Segment, SocketValues, TraceRecord, TraceSample, TraceSource, What,
+};
 use observe::trace::{Recording, Tracer, Written};
 use report::trace::{self as words, Column, Row};
 use report::{pcapng, words::escape};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -16,7 +20,6 @@ const HEADING_EVERY: u64 = 40;
 /// Closed connections whose names are still known.
 const MOST_CLOSED: usize = 10_000;
 
-/// The destination of a trace.
 pub struct Output {
     form: Form,
     name: String,
@@ -41,24 +44,19 @@ fn is_json(path: &Path) -> bool {
 }
 
 impl Output {
-    /// Columns on standard output.
     pub fn lines(columns: Vec<&'static Column>, calls: bool, tracer: &Tracer) -> Output {
-        Output {
-            form: Form::Lines(Box::new(Lines {
-                columns,
-                calls,
-                samples: calls || tracer.begin().source == TraceSource::Samples,
-                to: BufWriter::new(io::stdout()),
-                connections: HashMap::new(),
-                last: None,
-                lines: 0,
-            })),
-            name: "standard output".to_owned(),
-            sampled: HashMap::new(),
-        }
+        let form = Form::Lines(Box::new(Lines {
+            columns,
+            calls,
+            samples: calls || tracer.begin().source == TraceSource::Samples,
+            to: BufWriter::new(io::stdout()),
+            connections: HashMap::new(),
+            last: None,
+            lines: 0,
+        }));
+        Output::new(form, "standard output".to_owned())
     }
 
-    /// JSON lines on standard output.
     pub fn json(tracer: &Tracer) -> Result<Output> {
         Output::json_to(Box::new(io::stdout()), "standard output".to_owned(), tracer)
     }
@@ -66,10 +64,8 @@ impl Output {
     /// A file, in the form that its name asks for.
     pub fn file(path: &Path, tracer: &Tracer) -> Result<Output> {
         let name = escape(&path.display().to_string());
-        if path
-            .extension()
-            .is_some_and(|end| end == "pcap" || end == "cap")
-        {
+        let has_no_state = |end: &OsStr| end == "pcap" || end == "cap";
+        if path.extension().is_some_and(has_no_state) {
             refuse!(
                 "{name} would be a capture without the state of the sockets: name it {}",
                 escape(&path.with_extension("pcapng").display().to_string())
@@ -93,24 +89,24 @@ impl Output {
                 Recording::begin(to, tracer).with_context(context)?,
             ))
         };
-        Ok(Output {
+        Ok(Output::new(form, name))
+    }
+
+    fn new(form: Form, name: String) -> Output {
+        let sampled = HashMap::new();
+        Output {
             form,
             name,
-            sampled: HashMap::new(),
-        })
+            sampled,
+        }
     }
 
     fn json_to(to: Box<dyn Write>, name: String, tracer: &Tracer) -> Result<Output> {
-        let mut output = Output {
-            form: Form::Json(BufWriter::new(to)),
-            name,
-            sampled: HashMap::new(),
-        };
+        let mut output = Output::new(Form::Json(BufWriter::new(to)), name);
         output.write(&TraceRecord::Begin(tracer.begin().clone()), Written(&[]))?;
         Ok(output)
     }
 
-    /// Writes one record.
     pub fn write(&mut self, record: &TraceRecord, written: Written<'_>) -> Result<()> {
         let sampled = &mut self.sampled;
         if let TraceRecord::Sample(sample) = record {
@@ -226,19 +222,15 @@ impl Lines {
     ) -> io::Result<()> {
         match record {
             TraceRecord::Connection(connection) => {
-                let new = self
-                    .connections
-                    .insert(connection.id, connection.clone())
-                    .is_none();
-                if new {
+                let known = self.connections.insert(connection.id, connection.clone());
+                if known.is_none() {
                     writeln!(self.to, "-- connection {}", words::connection(connection))?;
                 }
             }
             TraceRecord::Segment(segment) => {
-                let shown = self.calls
-                    || matches!(segment.what, What::Sent | What::Received | What::Dropped);
-                let Some(connection) = self.connections.get(&segment.connection).filter(|_| shown)
-                else {
+                let is_packet = matches!(segment.what, What::Sent | What::Received | What::Dropped);
+                let connection = self.connections.get(&segment.connection);
+                let Some(connection) = connection.filter(|_| self.calls || is_packet) else {
                     return Ok(());
                 };
                 if self.lines.is_multiple_of(HEADING_EVERY) {
@@ -253,10 +245,8 @@ impl Lines {
                 };
                 writeln!(self.to, "{}", words::line(&self.columns, &row))?;
                 self.last = Some(segment.at);
-                let closed = segment.what == What::State
-                    && segment
-                        .probed()
-                        .is_some_and(|socket| socket.state == model::segment::tcp_state::CLOSE);
+                let is_closed = |socket: &SocketValues| socket.state == tcp_state::CLOSE;
+                let closed = segment.what == What::State && segment.probed().is_some_and(is_closed);
                 if closed && self.connections.len() > MOST_CLOSED {
                     self.connections.remove(&segment.connection);
                 }

@@ -11,7 +11,6 @@ use std::str::FromStr;
 /// Events that a ring holds at most, however long it is.
 const MOST: usize = 1_000_000;
 
-/// What makes a ring write its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// A segment is sent again.
@@ -43,7 +42,6 @@ impl FromStr for Trigger {
     }
 }
 
-/// The events of the last seconds.
 pub struct Ring {
     span: Nanos,
     triggers: Vec<Trigger>,

@@ -68,7 +68,6 @@ pub struct Audit {
     quiet: bool,
 }
 
-/// What an audit goes by.
 struct Found {
     run: Run,
     why: Vec<Explanation>,

@@ -33,7 +33,6 @@ pub struct Hold {
     remote_command: Option<String>,
 }
 
-/// Where the settings are held.
 enum Holder {
     /// This process: both ends are on this machine.
     Here(tune::TuningSession),
@@ -105,12 +104,7 @@ impl Hold {
 }
 
 fn line(reading: &Reading) -> String {
-    let Reading {
-        setting,
-        asked,
-        found,
-        ..
-    } = reading;
+    let (setting, asked, found) = (&reading.setting, &reading.asked, &reading.found);
     match reading.in_force {
         true => format!("{setting}: in force\n"),
         false => format!("{setting}: {asked} asked, {found} in force\n"),

@@ -4,13 +4,11 @@ use crate::prelude::*;
 use model::{Knob, Scope};
 use std::fmt::Write;
 
-/// Lists the knobs, those that change least first.
 pub fn run() -> Result<()> {
     out::print(&words())?;
     Ok(())
 }
 
-/// The knobs as a list for people.
 fn words() -> String {
     let mut text = String::new();
     let mut scope = None;

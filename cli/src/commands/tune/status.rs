@@ -6,14 +6,12 @@ use model::Nanos;
 use std::fmt::Write;
 use tune::{Pending, Where, Written};
 
-/// Tells what is changed on this host now.
 pub fn status() -> Result<()> {
     let state = tuning::state()?;
     out::print(&words(&tune::status(&state)?, &tune::written(&state)?))?;
     Ok(())
 }
 
-/// What is changed, for people.
 fn words(pending: &[Pending], written: &[Written]) -> String {
     if pending.is_empty() && written.is_empty() {
         return "nothing is changed on this host\n".to_owned();
