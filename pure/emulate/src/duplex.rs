@@ -10,8 +10,8 @@ use model::Nanos;
 /// wait they take turns, frame by frame.
 #[derive(Debug)]
 pub struct Duplex<T> {
-    forward: Pipe<T>,
-    backward: Pipe<T>,
+    /// Forward, then backward.
+    pipes: [Pipe<T>; 2],
     shared: bool,
     last: Direction,
 }
@@ -21,8 +21,10 @@ impl<T: Clone> Duplex<T> {
     /// the link's name, so that adding a link changes nothing on the others.
     pub fn new(link: &Link, seed: u64) -> Duplex<T> {
         Duplex {
-            forward: Pipe::new(&link.forward, seed_of(seed, &link.name, 0)),
-            backward: Pipe::new(&link.backward, seed_of(seed, &link.name, 1)),
+            pipes: [
+                Pipe::new(&link.forward, seed_of(seed, &link.name, 0)),
+                Pipe::new(&link.backward, seed_of(seed, &link.name, 1)),
+            ],
             shared: link.forward.half_duplex && link.backward.half_duplex,
             last: Direction::Backward,
         }
@@ -37,10 +39,7 @@ impl<T: Clone> Duplex<T> {
 
     /// See [`Pipe::due`]: the earlier of both.
     pub fn due(&self) -> Option<Nanos> {
-        [self.forward.due(), self.backward.due()]
-            .into_iter()
-            .flatten()
-            .min()
+        self.pipes.iter().filter_map(Pipe::due).min()
     }
 
     /// See [`Pipe::take`].
@@ -60,10 +59,7 @@ impl<T: Clone> Duplex<T> {
 
     /// One direction, to read.
     pub fn pipe(&self, direction: Direction) -> &Pipe<T> {
-        match direction {
-            Direction::Forward => &self.forward,
-            Direction::Backward => &self.backward,
-        }
+        &self.pipes[direction as usize]
     }
 
     /// See [`Pipe::drain_log`].
@@ -74,8 +70,7 @@ impl<T: Clone> Duplex<T> {
     /// Lets both directions of a shared line happen in the order of time.
     fn advance(&mut self, now: Nanos) {
         // Both clocks begin together, whichever way the first packet goes.
-        self.forward.begin(now);
-        self.backward.begin(now);
+        self.pipes.iter_mut().for_each(|pipe| pipe.begin(now));
         if !self.shared {
             return;
         }
@@ -107,9 +102,6 @@ impl<T: Clone> Duplex<T> {
     }
 
     fn pipe_mut(&mut self, direction: Direction) -> &mut Pipe<T> {
-        match direction {
-            Direction::Forward => &mut self.forward,
-            Direction::Backward => &mut self.backward,
-        }
+        &mut self.pipes[direction as usize]
     }
 }

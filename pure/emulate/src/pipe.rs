@@ -274,7 +274,6 @@ impl<T: Clone> Pipe<T> {
         std::mem::take(&mut self.log)
     }
 
-    /// When the line is free again.
     pub(crate) fn busy_until(&self) -> Nanos {
         self.line.free
     }
@@ -348,10 +347,9 @@ impl<T: Clone> Pipe<T> {
     /// Counts the packet, and decides what the line and the policer do to each of its segments.
     fn enter(&mut self, now: Nanos, packet: Packet<T>) -> Inside<T> {
         let shape = &self.shape;
-        let (distribution, range) = shape
-            .jitter
-            .as_ref()
-            .map_or_else(Default::default, |j| (j.distribution, j.range));
+        let jitter = shape.jitter.as_ref();
+        let (distribution, range) =
+            jitter.map_or_else(Default::default, |j| (j.distribution, j.range));
         // Drawn for every packet, so that a change by the script shifts nothing.
         let jitter = spread(&mut self.jitter, distribution);
         let extra = Nanos((jitter * range.0 as f64) as u64);
@@ -485,11 +483,8 @@ impl<T: Clone> Pipe<T> {
     /// When the head of the queue can be sent.
     fn next_send(&self) -> Option<Nanos> {
         let head = self.queue.front().filter(|h| h.left < h.entered)?;
-        Some(
-            self.line_free_at(head.sizes.of(head.left))
-                .max(head.queued_at)
-                .max(self.served),
-        )
+        let free = self.line_free_at(head.sizes.of(head.left));
+        Some(free.max(head.queued_at).max(self.served))
     }
 
     /// When the line and the shaper can take a frame.
@@ -553,10 +548,9 @@ impl<T: Clone> Pipe<T> {
         if frames == 0 {
             return;
         }
-        let sent = if self.line_rate().is_some() || self.shape.packet_time > Nanos(0) {
-            self.line.free
-        } else {
-            now
+        let sent = match self.line_rate().is_some() || self.shape.packet_time > Nanos(0) {
+            true => self.line.free,
+            false => now,
         };
         let mut due = sent + self.shape.delay + inside.extra;
         let overtakes = self.shape.jitter.as_ref().is_some_and(|j| j.reorders);
@@ -629,19 +623,19 @@ impl<T: Clone> Pipe<T> {
             }
         }
         self.cross_next = next;
+        let [full, last] = [wire; 2];
         let sizes = Sizes {
             segments: 1,
-            full: wire,
-            last: wire,
+            full,
+            last,
         };
         self.enqueue(at, Inside::new(None, sizes, at));
     }
 
     fn reshape(&mut self, now: Nanos, shape: &Shape) {
         let before = std::mem::replace(&mut self.shape, shape.clone());
-        self.rule = shape
-            .is_limited()
-            .then(|| shape.queue.clone().unwrap_or_default());
+        let rule = || shape.queue.clone().unwrap_or_default();
+        self.rule = shape.is_limited().then(rule);
         if shape.wander != before.wander {
             let law = shape.wander.as_ref();
             self.varying = law.map(|law| VaryingRate::new(law, self.seed, now));
@@ -761,10 +755,9 @@ impl Sizes {
     }
 
     fn of(&self, segment: u32) -> u64 {
-        if segment + 1 < self.segments {
-            self.full
-        } else {
-            self.last
+        match segment + 1 < self.segments {
+            true => self.full,
+            false => self.last,
         }
     }
 }

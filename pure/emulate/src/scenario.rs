@@ -297,29 +297,25 @@ impl Scenario {
     pub fn routes(&self, node: &str) -> Vec<Route> {
         let links: Vec<&Link> = self.links.iter().collect();
         let segments = segments(&links, &self.nodes);
-        let ends = |router: &str, of: usize| {
+        let ends_of = |node: &str| -> Vec<(usize, &End)> {
             let all = self.links.iter().zip(&segments);
-            let mine = all.filter(move |(_, s)| **s == of);
-            let mut ends = mine.flat_map(|(l, _)| &l.ends);
-            ends.find(|e| e.node == router)
+            let ends = all.flat_map(|(link, s)| link.ends.iter().map(|e| (*s, e)));
+            ends.filter(|(_, e)| e.node == node).collect()
         };
-        let touches = |node: &str| -> BTreeSet<usize> {
-            let all = self.links.iter().zip(&segments);
-            all.filter(|(l, _)| l.ends.iter().any(|e| e.node == node))
-                .map(|(_, s)| *s)
-                .collect()
+        let end = |router: &str, of: usize| {
+            let mut ends = ends_of(router).into_iter();
+            ends.find(|(s, _)| *s == of).map(|(_, end)| end)
         };
+        let touches =
+            |node: &str| -> BTreeSet<usize> { ends_of(node).into_iter().map(|(s, _)| s).collect() };
         // Breadth first from the node's own segments: (segment, addresses of the first router on the way).
         let mut seen = touches(node);
         let mut ways: VecDeque<(usize, Option<&[Cidr]>)> =
             seen.iter().map(|s| (*s, None)).collect();
         let mut routes = Vec::new();
         while let Some((segment, first)) = ways.pop_front() {
-            for router in &self.nodes {
-                if router.kind != NodeKind::Router {
-                    continue;
-                }
-                let Some(entry) = ends(&router.name, segment).filter(|e| e.node != node) else {
+            for router in self.nodes.iter().filter(|n| n.kind == NodeKind::Router) {
+                let Some(entry) = end(&router.name, segment).filter(|e| e.node != node) else {
                     continue;
                 };
                 let outside = router.nat.as_ref().and_then(|nat| {
@@ -335,7 +331,7 @@ impl Scenario {
                         continue;
                     }
                     ways.push_back((next, Some(via)));
-                    let there = ends(&router.name, next).map_or(&[][..], |e| &e.addresses);
+                    let there = end(&router.name, next).map_or(&[][..], |e| &e.addresses);
                     routes.extend(there.iter().filter_map(|to| {
                         let same = |v: &&Cidr| v.address.is_ipv4() == to.address.is_ipv4();
                         let via = via.iter().find(same)?.address;
@@ -354,12 +350,9 @@ impl Scenario {
 pub(crate) fn segments(links: &[&Link], nodes: &[Node]) -> Vec<usize> {
     let mut segments: Vec<usize> = (0..links.len()).collect();
     for switch in nodes.iter().filter(|n| n.kind == NodeKind::Switch) {
-        let here: BTreeSet<usize> = links
-            .iter()
-            .zip(&segments)
-            .filter(|(l, _)| l.ends.iter().any(|e| e.node == switch.name))
-            .map(|(_, s)| *s)
-            .collect();
+        let at = |link: &Link| link.ends.iter().any(|e| e.node == switch.name);
+        let here = links.iter().zip(&segments).filter(|(link, _)| at(link));
+        let here: BTreeSet<usize> = here.map(|(_, s)| *s).collect();
         if let Some(&first) = here.first() {
             for segment in segments.iter_mut().filter(|s| here.contains(s)) {
                 *segment = first;

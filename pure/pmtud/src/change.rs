@@ -50,10 +50,9 @@ impl Turn {
         let configured = end.before.mtu.filter(|_| end.before.expires_s.is_none());
         let alone = configured.is_some_and(|mtu| mtu != to) || (was < to && reach == Reach::Peer);
         // Headers of IP and TCP without options (RFC 6691).
-        let headers = if peer.to_canonical().is_ipv4() {
-            40
-        } else {
-            60
+        let headers = match peer.to_canonical().is_ipv4() {
+            true => 40,
+            false => 60,
         };
         let peer = match alone {
             true => vec![

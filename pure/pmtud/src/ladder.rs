@@ -7,7 +7,7 @@
 //! a thousand times (a sign test). A single arrival of the larger one refutes the edge.
 
 use model::mtu::Climb;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a ladder climbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,19 +117,14 @@ impl Ladder {
             }
         };
         self.round += 1;
-        let mut copies = std::collections::BTreeMap::<u32, u8>::new();
-        let probes: Vec<Probe> = sizes
-            .into_iter()
-            .map(|size| {
-                let copy = copies.entry(size).or_default();
-                *copy += 1;
-                Probe {
-                    round: self.round,
-                    size,
-                    copy: *copy,
-                }
-            })
-            .collect();
+        let (mut copies, round) = (BTreeMap::<u32, u8>::new(), self.round);
+        let probe = |size| {
+            let copy = copies.entry(size).or_default();
+            *copy += 1;
+            let copy = *copy;
+            Probe { round, size, copy }
+        };
+        let probes: Vec<Probe> = sizes.into_iter().map(probe).collect();
         self.sent.extend(&probes);
         Some(probes)
     }
@@ -143,11 +138,7 @@ impl Ladder {
         if self.largest.is_none_or(|largest| probe.size > largest) {
             self.largest = Some(probe.size);
             self.wins = 0;
-            if self
-                .failed
-                .first()
-                .is_some_and(|first| *first <= probe.size)
-            {
+            if self.failed.range(..=probe.size).next().is_some() {
                 // What was held for lost was lost by chance: so may the other sizes have been.
                 self.failed.clear();
                 self.common_tried = false;
@@ -193,11 +184,8 @@ impl Ladder {
         }
         self.void = 0;
         let largest = self.largest.unwrap_or(0);
-        let lost: Vec<u32> = self
-            .of_round()
-            .map(|probe| probe.size)
-            .filter(|size| *size > largest)
-            .collect();
+        let sizes = self.of_round().map(|probe| probe.size);
+        let lost: Vec<u32> = sizes.filter(|size| *size > largest).collect();
         self.failed.extend(lost);
     }
 

@@ -76,12 +76,8 @@ fn cause(facts: &Facts<'_>, doubts: &mut Vec<Doubt>) -> Cause {
             from: told.from,
         };
     }
-    let last = climb
-        .hops
-        .iter()
-        .filter(|hop| hop.large)
-        .max_by_key(|hop| hop.ttl);
-    if let Some(router) = last {
+    let large = climb.hops.iter().filter(|hop| hop.large);
+    if let Some(router) = large.max_by_key(|hop| hop.ttl) {
         doubts.extend([Doubt::RouterOrLink, Doubt::SilentOrFiltered]);
         return Cause::Silent {
             hop: router.ttl,
@@ -144,11 +140,8 @@ fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Besi
     if sender.discovery_off == Some(true) && passes < climb.ceiling {
         all.push(Beside::Fragmented { arrived });
     }
-    let alike: Vec<&str> = INSIDE_1500
-        .iter()
-        .filter(|(size, _)| *size == passes)
-        .map(|(_, name)| *name)
-        .collect();
+    let alike = INSIDE_1500.iter().filter(|(size, _)| *size == passes);
+    let alike: Vec<&str> = alike.map(|(_, name)| *name).collect();
     if on_the_way(cause) && !alike.is_empty() {
         let like = alike.join(", ");
         all.push(Beside::Encapsulation { like });
@@ -169,9 +162,8 @@ fn on_the_way(cause: &Cause) -> bool {
 /// are not next to each other, because somebody between did not quote so much.
 pub fn clamp_at(hops: &[Hop], announced: u32) -> Option<(u8, Option<IpAddr>)> {
     let unchanged = |hop: &Hop| hop.mss.map(u32::from) == Some(announced);
-    let changed = hops
-        .iter()
-        .position(|hop| hop.mss.is_some_and(|mss| u32::from(mss) < announced));
+    let lower = |hop: &Hop| hop.mss.is_some_and(|mss| u32::from(mss) < announced);
+    let changed = hops.iter().position(lower);
     let router = match changed {
         Some(at) => hops.get(at.checked_sub(1)?)?,
         None => hops.last()?,

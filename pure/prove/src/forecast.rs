@@ -4,7 +4,7 @@ use crate::looks::{Data, last_pairs, pilot};
 use crate::stats::power::{pairs_for_effect, pairs_for_equivalence};
 use crate::stats::spread::planning_factor;
 use crate::trial::run_time;
-use model::{Design, Forecast, Nanos, Plan, Trial};
+use model::{Design, Forecast, Nanos, Pilot, Plan, Trial};
 
 /// Forecasts a plan from what is on record: nothing, a pilot, or more.
 pub fn forecast(plan: &Plan, trials: &[Trial]) -> Forecast {
@@ -16,9 +16,7 @@ pub fn forecast(plan: &Plan, trials: &[Trial]) -> Forecast {
     };
     let (least, most) = match &plan.design {
         Design::Pairs { looks } => of_looks(looks),
-        Design::Blocks { blocks } | Design::Factorial { blocks, .. } => {
-            (blocks * arms, blocks * arms)
-        }
+        Design::Blocks { blocks: n } | Design::Factorial { blocks: n, .. } => (n * arms, n * arms),
         Design::Search { blocks, confirm } => {
             let mut left = arms - 1;
             let mut search = 0;
@@ -34,9 +32,8 @@ pub fn forecast(plan: &Plan, trials: &[Trial]) -> Forecast {
     let time = |runs: u32| run.map(|run| Nanos(run.0.saturating_mul(u64::from(runs))));
     let pilot = pilot(&Data::of(plan, trials));
     let noise = pilot.as_ref().map(|p| p.noise);
-    let planned = pilot
-        .as_ref()
-        .and_then(|p| Some(p.noise * planning_factor(p.pairs as usize)?));
+    let planned = |p: &Pilot| Some(p.noise * planning_factor(p.pairs as usize)?);
+    let planned = pilot.as_ref().and_then(planned);
     Forecast {
         run,
         runs_least: warm_up + least,

@@ -9,7 +9,7 @@ use crate::looks::{Data, at_a_look, compare, pilot, pilot_differences, share};
 use crate::stats::change::change_point;
 use crate::stats::signed_rank::{self, FEWEST_PAIRS, hodges_lehmann};
 use crate::stats::spread::outliers;
-use crate::stats::{ALPHA, position};
+use crate::stats::{ALPHA, Interval, rank_sum};
 use crate::{factorial, search};
 use model::stats::median;
 use model::{
@@ -75,19 +75,23 @@ pub fn judged(experiment: Experiment) -> (Experiment, Verdict) {
 /// The second run of a pair against the first: from the pairs that are judged, or, as long as these
 /// are few, from the pilot.
 fn position_effect(data: &Data<'_>) -> Option<Estimate> {
-    if data.arms.len() == 2 {
-        let arm = data.arms[1];
+    if let [_, arm] = data.arms[..] {
+        // Differences B - A of the pairs in which B ran second, and of those in which it ran first.
         let (mut second, mut first) = (Vec::new(), Vec::new());
         for block in &data.judged {
             let d = data.score(block[1]) - data.score(block[0]);
-            if block[1].arm == arm {
-                second.push(d);
-            } else {
-                first.push(-d);
+            match block[1].arm == arm {
+                true => second.push(d),
+                false => first.push(-d),
             }
         }
-        if let Some(found) = position::effect(&second, &first, ALPHA) {
-            return Some(share(found.value, found.interval, 1.0 - ALPHA));
+        // The change itself is in both, and the position twice. Exact, as the order was drawn by fair coins.
+        if let Some(found) = rank_sum::shift(&first, &second, ALPHA) {
+            let interval = Interval {
+                low: found.interval.low / 2.0,
+                high: found.interval.high / 2.0,
+            };
+            return Some(share(found.value / 2.0, interval, 1.0 - ALPHA));
         }
     }
     let d = pilot_differences(data);
@@ -149,15 +153,17 @@ fn odd_runs(data: &Data<'_>) -> Vec<Outlier> {
 
 /// The classic table. Of a search: its rounds as long as nothing is confirmed.
 fn arm_tables(data: &Data<'_>) -> Vec<ArmTable> {
-    let searched = || data.trials.iter().filter(|t| t.phase == Phase::Main);
     let searching = matches!(data.plan.design, Design::Search { .. }) && data.judged.is_empty();
+    let runs: Vec<&Trial> = match searching {
+        true => data
+            .trials
+            .iter()
+            .filter(|t| t.phase == Phase::Main)
+            .collect(),
+        false => data.judged.iter().flatten().copied().collect(),
+    };
     let table = |arm: u32| {
-        let trials: Vec<&Trial> = if searching {
-            searched().filter(|t| t.arm == arm).collect()
-        } else {
-            let judged = data.judged.iter().flatten().copied();
-            judged.filter(|t| t.arm == arm).collect()
-        };
+        let trials: Vec<&Trial> = runs.iter().copied().filter(|t| t.arm == arm).collect();
         let scores: Vec<f64> = trials.iter().map(|t| data.score(t)).collect();
         // Half of the median speed.
         let poor = median(&scores).map_or(f64::NEG_INFINITY, |m| m - 2f64.ln());
@@ -226,6 +232,20 @@ mod tests {
     fn only(verdict: &Verdict) -> &Comparison {
         assert_eq!(verdict.comparisons.len(), 1);
         &verdict.comparisons[0]
+    }
+
+    #[test]
+    fn the_change_itself_is_no_position_effect() {
+        let mut path = noisy(3, 1.3, 0.005);
+        let second = |slot: crate::Slot| if slot.position == 1 { 0.9 } else { 1.0 };
+        let fixed = Ask {
+            pairs: Some(vec![20]),
+            ..ask()
+        };
+        let verdict = judge(&play(plan(fixed), |slot| Some(path(slot)? * second(slot))));
+        let found = verdict.position.unwrap();
+        assert!((found.effect_share + 0.1).abs() < 0.01, "{found:?}");
+        assert!(found.high_share < 0.0, "{found:?}");
     }
 
     #[test]

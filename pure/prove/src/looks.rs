@@ -51,10 +51,11 @@ impl<'a> Data<'a> {
             _ => (Phase::Main, all, 0),
         };
         let judged = whole_blocks(trials, phase, &arms);
-        let begun = [Phase::Pilot, Phase::Main, Phase::Confirmation]
+        let phases = [Phase::Pilot, Phase::Main, Phase::Confirmation];
+        let begun: usize = phases
             .map(|phase| blocks(trials, phase).count())
             .iter()
-            .sum::<usize>();
+            .sum();
         let whole = pilot.len() + judged.len() + searched;
         Data {
             plan,
@@ -130,23 +131,13 @@ fn in_looks(data: &Data<'_>, arm: u32, looks: &[Look]) -> (Comparison, bool) {
         let Some((value, interval)) = estimate(data.plan, seen, look) else {
             continue;
         };
-        conclude(
-            &mut comparison,
-            data.plan,
-            seen,
-            value,
-            interval,
-            1.0 - ALPHA,
-        );
+        let found = share(value, interval, 1.0 - ALPHA);
+        conclude(&mut comparison, data.plan, seen, interval, found);
         if comparison.outcome != Outcome::NotEnoughData {
             break;
         }
     }
     let decided = comparison.outcome != Outcome::NotEnoughData;
-    if decided {
-        comparison.more_pairs = None;
-        comparison.more_time = None;
-    }
     let done = decided || (comparison.next_look.is_none() && !looks.is_empty());
     (comparison, done)
 }
@@ -178,21 +169,16 @@ fn p_value(plan: &Plan, pairs: &[[f64; 2]]) -> Option<f64> {
 fn in_blocks(data: &Data<'_>, done: bool) -> Vec<Comparison> {
     let arms = &data.arms[1..];
     let pairs: Vec<Vec<[f64; 2]>> = arms.iter().map(|&arm| data.against_control(arm)).collect();
-    let mut comparisons: Vec<Comparison> = arms
-        .iter()
-        .zip(&pairs)
-        .map(|(&arm, pairs)| undecided(data, arm, pairs))
-        .collect();
+    let open = |(&arm, pairs): (&u32, &Vec<[f64; 2]>)| Comparison {
+        next_look: last_pairs(data.plan).filter(|_| !done),
+        ..undecided(data, arm, pairs)
+    };
+    let mut comparisons: Vec<Comparison> = arms.iter().zip(&pairs).map(open).collect();
     if !done {
-        for comparison in &mut comparisons {
-            comparison.next_look = last_pairs(data.plan);
-        }
         return comparisons;
     }
-    let p: Vec<f64> = pairs
-        .iter()
-        .map(|pairs| p_value(data.plan, pairs).unwrap_or(1.0))
-        .collect();
+    let p = pairs.iter().map(|pairs| p_value(data.plan, pairs));
+    let p: Vec<f64> = p.map(|p| p.unwrap_or(1.0)).collect();
     let adjusted = holm(&p);
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -201,24 +187,21 @@ fn in_blocks(data: &Data<'_>, done: bool) -> Vec<Comparison> {
         let alpha = ALPHA / (p.len() - rejected) as f64;
         let pairs = &pairs[at];
         let made = pairs.len() as u32;
-        let critical = signed_rank::critical_value(made, alpha);
-        let look = critical.map(|critical| Look {
-            pairs: made,
-            critical,
-        });
-        let found = look.and_then(|look| estimate(data.plan, pairs, &look));
+        let found = signed_rank::critical_value(made, alpha)
+            .map(|critical| Look {
+                pairs: made,
+                critical,
+            })
+            .and_then(|look| estimate(data.plan, pairs, &look));
         let Some((value, interval)) = found else {
             continue;
         };
         // In order of p: the first that is not shown ends the steps for all that follow.
         rejected += usize::from(interval.excludes_zero());
         let comparison = &mut comparisons[at];
-        conclude(comparison, data.plan, pairs, value, interval, 1.0 - alpha);
+        let found = share(value, interval, 1.0 - alpha);
+        conclude(comparison, data.plan, pairs, interval, found);
         comparison.p = Some(adjusted[at]);
-        if comparison.outcome != Outcome::NotEnoughData {
-            comparison.more_pairs = None;
-            comparison.more_time = None;
-        }
     }
     comparisons
 }
@@ -228,8 +211,11 @@ fn undecided(data: &Data<'_>, arm: u32, pairs: &[[f64; 2]]) -> Comparison {
     let d = differences(pairs);
     let noise = noise(&d);
     let more_pairs = noise.and_then(|noise| more_pairs(data.plan, noise, pairs.len() as u32));
-    let per_block = run_time(data.plan, data.trials)
-        .map(|run| Nanos(run.0.saturating_mul(data.arms.len() as u64)));
+    let time = |pairs: u32| {
+        let run = run_time(data.plan, data.trials)?.0;
+        let runs = u64::from(pairs) * data.arms.len() as u64;
+        Some(Nanos(run.saturating_mul(runs)))
+    };
     Comparison {
         arm,
         against: 0,
@@ -245,9 +231,7 @@ fn undecided(data: &Data<'_>, arm: u32, pairs: &[[f64; 2]]) -> Comparison {
         totals_share: total::share(data.plan.metric, pairs),
         totals_outside: false,
         more_pairs,
-        more_time: more_pairs
-            .zip(per_block)
-            .map(|(pairs, block)| Nanos(block.0.saturating_mul(u64::from(pairs)))),
+        more_time: more_pairs.and_then(time),
     }
 }
 
@@ -256,20 +240,22 @@ fn conclude(
     comparison: &mut Comparison,
     plan: &Plan,
     pairs: &[[f64; 2]],
-    value: f64,
     interval: Interval,
-    level: f64,
+    found: Estimate,
 ) {
     let (outcome, beyond_margin) = decide(interval, plan.margin.ln_1p());
     comparison.outcome = outcome;
     comparison.beyond_margin = beyond_margin;
     comparison.pairs = pairs.len() as u32;
     comparison.p = p_value(plan, pairs);
-    comparison.estimate = Some(share(value, interval, level));
-    comparison.totals_share = total::share(plan.metric, pairs);
-    comparison.totals_outside = comparison
-        .totals_share
-        .is_some_and(|share| !interval.contains(share.ln_1p()));
+    comparison.estimate = Some(found);
+    let totals = total::share(plan.metric, pairs);
+    comparison.totals_share = totals;
+    comparison.totals_outside = totals.is_some_and(|share| !interval.contains(share.ln_1p()));
+    if outcome != Outcome::NotEnoughData {
+        comparison.more_pairs = None;
+        comparison.more_time = None;
+    }
 }
 
 /// Logarithms as shares.

@@ -13,10 +13,8 @@ pub fn next(plan: &Plan, trials: &[Trial]) -> Option<Slot> {
         return Some(DISCARDED);
     };
     if last.phase != Phase::Discarded {
-        let begun = trials
-            .iter()
-            .filter(|t| (t.phase, t.block) == (last.phase, last.block))
-            .count();
+        let same = |t: &&Trial| (t.phase, t.block) == (last.phase, last.block);
+        let begun = trials.iter().filter(same).count();
         let order = block_order(plan, trials, last.phase, last.block);
         if let Some(&arm) = order.get(begun) {
             return Some(Slot {

@@ -120,14 +120,9 @@ pub fn plan_from_changes(ask: Ask) -> Result<Plan, PlanError> {
         (false, _, Some(pairs)) => match pairs[..] {
             [blocks] => Design::Blocks { blocks },
             _ => {
-                return Err(PlanError::new(
-                    "blocks",
-                    format!(
-                        "{} arms are judged once, after a fixed number of blocks",
-                        arms.len()
-                    ),
-                    "give one number of pairs",
-                ));
+                let many = arms.len();
+                let what = format!("{many} arms are judged once, after a fixed number of blocks");
+                return Err(PlanError::new("blocks", what, "give one number of pairs"));
             }
         },
     };
@@ -210,22 +205,20 @@ fn name_of(settings: &[Setting]) -> String {
 /// `NAME=change,change`.
 fn named_arm(text: &str) -> Result<Arm, PlanError> {
     let remedy = "write NAME=KNOB=VALUE,KNOB=VALUE, or NAME= for an arm as it is";
-    let (name, changes) = text
-        .split_once('=')
-        .ok_or_else(|| PlanError::new("arm", format!("the arm '{text}' has no '='"), remedy))?;
-    let settings = settings_of(changes)
-        .map_err(|why| PlanError::new("arm", format!("arm '{name}': {why}"), remedy))?;
+    let wrong = |what: String| PlanError::new("arm", what, remedy);
+    let parts = text.split_once('=');
+    let (name, changes) = parts.ok_or_else(|| wrong(format!("the arm '{text}' has no '='")))?;
+    let settings = settings_of(changes).map_err(|why| wrong(format!("arm '{name}': {why}")))?;
     Ok(arm(Some(name.trim().to_owned()), settings))
 }
 
 /// `KNOB=VALUE,KNOB=VALUE`; empty, or "as it is": none.
 fn settings_of(text: &str) -> Result<Vec<Setting>, String> {
-    let text = text.trim();
-    if text.is_empty() || text == AS_IT_IS {
-        return Ok(Vec::new());
-    }
     let parse = |part: &str| part.trim().parse::<Setting>().map_err(|e| e.to_string());
-    text.split(',').map(parse).collect()
+    match text.trim() {
+        "" | AS_IT_IS => Ok(Vec::new()),
+        text => text.split(',').map(parse).collect(),
+    }
 }
 
 #[cfg(test)]

@@ -101,41 +101,25 @@ fn outcome(
     if let Some(why) = ended(&leg.ended).or_else(|| ended(&run.ended)) {
         return Err(why);
     }
+    let requests = figures.requests.ok_or("no request was answered");
     let value = match metric {
         Metric::Goodput => figures.steady_goodput.unwrap_or(figures.goodput).0 as f64,
         Metric::Completion => figures.duration.as_secs_f64(),
-        Metric::LatencyP50 | Metric::LatencyP99 => {
-            let requests = figures.requests.ok_or("no request was answered")?;
-            match metric {
-                Metric::LatencyP50 => requests.p50.as_secs_f64(),
-                _ => requests.p99.as_secs_f64(),
-            }
-        }
+        Metric::LatencyP50 => requests?.p50.as_secs_f64(),
+        Metric::LatencyP99 => requests?.p99.as_secs_f64(),
     };
-    if value > 0.0 && (metric.is_latency() || figures.bytes > Bytes(0)) {
-        Ok(value)
-    } else {
-        Err("nothing arrived".to_owned())
-    }
+    let arrived = value > 0.0 && (metric.is_latency() || figures.bytes > Bytes(0));
+    arrived.then_some(value).ok_or("nothing arrived".to_owned())
 }
 
 /// The logarithm of the speed of each trial, by its number: more is better. A failed run gets what it
 /// moved in its time (for latencies: one request that took all of it), but is never better than the
 /// worst run that did not fail, as it would be if it broke off after a fast start.
 pub(crate) fn scores(plan: &Plan, trials: &[Trial]) -> BTreeMap<u32, f64> {
-    let whole = |t: &Trial| {
-        t.value.map(|v| {
-            if plan.metric.is_time() {
-                -v.ln()
-            } else {
-                v.ln()
-            }
-        })
-    };
-    let worst = trials
-        .iter()
-        .filter_map(whole)
-        .fold(f64::INFINITY, f64::min);
+    let sign = if plan.metric.is_time() { -1.0 } else { 1.0 };
+    let whole = |t: &Trial| Some(sign * t.value?.ln());
+    let worst = trials.iter().filter_map(whole);
+    let worst = worst.fold(f64::INFINITY, f64::min);
     let failed = |t: &Trial| {
         let seconds = t.duration.as_secs_f64().max(1e-9);
         let per_second = t.bytes.0.max(1) as f64 / seconds;
@@ -146,19 +130,16 @@ pub(crate) fn scores(plan: &Plan, trials: &[Trial]) -> BTreeMap<u32, f64> {
         };
         speed.ln().min(worst)
     };
-    trials
-        .iter()
-        .map(|t| (t.number, whole(t).unwrap_or_else(|| failed(t))))
-        .collect()
+    let score = |t: &Trial| (t.number, whole(t).unwrap_or_else(|| failed(t)));
+    trials.iter().map(score).collect()
 }
 
 /// Time from the start of a run to that of the next: the median of those on record, or what the plan
 /// says; `None` if that depends on the path.
 pub(crate) fn run_time(plan: &Plan, trials: &[Trial]) -> Option<Nanos> {
-    let mut seen: Vec<Nanos> = trials
-        .windows(2)
-        .map(|two| two[1].started.since(two[0].started))
-        .collect();
+    let seen = trials.windows(2);
+    let seen = seen.map(|two| two[1].started.since(two[0].started));
+    let mut seen: Vec<Nanos> = seen.collect();
     seen.sort_unstable();
     let planned = match plan.run.limit {
         Limit::Time(time) => Some(time + plan.gap),
@@ -172,7 +153,7 @@ fn witness(leg: &Leg, figures: &LegSummary, run: &Run) -> Witness {
     let most = |of: &dyn Fn(&model::CpuUse) -> Option<f64>| {
         cpu.iter().flatten().filter_map(of).reduce(f64::max)
     };
-    let hosts = [Some(&run.near), run.far.as_ref()];
+    let hosts = [Some(&run.near), run.far.as_ref()].into_iter().flatten();
     Witness {
         steady_goodput: figures.steady_goodput,
         rwnd_limited_share: figures.rwnd_limited_share,
@@ -182,11 +163,7 @@ fn witness(leg: &Leg, figures: &LegSummary, run: &Run) -> Witness {
         cpu: most(&|c| Some(c.process)),
         host_cpu_share: most(&|c| c.host_share),
         mss: leg.sender().sockets.first().map(|s| s.mss),
-        link_speed: hosts
-            .into_iter()
-            .flatten()
-            .filter_map(|host| host.device.as_ref()?.speed)
-            .min(),
+        link_speed: hosts.filter_map(|host| host.device.as_ref()?.speed).min(),
         requests: figures.requests.map(|r| r.count),
         differences: Vec::new(),
     }
@@ -308,11 +285,8 @@ fn facts(host: &Fingerprint) -> BTreeMap<String, Option<String>> {
         match value {
             Value::Object(entries) => {
                 for (key, value) in entries {
-                    let below = if at.is_empty() {
-                        key
-                    } else {
-                        format!("{at}.{key}")
-                    };
+                    let below = format!("{at}.{key}");
+                    let below = below.trim_start_matches('.').to_owned();
                     if !NOT_COMPARED.contains(&below.as_str()) {
                         walk(below, value, facts);
                     }

@@ -37,16 +37,10 @@ const SMALLEST_MTU: i64 = 576;
 const LONGEST_DEVICE: usize = 15;
 
 /// The keys that each kind of node has.
-const NODE_KEYS: [(&str, &str); 3] = [
-    (
-        "host",
-        "name congestion receive_buffer send_buffer offload ecn reads_at drop_icmp drop_icmp_toward",
-    ),
-    (
-        "router",
-        "name mss_clamp drop_icmp drop_icmp_toward ttl nat",
-    ),
-    ("switch", "name"),
+const NODE_KEYS: [&str; 3] = [
+    "host: name congestion receive_buffer send_buffer offload ecn reads_at drop_icmp drop_icmp_toward",
+    "router: name mss_clamp drop_icmp drop_icmp_toward ttl nat",
+    "switch: name",
 ];
 
 #[derive(Deserialize)]
@@ -87,13 +81,23 @@ struct ChangeFile {
     direction: Toward,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Toward {
     Forward,
     Backward,
     #[default]
     Both,
+}
+
+impl Toward {
+    fn directions(&self) -> &[Direction] {
+        match self {
+            Toward::Forward => &[Direction::Forward],
+            Toward::Backward => &[Direction::Backward],
+            Toward::Both => &Direction::BOTH,
+        }
+    }
 }
 
 /// MTUs in bytes: one of the link, or one of each end.
@@ -219,11 +223,10 @@ impl Source<'_> {
                 let known: Vec<&str> = quoted.collect();
                 self.error(at, format!("unknown key '{name}'"), suggest(name, &known))
             }
-            (Some("missing"), Some(name), _) => self.error(
-                at,
-                format!("'{name}' is missing"),
-                format!("add {name} = ..."),
-            ),
+            (Some("missing"), Some(name), _) => {
+                let what = format!("'{name}' is missing");
+                self.error(at, what, format!("add {name} = ..."))
+            }
             (_, _, Some((what, remedy))) => self.error(at, what, remedy),
             (_, _, None) => match message.split_once(", expected ") {
                 Some((what, expected)) => self.error(at, what, format!("write {expected}")),
@@ -299,7 +302,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
 
 /// Refuses a key of another kind of node.
 fn node_keys(root: &DeTable<'_>, source: &Source<'_>) -> Result<(), Error> {
-    for (kind, keys) in NODE_KEYS {
+    for (kind, keys) in NODE_KEYS.iter().filter_map(|row| row.split_once(": ")) {
         let keys: Vec<&str> = keys.split(' ').collect();
         let Some(DeValue::Array(nodes)) = root.get(kind).map(Spanned::get_ref) else {
             continue;
@@ -323,12 +326,8 @@ fn scenario<'a>(
     source: &Source<'_>,
 ) -> Result<Scenario, Error> {
     if file.host.is_empty() {
-        return source.fault(
-            0,
-            "",
-            "the scenario has no host",
-            "add [[host]] with a name",
-        );
+        let what = "the scenario has no host";
+        return source.fault(0, "", what, "add [[host]] with a name");
     }
     let kinds = [
         (NodeKind::Host, file.host),
@@ -513,9 +512,8 @@ fn draft<'a>(
 /// Refuses rings of switches, in which a broadcast would run for ever.
 fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &Source<'_>) -> Result<(), Error> {
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
-    let mut joined: Vec<BTreeSet<&str>> = switches
-        .map(|switch| BTreeSet::from([switch.name.as_str()]))
-        .collect();
+    let alone = switches.map(|switch| BTreeSet::from([switch.name.as_str()]));
+    let mut joined: Vec<BTreeSet<&str>> = alone.collect();
     for draft in drafts {
         let [a, b] = &draft.link.ends;
         let group = |end: &End| joined.iter().position(|g| g.contains(end.node.as_str()));
@@ -642,12 +640,8 @@ fn script<'a>(
     for (head, keys) in &all {
         for Draft { link, shapes, .. } in drafts.iter_mut().filter(|d| d.link.name == head.link) {
             let mtu = link.ends[0].mtu.max(link.ends[1].mtu);
-            for (direction, table) in Direction::BOTH.into_iter().zip(shapes) {
-                use Direction::{Backward, Forward};
-                let other = [(Toward::Forward, Backward), (Toward::Backward, Forward)];
-                if other.contains(&(head.direction, direction)) {
-                    continue;
-                }
+            for &direction in head.direction.directions() {
+                let table = &mut shapes[direction as usize];
                 lay(keys, table);
                 script.push(Change {
                     at: head.at,

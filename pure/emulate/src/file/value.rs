@@ -71,11 +71,8 @@ impl FromScalar for Bytes {
     }
     fn read(scalar: &Scalar) -> Option<Bytes> {
         match scalar {
-            Scalar::Whole(n) => u64::try_from(*n)
-                .ok()
-                .filter(|n| (1..1 << 40).contains(n))
-                .map(Bytes),
-            Scalar::Real(_) | Scalar::Text(_) => parse(scalar),
+            Scalar::Whole(n @ 1..0x100_0000_0000) => Some(Bytes(*n as u64)),
+            _ => parse(scalar),
         }
     }
 }
@@ -188,10 +185,9 @@ impl<'de, T: FromScalar> Deserialize<'de> for Of<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Of<T>, D::Error> {
         let scalar = Scalar::deserialize(from)?;
         T::read(&scalar).map(Of).ok_or_else(|| {
-            let is = if scalar.is_negative() {
-                "negative"
-            } else {
-                "not allowed here"
+            let is = match scalar.is_negative() {
+                true => "negative",
+                false => "not allowed here",
             };
             D::Error::custom(format!("{scalar} is {is}; write {}", T::expected()))
         })
@@ -205,11 +201,9 @@ pub(crate) fn scalar<'de, T: FromScalar, D: Deserializer<'de>>(from: D) -> Resul
 }
 
 /// An optional scalar that is there.
-pub(crate) fn some<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
-where
-    T: FromScalar,
-    D: Deserializer<'de>,
-{
+pub(crate) fn some<'de, T: FromScalar, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     scalar(from).map(Some)
 }
 
@@ -232,10 +226,9 @@ where
     T::try_from(n).map_err(D::Error::custom)
 }
 
-pub(crate) fn real<'de, D, const MIN: u64, const MAX: u64>(from: D) -> Result<f64, D::Error>
-where
-    D: Deserializer<'de>,
-{
+pub(crate) fn real<'de, D: Deserializer<'de>, const MIN: u64, const MAX: u64>(
+    from: D,
+) -> Result<f64, D::Error> {
     scalar(from).map(|Real::<MIN, MAX>(x)| x)
 }
 

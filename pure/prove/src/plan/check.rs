@@ -29,10 +29,8 @@ pub fn validate(plan: &Plan) -> Result<(), PlanError> {
     design(plan)?;
     run(plan)?;
     if plan.pilot_pairs == 1 || plan.pilot_pairs > MOST_PILOT {
-        let what = format!(
-            "a pilot of {} tells no noise",
-            counted(plan.pilot_pairs as usize, "pair")
-        );
+        let pairs = counted(plan.pilot_pairs as usize, "pair");
+        let what = format!("a pilot of {pairs} tells no noise");
         return wrong("pilot_pairs", what, "write 6 to 8, or 0 for no pilot");
     }
     if plan.gap > LONGEST_GAP {
@@ -58,10 +56,8 @@ fn margin(margin: f64) -> Result<(), PlanError> {
     }
     // Written so that a margin that is no number is refused too.
     if !(0.001..=1.0).contains(&margin) {
-        let what = format!(
-            "the margin is {:.4} %, and can be 0.1 % to 100 %",
-            margin * 100.0
-        );
+        let percent = margin * 100.0;
+        let what = format!("the margin is {percent:.4} %, and can be 0.1 % to 100 %");
         return wrong("margin", what, remedy);
     }
     Ok(())
@@ -74,14 +70,8 @@ fn arms(plan: &Plan) -> Result<(), PlanError> {
     };
     // Two settings of a knob meet on a host unless each names another.
     let meet = |a: On, b: On| {
-        a == b
-            || !matches!(
-                (a, b),
-                (On::Near, On::Far)
-                    | (On::Far, On::Near)
-                    | (On::Sender, On::Receiver)
-                    | (On::Receiver, On::Sender)
-            )
+        let apart = [[On::Near, On::Far], [On::Sender, On::Receiver]];
+        !apart.contains(&[a, b]) && !apart.contains(&[b, a])
     };
     match plan.arms.len() {
         0 | 1 => {
@@ -104,11 +94,9 @@ fn arms(plan: &Plan) -> Result<(), PlanError> {
         }
         let of_knob = |n: usize| {
             let s: &Setting = &arm.settings[n];
-            let others = arm.settings[..n].iter();
-            let again = others
-                .filter(|o| o.knob == s.knob)
-                .find(|o| meet(o.on, s.on));
-            again.map(|o| format!("the arm '{}' sets both {o} and {s}", arm.name))
+            let mut others = arm.settings[..n].iter();
+            let again = others.find(|o| o.knob == s.knob && meet(o.on, s.on))?;
+            Some(format!("the arm '{}' sets both {again} and {s}", arm.name))
         };
         if let Some(what) = (0..arm.settings.len()).find_map(of_knob) {
             return wrong(key, what, "leave one out");
@@ -129,10 +117,8 @@ fn design(plan: &Plan) -> Result<(), PlanError> {
     match &plan.design {
         Design::Pairs { looks } => {
             if plan.arms.len() != 2 {
-                let what = format!(
-                    "pairs are of two arms, and the plan has {}",
-                    plan.arms.len()
-                );
+                let many = plan.arms.len();
+                let what = format!("pairs are of two arms, and the plan has {many}");
                 return wrong("pairs", what, "write blocks = 20 instead");
             }
             looks_known("looks", looks)
@@ -141,11 +127,8 @@ fn design(plan: &Plan) -> Result<(), PlanError> {
         Design::Search { blocks, confirm } => {
             if plan.arms.len() < 3 {
                 let what = "a search among one arm finds that one";
-                return wrong(
-                    "search",
-                    what,
-                    "leave out the search, or add arms to search among",
-                );
+                let remedy = "leave out the search, or add arms to search among";
+                return wrong("search", what, remedy);
             }
             if *blocks == 0 || *blocks > MOST_BLOCKS {
                 let what = format!("a search with rounds of {blocks} blocks");
@@ -155,19 +138,13 @@ fn design(plan: &Plan) -> Result<(), PlanError> {
         }
         Design::Factorial { factors, blocks } => {
             if let Some(factor) = factors.iter().find(|f| f.levels.len() < 2) {
-                let what = format!(
-                    "the factor '{}' has one level, and varies nothing",
-                    factor.name
-                );
+                let name = &factor.name;
+                let what = format!("the factor '{name}' has one level, and varies nothing");
                 return wrong("factor", what, "give it another, like \"as it is\"");
             }
             let whole = |a: &Arm| {
-                let within = a
-                    .levels
-                    .iter()
-                    .zip(factors)
-                    .all(|(l, f)| (*l as usize) < f.levels.len());
-                within && a.levels.len() == factors.len()
+                let mut all = a.levels.iter().zip(factors);
+                a.levels.len() == factors.len() && all.all(|(l, f)| (*l as usize) < f.levels.len())
             };
             if !plan.arms.iter().all(whole) {
                 let what = "an arm does not say which level of each factor it has";
@@ -193,18 +170,13 @@ pub fn fewest_blocks(arms: usize) -> u32 {
 fn fixed(blocks: u32, arms: usize, key: &'static str) -> Result<(), PlanError> {
     let fewest = fewest_blocks(arms);
     if blocks < fewest {
-        let what = format!(
-            "{} give no verdict at 5 % on {arms} arms",
-            counted(blocks as usize, "block")
-        );
+        let blocks = counted(blocks as usize, "block");
+        let what = format!("{blocks} give no verdict at 5 % on {arms} arms");
         return wrong(key, what, format!("write {fewest} or more"));
     }
     if blocks > MOST_BLOCKS {
-        return wrong(
-            key,
-            format!("{blocks} blocks"),
-            format!("write {MOST_BLOCKS} or fewer"),
-        );
+        let remedy = format!("write {MOST_BLOCKS} or fewer");
+        return wrong(key, format!("{blocks} blocks"), remedy);
     }
     Ok(())
 }
@@ -212,15 +184,12 @@ fn fixed(blocks: u32, arms: usize, key: &'static str) -> Result<(), PlanError> {
 fn looks_known(key: &'static str, pairs: &[u32]) -> Result<(), PlanError> {
     let usual = "write [8, 12, 16, 20], [10, 20, 30, 40], or one number of pairs";
     if let Some(few) = pairs.iter().find(|n| **n < FEWEST_PAIRS) {
+        let few = counted(*few as usize, "pair");
         let what = format!(
-            "{} give no verdict: of 5, even all in favour come up by chance in 1 of 16 experiments",
-            counted(*few as usize, "pair")
+            "{few} give no verdict: of 5, even all in favour come up by chance in 1 of 16 experiments"
         );
-        return wrong(
-            key,
-            what,
-            format!("write {FEWEST_PAIRS} pairs or more; 8 to 20 is usual"),
-        );
+        let remedy = format!("write {FEWEST_PAIRS} pairs or more; 8 to 20 is usual");
+        return wrong(key, what, remedy);
     }
     if pairs.is_empty() || pairs.windows(2).any(|two| two[0] >= two[1]) {
         return wrong(key, "the looks do not rise", usual);
@@ -230,10 +199,9 @@ fn looks_known(key: &'static str, pairs: &[u32]) -> Result<(), PlanError> {
     }
     if looks(pairs).is_none() {
         let all: Vec<String> = pairs.iter().map(u32::to_string).collect();
-        let what = format!(
-            "nobody has worked out how often looks after {} pairs are wrong together",
-            all.join(", ")
-        );
+        let all = all.join(", ");
+        let what =
+            format!("nobody has worked out how often looks after {all} pairs are wrong together");
         return wrong(key, what, usual);
     }
     Ok(())
@@ -293,22 +261,18 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
             "completion is the time of a whole transfer, and the runs end by time",
             "write bytes = \"100M\" under [run] (--bytes 100M)",
         ),
-        (Workload::Request(request), limit) => {
+        (Workload::Request(request), limit) if metric == Metric::LatencyP99 => {
             let expected = match (limit, request.pace_per_s) {
-                (Limit::Requests(requests), _) => Some(requests),
-                (Limit::Time(time), Some(pace)) => Some((pace * time.as_secs_f64()) as u64),
-                _ => None,
+                (Limit::Requests(requests), _) => requests,
+                (Limit::Time(time), Some(pace)) => (pace * time.as_secs_f64()) as u64,
+                _ => return Ok(()),
             };
-            match expected {
-                Some(few) if metric == Metric::LatencyP99 && few < P99_REQUESTS => wrong(
-                    "run",
-                    format!("the slowest 1 % of {few} requests are too few to compare"),
-                    format!(
-                        "let each run make {P99_REQUESTS} requests or more, or compare latency-p50"
-                    ),
-                ),
-                _ => Ok(()),
+            if expected >= P99_REQUESTS {
+                return Ok(());
             }
+            let what = format!("the slowest 1 % of {expected} requests are too few to compare");
+            let enough = format!("let each run make {P99_REQUESTS} requests or more");
+            wrong("run", what, format!("{enough}, or compare latency-p50"))
         }
         _ => Ok(()),
     }

@@ -153,11 +153,8 @@ impl PlanFile {
     fn plan(self, fresh_seed: u64) -> Result<Plan, PlanError> {
         let direction = self.direction.unwrap_or(Direction::Up);
         let run = self.run.spec(direction)?;
-        let arms: Vec<Arm> = self
-            .arm
-            .into_iter()
-            .map(|a| arm(a.name, a.settings))
-            .collect();
+        let arms = self.arm.into_iter();
+        let arms: Vec<Arm> = arms.map(|a| arm(a.name, a.settings)).collect();
         let (arms, design) = if self.factor.is_empty() {
             let counts = (self.pairs, self.looks, self.blocks);
             let design = design(self.search, counts, arms.len())?;
@@ -165,10 +162,8 @@ impl PlanFile {
         } else if arms.is_empty() && self.search.is_none() {
             let factors = factors(self.factor)?;
             let blocks = self.blocks.or(self.pairs).unwrap_or(USUAL_BLOCKS);
-            (
-                cells(&factors, self.half)?,
-                Design::Factorial { factors, blocks },
-            )
+            let arms = cells(&factors, self.half)?;
+            (arms, Design::Factorial { factors, blocks })
         } else {
             let what = "the plan has factors and something else besides";
             let remedy = "leave out [[arm]] and [search]: arms are made from the factors";
@@ -218,13 +213,11 @@ impl PlanFile {
                 file.blocks = Some(*blocks);
                 let cells: usize = factors.iter().map(|f| f.levels.len()).product();
                 file.half = plan.arms.len() < cells;
-                file.factor = factors
-                    .iter()
-                    .map(|f| FactorFile {
-                        name: f.name.clone(),
-                        levels: f.levels.iter().map(|l| joined(&l.settings)).collect(),
-                    })
-                    .collect();
+                let factor = |f: &Factor| FactorFile {
+                    name: f.name.clone(),
+                    levels: f.levels.iter().map(|l| joined(&l.settings)).collect(),
+                };
+                file.factor = factors.iter().map(factor).collect();
                 return file;
             }
         }
@@ -302,10 +295,8 @@ fn factors(files: Vec<FactorFile>) -> Result<Vec<Factor>, PlanError> {
 /// an even number of second levels, so that with five factors or more no main effect and no
 /// interaction of two is confounded with another of these (resolution V).
 fn cells(factors: &[Factor], half: bool) -> Result<Vec<Arm>, PlanError> {
-    let all: usize = factors
-        .iter()
-        .map(|f| f.levels.len())
-        .fold(1, usize::saturating_mul);
+    let sizes = factors.iter().map(|f| f.levels.len());
+    let all = sizes.fold(1, usize::saturating_mul);
     if all > MOST_CELLS {
         let what = format!("the factors make {all} combinations, more than {MOST_CELLS}");
         let remedy = "leave factors or levels out, or search among a few arms";
@@ -316,35 +307,24 @@ fn cells(factors: &[Factor], half: bool) -> Result<Vec<Arm>, PlanError> {
             "half of the combinations tell effects apart only from five factors of two levels on";
         return Err(PlanError::new("half", what, "leave 'half' out"));
     }
-    let cells = (0..all).map(|cell| {
-        let mut rest = cell;
-        let levels: Vec<u32> = factors
-            .iter()
-            .map(|f| {
-                let level = rest % f.levels.len();
-                rest /= f.levels.len();
-                level as u32
-            })
-            .collect();
-        let chosen = || {
-            factors
-                .iter()
-                .zip(&levels)
-                .map(|(f, l)| &f.levels[*l as usize])
+    let cells = (0..all).map(|mut cell| {
+        let mut arm = Arm {
+            name: super::AS_IT_IS.to_owned(),
+            settings: Vec::new(),
+            levels: Vec::new(),
         };
-        let settings: Vec<Setting> = chosen().flat_map(|l| l.settings.clone()).collect();
-        let names: Vec<&str> = chosen()
-            .filter(|l| !l.settings.is_empty())
-            .map(|l| l.name.as_str())
-            .collect();
-        Arm {
-            name: match names[..] {
-                [] => super::AS_IT_IS.to_owned(),
-                _ => names.join(" + "),
-            },
-            settings,
-            levels,
+        let mut names = Vec::new();
+        for Factor { levels, .. } in factors {
+            let level = &levels[cell % levels.len()];
+            arm.levels.push((cell % levels.len()) as u32);
+            arm.settings.extend(level.settings.iter().cloned());
+            names.extend((!level.settings.is_empty()).then_some(level.name.as_str()));
+            cell /= levels.len();
         }
+        if !names.is_empty() {
+            arm.name = names.join(" + ");
+        }
+        arm
     });
     let kept = |a: &Arm| !half || a.levels.iter().sum::<u32>().is_multiple_of(2);
     Ok(cells.filter(kept).collect())
@@ -482,13 +462,11 @@ fn settings_in(socket: &SocketSettings) -> Vec<Setting> {
 }
 
 fn joined(settings: &[Setting]) -> String {
-    match settings {
-        [] => super::AS_IT_IS.to_owned(),
-        _ => {
-            let all: Vec<String> = settings.iter().map(Setting::to_string).collect();
-            all.join(",")
-        }
+    if settings.is_empty() {
+        return super::AS_IT_IS.to_owned();
     }
+    let all: Vec<String> = settings.iter().map(Setting::to_string).collect();
+    all.join(",")
 }
 
 // ---- values as a person writes them ----
@@ -523,12 +501,8 @@ impl Serialize for Quantity<Bytes> {
 
 impl Serialize for Quantity<Nanos> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let units = [
-            (1_000_000_000, "s"),
-            (1_000_000, "ms"),
-            (1000, "us"),
-            (1, "ns"),
-        ];
+        const S: u64 = 1_000_000_000;
+        let units = [(S, "s"), (S / 1000, "ms"), (1000, "us"), (1, "ns")];
         to.serialize_str(&exact(self.0.0, &units))
     }
 }
@@ -545,9 +519,8 @@ impl Serialize for Quantity<u64> {
 
 /// The number in the largest unit that divides it.
 fn exact(number: u64, units: &[(u64, &str)]) -> String {
-    let fits = units
-        .iter()
-        .find(|(size, _)| number > 0 && number.is_multiple_of(*size));
+    let mut fits = units.iter();
+    let fits = fits.find(|(size, _)| number > 0 && number.is_multiple_of(*size));
     let (size, unit) = fits.or(units.first()).copied().unwrap_or((1, ""));
     format!("{}{unit}", number / size)
 }
@@ -574,28 +547,16 @@ impl Serialize for Quantity<Share> {
 /// What the reader of TOML says, as what and remedy.
 fn not_read(message: &str) -> PlanError {
     let message = message.trim().replace('\n', ", ");
-    let quoted = |text: &str| -> Vec<String> {
-        text.split('`')
-            .skip(1)
-            .step_by(2)
-            .map(str::to_owned)
-            .collect()
-    };
-    if let Some((_, after)) = message.split_once("unknown field ") {
-        let names = quoted(after);
-        if let Some((name, known)) = names.split_first() {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    if let [name, known @ ..] = &quoted[..] {
+        if message.starts_with("unknown field") {
             let what = format!("unknown key '{name}'");
             return PlanError::new("", what, suggest(name, known));
         }
-    }
-    if message.starts_with("missing field")
-        && let [name] = &quoted(&message)[..]
-    {
-        return PlanError::new(
-            "",
-            format!("'{name}' is missing"),
-            format!("add {name} = ..."),
-        );
+        if message.starts_with("missing field") {
+            let what = format!("'{name}' is missing");
+            return PlanError::new("", what, format!("add {name} = ..."));
+        }
     }
     match message.rsplit_once("; ") {
         Some((what, remedy)) => PlanError::new("", what, remedy),
@@ -604,10 +565,10 @@ fn not_read(message: &str) -> PlanError {
 }
 
 /// A remedy for a name that is none of `known`.
-fn suggest(name: &str, known: &[String]) -> String {
-    let same = |k: &&String| {
+fn suggest(name: &str, known: &[&str]) -> String {
+    let same = |k: &&&str| {
         let plain = |s: &str| s.replace(['_', '-', 's'], "").to_lowercase();
-        plain(k) == plain(name) || k.starts_with(name) || name.starts_with(k.as_str())
+        plain(k) == plain(name) || k.starts_with(name) || name.starts_with(**k)
     };
     match known.iter().find(same) {
         Some(key) => format!("did you mean '{key}'?"),

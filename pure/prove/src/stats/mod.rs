@@ -11,7 +11,6 @@ pub mod change;
 pub(crate) mod decision;
 pub(crate) mod factors;
 pub(crate) mod multiple;
-pub(crate) mod position;
 pub(crate) mod power;
 pub(crate) mod quantile;
 pub(crate) mod rank_sum;
@@ -25,9 +24,7 @@ pub(crate) const ALPHA: f64 = 0.05;
 /// What the data do not contradict, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
-    /// Lower end.
     pub(crate) low: f64,
-    /// Upper end; not below `low`.
     pub(crate) high: f64,
 }
 
@@ -37,7 +34,6 @@ impl Interval {
         self.low > 0.0 || self.high < 0.0
     }
 
-    /// `value` lies inside.
     pub(crate) fn contains(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
@@ -46,9 +42,7 @@ impl Interval {
 /// A figure and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
-    /// The best single value.
     pub(crate) value: f64,
-    /// What the data do not contradict.
     pub(crate) interval: Interval,
 }
 

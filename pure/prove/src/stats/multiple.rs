@@ -3,20 +3,15 @@
 /// Holm's adjustment (1979): judged by these p-values, the chance of even one false finding among all
 /// is at most the level of one test. In the order given.
 pub(crate) fn holm(p: &[f64]) -> Vec<f64> {
+    let mut by_size: Vec<usize> = (0..p.len()).collect();
+    by_size.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
     let mut adjusted = vec![f64::NAN; p.len()];
     let mut largest: f64 = 0.0;
-    for (before, index) in by_size(p).into_iter().enumerate() {
+    for (before, index) in by_size.into_iter().enumerate() {
         largest = largest.max(p[index] * (p.len() - before) as f64).min(1.0);
         adjusted[index] = largest;
     }
     adjusted
-}
-
-/// Indices of the values by size.
-fn by_size(p: &[f64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..p.len()).collect();
-    order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
-    order
 }
 
 #[cfg(test)]

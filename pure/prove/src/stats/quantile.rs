@@ -64,10 +64,9 @@ fn inverse(p: f64, cdf: impl Fn(f64) -> f64) -> Option<f64> {
     }
     for _ in 0..100 {
         let middle = (low + high) / 2.0;
-        if cdf(middle) > tail {
-            high = middle;
-        } else {
-            low = middle;
+        match cdf(middle) > tail {
+            true => high = middle,
+            false => low = middle,
         }
     }
     Some(if p < 0.5 { low } else { -low })
@@ -76,11 +75,8 @@ fn inverse(p: f64, cdf: impl Fn(f64) -> f64) -> Option<f64> {
 /// The regularised incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)
 /// evaluated with the method of Lentz.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
-    if x <= 0.0 {
-        return 0.0;
-    }
-    if x >= 1.0 {
-        return 1.0;
+    if x <= 0.0 || x >= 1.0 {
+        return x.clamp(0.0, 1.0);
     }
     // The fraction converges fast below this point; above it, the other tail does.
     if x > (a + 1.0) / (a + b + 2.0) {

@@ -37,29 +37,25 @@ pub(crate) fn critical_value(m: usize, n: usize, alpha: f64) -> Option<usize> {
         let critical = m * n / 2.0 - 0.5 - normal_quantile(1.0 - alpha / 2.0)? * spread;
         return (critical >= 0.0).then_some(critical as usize);
     }
-    let ranks: Vec<usize> = (1..=m + n).collect();
-    let ways = rank_sums(&ranks, m);
+    let ways = rank_sums(m + n, m);
     let all: f64 = ways.iter().sum();
     let least = m * (m + 1) / 2;
     let mut below = 0.0;
-    let fits = ways[least..]
-        .iter()
-        .take_while(|ways| {
-            below += **ways / all;
-            2.0 * below <= alpha * (1.0 + 1e-12)
-        })
-        .count();
-    fits.checked_sub(1)
+    let fits = ways[least..].iter().take_while(|ways| {
+        below += **ways / all;
+        2.0 * below <= alpha * (1.0 + 1e-12)
+    });
+    fits.count().checked_sub(1)
 }
 
-/// In how many ways `m` of these ranks have each sum.
-fn rank_sums(ranks: &[usize], m: usize) -> Vec<f64> {
-    let most: usize = ranks.iter().sum();
+/// In how many ways `m` of the ranks from 1 to `n` have each sum.
+fn rank_sums(n: usize, m: usize) -> Vec<f64> {
+    let most = n * (n + 1) / 2;
     // ways[k][s]: k ranks with the sum s.
     let mut ways = vec![vec![0.0; most + 1]; m + 1];
     ways[0][0] = 1.0;
     let mut so_far = 0;
-    for &rank in ranks {
+    for rank in 1..=n {
         so_far += rank;
         for k in (1..=m).rev() {
             let (fewer, with) = ways.split_at_mut(k);

@@ -36,10 +36,8 @@ pub(crate) fn looks(pairs: &[u32]) -> Option<Vec<Look>> {
     if let [pairs] = *pairs {
         return Some(vec![look(pairs, critical_value(pairs, ALPHA)?)]);
     }
-    [LOOKS, LONG_LOOKS]
-        .into_iter()
-        .find(|known| known.iter().map(|l| l.pairs).eq(pairs.iter().copied()))
-        .map(Vec::from)
+    let is_it = |known: &[Look; 4]| known.iter().map(|l| &l.pairs).eq(pairs);
+    [LOOKS, LONG_LOOKS].into_iter().find(is_it).map(Vec::from)
 }
 
 /// The largest c for which min(W+, W-) <= c comes up in at most `alpha` of all experiments of `pairs`
@@ -64,12 +62,13 @@ pub(crate) fn level(pairs: u32, critical: u32) -> f64 {
 
 /// The means of all pairs of values, each value with itself too (Walsh 1949), by size.
 pub(crate) fn walsh_averages(d: &[f64]) -> Option<Vec<f64>> {
-    let all: Vec<f64> = d
-        .iter()
-        .enumerate()
-        .flat_map(|(i, a)| d[i..].iter().map(move |b| (a + b) / 2.0))
-        .collect();
-    sorted(&all)
+    let with_later = |(i, a)| d[i..].iter().map(move |b| (a + b) / 2.0);
+    sorted(
+        &d.iter()
+            .enumerate()
+            .flat_map(with_later)
+            .collect::<Vec<f64>>(),
+    )
 }
 
 /// The typical difference: the median of the Walsh averages.
@@ -98,11 +97,8 @@ pub(crate) fn p_two_sided(d: &[f64]) -> Option<f64> {
         return None;
     }
     let sizes: Vec<f64> = d.iter().map(|v| v.abs()).collect();
-    let ranks: Vec<(usize, f64)> = doubled_ranks(&sizes)
-        .into_iter()
-        .zip(d.iter().copied())
-        .filter(|&(_, v)| v != 0.0)
-        .collect();
+    let ranks = doubled_ranks(&sizes).into_iter().zip(d.iter().copied());
+    let ranks: Vec<(usize, f64)> = ranks.filter(|&(_, v)| v != 0.0).collect();
     let total: usize = ranks.iter().map(|(rank, _)| rank).sum();
     let positive: usize = ranks.iter().filter(|(_, v)| *v > 0.0).map(|(r, _)| r).sum();
     let smaller = positive.min(total - positive);
@@ -128,11 +124,7 @@ fn sums(ranks: impl Iterator<Item = usize>, up_to: usize) -> Vec<f64> {
     chances[0] = 1.0;
     for rank in ranks {
         for sum in (0..=up_to).rev() {
-            let with = if sum >= rank {
-                chances[sum - rank]
-            } else {
-                0.0
-            };
+            let with = sum.checked_sub(rank).map_or(0.0, |rest| chances[rest]);
             chances[sum] = (chances[sum] + with) / 2.0;
         }
     }
