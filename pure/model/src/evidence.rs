@@ -428,6 +428,7 @@ impl From<Source> for EvidenceSource {
 
 /// A fact that a finding rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[must_use]
 pub struct Evidence {
     /// Which fact.
     pub key: EvidenceKey,
@@ -472,40 +473,34 @@ impl Evidence {
     }
 
     /// A part of this whole.
-    #[must_use]
     pub fn of(mut self, whole: u64) -> Evidence {
         self.of = Some(whole);
         self
     }
 
     /// Judged: this or more.
-    #[must_use]
     pub fn at_least(mut self, bound: f64) -> Evidence {
         self.threshold = Some(Threshold::AtLeast(bound));
         self
     }
 
     /// Judged: this or less.
-    #[must_use]
     pub fn at_most(mut self, bound: f64) -> Evidence {
         self.threshold = Some(Threshold::AtMost(bound));
         self
     }
 
     /// Judged by this or more, where it is.
-    #[must_use]
     pub fn if_at_least(self, bound: f64) -> Evidence {
         self.either(f64::NEG_INFINITY, bound)
     }
 
     /// Judged by this or less, where it is.
-    #[must_use]
     pub fn if_at_most(self, bound: f64) -> Evidence {
         self.either(bound, f64::INFINITY)
     }
 
     /// Judged by whichever of both it meets, by neither if it lies between.
-    #[must_use]
     pub fn either(self, at_most: f64, at_least: f64) -> Evidence {
         match self.quantity.number() {
             Some(x) if x <= at_most => self.at_most(at_most),
@@ -515,14 +510,12 @@ impl Evidence {
     }
 
     /// At a moment.
-    #[must_use]
     pub fn at(mut self, at: Nanos) -> Evidence {
         self.at = Some(at);
         self
     }
 
     /// About a device or a process.
-    #[must_use]
     pub fn about(mut self, subject: impl Into<String>) -> Evidence {
         self.subject = Some(subject.into());
         self

@@ -215,19 +215,19 @@ const PEER: &str = "every new connection to this host has it while it is set";
 const BOUNCE: &str = "many drivers take the link down and up for it";
 const CPU: &str = "packets cost more or less processor time while it is set";
 
-/// Knobs together with their table, so that none is without a row: those that have one here, then those of the
-/// kinds that have tables of their own.
+/// Knobs together with their table, so that none is without a row, whose summary documents it: those that have one
+/// here, then those of the kinds that have tables of their own.
 macro_rules! knobs {
     (
         $(#[$doc:meta])* $name:ident
-        rows { $($(#[$row_doc:meta])* $knob:ident = $row:expr,)* }
+        rows { $($knob:ident = row($tool:literal, $shape:expr, $place:expr, $summary:literal, $risk:expr),)* }
         kinds { $($(#[$kind_doc:meta])* $kind:ident($inner:ident),)* }
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum $name {
-            $($(#[$row_doc])* $knob,)*
+            $(#[doc = $summary] $knob,)*
             $($(#[$kind_doc])* $kind($inner),)*
         }
 
@@ -249,7 +249,7 @@ macro_rules! knobs {
             /// What the table says of it.
             pub fn row(&self) -> &'static KnobRow {
                 match self {
-                    $($name::$knob => const { &$row },)*
+                    $($name::$knob => const { &row($tool, $shape, $place, $summary, $risk) },)*
                     $($name::$kind(inner) => inner.row(),)*
                 }
             }
@@ -277,21 +277,13 @@ knobs! {
     /// Options of linerate's own connections.
     SocketKnob
     rows {
-        /// `TCP_CONGESTION`.
         Congestion = row("congestion", Shape::Name, On::Both, "congestion control (TCP_CONGESTION)", OWN),
-        /// `SO_SNDBUF`, in bytes as asked.
         SendBuffer = row("sndbuf", Shape::Size(1 << 10, 1 << 30), On::Both, "send buffer (SO_SNDBUF); its autotuning is off", OWN),
-        /// `SO_RCVBUF`, in bytes as asked.
         ReceiveBuffer = row("rcvbuf", Shape::Size(1 << 10, 1 << 30), On::Both, "receive buffer (SO_RCVBUF); its autotuning is off", OWN),
-        /// Both of them.
         SocketBuffers = row("sockbuf", Shape::Size(1 << 10, 1 << 30), On::Both, "send and receive buffer; their autotuning is off", OWN),
-        /// `SO_MAX_PACING_RATE` of each connection, in bit/s.
         Pacing = row("pacing", Shape::Rate, On::Both, "highest rate of each connection (SO_MAX_PACING_RATE)", OWN),
-        /// `TCP_MAXSEG`, in bytes.
         Mss = row("mss", Shape::Count(88, 32_767), On::Both, "largest segment in bytes (TCP_MAXSEG)", OWN),
-        /// `TCP_NODELAY`.
         Nodelay = row("nodelay", Shape::Switch, On::Both, "small segments leave at once (TCP_NODELAY)", OWN),
-        /// `TCP_NOTSENT_LOWAT`, in bytes.
         NotsentLowat = row("notsent_lowat", Shape::Size(1, 1 << 30), On::Both, "unsent data above which writes wait (TCP_NOTSENT_LOWAT)", OWN),
     }
     kinds {}
@@ -303,21 +295,13 @@ knobs! {
     /// Attributes of a route, by the names of ip-route(8).
     RouteKnob
     rows {
-        /// `mtu lock`, in bytes.
         Mtu = row("route.mtu", Shape::Count(68, 65_520), On::Sender, "MTU in bytes towards the other host, locked", "IPv4 packets to it may be fragmented on the way, because a locked MTU ends path MTU discovery"),
-        /// `advmss`, in bytes.
         Advmss = row("route.advmss", Shape::Count(88, 65_495), On::Receiver, "MSS in bytes that is announced to the other host", PEER),
-        /// `congctl`.
         Congctl = row("route.congctl", Shape::Name, On::Sender, "congestion control towards the other host", PEER),
-        /// `initcwnd`, in segments.
         Initcwnd = row("route.initcwnd", Shape::Count(1, 65_535), On::Sender, "segments that a new connection sends at once", "a burst of that size into the first full queue"),
-        /// `initrwnd`, in segments.
         Initrwnd = row("route.initrwnd", Shape::Count(1, 65_535), On::Receiver, "segments that a new connection lets the other host send", PEER),
-        /// `quickack`.
         Quickack = row("route.quickack", Shape::Switch, On::Receiver, "every segment is acknowledged at once", PEER),
-        /// `rto_min`, in milliseconds.
         RtoMin = row("route.rto_min", Shape::Millis(1, 120_000), On::Sender, "least retransmission timeout", "below the other host's delayed acknowledgements (40 ms or more) timeouts are needless"),
-        /// `window`, in bytes.
         Window = row("route.window", Shape::Size(256, 1 << 30), On::Receiver, "greatest window that is announced to the other host", PEER),
     }
     kinds {}
@@ -327,15 +311,10 @@ knobs! {
     /// Properties of a network device.
     DeviceKnob
     rows {
-        /// MTU in bytes.
         Mtu = row("device.mtu", Shape::Count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the other host takes, large packets vanish; many drivers take the link down and up for it"),
-        /// MTU in bytes that IPv6 goes by on this device (`net.ipv6.conf.*.mtu`).
         Mtu6 = row("device.mtu6", Shape::Count(1280, 65_535), On::Sender, "MTU in bytes that IPv6 goes by on the device", "it follows the next change of the device's MTU"),
-        /// MTU in bytes that the IPv4 routes through this device have, locked, whatever the device takes.
         Pin = row("device.pin", Shape::Count(576, 65_520), On::Sender, "MTU in bytes that no IPv4 route through the device exceeds, locked", "IPv4 packets that go by them may be fragmented on the way, because a locked MTU ends path MTU discovery"),
-        /// Transmit queue length in packets.
         Txqueuelen = row("device.txqueuelen", Shape::Count(1, 100_000), On::Sender, "packets that a plain queue holds", "packets that wait are lost where a queue becomes shorter"),
-        /// Queueing discipline at the root: a [`Qdisc`].
         Qdisc = row("device.qdisc", Shape::Qdisc, On::Sender, "queueing discipline of the device", "packets that wait in the replaced queue are lost"),
     }
     kinds {
@@ -350,19 +329,12 @@ knobs! {
     /// Offloads of a network device, on or off.
     OffloadKnob
     rows {
-        /// TCP segmentation by the device.
         Tso = row("device.tso", Shape::Switch, On::Sender, "segmentation of large packets by the device", CPU),
-        /// Segmentation just before the driver.
         Gso = row("device.gso", Shape::Switch, On::Sender, "segmentation of large packets just before the driver", CPU),
-        /// Segments joined on arrival, by the kernel.
         Gro = row("device.gro", Shape::Switch, On::Receiver, "arriving segments joined by the kernel", CPU),
-        /// Segments joined on arrival, by the device.
         Lro = row("device.lro", Shape::Switch, On::Receiver, "arriving segments joined by the device", "a host that forwards must not have it"),
-        /// Checksums of arriving packets by the device.
         Rx = row("device.rx", Shape::Switch, On::Receiver, "checksums of arriving packets by the device", CPU),
-        /// Checksums of leaving packets by the device.
         Tx = row("device.tx", Shape::Switch, On::Sender, "checksums of leaving packets by the device; without it tso is off as well", CPU),
-        /// Packets in several pieces.
         Sg = row("device.sg", Shape::Switch, On::Sender, "packets in several pieces; without it tso and gso are off as well", CPU),
     }
     kinds {}
@@ -372,9 +344,7 @@ knobs! {
     /// Rings of a network device.
     RingKnob
     rows {
-        /// The receive ring.
         Rx = row("device.rxring", Shape::Count(1, 65_536), On::Receiver, "descriptors of the receive ring", BOUNCE),
-        /// The transmit ring.
         Tx = row("device.txring", Shape::Count(1, 65_536), On::Sender, "descriptors of the transmit ring", BOUNCE),
     }
     kinds {}

@@ -6,26 +6,94 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
-/// An amount of data in bytes. Reads and prints binary multiples: `64K` is 65,536 bytes, as in iperf3.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Bytes(pub u64);
+/// The quantities: the units of each as it is printed, each so many times the one before; what is expected where one is
+/// read, and the suffixes with their factors.
+macro_rules! quantities {
+    ($(
+        $(#[$doc:meta])*
+        $quantity:ident, $step:literal: $units:expr,
+        $expected:literal, $same:expr, $suffixes:expr;
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        pub struct $quantity(pub u64);
 
-/// A rate in bits per second. Reads and prints decimal multiples: `1G` is 1,000,000,000 bit/s.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct BitRate(pub u64);
+        impl Add for $quantity {
+            type Output = $quantity;
+            fn add(self, other: $quantity) -> $quantity {
+                $quantity(self.0.saturating_add(other.0))
+            }
+        }
+        impl Sub for $quantity {
+            type Output = $quantity;
+            fn sub(self, other: $quantity) -> $quantity {
+                $quantity(self.0.saturating_sub(other.0))
+            }
+        }
+        impl AddAssign for $quantity {
+            fn add_assign(&mut self, other: $quantity) {
+                *self = *self + other;
+            }
+        }
+        impl Sum for $quantity {
+            fn sum<I: Iterator<Item = $quantity>>(all: I) -> $quantity {
+                all.fold($quantity(0), Add::add)
+            }
+        }
 
-/// A span of time in nanoseconds.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Nanos(pub u64);
+        impl fmt::Display for $quantity {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&printed(self.0, $step, $units))
+            }
+        }
+
+        impl FromStr for $quantity {
+            type Err = ParseUnitError;
+
+            fn from_str(text: &str) -> Result<$quantity, ParseUnitError> {
+                parsed(text, $expected, $same, $suffixes).map($quantity)
+            }
+        }
+    )*};
+}
+
+quantities! {
+    /// An amount of data in bytes. Reads and prints binary multiples: `64K` is 65,536 bytes, as in iperf3.
+    Bytes, 1024.0: &["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
+    "an amount of data (like 65536, 64K, 8M, 1.5G)", str::eq_ignore_ascii_case,
+    &[
+        (" B", 1.0),
+        ("K KiB KB", 1024.0),
+        ("M MiB MB", 1_048_576.0),
+        ("G GiB GB", 1_073_741_824.0),
+        ("T TiB TB", 1_099_511_627_776.0),
+    ];
+
+    /// A rate in bits per second. Reads and prints decimal multiples: `1G` is 1,000,000,000 bit/s.
+    BitRate, 1000.0: &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"],
+    "a rate in bits per second (like 100M, 2.5G)", str::eq_ignore_ascii_case,
+    &[
+        (" bit/s bps bit", 1.0),
+        ("K Kbit/s Kbps Kbit", 1e3),
+        ("M Mbit/s Mbps Mbit", 1e6),
+        ("G Gbit/s Gbps Gbit", 1e9),
+        ("T Tbit/s Tbps Tbit", 1e12),
+    ];
+
+    /// A span of time in nanoseconds.
+    Nanos, 1000.0: &["ns", "us", "ms", "s"],
+    "a time (like 10, 10s, 250ms, 2m)", |a: &str, b: &str| a == b,
+    &[
+        (" s", 1e9),
+        ("ms", 1e6),
+        ("us", 1e3),
+        ("ns", 1.0),
+        ("m min", 60e9),
+        ("h", 3600e9),
+    ];
+}
 
 impl Bytes {
     /// The average rate of moving this much in `span`; zero for an empty span.
@@ -90,82 +158,23 @@ impl From<Nanos> for std::time::Duration {
     }
 }
 
-macro_rules! arithmetic {
-    ($($unit:ident),*) => {$(
-        impl Add for $unit {
-            type Output = $unit;
-            fn add(self, other: $unit) -> $unit {
-                $unit(self.0.saturating_add(other.0))
-            }
-        }
-        impl Sub for $unit {
-            type Output = $unit;
-            fn sub(self, other: $unit) -> $unit {
-                $unit(self.0.saturating_sub(other.0))
-            }
-        }
-        impl AddAssign for $unit {
-            fn add_assign(&mut self, other: $unit) {
-                *self = *self + other;
-            }
-        }
-        impl Sum for $unit {
-            fn sum<I: Iterator<Item = $unit>>(all: I) -> $unit {
-                all.fold($unit(0), Add::add)
-            }
-        }
-    )*};
-}
-arithmetic!(Bytes, BitRate, Nanos);
-
-/// Three significant digits with the unit: `941 Mbit/s`, `1.45 GiB`, `12.4 ms`.
-fn three_digits(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
-    let decimals = match value.abs() {
-        v if v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        _ => 2,
-    };
-    f.pad(&format!("{value:.decimals$} {unit}"))
-}
-
-fn scaled<'a>(value: f64, step: f64, units: &[&'a str]) -> (f64, &'a str) {
-    let mut value = value;
-    let mut at = 0;
+/// Three significant digits with the unit: `941 Mbit/s`, `1.45 GiB`, `12.4 ms`; a few bytes as they are.
+fn printed(number: u64, step: f64, units: &[&str]) -> String {
+    if units[0] == "B" && number < 1024 {
+        return format!("{number} B");
+    }
+    let (mut value, mut at) = (number as f64, 0);
     // 999.5 would print as "1000" in three digits, so it moves up first.
     while value >= step - 0.5 && at + 1 < units.len() {
         value /= step;
         at += 1;
     }
-    (value, units[at])
-}
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < 1024 {
-            return f.pad(&format!("{} B", self.0));
-        }
-        let (value, unit) = scaled(
-            self.0 as f64,
-            1024.0,
-            &["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
-        );
-        three_digits(f, value, unit)
-    }
-}
-
-impl fmt::Display for BitRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
-        let (value, unit) = scaled(self.0 as f64, 1000.0, &units);
-        three_digits(f, value, unit)
-    }
-}
-
-impl fmt::Display for Nanos {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, unit) = scaled(self.0 as f64, 1000.0, &["ns", "us", "ms", "s"]);
-        three_digits(f, value, unit)
-    }
+    let decimals = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$} {}", units[at])
 }
 
 /// Why a quantity could not be read.
@@ -177,7 +186,7 @@ pub struct ParseUnitError {
 }
 
 /// Splits `1.5M` into 1.5 and `M`, and multiplies by the factor of that suffix.
-fn parse_scaled(
+fn parsed(
     text: &str,
     expected: &'static str,
     same: fn(&str, &str) -> bool,
@@ -204,55 +213,6 @@ fn parse_scaled(
         return Err(fail());
     }
     Ok(value.round() as u64)
-}
-
-impl FromStr for Bytes {
-    type Err = ParseUnitError;
-
-    fn from_str(text: &str) -> Result<Bytes, ParseUnitError> {
-        let factors = [
-            (" B", 1.0),
-            ("K KiB KB", 1024.0),
-            ("M MiB MB", 1_048_576.0),
-            ("G GiB GB", 1_073_741_824.0),
-            ("T TiB TB", 1_099_511_627_776.0),
-        ];
-        let expected = "an amount of data (like 65536, 64K, 8M, 1.5G)";
-        parse_scaled(text, expected, str::eq_ignore_ascii_case, &factors).map(Bytes)
-    }
-}
-
-impl FromStr for BitRate {
-    type Err = ParseUnitError;
-
-    fn from_str(text: &str) -> Result<BitRate, ParseUnitError> {
-        let factors = [
-            (" bit/s bps bit", 1.0),
-            ("K Kbit/s Kbps Kbit", 1e3),
-            ("M Mbit/s Mbps Mbit", 1e6),
-            ("G Gbit/s Gbps Gbit", 1e9),
-            ("T Tbit/s Tbps Tbit", 1e12),
-        ];
-        let expected = "a rate in bits per second (like 100M, 2.5G)";
-        parse_scaled(text, expected, str::eq_ignore_ascii_case, &factors).map(BitRate)
-    }
-}
-
-impl FromStr for Nanos {
-    type Err = ParseUnitError;
-
-    fn from_str(text: &str) -> Result<Nanos, ParseUnitError> {
-        let factors = [
-            (" s", 1e9),
-            ("ms", 1e6),
-            ("us", 1e3),
-            ("ns", 1.0),
-            ("m min", 60e9),
-            ("h", 3600e9),
-        ];
-        let expected = "a time (like 10, 10s, 250ms, 2m)";
-        parse_scaled(text, expected, |a, b| a == b, &factors).map(Nanos)
-    }
 }
 
 #[cfg(test)]
