@@ -109,13 +109,13 @@ fn find_netns(name: &str) -> Result<u32> {
         Err(_) if name.contains('/') => PathBuf::from(name),
         Err(_) => Path::new("/run/netns").join(name),
     };
-    netns_at(&path).ok_or_else(|| {
-        Refusal::usage(format!(
+    let Some(inode) = netns_at(&path) else {
+        refuse!(
             "no network namespace '{name}': {} is not there; 'ip netns' lists the names, and a process or a path will do",
             path.display()
-        ))
-        .into()
-    })
+        )
+    };
+    Ok(inode)
 }
 
 /// As `ss` prints it, or in decimal.

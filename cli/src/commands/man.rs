@@ -68,13 +68,10 @@ impl Man {
                 let mut name = vec!["linerate".to_owned()];
                 name.extend(self.command.iter().cloned());
                 let name = name.join("-");
-                let page = pages.iter().find(|(page, _)| *page == name);
-                let (_, page) = page.ok_or_else(|| {
-                    Refusal::usage(format!(
-                        "there is no command '{}': see linerate --help",
-                        self.command.join(" ")
-                    ))
-                })?;
+                let Some((_, page)) = pages.iter().find(|(page, _)| *page == name) else {
+                    let name = self.command.join(" ");
+                    refuse!("there is no command '{name}': see linerate --help");
+                };
                 std::io::stdout()
                     .write_all(page)
                     .context("cannot write the page to standard output")?;

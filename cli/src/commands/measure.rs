@@ -107,8 +107,7 @@ impl Measure {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let host: Host = self.host.parse()?;
         let peer = &host;
-        let spec = self.options.spec(peer);
-        let spec = spec.map_err(|e| Refusal::usage(e.to_string()))?;
+        let spec = self.options.spec(peer)?;
         peer.supports(Operation::Measure(&spec))?;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         if let Some(lab) = self.reaching.lab(peer) {
@@ -125,25 +124,20 @@ impl Measure {
             output if output.iperf3_json_stream => Some(Box::new(stream::Iperf3Lines::begin(&run))),
             _ => None,
         };
-        let Played {
-            mut run,
-            outcome,
-            not_kept,
-        } = play(
-            &mut *far,
-            path,
-            run,
-            self.output.quiet,
-            lines.as_deref_mut(),
-        )?;
-        let kept = not_kept.is_none();
-        run.warnings.extend(not_kept);
+        let quiet = self.output.quiet;
+        let played = play(&mut *far, path, run, quiet, lines.as_deref_mut())?;
+        let (mut run, kept) = (played.run, played.not_kept.is_none());
+        run.warnings.extend(played.not_kept);
         let why = match global.archive_path() {
             Ok(archive) if kept => traces::explain(&run, &Traces::beside(&archive)),
             _ => explain::explain(&run),
         };
-        self.print(&run, kept, &why)?;
-        let exit = match (outcome, &run.ended) {
+        if !kept && !self.output.is_machine() {
+            // Nobody could look it up.
+            run.id.clear();
+        }
+        self.print(&run, &why)?;
+        let exit = match (played.outcome, &run.ended) {
             (_, Ended::Interrupted) => Exit::Interrupted,
             (Ok(()), Ended::Complete) => Exit::Done,
             (Ok(()), _) => Exit::Failed,
@@ -164,7 +158,7 @@ impl Measure {
         }
     }
 
-    fn print(&self, run: &Run, kept: bool, why: &[Explanation]) -> Result<()> {
+    fn print(&self, run: &Run, why: &[Explanation]) -> Result<()> {
         let summary = model::summarise(run);
         out::print(&if self.output.json {
             report::json::run(run, &summary)
@@ -174,15 +168,8 @@ impl Measure {
             report::iperf3::to_json(run, &summary)
         } else if self.output.iperf3_json_stream {
             report::iperf3::stream_end(run, &summary)
-        } else if kept {
-            report::summary(run, &summary, why, stdout_style())
         } else {
-            // Without its name, which nobody could look up.
-            let nameless = Run {
-                id: String::new(),
-                ..run.clone()
-            };
-            report::summary(&nameless, &summary, why, stdout_style())
+            report::summary(run, &summary, why, stdout_style())
         })
     }
 }

@@ -219,11 +219,11 @@ impl Prove {
 
     /// The plan of a file, or the one that the options make.
     fn plan(&self) -> Result<Plan> {
-        let what = self.what.as_deref().ok_or_else(|| {
-            Refusal::usage(
-                "prove what? Name a host and a change (linerate prove HOST --change congestion=bbr) or a plan (linerate prove plan.toml)",
+        let Some(what) = self.what.as_deref() else {
+            refuse!(
+                "prove what? Name a host and a change (linerate prove HOST --change congestion=bbr) or a plan (linerate prove plan.toml)"
             )
-        })?;
+        };
         let question = &self.question;
         let seed = question.design.seed()?;
         if is_plan(what) {
@@ -249,9 +249,8 @@ impl Prove {
             Some(Direction::Down) => Directions::Down,
             _ => Directions::Up,
         };
-        let run = self
-            .load
-            .spec(workload, directions, Limit::Time(USUAL_TIME));
+        let limit = Limit::Time(USUAL_TIME);
+        let run = self.load.spec(workload, directions, limit)?;
         let Question { design, .. } = question;
         let plan = prove::plan_from_changes(prove::Ask {
             title: question.title.clone(),
@@ -260,7 +259,7 @@ impl Prove {
             margin: design.margin,
             estimand: question.estimand,
             direction: design.direction,
-            run: Some(run.map_err(|e| Refusal::usage(e.to_string()))?),
+            run: Some(run),
             against: question.against.clone(),
             changes: question.change.clone(),
             arms: question.arm.clone(),

@@ -108,8 +108,7 @@ impl Report {
                 true => "it has none".to_owned(),
                 false => format!("it has {}", has.join(", ")),
             };
-            let sentence = format!("this page has no picture '{name}': {has}");
-            return Err(Refusal::usage(sentence).into());
+            refuse!("this page has no picture '{name}': {has}");
         };
         Ok(match self.format.unwrap_or(Format::Svg) {
             Format::Svg => page::svg(picture).into_bytes(),

@@ -265,10 +265,7 @@ impl Format {
         };
         let name = self.to_possible_value();
         let name = name.as_ref().map_or("it", |value| value.get_name());
-        Err(Refusal::usage(format!(
-            "{what} has no form of {name}: export it as {forms}"
-        ))
-        .into())
+        refuse!("{what} has no form of {name}: export it as {forms}")
     }
 }
 

@@ -91,9 +91,10 @@ fn read(path: &Path) -> Result<Document> {
 
 /// Only traces and captures have requests to draw beside others.
 fn without(beside: Option<&Path>) -> Result<()> {
-    let words = "--beside draws the requests of another capture or trace beside those of one: give FILE, not a run or a document";
-    match beside {
-        None => Ok(()),
-        Some(_) => Err(Refusal::usage(words.to_owned()).into()),
+    if beside.is_some() {
+        refuse!(
+            "--beside draws the requests of another capture or trace beside those of one: give FILE, not a run or a document"
+        );
     }
+    Ok(())
 }

@@ -50,11 +50,15 @@ impl Answer {
         Answer::text(status, status.line())
     }
 
+    fn ok(kind: &'static str, body: String) -> Answer {
+        let status = Status::Ok;
+        Answer { status, kind, body }
+    }
+
     fn text(status: Status, line: &str) -> Answer {
         Answer {
             status,
-            kind: TEXT,
-            body: format!("{line}\n"),
+            ..Answer::ok(TEXT, format!("{line}\n"))
         }
     }
 
@@ -75,37 +79,28 @@ impl Site {
         if !self.any_name && !request.names_no_name() {
             return Answer::of(Status::Misdirected);
         }
-        match self.found(request) {
-            Ok(Ok((kind, body))) => Answer {
-                status: Status::Ok,
-                kind,
-                body,
-            },
-            Ok(Err(answer)) => answer,
-            Err(error) => {
-                let error = error.downcast().map_or_else(|other| other, lookup::refused);
-                // What was asked for is not there, or has no page; else the machine failed.
-                let status = match exit_of(&error) {
-                    Exit::Usage => Status::NotFound,
-                    _ => Status::Failed,
-                };
-                Answer::text(status, &sentence(&error))
-            }
-        }
+        self.found(request).unwrap_or_else(|error| {
+            let error = error.downcast().map_or_else(|other| other, lookup::refused);
+            // What was asked for is not there, or has no page; else the machine failed.
+            let status = match exit_of(&error) {
+                Exit::Usage => Status::NotFound,
+                _ => Status::Failed,
+            };
+            Answer::text(status, &sentence(&error))
+        })
     }
 
-    /// Kind and body of what there is, or what to answer instead.
-    fn found(&self, request: &Request) -> Result<Result<(&'static str, String), Answer>> {
+    fn found(&self, request: &Request) -> Result<Answer> {
         let archive = Archive::open_to_read(&self.archive)?;
         let asked = |name| request.value(name).unwrap_or_default();
         let page = match request.path.as_str() {
-            "/" => return Ok(Ok((HTML, index(&archive, request)?))),
-            "/metrics" => return Ok(Ok((OPENMETRICS, metrics(&archive)?))),
+            "/" => return Ok(Answer::ok(HTML, index(&archive, request)?)),
+            "/metrics" => return Ok(Answer::ok(OPENMETRICS, metrics(&archive)?)),
             "/compare.html" => match compare(&archive, asked("a"), asked("b"))? {
                 Some(page) => page,
                 None => {
                     let line = "only runs can be compared: choose two in the list";
-                    return Ok(Err(Answer::text(Status::BadRequest, line)));
+                    return Ok(Answer::text(Status::BadRequest, line));
                 }
             },
             "/history.html" => {
@@ -113,18 +108,18 @@ impl Site {
                 let all = histories(&archive)?;
                 match all.iter().find(|history| key(history) == wanted) {
                     Some(history) => report::pages::history(history),
-                    None => return Ok(Err(Answer::of(Status::NotFound))),
+                    None => return Ok(Answer::of(Status::NotFound)),
                 }
             }
             other => {
                 let name = other.strip_prefix('/').unwrap_or_default();
                 match name.strip_suffix(".html") {
                     Some(id) if archive::is_id(id) => page_of(&archive, &archive.named(id)?)?,
-                    _ => return Ok(Err(Answer::of(Status::NotFound))),
+                    _ => return Ok(Answer::of(Status::NotFound)),
                 }
             }
         };
-        Ok(Ok((HTML, page::html(&page))))
+        Ok(Answer::ok(HTML, page::html(&page)))
     }
 }
 
@@ -188,38 +183,32 @@ pub fn ways(histories: &[History], address: impl Fn(usize, &History) -> String) 
 }
 
 fn key(history: &History) -> [&str; 3] {
-    let direction = match history.direction {
-        Direction::Up => "up",
-        Direction::Down => "down",
-    };
-    [&history.host, &history.workload, direction]
+    [&history.host, &history.workload, history.direction.name()]
 }
 
 /// The history of each path, from its complete runs without those of experiments.
 pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
-    let mut paths: BTreeMap<(String, String, bool), Vec<Past>> = BTreeMap::new();
+    let mut paths: BTreeMap<(String, String, Direction), Vec<Past>> = BTreeMap::new();
     // The oldest first.
     for row in complete(archive)?.into_iter().rev() {
-        for (down, goodput, p50) in [
-            (false, row.goodput_up, row.p50_up),
-            (true, row.goodput_down, row.p50_down),
+        for (direction, goodput, p50) in [
+            (Direction::Up, row.goodput_up, row.p50_up),
+            (Direction::Down, row.goodput_down, row.p50_down),
         ] {
             let value = match of_latency(&row.workload) {
                 true => p50.map(Nanos::as_secs_f64),
                 false => goodput.map(|rate| rate.0 as f64),
             };
             if let Some(value) = value {
-                let path = (row.host.clone(), row.workload.clone(), down);
+                let path = (row.host.clone(), row.workload.clone(), direction);
                 let (id, started) = (row.id.clone(), row.started);
-                paths
-                    .entry(path)
-                    .or_default()
-                    .push(Past { id, started, value });
+                let past = Past { id, started, value };
+                paths.entry(path).or_default().push(past);
             }
         }
     }
     let all = paths.into_iter().filter(|(_, runs)| runs.len() >= FEWEST);
-    let all = all.map(|((host, workload, down), mut runs)| {
+    let all = all.map(|((host, workload, direction), mut runs)| {
         runs.drain(..runs.len().saturating_sub(LONGEST));
         let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
         let shifts = change_points(&values, LEVEL).into_iter();
@@ -235,7 +224,7 @@ pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
             },
             host,
             workload,
-            direction: if down { Direction::Down } else { Direction::Up },
+            direction,
             shifts: shifts.collect(),
             runs,
         }

@@ -92,5 +92,5 @@ fn of_run(subject: &str, links: Links, global: &Global) -> Result<Requests> {
         );
     }
     let words = "has no trace, and its samples know no single request: measure it with --trace";
-    Err(Refusal::usage(format!("the run {} {words}", run.id)).into())
+    refuse!("the run {} {words}", run.id)
 }

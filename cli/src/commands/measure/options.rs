@@ -2,7 +2,6 @@
 
 use crate::global::{Version, by_name};
 use crate::prelude::*;
-use anyhow::bail;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
 use engine::chance;
@@ -301,15 +300,15 @@ impl RunOptions {
         if !matches!(workload, Workload::Copy(_))
             && (self.copy.corners || self.copy.from != MEMORY || self.copy.to != MEMORY)
         {
-            bail!("--from, --to and --corners belong to copies: add --workload copy");
+            refuse!("--from, --to and --corners belong to copies: add --workload copy");
         }
         if self.what.trace && workload.reconnects() {
-            bail!(
+            refuse!(
                 "--trace follows connections that last: leave out --reconnect, or watch with 'linerate trace'"
             );
         }
         if directions != Directions::Up && workload.reconnects() {
-            bail!("--reconnect opens connections from here: leave out --down and --bidir");
+            refuse!("--reconnect opens connections from here: leave out --down and --bidir");
         }
         let usual = workload.usual_limit();
         Ok(Spec {
@@ -332,13 +331,13 @@ impl RunOptions {
         let name = self.what.workload.as_deref();
         if let Some(export) = peer.export() {
             if !matches!(name, None | Some("request" | "blocks")) {
-                bail!("an NFS server reads and writes: leave out --workload, or use blocks");
+                refuse!("an NFS server reads and writes: leave out --workload, or use blocks");
             }
             return self.nfs_blocks(export).map(Workload::Blocks);
         }
         let name = name.unwrap_or("bulk");
         if name != "blocks" && self.blocks != BlockOptions::default() {
-            bail!(
+            refuse!(
                 "--block, --depth, --mix, --random, --seed, --store and --file-size belong to blocks: add --workload blocks, or name an NFS server (nfs://HOST/EXPORT)"
             )
         }
@@ -351,16 +350,16 @@ impl RunOptions {
             "copy" => Workload::Copy(self.copy()?),
             "blocks" => Workload::Blocks(self.peer_blocks()?),
             "bulk" => self.load.bulk(),
-            other => bail!("--workload {other} has no options: this is a fault of linerate"),
+            other => refuse!("--workload {other} has no options: this is a fault of linerate"),
         })
     }
 
     fn nfs_blocks(&self, export: &str) -> Result<Blocks> {
         if self.what.down || self.what.bidir {
-            bail!("an NFS server sends no requests: leave out --down and --bidir");
+            refuse!("an NFS server sends no requests: leave out --down and --bidir");
         }
         if self.blocks.store.is_some() || self.files.direct {
-            bail!("an NFS server has a store of its own: leave out --store and --direct");
+            refuse!("an NFS server has a store of its own: leave out --store and --direct");
         }
         let usual = [
             BlockOperation::Read,
@@ -380,11 +379,11 @@ impl RunOptions {
     fn peer_blocks(&self) -> Result<Blocks> {
         let blocks = &self.blocks;
         if self.what.bidir {
-            bail!("blocks have one client: leave out --bidir; with --down HOST is the client");
+            refuse!("blocks have one client: leave out --bidir; with --down HOST is the client");
         }
         let getattr = |(one, _): &(BlockOperation, u32)| *one == BlockOperation::Getattr;
         if blocks.mix.iter().any(getattr) {
-            bail!("--mix getattr is for NFS servers: use read, write, write-stable or commit");
+            refuse!("--mix getattr is for NFS servers: use read, write, write-stable or commit");
         }
         let store = BlockStore {
             store: blocks.store.as_deref().and_then(file),
@@ -397,7 +396,7 @@ impl RunOptions {
         let order = self.blocks(server, Blocks::SMALLEST, largest, &[BlockOperation::Read])?;
         let deepest = blocks.depth.iter().max();
         if let Some(depth) = deepest.filter(|depth| **depth > Blocks::DEEPEST) {
-            bail!(
+            refuse!(
                 "--depth {depth}: each request may take a thread at the server, so at most {}",
                 Blocks::DEEPEST
             );
@@ -414,11 +413,11 @@ impl RunOptions {
     ) -> Result<Blocks> {
         let (blocks, requests) = (&self.blocks, &self.load.requests);
         if requests.pace.is_some() || requests.reconnect {
-            bail!("--pace and --reconnect belong to plain requests: use --depth");
+            refuse!("--pace and --reconnect belong to plain requests: use --depth");
         }
         let block = blocks.block();
         if block < smallest || block > Bytes(64 << 20) || file < block {
-            bail!(
+            refuse!(
                 "--block {block}: from {smallest} to 64M, and no more than the file has (--file-size {file})"
             );
         }
@@ -442,13 +441,13 @@ impl RunOptions {
     fn copy(&self) -> Result<FileCopy> {
         let options = &self.copy;
         if self.what.bidir {
-            bail!("a copy goes one way: leave out --bidir; --down copies from HOST to here");
+            refuse!("a copy goes one way: leave out --bidir; --down copies from HOST to here");
         }
         if options.from.is_empty() || options.to.is_empty() {
-            bail!("--from and --to need the name of a file, or memory");
+            refuse!("--from and --to need the name of a file, or memory");
         }
         if options.corners && (options.from == MEMORY || options.to == MEMORY) {
-            bail!(
+            refuse!(
                 "--corners compares memory with files: name a file with --from and a new one with --to"
             );
         }
@@ -477,24 +476,23 @@ impl Load {
         };
         match (workload.is_answered(), limit) {
             (false, Limit::Requests(_)) => {
-                bail!("--requests counts replies: add --workload request, or end with --bytes")
+                refuse!("--requests counts replies: add --workload request, or end with --bytes")
             }
             (true, Limit::Bytes(_)) => {
-                bail!("--bytes ends a bulk transfer: end requests with --requests or --time")
+                refuse!("--bytes ends a bulk transfer: end requests with --requests or --time")
             }
             (_, Limit::Time(Nanos(0)) | Limit::Bytes(Bytes(0)) | Limit::Requests(0)) => {
-                bail!("--time, --bytes and --requests must be above 0")
+                refuse!("--time, --bytes and --requests must be above 0")
             }
             _ => {}
         }
         if amount.interval < Nanos::from_millis(10) {
             let interval = amount.interval;
-            bail!("--interval {interval}: the shortest between two samples is 10 ms");
+            refuse!("--interval {interval}: the shortest between two samples is 10 ms");
         }
         // What an NFS server takes it says itself.
         if !matches!(&workload, Workload::Blocks(order) if order.store().is_none()) {
-            let checked = workload.check(amount.streams);
-            checked.map_err(anyhow::Error::msg)?;
+            workload.check(amount.streams).map_err(Refusal::usage)?;
         }
         let (sockets, place) = (&self.sockets, &self.place);
         let settings = &sockets.numbers.0;

@@ -1,6 +1,6 @@
 //! Several runs side by side: the corners of a copy, or the depths of blocks. Each is a run of the archive.
 
-use super::{Measure, Path, Played, play};
+use super::{Measure, Path, play};
 use crate::prelude::*;
 use anyhow::bail;
 use engine::chance;
@@ -123,18 +123,14 @@ impl Measure {
         if path.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let Played {
-            run,
-            outcome,
-            not_kept,
-        } = played?;
-        if let Some(warning) = not_kept {
+        let played = played?;
+        if let Some(warning) = played.not_kept {
             out::note(&format!("linerate: {}; {}", warning.what, warning.remedy));
         }
-        outcome?;
-        match &run.ended {
+        played.outcome?;
+        match &played.run.ended {
             Ended::Failed { why } => bail!("{why}"),
-            _ => Ok(Some(run)),
+            _ => Ok(Some(played.run)),
         }
     }
 

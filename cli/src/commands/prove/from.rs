@@ -46,17 +46,17 @@ fn of_arms(
     let mut archive = None;
     let mut arms = Vec::new();
     for source in sources.iter().take(MOST) {
-        let (name, runs) = source.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-            Refusal::usage(format!(
+        let arm = source.split_once('=').filter(|(name, _)| !name.is_empty());
+        let Some((name, runs)) = arm else {
+            refuse!(
                 "'{source}' is not an arm: give one table, or two or more arms as NAME=RUN,RUN where RUN is a file or the name of a run"
-            ))
-        })?;
+            )
+        };
         let runs = runs.split(',').filter(|run| !run.is_empty()).take(MOST);
+        let runs = runs.map(|run| one_run(run, &mut archive, global));
         arms.push(RunsOfArm {
             name: name.to_owned(),
-            runs: runs
-                .map(|run| one_run(run, &mut archive, global))
-                .collect::<Result<_>>()?,
+            runs: runs.collect::<Result<_>>()?,
         });
     }
     if let Some(empty) = arms.iter().find(|arm| arm.runs.is_empty()) {

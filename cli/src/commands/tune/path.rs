@@ -86,11 +86,11 @@ pub struct Show {
 
 impl Path {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
-        let name = self.host.as_deref().ok_or_else(|| {
-            Refusal::usage(
-                "tune what? Name a host (linerate tune HOST), or see what else there is: linerate tune --help",
+        let Some(name) = self.host.as_deref() else {
+            refuse!(
+                "tune what? Name a host (linerate tune HOST), or see what else there is: linerate tune --help"
             )
-        })?;
+        };
         let host: Host = name.parse()?;
         let question = self.question(name)?;
         if self.persist {
@@ -134,13 +134,11 @@ impl Path {
 
     fn question(&self, host: &str) -> Result<Question> {
         let (care, load) = (&self.care, &self.load);
-        let run = load
-            .spec(load.bulk(), Directions::Up, Limit::Time(USUAL_TIME))
-            .map_err(|e| Refusal::usage(e.to_string()))?;
+        let limit = Limit::Time(USUAL_TIME);
         Ok(Question {
             host: host.to_owned(),
             direction: care.design.direction.unwrap_or(Direction::Up),
-            run,
+            run: load.spec(load.bulk(), Directions::Up, limit)?,
             rate: care.rate,
             margin: care.design.margin,
             pairs: care.design.pairs.clone(),
