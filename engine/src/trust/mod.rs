@@ -41,7 +41,7 @@ pub fn directory(config: Option<&Path>) -> Result<PathBuf> {
 
 /// The name of this host, as it introduces itself: letters, digits, `.`, `_` and `-` only.
 pub fn host_name() -> String {
-    let name = sys::process::uname().node;
+    let [_, name, ..] = sys::process::uname();
     let name: String = name
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))

@@ -5,12 +5,13 @@ use crate::{Error, lock};
 use model::{BitRate, Bytes, Datagrams, Limit, Nanos};
 use std::io;
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use sys::udp::{BATCH, ReceiveBatch, SendBatch};
+use sys::udp::{self, BATCH, ReceiveBatch};
 
 /// How soon a thread notices that it is to stop.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
@@ -235,7 +236,8 @@ fn sender(
     stream: &Stream,
     shared: &Shared,
 ) {
-    let mut batch = SendBatch::new(size);
+    // Used again and again.
+    let mut buffers = vec![0; BATCH * size];
     let mut pace = Pace::new(job.rate, size, Instant::now());
     let end = match job.limit {
         Limit::Time(span) => Some(Instant::now() + Duration::from(span)),
@@ -263,10 +265,12 @@ fn sender(
                 return;
             }
         }
-        for (index, number) in (0..count).zip(sent + 1..) {
-            stamp(batch.datagram(index), number, unix_now());
+        let datagrams = buffers.chunks_exact_mut(size).take(count);
+        for (datagram, number) in datagrams.zip(sent + 1..) {
+            stamp(datagram, number, unix_now());
         }
-        let left = match batch.send(socket, count) {
+        let datagrams = buffers.chunks_exact(size).take(count);
+        let left = match udp::send(socket.as_fd(), datagrams) {
             Ok(left) => {
                 gone_since = None;
                 left

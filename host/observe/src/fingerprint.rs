@@ -26,10 +26,9 @@ pub fn fingerprint(version: &str, peer: Option<IpAddr>) -> Fingerprint {
         sysctls: sysctl::read(&mut unread),
         ..Fingerprint::default()
     };
-    let names = sys::process::uname();
-    host.kernel = format!("{} {}", names.system, names.release);
-    host.hostname = names.node;
-    host.architecture = names.machine;
+    let [system, release];
+    [system, host.hostname, release, host.architecture] = sys::process::uname();
+    host.kernel = format!("{system} {release}");
     match peer {
         Some(peer) => read_path(&mut host, peer.to_canonical(), &mut unread),
         None => unread.push("route and leaving device", "no peer"),

@@ -1,48 +1,32 @@
 //! What an eBPF loader leaves to its user: a map shared with the kernel's programs, the root of the control
 //! groups, and the clock that programs read.
 
+use crate::file::Mapping;
 use rustix::fs::{Mode, OFlags, fstatfs, openat};
-use rustix::mm::munmap;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 use std::fs;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The memory of an array map made with `BPF_F_MMAPABLE`, as numbers: the kernel's programs change them as well.
 #[derive(Debug)]
-pub struct SharedNumbers {
-    at: NonNull<AtomicU64>,
-    count: usize,
-}
-
-// SAFETY: the memory stays mapped for the life of the value, and is only used by atomic operations.
-unsafe impl Send for SharedNumbers {}
+pub struct SharedNumbers(Mapping, usize);
 
 impl SharedNumbers {
     /// Maps the first `count` numbers of 64 bits of an array map.
     pub fn map(map: BorrowedFd<'_>, count: usize) -> io::Result<SharedNumbers> {
-        // SAFETY: a new mapping at an address that the kernel chooses; the descriptor is open.
-        let at = unsafe { crate::file::map_shared(map, count * size_of::<AtomicU64>())? };
-        let at = NonNull::new(at.cast()).ok_or(io::ErrorKind::Other)?;
-        Ok(SharedNumbers { at, count })
+        let memory = Mapping::shared(map, count * size_of::<AtomicU64>())?;
+        Ok(SharedNumbers(memory, count))
     }
 
     /// All of them.
     pub fn numbers(&self) -> &[AtomicU64] {
         // SAFETY: the mapping, aligned as mmap aligns; shared memory is used by atomic operations alone.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
-    }
-}
-
-impl Drop for SharedNumbers {
-    fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and nothing can use it any more.
-        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
+        unsafe { std::slice::from_raw_parts(self.0.at.as_ptr().cast(), self.1) }
     }
 }
 

@@ -5,12 +5,11 @@ use crate::socket::check;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,14 +131,31 @@ pub fn cached_share(file: BorrowedFd<'_>, length: u64) -> io::Result<f64> {
     Ok(held as f64 / pages.max(1) as f64)
 }
 
-/// Maps the first bytes of a file to be read and written together with the kernel.
-///
-/// # Safety
-/// As of any memory that others change too; it stays until munmap(2).
-pub(crate) unsafe fn map_shared(file: BorrowedFd<'_>, bytes: usize) -> io::Result<*mut c_void> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at a place that the kernel chooses; the rest is the caller's promise.
-    Ok(unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) }?)
+/// The first bytes of a file, read and written together with the kernel.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    pub at: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory stays mapped for the life of the value; how it is used is up to its owner.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    pub fn shared(file: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
+        let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping of an open file at a place that the kernel chooses.
+        let at = unsafe { mmap(ptr::null_mut(), bytes, access, kind, file, 0) }?;
+        let at = NonNull::new(at.cast()).ok_or(io::ErrorKind::Other)?;
+        Ok(Mapping { at, bytes })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped, and nothing can use it any more.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! The headers of all packets of a network namespace: a packet socket whose ring the kernel fills (packet(7),
 //! `TPACKET_V2`). Nothing is sent, and no packet is held back.
 
-use crate::file::map_shared;
+use crate::file::Mapping;
 use crate::netlink::{u16_at, u32_at};
 use crate::packet::VNET_HEADER;
 use crate::socket::{IntOption, set_raw};
-use rustix::mm::munmap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -24,13 +22,10 @@ const GSO_SIZE: usize = 4;
 /// A packet socket on every device of the calling thread's network namespace.
 pub struct PacketRing {
     socket: OwnedFd,
-    at: NonNull<u8>,
+    memory: Mapping,
     slots: usize,
     next: usize,
 }
-
-// SAFETY: the mapping is this value's alone, and stays for its life.
-unsafe impl Send for PacketRing {}
 
 /// A packet in the ring.
 #[derive(Clone, Copy, Debug)]
@@ -75,11 +70,9 @@ impl PacketRing {
             tp_frame_nr: (blocks * BLOCK / SLOT) as libc::c_uint,
         };
         set(&socket, (libc::SOL_PACKET, libc::PACKET_RX_RING), &request)?;
-        // SAFETY: the ring is accessed as the kernel demands, and is unmapped by `drop` alone.
-        let at = unsafe { map_shared(socket.as_fd(), blocks * BLOCK)? };
         let ring = PacketRing {
+            memory: Mapping::shared(socket.as_fd(), blocks * BLOCK)?,
             socket,
-            at: NonNull::new(at.cast()).ok_or(io::ErrorKind::Other)?,
             slots: blocks * BLOCK / SLOT,
             next: 0,
         };
@@ -92,7 +85,7 @@ impl PacketRing {
     pub fn take(&mut self, each: &mut dyn FnMut(RingPacket<'_>)) -> usize {
         for taken in 0..self.slots {
             // SAFETY: `next` is below the number of slots, all inside the mapping.
-            let slot = unsafe { self.at.add(self.next * SLOT) };
+            let slot = unsafe { self.memory.at.add(self.next * SLOT) };
             // SAFETY: a slot begins with its status, aligned as the slot is; the kernel changes it at any time,
             // so it is accessed atomically.
             let status = unsafe { slot.cast::<AtomicU32>().as_ref() };
@@ -114,13 +107,6 @@ impl PacketRing {
     /// Packets for which the ring had no room, since the last call.
     pub fn take_drops(&self) -> io::Result<u32> {
         crate::packet::take_drops(&self.socket)
-    }
-}
-
-impl Drop for PacketRing {
-    fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and nothing can use it any more.
-        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.slots * SLOT) };
     }
 }
 

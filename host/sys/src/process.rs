@@ -1,6 +1,5 @@
 //! What the kernel says of this process and this host by call rather than by file.
 
-use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -47,29 +46,17 @@ pub fn clock_ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
 }
 
-/// What uname(2) tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Uname {
-    /// `Linux`.
-    pub system: String,
-    /// Name of the host.
-    pub node: String,
-    /// Release of the kernel, like `6.1.0-18-amd64`.
-    pub release: String,
-    /// Architecture that the kernel runs on, like `x86_64`.
-    pub machine: String,
-}
-
-/// Names this host and its kernel.
-pub fn uname() -> Uname {
+/// Names of this host and its kernel, as uname(2) has them: `Linux`, the host, the kernel's release, and the
+/// architecture, like `x86_64`.
+pub fn uname() -> [String; 4] {
     let names = rustix::system::uname();
-    let text = |name: &CStr| name.to_string_lossy().into_owned();
-    Uname {
-        system: text(names.sysname()),
-        node: text(names.nodename()),
-        release: text(names.release()),
-        machine: text(names.machine()),
-    }
+    let all = [
+        names.sysname(),
+        names.nodename(),
+        names.release(),
+        names.machine(),
+    ];
+    all.map(|name| name.to_string_lossy().into_owned())
 }
 
 /// The signature that a hypervisor leaves for its guests (CPUID leaf 0x40000000), like `KVMKVMKVM`;
@@ -124,9 +111,9 @@ mod tests {
         assert!(later.0 + later.1 > start.0 + start.1);
         assert!(clock_ticks_per_second() > 0);
 
-        let names = uname();
-        assert_eq!(names.system, "Linux");
+        let [system, _, kernel, _] = uname();
+        assert_eq!(system, "Linux");
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-        assert_eq!(names.release, release.trim());
+        assert_eq!(kernel, release.trim());
     }
 }

@@ -47,44 +47,12 @@ pub fn set_tos(udp: &UdpSocket, tos: u8) -> io::Result<()> {
     socket::set_tos(udp.as_fd(), udp.local_addr()?.is_ipv6(), tos)
 }
 
-/// Datagrams to be sent together, in buffers that are used again and again.
-pub struct SendBatch {
-    buffers: Vec<u8>,
-    size: usize,
-}
-
-impl SendBatch {
-    /// Room for [`BATCH`] datagrams of `size` bytes, all zero.
-    pub fn new(size: usize) -> SendBatch {
-        SendBatch {
-            buffers: vec![0; BATCH * size.max(1)],
-            size: size.max(1),
-        }
-    }
-
-    /// One of the datagrams, to be written.
-    ///
-    /// # Panics
-    /// If `index` is not below [`BATCH`].
-    pub fn datagram(&mut self, index: usize) -> &mut [u8] {
-        &mut self.buffers[index * self.size..(index + 1) * self.size]
-    }
-
-    /// Sends the first `count` datagrams over a connected socket; returns how many left.
-    ///
-    /// # Errors
-    /// What sendmmsg(2) returns if not even the first left: also errors that an earlier datagram
-    /// caused at the peer (`ECONNREFUSED`).
-    pub fn send(&self, socket: &UdpSocket, count: usize) -> io::Result<usize> {
-        send(
-            socket.as_fd(),
-            self.buffers.chunks_exact(self.size).take(count),
-        )
-    }
-}
-
 /// Sends the first [`BATCH`] of these over a connected or bound socket; returns how many left.
-pub(crate) fn send<'a>(
+///
+/// # Errors
+/// What sendmmsg(2) returns if not even the first left: also errors that an earlier datagram
+/// caused at the peer (`ECONNREFUSED`).
+pub fn send<'a>(
     socket: BorrowedFd<'_>,
     datagrams: impl Iterator<Item = &'a [u8]>,
 ) -> io::Result<usize> {
@@ -224,11 +192,10 @@ mod tests {
     fn a_batch_arrives_whole_and_stamped() {
         let (a, b) = pair();
         stamp_arrivals(&b).unwrap();
-        let mut out = SendBatch::new(100);
-        for index in 0..BATCH {
-            out.datagram(index)[0] = index as u8;
-        }
-        assert_eq!(out.send(&a, BATCH).unwrap(), BATCH);
+        let out = (0..BATCH as u8).map(|index| [index; 100]);
+        let out: Vec<_> = out.collect();
+        let sent = send(a.as_fd(), out.iter().map(|datagram| &datagram[..]));
+        assert_eq!(sent.unwrap(), BATCH);
         let mut into = ReceiveBatch::new(200);
         let mut seen = Vec::new();
         while seen.len() < BATCH {

@@ -120,64 +120,46 @@ fn layers<'a>(
     packet: &mut Packet,
 ) -> Result<&'a [u8], Skip> {
     for _ in 0..MOST_LAYERS {
-        let version = match next {
-            Next::Frame => {
-                let (head, body) = rest.split_first_chunk::<14>().ok_or(Skip::Cut)?;
-                (next, rest) = (Next::Ether(u16::from_be_bytes([head[12], head[13]])), body);
-                continue;
-            }
-            Next::Ppp => {
-                let kind = match u16_at(rest, 0)? {
-                    0x0021 => 0x0800,
-                    0x0057 => 0x86dd,
-                    _ => return Err(Skip::NotIp),
-                };
-                (next, rest) = (Next::Ether(kind), behind(rest, 2)?);
-                continue;
-            }
+        (next, rest) = match next {
+            Next::Frame => (Next::Ether(u16_at(rest, 12)?), behind(rest, 14)?),
+            Next::Ppp => match u16_at(rest, 0)? {
+                0x0021 => (Next::Ether(0x0800), behind(rest, 2)?),
+                0x0057 => (Next::Ether(0x86dd), behind(rest, 2)?),
+                _ => return Err(Skip::NotIp),
+            },
             // VLAN tags: 802.1Q, 802.1ad, and what was before it.
             Next::Ether(0x8100 | 0x88a8 | 0x9100) => {
-                (next, rest) = (Next::Ether(u16_at(rest, 2)?), behind(rest, 4)?);
-                continue;
+                (Next::Ether(u16_at(rest, 2)?), behind(rest, 4)?)
             }
             // MPLS (RFC 3032): what lies below the last label says itself what it is.
             Next::Ether(0x8847 | 0x8848) => {
                 let last = byte_at(rest, 2)? & 1 != 0;
-                rest = behind(rest, 4)?;
-                next = if last { Next::Ip } else { next };
-                continue;
+                (if last { Next::Ip } else { next }, behind(rest, 4)?)
             }
-            Next::Ether(0x8864) => {
-                (next, rest) = (Next::Ppp, behind(rest, 6)?); // PPPoE, RFC 2516
-                continue;
-            }
-            Next::Ether(0x6558) => {
-                next = Next::Frame;
-                continue;
-            }
-            Next::Ether(0x0800) => 4,
-            Next::Ether(0x86dd) => 6,
+            // PPPoE (RFC 2516).
+            Next::Ether(0x8864) => (Next::Ppp, behind(rest, 6)?),
+            Next::Ether(0x6558) => (Next::Frame, rest),
             // A length: LLC with SNAP (RFC 1042).
             Next::Ether(0..0x600) if rest.starts_with(&[0xaa, 0xaa, 3, 0, 0, 0]) => {
-                (next, rest) = (Next::Ether(u16_at(rest, 6)?), behind(rest, 8)?);
-                continue;
+                (Next::Ether(u16_at(rest, 6)?), behind(rest, 8)?)
+            }
+            Next::Ip | Next::Ether(0x0800 | 0x86dd) => {
+                let carried = match (next, byte_at(rest, 0)? >> 4) {
+                    (Next::Ip | Next::Ether(0x0800), 4) => ipv4(rest)?,
+                    (Next::Ip | Next::Ether(0x86dd), 6) => ipv6(rest)?,
+                    _ => return Err(Skip::NotIp),
+                };
+                let carried = match carried.protocol {
+                    TCP => carried,
+                    _ => carried.walk()?,
+                };
+                match carried.protocol {
+                    TCP => return carried.write(at, packet),
+                    _ => tunnel(&carried)?,
+                }
             }
             Next::Ether(_) => return Err(Skip::NotIp),
-            Next::Ip => byte_at(rest, 0)? >> 4,
         };
-        let carried = match (version, byte_at(rest, 0)? >> 4) {
-            (4, 4) => ipv4(rest)?,
-            (6, 6) => ipv6(rest)?,
-            _ => return Err(Skip::NotIp),
-        };
-        let carried = match carried.protocol {
-            TCP => carried,
-            _ => carried.walk()?,
-        };
-        match carried.protocol {
-            TCP => return carried.write(at, packet),
-            _ => (next, rest) = tunnel(&carried)?,
-        }
     }
     Err(Skip::Tunnel)
 }

@@ -2,7 +2,7 @@
 
 use super::Filter;
 use crate::decode_tcp_info;
-use model::{Bytes, SocketState, socket_state};
+use model::{Bytes, SocketState, TraceSample, socket_state};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use sys::netlink::{
@@ -35,8 +35,8 @@ pub(super) struct Report {
     pub cookie: u64,
     /// Zero once no process holds it.
     pub inode: u32,
-    pub congestion: String,
-    pub socket: SocketState,
+    /// Without its time, connection and process.
+    pub sample: TraceSample,
 }
 
 /// A socket's two addresses, its own first.
@@ -184,14 +184,14 @@ fn decode(body: &[u8]) -> Option<(Pair, Report)> {
     for (kind, value) in attributes(rest) {
         match kind {
             INFO => info = decode_tcp_info(value),
-            CONGESTION => report.congestion = text(value),
+            CONGESTION => report.sample.congestion = text(value),
             // SK_MEMINFO_*.
             MEMORY => memory = [0, 1, 2, 3, 5].map(|n| Some(Bytes(u32_at(value, 4 * n)?.into()))),
             _ => {}
         }
     }
     let [rcvbuf_used, rcvbuf, wmem_alloc, sndbuf, sndbuf_used] = memory;
-    report.socket = socket_state! {
+    report.sample.socket = socket_state! {
         from info;
         rqueue: Some(Bytes(word(56).into())),
         rcvbuf_used: rcvbuf_used,
@@ -266,11 +266,13 @@ mod tests {
             assert_eq!(found.is_some(), wanted, "{filter:?}");
             if let Some(told) = found {
                 assert!(
-                    told.cookie > 0 && told.inode > 0 && told.socket.sndbuf() > Some(Bytes(0)),
+                    told.cookie > 0
+                        && told.inode > 0
+                        && told.sample.socket.sndbuf() > Some(Bytes(0)),
                     "{told:?}"
                 );
-                assert_eq!(told.socket.state(), Some(1));
-                assert!(!told.congestion.is_empty());
+                assert_eq!(told.sample.socket.state(), Some(1));
+                assert!(!told.sample.congestion.is_empty());
             }
         }
     }

@@ -371,12 +371,10 @@ impl Watch {
         }
         let sample = TraceSample {
             at,
-            connection: 0,
             pid,
             comm,
             gone,
-            congestion: report.congestion,
-            socket: report.socket,
+            ..report.sample
         };
         let waiting = Waiting::Sample(pair, Box::new(sample), report.cookie);
         self.waiting.push((at, waiting));
