@@ -1,13 +1,13 @@
 //! Explanations in words: one sentence first, then the shares with their evidence, what to try, the
 //! experiment that decides, and the time line.
 
+use crate::json::{compact, document, pretty};
 use crate::prove::answer;
 use crate::words::{Ink, Style, escape, escape_sentence, glue, percent, table};
 use model::finding::{
     Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Source,
 };
 use model::{Clocks, Nanos, Outcome};
-use serde::Serialize;
 
 /// Version of the JSON form.
 pub const EXPLAIN_SCHEMA: u32 = 1;
@@ -60,14 +60,10 @@ pub fn sentence(of: &Explanation) -> String {
     };
     let first = by.first().and_then(|limit| of.finding(*limit));
     let share = first.map(|f| format!("{} of the time", glue(percent(f.share.time_share))));
-    let how: Vec<String> = confidence
-        .map(str::to_owned)
-        .into_iter()
-        .chain(share)
-        .collect();
-    let how = match how.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", how.join(", ")),
+    let how = [confidence.map(str::to_owned), share];
+    let how = match &how.into_iter().flatten().collect::<Vec<_>>()[..] {
+        [] => String::new(),
+        how => format!(" ({})", how.join(", ")),
     };
     let names: Vec<&str> = by.iter().map(|l| l.words()).collect();
     match names.as_slice() {
@@ -83,11 +79,8 @@ pub fn sentence(of: &Explanation) -> String {
 
 /// Causes that each took a time of their own, or that belong to each other; not rivals.
 fn together(of: &Explanation, by: &[Limit]) -> bool {
-    let is_first = |limit: &&Limit| {
-        let level = of.finding(**limit).map_or(limit.level(), |f| f.level);
-        level == Level::First
-    };
-    by.iter().all(|limit| is_first(&limit)) || by.first() == Some(&Limit::Nagle)
+    let level = |limit: &Limit| of.finding(*limit).map_or(limit.level(), |f| f.level);
+    by.iter().all(|limit| level(limit) == Level::First) || by.first() == Some(&Limit::Nagle)
 }
 
 /// All of it; of a trace or a capture, what carried most comes first. `host` is what stands in the commands that decide;
@@ -126,11 +119,8 @@ fn head(one: &Explanation, style: Style) -> String {
         .map(|(from, to)| format!("{from} to {to}"))
         .filter(|ends| *ends != name);
     let ends = ends.map(|ends| format!(", {ends}")).unwrap_or_default();
-    let (bytes, span, rate) = (
-        glue(one.bytes),
-        glue(one.span),
-        glue(one.bytes.per(one.span)),
-    );
+    let (bytes, span) = (glue(one.bytes), glue(one.span));
+    let rate = glue(one.bytes.per(one.span));
     let line = style.hang("", 2, &format!("{name}{ends}: {bytes} in {span}, {rate}"));
     line + &style.paint_lines(Ink::Bold, &style.hang("  ", 2, &capital(sentence(one))))
 }
@@ -145,13 +135,17 @@ fn capital(mut sentence: String) -> String {
 
 fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
     let mut parts: Vec<String> = Vec::new();
-    let shares: Vec<Vec<String>> = ranked(one)
-        .map(|f| {
+    let mut first: Vec<_> = one
+        .findings
+        .iter()
+        .filter(|f| f.level == Level::First)
+        .collect();
+    first.sort_by_key(|f| std::cmp::Reverse(f.share.time));
+    if !first.is_empty() {
+        let shares = first.into_iter().map(|f| {
             let (share, bytes) = (percent(f.share.time_share), f.share.bytes.to_string());
             vec![String::new(), share, bytes, f.limit.words().to_owned()]
-        })
-        .collect();
-    if !shares.is_empty() {
+        });
         parts.push(table(&[], shares));
     }
     let causes: &[Limit] = match &one.conclusion {
@@ -179,21 +173,10 @@ fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
         parts.push(time_line(one, style));
     }
     let parts = parts.into_iter().map(|part| format!("\n{part}"));
-    let doubts = one
-        .doubts
-        .iter()
-        .map(String::as_str)
-        .chain(source(one.source));
+    let doubts = one.doubts.iter().map(String::as_str);
+    let doubts = doubts.chain(source(one.source));
     let doubts = doubts.map(|doubt| style.hang("! ", 2, &capital(escape_sentence(doubt))));
     parts.chain(doubts).collect()
-}
-
-/// The first level by falling share.
-fn ranked(one: &Explanation) -> impl Iterator<Item = &Finding> {
-    let first = one.findings.iter().filter(|f| f.level == Level::First);
-    let mut first: Vec<&Finding> = first.collect();
-    first.sort_by_key(|f| std::cmp::Reverse(f.share.time));
-    first.into_iter()
 }
 
 /// The command of the experiment, and the causes that each outcome leaves.
@@ -237,10 +220,8 @@ fn finding(finding: &Finding, style: Style) -> String {
         out += &style.hang("    ", 6, &line);
     }
     for remedy in &finding.remedies {
-        let change = remedy
-            .change
-            .as_ref()
-            .map(|c| format!(" ({})", glue(escape(c))));
+        let change = remedy.change.as_ref();
+        let change = change.map(|c| format!(" ({})", glue(escape(c))));
         let line = escape_sentence(&remedy.words) + &change.unwrap_or_default();
         out += &style.hang("    Try: ", 9, &line);
     }
@@ -293,15 +274,13 @@ fn time_line(one: &Explanation, style: Style) -> String {
         let middle = u128::from(end.0) * u128::from(2 * column + 1) / u128::from(2 * room);
         let middle = Nanos(u64::try_from(middle).unwrap_or(u64::MAX));
         let mut phases = one.phases.iter();
-        let limit = phases
-            .find(|p| p.from <= middle && middle < p.to)
-            .map(|p| p.limit);
+        let phase = phases.find(|p| p.from <= middle && middle < p.to);
+        let limit = phase.map(|p| p.limit);
         row.extend(limit.map_or(Some(' '), Limit::letter));
         seen.extend(limit.filter(|limit| !seen.contains(limit)));
     }
-    let legend = seen
-        .iter()
-        .filter_map(|l| Some(glue(format!("{} {}", l.letter()?, l.words()))));
+    let legend = seen.iter();
+    let legend = legend.filter_map(|l| Some(glue(format!("{} {}", l.letter()?, l.words()))));
     let legend = legend.collect::<Vec<_>>().join(", ");
     format!("  {row}\n") + &style.hang("  ", 2, &format!("0 to {}: {legend}", glue(end)))
 }
@@ -318,31 +297,19 @@ pub fn clocks(clocks: &Clocks, style: Style) -> String {
     ))
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: u32,
-    /// How the clocks of two captures or traces are related.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    clocks: Option<&'a Clocks>,
-    explanations: &'a [Explanation],
-}
-
-/// All of it as a JSON document.
+/// All of it as a JSON document, with how the clocks of two captures or traces are related.
 pub fn json(explanations: &[Explanation], clocks: Option<&Clocks>) -> String {
-    crate::json::pretty(&Document {
-        schema: EXPLAIN_SCHEMA,
-        clocks,
-        explanations,
-    })
+    let schema = EXPLAIN_SCHEMA;
+    match clocks {
+        Some(clocks) => pretty(&document!(schema, clocks, explanations)),
+        None => pretty(&document!(schema, explanations)),
+    }
 }
 
 /// The same on a line of its own.
 pub fn json_line(explanations: &[Explanation]) -> String {
-    crate::json::compact(&Document {
-        schema: EXPLAIN_SCHEMA,
-        clocks: None,
-        explanations,
-    })
+    let schema = EXPLAIN_SCHEMA;
+    compact(&document!(schema, explanations))
 }
 
 #[cfg(test)]

@@ -47,43 +47,32 @@ pub fn json(run: &Run) -> Result<String, String> {
             let only = (streams == 1).then_some(0);
             let sum = |sample: &Sample| Some(sample.bytes);
             series.insert(name.to_owned(), Series::of(run, leg, step, sum, only));
-        } else {
-            for stream in 0..streams {
-                let own = |sample: &Sample| Some(stream_of(sample, stream)?.bytes);
-                series.insert(
-                    format!("{name}::{}", stream + 1),
-                    Series::of(run, leg, step, own, Some(stream)),
-                );
-            }
+            continue;
+        }
+        for stream in 0..streams {
+            let own = |sample: &Sample| Some(stream_of(sample, stream)?.bytes);
+            let of = Series::of(run, leg, step, own, Some(stream));
+            series.insert(format!("{name}::{}", stream + 1), of);
         }
     }
     // Flent's series share their moments: a grid of the interval.
     let moments = || series.values().flat_map(|s| s.rates.keys());
-    let (Some(first), Some(last)) = (moments().min(), moments().max()) else {
-        return Err(format!(
-            "run {} has no two samples to make a series of",
-            run.id
-        ));
+    let (Some(&first), Some(&last)) = (moments().min(), moments().max()) else {
+        let id = &run.id;
+        return Err(format!("run {id} has no two samples to make a series of"));
     };
-    let grid = *first..=*last;
     let seconds = |at: u64| Nanos(at * step.0).as_secs_f64();
-    let results: Map<String, Value> = series
-        .iter()
-        .map(|(name, s)| {
-            let values = grid.clone().map(|at| s.rates.get(&at));
-            (name.clone(), json!(values.collect::<Vec<_>>()))
-        })
-        .collect();
-    let about: Map<String, Value> = series
-        .iter()
-        .map(|(name, s)| {
-            let mean = s.rates.values().sum::<f64>() / s.rates.len().max(1) as f64;
-            (
-                name.clone(),
-                json!({"UNITS": "Mbits/s", "MEAN_VALUE": mean}),
-            )
-        })
-        .collect();
+    let (mut results, mut about, mut raw) = (Map::new(), Map::new(), Map::new());
+    for (name, s) in series {
+        let values: Vec<_> = (first..=last).map(|at| s.rates.get(&at)).collect();
+        let mean = s.rates.values().sum::<f64>() / s.rates.len().max(1) as f64;
+        results.insert(name.clone(), json!(values));
+        about.insert(
+            name.clone(),
+            json!({"UNITS": "Mbits/s", "MEAN_VALUE": mean}),
+        );
+        raw.insert(name, s.raw.into());
+    }
     let started = iso(run.started);
     Ok(pretty(&json!({
         "version": VERSION,
@@ -96,15 +85,15 @@ pub fn json(run: &Run) -> Result<String, String> {
             "LOCAL_HOST": run.near.hostname,
             "TIME": started,
             "T0": started,
-            "LENGTH": seconds(*last).ceil(),
-            "TOTAL_LENGTH": seconds(*last).ceil(),
+            "LENGTH": seconds(last).ceil(),
+            "TOTAL_LENGTH": seconds(last).ceil(),
             "STEP_SIZE": step.as_secs_f64(),
             "TEST_PARAMETERS": parameters,
             "SERIES_META": about,
         },
-        "x_values": grid.clone().map(seconds).collect::<Vec<_>>(),
+        "x_values": (first..=last).map(seconds).collect::<Vec<_>>(),
         "results": results,
-        "raw_values": series.into_iter().map(|(name, s)| (name, s.raw.into())).collect::<Map<_, _>>(),
+        "raw_values": raw,
     })))
 }
 

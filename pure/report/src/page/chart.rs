@@ -70,6 +70,17 @@ pub enum Stroke {
     Bars,
 }
 
+impl Chart {
+    pub(crate) fn new(x: Axis, y: Vec<Axis>, series: Vec<Series>, bands: Vec<Band>) -> Chart {
+        Chart {
+            x,
+            y,
+            series,
+            bands,
+        }
+    }
+}
+
 impl Axis {
     pub(crate) fn new(label: impl Into<String>, unit: &'static str, scale: Scale) -> Axis {
         let label = label.into();

@@ -31,10 +31,8 @@ impl Side<'_> {
 
     fn about(&self) -> (String, String) {
         let run = self.run;
-        let title = run
-            .title
-            .as_deref()
-            .map(|title| format!(", {}", escape(title)));
+        let title = run.title.as_deref();
+        let title = title.map(|title| format!(", {}", escape(title)));
         let (host, kind) = (escape(&run.host), run.spec.workload.kind().name);
         let (at, title) = (utc(run.started), title.unwrap_or_default());
         (
@@ -47,23 +45,16 @@ impl Side<'_> {
 /// The page of two runs.
 pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
     let ways = [Direction::Up, Direction::Down];
-    let pairs = ways
-        .into_iter()
-        .filter_map(|way| Some((way, [a.leg(way)?, b.leg(way)?])));
-    let mut sections: Vec<Section> = pairs
-        .map(|(way, legs)| {
-            Section::new(format!("Side by side: {way}"))
-                .listing(figures([a, b], legs))
-                .pictures([goodput([a, b], way, legs)])
-        })
-        .collect();
+    let sections = ways.into_iter().filter_map(|way| {
+        let legs = [a.leg(way)?, b.leg(way)?];
+        let section = Section::new(format!("Side by side: {way}")).listing(figures([a, b], legs));
+        Some(section.pictures([goodput([a, b], way, legs)]))
+    });
+    let mut sections: Vec<Section> = sections.collect();
     let difference = crate::diff((a.name(), a.why), (b.name(), b.why), Style::PLAIN);
     let of_way = |line: &&str| ways.iter().any(|way| line.starts_with(&format!("{way}: ")));
-    let mut verdict: Vec<String> = difference
-        .lines()
-        .filter(of_way)
-        .map(str::to_owned)
-        .collect();
+    let verdict = difference.lines().filter(of_way);
+    let mut verdict: Vec<String> = verdict.map(str::to_owned).collect();
     verdict.push(
         "Two single runs differ by chance too: 'linerate prove' tells whether a difference is real."
             .to_owned(),
@@ -95,6 +86,7 @@ fn goodput(sides: [Side<'_>; 2], way: Direction, legs: [(&Leg, &LegSummary); 2])
         })
     });
     let [(a, (_, of_a)), (b, (_, of_b))] = [(sides[0].name(), legs[0]), (sides[1].name(), legs[1])];
+    let y = Axis::new("goodput", "bit/s", Scale::FromZero);
     Picture::chart(
         &format!("goodput-{way}"),
         &format!("Goodput, {way}"),
@@ -103,12 +95,7 @@ fn goodput(sides: [Side<'_>; 2], way: Direction, legs: [(&Leg, &LegSummary); 2])
             "Run {a} reached {} in the mean, run {b} reached {}.",
             of_a.goodput, of_b.goodput
         ),
-        Chart {
-            x: seconds(),
-            y: vec![Axis::new("goodput", "bit/s", Scale::FromZero)],
-            series: series.collect(),
-            bands: Vec::new(),
-        },
+        Chart::new(seconds(), vec![y], series.collect(), Vec::new()),
     )
 }
 

@@ -95,12 +95,11 @@ impl History {
         let first = self.shifts.first().map(|s| s.before);
         let levels = first.into_iter().chain(self.shifts.iter().map(|s| s.after));
         let steps = starts.zip(levels);
-        let mut steps: Vec<(f64, Option<f64>)> = steps
-            .map(|(at, level)| (count(at) - 0.5, Some(level)))
-            .collect();
+        let steps = steps.map(|(at, level)| (count(at) - 0.5, Some(level)));
+        let mut steps: Vec<(f64, Option<f64>)> = steps.collect();
         let end = steps
             .last()
-            .map(|last| (count(self.runs.len()) - 0.5, last.1));
+            .map(|(_, level)| (count(self.runs.len()) - 0.5, *level));
         steps.extend(end);
         let marks = self.runs.iter().enumerate();
         let marks = marks.map(|(at, run)| (count(at), Some(run.value)));
@@ -113,18 +112,15 @@ impl History {
             to: count(shift.at),
             name: "look here".to_owned(),
         });
+        let x = Axis::new("run, the oldest first", "", Scale::Fitted);
+        let y = Axis::new(label, base_unit(self.metric), Scale::FromZero);
         Picture::chart(
             "history",
             "Run by run",
             "Each mark is a run, the oldest on the left. A strip 'look here' lies between the last run \
                       of one level and the first of the next.",
             self.sentences().join(" "),
-            Chart {
-                x: Axis::new("run, the oldest first", "", Scale::Fitted),
-                y: vec![Axis::new(label, base_unit(self.metric), Scale::FromZero)],
-                series,
-                bands: bands.collect(),
-            },
+            Chart::new(x, vec![y], series, bands.collect()),
         )
     }
 

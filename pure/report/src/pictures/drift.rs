@@ -25,25 +25,21 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
     if !moved.is_empty() {
         series.push(Series::new("the level moves", 0, Stroke::Bars, moved));
     }
-    let changes = changes
-        .iter()
-        .map(|c| format!("by {} at run {}", signed(c.shift_share), c.trial));
+    let changes = changes.iter();
+    let changes = changes.map(|c| format!("by {} at run {}", signed(c.shift_share), c.trial));
     let alternative = match &changes.collect::<Vec<_>>()[..] {
         [] => "The level of the runs does not move by itself, as far as they show.".to_owned(),
         all => format!("The level of all runs moves {}.", all.join(" and ")),
     };
     let (name, unit) = (metric_words(plan.metric), base_unit(plan.metric));
+    let y = Axis::new(name, unit, Scale::FromZero);
+    let x = Axis::new("since the first run", "s", Scale::FromZero);
     Some(Picture::chart(
         "drift",
         "In the order of time",
         "Each mark is a run. What moves all arms together is the path, not the change.",
         alternative,
-        Chart {
-            x: Axis::new("since the first run", "s", Scale::FromZero),
-            y: vec![Axis::new(name, unit, Scale::FromZero)],
-            series,
-            bands: phases(trials, at),
-        },
+        Chart::new(x, vec![y], series, phases(trials, at)),
     ))
 }
 

@@ -20,12 +20,8 @@ pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> O
     );
     let end = series[0].points.last()?.0;
     let average = figures.goodput.0 as f64;
-    series.push(Series::new(
-        "average",
-        0,
-        Stroke::Reference,
-        vec![(0.0, Some(average)), (end, Some(average))],
-    ));
+    let line = vec![(0.0, Some(average)), (end, Some(average))];
+    series.push(Series::new("average", 0, Stroke::Reference, line));
     let mut y = vec![Axis::new("goodput", "bit/s", Scale::FromZero)];
     let again = retransmitted(leg);
     if !again.is_empty() {
@@ -45,12 +41,7 @@ pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> O
         &format!("Goodput over time, {}", leg.direction),
         format!("Higher is better; a step is the time between two samples.{limited}"),
         alternative,
-        Chart {
-            x: seconds(),
-            y,
-            series,
-            bands,
-        },
+        Chart::new(seconds(), y, series, bands),
     ))
 }
 
@@ -69,12 +60,11 @@ pub fn arrived(leg: &Leg) -> Option<Series> {
 /// The rise of a counter over time, which holds from one reading to the next.
 fn rates(readings: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
     let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
-    let mut rates: Vec<(f64, Option<f64>)> = pairs
-        .map(|pair| {
-            let rate = (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0);
-            (pair[0].0, Some(rate.max(0.0)))
-        })
-        .collect();
+    let rates = pairs.map(|pair| {
+        let rate = (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0);
+        (pair[0].0, Some(rate.max(0.0)))
+    });
+    let mut rates: Vec<(f64, Option<f64>)> = rates.collect();
     if let (Some((end, _)), Some((_, rate))) = (readings.last(), rates.last().copied()) {
         rates.push((*end, rate));
     }
@@ -85,11 +75,9 @@ fn rates(readings: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
 fn retransmitted(leg: &Leg) -> Vec<(f64, Option<f64>)> {
     let counts = sender::points(leg, Track::Again).into_iter();
     let counts: Vec<(f64, f64)> = counts.filter_map(|(at, n)| Some((at, n?))).collect();
-    let steps = counts
-        .windows(2)
-        .map(|pair| (pair[1].0, pair[1].1 - pair[0].1));
-    let steps = steps.filter(|(_, again)| *again > 0.0);
-    steps.map(|(at, again)| (at, Some(again))).collect()
+    let steps = counts.windows(2);
+    let steps = steps.map(|pair| (pair[1].0, Some(pair[1].1 - pair[0].1)));
+    steps.filter(|(_, again)| *again > Some(0.0)).collect()
 }
 
 /// What part of the time each limit had.
@@ -101,9 +89,8 @@ fn shares(bands: &[Band]) -> String {
     let all: f64 = times.values().sum();
     let mut times: Vec<_> = times.into_iter().filter(|_| all > 0.0).collect();
     times.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let named = times
-        .iter()
-        .map(|(name, time)| format!("{name} {}", percent(time / all)));
+    let named = times.iter();
+    let named = named.map(|(name, time)| format!("{name} {}", percent(time / all)));
     match named.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => none,
         named => format!(" Held by: {named}."),

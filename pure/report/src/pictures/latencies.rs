@@ -20,6 +20,7 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
         let point = |(at, all): &(f64, &Latency)| (*at, pick(all).map(Nanos::as_secs_f64));
         Series::new(name, 0, stroke, samples.iter().map(point).collect())
     });
+    let y = Axis::new("time of a request", "s", Scale::Logarithmic);
     Some(Picture::chart(
         id,
         &format!("Time of a request, {}", leg.direction),
@@ -28,11 +29,6 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
             "Median {}, 99th percentile {}, longest {} of {} requests.",
             requests.p50, requests.p99, requests.max, requests.count
         ),
-        Chart {
-            x: seconds(),
-            y: vec![Axis::new("time of a request", "s", Scale::Logarithmic)],
-            series: series.into(),
-            bands: Vec::new(),
-        },
+        Chart::new(seconds(), vec![y], series.into(), Vec::new()),
     ))
 }

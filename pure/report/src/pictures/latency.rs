@@ -40,17 +40,14 @@ pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
         )
     });
     let time = "time from the first byte of the call to the last of the reply";
+    let x = Axis::new(time, "s", Scale::Logarithmic);
+    let y = Axis::new("answered within it", " %", Scale::FromZero);
     Picture::chart(
         id,
         "How long requests took",
         "Further left is faster. At half of the height stands what a usual request takes; how far the last of a line lies to the right is its tail.",
         alternative.collect::<Vec<_>>().join(" "),
-        Chart {
-            x: Axis::new(time, "s", Scale::Logarithmic),
-            y: vec![Axis::new("answered within it", " %", Scale::FromZero)],
-            series: series.collect(),
-            bands: Vec::new(),
-        },
+        Chart::new(x, vec![y], series.collect(), Vec::new()),
     )
 }
 

@@ -48,43 +48,40 @@ pub(crate) fn windows(
     x: Axis,
     bands: Vec<Band>,
 ) -> Option<Picture> {
-    let mut series = of.series(
-        0,
-        &[
-            (Track::Congestion, "congestion window", Stroke::Steps),
-            (Track::Threshold, "slow-start threshold", Stroke::Reference),
-            (Track::Flight, "in flight", Stroke::Steps),
-            (Track::Window, "receive window", Stroke::Reference),
-            (Track::Own, "own receive window", Stroke::Reference),
-        ],
-    );
+    let lines = [
+        (Track::Congestion, "congestion window", Stroke::Steps),
+        (Track::Threshold, "slow-start threshold", Stroke::Reference),
+        (Track::Flight, "in flight", Stroke::Steps),
+        (Track::Window, "receive window", Stroke::Reference),
+        (Track::Own, "own receive window", Stroke::Reference),
+    ];
+    let rtts = [
+        (Track::Smoothed, "smoothed RTT", Stroke::Steps),
+        (Track::RoundTrip, "RTT of single segments", Stroke::Points),
+    ];
+    let mut series = of.series(0, &lines);
     let bytes: Vec<Values> = series.iter().filter_map(Values::of).collect();
     let most = bytes.iter().map(Values::largest).fold(0.0, f64::max);
     let cwnd = values(&series, "congestion window");
-    let scale = cwnd
-        .as_ref()
-        .map_or(Scale::FromZero, |cwnd| cwnd.beside(most));
-    series.extend(of.series(
-        1,
-        &[
-            (Track::Smoothed, "smoothed RTT", Stroke::Steps),
-            (Track::RoundTrip, "RTT of single segments", Stroke::Points),
-        ],
-    ));
+    let scale = cwnd.map_or(Scale::FromZero, |cwnd| cwnd.beside(most));
+    series.extend(of.series(1, &rtts));
     series.first()?;
-    let range = |name: &str, of: Option<Values>, unit| {
-        let of = of?;
+    let range = |what: &str, name: &str, unit| {
+        let of = values(&series, name)?;
         let (least, most) = (of.least(unit), of.most(unit));
-        Some(format!("The {name} goes from {least} to {most}."))
+        Some(format!("The {what} goes from {least} to {most}."))
     };
-    let rtt = values(&series, "smoothed RTT").or(values(&series, "RTT of single segments"));
     let alternative = [
-        range("RTT", rtt, "s"),
-        range("congestion window", cwnd, "B"),
-        range("receive window", values(&series, "receive window"), "B"),
-        range("flight", values(&series, "in flight"), "B"),
+        range("RTT", rtts[0].1, "s").or_else(|| range("RTT", rtts[1].1, "s")),
+        range("congestion window", "congestion window", "B"),
+        range("receive window", "receive window", "B"),
+        range("flight", "in flight", "B"),
     ];
     let alternative: Vec<String> = alternative.into_iter().flatten().collect();
+    let (bytes, rtt) = (
+        Axis::new("bytes", "B", scale),
+        Axis::new("RTT", "s", Scale::FromZero),
+    );
     Some(Picture::chart(
         id,
         &format!("Windows, flight and RTT{title}"),
@@ -94,15 +91,7 @@ pub(crate) fn windows(
             of.joined()
         ),
         alternative.join(" "),
-        Chart {
-            x,
-            y: vec![
-                Axis::new("bytes", "B", scale),
-                Axis::new("RTT", "s", Scale::FromZero),
-            ],
-            series,
-            bands,
-        },
+        Chart::new(x, vec![bytes, rtt], series, bands),
     ))
 }
 
@@ -114,27 +103,25 @@ pub(crate) fn flight(
     x: Axis,
     bands: Vec<Band>,
 ) -> Option<Picture> {
-    let series = of.series(
-        0,
-        &[
-            (Track::Flight, "in flight", Stroke::Steps),
-            (Track::Window, "receive window", Stroke::Reference),
-            (Track::Congestion, "congestion window", Stroke::Reference),
-            (Track::Buffer, "send buffer", Stroke::Reference),
-        ],
-    );
+    let lines = [
+        (Track::Flight, "in flight", Stroke::Steps),
+        (Track::Window, "receive window", Stroke::Reference),
+        (Track::Congestion, "congestion window", Stroke::Reference),
+        (Track::Buffer, "send buffer", Stroke::Reference),
+    ];
+    let series = of.series(0, &lines);
     let in_flight = values(&series, "in flight")?;
     values(&series, "send buffer")?;
-    let ceilings = series[1..]
-        .iter()
-        .filter_map(|s| Some((&s.name, Values::of(s)?)));
-    let ceilings: Vec<(&String, Values)> = ceilings.collect();
-    let most = ceilings.iter().map(|(_, values)| values.largest());
-    let scale = in_flight.beside(most.fold(0.0, f64::max));
-    let largest = ceilings.iter().map(|(name, values)| {
-        let most = values.most("B");
-        format!("; the {name} was {most} at its largest")
-    });
+    let (mut most, mut largest) = (0.0, String::new());
+    for ceiling in &series[1..] {
+        let Some(values) = Values::of(ceiling) else {
+            continue;
+        };
+        most = values.largest().max(most);
+        let (name, most) = (&ceiling.name, values.most("B"));
+        largest += &format!("; the {name} was {most} at its largest");
+    }
+    let y = Axis::new("bytes", "B", in_flight.beside(most));
     Some(Picture::chart(
         id,
         &format!("Bytes in flight and their three ceilings{title}"),
@@ -144,17 +131,8 @@ pub(crate) fn flight(
              well: data alone do not fill it.{}",
             of.joined()
         ),
-        format!(
-            "At most {} were in flight{}.",
-            in_flight.most("B"),
-            largest.collect::<String>()
-        ),
-        Chart {
-            x,
-            y: vec![Axis::new("bytes", "B", scale)],
-            series,
-            bands,
-        },
+        format!("At most {} were in flight{largest}.", in_flight.most("B")),
+        Chart::new(x, vec![y], series, bands),
     ))
 }
 

@@ -63,12 +63,9 @@ fn chart(
 ) -> Chart {
     let lines = LINES.into_iter().filter(|(track, ..)| shown(*track));
     let series = lines.map(|(track, name, stroke)| columns.series(track, name, 0, stroke));
-    Chart {
-        x: Axis { scale, ..time() },
-        y: vec![Axis::new("place in the stream", "B", scale)],
-        series: series.filter(|series| !series.points.is_empty()).collect(),
-        bands,
-    }
+    let series = series.filter(|series| !series.points.is_empty()).collect();
+    let y = Axis::new("place in the stream", "B", scale);
+    Chart::new(Axis { scale, ..time() }, vec![y], series, bands)
 }
 
 /// What it shows, in words.
