@@ -120,10 +120,9 @@ impl CounterReport {
 
     /// Sentences on where the emulator, not the network, was the limit.
     pub fn warnings(&self) -> Vec<String> {
-        self.links
-            .iter()
-            .filter_map(|l| Some(format!("link {}: {}", l.link, l.emulator.complaint()?)))
-            .collect()
+        let complaint =
+            |l: &LinkCounters| Some(format!("link {}: {}", l.link, l.emulator.complaint()?));
+        self.links.iter().filter_map(complaint).collect()
     }
 }
 
@@ -131,20 +130,12 @@ impl Emulator {
     /// Why figures taken over this link say something of the emulator, not of the network; `None` if it
     /// kept up.
     pub fn complaint(&self) -> Option<String> {
-        let late = self
-            .lateness
-            .percentile(0.99)
-            .filter(|late| *late > LATE)
-            .map(|late| format!("frames left up to {late} late (99th percentile)"));
+        let late = self.lateness.percentile(0.99).filter(|late| *late > LATE);
+        let late = late.map(|late| format!("frames left up to {late} late (99th percentile)"));
         let count = |n: u64, what| (n > 0).then(|| format!("{n} frames were {what}"));
-        let all: Vec<String> = [
-            late,
-            count(self.missed, "lost before the emulator saw them"),
-            count(self.refused, "refused by the receiving device"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let missed = count(self.missed, "lost before the emulator saw them");
+        let refused = count(self.refused, "refused by the receiving device");
+        let all: Vec<String> = [late, missed, refused].into_iter().flatten().collect();
         (!all.is_empty()).then(|| {
             format!(
                 "the emulator, not the network, was the limit: {}; use a lower rate or a less busy machine",
@@ -156,9 +147,8 @@ impl Emulator {
     fn since(&self, earlier: &Emulator) -> Emulator {
         let before = earlier.lateness.counts();
         let rest = self.lateness.counts().iter().map(|&(value, count)| {
-            let seen = before
-                .binary_search_by_key(&value, |pair| pair.0)
-                .map_or(0, |at| before[at].1);
+            let seen = before.binary_search_by_key(&value, |pair| pair.0);
+            let seen = seen.map_or(0, |at| before[at].1);
             (value, count.saturating_sub(seen))
         });
         Emulator {

@@ -77,11 +77,8 @@ pub fn view(framed: &[u8]) -> View {
         Some(0x86dd) if frame.len() >= at + 40 => {
             view.is_v6 = true;
             view.transport = at + 40;
-            (
-                frame[at + 6],
-                &frame[at + 8..at + 40],
-                frame[at] << 4 | frame[at + 1] >> 4,
-            )
+            let marks = frame[at] << 4 | frame[at + 1] >> 4;
+            (frame[at + 6], &frame[at + 8..at + 40], marks)
         }
         _ => return view,
     };
@@ -148,15 +145,9 @@ pub fn part(framed: &[u8], view: &View, segments: Range<u32>) -> Vec<u8> {
     let start = (segments.start as usize * size).min(payload.len());
     let end = (segments.end as usize * size).min(payload.len());
     let is_single = segments.len() <= 1;
-    let mut part = Vec::with_capacity(VNET_HEADER + head.len() + end - start);
-    if is_single {
-        // No offload is left to do.
-        part.extend_from_slice(&[0; VNET_HEADER]);
-    } else {
-        part.extend_from_slice(header);
-    }
-    part.extend_from_slice(head);
-    part.extend_from_slice(&payload[start..end]);
+    // A single frame leaves no offload to do.
+    let header = if is_single { &[0; VNET_HEADER] } else { header };
+    let mut part = [header, head, &payload[start..end]].concat();
     let bytes = &mut part[VNET_HEADER..];
 
     let length = bytes.len() - view.network;
@@ -165,11 +156,8 @@ pub fn part(framed: &[u8], view: &View, segments: Range<u32>) -> Vec<u8> {
     } else {
         put16(bytes, view.network + 2, length as u16);
         let id = be16(bytes, view.network + 4).unwrap_or(0);
-        put16(
-            bytes,
-            view.network + 4,
-            id.wrapping_add(segments.start as u16),
-        );
+        let id = id.wrapping_add(segments.start as u16);
+        put16(bytes, view.network + 4, id);
         mend_header_sum(bytes, view);
     }
     let (protocol, field) = if kind == GSO_UDP {
@@ -223,11 +211,8 @@ fn mend_header_sum(frame: &mut [u8], view: &View) {
 }
 
 fn pseudo_header(frame: &[u8], view: &View, protocol: u8) -> u64 {
-    let addresses = if view.is_v6 {
-        view.network + 8..view.network + 40
-    } else {
-        view.network + 12..view.network + 20
-    };
+    let (from, to) = if view.is_v6 { (8, 40) } else { (12, 20) };
+    let addresses = view.network + from..view.network + to;
     let length = (frame.len() - view.transport) as u64;
     add(length + u64::from(protocol), &frame[addresses])
 }
@@ -276,16 +261,10 @@ fn gso_type(header: &[u8]) -> u8 {
     header.get(1).map_or(0, |kind| kind & !GSO_ECN)
 }
 
-fn gso_size(header: &[u8]) -> u16 {
-    if header.len() < VNET_HEADER {
-        return 0;
-    }
-    ne16(header, 4)
-}
-
 /// The virtio-net header of a packet socket is in the order of the machine.
-fn ne16(header: &[u8], at: usize) -> u16 {
-    u16::from_ne_bytes([header[at], header[at + 1]])
+fn gso_size(header: &[u8]) -> u16 {
+    let size = header.get(4..6).filter(|_| header.len() >= VNET_HEADER);
+    size.map_or(0, |size| u16::from_ne_bytes([size[0], size[1]]))
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -299,12 +278,10 @@ fn put16(bytes: &mut [u8], at: usize, value: u16) {
 
 /// FNV-1a: the same on every machine and for ever, as a recorded seed wants it.
 fn hash(parts: &[&[u8]]) -> u64 {
-    parts
-        .iter()
-        .flat_map(|part| part.iter())
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+    let bytes = parts.iter().copied().flatten();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

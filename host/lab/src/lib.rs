@@ -262,12 +262,9 @@ impl Lab {
         let node = self.host(host)?;
         let gone = |_| Error::NotUp(self.record.name.clone());
         let net = File::open(&node.netns).map_err(gone)?.into();
-        let user = if self.record.in_user_namespace {
-            let path = format!("/proc/{}/ns/user", self.record.pid);
-            Some(File::open(path).map_err(gone)?.into())
-        } else {
-            None
-        };
+        let user = format!("/proc/{}/ns/user", self.record.pid);
+        let user = self.record.in_user_namespace.then(|| File::open(user));
+        let user = user.transpose().map_err(gone)?.map(Into::into);
         // The number of the process could be another's by now.
         if !self.place.is_alive() {
             return Err(Error::NotUp(self.record.name.clone()));
@@ -307,13 +304,11 @@ impl Lab {
     }
 
     fn ask<T: for<'de> Deserialize<'de>>(&self, what: &str) -> Result<T, Error> {
-        let answer = ask(&self.place, what).map_err(|error| match self.place.is_alive() {
-            true => {
-                Error::system(format!("ask the lab {} for its {what}", self.record.name))(error)
-            }
-            false => Error::NotUp(self.record.name.clone()),
-        })?;
         let name = &self.record.name;
+        let answer = ask(&self.place, what).map_err(|error| match self.place.is_alive() {
+            true => Error::system(format!("ask the lab {name} for its {what}"))(error),
+            false => Error::NotUp(name.clone()),
+        })?;
         serde_json::from_slice(&answer)
             .map_err(Error::system(format!("read what the lab {name} answers")))
     }

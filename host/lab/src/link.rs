@@ -245,17 +245,17 @@ impl Cable {
             }
             let pipe = self.duplex.pipe(direction);
             let at_once = pipe.frames_at_once(view.segment_wire_bytes);
-            if view.segments > at_once {
-                for first in (0..view.segments).step_by(at_once as usize) {
-                    let last = (first + at_once).min(view.segments);
-                    let part = frame::part(bytes, &view, first..last);
-                    let view = frame::view(&part);
-                    self.duplex
-                        .offer(self.offered, direction, packet(part, &view));
-                }
-            } else {
+            let now = self.offered;
+            if view.segments <= at_once {
                 self.duplex
-                    .offer(self.offered, direction, packet(bytes.to_vec(), &view));
+                    .offer(now, direction, packet(bytes.to_vec(), &view));
+                continue;
+            }
+            for first in (0..view.segments).step_by(at_once as usize) {
+                let last = (first + at_once).min(view.segments);
+                let part = frame::part(bytes, &view, first..last);
+                let view = frame::view(&part);
+                self.duplex.offer(now, direction, packet(part, &view));
             }
         }
     }
@@ -267,10 +267,7 @@ impl Cable {
             // It grows as needed, so no value is too large for it.
             let _ = self.lateness.record(self.offered.since(delivery.due).0);
             self.last_delivery = self.offered;
-            let end = match direction {
-                Direction::Forward => 1,
-                Direction::Backward => 0,
-            };
+            let end = 1 - direction as usize;
             if delivery.packet.body.packet_bytes > u64::from(self.link.ends[end].mtu) {
                 self.too_long[1 - end] += u64::from(delivery.packet.segments);
                 continue;
@@ -304,8 +301,8 @@ impl Cable {
         self.offered = self.offered.max(now);
         while self.script.front().is_some_and(|step| step.at <= now) {
             if let Some(step) = self.script.pop_front() {
-                self.duplex
-                    .change(self.offered, step.direction, &step.shape);
+                let now = self.offered;
+                self.duplex.change(now, step.direction, &step.shape);
             }
         }
     }

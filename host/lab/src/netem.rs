@@ -96,13 +96,9 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
             lost_in_good,
         } => {
             // tc-netem(8): p, r, 1-h, 1-k.
-            netem += &format!(
-                " loss gemodel {} {} {} {}",
-                tc_percent(*to_bad),
-                tc_percent(*to_good),
-                tc_percent(*lost_in_bad),
-                tc_percent(*lost_in_good)
-            );
+            let chances = [to_bad, to_good, lost_in_bad, lost_in_good];
+            let chances = chances.map(|chance| tc_percent(*chance)).join(" ");
+            netem += &format!(" loss gemodel {chances}");
         }
         Loss::Periodic(_) | Loss::At(_) => return Err("loss of chosen frames"),
     }

@@ -55,12 +55,11 @@ pub(crate) type Answer = Result<(), Error>;
 /// [`crate::up`].
 pub fn keep() -> Result<(), Error> {
     let mut line = String::new();
-    let order: Order = io::stdin()
-        .read_line(&mut line)
-        .and_then(|_| Ok(serde_json::from_str(&line)?))
-        .map_err(Error::system(
-            "read the order for a lab from standard input",
-        ))?;
+    let read = io::stdin().read_line(&mut line);
+    let order = read.and_then(|_| Ok(serde_json::from_str::<Order>(&line)?));
+    let order = order.map_err(Error::system(
+        "read the order for a lab from standard input",
+    ))?;
     let place = Place::of(&order.home, &order.name)?;
     let lock = place.take(&order.name);
     let made = lock.and_then(|lock| Ok((lock, make(&order, &place)?)));
@@ -115,28 +114,18 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
         .nodes
         .iter()
         .map(|node| {
-            let net = namespace::new_net().map_err(Error::system(format!(
-                "make a network namespace for {}",
-                node.name
-            )))?;
-            let inode = File::from(
-                net.try_clone()
-                    .map_err(Error::system("copy a descriptor"))?,
-            )
-            .metadata()
-            .map_err(Error::system("look at a network namespace"))?
-            .ino();
+            let what = format!("make a network namespace for {}", node.name);
+            let net = namespace::new_net().map_err(Error::system(what))?;
+            let copy = net.try_clone().and_then(|net| File::from(net).metadata());
+            let inode = copy
+                .map_err(Error::system("look at a network namespace"))?
+                .ino();
             in_net(&net, || write_sysctls(&plan::sysctls(scenario, node)))?;
             Ok(Node { net, inode })
         })
         .collect::<Result<Vec<Node>, Error>>()?;
-    let netns = |index: usize| {
-        format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            nodes[index].net.as_raw_fd()
-        )
-    };
+    let pid = std::process::id();
+    let netns = |index: usize| format!("/proc/{pid}/fd/{}", nodes[index].net.as_raw_fd());
     let number = |name: &str| {
         let found = scenario.nodes.iter().position(|n| n.name == name);
         found.expect("a scenario is checked: the ends of links are nodes")
@@ -146,12 +135,8 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
     let cables = plan::cables(scenario, &backends, |node| netns(number(node)));
     run(&IP, &cables, None, "the links")?;
     for (node, held) in scenario.nodes.iter().zip(&nodes) {
-        run(
-            &IP,
-            &plan::inside(scenario, node),
-            Some(&held.net),
-            &node.name,
-        )?;
+        let inside = plan::inside(scenario, node);
+        run(&IP, &inside, Some(&held.net), &node.name)?;
         if let Some(rules) = plan::rules(scenario, node) {
             run(&["nft", "-f", "-"], &rules, Some(&held.net), &node.name)?;
         }
@@ -182,16 +167,12 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
         }
         let socket = |end| {
             let device = plan::emulator_device(index, end);
-            PacketSocket::open(&device, SOCKET_BUFFER).map_err(Error::system(format!(
-                "open a packet socket on {}",
-                link.name
-            )))
+            let what = format!("open a packet socket on {}", link.name);
+            PacketSocket::open(&device, SOCKET_BUFFER).map_err(Error::system(what))
         };
         let cable = Cable::new(scenario, link, [socket(0)?, socket(1)?], start);
-        workers.push(Worker::start(cable).map_err(Error::system(format!(
-            "start the thread of link {}",
-            link.name
-        )))?);
+        let what = format!("start the thread of link {}", link.name);
+        workers.push(Worker::start(cable).map_err(Error::system(what))?);
     }
 
     for (node, held) in scenario.nodes.iter().zip(&nodes) {
@@ -207,29 +188,25 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
     let _ = fs::remove_file(&path);
     let control = UnixListener::bind(&path)
         .map_err(Error::system(format!("listen at {}", path.display())))?;
+    let node = |(index, node): (usize, &emulate::Node)| NodeRecord {
+        name: node.name.clone(),
+        kind: node.kind.name().to_owned(),
+        addresses: plan::addresses(scenario, &node.name),
+        netns: PathBuf::from(netns(index)),
+        inode: nodes[index].inode,
+    };
     let record = Record {
         name: order.name.clone(),
         scenario: scenario.name.clone(),
         why: scenario.why.clone(),
         // The keys of RandomState come from the kernel's random numbers; this spares a dependency.
         id: format!("{:016x}", RandomState::new().hash_one(())),
-        pid: std::process::id(),
+        pid,
         started: SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |t| t.as_secs()),
         in_user_namespace,
-        nodes: scenario
-            .nodes
-            .iter()
-            .enumerate()
-            .map(|(index, node)| NodeRecord {
-                name: node.name.clone(),
-                kind: node.kind.name().to_owned(),
-                addresses: plan::addresses(scenario, &node.name),
-                netns: PathBuf::from(netns(index)),
-                inode: nodes[index].inode,
-            })
-            .collect(),
+        nodes: scenario.nodes.iter().enumerate().map(node).collect(),
         links,
     };
     place.write("scenario.json", scenario)?;
@@ -378,37 +355,31 @@ fn choose(scenario: &Scenario, asked: Backend) -> Result<Vec<LinkRecord>, Error>
         .links
         .iter()
         .map(|link| {
-            let (made, why) = match plan::why_emulated(scenario, link) {
-                None => (
-                    LinkBackend::Cable,
-                    "nothing is done to the frames".to_owned(),
-                ),
-                Some(why) if asked == Backend::Emulator => (
-                    LinkBackend::Emulator,
-                    format!("{why}, and the emulator was asked for"),
-                ),
-                Some(why) => match netem::expresses(scenario, link) {
-                    Err(what) => (
-                        LinkBackend::Emulator,
-                        format!("{why}, and netem cannot express {what}"),
-                    ),
-                    Ok(()) if *netem_works.get_or_insert_with(netem::works) => {
-                        (LinkBackend::Netem, why.to_owned())
-                    }
-                    Ok(()) => (
-                        LinkBackend::Emulator,
-                        format!("{why}, and this kernel has no netem"),
-                    ),
-                },
+            use LinkBackend::{Cable, Emulator, Netem};
+            let emulated = plan::why_emulated(scenario, link);
+            let (made, and) = match emulated.map(|_| netem::expresses(scenario, link)) {
+                None => (Cable, String::new()),
+                _ if asked == Backend::Emulator => {
+                    (Emulator, ", and the emulator was asked for".to_owned())
+                }
+                Some(Err(what)) => (Emulator, format!(", and netem cannot express {what}")),
+                Some(Ok(())) if *netem_works.get_or_insert_with(netem::works) => {
+                    (Netem, String::new())
+                }
+                Some(Ok(())) => (Emulator, ", and this kernel has no netem".to_owned()),
             };
-            if (asked, made) == (Backend::Netem, LinkBackend::Emulator) {
+            let why = emulated
+                .unwrap_or("nothing is done to the frames")
+                .to_owned()
+                + &and;
+            let name = &link.name;
+            if (asked, made) == (Backend::Netem, Emulator) {
                 return Err(Error::Unfit(format!(
-                    "netem cannot make the link {}: {why}; leave out --backend",
-                    link.name
+                    "netem cannot make the link {name}: {why}; leave out --backend"
                 )));
             }
             Ok(LinkRecord {
-                name: link.name.clone(),
+                name: name.clone(),
                 ends: [link.ends[0].node.clone(), link.ends[1].node.clone()],
                 backend: made,
                 why,
@@ -423,10 +394,11 @@ fn write_sysctls(all: &[(&str, String)]) -> Result<(), Error> {
         match fs::write(format!("/proc/sys/net/{name}"), value) {
             // A kernel without IPv6 has nothing to switch off.
             Err(error) if error.kind() == io::ErrorKind::NotFound && name.starts_with("ipv6/") => {}
-            other => other.map_err(Error::system(format!(
-                "set net.{} to {value} in a namespace of the lab",
-                name.replace('/', ".")
-            )))?,
+            other => {
+                let name = name.replace('/', ".");
+                let what = format!("set net.{name} to {value} in a namespace of the lab");
+                other.map_err(Error::system(what))?;
+            }
         }
     }
     Ok(())
@@ -438,12 +410,9 @@ fn single_frames(net: &OwnedFd, device: &str) -> Result<(), Error> {
         let driver = Ethtool::open(device).map_err(Error::system(format!("ask {device}")))?;
         for offload in &OFFLOADS {
             if matches!(offload.name, "tso" | "gso" | "gro" | "tx") {
-                driver
-                    .set_offload(offload, false)
-                    .map_err(Error::system(format!(
-                        "turn off {} of {device}",
-                        offload.name
-                    )))?;
+                let what = format!("turn off {} of {device}", offload.name);
+                let done = driver.set_offload(offload, false);
+                done.map_err(Error::system(what))?;
             }
         }
         Ok(())
@@ -494,10 +463,8 @@ pub(crate) fn run(
     // A user's PATH may lack the directories of system programs.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
-    if let Some(net) = net {
-        let net = net
-            .try_clone()
-            .map_err(Error::system("copy a descriptor"))?;
+    if let Some(net) = net.map(OwnedFd::try_clone) {
+        let net = net.map_err(Error::system("copy a descriptor"))?;
         namespace::start_in_net(&mut command, net);
     }
     let failed = |source| {

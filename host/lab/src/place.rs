@@ -73,9 +73,8 @@ pub struct LinkRecord {
 /// `linerate/labs` in `$XDG_RUNTIME_DIR`, or in `/tmp/linerate-UID` where that is unset.
 pub(crate) fn home_of_user() -> PathBuf {
     let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
     };
     if let Some(path) = absolute(HOME) {
         return path;
@@ -84,10 +83,9 @@ pub(crate) fn home_of_user() -> PathBuf {
     if uid == 0 {
         return PathBuf::from("/run/linerate/labs");
     }
-    absolute("XDG_RUNTIME_DIR")
-        .filter(|path| path.is_dir())
-        .unwrap_or_else(|| PathBuf::from(format!("/tmp/linerate-{uid}")))
-        .join("linerate/labs")
+    let runtime = absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir());
+    let own = || PathBuf::from(format!("/tmp/linerate-{uid}"));
+    runtime.unwrap_or_else(own).join("linerate/labs")
 }
 
 /// The directory of one lab.
@@ -200,11 +198,12 @@ impl Place {
     /// Removes what a lab left, unless a process holds it. `held` is the lock of a caller that does itself.
     pub fn remove(&self, held: Option<File>) -> Result<(), Error> {
         // Removed under the lock, so that a lab of this name that is just being made keeps its own.
-        let lock = held.or_else(|| {
+        let free = || {
             File::open(self.lock())
                 .ok()
                 .filter(|l| l.try_lock().is_ok())
-        });
+        };
+        let lock = held.or_else(free);
         if lock.is_none() && self.lock().exists() {
             return Ok(());
         }
@@ -234,12 +233,9 @@ impl Place {
     fn check_owner(&self) -> Result<(), Error> {
         let uid = sys::process::effective_user();
         // The lab's own directory, that of all labs, and `/tmp/linerate-UID`, which is two above.
-        let strange = self
-            .directory
-            .ancestors()
-            .take(4)
-            .find(|path| fs::metadata(path).is_ok_and(|m| m.uid() != uid && m.uid() != 0));
-        match strange {
+        let strange =
+            |path: &&Path| fs::metadata(path).is_ok_and(|m| m.uid() != uid && m.uid() != 0);
+        match self.directory.ancestors().take(4).find(strange) {
             None => Ok(()),
             Some(path) => {
                 let what = format!("use {}, which belongs to another user", path.display());

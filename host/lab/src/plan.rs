@@ -72,12 +72,13 @@ pub(crate) fn inside(scenario: &Scenario, node: &Node) -> String {
         }
         lines += &format!("link set {device} up\n");
         for address in &end.addresses {
-            let no_detection = if address.address.is_ipv6() {
+            // Nothing is asked of the others.
+            let nodad = if address.address.is_ipv6() {
                 " nodad"
             } else {
                 ""
             };
-            lines += &format!("addr add {address} dev {device} noprefixroute{no_detection}\n");
+            lines += &format!("addr add {address} dev {device} noprefixroute{nodad}\n");
         }
     }
     if is_switch {
@@ -175,12 +176,8 @@ pub(crate) fn rules(scenario: &Scenario, node: &Node) -> Option<String> {
             }
             let hook = "filter hook forward priority 0";
             chain(&mut chains, "forward", hook, &forward);
-            chain(
-                &mut chains,
-                "output",
-                "filter hook output priority 0",
-                &icmp,
-            );
+            let hook = "filter hook output priority 0";
+            chain(&mut chains, "output", hook, &icmp);
             nat_chains(&mut chains, scenario, node);
         }
         NodeKind::Switch => {}
@@ -213,11 +210,8 @@ pub(crate) fn why_emulated(scenario: &Scenario, link: &Link) -> Option<&'static 
     if !scenario.is_plain(link) {
         return Some("it does something to the frames");
     }
-    if link.ends[0].mtu != link.ends[1].mtu {
-        // A pair of virtual devices passes a super-packet whatever the size of its segments.
-        return Some("its two ends have different MTUs");
-    }
-    None
+    // A pair of virtual devices passes a super-packet whatever the size of its segments.
+    (link.ends[0].mtu != link.ends[1].mtu).then_some("its two ends have different MTUs")
 }
 
 /// All shapes that a direction of a link ever has.
@@ -226,10 +220,8 @@ pub(crate) fn shapes<'a>(
     link: &'a Link,
     direction: Direction,
 ) -> impl Iterator<Item = &'a emulate::Shape> {
-    let later = scenario
-        .script
-        .iter()
-        .filter(move |c| c.link == link.name && c.direction == direction);
+    let later = scenario.script.iter();
+    let later = later.filter(move |c| c.link == link.name && c.direction == direction);
     std::iter::once(link.shape(direction)).chain(later.map(|c| &c.shape))
 }
 
@@ -251,15 +243,11 @@ fn neighbours(scenario: &Scenario, node: &str) -> Vec<(String, IpAddr, String)> 
             at += 1;
             let index = scenario.links.iter().position(|l| l.name == here.name);
             for (number, other) in here.ends.iter().enumerate() {
-                let is_switch = scenario
-                    .node(&other.node)
-                    .is_some_and(|n| n.kind == NodeKind::Switch);
-                if is_switch {
-                    for (further, _) in scenario.ends_at(&other.node) {
-                        if !seen.contains(&further.name.as_str()) {
-                            seen.push(&further.name);
-                        }
-                    }
+                let kind = scenario.node(&other.node).map(|n| n.kind);
+                if kind == Some(NodeKind::Switch) {
+                    let further = scenario.ends_at(&other.node).map(|(l, _)| l.name.as_str());
+                    let further: Vec<&str> = further.filter(|l| !seen.contains(l)).collect();
+                    seen.extend(further);
                 } else if other.node != node {
                     let mac = address_of_device(index.unwrap_or(0), number);
                     for address in &other.addresses {
@@ -298,32 +286,25 @@ fn icmp_rules(scenario: &Scenario, node: &Node) -> Vec<String> {
     if node.drop_icmp_toward.is_empty() {
         return vec![format!("{v4} drop"), format!("{v6} drop")];
     }
-    let to: Vec<IpAddr> = node
-        .drop_icmp_toward
-        .iter()
-        .flat_map(|node| addresses(scenario, node))
-        .collect();
-    to.iter()
-        .map(|address| match address {
-            IpAddr::V4(a) => format!("ip daddr {a} {v4} drop"),
-            IpAddr::V6(a) => format!("ip6 daddr {a} {v6} drop"),
-        })
-        .collect()
+    let to = node.drop_icmp_toward.iter();
+    let to = to.flat_map(|node| addresses(scenario, node));
+    to.map(|address| match address {
+        IpAddr::V4(a) => format!("ip daddr {a} {v4} drop"),
+        IpAddr::V6(a) => format!("ip6 daddr {a} {v6} drop"),
+    })
+    .collect()
 }
 
 fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node) {
     let Some(nat) = &node.nat else { return };
-    let outside = scenario
-        .ends_at(&node.name)
-        .find(|(link, _)| link.name == nat.outside)
-        .map(|(_, end)| end);
-    let Some(outside) = outside else { return };
+    let mut ends = scenario.ends_at(&node.name);
+    let Some((_, outside)) = ends.find(|(link, _)| link.name == nat.outside) else {
+        return;
+    };
     let device = &outside.device;
-    let hairpin = nat.hairpin;
-    let from = if hairpin {
-        String::new()
-    } else {
-        format!("iifname \"{device}\" ")
+    let from = match nat.hairpin {
+        true => String::new(),
+        false => format!("iifname \"{device}\" "),
     };
     let mut inward = Vec::new();
     for forward in &nat.forward {
@@ -340,7 +321,7 @@ fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node) {
         }
     }
     let mut outward = vec![format!("oifname \"{device}\" masquerade")];
-    if hairpin {
+    if nat.hairpin {
         // The answer has to come back through the router, so the asker is hidden too.
         outward.push(format!(
             "iifname != \"{device}\" oifname != \"{device}\" ct status dnat masquerade"

@@ -218,8 +218,6 @@ fn transfer(
 }
 
 fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(act)
-        .map(drop)
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(act).map(drop)
 }

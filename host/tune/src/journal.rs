@@ -161,23 +161,16 @@ impl Place {
     /// One with this name, made if it is not there.
     pub fn named(state: &Path, name: &str) -> Result<Place, Error> {
         let place = Place(state.join(name));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&place.0)
-            .map_err(Error::journal("make", &place.0))?;
+        let mut directory = DirBuilder::new();
+        let made = directory.recursive(true).mode(0o700).create(&place.0);
+        made.map_err(Error::journal("make", &place.0))?;
         // A directory in /tmp could have been put there by anybody, and what a journal says is done.
         let uid = sys::process::effective_user();
         for directory in [&place.0, state] {
-            let owner = fs::metadata(directory)
-                .map_err(Error::journal("look at", directory))?
-                .uid();
-            if owner != uid && owner != 0 {
-                let source = io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    "the directory belongs to another user",
-                );
-                return Err(Error::journal("use", directory)(source));
+            let metadata = fs::metadata(directory).map_err(Error::journal("look at", directory))?;
+            if metadata.uid() != uid && metadata.uid() != 0 {
+                let why = "the directory belongs to another user";
+                return Err(Error::journal("use", directory)(why));
             }
         }
         Ok(place)
@@ -346,10 +339,10 @@ impl Journal {
                     header = Some(first);
                     begin = end;
                 }
-                (Ok(Line::Change(change)), Some(_)) => entries.push(Entry {
-                    change,
-                    after: None,
-                }),
+                (Ok(Line::Change(change)), Some(_)) => {
+                    let after = None;
+                    entries.push(Entry { change, after });
+                }
                 (Ok(Line::Made { number, after }), Some(_)) => {
                     let made = entries.iter_mut().find(|e| e.change.number == number);
                     let made =
@@ -379,10 +372,8 @@ impl Journal {
     /// Writes down what is about to be changed; it is on the disk when this returns.
     pub fn before(&mut self, change: Change) -> Result<(), Error> {
         self.append(&Line::Change(change.clone()), true)?;
-        self.entries.push(Entry {
-            change,
-            after: None,
-        });
+        let after = None;
+        self.entries.push(Entry { change, after });
         step("change written down");
         Ok(())
     }
@@ -390,14 +381,10 @@ impl Journal {
     /// Writes down that a change was made, and what was read back. Without this mark it is undone all the
     /// same, so a full disk does not matter here.
     pub fn made(&mut self, number: u64, after: Image) {
-        let line = Line::Made {
-            number,
-            after: after.clone(),
-        };
-        let _ = self.append(&line, false);
         if let Some(entry) = self.entries.iter_mut().find(|e| e.change.number == number) {
-            entry.after = Some(after);
+            entry.after = Some(after.clone());
         }
+        let _ = self.append(&Line::Made { number, after }, false);
         step("change marked as made");
     }
 

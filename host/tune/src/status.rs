@@ -1,7 +1,7 @@
 //! What is changed now, and by whom.
 
 use crate::Error;
-use crate::journal::{Journal, Namespace, Place};
+use crate::journal::{Entry, Journal, Namespace, Place};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +71,11 @@ pub fn status(state: &Path) -> Result<Vec<Pending>, Error> {
 }
 
 fn pending(journal: Journal, place: &Place, here: &Namespace, kept: bool) -> Pending {
+    let change = |entry: Entry| PendingChange {
+        made: entry.after.is_some(),
+        setting: entry.change.setting.to_string(),
+        was: entry.change.was,
+    };
     let header = journal.header;
     let patience = header.deadline_ms / 1000;
     Pending {
@@ -86,15 +91,7 @@ fn pending(journal: Journal, place: &Place, here: &Namespace, kept: bool) -> Pen
         title: header.title,
         pid: header.pid,
         started: header.started,
-        changes: journal
-            .entries
-            .into_iter()
-            .map(|entry| PendingChange {
-                made: entry.after.is_some(),
-                setting: entry.change.setting.to_string(),
-                was: entry.change.was,
-            })
-            .collect(),
+        changes: journal.entries.into_iter().map(change).collect(),
     }
 }
 

@@ -172,9 +172,8 @@ impl TuningSession {
     /// [`Error::Failed`]; [`Error::Expired`] if the guard has undone them.
     pub fn undo_only(&mut self, settings: &[Setting]) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
-        undo_those(&mut journal, &mut kernel()?, |change| {
-            settings.contains(&change.setting)
-        })
+        let which = |change: &Change| settings.contains(&change.setting);
+        undo_those(&mut journal, &mut kernel()?, which)
     }
 
     /// Shows the guard that the experiment lives: the deadline begins anew.
@@ -339,11 +338,10 @@ fn apply_one(
         target: target.clone(),
         before,
     })?;
-    let part = target.part();
-    part.apply(kernel, setting)
-        .map_err(|f| refused(setting, f))?;
+    let (part, refused) = (target.part(), |f| refused(setting, f));
+    part.apply(kernel, setting).map_err(refused)?;
     step("change made");
-    let after = part.read(kernel).map_err(|f| refused(setting, f))?;
+    let after = part.read(kernel).map_err(refused)?;
     step("change read back");
     journal.made(number, after);
     Ok(())
@@ -427,11 +425,9 @@ fn put_back(state: &Path, kept_too: bool) -> Result<Vec<Undone>, Error> {
     for place in Place::all(state)? {
         let ours = place.0.ends_with(format!("net-{}", here.inode));
         let kept = place.kept();
-        let mut known = kept.values().filter_map(|path| Journal::peek_at(path));
-        let stale = Journal::peek_at(&place.journal())
-            .into_iter()
-            .chain(&mut known)
-            .all(|header| header.namespace.boot != here.boot);
+        let journals = kept.values().cloned().chain([place.journal()]);
+        let mut known = journals.filter_map(|path| Journal::peek_at(&path));
+        let stale = known.all(|header| header.namespace.boot != here.boot);
         if !ours && !stale {
             continue;
         }

@@ -34,10 +34,8 @@ pub fn arms(tried: &[Vec<Setting>]) -> Vec<Vec<usize>> {
 pub fn together(tried: &[Vec<Setting>], which: &[usize]) -> Option<Vec<Setting>> {
     let mut all: Vec<Setting> = Vec::new();
     for setting in which.iter().flat_map(|n| &tried[*n]) {
-        match all
-            .iter()
-            .find(|s| s.knob == setting.knob && s.on == setting.on)
-        {
+        let mut known = all.iter();
+        match known.find(|s| s.knob == setting.knob && s.on == setting.on) {
             Some(same) if same.value == setting.value => {}
             Some(_) => return None,
             None => all.push(setting.clone()),
@@ -51,11 +49,8 @@ pub fn proven_alone(arms: &[Vec<usize>], verdict: &Verdict) -> Vec<usize> {
     let faster = verdict.comparisons.iter();
     let faster = faster.filter(|c| c.outcome == Outcome::Faster);
     let faster = faster.filter_map(|c| arms.get((c.arm as usize).checked_sub(1)?));
-    faster
-        .filter(|arm| arm.len() == 1)
-        .flatten()
-        .copied()
-        .collect()
+    let alone = faster.filter(|arm| arm.len() == 1);
+    alone.flatten().copied().collect()
 }
 
 /// What to do after an experiment with these arms, the first of which is arm 1 of its plan.
@@ -69,14 +64,11 @@ pub fn choose(arms: &[Vec<usize>], verdict: &Verdict) -> Choice {
         Some((arm, estimate))
     });
     let (alone, joint): (Vec<_>, Vec<_>) = proven.partition(|(arm, _)| arm.len() == 1);
-    let surest = alone
-        .iter()
-        .rev()
-        .max_by(|(_, a), (_, b)| a.low_share.total_cmp(&b.low_share));
+    let last_first = alone.iter().rev();
+    let surest = last_first.max_by(|(_, a), (_, b)| a.low_share.total_cmp(&b.low_share));
     let Some((base, best)) = surest else {
-        return joint
-            .first()
-            .map_or(Choice::Nothing, |(arm, _)| Choice::Keep((*arm).clone()));
+        let keep = |(arm, _): &(&Vec<usize>, _)| Choice::Keep((*arm).clone());
+        return joint.first().map_or(Choice::Nothing, keep);
     };
     let helped = alone.iter().flat_map(|(arm, _)| arm.iter());
     let beyond = joint
@@ -106,11 +98,8 @@ pub fn choose(arms: &[Vec<usize>], verdict: &Verdict) -> Choice {
 fn joint_arm(arms: &[Vec<usize>], verdict: &Verdict, all: &[usize]) -> Option<Estimate> {
     let same = |arm: &Vec<usize>| arm.len() == all.len() && arm.iter().all(|n| all.contains(n));
     let place = arms.iter().position(same)? as u32 + 1;
-    verdict
-        .comparisons
-        .iter()
-        .find(|c| c.arm == place)?
-        .estimate
+    let mut all = verdict.comparisons.iter();
+    all.find(|c| c.arm == place)?.estimate
 }
 
 #[cfg(test)]

@@ -9,28 +9,23 @@ pub fn others(host: &Configured) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(profile) = host.tuned.first() {
         let name = profile.path.rsplit('/').nth(1).unwrap_or("?");
-        let sets: Vec<String> = tuned(host)
-            .into_iter()
-            .map(|(key, value, file)| format!("{key} = {value} ({file})"))
-            .collect();
-        let what = match sets.is_empty() {
-            true => "none of the settings here".to_owned(),
-            false => sets.join(", "),
+        let sets = tuned(host).into_iter();
+        let sets = sets.map(|(key, value, file)| format!("{key} = {value} ({file})"));
+        let what = match sets.collect::<Vec<_>>() {
+            none if none.is_empty() => "none of the settings here".to_owned(),
+            sets => sets.join(", "),
         };
         all.push(format!(
             "tuned is active with the profile {name}, which sets {what}; afterwards it applies the sysctl files anew, unless reapply_sysctl is 0 in /etc/tuned/tuned-main.conf"
         ));
     }
     if host.network_manager {
-        all.push(
-            "NetworkManager sets MTU, routes and offloads of its connections whenever a device comes up: what is to last belongs there"
-                .to_owned(),
-        );
+        let words = "NetworkManager sets MTU, routes and offloads of its connections whenever a device comes up: what is to last belongs there";
+        all.push(words.to_owned());
     }
     if host.cloud_init {
-        all.push(
-            "cloud-init may write the network configuration anew when the host starts".to_owned(),
-        );
+        let words = "cloud-init may write the network configuration anew when the host starts";
+        all.push(words.to_owned());
     }
     all
 }

@@ -15,11 +15,7 @@ pub fn default_of(host: &Fingerprint, key: SysctlKey) -> Option<Value> {
     let bounded = |most: u64| Some(most.min(memory?));
     Some(match key.name() {
         "net.ipv4.tcp_rmem" => {
-            let most = if version >= (6, 16) {
-                32 * MIB
-            } else {
-                6 * MIB
-            };
+            let most = if version >= (6, 16) { 32 } else { 6 } * MIB;
             // Before 4.20 the initial size was meant for a segment size of an older time.
             let initial = if version >= (4, 20) { 131_072 } else { 87_380 };
             Value::Numbers(vec![4096, initial, bounded(most)?])

@@ -126,10 +126,8 @@ fn matters(settings: &[Setting], host: &Fingerprint) -> Vec<Matter> {
         Knob::Device(knob) => device_matter(knob, setting, device),
         Knob::Socket(_) | Knob::Route(_) | Knob::Sysctl(_) => None,
     });
-    route_matter(settings, host, device)
-        .into_iter()
-        .chain(of_device)
-        .collect()
+    let of_route = route_matter(settings, host, device);
+    of_route.into_iter().chain(of_device).collect()
 }
 
 /// `dev_valid_name` of the kernel, without what a shell or a file would take for more.
@@ -147,33 +145,31 @@ fn noted(note: &str) -> String {
 fn device_matter(knob: DeviceKnob, setting: &Setting, device: &str) -> Option<Matter> {
     let plain = setting.value.plain();
     let tool = knob.tool_name();
-    let (netplan, networkd, command) = match knob {
-        DeviceKnob::Mtu => (
-            Some(format!("      mtu: {plain}\n")),
-            Some(format!("[Link]\nMTUBytes={plain}\n")),
-            format!("ip link set dev {device} mtu {plain}"),
-        ),
-        DeviceKnob::Mtu6 => (
-            Some(format!("      ipv6-mtu: {plain}\n")),
-            Some(format!("[Network]\nIPv6MTUBytes={plain}\n")),
-            format!("sysctl -w net/ipv6/conf/{device}/mtu={plain}"),
-        ),
+    let (mut netplan, mut networkd) = (None, None);
+    let command = match knob {
+        DeviceKnob::Mtu => {
+            netplan = Some(format!("      mtu: {plain}\n"));
+            networkd = Some(format!("[Link]\nMTUBytes={plain}\n"));
+            format!("ip link set dev {device} mtu {plain}")
+        }
+        DeviceKnob::Mtu6 => {
+            netplan = Some(format!("      ipv6-mtu: {plain}\n"));
+            networkd = Some(format!("[Network]\nIPv6MTUBytes={plain}\n"));
+            format!("sysctl -w net/ipv6/conf/{device}/mtu={plain}")
+        }
         // Pins go with the addresses of a segment.
         DeviceKnob::Pin => return None,
-        DeviceKnob::Txqueuelen => {
-            let command = format!("ip link set dev {device} {tool} {plain}");
-            (None, None, command)
+        DeviceKnob::Txqueuelen => format!("ip link set dev {device} {tool} {plain}"),
+        DeviceKnob::Qdisc => {
+            let fq = plain == QdiscKind::Fq.name();
+            networkd = fq.then(|| "[FairQueueing]\nParent=root\n".to_owned());
+            format!("tc qdisc replace dev {device} root {plain}")
         }
-        DeviceKnob::Qdisc => (
-            None,
-            (plain == QdiscKind::Fq.name()).then(|| "[FairQueueing]\nParent=root\n".to_owned()),
-            format!("tc qdisc replace dev {device} root {plain}"),
-        ),
-        DeviceKnob::Ring(RingKnob::Rx) => (None, None, format!("ethtool -G {device} rx {plain}")),
-        DeviceKnob::Ring(RingKnob::Tx) => (None, None, format!("ethtool -G {device} tx {plain}")),
+        DeviceKnob::Ring(RingKnob::Rx) => format!("ethtool -G {device} rx {plain}"),
+        DeviceKnob::Ring(RingKnob::Tx) => format!("ethtool -G {device} tx {plain}"),
         DeviceKnob::Offload(_) => {
             let value = setting.knob.say(&setting.value);
-            (None, None, format!("ethtool -K {device} {tool} {value}"))
+            format!("ethtool -K {device} {tool} {value}")
         }
     };
     Some(Matter {
@@ -250,28 +246,24 @@ fn set_by_hand(host: &Fingerprint, knob: RouteKnob) -> Option<Value> {
 
 /// The key of an attribute in netplan(5), in systemd.network(5), in ip-route(8).
 fn route_keys(knob: RouteKnob) -> (Option<&'static str>, Option<&'static str>, &'static str) {
-    match knob {
-        RouteKnob::Mtu => (Some("mtu"), Some("MTUBytes"), "mtu lock"),
-        RouteKnob::Advmss => (
-            Some("advertised-mss"),
-            Some("TCPAdvertisedMaximumSegmentSize"),
-            "advmss",
-        ),
-        RouteKnob::Congctl => (None, Some("TCPCongestionControlAlgorithm"), "congctl"),
-        RouteKnob::Initcwnd => (
-            Some("congestion-window"),
-            Some("InitialCongestionWindow"),
-            "initcwnd",
-        ),
-        RouteKnob::Initrwnd => (
-            Some("advertised-receive-window"),
-            Some("InitialAdvertisedReceiveWindow"),
-            "initrwnd",
-        ),
-        RouteKnob::Quickack => (None, Some("QuickAck"), "quickack"),
-        RouteKnob::RtoMin => (None, Some("TCPRetransmissionTimeoutSec"), "rto_min"),
-        RouteKnob::Window => (None, None, "window"),
-    }
+    let (netplan, networkd, command) = match knob {
+        RouteKnob::Mtu => ("mtu", "MTUBytes", "mtu lock"),
+        RouteKnob::Advmss => {
+            let networkd = "TCPAdvertisedMaximumSegmentSize";
+            ("advertised-mss", networkd, "advmss")
+        }
+        RouteKnob::Congctl => ("", "TCPCongestionControlAlgorithm", "congctl"),
+        RouteKnob::Initcwnd => ("congestion-window", "InitialCongestionWindow", "initcwnd"),
+        RouteKnob::Initrwnd => {
+            let networkd = "InitialAdvertisedReceiveWindow";
+            ("advertised-receive-window", networkd, "initrwnd")
+        }
+        RouteKnob::Quickack => ("", "QuickAck", "quickack"),
+        RouteKnob::RtoMin => ("", "TCPRetransmissionTimeoutSec", "rto_min"),
+        RouteKnob::Window => ("", "", "window"),
+    };
+    let known = |key: &'static str| Some(key).filter(|key| !key.is_empty());
+    (known(netplan), known(networkd), command)
 }
 
 /// What was proven on a path as lines of `sysctl.conf(5)` for hosts with another system in the place of its two;
@@ -284,14 +276,16 @@ pub fn elsewhere(system: Foreign, tuning: &Tuning) -> Vec<(Side, String)> {
     });
     let proven = tried.filter(|(_, attempt)| proven(attempt.fate));
     let changes: Vec<_> = proven.flat_map(|(p, _)| &p.changes).collect();
-    let both = [Side::Near, Side::Far].into_iter();
-    both.filter_map(|side| {
+    let of_side = |side| {
         // A later round has the better value.
         let mine = changes.iter().rev().filter(|change| change.side == side);
         let mine: Vec<&Setting> = mine.map(|change| &change.setting).collect();
         Some((side, lines(system, &mine)?))
-    })
-    .collect()
+    };
+    [Side::Near, Side::Far]
+        .into_iter()
+        .filter_map(of_side)
+        .collect()
 }
 
 /// The first setting of a knob counts.

@@ -20,8 +20,6 @@ pub fn needs(way: &PathSample, hosts: Hosts<'_>, held: bool) -> Needs {
     let bdp = Bytes(rate.bytes_in(way.rtt).0 / u64::from(way.connections.max(1)));
     let receiver = hosts.at(way.direction.sender().other());
     let share = way.window_share.unwrap_or_else(|| window_share(receiver));
-    // What a buffer of the sender holds costs the same bookkeeping as at the receiver.
-    let sent = LEARNED_SHARE;
     Needs {
         direction: way.direction,
         rate,
@@ -30,7 +28,8 @@ pub fn needs(way: &PathSample, hosts: Hosts<'_>, held: bool) -> Needs {
         connections: way.connections,
         bdp,
         receive_buffer: buffer(bdp, share),
-        send_buffer: buffer(bdp, sent),
+        // What it holds costs the same bookkeeping as at the receiver.
+        send_buffer: buffer(bdp, LEARNED_SHARE),
     }
 }
 
@@ -55,17 +54,12 @@ const LEARNED_SHARE: f64 = 0.62;
 
 /// Share of the receive buffer that becomes window: `tcp_win_from_space` of `include/net/tcp.h`.
 fn window_share(receiver: Option<&Fingerprint>) -> f64 {
-    let before_6_6 = receiver
-        .and_then(Fingerprint::kernel_version)
-        .is_some_and(|version| version < (6, 6));
-    if !before_6_6 {
+    let version = receiver.and_then(Fingerprint::kernel_version);
+    if version.is_none_or(|version| version >= (6, 6)) {
         return LEARNED_SHARE;
     }
-    let scale = receiver.and_then(|host| {
-        let text = host.sysctls.get("net.ipv4.tcp_adv_win_scale")?;
-        text.parse::<i32>().ok()
-    });
-    match scale.unwrap_or(1) {
+    let scale = receiver.and_then(|host| host.sysctls.get("net.ipv4.tcp_adv_win_scale"));
+    match scale.and_then(|text| text.parse::<i32>().ok()).unwrap_or(1) {
         scale @ 1..=31 => 1.0 - 0.5f64.powi(scale),
         scale => 0.5f64.powi(scale.clamp(-8, 0).abs()),
     }

@@ -62,11 +62,9 @@ fn in_order(files: &[ConfigFile]) -> Vec<&ConfigFile> {
         let rank = DIRECTORIES.iter().position(|d| *d == directory)?;
         Some((name.to_owned(), rank))
     };
-    let mut all: Vec<((String, usize), &ConfigFile)> = files
-        .iter()
-        .filter_map(|file| Some((place(file)?, file)))
-        .filter(|((name, _), _)| name.ends_with(".conf"))
-        .collect();
+    let all = files.iter().filter_map(|file| Some((place(file)?, file)));
+    let all = all.filter(|((name, _), _)| name.ends_with(".conf"));
+    let mut all: Vec<((String, usize), &ConfigFile)> = all.collect();
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     all.dedup_by(|(later, _), (first, _)| later.0 == first.0);
     let last = files.iter().filter(|file| file.path == LAST);
@@ -94,14 +92,8 @@ pub(crate) fn assignment(line: &str) -> Option<(String, String)> {
 
 /// Whether a key, or a pattern with `*` in the place of whole or partial names, means this one.
 fn covers(set: &str, key: &str) -> bool {
-    let (mut set, mut key) = (set.split('.'), key.split('.'));
-    loop {
-        match (set.next(), key.next()) {
-            (None, None) => return true,
-            (Some(pattern), Some(name)) if fits(pattern, name) => {}
-            _ => return false,
-        }
-    }
+    let (set, key) = (set.split('.'), key.split('.'));
+    set.clone().count() == key.clone().count() && set.zip(key).all(|(p, name)| fits(p, name))
 }
 
 fn fits(pattern: &str, name: &str) -> bool {

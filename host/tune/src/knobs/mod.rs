@@ -111,8 +111,8 @@ impl Target {
     ) -> Result<Option<Target>, Failure> {
         let knob = match setting.knob {
             Knob::Route(knob) => {
-                return route::HostRoute::plan(kernel, knob, &setting.value, peer)
-                    .map(|route| Some(Target::Route(route)));
+                let route = route::HostRoute::plan(kernel, knob, &setting.value, peer)?;
+                return Ok(Some(Target::Route(route)));
             }
             Knob::Sysctl(key) => return Ok(Some(Target::Sysctl(sysctl::Sysctl::of(key)))),
             Knob::Device(knob) => knob,
@@ -193,8 +193,10 @@ impl Device {
 impl Link {
     pub fn by_index(kernel: &mut Kernel, index: u32) -> Result<Link, Failure> {
         let answer = kernel.get(RTM_GETLINK, &ifinfomsg(index))?;
-        Link::read(&answer.body)
-            .ok_or_else(|| Failure::Words("the kernel's answer is not a device".into()))
+        understood(
+            Link::read(&answer.body),
+            "the kernel's answer is not a device",
+        )
     }
 
     /// All devices of the network namespace.
@@ -223,8 +225,13 @@ impl Link {
 
 /// A number of a setting that is one by its knob.
 fn number(setting: &Setting) -> Result<u32, Failure> {
-    match setting.value.number() {
-        Some(n) => u32::try_from(n).or_else(|_| refuse("the number is too large")),
+    match setting.value.number().map(u32::try_from) {
+        Some(n) => n.or_else(|_| refuse("the number is too large")),
         None => refuse("the value is not a number"),
     }
+}
+
+/// What was read of the kernel, or why not.
+fn understood<T>(read: Option<T>, what: &str) -> Result<T, Failure> {
+    read.map_or_else(|| refuse(what), Ok)
 }

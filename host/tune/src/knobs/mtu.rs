@@ -29,10 +29,9 @@ struct Kept {
 impl Mtu {
     /// This device and all that are stacked with it, by index.
     fn related(&self, kernel: &mut Kernel) -> Result<BTreeMap<u32, Link>, Failure> {
-        let mut all: BTreeMap<u32, Link> = Link::all(kernel)?
-            .into_iter()
-            .map(|link| (link.device.index, link))
-            .collect();
+        let all = Link::all(kernel)?.into_iter();
+        let all = all.map(|link| (link.device.index, link));
+        let mut all: BTreeMap<u32, Link> = all.collect();
         let Some(own) = all.remove(&self.device.index) else {
             return Err(Failure::Gone);
         };
@@ -42,10 +41,9 @@ impl Mtu {
             let next = all.iter().find(|(index, link)| {
                 // The other end of a veth is below it, and it is below the other end: not stacked.
                 let stacked = link.lower.and_then(|lower| related.get(&lower));
+                let master = link.master.and_then(|master| related.get(&master));
                 stacked.is_some_and(|lower| lower.lower != Some(**index))
-                    || link
-                        .master
-                        .is_some_and(|master| related.contains_key(&master))
+                    || master.is_some()
                     || related.values().any(|r| r.master == Some(**index))
             });
             let Some(next) = next.map(|(index, _)| *index) else {
@@ -83,10 +81,9 @@ fn following_routes(kernel: &mut Kernel, device: u32) -> Result<Vec<u32>, Failur
 
 /// What becomes of such a route when the device changes, where IPv6 believed in `ipv6` before.
 fn followed(route: u32, ipv6: u32, device: u32) -> u32 {
-    if route >= device || route == ipv6 {
-        device
-    } else {
-        route
+    match route >= device || route == ipv6 {
+        true => device,
+        false => route,
     }
 }
 

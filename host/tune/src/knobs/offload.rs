@@ -1,6 +1,6 @@
 //! Offloads of a device. Switching one switches others that depend on it, so all are kept and put back.
 
-use super::{Device, Failure, Image, Part, from_image, refuse, to_image};
+use super::{Device, Failure, Image, Part, from_image, refuse, to_image, understood};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{OffloadKnob, Setting, Value};
@@ -21,10 +21,9 @@ struct Kept {
 }
 
 fn offload(knob: OffloadKnob) -> Result<&'static Offload, Failure> {
-    OFFLOADS
-        .iter()
-        .find(|offload| offload.name == knob.tool_name())
-        .ok_or_else(|| Failure::Words("ethtool does not have this offload".into()))
+    let mut all = OFFLOADS.iter();
+    let found = all.find(|offload| offload.name == knob.tool_name());
+    understood(found, "ethtool does not have this offload")
 }
 
 fn switch(setting: &Setting) -> Result<bool, Failure> {
@@ -53,11 +52,8 @@ impl Part for Offloads {
     }
 
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
-        let (driver, offload, on) = (
-            self.device.driver(kernel)?,
-            offload(self.knob)?,
-            switch(setting)?,
-        );
+        let (offload, on) = (offload(self.knob)?, switch(setting)?);
+        let driver = self.device.driver(kernel)?;
         match driver.set_offload(offload, on) {
             // It may be as it is to be, for ever.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {}

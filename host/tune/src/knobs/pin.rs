@@ -4,9 +4,9 @@
 //! [`Mtu6`](super::mtu6::Mtu6).)
 
 use super::route::{self, Message};
-use super::{Device, Failure, Image, Link, Part, from_image, refuse};
+use super::{Device, Failure, Image, Link, Part, from_image, refuse, understood};
 use crate::crash_points::step;
-use crate::kernel::{CREATE, Kernel, REPLACE, from_hex, to_hex};
+use crate::kernel::{CREATE, Kernel, REPLACE, to_hex};
 use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 
@@ -68,19 +68,14 @@ impl Pin {
 }
 
 fn message(hex: &str) -> Result<Message, Failure> {
-    from_hex(hex)
-        .and_then(|body| Message::read(&body))
-        .ok_or_else(|| Failure::Words("a route of it is unreadable".into()))
+    understood(Message::from_hex(hex), "a route of it is unreadable")
 }
 
 impl Part for Pin {
     fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
         let hex = |route: Message| to_hex(&route.write());
-        let all = self.standing(kernel)?;
-        Ok(all
-            .into_iter()
-            .map(|(_, standing)| standing.map(hex))
-            .collect())
+        let all = self.standing(kernel)?.into_iter();
+        Ok(all.map(|(_, standing)| standing.map(hex)).collect())
     }
 
     fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), Failure> {
@@ -89,11 +84,8 @@ impl Part for Pin {
 
     fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), Failure> {
         for planned in &self.planned {
-            kernel.order(
-                libc::RTM_NEWROUTE,
-                CREATE | REPLACE,
-                &message(planned)?.write(),
-            )?;
+            let body = message(planned)?.write();
+            kernel.order(libc::RTM_NEWROUTE, CREATE | REPLACE, &body)?;
             step("route pinned");
         }
         Ok(())
@@ -101,11 +93,9 @@ impl Part for Pin {
 
     fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         let own = Link::by_index(kernel, self.device.index)?.mtu;
-        let largest = self
-            .standing(kernel)?
-            .into_iter()
-            .map(|(_, standing)| standing.and_then(|route| route.mtu()).unwrap_or(own))
-            .max();
+        let all = self.standing(kernel)?.into_iter();
+        let mtus = all.map(|(_, standing)| standing.and_then(|route| route.mtu()).unwrap_or(own));
+        let largest = mtus.max();
         Ok(Some(Value::Number(largest.unwrap_or(self.mtu).into())))
     }
 

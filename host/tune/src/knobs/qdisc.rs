@@ -98,34 +98,35 @@ impl Part for Root {
         let before: Vec<One> = from_image(before, "the former one")?;
         let name = &self.device.name;
         let why = if before.iter().all(|one| one.handle == 0) {
-            None
+            return Ok(());
         } else if before.len() > 1 {
-            Some("has others below it")
+            "has others below it"
         } else if before
             .iter()
             .any(|one| QdiscKind::named(&one.kind).is_none())
         {
-            Some("is of a kind whose state cannot be read whole")
+            "is of a kind whose state cannot be read whole"
         } else if before.iter().any(|one| one.stab) {
-            Some("has a size table")
+            "has a size table"
         } else if self.is_filtered(kernel)? {
-            Some("has filters")
+            "has filters"
         } else {
-            None
+            return Ok(());
         };
-        match why {
-            Some(why) => refuse(format!(
-                "the queueing discipline of {name} {why}, so it could not be put back as it was; \
-                 replace it by hand (tc qdisc replace dev {name} root ...) if it may go"
-            )),
-            None => Ok(()),
-        }
+        refuse(format!(
+            "the queueing discipline of {name} {why}, so it could not be put back as it was; \
+             replace it by hand (tc qdisc replace dev {name} root ...) if it may go"
+        ))
     }
 
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
         let qdisc = asked(setting)?;
         let mut body = self.tcmsg(TC_H_ROOT, 0);
-        push(&mut body, TCA_KIND, &name(qdisc.kind));
+        push(
+            &mut body,
+            TCA_KIND,
+            &[qdisc.kind.name().as_bytes(), &[0]].concat(),
+        );
         options(&qdisc, &mut body);
         match kernel.order(RTM_NEWQDISC, CREATE | REPLACE, &body) {
             Err(refusal) if refusal.errno == libc::ENOENT => refuse(format!(
@@ -181,10 +182,7 @@ impl Part for Root {
         let (Ok(asked), Ok(found)) = (asked.parse::<Qdisc>(), found.parse::<Qdisc>()) else {
             return false;
         };
-        let tick_bytes = asked
-            .parameter("rate")
-            .map_or(0, |rate| bytes_in(rate, TICK_NS))
-            + 1;
+        let tick_bytes = bytes_in(asked.parameter("rate").unwrap_or(0), TICK_NS) + 1;
         asked.kind == found.kind
             && asked.parameters.iter().all(|(name, value)| {
                 found.parameter(name).is_some_and(|now| match *name {
@@ -196,31 +194,35 @@ impl Part for Root {
     }
 }
 
-fn name(kind: QdiscKind) -> Vec<u8> {
-    [kind.name().as_bytes(), &[0]].concat()
-}
-
 fn bytes_in(rate_bit_s: u64, ns: u64) -> u64 {
     let bytes = u128::from(rate_bit_s) * u128::from(ns) / 8_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Number of the attribute of a parameter (`TCA_FQ_CODEL_*`, `TCA_FQ_*`).
-fn attribute_of(kind: QdiscKind, name: &str) -> Option<u16> {
-    Some(match (kind, name) {
-        (QdiscKind::FqCodel, "target") => 1,
-        (QdiscKind::FqCodel, "limit") => 2,
-        (QdiscKind::FqCodel, "interval") => 3,
-        (QdiscKind::FqCodel, "ecn") => 4,
-        (QdiscKind::FqCodel, "flows") => 5,
-        (QdiscKind::FqCodel, "quantum") => 6,
-        (QdiscKind::Fq, "limit") => 1,
-        (QdiscKind::Fq, "flow_limit") => 2,
-        (QdiscKind::Fq, "quantum") => 3,
-        (QdiscKind::Fq, "pacing") => 5,
-        (QdiscKind::Fq, "maxrate") => 7,
-        _ => return None,
-    })
+/// The parameters that are one attribute each, with its number (`TCA_FQ_CODEL_*`, `TCA_FQ_*`).
+fn attributes_of(kind: QdiscKind) -> &'static [(&'static str, u16)] {
+    match kind {
+        QdiscKind::FqCodel => &[
+            ("limit", 2),
+            ("flows", 5),
+            ("target", 1),
+            ("interval", 3),
+            ("quantum", 6),
+            ("ecn", 4),
+        ],
+        QdiscKind::Fq => &[
+            ("limit", 1),
+            ("flow_limit", 2),
+            ("quantum", 3),
+            ("maxrate", 7),
+            ("pacing", 5),
+        ],
+        QdiscKind::Noqueue
+        | QdiscKind::PfifoFast
+        | QdiscKind::Pfifo
+        | QdiscKind::Bfifo
+        | QdiscKind::Tbf => &[],
+    }
 }
 
 const TCA_TBF_PARMS: u16 = 1;
@@ -241,13 +243,10 @@ fn options(qdisc: &Qdisc, body: &mut Vec<u8>) {
             let mut all = Vec::new();
             for (name, value) in &qdisc.parameters {
                 // The kernel's rate is in bytes a second.
-                let value = if *name == "maxrate" {
-                    value / 8
-                } else {
-                    *value
-                };
-                if let Some(kind) = attribute_of(qdisc.kind, name) {
-                    push(&mut all, kind, &word(value).to_ne_bytes());
+                let value = value / if *name == "maxrate" { 8 } else { 1 };
+                let known = attributes_of(qdisc.kind).iter();
+                for (_, kind) in known.filter(|(known, _)| known == name) {
+                    push(&mut all, *kind, &word(value).to_ne_bytes());
                 }
             }
             if !all.is_empty() {
@@ -279,8 +278,7 @@ fn options(qdisc: &Qdisc, body: &mut Vec<u8>) {
 fn parameters(kind: QdiscKind, options: &[u8]) -> Vec<(&'static str, u64)> {
     let value = |wanted| attribute(options, wanted);
     let number = |wanted| value(wanted).and_then(|v| u32_at(v, 0)).map(u64::from);
-    let names: &[&'static str] = match kind {
-        QdiscKind::Noqueue | QdiscKind::PfifoFast => &[],
+    match kind {
         QdiscKind::Pfifo | QdiscKind::Bfifo => {
             let limit = u32_at(options, 0).map(|limit| ("limit", limit.into()));
             return limit.into_iter().collect();
@@ -290,30 +288,22 @@ fn parameters(kind: QdiscKind, options: &[u8]) -> Vec<(&'static str, u64)> {
                 return Vec::new();
             };
             let rate = value(TCA_TBF_RATE64).and_then(|v| u64_at(v, 0));
-            let rate = rate
-                .or_else(|| u32_at(parms, 8).map(u64::from))
-                .unwrap_or(0)
-                * 8;
+            let rate = rate.or_else(|| u32_at(parms, 8).map(u64::from));
+            let rate = rate.unwrap_or(0) * 8;
             let ticks = u32_at(parms, 28).unwrap_or(0);
             let burst = bytes_in(rate, u64::from(ticks) * TICK_NS);
             let limit = u32_at(parms, 24).unwrap_or(0).into();
             return vec![("rate", rate), ("burst", burst), ("limit", limit)];
         }
-        QdiscKind::FqCodel => &["limit", "flows", "target", "interval", "quantum", "ecn"],
-        QdiscKind::Fq => &["limit", "flow_limit", "quantum", "maxrate", "pacing"],
+        QdiscKind::Noqueue | QdiscKind::PfifoFast | QdiscKind::FqCodel | QdiscKind::Fq => {}
+    }
+    let read = |(name, kind): &(&'static str, u16)| match (*name, number(*kind)?) {
+        // All ones: no limit.
+        ("maxrate", value) if value == u64::from(u32::MAX) => None,
+        ("maxrate", value) => Some((*name, value * 8)),
+        (_, value) => Some((*name, value)),
     };
-    names
-        .iter()
-        .filter_map(|name| {
-            let value = number(attribute_of(kind, name)?)?;
-            match *name {
-                // All ones: no limit.
-                "maxrate" if value == u64::from(u32::MAX) => None,
-                "maxrate" => Some((*name, value * 8)),
-                _ => Some((*name, value)),
-            }
-        })
-        .collect()
+    attributes_of(kind).iter().filter_map(read).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Attributes of the route to one host: a route to it alone, copied from the one that leads there, with
 //! one attribute more. Undoing takes it away, or puts back the one that was there.
 
-use super::{Failure, Image, Part, no_route, refuse};
+use super::{Failure, Image, Part, no_route, refuse, understood};
 use crate::crash_points::step;
 use crate::kernel::{
     self, CREATE, Kernel, REPLACE, Refusal, attributes, from_hex, nest, octets, push, text, to_hex,
@@ -48,33 +48,27 @@ impl Message {
         let mut header = body.get(..12)?.to_vec();
         let flags = u32_at(&header, 8)? & RTNH_F_ONLINK;
         header[8..].copy_from_slice(&flags.to_ne_bytes());
-        let mut all: BTreeMap<u16, Vec<u8>> = attributes(&body[12..])
-            .map(|(kind, value)| (kind, value.to_vec()))
-            .collect();
+        let mut all = by_kind(&body[12..]);
         let metrics = all.remove(&RTA_METRICS).unwrap_or_default();
         if let Some(list) = all.get_mut(&RTA_MULTIPATH) {
             clean_hops(list);
         }
         if all.contains_key(&RTA_NH_ID) {
             // The kernel tells what the nexthop object means, but does not take both.
-            for kind in [
-                RTA_OIF,
-                RTA_GATEWAY,
-                RTA_VIA,
-                RTA_MULTIPATH,
-                RTA_ENCAP,
-                RTA_ENCAP_TYPE,
-            ] {
-                all.remove(&kind);
-            }
+            let nexthop = [RTA_OIF, RTA_GATEWAY, RTA_VIA];
+            let nexthops = [RTA_MULTIPATH, RTA_ENCAP, RTA_ENCAP_TYPE];
+            all.retain(|kind, _| !nexthop.contains(kind) && !nexthops.contains(kind));
         }
         Some(Message {
             header,
             attributes: all,
-            metrics: attributes(&metrics)
-                .map(|(kind, value)| (kind, value.to_vec()))
-                .collect(),
+            metrics: by_kind(&metrics),
         })
+    }
+
+    /// As the journal keeps it.
+    pub fn from_hex(text: &str) -> Option<Message> {
+        Message::read(&from_hex(text)?)
     }
 
     pub fn write(&self) -> Vec<u8> {
@@ -144,11 +138,8 @@ impl Message {
 
     /// Whether it leads to this one host and no other.
     fn is_only_for(&self, octets: &[u8]) -> bool {
-        usize::from(self.header[1]) == octets.len() * 8
-            && self
-                .attributes
-                .get(&RTA_DST)
-                .is_some_and(|dst| dst == octets)
+        let to = self.attributes.get(&RTA_DST).map(Vec::as_slice);
+        usize::from(self.header[1]) == octets.len() * 8 && to == Some(octets)
     }
 
     /// The same place in the same table: a route written there replaces it.
@@ -156,18 +147,12 @@ impl Message {
         let place = |m: &Message| {
             let table = m.number(RTA_TABLE).unwrap_or(u32::from(m.header[4]));
             // IPv6 gives this priority to a route that is added without one.
-            let usual = if m.header[0] == libc::AF_INET6 as u8 {
-                1024
-            } else {
-                0
-            };
-            (
-                m.header[..2].to_vec(),
-                m.header[3],
-                table,
-                m.number(RTA_PRIORITY).unwrap_or(usual),
-                m.attributes.get(&RTA_DST).cloned(),
-            )
+            let is_v6 = m.header[0] == libc::AF_INET6 as u8;
+            let priority = m
+                .number(RTA_PRIORITY)
+                .unwrap_or(if is_v6 { 1024 } else { 0 });
+            let to = m.attributes.get(&RTA_DST).cloned();
+            (m.header[..2].to_vec(), m.header[3], table, priority, to)
         };
         place(self) == place(other)
     }
@@ -175,11 +160,14 @@ impl Message {
     /// When the kernel will remove it; 0: never.
     fn expires(&self) -> u32 {
         // struct rta_cacheinfo: clntref, lastuse, expires.
-        self.attributes
-            .get(&RTA_CACHEINFO)
-            .and_then(|info| u32_at(info, 8))
-            .unwrap_or(0)
+        let info = self.attributes.get(&RTA_CACHEINFO);
+        info.and_then(|info| u32_at(info, 8)).unwrap_or(0)
     }
+}
+
+fn by_kind(list: &[u8]) -> BTreeMap<u16, Vec<u8>> {
+    let all = attributes(list).map(|(kind, value)| (kind, value.to_vec()));
+    all.collect()
 }
 
 /// Takes the state of the links out of a list of `struct rtnexthop`.
@@ -202,11 +190,12 @@ fn hops(list: &[u8]) -> impl Iterator<Item = usize> {
 
 /// The route that the kernel uses for this host, as it was written.
 fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
-    let answer = kernel
-        .route_to(peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH)
-        .map_err(|e| no_route(peer, e))?;
-    Message::read(&answer.body)
-        .ok_or_else(|| Failure::Words("the kernel's answer is not a route".into()))
+    let answer = kernel.route_to(peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH);
+    let answer = answer.map_err(|e| no_route(peer, e))?;
+    understood(
+        Message::read(&answer.body),
+        "the kernel's answer is not a route",
+    )
 }
 
 /// All routes of a family.
@@ -234,9 +223,7 @@ pub(super) fn through(kernel: &mut Kernel, device: u32) -> Result<Vec<Message>, 
             && u32_at(body, 8).is_some_and(|flags| flags & RTM_F_CLONED == 0)
             && leads(body)
     });
-    Ok(ours
-        .filter_map(|answer| Message::read(&answer.body))
-        .collect())
+    Ok(ours.filter_map(|a| Message::read(&a.body)).collect())
 }
 
 impl HostRoute {
@@ -267,10 +254,8 @@ impl HostRoute {
             route.attributes.insert(RTA_DST, octets);
             route.attributes.remove(&RTA_PRIORITY);
         }
-        if peer.is_ipv6()
-            && knob == RouteKnob::Mtu
-            && matches!(value, Value::Number(n) if *n < 1280)
-        {
+        let small = value.number().is_some_and(|n| n < 1280);
+        if peer.is_ipv6() && knob == RouteKnob::Mtu && small {
             return refuse("IPv6 has no MTU below 1280 bytes");
         }
         set(&mut route, knob, value)?;
@@ -287,9 +272,10 @@ impl HostRoute {
     }
 
     fn planned(&self) -> Result<Message, Failure> {
-        from_hex(&self.planned)
-            .and_then(|body| Message::read(&body))
-            .ok_or_else(|| Failure::Words("the planned route is unreadable".into()))
+        understood(
+            Message::from_hex(&self.planned),
+            "the planned route is unreadable",
+        )
     }
 
     /// The route that stands where the planned one stands or will stand.
@@ -383,10 +369,8 @@ impl Part for HostRoute {
             }
             None => {
                 // Whatever stands there by now, with whatever metrics.
-                let mut route = match self.standing(kernel)? {
-                    Some(route) => route,
-                    None => self.planned()?,
-                };
+                let standing = self.standing(kernel)?;
+                let mut route = standing.map_or_else(|| self.planned(), Ok)?;
                 route.metrics.clear();
                 match kernel.order(RTM_DELROUTE, 0, &route.write()) {
                     Err(refusal) if refusal.errno == libc::ESRCH => Ok(()),

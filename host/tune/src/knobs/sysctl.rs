@@ -34,9 +34,7 @@ impl Sysctl {
         if self.key == "net.ipv4.tcp_congestion_control" {
             let other = "net.ipv4.tcp_allowed_congestion_control";
             // A child namespace only shows it, and cannot change it either.
-            let writable =
-                fs::metadata(path(other)).is_ok_and(|m| m.permissions().mode() & 0o222 != 0);
-            files.extend(writable.then_some(other));
+            files.extend((!is_read_only(other)).then_some(other));
         }
         files
     }
@@ -51,17 +49,14 @@ impl Sysctl {
             Some(libc::ENOENT) => "this kernel does not know the name",
             Some(libc::EINVAL) => "this kernel does not take the value",
             Some(libc::EROFS) => "/proc/sys can only be read here, as in most containers",
-            Some(libc::EACCES | libc::EPERM) if self.is_read_only() => {
+            Some(libc::EACCES | libc::EPERM) if is_read_only(&self.key) => {
                 "it can only be read in this network namespace: it is of the whole machine, so set it outside"
             }
             Some(libc::EPERM) if self.key.ends_with("congestion_control") => {
                 "this network namespace allows only what net.ipv4.tcp_allowed_congestion_control names; \
                  route.congctl does not ask"
             }
-            _ => {
-                return io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
-                    .into();
-            }
+            other => return io::Error::from_raw_os_error(other.unwrap_or(libc::EIO)).into(),
         };
         Failure::Words(words.to_owned())
     }
@@ -69,10 +64,10 @@ impl Sysctl {
     fn is_there(&self) -> bool {
         path(&self.key).exists()
     }
+}
 
-    fn is_read_only(&self) -> bool {
-        fs::metadata(path(&self.key)).is_ok_and(|m| m.permissions().mode() & 0o222 == 0)
-    }
+fn is_read_only(key: &str) -> bool {
+    fs::metadata(path(key)).is_ok_and(|m| m.permissions().mode() & 0o222 == 0)
 }
 
 fn path(key: &str) -> PathBuf {
