@@ -201,4 +201,31 @@ mod tests {
         let followed = account.followed.unwrap();
         assert_eq!([0, 1].map(|side| followed.scale(side)), [Some(7), Some(9)]);
     }
+
+    #[test]
+    fn a_full_segment_with_timestamps_is_one() {
+        let mut account = Account::new(model::Connection {
+            id: 0,
+            cookie: 1,
+            netns: 0,
+            local: ([192, 0, 2, 2], 5201).into(),
+            remote: ([192, 0, 2, 1], 40000).into(),
+        });
+        let socket = socket_state! { state: Some(tcp_state::ESTABLISHED), advmss: Some(1448) };
+        for n in 0..100 {
+            let data = Segment {
+                at: Nanos::from_millis(n),
+                what: What::Received,
+                seq: n as u32 * 1448,
+                flags: ACK,
+                payload: model::Bytes(1448),
+                stamps: Some((n as u32, 1)),
+                ..Segment::default()
+            };
+            account.push(&data, false, None);
+            account.reports(&socket, false);
+        }
+        let figures = account.received(&mut |_| ()).unwrap().stream.unwrap();
+        assert_eq!(figures.segments, 100);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::seq::before;
 use crate::stream::{Arrival, Followed, Half, Heard, View};
-use crate::thresholds::SYN_AGAIN;
+use crate::thresholds::{SYN_AGAIN, TIMESTAMPS};
 use crate::vantage::Trips;
 use model::Nanos;
 use model::packet::Packet;
@@ -259,8 +259,14 @@ impl<C: Default, S: View> Connection<C, S> {
 
     /// The socket of one end (0 the client's) reports the bytes of a full segment, and the round trip.
     pub fn reports_path(&mut self, side: usize, mss: Option<u16>, rtt: Option<Nanos>) {
-        if mss.is_some() && mss != self.announced() {
-            self.halves.iter_mut().for_each(|d| d.announced = mss);
+        // The kernel takes the options off (`tcp_rcv_synsent_state_process`); what is announced has them.
+        let stamped = self.halves.iter().any(|d| d.is_stamped());
+        let options = if stamped { TIMESTAMPS } else { 0 };
+        let announced = mss.map(|mss| mss.saturating_add(options as u16));
+        if announced.is_some() && announced != self.announced() {
+            self.halves
+                .iter_mut()
+                .for_each(|d| d.announced = announced);
             self.agree();
         }
         if rtt.is_some() && !self.is_whole() {

@@ -122,6 +122,11 @@ impl<S: View> Half<S> {
         self.last_sent = syn.at;
     }
 
+    /// Its packets have timestamps.
+    pub fn is_stamped(&self) -> bool {
+        self.stamped
+    }
+
     /// Both ends agreed on this MSS, and it uses this window scale.
     pub fn agrees(&mut self, mss: Option<u16>, scale: Option<u8>) {
         let stamps = if self.stamped { TIMESTAMPS } else { 0 };
