@@ -342,7 +342,7 @@ impl Cable {
                 lateness: Latency::from_counts(late),
                 missed: self.missed,
                 refused: self.refused,
-                cpu: sys::process::thread_cpu_time().map_or(Nanos(0), Nanos::from),
+                cpu: sys::process::thread_cpu_time().into(),
             },
         };
         let mut answer = shared.lock();

@@ -269,8 +269,6 @@ impl ZeroCopy {
     }
 
     fn send(&mut self, fd: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
-        /// `ENOBUFS` of asm-generic/errno.h.
-        const NO_BUFFERS: i32 = 105;
         if !self.asked {
             return socket::send(fd, data, SendMode::Copy);
         }
@@ -281,7 +279,7 @@ impl ZeroCopy {
                 Ok(sent)
             }
             // Too many notices wait, or too much memory is locked.
-            Err(e) if e.raw_os_error() == Some(NO_BUFFERS) => {
+            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
                 self.refused += 1;
                 socket::send(fd, data, SendMode::Copy)
             }

@@ -99,13 +99,11 @@ impl WorkloadEnd for CopyEnd {
 /// What the storage's thread did.
 #[derive(Default)]
 struct Worked {
-    working: Duration,
-    hashing: Duration,
+    record: CopyRecord,
     bytes: u64,
     hash: u128,
     /// A source: it came to the end of the file or of the bytes that were asked for.
     ended: bool,
-    failed: Option<String>,
 }
 
 /// Reads, hashes and sends until the end of the source, of the bytes or of the time.
@@ -124,7 +122,7 @@ fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
     stream.moved(begun, begun + transfer);
     let mut outcome = sent.as_ref().map(|_| ()).map_err(Clone::clone);
     let mut hash = String::new();
-    if let (Ok((length, last)), None) = (&sent, &worked.failed) {
+    if let (Ok((length, last)), None) = (&sent, &worked.record.failed) {
         let trailer = Trailer {
             // Only memory may end anywhere, but not by a stop.
             whole: (worked.ended && *length == worked.bytes)
@@ -138,13 +136,14 @@ fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
     }
     // With the connection the receiver learns that it was not all.
     let _ = stream.socket().shutdown(Shutdown::Write);
+    let failed = worked.record.failed.clone();
     stream.copied(CopyRecord {
         hash,
         cached_before_share: cached_before,
         cached_after_share: source.cached(),
-        ..record(&worked, &ring, begun, transfer)
+        ..record(worked, &ring, begun, transfer)
     });
-    worked.failed.map_or(outcome, Err)
+    failed.map_or(outcome, Err)
 }
 
 /// The storage's thread at the sender.
@@ -165,8 +164,8 @@ fn read(stream: &Stream<'_>, source: &dyn Source, ring: &Ring) -> Worked {
                 let read = Instant::now();
                 hasher.write(block.data());
                 block.note = hasher.finish_128();
-                worked.hashing += read.elapsed();
-                worked.working += before.elapsed();
+                worked.record.hashing += read.elapsed().into();
+                worked.record.working += before.elapsed().into();
                 worked.bytes += got as u64;
                 if got > 0 {
                     ring.fill(block);
@@ -177,7 +176,7 @@ fn read(stream: &Stream<'_>, source: &dyn Source, ring: &Ring) -> Worked {
                 }
             }
             Err(why) => {
-                worked.failed = Some(why);
+                worked.record.failed = Some(why);
                 break;
             }
         }
@@ -241,7 +240,7 @@ fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
     let mut header = [0; HEADER];
     let first = fill(stream, &mut header);
     let begun = Instant::now();
-    let (mut worked, pulled, transfer) = thread::scope(|scope| {
+    let (worked, pulled, transfer) = thread::scope(|scope| {
         let writer = scope.spawn(|| write_down(sink, &ring));
         let pulled = first.and_then(|()| pull(stream, &ring, header));
         ring.end();
@@ -250,31 +249,31 @@ fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
         (worked, pulled, transfer)
     });
     stream.moved(begun, begun + transfer);
-    let mut copy = record(&worked, &ring, begun, transfer);
+    let (bytes, hash) = (worked.bytes, worked.hash);
+    let mut copy = record(worked, &ring, begun, transfer);
     let mut outcome = pulled.as_ref().map(|_| ()).map_err(Clone::clone);
-    if let (Ok(Some(trailer)), None) = (pulled, &worked.failed) {
-        let verified = trailer.length == worked.bytes && trailer.hash == worked.hash;
-        copy.hash = hex(worked.hash);
+    if let (Ok(Some(trailer)), None) = (pulled, &copy.failed) {
+        let verified = trailer.length == bytes && trailer.hash == hash;
+        copy.hash = hex(hash);
         copy.verified = Some(verified);
-        if verified {
-            worked.failed = safe(sink, trailer.whole, &mut copy).err();
-        } else {
-            worked.failed = Some(
+        copy.failed = match verified {
+            true => safe(sink, trailer.whole, &mut copy).err(),
+            false => Some(
                 "length or hash differ from the sender's: the copy was removed; look for a faulty host or device on the way"
                     .to_owned(),
-            );
-        }
+            ),
+        };
         outcome = Ok(());
     }
     copy.span = begun.elapsed().into();
-    copy.cached_after_share = sink.cached(worked.bytes);
-    copy.failed.clone_from(&worked.failed);
+    copy.cached_after_share = sink.cached(bytes);
+    let failed = copy.failed.clone();
     stream.copied(copy);
-    if worked.failed.is_some() {
+    if failed.is_some() {
         // The sender need not go on.
         let _ = stream.socket().shutdown(Shutdown::Both);
     }
-    worked.failed.map_or(outcome, Err)
+    failed.map_or(outcome, Err)
 }
 
 /// Makes a verified copy safe; if it is the whole, it may stay.
@@ -342,14 +341,13 @@ fn write_down(sink: &dyn Sink, ring: &Ring) -> Worked {
     while let Some(block) = ring.filled() {
         let before = Instant::now();
         hasher.write(block.data());
-        let hashed = before.elapsed();
+        worked.record.hashing += before.elapsed().into();
         let written = sink.write(worked.bytes, block.data());
-        worked.hashing += hashed;
-        worked.working += before.elapsed();
+        worked.record.working += before.elapsed().into();
         worked.bytes += block.data().len() as u64;
         ring.release(block);
         if let Err(why) = written {
-            worked.failed = Some(why);
+            worked.record.failed = Some(why);
             ring.abandon();
             break;
         }
@@ -358,25 +356,22 @@ fn write_down(sink: &dyn Sink, ring: &Ring) -> Worked {
     worked
 }
 
-fn record(worked: &Worked, ring: &Ring, begun: Instant, transfer: Duration) -> CopyRecord {
+fn record(worked: Worked, ring: &Ring, begun: Instant, transfer: Duration) -> CopyRecord {
     let waits = ring.waits();
     CopyRecord {
         span: begun.elapsed().into(),
         transfer: transfer.into(),
-        working: worked.working.into(),
-        hashing: worked.hashing.into(),
         ring_full: waits.full.into(),
         ring_empty: waits.empty.into(),
-        failed: worked.failed.clone(),
-        ..CopyRecord::default()
+        ..worked.record
     }
 }
 
 fn panicked() -> Worked {
-    Worked {
-        failed: Some("the thread of the storage broke down: a fault of linerate".to_owned()),
-        ..Worked::default()
-    }
+    let mut worked = Worked::default();
+    worked.record.failed =
+        Some("the thread of the storage broke down: a fault of linerate".to_owned());
+    worked
 }
 
 fn hex(hash: u128) -> String {

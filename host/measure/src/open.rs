@@ -162,10 +162,10 @@ fn set_option(fd: BorrowedFd<'_>, ipv6: bool, call: OptionCall, value: u64) -> i
 fn bind(fd: BorrowedFd<'_>, local: SocketAddr) -> Result<(), Error> {
     socket::bind(fd, &local).map_err(|e| {
         let remedy = match e.raw_os_error() {
-            Some(code) if code == ADDRESS_NOT_HERE => {
+            Some(libc::EADDRNOTAVAIL) => {
                 "no device of this host has it; `ip address` lists those there are"
             }
-            Some(code) if code == ADDRESS_IN_USE => {
+            Some(libc::EADDRINUSE) => {
                 "another process listens there; choose another port or stop that process"
             }
             _ => "choose another address or port",
@@ -179,14 +179,8 @@ fn bind(fd: BorrowedFd<'_>, local: SocketAddr) -> Result<(), Error> {
     })
 }
 
-// Numbers of asm-generic/errno.h that std has no stable kinds for, or lumps together.
-const NO_ENTRY: i32 = 2;
-const NOT_PERMITTED: i32 = 1;
-const ADDRESS_IN_USE: i32 = 98;
-const ADDRESS_NOT_HERE: i32 = 99;
-
 fn no_device(name: &str, e: io::Error) -> Error {
-    let remedy = if e.raw_os_error() == Some(NOT_PERMITTED) {
+    let remedy = if e.raw_os_error() == Some(libc::EPERM) {
         "this needs CAP_NET_RAW; bind to the device's address instead".to_owned()
     } else {
         let mut names: Vec<String> = fs::read_dir("/sys/class/net")
@@ -206,11 +200,11 @@ fn no_congestion(name: &str, e: io::Error) -> Error {
         .unwrap_or_default();
     let available = available.split_whitespace().collect::<Vec<_>>().join(", ");
     let remedy = match e.raw_os_error() {
-        Some(NOT_PERMITTED) => format!(
+        Some(libc::EPERM) => format!(
             "this kernel lets only root choose it; add it to \
              net.ipv4.tcp_allowed_congestion_control or take one of: {available}"
         ),
-        Some(NO_ENTRY) => {
+        Some(libc::ENOENT) => {
             format!("available: {available}; others need their module (`modprobe tcp_{name}`)")
         }
         _ => format!("available: {available}"),

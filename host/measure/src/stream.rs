@@ -267,14 +267,6 @@ impl Shared {
     }
 }
 
-/// Takes up to `want` of a budget.
-pub(crate) fn claim(budget: &AtomicU64, want: u64) -> u64 {
-    let take = |left: u64| Some(left.saturating_sub(want));
-    let order = Ordering::Relaxed;
-    let before = budget.fetch_update(order, order, take).unwrap_or(0);
-    before.min(want)
-}
-
 /// How soon a thread that waits for a quota, and that nobody wakes, notices the end of the load.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -375,8 +367,13 @@ impl Stream<'_> {
 
     /// Takes up to `want` of what the limit still allows; zero: the limit is reached.
     pub(crate) fn claim(&self, want: u64) -> u64 {
-        let budget = self.shared.budget.as_ref();
-        budget.map_or(want, |budget| claim(budget, want))
+        let Some(budget) = &self.shared.budget else {
+            return want;
+        };
+        let take = |left: u64| Some(left.saturating_sub(want));
+        let order = Ordering::Relaxed;
+        let before = budget.fetch_update(order, order, take).unwrap_or(0);
+        before.min(want)
     }
 
     /// Gives back what was claimed and not used.

@@ -328,11 +328,8 @@ fn passing(error: &io::Error) -> bool {
             | io::ErrorKind::TimedOut
             | io::ErrorKind::Interrupted
             | io::ErrorKind::ConnectionRefused
-    ) || error.raw_os_error() == Some(NO_BUFFERS)
+    ) || error.raw_os_error() == Some(libc::ENOBUFS)
 }
-
-/// `ENOBUFS`, which std gives no kind: the queue of the device is full.
-const NO_BUFFERS: i32 = 105;
 
 /// Says how many datagrams are due.
 struct Pace {

@@ -100,21 +100,9 @@ pub(crate) fn driver(name: &str) -> Option<String> {
 /// behind them do not; nor do the two of virtual machines that only write the number down (`virtio_net`
 /// has no `ndo_change_mtu`; `xennet_change_mtu`). A bond or a VLAN has hardware below it.
 pub(crate) fn drops_link(driver: &str) -> bool {
-    !matches!(
-        driver,
-        "veth"
-            | "bridge"
-            | "dummy"
-            | "tun"
-            | "macvlan"
-            | "ipvlan"
-            | "vxlan"
-            | "geneve"
-            | "wireguard"
-            | "openvswitch"
-            | "virtio_net"
-            | "vif"
-    )
+    let others =
+        "veth bridge dummy tun macvlan ipvlan vxlan geneve wireguard openvswitch virtio_net vif";
+    others.split(' ').all(|other| other != driver)
 }
 
 fn ask_driver(

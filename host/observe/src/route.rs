@@ -73,26 +73,8 @@ pub(crate) fn why_none(error: &io::Error) -> String {
 }
 
 /// Names of metrics in ip-route(8), by their numbers (`RTAX_*`).
-const METRICS: [&str; 18] = [
-    "",
-    "lock",
-    "mtu",
-    "window",
-    "rtt",
-    "rttvar",
-    "ssthresh",
-    "cwnd",
-    "advmss",
-    "reordering",
-    "hoplimit",
-    "initcwnd",
-    "features",
-    "rto_min",
-    "initrwnd",
-    "quickack",
-    "congctl",
-    "fastopen_no_cookie",
-];
+const METRICS: &str = " lock mtu window rtt rttvar ssthresh cwnd advmss reordering hoplimit \
+    initcwnd features rto_min initrwnd quickack congctl fastopen_no_cookie";
 const LOCK: u16 = 1;
 
 /// Metrics by their names, values as ip-route(8) prints them: a metric that path MTU discovery or
@@ -102,7 +84,7 @@ fn by_name(metrics: &[u8]) -> BTreeMap<String, String> {
     let locked = locked.unwrap_or(0);
     let known = attributes(metrics).filter(|(kind, _)| *kind > LOCK);
     let named = known.filter_map(|(kind, value)| {
-        let name = *METRICS.get(usize::from(kind))?;
+        let name = METRICS.split(' ').nth(kind.into())?;
         let number = u32_at(value, 0).unwrap_or(0);
         let value = match name {
             // The kernel keeps these in eighths and quarters of a millisecond, as TCP does.

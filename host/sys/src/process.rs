@@ -1,26 +1,16 @@
 //! What the kernel says of this process and this host by call rather than by file.
 
+use crate::socket::check;
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// Processor time that this process, all its threads together, has used so far: (user, kernel).
 pub fn cpu_time() -> io::Result<(Duration, Duration)> {
-    used(libc::RUSAGE_SELF)
-}
-
-/// Processor time that the calling thread has used so far, in user mode and kernel together.
-pub fn thread_cpu_time() -> io::Result<Duration> {
-    used(libc::RUSAGE_THREAD).map(|(user, kernel)| user + kernel)
-}
-
-fn used(by: libc::c_int) -> io::Result<(Duration, Duration)> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the pointer is to room for one rusage, which the kernel fills whole when it returns 0.
     let usage = unsafe {
-        if libc::getrusage(by, usage.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        check(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()))?;
         usage.assume_init()
     };
     let time = |t: libc::timeval| {
@@ -29,6 +19,12 @@ fn used(by: libc::c_int) -> io::Result<(Duration, Duration)> {
             + Duration::from_micros(t.tv_usec.unsigned_abs())
     };
     Ok((time(usage.ru_utime), time(usage.ru_stime)))
+}
+
+/// Processor time that the calling thread has used so far, in user mode and kernel together.
+pub fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// The user whose rights this process has.

@@ -1,5 +1,6 @@
 //! Where and how promptly the calling thread runs.
 
+use crate::socket::check;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::fs::File;
 use std::io::{self, Write};
@@ -51,7 +52,7 @@ pub fn run_first() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel reads one sched_param; 0 is the calling thread.
-    check(unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) })
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) }).map(drop)
 }
 
 /// Asks for short turns of the processor, which come sooner (kernel 6.12 and later; `sched_setattr(2)`).
@@ -83,15 +84,7 @@ pub fn run_in_short_turns() -> io::Result<()> {
     };
     // SAFETY: the kernel reads as many bytes as the structure says that it has; 0 is the calling thread.
     let status = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    check(status as i32)
-}
-
-fn check(result: i32) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    check(status as i32).map(drop)
 }
 
 #[cfg(test)]

@@ -57,7 +57,8 @@ impl Aggregate {
         }
     }
 
-    pub fn finish(mut self, unanswered: u64) -> Requests {
+    /// With the requests and the replies that had no other, and the links that the ideals are for.
+    pub fn finish(mut self, unanswered: u64, unread: u64, links: Links) -> Requests {
         let mut operations: Vec<Operation> = self
             .operations
             .into_iter()
@@ -78,9 +79,9 @@ impl Aggregate {
             schema: model::request::REQUESTS_SCHEMA,
             answered: self.answered,
             unanswered,
-            unread: 0,
+            unread,
             clocks: None,
-            links: Links::default(),
+            links,
             streams: Vec::new(),
             operations,
             calls: self.calls,

@@ -224,10 +224,8 @@ impl Observer {
                 aggregate::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
             }
         };
-        let mut requests = aggregate.finish(self.unanswered);
+        let mut requests = aggregate.finish(self.unanswered, self.out.unread, self.links);
         requests.doubts.extend(doubts);
-        requests.unread = self.out.unread;
-        requests.links = self.links;
         requests.streams = streams(self.out);
         requests
     }
@@ -294,7 +292,8 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
         clocks.as_ref(),
         &a.links,
     );
-    let mut requests = aggregate.finish(unanswered);
+    let unread = a.out.unread.max(b.out.unread);
+    let mut requests = aggregate.finish(unanswered, unread, a.links);
     match &clocks {
         None => requests.doubts.push(
             "no packet each way is in both captures: forward and reverse are each half of the RTT"
@@ -304,7 +303,5 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     }
     requests.doubts.extend(doubts);
     requests.clocks = clocks;
-    requests.unread = a.out.unread.max(b.out.unread);
-    requests.links = a.links;
     requests
 }

@@ -54,14 +54,9 @@ impl Reach {
     }
 }
 
-/// `EXDEV` of asm-generic/errno-base.h.
-const LEADS_OUT: i32 = 18;
-/// `EINVAL` of the same.
-const INVALID: i32 = 22;
-
 pub(crate) fn unopened(what: &str, path: &str, reach: &Reach, e: io::Error) -> Error {
     match reach {
-        Reach::Beneath(directory) if e.raw_os_error() == Some(LEADS_OUT) => Error::Job(format!(
+        Reach::Beneath(directory) if e.raw_os_error() == Some(libc::EXDEV) => Error::Job(format!(
             "cannot {what} {path}: it is not below {}, where alone files may be used here",
             directory.display()
         )),
@@ -72,7 +67,7 @@ pub(crate) fn unopened(what: &str, path: &str, reach: &Reach, e: io::Error) -> E
 pub(crate) fn direct(file: &File, path: &str) -> Result<(), Error> {
     file::set_direct(file.as_fd(), true).map_err(|e| {
         let why = match e.raw_os_error() {
-            Some(INVALID) => "its file system has no O_DIRECT".to_owned(),
+            Some(libc::EINVAL) => "its file system has no O_DIRECT".to_owned(),
             _ => e.to_string(),
         };
         Error::Job(format!(
