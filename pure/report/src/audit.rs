@@ -9,12 +9,8 @@ pub fn text(report: &AuditReport, style: Style) -> String {
     let mut out = style.bold(&answer(report)) + "\n";
     let needs = report.advice.iter().map(|advice| needs(&advice.needs));
     out.extend(needs.map(|needs| style.hang("", 2, &needs)));
-    out.extend(
-        report
-            .hosts
-            .iter()
-            .map(|host| format!("\n{}", of_host(host, style))),
-    );
+    let hosts = report.hosts.iter();
+    out.extend(hosts.map(|host| format!("\n{}", of_host(host, style))));
     let mut beside: Vec<&String> = Vec::new();
     let otherwise = report.advice.iter().flat_map(|a| &a.otherwise);
     for sentence in otherwise.chain(&report.doubts) {
@@ -25,11 +21,8 @@ pub fn text(report: &AuditReport, style: Style) -> String {
     if !beside.is_empty() {
         out += "\nBeside the settings:\n";
     }
-    out.extend(
-        beside
-            .into_iter()
-            .map(|sentence| style.item(&escape_sentence(sentence))),
-    );
+    let items = beside.into_iter();
+    out.extend(items.map(|sentence| style.item(&escape_sentence(sentence))));
     out
 }
 
@@ -37,21 +30,16 @@ fn answer(report: &AuditReport) -> String {
     let items = || report.hosts.iter().flat_map(|host| &host.items);
     let count = |worth| items().filter(|item| item.worth == worth).count();
     let counts = [
-        (
-            Worth::Harmful,
-            "does harm on this path",
-            "do harm on this path",
-        ),
-        (Worth::Raise, "is worth raising", "are worth raising"),
-        (Worth::Pointless, "does nothing for it", "do nothing for it"),
+        (Worth::Harmful, "does harm", "do harm", " on this path"),
+        (Worth::Raise, "is", "are", " worth raising"),
+        (Worth::Pointless, "does", "do", " nothing for it"),
     ];
-    let parts = counts
-        .into_iter()
-        .filter_map(|(worth, one, many)| match count(worth) {
-            0 => None,
-            1 => Some(format!("1 setting {one}")),
-            n => Some(format!("{n} settings {many}")),
-        });
+    let parts = counts.map(|(worth, one, many, what)| match count(worth) {
+        0 => None,
+        1 => Some(format!("1 setting {one}{what}")),
+        n => Some(format!("{n} settings {many}{what}")),
+    });
+    let parts = parts.into_iter().flatten();
     match &parts.collect::<Vec<_>>()[..] {
         [] => "Every setting that was looked at is as it should be for this path.".to_owned(),
         parts => format!("{}. Nothing was changed.", parts.join(", ")),
@@ -59,21 +47,13 @@ fn answer(report: &AuditReport) -> String {
 }
 
 fn needs(needs: &Needs) -> String {
-    let Needs {
-        direction,
-        rate,
-        rate_from,
-        rtt,
-        connections,
-        bdp,
-        receive_buffer,
-        send_buffer,
-    } = needs;
-    let way = match direction {
+    let (rate, rtt, bdp) = (needs.rate, needs.rtt, needs.bdp);
+    let (receive_buffer, send_buffer) = (needs.receive_buffer, needs.send_buffer);
+    let way = match needs.direction {
         Direction::Up => "up (from this host)",
         Direction::Down => "down (to this host)",
     };
-    let from = match rate_from {
+    let from = match needs.rate_from {
         RateFrom::Told => " as told",
         RateFrom::Line => " of the slower device",
         RateFrom::Reached => " as reached",
@@ -81,7 +61,7 @@ fn needs(needs: &Needs) -> String {
             " (four times what was reached: buffers held it, and nothing tells the path's rate)"
         }
     };
-    let among = match connections {
+    let among = match needs.connections {
         0 | 1 => String::new(),
         n => format!(" in each of {n} connections"),
     };
@@ -115,10 +95,8 @@ fn word(worth: Worth) -> &'static str {
 }
 
 fn of_item(item: &Item, style: Style) -> String {
-    let wanted = item
-        .wanted
-        .as_ref()
-        .map(|wanted| format!("  ->  {}", escape(wanted)));
+    let wanted = item.wanted.as_ref();
+    let wanted = wanted.map(|wanted| format!("  ->  {}", escape(wanted)));
     let worth = format!("{:<10}", word(item.worth));
     let worth = match item.worth {
         Worth::Harmful => style.paint(Ink::Red, &worth),
@@ -132,11 +110,8 @@ fn of_item(item: &Item, style: Style) -> String {
     if !item.why.is_empty() {
         line(&escape_sentence(&item.why));
     }
-    if let Some(default) = item
-        .default
-        .as_ref()
-        .filter(|default| **default != item.now)
-    {
+    let default = item.default.as_ref();
+    if let Some(default) = default.filter(|default| **default != item.now) {
         line(&format!("this kernel's default: {}", escape(default)));
     }
     if let Some((won, beaten)) = item.set_by.split_last() {

@@ -31,10 +31,8 @@ pub fn diff(
     style: Style,
 ) -> String {
     let ways = [Some(Direction::Up), Some(Direction::Down), None];
-    let pairs = ways
-        .into_iter()
-        .filter_map(|way| Some((largest(a, way)?, largest(b, way)?)));
-    let mut pairs: Vec<(&Explanation, &Explanation)> = pairs.collect();
+    let pairs = ways.map(|way| largest(a, way).zip(largest(b, way)));
+    let mut pairs: Vec<(&Explanation, &Explanation)> = pairs.into_iter().flatten().collect();
     if pairs.is_empty() {
         // Whichever moved most.
         let busiest = [a, b].map(|all| all.iter().max_by_key(|e| e.bytes));
@@ -104,10 +102,8 @@ pub(crate) fn sign(difference: f64) -> &'static str {
 
 fn pair(a: Side<'_>, b: Side<'_>, style: Style) -> String {
     let (fast, slow) = if a.rate() >= b.rate() { (a, b) } else { (b, a) };
-    let way = fast
-        .one
-        .direction
-        .filter(|way| slow.one.direction == Some(*way));
+    let way = fast.one.direction;
+    let way = way.filter(|way| slow.one.direction == Some(*way));
     let way = way.map(|way| format!("{way}: ")).unwrap_or_default();
     let ratio = fast.rate() / slow.rate().max(1.0);
     let same = ratio < 1.0 + SAME;
@@ -122,10 +118,8 @@ fn pair(a: Side<'_>, b: Side<'_>, style: Style) -> String {
     for Side { name, which, one } in [&fast, &slow] {
         let (bytes, span) = (glue(one.bytes), glue(one.span));
         let rate = glue(one.bytes.per(one.span));
-        let line = format!(
-            "{name}{which}: {bytes} in {span}, {rate}; {}",
-            sentence(one)
-        );
+        let why = sentence(one);
+        let line = format!("{name}{which}: {bytes} in {span}, {rate}; {why}");
         out += &style.hang("  ", 4, &line);
     }
     if same {
@@ -137,9 +131,8 @@ fn pair(a: Side<'_>, b: Side<'_>, style: Style) -> String {
         0.0 => "-".to_owned(),
         ms => three_digits(ms),
     };
-    let unlike = costs
-        .iter()
-        .filter(|(_, a, b)| (b - a).abs() >= NEGLIGIBLE * more.abs());
+    let unlike = costs.iter();
+    let unlike = unlike.filter(|(_, a, b)| (b - a).abs() >= NEGLIGIBLE * more.abs());
     let rows = unlike.map(|(limit, a, b)| {
         vec![
             limit.words().to_owned(),
@@ -170,13 +163,8 @@ fn evidence_of(side: &Side<'_>, limit: Limit, style: Style) -> String {
         return String::new();
     }
     let facts = evidence.iter().map(crate::evidence::line);
-    let facts = facts.map(|line| style.hang("  ", 4, &line));
-    format!(
-        "\n{}, {}:\n{}",
-        side.name,
-        limit.words(),
-        facts.collect::<String>()
-    )
+    let facts: String = facts.map(|line| style.hang("  ", 4, &line)).collect();
+    format!("\n{}, {}:\n{facts}", side.name, limit.words())
 }
 
 /// What each limit costs a megabyte in either, in milliseconds; the largest difference first.

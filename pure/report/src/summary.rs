@@ -9,8 +9,8 @@ use crate::words::{
 use crate::{blocks, copy, explain, pictures, requests};
 use model::finding::Explanation;
 use model::{
-    BitRate, BlockServer, Bytes, Direction, Directions, Ended, Fingerprint, LatencySummary, Leg,
-    LegSummary, Limit, Nanos, Request, Run, SettingInForce, Side, Summary, Wait, Warning, Workload,
+    BitRate, BlockServer, Blocks, Bytes, Direction, Directions, Ended, Fingerprint, Leg,
+    LegSummary, Limit, Nanos, Request, Run, SettingInForce, Summary, Wait, Warning, Workload,
 };
 
 /// Beyond this ratio the two directions are called different: 10 %.
@@ -43,17 +43,16 @@ fn parts(
     run: &Run,
     summary: &Summary,
     why: &[Explanation],
-    over_time: String,
+    course: String,
     style: Style,
 ) -> String {
     let links = run.links();
     let operations = summary.legs.iter().map(|leg| &leg.operations);
+    let operations = operations.map(|all| blocks::operations(all, &links, style));
     let parts = [
         answer(run, summary, why, style),
-        over_time,
-        operations
-            .map(|all| blocks::operations(all, &links, style))
-            .collect(),
+        course,
+        operations.collect(),
         details(run, summary, style),
         done(run, summary, style),
         settings(summary),
@@ -85,14 +84,14 @@ fn how_it_ended(run: &Run, style: Style) -> String {
         Ended::Interrupted => "Interrupted: what follows was measured until then.".to_owned(),
         Ended::Unfinished => {
             let files = match &run.spec.workload {
-                Workload::Blocks(order) => match &order.server {
-                    BlockServer::Nfs { export, .. } => format!(
-                        " If it was killed, its files .linerate-{}-* are still in {}: remove them there.",
-                        escape(&run.id),
-                        escape(export)
-                    ),
-                    BlockServer::Peer(_) => String::new(),
-                },
+                Workload::Blocks(Blocks {
+                    server: BlockServer::Nfs { export, .. },
+                    ..
+                }) => format!(
+                    " If it was killed, its files .linerate-{}-* are still in {}: remove them there.",
+                    escape(&run.id),
+                    escape(export)
+                ),
                 _ => String::new(),
             };
             format!(
@@ -112,17 +111,13 @@ fn answers(run: &Run, summary: &Summary, style: Style) -> String {
     for (leg, figures) in run.legs.iter().zip(&summary.legs) {
         out += &of_leg(run, leg, figures, style);
         let mut beside = Vec::new();
-        if let Some(LatencySummary {
-            ideal: Some(ideal),
-            p50,
-            ..
-        }) = figures.requests
+        let latencies = figures.requests.as_ref();
+        if let Some((ideal, p50)) =
+            latencies.and_then(|all| Some((glue(all.ideal?), glue(all.p50))))
         {
+            let what = requests::ideal(&run.links(), requests::NO_RATE);
             beside.push(format!(
-                "Ideal {}, measured {} at the median; {}",
-                glue(ideal),
-                glue(p50),
-                requests::ideal(&run.links(), requests::NO_RATE)
+                "Ideal {ideal}, measured {p50} at the median; {what}"
             ));
         }
         let crowded = copy::crowded(figures);
@@ -176,7 +171,7 @@ fn of_leg(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
         (Workload::Copy(_), _) => copy::answer(figures),
         _ => (
             goodput,
-            steady(figures).into_iter().chain([moved]).collect(),
+            Vec::from_iter(steady(figures).into_iter().chain([moved])),
         ),
     };
     // What a client read and wrote it was answered.
@@ -208,13 +203,11 @@ fn steady(figures: &LegSummary) -> Option<String> {
 }
 
 fn datagrams_lost(figures: &LegSummary) -> String {
-    let share = figures
-        .datagrams
-        .and_then(|all| Some((all.lost_share()?, all.jitter)));
-    share.map_or_else(
-        || format!("loss {UNKNOWN}"),
-        |(share, jitter)| format!("{} lost, jitter {}", glue(percent(share)), glue(jitter)),
-    )
+    let all = figures.datagrams.unwrap_or_default();
+    match all.lost_share() {
+        Some(lost) => format!("{} lost, jitter {}", glue(percent(lost)), glue(all.jitter)),
+        None => format!("loss {UNKNOWN}"),
+    }
 }
 
 /// One sentence when the directions differ, steady parts compared where both are known.
@@ -230,19 +223,14 @@ fn asymmetry(legs: &[LegSummary]) -> Option<String> {
             _ => (first.goodput.0 as f64, second.goodput.0 as f64),
         },
     };
-    let (more, less) = if a >= b {
-        (first, second)
-    } else {
-        (second, first)
+    let (more, less) = (first.direction, second.direction);
+    let (more, less, ratio) = match a >= b {
+        true => (more, less, a / b),
+        false => (less, more, b / a),
     };
-    let (fast, slow) = (a.max(b), a.min(b));
-    if slow <= 0.0 || fast / slow <= ASYMMETRY {
-        return None;
-    }
-    let ratio = fast / slow;
     let decimals = usize::from(ratio < 9.95);
-    let (more, less) = (more.direction, less.direction);
-    Some(format!("{more} is {ratio:.decimals$} times {less}."))
+    let differ = a.min(b) > 0.0 && ratio > ASYMMETRY;
+    differ.then(|| format!("{more} is {ratio:.decimals$} times {less}."))
 }
 
 // ---- what the kernel reports ----
@@ -257,11 +245,9 @@ fn details(run: &Run, summary: &Summary, style: Style) -> String {
     let mut head = vec![""];
     head.extend(names.iter().map(String::as_str));
     let head = if legs.len() > 1 { &head[..] } else { &[] };
-    let some = rows.iter().any(figures::Row::is_known);
-    let out = if some {
-        figures::known(head, &rows)
-    } else {
-        String::new()
+    let out = match rows.iter().any(figures::Row::is_known) {
+        true => figures::known(head, &rows),
+        false => String::new(),
     };
     let who = match run.far {
         None => format!("{} did not report its side", escape(&run.host)),
@@ -309,10 +295,8 @@ pub(crate) fn done(run: &Run, summary: &Summary, style: Style) -> String {
         Workload::Request(request) => sentences.extend(request_words(request, &streams)),
         Workload::Copy(order) => say(&copy::order(order)),
         Workload::Blocks(order) => {
-            let stores = run
-                .legs
-                .iter()
-                .filter_map(|leg| leg.receiver().store.as_ref());
+            let stores = run.legs.iter();
+            let stores = stores.filter_map(|leg| leg.receiver().store.as_ref());
             sentences.extend(blocks::order(order, &streams));
             sentences.extend(stores.filter_map(|one| blocks::store(order, one)));
         }
@@ -342,11 +326,7 @@ pub(crate) fn done(run: &Run, summary: &Summary, style: Style) -> String {
 }
 
 fn request_words(request: &Request, streams: &str) -> Vec<String> {
-    let Request {
-        request_size,
-        reply_size,
-        ..
-    } = request;
+    let (request_size, reply_size) = (request.request_size, request.reply_size);
     let loop_of = match request.pace_per_s {
         None => "; closed loop: the next request leaves when the reply is in.".to_owned(),
         Some(pace) => format!(
@@ -383,10 +363,10 @@ fn settings(summary: &Summary) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for leg in &summary.legs {
         for setting in leg.settings.iter().filter(|s| is_shown(s)) {
-            let (here, there) = match leg.direction.sender() {
-                Side::Near => (&setting.sender, &setting.receiver),
-                Side::Far => (&setting.receiver, &setting.sender),
-            };
+            let mut ends = [&setting.sender, &setting.receiver];
+            if leg.direction == Direction::Down {
+                ends.reverse();
+            }
             let cell = |value: &Option<String>, none: &str| match value.as_deref() {
                 None => none.to_owned(),
                 Some("") => "-".to_owned(),
@@ -394,7 +374,8 @@ fn settings(summary: &Summary) -> String {
             };
             let name = escape(&setting.name);
             let asked = cell(&setting.asked, "-");
-            let mut row = vec![name, asked, cell(here, UNKNOWN), cell(there, UNKNOWN)];
+            let [here, there] = ends.map(|end| cell(end, UNKNOWN));
+            let mut row = vec![name, asked, here, there];
             if rows.contains(&row) {
                 continue;
             }
@@ -526,10 +507,8 @@ fn warnings(warnings: &[Warning], style: Style) -> String {
 }
 
 fn trailer(run: &Run, style: Style) -> String {
-    let title = run
-        .title
-        .as_ref()
-        .map(|title| format!(" \"{}\"", escape(title)));
+    let title = run.title.as_ref();
+    let title = title.map(|title| format!(" \"{}\"", escape(title)));
     let (title, when) = (title.unwrap_or_default(), words::utc(run.started));
     style.prose(&match escape(&run.id) {
         id if id.is_empty() => format!("Run{title} of {when}."),

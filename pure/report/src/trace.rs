@@ -6,15 +6,14 @@ use model::{
     Bytes, Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment,
     SocketState, TraceSample, What,
 };
-use std::net::SocketAddr;
 
 /// What a line is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// The event.
     pub segment: &'a Segment,
-    /// Its connection.
-    pub connection: &'a Connection,
+    /// Its connection; `None` where a line does not show its ends.
+    pub connection: Option<&'a Connection>,
     /// The last sample of its socket, where that is not read at each segment. What is of it stands behind a `~`.
     pub sample: Option<&'a TraceSample>,
     /// Time since the line before.
@@ -55,8 +54,8 @@ pub static COLUMNS: &[Column] = columns! {
     "time" 13 "seconds since the trace began" |r| format!("{:.6}", r.segment.at.as_secs_f64());
     "delta" 9 "microseconds since the line before" |r| whole_us(r.delta);
     "conn" 5 "number of the connection" |r| r.segment.connection.to_string();
-    "local" 21 left "this end" |r| r.connection.local.to_string();
-    "remote" 21 left "the other end" |r| r.connection.remote.to_string();
+    "local" 21 left "this end" |r| or(r.connection.map(|c| c.local), "");
+    "remote" 21 left "the other end" |r| or(r.connection.map(|c| c.remote), "");
     "pid" 7 "process that uses the socket" |r| unless_zero(r.segment.pid);
     "comm" 15 left "its name" |r| escape(&r.segment.comm.to_string());
     "running" 15 left "process that the processor was running" |r| escape(&r.segment.current_comm.to_string());
@@ -88,10 +87,8 @@ pub static COLUMNS: &[Column] = columns! {
     "minrtt" 8 "smallest round-trip time in microseconds" |r| state_of(r, |s| Some(s.min_rtt()?.0 / 1_000));
     "rto" 6 "retransmission timeout in milliseconds" |r| state_of(r, |s| Some(s.rto()?.0 / 1_000_000));
     "mss" 5 "largest segment to send, in bytes" |r| state_of(r, SocketState::mss);
-    "re" 2 left "R where the segment is a retransmission" |r| match r.segment.is_retransmission() {
-        true => "R".to_owned(),
-        false => String::new(),
-    };
+    "re" 2 left "R where the segment is a retransmission"
+        |r| if r.segment.is_retransmission() { "R" } else { "" }.to_owned();
     "why" 9 left "what a retransmission is due to" |r| r.segment.retransmission().map_or("", why).to_owned();
     "cpu" 3 "processor" |r| or(r.segment.probed().map(|_| r.segment.cpu), "-");
     "state" 11 left "state of the connection" |r| state_of(r, |s| s.state().map(state));
@@ -169,9 +166,7 @@ fn join(columns: &[&Column], text: impl Fn(&Column) -> String) -> String {
 
 /// Which connection a number stands for.
 pub fn connection(connection: &Connection) -> String {
-    let Connection {
-        id, local, remote, ..
-    } = connection;
+    let (id, local, remote) = (connection.id, connection.local, connection.remote);
     format!("{id}: {local} -> {remote}")
 }
 
@@ -197,11 +192,8 @@ pub fn sample(sample: &TraceSample) -> String {
 
 /// Events that were lost, in a sentence.
 pub fn lost(lost: &Lost) -> String {
-    let (events, from, to) = (
-        counted(lost.events, "event"),
-        seconds(lost.from),
-        seconds(lost.to),
-    );
+    let events = counted(lost.events, "event");
+    let [from, to] = [lost.from, lost.to].map(seconds);
     format!(
         "{events} lost between {from} and {to}: the ring was full; trace less, or give it more room with --buffer"
     )
@@ -240,10 +232,9 @@ pub fn completeness(of: &Connection, found: &Completeness) -> String {
         format!("{} {way} between {from} and {to}", grouped(gap.segments))
     };
     let gaps: Vec<_> = found.gaps.iter().take(NAMED).map(gap).collect();
-    let more = if found.gaps.len() > NAMED {
-        ", and more"
-    } else {
-        ""
+    let more = match found.gaps.len() {
+        ..=NAMED => "",
+        _ => ", and more",
     };
     let queue = match found.behind_queue && sent_missing > 0 {
         true => {
@@ -252,10 +243,8 @@ pub fn completeness(of: &Connection, found: &Completeness) -> String {
         false => "",
     };
     let missing = counted(sent_missing + received_missing, "segment");
-    format!(
-        "{line}: {missing} missing ({}{more}){queue}",
-        gaps.join(", ")
-    )
+    let gaps = gaps.join(", ");
+    format!("{line}: {missing} missing ({gaps}{more}){queue}")
 }
 
 /// The trace as a whole, in a sentence.
@@ -277,28 +266,20 @@ pub(crate) fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> St
     if segment.socket.is_none() && sample.is_none() {
         return String::new();
     }
-    let names = [
-        "flight", "unsent", "swnd", "rwnd", "cwnd", "ssthresh", "rtt", "minrtt", "rto", "mss",
-        "ca", "limit", "unread", "lost", "sacked",
-    ];
-    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    let owner = Connection {
-        id: 0,
-        cookie: 0,
-        netns: 0,
-        local: nowhere,
-        remote: nowhere,
-    };
+    let names =
+        "flight unsent swnd rwnd cwnd ssthresh rtt minrtt rto mss ca limit unread lost sacked";
     let row = Row {
         segment,
-        connection: &owner,
+        connection: None,
         sample,
         delta: Nanos(0),
     };
+    let cell = |name| Some(format!("{name} {}", (column(name)?.cell)(&row)));
     let cells = names
-        .into_iter()
-        .filter_map(|name| Some(format!("{name} {}", (column(name)?.cell)(&row))));
-    let cells = cells.collect::<Vec<_>>().join("; ");
+        .split(' ')
+        .filter_map(cell)
+        .collect::<Vec<_>>()
+        .join("; ");
     let again = segment.retransmission();
     let again = again.map(|kind| format!("retransmission ({}); ", why(kind)));
     let (again, comm) = (again.unwrap_or_default(), escape(&segment.comm.to_string()));
@@ -484,7 +465,7 @@ mod tests {
         let cells = |sample| {
             let row = Row {
                 segment: &packet,
-                connection: &connection,
+                connection: Some(&connection),
                 sample,
                 delta: Nanos(0),
             };
@@ -514,7 +495,7 @@ mod tests {
         let row = |segment| {
             let row = Row {
                 segment,
-                connection: &connection,
+                connection: Some(&connection),
                 sample: None,
                 delta: Nanos(18_400),
             };
@@ -543,7 +524,7 @@ mod tests {
             };
             let row = Row {
                 segment: &segment,
-                connection: &connection,
+                connection: Some(&connection),
                 sample: None,
                 delta: Nanos(0),
             };
@@ -578,7 +559,7 @@ mod tests {
         let all: Vec<_> = COLUMNS.iter().collect();
         let row = Row {
             segment: &bare,
-            connection: &connection,
+            connection: Some(&connection),
             sample: None,
             delta: Nanos(0),
         };

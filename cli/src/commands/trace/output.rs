@@ -239,7 +239,7 @@ impl Lines {
                 self.lines += 1;
                 let row = Row {
                     segment,
-                    connection,
+                    connection: Some(connection),
                     sample: sampled.get(&segment.connection),
                     delta: segment.at.since(self.last.unwrap_or(segment.at)),
                 };

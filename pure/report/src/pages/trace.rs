@@ -43,18 +43,11 @@ pub fn trace(of: &Followed) -> Page {
     let drawn = drawn.flat_map(|(n, (one, course))| connection(n, one, course));
     let asked = answered.map(|all| asked(&of.name, all, of.beside.as_ref()));
     let others = &of.explanations[of.courses.len().min(of.explanations.len())..];
-    let rest = [
-        by_sentence(others),
-        Section::new("What was left out")
-            .words(of.doubts.clone())
-            .folded(true),
-    ];
+    let left_out = Section::new("What was left out").words(of.doubts.clone());
+    let rest = [by_sentence(others), left_out.folded(true)];
     let sections = drawn.chain(asked.into_iter().flatten()).chain(rest);
-    let answers = of
-        .explanations
-        .iter()
-        .take(of.courses.len().max(1))
-        .map(answer);
+    let answers = of.explanations.iter().take(of.courses.len().max(1));
+    let answers = answers.map(answer);
     let mut verdict: Vec<String> = answers.chain(answered.map(requests::sentence)).collect();
     if verdict.is_empty() {
         let nothing = "No connection with data is in this file: there is nothing to explain.";
@@ -136,10 +129,8 @@ fn by_sentence(others: &[Explanation]) -> Section {
 
 /// The requests: how long, why, and single ones step by step.
 fn asked(name: &str, all: &Requests, beside: Option<&(String, Requests)>) -> [Section; 2] {
-    let named = all
-        .operations
-        .iter()
-        .map(|of| (of.operation.clone(), &of.times));
+    let named = all.operations.iter();
+    let named = named.map(|of| (of.operation.clone(), &of.times));
     let named: Vec<(String, &Latency)> = named.collect();
     let pictures = [
         latency::by_cause("request-causes", &all.operations),

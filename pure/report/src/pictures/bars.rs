@@ -21,12 +21,12 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
         name: format!("{} ({} runs, {} bad)", a.name, a.runs, a.bad),
         is_control: a.arm == 0,
         statistics: Statistics {
-            of: String::new(),
             arm: a.name.clone(),
             average: a.average,
             median: a.median,
             min: a.min,
             max: a.max,
+            ..Statistics::default()
         },
     });
     drawn(bars.collect(), csv_unit(metric), |v| value(metric, Some(v)))
@@ -55,12 +55,9 @@ pub(crate) fn of_tuning(looks: &[&Look]) -> Option<Picture> {
         },
         is_control: n == 0,
         statistics: Statistics {
-            of: String::new(),
             arm: look.run.clone(),
             average: Some(look.goodput.0 as f64),
-            median: None,
-            min: None,
-            max: None,
+            ..Statistics::default()
         },
     });
     let rate = |v| value(Metric::Goodput, Some(v));

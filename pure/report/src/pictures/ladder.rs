@@ -44,23 +44,14 @@ pub fn picture(id: &str, title: &str, ladders: &[Ladder<'_>]) -> Picture {
         place.draw(ladder);
     }
     let alternative: Vec<String> = ladders.iter().map(alternative).collect();
+    let columns = "ladder|operation|direction|left_ns|arrived_ns|took_ns|bytes|segments|waited_for";
     Picture::still(
         id,
         title,
         "Time runs down. Each stroke is what left without a pause, from the one who sent it to the other; beside a rail stands what it waited for before.",
         alternative.join(" "),
         svg,
-        &[
-            "ladder",
-            "operation",
-            "direction",
-            "left_ns",
-            "arrived_ns",
-            "took_ns",
-            "bytes",
-            "segments",
-            "waited_for",
-        ],
+        &columns.split('|').collect::<Vec<_>>(),
         ladders.iter().flat_map(rows).collect(),
     )
 }
@@ -144,8 +135,8 @@ impl Place<'_> {
             let side = usize::from(!step.call);
             self.stroke(step, &stroke);
             if let Some(y) = between.place(self.label(&stroke)) {
-                self.svg
-                    .text((middle, y), "ink small middle", carried(step));
+                let place = (middle, y);
+                self.svg.text(place, "ink small middle", carried(step));
             }
             let left = stroke.leaves + stroke.took;
             if step.call {
@@ -177,8 +168,8 @@ impl Place<'_> {
         let class = if step.call { "s0" } else { "s2" };
         if last.0 - first.0 >= 1.0 {
             let corners = [(from, first.0), (to, first.1), (to, last.1), (from, last.0)];
-            self.svg
-                .path(&outline(&corners), &format!("area {class} soft"));
+            let class = format!("area {class} soft");
+            self.svg.path(&outline(&corners), &class);
         }
         self.svg.line((from, first.0), (to, first.1), class);
         self.svg.line((from, last.0), (to, last.1), class);
@@ -266,18 +257,15 @@ fn carried(step: &Step) -> String {
 }
 
 fn alternative(ladder: &Ladder<'_>) -> String {
-    let Call {
-        parts,
-        call_bytes,
-        reply_bytes,
-        operation,
-        ..
-    } = ladder.call;
+    let (call, parts) = (ladder.call, &ladder.call.parts);
     let each = parts.each().into_iter().filter(|(_, time)| time.0 > 0);
     let each: Vec<String> = each.map(|(name, time)| format!("{name} {time}")).collect();
-    let (title, operation) = (escape(&ladder.title), escape(operation));
     format!(
-        "{title}: {operation}, {call_bytes} to the server and {reply_bytes} back, took {}: {}.",
+        "{}: {}, {} to the server and {} back, took {}: {}.",
+        escape(&ladder.title),
+        escape(&call.operation),
+        call.call_bytes,
+        call.reply_bytes,
         parts.total(),
         each.join(", ")
     )

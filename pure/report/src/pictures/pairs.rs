@@ -167,13 +167,11 @@ impl Plot<'_> {
         let plan = &self.experiment.plan;
         let metric = plan.metric;
         let (top, bottom) = (50.0, 200.0);
-        self.svg
-            .text((0.0, 16.0), "faint small", metric_line(metric));
+        let heading = metric_line(metric);
+        self.svg.text((0.0, 16.0), "faint small", heading);
         let mut right = LEFT;
-        for (arm, is_control) in [
-            (self.comparison.against, true),
-            (self.comparison.arm, false),
-        ] {
+        let arms = [self.comparison.against, self.comparison.arm];
+        for (arm, is_control) in arms.into_iter().zip([true, false]) {
             let name = cut(plan.arm_name(arm), LONGEST);
             self.mark((right + 5.0, 33.0), is_control, "");
             self.svg.text((right + 15.0, 37.0), "ink small", &name);
@@ -217,12 +215,8 @@ impl Plot<'_> {
         let estimate = self.comparison.estimate.as_ref();
         let effect = estimate.map(|estimate| Effect::of(metric, estimate));
         let ends = effect.iter().flat_map(Effect::ends);
-        let all = self
-            .pairs
-            .iter()
-            .filter_map(|(.., d)| *d)
-            .chain(band)
-            .chain(ends);
+        let all = self.pairs.iter().filter_map(|(.., d)| *d);
+        let all = all.chain(band).chain(ends);
         let y = Ruler::over(airy(all), Scale::Fitted, bottom, top);
         let [low, high] = band.map(|end| y.place(end));
         margin_band(&mut self.svg, (LEFT, high), (PLOT, low), false);
@@ -235,17 +229,15 @@ impl Plot<'_> {
                 self.mark((x, y.place(*d)), false, &title);
             }
             if n % every == 0 {
-                self.svg
-                    .text((x, bottom + 18.0), "faint small middle", n + 1);
+                let below = (x, bottom + 18.0);
+                self.svg.text(below, "faint small middle", n + 1);
             }
         }
         if let Some(effect) = effect {
             let x = PLOT + 28.0;
-            effect.draw(&mut self.svg, "ink", &effect.to_string(), |end| {
-                (x, y.place(end))
-            });
-            self.svg
-                .text((x, bottom + 18.0), "ink small middle", "effect");
+            let (title, below) = (effect.to_string(), (x, bottom + 18.0));
+            effect.draw(&mut self.svg, "ink", &title, |end| (x, y.place(end)));
+            self.svg.text(below, "ink small middle", "effect");
         }
         self.svg.height = bottom + 28.0;
     }
