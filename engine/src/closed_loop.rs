@@ -7,11 +7,11 @@ use crate::experiment::{Audience, DEADLINE, Driver, Over, fresh, patience};
 use crate::host_settings::{self, HostSettings};
 use crate::leg::{failed_with, how_ended};
 use crate::peer::PeerSession;
-use crate::progress::{Tee, Watcher};
+use crate::progress::Tee;
 use crate::record::{Record, blank};
 use crate::{mtu, traces, tuning};
 use advise::{Choice, Hosts, PathSample, arms, choose, proven_alone, together};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail};
 use archive::Traces;
 use model::advice::Proposal;
 use model::finding::Explanation;
@@ -188,13 +188,10 @@ impl<'a> ClosedLoop<'a> {
         self.audience.tells(&report::tune::seen(&look));
         let routed = || run.near.route.as_ref()?.destination;
         self.peer = self.peer.or_else(routed);
-        let way = PathSample::of(run, 0).context("too little moved to tell what the path needs")?;
-        let (host, direction) = (&self.question.host, self.question.direction);
-        let way = PathSample {
-            told: self.question.rate,
-            mtu: mtu::known(&self.archive, host, direction),
-            ..way
-        };
+        let mut way =
+            PathSample::of(run, 0).context("too little moved to tell what the path needs")?;
+        way.told = self.question.rate;
+        way.mtu = mtu::known(&self.archive, &self.question.host, self.question.direction);
         let hosts = Hosts {
             near: &run.near,
             far: run.far.as_ref(),
@@ -204,7 +201,7 @@ impl<'a> ClosedLoop<'a> {
         self.story.rounds.push(Round {
             before: look,
             advice,
-            attempts: proposals.iter().map(|_| untried()).collect(),
+            attempts: vec![untried(Vec::new(), None); proposals.len()],
             experiments: Vec::new(),
         });
         if self.question.dry_run {
@@ -215,12 +212,12 @@ impl<'a> ClosedLoop<'a> {
             }
             return Ok(None);
         }
+        let mut tried: Vec<Vec<Setting>> = Vec::new();
         for (n, proposal) in proposals.iter().enumerate() {
             let attempt = self.able(proposal)?;
+            tried.push(attempt.settings.clone());
             self.attempts()[n] = attempt;
         }
-        let attempts = self.attempts().iter();
-        let tried: Vec<Vec<Setting>> = attempts.map(|a| a.settings.clone()).collect();
         let arms = arms(&tried);
         if arms.is_empty() {
             return Ok(None);
@@ -253,8 +250,12 @@ impl<'a> ClosedLoop<'a> {
     }
 
     fn attempts(&mut self) -> &mut Vec<Attempt> {
+        &mut self.now().attempts
+    }
+
+    fn now(&mut self) -> &mut Round {
         let round = self.story.rounds.last_mut();
-        &mut round.expect("proposals are of a round").attempts
+        round.expect("proposals and experiments are of a round")
     }
 
     // ---- measuring ----
@@ -269,13 +270,9 @@ impl<'a> ClosedLoop<'a> {
             trace: self.far.agent().is_some(),
             ..self.question.run.clone()
         };
-        let note = format!("tuning {}", self.story.id);
-        let blank = Run {
-            title: Some(note),
-            ..blank(&self.question.host, spec)
-        };
-        let (run, explanations) =
-            measured(blank, self.far, &self.archive, self.audience, self.stop)?;
+        let mut run = blank(&self.question.host, spec);
+        run.title = Some(format!("tuning {}", self.story.id));
+        let (run, explanations) = measured(run, self.far, &self.archive, self.audience, self.stop)?;
         let summary = model::summarise(&run);
         let leg = summary.legs.first().context("nothing was measured")?;
         let look = Look {
@@ -284,10 +281,6 @@ impl<'a> ClosedLoop<'a> {
             explanations,
         };
         Ok((run, look))
-    }
-
-    fn stopped(&self) -> Result<()> {
-        stopped(self.stop)
     }
 
     // ---- proving ----
@@ -303,29 +296,17 @@ impl<'a> ClosedLoop<'a> {
             let plan = self.ask(&names, std::slice::from_ref(&settings), Vec::new())?;
             let mut experiment = fresh(plan);
             let tried = self.driver(&mut experiment).try_out();
-            self.stopped()?;
+            stopped(self.stop)?;
             match tried {
-                Ok(_) => {
-                    return Ok(Attempt {
-                        settings,
-                        instead,
-                        ..untried()
-                    });
-                }
+                Ok(_) => return Ok(untried(settings, instead)),
                 Err(error) if self.far.is_lost() => return Err(error),
                 Err(error) => {
-                    let why = sentence(&error);
-                    instead = Some(match instead {
-                        Some(before) => format!("{before}; {why}"),
-                        None => why,
-                    });
+                    let before = instead.map_or(String::new(), |before| before + "; ");
+                    instead = Some(before + &sentence(&error));
                 }
             }
         }
-        Ok(Attempt {
-            instead,
-            ..untried()
-        })
+        Ok(untried(Vec::new(), instead))
     }
 
     /// The experiment that tries these arms beside the present state.
@@ -347,8 +328,7 @@ impl<'a> ClosedLoop<'a> {
                 n => format!("{name} ({})", n + 1),
             });
         }
-        let settings: Option<Vec<Vec<Setting>>> =
-            arms.iter().map(|arm| together(tried, arm)).collect();
+        let settings: Option<Vec<_>> = arms.iter().map(|arm| together(tried, arm)).collect();
         let settings = settings.context("two proposals contradict each other")?;
         self.ask(&names, &settings, Vec::new())
     }
@@ -391,9 +371,7 @@ impl<'a> ClosedLoop<'a> {
         let over = self.driver(&mut experiment).run();
         let verdict = prove::judge(&experiment);
         if !experiment.trials.is_empty() {
-            let round = self.story.rounds.last_mut();
-            let round = round.expect("experiments are of a round");
-            round.experiments.push(experiment.id.clone());
+            self.now().experiments.push(experiment.id.clone());
             self.experiments.push((experiment, verdict.clone()));
         }
         match over? {
@@ -414,11 +392,8 @@ impl<'a> ClosedLoop<'a> {
         };
         self.audience
             .tells("confirms with fresh runs whether all together do better than the best one");
-        let plan = self.ask(&["all together".to_owned()], &[with], without)?;
-        let plan = Plan {
-            pilot_pairs: 0,
-            ..plan
-        };
+        let mut plan = self.ask(&["all together".to_owned()], &[with], without)?;
+        plan.pilot_pairs = 0;
         Ok(self.experiment(plan)?.outcome == Outcome::Faster)
     }
 
@@ -475,12 +450,13 @@ impl<'a> ClosedLoop<'a> {
         let seen = self.look()?;
         let readings = host_settings.verify(self.far)?;
         if let Some(reading) = readings.iter().find(|r| !r.in_force) {
-            return Err(anyhow!(
-                "{} was proven and could not be kept: it is {}, asked {}",
-                reading.setting,
-                reading.found,
-                reading.asked
-            ));
+            let Reading {
+                setting,
+                found,
+                asked,
+                ..
+            } = reading;
+            bail!("{setting} was proven and could not be kept: it is {found}, asked {asked}");
         }
         let kept = host_settings.keep(self.far)?;
         // What an earlier round kept of the same knob is not in force any more.
@@ -537,10 +513,7 @@ pub fn measured(
 ) -> Result<(Run, Vec<Explanation>)> {
     let mut record = Record::new(Ok(archive.to_owned()), &run);
     audience.looks(&run.spec);
-    let outcome = {
-        let audience: &mut dyn Watcher = &mut *audience;
-        far.play(&mut run, &mut Tee(vec![audience, &mut record]), stop)
-    };
+    let outcome = far.play(&mut run, &mut Tee(vec![audience, &mut record]), stop);
     run.ended = how_ended(&outcome, &run.legs);
     record.settle(&run)?;
     outcome?;
@@ -550,19 +523,19 @@ pub fn measured(
 }
 
 fn stopped(stop: &AtomicBool) -> Result<()> {
-    match stop.load(Ordering::Relaxed) {
-        true => Err(Refusal::interrupted("interrupted").into()),
-        false => Ok(()),
+    if stop.load(Ordering::Relaxed) {
+        bail!(Refusal::interrupted("interrupted"));
     }
+    Ok(())
 }
 
 /// Blocks of an experiment with several arms if no number is named: what they leave open fresh pairs tell.
 const BLOCKS: u32 = 12;
 
-fn untried() -> Attempt {
+fn untried(settings: Vec<Setting>, instead: Option<String>) -> Attempt {
     Attempt {
-        settings: Vec::new(),
-        instead: None,
+        settings,
+        instead,
         arm: None,
         fate: Fate::Untried,
     }

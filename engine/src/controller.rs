@@ -16,7 +16,7 @@ use model::{
     Sample, Side, SocketOptions, SocketSettings, Spec, Warning,
 };
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -169,9 +169,6 @@ impl Link {
     }
 
     /// Has the agent find out something of the path; the number under which it will answer.
-    ///
-    /// # Errors
-    /// If the agent is lost.
     pub fn ask(&mut self, request: ProbeRequest) -> Result<u64> {
         self.probes += 1;
         let number = self.probes;
@@ -180,9 +177,6 @@ impl Link {
     }
 
     /// The answer to [`Link::ask`]. `meanwhile` is called every few milliseconds.
-    ///
-    /// # Errors
-    /// If the agent refuses, is lost, or does not answer within this time.
     pub fn answer(
         &mut self,
         ours: u64,
@@ -247,12 +241,8 @@ impl Link {
     pub fn near_address(&self) -> Option<IpAddr> {
         self.seen_as.or_else(|| {
             let far = self.far_address();
-            let any: IpAddr = match far {
-                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-            };
             // Connecting a UDP socket sends nothing: it asks the kernel for the route.
-            let socket = UdpSocket::bind((any, 0)).ok()?;
+            let socket = UdpSocket::bind((probe::unspecified(far), 0)).ok()?;
             socket.connect((far, 9)).ok()?;
             socket.local_addr().ok().map(|address| address.ip())
         })

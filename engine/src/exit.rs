@@ -29,35 +29,36 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Exit; 9] = [
-        Exit::Done,
-        Exit::Failed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::Interrupted,
-        Exit::Slower,
-        Exit::NoDifference,
-        Exit::NotEnoughData,
-        Exit::NoVerdict,
+    /// All of them, in the order of their numbers, and what each means, for the manual.
+    pub const ALL: [(Exit, &str); 9] = [
+        (
+            Exit::Done,
+            "Everything was done as asked; of prove: FASTER.",
+        ),
+        (
+            Exit::Failed,
+            "The measurement or the operation failed; the sentence says why.",
+        ),
+        (
+            Exit::Usage,
+            "The command line or an input was wrong; nothing was started.",
+        ),
+        (
+            Exit::Unreachable,
+            "The other host could not be reached, or refused.",
+        ),
+        (
+            Exit::Interrupted,
+            "Ended early by the user (Ctrl-C); what had been measured until then was printed and kept.",
+        ),
+        (Exit::Slower, "prove: SLOWER."),
+        (Exit::NoDifference, "prove: NO DIFFERENCE THAT MATTERS."),
+        (Exit::NotEnoughData, "prove: NOT ENOUGH DATA."),
+        (
+            Exit::NoVerdict,
+            "prove: NO VERDICT; the sentence says what was wrong.",
+        ),
     ];
-
-    /// What it means, for the manual.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Exit::Done => "Everything was done as asked; of prove: FASTER.",
-            Exit::Failed => "The measurement or the operation failed; the sentence says why.",
-            Exit::Usage => "The command line or an input was wrong; nothing was started.",
-            Exit::Unreachable => "The other host could not be reached, or refused.",
-            Exit::Interrupted => {
-                "Ended early by the user (Ctrl-C); what had been measured until then was printed and kept."
-            }
-            Exit::Slower => "prove: SLOWER.",
-            Exit::NoDifference => "prove: NO DIFFERENCE THAT MATTERS.",
-            Exit::NotEnoughData => "prove: NOT ENOUGH DATA.",
-            Exit::NoVerdict => "prove: NO VERDICT; the sentence says what was wrong.",
-        }
-    }
 }
 
 impl From<Exit> for ExitCode {
@@ -76,28 +77,24 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    fn new(code: Exit, sentence: impl Into<String>) -> Refusal {
+        let sentence = sentence.into();
+        Refusal { code, sentence }
+    }
+
     /// Bad usage or bad input.
     pub fn usage(sentence: impl Into<String>) -> Refusal {
-        Refusal {
-            code: Exit::Usage,
-            sentence: sentence.into(),
-        }
+        Refusal::new(Exit::Usage, sentence)
     }
 
     /// A host that cannot be reached or refuses.
     pub fn unreachable(sentence: impl Into<String>) -> Refusal {
-        Refusal {
-            code: Exit::Unreachable,
-            sentence: sentence.into(),
-        }
+        Refusal::new(Exit::Unreachable, sentence)
     }
 
     /// The user stopped it.
     pub fn interrupted(sentence: impl Into<String>) -> Refusal {
-        Refusal {
-            code: Exit::Interrupted,
-            sentence: sentence.into(),
-        }
+        Refusal::new(Exit::Interrupted, sentence)
     }
 }
 
@@ -115,6 +112,12 @@ macro_rules! refuse {
     ($($sentence:tt)*) => {
         return Err($crate::exit::Refusal::usage(format!($($sentence)*)).into())
     };
+}
+
+/// This error of a connection, which ends the command with [`Exit::Unreachable`].
+pub fn unreachable(error: measure::Error) -> anyhow::Error {
+    let said = Refusal::unreachable(error.to_string());
+    anyhow::Error::new(error).context(said)
 }
 
 /// The exit code of an error: that of the outermost [`Refusal`] in its chain, else [`Exit::Failed`].
@@ -161,7 +164,10 @@ mod tests {
 
     #[test]
     fn numbers_stay() {
-        assert_eq!(Exit::ALL.map(|e| e as u8), [0, 1, 2, 3, 4, 10, 11, 12, 13]);
+        assert_eq!(
+            Exit::ALL.map(|(e, _)| e as u8),
+            [0, 1, 2, 3, 4, 10, 11, 12, 13]
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::leg::{failed_with, how_ended};
 use crate::peer::PeerSession;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use archive::Archive;
 use model::{
     Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Plan, Reading,
@@ -155,7 +155,10 @@ impl<'a> Driver<'a> {
             self.experiment.trials.push(trial);
             self.audience.kept(self.experiment);
             if self.far.is_lost() {
-                return Err(self.lost());
+                let host = &self.experiment.plan.host;
+                bail!(Refusal::unreachable(format!(
+                    "{host} was lost during a run"
+                )));
             }
             next = prove::next(&self.experiment.plan, &self.experiment.trials);
         }
@@ -167,10 +170,8 @@ impl<'a> Driver<'a> {
         let number = self.experiment.trials.last().map_or(0, |t| t.number) + 1;
         let mut run = self.blank(self.experiment.plan.spec_of(slot.arm));
         run.experiment = Some(self.experiment.id.clone());
-        let settings = self.experiment.plan.arms[slot.arm as usize]
-            .settings
-            .clone();
-        self.apply(&settings)?;
+        let arm = &self.experiment.plan.arms[slot.arm as usize];
+        self.apply(&arm.settings.clone())?;
         self.flush();
         let begun = Instant::now();
         if !self.rest(self.experiment.plan.gap) {
@@ -189,7 +190,10 @@ impl<'a> Driver<'a> {
             return Ok(None);
         }
         Ok(Some(match outcome {
-            Err(error) if run.legs.is_empty() && (self.far.is_lost() || self.is_gone(&error)) => {
+            // An iperf3 server that is not there any more is no failed run, and nor are all that would follow.
+            Err(error)
+                if run.legs.is_empty() && (self.far.is_lost() || self.far.is_gone(&error)) =>
+            {
                 return Err(error);
             }
             Err(error) if run.legs.is_empty() => {
@@ -214,8 +218,8 @@ impl<'a> Driver<'a> {
         }
         for arm in 0..self.experiment.plan.arms.len() as u32 {
             let plan = &self.experiment.plan;
-            let (settings, name) = (plan.arms[arm as usize].settings.clone(), plan.arm_name(arm));
-            let name = name.to_owned();
+            let settings = plan.arms[arm as usize].settings.clone();
+            let name = plan.arm_name(arm).to_owned();
             if settings.is_empty() {
                 continue;
             }
@@ -223,9 +227,8 @@ impl<'a> Driver<'a> {
             apply_to_spec(&settings, &mut spec.socket);
             let mut run = self.blank(short(&spec));
             let mut readings = Vec::new();
-            let outcome = self
-                .apply(&settings)
-                .and_then(|()| self.measure(&mut run, None, &mut readings));
+            let applied = self.apply(&settings);
+            let outcome = applied.and_then(|()| self.measure(&mut run, None, &mut readings));
             self.undo()?;
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(Over::Interrupted);
@@ -246,7 +249,7 @@ impl<'a> Driver<'a> {
             };
             let trial = of_run(self.experiment, slot, 0, &run, readings);
             if let Some(reading) = trial.readings.iter().find(|r| !r.in_force) {
-                return Err(Refusal::usage(not_in_force(&name, reading)).into());
+                bail!(Refusal::usage(not_in_force(&name, reading)));
             }
         }
         Ok(Over::Done)
@@ -291,12 +294,10 @@ impl<'a> Driver<'a> {
         let over = AtomicBool::new(false);
         let mut late = false;
         let (far, user, mut hold) = (&mut *self.far, self.stop, self.host_settings.here());
-        let mut watchers: Vec<&mut dyn Watcher> = Vec::new();
-        if let Some(record) = record {
-            watchers.push(&mut *self.audience);
-            watchers.push(record);
-        }
-        let mut tee = Tee(watchers);
+        let mut tee = Tee(match record {
+            Some(record) => vec![&mut *self.audience as &mut dyn Watcher, record],
+            None => Vec::new(),
+        });
         // The run is ended by a flag of its own, which the user sets, or the clock.
         let outcome = std::thread::scope(|scope| {
             let (done, end) = std::sync::mpsc::channel::<()>();
@@ -348,16 +349,6 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// An iperf3 server that is not there any more is no failed run, and nor are all that would follow.
-    fn is_gone(&self, error: &anyhow::Error) -> bool {
-        self.far.is_gone(error)
-    }
-
-    fn lost(&self) -> anyhow::Error {
-        let host = &self.experiment.plan.host;
-        Refusal::unreachable(format!("{host} was lost during a run")).into()
-    }
-
     // ---- settings ----
 
     /// Takes hold of the settings of both hosts as far as arms change them.
@@ -367,8 +358,8 @@ impl<'a> Driver<'a> {
         let title = format!("experiment {} with {}", self.experiment.id, plan.host);
         // Renewed before every run and, while one is under way, beside it.
         let deadline = Duration::from(plan.gap) + DEADLINE;
-        self.host_settings
-            .take(self.far, settings, &plan.host, &title, deadline)
+        let host_settings = &mut self.host_settings;
+        host_settings.take(self.far, settings, &plan.host, &title, deadline)
     }
 
     /// Applies the settings of an arm on both hosts.
@@ -381,20 +372,17 @@ impl<'a> Driver<'a> {
     fn undo(&mut self) -> Result<()> {
         for undone in self.host_settings.undo(self.far)? {
             if let Some(note) = undone.note {
-                self.warn(Warning {
+                let warning = Warning {
                     what: format!("{} was not as it had been set: {note}", undone.setting),
                     meaning: "somebody else changed this host meanwhile".to_owned(),
                     remedy: "find out who, and make the experiment again".to_owned(),
-                });
+                };
+                if !self.experiment.warnings.contains(&warning) {
+                    self.experiment.warnings.push(warning);
+                }
             }
         }
         Ok(())
-    }
-
-    fn warn(&mut self, warning: Warning) {
-        if !self.experiment.warnings.contains(&warning) {
-            self.experiment.warnings.push(warning);
-        }
     }
 
     /// Has both kernels forget what they learned of the path from earlier runs.

@@ -91,15 +91,11 @@ impl FromStr for Host {
             return Ok(Host::Iperf3 { name, port });
         }
         if let Some(rest) = text.strip_prefix("nfs://") {
-            let slash = rest
-                .find('/')
-                .ok_or_else(|| bad("names no exported folder behind the host"))?;
+            let slash = rest.find('/');
+            let slash = slash.ok_or_else(|| bad("names no exported folder behind the host"))?;
             let (name, port) = of(&rest[..slash])?;
-            return Ok(Host::Nfs {
-                name,
-                port,
-                export: rest[slash..].to_owned(),
-            });
+            let export = rest[slash..].to_owned();
+            return Ok(Host::Nfs { name, port, export });
         }
         if let Some(rest) = text.strip_prefix("ssh:") {
             let (user, name) = match rest.rsplit_once('@') {
@@ -126,26 +122,22 @@ impl fmt::Display for Host {
         match self {
             Host::Agent { name, port } => f.write_str(&authority(name, *port, DEFAULT_PORT)),
             Host::Iperf3 { name, port } => {
-                write!(
-                    f,
-                    "iperf3:{}",
-                    authority(name, *port, wire::iperf3::DEFAULT_PORT)
-                )
+                let at = authority(name, *port, wire::iperf3::DEFAULT_PORT);
+                write!(f, "iperf3:{at}")
             }
-            Host::Nfs { name, port, export } => match port {
-                // Every port is told: without one the port mapper is asked.
-                Some(port) => write!(f, "nfs://{}{export}", authority(name, *port, 0)),
-                None => write!(f, "nfs://{}{export}", authority(name, 0, 0)),
-            },
+            Host::Nfs { name, port, export } => {
+                // Every port is shown: without one the port mapper is asked.
+                let at = authority(name, port.unwrap_or(0), 0);
+                write!(f, "nfs://{at}{export}")
+            }
             Host::Ssh { destination, port } => match port {
                 Some(port) => write!(f, "ssh:{destination}:{port}"),
                 None => write!(f, "ssh:{destination}"),
             },
-            Host::Lab { name, hosts: None } => write!(f, "lab:{name}"),
-            Host::Lab {
-                name,
-                hosts: Some(hosts),
-            } => write!(f, "lab:{name}/{hosts}"),
+            Host::Lab { name, hosts } => match hosts {
+                Some(hosts) => write!(f, "lab:{name}/{hosts}"),
+                None => write!(f, "lab:{name}"),
+            },
             Host::Local => f.write_str("local"),
         }
     }

@@ -4,7 +4,7 @@ use crate::controller::Link;
 use crate::exit::{Refusal, sentence};
 use crate::peer::PeerSession;
 use crate::tuning;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use model::{Direction, Reading, Setting, Side};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -46,20 +46,15 @@ impl HostSettings {
         title: &str,
         deadline: Duration,
     ) -> Result<()> {
-        let machine: Vec<Side> = settings
-            .into_iter()
-            .filter(|s| !s.knob.is_socket())
-            .flat_map(|s| s.on.sides(self.direction))
-            .copied()
-            .collect();
-        let mut here = machine.contains(&Side::Near);
-        if machine.contains(&Side::Far) {
+        let settings = settings.into_iter().filter(|s| !s.knob.is_socket());
+        let machine: Vec<&Side> = settings.flat_map(|s| s.on.sides(self.direction)).collect();
+        let mut here = machine.contains(&&Side::Near);
+        if machine.contains(&&Side::Far) {
             let kind = far.kind();
             let Some(link) = far.agent() else {
-                return Err(Refusal::usage(format!(
+                bail!(Refusal::usage(format!(
                     "{host} is {kind}, whose settings cannot be changed from here: run linerate there, or change this end alone (KNOB=VALUE@near)"
-                ))
-                .into());
+                )));
             };
             let request = TuneRequest::Begin {
                 title: title.to_owned(),
@@ -93,10 +88,8 @@ impl HostSettings {
     ) -> Result<()> {
         let of = |side: Side| -> Vec<Setting> {
             let machine = settings.iter().filter(|s| !s.knob.is_socket());
-            machine
-                .filter(|s| s.on.sides(self.direction).contains(&side))
-                .cloned()
-                .collect()
+            let here = machine.filter(|s| s.on.sides(self.direction).contains(&side));
+            here.cloned().collect()
         };
         let (mut here, there) = (of(Side::Near), of(Side::Far));
         if let Some(link) = self.agent(far) {
@@ -120,9 +113,6 @@ impl HostSettings {
     }
 
     /// Reads back what is applied.
-    ///
-    /// # Errors
-    /// If it is not applied any more, or the far host was lost.
     pub fn verify(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Reading>> {
         let mut readings = match &self.here {
             Some(hold) => hold.verify()?,
@@ -135,14 +125,9 @@ impl HostSettings {
     }
 
     /// Undoes what is applied. A far host that was lost undoes it itself.
-    ///
-    /// # Errors
-    /// If something could not be put back.
     pub fn undo(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Undone>> {
-        let near = self
-            .here
-            .as_mut()
-            .map_or(Ok(Vec::new()), TuningSession::undo);
+        let here = self.here.as_mut();
+        let near = here.map_or(Ok(Vec::new()), TuningSession::undo);
         if let Some(link) = self.agent(far) {
             link.tune(TuneRequest::Undo, TUNE_WITHIN)?;
         }
@@ -166,9 +151,6 @@ impl HostSettings {
     }
 
     /// Undoes what is still applied, and lets go of both hosts.
-    ///
-    /// # Errors
-    /// If something could not be put back.
     pub fn end(&mut self, far: &mut dyn PeerSession) -> Result<()> {
         let near = self.here.take().map_or(Ok(Vec::new()), TuningSession::end);
         if let Some(link) = self.agent(far) {
@@ -201,9 +183,6 @@ pub fn forget(far: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, Str
 }
 
 /// Has the far host write down what it keeps under this title, for when it starts anew.
-///
-/// # Errors
-/// If it keeps nothing under it, or cannot write.
 pub fn persist(link: &mut Link, title: &str) -> Result<Vec<Reading>> {
     let title = title.to_owned();
     link.tune(TuneRequest::Persist { title }, TUNE_WITHIN)

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ExitCode, ExitStatus};
+use std::process::{Child, ExitCode};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -71,19 +71,18 @@ pub fn split(text: &str) -> (&str, Option<&str>) {
 /// # Errors
 /// If there is none, or it is wrong: where, what, and what to do.
 pub fn scenario(what: &str) -> Result<Scenario> {
-    if is_file(what) {
-        let text = std::fs::read_to_string(what)
-            .map_err(|e| Refusal::usage(format!("cannot read the scenario {what}: {e}")))?;
-        return parse(&text, what);
-    }
-    let (name, text) = shipped(what)?;
-    parse(text, &format!("{name}.toml"))
+    let parsed = match is_file(what) {
+        true => {
+            let text = std::fs::read_to_string(what)
+                .map_err(|e| Refusal::usage(format!("cannot read the scenario {what}: {e}")))?;
+            Scenario::parse(&text, what)
+        }
+        false => Scenario::parse(shipped(what)?.1, &format!("{what}.toml")),
+    };
+    Ok(parsed.map_err(|e| Refusal::usage(e.to_string()))?)
 }
 
 /// Name and text of a shipped scenario.
-///
-/// # Errors
-/// If there is none of that name.
 pub fn shipped(name: &str) -> Result<(&'static str, &'static str)> {
     let found = Scenario::shipped().iter().find(|(n, _)| *n == name);
     Ok(*found.ok_or_else(|| {
@@ -98,10 +97,6 @@ pub fn is_file(what: &str) -> bool {
     !what.ends_with('/') && Path::new(what).extension() == Some(OsStr::new("toml"))
 }
 
-fn parse(text: &str, file: &str) -> Result<Scenario> {
-    Ok(Scenario::parse(text, file).map_err(|e| Refusal::usage(e.to_string()))?)
-}
-
 /// A lab that is up, and goes down with this value if it came up for it.
 pub struct Standing {
     lab: Lab,
@@ -112,9 +107,6 @@ pub struct Standing {
 impl Standing {
     /// The lab of that name if it is up, else the scenario, brought up. A file is always brought up: a lab
     /// of its name can be of another scenario.
-    ///
-    /// # Errors
-    /// If there is neither, or it cannot be brought up.
     pub fn find_or_raise(name: &str) -> Result<Standing> {
         if is_file(name) {
             return Standing::raise(&scenario(name)?, &Options::default());
@@ -131,17 +123,13 @@ impl Standing {
     /// # Errors
     /// If it cannot be brought up; nothing is left then.
     pub fn raise(scenario: &Scenario, options: &Options) -> Result<Standing> {
-        let (lab, tie) =
-            lab::Labs::of_user()
-                .up(scenario, options)
-                .map_err(|error| match error {
-                    lab::Error::Unfit(why) => Refusal::usage(why).into(),
-                    error => anyhow::Error::from(error),
-                })?;
-        Ok(Standing {
-            lab,
-            tie: Some(tie),
-        })
+        let up = lab::Labs::of_user().up(scenario, options);
+        let (lab, tie) = up.map_err(|error| match error {
+            lab::Error::Unfit(why) => Refusal::usage(why).into(),
+            error => anyhow::Error::from(error),
+        })?;
+        let tie = Some(tie);
+        Ok(Standing { lab, tie })
     }
 
     /// The lab.
@@ -150,17 +138,11 @@ impl Standing {
     }
 
     /// Lets the lab stay.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn keep(mut self) -> Result<()> {
         Ok(self.tie.take().map_or(Ok(()), Tie::cut)?)
     }
 
     /// Takes the lab down now if it came up for this.
-    ///
-    /// # Errors
-    /// If something of it is left.
     pub fn lower(mut self) -> Result<()> {
         if let Some(_tie) = self.tie.take() {
             lab::Labs::of_user().down(&self.lab.record().name)?;
@@ -192,14 +174,12 @@ pub fn backends(lab: &Lab) -> String {
         let names: Vec<&str> = names.map(|l| l.name.as_str()).collect();
         (!names.is_empty()).then(|| format!("{backend} for {}", names.join(", ")))
     };
-    let words: Vec<String> = [LinkBackend::Emulator, LinkBackend::Netem]
-        .into_iter()
-        .filter_map(made_by)
-        .collect();
-    if words.is_empty() {
-        return "plain cables only".to_owned();
+    let all = [LinkBackend::Emulator, LinkBackend::Netem];
+    let words: Vec<String> = all.into_iter().filter_map(made_by).collect();
+    match words.is_empty() {
+        true => "plain cables only".to_owned(),
+        false => words.join("; "),
     }
-    words.join("; ")
 }
 
 /// Looks whether the emulator, not the network, was the limit of what happens meanwhile.
@@ -213,46 +193,34 @@ impl Watch {
     pub fn begin() -> Watch {
         let lab = lab::Labs::of_user().around_this_process();
         let before = lab.as_ref().and_then(|lab| lab.counters().ok());
-        Watch {
-            lab,
-            before: before.unwrap_or_default(),
-        }
+        let before = before.unwrap_or_default();
+        Watch { lab, before }
     }
 
     /// What to tell of the time since the beginning.
     pub fn end(self) -> Vec<Warning> {
-        let after = self.lab.map(|lab| lab.counters());
-        let Some(Ok(after)) = after else {
-            return vec![Warning {
-                what: "the emulator does not say how well it kept up".to_owned(),
-                meaning: "the figures may be those of the emulator, not of the path".to_owned(),
-                remedy:
-                    "look with 'linerate lab list' whether the lab is still up, and measure again"
-                        .to_owned(),
-            }];
+        let sentences = match self.lab.map(|lab| lab.counters()) {
+            Some(Ok(after)) => after.emulator_since(&self.before).warnings(),
+            _ => vec![
+                "the emulator does not say how well it kept up; look with 'linerate lab list' whether the lab is still up, and measure again"
+                    .to_owned(),
+            ],
         };
-        after
-            .emulator_since(&self.before)
-            .warnings()
-            .into_iter()
-            .map(|sentence| {
-                // Their last clause is the remedy.
-                let (what, remedy) = sentence.rsplit_once("; ").unwrap_or((&sentence, ""));
-                Warning {
-                    what: what.to_owned(),
-                    meaning: "the figures may be those of the emulator, not of the path".to_owned(),
-                    remedy: remedy.to_owned(),
-                }
-            })
-            .collect()
+        let warning = |sentence: &String| {
+            // Their last clause is the remedy.
+            let (what, remedy) = sentence.rsplit_once("; ").unwrap_or((sentence, ""));
+            Warning {
+                what: what.to_owned(),
+                meaning: "the figures may be those of the emulator, not of the path".to_owned(),
+                remedy: remedy.to_owned(),
+            }
+        };
+        sentences.iter().map(warning).collect()
     }
 }
 
 /// Measures between two hosts of a lab: starts the agent in the far one, and this same command again
 /// in the near one, with the agent at its standard input.
-///
-/// # Errors
-/// If the lab or a process in it cannot be started.
 pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<ExitCode> {
     let standing = Standing::find_or_raise(name)?;
     let lab = standing.lab();
@@ -268,12 +236,11 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
         ));
     }
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the agent")?;
-    let output = theirs
-        .try_clone()
-        .context("cannot share the agent's socket")?;
+    let output = theirs.try_clone();
+    let output = output.context("cannot share the agent's socket")?;
     let mut command = lab.command(far, MYSELF)?;
+    command.args(["agent", "--stdio", "--listen", &listen.to_string()]);
     command
-        .args(["agent", "--stdio", "--listen", &listen.to_string()])
         .stdin(OwnedFd::from(theirs))
         .stdout(OwnedFd::from(output));
     sys::signal::deaf_to_interrupt(&mut command);
@@ -282,8 +249,8 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
     drop(command);
     let mut agent = agent.with_context(|| format!("cannot start an agent in {far}"))?;
     let mut command = lab.command(near, MYSELF)?;
+    command.args(std::env::args_os().skip(1));
     command
-        .args(std::env::args_os().skip(1))
         .arg(format!("--lab-far={listen}"))
         .stdin(OwnedFd::from(ours));
     sys::signal::end_with_parent(&mut command);
@@ -321,15 +288,12 @@ fn choose<'a>(
 }
 
 /// Waits for the end of a child that hears Ctrl-C itself, and gives its exit code on.
-///
-/// # Errors
-/// What wait(2) says.
 pub fn wait(mut child: Child, stop: &AtomicBool) -> Result<ExitCode> {
     let mut told = false;
     let mut stopped = None;
-    loop {
+    let status = loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(code(status));
+            break status;
         }
         if stop.load(Ordering::Relaxed) {
             let since = *stopped.get_or_insert_with(Instant::now);
@@ -339,13 +303,10 @@ pub fn wait(mut child: Child, stop: &AtomicBool) -> Result<ExitCode> {
             }
         }
         std::thread::sleep(LOOK);
-    }
-}
-
-/// The exit code that a shell would give: 128 and the signal for a process that one ended.
-fn code(status: ExitStatus) -> ExitCode {
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal));
-    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    };
+    // As a shell would: 128 and the signal for a process that one ended.
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    let code = status.code().or_else(by_signal);
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(1)))
 }

@@ -158,9 +158,6 @@ impl Listener {
     }
 
     /// Serves until `stop`, then ends the sessions in good order.
-    ///
-    /// # Errors
-    /// If the sockets fail for good.
     pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
             self.look()?;

@@ -3,7 +3,7 @@
 //! Nothing is mounted: the client is `wire::nfs`, whose calls go over sockets of this process. Each connection has a
 //! file of its own in the export, which is made before and removed afterwards, whatever happens meanwhile.
 
-use crate::exit::{Refusal, sentence};
+use crate::exit::{Refusal, sentence, unreachable};
 use crate::leg;
 use crate::log;
 use crate::progress::{Event, Watcher};
@@ -70,7 +70,13 @@ pub fn play(
         who: who(),
         stop,
     };
-    let mut files = Files::none(&requester, requester.mount(server)?, file_size);
+    let mut files = Files {
+        at: requester.mount(server)?,
+        requester: &requester,
+        size: file_size,
+        names: Vec::new(),
+        handles: Vec::new(),
+    };
     watcher.event(&Event::Waiting {
         what: "files to read and write are made at the server",
     });
@@ -119,12 +125,8 @@ impl Requester<'_> {
             nodelay: Some(true),
             ..SocketSettings::default()
         };
-        let stream = measure::connect_privileged(to, &settings, &self.spec.near, within).map_err(
-            |error| {
-                let said = Refusal::unreachable(error.to_string());
-                anyhow::Error::new(error).context(said)
-            },
-        )?;
+        let stream = measure::connect_privileged(to, &settings, &self.spec.near, within)
+            .map_err(unreachable)?;
         stream.set_nonblocking(true)?;
         Ok(Connection {
             driver: Driver::new(Calls::new(self.who.clone()), Box::new(stream)),
@@ -169,19 +171,17 @@ impl Requester<'_> {
                 server.name
             ))
         })?;
-        let folder = requester
-            .ask(&nfs::mount(&server.export))
-            .map_err(|error| {
-                let exports = match requester.silent {
-                    true => Vec::new(),
-                    false => requester.ask(&nfs::exports()).unwrap_or_default(),
-                };
-                let exports = match exports.is_empty() {
-                    true => String::new(),
-                    false => format!("; it exports {}", exports.join(", ")),
-                };
-                Refusal::unreachable(format!("{}{exports}", sentence(&error)))
-            })?;
+        let mounted = requester.ask(&nfs::mount(&server.export));
+        let folder = mounted.map_err(|error| {
+            let mut why = sentence(&error);
+            if !requester.silent
+                && let Ok(exports) = requester.ask(&nfs::exports())
+                && !exports.is_empty()
+            {
+                why += &format!("; it exports {}", exports.join(", "));
+            }
+            Refusal::unreachable(why)
+        })?;
         Ok(Mounted {
             mount,
             nfs,
@@ -203,18 +203,10 @@ impl Requester<'_> {
             notsent_lowat: self.spec.socket.notsent_lowat.or(Some(UNSENT)),
             ..self.spec.socket.clone()
         };
-        let sockets = files
-            .handles
-            .iter()
-            .map(|_| {
-                measure::connect_privileged(
-                    files.at.nfs,
-                    &settings,
-                    &self.spec.near,
-                    CONNECT_WITHIN,
-                )
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let (to, near) = (files.at.nfs, &self.spec.near);
+        let connect = |_| measure::connect_privileged(to, &settings, near, CONNECT_WITHIN);
+        let sockets: Result<Vec<_>, _> = files.handles.iter().map(connect).collect();
+        let sockets = sockets?;
         let (states, warnings) = leg::inspect(&sockets, &self.spec.socket, "this host")?;
         let direction = Direction::Up;
         watcher.event(&Event::LegStarted {
@@ -226,15 +218,16 @@ impl Requester<'_> {
         job.cpus.clone_from(&self.spec.near.cpus);
         job.nodelay = self.spec.socket.nodelay;
         let mut samples = Vec::new();
-        let (record, broke) =
-            leg::run_end(job, sockets, self.spec.interval, self.stop, &mut |sample| {
-                watcher.event(&Event::Sample {
-                    index: 0,
-                    side: direction.sender(),
-                    sample: &sample,
-                });
-                samples.push(sample);
-            })?;
+        let mut on_sample = |sample| {
+            watcher.event(&Event::Sample {
+                index: 0,
+                side: direction.sender(),
+                sample: &sample,
+            });
+            samples.push(sample);
+        };
+        let interval = self.spec.interval;
+        let (record, broke) = leg::run_end(job, sockets, interval, self.stop, &mut on_sample)?;
         let leg = Leg {
             direction,
             started,
@@ -352,17 +345,7 @@ struct Files<'a> {
     handles: Vec<Handle>,
 }
 
-impl<'a> Files<'a> {
-    fn none(requester: &'a Requester<'a>, at: Mounted, size: Bytes) -> Files<'a> {
-        Files {
-            requester,
-            at,
-            size,
-            names: Vec::new(),
-            handles: Vec::new(),
-        }
-    }
-
+impl Files<'_> {
     /// A file for each connection; with all its blocks if they are to be read.
     fn make(&mut self, order: &Blocks, run: &str) -> Result<()> {
         let requester = self.requester;

@@ -125,9 +125,6 @@ impl Host {
     }
 
     /// Opens a session.
-    ///
-    /// # Errors
-    /// If it cannot be reached.
     pub fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn PeerSession>> {
         Ok(match self.clone() {
             Host::Iperf3 { name, port } => Box::new(Iperf3Session {
@@ -178,9 +175,6 @@ impl Host {
 /// A far end that plays runs, one after the other.
 pub trait PeerSession {
     /// Plays the legs of a run and fills in its hosts and warnings. What was seen until a failure stays in the run.
-    ///
-    /// # Errors
-    /// If the run could not begin or broke.
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()>;
 
     /// What it is: "an iperf3 server".

@@ -34,9 +34,9 @@ pub struct Record {
 impl Record {
     /// For the run that `head` describes, in the archive at `path`.
     pub fn new(path: Result<PathBuf, archive::Error>, head: &Run) -> Record {
-        let (path, archive, trouble) = match path.and_then(|path| Ok((Archive::open(&path)?, path)))
-        {
-            Ok((archive, path)) => (Some(path), Some(archive), None),
+        let opened = path.and_then(|path| Ok((Archive::open(&path)?, path)));
+        let (archive, path, trouble) = match opened {
+            Ok((archive, path)) => (Some(archive), Some(path), None),
             Err(error) => (None, None, Some(error)),
         };
         Record {
@@ -117,10 +117,9 @@ impl Watcher for Record {
             } => recorder.sample(*index, *side, sample),
             Event::LegEnded { index, leg } => recorder.finish_leg(*index, leg),
             Event::Traced { index, side, bytes } => {
-                if let Some(path) = &self.path
-                    && let Err(error) =
-                        Traces::beside(path).keep(&self.head.id, *index, *side, bytes)
-                {
+                let traces = self.path.as_deref().map(Traces::beside);
+                let kept = traces.map(|t| t.keep(&self.head.id, *index, *side, bytes));
+                if let Some(Err(error)) = kept {
                     crate::log::note(&format!("linerate: {error}"));
                 }
             }

@@ -49,9 +49,6 @@ pub struct Kept {
 
 impl Tracing {
     /// Begins before the connections to or from `port` are made, in the network namespace of this thread.
-    ///
-    /// # Errors
-    /// Why this end cannot be traced.
     pub fn start(port: u16) -> Result<Tracing> {
         let filter = Filter {
             netns: observe::trace::own_netns(),
@@ -85,9 +82,6 @@ impl Tracing {
     }
 
     /// Ends it.
-    ///
-    /// # Errors
-    /// If it could not be kept.
     pub fn finish(self) -> Result<Kept> {
         self.stop.store(true, Ordering::Relaxed);
         let kept = self.thread.join();
@@ -253,9 +247,6 @@ impl Keeper<'_> {
 }
 
 /// A file as it is, or unpacked if it was compressed with gzip.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn unpacked(path: &Path) -> std::io::Result<Box<dyn BufRead + Send>> {
     let mut file = BufReader::new(std::fs::File::open(path)?);
     Ok(match file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
@@ -300,9 +291,6 @@ pub fn each_record(
 }
 
 /// A trace from its records.
-///
-/// # Errors
-/// As [`each_record`].
 pub fn read(from: impl Read) -> Result<Trace, String> {
     let mut trace = Trace::default();
     each_record(from, |record| {

@@ -6,11 +6,10 @@ use crate::lab::MYSELF;
 use crate::listener::log;
 use crate::log;
 use crate::transport::VERSION;
-use crate::trust::Peer;
-use anyhow::Result;
+use crate::trust::{Peer, sha256};
+use anyhow::{Result, bail};
 use model::advice::{Configured, Persistent};
 use model::{DeviceKnob, Knob, Nanos, Reading, Setting, Side};
-use ring::digest;
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -29,9 +28,6 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
 /// Where the journals of changes are.
-///
-/// # Errors
-/// If the environment names no place.
 pub fn state() -> Result<PathBuf, tune::Error> {
     let value = |name| std::env::var_os(name);
     tune::default_state(
@@ -47,19 +43,15 @@ pub fn state() -> Result<PathBuf, tune::Error> {
 /// If another holds them: its title.
 pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<TuningSession> {
     if !(SHORTEST..=LONGEST).contains(&deadline) {
-        return Err(Refusal::usage(format!(
-            "a deadline of {}: {} to {} are possible",
-            Nanos::from(deadline),
-            Nanos::from(SHORTEST),
-            Nanos::from(LONGEST)
-        ))
-        .into());
+        let [asked, shortest, longest] = [deadline, SHORTEST, LONGEST].map(Nanos::from);
+        bail!(Refusal::usage(format!(
+            "a deadline of {asked}: {shortest} to {longest} are possible"
+        )));
     }
     // The process that undoes the changes if this one cannot: this same program, by itself.
     let mut guard = Command::new(MYSELF);
-    guard
-        .args(["tune", "guard", "--journal"])
-        .stderr(Stdio::null());
+    guard.args(["tune", "guard", "--journal"]);
+    guard.stderr(Stdio::null());
     Ok(tune::begin(Begin {
         state: state()?,
         title: title.to_owned(),
@@ -123,10 +115,8 @@ pub fn persist(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
             left.retain(|setting| !file.holds.contains(setting));
         }
     }
-    for (setting, why) in sysctls
-        .iter()
-        .flat_map(|ours| advise::contested(&configured, ours))
-    {
+    let contested = |ours| advise::contested(&configured, ours);
+    for (setting, why) in sysctls.iter().flat_map(contested) {
         all.push(told(&[setting], why, false));
     }
     if pinned {
@@ -165,12 +155,8 @@ pub fn recover() {
 
 /// A setting that was undone, for people.
 pub fn put_back(undone: &Undone) -> String {
-    let Undone {
-        setting,
-        back_to,
-        note,
-    } = undone;
-    let note = note.as_ref().map(|note| format!(" ({note})"));
+    let note = undone.note.as_ref().map(|note| format!(" ({note})"));
+    let (setting, back_to) = (&undone.setting, &undone.back_to);
     format!("{setting}, to {back_to}{}", note.unwrap_or_default())
 }
 
@@ -182,16 +168,10 @@ pub fn place() -> String {
     let (Ok(boot), Ok(namespace)) = (boot, namespace) else {
         return String::new();
     };
-    let mut digest = digest::Context::new(&digest::SHA256);
-    digest.update(&boot);
-    digest.update(&namespace.dev().to_be_bytes());
-    digest.update(&namespace.ino().to_be_bytes());
-    let all = digest.finish();
-    all.as_ref()
-        .iter()
-        .take(16)
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    let namespace = [namespace.dev().to_be_bytes(), namespace.ino().to_be_bytes()];
+    let mut place = sha256(&[boot, namespace.concat()].concat());
+    place.truncate(32);
+    place
 }
 
 /// What one session holds of this machine's settings. Dropping it undoes what is applied.
@@ -246,7 +226,7 @@ impl Tuning {
             return match request {
                 TuneRequest::Apply { .. } => Err(
                     "it is on the controller's own machine, which applies its settings itself"
-                        .to_owned(),
+                        .into(),
                 ),
                 _ => Ok(Vec::new()),
             };
@@ -288,9 +268,8 @@ impl Tuning {
             TuneRequest::Keep => {
                 self.held()?;
                 let hold = self.hold.take();
-                let kept = hold
-                    .map_or(Ok(Vec::new()), TuningSession::keep)
-                    .map_err(said)?;
+                let kept = hold.map_or(Ok(Vec::new()), TuningSession::keep);
+                let kept = kept.map_err(said)?;
                 let words: Vec<&str> = kept.iter().map(|r| r.setting.as_str()).collect();
                 self.note(&format!("keeps {}", words.join(", ")));
                 return Ok(kept);
@@ -330,9 +309,8 @@ impl Tuning {
     }
 
     fn held(&mut self) -> Result<&mut TuningSession, String> {
-        self.hold
-            .as_mut()
-            .ok_or_else(|| "nothing holds its settings in this session: begin first".to_owned())
+        let nothing = || "nothing holds its settings in this session: begin first".to_owned();
+        self.hold.as_mut().ok_or_else(nothing)
     }
 
     /// Undoes what is applied and lets go, if anything is held.
@@ -348,11 +326,7 @@ impl Tuning {
                 self.note(&format!("put back: {}", all.join("; ")));
                 Ok(())
             }
-            Err(error) => {
-                let why = said(error);
-                self.note(&why);
-                Err(why)
-            }
+            Err(error) => Err(said(error)).inspect_err(|why| self.note(why)),
         }
     }
 

@@ -131,7 +131,7 @@ fn page(name: &str, command: clap::Command) -> std::io::Result<Vec<u8>> {
     }
     let mut roff = Roff::default();
     examples(&mut roff, &after);
-    let exits = Exit::ALL.map(|exit| ((exit as u8).to_string(), exit.meaning()));
+    let exits = Exit::ALL.map(|(exit, meaning)| ((exit as u8).to_string(), meaning));
     listed(
         &mut roff,
         "EXIT STATUS",
@@ -218,7 +218,7 @@ mod tests {
                     "{name}: {section}"
                 );
             }
-            for exit in Exit::ALL {
+            for (exit, _) in Exit::ALL {
                 assert!(
                     page.contains(&format!("\\fB{}\\fR", exit as u8)),
                     "{name}: {exit:?}"

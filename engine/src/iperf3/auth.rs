@@ -1,12 +1,12 @@
 //! RSA around the text of an authentication token.
 
 use crate::exit::Refusal;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rsa::pkcs1::DecodeRsaPrivateKey;
 use rsa::pkcs8::{DecodePrivateKey, DecodePublicKey};
-use rsa::rand_core::{CryptoRng, Error as RandError, RngCore};
+use rsa::rand_core::OsRng;
 use rsa::{Oaep, Pkcs1v15Encrypt, RsaPrivateKey, RsaPublicKey};
 use sha1::Sha1;
 use std::fs;
@@ -25,9 +25,9 @@ pub fn token(credentials: &Credentials, key: &Path, pkcs1: bool) -> Result<Strin
     })?;
     let text = token_text(credentials);
     let encrypted = if pkcs1 {
-        key.encrypt(&mut Chance, Pkcs1v15Encrypt, text.as_bytes())
+        key.encrypt(&mut OsRng, Pkcs1v15Encrypt, text.as_bytes())
     } else {
-        key.encrypt(&mut Chance, Oaep::new::<Sha1>(), text.as_bytes())
+        key.encrypt(&mut OsRng, Oaep::new::<Sha1>(), text.as_bytes())
     };
     let encrypted = encrypted.context("the user name and password do not fit the RSA key")?;
     Ok(STANDARD.encode(encrypted))
@@ -45,17 +45,14 @@ impl Authenticator {
     /// Reads the server's key and its users.
     pub fn open(key: &Path, users: &Path, skew_s: u64, pkcs1: bool) -> Result<Authenticator> {
         let pem = read(key, "private key")?;
-        let parsed = RsaPrivateKey::from_pkcs8_pem(&pem)
-            .map_err(|error| error.to_string())
-            .or_else(|_| RsaPrivateKey::from_pkcs1_pem(&pem).map_err(|error| error.to_string()));
-        let key = match parsed {
-            Ok(key) => key,
-            Err(error) => bail!(Refusal::usage(format!(
+        let parsed = RsaPrivateKey::from_pkcs8_pem(&pem);
+        let key = parsed.or_else(|_| RsaPrivateKey::from_pkcs1_pem(&pem)).map_err(|error| {
+            Refusal::usage(format!(
                 "{} is not an RSA private key in PEM form without a password ({error}); make one \
                  with `openssl genrsa -out key.pem 2048`",
                 key.display()
-            ))),
-        };
+            ))
+        })?;
         let text = read(users, "file of users")?;
         let users = UsersFile::parse(&text).map_err(|error| {
             Refusal::usage(format!("{} cannot be used: {error}", users.display()))
@@ -75,61 +72,23 @@ impl Authenticator {
             .decode(token.trim_end())
             .map_err(|_| AuthError::NotAToken)?;
         // Blinded, and one answer for every failure: an unauthenticated peer learns nothing of the padding.
-        let oaep = self
-            .key
-            .decrypt_blinded(&mut Chance, Oaep::new::<Sha1>(), &encrypted);
-        let text = match oaep {
-            Ok(text) => text,
-            Err(_) if self.pkcs1 => self
-                .key
-                .decrypt_blinded(&mut Chance, Pkcs1v15Encrypt, &encrypted)
-                .map_err(|_| AuthError::NotAToken)?,
-            Err(_) => return Err(AuthError::NotAToken),
-        };
-        let who = read_token_text(&text)?;
+        let key = &self.key;
+        let oaep = key.decrypt_blinded(&mut OsRng, Oaep::new::<Sha1>(), &encrypted);
+        let text = oaep.or_else(|error| match self.pkcs1 {
+            true => key.decrypt_blinded(&mut OsRng, Pkcs1v15Encrypt, &encrypted),
+            false => Err(error),
+        });
+        let who = read_token_text(&text.map_err(|_| AuthError::NotAToken)?)?;
         self.users.check(&who, now, self.skew_s)?;
         Ok(who.user)
     }
 }
 
 fn read(path: &Path, what: &str) -> Result<String> {
-    fs::read_to_string(path).map_err(|error| {
-        Refusal::usage(format!(
-            "cannot read the {what} {}: {error}",
-            path.display()
-        ))
-        .into()
-    })
+    let name = path.display();
+    let cannot = |error| Refusal::usage(format!("cannot read the {what} {name}: {error}"));
+    Ok(fs::read_to_string(path).map_err(cannot)?)
 }
-
-/// The kernel's randomness in the form that `rsa` wants.
-struct Chance;
-
-impl RngCore for Chance {
-    fn next_u32(&mut self) -> u32 {
-        rsa::rand_core::impls::next_u32_via_fill(self)
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        rsa::rand_core::impls::next_u64_via_fill(self)
-    }
-
-    fn fill_bytes(&mut self, dest: &mut [u8]) {
-        self.try_fill_bytes(dest)
-            .expect("getrandom(2) does not fail once the kernel has started");
-    }
-
-    fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), RandError> {
-        for chunk in dest.chunks_mut(32) {
-            let random = crate::chance::bytes::<32>()
-                .map_err(|error| RandError::new(std::io::Error::other(error.to_string())))?;
-            chunk.copy_from_slice(&random[..chunk.len()]);
-        }
-        Ok(())
-    }
-}
-
-impl CryptoRng for Chance {}
 
 #[cfg(test)]
 mod tests {
@@ -145,7 +104,7 @@ mod tests {
             folder.join("public.pem"),
             folder.join("users"),
         );
-        let key = RsaPrivateKey::new(&mut Chance, 2048).unwrap();
+        let key = RsaPrivateKey::new(&mut OsRng, 2048).unwrap();
         fs::write(&private, key.to_pkcs8_pem(LineEnding::LF).unwrap()).unwrap();
         let pem = key.to_public_key().to_public_key_pem(LineEnding::LF);
         fs::write(&public, pem.unwrap()).unwrap();

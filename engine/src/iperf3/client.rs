@@ -2,19 +2,19 @@
 
 use super::{auth, new_cookie, stream_result, together, udp};
 use crate::clock::unix_seconds;
-use crate::exit::Refusal;
+use crate::exit::{Refusal, unreachable};
 use crate::host::authority;
 use crate::leg;
 use crate::progress::{Event, Watcher};
 use crate::transport::{self, driver::Driver};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use measure::{Job, UdpJob, UdpLoad};
 use model::{
     Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Leg, Limit, Nanos,
     Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning, Workload,
 };
-use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,9 +64,6 @@ pub struct Options {
 /// Measures what `run` orders against the server at `host`, and fills in its hosts, legs and
 /// warnings. Up and down one after the other are two tests. What was seen until a test broke stays
 /// in the run, with the reason. A server that has `answered` before and is gone is between two tests.
-///
-/// # Errors
-/// If the order cannot be carried out by iperf3, or a test could not begin.
 pub fn play(
     host: &str,
     port: u16,
@@ -188,10 +185,7 @@ impl Test<'_> {
         let params = self.params()?;
         let settings = SocketSettings::default();
         let stream = measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)
-            .map_err(|error| {
-                let said = Refusal::unreachable(error.to_string());
-                anyhow::Error::new(error).context(said)
-            })?;
+            .map_err(unreachable)?;
         let cookie = new_cookie()?;
         let machine = Client::new(Nanos(0), &cookie, params);
         let mut control = super::control(stream, machine)?;
@@ -233,40 +227,28 @@ impl Test<'_> {
     }
 
     fn open_streams(&self, direction: Direction, cookie: &[u8]) -> Result<Sockets> {
-        let streams = 0..self.spec.streams;
-        if self.spec.workload.is_udp() {
-            return streams
-                .map(|_| self.open_udp())
-                .collect::<Result<_>>()
-                .map(Sockets::Udp);
+        let (spec, streams) = (self.spec, 0..self.spec.streams);
+        if spec.workload.is_udp() {
+            let opened: Result<_> = streams.map(|_| self.open_udp()).collect();
+            return opened.map(Sockets::Udp);
         }
-        streams
-            .map(|_| {
-                let settings = SocketSettings {
-                    // A pacing of the sender only: the server's own is among the parameters.
-                    pacing: self
-                        .spec
-                        .socket
-                        .pacing
-                        .filter(|_| direction == Direction::Up),
-                    ..self.spec.socket.clone()
-                };
-                let mut stream =
-                    measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)?;
-                stream
-                    .write_all(cookie)
-                    .context("cannot greet the server on a data connection")?;
-                Ok(stream)
-            })
-            .collect::<Result<_>>()
-            .map(Sockets::Tcp)
+        let settings = SocketSettings {
+            // A pacing of the sender only: the server's own is among the parameters.
+            pacing: spec.socket.pacing.filter(|_| direction == Direction::Up),
+            ..spec.socket.clone()
+        };
+        let open = |_| {
+            let mut stream = measure::connect(self.remote, &settings, &spec.near, CONNECT_WITHIN)?;
+            let greeted = stream.write_all(cookie);
+            greeted.context("cannot greet the server on a data connection")?;
+            Ok(stream)
+        };
+        let opened: Result<_> = streams.map(open).collect();
+        opened.map(Sockets::Tcp)
     }
 
     fn open_udp(&self) -> Result<UdpSocket> {
-        let any: IpAddr = match self.remote {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
+        let any = probe::unspecified(self.remote.ip());
         let local = SocketAddr::new(self.spec.near.bind_address.unwrap_or(any), 0);
         let socket = UdpSocket::bind(local)
             .with_context(|| format!("cannot bind a UDP socket to {}", local.ip()))?;
@@ -274,16 +256,12 @@ impl Test<'_> {
             sys::socket::set_device(socket.as_fd(), device)
                 .with_context(|| format!("cannot bind a UDP socket to the device {device}"))?;
         }
-        let wanted = self
-            .spec
-            .socket
-            .send_buffer
-            .max(self.spec.socket.receive_buffer);
-        if let Some(bytes) = wanted {
+        let asked = &self.spec.socket;
+        if let Some(bytes) = asked.send_buffer.max(asked.receive_buffer) {
             sys::udp::set_buffers(&socket, u32::try_from(bytes.0).unwrap_or(u32::MAX))
                 .with_context(|| format!("cannot set the socket buffers to {bytes}"))?;
         }
-        if let Some(dscp) = self.spec.socket.dscp {
+        if let Some(dscp) = asked.dscp {
             sys::udp::set_tos(&socket, dscp << 2).context("cannot set the code point")?;
         }
         socket
@@ -294,17 +272,12 @@ impl Test<'_> {
         let mut buffer = [0; 64];
         while Instant::now() < end && !self.stop.load(Ordering::Relaxed) {
             socket.set_read_timeout(Some(Duration::from_secs(1)))?;
-            let answered = match socket.send(&CONNECT) {
-                Ok(_) => socket.recv(&mut buffer),
-                Err(error) => Err(error),
-            };
-            match answered {
+            match socket.send(&CONNECT).and_then(|_| socket.recv(&mut buffer)) {
                 Ok(length) if is_connect_reply(&buffer[..length]) => return Ok(socket),
-                Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                     self.sleep(Duration::from_millis(100));
                 }
-                Err(_) => {}
+                _ => {}
             }
         }
         bail!(Refusal::unreachable(format!(
@@ -325,18 +298,15 @@ impl Test<'_> {
         let started = Nanos::from(self.began.elapsed());
         let mut legs = Vec::new();
         // They keep the data connections open until the results are in, as a server expects it.
-        let mut kept: Vec<TcpStream> = Vec::new();
-        let mut sending: Vec<TcpStream> = Vec::new();
+        let mut kept: Vec<(Direction, TcpStream)> = Vec::new();
         for (&direction, opened) in self.directions.iter().zip(&sockets) {
             let mut near = EndRecord::default();
             match opened {
                 Sockets::Tcp(streams) => {
                     (near.sockets, near.warnings) =
                         leg::inspect(streams, &self.spec.socket, "this host")?;
-                    let copies = streams.iter().map(TcpStream::try_clone);
-                    match direction {
-                        Direction::Up => sending.extend(copies.collect::<Result<Vec<_>, _>>()?),
-                        Direction::Down => kept.extend(copies.collect::<Result<Vec<_>, _>>()?),
+                    for stream in streams {
+                        kept.push((direction, stream.try_clone()?));
                     }
                 }
                 Sockets::Udp(streams) => {
@@ -362,7 +332,7 @@ impl Test<'_> {
 
         let stops: Vec<AtomicBool> = legs.iter().map(|_| AtomicBool::new(false)).collect();
         let (reports, inbox) = mpsc::channel();
-        let outcome = std::thread::scope(|scope| {
+        let (results, ends) = std::thread::scope(|scope| {
             for (index, opened) in sockets.into_iter().enumerate() {
                 let (reports, stop) = (reports.clone(), &stops[index]);
                 let direction = self.directions[index];
@@ -379,7 +349,7 @@ impl Test<'_> {
                 test: self,
                 legs: &mut legs,
                 stops: &stops,
-                sending: &sending,
+                kept: &kept,
                 ends: self.directions.iter().map(|_| None).collect(),
                 looked: vec![None; self.directions.len()],
                 inbox: &inbox,
@@ -391,19 +361,14 @@ impl Test<'_> {
             conductor.collect_all();
             (outcome, conductor.ends)
         });
-        drop((kept, sending));
-        let (results, ends) = outcome;
+        drop(kept);
         let interrupted = self.stop.load(Ordering::Relaxed);
         for (index, (leg, end)) in legs.iter_mut().zip(ends).enumerate() {
             let end = end.expect("every thread tells its end")?;
             leg::merge(&mut leg.near, end.record);
             match &results {
                 Ok(results) => leg.far = self.far_end(index, leg, results),
-                Err(failure) => {
-                    leg.ended = Ended::Failed {
-                        why: self.explain(failure).to_string(),
-                    }
-                }
+                Err(failure) => leg.ended = leg::failed_with(&self.explain(failure)),
             }
             if let (Some(why), true) = (end.broke, results.is_ok()) {
                 leg.ended = Ended::Failed { why };
@@ -435,12 +400,9 @@ impl Test<'_> {
             Direction::Up => self.spec.limit,
             Direction::Down => Limit::Time(Nanos::from_secs(7 * 86_400)),
         };
-        let looks_often =
-            direction == Direction::Down && matches!(self.spec.limit, Limit::Bytes(_));
-        let interval = if looks_often {
-            self.spec.interval.min(LOOK)
-        } else {
-            self.spec.interval
+        let interval = match self.looks_often(direction) {
+            true => self.spec.interval.min(LOOK),
+            false => self.spec.interval,
         };
         match sockets {
             Sockets::Tcp(streams) => {
@@ -480,20 +442,19 @@ impl Test<'_> {
         }
     }
 
+    /// Samples come more often than ordered: a receiver's limit of bytes is this end's to see.
+    fn looks_often(&self, direction: Direction) -> bool {
+        direction == Direction::Down && matches!(self.spec.limit, Limit::Bytes(_))
+    }
+
     /// What the server told of its end.
     fn far_end(&self, index: usize, leg: &Leg, results: &Results) -> EndRecord {
         let count = self.spec.streams as usize;
-        let ids: Vec<u32> = (index * count..(index + 1) * count)
-            .map(stream_id)
-            .collect();
-        let streams: Vec<&StreamResult> = ids
-            .iter()
-            .filter_map(|id| results.streams.iter().find(|s| s.id == *id))
-            .collect();
-        let seconds = streams
-            .iter()
-            .map(|s| s.end_s - s.start_s)
-            .fold(0.0, f64::max);
+        let ids = (index * count..(index + 1) * count).map(stream_id);
+        let of = |id| results.streams.iter().find(|s| s.id == id);
+        let streams: Vec<&StreamResult> = ids.filter_map(of).collect();
+        let spans = streams.iter().map(|s| s.end_s - s.start_s);
+        let seconds = spans.fold(0.0, f64::max);
         let duration = if seconds > 0.0 && seconds < 1e6 {
             Nanos((seconds * 1e9) as u64)
         } else {
@@ -501,6 +462,11 @@ impl Test<'_> {
         };
         let cpu = |percent: f64| {
             Nanos((percent.clamp(0.0, 1e6) / 100.0 * duration.as_secs_f64() * 1e9) as u64)
+        };
+        let used = CpuTimes {
+            process_user: cpu(results.cpu_user),
+            process_system: cpu(results.cpu_system),
+            ..CpuTimes::default()
         };
         let bytes: Bytes = streams.iter().map(|s| Bytes(s.bytes)).sum();
         let sample = |at: Nanos, share: u64, cpu: CpuTimes| Sample {
@@ -519,37 +485,24 @@ impl Test<'_> {
             datagrams: None,
         };
         let sends = leg.direction == Direction::Down;
+        let is_udp = self.spec.workload.is_udp();
         let datagrams = streams.iter().map(|s| Datagrams {
             packets: u64::try_from(s.packets).unwrap_or(0),
             lost: u64::try_from(s.errors).unwrap_or(0),
             out_of_order: 0,
             jitter: Nanos((s.jitter_s.clamp(0.0, 1e6) * 1e9) as u64),
         });
-        let retransmits: Option<u64> = streams
-            .iter()
-            .map(|s| u64::try_from(s.retransmits).ok())
-            .sum();
+        let retransmits = streams.iter().map(|s| u64::try_from(s.retransmits).ok());
+        let retransmits: Option<u64> = retransmits.sum();
         EndRecord {
             samples: vec![
                 sample(Nanos(0), 0, CpuTimes::default()),
-                sample(
-                    duration,
-                    1,
-                    CpuTimes {
-                        process_user: cpu(results.cpu_user),
-                        process_system: cpu(results.cpu_system),
-                        ..CpuTimes::default()
-                    },
-                ),
+                sample(duration, 1, used),
             ],
             bytes,
             duration,
             retransmits: retransmits.filter(|_| sends && results.sender_has_retransmits == 1),
-            datagrams: self
-                .spec
-                .workload
-                .is_udp()
-                .then(|| together(&datagrams.collect::<Vec<_>>())),
+            datagrams: is_udp.then(|| together(&datagrams.collect::<Vec<_>>())),
             ..EndRecord::default()
         }
     }
@@ -652,10 +605,8 @@ impl Test<'_> {
             }
             _ => "check the version of the server",
         };
-        anyhow!(Refusal::unreachable(format!(
-            "{}: {failure}; {remedy}",
-            self.name
-        )))
+        let why = format!("{}: {failure}; {remedy}", self.name);
+        Refusal::unreachable(why).into()
     }
 
     /// Waits, unless the user stops.
@@ -678,7 +629,7 @@ struct Conductor<'a> {
     test: &'a Test<'a>,
     legs: &'a mut Vec<Leg>,
     stops: &'a [AtomicBool],
-    sending: &'a [TcpStream],
+    kept: &'a [(Direction, TcpStream)],
     ends: Vec<Option<Result<NearEnd>>>,
     looked: Vec<Option<Sample>>,
     inbox: &'a Receiver<Report>,
@@ -739,7 +690,8 @@ impl Conductor<'_> {
     }
 
     fn all_acknowledged(&self) -> bool {
-        self.sending.iter().all(|socket| {
+        let mut sending = self.kept.iter().filter(|(way, _)| *way == Direction::Up);
+        sending.all(|(_, socket)| {
             observe::tcp_info(socket.as_fd()).map_or(true, |tcp| {
                 // 1 is TCP_ESTABLISHED: a broken connection acknowledges nothing any more.
                 tcp.state() != Some(1)
@@ -763,10 +715,8 @@ impl Conductor<'_> {
 
     fn collect_all(&mut self) {
         while self.ends.iter().any(Option::is_none) {
-            match self.inbox.recv() {
-                Ok(report) => self.take(report),
-                Err(_) => break,
-            }
+            let Ok(report) = self.inbox.recv() else { break };
+            self.take(report);
         }
     }
 
@@ -786,9 +736,7 @@ impl Conductor<'_> {
                 let last = leg.near.samples.last();
                 let due = last.is_none_or(|last| beat(sample.at) > beat(last.at));
                 // Looks between two beats serve the byte limit of a receiver only.
-                let looks = leg.direction == Direction::Down
-                    && matches!(self.test.spec.limit, Limit::Bytes(_));
-                if due || !looks {
+                if due || !self.test.looks_often(leg.direction) {
                     self.looked[index] = None;
                     self.keep(index, *sample);
                 } else {
@@ -818,8 +766,7 @@ impl Conductor<'_> {
             let Some(Ok(end)) = end else { continue };
             let last = leg.near.samples.last();
             if let Some(last) = last {
-                cpu = last.cpu;
-                span = last.at;
+                (cpu, span) = (last.cpu, last.at);
             }
             let up = leg.direction == Direction::Up;
             for stream in 0..count {
@@ -838,24 +785,18 @@ impl Conductor<'_> {
                 ));
             }
         }
-        let percent = |time: Nanos| {
-            if span.0 == 0 {
-                0.0
-            } else {
-                100.0 * time.0 as f64 / span.0 as f64
-            }
+        let percent = |time: Nanos| match span.0 {
+            0 => 0.0,
+            span => 100.0 * time.0 as f64 / span as f64,
         };
+        let socket = self.legs.first().and_then(|leg| leg.near.sockets.first());
+        let congestion = socket.map(|socket| socket.congestion.clone());
         Results {
             cpu_total: percent(cpu.process_user + cpu.process_system),
             cpu_user: percent(cpu.process_user),
             cpu_system: percent(cpu.process_system),
             sender_has_retransmits,
-            congestion_used: self
-                .legs
-                .first()
-                .and_then(|leg| leg.near.sockets.first())
-                .map(|socket| socket.congestion.clone())
-                .filter(|name| !name.is_empty()),
+            congestion_used: congestion.filter(|name| !name.is_empty()),
             streams,
             ..Results::default()
         }

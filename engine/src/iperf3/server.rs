@@ -83,9 +83,6 @@ struct ServerState<'a> {
 
 /// Serves up to `tests` tests at a time until `stop` is set, on `port` of `bind`; without it on all addresses if only
 /// authorised users may test, and on loopback if everybody may. `log` gets one line for each thing that happens.
-///
-/// # Errors
-/// If the keys cannot be read or the port cannot be had.
 pub fn serve(
     bind: Option<IpAddr>,
     port: Option<u16>,

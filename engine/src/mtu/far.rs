@@ -110,7 +110,7 @@ impl Probing {
 
     /// Room for what is asked, called so in the log.
     fn admitted(&self, what: &str) -> Result<Admitted, String> {
-        let admitted = self.peer.admit_as(what.to_owned(), &order());
+        let admitted = self.peer.admit_as(what, &order());
         admitted.map_err(|denied| match denied {
             Denied::Busy { why, .. } | Denied::Refused(why) => why,
         })

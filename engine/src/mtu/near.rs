@@ -147,9 +147,6 @@ pub struct Watch {
 
 impl Watch {
     /// Begins, once the agent has answered for the first time.
-    ///
-    /// # Errors
-    /// If it does not.
     pub fn begin(link: &mut Link, stop: &AtomicBool) -> Result<Watch> {
         let mut exchange = Port::open(link)?.exchange()?;
         let greeted = exchange.greet(GREETING, stop)?;
@@ -168,9 +165,6 @@ impl Watch {
 }
 
 /// This host's end of a path.
-///
-/// # Errors
-/// If there is no route.
 pub fn end_of(peer: IpAddr) -> Result<PathEnd> {
     observe::path_end(peer)
         .map_err(|error| Refusal::unreachable(format!("{peer} cannot be reached: {error}")).into())

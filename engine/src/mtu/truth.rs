@@ -51,9 +51,6 @@ impl Opening {
     }
 
     /// Reads it from a connection.
-    ///
-    /// # Errors
-    /// If it does not come.
     pub fn read(stream: &mut TcpStream) -> Result<Opening> {
         let mut bytes = [0; Opening::LEN];
         stream.set_read_timeout(Some(HANGS_AFTER))?;
@@ -84,9 +81,6 @@ pub fn mss_seen(announced: u32, info: &SocketState, header: u32) -> MssSeen {
 }
 
 /// Sends [`ASKED`] bytes and watches what becomes of them.
-///
-/// # Errors
-/// If the socket cannot be read.
 pub fn send(stream: &mut TcpStream) -> Result<TcpTruth> {
     stream.set_nonblocking(true)?;
     let fd = stream.try_clone().context("cannot share a socket")?;

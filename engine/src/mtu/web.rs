@@ -10,7 +10,7 @@ use super::{handshake_mss, look_around, options, tcp_header};
 use crate::exit::Refusal;
 use crate::host::authority;
 use crate::transport;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use model::IpVersion;
 use model::mtu::{Cause, Climb, MTU_SCHEMA, Method, MtuReport, PathEnd, Way};
 use pmtud::{Ladder, Rule};
@@ -18,6 +18,8 @@ use probe::Ask;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Passes every path that is worth the name.
@@ -62,10 +64,9 @@ impl Page {
     /// If it is one, and wrong.
     pub fn of(text: &str) -> Result<Option<Page>> {
         if text.starts_with("https://") {
-            return Err(Refusal::usage(format!(
+            bail!(Refusal::usage(format!(
                 "{text}: only http:// can be looked at without an agent; a server that answers plain http with a redirection will do for the way there"
-            ))
-            .into());
+            )));
         }
         let Some(rest) = text.strip_prefix("http://") else {
             return Ok(None);
@@ -98,9 +99,6 @@ impl Page {
 }
 
 /// Finds out what gets through between this host and a web server, in both directions.
-///
-/// # Errors
-/// If it cannot be reached or does not answer.
 pub fn look(host: &str, page: &Page, version: Option<IpVersion>) -> Result<MtuReport> {
     let mut last = None;
     for at in transport::resolve(&page.name, page.port, version)? {
@@ -121,16 +119,14 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
 
     // As it is, to learn what the server announces; then with segments that pass anywhere, to learn how
     // long the page is.
-    let plain = Try::begin(at, None)?;
-    let plain = plain.connected()?;
-    let theirs = handshake_mss(&plain.info()?) + tcp_header(at);
-    drop(plain);
-    let length = Try::begin(at, Some(FLOOR))?.connected()?.fetch(page)?;
+    let never = AtomicBool::new(false);
+    let plain = Try::connect(at, None, &never)?.info()?;
+    let theirs = handshake_mss(&plain) + tcp_header(at);
+    let length = Try::connect(at, Some(FLOOR), &never)?.fetch(page, |_, _| false)?;
     if length == 0 {
-        return Err(Refusal::unreachable(format!(
+        bail!(Refusal::unreachable(format!(
             "{host}: the server takes connections and sends nothing, not even in packets of {FLOOR} bytes"
-        ))
-        .into());
+        )));
     }
     let length = u32::try_from(length).unwrap_or(u32::MAX);
     let longest = length.saturating_add(tcp_header(at));
@@ -144,22 +140,18 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
             "the server's side takes segments of packets of {theirs} bytes at most (its MSS, or one that this host has learned): larger ones cannot be sent there"
         ));
     }
-    let ((there, _), (back, smaller)) = std::thread::scope(|scope| {
-        let there = scope.spawn(|| climb(own.min(theirs), |size| Job::new(at, size, page, true)));
-        let back = climb(own.min(longest), |size| Job::new(at, size, page, false));
+    let ((mut there, _), (back, smaller)) = std::thread::scope(|scope| {
+        let there = scope.spawn(|| climb(own.min(theirs), |size, over| push(at, size, page, over)));
+        let back = climb(own.min(longest), |size, over| pull(at, size, page, over));
         there.join().map(|there| (there, back))
     })
-    .map_err(|_| anyhow::anyhow!("a thread ended early"))?;
-    let mut there = there;
+    .map_err(|_| anyhow!("a thread ended early"))?;
     if let Some(passes) = there.passes.filter(|passes| *passes < there.ceiling) {
         // With datagrams to a port where nothing listens.
-        let (small, large) = (
-            vec![0; 40],
-            vec![0; (passes + 1 - probe::header(ip)) as usize],
-        );
+        let large = vec![0; (passes + 1 - probe::header(ip)) as usize];
         let ask = Ask {
             to: SocketAddr::new(ip, CLOSED_PORT),
-            small: &small,
+            small: &[0; 40],
             large: &large,
             wait: ROUTERS,
         };
@@ -204,157 +196,40 @@ fn back_way(near: &PathEnd, climb: Climb, smaller: bool) -> Way {
     back
 }
 
-/// Climbs with connections; also says whether one that was to be larger carried everything in smaller
-/// segments.
-fn climb<'a>(ceiling: u32, job: impl Fn(u32) -> Result<Job<'a>>) -> (Climb, bool) {
+/// Climbs with connections, each in a thread of its own; also says whether one that was to be larger carried
+/// everything in smaller segments.
+fn climb(
+    ceiling: u32,
+    attempt: impl Fn(u32, &AtomicBool) -> Result<Outcome> + Sync,
+) -> (Climb, bool) {
     let mut ladder = Ladder::new(Rule::CONNECTIONS, FLOOR.min(ceiling), ceiling);
     let mut smaller = false;
     while let Some(probes) = ladder.next_round() {
-        let mut waiting = probes.into_iter();
-        let mut jobs = Vec::new();
-        let mut next = Instant::now();
-        loop {
-            // Not all at once: many servers let only a few wait to be accepted.
-            if next <= Instant::now()
-                && let Some(probe) = waiting.next()
-            {
-                // One that cannot even begin has not passed.
-                jobs.extend(job(probe.size).ok().map(|job| (probe, job)));
-                next = Instant::now() + BETWEEN;
-            }
-            jobs.retain_mut(|(probe, job)| {
-                let outcome = job.step().unwrap_or(Some(Outcome::Stuck));
-                if outcome == Some(Outcome::Passes) {
-                    ladder.arrived(*probe);
+        let (over, (tell, outcomes)) = (AtomicBool::new(false), mpsc::channel());
+        let (over, attempt) = (&over, &attempt);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for probe in probes {
+                    let tell = tell.clone();
+                    scope.spawn(move || {
+                        // One that cannot even begin has not passed.
+                        let outcome = attempt(probe.size, over).unwrap_or(Outcome::Stuck);
+                        tell.send((probe, outcome))
+                    });
+                    // Not all at once: many servers let only a few wait to be accepted.
+                    std::thread::sleep(BETWEEN);
                 }
-                smaller |= outcome == Some(Outcome::Smaller);
-                outcome.is_none()
             });
-            let all = ladder.climb().passes == Some(ceiling);
-            if all || (jobs.is_empty() && waiting.len() == 0) {
-                break;
+            for (probe, outcome) in outcomes {
+                smaller |= outcome == Outcome::Smaller;
+                if outcome == Outcome::Passes {
+                    ladder.arrived(probe);
+                }
+                over.store(ladder.climb().passes == Some(ceiling), Ordering::Relaxed);
             }
-            std::thread::sleep(LOOK);
-        }
+        });
     }
     (ladder.climb(), smaller)
-}
-
-/// A connection that is tried.
-struct Try {
-    stream: TcpStream,
-    at: SocketAddr,
-    since: Instant,
-}
-
-impl Try {
-    /// Begins the handshake, with an MSS for packets of this size.
-    fn begin(at: SocketAddr, size: Option<u32>) -> Result<Try> {
-        let socket = sys::socket::tcp(&at).context("cannot open a TCP socket")?;
-        if let Some(size) = size {
-            let mss = size.saturating_sub(tcp_header(at));
-            sys::socket::set(socket.as_fd(), sys::socket::MSS, mss.cast_signed())
-                .context("cannot set the MSS")?;
-        }
-        sys::probe::begin_connect(socket.as_fd(), &at)
-            .map_err(|error| Refusal::unreachable(format!("{at} cannot be reached: {error}")))?;
-        let stream = TcpStream::from(socket);
-        stream.set_nodelay(true)?;
-        sys::socket::set_lost_after(stream.as_fd(), CONNECT)?;
-        Ok(Try {
-            stream,
-            at,
-            since: Instant::now(),
-        })
-    }
-
-    /// Waits for the end of the handshake.
-    fn connected(self) -> Result<Try> {
-        while !self.is_up()? {
-            if self.since.elapsed() > CONNECT {
-                return Err(Refusal::unreachable(format!(
-                    "{} did not answer: is a web server there?",
-                    self.at
-                ))
-                .into());
-            }
-            std::thread::sleep(LOOK);
-        }
-        Ok(self)
-    }
-
-    fn is_up(&self) -> Result<bool> {
-        if let Some(error) = sys::probe::take_error(self.stream.as_fd())? {
-            let why = format!("{} cannot be reached: {error}", self.at);
-            return Err(Refusal::unreachable(why).into());
-        }
-        Ok(self.info()?.state() == Some(ESTABLISHED))
-    }
-
-    fn info(&self) -> Result<model::SocketState> {
-        Ok(observe::tcp_info(self.stream.as_fd())?)
-    }
-
-    /// Bytes of a page with its header, as far as they come.
-    fn fetch(mut self, page: &Page) -> Result<usize> {
-        let request = format!("{}\r\n", page.request());
-        self.stream.write_all(request.as_bytes())?;
-        let mut reading = Reading::new();
-        while !reading.is_over() {
-            reading.step(&mut self.stream);
-            std::thread::sleep(LOOK);
-        }
-        Ok(reading.got)
-    }
-}
-
-/// `TCP_ESTABLISHED` and the state after the server has closed its side (`net/tcp_states.h`).
-const ESTABLISHED: u8 = 1;
-const CLOSE_WAIT: u8 = 8;
-
-/// What comes over a connection.
-struct Reading {
-    got: usize,
-    since: Instant,
-    ended: bool,
-    room: Vec<u8>,
-}
-
-impl Reading {
-    fn new() -> Reading {
-        Reading {
-            got: 0,
-            since: Instant::now(),
-            ended: false,
-            room: vec![0; 64 * 1024],
-        }
-    }
-
-    fn step(&mut self, stream: &mut TcpStream) {
-        while self.got < MOST {
-            match stream.read(&mut self.room) {
-                Ok(more @ 1..) => (self.got, self.since) = (self.got + more, Instant::now()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => {
-                    self.ended = true;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.ended || self.got >= MOST || self.since.elapsed() >= STUCK_AFTER
-    }
-}
-
-/// A size in one direction.
-struct Job<'a> {
-    connection: Try,
-    size: u32,
-    page: &'a Page,
-    stage: Stage,
 }
 
 /// What became of a size.
@@ -368,88 +243,119 @@ enum Outcome {
     Stuck,
 }
 
-enum Stage {
-    /// The handshake; then data goes there if the flag says so, else comes back.
-    Connecting {
-        push: bool,
-    },
-    /// Full segments are on their way: their MSS.
-    Pushed {
-        mss: u32,
-        since: Instant,
-    },
-    Fetching(Reading),
+/// Sends two full segments to the server.
+fn push(at: SocketAddr, size: u32, page: &Page, over: &AtomicBool) -> Result<Outcome> {
+    let mut connection = Try::connect(at, Some(size), over)?;
+    let info = connection.info()?;
+    if handshake_mss(&info) + tcp_header(at) < size {
+        // The server, or what the kernel has learned meanwhile, allows no such segment.
+        return Ok(Outcome::Smaller);
+    }
+    let mss = info.mss().unwrap_or(0);
+    let mut request = format!("{}X-Path: ", page.request()).into_bytes();
+    request.resize(2 * mss as usize, b'x');
+    if connection.0.write(&request)? < request.len() {
+        return Ok(Outcome::Stuck);
+    }
+    let since = Instant::now();
+    while since.elapsed() < STUCK_AFTER && !over.load(Ordering::Relaxed) {
+        let info = connection.info()?;
+        if info.mss().is_some_and(|now| now < mss) {
+            // A router has said that they are too big.
+            return Ok(Outcome::Smaller);
+        }
+        if info.packets_out() == Some(0) && info.notsent_bytes().unwrap_or_default().0 == 0 {
+            return Ok(match info.state() {
+                Some(ESTABLISHED | CLOSE_WAIT) => Outcome::Passes,
+                _ => Outcome::Stuck,
+            });
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(Outcome::Stuck)
 }
 
-impl<'a> Job<'a> {
-    /// Two full segments to the server if `push`, else a page from it.
-    fn new(at: SocketAddr, size: u32, page: &'a Page, push: bool) -> Result<Job<'a>> {
-        Ok(Job {
-            connection: Try::begin(at, Some(size))?,
-            size,
-            page,
-            stage: Stage::Connecting { push },
-        })
+/// Has a page come from the server.
+fn pull(at: SocketAddr, size: u32, page: &Page, over: &AtomicBool) -> Result<Outcome> {
+    let mut connection = Try::connect(at, Some(size), over)?;
+    let mut passes = false;
+    let got = connection.fetch(page, |got, info| {
+        let segment = info.rcv_mss().unwrap_or(0) + options(info) + tcp_header(at);
+        passes = segment >= size && got > 0;
+        passes || over.load(Ordering::Relaxed)
+    })?;
+    Ok(match passes {
+        true => Outcome::Passes,
+        // As much as was there when the page was fetched in small segments.
+        false if got as u32 + tcp_header(at) >= size => Outcome::Smaller,
+        false => Outcome::Stuck,
+    })
+}
+
+/// `TCP_ESTABLISHED` and the state after the server has closed its side (`net/tcp_states.h`).
+const ESTABLISHED: u8 = 1;
+const CLOSE_WAIT: u8 = 8;
+
+/// A connection that is tried.
+struct Try(TcpStream);
+
+impl Try {
+    /// Connects, with an MSS for packets of this size.
+    fn connect(at: SocketAddr, size: Option<u32>, over: &AtomicBool) -> Result<Try> {
+        let socket = sys::socket::tcp(&at).context("cannot open a TCP socket")?;
+        if let Some(size) = size {
+            let mss = size.saturating_sub(tcp_header(at));
+            sys::socket::set(socket.as_fd(), sys::socket::MSS, mss.cast_signed())
+                .context("cannot set the MSS")?;
+        }
+        let cannot = |why| Refusal::unreachable(format!("{at} cannot be reached: {why}"));
+        sys::probe::begin_connect(socket.as_fd(), &at).map_err(cannot)?;
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true)?;
+        sys::socket::set_lost_after(stream.as_fd(), CONNECT)?;
+        let (connection, since) = (Try(stream), Instant::now());
+        loop {
+            if let Some(error) = sys::probe::take_error(connection.0.as_fd())? {
+                bail!(cannot(error));
+            }
+            if connection.info()?.state() == Some(ESTABLISHED) {
+                return Ok(connection);
+            }
+            if since.elapsed() > CONNECT || over.load(Ordering::Relaxed) {
+                bail!(Refusal::unreachable(format!(
+                    "{at} did not answer: is a web server there?"
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
-    /// Goes on; what became of it, once that is known.
-    fn step(&mut self) -> Result<Option<Outcome>> {
-        let header = tcp_header(self.connection.at);
-        match &mut self.stage {
-            Stage::Connecting { .. } if !self.connection.is_up()? => {
-                Ok((self.connection.since.elapsed() > CONNECT).then_some(Outcome::Stuck))
+    fn info(&self) -> Result<model::SocketState> {
+        Ok(observe::tcp_info(self.0.as_fd())?)
+    }
+
+    /// Bytes of a page with its header, as far as they come before `enough`.
+    fn fetch(
+        &mut self,
+        page: &Page,
+        mut enough: impl FnMut(usize, &model::SocketState) -> bool,
+    ) -> Result<usize> {
+        let request = format!("{}\r\n", page.request());
+        self.0.write_all(request.as_bytes())?;
+        let mut room = vec![0; 64 * 1024];
+        let (mut got, mut since, mut ended) = (0, Instant::now(), false);
+        while !ended && got < MOST && since.elapsed() < STUCK_AFTER {
+            match self.0.read(&mut room) {
+                Ok(more @ 1..) => (got, since) = (got + more, Instant::now()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(LOOK),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => ended = true,
             }
-            Stage::Connecting { push: true } => {
-                let info = self.connection.info()?;
-                if handshake_mss(&info) + header < self.size {
-                    // The server, or what the kernel has learned meanwhile, allows no such segment.
-                    return Ok(Some(Outcome::Smaller));
-                }
-                let mut request = format!("{}X-Path: ", self.page.request()).into_bytes();
-                request.resize(2 * info.mss().unwrap_or(0) as usize, b'x');
-                let sent = self.connection.stream.write(&request)?;
-                self.stage = Stage::Pushed {
-                    mss: info.mss().unwrap_or(0),
-                    since: Instant::now(),
-                };
-                Ok((sent < request.len()).then_some(Outcome::Stuck))
-            }
-            Stage::Connecting { push: false } => {
-                let request = format!("{}\r\n", self.page.request());
-                self.connection.stream.write_all(request.as_bytes())?;
-                self.stage = Stage::Fetching(Reading::new());
-                Ok(None)
-            }
-            Stage::Pushed { mss, since } => {
-                let info = self.connection.info()?;
-                if info.mss().is_some_and(|now| now < *mss) {
-                    // A router has said that they are too big.
-                    return Ok(Some(Outcome::Smaller));
-                }
-                let up = matches!(info.state(), Some(ESTABLISHED | CLOSE_WAIT));
-                if info.packets_out() == Some(0) && info.notsent_bytes().unwrap_or_default().0 == 0
-                {
-                    return Ok(Some(if up { Outcome::Passes } else { Outcome::Stuck }));
-                }
-                Ok((since.elapsed() >= STUCK_AFTER).then_some(Outcome::Stuck))
-            }
-            Stage::Fetching(reading) => {
-                reading.step(&mut self.connection.stream);
-                let info = self.connection.info()?;
-                let options = options(&info);
-                if info.rcv_mss().unwrap_or(0) + options + header >= self.size && reading.got > 0 {
-                    return Ok(Some(Outcome::Passes));
-                }
-                // As much as was there when the page was fetched in small segments.
-                let whole = reading.got as u32 + header >= self.size;
-                let outcome = if whole {
-                    Outcome::Smaller
-                } else {
-                    Outcome::Stuck
-                };
-                Ok(reading.is_over().then_some(outcome))
+            if enough(got, &self.info()?) {
+                break;
             }
         }
+        Ok(got)
     }
 }
 

@@ -156,9 +156,6 @@ impl<'a> Acceptor<'a> {
 
     /// Waits for connections and their bytes for `timeout` at most. A connection that closes, breaks or sends
     /// nothing in time is dropped.
-    ///
-    /// # Errors
-    /// What `poll(2)` returns.
     pub fn poll(&mut self, timeout: Duration) -> io::Result<Vec<Arrival>> {
         let now = Instant::now();
         self.pending.retain(|(_, until)| now < *until);

@@ -120,9 +120,6 @@ impl Shared {
 impl<R: Role> Channel<R> {
     /// Greets over `stream` and waits for the greeting of the peer, at most `patience` and only
     /// until `stop`. `peer` begins the sentences about it.
-    ///
-    /// # Errors
-    /// A sentence if the greeting does not come or is of another version.
     pub fn start(
         stream: Box<dyn ByteStream>,
         peer: &str,

@@ -29,9 +29,6 @@ pub struct Pipes {
 
 impl Pipes {
     /// Standard input and output of this process.
-    ///
-    /// # Errors
-    /// If they are closed.
     pub fn standard() -> Result<Pipes> {
         let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
         Ok(Pipes {
@@ -97,9 +94,6 @@ struct Words {
 
 impl ChildAgent {
     /// Starts the command. Ctrl-C does not reach the child: the session ends first, in good order.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start(mut command: Command, meaning: Box<Meaning>) -> io::Result<ChildAgent> {
         command
             .stdin(Stdio::piped())

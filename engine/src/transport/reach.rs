@@ -7,7 +7,7 @@ use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, agent_address, authority};
 use crate::trust::{Entry, Identity, Invitation, Limits, NodeId, Store, host_name};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use model::{IpVersion, Placement, SocketSettings};
 use std::collections::BTreeSet;
 use std::io;
@@ -58,22 +58,12 @@ pub struct Reached {
 }
 
 /// The agent's end of a session over standard input and output.
-///
-/// # Errors
-/// If the other end does not greet.
 pub fn at_stdio() -> Result<AgentChannel> {
-    Channel::start(
-        Box::new(Pipes::standard()?),
-        "the controller",
-        GREETING,
-        None,
-    )
+    let pipes = Box::new(Pipes::standard()?);
+    Channel::start(pipes, "the controller", GREETING, None)
 }
 
 /// The control connection that the parent process left at standard input.
-///
-/// # Errors
-/// If the agent does not greet.
 pub fn at_standard_input(
     listens: IpAddr,
     name: &str,
@@ -101,10 +91,9 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
     store.load()?;
     let at = authority(&invitation.name, invitation.port, DEFAULT_PORT);
     if invitation.expires_unix_s <= unix_seconds() {
-        return Err(Refusal::usage(format!(
+        bail!(Refusal::usage(format!(
             "the invitation to {at} has expired (or this host's clock is wrong): ask for another"
-        ))
-        .into());
+        )));
     }
     let identity = Identity::open(&how.directory)?;
     let server = invitation.server;
@@ -168,54 +157,32 @@ fn trust_server(store: &Store, server: NodeId, name: &str, at: &str) -> Result<E
 }
 
 /// The agent that listens at `name`, which is to show a key that is trusted.
-///
-/// # Errors
-/// One sentence: what failed, at which host, what to do.
 pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
     let at = authority(name, port, DEFAULT_PORT);
     let identity = Identity::open(&how.directory)?;
     let us = identity.id();
     let trust = Store::new(&how.directory).load()?;
     // A host that is known by this address or name must show its own key, not just a trusted one.
-    let pinned: Vec<NodeId> = trust
-        .hosts
-        .iter()
-        .filter(|entry| {
-            let at = entry.address.as_deref();
-            at.is_some_and(|at| same_address(at, name, port))
-                || entry.name.eq_ignore_ascii_case(name)
-        })
-        .map(|entry| entry.id)
-        .collect();
+    let same = |other: &str| other.eq_ignore_ascii_case(name);
+    let is_it = |entry: &&Entry| {
+        let at = entry.address.as_deref().and_then(agent_address);
+        same(&entry.name) || at.is_some_and(|(name, at)| at == port && same(&name))
+    };
+    let pinned: Vec<NodeId> = trust.hosts.iter().filter(is_it).map(|e| e.id).collect();
     if trust.hosts.is_empty() {
-        return Err(Refusal::unreachable(format!(
+        bail!(Refusal::unreachable(format!(
             "this host trusts nobody, so not {at} either: run 'linerate trust invite' on {name} and here 'linerate trust accept' with the line that it prints (or measure ssh:{name})"
-        ))
-        .into());
+        )));
     }
-    let known: BTreeSet<NodeId> = trust.hosts.iter().map(|entry| entry.id).collect();
-    let expected = pinned.clone();
-    let accepts: Arc<Verdict> = Arc::new(move |id| {
-        if expected.is_empty() {
-            known.contains(id)
-        } else {
-            expected.contains(id)
-        }
-    });
+    let expected: BTreeSet<NodeId> = match pinned.is_empty() {
+        true => trust.hosts.iter().map(|entry| entry.id).collect(),
+        false => pinned.iter().copied().collect(),
+    };
+    let accepts: Arc<Verdict> = Arc::new(move |id| expected.contains(id));
     let socket = tcp(name, port, how)?;
-    let address = socket
-        .peer_addr()
-        .with_context(|| at.clone())?
-        .ip()
-        .to_canonical();
-    let shaken = Tls::client(
-        socket,
-        &identity,
-        accepts,
-        SESSION,
-        &at,
-        Instant::now() + CONNECT,
-    );
+    let address = socket.peer_addr().with_context(|| at.clone())?;
+    let until = Instant::now() + CONNECT;
+    let shaken = Tls::client(socket, &identity, accepts, SESSION, &at, until);
     let tls = shaken.map_err(|failure| {
         Refusal::unreachable(match (failure, pinned.first()) {
             (Handshake::Key(key), Some(pin)) => format!(
@@ -233,24 +200,19 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         .map_err(|error| refusal(error, &at, &us))?;
     Ok(Reached {
         channel,
-        addresses: vec![address],
+        addresses: vec![address.ip().to_canonical()],
     })
 }
 
 /// A session that ended before its greeting. A server that refuses our key closes at once; the
 /// alert that says so is lost if the reset overtakes it.
 fn refusal(error: anyhow::Error, at: &str, us: &NodeId) -> anyhow::Error {
-    if error.downcast_ref::<Refusal>().is_some() {
+    if error.is::<Refusal>() {
         return error;
     }
     let said = error.to_string();
     let reset = said.contains(&io::Error::from_raw_os_error(104).to_string());
     Refusal::unreachable(if reset { not_trusted(at, us) } else { said }).into()
-}
-
-/// Whether the address of an entry is this name and port.
-fn same_address(entry: &str, name: &str, port: u16) -> bool {
-    agent_address(entry).is_some_and(|(n, p)| p == port && n.eq_ignore_ascii_case(name))
 }
 
 /// Connects to the first of a host's addresses that answers.
@@ -273,8 +235,7 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
         if share.is_zero() {
             break;
         }
-        let opened = measure::connect(*address, &settings, &how.placement, share);
-        match opened {
+        match measure::connect(*address, &settings, &how.placement, share) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = Some((*address, error)),
         }
@@ -282,10 +243,10 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
     let Some((address, error)) = last else {
         return Err(Refusal::unreachable(format!("{at} has no address to try")).into());
     };
-    let place = if address.ip().to_string() == name {
-        at.clone()
-    } else {
-        format!("{at} ({})", address.ip())
+    let ip = address.ip().to_string();
+    let place = match ip == name {
+        true => at,
+        false => format!("{at} ({ip})"),
     };
     Err(Refusal::unreachable(match error {
         measure::Error::Refused(_) => format!(
@@ -304,34 +265,26 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
 
 /// The addresses of a name.
 pub fn resolve(name: &str, port: u16, version: Option<IpVersion>) -> Result<Vec<SocketAddr>> {
-    let all: Vec<SocketAddr> = (name, port)
-        .to_socket_addrs()
-        .map_err(|e| {
-            Refusal::unreachable(format!(
-                "the name '{name}' has no address ({e}): check its spelling, or give the address"
-            ))
-        })?
-        .collect();
-    let wanted = |a: &SocketAddr| match version {
-        Some(IpVersion::V4) => a.is_ipv4(),
-        Some(IpVersion::V6) => a.is_ipv6(),
-        None => true,
+    let all = (name, port).to_socket_addrs().map_err(|e| {
+        Refusal::unreachable(format!(
+            "the name '{name}' has no address ({e}): check its spelling, or give the address"
+        ))
+    })?;
+    let (wanted, called): (fn(&SocketAddr) -> bool, _) = match version {
+        Some(IpVersion::V4) => (SocketAddr::is_ipv4, "IPv4 "),
+        Some(IpVersion::V6) => (SocketAddr::is_ipv6, "IPv6 "),
+        None => (|_| true, ""),
     };
-    let some: Vec<SocketAddr> = all.iter().copied().filter(wanted).collect();
+    let some: Vec<SocketAddr> = all.filter(wanted).collect();
     if some.is_empty() {
-        let version = version.map_or("", |version| match version {
-            IpVersion::V4 => "IPv4 ",
-            IpVersion::V6 => "IPv6 ",
-        });
-        return Err(Refusal::unreachable(format!("'{name}' has no {version}address")).into());
+        bail!(Refusal::unreachable(format!(
+            "'{name}' has no {called}address"
+        )));
     }
     Ok(some)
 }
 
 /// An agent on this machine, started for the session.
-///
-/// # Errors
-/// If it cannot be started.
 pub fn on_this_machine(how: &How<'_>) -> Result<Reached> {
     let listen = match how.ip_version {
         Some(IpVersion::V6) => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
@@ -346,12 +299,8 @@ pub fn on_this_machine(how: &How<'_>) -> Result<Reached> {
     });
     let child =
         ChildAgent::start(command, meaning).context("cannot start an agent on this machine")?;
-    let channel = Channel::start(
-        Box::new(child),
-        "the agent on this machine",
-        GREETING,
-        how.stop,
-    )?;
+    let name = "the agent on this machine";
+    let channel = Channel::start(Box::new(child), name, GREETING, how.stop)?;
     Ok(Reached {
         channel,
         addresses: vec![listen],
@@ -359,9 +308,6 @@ pub fn on_this_machine(how: &How<'_>) -> Result<Reached> {
 }
 
 /// An agent that ssh starts.
-///
-/// # Errors
-/// What ssh says, and what to do.
 pub fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<Reached> {
     let name = format!("ssh:{destination}");
     let remote = how.remote_command.unwrap_or("linerate");
@@ -372,12 +318,13 @@ pub fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<R
     command.arg(format!("{remote} agent --stdio --listen ::"));
     let meaning = ssh_meaning(destination.to_owned(), remote.to_owned());
     let child = ChildAgent::start(command, meaning).map_err(no_ssh)?;
-    let channel = Channel::start(Box::new(child), &name, SSH, how.stop).map_err(|error| {
-        if error.downcast_ref::<Refusal>().is_some() {
-            return error;
-        }
-        Refusal::unreachable(error.to_string()).into()
-    })?;
+    let channel =
+        Channel::start(Box::new(child), &name, SSH, how.stop).map_err(|error| {
+            match error.is::<Refusal>() {
+                true => error,
+                false => Refusal::unreachable(error.to_string()).into(),
+            }
+        })?;
     let addresses = resolve(&real, 0, how.ip_version)
         .map_err(|_| {
             Refusal::unreachable(format!(
@@ -466,9 +413,8 @@ fn ssh_meaning(destination: String, remote: String) -> Box<Meaning> {
 }
 
 fn quoted(words: &str) -> String {
-    if words.is_empty() {
-        String::new()
-    } else {
-        format!(" (it said: {words})")
+    match words {
+        "" => String::new(),
+        words => format!(" (it said: {words})"),
     }
 }

@@ -62,9 +62,6 @@ pub enum Handshake {
 
 impl Tls {
     /// Connects as a client: shows our key, and accepts the server that `accepts` names.
-    ///
-    /// # Errors
-    /// As [`Handshake`]; none of it names the server.
     pub fn client(
         socket: TcpStream,
         identity: &Identity,
@@ -90,9 +87,6 @@ impl Tls {
     }
 
     /// Answers as a server: shows our key, and accepts the clients that `accepts` names.
-    ///
-    /// # Errors
-    /// As [`Handshake`].
     pub fn server(
         socket: TcpStream,
         identity: &Identity,
@@ -167,9 +161,6 @@ impl Tls {
     }
 
     /// Our address, as the peer reaches it.
-    ///
-    /// # Errors
-    /// If the connection broke already.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let mut address = self.socket.local_addr()?;
         address.set_ip(address.ip().to_canonical());
@@ -177,9 +168,6 @@ impl Tls {
     }
 
     /// Reads exactly so many bytes, waiting until then.
-    ///
-    /// # Errors
-    /// The end of the stream, an error, or the time.
     pub fn read_exact(&mut self, mut into: &mut [u8], until: Instant) -> io::Result<()> {
         while !into.is_empty() {
             match self.read(into) {
@@ -193,9 +181,6 @@ impl Tls {
     }
 
     /// Writes all the bytes, waiting until then.
-    ///
-    /// # Errors
-    /// An error or the time.
     pub fn write_all(&mut self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.write(bytes) {

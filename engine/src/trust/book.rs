@@ -3,7 +3,6 @@
 use super::files;
 use super::identity::NodeId;
 use model::Bytes;
-use ring::digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +12,7 @@ use std::path::PathBuf;
 /// The book of the bytes a day.
 pub(super) struct Book {
     /// `None`: what is used is not kept.
-    file: Option<PathBuf>,
+    pub(super) file: Option<PathBuf>,
 }
 
 /// What is in the file.
@@ -34,16 +33,11 @@ impl Usage {
         for (id, bytes) in &self.bytes {
             let _ = writeln!(text, "{id} {}", bytes.0);
         }
-        let digest = digest::digest(&digest::SHA256, text.as_bytes());
-        digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+        files::sha256(text.as_bytes())
     }
 }
 
 impl Book {
-    pub(super) fn new(file: Option<PathBuf>) -> Book {
-        Book { file }
-    }
-
     /// Enters bytes of a key and takes others out: all that it has moved today, by all processes.
     ///
     /// # Errors
@@ -76,10 +70,8 @@ impl Book {
             Err(e) => return Err(io(e)),
         };
         if usage.day != day {
-            usage = Usage {
-                day,
-                ..Usage::default()
-            };
+            usage = Usage::default();
+            usage.day = day;
         }
         let all = usage.bytes.entry(id.to_string()).or_default();
         // TOML has no integers above 2^63 - 1.

@@ -1,10 +1,17 @@
 //! Files that only the user may read, changed under a lock.
 
 use anyhow::{Context, Result};
+use ring::digest::{SHA256, digest};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+
+/// The SHA-256 of these bytes, hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest = digest(&SHA256, bytes);
+    digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+}
 
 /// Keeps other processes from writing in `directory`, which is made for the user alone where there is none, until
 /// the file is dropped.

@@ -74,19 +74,16 @@ impl FromStr for NodeId {
         }
         let mut bytes = [0u8; 33];
         for (at, digit) in text.bytes().enumerate() {
-            let value = ALPHABET
-                .iter()
-                .position(|a| *a == digit.to_ascii_lowercase())
-                .with_context(wrong)?;
+            let digit = digit.to_ascii_lowercase();
+            let value = ALPHABET.iter().position(|a| *a == digit);
+            let value = value.with_context(wrong)?;
             for n in (0..5).filter(|n| value >> (4 - n) & 1 == 1) {
                 let bit = at * 5 + n;
                 bytes[bit / 8] |= 1 << (7 - bit % 8);
             }
         }
         match bytes.split_last() {
-            Some((0, id)) => Ok(NodeId(
-                id.try_into().expect("33 bytes without the last are 32"),
-            )),
+            Some((0, id)) => Ok(NodeId(id.try_into()?)),
             _ => bail!(wrong()),
         }
     }
@@ -119,22 +116,20 @@ impl Identity {
     /// A directory that cannot be written, a key that others can read, a damaged key.
     pub fn open(directory: &Path) -> Result<Identity> {
         let path = directory.join("identity.p8");
+        let name = path.display();
         let mut made = false;
         loop {
             match fs::read(&path) {
                 Ok(pkcs8) => {
-                    let mode = fs::metadata(&path).map(|m| m.mode()).unwrap_or(0o600);
+                    let mode = fs::metadata(&path).map_or(0o600, |m| m.mode()) & 0o777;
                     if mode & 0o077 != 0 {
                         bail!(
-                            "{}: others than its owner may read this host's private key (mode {:03o}): chmod 600 it, or delete it for a new one",
-                            path.display(),
-                            mode & 0o777
+                            "{name}: others than its owner may read this host's private key (mode {mode:03o}): chmod 600 it, or delete it for a new one"
                         );
                     }
                     return Identity::from_pkcs8(pkcs8).with_context(|| {
                         format!(
-                            "{}: not an Ed25519 key: restore it, or delete it for a new one",
-                            path.display()
+                            "{name}: not an Ed25519 key: restore it, or delete it for a new one"
                         )
                     });
                 }
@@ -143,15 +138,12 @@ impl Identity {
                         .with_context(|| format!("cannot keep a key in {}", directory.display()))?;
                     made = true;
                 }
-                Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+                Err(e) => return Err(e).with_context(|| format!("cannot read {name}")),
             }
         }
     }
 
     /// From an Ed25519 private key in PKCS#8.
-    ///
-    /// # Errors
-    /// For anything else.
     pub fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Identity> {
         let pair = Ed25519KeyPair::from_pkcs8(&pkcs8).map_err(|e| anyhow::anyhow!("{e}"))?;
         let spki = [SPKI_PREFIX.as_slice(), pair.public_key().as_ref()].concat();

@@ -33,7 +33,7 @@ const GRACE: Nanos = Nanos::from_millis(500);
 const AROUND_A_LEG: Duration = Duration::from_secs(3);
 
 /// How long a leg that is limited by an amount may keep others waiting, as far as can be told.
-const UNTOLD: Duration = Duration::from_secs(60);
+const UNTOLD: Nanos = Nanos::from_secs(60);
 
 /// The moved bytes of a host are entered in the book at least so often during a leg.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
@@ -83,18 +83,12 @@ impl Peer {
     }
 
     /// Asks for one leg. The leg is under way until the answer is dropped.
-    ///
-    /// # Errors
-    /// [`Denied`], with a sentence for the user at the other end.
     pub fn admit(&self, order: &Order) -> Result<Admitted, Denied> {
-        self.admit_as(format!("leg {}", order.leg), order)
+        self.admit_as(&format!("leg {}", order.leg), order)
     }
 
     /// Asks for something else that moves as much as this leg would; `what` is its name in the log.
-    ///
-    /// # Errors
-    /// [`Denied`], with a sentence for the user at the other end.
-    pub fn admit_as(&self, what: String, order: &Order) -> Result<Admitted, Denied> {
+    pub fn admit_as(&self, what: &str, order: &Order) -> Result<Admitted, Denied> {
         possible(order).map_err(Denied::Refused)?;
         let mut order = order.clone();
         let mut warnings = Vec::new();
@@ -124,41 +118,32 @@ impl Peer {
         let most = self.ledger.max_clients;
         // One key never has all the places, where there is more than one.
         let most_of_key = most.saturating_sub(1).max(1);
-        let full = if sessions.len() >= most {
-            Some(format!(
-                "as many measure there now as it takes at once ({most})"
-            ))
-        } else if of_key.len() >= most_of_key {
-            Some(format!(
-                "this host measures there as often as one host may at once ({most_of_key} of {most})"
-            ))
-        } else {
-            None
-        };
-        let busy = |accounts: &Accounts, what: &str| {
-            let others = accounts
-                .live
-                .values()
-                .filter(|leg| leg.session != self.session);
+        let busy = |accounts: &Accounts, what: String| {
+            let others = accounts.live.values();
+            let others = others.filter(|leg| leg.session != self.session);
             let ends = others.map(|leg| leg.ends).min();
             let wait = ends.map_or(AROUND_A_LEG, |ends| ends.saturating_duration_since(now));
             let wait = wait.max(Duration::from_secs(1));
-            Denied::Busy {
-                wait: Nanos::from(wait),
-                why: format!(
-                    "{what}; one of them should end within {} s",
-                    wait.as_secs_f64().ceil()
-                ),
-            }
+            let seconds = wait.as_secs_f64().ceil();
+            Err(Denied::Busy {
+                wait: wait.into(),
+                why: format!("{what}; one of them should end within {seconds} s"),
+            })
         };
-        if let Some(what) = full {
-            return Err(busy(&accounts, &what));
+        if sessions.len() >= most {
+            let what = format!("as many measure there now as it takes at once ({most})");
+            return busy(&accounts, what);
         }
-        let buffers = measure::buffers(
-            &order.workload,
-            order.streams,
-            role(&order.workload, direction(&order), Side::Far),
-        );
+        if of_key.len() >= most_of_key {
+            return busy(
+                &accounts,
+                format!(
+                    "this host measures there as often as one host may at once ({most_of_key} of {most})"
+                ),
+            );
+        }
+        let role = role(&order.workload, direction(&order), Side::Far);
+        let buffers = measure::buffers(&order.workload, order.streams, role);
         let (held, allowed) = (accounts.buffers(), self.ledger.buffers);
         if buffers > allowed {
             return Err(Denied::Refused(format!(
@@ -166,12 +151,12 @@ impl Peer {
             )));
         }
         if held + buffers > allowed {
-            return Err(busy(
+            return busy(
                 &accounts,
-                &format!(
+                format!(
                     "the legs there hold {held} of the {allowed} allowed for buffers, and this one needs {buffers}"
                 ),
-            ));
+            );
         }
         if !sessions.is_empty() {
             let count = sessions.len();
@@ -184,13 +169,11 @@ impl Peer {
                 remedy: "measure again when it is alone, or have it take one at a time (linerate serve --clients 1)".to_owned(),
             });
         }
-        let spans = match order.limit {
+        let span = match order.limit {
             Limit::Time(span) => Some(span),
             Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => self.limits.longest(),
         };
-        let lasts = spans
-            .map_or(UNTOLD, Duration::from)
-            .min(Duration::from_secs(24 * 3600));
+        let lasts = Duration::from(span.unwrap_or(UNTOLD).min(LONGEST));
         let ahead = match self.limits.rate {
             Some(rate) if receives(&order) => {
                 quota::window(rate, order.streams).0 * u64::from(order.streams)
@@ -204,28 +187,20 @@ impl Peer {
         }
         let number = accounts.next;
         accounts.next += 1;
-        accounts.live.insert(
-            number,
-            Live {
-                session: self.session,
-                id: self.id,
-                ends: now + lasts + AROUND_A_LEG,
-                buffers,
-            },
-        );
+        let live = Live {
+            session: self.session,
+            id: self.id,
+            ends: now + lasts + AROUND_A_LEG,
+            buffers,
+        };
+        accounts.live.insert(number, live);
         drop(accounts);
+        let name = format!("{}: session {}, {what}", self.name, self.session);
         if self.id.is_some() {
-            crate::listener::log(&format!(
-                "{}: session {}, {what}: {}",
-                self.name,
-                self.session,
-                in_words(&order)
-            ));
+            crate::listener::log(&format!("{name}: {}", in_words(&order)));
         }
         Ok(Admitted {
-            name: self.name.clone(),
-            session: self.session,
-            what,
+            name,
             order,
             warnings,
             quota: account.map(|account| {
@@ -263,10 +238,8 @@ pub struct Admitted {
     pub order: Order,
     /// What was made smaller, and who else measures.
     pub warnings: Vec<Warning>,
-    name: String,
-    session: u64,
     /// Its name in the log.
-    what: String,
+    name: String,
     quota: Option<Arc<LegQuota>>,
     ledger: Arc<Ledger>,
     number: u64,
@@ -281,10 +254,13 @@ impl Admitted {
     }
 
     fn limited(&self) -> Option<&Arc<LegQuota>> {
-        let limits = |quota: &&Arc<LegQuota>| {
-            quota.limits.rate.is_some() || quota.limits.bytes_per_day.is_some()
-        };
-        self.quota.as_ref().filter(limits)
+        let quota = self.quota.as_ref()?;
+        let Limits {
+            rate,
+            bytes_per_day,
+            ..
+        } = &quota.limits;
+        (rate.is_some() || bytes_per_day.is_some()).then_some(quota)
     }
 
     fn longest(&self) -> Option<Nanos> {
@@ -296,12 +272,10 @@ impl Admitted {
     pub fn cut(&self) -> Option<(Duration, String)> {
         self.quota.as_ref()?;
         let longest = self.longest().unwrap_or(LONGEST);
+        let why = || format!("the far host allows {longest} a leg: it was ended");
         match self.order.limit {
             Limit::Time(_) => None,
-            _ => Some((
-                Duration::from(longest) + grace(longest),
-                format!("the far host allows {longest} a leg: it was ended"),
-            )),
+            _ => Some((Duration::from(longest) + grace(longest), why())),
         }
     }
 
@@ -354,13 +328,7 @@ impl Drop for Admitted {
             Some(quota) => quota.moved.load(Ordering::Relaxed),
             None => self.counted.load(Ordering::Relaxed),
         };
-        crate::listener::log(&format!(
-            "{}: session {}, {} over: {}",
-            self.name,
-            self.session,
-            self.what,
-            Bytes(moved)
-        ));
+        crate::listener::log(&format!("{} over: {}", self.name, Bytes(moved)));
     }
 }
 
@@ -398,7 +366,7 @@ impl Ledger {
         Ledger {
             max_clients,
             buffers,
-            book: Arc::new(Book::new(file)),
+            book: Arc::new(Book { file }),
             accounts: Mutex::default(),
         }
     }
@@ -440,9 +408,7 @@ impl Accounts {
     }
 
     fn buffers(&self) -> Bytes {
-        self.live
-            .values()
-            .fold(Bytes(0), |sum, leg| sum + leg.buffers)
+        self.live.values().map(|leg| leg.buffers).sum()
     }
 }
 
@@ -456,12 +422,8 @@ fn in_words(order: &Order) -> String {
         Limit::Requests(count) => format!("up to {count} requests"),
         Limit::Whole => "to its end".to_owned(),
     };
-    let connections = if order.streams == 1 {
-        "connection"
-    } else {
-        "connections"
-    };
-    format!("{what} over {} {connections} {limit}", order.streams)
+    let s = if order.streams == 1 { "" } else { "s" };
+    format!("{what} over {} connection{s} {limit}", order.streams)
 }
 
 /// Whether an order makes sense at all, whoever sends it.
@@ -478,16 +440,14 @@ fn possible(order: &Order) -> Result<(), String> {
             order.interval
         ));
     }
-    if matches!(
-        order.limit,
-        Limit::Time(Nanos(0)) | Limit::Bytes(Bytes(0)) | Limit::Requests(0)
-    ) {
-        return Err("a leg of nothing measures nothing".to_owned());
-    }
-    if let Limit::Time(span) = order.limit
-        && span > LONGEST
-    {
-        return Err(format!("a leg of {span}: at most {LONGEST} are possible"));
+    match order.limit {
+        Limit::Time(Nanos(0)) | Limit::Bytes(Bytes(0)) | Limit::Requests(0) => {
+            return Err("a leg of nothing measures nothing".to_owned());
+        }
+        Limit::Time(span) if span > LONGEST => {
+            return Err(format!("a leg of {span}: at most {LONGEST} are possible"));
+        }
+        _ => {}
     }
     if let Some(why) = order.workload.kind().not_with_agent {
         return Err(why.to_owned());

@@ -11,6 +11,7 @@ mod ledger;
 mod quota;
 mod store;
 
+pub use files::sha256;
 pub use identity::{Identity, NodeId};
 pub use invitation::Invitation;
 pub use ledger::{Admitted, Denied, Ledger, Peer};
@@ -18,20 +19,17 @@ pub use store::{Entry, Limits, PendingInvitation, Right, Store, Trust};
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
+use wire::control::enrol::MAX_NAME;
 
 /// The directory of the key and of the list of trusted hosts: `--config`, or
 /// `$XDG_CONFIG_HOME/linerate`, or `~/.config/linerate`.
-///
-/// # Errors
-/// If there is no home directory either.
 pub fn directory(config: Option<&Path>) -> Result<PathBuf> {
     if let Some(directory) = config {
         return Ok(directory.to_owned());
     }
     let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|p| p.is_absolute())
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
     };
     absolute("XDG_CONFIG_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".config")))
@@ -42,14 +40,10 @@ pub fn directory(config: Option<&Path>) -> Result<PathBuf> {
 /// The name of this host, as it introduces itself: letters, digits, `.`, `_` and `-` only.
 pub fn host_name() -> String {
     let [_, name, ..] = sys::process::uname();
-    let name: String = name
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
-        .take(wire::control::enrol::MAX_NAME)
-        .collect();
-    if name.is_empty() {
-        "unnamed".to_owned()
-    } else {
-        name
+    let fits = |c: &char| c.is_ascii_alphanumeric() || ".-_".contains(*c);
+    let name: String = name.chars().filter(fits).take(MAX_NAME).collect();
+    match name.is_empty() {
+        true => "unnamed".to_owned(),
+        false => name,
     }
 }

@@ -71,11 +71,8 @@ impl State {
 
 impl Account {
     pub(super) fn new(id: NodeId, book: Arc<Book>) -> Account {
-        Account {
-            id,
-            book,
-            state: Mutex::default(),
-        }
+        let state = Mutex::default();
+        Account { id, book, state }
     }
 
     /// What is left of the bytes a day.
@@ -94,15 +91,10 @@ impl Account {
     }
 
     /// Makes the book agree with what has moved.
-    ///
-    /// # Errors
-    /// A sentence if it cannot be written.
     pub(super) fn settle(&self) -> Result<(), String> {
         let mut state = self.today();
-        let (more, less) = (
-            state.moved.since(state.entered),
-            state.entered.since(state.moved),
-        );
+        let more = state.moved.since(state.entered);
+        let less = state.entered.since(state.moved);
         self.enter(&mut state, more, less)
     }
 
@@ -217,9 +209,8 @@ impl LegQuota {
             if from > Instant::now() + MOST_DEBT
                 && let Some(rate) = self.limits.rate
             {
-                return Err(format!(
-                    "more than the {rate} that the far host allows: it was ended"
-                ));
+                let why = format!("more than the {rate} that the far host allows: it was ended");
+                return Err(why);
             }
         }
         Ok(())
@@ -280,7 +271,7 @@ mod tests {
     fn no_more_than_the_rate_and_its_excess() {
         for mbit in [1, 10, 100, 1000, 100_000] {
             let rate = limits(Some(mbit * 1_000_000), None);
-            let account = Account::new(fresh().id(), Arc::new(Book::new(None)));
+            let account = Account::new(fresh().id(), Arc::new(Book { file: None }));
             let time = Duration::from_secs(2);
             let moved = moved_within(&account, &rate, time);
             let fair = mbit * 125_000 * 2;
@@ -295,7 +286,7 @@ mod tests {
     #[test]
     fn what_did_not_move_is_not_paid_for_and_saves_nothing_up() {
         let rate = limits(Some(8_000_000), None);
-        let account = Account::new(fresh().id(), Arc::new(Book::new(None)));
+        let account = Account::new(fresh().id(), Arc::new(Book { file: None }));
         let (bytes, _) = account.take(&rate, 1 << 20).unwrap();
         for _ in 0..1000 {
             let (taken, from) = account.take(&rate, 1 << 20).unwrap();
@@ -314,7 +305,14 @@ mod tests {
         let file = dir.path().join("usage.toml");
         let id = fresh().id();
         let a_day = limits(None, Some(300_000));
-        let account = || Account::new(id, Arc::new(Book::new(Some(file.clone()))));
+        let account = || {
+            Account::new(
+                id,
+                Arc::new(Book {
+                    file: Some(file.clone()),
+                }),
+            )
+        };
         let first = account();
         assert_eq!(first.take(&a_day, 1000).unwrap().0, 1000);
         // Had this process been killed now, the day would be spent, not new.
@@ -337,7 +335,14 @@ mod tests {
         let dir = TempDir::new();
         let file = dir.path().join("usage.toml");
         let id = fresh().id();
-        let account = || Account::new(id, Arc::new(Book::new(Some(file.clone()))));
+        let account = || {
+            Account::new(
+                id,
+                Arc::new(Book {
+                    file: Some(file.clone()),
+                }),
+            )
+        };
         account().count(Bytes(7));
         let first = account();
         first.count(Bytes(700));

@@ -3,11 +3,10 @@
 //! Every change is made under a lock and replaces the file as a whole, so that several processes
 //! may write and a reader sees one state or the other.
 
-use super::files::{lock, replace};
+use super::files::{self, lock, replace};
 use super::identity::NodeId;
 use anyhow::{Context, Result, bail};
 use model::{BitRate, Bytes, Nanos};
-use ring::digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -99,15 +98,14 @@ impl Limits {
 
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = self.rate.map(|rate| format!("{rate}"));
+        let rate = self.rate.map(|rate| rate.to_string());
         let seconds = self.seconds.map(|s| format!("{s} s a leg"));
         let bytes = self.bytes_per_day.map(|b| format!("{b} a day"));
         let all: Vec<String> = [rate, seconds, bytes].into_iter().flatten().collect();
-        f.pad(&if all.is_empty() {
-            "unlimited".to_owned()
-        } else {
-            all.join(", ")
-        })
+        match all.is_empty() {
+            true => f.pad("unlimited"),
+            false => f.pad(&all.join(", ")),
+        }
     }
 }
 
@@ -133,11 +131,7 @@ impl PendingInvitation {
     /// The digest under which a token is kept. The token is random, so the digest gives nothing
     /// away, and comparing digests in plain time tells nothing about a token.
     pub fn digest(token: &Token) -> String {
-        digest::digest(&digest::SHA256, token.as_bytes())
-            .as_ref()
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect()
+        files::sha256(token.as_bytes())
     }
 }
 
@@ -153,9 +147,6 @@ impl Trust {
     }
 
     /// The entry that the user means: by name, id or the beginning of the id.
-    ///
-    /// # Errors
-    /// If there is none or more than one.
     pub fn named(&self, text: &str) -> Result<&Entry> {
         let fits = |entry: &&Entry| {
             entry.name == text || text.len() >= 4 && entry.id.to_string().starts_with(text)
@@ -169,15 +160,9 @@ impl Trust {
     }
 
     /// Adds a host, or replaces the entry with the same key.
-    ///
-    /// # Errors
-    /// If the name belongs to another key.
     pub fn put(&mut self, entry: Entry) -> Result<()> {
-        if let Some(other) = self
-            .hosts
-            .iter()
-            .find(|e| e.name == entry.name && e.id != entry.id)
-        {
+        let other = |e: &&Entry| e.name == entry.name && e.id != entry.id;
+        if let Some(other) = self.hosts.iter().find(other) {
             bail!(
                 "the name '{}' belongs to the trusted host {} already: give another with --name, or remove that one",
                 entry.name,
@@ -202,10 +187,8 @@ impl Trust {
     ) -> Option<Entry> {
         self.invitations.retain(|i| i.expires_unix_s > now_unix_s);
         let digest = PendingInvitation::digest(token);
-        let at = self
-            .invitations
-            .iter()
-            .position(|i| i.token_sha256 == digest)?;
+        let mut open = self.invitations.iter();
+        let at = open.position(|i| i.token_sha256 == digest)?;
         let invitation = self.invitations.remove(at);
         let old = self.host(&id).cloned();
         let wanted = invitation.name.unwrap_or_else(|| calls_itself.to_owned());
@@ -226,27 +209,22 @@ impl Trust {
 
     /// The wanted name, or with a part of the id behind it where another host has it.
     pub fn free_name(&self, wanted: &str, id: &NodeId) -> String {
-        if self.hosts.iter().any(|e| e.name == wanted && e.id != *id) {
-            format!("{wanted}-{}", id.short())
-        } else {
-            wanted.to_owned()
+        match self.hosts.iter().any(|e| e.name == wanted && e.id != *id) {
+            true => format!("{wanted}-{}", id.short()),
+            false => wanted.to_owned(),
         }
     }
 
     /// Whether an unauthenticated peer may connect to be enrolled.
     pub fn is_inviting(&self, now_unix_s: u64) -> bool {
-        self.invitations
-            .iter()
-            .any(|i| i.expires_unix_s > now_unix_s)
+        let mut open = self.invitations.iter();
+        open.any(|i| i.expires_unix_s > now_unix_s)
     }
 
     /// Whether anybody may measure here or is invited to.
     pub fn expects_anybody(&self, now_unix_s: u64) -> bool {
-        self.is_inviting(now_unix_s)
-            || self
-                .hosts
-                .iter()
-                .any(|entry| entry.rights.contains(&Right::Measure))
+        let may_measure = |entry: &Entry| entry.rights.contains(&Right::Measure);
+        self.is_inviting(now_unix_s) || self.hosts.iter().any(may_measure)
     }
 }
 
@@ -259,9 +237,8 @@ pub struct Store {
 impl Store {
     /// The store in this directory, which need not exist yet.
     pub fn new(directory: &Path) -> Store {
-        Store {
-            directory: directory.to_owned(),
-        }
+        let directory = directory.to_owned();
+        Store { directory }
     }
 
     /// Where the file is, or will be.
@@ -284,9 +261,6 @@ impl Store {
     }
 
     /// Changes the state under a lock; nothing is written if `change` fails or changes nothing.
-    ///
-    /// # Errors
-    /// Those of `change`, and what keeps the file from being read or written.
     pub fn update<T>(&self, change: impl FnOnce(&mut Trust) -> Result<T>) -> Result<T> {
         let cannot = || format!("cannot write {}", self.path().display());
         let _lock = lock(&self.directory).with_context(cannot)?;

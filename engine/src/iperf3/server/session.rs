@@ -130,24 +130,17 @@ impl<'a> Session<'a> {
         let options = &self.server.options;
         let asked = Nanos::from_secs(u64::from(params.time_s) + u64::from(params.omit_s));
         if asked > options.iperf3_max_time {
-            let why = format!(
-                "asked for {asked}, and --iperf3-max-time is {}",
-                options.iperf3_max_time
-            );
+            let most = options.iperf3_max_time;
+            let why = format!("asked for {asked}, and --iperf3-max-time is {most}");
             return Err(self.refuse(code::DURATION, &why));
         }
-        let ways = if params.bidirectional { 2 } else { 1 };
-        let rate = params
-            .rate_bit_s
-            .saturating_mul(u64::from(params.parallel))
-            .saturating_mul(ways);
+        let streams = stream_count(params) as u64;
+        let rate = params.rate_bit_s.saturating_mul(streams);
         if let Some(limit) = options.iperf3_max_rate
             && rate > limit.0
         {
-            let why = format!(
-                "asked for {}, and --iperf3-max-rate is {limit}",
-                BitRate(rate)
-            );
+            let rate = BitRate(rate);
+            let why = format!("asked for {rate}, and --iperf3-max-rate is {limit}");
             return Err(self.refuse(code::TOTAL_RATE, &why));
         }
         Ok(())
@@ -185,38 +178,28 @@ impl<'a> Session<'a> {
         let mut arrived = self.collect(&reservation, count)?;
         arrived.sort_unstable_by_key(|(order, _)| *order);
         let settings = self.settings(params);
-        arrived
-            .into_iter()
-            .map(|(_, stream)| {
-                let ready = stream
-                    .set_nonblocking(false)
-                    .map_err(|error| error.to_string())
-                    .and_then(|()| apply(&stream, &settings));
-                match ready {
-                    Ok(()) => Ok(stream),
-                    Err(why) => Err(self.refuse(code::STREAM_ACCEPT, &why)),
-                }
-            })
-            .collect()
+        let streams: Vec<TcpStream> = arrived.into_iter().map(|(_, stream)| stream).collect();
+        for stream in &streams {
+            let blocking = stream.set_nonblocking(false).map_err(|e| e.to_string());
+            let ready = blocking.and_then(|()| apply(stream, &settings));
+            ready.map_err(|why| self.refuse(code::STREAM_ACCEPT, &why))?;
+        }
+        Ok(streams)
     }
 
     fn udp_streams(&mut self, params: &Params) -> Result<Vec<UdpSocket>, String> {
         let count = stream_count(params);
         let until = Instant::now() + QUEUE_FOR;
         let pending = loop {
-            let expected = self
-                .server
-                .udp
-                .expect(self.peer.ip(), self.local.ip(), count);
-            match expected {
+            let (peer, local) = (self.peer.ip(), self.local.ip());
+            match self.server.udp.expect(peer, local, count) {
                 Ok(Some(pending)) => break pending,
                 Ok(None) if Instant::now() < until => {
                     self.step(None)?;
                 }
                 Ok(None) => {
-                    return Err(
-                        self.deny("another test of the same client was set up for too long")
-                    );
+                    let why = "another test of the same client was set up for too long";
+                    return Err(self.deny(why));
                 }
                 Err(error) => return Err(self.refuse(code::STREAM_ACCEPT, &error.to_string())),
             }
@@ -278,26 +261,21 @@ impl<'a> Session<'a> {
                 started = Instant::now();
                 cpu_since = sys::process::cpu_time().unwrap_or_default();
             }
-            let until = if omitting {
-                (started + omit).min(Instant::now() + TICK)
-            } else {
-                Instant::now() + TICK
-            };
+            let mut until = Instant::now() + TICK;
+            if omitting {
+                until = until.min(started + omit);
+            }
             match self.step_until(None, until) {
                 Ok(Some(ServerEvent::Ended)) => break,
                 Ok(_) => {}
                 Err(why) => {
                     let moved: Bytes = halves.iter().map(Half::total).sum();
-                    for half in halves {
-                        half.end();
-                    }
+                    halves.into_iter().for_each(Half::end);
                     return Err(format!("{why}; {moved} were moved until then"));
                 }
             }
             if let Err((number, why)) = self.within_limits(&halves, started) {
-                for half in halves {
-                    half.end();
-                }
+                halves.into_iter().for_each(Half::end);
                 return Err(self.refuse(number, &why));
             }
         }
@@ -317,9 +295,7 @@ impl<'a> Session<'a> {
         let cpu = (percent(user, cpu_since.0), percent(system, cpu_since.1));
         let results = results(params, &halves, span, cpu, self.peer);
         let summary = summary(params, &results, span);
-        for half in halves {
-            half.end();
-        }
+        halves.into_iter().for_each(Half::end);
         let now = self.control.now();
         self.control.machine.results(now, results);
         loop {
@@ -396,6 +372,7 @@ impl<'a> Session<'a> {
             Some(params.fq_rate_bit_s).filter(|rate| *rate > 0),
             self.share_of_limit(params),
         ];
+        let least = rates.into_iter().flatten().min();
         SocketSettings {
             send_buffer: window,
             receive_buffer: window,
@@ -403,11 +380,7 @@ impl<'a> Session<'a> {
             mss: params.mss.filter(|mss| *mss >= 88),
             congestion: params.congestion.clone(),
             nodelay: params.nodelay.then_some(true),
-            pacing: rates
-                .into_iter()
-                .flatten()
-                .min()
-                .map(|rate| BitRate(rate.max(8))),
+            pacing: least.map(|rate| BitRate(rate.max(8))),
             dscp: (params.tos > 3).then_some(params.tos >> 2),
             ..SocketSettings::default()
         }
@@ -425,10 +398,8 @@ impl<'a> Session<'a> {
         if let Some(limit) = options.iperf3_max_bytes
             && total > limit
         {
-            return Err((
-                code::EXPIRED,
-                format!("moved more than --iperf3-max-bytes {limit}"),
-            ));
+            let why = format!("moved more than --iperf3-max-bytes {limit}");
+            return Err((code::EXPIRED, why));
         }
         // An average over a second at least; a tenth above is within what pacing can hold.
         let elapsed = Nanos::from(started.elapsed());
@@ -436,10 +407,8 @@ impl<'a> Session<'a> {
             && elapsed > Nanos::from_secs(1)
             && total.per(elapsed).0 > limit.0.saturating_add(limit.0 / 10)
         {
-            return Err((
-                code::TOTAL_RATE,
-                format!("was faster than --iperf3-max-rate {limit}"),
-            ));
+            let why = format!("was faster than --iperf3-max-rate {limit}");
+            return Err((code::TOTAL_RATE, why));
         }
         Ok(())
     }
@@ -535,12 +504,11 @@ impl Half {
     }
 
     fn total(&self) -> Bytes {
-        match &self.load {
+        let bytes = match &self.load {
             AnyLoad::Tcp(load) => load.bytes(),
             AnyLoad::Udp(load) => load.bytes(),
-        }
-        .into_iter()
-        .sum()
+        };
+        bytes.into_iter().sum()
     }
 
     fn end(self) {
@@ -554,11 +522,7 @@ impl Half {
 
 /// Streams of a test on which the client sends; they come first.
 fn receiving_streams(params: &Params) -> usize {
-    if params.reverse {
-        0
-    } else {
-        params.parallel as usize
-    }
+    params.parallel as usize * usize::from(!params.reverse)
 }
 
 /// Data connections of a test.
@@ -573,10 +537,8 @@ fn apply(stream: &TcpStream, settings: &SocketSettings) -> Result<(), String> {
         if settings.congestion.is_none() {
             return Err(error.to_string());
         }
-        let without = SocketSettings {
-            congestion: None,
-            ..settings.clone()
-        };
+        let mut without = settings.clone();
+        without.congestion = None;
         measure::accept_options(stream, &without).map_err(|error| error.to_string())
     })
 }
@@ -645,11 +607,8 @@ fn output(params: &Params, results: &Results, span: Duration, peer: SocketAddr) 
             let jitter_ms = stream.jitter_s * 1e3;
             text += &format!("  {jitter_ms:.3} ms  {}/{}", stream.errors, stream.packets);
         }
-        text += if index < receiving {
-            "  receiver\n"
-        } else {
-            "  sender\n"
-        };
+        let role = ["sender", "receiver"][usize::from(index < receiving)];
+        text += &format!("  {role}\n");
     }
     text
 }

@@ -21,9 +21,6 @@ pub enum FrameError {
 }
 
 /// `message` as one frame.
-///
-/// # Errors
-/// When its JSON is larger than [`MAX_FRAME`].
 pub fn encode_frame(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; HEADER_LEN];
     serde_json::to_writer(&mut frame, message)

@@ -359,9 +359,6 @@ pub enum ToController {
 impl ToController {
     /// Reads a message. Samples are most of them: they are read as they stand, while the tag of any other, which may
     /// be anywhere, makes its fields be kept until it is known.
-    ///
-    /// # Errors
-    /// If it is none.
     pub fn read(json: &[u8]) -> serde_json::Result<ToController> {
         #[derive(Deserialize)]
         struct Fields {

@@ -65,9 +65,6 @@ impl<T> Call<T> {
     }
 
     /// What the reply with this number answers; `None` if it is the reply to another call.
-    ///
-    /// # Errors
-    /// See [`Failure`].
     pub fn answer(&self, number: u32, reply: &[u8]) -> Result<Option<T>, Failure> {
         let (mut from, call) = (Xdr(reply), self.name());
         if from.u32() != Some(number) {
