@@ -17,11 +17,8 @@ pub fn unix_seconds() -> u64 {
 
 /// The beginning of a day in UTC, of a date as `YYYY-MM-DD` (ISO 8601).
 pub fn day(text: &str) -> Option<Nanos> {
-    let parts: Vec<u64> = text
-        .split('-')
-        .map(|part| part.parse().ok())
-        .collect::<Option<_>>()?;
-    let [year @ 1970..=2500, month @ 1..=12, day] = parts[..] else {
+    let parts: Result<Vec<u64>, _> = text.split('-').map(str::parse).collect();
+    let [year @ 1970..=2500, month @ 1..=12, day] = parts.ok()?[..] else {
         return None;
     };
     let is_leap = |year: u64| {

@@ -16,9 +16,9 @@ use archive::Traces;
 use model::advice::Proposal;
 use model::finding::Explanation;
 use model::{
-    Attempt, BitRate, Direction, Directions, Ended, Experiment, Fate, Knob, Look, Nanos, On,
-    Outcome, Plan, Reading, Round, Run, Setting, Side, SocketKnob, Spec, TUNING_SCHEMA, Tuning,
-    Value, Verdict, Warning,
+    Attempt, BitRate, Direction, Directions, Ended, Experiment, Fate, Knob, Look, On, Outcome,
+    Plan, Reading, Round, Run, Setting, Side, SocketKnob, Spec, TUNING_SCHEMA, Tuning, Value,
+    Verdict, Warning,
 };
 use prove::plan::fewest_blocks;
 use std::net::IpAddr;
@@ -35,16 +35,8 @@ pub struct Question {
     pub run: Spec,
     /// What the path is to carry, if the user knows.
     pub rate: Option<BitRate>,
-    /// The smallest change that matters, as a share.
-    pub margin: Option<f64>,
-    /// Pairs at each look, or one number of blocks.
-    pub pairs: Option<Vec<u32>>,
-    /// Pause before every run.
-    pub gap: Option<Nanos>,
-    /// Pairs without a change, which tell the noise.
-    pub pilot: Option<u32>,
-    /// Where the order of the runs comes from.
-    pub seed: u64,
+    /// The design of its experiments: margin, pairs, gap, pilot and seed.
+    pub design: prove::Ask,
     /// So often at most: after something helped, the next limit shows.
     pub rounds: u32,
     /// Show what would be done, and change nothing.
@@ -343,12 +335,11 @@ impl<'a> ClosedLoop<'a> {
         let plan = prove::plan_from_changes(prove::Ask {
             title: Some(format!("tuning {}", self.story.id)),
             host: question.host.clone(),
-            margin: question.margin,
             direction: Some(question.direction),
             run: Some(question.run.clone()),
             against,
             arms: names.iter().zip(arms).map(named).collect(),
-            pairs: match (several, &question.pairs) {
+            pairs: match (several, &question.design.pairs) {
                 (false, pairs) => pairs.clone(),
                 // They are judged once.
                 (true, Some(pairs)) => {
@@ -357,10 +348,7 @@ impl<'a> ClosedLoop<'a> {
                 }
                 (true, None) => Some(vec![BLOCKS]),
             },
-            gap: question.gap,
-            seed: question.seed,
-            pilot_pairs: question.pilot,
-            ..prove::Ask::default()
+            ..question.design.clone()
         });
         Ok(plan.map_err(|e| Refusal::usage(e.to_string()))?)
     }

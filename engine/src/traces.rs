@@ -55,15 +55,13 @@ impl Tracing {
             port: Some(port),
             ..Filter::default()
         };
-        let tracer = Tracer::start(
-            &filter,
-            &Options {
-                owners: true,
-                // Nobody watches: each look into the ring costs a little.
-                late: LOOK,
-                ..Options::default()
-            },
-        )?;
+        let options = Options {
+            owners: true,
+            // Nobody watches: each look into the ring costs a little.
+            late: LOOK,
+            ..Options::default()
+        };
+        let tracer = Tracer::start(&filter, &options)?;
         let (own, told) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -123,19 +121,16 @@ fn keep(
     stop: &AtomicBool,
 ) -> Result<Kept> {
     let mut file = Vec::new();
-    let traced = Traced {
-        source: tracer.begin().source,
-        ..Traced::default()
-    };
     let mut keeper = Keeper {
         recording: Recording::begin(&mut file, &tracer)?,
         ends: BTreeMap::new(),
         numbers: BTreeMap::new(),
         own: None,
         early: Vec::new(),
-        traced,
+        traced: Traced::default(),
         unordered: 0,
     };
+    keeper.traced.source = tracer.begin().source;
     while !stop.load(Ordering::Relaxed) && !keeper.traced.cut {
         tracer.read(LOOK, &mut |record, written| keeper.take(record, written));
         match told.try_recv() {
@@ -229,9 +224,8 @@ impl Keeper<'_> {
         }
         self.traced.events += u64::from(matches!(record, TraceRecord::Segment(_)));
         self.traced.span = at;
-        self.recording
-            .add(record, written)
-            .expect("memory takes what is written to it");
+        let added = self.recording.add(record, written);
+        added.expect("memory takes what is written to it");
     }
 
     fn finish(mut self) -> Result<Traced> {
@@ -280,9 +274,9 @@ pub fn each_record(
         if let TraceRecord::Begin(begin) = &record
             && begin.schema > TRACE_SCHEMA
         {
+            let schema = begin.schema;
             return Err(format!(
-                "it was written by a newer linerate (schema {}, known up to {TRACE_SCHEMA})",
-                begin.schema
+                "it was written by a newer linerate (schema {schema}, known up to {TRACE_SCHEMA})"
             ));
         }
         each(record)?;
@@ -293,11 +287,8 @@ pub fn each_record(
 /// A trace from its records.
 pub fn read(from: impl Read) -> Result<Trace, String> {
     let mut trace = Trace::default();
-    each_record(from, |record| {
-        trace
-            .push(record)
-            .map_err(|_| "a record belongs to a connection that was not told before".to_owned())
-    })?;
+    let unknown = |_| "a record belongs to a connection that was not told before".to_owned();
+    each_record(from, |record| trace.push(record).map_err(unknown))?;
     Ok(trace)
 }
 

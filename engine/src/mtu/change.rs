@@ -7,7 +7,7 @@ use crate::exit::{Refusal, sentence};
 use crate::host::Host;
 use crate::transport::How;
 use crate::tuning;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use model::mtu::{CHANGE_SCHEMA, ChangeOutcome, MtuChange, Obstacle, Reach, Stage, Stopped};
 use model::{Reading, Setting, Side};
 use pmtud::change::{Turn, obstacle, reach_of, stopped};
@@ -83,7 +83,7 @@ pub fn change(
         let words = report::mtu_change::against(&why, &name);
         match why {
             Obstacle::DropsLink { .. } if wish.force => story.notes.push(words),
-            _ => return Err(Refusal::usage(words).into()),
+            _ => bail!(Refusal::usage(words)),
         }
     }
     // Named so that no other change can be meant.
@@ -128,18 +128,15 @@ struct Both {
 
 impl Both {
     fn arm(mut link: Link, near: Turn, far: Turn, title: &str) -> Result<Both> {
-        link.tune(
-            TuneRequest::Begin {
-                title: title.to_owned(),
-                deadline: DEADLINE.into(),
-            },
-            ANSWER,
-        )?;
+        let begin = TuneRequest::Begin {
+            title: title.to_owned(),
+            deadline: DEADLINE.into(),
+        };
+        link.tune(begin, ANSWER)?;
         if link.shares_machine() {
-            return Err(Refusal::usage(
+            bail!(Refusal::usage(
                 "both ends are on this machine, whose packets to itself no MTU of a cable bounds: name another host",
-            )
-            .into());
+            ));
         }
         let here = tuning::begin(title, DEADLINE, Side::Near)?;
         Ok(Both {
@@ -210,14 +207,8 @@ impl Both {
             let title = title.to_owned();
             link.tune(TuneRequest::Commit { title }, ANSWER)
         };
-        let mut last = once();
-        for _ in 1..COMMITS {
-            if last.is_ok() {
-                break;
-            }
-            last = once();
-        }
-        last.map(drop).with_context(|| {
+        let said = (1..COMMITS).fold(once(), |last, _| last.or_else(|_| once()));
+        said.map(drop).with_context(|| {
             format!("no new connection could say that it stays; look on {host} with 'linerate tune status' whether one did")
         })
     }
@@ -240,19 +231,18 @@ impl Both {
         for (host, lasting) in [("this host", near), (&*story.host, far)] {
             match lasting {
                 Ok(readings) => {
-                    for Reading {
-                        found, in_force, ..
-                    } in readings
-                    {
-                        match in_force {
-                            true => story.persisted.push(format!("{host}: {found}")),
-                            false => story.notes.push(format!("not written on {host}: {found}")),
-                        }
+                    for reading in readings {
+                        let (list, how) = match reading.in_force {
+                            true => (&mut story.persisted, ""),
+                            false => (&mut story.notes, "not written on "),
+                        };
+                        list.push(format!("{how}{host}: {}", reading.found));
                     }
                 }
-                Err(error) => story
-                    .notes
-                    .push(format!("not written on {host}: {}", sentence(&error))),
+                Err(error) => {
+                    let why = sentence(&error);
+                    story.notes.push(format!("not written on {host}: {why}"));
+                }
             }
         }
     }
@@ -269,9 +259,9 @@ impl Both {
             notes.push(error.to_string());
         }
         if let Err(error) = self.link.tune(TuneRequest::End, ANSWER) {
+            let why = sentence(&error);
             notes.push(format!(
-                "the other host puts back what it has by itself: {}",
-                sentence(&error)
+                "the other host puts back what it has by itself: {why}"
             ));
         }
     }

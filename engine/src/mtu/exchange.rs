@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wire::control::Token;
-use wire::control::probe::{CHALLENGE_LEN, Datagram, LEAST, MOST_SEEN, Numbered};
+use wire::control::probe::{CHALLENGE_LEN, Datagram, LEAST, MOST_SEEN};
 
 /// The largest IP packet.
 pub const LARGEST: u32 = 65_535;
@@ -46,30 +46,24 @@ pub struct Exchange {
     challenge: Option<[u8; CHALLENGE_LEN]>,
     proven: bool,
     /// What arrived from each of its sockets.
-    seen: BTreeMap<SocketAddr, Vec<Numbered>>,
+    seen: BTreeMap<SocketAddr, Vec<Probe>>,
     moved: u64,
     room: Vec<u8>,
 }
 
 impl Exchange {
-    /// The controller's end, which knows where the agent is.
-    pub fn with(socket: Datagrams, token: Token, agent: SocketAddr) -> Exchange {
-        Exchange {
-            peer: Some(agent),
-            ..Exchange::new(socket, token, None)
-        }
-    }
-
-    /// The agent's end: it talks to whoever has the token and sends the challenge back.
-    pub fn waiting(socket: Datagrams, token: Token, challenge: [u8; CHALLENGE_LEN]) -> Exchange {
-        Exchange::new(socket, token, Some(challenge))
-    }
-
-    fn new(socket: Datagrams, token: Token, challenge: Option<[u8; CHALLENGE_LEN]>) -> Exchange {
+    /// Of the controller, which knows its `peer`, or of the agent, which talks to whoever has the token and sends the
+    /// challenge back.
+    pub fn new(
+        socket: Datagrams,
+        token: Token,
+        peer: Option<SocketAddr>,
+        challenge: Option<[u8; CHALLENGE_LEN]>,
+    ) -> Exchange {
         Exchange {
             socket,
             token,
-            peer: None,
+            peer,
             challenge,
             proven: false,
             seen: BTreeMap::new(),
@@ -177,10 +171,7 @@ impl Exchange {
                         }
                     }
                 }
-                Datagram::Seen(seen) if ours => arrived.extend(
-                    seen.into_iter()
-                        .map(|Numbered { round, size, copy }| Probe { round, size, copy }),
-                ),
+                Datagram::Seen(seen) if ours => arrived.extend(seen),
                 Datagram::Challenge(_) | Datagram::Seen(_) => {}
             }
         }
@@ -216,13 +207,11 @@ impl Exchange {
                     break;
                 }
                 let payload = probe.size.saturating_sub(header(peer.ip())) as usize;
-                let Probe { round, size, copy } = probe;
-                let numbered = Datagram::Probe(Numbered { round, size, copy });
-                self.moved += u64::from(size);
-                self.socket
-                    .send(&numbered.encode(&self.token, payload), peer)
-                    .with_context(|| format!("cannot send a datagram to {peer}"))?;
-                let takes = Duration::from_nanos(u64::from(size) * 8 * 1_000_000_000 / pace);
+                let size = u64::from(probe.size);
+                self.moved += size;
+                let bytes = Datagram::Probe(probe).encode(&self.token, payload);
+                self.send(&bytes, peer)?;
+                let takes = Duration::from_nanos(size * 8 * 1_000_000_000 / pace);
                 due = (due + takes).max(Instant::now().checked_sub(CATCH_UP).unwrap_or(due));
             }
             let until = Instant::now() + 2 * rtt + PATIENCE;
@@ -251,12 +240,8 @@ impl Exchange {
     ) -> Result<()> {
         let of_size = |size: u32| {
             let payload = (size - header(peer.ip())) as usize;
-            let probe = Numbered {
-                round: 0,
-                size,
-                copy: 0,
-            };
-            Datagram::Probe(probe).encode(&self.token, payload)
+            let [round, copy] = [0, 0];
+            Datagram::Probe(Probe { round, size, copy }).encode(&self.token, payload)
         };
         let least = FLOOR.max(LEAST as u32 + header(peer.ip()));
         let (small, large) = (of_size(least.min(passes)), of_size(passes + 1));
@@ -283,11 +268,10 @@ impl Exchange {
             ladder.arrived(probe);
         }
         while let Some(message) = self.socket.message() {
-            if let (Said::TooBig(mtu), Some(from)) = (message.what, message.from) {
-                let smaller = told.is_none_or(|told| mtu < told.mtu);
-                if smaller {
-                    *told = Some(TooBig { from, mtu });
-                }
+            if let (Said::TooBig(mtu), Some(from)) = (message.what, message.from)
+                && told.is_none_or(|told| mtu < told.mtu)
+            {
+                *told = Some(TooBig { from, mtu });
             }
         }
         Ok(())
@@ -301,9 +285,12 @@ impl Exchange {
 
     fn say(&mut self, datagram: &Datagram) -> Result<()> {
         let peer = self.peer.context("nobody is there to talk to")?;
-        self.socket
-            .send(&datagram.encode(&self.token, 0), peer)
-            .with_context(|| format!("cannot send a datagram to {peer}"))
+        self.send(&datagram.encode(&self.token, 0), peer)
+    }
+
+    fn send(&self, bytes: &[u8], to: SocketAddr) -> Result<()> {
+        let sent = self.socket.send(bytes, to);
+        sent.with_context(|| format!("cannot send a datagram to {to}"))
     }
 
     fn answer(&mut self, datagram: &Datagram, to: SocketAddr) {
@@ -323,8 +310,8 @@ mod tests {
         let token = Token::new([7; 32]);
         let far = open();
         let at = SocketAddr::new("127.0.0.1".parse().unwrap(), far.port().unwrap());
-        let far = Exchange::waiting(far, token, [9; CHALLENGE_LEN]);
-        (Exchange::with(open(), token, at), far)
+        let far = Exchange::new(far, token, None, Some([9; CHALLENGE_LEN]));
+        (Exchange::new(open(), token, Some(at), None), far)
     }
 
     /// Lets the far end answer until the near one is done.
@@ -361,7 +348,7 @@ mod tests {
         let (mut near, mut far) = pair();
         let stop = AtomicBool::new(false);
         assert!(far.climb(1500, Duration::ZERO, None, &stop).is_err());
-        let probe = Numbered {
+        let probe = Probe {
             round: 1,
             size: 200,
             copy: 1,

@@ -57,11 +57,8 @@ struct Open {
 impl Probing {
     /// Of a session with `peer`, in which nothing is open yet.
     pub fn new(peer: Peer, sender: Sender<Agent>) -> Probing {
-        Probing {
-            peer,
-            sender,
-            open: None,
-        }
+        let open = None;
+        Probing { peer, sender, open }
     }
 
     /// Does what is requested, and answers in its time.
@@ -172,11 +169,9 @@ impl Port {
         let end = observe::path_end(controller)
             .with_context(|| format!("cannot see the path to {controller}"))?;
         // The same address as that of other data, in the version of IP of this path.
-        let local =
-            match peer.listen.is_unspecified() || peer.listen.is_ipv4() != controller.is_ipv4() {
-                true => unspecified(controller),
-                false => peer.listen,
-            };
+        let fits = !peer.listen.is_unspecified() && peer.listen.is_ipv4() == controller.is_ipv4();
+        let local = Some(peer.listen).filter(|_| fits);
+        let local = local.unwrap_or(unspecified(controller));
         let bind = |port: u16| -> std::io::Result<(TcpListener, Datagrams)> {
             let listener = TcpListener::bind((local, port))?;
             let udp = Datagrams::open(SocketAddr::new(local, listener.local_addr()?.port()))?;
@@ -196,7 +191,7 @@ impl Port {
             token,
             controller,
             end,
-            exchange: Exchange::waiting(udp, token, crate::chance::bytes()?),
+            exchange: Exchange::new(udp, token, None, Some(crate::chance::bytes()?)),
             listener,
             only: peer.address.map(|address| address.to_canonical()),
             admitted,

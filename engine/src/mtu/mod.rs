@@ -71,10 +71,9 @@ fn announced_mss(info: &model::SocketState) -> u32 {
 }
 
 fn options(info: &model::SocketState) -> u32 {
-    if info.timestamps() == Some(true) {
-        TIMESTAMPS
-    } else {
-        0
+    match info.timestamps() {
+        Some(true) => TIMESTAMPS,
+        _ => 0,
     }
 }
 

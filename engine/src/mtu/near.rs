@@ -75,8 +75,9 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
     if stop.load(Ordering::Relaxed) {
         return Err(Refusal::interrupted("stopped before all was looked at").into());
     }
-    let mss = running.as_ref().map(|running| running.mss);
-    let mss = mss.unwrap_or_default();
+    let mss = running
+        .as_ref()
+        .map_or(Mss::default(), |running| running.mss);
     let tcp_there = running.as_mut().and_then(Running::carried);
     let number = link.ask(ProbeRequest::End)?;
     let ProbeAnswer::Ended {
@@ -111,9 +112,9 @@ struct Port {
 impl Port {
     fn open(link: &mut Link) -> Result<Port> {
         let agent = link.far_address();
-        let controller = link
-            .near_address()
-            .with_context(|| format!("this host has no route to {agent}"))?;
+        let controller = link.near_address();
+        let controller =
+            controller.with_context(|| format!("this host has no route to {agent}"))?;
         let number = link.ask(ProbeRequest::Begin { controller })?;
         let ProbeAnswer::Begun {
             port,
@@ -135,7 +136,7 @@ impl Port {
     fn exchange(&self) -> Result<Exchange> {
         let socket = Datagrams::open(SocketAddr::new(unspecified(self.at.ip()), 0))
             .context("cannot open a UDP socket")?;
-        Ok(Exchange::with(socket, self.token, self.at))
+        Ok(Exchange::new(socket, self.token, Some(self.at), None))
     }
 }
 
@@ -227,15 +228,13 @@ impl Transfers {
         // In the first segment of its own, before the kernel can have learned anything.
         let info = observe::tcp_info(back.as_fd())?;
         let opening = Opening::read(&mut back)?;
-        let mss_there = (opening.syn_mss > 0).then_some(MssSeen {
-            announced: announced_mss(&info),
-            seen: opening.syn_mss,
-            at_least: false,
-        });
-        let mss_back = truth::mss_seen(opening.announced, &info, tcp_header(at));
         let mss = Mss {
-            there: mss_there,
-            back: Some(mss_back),
+            there: (opening.syn_mss > 0).then_some(MssSeen {
+                announced: announced_mss(&info),
+                seen: opening.syn_mss,
+                at_least: false,
+            }),
+            back: Some(truth::mss_seen(opening.announced, &info, tcp_header(at))),
         };
         Ok(Transfers { there, back, mss })
     }

@@ -54,9 +54,8 @@ impl Opening {
     pub fn read(stream: &mut TcpStream) -> Result<Opening> {
         let mut bytes = [0; Opening::LEN];
         stream.set_read_timeout(Some(HANGS_AFTER))?;
-        stream
-            .read_exact(&mut bytes)
-            .context("a data connection said nothing")?;
+        let read = stream.read_exact(&mut bytes);
+        read.context("a data connection said nothing")?;
         let [a, b, c, d, e, f, g, h] = bytes;
         Ok(Opening {
             syn_mss: u32::from_be_bytes([a, b, c, d]),
@@ -69,9 +68,8 @@ impl Opening {
 pub fn mss_seen(announced: u32, info: &SocketState, header: u32) -> MssSeen {
     let seen = handshake_mss(info);
     // No segment is larger than half of the largest window that the other end offered (tcp_bound_to_half_wnd).
-    let by_window = info
-        .snd_wnd()
-        .is_some_and(|w| u64::from(info.mss().unwrap_or(0)) >= w.0 / 2);
+    let mss = u64::from(info.mss().unwrap_or(0));
+    let by_window = info.snd_wnd().is_some_and(|window| mss >= window.0 / 2);
     MssSeen {
         announced,
         seen: seen.min(announced),
@@ -131,12 +129,10 @@ pub fn receive(stream: &mut TcpStream) {
         match stream.read(&mut room) {
             Ok(0) => return,
             Ok(more) => (got, since) = (got + more, Instant::now()),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-                ) => {}
-            Err(_) => return,
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                _ => return,
+            },
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A control connection with a thread that drives it, for owners that block.
 
 use super::driver::{Broken, ByteStream, Driver};
-use anyhow::{Context, Result};
+use crate::exit::Refusal;
+use anyhow::{Context, Result, bail};
 use model::Nanos;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
@@ -47,11 +48,10 @@ pub enum Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Ended::Closed {
-                peer,
-                why: Some(why),
-            } => write!(f, "{peer} ended the session: {why}"),
-            Ended::Closed { peer, why: None } => write!(f, "the session with {peer} was ended"),
+            Ended::Closed { peer, why } => match why {
+                Some(why) => write!(f, "{peer} ended the session: {why}"),
+                None => write!(f, "the session with {peer} was ended"),
+            },
             Ended::Lost(sentence) => f.write_str(sentence),
         }
     }
@@ -83,10 +83,8 @@ pub struct Sender<R: Role> {
 
 impl<R: Role> Clone for Sender<R> {
     fn clone(&self) -> Sender<R> {
-        Sender {
-            inbox: self.inbox.clone(),
-            shared: Arc::clone(&self.shared),
-        }
+        let (inbox, shared) = (self.inbox.clone(), Arc::clone(&self.shared));
+        Sender { inbox, shared }
     }
 }
 
@@ -165,15 +163,11 @@ impl<R: Role> Channel<R> {
                     channel.version = version;
                     return Ok(channel);
                 }
-                Err(RecvTimeoutError::Disconnected) => {
-                    anyhow::bail!("{}", channel.shared.ended());
-                }
+                Err(RecvTimeoutError::Disconnected) => bail!("{}", channel.shared.ended()),
                 Err(RecvTimeoutError::Timeout) => {
                     if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                        return Err(crate::exit::Refusal::interrupted(format!(
-                            "stopped while waiting for {peer}"
-                        ))
-                        .into());
+                        let why = format!("stopped while waiting for {peer}");
+                        bail!(Refusal::interrupted(why));
                     }
                 }
             }
@@ -227,10 +221,8 @@ struct Thread<R: Role> {
 impl<R: Role> Thread<R> {
     fn run(mut self) {
         let ended = loop {
-            match self.turn() {
-                Ok(None) => {}
-                Ok(Some(ended)) => break ended,
-                Err(sentence) => break Ended::Lost(sentence),
+            if let Some(ended) = self.turn().unwrap_or_else(|why| Some(Ended::Lost(why))) {
+                break ended;
             }
         };
         let _ = self.shared.ended.set(ended);

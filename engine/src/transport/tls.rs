@@ -138,10 +138,8 @@ impl Tls {
         }
         new.wait_flushed(until).map_err(broken)?;
         let key = new.tls.peer_certificates().and_then(|keys| keys.first());
-        match key.and_then(|key| NodeId::of_spki(key)) {
-            Some(peer) => new.peer = peer,
-            None => return Err(Handshake::Broken("it showed no key".to_owned())),
-        }
+        let peer = key.and_then(|key| NodeId::of_spki(key));
+        new.peer = peer.ok_or_else(|| broken("it showed no key"))?;
         Ok(new)
     }
 
@@ -207,16 +205,11 @@ impl Tls {
     fn wait(&self, read: bool, until: Instant) -> io::Result<()> {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(
-                ErrorKind::TimedOut,
-                "it did not answer in time",
-            ));
+            let late = "it did not answer in time";
+            return Err(io::Error::new(ErrorKind::TimedOut, late));
         }
-        poll(
-            &mut [PollFd::new(self.socket.as_fd(), read, !read)],
-            Some(left),
-        )?;
-        Ok(())
+        let mut fds = [PollFd::new(self.socket.as_fd(), read, !read)];
+        poll(&mut fds, Some(left)).map(drop)
     }
 
     fn wait_flushed(&mut self, until: Instant) -> io::Result<()> {
@@ -229,10 +222,8 @@ impl Tls {
     /// Takes one piece of what came and works on it.
     fn fill(&mut self) -> io::Result<()> {
         if self.tls.read_tls(&mut self.socket)? == 0 {
-            return Err(io::Error::new(
-                ErrorKind::UnexpectedEof,
-                "it closed the connection",
-            ));
+            let closed = "it closed the connection";
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, closed));
         }
         if let Err(error) = self.tls.process_new_packets() {
             // The alert that says why.
@@ -245,11 +236,8 @@ impl Tls {
 
 impl ByteStream for Tls {
     fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>> {
-        vec![PollFd::new(
-            self.socket.as_fd(),
-            read,
-            write || self.tls.wants_write(),
-        )]
+        let write = write || self.tls.wants_write();
+        vec![PollFd::new(self.socket.as_fd(), read, write)]
     }
 
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -268,11 +256,10 @@ impl ByteStream for Tls {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = self.tls.writer().write(bytes)?;
         self.flush()?;
-        // Nothing taken: its buffer is full until the socket takes some.
-        if taken == 0 {
-            Err(ErrorKind::WouldBlock.into())
-        } else {
-            Ok(taken)
+        match taken {
+            // Its buffer is full until the socket takes some.
+            0 => Err(ErrorKind::WouldBlock.into()),
+            taken => Ok(taken),
         }
     }
 
@@ -338,9 +325,8 @@ fn linger(socket: &mut TcpStream) {
             _ => return,
         }
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero()
-            || poll(&mut [PollFd::new(socket.as_fd(), true, false)], Some(left)).is_err()
-        {
+        let mut fds = [PollFd::new(socket.as_fd(), true, false)];
+        if left.is_zero() || poll(&mut fds, Some(left)).is_err() {
             return;
         }
     }

@@ -48,16 +48,14 @@ impl FromStr for Invitation {
         let Some((name, port)) = agent_address(at) else {
             return Err(wrong("its host cannot be read"));
         };
+        let server = server.parse().ok();
+        let expires = expires.parse().ok();
         Ok(Invitation {
             name,
             port,
-            server: server
-                .parse()
-                .map_err(|_| wrong("its server's id cannot be read"))?,
+            server: server.ok_or_else(|| wrong("its server's id cannot be read"))?,
             token: Token::from_hex(token).ok_or_else(|| wrong("its token cannot be read"))?,
-            expires_unix_s: expires
-                .parse()
-                .map_err(|_| wrong("its expiry cannot be read"))?,
+            expires_unix_s: expires.ok_or_else(|| wrong("its expiry cannot be read"))?,
         })
     }
 }

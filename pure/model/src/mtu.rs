@@ -330,3 +330,14 @@ pub enum Doubt {
     /// Where the MSS is lowered.
     ClampPlace,
 }
+
+/// One packet of a search for the largest size that passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Probe {
+    /// Round that it belongs to.
+    pub round: u8,
+    /// Size of the IP packet in bytes.
+    pub size: u32,
+    /// Tells copies of a size from each other.
+    pub copy: u8,
+}

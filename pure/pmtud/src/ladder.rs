@@ -6,7 +6,7 @@
 //! of a pair would be either of them, and so many of the same kind in a row would be chance once in
 //! a thousand times (a sign test). A single arrival of the larger one refutes the edge.
 
-use model::mtu::Climb;
+use model::mtu::{Climb, Probe};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a ladder climbs.
@@ -50,17 +50,6 @@ const COMMON: &[u32] = &[
     576, 1006, 1280, 1400, 1420, 1440, 1450, 1460, 1472, 1476, 1480, 1492, 1500, 2002, 4352, 8166,
     8500, 8900, 8950, 9000, 9100, 9180, 9216, 16_110,
 ];
-
-/// One packet to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Probe {
-    /// Round that it belongs to.
-    pub round: u8,
-    /// Size of the IP packet in bytes.
-    pub size: u32,
-    /// Tells copies of a size from each other.
-    pub copy: u8,
-}
 
 /// A search for the largest size that passes.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ mod ladder;
 mod syn;
 mod verdict;
 
-pub use ladder::{Ladder, Probe, Rule};
+pub use ladder::{Ladder, Rule};
+pub use model::mtu::Probe;
 pub use syn::{mss_of_packet, mss_of_tcp};
 pub use verdict::{Facts, clamp_at, judge};

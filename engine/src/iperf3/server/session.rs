@@ -490,16 +490,15 @@ impl Half {
                     }
                 })
                 .collect(),
-            AnyLoad::Udp(load) => load
-                .bytes()
-                .into_iter()
-                .zip(load.datagrams())
-                .map(|(bytes, datagrams)| Counts {
+            AnyLoad::Udp(load) => {
+                let counts = load.bytes().into_iter().zip(load.datagrams());
+                let of = |(bytes, datagrams)| Counts {
                     bytes,
                     retransmits: None,
                     datagrams,
-                })
-                .collect(),
+                };
+                counts.map(of).collect()
+            }
         }
     }
 

@@ -49,19 +49,14 @@ pub fn is_name(name: &str) -> bool {
 
 impl Request {
     /// As a frame. A name that is none (see [`is_name`]) goes as an empty one, which is refused.
-    pub fn encode(&self) -> [u8; REQUEST_LEN] {
-        let mut frame = [0; REQUEST_LEN];
-        let (magic, rest) = frame.split_at_mut(MAGIC.len());
-        let (token, name) = rest.split_at_mut(TOKEN_LEN);
-        magic.copy_from_slice(&MAGIC);
-        token.copy_from_slice(self.token.as_bytes());
-        write_name(name, &self.name);
-        frame
+    pub fn encode(&self) -> Vec<u8> {
+        [&MAGIC[..], self.token.as_bytes(), &named(&self.name)].concat()
     }
 
     /// The reverse; `None` for anything that [`Request::encode`] does not write.
-    pub fn decode(frame: &[u8; REQUEST_LEN]) -> Option<Request> {
-        let rest = frame.strip_prefix(&MAGIC)?;
+    pub fn decode(frame: &[u8]) -> Option<Request> {
+        let whole = frame.len() == REQUEST_LEN;
+        let rest = frame.strip_prefix(&MAGIC).filter(|_| whole)?;
         let (token, name) = rest.split_first_chunk::<TOKEN_LEN>()?;
         Some(Request {
             token: Token::new(*token),
@@ -72,24 +67,19 @@ impl Request {
 
 impl Answer {
     /// As a frame.
-    pub fn encode(&self) -> [u8; ANSWER_LEN] {
-        let mut frame = [0; ANSWER_LEN];
-        let (magic, rest) = frame.split_at_mut(MAGIC.len());
-        magic.copy_from_slice(&MAGIC);
-        match self {
-            Answer::Welcome { name } => {
-                rest[0] = b'W';
-                write_name(&mut rest[1..], name);
-            }
-            Answer::Unknown => rest[0] = b'U',
-            Answer::Failed => rest[0] = b'F',
-        }
-        frame
+    pub fn encode(&self) -> Vec<u8> {
+        let (kind, name) = match self {
+            Answer::Welcome { name } => (b'W', name.as_str()),
+            Answer::Unknown => (b'U', ""),
+            Answer::Failed => (b'F', ""),
+        };
+        [&MAGIC[..], &[kind], &named(name)].concat()
     }
 
     /// The reverse; `None` for anything that [`Answer::encode`] does not write.
-    pub fn decode(frame: &[u8; ANSWER_LEN]) -> Option<Answer> {
-        let rest = frame.strip_prefix(&MAGIC)?;
+    pub fn decode(frame: &[u8]) -> Option<Answer> {
+        let whole = frame.len() == ANSWER_LEN;
+        let rest = frame.strip_prefix(&MAGIC).filter(|_| whole)?;
         let (kind, name) = rest.split_first()?;
         match kind {
             b'W' => read_name(name).map(|name| Answer::Welcome { name }),
@@ -101,11 +91,13 @@ impl Answer {
 }
 
 /// Length in one byte, the name, zeros.
-fn write_name(into: &mut [u8], name: &str) {
+fn named(name: &str) -> [u8; 1 + MAX_NAME] {
+    let mut field = [0; 1 + MAX_NAME];
     if is_name(name) {
-        into[0] = name.len() as u8;
-        into[1..=name.len()].copy_from_slice(name.as_bytes());
+        field[0] = name.len() as u8;
+        field[1..=name.len()].copy_from_slice(name.as_bytes());
     }
+    field
 }
 
 fn read_name(from: &[u8]) -> Option<String> {

@@ -9,16 +9,10 @@ pub const HEADER_LEN: usize = 4;
 /// stays below half of it.
 pub const MAX_FRAME: usize = 1 << 20;
 
-/// A frame that cannot be.
+/// A frame that cannot be: its length, as sent, is zero or above [`MAX_FRAME`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// The length is zero or above [`MAX_FRAME`].
-    #[error("a frame of {len} bytes where 1 to {MAX_FRAME} are allowed")]
-    Length {
-        /// The length as sent.
-        len: u64,
-    },
-}
+#[error("a frame of {0} bytes where 1 to {MAX_FRAME} are allowed")]
+pub struct FrameError(pub u64);
 
 /// `message` as one frame.
 pub fn encode_frame(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
@@ -31,7 +25,7 @@ pub fn encode_frame(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
             frame[..HEADER_LEN].copy_from_slice(&header.to_be_bytes());
             Ok(frame)
         }
-        _ => Err(FrameError::Length { len: len as u64 }),
+        _ => Err(FrameError(len as u64)),
     }
 }
 
@@ -61,7 +55,7 @@ impl FrameReader {
         };
         let len = u32::from_be_bytes(*header) as usize;
         if len == 0 || len > MAX_FRAME {
-            return Err(FrameError::Length { len: len as u64 });
+            return Err(FrameError(len as u64));
         }
         if body.len() < len {
             return Ok(None);
@@ -81,12 +75,7 @@ mod tests {
         for len in [0u32, MAX_FRAME as u32 + 1, u32::MAX] {
             let mut reader = FrameReader::default();
             reader.push(&len.to_be_bytes());
-            assert_eq!(
-                reader.next_frame(),
-                Err(FrameError::Length {
-                    len: u64::from(len)
-                })
-            );
+            assert_eq!(reader.next_frame(), Err(FrameError(u64::from(len))));
         }
         let large = "x".repeat(MAX_FRAME);
         assert!(encode_frame(&large).is_err());

@@ -50,14 +50,13 @@ enum Stage {
     Stopping,
 }
 
-impl Stage {
-    const ALL: [Stage; 5] = [
-        Stage::Asked,
-        Stage::Granted,
-        Stage::Connected,
-        Stage::Running,
-        Stage::Stopping,
-    ];
+use Stage::{Asked, Connected, Granted, Running, Stopping};
+
+const ANY: &[Stage] = &[Asked, Granted, Connected, Running, Stopping];
+
+/// The fault of a message that is not allowed now.
+fn fault<T>(what: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Order(what.into()))
 }
 
 struct Leg {
@@ -102,14 +101,10 @@ struct Requests {
 impl Requests {
     fn ask(&mut self, now: Nanos, number: u64, what: &str) -> Result<Verdict, Fault> {
         if number <= self.latest {
-            return Err(Fault::Order(format!(
-                "used the number of a request to {what} twice"
-            )));
+            return fault(format!("used the number of a request to {what} twice"));
         }
         if self.open.len() >= MAX_OPEN_REQUESTS {
-            return Err(Fault::Order(format!(
-                "sent more requests to {what} than may wait"
-            )));
+            return fault(format!("sent more requests to {what} than may wait"));
         }
         self.latest = number;
         self.open.push_back((number, now + REQUEST));
@@ -118,9 +113,7 @@ impl Requests {
 
     fn answer(&mut self, number: u64, what: &str) -> Result<Verdict, Fault> {
         if self.open.front().map(|(oldest, _)| *oldest) != Some(number) {
-            return Err(Fault::Order(format!(
-                "answered a request to {what} out of turn"
-            )));
+            return fault(format!("answered a request to {what} out of turn"));
         }
         self.open.pop_front();
         Ok(Verdict::Take)
@@ -144,11 +137,11 @@ impl Legs {
     pub fn agent_owes(&self) -> Option<(Nanos, &'static str)> {
         let owed = self.live.values().filter_map(|leg| {
             let what = match leg.stage {
-                Stage::Asked => "answer an order",
-                Stage::Granted => "report the data connections",
-                Stage::Connected => return None,
-                Stage::Running => "end its part of the measurement",
-                Stage::Stopping => "report after the stop",
+                Asked => "answer an order",
+                Granted => "report the data connections",
+                Connected => return None,
+                Running => "end its part of the measurement",
+                Stopping => "report after the stop",
             };
             Some((leg.until, what))
         });
@@ -162,7 +155,7 @@ impl Legs {
 
     /// The earliest moment at which the controller owes the agent something.
     pub fn controller_owes(&self) -> Option<(Nanos, &'static str)> {
-        let connected = |leg: &&Leg| leg.stage == Stage::Connected;
+        let connected = |leg: &&Leg| leg.stage == Connected;
         let owed = self.live.values().filter(connected);
         owed.map(|leg| (leg.until, "start the measurement")).min()
     }
@@ -173,34 +166,27 @@ impl Legs {
             ToAgent::Open { order } => self.open(now, order),
             ToAgent::Start { leg } => {
                 let longest = self.live.get(leg).map_or(LONGEST, |leg| leg.longest);
-                let running = (Stage::Running, now + longest + DRAIN);
-                self.step(*leg, "start", &[Stage::Connected], Some(running))
+                let running = (Running, now + longest + DRAIN);
+                self.step(*leg, "start", &[Connected], Some(running))
             }
-            ToAgent::Stop { leg } => self.step(
-                *leg,
-                "stop",
-                &Stage::ALL,
-                Some((Stage::Stopping, now + DRAIN)),
-            ),
+            ToAgent::Stop { leg } => self.step(*leg, "stop", ANY, Some((Stopping, now + DRAIN))),
             ToAgent::Tune {
                 request: TuneRequest::Apply { settings } | TuneRequest::UndoOnly { settings },
                 ..
-            } if settings.len() > MAX_SETTINGS => {
-                Err(Fault::order("named more settings than a request may"))
-            }
+            } if settings.len() > MAX_SETTINGS => fault("named more settings than a request may"),
             ToAgent::Tune { number, .. } => self.tunes.ask(now, *number, "tune"),
             ToAgent::Probe { number, .. } => self.probes.ask(now, *number, "probe"),
-            ToAgent::Fetch { leg } if !self.over.contains(leg) => Err(Fault::order(
-                "asked for the trace of a leg that is not over",
-            )),
-            ToAgent::Fetch { .. } if self.fetches.len() >= MAX_OPEN_FETCHES => Err(Fault::order(
-                "asked for more pieces of a trace than may wait",
-            )),
+            ToAgent::Fetch { leg } if !self.over.contains(leg) => {
+                fault("asked for the trace of a leg that is not over")
+            }
+            ToAgent::Fetch { .. } if self.fetches.len() >= MAX_OPEN_FETCHES => {
+                fault("asked for more pieces of a trace than may wait")
+            }
             ToAgent::Fetch { leg } => {
                 self.fetches.push_back((*leg, now + PIECE));
                 Ok(Verdict::Take)
             }
-            ToAgent::Hello { .. } => Err(Fault::order("greeted twice")),
+            ToAgent::Hello { .. } => fault("greeted twice"),
             ToAgent::Ping { .. } => Ok(Verdict::Take),
             ToAgent::Bye => Ok(Verdict::Last),
         }
@@ -208,7 +194,6 @@ impl Legs {
 
     /// Notes what the agent sends.
     pub fn agent_sends(&mut self, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
-        use Stage::{Asked, Connected, Granted, Running, Stopping};
         match message {
             ToController::Granted { leg, expires, .. } => {
                 let expires = Nanos(expires.0.min(LONGEST.0));
@@ -237,10 +222,10 @@ impl Legs {
             }
             ToController::Refused { leg, .. } => self.end(*leg, "refusal", &[Asked, Stopping]),
             ToController::Finished { leg, .. } => self.end(*leg, "result", &[Running, Stopping]),
-            ToController::Failed { leg, .. } => self.end(*leg, "failure", &Stage::ALL),
+            ToController::Failed { leg, .. } => self.end(*leg, "failure", ANY),
             // None is left out: it could be the one that tells of a setting that is not in force.
             ToController::Tuned { readings, .. } if readings.len() > MAX_READINGS => {
-                Err(Fault::order("sent more readings than an answer may have"))
+                fault("sent more readings than an answer may have")
             }
             ToController::Tuned { number, .. } | ToController::TuneRefused { number, .. } => {
                 self.tunes.answer(*number, "tune")
@@ -250,13 +235,13 @@ impl Legs {
             }
             // Base64 makes four characters of three bytes.
             ToController::Piece { data, .. } if data.len() > MAX_PIECE.div_ceil(3) * 4 => {
-                Err(Fault::order("sent a larger piece of a trace than it may"))
+                fault("sent a larger piece of a trace than it may")
             }
             ToController::Piece { leg, .. } => match self.fetches.pop_front() {
                 Some((asked, _)) if asked == *leg => Ok(Verdict::Take),
-                _ => Err(Fault::order("sent a piece of a trace out of turn")),
+                _ => fault("sent a piece of a trace out of turn"),
             },
-            ToController::Hello { .. } => Err(Fault::order("greeted twice")),
+            ToController::Hello { .. } => fault("greeted twice"),
             ToController::Pong { .. } => Ok(Verdict::Take),
             ToController::Bye { .. } => Ok(Verdict::Last),
         }
@@ -264,10 +249,10 @@ impl Legs {
 
     fn open(&mut self, now: Nanos, order: &Order) -> Result<Verdict, Fault> {
         if self.live.contains_key(&order.leg) || self.over.contains(&order.leg) {
-            return Err(Fault::order("used the number of a leg twice"));
+            return fault("used the number of a leg twice");
         }
         if self.live.len() >= MAX_LIVE_LEGS || self.over.len() + self.waiting.len() >= MAX_LEGS {
-            return Err(Fault::order("opened more legs than a session may have"));
+            return fault("opened more legs than a session may have");
         }
         let longest = match order.limit {
             // However long the network takes, storage may take longer.
@@ -275,7 +260,7 @@ impl Legs {
             _ => LONGEST,
         };
         let leg = Leg {
-            stage: Stage::Asked,
+            stage: Asked,
             longest,
             until: now + ANSWER,
         };
@@ -297,16 +282,14 @@ impl Legs {
             return if self.over.contains(&number) || self.waiting.contains(&number) {
                 Ok(Verdict::Late)
             } else {
-                Err(Fault::Order(format!(
-                    "sent a {what} for a leg that is not open"
-                )))
+                fault(format!("sent a {what} for a leg that is not open"))
             };
         };
         if !from.contains(&leg.stage) {
-            return Err(Fault::Order(format!("sent a {what} out of turn")));
+            return fault(format!("sent a {what} out of turn"));
         }
         if let Some((stage, until)) = to
-            && leg.stage != Stage::Stopping
+            && leg.stage != Stopping
         {
             (leg.stage, leg.until) = (stage, until);
         }

@@ -115,12 +115,6 @@ pub enum Fault {
     Backlog(&'static str),
 }
 
-impl Fault {
-    pub(super) fn order(what: &str) -> Fault {
-        Fault::Order(what.to_owned())
-    }
-}
-
 /// One end of a control connection.
 pub struct Endpoint<R: Role> {
     version: String,
@@ -174,7 +168,8 @@ impl<R: Role> Endpoint<R> {
         match self.state {
             State::Over => return Ok(()),
             State::Greeting => {
-                return Err(Fault::order("is to be told something before its greeting"));
+                let what = "is to be told something before its greeting";
+                return Err(Fault::Order(what.to_owned()));
             }
             State::Ready => {}
         }
@@ -215,7 +210,7 @@ impl<R: Role> Endpoint<R> {
         let frame = match self.reader.next_frame() {
             Ok(None) => return Ok(false),
             Ok(Some(frame)) => frame,
-            Err(e) if greeting && e != (FrameError::Length { len: 0 }) => {
+            Err(e) if greeting && e != (FrameError(0)) => {
                 return Err(Fault::NoGreeting);
             }
             Err(e) => return Err(Fault::Frame(e)),

@@ -4,6 +4,7 @@
 
 use super::messages::TOKEN_LEN;
 use super::preamble::Token;
+use model::mtu::Probe;
 
 /// Of every datagram: "linerate path probe", first form.
 const MAGIC: [u8; 4] = *b"LRp1";
@@ -20,17 +21,6 @@ pub const LEAST: usize = COMMON + 6;
 /// Probes that one answer tells of.
 pub const MOST_SEEN: usize = 80;
 
-/// One packet of a ladder, as its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Numbered {
-    /// Round of the ladder.
-    pub round: u8,
-    /// Size of the IP packet in bytes.
-    pub size: u32,
-    /// Copy.
-    pub copy: u8,
-}
-
 /// What a datagram says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Datagram {
@@ -41,38 +31,27 @@ pub enum Datagram {
     /// Sent back; answered by the same.
     Echo([u8; CHALLENGE_LEN]),
     /// A probe, filled up to its size.
-    Probe(Numbered),
+    Probe(Probe),
     /// Probes that arrived, at most [`MOST_SEEN`], all of one sender's socket and the latest last.
-    Seen(Vec<Numbered>),
+    Seen(Vec<Probe>),
 }
 
 impl Datagram {
     /// Its bytes; a probe's payload is `payload` bytes long (or [`LEAST`]).
     pub fn encode(&self, token: &Token, payload: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(payload.max(LEAST));
-        bytes.extend(MAGIC);
-        bytes.extend(token.as_bytes());
-        match self {
-            Datagram::Hello => bytes.push(0),
-            Datagram::Challenge(challenge) => {
-                bytes.push(1);
-                bytes.extend(challenge);
-            }
-            Datagram::Echo(challenge) => {
-                bytes.push(2);
-                bytes.extend(challenge);
-            }
-            Datagram::Probe(probe) => {
-                bytes.push(3);
-                put(&mut bytes, *probe);
-                bytes.resize(payload.max(LEAST), 0);
-            }
+        let (kind, body) = match self {
+            Datagram::Hello => (0, Vec::new()),
+            Datagram::Challenge(challenge) => (1, challenge.to_vec()),
+            Datagram::Echo(challenge) => (2, challenge.to_vec()),
+            Datagram::Probe(probe) => (3, put(probe).to_vec()),
             Datagram::Seen(seen) => {
-                bytes.push(4);
-                for probe in seen.iter().rev().take(MOST_SEEN).rev() {
-                    put(&mut bytes, *probe);
-                }
+                let last = seen.iter().rev().take(MOST_SEEN).rev();
+                (4, last.flat_map(put).collect())
             }
+        };
+        let mut bytes = [&MAGIC[..], token.as_bytes(), &[kind], &body].concat();
+        if let Datagram::Probe(_) = self {
+            bytes.resize(payload.max(LEAST), 0);
         }
         bytes
     }
@@ -101,17 +80,17 @@ impl Datagram {
     }
 }
 
-/// Bytes of a [`Numbered`].
+/// Bytes of a [`Probe`].
 const NUMBERED: usize = 6;
 
-fn put(bytes: &mut Vec<u8>, probe: Numbered) {
-    bytes.extend(probe.size.to_be_bytes());
-    bytes.extend([probe.round, probe.copy]);
+fn put(probe: &Probe) -> [u8; NUMBERED] {
+    let [a, b, c, d] = probe.size.to_be_bytes();
+    [a, b, c, d, probe.round, probe.copy]
 }
 
-fn get(bytes: &[u8; NUMBERED]) -> Numbered {
+fn get(bytes: &[u8; NUMBERED]) -> Probe {
     let [a, b, c, d, round, copy] = *bytes;
-    Numbered {
+    Probe {
         round,
         size: u32::from_be_bytes([a, b, c, d]),
         copy,
@@ -123,8 +102,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn numbered() -> impl Strategy<Value = Numbered> {
-        (any::<u8>(), any::<u32>(), any::<u8>()).prop_map(|(round, size, copy)| Numbered {
+    fn numbered() -> impl Strategy<Value = Probe> {
+        (any::<u8>(), any::<u32>(), any::<u8>()).prop_map(|(round, size, copy)| Probe {
             round,
             size,
             copy,
@@ -169,7 +148,7 @@ mod tests {
 
     #[test]
     fn an_answer_fits_the_smallest_path() {
-        let probe = Numbered {
+        let probe = Probe {
             round: 1,
             size: 1500,
             copy: 1,
