@@ -405,15 +405,15 @@ impl fmt::Display for Knob {
 }
 
 impl FromStr for Knob {
-    type Err = SettingError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Knob, SettingError> {
+    fn from_str(text: &str) -> Result<Knob, String> {
         if let Some(key) = text.strip_prefix("sysctl:") {
             return key.parse().map(Knob::Sysctl);
         }
         Knob::all()
             .find(|knob| !matches!(knob, Knob::Sysctl(_)) && knob.row().name == text)
-            .ok_or_else(|| SettingError::NoKnob(text.to_owned()))
+            .ok_or_else(|| format!("there is no knob '{text}'; 'linerate tune knobs' lists them"))
     }
 }
 
@@ -439,37 +439,40 @@ impl fmt::Display for Setting {
 }
 
 impl FromStr for Setting {
-    type Err = SettingError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Setting, SettingError> {
-        let (name, value) = text
-            .split_once('=')
-            .ok_or_else(|| SettingError::NoValue(text.to_owned()))?;
+    fn from_str(text: &str) -> Result<Setting, String> {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err(format!(
+                "'{text}' is not a setting: write knob=value, like congestion=bbr"
+            ));
+        };
         let knob: Knob = name.trim().parse()?;
         let (value, on) = match value.rsplit_once('@') {
-            None => (value, Ok(knob.row().place)),
-            Some((value, place)) => {
-                let on = place.trim().parse();
-                (
-                    value,
-                    on.map_err(|_| SettingError::NoPlace(place.to_owned())),
-                )
-            }
+            None => (value, Some(knob.row().place)),
+            Some((value, place)) => (value, place.trim().parse().ok()),
         };
-        let on = on?;
+        let on = on.ok_or_else(|| {
+            let (_, place) = text.rsplit_once('@').unwrap_or_default();
+            format!("'@{place}' is not a place: write @near, @far, @both, @sender or @receiver")
+        })?;
         if knob.is_socket() && on != On::Both {
-            return Err(SettingError::BothEnds(knob));
+            return Err(format!(
+                "{knob} is an option of linerate's own connections, which have it at both ends: leave the '@' out"
+            ));
         }
-        let value = knob.row().shape.read(value.trim());
-        let value = value.ok_or_else(|| SettingError::Value(knob, text.to_owned()))?;
+        let shape = knob.row().shape;
+        let value = shape.read(value.trim()).ok_or_else(|| {
+            format!("in '{text}' the value is out of range: {knob} takes {shape}")
+        })?;
         Ok(Setting { knob, value, on })
     }
 }
 
 impl TryFrom<String> for Setting {
-    type Error = SettingError;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Setting, SettingError> {
+    fn try_from(text: String) -> Result<Setting, String> {
         text.parse()
     }
 }
@@ -564,33 +567,6 @@ fn short(number: u64, step: u64) -> String {
         suffix = next;
     }
     format!("{rest}{suffix}")
-}
-
-/// Why a text is not a setting.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingError {
-    /// No `=`.
-    #[error("'{0}' is not a setting: write knob=value, like congestion=bbr")]
-    NoValue(String),
-    /// The name is not in the table.
-    #[error("there is no knob '{0}'; 'linerate tune knobs' lists them")]
-    NoKnob(String),
-    /// The sysctl is not in the table.
-    #[error(
-        "linerate does not set the sysctl '{0}'; 'linerate tune knobs' lists those that it sets"
-    )]
-    NoSysctl(String),
-    /// After the `@` is no place.
-    #[error("'@{0}' is not a place: write @near, @far, @both, @sender or @receiver")]
-    NoPlace(String),
-    /// An option of linerate's own connections, which have it at both ends.
-    #[error(
-        "{0} is an option of linerate's own connections, which have it at both ends: leave the '@' out"
-    )]
-    BothEnds(Knob),
-    /// The knob does not take the value of this whole setting.
-    #[error("in '{1}' the value is out of range: {0} takes {shape}", shape = .0.row().shape)]
-    Value(Knob, String),
 }
 
 #[cfg(test)]

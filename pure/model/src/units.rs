@@ -50,9 +50,9 @@ macro_rules! quantities {
         }
 
         impl FromStr for $quantity {
-            type Err = ParseUnitError;
+            type Err = String;
 
-            fn from_str(text: &str) -> Result<$quantity, ParseUnitError> {
+            fn from_str(text: &str) -> Result<$quantity, String> {
                 parsed(text, $expected, $same, $suffixes).map($quantity)
             }
         }
@@ -177,25 +177,14 @@ fn printed(number: u64, step: f64, units: &[&str]) -> String {
     format!("{value:.decimals$} {}", units[at])
 }
 
-/// Why a quantity could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is not {expected}")]
-pub struct ParseUnitError {
-    text: String,
-    expected: &'static str,
-}
-
 /// Splits `1.5M` into 1.5 and `M`, and multiplies by the factor of that suffix.
 fn parsed(
     text: &str,
-    expected: &'static str,
+    expected: &str,
     same: fn(&str, &str) -> bool,
     factors: &[(&str, f64)],
-) -> Result<u64, ParseUnitError> {
-    let fail = || ParseUnitError {
-        text: text.to_owned(),
-        expected,
-    };
+) -> Result<u64, String> {
+    let fail = || format!("'{text}' is not {expected}");
     let trimmed = text.trim();
     let split = trimmed
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))

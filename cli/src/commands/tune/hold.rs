@@ -90,7 +90,7 @@ impl Hold {
 
     fn settings(&self) -> Result<Vec<Setting>> {
         let read = |text: &String| {
-            let setting: Setting = text.parse().map_err(|e| Refusal::usage(format!("{e}")))?;
+            let setting: Setting = text.parse().map_err(Refusal::usage)?;
             if setting.knob.is_socket() {
                 refuse!(
                     "{} is an option of linerate's own connections: 'linerate measure' and 'linerate prove' take it",

@@ -24,7 +24,7 @@ impl Sysctl {
     }
 
     fn row(&self) -> Result<SysctlKey, Failure> {
-        self.key.parse().map_err(|e| Failure::Words(format!("{e}")))
+        self.key.parse().map_err(Failure::Words)
     }
 
     /// The files that writing this one changes, itself first: making a congestion control the default

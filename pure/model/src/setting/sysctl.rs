@@ -1,7 +1,7 @@
 //! The sysctls that may be set: `Documentation/networking/ip-sysctl.rst` and
 //! `Documentation/admin-guide/sysctl/net.rst`. No other can be named.
 
-use super::{KnobRow, On, Scope, SettingError, Shape, Value, row};
+use super::{KnobRow, On, Scope, Shape, Value, row};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -178,19 +178,23 @@ impl SysctlKey {
 }
 
 impl FromStr for SysctlKey {
-    type Err = SettingError;
+    type Err = String;
 
-    fn from_str(name: &str) -> Result<SysctlKey, SettingError> {
+    fn from_str(name: &str) -> Result<SysctlKey, String> {
         SysctlKey::all()
             .find(|key| key.name() == name)
-            .ok_or_else(|| SettingError::NoSysctl(name.to_owned()))
+            .ok_or_else(|| {
+                format!(
+                    "linerate does not set the sysctl '{name}'; 'linerate tune knobs' lists those that it sets"
+                )
+            })
     }
 }
 
 impl TryFrom<String> for SysctlKey {
-    type Error = SettingError;
+    type Error = String;
 
-    fn try_from(name: String) -> Result<SysctlKey, SettingError> {
+    fn try_from(name: String) -> Result<SysctlKey, String> {
         name.parse()
     }
 }
