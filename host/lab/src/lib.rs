@@ -197,7 +197,7 @@ impl Labs {
     /// Removes a lab, dead or alive, and ends the programs that run in it.
     ///
     /// # Errors
-    /// [`Error::NotUp`] if there is nothing of this name; [`Error::Failed`].
+    /// [`Error::NotUp`] if there is nothing of this name.
     pub fn down(&self, name: &str) -> Result<(), Error> {
         let place = Place::of(&self.home, name)?;
         if !place.exists() {
@@ -288,7 +288,7 @@ impl Lab {
     /// What really happened so far, counted up to this moment.
     ///
     /// # Errors
-    /// [`Error::NotUp`] if the lab has ended; [`Error::Failed`].
+    /// [`Error::NotUp`] if the lab has ended.
     pub fn counters(&self) -> Result<CounterReport, Error> {
         self.ask("counters")
     }
@@ -334,9 +334,8 @@ fn start(order: &netns_holder::Order, options: &Options) -> Result<Tie, Error> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     namespace::detach(&mut command);
-    let mut child = command
-        .spawn()
-        .map_err(Error::system("start the process that holds the lab"))?;
+    let child = command.spawn();
+    let mut child = child.map_err(Error::system("start the process that holds the lab"))?;
     let mut stdin = child.stdin.take().expect("stdin was asked for");
     let mut text = serde_json::to_vec(order).expect("a scenario is plain data");
     text.push(b'\n');

@@ -67,7 +67,6 @@ impl Worker {
         Ok(worker)
     }
 
-    /// The account up to now.
     pub(crate) fn counters(&self) -> LinkCounters {
         let answer = self.fresh();
         LinkCounters {
@@ -76,7 +75,6 @@ impl Worker {
         }
     }
 
-    /// The log up to now.
     pub(crate) fn log(&self) -> Vec<LogEntry> {
         self.fresh().log.iter().cloned().collect()
     }
@@ -120,7 +118,6 @@ pub(crate) struct Cable {
     link: Link,
     sockets: [PacketSocket; 2],
     duplex: Duplex<Body>,
-    /// What is still to change.
     script: VecDeque<Change>,
     start: Instant,
     /// The latest moment that the pipes have been given.

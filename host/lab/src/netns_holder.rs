@@ -310,7 +310,6 @@ impl Held {
         false
     }
 
-    /// Ends the programs in the lab.
     fn end(&self) {
         let inodes: BTreeSet<u64> = self.nodes.iter().map(|n| n.inode).collect();
         lab_processes::end(lab_processes::Of::Namespaces(&inodes));

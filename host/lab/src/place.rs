@@ -127,7 +127,7 @@ impl Place {
     /// Makes the directory and takes its lock; for the process that holds the lab.
     ///
     /// # Errors
-    /// [`Error::IsUp`] if another process has the lock; [`Error::Failed`].
+    /// [`Error::IsUp`] if another process has the lock.
     pub fn take(&self, name: &str) -> Result<File, Error> {
         for _ in 0..PATIENCE {
             let mut directory = DirBuilder::new();

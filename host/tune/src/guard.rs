@@ -36,10 +36,8 @@ pub(crate) const SIGN: u8 = b'.';
 pub fn guard(journal: &Path) -> Result<(), Error> {
     i_am_the_guard();
     let place = Place(journal.to_owned());
-    let owner = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(|_| Error::no_guard("has no connection to it"))?;
+    let owner = io::stdin().as_fd().try_clone_to_owned();
+    let owner = owner.map_err(|_| Error::no_guard("has no connection to it"))?;
     let mut owner = UnixStream::from(owner);
     // An earlier guard is about to end, if it lives.
     let alive = place.lock("guard")?;

@@ -37,12 +37,10 @@ fn forget(peer: IpAddr) -> Result<(), Refusal> {
     let mut question = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
     push(&mut question, CTRL_ATTR_FAMILY_NAME, b"tcp_metrics\0");
     let answer = kernel.get(GENL_ID_CTRL, &question)?;
-    let family = attribute(
-        answer.body.get(4..).unwrap_or_default(),
-        CTRL_ATTR_FAMILY_ID,
-    )
-    .and_then(|value| u16_at(value, 0))
-    .ok_or_else(|| std::io::Error::other("the kernel does not name its tcp_metrics"))?;
+    let body = answer.body.get(4..).unwrap_or_default();
+    let family = attribute(body, CTRL_ATTR_FAMILY_ID).and_then(|value| u16_at(value, 0));
+    let unnamed = || std::io::Error::other("the kernel does not name its tcp_metrics");
+    let family = family.ok_or_else(unnamed)?;
 
     let (_, octets) = octets(peer);
     let kind = match octets.len() {

@@ -1,8 +1,8 @@
 //! Files from which this host takes its settings when it starts: only written for what was kept, and only
 //! when somebody asks for it.
 //!
-//! They outlive the boot, so their journal does as well, beside those of the network namespaces. What stood in a file is on the disk there before the file is written, and comes back with
-//! [`undo_kept`](crate::undo_kept), unless somebody else has changed the file since: then it is theirs.
+//! Their journal outlives the boot as they do. What stood in a file is in it before the file is written, and comes
+//! back with [`undo_kept`](crate::undo_kept), unless somebody else has changed the file since: then it is theirs.
 
 use crate::crash_points::step;
 use crate::journal::{Namespace, Place, plain};
@@ -37,11 +37,9 @@ pub fn managers(root: &Path, device: &str) -> Vec<Manager> {
     // What NetworkManager says of its devices; of one that it leaves alone it names no connection.
     let managed = said("/run/NetworkManager/devices");
     let managed = managed.lines().any(|l| l.starts_with("connection-uuid="));
-    netplan(root, device)
-        .into_iter()
-        .chain(networkd)
-        .chain(managed.then_some(Manager::NetworkManager))
-        .collect()
+    let network_manager = managed.then_some(Manager::NetworkManager);
+    let all = [netplan(root, device), networkd, network_manager];
+    all.into_iter().flatten().collect()
 }
 
 /// Where a file of netplan(5) defines the device by its name. Two levels of YAML as everybody writes it are all
@@ -106,7 +104,7 @@ pub struct Written {
 /// for [`undo_kept`](crate::undo_kept).
 ///
 /// # Errors
-/// [`Error::Failed`], with nothing written; [`Error::Failed`].
+/// [`Error::Failed`], with nothing written.
 pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Result<(), Error> {
     let place = Place::named(state, "files")?;
     let _alone = place.lock("change")?;
@@ -148,15 +146,10 @@ pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Resul
 }
 
 /// The files that were written and stay.
-///
-/// # Errors
-/// [`Error::Failed`].
 pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
     let all = load(&Place(state.join("files")))?;
-    let told = all
-        .into_iter()
-        .map(|Entry { path, title, .. }| Written { path, title });
-    Ok(told.collect())
+    let written = |Entry { path, title, .. }| Written { path, title };
+    Ok(all.into_iter().map(written).collect())
 }
 
 /// Puts the files back that were written for this network namespace, the last first.
@@ -234,19 +227,14 @@ fn image(path: &Path) -> io::Result<Option<Image>> {
 /// Puts a whole file in the place of whatever is there.
 fn replace(path: &Path, image: &Image) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(directory)?;
+    let mut parents = DirBuilder::new();
+    parents.recursive(true).mode(0o755).create(directory)?;
     // No directory of settings reads what begins with a dot.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let part = directory.join(format!(".{name}.{}.part", std::process::id()));
-    let new = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&part);
-    let written = new.and_then(|mut out| {
+    let mut new = OpenOptions::new();
+    let new = new.write(true).create_new(true).mode(0o600);
+    let written = new.open(&part).and_then(|mut out| {
         out.write_all(image.text.as_bytes())?;
         // The mask of the process does not hold here.
         out.set_permissions(fs::Permissions::from_mode(image.mode))?;

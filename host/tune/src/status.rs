@@ -51,9 +51,6 @@ pub struct PendingChange {
 }
 
 /// What is changed now on this machine, as far as the journals in this directory tell.
-///
-/// # Errors
-/// [`Error::Failed`].
 pub fn status(state: &Path) -> Result<Vec<Pending>, Error> {
     let here = Namespace::current()?;
     let mut all = Vec::new();

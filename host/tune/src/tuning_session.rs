@@ -53,8 +53,7 @@ pub struct TuningSession {
 /// dead one left is undone first.
 ///
 /// # Errors
-/// [`Error::Held`] while another has them; [`Error::Failed`] if what a dead one left cannot be put
-/// back; [`Error::Failed`].
+/// [`Error::Held`] while another has them.
 pub fn begin(begin: Begin) -> Result<TuningSession, Error> {
     let header = Header::new(&begin.title, begin.deadline)?;
     let place = Place::of(&begin.state, &header.namespace)?;
@@ -139,8 +138,7 @@ impl TuningSession {
         }
         let first = journal.next_number();
         for setting in &settings {
-            let done = apply_one(&mut journal, &mut kernel, setting, peer);
-            if let Err(error) = done {
+            if let Err(error) = apply_one(&mut journal, &mut kernel, setting, peer) {
                 undo_from(&mut journal, &mut kernel, first)?;
                 return Err(error);
             }
@@ -160,7 +158,7 @@ impl TuningSession {
     /// Undoes all settings; others can be applied afterwards.
     ///
     /// # Errors
-    /// [`Error::Failed`]; [`Error::Expired`] if the guard has undone them.
+    /// [`Error::Expired`] if the guard has undone them.
     pub fn undo(&mut self) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
         undo_from(&mut journal, &mut kernel()?, 0)
@@ -169,7 +167,7 @@ impl TuningSession {
     /// Undoes these settings and leaves the others, whatever was applied between them.
     ///
     /// # Errors
-    /// [`Error::Failed`]; [`Error::Expired`] if the guard has undone them.
+    /// [`Error::Expired`] if the guard has undone them.
     pub fn undo_only(&mut self, settings: &[Setting]) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
         let which = |change: &Change| settings.contains(&change.setting);
@@ -361,7 +359,7 @@ fn refused(setting: &Setting, failure: Failure) -> Error {
 /// there is nothing left to undo. Said once more it does nothing.
 ///
 /// # Errors
-/// [`Error::Expired`] if nothing of that title is in force any more; [`Error::Failed`].
+/// [`Error::Expired`] if nothing of that title is in force any more.
 pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
     let here = Namespace::current()?;
     let place = Place::of(state, &here)?;
@@ -381,7 +379,7 @@ pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
 /// What was kept in this network namespace under this title, in the order in which it was applied.
 ///
 /// # Errors
-/// [`Error::Expired`] if nothing was, or not any more; [`Error::Failed`].
+/// [`Error::Expired`] if nothing was, or not any more.
 pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
     let here = Namespace::current()?;
     let title = plain(title);
@@ -406,7 +404,7 @@ pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
 /// left anywhere. What was kept stays.
 ///
 /// # Errors
-/// [`Error::Held`] if it lives; [`Error::Failed`].
+/// [`Error::Held`] if it lives.
 pub fn recover(state: &Path) -> Result<Vec<Undone>, Error> {
     put_back(state, false)
 }

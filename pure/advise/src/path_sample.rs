@@ -46,11 +46,9 @@ impl PathSample {
         let goodput = sums.steady_goodput.unwrap_or(sums.goodput);
         let sockets = &leg.sender().sockets;
         let samples = leg.sender().samples.iter().filter(|s| s.at >= sums.ramp);
-        let mut rtts: Vec<Nanos> = samples
-            .flat_map(|s| &s.streams)
-            .filter_map(|s| s.tcp.as_ref()?.srtt())
-            .filter(|rtt| *rtt > Nanos(0))
-            .collect();
+        let streams = samples.flat_map(|s| &s.streams);
+        let rtts = streams.filter_map(|s| s.tcp.as_ref()?.srtt());
+        let mut rtts: Vec<Nanos> = rtts.filter(|rtt| *rtt > Nanos(0)).collect();
         rtts.sort_unstable();
         let rtt = percentile_95(&rtts).or(sums.rtt_idle)?;
         let connections = run.spec.streams.max(1);

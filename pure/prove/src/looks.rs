@@ -29,7 +29,6 @@ pub(crate) struct Data<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) trials: &'a [Trial],
     scores: BTreeMap<u32, f64>,
-    /// Whole blocks of the pilot.
     pub(crate) pilot: Vec<Vec<&'a Trial>>,
     /// Whole blocks from which the arms are compared.
     pub(crate) judged: Vec<Vec<&'a Trial>>,
@@ -82,7 +81,6 @@ impl<'a> Data<'a> {
         self.judged.iter().filter_map(pair).collect()
     }
 
-    /// Every judged run.
     pub(crate) fn observations(&self) -> Vec<Observation> {
         let observation = |t: &&Trial| Observation {
             block: t.block,
@@ -93,7 +91,6 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Scores of the control and of an arm in each block, as differences.
 fn differences(pairs: &[[f64; 2]]) -> Vec<f64> {
     pairs.iter().map(|[a, b]| b - a).collect()
 }
@@ -235,7 +232,6 @@ fn undecided(data: &Data<'_>, arm: u32, pairs: &[[f64; 2]]) -> Comparison {
     }
 }
 
-/// Writes down what an interval says.
 fn conclude(
     comparison: &mut Comparison,
     plan: &Plan,
@@ -258,7 +254,6 @@ fn conclude(
     }
 }
 
-/// Logarithms as shares.
 pub(crate) fn share(value: f64, interval: Interval, level: f64) -> Estimate {
     Estimate {
         effect_share: value.exp_m1(),

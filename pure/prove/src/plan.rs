@@ -47,15 +47,13 @@ impl PlanError {
 
 /// Name of an arm in which nothing is set.
 pub(crate) const AS_IT_IS: &str = "as it is";
-/// Pause before a run if none is named.
+// What holds if the plan names none.
 pub(crate) const USUAL_GAP: Nanos = Nanos::from_secs(3);
 /// Length of a run if none is named: 10 s behind the usual ramp of 2 s.
 pub const USUAL_TIME: Nanos = Nanos::from_secs(12);
-/// Pairs of the pilot if no number is named.
 pub(crate) const USUAL_PILOT: u32 = 6;
-/// Blocks with several arms if no number is named.
 pub(crate) const USUAL_BLOCKS: u32 = 20;
-/// Blocks of each round of a search if no number is named.
+/// Blocks of each round of a search.
 pub(crate) const USUAL_ROUND: u32 = 3;
 
 /// A question in one line; see [`plan_from_changes`].
@@ -163,7 +161,6 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     share.map(|share| share / scale).ok_or_else(wrong)
 }
 
-/// Pairs at each look if no number is named.
 fn usual_looks() -> Vec<u32> {
     LOOKS.iter().map(|look| look.pairs).collect()
 }

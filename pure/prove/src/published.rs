@@ -61,7 +61,6 @@ pub fn of_table(name: &str, text: &str, margin: f64) -> Result<Published, Error>
     Ok(found.published(name, margin))
 }
 
-/// The comparisons of one source.
 struct Found {
     comparisons: Vec<PublishedComparison>,
     statistics: Vec<Statistics>,
@@ -101,7 +100,6 @@ fn doubt(about: About, words: impl Into<String>) -> Doubt {
 
 // ---- one run a row ----
 
-/// A run and its place.
 struct Entry<'a> {
     arm: usize,
     block: Option<&'a str>,

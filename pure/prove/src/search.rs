@@ -9,7 +9,6 @@ use model::{Design, Phase, Plan, Trial};
 pub(crate) struct Stage {
     /// The arms left at the start of each round, the present one last; the control is not among them.
     pub(crate) rounds: Vec<Vec<u32>>,
-    /// Whole blocks so far.
     pub(crate) blocks: usize,
 }
 
@@ -20,7 +19,6 @@ impl Stage {
         std::iter::once(0).chain(left).collect()
     }
 
-    /// The arm that is left alone.
     pub(crate) fn winner(&self) -> Option<u32> {
         match self.rounds.last().map(Vec::as_slice) {
             Some(&[winner]) => Some(winner),

@@ -182,7 +182,7 @@ fn print(unit: OptionUnit, value: u64) -> String {
 
 /// The options that are `touched`, as the live sockets of this run have them, at the end where they act, or at
 /// `both`: those that are not `asked` too, to see a change that changed nothing.
-pub(crate) fn socket_readings(
+fn socket_readings(
     touched: &SocketSettings,
     asked: &SocketSettings,
     both: bool,

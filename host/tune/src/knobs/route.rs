@@ -198,7 +198,6 @@ fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
     )
 }
 
-/// All routes of a family.
 pub(super) fn dump(kernel: &mut Kernel, family: i32) -> Result<Vec<kernel::Message>, Refusal> {
     let mut question = vec![0; 12];
     question[0] = family as u8;

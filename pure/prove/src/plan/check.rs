@@ -9,9 +9,7 @@ use std::collections::BTreeSet;
 const MOST_ARMS: usize = 64;
 /// Most pairs or blocks: a week of runs.
 const MOST_BLOCKS: u32 = 1000;
-/// Most pairs of the pilot.
 const MOST_PILOT: u32 = 50;
-/// Longest pause before a run.
 const LONGEST_GAP: Nanos = Nanos::from_secs(3600);
 /// Requests without which no run has a 99th percentile.
 pub(crate) const P99_REQUESTS: u64 = 1000;

@@ -16,7 +16,6 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use toml::de::{DeTable, DeValue};
 
-/// Longest plan file, in bytes.
 const LONGEST_FILE: usize = 1 << 20;
 /// Most combinations of levels, before half of them are left out.
 const MOST_CELLS: usize = 128;

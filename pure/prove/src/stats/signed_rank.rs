@@ -13,7 +13,6 @@ pub(crate) const FEWEST_PAIRS: u32 = 6;
 /// A moment at which the pairs made so far are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// After how many pairs.
     pub(crate) pairs: u32,
     /// Critical value of min(W+, W-) there.
     pub(crate) critical: u32,
