@@ -257,6 +257,11 @@ impl Link {
         Refusal::unreachable(format!("{} refuses: {why}", self.name))
     }
 
+    fn open(&mut self, order: &Order) -> Result<()> {
+        let order = Box::new(order.clone());
+        self.send(ToAgent::Open { order })
+    }
+
     fn send(&mut self, message: ToAgent) -> Result<()> {
         if self.ended.is_none() {
             self.ended = self.agent.send(message).err();
@@ -352,15 +357,12 @@ enum Stage {
 impl Drive<'_> {
     /// Plays the legs of `directions` at once.
     fn group(&mut self, spec: &Spec, directions: &[Direction]) -> Result<()> {
-        let first = self.run.legs.len();
-        let mut legs: Vec<LegState> = (first..)
-            .zip(directions)
-            .map(|(index, direction)| {
-                let number = self.link.next_leg;
-                self.link.next_leg += 1;
-                LegState::new(index, *direction, order(spec, number, *direction))
-            })
-            .collect();
+        let mut legs = Vec::new();
+        for (index, &direction) in (self.run.legs.len()..).zip(directions) {
+            let order = order(spec, self.link.next_leg, direction);
+            self.link.next_leg += 1;
+            legs.push(LegState::new(index, direction, order));
+        }
         let outcome = self.run_legs(&mut legs);
         let mut outcome = outcome.and(self.end(&mut legs));
         for leg_state in legs.iter_mut().filter(|f| f.leg.far.trace.is_some()) {
@@ -382,9 +384,8 @@ impl Drive<'_> {
         let (ours, index) = (leg_state.order.leg, leg_state.index);
         let until = Instant::now() + FETCH_WITHIN;
         let (mut bytes, mut asked) = (Vec::new(), 0);
-        self.watcher.event(&Progress::Waiting {
-            what: "fetching the far host's trace",
-        });
+        let what = "fetching the far host's trace";
+        self.watcher.event(&Progress::Waiting { what });
         loop {
             while asked < MAX_OPEN_FETCHES / 2 {
                 self.link.send(ToAgent::Fetch { leg: ours })?;
@@ -423,14 +424,12 @@ impl Drive<'_> {
     fn run_legs(&mut self, legs: &mut [LegState]) -> Result<()> {
         let patience = Instant::now() + BUSY_FOR;
         for leg_state in legs.iter() {
-            self.link.send(ToAgent::Open {
-                order: Box::new(leg_state.order.clone()),
-            })?;
+            self.link.open(&leg_state.order)?;
         }
         while legs.iter().any(|f| !f.is_over()) {
             if self.stop.load(Ordering::Relaxed) {
                 if legs.iter().all(|f| !f.began) {
-                    return Err(Refusal::interrupted("stopped before the load began").into());
+                    bail!(Refusal::interrupted("stopped before the load began"));
                 }
                 for leg_state in legs.iter_mut() {
                     leg_state.stop.store(true, Ordering::Relaxed);
@@ -508,15 +507,13 @@ impl Drive<'_> {
                 leg_state.leg.started = Nanos::from(self.started.elapsed());
                 let (index, direction) = (leg_state.index, leg_state.leg.direction);
                 if self.run.spec.workload.is_answered() && self.run.spec.workload.has_storage() {
-                    self.watcher.event(&Progress::Waiting {
-                        what: "the blocks are made ready",
-                    });
+                    let what = "the blocks are made ready";
+                    self.watcher.event(&Progress::Waiting { what });
                 }
                 self.watcher
                     .event(&Progress::LegStarted { index, direction });
-                self.link.send(ToAgent::Start {
-                    leg: leg_state.order.leg,
-                })?;
+                let leg = leg_state.order.leg;
+                self.link.send(ToAgent::Start { leg })?;
                 if let Some(go) = leg_state.go.take() {
                     // A thread that is gone has left its reason in the inbox.
                     let _ = go.send(());
@@ -543,9 +540,7 @@ impl Drive<'_> {
         for leg_state in legs {
             if leg_state.ask_again.is_some_and(|at| at <= Instant::now()) {
                 leg_state.ask_again = None;
-                self.link.send(ToAgent::Open {
-                    order: Box::new(leg_state.order.clone()),
-                })?;
+                self.link.open(&leg_state.order)?;
             }
         }
         Ok(())
@@ -631,10 +626,8 @@ impl Drive<'_> {
                     .with_context(|| format!("{} sent a token that is none", self.link.name))?;
                 self.warn(&mut leg_state.leg.far, warnings);
                 if leg_state.order.trace && !order.trace {
-                    let why = anyhow!(
-                        "{} runs a linerate that cannot: install this version",
-                        self.link.name
-                    );
+                    let name = &self.link.name;
+                    let why = anyhow!("{name} runs a linerate that cannot: install this version");
                     let warning = traces::untraced("the far host", &why);
                     self.warn(&mut leg_state.leg.far, vec![warning]);
                 }
@@ -894,11 +887,10 @@ fn within(ordered: &Order, granted: &Order) -> Result<Order, String> {
 /// # Errors
 /// The rest of a sentence about that host.
 fn bounded(sample: &Sample, leg_state: &LegState, now: Nanos) -> Result<(), String> {
-    let streams = leg_state.order.streams as usize;
-    if sample.streams.len() > streams {
+    let (ordered, count) = (leg_state.order.streams as usize, sample.streams.len());
+    if count > ordered {
         return Err(format!(
-            "sent a sample of {} streams where {streams} were ordered",
-            sample.streams.len()
+            "sent a sample of {count} streams where {ordered} were ordered"
         ));
     }
     let interval = leg_state.order.interval.max(Nanos::from_millis(1));

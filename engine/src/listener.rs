@@ -105,8 +105,8 @@ struct Tables {
 /// A session that goes on.
 struct OpenSession {
     id: NodeId,
-    may_tune: bool,
-    may_files: bool,
+    /// The rights that it was opened with, and what it is told when one is withdrawn.
+    rights: Vec<(Right, &'static str)>,
     /// Once it has been greeted.
     sender: Option<Sender<Agent>>,
 }
@@ -151,10 +151,8 @@ impl Listener {
 
     /// Where it listens now.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.sockets
-            .iter()
-            .filter_map(|s| s.local_addr().ok())
-            .collect()
+        let sockets = self.sockets.iter();
+        sockets.filter_map(|s| s.local_addr().ok()).collect()
     }
 
     /// Serves until `stop`, then ends the sessions in good order.
@@ -201,16 +199,11 @@ impl Listener {
             log("the list of trusted hosts changed");
         }
         for session in self.shared.tables().sessions.values() {
-            let Some(sender) = &session.sender else {
-                continue;
-            };
-            if trust.allowed(&session.id, Right::Measure).is_none() {
-                sender.close("this host is no longer trusted there");
-            } else if session.may_tune && trust.allowed(&session.id, Right::Tune).is_none() {
+            let withdrawn = |right: &Right| trust.allowed(&session.id, *right).is_none();
+            let why = session.rights.iter().find(|(right, _)| withdrawn(right));
+            if let (Some(sender), Some((_, why))) = (&session.sender, why) {
                 // With the session goes what it has changed.
-                sender.close("this host may no longer tune there");
-            } else if session.may_files && trust.allowed(&session.id, Right::Files).is_none() {
-                sender.close("this host may no longer use files there");
+                sender.close(why);
             }
         }
         let open = trust.expects_anybody(unix_seconds());
@@ -393,10 +386,16 @@ impl Shared {
         let who = format!("{address} {}", entry.name);
         let may_tune = self.may_tune(entry);
         let may_files = self.may_files(entry);
+        let mut rights = vec![(Right::Measure, "this host is no longer trusted there")];
+        if may_tune.is_ok() {
+            rights.push((Right::Tune, "this host may no longer tune there"));
+        }
+        if may_files.is_ok() {
+            rights.push((Right::Files, "this host may no longer use files there"));
+        }
         let session = OpenSession {
             id: entry.id,
-            may_tune: may_tune.is_ok(),
-            may_files: may_files.is_ok(),
+            rights,
             sender: None,
         };
         let Some(_counted) = self.sessions.take(entry.id) else {

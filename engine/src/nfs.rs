@@ -77,9 +77,8 @@ pub fn play(
         names: Vec::new(),
         handles: Vec::new(),
     };
-    watcher.event(&Event::Waiting {
-        what: "files to read and write are made at the server",
-    });
+    let what = "files to read and write are made at the server";
+    watcher.event(&Event::Waiting { what });
     files.make(&order, &run.id)?;
     run.near = observe::fingerprint(transport::VERSION, Some(files.at.nfs.ip()));
     watcher.event(&Event::Hosts {

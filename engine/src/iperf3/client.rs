@@ -164,13 +164,11 @@ impl Test<'_> {
                             self.name
                         )));
                     }
-                    watcher.event(&Event::Waiting {
-                        what: &format!(
-                            "{} is busy with another test; asking again for {:.0} s",
-                            self.name,
-                            left.as_secs_f64().ceil()
-                        ),
-                    });
+                    let (name, seconds) = (&self.name, left.as_secs_f64().ceil());
+                    let what = format!(
+                        "{name} is busy with another test; asking again for {seconds:.0} s"
+                    );
+                    watcher.event(&Event::Waiting { what: &what });
                     self.sleep(ASK_AGAIN.min(left));
                 }
                 Some(failure) => return Err(self.explain(failure)),
@@ -194,9 +192,8 @@ impl Test<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 control.machine.terminate();
                 control.send_all();
-                bail!(Refusal::interrupted(
-                    "stopped before the test began; nothing was measured"
-                ));
+                let why = "stopped before the test began; nothing was measured";
+                bail!(Refusal::interrupted(why));
             }
             match control.event(None, Instant::now() + TICK) {
                 None => {}
@@ -518,15 +515,14 @@ impl Test<'_> {
             _ => socket.receive_buffer.max(socket.send_buffer),
         };
         let small = |bytes: Bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX);
+        let (span, bytes) = match self.spec.limit {
+            Limit::Time(span) => (span, 0),
+            Limit::Bytes(bytes) => (Nanos(0), bytes.0),
+            Limit::Requests(_) | Limit::Whole => (Nanos(0), 0),
+        };
         let params = Params {
-            time_s: match self.spec.limit {
-                Limit::Time(span) => u32::try_from(span.0.div_ceil(1_000_000_000)).unwrap_or(0),
-                _ => 0,
-            },
-            bytes: match self.spec.limit {
-                Limit::Bytes(bytes) => bytes.0,
-                _ => 0,
-            },
+            time_s: u32::try_from(span.0.div_ceil(1_000_000_000)).unwrap_or(0),
+            bytes,
             parallel: self.spec.streams,
             reverse: down && !up,
             bidirectional: down && up,
