@@ -55,20 +55,14 @@ fn captured(path: &Path) -> Result<Followed> {
         });
         again.map_err(|why| bad(path, why))?;
     }
-    let mut facts = facts(path, "a capture: packets, and no sockets", &explanations);
-    facts.push((
-        "packets".to_owned(),
-        format!(
-            "{} of TCP, of {} frames",
-            grouped(account.packets),
-            grouped(account.frames)
-        ),
-    ));
+    let (packets, frames) = (grouped(account.packets), grouped(account.frames));
+    let more = vec![("packets", format!("{packets} of TCP, of {frames} frames"))];
+    let what = "a capture: packets, and no sockets";
     let mut doubts = account.left_out();
     doubts.extend(explained.doubts);
     Ok(Followed {
         name: named(path),
-        facts,
+        facts: facts(path, what, &explanations, more),
         explanations,
         courses,
         requests: Some(asked.finish()),
@@ -94,23 +88,17 @@ fn traced(path: &Path) -> Result<Followed> {
     let explanations = largest_first(watcher.explain());
     let mut courses = courses(&explanations);
     follow(path, &mut courses)?;
-    let mut facts = facts(
-        path,
-        "a trace: every segment with what its socket knew",
-        &explanations,
-    );
+    let mut more = Vec::new();
     if let Some(begin) = about {
-        facts.push((
-            "host".to_owned(),
-            format!("{}, {}", begin.host, begin.kernel),
-        ));
-        facts.push(("began".to_owned(), utc(begin.started)));
+        more.push(("host", format!("{}, {}", begin.host, begin.kernel)));
+        more.push(("began", utc(begin.started)));
     }
-    facts.push(("events".to_owned(), grouped(segments)));
+    more.push(("events", grouped(segments)));
+    let what = "a trace: every segment with what its socket knew";
     let doubts = (lost > 0).then(|| format!("{lost} events were lost while it was taken"));
     Ok(Followed {
         name: named(path),
-        facts,
+        facts: facts(path, what, &explanations, more),
         explanations,
         courses,
         requests: Some(asked.finish()),
@@ -182,18 +170,23 @@ fn courses(explanations: &[Explanation]) -> Vec<Course> {
         .collect()
 }
 
-fn facts(path: &Path, kind: &str, explanations: &[Explanation]) -> Vec<(String, String)> {
+fn facts(
+    path: &Path,
+    kind: &str,
+    explanations: &[Explanation],
+    more: Vec<(&str, String)>,
+) -> Vec<(String, String)> {
     let bytes: Bytes = explanations.iter().map(|one| one.bytes).sum();
     let connections = match explanations.len() {
         1 => "one way of one connection".to_owned(),
         n => format!("{} with data, each way by itself", grouped(n as u64)),
     };
-    [
+    let all = [
         ("file", path.display().to_string()),
         ("it is", kind.to_owned()),
         ("connections", connections),
         ("data", bytes.to_string()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
+    ];
+    let all = all.into_iter().chain(more);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -17,7 +17,7 @@ use engine::record::blank;
 use engine::{lab, mtu, traces, tuning};
 use model::advice::{Advice, AuditReport, Configured};
 use model::finding::Explanation;
-use model::{BitRate, Directions, Limit, Nanos, Run, Side, Spec};
+use model::{BitRate, Directions, Limit, Nanos, Run, Side, Spec, Warning};
 use prove::plan::usual_run;
 use std::sync::atomic::AtomicBool;
 use wire::control::{ProbeAnswer, ProbeRequest};
@@ -186,17 +186,11 @@ impl Audit {
                 run.id
             );
         }
-        doubts.extend(
-            run.warnings
-                .iter()
-                .map(|w| format!("{}: {}; {}", w.what, w.meaning, w.remedy)),
-        );
+        let words = |w: &Warning| format!("{}: {}; {}", w.what, w.meaning, w.remedy);
+        doubts.extend(run.warnings.iter().map(words));
         let mut audits = vec![advise::audit(&run.near, Side::Near, &path, &near)];
-        audits.extend(
-            run.far
-                .as_ref()
-                .map(|host| advise::audit(host, Side::Far, &path, &far)),
-        );
+        let of_far = |host| advise::audit(host, Side::Far, &path, &far);
+        audits.extend(run.far.as_ref().map(of_far));
         Ok(AuditReport {
             host: run.host.clone(),
             run: run.id.clone(),
