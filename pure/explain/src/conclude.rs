@@ -4,7 +4,9 @@ use crate::contradiction;
 use crate::facts::Facts;
 use crate::limits::{self, Fits, Kind, Telling};
 use crate::sender_state::Piece;
-use model::finding::{Conclusion, Confidence, Explanation, Finding, Level, Limit, Phase, Share};
+use model::finding::{
+    Conclusion, Confidence, EvidenceKey, Explanation, Finding, Level, Limit, Phase, Share,
+};
 use model::{Bytes, Direction, Nanos, Stage};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,6 +21,8 @@ pub(crate) const FEWEST_SEGMENTS: u64 = 20;
 const MOST_OF_IT: f64 = 0.5;
 /// Of the time of a transfer: from here on a wait is worth a name though something else has more.
 const HELD: f64 = 0.25;
+/// Time of the handshake by that of the transfer, from which it is the answer: two fifths of all.
+const OPENING: f64 = 2.0 / 3.0;
 /// A share of the first level below this is not told.
 const NEGLIGIBLE: f64 = 0.005;
 
@@ -221,7 +225,7 @@ fn conclude(
     // What a black hole does is seen at once, however short the transfer was.
     let hole = facts.vanished.is_some() && limits::is_black_hole(facts);
     let opening = time_of(shares, |limit| limit == Limit::Handshake);
-    if facts.syns_again > 0 && opening.0 as f64 >= transfer.0 as f64 * HELD {
+    if facts.syns_again > 0 && opening.0 as f64 >= transfer.0 as f64 * OPENING {
         return Conclusion::Limited {
             by: vec![Limit::Handshake],
         };
@@ -255,6 +259,14 @@ fn conclude(
                     false => fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds),
                 };
             }
+            // A line on which nothing was written so often is not full, though a queue stands behind each write.
+            let idle = time_of(shares, |limit| limit == Limit::Application);
+            let open = behind
+                .iter()
+                .all(|(.., t)| t.confidence == Confidence::Possible);
+            if facts.is_traced() && open && idle.0 as f64 >= transfer.0 as f64 * HELD {
+                names.insert(0, Limit::Application);
+            }
             // No loss, no queue, no rate: the window is what it is, and grows by itself.
             let own = Limit::CongestionWindow;
             match (names.is_empty(), largest(most) == Some(own)) {
@@ -266,9 +278,19 @@ fn conclude(
         Kind::Receiver => {
             let names = fitting(limits::BEHIND_THE_RECEIVER, &[Kind::Receiver]);
             match names.is_empty() {
-                true => vec![Limit::ReceiveWindow],
+                true => [
+                    path_behind(Limit::ReceiveWindow, facts, &mut fitting),
+                    vec![Limit::ReceiveWindow],
+                ]
+                .concat(),
                 false => names,
             }
+        }
+        Kind::SendBuffer => {
+            let own = largest(most);
+            let own_limit = own.unwrap_or(Limit::SendBuffer);
+            let path = path_behind(own_limit, facts, &mut fitting);
+            path.into_iter().chain(own).collect()
         }
         Kind::Nagle => {
             let names = fitting(limits::BEHIND_NAGLE, &[Kind::Nagle]);
@@ -280,15 +302,35 @@ fn conclude(
                 names => names,
             }
         }
-        Kind::Application if facts.shows_no_writes() => vec![Limit::Application],
+        // Who paces below a bucket's rate, or waits for timers after it was empty, sends now and then.
+        Kind::Application if facts.shows_no_writes() => {
+            match fitting(limits::BEHIND_PAUSES, &[Kind::Application]) {
+                names if names.is_empty() => vec![Limit::Application],
+                names => names,
+            }
+        }
         Kind::Application => return Conclusion::Innocent,
         Kind::Cpu => match fitting(limits::BELOW, &[Kind::Cpu]) {
             names if names.is_empty() => return Conclusion::Unexplained,
             names => names,
         },
-        Kind::SendBuffer | Kind::SlowStart | Kind::Device => largest(most).into_iter().collect(),
+        Kind::SlowStart | Kind::Device => largest(most).into_iter().collect(),
     };
     Conclusion::Limited { by }
+}
+
+/// What the path may be where a buffer is full and a queue stands all the same: more room would lengthen the queue.
+fn path_behind(
+    full: Limit,
+    facts: &Facts,
+    fitting: &mut impl FnMut(&[(Limit, Fits)], &[Kind]) -> Vec<Limit>,
+) -> Vec<Limit> {
+    match contradiction::against(full, facts) {
+        Some(fact) if fact.key == EvidenceKey::RttOverMinRtt => {
+            fitting(limits::BEHIND_A_QUEUE, &[Kind::Network])
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Where no kind has half of the time: the two limits with the most.
@@ -408,8 +450,9 @@ mod tests {
             };
             assemble(subject, &pieces, &facts, Vec::new()).cause()
         };
-        assert_eq!(of(1000, 1), Some(Limit::Handshake));
-        assert_eq!(of(1000, 0), Some(Limit::SendBuffer), "a long round trip");
+        assert_eq!(of(1500, 1), Some(Limit::Handshake));
+        assert_eq!(of(1500, 0), Some(Limit::SendBuffer), "a long round trip");
+        assert_eq!(of(1000, 1), Some(Limit::SendBuffer), "a third of the time");
         assert_eq!(of(100, 1), Some(Limit::SendBuffer));
     }
 

@@ -1,18 +1,20 @@
 //! What speaks against a finding, by the facts that it rests on itself: asked once for every finding, after all rules.
 
-use crate::facts::{Bucket, Facts, LONG_QUEUE, bit_rate};
+use crate::facts::{Bucket, Facts, LONG_QUEUE, QUEUE, bit_rate};
 use crate::limits::{self, Key, QUEUE_AT_LOSS, clumps};
 use model::finding::{Confidence, Evidence, Finding, Limit};
 
 /// The rate that the window allows by goodput: beyond it round trips were longer than the shortest, or something else held too.
-const TOO_MUCH: f64 = 1.4;
+const TOO_MUCH: f64 = 1.2;
 /// Mean goodput by its median: a line that stays full through losses has more (0.96 and more seen).
 const ALWAYS_FULL: f64 = 0.94;
+/// Goodput by the rate that its losses allow, from which the sender does not yield to them.
+const IGNORED: f64 = 3.0;
 /// Goodput by the rate of the queue that lost: from here on the path was well used, and the queue held enough.
 const WELL_USED: f64 = 0.7;
 
 /// The fact that speaks against this limit.
-fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
+pub(crate) fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
     match limit {
         Limit::ReceiveWindow => long_queue(facts).or_else(|| {
             let window = limits::receive_window(facts)?;
@@ -28,6 +30,9 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
             yields(facts)
         }
         // Any buffer overflows once; one that is too small leaves the path unused.
+        Limit::BurstLoss | Limit::RandomLoss if ignores_losses(facts).is_some() => {
+            ignores_losses(facts)
+        }
         Limit::BurstLoss => {
             let bucket = facts.bucket.as_ref().filter(|b| Bucket::is_seen(b))?;
             let used = facts.rate() / bucket.rate;
@@ -46,8 +51,20 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
 /// A window or a buffer that is full while a queue stands: more of it would lengthen the queue.
 fn long_queue(facts: &Facts) -> Option<Evidence> {
     let inflation = facts.evidence(Key::RttOverMinRtt, facts.inflation()?);
-    let bound = facts.queue_from(LONG_QUEUE);
-    facts.has_long_queue().then(|| inflation.at_least(bound))
+    // A line that is full all the time has a steady rate, and a shorter queue shows it.
+    let least = if facts.is_flat() { QUEUE } else { LONG_QUEUE };
+    let bound = facts.queue_from(least);
+    facts
+        .is_queue(facts.inflation()?, least)
+        .then(|| inflation.at_least(bound))
+}
+
+/// A sender that yields to each loss would not reach this rate: its losses do not hold it back.
+fn ignores_losses(facts: &Facts) -> Option<Evidence> {
+    let most = facts.rate() / IGNORED;
+    let allowed = facts.loss_limited_rate().filter(|rate| *rate <= most)?;
+    let allowed = facts.evidence(Key::LossLimitedRate, bit_rate(allowed));
+    Some(allowed.at_most(bit_rate(most).0 as f64))
 }
 
 /// A sender that yields to losses does not keep the line full: no queue stood when they came, or it was slower after them.
@@ -149,9 +166,15 @@ mod tests {
     #[test]
     fn a_full_window_is_no_limit_while_a_queue_stands() {
         for limit in [Limit::ReceiveWindow, Limit::SendBuffer] {
-            assert_eq!(speaks(limit, &queued(steady(), 1.4)), None);
             let long = Some(Key::RttOverMinRtt);
-            assert_eq!(speaks(limit, &queued(steady(), 1.6)), long);
+            assert_eq!(speaks(limit, &queued(steady(), 1.2)), None);
+            assert_eq!(speaks(limit, &queued(steady(), 1.4)), long);
+            // Where the rate moves, a longer one.
+            let mut moves = steady();
+            let slower = moves.readings.iter_mut().skip(150);
+            slower.for_each(|r| r.delivered /= 2);
+            assert_eq!(speaks(limit, &queued(moves.clone(), 1.4)), None);
+            assert_eq!(speaks(limit, &queued(moves, 1.6)), long);
         }
     }
 
@@ -162,8 +185,8 @@ mod tests {
             facts.readings.iter_mut().for_each(|r| r.window = window);
             speaks(Limit::ReceiveWindow, &facts)
         };
-        assert_eq!(of(135_000), None);
-        assert_eq!(of(145_000), Some(Key::ReceiveWindowRate));
+        assert_eq!(of(115_000), None);
+        assert_eq!(of(125_000), Some(Key::ReceiveWindowRate));
     }
 
     #[test]

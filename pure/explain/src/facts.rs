@@ -13,6 +13,8 @@ pub(crate) const MOST_LOSSES: usize = 65_536;
 const ROUND_TRIPS: u64 = 10;
 /// Or, where there are few of them in all, of so many.
 const FEW_ROUND_TRIPS: u64 = 2;
+/// And of so many segments, on average: fewer are gone with a burst.
+const FEWEST_IN_STRETCH: u64 = 30;
 /// Most sends that are kept one by one.
 pub(crate) const MOST_SENT: usize = 16_384;
 /// Fewer stretches than this do not show whether a rate is steady.
@@ -385,9 +387,10 @@ impl Facts {
         let whole: u64 = self.steady().iter().map(|r| r.to.since(r.from).0).sum();
         let quarter = whole / (FEWEST_WINDOWS as u64 + 1);
         let rtt = self.rtt().0;
+        let segments = (self.span.0 / self.segments.max(1)).saturating_mul(FEWEST_IN_STRETCH);
         let stretch = quarter.clamp(
             rtt.saturating_mul(FEW_ROUND_TRIPS),
-            rtt.saturating_mul(ROUND_TRIPS),
+            rtt.saturating_mul(ROUND_TRIPS).max(segments.min(quarter)),
         );
         let (mut span, mut bytes) = (0u64, 0u64);
         for reading in self.steady() {
@@ -648,6 +651,11 @@ impl Facts {
     /// some per cent pass (it takes 15 % and more in its first version).
     pub fn loss_hurts(&self) -> bool {
         self.retransmitted >= 5 && (!self.is_bbr() || self.loss_share() > 0.15)
+    }
+
+    /// The same in the round trips that it had.
+    pub fn loss_limited_rate(&self) -> Option<f64> {
+        Some(self.mathis()? / self.inflation()?.max(1.0))
     }
 
     /// The rate that a loss-based sender of this loss and round trip can reach, in bytes a second

@@ -264,9 +264,7 @@ impl<C: Default, S: View> Connection<C, S> {
         let options = if stamped { TIMESTAMPS } else { 0 };
         let announced = mss.map(|mss| mss.saturating_add(options as u16));
         if announced.is_some() && announced != self.announced() {
-            self.halves
-                .iter_mut()
-                .for_each(|d| d.announced = announced);
+            self.halves.iter_mut().for_each(|d| d.announced = announced);
             self.agree();
         }
         if rtt.is_some() && !self.is_whole() {

@@ -3,7 +3,7 @@
 //!
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
-use super::{Key, Telling, ack_path, policer};
+use super::{Key, Telling, ack_path, cpu, policer};
 use crate::facts::{FLAT, Facts, NO_MORE, QUEUE, bit_rate};
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
@@ -14,6 +14,8 @@ const TO_SPARE: f64 = 1.25;
 const LINE_RATE: f64 = 0.90;
 /// More loss than this, without a queue, is no mere overflow.
 const MUCH_LOSS: f64 = 0.05;
+/// More than BBR makes of itself (it takes 20 % for a full pipe, `bbr_lt_loss_thresh` in `net/ipv4/tcp_bbr.c`).
+const MOST_LOSS: f64 = 0.20;
 /// So many timeouts are no accident of a queue that overflowed.
 const MANY_TIMEOUTS: u64 = 3;
 /// Payload of a full segment on most paths: a program that writes little sends smaller ones.
@@ -24,20 +26,32 @@ const BBR_PROBE_GAIN: f64 = 1.25;
 const NEVER_FASTER: f64 = 0.92;
 /// Segments that stand in a queue at the least: fewer may be a burst that passes, or a pause of the sender.
 const STANDING: f64 = 2.0;
+/// Goodput by the rate of the queue that lost, from which it could be little more.
+const WELL_USED: f64 = 0.9;
 /// With fewer losses nothing is known of what a loss does.
 const FEWEST_LOSSES: u64 = 5;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
 const FEWEST_OUT: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    full(facts).or_else(|| never_faster(facts))
+    full(facts)
+        .or_else(|| never_faster(facts))
+        .or_else(|| overflows(facts))
+        .or_else(|| well_used(facts))
+        .or_else(|| asked_for(facts))
 }
 
 /// Losses never slowed it down, and it was never faster: what is lost for another reason would do the one, and let the other
 /// happen. At the sender a policer is told from it, which does the same.
 fn never_faster(facts: &Facts) -> Option<Telling> {
     let ratio = facts.goodput_by_peak()?;
-    let rated = facts.retransmitted >= FEWEST_LOSSES && facts.loss_share() <= MUCH_LOSS;
+    // Who does not yield to losses makes many in a short queue; elsewhere than at the sender that is not known of it.
+    let most = if facts.is_seen_from_afar() {
+        MOST_LOSS
+    } else {
+        MUCH_LOSS
+    };
+    let rated = facts.retransmitted >= FEWEST_LOSSES && facts.loss_share() <= most;
     let plain = facts.is_seen_from_afar() || policer::fits(facts).is_none();
     (plain && rated && ratio >= NEVER_FASTER && !ack_path::is_seen(facts)).then(|| {
         let evidence = vec![
@@ -49,6 +63,55 @@ fn never_faster(facts: &Facts) -> Option<Telling> {
         ];
         Telling::new(Confidence::Possible, evidence)
             .ranked(0)
+            .advise(LINE_IS_FULL)
+    })
+}
+
+/// Losses that came with a queue are its overflow.
+fn overflows(facts: &Facts) -> Option<Telling> {
+    let shown = facts.loss_hurts() && facts.queue_at_loss(QUEUE) && !ack_path::is_seen(facts);
+    let at_loss = facts.inflation_at_loss().filter(|_| shown)?;
+    let evidence = vec![
+        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+        facts
+            .evidence(Key::RttOverMinRttAtLosses, at_loss)
+            .at_least(facts.queue_from(QUEUE)),
+    ];
+    Some(Telling::new(Confidence::Possible, evidence).advise(YIELDS))
+}
+
+/// The queue that lost segments drains at hardly more than the goodput: a deeper one could not give more than that.
+fn well_used(facts: &Facts) -> Option<Telling> {
+    let queue = facts.bucket.as_ref().filter(|b| b.is_seen());
+    let used = facts.rate() / queue.filter(|_| !policer::is_policed(facts))?.rate;
+    (used >= WELL_USED && !ack_path::is_seen(facts)).then(|| {
+        let evidence = vec![
+            facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+            facts
+                .evidence(Key::GoodputOverBucketRate, used)
+                .at_least(WELL_USED),
+        ];
+        Telling::new(Confidence::Possible, evidence)
+            .ranked(0)
+            .advise(LINE_IS_FULL)
+    })
+}
+
+/// BBR asks for a quarter more in one of eight round trips, and its pace is what it got: where neither a pacing rate nor a
+/// window nor a processor holds it, that is what the path carries.
+fn asked_for(facts: &Facts) -> Option<Telling> {
+    let free = facts.is_bbr() && facts.outlasts_startup() && facts.pacing.is_none();
+    let spare = facts.window_to_spare().filter(|_| free)?;
+    let harmless = facts.loss_share() <= MUCH_LOSS && !ack_path::is_seen(facts);
+    let idle = cpu::fits(facts).is_none();
+    (harmless && idle && spare >= TO_SPARE).then(|| {
+        let evidence = vec![
+            facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+            window_to_spare(facts, spare),
+            facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN),
+        ];
+        Telling::new(Confidence::Possible, evidence)
+            .ranked(2)
             .advise(LINE_IS_FULL)
     })
 }
@@ -94,9 +157,7 @@ fn full(facts: &Facts) -> Option<Telling> {
                 .evidence(Key::RttOverMinRttAtLosses, at_loss)
                 .at_least(facts.queue_from(QUEUE)),
         );
-        return Some(Telling::new(Confidence::Possible, evidence).advise(
-            "a queue of a whole round trip at the slow link, or a congestion control that yields less",
-        ));
+        return Some(Telling::new(Confidence::Possible, evidence).advise(YIELDS));
     }
     evidence.push(standing_queue(facts, inflation));
     let spare = facts.window_to_spare().unwrap_or(0.0);
@@ -110,7 +171,11 @@ fn full(facts: &Facts) -> Option<Telling> {
         // Who waits for timers again and again does not keep the line full, nor who loses so much.
         let lossy = facts.timeouts >= MANY_TIMEOUTS || facts.loss_share() > MUCH_LOSS;
         let standing = facts.standing()?.as_secs_f64() * facts.rate() / f64::from(facts.mss.max(1));
-        let confidence = match lossy || standing < STANDING || !facts.has_forward_queue() {
+        // Packets do not show whether more was written, and each of many writes makes a queue of its own.
+        let unasked =
+            facts.is_capture() && !(facts.queued_goodput().is_some() && facts.has_long_queue());
+        let doubt = lossy || unasked || standing < STANDING || !facts.has_forward_queue();
+        let confidence = match doubt {
             false => Confidence::Certain,
             true => Confidence::Possible,
         };
@@ -138,7 +203,7 @@ fn full(facts: &Facts) -> Option<Telling> {
     // BBR empties the queue on purpose; it keeps asking for a quarter more and did not get it.
     (facts.is_bbr() && spare >= TO_SPARE && facts.pacing.is_none()).then(|| {
         evidence.push(facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN));
-        let confidence = match facts.has_forward_queue() {
+        let confidence = match facts.has_forward_queue() && facts.loss_share() <= MUCH_LOSS {
             true => Confidence::Likely,
             false => Confidence::Possible,
         };
@@ -172,6 +237,9 @@ fn window_to_spare(facts: &Facts, spare: f64) -> Evidence {
         .evidence(Key::CwndOverBdp, spare)
         .if_at_least(TO_SPARE)
 }
+
+const YIELDS: &str =
+    "a queue of a whole round trip at the slow link, or a congestion control that yields less";
 
 const RATE_MOVES: &str =
     "nothing to mend at the hosts: the path carries now more, now less. See who else is on it";
@@ -207,8 +275,8 @@ mod tests {
 
     #[test]
     fn a_queue_of_hardly_a_segment_is_none_for_certain() {
-        let full = |rate: u64, more_ms: u64| {
-            let mut facts = Facts::new(Source::CaptureAtSender);
+        let full = |source, rate: u64, more_ms: u64| {
+            let mut facts = Facts::new(source);
             (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(4)));
             (facts.segments, facts.marked) = (1000, 1);
             facts.span = Nanos::from_secs(3);
@@ -226,9 +294,13 @@ mod tests {
             }
             fits(&facts).map(|telling| telling.confidence)
         };
-        assert_eq!(full(500_000, 2), Some(Confidence::Possible));
-        assert_eq!(full(500_000, 20), Some(Confidence::Certain));
-        assert_eq!(full(5_000_000, 2), Some(Confidence::Certain));
+        let trace = Source::Trace;
+        assert_eq!(full(trace, 500_000, 2), Some(Confidence::Possible));
+        assert_eq!(full(trace, 500_000, 20), Some(Confidence::Certain));
+        assert_eq!(full(trace, 5_000_000, 2), Some(Confidence::Certain));
+        // Who never sent faster may have written no more.
+        let capture = full(Source::CaptureAtSender, 5_000_000, 2);
+        assert_eq!(capture, Some(Confidence::Possible));
     }
 
     #[test]
@@ -237,7 +309,79 @@ mod tests {
         assert_eq!(seen(Source::CaptureAtReceiver, 20, 20), possible);
         assert_eq!(seen(Source::CaptureAtReceiver, 5, 20), None, "slower");
         assert_eq!(seen(Source::CaptureAtReceiver, 20, 4), None, "few losses");
-        assert_eq!(seen(Source::CaptureAtReceiver, 20, 2000), None, "7 % lost");
+        assert_eq!(seen(Source::CaptureAtReceiver, 20, 2000), possible);
+        assert_eq!(seen(Source::CaptureAtReceiver, 20, 7000), None, "23 % lost");
+        assert_eq!(seen(Source::Samples, 20, 2000), None, "7 % lost");
         assert_eq!(seen(Source::Samples, 20, 20), possible);
+    }
+
+    #[test]
+    fn bbr_that_nothing_holds_gets_what_the_path_carries() {
+        let of = |pacing, cwnd| {
+            let mut facts = Facts::new(Source::Samples);
+            facts.congestion = Some("bbr".into());
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(200)));
+            (facts.span, facts.segments) = (Nanos::from_secs(30), 30_000);
+            facts.pacing = pacing;
+            for n in 0..30 {
+                let delivered = if n % 2 == 0 { 800_000 } else { 1_200_000 };
+                facts.read(Reading {
+                    from: Nanos::from_secs(n),
+                    to: Nanos::from_secs(n + 1),
+                    srtt: Nanos::from_millis(205),
+                    cwnd,
+                    flight: 200_000,
+                    delivered,
+                    passed: delivered,
+                    ..Reading::default()
+                });
+            }
+            fits(&facts).map(|telling| telling.confidence)
+        };
+        assert_eq!(of(None, 400_000), Some(Confidence::Possible));
+        assert_eq!(of(None, 200_000), None, "the window holds it");
+        let paced = model::BitRate(8_000_000);
+        assert_eq!(of(Some(paced), 400_000), None, "somebody set its pace");
+    }
+
+    #[test]
+    fn a_queue_that_drains_at_the_goodput_is_that_of_a_full_line() {
+        let of = |used: f64| {
+            let mut facts = Facts::new(Source::CaptureAtSender);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(1)));
+            (facts.span, facts.segments) = (Nanos::from_secs(3), 30_000);
+            for n in 0..300 {
+                facts.read(Reading {
+                    from: Nanos::from_millis(n * 10),
+                    to: Nanos::from_millis(n * 10 + 10),
+                    srtt: Nanos::from_millis(1),
+                    flight: 10_000,
+                    delivered: if n % 3 == 0 { 60_000 } else { 120_000 },
+                    passed: 100_000,
+                    ..Reading::default()
+                });
+            }
+            facts.bucket = Some(crate::facts::Bucket {
+                rate: facts.rate() / used,
+                range: [facts.rate() / used; 2],
+                depth: 20_000.0,
+                parts: 0.9,
+                events: 20,
+                of_events: 20,
+                segment: 1000,
+                connections: 1,
+            });
+            // It delays what passes as a queue does.
+            facts.losses = vec![
+                crate::facts::Loss {
+                    srtt: Nanos::from_millis(2),
+                    ..crate::facts::Loss::default()
+                };
+                20
+            ];
+            fits(&facts).map(|telling| telling.confidence)
+        };
+        assert_eq!(of(0.95), Some(Confidence::Possible));
+        assert_eq!(of(0.8), None);
     }
 }

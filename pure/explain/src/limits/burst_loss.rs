@@ -12,6 +12,8 @@ use model::stats::{median, percentile};
 
 /// With fewer losses a pattern is chance.
 const FEWEST: usize = 8;
+/// One event is the end of slow start, or of chance.
+const FEWEST_EVENTS: usize = 3;
 /// Median place in the burst from which losses gather at its end; anywhere is one half.
 const AT_THE_END: f64 = 0.75;
 /// Half the middle spread of what was in flight at losses, by its median: below it, the same window
@@ -127,7 +129,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return None;
     }
     let clear = facts.bucket.as_ref().is_none_or(Bucket::is_clear);
-    let sure = pattern == Pattern::Bursts && clear;
+    let again = facts.loss_events().len() >= FEWEST_EVENTS;
+    let sure = pattern == Pattern::Bursts && clear && again;
     let telling = Telling::new(
         if sure {
             Confidence::Likely

@@ -34,8 +34,7 @@ pub(super) fn pattern(facts: &Facts) -> Runs {
 /// Segments lost in an event by the number that chance would give, and the events. The largest is left out: the end of slow
 /// start.
 fn measure(facts: &Facts) -> Option<(f64, usize)> {
-    // A trace has the place of each in its burst, which tells more.
-    if facts.is_coarse() || facts.is_traced() {
+    if facts.is_coarse() {
         return None;
     }
     let mut events = facts.loss_events();
@@ -81,10 +80,11 @@ mod tests {
     use model::finding::Source;
 
     #[test]
-    fn a_trace_of_both_ends_is_a_trace() {
-        let of = |source| {
+    fn losses_one_by_one_and_together_are_told_apart_in_every_source() {
+        let of = |source, many: u64| {
             let mut facts = Facts::new(source);
-            (facts.mss, facts.segments, facts.retransmitted) = (1000, 2000, 20);
+            (facts.mss, facts.segments) = (1000, 2000);
+            facts.retransmitted = 20 * many;
             facts.min_rtt = Some(Nanos::from_millis(20));
             for n in 0..20 {
                 let (from, to) = (Nanos::from_millis(n * 10), Nanos::from_millis(n * 10 + 10));
@@ -93,19 +93,20 @@ mod tests {
                     to,
                     ..Reading::default()
                 });
-                facts.losses.push(Loss {
-                    at: Nanos::from_millis(n * 100),
+                facts.losses.extend((0..many).map(|k| Loss {
+                    at: Nanos::from_millis(n * 100 + k),
                     srtt: Nanos::from_millis(20),
                     flight: 10_000,
                     place: None,
                     bytes: 1448,
                     ..Loss::default()
-                });
+                }));
             }
             pattern(&facts)
         };
-        assert_eq!(of(Source::Samples), Runs::OneByOne);
-        assert_eq!(of(Source::Trace), Runs::Unknown);
-        assert_eq!(of(Source::TraceOfBothEnds), Runs::Unknown);
+        for source in [Source::Samples, Source::Trace, Source::TraceOfBothEnds] {
+            assert_eq!(of(source, 1), Runs::OneByOne);
+            assert_eq!(of(source, 5), Runs::Together);
+        }
     }
 }

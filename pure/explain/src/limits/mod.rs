@@ -212,6 +212,17 @@ pub(crate) const BEHIND_A_COPY: &[(Limit, Fits)] = &[
 /// What can lie behind short segments that wait.
 pub(crate) const BEHIND_NAGLE: &[(Limit, Fits)] = &[(Limit::DelayedAck, delayed_ack::fits)];
 
+/// What can lie behind a queue that stands though a buffer of an end is full.
+pub(crate) const BEHIND_A_QUEUE: &[(Limit, Fits)] = &[
+    (Limit::AckPath, ack_path::fits),
+    (Limit::Bufferbloat, bufferbloat::fits),
+    (Limit::Shaper, shaper::fits),
+    (Limit::BottleneckRate, bottleneck_rate::fits),
+];
+
+/// What can lie behind the pauses that a capture shows.
+pub(crate) const BEHIND_PAUSES: &[(Limit, Fits)] = &[(Limit::Policer, policer::fits_bucket)];
+
 /// What can lie behind segments that TCP would let go.
 pub(crate) const BELOW: &[(Limit, Fits)] = &[
     (Limit::Cpu, cpu::fits),

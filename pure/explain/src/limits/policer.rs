@@ -42,31 +42,16 @@ const QUEUE: f64 = 1.10;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
-    // Of a capture a bucket that parts some of them leaves the question open; a trace has their places as well.
-    let told = |b: &Bucket| facts.is_traced() || b.is_seen() || b.is_excluded();
+    // A bucket that parts some of them leaves the question open.
+    let told = |b: &Bucket| b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(told) {
-        return is_policed(facts).then(|| {
-            let mut evidence = bucket::evidence(facts, Some(DELAYS));
-            let events = facts.bucket.as_ref().map_or(0, |b| b.events);
-            evidence.push(facts.evidence(Key::LossEvents, events));
-            let sharing = facts
-                .bucket
-                .as_ref()
-                .map(|b| b.connections)
-                .filter(|many| *many > 1);
-            evidence.extend(sharing.map(|many| facts.evidence(Key::BucketConnections, many)));
-            let confidence = match events >= SURE_EVENTS {
-                true => Confidence::Certain,
-                false => Confidence::Possible,
-            };
-            advised(Telling::new(confidence, evidence), facts)
-        });
+        return fits_bucket(facts);
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
-    let queue_from = match facts.is_traced() {
+    let queue_from = facts.queue_from(match facts.is_traced() {
         true => QUEUE,
-        false => facts.queue_from(random_loss::QUEUE),
-    };
+        false => random_loss::QUEUE,
+    });
     if at_loss >= queue_from {
         return None;
     }
@@ -128,6 +113,20 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             rank,
         )
     })
+}
+
+/// Every segment that left is known, and a bucket parts the lost from the passed.
+pub(crate) fn fits_bucket(facts: &Facts) -> Option<Telling> {
+    let bucket = facts.bucket.as_ref().filter(|_| is_policed(facts))?;
+    let mut evidence = bucket::evidence(facts, Some(DELAYS));
+    evidence.push(facts.evidence(Key::LossEvents, bucket.events));
+    let sharing = Some(bucket.connections).filter(|many| *many > 1);
+    evidence.extend(sharing.map(|many| facts.evidence(Key::BucketConnections, many)));
+    let confidence = match bucket.events >= SURE_EVENTS {
+        true => Confidence::Certain,
+        false => Confidence::Possible,
+    };
+    Some(advised(Telling::new(confidence, evidence), facts))
 }
 
 /// A bucket explains the losses, again and again, and what it holds does not delay what passes: it is no queue, and none that

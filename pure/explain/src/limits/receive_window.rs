@@ -7,7 +7,7 @@ use crate::facts::{Facts, HELD_FLIGHT, bit_rate};
 use crate::sender_state::SenderState;
 use model::Bytes;
 use model::finding::{Confidence, Limit};
-use model::stats::median;
+use model::stats::{median, percentile};
 
 /// Share of the window in flight from which a capture calls it full; every other cause stays below
 /// half.
@@ -24,6 +24,16 @@ pub(crate) fn owns_pacing(state: &SenderState) -> bool {
     let window = u64::from(state.cwnd) * u64::from(state.mss);
     let out = state.window.saturating_sub(state.room);
     state.paced && state.window < window && out >= state.window / 2
+}
+
+/// Lower quartile of the peer's window by its largest, of one that its reader keeps open.
+const OPEN: f64 = 0.9;
+
+/// The window stays as it is: the application empties the buffer at once.
+fn is_steady(facts: &Facts) -> bool {
+    let mut windows: Vec<f64> = facts.steady().iter().map(|r| r.window as f64).collect();
+    let most = windows.iter().copied().fold(0.0, f64::max);
+    percentile(&mut windows, 0.25).is_some_and(|low| low >= most * OPEN)
 }
 
 /// The peer's window, median.
@@ -52,8 +62,13 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
             bit_rate(window.0 as f64 / rtt.as_secs_f64()),
         ));
     }
+    // Packets show a window that its reader keeps open as a steady one.
+    let confidence = match facts.is_capture() && !is_steady(facts) {
+        true => Confidence::Possible,
+        false => Confidence::Certain,
+    };
     let larger = Bytes((window.0 * 4).clamp(256 << 10, 64 << 20));
-    Telling::new(Confidence::Certain, evidence).change(
+    Telling::new(confidence, evidence).change(
         format!("rcvbuf={}", larger.0),
         "a larger receive buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_rmem",
     )

@@ -18,9 +18,11 @@ const DEAD: u32 = 4;
 /// A good part of the time the connection stood still.
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     (facts.stood_still() && !super::is_black_hole(facts)).then(|| Telling {
-        confidence: match facts.backoffs >= DEAD {
-            true => Confidence::Certain,
-            false => Confidence::Likely,
+        // One outage makes one run of timeouts; who waits for many has something that makes them.
+        confidence: match facts.backoffs {
+            DEAD.. => Confidence::Certain,
+            run if facts.timeouts <= 2 * u64::from(run.max(1)) => Confidence::Likely,
+            _ => Confidence::Possible,
         },
         ..tell(facts).ranked(0)
     })

@@ -9,6 +9,8 @@ use model::stats::median;
 
 /// The burst was so much faster than what followed.
 const FASTER: f64 = 1.25;
+/// More loss than this is no queue's that overflows now and then.
+const MUCH_LOSS: f64 = 0.05;
 /// The burst lasted so many round trips, and this: acknowledgements that come at once, after a gap was filled or a host
 /// slept, are none.
 const ROUND_TRIPS: f64 = 3.0;
@@ -19,7 +21,9 @@ const BURST: f64 = 2.0;
 const SEGMENTS: f64 = 10.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let mut telling = bottleneck_rate::fits(facts).filter(|_| facts.is_flat())?;
+    // What delays loses little; a bucket that drops is as fast at first.
+    let delays = facts.is_flat() && facts.loss_share() <= MUCH_LOSS;
+    let mut telling = bottleneck_rate::fits(facts).filter(|_| delays)?;
     let rate = facts.rate();
     let min = facts.min_rtt?;
     // A link of one rate delivers no faster at any time, however full its queue is. So the longest stretch
