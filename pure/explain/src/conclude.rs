@@ -4,9 +4,7 @@ use crate::contradiction;
 use crate::facts::Facts;
 use crate::limits::{self, Fits, Kind, Telling};
 use crate::sender_state::Piece;
-use model::finding::{
-    Conclusion, Confidence, EvidenceKey, Explanation, Finding, Level, Limit, Phase, Share,
-};
+use model::finding::{Conclusion, Confidence, Explanation, Finding, Level, Limit, Phase, Share};
 use model::{Bytes, Direction, Nanos, Stage};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,6 +21,8 @@ const MOST_OF_IT: f64 = 0.5;
 const HELD: f64 = 0.25;
 /// Time of the handshake by that of the transfer, from which it is the answer: two fifths of all.
 const OPENING: f64 = 2.0 / 3.0;
+/// RTT by the shortest, from which a queue is longer than one that a window makes by leaving at once (half of it, on average).
+const BEYOND_BURSTS: f64 = 1.75;
 /// A share of the first level below this is not told.
 const NEGLIGIBLE: f64 = 0.005;
 
@@ -278,19 +278,13 @@ fn conclude(
         Kind::Receiver => {
             let names = fitting(limits::BEHIND_THE_RECEIVER, &[Kind::Receiver]);
             match names.is_empty() {
-                true => [
-                    path_behind(Limit::ReceiveWindow, facts, &mut fitting),
-                    vec![Limit::ReceiveWindow],
-                ]
-                .concat(),
+                true => [path_behind(facts, &mut fitting), vec![Limit::ReceiveWindow]].concat(),
                 false => names,
             }
         }
         Kind::SendBuffer => {
-            let own = largest(most);
-            let own_limit = own.unwrap_or(Limit::SendBuffer);
-            let path = path_behind(own_limit, facts, &mut fitting);
-            path.into_iter().chain(own).collect()
+            let path = path_behind(facts, &mut fitting).into_iter();
+            path.chain(largest(most)).collect()
         }
         Kind::Nagle => {
             let names = fitting(limits::BEHIND_NAGLE, &[Kind::Nagle]);
@@ -319,17 +313,15 @@ fn conclude(
     Conclusion::Limited { by }
 }
 
-/// What the path may be where a buffer is full and a queue stands all the same: more room would lengthen the queue.
+/// What the path may be where a buffer is full and a longer queue stands than its bursts make: more room would lengthen it.
 fn path_behind(
-    full: Limit,
     facts: &Facts,
     fitting: &mut impl FnMut(&[(Limit, Fits)], &[Kind]) -> Vec<Limit>,
 ) -> Vec<Limit> {
-    match contradiction::against(full, facts) {
-        Some(fact) if fact.key == EvidenceKey::RttOverMinRtt => {
-            fitting(limits::BEHIND_A_QUEUE, &[Kind::Network])
-        }
-        _ => Vec::new(),
+    let inflation = facts.inflation().unwrap_or(1.0);
+    match facts.is_queue(inflation, BEYOND_BURSTS) {
+        true => fitting(limits::BEHIND_A_QUEUE, &[Kind::Network]),
+        false => Vec::new(),
     }
 }
 

@@ -14,7 +14,7 @@ const IGNORED: f64 = 3.0;
 const WELL_USED: f64 = 0.7;
 
 /// The fact that speaks against this limit.
-pub(crate) fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
+fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
     match limit {
         Limit::ReceiveWindow => long_queue(facts).or_else(|| {
             let window = limits::receive_window(facts)?;

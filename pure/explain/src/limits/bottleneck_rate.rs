@@ -3,7 +3,7 @@
 //!
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
-use super::{Key, Telling, ack_path, cpu, policer};
+use super::{Key, Telling, ack_path, cpu, pacing, policer};
 use crate::facts::{FLAT, Facts, NO_MORE, QUEUE, bit_rate};
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
@@ -34,6 +34,10 @@ const FEWEST_LOSSES: u64 = 5;
 const FEWEST_OUT: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    // A path that carried less would not let that rate through.
+    if pacing::is_kept(facts) {
+        return None;
+    }
     full(facts)
         .or_else(|| never_faster(facts))
         .or_else(|| overflows(facts))

@@ -4,6 +4,7 @@
 use super::{Key, Telling, send_buffer};
 use crate::facts::{Facts, Rhythm, bit_rate};
 use crate::sender_state::SenderState;
+use model::BitRate;
 use model::finding::Confidence;
 use model::stats::percentile;
 
@@ -52,6 +53,16 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
 /// Of a pacing rate, goodput at the least if it is reached.
 const REACHED: f64 = 0.85;
 
+/// Of a pacing rate, goodput at the least if it is all that holds: the rest is headers.
+const KEPT: f64 = 0.93;
+
+/// Somebody set a rate, and the sender keeps to it.
+pub(super) fn is_kept(facts: &Facts) -> bool {
+    let rate = bit_rate(facts.rate()).0 as f64;
+    let kept = |asked: BitRate| rate >= asked.0.max(1) as f64 * KEPT;
+    facts.is_flat() && facts.pacing.is_some_and(kept)
+}
+
 /// Somebody set a rate, and it is reached. Of the rate on the wire, headers are a few per cent. Who reaches it now and then is
 /// held back by something else as well.
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
@@ -79,8 +90,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 mod tests {
     use super::*;
     use crate::facts::Reading;
+    use model::Nanos;
     use model::finding::Source;
-    use model::{BitRate, Nanos};
 
     /// Half a minute at a pacing rate of 8 Mbit/s that is not reached in the first seconds.
     fn slow_at_first(seconds: u64) -> Option<Confidence> {

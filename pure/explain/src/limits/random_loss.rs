@@ -13,6 +13,7 @@ use model::finding::{Confidence, Evidence};
 pub(crate) const QUEUE: f64 = 1.3;
 /// With so many losses their pattern can be told, if their places in the bursts are known.
 const ENOUGH: usize = 12;
+const ENOUGH_EVENTS: usize = 8;
 
 /// So much random loss costs even a sender that ignores losses a part of its rate.
 const MUCH_LOSS: f64 = 0.05;
@@ -36,6 +37,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let told = facts.losses.len() >= ENOUGH
         && pattern == burst_loss::Pattern::Anywhere
         && burst_loss::is_told(facts)
+        && facts.loss_events().len() >= ENOUGH_EVENTS
         && !facts.reorders();
     let hurts = facts.loss_hurts() || (told && facts.loss_share() >= MUCH_LOSS);
     if !hurts || facts.queue_at_loss(QUEUE) {

@@ -2,15 +2,13 @@
 //!
 //! Near miss: a plain link, which is as slow at the start as later.
 
-use super::{Key, Telling, bottleneck_rate};
+use super::{Key, QUEUE_AT_LOSS, Telling, bottleneck_rate};
 use crate::facts::{Facts, QUEUE, bit_rate};
 use model::finding::Confidence;
 use model::stats::median;
 
 /// The burst was so much faster than what followed.
 const FASTER: f64 = 1.25;
-/// More loss than this is no queue's that overflows now and then.
-const MUCH_LOSS: f64 = 0.05;
 /// The burst lasted so many round trips, and this: acknowledgements that come at once, after a gap was filled or a host
 /// slept, are none.
 const ROUND_TRIPS: f64 = 3.0;
@@ -21,8 +19,8 @@ const BURST: f64 = 2.0;
 const SEGMENTS: f64 = 10.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    // What delays loses little; a bucket that drops is as fast at first.
-    let delays = facts.is_flat() && facts.loss_share() <= MUCH_LOSS;
+    // What delays loses behind its queue; a bucket that drops is as fast at first, and has none.
+    let delays = facts.is_flat() && (!facts.loss_hurts() || facts.queue_at_loss(QUEUE_AT_LOSS));
     let mut telling = bottleneck_rate::fits(facts).filter(|_| delays)?;
     let rate = facts.rate();
     let min = facts.min_rtt?;
