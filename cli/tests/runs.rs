@@ -7,7 +7,7 @@ use model::mtu::{
 };
 use model::{
     Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Nanos, Request, Run,
-    Sample, Spec, StreamSample, TUNING_SCHEMA, Tuning, Wait, Workload,
+    Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, Wait, Workload,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -888,6 +888,47 @@ fn deleting() {
 }
 
 #[test]
+fn damage_is_named_and_not_shown() {
+    let home = Home::with_runs();
+    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+    let archive = Archive::open(&home.archive()).unwrap();
+    let traces = archive.traces();
+    // The head of a gzip file, and no more.
+    let broken = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+    traces.keep("3fabcdef", 0, Side::Near, &broken).unwrap();
+    drop(archive);
+    let mut bytes = std::fs::read(home.archive()).unwrap();
+    let title = b"before the change";
+    let at = bytes.windows(title.len()).rposition(|part| part == title);
+    bytes[at.unwrap()] ^= 1;
+    std::fs::write(home.archive(), bytes).unwrap();
+
+    let output = home.command(&["verify"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    assert!(lines[0].starts_with("the trace "), "{printed}");
+    assert!(lines[0].contains("of the run 3fabcdef is missing or damaged"));
+    assert!(lines[1].starts_with("the run 3f00c0de in the archive "));
+    for arguments in [&["show", "3f00"][..], &["export", "3f00"], &["list"]] {
+        let said = home.fails(arguments, 1);
+        assert_eq!(
+            said,
+            "linerate: the run 3f00c0de in the archive ~/.local/share/linerate/runs.db is damaged \
+             (its document) and is not shown: 'linerate runs delete 3f00c0de' removes it, and an \
+             export of it can be imported again\n"
+        );
+    }
+    assert_eq!(
+        home.runs(&["verify", "00000001"]),
+        "all is as it was written\n"
+    );
+    home.runs(&["delete", "3f00", "3fab"]);
+    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let home = Home::with_runs();
     // Longer than a pipe holds.
@@ -949,7 +990,9 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
 #[test]
 fn help_teaches_by_examples() {
     let home = Home::new();
-    for command in ["list", "show", "export", "import", "delete", "serve"] {
+    for command in [
+        "list", "show", "export", "import", "delete", "verify", "serve",
+    ] {
         let help = home.runs(&[command, "--help"]);
         assert!(help.contains("EXAMPLES\n  linerate "), "{help}");
         assert!(

@@ -299,13 +299,13 @@ pub fn explain(run: &Run, traces: &Traces) -> Vec<Explanation> {
     for (n, leg) in run.legs.iter().enumerate() {
         let trace = |side: Side| {
             leg.end(side).trace?;
-            let file = traces.file(&run.id, n, side);
-            let read = unpacked(&file).map_err(|e| e.to_string()).and_then(read);
-            read.map_err(|why| {
-                let name = file.display();
-                crate::log::note(&format!("linerate: the trace {name} cannot be read: {why}"));
-            })
-            .ok()
+            let read_file = || -> Result<Trace> {
+                let file = traces.checked(&run.id, n, side)?;
+                let why = |why| anyhow!("the trace {} cannot be read: {why}", file.display());
+                read(unpacked(&file)?).map_err(why)
+            };
+            let note = |why| crate::log::note(&format!("linerate: {why}"));
+            read_file().map_err(note).ok()
         };
         let (near, far) = (trace(Side::Near), trace(Side::Far));
         all.extend(explain::explain_leg(run, n, near.as_ref(), far.as_ref()));

@@ -16,7 +16,7 @@ use report::words::{escape, utc};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// The archive of runs, experiments and tunings: list, show, export, import, delete, browse
+/// The archive of runs, experiments and tunings: list, show, export, import, delete, verify, browse
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs list --host db2 --since 7d
@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
   linerate runs export 3f --format csv
   linerate runs import run.json                ours, or of iperf3 -J
   linerate runs delete 3f
+  linerate runs verify                         is all as it was written?
   linerate runs serve                          in a browser
 
 ID is a name in the list, its first digits where they are unique, or 'last'.")]
@@ -40,6 +41,7 @@ enum Command {
     Export(Export),
     Import(Import),
     Delete(Delete),
+    Verify(Verify),
     Serve(serve::Serve),
 }
 
@@ -147,6 +149,20 @@ struct Delete {
     yes: bool,
 }
 
+/// Compare what is kept with its checksums: a line for each that is damaged
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs verify
+  linerate runs verify 3f last
+
+Ends with status 1 if anything is damaged. Without ID the file's structure is
+checked as well. Traces are read whole.")]
+struct Verify {
+    /// Names of runs, their first digits, or 'last' [default: all]
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+}
+
 impl Runs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         match &self.command {
@@ -155,6 +171,7 @@ impl Runs {
             Command::Export(export) => export.run(global),
             Command::Import(import) => import.run(global),
             Command::Delete(delete) => delete.run(global),
+            Command::Verify(verify) => verify.run(global),
             Command::Serve(serve) => serve.run(global),
         }
     }
@@ -331,10 +348,29 @@ impl Delete {
     }
 }
 
+impl Verify {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let archive = open_existing(global)?;
+        let named = |name: &String| archive.named(name).map_err(refused);
+        let named = self.ids.iter().map(named).collect::<Result<Vec<_>>>()?;
+        let damaged = archive.verify(&named);
+        if damaged.is_empty() {
+            return out::result("all is as it was written\n");
+        }
+        for one in &damaged {
+            out::print(&format!("{one}\n"))?;
+        }
+        Ok(Exit::Failed)
+    }
+}
+
 fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
     let mut chosen = Vec::new();
     for id in ids {
-        chosen.extend(Listed::of(archive, id).map_err(refused)?);
+        match Listed::of(archive, id) {
+            Ok(listed) => chosen.extend(listed),
+            Err(damaged) => out::print(&format!("{damaged}\n"))?,
+        }
     }
     out::print(&table(chosen))?;
     out::print("delete for good? [y/N] ")?;

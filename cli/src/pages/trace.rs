@@ -146,7 +146,7 @@ pub fn of_run(run: &Run, why: &[Explanation], traces: &Traces) -> Vec<Section> {
         let largest = own.max_by_key(|one| one.bytes)?;
         let mut courses = courses(std::slice::from_ref(largest));
         // Who explained the run has said why, if it cannot be read.
-        follow(&traces.file(&run.id, n, side), &mut courses).ok()?;
+        follow(&traces.checked(&run.id, n, side).ok()?, &mut courses).ok()?;
         let heading = format!("Segment by segment, {}", leg.direction);
         let course = courses.first()?;
         let id = format!("{}-{}", n + 1, leg.direction);

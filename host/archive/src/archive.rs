@@ -1,5 +1,6 @@
 //! Runs in, runs out.
 
+use crate::documents::KINDS;
 use crate::place::is_hex;
 use crate::rows::{
     EXPERIMENTS, Failure, Figures, Head, Kind, MTUS, RUNS, TUNINGS, column, document, json,
@@ -241,9 +242,10 @@ impl Archive {
     ) -> Result<(), Error> {
         self.write("keep a sample", id, |tx| {
             let mut put = tx.prepare_cached(
-                "INSERT INTO samples (run, leg, side, n, at_ns, document)
-                 SELECT ?1, ?2, ?3, coalesce(max(n) + 1, 0), ?4, ?5
-                 FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3",
+                "INSERT INTO samples (run, leg, side, n, at_ns, document, sum)
+                 SELECT ?1, ?2, ?3, n, ?4, ?5, row_sum(?1, ?2, ?3, n, ?4, ?5)
+                 FROM (SELECT coalesce(max(n) + 1, 0) AS n
+                       FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3)",
             )?;
             for (index, side, sample) in samples {
                 let at = column(sample.at.0);
@@ -349,17 +351,21 @@ impl Archive {
         values.push(filter.limit.map_or(-1, i64::from).into());
         let sql = format!(
             "SELECT id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
-                    goodput_down_bit_s, p50_up_ns, p50_down_ns
-             FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?"
+                    goodput_down_bit_s, p50_up_ns, p50_down_ns, {}
+             FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?",
+            RUNS.whole()
         );
-        let rows = || -> rusqlite::Result<Vec<Row>> {
+        let rows = || -> rusqlite::Result<Vec<Result<Row, String>>> {
             self.db
                 .prepare_cached(&sql)?
                 .query_map(params_from_iter(values), |row| {
+                    if !row.get::<_, bool>(10)? {
+                        return Ok(Err(row.get(0)?));
+                    }
                     let number = |at: usize| -> rusqlite::Result<Option<u64>> {
                         Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
                     };
-                    Ok(Row {
+                    Ok(Ok(Row {
                         id: row.get(0)?,
                         started: Nanos(number(1)?.unwrap_or_default()),
                         host: row.get(2)?,
@@ -370,11 +376,14 @@ impl Archive {
                         goodput_down: number(7)?.map(BitRate),
                         p50_up: number(8)?.map(Nanos),
                         p50_down: number(9)?.map(Nanos),
-                    })
+                    }))
                 })?
                 .collect()
         };
-        rows().map_err(|source| Error::sql(&self.path, "list the runs", source))
+        let rows = rows().map_err(|source| Error::sql(&self.path, "list the runs", source))?;
+        let damaged = |id: String| RUNS.damaged(&self.path, &id, "its document".to_owned());
+        let rows = rows.into_iter().map(|row| row.map_err(damaged));
+        rows.collect()
     }
 
     /// The names of those of a kind that meet a condition with these values, the newest first.
@@ -436,6 +445,42 @@ impl Archive {
         })?;
         let runs: Vec<String> = runs;
         runs.iter().try_for_each(|run| self.traces().delete(run))
+    }
+
+    /// What is damaged of these, or of all that is kept and of the file itself where none is named; a sentence each.
+    pub fn verify(&self, named: &[Named]) -> Vec<Error> {
+        let mut found = Vec::new();
+        let mut all = named.to_vec();
+        if named.is_empty() {
+            found.extend(self.check_file().err());
+            for (kind, named) in KINDS {
+                match self.ids(kind, "1", Vec::new(), None) {
+                    Ok(ids) => all.extend(ids.into_iter().map(named)),
+                    Err(error) => found.push(error),
+                }
+            }
+        }
+        for one in &all {
+            let read = match one {
+                Named::Run(id) => self.get(id).and_then(|_| self.traces().verify(id)),
+                Named::Experiment(id) => self.experiment(id).map(drop),
+                Named::Tuning(id) => self.tuning(id).map(drop),
+                Named::Mtu(id) => self.mtu(id).map(drop),
+            };
+            found.extend(read.err());
+        }
+        found
+    }
+
+    /// What SQLite finds wrong with its own structure.
+    fn check_file(&self) -> Result<(), Error> {
+        let check = "PRAGMA integrity_check(1)";
+        let found = self.db.query_row(check, [], |row| row.get::<_, String>(0));
+        match found.as_deref() {
+            Ok("ok") => Ok(()),
+            Ok(_) => Err(Error::Damaged(self.path.clone(), "trust its tables")),
+            Err(_) => Err(Error::Damaged(self.path.clone(), "check its tables")),
+        }
     }
 
     pub(crate) fn db(&self) -> &Connection {

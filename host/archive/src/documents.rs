@@ -3,7 +3,10 @@
 
 use crate::Error;
 use crate::archive::{Archive, Filter, Imported};
-use crate::rows::{EXPERIMENTS, Failure, Kind, MTUS, RUNS, TUNINGS, column, document, json, named};
+use crate::rows::{
+    EXPERIMENTS, Failure, Kind, MTUS, RUNS, TUNINGS, check_count, column, document, json, named,
+    read_document, whole,
+};
 use model::mtu::MtuRecord;
 use model::{Experiment, Trial, Tuning};
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -20,6 +23,14 @@ pub enum Named {
     /// What was found of a path's MTU, by its full name.
     Mtu(String),
 }
+
+type OfKind = (Kind, fn(String) -> Named);
+pub(crate) const KINDS: [OfKind; 4] = [
+    (RUNS, Named::Run),
+    (EXPERIMENTS, Named::Experiment),
+    (TUNINGS, Named::Tuning),
+    (MTUS, Named::Mtu),
+];
 
 impl Named {
     /// The full name.
@@ -50,8 +61,8 @@ impl Archive {
     pub fn keep_trial(&mut self, experiment: &Experiment, trial: &Trial) -> Result<(), Error> {
         let head = head(experiment);
         self.write_through("keep a trial", &experiment.id, |tx| {
-            update(tx, experiment, &head)?;
-            put_trial(tx, &experiment.id, trial)
+            put_trial(tx, &experiment.id, trial)?;
+            update(tx, experiment, &head)
         })
     }
 
@@ -92,6 +103,7 @@ impl Archive {
                 for trial in &experiment.trials {
                     put_trial(tx, id, trial)?;
                 }
+                update(tx, experiment, &head)?;
                 return Ok(Imported::New);
             }
             match read(tx, id)? {
@@ -122,7 +134,7 @@ impl Archive {
                     json(tuning)
                 ],
             )?;
-            Ok(())
+            TUNINGS.seal(tx, id)
         })
     }
 
@@ -138,7 +150,7 @@ impl Archive {
                 "INSERT INTO mtus (id, started_unix_ns, document) VALUES (?1, ?2, ?3)",
                 params![id, column(record.ended.0), json(record)],
             )?;
-            Ok(())
+            MTUS.seal(tx, id)
         })
     }
 
@@ -198,13 +210,6 @@ impl Archive {
 
     /// What a name stands for: `last` is what started last, runs of an experiment left aside.
     pub fn named(&self, name: &str) -> Result<Named, Error> {
-        type OfKind = (Kind, fn(String) -> Named);
-        const KINDS: [OfKind; 4] = [
-            (RUNS, Named::Run),
-            (EXPERIMENTS, Named::Experiment),
-            (TUNINGS, Named::Tuning),
-            (MTUS, Named::Mtu),
-        ];
         if name == "last" {
             let newest = self
                 .db()
@@ -247,19 +252,22 @@ fn head(experiment: &Experiment) -> String {
 
 fn update(tx: &Transaction<'_>, experiment: &Experiment, head: &str) -> Result<(), Failure> {
     let updated = tx.execute(
-        "UPDATE experiments SET ended = ?2, document = ?3 WHERE id = ?1",
+        "UPDATE experiments SET ended = ?2, document = ?3,
+                                trials = (SELECT count(*) FROM trials WHERE experiment = ?1)
+         WHERE id = ?1",
         params![experiment.id, experiment.ended.name(), head],
     )?;
     match updated {
         0 => Err(Failure::Gone),
-        _ => Ok(()),
+        _ => EXPERIMENTS.seal(tx, &experiment.id),
     }
 }
 
 fn put_trial(tx: &Transaction<'_>, id: &str, trial: &Trial) -> Result<(), Failure> {
     tx.prepare_cached(
-        "INSERT INTO trials (experiment, number, document) VALUES (?1, ?2, ?3)
-         ON CONFLICT DO UPDATE SET document = excluded.document",
+        "INSERT INTO trials (experiment, number, document, sum)
+         VALUES (?1, ?2, ?3, row_sum(?1, ?2, ?3))
+         ON CONFLICT DO UPDATE SET document = excluded.document, sum = excluded.sum",
     )?
     .execute(params![id, trial.number, json(trial)])?;
     Ok(())
@@ -267,13 +275,23 @@ fn put_trial(tx: &Transaction<'_>, id: &str, trial: &Trial) -> Result<(), Failur
 
 fn read(tx: &Transaction<'_>, id: &str) -> Result<Experiment, Failure> {
     let mut experiment: Experiment = document(tx, EXPERIMENTS, id)?;
-    let mut query =
-        tx.prepare_cached("SELECT document FROM trials WHERE experiment = ?1 ORDER BY number")?;
+    let kept = tx
+        .prepare_cached("SELECT trials FROM experiments WHERE id = ?1")?
+        .query_row([id], |row| row.get(0))?;
+    let sql = format!(
+        "SELECT {}, document FROM trials WHERE experiment = ?1 ORDER BY number",
+        whole("experiment, number, document")
+    );
+    let mut query = tx.prepare_cached(&sql)?;
     let mut rows = query.query([id])?;
     while let Some(row) = rows.next()? {
-        let document: String = row.get(0)?;
-        let trial = serde_json::from_str(&document).map_err(Failure::Document)?;
+        let part = || {
+            let number = experiment.trials.len() + 1;
+            (EXPERIMENTS, format!("trial {number}"))
+        };
+        let trial = read_document(row, part)?;
         experiment.trials.push(trial);
     }
+    check_count(EXPERIMENTS, "trials", experiment.trials.len(), kept)?;
     Ok(experiment)
 }

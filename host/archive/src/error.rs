@@ -22,6 +22,12 @@ pub enum Error {
     /// This trace of a run could not be written or deleted.
     #[error("cannot keep or delete the trace {path} of a run: {1}", path = .0.display())]
     Trace(PathBuf, #[source] io::Error),
+    /// This trace of this run is not as it was written.
+    #[error(
+        "the trace {path} of the run {1} is missing or damaged and is not shown ({2}): the run's samples stay",
+        path = .0.display()
+    )]
+    DamagedTrace(PathBuf, RunId, #[source] io::Error),
     /// No archive where one should be read.
     #[error("there is no archive of runs at {}", .0.display())]
     Missing(PathBuf),
@@ -70,6 +76,21 @@ pub enum Error {
         path = .0.display()
     )]
     Damaged(PathBuf, &'static str),
+    /// A part of what is kept is not as it was written.
+    #[error(
+        "the {what} {id} in the archive {path} is damaged ({part}) and is not shown: 'linerate runs delete {id}' removes it, and an export of it can be imported again",
+        path = .path.display()
+    )]
+    DamagedPart {
+        /// The file.
+        path: PathBuf,
+        /// The kind.
+        what: &'static str,
+        /// The full name.
+        id: String,
+        /// What of it.
+        part: String,
+    },
     /// Any other failure of SQLite.
     #[error("cannot {1} in the archive of runs {path}: {2}", path = .0.display())]
     Sql(PathBuf, &'static str, #[source] rusqlite::Error),
@@ -110,8 +131,17 @@ impl Error {
     pub(crate) fn sql(path: &Path, doing: &'static str, source: rusqlite::Error) -> Error {
         use rusqlite::ffi;
         let path = path.to_owned();
-        let Some(failure) = source.sqlite_error() else {
-            return Error::Sql(path, doing, source);
+        let failure = match (source.sqlite_error(), &source) {
+            (Some(failure), _) => failure,
+            // The tables are strict: only damage makes a column one of another type.
+            (
+                None,
+                rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+                | rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::Utf8Error(..),
+            ) => return Error::Damaged(path, doing),
+            _ => return Error::Sql(path, doing, source),
         };
         match (failure.code, failure.extended_code) {
             // The shared-memory file is the first to find no room.

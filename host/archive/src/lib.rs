@@ -13,6 +13,10 @@
 //! **Traces** of a run are too large for its documents: they are files beside the archive ([`Traces`]), and
 //! are deleted with their run.
 //!
+//! **Checksums.** Each row has one over all of its columns, which every read compares, and what is finished has the
+//! number of its rows. What differs is an error that names it. [`Archive::verify`] reads all of it, and has SQLite
+//! check its own structure.
+//!
 //! **Exactness.** Runs, legs and samples are kept as their JSON documents, beside a few columns that
 //! [`Archive::list`] reads without opening any document. [`Archive::get`] gives back exactly the
 //! [`Run`](model::Run) that was written.

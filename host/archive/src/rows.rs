@@ -4,7 +4,7 @@ use crate::{Error, is_id};
 use model::{
     Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample, Side, Spec, summarise_leg,
 };
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, Row, Transaction, params};
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
@@ -12,6 +12,8 @@ use std::path::Path;
 pub(crate) enum Failure {
     Sql(rusqlite::Error),
     Document(serde_json::Error),
+    /// This part of one of a kind is not as it was written.
+    Damaged(Kind, String),
     /// The run is not there.
     Gone,
     /// The name is in use.
@@ -36,6 +38,7 @@ impl Failure {
         match self {
             Failure::Sql(source) => Error::sql(&path, doing, source),
             Failure::Document(source) => Error::Document(path, id, source),
+            Failure::Damaged(kind, part) => kind.damaged(&path, &id, part),
             Failure::Gone => RUNS.has_no(&path, &id),
             Failure::Taken => Error::Taken(id),
             Failure::BadId => Error::BadId(id),
@@ -47,17 +50,33 @@ impl Failure {
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) table: &'static str,
+    /// Its columns but `sum`.
+    columns: &'static str,
     what: &'static str,
     remedy: &'static str,
 }
 
 impl Kind {
-    const fn new(table: &'static str, what: &'static str, remedy: &'static str) -> Kind {
-        Kind {
-            table,
-            what,
-            remedy,
+    /// Whether a row is as it was written, in SQL.
+    pub(crate) fn whole(self) -> String {
+        whole(self.columns)
+    }
+
+    pub(crate) fn damaged(self, path: &Path, id: &str, part: String) -> Error {
+        Error::DamagedPart {
+            path: path.to_owned(),
+            what: self.what,
+            id: id.to_owned(),
+            part,
         }
+    }
+
+    /// Writes the checksum of a row, the last thing to be done to it in a transaction.
+    pub(crate) fn seal(self, tx: &Transaction<'_>, id: &str) -> Result<(), Failure> {
+        let (table, columns) = (self.table, self.columns);
+        let sql = format!("UPDATE {table} SET sum = row_sum({columns}) WHERE id = ?1");
+        tx.prepare_cached(&sql)?.execute([id])?;
+        Ok(())
     }
 
     pub(crate) fn has_no(self, path: &Path, name: &str) -> Error {
@@ -70,11 +89,37 @@ impl Kind {
     }
 }
 
-pub(crate) const RUNS: Kind = Kind::new("runs", "run", "see linerate runs list");
-pub(crate) const EXPERIMENTS: Kind =
-    Kind::new("experiments", "experiment", "see linerate runs list");
-pub(crate) const TUNINGS: Kind = Kind::new("tunings", "tuning", "'linerate tune HOST' makes one");
-pub(crate) const MTUS: Kind = Kind::new("mtus", "record of an MTU", "see linerate mtu --list");
+pub(crate) const RUNS: Kind = Kind {
+    table: "runs",
+    columns:
+        "id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
+              p50_up_ns, p50_down_ns, experiment, legs, document",
+    what: "run",
+    remedy: "see linerate runs list",
+};
+pub(crate) const EXPERIMENTS: Kind = Kind {
+    table: "experiments",
+    columns: "id, started_unix_ns, host, title, workload, ended, trials, document",
+    what: "experiment",
+    remedy: "see linerate runs list",
+};
+pub(crate) const TUNINGS: Kind = Kind {
+    table: "tunings",
+    columns: "id, started_unix_ns, host, ended, document",
+    what: "tuning",
+    remedy: "'linerate tune HOST' makes one",
+};
+pub(crate) const MTUS: Kind = Kind {
+    table: "mtus",
+    columns: "id, started_unix_ns, document",
+    what: "record of an MTU",
+    remedy: "see linerate mtu --list",
+};
+
+/// Whether a row of these columns is as it was written, in SQL.
+pub(crate) fn whole(columns: &str) -> String {
+    format!("sum IS row_sum({columns})")
+}
 
 /// The row of a run, without its legs.
 pub(crate) struct Head<'a> {
@@ -180,7 +225,7 @@ impl Figures {
             self.p50[0],
             self.p50[1]
         ])?;
-        Ok(())
+        RUNS.seal(tx, id)
     }
 }
 
@@ -192,7 +237,11 @@ pub(crate) fn put_legs(tx: &Transaction<'_>, run: &Run) -> Result<(), Failure> {
         "DELETE FROM legs WHERE run = ?1 AND leg >= ?2",
         params![run.id, run.legs.len()],
     )?;
-    Ok(())
+    tx.execute(
+        "UPDATE runs SET legs = ?2 WHERE id = ?1",
+        params![run.id, run.legs.len()],
+    )?;
+    RUNS.seal(tx, &run.id)
 }
 
 pub(crate) fn put_whole_leg(
@@ -208,7 +257,9 @@ pub(crate) fn put_whole_leg(
         far: without_samples(&leg.far),
         ended: leg.ended.clone(),
     };
-    put_leg(tx, id, index, leg.direction, leg.started, Some(json(&bare)))?;
+    let samples = leg.near.samples.len() + leg.far.samples.len();
+    let whole = Some((samples, json(&bare)));
+    put_leg(tx, id, index, leg.direction, leg.started, whole)?;
     for side in [Side::Near, Side::Far] {
         put_samples(tx, id, index, side, &leg.end(side).samples)?;
     }
@@ -221,18 +272,21 @@ pub(crate) fn put_leg(
     index: usize,
     direction: Direction,
     started: Nanos,
-    document: Option<String>,
+    finished: Option<(usize, String)>,
 ) -> Result<(), Failure> {
+    let (samples, document) = finished.unzip();
     tx.prepare_cached(
-        "INSERT INTO legs (run, leg, direction, started_ns, document) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO legs (run, leg, direction, started_ns, samples, document, sum)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, row_sum(?1, ?2, ?3, ?4, ?5, ?6))
          ON CONFLICT DO UPDATE SET direction = excluded.direction, started_ns = excluded.started_ns,
-                                   document = excluded.document",
+                 samples = excluded.samples, document = excluded.document, sum = excluded.sum",
     )?
     .execute(params![
         id,
         index,
         direction.name(),
         column(started.0),
+        samples,
         document
     ])?;
     Ok(())
@@ -261,7 +315,8 @@ fn put_samples(
     tx.prepare_cached("DELETE FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 AND n >= ?4")?
         .execute(params![id, index, side.name(), same])?;
     let mut put = tx.prepare_cached(
-        "INSERT INTO samples (run, leg, side, n, at_ns, document) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO samples (run, leg, side, n, at_ns, document, sum)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, row_sum(?1, ?2, ?3, ?4, ?5, ?6))",
     )?;
     for (n, sample) in samples.iter().enumerate().skip(same) {
         let at = column(sample.at.0);
@@ -281,25 +336,68 @@ pub(crate) fn document<T: DeserializeOwned>(
     kind: Kind,
     id: &str,
 ) -> Result<T, Failure> {
-    let sql = format!("SELECT document FROM {} WHERE id = ?1", kind.table);
-    let document: Option<String> = db
-        .prepare_cached(&sql)?
-        .query_row([id], |row| row.get(0))
-        .optional()?;
-    serde_json::from_str(&document.ok_or(Failure::Gone)?).map_err(Failure::Document)
+    let table = kind.table;
+    let sql = format!(
+        "SELECT {}, document FROM {table} WHERE id = ?1",
+        kind.whole()
+    );
+    let mut query = db.prepare_cached(&sql)?;
+    let mut rows = query.query([id])?;
+    read_document(rows.next()?.ok_or(Failure::Gone)?, || {
+        (kind, "its document".to_owned())
+    })
+}
+
+/// The document of a row that begins with whether it is as it was written; else what that is part of.
+pub(crate) fn read_document<T: DeserializeOwned>(
+    row: &Row<'_>,
+    part: impl FnOnce() -> (Kind, String),
+) -> Result<T, Failure> {
+    if !row.get::<_, bool>(0)? {
+        let (kind, part) = part();
+        return Err(Failure::Damaged(kind, part));
+    }
+    let document = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+    serde_json::from_str(document).map_err(Failure::Document)
+}
+
+/// Whether there are as many of a thing as there were when it was finished.
+pub(crate) fn check_count(
+    kind: Kind,
+    what: &str,
+    found: usize,
+    kept: Option<usize>,
+) -> Result<(), Failure> {
+    match kept {
+        Some(kept) if kept != found => {
+            let part = format!("it has {found} of {kept} {what}");
+            Err(Failure::Damaged(kind, part))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
     let mut run: Run = document(tx, RUNS, id)?;
-    let mut legs = tx.prepare_cached(
-        "SELECT leg, direction, started_ns, document FROM legs WHERE run = ?1 ORDER BY leg",
-    )?;
+    let kept = "SELECT legs FROM runs WHERE id = ?1";
+    let kept: Option<usize> = tx.prepare_cached(kept)?.query_row([id], |row| row.get(0))?;
+    let sql = format!(
+        "SELECT {}, document, leg, direction, started_ns, samples FROM legs WHERE run = ?1 ORDER BY leg",
+        whole("run, leg, direction, started_ns, samples, document")
+    );
+    let mut legs = tx.prepare_cached(&sql)?;
     let mut rows = legs.query([id])?;
     while let Some(row) = rows.next()? {
-        let index: usize = row.get(0)?;
+        let index: usize = row.get(2)?;
+        let number = index + 1;
+        if !row.get::<_, bool>(0)? || index != run.legs.len() {
+            return Err(Failure::Damaged(RUNS, format!("leg {number}")));
+        }
         let near = read_samples(tx, id, index, Side::Near)?;
         let far = read_samples(tx, id, index, Side::Far)?;
-        run.legs.push(match row.get::<_, Option<String>>(3)? {
+        let samples = format!("samples of leg {number}");
+        check_count(RUNS, &samples, near.len() + far.len(), row.get(5)?)?;
+        run.legs.push(match row.get::<_, Option<String>>(1)? {
             Some(document) => {
                 let mut leg: Leg = serde_json::from_str(&document).map_err(Failure::Document)?;
                 leg.near.samples = near;
@@ -307,14 +405,15 @@ pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
                 leg
             }
             None => Leg {
-                direction: row.get::<_, String>(1)?.parse().unwrap_or(Direction::Up),
-                started: Nanos(row.get::<_, i64>(2)?.max(0) as u64),
+                direction: row.get::<_, String>(3)?.parse().unwrap_or(Direction::Up),
+                started: Nanos(row.get::<_, i64>(4)?.max(0) as u64),
                 near: as_seen(near),
                 far: as_seen(far),
                 ended: Ended::Unfinished,
             },
         });
     }
+    check_count(RUNS, "legs", run.legs.len(), kept)?;
     Ok(run)
 }
 
@@ -324,14 +423,24 @@ fn read_samples(
     index: usize,
     side: Side,
 ) -> Result<Vec<Sample>, Failure> {
-    let mut query = tx.prepare_cached(
-        "SELECT document FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
-    )?;
+    let sql = format!(
+        "SELECT {}, document, n FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
+        whole("run, leg, side, n, at_ns, document")
+    );
+    let mut query = tx.prepare_cached(&sql)?;
     let mut rows = query.query(params![id, index, side.name()])?;
     let mut samples = Vec::new();
     while let Some(row) = rows.next()? {
-        let document = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        samples.push(serde_json::from_str(document).map_err(Failure::Document)?);
+        let part = || {
+            let number = samples.len() + 1;
+            (RUNS, format!("sample {number} of leg {}", index + 1))
+        };
+        let sample = read_document(row, part)?;
+        if row.get::<_, usize>(2)? != samples.len() {
+            let (kind, part) = part();
+            return Err(Failure::Damaged(kind, part));
+        }
+        samples.push(sample);
     }
     Ok(samples)
 }

@@ -1,6 +1,8 @@
 //! The tables, and how a file becomes one that has them.
 
 use crate::Error;
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,10 +14,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
-/// Documents come last in their rows, so that reading the columns before them never follows the
-/// pages that a long document spills into.
+/// The last column of each table is the checksum of the others ([`row_sum`]). `runs.legs`, `legs.samples` and
+/// `experiments.trials` are how many rows of those belong to one that is finished: a checksum cannot miss a row.
 ///
 /// A run names the experiment that it is part of without a foreign key, for it may be imported alone. Tunings name their
 /// runs and experiments in their documents.
@@ -32,7 +34,9 @@ CREATE TABLE runs (
     p50_up_ns          INTEGER,
     p50_down_ns        INTEGER,
     experiment         TEXT,
-    document           TEXT    NOT NULL -- Run as JSON, its legs left out
+    legs               INTEGER,
+    document           TEXT    NOT NULL, -- Run as JSON, its legs left out
+    sum                BLOB
 ) STRICT;
 CREATE INDEX runs_by_start ON runs (started_unix_ns);
 CREATE INDEX runs_by_experiment ON runs (experiment);
@@ -41,7 +45,9 @@ CREATE TABLE legs (
     leg        INTEGER NOT NULL,
     direction  TEXT    NOT NULL,
     started_ns INTEGER NOT NULL,
+    samples    INTEGER,
     document   TEXT, -- Leg as JSON, its samples left out; NULL until it is finished
+    sum        BLOB,
     PRIMARY KEY (run, leg)
 ) STRICT;
 CREATE TABLE samples (
@@ -51,6 +57,7 @@ CREATE TABLE samples (
     n        INTEGER NOT NULL,
     at_ns    INTEGER NOT NULL,
     document TEXT    NOT NULL, -- Sample as JSON
+    sum      BLOB,
     PRIMARY KEY (run, leg, side, n),
     FOREIGN KEY (run, leg) REFERENCES legs (run, leg) ON DELETE CASCADE
 ) STRICT;
@@ -61,12 +68,15 @@ CREATE TABLE experiments (
     title           TEXT,
     workload        TEXT    NOT NULL,
     ended           TEXT    NOT NULL,
-    document        TEXT    NOT NULL -- Experiment as JSON, its trials left out
+    trials          INTEGER,
+    document        TEXT    NOT NULL, -- Experiment as JSON, its trials left out
+    sum             BLOB
 ) STRICT;
 CREATE TABLE trials (
     experiment TEXT    NOT NULL REFERENCES experiments (id) ON DELETE CASCADE,
     number     INTEGER NOT NULL,
     document   TEXT    NOT NULL, -- Trial as JSON
+    sum        BLOB,
     PRIMARY KEY (experiment, number)
 ) STRICT;
 CREATE TABLE tunings (
@@ -74,12 +84,14 @@ CREATE TABLE tunings (
     started_unix_ns INTEGER NOT NULL,
     host            TEXT    NOT NULL,
     ended           TEXT    NOT NULL,
-    document        TEXT    NOT NULL -- Tuning as JSON
+    document        TEXT    NOT NULL, -- Tuning as JSON
+    sum             BLOB
 ) STRICT;
 CREATE TABLE mtus (
     id              TEXT    NOT NULL PRIMARY KEY,
     started_unix_ns INTEGER NOT NULL,
-    document        TEXT    NOT NULL -- MtuRecord as JSON
+    document        TEXT    NOT NULL, -- MtuRecord as JSON
+    sum             BLOB
 ) STRICT;
 ";
 
@@ -90,10 +102,39 @@ pub(crate) fn prepare(db: &mut Connection, path: &Path) -> Result<(), Error> {
     db.busy_timeout(PATIENCE).map_err(failed)?;
     db.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;")
         .map_err(failed)?;
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    db.create_scalar_function("row_sum", -1, flags, row_sum)
+        .map_err(failed)?;
     if is_empty(db, path)? {
         create(db, path)?;
     }
     Ok(())
+}
+
+/// The checksum of a row: XXH3-128 over the type, the length and the bytes of each column. It finds damage; against
+/// who can write the file it holds nothing.
+fn row_sum(columns: &Context<'_>) -> rusqlite::Result<[u8; 16]> {
+    let mut sum = twox_hash::XxHash3_128::new();
+    for column in 0..columns.len() {
+        let number;
+        let (kind, bytes): (u8, &[u8]) = match columns.get_raw(column) {
+            ValueRef::Null => (0, &[]),
+            ValueRef::Integer(value) => {
+                number = value.to_le_bytes();
+                (1, &number)
+            }
+            ValueRef::Real(value) => {
+                number = value.to_le_bytes();
+                (2, &number)
+            }
+            ValueRef::Text(bytes) => (3, bytes),
+            ValueRef::Blob(bytes) => (4, bytes),
+        };
+        sum.write(&[kind]);
+        sum.write(&(bytes.len() as u64).to_le_bytes());
+        sum.write(bytes);
+    }
+    Ok(sum.finish_128().to_le_bytes())
 }
 
 /// Whether the file has no tables yet; an error if it has any but ours.

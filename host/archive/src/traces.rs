@@ -1,6 +1,7 @@
 //! The traces of runs: files in a directory beside the archive, so that every tool can open them.
 
 use crate::{Error, is_id};
+use flate2::read::GzDecoder;
 use model::Side;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -51,6 +52,23 @@ impl Traces {
         })
     }
 
+    /// The same file, read whole once: gzip has a checksum at its end.
+    ///
+    /// # Errors
+    /// Why it is not as it was written.
+    pub fn checked(&self, run: &str, leg: usize, side: Side) -> Result<PathBuf, Error> {
+        check(run, self.file(run, leg, side))
+    }
+
+    /// Checks all those of a run.
+    ///
+    /// # Errors
+    /// As [`Traces::checked`], of the first.
+    pub fn verify(&self, run: &str) -> Result<(), Error> {
+        let mut files = self.of(run).into_iter();
+        files.try_for_each(|file| check(run, file).map(drop))
+    }
+
     /// The files of a run.
     pub fn of(&self, run: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(&self.directory) else {
@@ -76,6 +94,14 @@ impl Traces {
     }
 }
 
+fn check(run: &str, file: PathBuf) -> Result<PathBuf, Error> {
+    let read = || io::copy(&mut GzDecoder::new(fs::File::open(&file)?), &mut io::sink());
+    match read() {
+        Ok(_) => Ok(file),
+        Err(source) => Err(Error::DamagedTrace(file, run.to_owned(), source)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +119,10 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o77, 0);
         assert_eq!(traces.of("00c0ffee").len(), 2);
         assert!(traces.of("00").is_empty());
+        assert!(matches!(
+            traces.verify("00c0ffee"),
+            Err(Error::DamagedTrace(..))
+        ));
         traces.delete("00c0ffee").unwrap();
         assert_eq!(
             (traces.of("00c0ffee").len(), traces.of("0badcafe").len()),

@@ -187,12 +187,16 @@ fn lists_are_filtered_and_newest_first() {
         (rows[2].ended.as_str(), rows[2].host.as_str()),
         ("failed", "db1")
     );
-    // The documents are not opened: the list does without them.
+    // What is damaged is no row of a list either.
     let db = rusqlite::Connection::open(scratch.file()).unwrap();
     db.execute("UPDATE runs SET document = 'no JSON'", [])
         .unwrap();
-    assert_eq!(archive.list(&Filter::default()).unwrap(), rows);
-    assert!(matches!(archive.get("last"), Err(Error::Document { .. })));
+    let list = archive.list(&Filter::default());
+    assert!(matches!(list, Err(Error::DamagedPart { .. })));
+    assert!(matches!(
+        archive.get("last"),
+        Err(Error::DamagedPart { .. })
+    ));
 }
 
 #[test]

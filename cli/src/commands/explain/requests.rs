@@ -78,7 +78,7 @@ pub fn live(which: &FilterArgs, time: Option<Nanos>, links: Links, json: bool) -
 fn of_run(subject: &str, links: Links, global: &Global) -> Result<Requests> {
     let (run, traces) = lookup::run(subject, global)?;
     let of_end = |n: usize, side: Side| {
-        let file = traces.file(&run.id, n, side);
+        let file = traces.checked(&run.id, n, side)?;
         observed(&file, Observer::of_two().on(links)).map(|(observer, _)| observer)
     };
     for (n, leg) in run.legs.iter().enumerate() {
