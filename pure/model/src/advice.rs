@@ -12,7 +12,8 @@ pub struct Needs {
     /// What it is to carry.
     #[serde(rename = "rate_bit_s")]
     pub rate: BitRate,
-    /// Where that comes from.
+    /// `told` by the user; `line`: the slower device; `reached`; `step`: four times what was reached, because
+    /// buffers held it.
     pub rate_from: RateFrom,
     /// Round trip under load: the 95th percentile.
     #[serde(rename = "rtt_ns")]
@@ -56,7 +57,7 @@ pub enum RateFrom {
 /// A setting that is proposed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// What to set, and where: read with the direction of its proposal.
+    /// What to set, and where (`knob=value[@place]`): read with the direction of its proposal.
     pub setting: Setting,
     /// The host that is meant.
     pub side: Side,
@@ -85,7 +86,7 @@ pub struct Proposal {
     pub title: String,
     /// Which way the data goes that it is for: says who is sender and receiver.
     pub direction: Direction,
-    /// The finding that it answers.
+    /// The limit that it answers, as in a finding.
     pub cause: finding::Limit,
     /// What is set, together. Never empty.
     pub changes: Vec<Change>,

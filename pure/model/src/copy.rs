@@ -18,7 +18,7 @@ pub enum Stage {
 /// How much of a copy's time a stage was at work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageUse {
-    /// Which.
+    /// `source` (reading and hashing), `network` or `sink` (hashing, writing, making it safe).
     pub stage: Stage,
     /// At work, and not waiting for another stage: of the whole time, 0 to 1.
     pub busy_share: f64,

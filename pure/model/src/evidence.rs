@@ -438,7 +438,7 @@ pub struct Evidence {
     /// The whole of which it is a part, in the same unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
-    /// What it is judged by; null: nothing, it is told for the reader.
+    /// What it is judged by; `None`: nothing, it is for the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Threshold>,
     /// Where it comes from.

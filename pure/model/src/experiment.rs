@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// An experiment with the runs made so far. Its verdict is derived from it, never stored alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Version of this form, [`crate::EXPERIMENT_SCHEMA`].
+    /// Version of this form.
     pub schema: u32,
     /// Name in the archive: eight hexadecimal digits.
     pub id: String,
@@ -49,7 +49,7 @@ pub struct Trial {
     /// Time over which it is judged: of the leg, at least what was ordered.
     #[serde(rename = "duration_ns")]
     pub duration: Nanos,
-    /// The metric, in bit/s or seconds ([`crate::Metric`]); `None` if it failed.
+    /// The metric, in bit/s or seconds; `None` if it failed.
     pub value: Option<f64>,
     /// Bytes that the receiver's application took.
     pub bytes: Bytes,

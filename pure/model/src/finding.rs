@@ -146,7 +146,7 @@ named! {
 /// What to try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Remedy {
-    /// In words.
+    /// What to try.
     pub words: String,
     /// The same as a setting, `knob=value[@place]`, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,11 +162,11 @@ pub struct Decider {
     /// The equivalence margin, as a share: less than any of these causes would make of it.
     #[serde(rename = "margin_share")]
     pub margin: f64,
-    /// The causes that [`Outcome::Faster`] leaves.
+    /// The limits that the verdict `faster` leaves.
     pub faster: Vec<Limit>,
-    /// The causes that [`Outcome::NoDifference`] leaves.
+    /// The limits that `no_difference` leaves.
     pub no_difference: Vec<Limit>,
-    /// The causes that [`Outcome::Slower`] leaves.
+    /// The limits that `slower` leaves.
     pub slower: Vec<Limit>,
 }
 
@@ -203,11 +203,12 @@ impl Decider {
 pub struct Finding {
     /// The cause.
     pub limit: Limit,
-    /// Whether it is what was waited for, or what lies behind.
+    /// `first`: what was waited for; `second`: what lies behind.
     pub level: Level,
     /// How much. Of the second level: the time of the first level that it explains.
     pub share: Share,
-    /// How sure.
+    /// `certain`: the field that decides it was observed; `likely`: it fits and no other cause does;
+    /// `possible`: another cause fits as well.
     pub confidence: Confidence,
     /// What it rests on.
     pub evidence: Vec<Evidence>,
@@ -287,10 +288,10 @@ pub enum Conclusion {
 pub struct Explanation {
     /// Name of the connection, as the source has it.
     pub name: String,
-    /// The sender's address.
+    /// The sender's address and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<SocketAddr>,
-    /// The receiver's address.
+    /// The receiver's address and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<SocketAddr>,
     /// Which way, seen from the host of the command, where that is known.
@@ -332,15 +333,15 @@ pub struct Glance {
     pub pid: u32,
     /// Its name.
     pub comm: Comm,
-    /// What it sends, retransmissions included.
+    /// What it sends over the last seconds, retransmissions included.
     #[serde(rename = "sent_bit_s")]
     pub sent: BitRate,
     /// What it receives.
     #[serde(rename = "received_bit_s")]
     pub received: BitRate,
-    /// The limit that owned most of the time; `None` of one that has sent nothing.
+    /// The limit that owned most of the last seconds; `None` of one that has sent nothing.
     pub limit: Option<Limit>,
-    /// How much of it, 0 to 1.
+    /// How much of them, 0 to 1.
     pub share: f64,
     /// Congestion window.
     #[serde(rename = "cwnd_bytes")]
@@ -351,7 +352,7 @@ pub struct Glance {
     /// The smallest.
     #[serde(rename = "min_rtt_ns")]
     pub min_rtt: Nanos,
-    /// Segments retransmitted.
+    /// Segments retransmitted in the last seconds.
     pub retransmitted: u64,
     /// Time since its last event.
     #[serde(rename = "silent_ns")]

@@ -33,7 +33,7 @@ pub struct Fingerprint {
     pub device: Option<Device>,
     /// Congestion control of the host.
     pub congestion: Option<Congestion>,
-    /// Sysctls that bear on TCP transfers, by their full name, white space folded.
+    /// Sysctls that bear on TCP: full name to value, white space folded.
     pub sysctls: BTreeMap<String, String>,
     /// What could not be read, and why.
     pub unread: Vec<Unread>,
@@ -84,7 +84,7 @@ pub struct Device {
     pub name: String,
     /// Driver.
     pub driver: Option<String>,
-    /// Driver version, firmware and bus address, where reported.
+    /// Firmware or driver version.
     pub firmware: Option<String>,
     /// Bus address.
     pub bus: Option<String>,
@@ -101,11 +101,11 @@ pub struct Device {
     pub qdisc: Option<String>,
     /// Transmit queue length in packets.
     pub tx_queue_len: Option<u32>,
-    /// Receive and transmit ring sizes (current, maximum).
+    /// Receive ring: entries now, at most.
     pub rx_ring: Option<(u32, u32)>,
-    /// Transmit ring size (current, maximum).
+    /// Transmit ring: entries now, at most.
     pub tx_ring: Option<(u32, u32)>,
-    /// Receive and transmit queues.
+    /// Receive queues.
     pub rx_queues: Option<u32>,
     /// Transmit queues.
     pub tx_queues: Option<u32>,
@@ -124,7 +124,7 @@ pub struct Congestion {
 /// Something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Unread {
-    /// What.
+    /// What could not be read.
     pub what: String,
     /// Why not.
     pub why: String,

@@ -57,11 +57,11 @@ impl MtuFound {
 /// What was found between two hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MtuReport {
-    /// [`MTU_SCHEMA`].
+    /// Version of this form.
     pub schema: u32,
     /// The other host as the user named it.
     pub host: String,
-    /// How it was looked at.
+    /// `agent`: datagrams that the other end acknowledged; `web`: connections to a web server.
     pub method: Method,
     /// This host.
     pub near: PathEnd,

@@ -18,7 +18,7 @@ pub const LEAST_MTU: u32 = 68;
 /// A path with nothing else on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Path {
-    /// The largest IP packet, in bytes; not less than [`LEAST_MTU`].
+    /// The largest IP packet, in bytes, at least 68.
     pub mtu: u32,
     /// Of each link; not zero.
     #[serde(rename = "rate_bit_s")]
@@ -53,22 +53,22 @@ pub struct Ideal {
     /// Storing the largest of them again before each later link.
     #[serde(rename = "store_and_forward_ns")]
     pub store_and_forward: Nanos,
-    /// On the way.
+    /// On the way: half of the round trip.
     #[serde(rename = "propagation_ns")]
     pub propagation: Nanos,
     /// Waiting for acknowledgements, as the window is smaller than the block.
     #[serde(rename = "window_ns")]
     pub window_wait: Nanos,
-    /// The sum: from the first bit that leaves to the last that arrives.
+    /// The sum of these four: from the first bit that leaves to the last that arrives.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Until the sender has the last acknowledgement.
     #[serde(rename = "acknowledged_ns")]
     pub acknowledged: Nanos,
-    /// Of such blocks one after another, each when the one before is acknowledged.
+    /// Rate of such blocks, each when the one before is acknowledged.
     #[serde(rename = "alone_bit_s")]
     pub alone: BitRate,
-    /// Of an endless transfer.
+    /// Rate of an endless transfer.
     #[serde(rename = "bulk_bit_s")]
     pub bulk: BitRate,
     /// What has to be in flight for the rate of the links.

@@ -77,7 +77,7 @@ pub struct Arm {
     pub name: String,
     /// What is set for its runs; empty: as it is.
     pub settings: Vec<Setting>,
-    /// The level of each factor, in the order of [`Design::Factorial`]; empty in other designs.
+    /// The level of each factor, in the order of the factors; empty in other designs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<u32>,
 }

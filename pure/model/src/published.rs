@@ -52,7 +52,8 @@ pub struct PublishedComparison {
     pub estimate: Option<Estimate>,
     /// The runs were paired by their block.
     pub paired: bool,
-    /// What the figures say. `NoVerdict` where no interval exists.
+    /// What the figures say: `faster`, `slower`, `no_difference`, `not_enough_data`, or `no_verdict` where no
+    /// interval exists.
     pub outcome: Outcome,
 }
 
@@ -63,7 +64,7 @@ pub struct Statistics {
     pub of: String,
     /// The arm.
     pub arm: String,
-    /// Arithmetic mean.
+    /// Arithmetic mean, in the `unit` of the comparisons; one value alone stands here.
     pub average: Option<f64>,
     /// Median.
     pub median: Option<f64>,

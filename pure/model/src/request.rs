@@ -11,7 +11,7 @@ pub const REQUESTS_SCHEMA: u32 = 1;
 /// All requests of one or two captures, or of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Requests {
-    /// [`REQUESTS_SCHEMA`].
+    /// Version of this form.
     pub schema: u32,
     /// Requests that were answered.
     pub answered: u64,
@@ -27,7 +27,7 @@ pub struct Requests {
     pub streams: Vec<StreamFigures>,
     /// By operation, those first that took the most time all together.
     pub operations: Vec<Operation>,
-    /// The first requests one by one, by the time of their call.
+    /// The first 1000, by the time of their call.
     pub calls: Vec<Call>,
     /// How long they took, and why, over the time of the capture: for a picture.
     #[serde(skip)]
@@ -113,14 +113,15 @@ pub struct Operation {
     pub call_bytes: Bytes,
     /// Bytes of all replies.
     pub reply_bytes: Bytes,
-    /// What the path needs at the least for all together: see [`Links::ideal`].
+    /// What the path needs at the least for all together: the shortest round trip, and with `--rate` the frames
+    /// on the links; 0 where neither is known.
     #[serde(rename = "ideal_ns")]
     pub ideal: Nanos,
     /// The parts of all together.
     pub parts: Parts,
     /// Why: the same time by cause.
     pub causes: Causes,
-    /// The longest ones, the longest first.
+    /// The longest three, the longest first.
     pub worst: Vec<Call>,
 }
 
@@ -130,7 +131,7 @@ pub struct Call {
     /// When the first byte of the call left the client, since the capture began.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Who asked.
+    /// Who asked: address and port.
     pub client: SocketAddr,
     /// Who answered.
     pub server: SocketAddr,
@@ -138,7 +139,7 @@ pub struct Call {
     pub operation: String,
     /// What it is for, in words; empty where that is not known.
     pub purpose: &'static str,
-    /// What it asked for: names, offsets, sizes; as a stranger sent it.
+    /// Name, offset or size that it asked for, as its client sent it; empty where that is not known.
     pub detail: String,
     /// Bytes of the call on its connection.
     pub call_bytes: Bytes,
@@ -146,7 +147,7 @@ pub struct Call {
     pub reply_bytes: Bytes,
     /// Where it was seen.
     pub view: View,
-    /// What the path needs at the least for it: see [`Links::ideal`].
+    /// What the path needs at the least for it.
     #[serde(rename = "ideal_ns")]
     pub ideal: Nanos,
     /// Its time, part by part.
@@ -323,6 +324,7 @@ pub struct Step {
     /// From the first to the last of them.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// What the first waited for behind the step before, of the same direction.
+    /// What the first waited for behind the step before, of the same direction: a key of `causes` without
+    /// `_ns`.
     pub waited: Option<Cause>,
 }

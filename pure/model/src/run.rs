@@ -18,7 +18,7 @@ pub type RunId = String;
 pub struct Run {
     /// Version of this form.
     pub schema: u32,
-    /// Name in the archive.
+    /// Name in the archive: eight hexadecimal digits.
     pub id: RunId,
     /// Start, nanoseconds since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]
@@ -37,9 +37,9 @@ pub struct Run {
     pub near: Fingerprint,
     /// The other host; `None` if not reported (by a stock iperf3 server).
     pub far: Option<Fingerprint>,
-    /// In the order of their start.
+    /// One direction each, in the order of their start.
     pub legs: Vec<Leg>,
-    /// What the reader must know to take the figures right.
+    /// Doubts about the whole run.
     pub warnings: Vec<Warning>,
     /// How it ended.
     pub ended: Ended,
@@ -147,10 +147,11 @@ pub struct EndRecord {
     /// What the line did to this end's frames, if it did anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<LineErrors>,
-    /// The trace of this end's data sockets, where one was taken: it cost time of the processor.
+    /// The trace of this end's data sockets, where one was taken; it is kept beside the archive
+    /// (`runs.db.traces`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Traced>,
-    /// What this end must report of its figures.
+    /// Doubts about the figures of this end.
     pub warnings: Vec<Warning>,
 }
 
@@ -226,7 +227,7 @@ pub struct CopyRecord {
     pub fsync: Option<Nanos>,
     /// XXH3 of 128 bits of all bytes, hexadecimal; empty if the end was not reached.
     pub hash: String,
-    /// At the receiver: length and hash are the sender's.
+    /// At the receiver: length and hash are the sender's; `None`: it did not come to that.
     pub verified: Option<bool>,
     /// At the receiver: the new file is in its place.
     pub kept: bool,

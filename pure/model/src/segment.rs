@@ -373,7 +373,7 @@ sparse! {
 /// How a trace begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// [`TRACE_SCHEMA`].
+    /// Version of this form.
     pub schema: u32,
     /// Name of the host.
     pub host: String,
@@ -383,7 +383,8 @@ pub struct Begin {
     /// Moment 0 of the trace, since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]
     pub started: Nanos,
-    /// Where the events come from.
+    /// `probes`: in the kernel; `packets`: a packet socket and samples of the sockets; `samples`: these alone;
+    /// `capture`: a file.
     pub source: TraceSource,
 }
 

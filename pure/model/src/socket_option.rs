@@ -20,7 +20,7 @@ pub struct SocketSettings {
     pub mss: Option<u32>,
     /// `TCP_CONGESTION`.
     pub congestion: Option<String>,
-    /// `TCP_NODELAY`; always set for the request workload unless `Some(false)`.
+    /// `TCP_NODELAY`; always set for the request workload unless false.
     pub nodelay: Option<bool>,
     /// `SO_MAX_PACING_RATE` of each stream.
     #[serde(rename = "pacing_bit_s")]
@@ -38,13 +38,13 @@ pub struct SocketSettings {
 pub struct SocketOptions {
     /// Number of the stream, from 0.
     pub stream: u32,
-    /// This end.
+    /// This end, address and port.
     pub local: SocketAddr,
-    /// The peer.
+    /// The peer, address and port.
     pub remote: SocketAddr,
-    /// `SO_SNDBUF` as the kernel holds it, in bytes (twice what was asked).
+    /// `SO_SNDBUF` as the kernel holds it, in bytes (twice what was granted).
     pub send_buffer: Bytes,
-    /// `SO_RCVBUF` as the kernel holds it, in bytes (twice what was asked).
+    /// `SO_RCVBUF` as the kernel holds it, in bytes (twice what was granted).
     pub receive_buffer: Bytes,
     /// `TCP_MAXSEG`, in bytes; 0 for UDP.
     pub mss: u32,

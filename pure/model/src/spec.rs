@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// The whole order for one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// What moves.
+    /// What moves; `kind` says which.
     pub workload: Workload,
     /// Which way.
     pub directions: Directions,
@@ -16,7 +16,8 @@ pub struct Spec {
     pub streams: u32,
     /// When a leg ends.
     pub limit: Limit,
-    /// Start of each leg that the steady figures leave out; `None`: see [`crate::ramp_for`].
+    /// Start of each leg that the steady figures leave out; `None`: the longer of 2 s and 20 round trips, at
+    /// most half of the leg.
     #[serde(rename = "ramp_ns")]
     pub ramp: Option<Nanos>,
     /// Time between samples.

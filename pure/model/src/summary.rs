@@ -82,7 +82,7 @@ pub struct LegSummary {
     pub receiver_cpu: Option<CpuUse>,
     /// Requests (request workload, blocks).
     pub requests: Option<LatencySummary>,
-    /// The same by operation (blocks).
+    /// The same by operation, those first that took the most time (blocks).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<BlockSummary>,
     /// Datagrams as the receiver counted them (UDP).
@@ -132,8 +132,9 @@ pub struct LatencySummary {
     /// The slowest.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// What the path needs for one of them at the least, see [`Links::ideal`]; `None` if that is not known: its round
-    /// trip was not seen, or requests of several kinds are in here.
+    /// What the path needs for one at the least: the shortest round trip, and its frames on a link of the
+    /// slower rate that the devices of the hosts report, where one does. `None`: the round trip was not seen,
+    /// or requests of several kinds are in here.
     #[serde(rename = "ideal_ns", default)]
     pub ideal: Option<Nanos>,
 }

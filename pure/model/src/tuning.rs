@@ -12,7 +12,7 @@ pub const TUNING_SCHEMA: u32 = 1;
 /// One way of a path, tuned. The verdicts are derived from its experiments, never stored in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
-    /// Version of this form, [`TUNING_SCHEMA`].
+    /// Version of this form.
     pub schema: u32,
     /// Name in the archive: eight hexadecimal digits.
     pub id: String,
@@ -75,7 +75,8 @@ pub struct Attempt {
     pub instead: Option<String>,
     /// Its arm in the first experiment of its round; `None`: it was not in one.
     pub arm: Option<u32>,
-    /// What became of it.
+    /// `untried`, `undone` (not proven), `surpassed` (proven, and adds nothing to what was kept), `kept` or
+    /// `told` (proven on linerate's own connections, and not this command's to set for all).
     pub fate: Fate,
 }
 

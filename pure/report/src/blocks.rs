@@ -22,13 +22,13 @@ const ENOUGH: f64 = 1.1;
 /// What was measured with so many requests outstanding.
 #[derive(Clone, Debug, Serialize)]
 pub struct Depth {
-    /// On each connection.
+    /// Requests that each connection had outstanding.
     pub depth: u32,
     /// Its run in the archive.
     pub run: RunId,
     /// All of them; `None`: none was answered.
     pub requests: Option<LatencySummary>,
-    /// The same by operation.
+    /// The same by operation, those first that took the most time.
     pub operations: Vec<BlockSummary>,
 }
 

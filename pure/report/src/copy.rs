@@ -102,7 +102,7 @@ const CORNERS_SCHEMA: u32 = 1;
 /// One corner of a comparison: what was at its ends, and the rates that its copies reached.
 #[derive(Serialize)]
 pub struct Corner {
-    /// What was ordered.
+    /// What was ordered; its `kind` is left out.
     pub order: FileCopy,
     /// A copy each, in the order in which they were made.
     pub copies: Vec<CopySummary>,

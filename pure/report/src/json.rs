@@ -116,6 +116,9 @@ fn inert(text: &str) -> String {
 }
 
 #[cfg(test)]
+mod field_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{self, LAN};
@@ -125,6 +128,9 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     type Keys = BTreeSet<String>;
+
+    const UPDATE: &str = "run UPDATE_DOCS=1 cargo test -p linerate-report documented_from, which writes the fields \
+        of types; other keys are written by hand";
 
     /// The sections of docs/json.md with the keys of their tables.
     fn documented() -> BTreeMap<String, Keys> {
@@ -569,7 +575,10 @@ mod tests {
         let names = |of: &BTreeMap<String, Keys>| of.keys().cloned().collect::<Keys>();
         assert_eq!(names(&documented), names(&found));
         for (name, keys) in found {
-            assert_eq!(documented[&name], keys, "section {name} of docs/json.md");
+            assert_eq!(
+                documented[&name], keys,
+                "section {name} of docs/json.md: {UPDATE}"
+            );
         }
         assert_eq!(
             SCHEMA_VERSION, 1,
@@ -592,10 +601,10 @@ mod tests {
         format!("{before}{marker}\n{by}<!-- end -->{after}")
     }
 
-    /// To write it anew, run this test with `UPDATE_DOCS=1`.
+    /// `UPDATE_DOCS=1` writes it anew.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a test writes the documentation")]
-    fn sockets_limits_and_evidence_keys_are_documented_from_their_types() {
+    fn what_json_has_is_documented_from_its_types() {
         let name = |value: Value| format!("`{}`", value.as_str().expect("a name"));
         let limits = table(
             "| limit | level | in text | meaning |",
@@ -626,13 +635,12 @@ mod tests {
         let socket = [probed.to_owned()].into_iter().chain(socket_rows());
         let socket = table(head, socket);
         let new = generated(&new, "<!-- socket state: generated -->", &socket);
+        let new = super::field_tests::with_fields(&new);
         if std::env::var("UPDATE_DOCS").is_ok() {
             std::fs::write(path, &new).expect("docs/json.md");
+            return;
         }
-        assert!(
-            text == new,
-            "docs/json.md is stale: run this test with UPDATE_DOCS=1"
-        );
+        assert!(text == new, "docs/json.md is stale: {UPDATE}");
     }
 
     #[test]

@@ -10,13 +10,13 @@ pub const CHANGE_SCHEMA: u32 = 1;
 /// What was done about the MTU of two hosts, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MtuChange {
-    /// [`CHANGE_SCHEMA`].
+    /// Version of this form.
     pub schema: u32,
     /// The other host as the user named it.
     pub host: String,
     /// The MTU that both devices were to have.
     pub to: u32,
-    /// For whom.
+    /// `segment`: packets to everybody may have the new size; `peer`: those between the two hosts.
     pub reach: Reach,
     /// What got through before anything was changed.
     pub before: MtuReport,
