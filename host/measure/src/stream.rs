@@ -387,22 +387,25 @@ impl Stream<'_> {
     /// of it without a quota.
     ///
     /// # Errors
-    /// A pause, if the load has come to the phase `last` meanwhile: a reached limit cuts it.
+    /// A pause, if the load has come to the phase `last` during the wait: a reached limit cuts it.
     pub(crate) fn admit(&self, want: usize, last: Phase) -> io::Result<usize> {
         let Some(quota) = &self.shared.job.quota else {
             return Ok(want);
         };
         let (bytes, from) = quota.take(want).map_err(|why| self.limit(why))?;
-        while self.phase() < last {
+        // Before the phase: another stream may have been refused because this one has the last bytes.
+        loop {
             let left = from.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(bytes);
             }
+            if self.phase() >= last {
+                quota.give_back(bytes);
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             // The keeper wakes the stream's own thread when the load ends; others look.
             thread::park_timeout(left.min(LOOK));
         }
-        quota.give_back(bytes);
-        Err(io::ErrorKind::Interrupted.into())
     }
 
     /// Cuts the load for this reason: a pause in which its phase changes.

@@ -293,6 +293,52 @@ fn every_byte_of_a_load_is_taken_from_the_quota_and_its_end_has_a_name() {
     }
 }
 
+/// One piece for the stream that asks first, which it gets after another was refused.
+#[derive(Default)]
+struct LastPiece {
+    takes: AtomicU64,
+    refused: Mutex<bool>,
+    changed: Condvar,
+    given_back: AtomicU64,
+}
+
+impl Quota for LastPiece {
+    fn take(&self, want: usize) -> Result<(usize, Instant), String> {
+        if self.takes.fetch_add(1, Ordering::Relaxed) > 0 {
+            *self.refused.lock().unwrap() = true;
+            self.changed.notify_all();
+            return Err("nothing is left".to_owned());
+        }
+        let refused = self.refused.lock().unwrap();
+        let refused = self.changed.wait_while(refused, |refused| !*refused);
+        drop(refused.unwrap());
+        // The refusal cuts the load meanwhile.
+        thread::sleep(Duration::from_millis(200));
+        Ok((want.min(1000), Instant::now()))
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.given_back.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn pay_ahead(&self, _bytes: usize) {}
+}
+
+#[test]
+fn the_last_bytes_of_a_quota_are_read_although_another_stream_was_refused_meanwhile() {
+    let (mut near, far) = sockets(2);
+    let hour = Limit::Time(Nanos::from_secs(3600));
+    let mut job = bulk(Role::Receive, hour, &Bulk::default());
+    let quota = Arc::new(LastPiece::default());
+    job.quota = Some(Arc::clone(&quota) as Arc<dyn Quota>);
+    near.iter_mut()
+        .for_each(|socket| socket.write_all(&[0; 10_000]).unwrap());
+    let received = done(Load::start(job, far).unwrap());
+    assert_eq!(received.limit.as_deref(), Some("nothing is left"));
+    assert_eq!(quota.given_back.load(Ordering::Relaxed), 0);
+    assert_eq!(total(&received), 1000);
+}
+
 #[test]
 fn a_load_is_cut_after_its_longest_time_whatever_its_peer_does() {
     for role in [Role::Send, Role::Receive] {
