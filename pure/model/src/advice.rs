@@ -12,8 +12,8 @@ pub struct Needs {
     /// What it is to carry.
     #[serde(rename = "rate_bit_s")]
     pub rate: BitRate,
-    /// `told` by the user; `line`: the slower device; `reached`; `step`: four times what was reached, because
-    /// buffers held it.
+    /// `told` by the user; `line`: the slower device; `reached`; `step`: four times what was
+    /// reached, because buffers held it.
     pub rate_from: RateFrom,
     /// Round trip under load: the 95th percentile.
     #[serde(rename = "rtt_ns")]

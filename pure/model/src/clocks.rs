@@ -10,7 +10,8 @@ pub struct Clocks {
     pub offset_ns: i64,
     /// How much faster the second's runs, in parts per million.
     pub drift_ppm: f64,
-    /// Packets that were found in both; of more than 1,048,576 in a capture only a part is compared.
+    /// Packets that were found in both; of more than 1,048,576 in a capture only a part is
+    /// compared.
     pub matched: u64,
     /// The offset, and a one-way delay, can be wrong by so much: the asymmetry and the residual.
     #[serde(rename = "error_ns")]

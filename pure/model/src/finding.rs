@@ -207,8 +207,8 @@ pub struct Finding {
     pub level: Level,
     /// How much. Of the second level: the time of the first level that it explains.
     pub share: Share,
-    /// `certain`: the field that decides it was observed; `likely`: it fits and no other cause does;
-    /// `possible`: another cause fits as well.
+    /// `certain`: the field that decides it was observed; `likely`: it fits and no other cause
+    /// does; `possible`: another cause fits as well.
     pub confidence: Confidence,
     /// What it rests on.
     pub evidence: Vec<Evidence>,

@@ -52,8 +52,8 @@ pub struct PublishedComparison {
     pub estimate: Option<Estimate>,
     /// The runs were paired by their block.
     pub paired: bool,
-    /// What the figures say: `faster`, `slower`, `no_difference`, `not_enough_data`, or `no_verdict` where no
-    /// interval exists.
+    /// What the figures say: `faster`, `slower`, `no_difference`, `not_enough_data`, or
+    /// `no_verdict` where no interval exists.
     pub outcome: Outcome,
 }
 

@@ -113,8 +113,8 @@ pub struct Operation {
     pub call_bytes: Bytes,
     /// Bytes of all replies.
     pub reply_bytes: Bytes,
-    /// What the path needs at the least for all together: the shortest round trip, and with `--rate` the frames
-    /// on the links; 0 where neither is known.
+    /// What the path needs at the least for all together: the shortest round trip, and with
+    /// `--rate` the frames on the links; 0 where neither is known.
     #[serde(rename = "ideal_ns")]
     pub ideal: Nanos,
     /// The parts of all together.
@@ -139,7 +139,8 @@ pub struct Call {
     pub operation: String,
     /// What it is for, in words; empty where that is not known.
     pub purpose: &'static str,
-    /// Name, offset or size that it asked for, as its client sent it; empty where that is not known.
+    /// Name, offset or size that it asked for, as its client sent it; empty where that is not
+    /// known.
     pub detail: String,
     /// Bytes of the call on its connection.
     pub call_bytes: Bytes,
@@ -324,7 +325,7 @@ pub struct Step {
     /// From the first to the last of them.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// What the first waited for behind the step before, of the same direction: a key of `causes` without
-    /// `_ns`.
+    /// What the first waited for behind the step before, of the same direction: a key of `causes`
+    /// without `_ns`.
     pub waited: Option<Cause>,
 }

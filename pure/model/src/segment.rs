@@ -99,16 +99,18 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 sparse! {
     /// One event of a connection at one host: a segment sent or received, or a step of its socket.
     ///
-    /// `socket` is its state before a received segment was processed, and before a sent one counted as sent
-    /// (`segs_out`, `bytes_sent` and `total_retrans` count it already): it describes the time since the
-    /// connection's event before.
+    /// `socket` describes the time since the connection's event before, but `segs_out`, `bytes_sent` and
+    /// `total_retrans` count a sent segment already.
     pub struct Segment {
         /// Time since the trace began, by the host's monotonic clock.
         #[serde(rename = "at_ns")]
         pub at: Nanos,
-        /// [`Connection::id`].
+        /// Number of its connection.
         pub connection: u32,
-        /// What happened.
+        /// `sent` (if left out), `received`: a segment; `wrote`, `read`: a call of the application
+        /// returned (without `--calls`, one that no segment shows soon); `state`, `congestion`: it
+        /// changed; `dropped`: a segment, inside this host; `retransmitted`: the kernel counts the
+        /// segment with this `seq`, sent just before, as a retransmission.
         pub what: What,
         /// Processor on which it happened.
         pub cpu: u32,
@@ -125,14 +127,14 @@ sparse! {
         pub seq: u32,
         /// Acknowledgement number.
         pub ack: u32,
-        /// Flags of the TCP header, see [`tcp_flag`].
+        /// Flags of the TCP header: 1 FIN, 2 SYN, 4 RST, 8 PSH, 16 ACK, 32 URG, 64 ECE, 128 CWR.
         pub flags: u8,
         /// The window field as it stands in the header, before its scale.
         pub window: u32,
-        /// Timestamps (RFC 7323): that of its sender, and the one of the peer that it echoes. `None` where they are not the
-        /// first option.
+        /// Timestamps (RFC 7323): that of its sender, and the one of the peer that it echoes;
+        /// `None` where they are not the first option.
         pub stamps: Option<(u32, u32)>,
-        /// Bytes carried; for [`What::Wrote`] and [`What::Read`] the bytes that the application moved.
+        /// Bytes carried; for `wrote` and `read` the bytes that the application moved.
         pub payload: Bytes,
         /// Segments on the wire that this stands for: more than one where the device or the kernel splits
         /// (GSO) or joins (GRO) them. Zero where the event is no segment.
@@ -147,11 +149,12 @@ sparse! {
         pub ttl: u8,
         /// Length of the whole IP packet in bytes (the sum of headers of a super-segment counts once).
         pub length: u32,
-        /// Where and why it was dropped ([`What::Dropped`] alone).
+        /// Where and why it was dropped (`dropped` alone).
         pub dropped: Option<Box<Dropped>>,
 
-        /// The socket, as far as it is known: read by a probe, or else what the packets before this one show of
-        /// it, once a packet of each direction was seen.
+        /// The socket, before a received segment was processed, and before a sent one counted as
+        /// sent: read by a probe, or else (`probed` is left out) what the packets before this one
+        /// show of it, once a packet of each direction was seen.
         pub socket: Option<SocketState>,
     }
 }
@@ -163,7 +166,7 @@ sparse! {
         /// Time since the trace began: when the kernel was asked.
         #[serde(rename = "at_ns")]
         pub at: Nanos,
-        /// [`Connection::id`].
+        /// Number of its connection.
         pub connection: u32,
         /// A process that holds the socket; zero while not known.
         pub pid: u32,
@@ -383,8 +386,8 @@ pub struct Begin {
     /// Moment 0 of the trace, since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]
     pub started: Nanos,
-    /// `probes`: in the kernel; `packets`: a packet socket and samples of the sockets; `samples`: these alone;
-    /// `capture`: a file.
+    /// `probes`: in the kernel; `packets`: a packet socket and samples of the sockets; `samples`:
+    /// these alone; `capture`: a file.
     pub source: TraceSource,
 }
 

@@ -16,8 +16,8 @@ pub struct Spec {
     pub streams: u32,
     /// When a leg ends.
     pub limit: Limit,
-    /// Start of each leg that the steady figures leave out; `None`: the longer of 2 s and 20 round trips, at
-    /// most half of the leg.
+    /// Start of each leg that the steady figures leave out; `None`: the longer of 2 s and 20 round
+    /// trips, at most half of the leg.
     #[serde(rename = "ramp_ns")]
     pub ramp: Option<Nanos>,
     /// Time between samples.

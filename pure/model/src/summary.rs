@@ -132,9 +132,9 @@ pub struct LatencySummary {
     /// The slowest.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// What the path needs for one at the least: the shortest round trip, and its frames on a link of the
-    /// slower rate that the devices of the hosts report, where one does. `None`: the round trip was not seen,
-    /// or requests of several kinds are in here.
+    /// What the path needs for one at the least: the shortest round trip, and its frames on a link
+    /// of the slower rate that the devices of the hosts report, where one does. `None`: the round
+    /// trip was not seen, or requests of several kinds are in here.
     #[serde(rename = "ideal_ns", default)]
     pub ideal: Option<Nanos>,
 }

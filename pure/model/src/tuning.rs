@@ -75,8 +75,9 @@ pub struct Attempt {
     pub instead: Option<String>,
     /// Its arm in the first experiment of its round; `None`: it was not in one.
     pub arm: Option<u32>,
-    /// `untried`, `undone` (not proven), `surpassed` (proven, and adds nothing to what was kept), `kept` or
-    /// `told` (proven on linerate's own connections, and not this command's to set for all).
+    /// `untried`, `undone` (not proven), `surpassed` (proven, and adds nothing to what was kept),
+    /// `kept` or `told` (proven on linerate's own connections, and not this command's to set for
+    /// all).
     pub fate: Fate,
 }
 

@@ -275,8 +275,8 @@ pub struct Request {
     pub pace_per_s: Option<f64>,
     /// A new connection for every request; its handshake counts.
     pub reconnect: bool,
-    /// How both ends wait for data: `hybrid` spins for some tens of microseconds, then sleeps; `block` sleeps
-    /// at once.
+    /// How both ends wait for data: `hybrid` spins for some tens of microseconds, then sleeps;
+    /// `block` sleeps at once.
     pub wait: Wait,
 }
 
@@ -329,8 +329,8 @@ pub struct FileCopy {
     pub from: Option<String>,
     /// The new file at the receiver; `None`: memory.
     pub to: Option<String>,
-    /// What the sender's page cache is to hold of the file before: `cold` (nothing), `hot` (all of it) or
-    /// `as_is`.
+    /// What the sender's page cache is to hold of the file before: `cold` (nothing), `hot` (all of
+    /// it) or `as_is`.
     pub cache: Cache,
     /// Past the page cache at both ends (`O_DIRECT`).
     pub direct: bool,

@@ -13,7 +13,7 @@ const SOURCES: [&str; 4] = [
 ];
 
 /// Sections that are not called as their type, or whose type shares its name: file and type.
-const NAMED: [(&str, &str, &str); 15] = [
+const NAMED: [(&str, &str, &str); 19] = [
     ("copy", "workload", "FileCopy"),
     ("end", "run", "EndRecord"),
     ("ideal_path", "physics", "Path"),
@@ -26,13 +26,17 @@ const NAMED: [(&str, &str, &str); 15] = [
     ("stream", "sample", "StreamSample"),
     ("trace_begin", "segment", "Begin"),
     ("trace_connection", "segment", "Connection"),
+    ("trace_dropped", "segment", "Dropped"),
     ("trace_end", "segment", "End"),
     ("trace_lost", "segment", "Lost"),
+    ("trace_owner", "segment", "Owner"),
+    ("trace_sample", "segment", "TraceSample"),
+    ("trace_segment", "segment", "Segment"),
     ("verdict", "verdict", "Verdict"),
 ];
 
 /// Sections that are written by hand, since no type of that shape declares what is in them. Their keys are held, too.
-const BY_HAND: [&str; 32] = [
+const BY_HAND: [&str; 28] = [
     "blocks",
     "nfs_blocks",
     "limit",
@@ -59,10 +63,6 @@ const BY_HAND: [&str; 32] = [
     "explain_now",
     "causes",
     "design",
-    "trace_segment",
-    "trace_sample",
-    "trace_dropped",
-    "trace_owner",
     "physics",
     "page_fact",
 ];
@@ -71,6 +71,8 @@ const BY_HAND: [&str; 32] = [
 #[derive(Default)]
 struct Type {
     is_enum: bool,
+    /// What is not known of it is left out, as its section says.
+    is_sparse: bool,
     rename_all: bool,
     members: Vec<Member>,
 }
@@ -99,23 +101,27 @@ fn read(path: &Path, types: &mut BTreeMap<(String, String), Type>) {
     });
 }
 
-/// The types that a source declares, by themselves or in `named!`.
+/// The types that a source declares, by themselves or in `named!` and `sparse!`.
 fn parse(text: &str, mut found: impl FnMut(String, Type)) {
     let mut lines = text.lines();
     let mut last = "";
     while let Some(line) = lines.next() {
         let rename_all = std::mem::replace(&mut last, line).contains("rename_all");
-        let head = line.strip_suffix(" {").unwrap_or_default();
-        let (is_enum, name, close) = match head.strip_prefix("pub ").map(|h| h.split_once(' ')) {
-            Some(Some(("struct", name))) => (false, name, "}"),
-            Some(Some(("enum", name))) => (true, name, "}"),
-            _ => match head.trim().split_once(", \"") {
-                Some((name, _)) if head.ends_with('"') => (true, name, "    }"),
+        let inner = line.strip_prefix("    ");
+        let (head, is_inner) = (inner.unwrap_or(line), inner.is_some());
+        let head = head.strip_suffix(" {").unwrap_or_default();
+        let (is_enum, name) = match head.strip_prefix("pub ").map(|h| h.split_once(' ')) {
+            Some(Some(("struct", name))) => (false, name),
+            Some(Some(("enum", name))) => (true, name),
+            _ => match head.split_once(", \"") {
+                Some((name, _)) if head.ends_with('"') => (true, name),
                 _ => continue,
             },
         };
+        let close = if is_inner { "    }" } else { "}" };
         let mut of = Type {
             is_enum,
+            is_sparse: is_inner && !is_enum,
             rename_all,
             members: Vec::new(),
         };
@@ -291,16 +297,25 @@ impl Types {
     }
 
     /// The row of a field; what its type does not say stands as in the row `before`.
-    fn row(&self, file: &str, field: &Member, before: Option<&str>) -> (String, String) {
+    fn row(
+        &self,
+        (file, name): &(String, String),
+        field: &Member,
+        before: Option<&str>,
+    ) -> (String, String) {
         let key = field.rename().unwrap_or(&field.key).to_owned();
-        let absent = |kind: String| match field.is_absent() {
-            true => kind.trim_end_matches(" or null").to_owned() + ", absent",
-            false => kind,
+        let (none, tail) = match self.types[&(file.clone(), name.clone())].is_sparse {
+            true => ("left out", Some("")),
+            false if field.is_absent() => ("absent", Some(", absent")),
+            false => ("null", None),
+        };
+        let absent = |kind: String| match tail {
+            Some(tail) => kind.trim_end_matches(" or null").to_owned() + tail,
+            None => kind,
         };
         let kind = self.kind(file, &field.kind).map(absent);
         let by_hand = before.and_then(|row| row.split(" | ").nth(1));
         let kind = kind.as_deref().or(by_hand).unwrap_or("?");
-        let none = if field.is_absent() { "absent" } else { "null" };
         let meaning = field.doc.replace("`None`", none);
         let names = self.names(file, field).unwrap_or_default();
         let row = format!("| `{key}` | {kind} | {meaning}{names} |\n");
@@ -326,7 +341,7 @@ pub(super) fn with_fields(document: &str) -> String {
         }
         out += line;
         out.push('\n');
-        let Some(key @ (file, _)) = of.filter(|_| line.starts_with("|---")) else {
+        let Some(key) = of.filter(|_| line.starts_with("|---")) else {
             continue;
         };
         let mut before = Vec::new();
@@ -345,7 +360,7 @@ pub(super) fn with_fields(document: &str) -> String {
         let rows = fields.map(|field| {
             let name = field.rename().unwrap_or(&field.key);
             let before = before.iter().find(|(key, _)| *key == name);
-            all.row(file, field, before.map(|(_, row)| *row))
+            all.row(key, field, before.map(|(_, row)| *row))
         });
         let rows: Vec<(String, String)> = rows.collect();
         let is_field = |key: &str| rows.iter().any(|(name, _)| name == key);
