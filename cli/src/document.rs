@@ -1,6 +1,6 @@
 //! A run, an experiment, a tuning or an MTU report in every form: text, JSON, page.
 
-use crate::json_input::Document;
+use crate::json_input::{self, Document};
 use crate::lookup::refused;
 use crate::pages::run_page;
 use crate::prelude::*;
@@ -11,6 +11,7 @@ use model::mtu::MtuFound;
 use model::{Experiment, Run, summarise};
 use report::page::Page;
 use report::pages;
+use report::redact::Redaction;
 use report::tune::Judged;
 
 /// What the archive has by this name.
@@ -30,6 +31,17 @@ pub fn load(archive: &Archive, named: &Named) -> Result<Document> {
         }
         Named::Mtu(id) => Document::Mtu(Box::new(archive.mtu(id).map_err(refused)?.found)),
     })
+}
+
+/// What takes the names and addresses out of what is made of a document.
+pub fn redaction(document: &Document) -> Redaction {
+    Redaction::of(&json(document.clone()))
+}
+
+pub fn redacted(document: Document) -> Result<Document> {
+    let json = redaction(&document).json(&json(document))?;
+    json_input::from_json(&json)
+        .map_err(|why| anyhow::anyhow!("the redacted document cannot be read again: {why}"))
 }
 
 pub fn judged(experiments: Vec<Experiment>) -> Vec<Judged> {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// A document of any kind that can be told as a whole.
+#[derive(Clone)]
 pub enum Document {
     /// Of `measure`, or what iperf3 printed.
     Run(Box<Run>),

@@ -6,8 +6,8 @@ use model::mtu::{
     Cause, Climb, MTU_SCHEMA, Method, MtuFound, MtuRecord, MtuReport, PathEnd, Verdict, Way,
 };
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Nanos, Request, Run,
-    Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, Wait, Workload,
+    Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Nanos, Request,
+    Route, Run, Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, Wait, Warning, Workload,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -885,6 +885,75 @@ fn deleting() {
     );
     assert_eq!(home.runs(&["delete", "-y", "3f"]), "deleted 3f00c0de\n");
     assert_eq!(home.runs(&["list", "--json"]), "[]\n");
+}
+
+#[test]
+fn what_is_passed_on_names_nobody() {
+    const ORIGINALS: [&str; 9] = [
+        "alice",
+        "db2",
+        "moon-7",
+        "10.1.2.3",
+        "10.1.2.254",
+        "fd00:1::7",
+        "0a:1b:2c:3d:4e:5f",
+        "disk.img",
+        "secrets",
+    ];
+    let home = Home::new();
+    let mut run = bulk();
+    run.host = "ssh:alice@db2.example.net:22".to_owned();
+    run.title = Some("moon-7 to db2".to_owned());
+    let host = |name: &str, own: &str, other: &str| Fingerprint {
+        hostname: name.to_owned(),
+        route: Some(Route {
+            destination: other.parse().ok(),
+            gateway: "10.1.2.254".parse().ok(),
+            source: own.parse().ok(),
+            ..Route::default()
+        }),
+        ..Fingerprint::default()
+    };
+    run.near = host("moon-7", "10.1.2.3", "fd00:1::7");
+    run.far = Some(host("db2", "fd00:1::7", "10.1.2.3"));
+    run.warnings = vec![Warning {
+        what: "db2: cannot open '/home/alice/disk.img' of 0a:1b:2c:3d:4e:5f".to_owned(),
+        meaning: "10.1.2.3:5201 had /opt/secrets/nginx: alice's".to_owned(),
+        remedy: "ask alice@db2".to_owned(),
+    }];
+    let mut archive = Archive::open(&home.archive()).unwrap();
+    archive.import(&run).unwrap();
+    drop(archive);
+    let whole = home.runs(&["export", "last"]);
+    for original in ORIGINALS {
+        assert!(whole.contains(original), "the run has no {original}");
+    }
+    let mut outputs = vec![home.runs(&["show", "last", "--redact"])];
+    for format in ["json", "csv", "openmetrics", "iperf3"] {
+        outputs.push(home.runs(&["export", "last", "--redact", "-f", format]));
+    }
+    for format in ["html", "text", "markdown", "json"] {
+        outputs.push(home.report(&["last", "--redact", "-f", format, "-o", "-"]));
+    }
+    for output in &outputs {
+        for original in ORIGINALS {
+            assert!(!output.contains(original), "{original} in {output}");
+        }
+    }
+    assert!(outputs[5].contains("host-1"), "the page");
+    // It is a run still, and the same names stand for the same hosts.
+    std::fs::write(home.0.join("redacted.json"), &outputs[1]).unwrap();
+    let redacted: Run = serde_json::from_str(&outputs[1]).unwrap();
+    let far = redacted.far.unwrap();
+    assert_eq!(redacted.host, format!("ssh:user-1@{}:22", far.hostname));
+    let (near, far) = (redacted.near.route.unwrap(), far.route.unwrap());
+    assert_eq!((near.source, near.gateway), (far.destination, far.gateway));
+    assert_eq!(redacted.legs, run.legs);
+    home.runs(&["delete", "last"]);
+    home.runs(&["import", "redacted.json"]);
+    // A document of a file is redacted as one of the archive is.
+    let page = home.report(&["redacted.json", "--redact", "-f", "json", "-o", "-"]);
+    assert!(page.contains("host-1"));
 }
 
 #[test]

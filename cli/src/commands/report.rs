@@ -35,7 +35,7 @@ pub struct Report {
     beside: Option<PathBuf>,
     /// The whole archive as files in this directory: a list, a page for each line of it, the history of each path
     #[arg(long, value_name = "DIR")]
-    #[arg(conflicts_with_all = ["subject", "beside", "format", "picture", "output"])]
+    #[arg(conflicts_with_all = ["subject", "beside", "format", "picture", "output", "redact"])]
     all: Option<PathBuf>,
     /// Form [default: html, and svg of a picture]
     #[arg(short = 'f', long, value_enum)]
@@ -46,6 +46,9 @@ pub struct Report {
     /// File to write, - is standard output [default: linerate-ID.html here for a page, else standard output]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace addresses and the names of hosts, users and files
+    #[arg(long)]
+    redact: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -65,7 +68,7 @@ impl Report {
             return all(directory, global);
         }
         let subject = self.subject.as_deref().unwrap_or("last");
-        let Named { name, page } = named(subject, self.beside.as_deref(), global)?;
+        let Named { name, page } = named(subject, self.beside.as_deref(), self.redact, global)?;
         let bytes = match &self.picture {
             None => self.whole(&page)?.into_bytes(),
             Some(list) if list == "list" => names(&page).into_bytes(),

@@ -84,6 +84,9 @@ struct List {
 struct Show {
     /// Name of the run, its first digits, or 'last'
     id: String,
+    /// Replace addresses and the names of hosts, users and files
+    #[arg(long)]
+    redact: bool,
 }
 
 /// Write what is kept out whole, for linerate or for other tools
@@ -93,6 +96,7 @@ struct Show {
   linerate runs export 3f --format csv -o run.csv
   linerate runs export 3f --format flent -o run.flent.gz
   linerate runs export last --format openmetrics -o linerate.prom
+  linerate runs export last --redact -o run.json         to pass on
 
 A file appears whole or not at all; one of the same name is replaced.")]
 struct Export {
@@ -104,6 +108,9 @@ struct Export {
     /// File to write [default: standard output]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace addresses and the names of hosts, users and files
+    #[arg(long)]
+    redact: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -232,7 +239,12 @@ impl Show {
         let archive = open_existing(global)?;
         let named = archive.named(&self.id).map_err(refused)?;
         let shown = document::load(&archive, &named)?;
-        out::result(&document::text(shown, Some(&archive.traces())))
+        let redaction = self.redact.then(|| document::redaction(&shown));
+        let text = document::text(shown, Some(&archive.traces()));
+        out::result(&match redaction {
+            Some(mut redaction) => redaction.text(&text),
+            None => text,
+        })
     }
 }
 
@@ -248,7 +260,11 @@ impl Export {
                 ));
             }
         }
-        let bytes = self.format.of(document::load(&archive, &named)?)?;
+        let mut document = document::load(&archive, &named)?;
+        if self.redact {
+            document = document::redacted(document)?;
+        }
+        let bytes = self.format.of(document)?;
         match &self.output {
             Some(file) if file.as_os_str() != "-" => write_whole(file, &bytes)?,
             _ if self.format == Format::Flent && std::io::stdout().is_terminal() => {

@@ -13,6 +13,7 @@ use model::{Metric, Run, summarise};
 use prove::published::of_table;
 use report::page::Page;
 use report::pages;
+use report::redact::Redaction;
 use std::path::Path;
 
 pub struct Named {
@@ -23,18 +24,33 @@ pub struct Named {
 }
 
 /// The page of what is named: a file if there is one, else what the archive has.
-pub fn named(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Named> {
+pub fn named(subject: &str, beside: Option<&Path>, redact: bool, global: &Global) -> Result<Named> {
     let path = Path::new(subject);
     if path.is_file() || subject == "-" {
-        return of_file(path, beside);
+        return of_file(path, beside, redact);
     }
     without(beside)?;
     let archive = lookup::open_for(subject, global)?;
     let named = archive.named(subject).map_err(lookup::refused)?;
-    Ok(Named {
-        page: page_of(&archive, &named)?,
-        name: named.id().to_owned(),
-    })
+    let found = document::load(&archive, &named)?;
+    let name = named.id().to_owned();
+    Ok(Named::of(name, found, Some(&archive.traces()), redact))
+}
+
+impl Named {
+    fn of(name: String, found: Document, beside: Option<&Traces>, redact: bool) -> Named {
+        let redaction = redact.then(|| document::redaction(&found));
+        let page = document::page(found, beside);
+        Named { name, page }.redacted(redaction)
+    }
+
+    fn redacted(mut self, redaction: Option<Redaction>) -> Named {
+        if let Some(mut redaction) = redaction {
+            self.page.redact(&mut redaction);
+            self.name = redaction.text(&self.name);
+        }
+        self
+    }
 }
 
 /// The page of what the archive has by this name.
@@ -52,14 +68,15 @@ pub fn run_page(run: &Run, why: &[Explanation], traces: Option<&Traces>) -> Page
 }
 
 /// The page of a file, whose kind its beginning shows.
-fn of_file(path: &Path, beside: Option<&Path>) -> Result<Named> {
+fn of_file(path: &Path, beside: Option<&Path>, redact: bool) -> Result<Named> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let kind = path.is_file().then(|| inputs::kind(path)).transpose()?;
     if let Some(kind @ (Kind::Trace | Kind::Capture)) = kind {
-        return Ok(Named {
+        let named = Named {
             name: stem.into_owned(),
             page: trace::page(path, &kind, beside)?,
-        });
+        };
+        return Ok(named.redacted(redact.then(Redaction::default)));
     }
     without(beside)?;
     let document = read(path)?;
@@ -70,8 +87,7 @@ fn of_file(path: &Path, beside: Option<&Path>) -> Result<Named> {
         Document::Mtu(found) => format!("mtu-{}", found.host()),
         Document::Published(_) => stem.into_owned(),
     };
-    let page = document::page(document, None);
-    Ok(Named { name, page })
+    Ok(Named::of(name, document, None, redact))
 }
 
 /// A document: JSON that linerate printed, or a table of published numbers.

@@ -25,6 +25,7 @@ pub mod physics;
 pub mod pictures;
 pub mod prove;
 pub mod published;
+pub mod redact;
 pub mod requests;
 mod requests_diff;
 mod summary;

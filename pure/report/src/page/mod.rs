@@ -22,6 +22,7 @@ pub(crate) use ticks::Ruler;
 pub use ticks::quantity;
 
 use crate::csv::table;
+use crate::redact::Redaction;
 use crate::words::is_unprintable;
 use model::StreamFigures;
 use serde::{Serialize, Serializer};
@@ -87,6 +88,44 @@ fn named<S: Serializer>(facts: &[(String, String)], serializer: S) -> Result<S::
 
 fn figures<S: Serializer>(drawing: &Drawing, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&data::drawing_csv(drawing))
+}
+
+impl Page {
+    /// Takes names and addresses out of everything that it says.
+    pub fn redact(&mut self, redaction: &mut Redaction) {
+        for (name, value) in &self.facts {
+            redaction.learn(name, value);
+        }
+        let mut redact = |text: &mut String| *text = redaction.text(text);
+        redact(&mut self.title);
+        self.verdict.iter_mut().for_each(&mut redact);
+        self.facts.iter_mut().for_each(|fact| redact(&mut fact.1));
+        for section in &mut self.sections {
+            redact(&mut section.heading);
+            section.words.iter_mut().for_each(&mut redact);
+            redact(&mut section.listing);
+            for picture in &mut section.pictures {
+                redact(&mut picture.title);
+                redact(&mut picture.reading);
+                redact(&mut picture.alternative);
+                match &mut picture.drawing {
+                    Drawing::Chart(chart) => {
+                        chart.series.iter_mut().for_each(|s| redact(&mut s.name));
+                        chart.bands.iter_mut().for_each(|b| redact(&mut b.name));
+                    }
+                    Drawing::Still { svg, csv } => {
+                        redact(svg);
+                        redact(csv);
+                    }
+                }
+            }
+        }
+        for stream in &mut self.streams {
+            for end in [&mut stream.sender, &mut stream.receiver] {
+                end.set_ip(redaction.ip(end.ip()));
+            }
+        }
+    }
 }
 
 impl Section {
