@@ -179,10 +179,10 @@ fn conclude(
     behind: &mut Behind,
 ) -> Conclusion {
     let round_trips = transfer.0 / facts.rtt().0.max(1);
-    // Idleness, short segments that wait and timeouts are seen in few segments, if there was time.
-    let few = facts.segments < FEWEST_SEGMENTS
-        && !matches!(most, Kind::Application | Kind::Nagle)
-        && !facts.stood_still();
+    // Idleness, short segments that wait and timeouts are seen in few segments, if there was time. A single one asks for an
+    // answer, or waits for more to be written.
+    let waits = matches!(most, Kind::Application | Kind::Nagle) && facts.segments > 1;
+    let few = facts.segments < FEWEST_SEGMENTS && !waits && !facts.stood_still();
     let too_short = round_trips < FEWEST_ROUND_TRIPS || few;
     let largest = |kinds: Kind| {
         let of = shares

@@ -6,6 +6,8 @@ use model::finding::{Confidence, Evidence, Finding, Limit};
 
 /// The rate that the window allows by goodput: beyond it round trips were longer than the shortest, or something else held too.
 const TOO_MUCH: f64 = 1.2;
+/// The rate that half a send buffer allows by the usual goodput.
+const MORE: f64 = 1.1;
 /// Mean goodput by its median: a line that stays full through losses has more (0.96 and more seen).
 const ALWAYS_FULL: f64 = 0.94;
 /// Goodput by the rate that its losses allow, from which the sender does not yield to them.
@@ -25,7 +27,16 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
                 allowed.at_least(bit_rate(least).0 as f64)
             })
         }),
-        Limit::SendBuffer => long_queue(facts),
+        // Half of it is overhead at the most (`SKB_TRUESIZE` in `include/linux/skbuff.h`, of segments that share pages less).
+        Limit::SendBuffer => long_queue(facts).or_else(|| {
+            let payload = facts.send_buffer?.0 as f64 / 2.0;
+            let allowed = payload / facts.min_rtt.filter(|rtt| rtt.0 > 0)?.as_secs_f64();
+            let least = facts.rate() * MORE;
+            (allowed > least).then(|| {
+                let allowed = facts.evidence(Key::SendBufferRate, bit_rate(allowed));
+                allowed.at_least(bit_rate(least).0 as f64)
+            })
+        }),
         Limit::BottleneckRate | Limit::Bufferbloat | Limit::Shaper if facts.loss_hurts() => {
             yields(facts)
         }
@@ -187,6 +198,30 @@ mod tests {
         };
         assert_eq!(of(115_000), None);
         assert_eq!(of(125_000), Some(Key::ReceiveWindowRate));
+    }
+
+    #[test]
+    fn a_send_buffer_of_which_half_would_carry_more_is_no_limit() {
+        let of = |buffer| {
+            let mut facts = steady();
+            facts.send_buffer = Some(Bytes(buffer));
+            speaks(Limit::SendBuffer, &facts)
+        };
+        assert_eq!(of(210_000), None);
+        assert_eq!(of(230_000), Some(Key::SendBufferRate));
+    }
+
+    #[test]
+    fn a_sender_that_is_faster_than_its_losses_allow_does_not_yield_to_them() {
+        let of = |retransmitted| {
+            let mut facts = steady();
+            facts.retransmitted = retransmitted;
+            facts.losses.truncate(2);
+            [Limit::RandomLoss, Limit::BurstLoss].map(|limit| speaks(limit, &facts))
+        };
+        // 100 segments in each RTT: 1.22 / sqrt(p) of them at a loss of 0.1 %, and of 0.2 %.
+        assert_eq!(of(30), [None; 2]);
+        assert_eq!(of(60), [Some(Key::LossLimitedRate); 2]);
     }
 
     #[test]

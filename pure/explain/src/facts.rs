@@ -39,6 +39,8 @@ const BURST: f64 = 4.0;
 const QUEUED_TIME: u64 = 20;
 /// Round trips after which BBR's startup is over.
 const STARTUP: f64 = 60.0;
+/// With fewer losses nothing is known of what they do.
+const FEWEST_LOST: u64 = 5;
 /// A path that was seen to reorder so often reorders.
 pub(crate) const MUCH_REORDERING: u64 = 20;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
@@ -614,7 +616,8 @@ impl Facts {
     /// The queue is on the way of the data: timestamps or both ends show it, or it lost or marked data.
     pub fn has_forward_queue(&self) -> bool {
         let by_delay = self.way_back.is_some_and(|way| way.share() < 0.5);
-        by_delay || self.queue_at_loss(QUEUE) || self.marked > 0
+        let overflowed = self.retransmitted >= FEWEST_LOST && self.queue_at_loss(QUEUE);
+        by_delay || overflowed || self.marked > 0
     }
 
     /// Most of the time a queue stands that no small window makes for itself.
@@ -650,7 +653,7 @@ impl Facts {
     /// Losses were seen, and hold this congestion control back: BBR looks at rates and lets a loss of
     /// some per cent pass (it takes 15 % and more in its first version).
     pub fn loss_hurts(&self) -> bool {
-        self.retransmitted >= 5 && (!self.is_bbr() || self.loss_share() > 0.15)
+        self.retransmitted >= FEWEST_LOST && (!self.is_bbr() || self.loss_share() > 0.15)
     }
 
     /// The same in the round trips that it had.

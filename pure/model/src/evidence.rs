@@ -108,6 +108,8 @@ keys! {
     ZeroWindowTime: Time;
     /// `SO_SNDBUF` as the kernel holds it, twice what was asked for.
     SendBuffer: Bytes, Settings;
+    /// Rate that half a send buffer in each shortest RTT carries: the other half is overhead at the most.
+    SendBufferRate: BitRate;
     /// `SO_RCVBUF` as the kernel holds it, at its largest; twice what was asked for.
     ReceiveBuffer: Bytes, Settings;
     /// `SO_RCVBUF` when the first data arrived.

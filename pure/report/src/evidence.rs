@@ -59,6 +59,7 @@ words! {
     ReceiveWindowLowerQuartile "receive window, lower quartile", <= "it closes and opens";
     ReceiveWindowMax "receive window, largest";
     InFlightOverReceiveWindow "in flight by the receive window, median", >= "full";
+    SendBufferRate "rate of half a send buffer in each RTT", >= "more than flowed";
     ReceiveWindowRate "rate of one receive window in each RTT", >= "more than flowed";
     ZeroWindow "advertised window", <= "less than a segment";
     ZeroWindowLongest "longest zero window", >= "the reader is behind";

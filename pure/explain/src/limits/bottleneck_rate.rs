@@ -197,7 +197,10 @@ fn full(facts: &Facts) -> Option<Telling> {
         // Who is held by a buffer of its own makes a short queue with each of its bursts.
         // Elsewhere than at the sender its pauses are not seen, and a burst after each makes a queue, too.
         let paused = facts.rhythm.is_none();
-        let open = facts.loss_share() > MUCH_LOSS || facts.held_flight().is_some() || paused;
+        let open = facts.loss_share() > MUCH_LOSS
+            || facts.held_flight().is_some()
+            || paused
+            || !facts.has_forward_queue();
         let confidence = match open {
             true => Confidence::Possible,
             false => Confidence::Likely,

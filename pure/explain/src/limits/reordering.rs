@@ -44,7 +44,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let evidence = vec![facts.retransmissions(), spurious, events];
     Some(
         Telling::new(
-            match (mostly, facts.reordered > 0) {
+            match (mostly && facts.needless >= FEWEST, facts.reordered > 0) {
                 (true, true) => Confidence::Certain,
                 (true, false) => Confidence::Likely,
                 // There were real losses as well, and more of them.
