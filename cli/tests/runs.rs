@@ -998,6 +998,61 @@ fn damage_is_named_and_not_shown() {
 }
 
 #[test]
+fn the_archive_keeps_what_it_is_to_keep() {
+    let home = Home::new();
+    let file = home.archive();
+    let size = || std::fs::metadata(&file).unwrap().len();
+    let ids = || -> Vec<String> {
+        let list = home.runs(&["list"]);
+        let lines = list.lines().skip(1);
+        lines.map(|line| line[..8].to_owned()).collect()
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap().as_secs();
+    let mut archive = Archive::open(&file).unwrap();
+    for day in 0..10 {
+        let mut run = bulk();
+        run.id = format!("0000000{day}");
+        run.started = Nanos::from_secs(now - day * 86_400 - 60);
+        run.legs[0].near = end(1, 400);
+        archive.import(&run).unwrap();
+    }
+    archive
+        .traces()
+        .keep("00000001", 0, Side::Near, &[0; 300_000])
+        .unwrap();
+    drop(archive);
+    let whole = size();
+    let bare = home.command(&["prune"]).output().unwrap();
+    assert_eq!(bare.status.code(), Some(2), "a rule is needed");
+    let dry = home.runs(&["prune", "--keep-days", "7", "--dry-run"]);
+    assert!(dry.contains("\n00000009 ") && dry.contains("3 would be deleted, of "));
+    assert_eq!((ids().len(), size()), (10, whole));
+    // Either rule keeps.
+    home.runs(&["prune", "--keep-days", "1", "--keep", "9"]);
+    assert_eq!(ids().len(), 9);
+    let said = home.runs(&["prune", "--keep-days", "7"]);
+    assert!(said.contains("2 deleted: "), "{said}");
+    assert_eq!(ids().last().unwrap(), "00000006");
+    assert!(size() < whole * 8 / 10, "{} of {whole}", size());
+    home.runs(&["prune", "--keep", "5"]);
+    assert_eq!(ids().len(), 5);
+    // Of the newest only one fits beside the trace, which is larger than all; then none, and it stays.
+    home.runs(&["prune", "--max-bytes", "400KB"]);
+    let left = ids();
+    assert!((1..5).contains(&left.len()), "{left:?}");
+    assert_eq!(left[0], "00000000");
+    let traces = file.with_file_name("runs.db.traces");
+    let traced = |file: std::io::Result<std::fs::DirEntry>| file.unwrap().metadata().unwrap().len();
+    let traced: u64 = std::fs::read_dir(&traces).map_or(0, |all| all.map(traced).sum());
+    assert!(size() + traced <= 400_000, "{} and {traced}", size());
+    home.runs(&["prune", "--max-bytes", "1"]);
+    assert_eq!(ids(), ["00000000"]);
+    assert!(!traces.exists());
+    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let home = Home::with_runs();
     // Longer than a pipe holds.
@@ -1060,7 +1115,7 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
 fn help_teaches_by_examples() {
     let home = Home::new();
     for command in [
-        "list", "show", "export", "import", "delete", "verify", "serve",
+        "list", "show", "export", "import", "delete", "prune", "verify", "serve",
     ] {
         let help = home.runs(&[command, "--help"]);
         assert!(help.contains("EXAMPLES\n  linerate "), "{help}");

@@ -1,5 +1,6 @@
 //! `linerate runs`: the archive, to look into and to tidy up.
 
+mod prune;
 mod serve;
 
 use crate::archive_list::{self, Listed};
@@ -16,7 +17,7 @@ use report::words::{escape, utc};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// The archive of runs, experiments and tunings: list, show, export, import, delete, verify, browse
+/// The archive of runs, experiments and tunings: list, show, export, import, delete, prune, verify, browse
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs list --host db2 --since 7d
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
   linerate runs export 3f --format csv
   linerate runs import run.json                ours, or of iperf3 -J
   linerate runs delete 3f
+  linerate runs prune --keep-days 90 --dry-run
   linerate runs verify                         is all as it was written?
   linerate runs serve                          in a browser
 
@@ -41,6 +43,7 @@ enum Command {
     Export(Export),
     Import(Import),
     Delete(Delete),
+    Prune(prune::Prune),
     Verify(Verify),
     Serve(serve::Serve),
 }
@@ -178,6 +181,7 @@ impl Runs {
             Command::Export(export) => export.run(global),
             Command::Import(import) => import.run(global),
             Command::Delete(delete) => delete.run(global),
+            Command::Prune(prune) => prune.run(global),
             Command::Verify(verify) => verify.run(global),
             Command::Serve(serve) => serve.run(global),
         }
@@ -202,7 +206,7 @@ impl List {
         } else if rows.is_empty() {
             "no runs are kept yet: linerate measure HOST makes one\n".to_owned()
         } else {
-            table(rows)
+            table(&rows)
         };
         out::result(&text)
     }
@@ -229,8 +233,8 @@ impl List {
 }
 
 /// As a terminal has place for it.
-fn table(rows: Vec<Listed>) -> String {
-    let rows: Vec<_> = rows.into_iter().map(|listed| listed.row).collect();
+fn table(rows: &[Listed]) -> String {
+    let rows: Vec<_> = rows.iter().map(|listed| listed.row.clone()).collect();
     archive_list::table(&rows, usize::from(stdout_style().width))
 }
 
@@ -388,7 +392,12 @@ fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
             Err(damaged) => out::print(&format!("{damaged}\n"))?,
         }
     }
-    out::print(&table(chosen))?;
+    out::print(&table(&chosen))?;
+    confirmed()
+}
+
+/// Whether the user agrees to delete what was printed.
+fn confirmed() -> Result<bool> {
     out::print("delete for good? [y/N] ")?;
     let mut answer = String::new();
     std::io::stdin()

@@ -8,7 +8,7 @@ use crate::rows::{
 };
 use crate::schema;
 use crate::{Error, Named, Traces};
-use model::{BitRate, Direction, Leg, Nanos, Run, RunId, Sample, Side};
+use model::{BitRate, Bytes, Direction, Leg, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params, params_from_iter};
 use std::fs::DirBuilder;
@@ -481,6 +481,55 @@ impl Archive {
             Ok(_) => Err(Error::Damaged(self.path.clone(), "trust its tables")),
             Err(_) => Err(Error::Damaged(self.path.clone(), "check its tables")),
         }
+    }
+
+    /// What the archive takes on the disk, with all of its traces.
+    pub fn size(&self) -> Result<Bytes, Error> {
+        let pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+        let file: u64 = self
+            .db
+            .query_row(pages, [], |row| row.get(0))
+            .map_err(|source| Error::sql(&self.path, "read its size", source))?;
+        Ok(Bytes(file + self.traces().bytes(None)))
+    }
+
+    /// Bytes of the documents of this and of its runs, and of their traces: its share of the whole.
+    pub fn weight(&self, named: &Named) -> Result<u64, Error> {
+        let id = named.id();
+        let runs = "SELECT id FROM runs WHERE ?1 IN (id, experiment)";
+        // What a row takes beside its document, with its part of an index.
+        let sum = |table, of| {
+            format!(
+                "(SELECT coalesce(sum(octet_length(document) + 100), 0) FROM {table} WHERE {of})"
+            )
+        };
+        let sql = [
+            sum("runs", "?1 IN (id, experiment)".to_owned()),
+            sum("legs", format!("run IN ({runs})")),
+            sum("samples", format!("run IN ({runs})")),
+            sum("experiments", "id = ?1".to_owned()),
+            sum("trials", "experiment = ?1".to_owned()),
+            sum("tunings", "id = ?1".to_owned()),
+            sum("mtus", "id = ?1".to_owned()),
+        ];
+        let sql = format!("SELECT {}", sql.join(" + "));
+        let weigh = || -> rusqlite::Result<u64> {
+            self.db
+                .prepare_cached(&sql)?
+                .query_row([id], |row| row.get(0))
+        };
+        let documents =
+            weigh().map_err(|source| Error::sql(&self.path, "read its size", source))?;
+        let runs = self.column(runs, vec![id.to_owned().into()])?;
+        let traces = runs.iter().map(|run| self.traces().bytes(Some(run)));
+        Ok(documents + traces.sum::<u64>())
+    }
+
+    /// Gives the place of what was deleted back to the file system.
+    pub fn compact(&mut self) -> Result<(), Error> {
+        self.db
+            .execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")
+            .map_err(|source| Error::sql(&self.path, "give its free place back", source))
     }
 
     pub(crate) fn db(&self) -> &Connection {

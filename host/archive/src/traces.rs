@@ -69,6 +69,21 @@ impl Traces {
         files.try_for_each(|file| check(run, file).map(drop))
     }
 
+    /// What the files of a run, or of all, take on the disk.
+    pub(crate) fn bytes(&self, run: Option<&str>) -> u64 {
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return 0;
+        };
+        let of_run = |name: &str| run.is_none_or(|run| name.starts_with(&format!("{run}-")));
+        let files = entries
+            .flatten()
+            .filter(|entry| entry.file_name().to_str().is_some_and(of_run));
+        files
+            .flat_map(|entry| entry.metadata())
+            .map(|m| m.len())
+            .sum()
+    }
+
     /// The files of a run.
     pub fn of(&self, run: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(&self.directory) else {
