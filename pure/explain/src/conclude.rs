@@ -383,7 +383,7 @@ pub(crate) fn phases(pieces: &[Piece]) -> Vec<Phase> {
         let length = (to - from.min(to)).max(1);
         while from < to {
             let cell = ((from / step) as usize).min(PHASES - 1);
-            let until = ((from / step + 1) * step).min(to);
+            let until = (from / step + 1).saturating_mul(step).min(to);
             *cells[cell].0.entry(piece.limit).or_default() += until - from;
             let part = u128::from(piece.bytes.0) * u128::from(until - from) / u128::from(length);
             cells[cell].1 += u64::try_from(part).unwrap_or(0);
@@ -395,7 +395,10 @@ pub(crate) fn phases(pieces: &[Piece]) -> Vec<Phase> {
         let Some((&limit, _)) = owners.iter().max_by_key(|(_, time)| **time) else {
             continue;
         };
-        let (from, to) = (Nanos(n * step), Nanos(((n + 1) * step).min(span)));
+        let (from, to) = (
+            Nanos(n * step),
+            Nanos((n + 1).saturating_mul(step).min(span)),
+        );
         match phases.last_mut() {
             Some(last) if last.limit == limit && last.to == from => {
                 last.to = to;

@@ -386,8 +386,8 @@ impl Facts {
     /// transfer over stretches of two and more.
     pub fn rates(&self) -> Vec<f64> {
         let mut rates = Vec::new();
-        let whole: u64 = self.steady().iter().map(|r| r.to.since(r.from).0).sum();
-        let quarter = whole / (FEWEST_WINDOWS as u64 + 1);
+        let whole: Nanos = self.steady().iter().map(|r| r.to.since(r.from)).sum();
+        let quarter = whole.0 / (FEWEST_WINDOWS as u64 + 1);
         let rtt = self.rtt().0;
         let segments = (self.span.0 / self.segments.max(1)).saturating_mul(FEWEST_IN_STRETCH);
         let stretch = quarter.clamp(
@@ -396,7 +396,7 @@ impl Facts {
         );
         let (mut span, mut bytes) = (0u64, 0u64);
         for reading in self.steady() {
-            span += reading.to.since(reading.from).0;
+            span = span.saturating_add(reading.to.since(reading.from).0);
             bytes += reading.delivered;
             if span >= stretch && span > 0 {
                 rates.push(bytes as f64 / (span as f64 / 1e9));
@@ -441,7 +441,7 @@ impl Facts {
         let least = PEAK_SEGMENTS * u64::from(self.mss.max(1));
         let (mut rates, mut span, mut bytes) = (Vec::new(), 0u64, 0u64);
         for reading in self.steady() {
-            span += reading.to.since(reading.from).0;
+            span = span.saturating_add(reading.to.since(reading.from).0);
             bytes += reading.passed;
             if bytes >= least && span > 0 {
                 rates.push(bytes as f64 / (span as f64 / 1e9));

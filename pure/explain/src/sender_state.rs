@@ -105,7 +105,12 @@ const STRETCHES: u64 = 288;
 
 /// Adds the next piece. Neighbours of one owner are one; when there are too many, those within a short
 /// stretch are put together by owner: sums stay exact, and the order is lost within that stretch alone.
-pub(crate) fn own(pieces: &mut Vec<Piece>, piece: Piece) {
+/// Where a damaged recording goes back in time, its time stands still until it is past the piece before.
+pub(crate) fn own(pieces: &mut Vec<Piece>, mut piece: Piece) {
+    if let Some(last) = pieces.last() {
+        piece.from = piece.from.max(last.to);
+    }
+    piece.to = piece.to.max(piece.from);
     join(pieces, piece);
     if pieces.len() >= MOST_PIECES {
         *pieces = coarser(pieces);
@@ -140,7 +145,7 @@ fn coarser(pieces: &[Piece]) -> Vec<Piece> {
                 stretch = at;
                 within.drain(..).for_each(|piece| join(&mut out, piece));
             }
-            let part = rest.split(begin + Nanos((at + 1) * step));
+            let part = rest.split(begin + Nanos((at + 1).saturating_mul(step)));
             match within.iter_mut().position(|p| p.limit == part.limit) {
                 Some(n) => {
                     within[n].to += part.length();
@@ -200,6 +205,24 @@ mod tests {
             sum.1 += piece.bytes.0;
         }
         sums
+    }
+
+    #[test]
+    fn time_that_goes_back_stands_still_and_ends_nothing_late() {
+        let mut kept = Vec::new();
+        for n in 0..20_000u64 {
+            let piece = Piece {
+                from: Nanos(u64::MAX - (n << 40)),
+                to: Nanos(u64::MAX - ((n * n % 1013) << 30)),
+                limit: Limit::ALL[(n % 14) as usize],
+                bytes: Bytes(1),
+            };
+            own(&mut kept, piece);
+        }
+        assert!(kept.len() < MOST_PIECES);
+        assert!(kept.windows(2).all(|two| two[0].to <= two[1].from));
+        let bytes: u64 = kept.iter().map(|piece| piece.bytes.0).sum();
+        assert_eq!(bytes, 20_000);
     }
 
     #[test]

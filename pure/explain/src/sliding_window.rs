@@ -40,7 +40,7 @@ impl SlidingWindow {
             .0
             .max((to.0 / SECOND).saturating_sub(SECONDS - 1) * SECOND);
         while from < to.0 {
-            let until = to.0.min((from / SECOND + 1) * SECOND);
+            let until = to.0.min((from / SECOND + 1).saturating_mul(SECOND));
             if let Some(second) = self.second(Nanos(from)) {
                 *second.owned.entry(limit).or_default() += until - from;
             }

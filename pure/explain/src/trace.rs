@@ -603,7 +603,8 @@ impl Sender {
         self.reading.cwnd = u64::from(tcb.cwnd) * mss;
         self.reading.flight = self.reading.flight.max(u64::from(tcb.in_flight()) * mss);
         self.reading.window = tcb.snd_wnd.0;
-        *self.owners.entry(limit).or_default() += to.since(from).0;
+        let owned = self.owners.entry(limit).or_default();
+        *owned = owned.saturating_add(to.since(from).0);
         // Selectively acknowledged segments have arrived too.
         let arrived = tcb.delivered.saturating_sub(was_tcb.delivered);
         self.reading.delivered += u64::from(arrived) * mss;

@@ -379,15 +379,25 @@ fn compare(
     let nearest = far.data.iter().map(|range| range.from).min()?;
     let furthest = near.data.iter().map(|range| range.to).max()?;
     let furthest = furthest.min(far.data.iter().map(|range| range.to).max()?);
-    let until = far.data.last()?.at.by_first(clocks).after(-shortest);
+    let until = far
+        .data
+        .last()?
+        .at
+        .by_first(clocks)
+        .after(shortest.saturating_neg());
     let is_within = |from, to| from >= nearest && to <= furthest;
     let counts = |range: &&Range<First>| range.at <= until && is_within(range.from, range.to);
     let sent: u64 = near.data.iter().filter(counts).map(|r| r.to - r.from).sum();
     let within = far.data.iter().filter(|r| is_within(r.from, r.to));
     let delivered: u64 = within.map(|r| r.to - r.from).sum();
 
-    let tolerance = Nanos(clocks.residual.0 + TIMESTAMP_PRECISION.0);
-    let copies = Copies::of(near, far, clocks, shortest - tolerance.0 as i64);
+    let tolerance = clocks.residual + TIMESTAMP_PRECISION;
+    let copies = Copies::of(
+        near,
+        far,
+        clocks,
+        shortest.saturating_sub_unsigned(tolerance.0),
+    );
     let (mut retransmitted, mut needless, mut first_lost) = (0, 0, None);
     for range in near.data.iter().filter(|range| range.again).filter(counts) {
         let segments = (range.to - range.from).div_ceil(segment.max(1));
@@ -489,7 +499,8 @@ impl Copies {
 /// Median and largest beyond the least.
 fn beyond(all: &mut [i64]) -> Option<(Nanos, Nanos)> {
     let least = *all.iter().min()?;
-    all.iter_mut().for_each(|one| *one -= least);
+    all.iter_mut()
+        .for_each(|one| *one = one.saturating_sub(least));
     median_and_largest(all)
 }
 
