@@ -315,7 +315,7 @@ fn without_an_archive_the_figures_are_printed_all_the_same() {
     let mut command = home.linerate(&["measure", "local", "--up", "-n", "1M", "-q"]);
     let out = run(command.env("LINERATE_ARCHIVE", "/proc/nowhere/runs.db"));
     let said = stdout(&out);
-    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    assert_eq!(out.status.code(), Some(1), "{}", stderr(&out));
     assert!(
         said.contains("bit/s") && said.contains("the run is not kept"),
         "{said}"
@@ -619,4 +619,22 @@ fn serve(home: &Home, netns: Option<&str>, address: &str) -> Server {
         process,
         _home: its_home,
     }
+}
+
+/// On a disk of 64 KiB, which a mount namespace takes with it. Needs root.
+#[test]
+fn a_run_that_cannot_be_kept_fails_and_says_so() {
+    let home = Home::new();
+    let script =
+        "mount -t tmpfs -o size=64k tmpfs \"$HOME\" && exec \"$0\" measure local -t 1 --up";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_linerate")]);
+    home.furnish(&mut command);
+    let out = run(&mut command);
+    let text = stdout(&out) + &stderr(&out);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    let told = text
+        .matches("the run is not kept: the disk is full")
+        .count();
+    assert_eq!(told, 1, "{text}");
 }

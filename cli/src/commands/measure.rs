@@ -139,7 +139,7 @@ impl Measure {
         self.print(&run, &why)?;
         let exit = match (played.outcome, &run.ended) {
             (_, Ended::Interrupted) => Exit::Interrupted,
-            (Ok(()), Ended::Complete) => Exit::Done,
+            (Ok(()), Ended::Complete) if kept => Exit::Done,
             (Ok(()), _) => Exit::Failed,
             (Err(error), _) => exit_of(&error),
         };
