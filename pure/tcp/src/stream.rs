@@ -209,7 +209,7 @@ impl<S: View> Half<S> {
     }
 
     /// The peer acknowledges before any data were seen.
-    #[inline(never)]
+    #[inline]
     fn hears_first(&mut self, packet: &Packet, scale: Option<u8>) {
         self.last_heard = packet.at;
         self.window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
@@ -683,11 +683,14 @@ impl Stream {
     ) -> Release {
         // The round trip is known from the handshake, as a rule, and later ones can be shorter.
         let near = Nanos(trips.to_sender.0 - trips.to_sender.0 / 10);
-        let (mut newest, mut known) = (self.known, self.known_before);
-        let arrived = |known: &&Known| known.at + near <= packet.at;
-        for coming in self.coming.iter().take_while(arrived) {
-            if coming.is_behind(&newest) {
-                known = std::mem::replace(&mut newest, *coming);
+        let (mut newest, mut known) = (&self.known, &self.known_before);
+        // At the sender nothing is on its way, and to iterate over that takes as long as much of the rest.
+        if !self.coming.is_empty() {
+            let arrived = |known: &&Known| known.at + near <= packet.at;
+            for coming in self.coming.iter().take_while(arrived) {
+                if coming.is_behind(newest) {
+                    known = std::mem::replace(&mut newest, coming);
+                }
             }
         }
         self.sender.sends(

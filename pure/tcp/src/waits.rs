@@ -95,10 +95,10 @@ pub(crate) struct Segment {
 
 /// The newest acknowledgement that can have released a segment, what the sender knew before that, and the round trips
 /// from the observer.
-pub(crate) struct Before {
+pub(crate) struct Before<'a> {
     pub last: Nanos,
-    pub newest: Known,
-    pub known: Known,
+    pub newest: &'a Known,
+    pub known: &'a Known,
     /// Acknowledged for certain by then: of those that came within the uncertainty of the round trip, which one released
     /// the segment cannot be seen from afar.
     pub settled: u32,
@@ -107,7 +107,7 @@ pub(crate) struct Before {
     pub far: [Option<Nanos>; 2],
 }
 
-impl Before {
+impl Before<'_> {
     /// A short segment takes as long as a SYN; a full one may take longer.
     fn trip(&self, is_short: bool) -> Option<Nanos> {
         match self.far {
@@ -171,7 +171,7 @@ impl Sender {
         self.largest = self.largest.max(segment.bytes);
         let full = self.full(segment.announced).max(1);
         let is_short = segment.bytes < full;
-        let newest = &before.newest;
+        let newest = before.newest;
         let arrived = newest.at + before.near;
         let gap = segment.at.since(before.last);
         let all_acked = ahead(newest.ack, segment.begin) == 0;
@@ -267,9 +267,11 @@ impl Sender {
     /// its time: pacing, the line.
     #[inline]
     fn paused(&self, gap: Nanos, before: &Before) -> Wait {
-        let trip = before.trip(true);
-        let even = trip.is_some_and(|trip| gap.0 < (before.near + trip).0 / 2);
-        match gap <= NO_PAUSE || !self.pushed || (even && !self.drained) {
+        let is_even = || {
+            let trip = before.trip(true);
+            trip.is_some_and(|trip| gap.0 < (before.near + trip).0 / 2)
+        };
+        match gap <= NO_PAUSE || !self.pushed || (!self.drained && is_even()) {
             true => Wait::Rate,
             false => Wait::Application,
         }

@@ -253,9 +253,30 @@ struct Stamps {
     last: (u32, u32),
     /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
     least: [u32; TICKS.len()],
-    /// Packets, and the microseconds that they were late.
+    /// Packets, and the microseconds that they were late; those of the tick that runs are not in the sum yet.
     count: u32,
     late: [u64; TICKS.len()],
+    tick: Tick,
+}
+
+/// The packets of one timestamp: each is later than the first by the time between them, however long a tick is.
+#[derive(Clone, Copy, Default)]
+struct Tick {
+    /// The first of them: its time and timestamp, and how late it was.
+    first: (u32, u32),
+    by: [u32; TICKS.len()],
+    /// In so much time no lateness wraps.
+    room: u32,
+    /// Packets that count, and the time from the first to each of them.
+    count: u32,
+    since: u64,
+}
+
+impl Tick {
+    /// How late all of them were, by the length of a tick at this place.
+    fn late(&self, place: usize) -> u64 {
+        u64::from(self.by[place]) * u64::from(self.count) + self.since
+    }
 }
 
 impl Stamps {
@@ -266,21 +287,47 @@ impl Stamps {
             least: TICKS.map(|tick| apart(first, tick)),
             count: 0,
             late: [0; TICKS.len()],
+            tick: Tick {
+                first,
+                room: u32::MAX / 2,
+                ..Tick::default()
+            },
         }
     }
 
     /// Takes the next; it counts once a reading is over.
+    #[inline]
     fn push(&mut self, now: (u32, u32), counts: bool) {
         self.last = now;
+        let since = now.0.wrapping_sub(self.tick.first.0);
+        if now.1 != self.tick.first.1 || since > self.tick.room {
+            self.begin(now);
+        } else if counts {
+            self.tick.since += u64::from(since);
+        }
         self.count += u32::from(counts);
-        for ((tick, least), late) in TICKS.iter().zip(&mut self.least).zip(&mut self.late) {
-            let by = apart(now, *tick).wrapping_sub(*least);
+        self.tick.count += u32::from(counts);
+    }
+
+    /// The first packet of a timestamp.
+    #[inline(never)]
+    fn begin(&mut self, now: (u32, u32)) {
+        let mut next = Tick {
+            first: now,
+            ..Tick::default()
+        };
+        for (n, tick) in TICKS.into_iter().enumerate() {
+            self.late[n] += self.tick.late(n);
+            let by = apart(now, tick).wrapping_sub(self.least[n]);
             if by > u32::MAX / 2 {
-                *least = least.wrapping_add(by);
-            } else if counts {
-                *late += u64::from(by);
+                self.least[n] = self.least[n].wrapping_add(by);
+            } else {
+                next.by[n] = by;
             }
         }
+        let most = next.by.into_iter().fold(0, u32::max);
+        next.room = u32::MAX / 2 - most;
+        self.tick = next;
     }
 
     /// The mean, where the timestamps are a clock, and the packets are later than one of its ticks.
@@ -293,7 +340,8 @@ impl Stamps {
         let length = f64::from(passed) / f64::from(ticks);
         let fits = |tick: &u32| (length / f64::from(*tick) - 1.0).abs() <= TICK_WITHIN;
         let place = TICKS.iter().position(fits)?;
-        let mean = self.late[place].checked_div(self.count.into())?;
+        let late = self.late[place] + self.tick.late(place);
+        let mean = late.checked_div(self.count.into())?;
         // On the average a packet leaves half a tick after the tick of its stamp.
         let late = mean.saturating_sub(u64::from(TICKS[place] / 2));
         (late >= TICKS[place].into()).then_some(Nanos::from_micros(late))
@@ -430,7 +478,7 @@ impl Sender {
 
     /// Keeps what leaves.
     pub fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
-        if stream.packets > FEWEST_SENT {
+        if self.departed.is_none() && stream.packets > FEWEST_SENT {
             self.keeps(stream);
         }
         if let Some(departed) = &mut self.departed {
