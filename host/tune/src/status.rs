@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::journal::{Entry, Journal, Namespace, Place};
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// An experiment that changes, or has changed and not undone, settings of this machine; or what one kept.
@@ -33,7 +34,8 @@ pub struct Pending {
 pub enum Where {
     /// In that of the caller.
     Here,
-    /// In another of this machine, with this inode number (`ls -l /proc/PID/ns/net`), or one that is gone.
+    /// In another of this machine, with this inode number (`ls -l /proc/PID/ns/net`); to a caller who may not look at every
+    /// process, also one that is gone.
     Elsewhere(u64),
     /// Nowhere: the machine was started anew since, or the namespace is gone.
     Forgotten,
@@ -83,6 +85,7 @@ fn pending(journal: Journal, place: &Place, here: &Namespace, kept: bool) -> Pen
         namespace: match header.namespace {
             same if same == *here => Where::Here,
             other if other.boot != here.boot || other.inode == here.inode => Where::Forgotten,
+            other if is_gone(other.inode) => Where::Forgotten,
             other => Where::Elsewhere(other.inode),
         },
         title: header.title,
@@ -90,6 +93,26 @@ fn pending(journal: Journal, place: &Place, here: &Namespace, kept: bool) -> Pen
         started: header.started,
         changes: journal.entries.into_iter().map(change).collect(),
     }
+}
+
+/// No process is in this network namespace, and no name holds it; false where that is not known.
+fn is_gone(inode: u64) -> bool {
+    let inode_of = |path: PathBuf| std::fs::metadata(path).map(|file| file.ino());
+    let names = std::fs::read_dir("/run/netns").into_iter().flatten();
+    let is_named = |name: PathBuf| inode_of(name).is_ok_and(|own| own == inode);
+    if names.flatten().any(|name| is_named(name.path())) {
+        return false;
+    }
+    // The first process may be closed to root in a sandbox; it is not alone in its namespace.
+    let is_other = |name: &OsStr| name.to_str().and_then(|name| name.parse().ok()) > Some(1u32);
+    let is_elsewhere = |process: PathBuf| match inode_of(process.join("ns/net")) {
+        Ok(own) => own != inode,
+        Err(error) => error.kind() != std::io::ErrorKind::PermissionDenied,
+    };
+    std::fs::read_dir("/proc").is_ok_and(|all| {
+        let mut others = all.flatten().filter(|entry| is_other(&entry.file_name()));
+        others.all(|entry| is_elsewhere(entry.path()))
+    })
 }
 
 /// The directory of the journals: `LINERATE_STATE` if it is set; `/var/lib/linerate/tune` for root; else
@@ -137,6 +160,14 @@ fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namespace_with_a_process_is_not_gone() {
+        let own = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
+        assert!(!is_gone(own));
+        // Inode numbers of namespaces begin at PROC_DYNAMIC_FIRST.
+        assert_eq!(is_gone(1), sys::process::effective_user() == 0);
+    }
 
     #[test]
     fn the_directory_of_the_journals() {

@@ -306,7 +306,9 @@ impl Story {
             });
         }
         if !kept.is_empty() {
-            let far = story.kept.iter().any(|r| r.side == Side::Far);
+            // In a lab both hosts are namespaces, which 'tune undo' without its name does not reach.
+            let far =
+                story.kept.iter().any(|r| r.side == Side::Far) || story.host.starts_with("lab:");
             let host = far.then(|| format!(" {}", escape(&story.host)));
             let until = glue(format!("'linerate tune undo{}'", host.unwrap_or_default()));
             kept.push(match story.lasting[..] {
