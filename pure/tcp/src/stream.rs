@@ -684,11 +684,16 @@ impl Stream {
         // The round trip is known from the handshake, as a rule, and later ones can be shorter.
         let near = Nanos(trips.to_sender.0 - trips.to_sender.0 / 10);
         let (mut newest, mut known) = (&self.known, &self.known_before);
+        let mut opened = None;
         // At the sender nothing is on its way, and to iterate over that takes as long as much of the rest.
         if !self.coming.is_empty() {
             let arrived = |known: &&Known| known.at + near <= packet.at;
+            let end = seq.wrapping_add(packet.payload);
             for coming in self.coming.iter().take_while(arrived) {
                 if coming.is_behind(newest) {
+                    if !newest.allows(end) && coming.allows(end) {
+                        opened = Some(coming.at);
+                    }
                     known = std::mem::replace(&mut newest, coming);
                 }
             }
@@ -707,6 +712,7 @@ impl Stream {
                 newest,
                 known,
                 settled: self.known.ack,
+                opened,
                 near,
                 far: [trips.to_receiver, self.min_rtt],
             },

@@ -72,6 +72,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// Whether data up to there fit into the window, as far as that is known.
+    pub fn allows(&self, end: u32) -> bool {
+        let edge = self.window.map(|window| self.ack.wrapping_add(window));
+        edge.is_none_or(|edge| ahead(edge, end) == 0)
+    }
+
     /// Whether it lets more go than another.
     pub fn is_behind(&self, other: &Known) -> bool {
         let edge = |k: &Known| k.ack.wrapping_add(k.window.unwrap_or(0));
@@ -102,12 +108,19 @@ pub(crate) struct Before<'a> {
     /// Acknowledged for certain by then: of those that came within the uncertainty of the round trip, which one released
     /// the segment cannot be seen from afar.
     pub settled: u32,
+    /// When the acknowledgement was seen that opened the window for the segment, if that was on its way.
+    pub opened: Option<Nanos>,
     pub near: Nanos,
     /// To the receiver and back: as the handshake showed it, and the shortest of data.
     pub far: [Option<Nanos>; 2],
 }
 
 impl Before<'_> {
+    /// Whether an acknowledgement that was seen then let a segment of this moment go.
+    fn is_at_once(&self, seen: Nanos, at: Nanos) -> bool {
+        at.since(seen + self.near) <= AT_ONCE.max(Nanos(self.near.0 / 4))
+    }
+
     /// A short segment takes as long as a SYN; a full one may take longer.
     fn trip(&self, is_short: bool) -> Option<Nanos> {
         match self.far {
@@ -180,7 +193,7 @@ impl Sender {
         }
         let at_once = self.begun
             && newest.at + before.near >= before.last
-            && segment.at.since(arrived) <= AT_ONCE.max(Nanos(before.near.0 / 4));
+            && before.is_at_once(newest.at, segment.at);
         let by_ack = at_once && newest.bare;
         let held = match all_acked && by_ack {
             true => held_back(
@@ -237,8 +250,9 @@ impl Sender {
     ) -> Option<Wait> {
         let Before { newest, known, .. } = before;
         let end = segment.begin.wrapping_add(segment.bytes);
-        let edge = known.window.map(|window| known.ack.wrapping_add(window));
-        if edge.is_some_and(|edge| ahead(edge, end) > 0) {
+        // Of several that came together, the first that opened the window for it is the one that it waited for.
+        let opened = (before.opened).is_some_and(|seen| before.is_at_once(seen, segment.at));
+        if opened || !known.allows(end) {
             return Some(Wait::AdvertisedWindow);
         }
         let out = ahead(known.ack, segment.begin) as u32;
