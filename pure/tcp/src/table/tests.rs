@@ -1,4 +1,5 @@
 use super::*;
+use crate::waits::Wait;
 use model::Nanos;
 use model::segment::tcp_flag::{FIN, RST};
 
@@ -118,4 +119,59 @@ fn a_connection_is_over_when_its_end_is_acknowledged_or_with_a_reset() {
             assert_eq!(table.over.len(), usize::from(n >= last), "{n}");
         }
     }
+}
+
+/// A capture at a receiver whose window holds six segments, over a round trip of 10 ms: data come in pairs, and the
+/// acknowledgements of a round trip leave within a tenth of the next, so that which one released a pair is not seen.
+#[test]
+fn of_acknowledgements_that_come_together_the_one_that_opened_the_window_was_waited_for() {
+    const PAIR: u32 = 2 * 1448;
+    let client: SocketAddr = ([192, 0, 2, 1], 4000).into();
+    let server: SocketAddr = ([192, 0, 2, 2], 80).into();
+    let waits = |window: u16| {
+        let mut table = table();
+        let mut last = Vec::new();
+        let mut pass = |us: u64, from: SocketAddr, seq, ack, payload, syn| {
+            let to = if from == client { server } else { client };
+            let packet = Packet {
+                at: Nanos::from_micros(us),
+                seq,
+                ack,
+                payload,
+                window,
+                flags: if syn { SYN } else { 0 } | if us > 0 { ACK } else { 0 },
+                mss: syn.then_some(1460),
+                wscale: syn.then_some(0),
+                ..Packet::new(from, to)
+            };
+            let gone = &mut |gone: Gone<(), ()>| Some(gone.connection);
+            // An attempt is no connection yet.
+            let Some((connection, passed)) = table.push(&packet, gone) else {
+                return;
+            };
+            if passed.data.is_some() && from == server {
+                let stream = &connection.stream(passed.side).unwrap().stream;
+                last.push(stream.released.wait);
+            }
+        };
+        pass(0, client, 0, 0, 0, true);
+        pass(10_086, server, 0, 1, 0, true);
+        pass(10_109, client, 1, 1, 0, false);
+        pass(10_163, client, 1, 1, 16, false);
+        let mut seq = 1;
+        for trip in 2..8 {
+            for pair in 0..3 {
+                // A little less than the round trip of the handshake after what acknowledged the pair three before.
+                let at = trip * 10_030 + pair * 60;
+                pass(at, server, seq, 17, PAIR, false);
+                seq += PAIR;
+                pass(at + 10, client, 17, seq, 0, false);
+            }
+        }
+        // The first pair of each round trip; the others follow it at once.
+        last.into_iter().step_by(3).skip(2).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(6 * 1448), [Wait::AdvertisedWindow; 4]);
+    let held = waits(20 * 1448);
+    assert!(!held.contains(&Wait::AdvertisedWindow), "{held:?}");
 }
