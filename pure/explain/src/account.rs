@@ -175,15 +175,19 @@ mod tests {
     use model::segment::tcp_flag::ACK;
     use model::socket_state;
 
-    #[test]
-    fn the_child_of_a_listener_knows_the_window_scales_when_the_handshake_is_over() {
-        let mut account = Account::new(model::Connection {
+    fn account() -> Account {
+        Account::new(model::Connection {
             id: 0,
             cookie: 1,
             netns: 0,
             local: ([192, 0, 2, 2], 5201).into(),
             remote: ([192, 0, 2, 1], 40000).into(),
-        });
+        })
+    }
+
+    #[test]
+    fn the_child_of_a_listener_knows_the_window_scales_when_the_handshake_is_over() {
+        let mut account = account();
         let first = Segment {
             what: What::Received,
             flags: ACK,
@@ -204,13 +208,7 @@ mod tests {
 
     #[test]
     fn a_full_segment_with_timestamps_is_one() {
-        let mut account = Account::new(model::Connection {
-            id: 0,
-            cookie: 1,
-            netns: 0,
-            local: ([192, 0, 2, 2], 5201).into(),
-            remote: ([192, 0, 2, 1], 40000).into(),
-        });
+        let mut account = account();
         let socket = socket_state! { state: Some(tcp_state::ESTABLISHED), advmss: Some(1448) };
         for n in 0..100 {
             let data = Segment {

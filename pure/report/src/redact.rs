@@ -1,4 +1,4 @@
-//! Names and addresses taken out of a document, for whoever passes it on: the same original has the same replacement.
+//! Names and addresses taken out of a document, before it is passed on: the same original has the same replacement.
 //!
 //! Host names (`host-1`), user names (`user-1`) and files (`/path-1`) are learned from the members of the JSON document
 //! that hold them, and replaced wherever they stand as a word. Addresses (RFC 5737, RFC 3849) and MAC addresses are known

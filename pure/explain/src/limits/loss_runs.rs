@@ -80,7 +80,7 @@ mod tests {
     use model::finding::Source;
 
     #[test]
-    fn losses_one_by_one_and_together_are_told_apart_in_every_source() {
+    fn losses_one_by_one_and_together_differ_in_every_source() {
         let of = |source, many: u64| {
             let mut facts = Facts::new(source);
             (facts.mss, facts.segments) = (1000, 2000);
