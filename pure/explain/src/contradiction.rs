@@ -19,32 +19,21 @@ const WELL_USED: f64 = 0.7;
 fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
     match limit {
         Limit::ReceiveWindow => long_queue(facts).or_else(|| {
-            let window = limits::receive_window(facts)?;
-            let allowed = window.0 as f64 / facts.min_rtt.filter(|rtt| rtt.0 > 0)?.as_secs_f64();
+            let window = limits::receive_window(facts)?.0 as f64;
             let least = facts.mean() * TOO_MUCH;
-            (allowed > least).then(|| {
-                let allowed = facts.evidence(Key::ReceiveWindowRate, bit_rate(allowed));
-                allowed.at_least(bit_rate(least).0 as f64)
-            })
+            carries_more(facts, Key::ReceiveWindowRate, window, least)
         }),
         // Half of it is overhead at the most (`SKB_TRUESIZE` in `include/linux/skbuff.h`, of segments that share pages less).
         Limit::SendBuffer => long_queue(facts).or_else(|| {
             let payload = facts.send_buffer?.0 as f64 / 2.0;
-            let allowed = payload / facts.min_rtt.filter(|rtt| rtt.0 > 0)?.as_secs_f64();
             let least = facts.rate() * MORE;
-            (allowed > least).then(|| {
-                let allowed = facts.evidence(Key::SendBufferRate, bit_rate(allowed));
-                allowed.at_least(bit_rate(least).0 as f64)
-            })
+            carries_more(facts, Key::SendBufferRate, payload, least)
         }),
         Limit::BottleneckRate | Limit::Bufferbloat | Limit::Shaper if facts.loss_hurts() => {
             yields(facts)
         }
         // Any buffer overflows once; one that is too small leaves the path unused.
-        Limit::BurstLoss | Limit::RandomLoss if ignores_losses(facts).is_some() => {
-            ignores_losses(facts)
-        }
-        Limit::BurstLoss => {
+        Limit::BurstLoss => ignores_losses(facts).or_else(|| {
             let bucket = facts.bucket.as_ref().filter(|b| Bucket::is_seen(b))?;
             let used = facts.rate() / bucket.rate;
             (used >= WELL_USED).then(|| {
@@ -52,11 +41,20 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
                     .evidence(Key::GoodputOverBucketRate, used)
                     .at_least(WELL_USED)
             })
-        }
+        }),
         // Chance does not lose in clumps.
-        Limit::RandomLoss => clumps(facts),
+        Limit::RandomLoss => ignores_losses(facts).or_else(|| clumps(facts)),
         _ => None,
     }
+}
+
+/// So many bytes in each shortest round trip are more than at least had to flow, in bytes a second.
+fn carries_more(facts: &Facts, key: Key, bytes: f64, least: f64) -> Option<Evidence> {
+    let allowed = bytes / facts.min_rtt.filter(|rtt| rtt.0 > 0)?.as_secs_f64();
+    (allowed > least).then(|| {
+        let allowed = facts.evidence(key, bit_rate(allowed));
+        allowed.at_least(bit_rate(least).0 as f64)
+    })
 }
 
 /// A window or a buffer that is full while a queue stands: more of it would lengthen the queue.

@@ -40,7 +40,7 @@ const QUEUED_TIME: u64 = 20;
 /// Round trips after which BBR's startup is over.
 const STARTUP: f64 = 60.0;
 /// With fewer losses nothing is known of what they do.
-const FEWEST_LOST: u64 = 5;
+pub(crate) const FEWEST_LOST: u64 = 5;
 /// A path that was seen to reorder so often reorders.
 pub(crate) const MUCH_REORDERING: u64 = 20;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are

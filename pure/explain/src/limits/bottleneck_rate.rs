@@ -4,7 +4,7 @@
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
 use super::{Key, Telling, ack_path, cpu, pacing, policer};
-use crate::facts::{FLAT, Facts, NO_MORE, QUEUE, bit_rate};
+use crate::facts::{FEWEST_LOST, FLAT, Facts, NO_MORE, QUEUE, bit_rate};
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
 
@@ -28,8 +28,6 @@ const NEVER_FASTER: f64 = 0.92;
 const STANDING: f64 = 2.0;
 /// Goodput by the rate of the queue that lost, from which it could be little more.
 const WELL_USED: f64 = 0.9;
-/// With fewer losses nothing is known of what a loss does.
-const FEWEST_LOSSES: u64 = 5;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
 const FEWEST_OUT: f64 = 2.0;
 
@@ -55,7 +53,7 @@ fn never_faster(facts: &Facts) -> Option<Telling> {
     } else {
         MUCH_LOSS
     };
-    let rated = facts.retransmitted >= FEWEST_LOSSES && facts.loss_share() <= most;
+    let rated = facts.retransmitted >= FEWEST_LOST && facts.loss_share() <= most;
     let plain = facts.is_seen_from_afar() || policer::fits(facts).is_none();
     (plain && rated && ratio >= NEVER_FASTER && !ack_path::is_seen(facts)).then(|| {
         let evidence = vec![
