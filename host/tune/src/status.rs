@@ -115,10 +115,9 @@ fn is_gone(inode: u64) -> bool {
         let number = process.file_name().and_then(OsStr::to_str);
         number.and_then(|name| name.parse().ok()) > Some(1u32)
     };
+    let link = PathBuf::from(format!("net:[{inode}]"));
+    let is_held = |file: PathBuf| std::fs::read_link(file).is_ok_and(|to| to == link);
     within("/proc".into()).filter(is_other).all(|process| {
-        let is_held = |file: PathBuf| {
-            std::fs::read_link(file).is_ok_and(|to| to == Path::new(&format!("net:[{inode}]")))
-        };
         !within(process.join("task")).any(|thread| holds(thread.join("ns/net")))
             && !within(process.join("fd")).any(is_held)
     })

@@ -38,7 +38,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     full(facts)
         .or_else(|| never_faster(facts))
-        .or_else(|| overflows(facts))
+        .or_else(|| {
+            overflows(
+                facts,
+                vec![facts.evidence(Key::Goodput, bit_rate(facts.rate()))],
+            )
+        })
         .or_else(|| well_used(facts))
         .or_else(|| asked_for(facts))
 }
@@ -69,16 +74,15 @@ fn never_faster(facts: &Facts) -> Option<Telling> {
     })
 }
 
-/// Losses that came with a queue are its overflow.
-fn overflows(facts: &Facts) -> Option<Telling> {
+/// Losses that came with a queue are its overflow: the sender yields more than it would have to.
+fn overflows(facts: &Facts, mut evidence: Vec<Evidence>) -> Option<Telling> {
     let shown = facts.loss_hurts() && facts.queue_at_loss(QUEUE) && !ack_path::is_seen(facts);
     let at_loss = facts.inflation_at_loss().filter(|_| shown)?;
-    let evidence = vec![
-        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+    evidence.push(
         facts
             .evidence(Key::RttOverMinRttAtLosses, at_loss)
             .at_least(facts.queue_from(QUEUE)),
-    ];
+    );
     Some(Telling::new(Confidence::Possible, evidence).advise(YIELDS))
 }
 
@@ -141,7 +145,6 @@ fn full(facts: &Facts) -> Option<Telling> {
     if ack_path::is_seen(facts) {
         return None;
     }
-    let at_loss = facts.inflation_at_loss().unwrap_or(1.0);
     let overflowed = facts.queue_at_loss(QUEUE);
     if facts.loss_share() > MUCH_LOSS && !overflowed {
         return None;
@@ -152,14 +155,8 @@ fn full(facts: &Facts) -> Option<Telling> {
     if out < FEWEST_OUT * f64::from(facts.mss.max(SEGMENT)) {
         return None;
     }
-    // Losses that came with a queue are its overflow: the sender yields more than it would have to.
     if !facts.is_flat() && facts.loss_hurts() && overflowed {
-        evidence.push(
-            facts
-                .evidence(Key::RttOverMinRttAtLosses, at_loss)
-                .at_least(facts.queue_from(QUEUE)),
-        );
-        return Some(Telling::new(Confidence::Possible, evidence).advise(YIELDS));
+        return overflows(facts, evidence);
     }
     evidence.push(standing_queue(facts, inflation));
     let spare = facts.window_to_spare().unwrap_or(0.0);
