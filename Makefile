@@ -73,7 +73,7 @@ mtu-faults: setup-test
 build: setup
 	cargo build --release --locked
 
-# A C compiler and linker: for the bundled SQLite and for ring.
+# A C compiler and linker: for the bundled SQLite and for the cryptography (aws-lc).
 setup:
 	@scripts/need gcc libc6-dev
 

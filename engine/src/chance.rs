@@ -1,7 +1,7 @@
 //! The one source of chance: the kernel's.
 
 use anyhow::{Result, anyhow};
-use ring::rand::{SecureRandom, SystemRandom};
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
 /// Random bytes fit for a secret.
 pub fn bytes<const N: usize>() -> Result<[u8; N]> {

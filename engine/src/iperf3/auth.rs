@@ -2,54 +2,61 @@
 
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::rsa::{
+    KeyPair, OAEP_SHA1_MGF1SHA1, OaepPrivateDecryptingKey, OaepPublicEncryptingKey,
+    Pkcs1PrivateDecryptingKey, Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicEncryptingKey,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rsa::pkcs1::DecodeRsaPrivateKey;
-use rsa::pkcs8::{DecodePrivateKey, DecodePublicKey};
-use rsa::rand_core::OsRng;
-use rsa::{Oaep, Pkcs1v15Encrypt, RsaPrivateKey, RsaPublicKey};
-use sha1::Sha1;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use std::fs;
 use std::path::Path;
 use wire::iperf3::{AuthError, Credentials, UsersFile, read_token_text, token_text};
 
 /// A token for `credentials`, encrypted for the server's key.
 pub fn token(credentials: &Credentials, key: &Path, pkcs1: bool) -> Result<String> {
-    let pem = read(key, "public key")?;
-    let key = RsaPublicKey::from_public_key_pem(&pem).map_err(|error| {
+    let key = public_key(&read(key, "public key")?).ok_or_else(|| {
         Refusal::usage(format!(
-            "{} is not an RSA public key in PEM form ({error}); take the file that \
+            "{} is not an RSA public key of 2048 to 8192 bits in PEM form; take the file that \
              `openssl rsa -pubout` wrote",
             key.display()
         ))
     })?;
     let text = token_text(credentials);
+    let mut room = vec![0; key.key_size_bytes()];
     let encrypted = if pkcs1 {
-        key.encrypt(&mut OsRng, Pkcs1v15Encrypt, text.as_bytes())
+        Pkcs1PublicEncryptingKey::new(key)
+            .and_then(|key| key.encrypt(text.as_bytes(), &mut room).map(|out| &*out))
     } else {
-        key.encrypt(&mut OsRng, Oaep::new::<Sha1>(), text.as_bytes())
+        OaepPublicEncryptingKey::new(key).and_then(|key| {
+            let out = key.encrypt(&OAEP_SHA1_MGF1SHA1, text.as_bytes(), &mut room, None);
+            out.map(|out| &*out)
+        })
     };
-    let encrypted = encrypted.context("the user name and password do not fit the RSA key")?;
+    let encrypted = encrypted
+        .ok()
+        .context("the user name and password do not fit the RSA key")?;
     Ok(STANDARD.encode(encrypted))
 }
 
 /// Whom a server lets in.
 pub struct Authenticator {
-    key: RsaPrivateKey,
+    oaep: OaepPrivateDecryptingKey,
+    /// Where the older padding is accepted, too.
+    pkcs1: Option<Pkcs1PrivateDecryptingKey>,
     users: UsersFile,
     skew_s: u64,
-    pkcs1: bool,
 }
 
 impl Authenticator {
     /// Reads the server's key and its users.
     pub fn open(key: &Path, users: &Path, skew_s: u64, pkcs1: bool) -> Result<Authenticator> {
-        let pem = read(key, "private key")?;
-        let parsed = RsaPrivateKey::from_pkcs8_pem(&pem);
-        let key = parsed.or_else(|_| RsaPrivateKey::from_pkcs1_pem(&pem)).map_err(|error| {
+        let (oaep, old) = private_keys(&read(key, "private key")?).ok_or_else(|| {
             Refusal::usage(format!(
-                "{} is not an RSA private key in PEM form without a password ({error}); make one \
-                 with `openssl genrsa -out key.pem 2048`",
+                "{} is not an RSA private key of 2048 to 8192 bits in PEM form without a \
+                 password; make one with `openssl genrsa -out key.pem 2048`",
                 key.display()
             ))
         })?;
@@ -58,10 +65,10 @@ impl Authenticator {
             Refusal::usage(format!("{} cannot be used: {error}", users.display()))
         })?;
         Ok(Authenticator {
-            key,
+            oaep,
+            pkcs1: pkcs1.then_some(old),
             users,
             skew_s,
-            pkcs1,
         })
     }
 
@@ -72,16 +79,41 @@ impl Authenticator {
             .decode(token.trim_end())
             .map_err(|_| AuthError::NotAToken)?;
         // Blinded, and one answer for every failure: an unauthenticated peer learns nothing of the padding.
-        let key = &self.key;
-        let oaep = key.decrypt_blinded(&mut OsRng, Oaep::new::<Sha1>(), &encrypted);
-        let text = oaep.or_else(|error| match self.pkcs1 {
-            true => key.decrypt_blinded(&mut OsRng, Pkcs1v15Encrypt, &encrypted),
-            false => Err(error),
-        });
-        let who = read_token_text(&text.map_err(|_| AuthError::NotAToken)?)?;
+        let mut room = vec![0; self.oaep.min_output_size()];
+        let text = self
+            .oaep
+            .decrypt(&OAEP_SHA1_MGF1SHA1, &encrypted, &mut room, None);
+        let who = match (text, &self.pkcs1) {
+            (Ok(text), _) => read_token_text(text),
+            (Err(_), Some(old)) => match old.decrypt(&encrypted, &mut room) {
+                Ok(text) => read_token_text(text),
+                Err(_) => Err(AuthError::NotAToken),
+            },
+            (Err(_), None) => Err(AuthError::NotAToken),
+        }?;
         self.users.check(&who, now, self.skew_s)?;
         Ok(who.user)
     }
+}
+
+fn public_key(pem: &str) -> Option<PublicEncryptingKey> {
+    let der = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes()).ok()?;
+    PublicEncryptingKey::from_der(&der).ok()
+}
+
+/// The key of a PEM file in PKCS #8 or PKCS #1 form, for either padding.
+fn private_keys(pem: &str) -> Option<(OaepPrivateDecryptingKey, Pkcs1PrivateDecryptingKey)> {
+    let key = match PrivateKeyDer::from_pem_slice(pem.as_bytes()).ok()? {
+        PrivateKeyDer::Pkcs8(der) => PrivateDecryptingKey::from_pkcs8(der.secret_pkcs8_der()),
+        PrivateKeyDer::Pkcs1(der) => {
+            let pair = KeyPair::from_der(der.secret_pkcs1_der()).ok()?;
+            PrivateDecryptingKey::from_pkcs8(pair.as_der().ok()?.as_ref())
+        }
+        _ => return None,
+    }
+    .ok()?;
+    let oaep = OaepPrivateDecryptingKey::new(key.clone()).ok()?;
+    Some((oaep, Pkcs1PrivateDecryptingKey::new(key).ok()?))
 }
 
 fn read(path: &Path, what: &str) -> Result<String> {
@@ -93,7 +125,7 @@ fn read(path: &Path, what: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rsa::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
+    use aws_lc_rs::rsa::KeySize;
 
     #[test]
     fn what_a_client_seals_its_server_reads() {
@@ -104,10 +136,15 @@ mod tests {
             folder.join("public.pem"),
             folder.join("users"),
         );
-        let key = RsaPrivateKey::new(&mut OsRng, 2048).unwrap();
-        fs::write(&private, key.to_pkcs8_pem(LineEnding::LF).unwrap()).unwrap();
-        let pem = key.to_public_key().to_public_key_pem(LineEnding::LF);
-        fs::write(&public, pem.unwrap()).unwrap();
+        let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).unwrap();
+        let pem = |kind: &str, der: &[u8]| {
+            let text = STANDARD.encode(der);
+            format!("-----BEGIN {kind} KEY-----\n{text}\n-----END {kind} KEY-----\n")
+        };
+        let der = key.as_der().unwrap();
+        fs::write(&private, pem("PRIVATE", der.as_ref())).unwrap();
+        let der = key.public_key().as_der().unwrap();
+        fs::write(&public, pem("PUBLIC", der.as_ref())).unwrap();
         let hash = "bf7a49a846d44b454a5d11e7acfaf13d138bbe0b7483aa3e050879700572709b";
         fs::write(&users, format!("mario,{hash}\n")).unwrap();
 

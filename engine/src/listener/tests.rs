@@ -6,10 +6,10 @@ use crate::host::Host;
 use crate::testing::TempDir;
 use crate::transport::{Ended, Event, How, Reached, accept_invitation};
 use crate::trust::{Invitation, Limits, PendingInvitation};
+use aws_lc_rs::signature::Ed25519KeyPair;
 use model::{Bulk, Limit, Nanos, Placement, SocketSettings, Workload};
-use ring::signature::Ed25519KeyPair;
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
-use rustls::crypto::ring as provider;
+use rustls::crypto::aws_lc_rs as provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, Stream};
@@ -375,7 +375,7 @@ fn attack(server: &Server, key: Option<(&Identity, &Identity)>) -> String {
 }
 
 fn identity() -> Identity {
-    let pkcs8 = Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
+    let pkcs8 = Ed25519KeyPair::generate_pkcs8(&aws_lc_rs::rand::SystemRandom::new()).unwrap();
     Identity::from_pkcs8(pkcs8.as_ref().to_vec()).unwrap()
 }
 

@@ -5,7 +5,7 @@ use super::driver::ByteStream;
 use crate::trust::{Identity, NodeId};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer,
     UnixTime,
@@ -379,7 +379,7 @@ impl Keys {
         identity: &Identity,
         accepts: Arc<Verdict>,
     ) -> Result<(Arc<Keys>, Arc<CertifiedKey>), Handshake> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let pkcs8 = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.pkcs8().to_vec()));
         let key = provider.key_provider.load_private_key(pkcs8);
         let key = key.map_err(|e| broken(format!("this host's key cannot be used: {e}")))?;

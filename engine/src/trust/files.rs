@@ -1,7 +1,7 @@
 //! Files that only the user may read, changed under a lock.
 
 use anyhow::{Context, Result};
-use ring::digest::{SHA256, digest};
+use aws_lc_rs::digest::{SHA256, digest};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

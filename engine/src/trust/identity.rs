@@ -2,9 +2,9 @@
 
 use super::files;
 use anyhow::{Context, Result, bail};
-use ring::digest::{SHA256, digest};
-use ring::rand::SystemRandom;
-use ring::signature::{Ed25519KeyPair, KeyPair};
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
