@@ -481,12 +481,15 @@ struct Lies {
     extra: fn(u32) -> Vec<Value>,
     /// Times the bytes that it received.
     factor: u64,
+    /// What it puts beside its record.
+    signed: Option<fn() -> model::Signature>,
 }
 
 const HONEST: Lies = Lies {
     grant: |_| {},
     extra: |_| Vec::new(),
     factor: 1,
+    signed: None,
 };
 
 impl Far {
@@ -606,6 +609,7 @@ fn far_end(control: &mut Raw, lies: &Lies) -> Option<()> {
     let record = model::EndRecord {
         bytes: Bytes(bytes * lies.factor),
         duration: begun.elapsed().into(),
+        signed: lies.signed.map(|signature| signature()),
         retransmits: (lies.factor > 1).then_some(u64::MAX),
         ..model::EndRecord::default()
     };
@@ -679,6 +683,33 @@ fn bytes_that_this_kernel_did_not_send_are_not_the_runs() {
     assert_ne!(
         measured["summary"]["legs"][0]["retransmits"],
         json!(u64::MAX)
+    );
+    assert!(!out.status.success());
+}
+
+#[test]
+fn a_signature_of_something_else_leaves_the_figures_of_this_host() {
+    let far = Far::start(Lies {
+        signed: Some(|| model::Signature {
+            key: "00".repeat(32),
+            leg: "00".repeat(32),
+            at: Nanos(0),
+            signature: "00".repeat(64),
+        }),
+        ..HONEST
+    });
+    let out = far.measured_by(&["--up", "-n", "8M", "--json"]);
+    let measured: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let leg = &measured["legs"][0];
+    let why = leg["ended"]["why"].as_str().unwrap();
+    assert!(
+        why.contains("signed something else than it reported"),
+        "{why}"
+    );
+    assert!(leg["far"]["signed"].is_null());
+    assert_eq!(
+        leg["near"]["signed"]["signature"].as_str().unwrap().len(),
+        128
     );
     assert!(!out.status.success());
 }

@@ -1049,6 +1049,18 @@ fn the_archive_keeps_what_it_is_to_keep() {
     home.runs(&["prune", "--max-bytes", "1"]);
     assert_eq!(ids(), ["00000000"]);
     assert!(!traces.exists());
+    // What is recorded stays, and what was killed goes.
+    let mut archive = Archive::open(&file).unwrap();
+    for (id, age) in [("aaaaaaaa", 120), ("bbbbbbbb", 3 * 86_400)] {
+        let mut run = killed();
+        run.id = id.to_owned();
+        run.started = Nanos::from_secs(now - age);
+        archive.import(&run).unwrap();
+    }
+    drop(archive);
+    assert_eq!(ids(), ["00000000", "aaaaaaaa", "bbbbbbbb"]);
+    home.runs(&["prune", "--max-bytes", "1"]);
+    assert_eq!(ids(), ["00000000", "aaaaaaaa"]);
     assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
 }
 

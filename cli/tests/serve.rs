@@ -51,6 +51,52 @@ impl Server {
 }
 
 #[test]
+fn both_hosts_sign_what_they_report_and_verify_compares_it() {
+    let server = Server::start(&[]);
+    let guest = server.guest(&[]);
+    let measure = [
+        "measure", &server.at, "-n", "4M", "-P", "2", "-i", "10ms", "-q",
+    ];
+    let out = run(&mut guest.linerate(&measure));
+    assert!(out.status.success(), "{}", stderr(&out));
+    let whole = "all is as it was written; 2 legs are signed by both hosts\n";
+    let verified = run(&mut guest.linerate(&["runs", "verify"]));
+    assert_eq!(stdout(&verified), whole);
+
+    let exported = json(&mut guest.linerate(&["runs", "export", "last"]));
+    let id = |home: &Home| stdout(&run(&mut home.linerate(&["trust", "show"])));
+    assert_ne!(id(&guest), id(&server.home));
+    let signed = |side: &str| exported["legs"][0][side]["signed"].clone();
+    assert_eq!(signed("near")["leg"], signed("far")["leg"]);
+    assert_ne!(signed("near")["key"], signed("far")["key"]);
+    let redacted = run(&mut guest.linerate(&["runs", "export", "last", "--redact"]));
+    assert!(!stdout(&redacted).contains("signed"));
+
+    // As it is, and with one count of the far host another.
+    let other = Home::new();
+    let file = other.path().join("run.json");
+    let import = |run_: &serde_json::Value| {
+        std::fs::write(&file, run_.to_string()).unwrap();
+        let out = run(&mut other.linerate(&["runs", "import", file.to_str().unwrap()]));
+        assert!(out.status.success(), "{}", stderr(&out));
+        run(&mut other.linerate(&["runs", "verify"]))
+    };
+    assert_eq!(stdout(&import(&exported)), whole);
+    let mut changed = exported.clone();
+    changed["id"] = "00000001".into();
+    let bytes = changed["legs"][1]["far"]["bytes"].as_u64().unwrap();
+    changed["legs"][1]["far"]["bytes"] = (bytes + 1).into();
+    let verified = import(&changed);
+    assert!(!verified.status.success());
+    let said = stdout(&verified);
+    let line = "run 00000001, leg 2: the far host: the record is not the one that the key ";
+    assert!(
+        said.starts_with(line) && said.lines().count() == 1,
+        "{said}"
+    );
+}
+
+#[test]
 fn two_hosts_meet_by_an_invitation_and_measure() {
     let server = Server::start(&["--data-ports", "20000-29999"]);
     let guest = Home::new();

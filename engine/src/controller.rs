@@ -4,8 +4,10 @@
 use crate::exit::Refusal;
 use crate::leg::{Played, end_trace, failed_with, inspect, job, merge, run_end, storage, traced};
 use crate::progress::{Event as Progress, Watcher};
+use crate::signature;
 use crate::traces;
 use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
+use crate::trust::{Identity, NodeId};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -51,6 +53,8 @@ const BUSY_FOR: Duration = Duration::from_secs(120);
 pub struct Link {
     agent: Sender<Controller>,
     name: String,
+    /// This host's key and the agent's id, where both are authenticated.
+    keys: Option<(Identity, NodeId)>,
     /// Where the data listeners are; the one that answered, once one has. Never empty.
     addresses: Vec<IpAddr>,
     post: mpsc::Sender<Incoming>,
@@ -73,7 +77,11 @@ pub struct Link {
 impl Link {
     /// Over the control connection of an agent that was reached.
     pub fn new(reached: Reached) -> Link {
-        let Reached { channel, addresses } = reached;
+        let Reached {
+            channel,
+            addresses,
+            keys,
+        } = reached;
         let (post, inbox) = mpsc::channel();
         let (agent, name) = (channel.sender(), channel.peer().to_owned());
         let far = post.clone();
@@ -90,6 +98,7 @@ impl Link {
         Link {
             agent,
             name,
+            keys,
             addresses,
             post,
             inbox,
@@ -330,6 +339,8 @@ struct LegState {
     index: usize,
     leg: Leg,
     order: Order,
+    /// Of its data connections, once it is granted.
+    token: Option<Token>,
     near: Stage,
     far: Stage,
     began: bool,
@@ -624,6 +635,7 @@ impl Drive<'_> {
             } => {
                 let token = Token::from_hex(&token)
                     .with_context(|| format!("{} sent a token that is none", self.link.name))?;
+                leg_state.token = Some(token);
                 self.warn(&mut leg_state.leg.far, warnings);
                 if leg_state.order.trace && !order.trace {
                     let name = &self.link.name;
@@ -717,6 +729,25 @@ impl Drive<'_> {
         Ok(())
     }
 
+    /// Signs this host's record of a leg, and compares the far host's with its signature; why that fails, if it does.
+    fn sign(&self, leg_state: &mut LegState) -> Option<String> {
+        let (Some((own_key, far_id)), Some(token)) = (&self.link.keys, &leg_state.token) else {
+            leg_state.leg.far.signed = None;
+            return None;
+        };
+        let leg = &mut leg_state.leg;
+        leg.near.signed = Some(signature::sign(leg, Side::Near, own_key, token));
+        let signed = leg.far.signed.as_ref()?;
+        let holds = signature::is_of(signed, *far_id, token)
+            && signature::check(leg, Side::Far, signed).is_ok();
+        (!holds).then(|| {
+            format!(
+                "{} signed something else than it reported: the figures are those of this host alone",
+                self.link.name
+            )
+        })
+    }
+
     fn warn(&mut self, end: &mut EndRecord, warnings: Vec<Warning>) {
         for warning in &warnings {
             self.watcher.event(&Progress::Warning { warning });
@@ -745,8 +776,10 @@ impl Drive<'_> {
         if let Some(why) = failed(&leg.near).or_else(|| failed(&leg.far)) {
             leg_state.failure = Some(anyhow!(why));
         }
+        let forged = self.sign(&mut leg_state);
         if leg_state.failure.is_none()
-            && let Some(why) = disputed(&self.run.spec, &leg_state.leg, &self.link.name)
+            && let Some(why) =
+                forged.or_else(|| disputed(&self.run.spec, &leg_state.leg, &self.link.name))
         {
             // The figures that are left are those of this end.
             let far = &mut leg_state.leg.far;
@@ -788,6 +821,7 @@ impl LegState {
             index,
             leg,
             order,
+            token: None,
             near: Stage::Opening,
             far: Stage::Opening,
             began: false,
@@ -901,10 +935,20 @@ fn bounded(sample: &Sample, leg_state: &LegState, now: Nanos) -> Result<(), Stri
     Ok(())
 }
 
-/// Why the far host's count of what it received from here cannot be, if it cannot: it is more, or came sooner, than
-/// this host's kernel took to send.
+/// Why the far host's counts of a transfer cannot be, if they cannot: it received more, or sooner, than this host's kernel
+/// took to send, or sent less than arrived here.
 fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
-    let counts = leg.direction == Direction::Up && !spec.workload.is_answered();
+    if spec.workload.is_answered() {
+        return None;
+    }
+    let (sent, received) = (leg.sender().bytes, leg.receiver().bytes);
+    if leg.direction == Direction::Down && sent > Bytes(0) && received > sent {
+        return Some(format!(
+            "the far end claims to have sent {sent}, this host received {received} from {name}: \
+             the figures are those of this host alone"
+        ));
+    }
+    let counts = leg.direction == Direction::Up;
     let samples = leg.far.samples.iter().map(|sample| sample.bytes);
     let claimed = samples.chain([leg.far.bytes]).max()?;
     let (sent, took) = (leg.near.bytes, leg.near.duration);

@@ -21,6 +21,7 @@ pub mod peer;
 pub mod progress;
 pub mod record;
 pub mod session;
+pub mod signature;
 #[cfg(test)]
 mod testing;
 pub mod traces;

@@ -84,7 +84,7 @@ pub struct Listener {
 
 struct Shared {
     config: Serve,
-    identity: Identity,
+    identity: Arc<Identity>,
     store: Store,
     ledger: Arc<Ledger>,
     session: Box<Session>,
@@ -122,7 +122,7 @@ impl Listener {
         let directory = Some(config.directory.as_path());
         let ledger = Ledger::new(config.clients, config.buffers, directory);
         let shared = Arc::new(Shared {
-            identity: Identity::open(&config.directory)?,
+            identity: Arc::new(Identity::open(&config.directory)?),
             ledger: Arc::new(ledger),
             session,
             unknown: Slots::new(MAX_UNKNOWN, MAX_UNKNOWN_PER_SOURCE),
@@ -423,6 +423,7 @@ impl Shared {
         let peer = Peer {
             name: entry.name.clone(),
             id: Some(entry.id),
+            own_key: Some(Arc::clone(&self.identity)),
             address: Some(address.ip()),
             limits: entry.limits.clone(),
             may_tune,

@@ -4,8 +4,9 @@ use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::leg::{Played, end_trace, inspect, job, run_end, storage, traced};
 use crate::mtu::far::Probing;
+use crate::signature::Statement;
 use crate::transport::{AgentChannel, Ended, Event, Sender};
-use crate::trust::{Admitted, Denied, Peer};
+use crate::trust::{Admitted, Denied, Identity, Peer};
 use crate::tuning::Tuning;
 use anyhow::{Context, Result, bail};
 use base64::Engine;
@@ -173,10 +174,19 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, stop_leg) = (self.sender.clone(), Arc::clone(&stop));
         let traces = Arc::clone(&self.traces);
+        let own_key = self.peer.own_key.clone();
         let thread = std::thread::spawn(move || {
             let say = |message| say(&sender, message);
             say(
-                match play(&admitted, Arc::new(grant), storage, &gone, &stop_leg, &say) {
+                match play(
+                    &admitted,
+                    Arc::new(grant),
+                    storage,
+                    own_key.as_deref(),
+                    &gone,
+                    &stop_leg,
+                    &say,
+                ) {
                     Ok(played) => {
                         if let Some(trace) = played.trace {
                             let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,6 +234,7 @@ fn play(
     admitted: &Admitted,
     grant: Arc<Grant>,
     storage: Option<Storage>,
+    own_key: Option<&Identity>,
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     say: &dyn Fn(ToController),
@@ -241,13 +252,15 @@ fn play(
     let fingerprint = Box::new(observe::fingerprint(env!("CARGO_PKG_VERSION"), peer));
     say(ToController::Connected {
         leg,
-        sockets: states,
+        sockets: states.clone(),
         fingerprint,
         warnings,
     });
     go.recv_timeout(START_WITHIN)
         .context("the start did not come")?;
 
+    let token = *grant.token();
+    let mut statement = Statement::of(&[]);
     let mut job = job(order, Side::Far, &order.placement.cpus, storage, || {
         Reconnect::Accept(grant)
     });
@@ -257,11 +270,14 @@ fn play(
     let mut on_sample = |sample: Sample| {
         // Its load counts the bytes of the leg's own direction.
         admitted.account(order.workload.both_directions(sample.bytes));
+        statement.sample(&sample);
         let sample = Box::new(sample);
         say(ToController::Sample { leg, sample });
     };
     let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
     let trace = end_trace(tracing, &mut record, FAR);
+    record.signed =
+        own_key.map(|key| statement.sign(key, &token, order.agent_sends, &record, &states));
     Ok(Played {
         record,
         broke,

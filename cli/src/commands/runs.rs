@@ -12,6 +12,7 @@ use crate::prelude::*;
 use archive::{Archive, Filter, Imported, Named};
 use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
+use engine::signature;
 use model::{Nanos, summarise};
 use report::words::{escape, utc};
 use std::io::{IsTerminal, Write};
@@ -373,11 +374,24 @@ impl Verify {
         let archive = open_existing(global)?;
         let named = |name: &String| archive.named(name).map_err(refused);
         let named = self.ids.iter().map(named).collect::<Result<Vec<_>>>()?;
-        let damaged = archive.verify(&named);
-        if damaged.is_empty() {
-            return out::result("all is as it was written\n");
+        let mut signed = 0;
+        let mut forged = Vec::new();
+        let damaged = archive.verify(&named, &mut |run| {
+            let both = |leg: &&model::Leg| leg.near.signed.is_some() && leg.far.signed.is_some();
+            signed += run.legs.iter().filter(both).count();
+            forged.extend(signature::verify(run));
+        });
+        let damaged = damaged.iter().map(ToString::to_string);
+        let found: Vec<String> = damaged.chain(forged).collect();
+        if found.is_empty() {
+            let signed = match signed {
+                0 => String::new(),
+                1 => "; 1 leg is signed by both hosts".to_owned(),
+                legs => format!("; {legs} legs are signed by both hosts"),
+            };
+            return out::result(&format!("all is as it was written{signed}\n"));
         }
-        for one in &damaged {
+        for one in &found {
             out::print(&format!("{one}\n"))?;
         }
         Ok(Exit::Failed)

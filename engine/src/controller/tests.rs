@@ -30,7 +30,11 @@ fn linked() -> (Link, Agent) {
     let line = byte_stream(near);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
     let addresses = vec![HERE];
-    let link = Link::new(Reached { channel, addresses });
+    let link = Link::new(Reached {
+        channel,
+        addresses,
+        keys: None,
+    });
     (link, Agent { stop, thread })
 }
 
@@ -46,6 +50,32 @@ fn run(directions: Directions, limit: Limit) -> Run {
         },
         ..Run::default()
     }
+}
+
+#[test]
+fn more_than_the_far_end_claims_to_have_sent_is_disputed() {
+    let of = |sent, received| {
+        let bytes = |count| model::EndRecord {
+            bytes: model::Bytes(count),
+            ..model::EndRecord::default()
+        };
+        let leg = model::Leg {
+            direction: model::Direction::Down,
+            started: Nanos(0),
+            near: bytes(received),
+            far: bytes(sent),
+            ended: Ended::Complete,
+        };
+        super::disputed(&Spec::default(), &leg, "db2")
+    };
+    assert_eq!(of(1000, 1000), None);
+    let why = of(1000, 1001).unwrap();
+    assert!(
+        why.contains("sent 1000 B, this host received 1001 B"),
+        "{why}"
+    );
+    // An end that broke before its last word.
+    assert_eq!(of(0, 1001), None);
 }
 
 /// Sets a flag as soon as a sample comes.
@@ -208,7 +238,11 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
     let line = byte_stream(near);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
     let addresses = vec![HERE];
-    let mut link = Link::new(Reached { channel, addresses });
+    let mut link = Link::new(Reached {
+        channel,
+        addresses,
+        keys: None,
+    });
     let late = link.tune(TuneRequest::Verify, Duration::ZERO).unwrap_err();
     assert!(late.to_string().starts_with("db2 did not answer"), "{late}");
     assert!(!link.is_lost());

@@ -55,6 +55,8 @@ pub struct Reached {
     pub channel: ControllerChannel,
     /// Where its data listeners are to be reached: try them in turn.
     pub addresses: Vec<IpAddr>,
+    /// This host's key and the agent's id, where TLS authenticated both.
+    pub keys: Option<(Identity, NodeId)>,
 }
 
 /// The agent's end of a session over standard input and output.
@@ -79,6 +81,7 @@ pub fn at_standard_input(
     Ok(Reached {
         channel,
         addresses: vec![listens],
+        keys: None,
     })
 }
 
@@ -196,11 +199,13 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
             (Handshake::Broken(why), _) => format!("{at}: {why}"),
         })
     })?;
+    let id = tls.peer();
     let channel = Channel::start(Box::new(tls), &at, GREETING, how.stop)
         .map_err(|error| refusal(error, &at, &us))?;
     Ok(Reached {
         channel,
         addresses: vec![address.ip().to_canonical()],
+        keys: Some((identity, id)),
     })
 }
 
@@ -304,6 +309,7 @@ pub fn on_this_machine(how: &How<'_>) -> Result<Reached> {
     Ok(Reached {
         channel,
         addresses: vec![listen],
+        keys: None,
     })
 }
 
@@ -334,7 +340,11 @@ pub fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<R
         .iter()
         .map(SocketAddr::ip)
         .collect();
-    Ok(Reached { channel, addresses })
+    Ok(Reached {
+        channel,
+        addresses,
+        keys: None,
+    })
 }
 
 fn ssh(

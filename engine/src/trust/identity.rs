@@ -13,7 +13,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 /// What a SubjectPublicKeyInfo of Ed25519 begins with; the 32 bytes of the key follow (RFC 8410, 4).
-const SPKI_PREFIX: [u8; 12] = [
+pub const SPKI_PREFIX: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
 
@@ -161,6 +161,13 @@ impl Identity {
         &self.spki
     }
 
+    /// Signs a text.
+    pub fn sign(&self, text: &[u8]) -> Vec<u8> {
+        let pair = Ed25519KeyPair::from_pkcs8(&self.pkcs8);
+        let pair = pair.expect("it was a key when this was made");
+        pair.sign(text).as_ref().to_vec()
+    }
+
     /// The private key as PKCS#8.
     pub fn pkcs8(&self) -> &[u8] {
         &self.pkcs8
@@ -180,6 +187,7 @@ fn make_key(directory: &Path, path: &Path) -> Result<()> {
 }
 
 #[cfg(test)]
+#[expect(missing_docs, reason = "tests")]
 pub mod tests {
     use super::*;
     use proptest::prelude::*;

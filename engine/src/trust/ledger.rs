@@ -1,7 +1,7 @@
 //! Who may measure now and how much: the rules of the agent, asked before every leg and all along.
 
 use super::book::Book;
-use super::identity::NodeId;
+use super::identity::{Identity, NodeId};
 use super::quota::{self, Account, LegQuota};
 use super::store::Limits;
 use crate::leg::{direction, role};
@@ -45,6 +45,8 @@ pub struct Peer {
     pub name: String,
     /// Its key; `None` over a pipe, where the login was ssh's.
     pub id: Option<NodeId>,
+    /// The key of this host, which signs what it reports; `None` over a pipe.
+    pub own_key: Option<Arc<Identity>>,
     /// Where the control connection comes from; data connections must come from there too.
     /// `None` over a pipe: the token alone must do.
     pub address: Option<IpAddr>,
@@ -70,6 +72,7 @@ impl Peer {
         Peer {
             name: "the controller".to_owned(),
             id: None,
+            own_key: None,
             address: None,
             limits: Limits::default(),
             // It has the rights of the user who started this process, and no others.
@@ -545,6 +548,7 @@ mod tests {
         Peer {
             name: format!("client {session}"),
             id: Some(id),
+            own_key: None,
             address: None,
             limits,
             may_tune: Ok(()),

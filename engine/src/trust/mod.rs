@@ -12,7 +12,9 @@ mod quota;
 mod store;
 
 pub use files::sha256;
-pub use identity::{Identity, NodeId};
+#[cfg(test)]
+pub use identity::tests as identity_tests;
+pub use identity::{Identity, NodeId, SPKI_PREFIX};
 pub use invitation::Invitation;
 pub use ledger::{Admitted, Denied, Ledger, Peer};
 pub use store::{Entry, Limits, PendingInvitation, Right, Store, Trust};

@@ -448,7 +448,8 @@ impl Archive {
     }
 
     /// What is damaged of these, or of all that is kept and of the file itself where none is named; a sentence each.
-    pub fn verify(&self, named: &[Named]) -> Vec<Error> {
+    /// `read` gets each run that is whole.
+    pub fn verify(&self, named: &[Named], read: &mut dyn FnMut(&Run)) -> Vec<Error> {
         let mut found = Vec::new();
         let mut all = named.to_vec();
         if named.is_empty() {
@@ -461,13 +462,16 @@ impl Archive {
             }
         }
         for one in &all {
-            let read = match one {
-                Named::Run(id) => self.get(id).and_then(|_| self.traces().verify(id)),
+            let found_whole = match one {
+                Named::Run(id) => self.get(id).and_then(|run| {
+                    read(&run);
+                    self.traces().verify(id)
+                }),
                 Named::Experiment(id) => self.experiment(id).map(drop),
                 Named::Tuning(id) => self.tuning(id).map(drop),
                 Named::Mtu(id) => self.mtu(id).map(drop),
             };
-            found.extend(read.err());
+            found.extend(found_whole.err());
         }
         found
     }

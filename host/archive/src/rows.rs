@@ -476,6 +476,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         line: end.line.clone(),
         trace: end.trace,
         warnings: end.warnings.clone(),
+        signed: end.signed.clone(),
     }
 }
 

@@ -25,7 +25,7 @@ fn fill(path: &Path) {
     let all: Vec<_> = (0..40).map(sample).collect();
     let all = all.iter().map(|one| (0, Side::Near, one));
     archive.samples(UNFINISHED, all).unwrap();
-    assert!(archive.verify(&[]).is_empty());
+    assert!(archive.verify(&[], &mut |_| {}).is_empty());
 }
 
 /// What the archive gives out, `None` where it refuses.
@@ -66,7 +66,7 @@ fn no_flipped_bit_changes_what_is_read_in_silence() {
             assert!(is.is_none() || is == was, "bit {bit}: other data is shown");
         }
         let reported = match Archive::open_existing(&path) {
-            Ok(archive) => archive.verify(&[]).len(),
+            Ok(archive) => archive.verify(&[], &mut |_| {}).len(),
             Err(_) => 1,
         };
         assert!(is == was || reported > 0, "bit {bit}: no word of it");
@@ -128,7 +128,11 @@ fn what_is_damaged_is_named_and_can_be_deleted() {
             )
         );
         let verified = |named: &[Named]| -> Vec<String> {
-            archive.verify(named).iter().map(Error::to_string).collect()
+            archive
+                .verify(named, &mut |_| {})
+                .iter()
+                .map(Error::to_string)
+                .collect()
         };
         assert!(verified(&[]).contains(&said.to_string()));
         assert_eq!(verified(&[Named::Run(id.to_owned())]), [said.to_string()]);
@@ -138,5 +142,5 @@ fn what_is_damaged_is_named_and_can_be_deleted() {
     for id in [one, other, UNFINISHED] {
         archive.delete(&Named::Run(id.to_owned())).unwrap();
     }
-    assert!(archive.verify(&[]).is_empty());
+    assert!(archive.verify(&[], &mut |_| {}).is_empty());
 }

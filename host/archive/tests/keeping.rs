@@ -331,6 +331,7 @@ prop_compose! {
             line: full.line.filter(|_| sockets),
             trace: full.trace.filter(|_| sockets),
             warnings: vec![Warning { what: text.clone(), meaning: text, remedy: String::new() }],
+            signed: full.signed.filter(|_| sockets),
         }
     }
 }

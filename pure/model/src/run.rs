@@ -153,6 +153,24 @@ pub struct EndRecord {
     pub trace: Option<Traced>,
     /// Doubts about the figures of this end.
     pub warnings: Vec<Warning>,
+    /// The signature of this end's host, where TLS authenticated both hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed: Option<Signature>,
+}
+
+/// An end's signature of what it reports of a leg: samples, sockets, counts and times, not the warnings
+/// (docs/safety.md). `linerate runs verify` compares it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signature {
+    /// Public key of the host (Ed25519, the one of its TLS), 64 hexadecimal digits.
+    pub key: String,
+    /// Names the leg, alike at both ends: SHA-256 of the token of its data connections.
+    pub leg: String,
+    /// When it was signed by the host's clock, nanoseconds since 1970-01-01 UTC.
+    #[serde(rename = "at_unix_ns")]
+    pub at: Nanos,
+    /// The signature, 128 hexadecimal digits.
+    pub signature: String,
 }
 
 /// What a device says of its line over a leg, whoever's frames they were (`struct rtnl_link_stats64`).

@@ -259,6 +259,7 @@ mod tests {
             ("leg_summary", "copy") => "copy_summary",
             ("copy_summary", "stages") => "stage",
             ("end", "trace") => "traced",
+            ("end", "signed") => "signature",
             ("sample", "streams") => "stream",
             ("sample", "cpu") => "cpu_times",
             ("stream", "tcp") => "socket_state",

@@ -140,6 +140,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
             .collect(),
         bytes: sent(10),
         duration: Nanos::from_secs(10),
+        signed: Some(model::Signature::default()),
         ..EndRecord::default()
     };
     let (near, far) = match direction {

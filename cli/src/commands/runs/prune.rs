@@ -38,6 +38,15 @@ pub struct Prune {
     yes: bool,
 }
 
+/// Nothing is recorded for longer: what is unfinished then was killed.
+const LONGEST_RECORDING: Nanos = Nanos::from_secs(2 * 86_400);
+
+/// Whether it may still be recorded.
+fn is_recorded(one: &Listed) -> bool {
+    let age = unix_time().since(one.row.started);
+    one.row.ended == model::Ended::Unfinished.name() && age < LONGEST_RECORDING
+}
+
 impl Prune {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let mut archive = open_existing(global)?;
@@ -93,6 +102,8 @@ impl Prune {
             let fitting = weights.iter().take_while(fits).count();
             kept = kept.min(fitting.max(1));
         }
-        Ok(all.split_off(kept.min(all.len())))
+        let mut chosen = all.split_off(kept.min(all.len()));
+        chosen.retain(|one| !is_recorded(one));
+        Ok(chosen)
     }
 }

@@ -8,7 +8,7 @@
 use model::{
     BitRate, BlockOperation, BlockRecord, Bytes, CopyRecord, CpuTimes, Datagrams, Direction,
     Directions, EndRecord, Ended, Fingerprint, Latency, Leg, LineErrors, Nanos, Run, Sample,
-    SocketOptions, Spec, StoreRecord, StreamSample, Traced, Unread, Warning,
+    Signature, SocketOptions, Spec, StoreRecord, StreamSample, Traced, Unread, Warning,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -165,6 +165,11 @@ pub fn end(samples: u64) -> EndRecord {
             damaged: 1,
             collisions: 2,
             late_collisions: 3,
+        }),
+        signed: Some(Signature {
+            key: "00ff".to_owned(),
+            at: Nanos(7),
+            ..Signature::default()
         }),
         trace: Some(Traced {
             events: 7,

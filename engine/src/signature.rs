@@ -1,0 +1,204 @@
+//! Each end of a leg between hosts that TLS authenticated signs what it reports, with its key (Ed25519).
+//!
+//! Signed are: the SHA-256 of the token of the leg, whether this end sent, the clock of its host, and the SHA-256 of its
+//! samples, of its sockets and of its record. Warnings and the note of a trace are not.
+
+use crate::clock::unix_time;
+use crate::trust::{Identity, NodeId, SPKI_PREFIX};
+use anyhow::{Result, bail};
+use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
+use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
+use model::{EndRecord, Leg, Nanos, Run, Sample, Side, Signature, SocketOptions};
+use wire::control::Token;
+
+/// What a signed text begins with: the key signs nothing else of this form.
+const PURPOSE: &[u8] = b"linerate record of a leg 1\n";
+
+/// What an end reports, sample by sample.
+pub struct Statement(Context);
+
+impl Statement {
+    /// Of these samples, in their order.
+    pub fn of(samples: &[Sample]) -> Statement {
+        let mut statement = Statement(Context::new(&SHA256));
+        samples.iter().for_each(|one| statement.sample(one));
+        statement
+    }
+
+    /// Takes in the next sample.
+    pub fn sample(&mut self, sample: &Sample) {
+        self.line(sample);
+    }
+
+    /// Signs it with the rest of the record and the sockets.
+    pub fn sign(
+        self,
+        identity: &Identity,
+        token: &Token,
+        sent: bool,
+        record: &EndRecord,
+        sockets: &[SocketOptions],
+    ) -> Signature {
+        let leg = hex(digest(&SHA256, token.as_bytes()).as_ref());
+        let at = unix_time();
+        let reported = self.end(record, sockets);
+        let key = hex(&identity.spki()[SPKI_PREFIX.len()..]);
+        let signature = identity.sign(&text(&leg, sent, at, &reported));
+        Signature {
+            key,
+            leg,
+            at,
+            signature: hex(&signature),
+        }
+    }
+
+    fn end(mut self, record: &EndRecord, sockets: &[SocketOptions]) -> Digest {
+        self.line(&sockets);
+        self.line(&EndRecord {
+            bytes: record.bytes,
+            duration: record.duration,
+            requests: record.requests.clone(),
+            operations: record.operations.clone(),
+            copy: record.copy.clone(),
+            store: record.store.clone(),
+            line: record.line.clone(),
+            ..EndRecord::default()
+        });
+        self.0.finish()
+    }
+
+    fn line(&mut self, value: &impl serde::Serialize) {
+        let json = serde_json::to_vec(value).expect("what is sent as JSON is JSON");
+        self.0.update(&json);
+        self.0.update(b"\n");
+    }
+}
+
+/// Signs the record of an end that is whole.
+pub fn sign(leg: &Leg, side: Side, identity: &Identity, token: &Token) -> Signature {
+    let end = leg.end(side);
+    let sent = leg.direction.sender() == side;
+    Statement::of(&end.samples).sign(identity, token, sent, end, &end.sockets)
+}
+
+/// Whether what `side` reports of a leg is what it signed.
+///
+/// # Errors
+/// Why not, without a subject.
+pub fn check(leg: &Leg, side: Side, signature: &Signature) -> Result<()> {
+    let end = leg.end(side);
+    let sent = leg.direction.sender() == side;
+    let reported = Statement::of(&end.samples).end(end, &end.sockets);
+    let text = text(&signature.leg, sent, signature.at, &reported);
+    let (Some(key), Some(bytes)) = (unhex(&signature.key), unhex(&signature.signature)) else {
+        bail!("the signature is not hexadecimal");
+    };
+    if UnparsedPublicKey::new(&ED25519, key)
+        .verify(&text, &bytes)
+        .is_err()
+    {
+        bail!(
+            "the record is not the one that the key {} signed",
+            signature.key
+        );
+    }
+    Ok(())
+}
+
+/// Whether a signature is by the host with this id, for the leg of this token.
+pub fn is_of(signature: &Signature, id: NodeId, token: &Token) -> bool {
+    let spki = unhex(&signature.key).map(|key| [&SPKI_PREFIX[..], &key].concat());
+    let leg = hex(digest(&SHA256, token.as_bytes()).as_ref());
+    spki.and_then(|spki| NodeId::of_spki(&spki)) == Some(id) && signature.leg == leg
+}
+
+/// A sentence for each record of a run that is not the signed one, and for each leg whose ends signed different legs.
+pub fn verify(run: &Run) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, leg) in (1..).zip(&run.legs) {
+        let mut say = |what: &str| wrong.push(format!("run {}, leg {number}: {what}", run.id));
+        for (side, whose) in [(Side::Near, "this host"), (Side::Far, "the far host")] {
+            if let Some(signature) = &leg.end(side).signed
+                && let Err(why) = check(leg, side, signature)
+            {
+                say(&format!("{whose}: {why}"));
+            }
+        }
+        if let (Some(near), Some(far)) = (&leg.near.signed, &leg.far.signed)
+            && near.leg != far.leg
+        {
+            say("its ends signed records of different legs");
+        }
+    }
+    wrong
+}
+
+fn text(leg: &str, sent: bool, at: Nanos, reported: &Digest) -> Vec<u8> {
+    let head = format!("{leg} {sent} {}\n", at.0);
+    [PURPOSE, head.as_bytes(), reported.as_ref()].concat()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs.map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trust::identity_tests::fresh;
+    use model::{Bytes, Direction, Ended};
+
+    #[test]
+    fn what_is_changed_afterwards_is_found() {
+        let identity = fresh();
+        let token = Token::new([7; 32]);
+        let mut leg = Leg {
+            direction: Direction::Up,
+            started: Nanos(0),
+            near: EndRecord {
+                bytes: Bytes(1000),
+                samples: vec![Sample::default(); 3],
+                ..EndRecord::default()
+            },
+            far: EndRecord::default(),
+            ended: Ended::Complete,
+        };
+        let signature = sign(&leg, Side::Near, &identity, &token);
+        assert!(is_of(&signature, identity.id(), &token));
+        assert!(!is_of(&signature, fresh().id(), &token));
+        assert!(!is_of(&signature, identity.id(), &Token::new([8; 32])));
+        leg.near.signed = Some(signature);
+        let mut run = Run {
+            legs: vec![leg],
+            ..Run::default()
+        };
+        assert_eq!(verify(&run), [""; 0]);
+
+        // Through the form in which it is kept.
+        let json = serde_json::to_string(&run).unwrap();
+        run = serde_json::from_str(&json).unwrap();
+        assert_eq!(verify(&run), [""; 0]);
+
+        type Change = fn(&mut Leg);
+        let changes: [Change; 7] = [
+            |leg| leg.near.bytes.0 += 1,
+            |leg| leg.near.duration.0 += 1,
+            |leg| leg.near.samples[1].bytes.0 += 1,
+            |leg| drop(leg.near.samples.pop()),
+            |leg| leg.direction = Direction::Down,
+            |leg| leg.near.signed.as_mut().unwrap().at.0 += 1,
+            |leg| leg.near.signed.as_mut().unwrap().leg.push('0'),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut changed = run.clone();
+            change(&mut changed.legs[0]);
+            assert_eq!(verify(&changed).len(), 1, "change {number}");
+        }
+    }
+}
