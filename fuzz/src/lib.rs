@@ -2,8 +2,8 @@
 //! not panic", each target checks what must hold of whatever was taken: written again it reads the
 //! same, cut elsewhere it says the same, and no count contradicts another.
 //!
-//! `cargo test -p linerate-fuzz` runs each target over its corpus and over a fixed number of seeded
-//! mutations of it. `fuzz TARGET` reads one input from standard input, as AFL++ and honggfuzz want it.
+//! `cargo test -p linerate-fuzz` runs each target over its corpus and over mutations of it, from a seed that is new in each
+//! run. `make fuzz` has libFuzzer make the inputs, guided by coverage. `fuzz TARGET` reads one input from standard input.
 
 mod capture_files;
 mod control;

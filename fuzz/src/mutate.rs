@@ -1,4 +1,4 @@
-//! Inputs from inputs, the same ones for ever.
+//! Inputs from inputs, the same ones from the same seed.
 
 /// A small generator (xorshift64*, Vigna 2016): the same seed gives the same numbers everywhere.
 pub struct Chance(u64);

@@ -86,7 +86,8 @@ fn highest(facts: &Facts, between_losses: bool) -> Option<f64> {
     let passed = Passed::of(facts);
     let readings = &facts.readings;
     let lasted = readings.iter().map(|r| r.to.since(r.from).0);
-    let reading = lasted.sum::<u64>() / readings.len().max(1) as u64;
+    // Damaged times may be as long as a number is large.
+    let reading = lasted.fold(0, u64::saturating_add) / readings.len().max(1) as u64;
     let of_loss = |at: Nanos| match readings.get(readings.partition_point(|r| r.to < at)) {
         Some(r) => (r.from.min(at), r.to),
         None => (at, at),
@@ -101,7 +102,8 @@ fn highest(facts: &Facts, between_losses: bool) -> Option<f64> {
             readings.iter().map(|r| (r.to, r.to)).collect(),
         ),
     };
-    let stretch = (facts.rtt().0 * round_trips).max(reading * READINGS);
+    let round_trips = facts.rtt().0.saturating_mul(round_trips);
+    let stretch = round_trips.max(reading.saturating_mul(READINGS));
     let mut ends = bounds.iter().map(|(end, _)| *end).peekable();
     let rates = bounds.iter().filter_map(|(_, from)| {
         while ends.next_if(|to| to.since(*from).0 < stretch).is_some() {}
