@@ -209,6 +209,19 @@ mod tests {
     }
 
     #[test]
+    fn a_head_at_the_bound_is_read_and_one_byte_above_is_not() {
+        let head = |length: usize| {
+            let end = " HTTP/1.1\r\nHost: [::1]\r\n\r\n";
+            format!("GET /{}{end}", "x".repeat(length - 5 - end.len()))
+        };
+        assert!(read(&head(LONGEST_HEAD)).unwrap().is_some());
+        assert_eq!(read(&head(LONGEST_HEAD + 1)), Err(Status::FieldsTooLarge));
+        let unended = head(LONGEST_HEAD + 1);
+        assert_eq!(read(&unended[..LONGEST_HEAD - 1]), Ok(None));
+        assert_eq!(read(&unended[..LONGEST_HEAD]), Err(Status::FieldsTooLarge));
+    }
+
+    #[test]
     fn what_a_browser_sends() {
         let text = "GET /3f.html?host=db+2&note=%22%C3%BC%26 HTTP/1.1\r\nHost: 127.0.0.1:5220\r\n\
             Accept: text/html\r\n\r\n";

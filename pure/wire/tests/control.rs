@@ -5,8 +5,9 @@
 use linerate_wire::Machine;
 use linerate_wire::control::{
     AgentMachine, ControllerMachine, Endpoint, Event, Fault, IDLE, MAX_FRAME, MAX_LIVE_LEGS,
-    MAX_OPEN_REQUESTS, MAX_QUEUED, MAX_READINGS, MAX_SETTINGS, Order, Origin, PING_EVERY, PROTOCOL,
-    ProbeAnswer, ProbeRequest, Role, SILENCE, ToAgent, ToController, TuneRequest, encode_frame,
+    MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_PIECE, MAX_QUEUED, MAX_READINGS, MAX_SETTINGS, Order,
+    Origin, PING_EVERY, PROTOCOL, ProbeAnswer, ProbeRequest, Role, SILENCE, ToAgent, ToController,
+    TuneRequest, encode_frame,
 };
 use model::mtu::{Climb, Hop};
 use model::{Bulk, EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Side};
@@ -731,6 +732,46 @@ fn requests_to_probe_are_answered_in_turn_and_what_they_tell_is_bounded() {
     pair.pass(IDLE);
     let owes = Fault::Overdue("answer a request to probe");
     assert_eq!(fault(&mut pair.controller), owes);
+}
+
+#[test]
+fn pieces_of_a_trace_are_asked_for_and_sent_up_to_their_bounds() {
+    let piece = |length: usize| ToController::Piece {
+        leg: 1,
+        data: "A".repeat(length),
+    };
+    let mut pair = Pair::running();
+    assert!(
+        pair.controller
+            .send(pair.now, &ToAgent::Fetch { leg: 1 })
+            .is_err()
+    );
+    let mut pair = Pair::running();
+    pair.answer(&finished(1)).unwrap();
+    for _ in 0..MAX_OPEN_FETCHES {
+        pair.tell(&ToAgent::Fetch { leg: 1 }).unwrap();
+    }
+    assert!(
+        pair.controller
+            .send(pair.now, &ToAgent::Fetch { leg: 1 })
+            .is_err()
+    );
+    let longest = MAX_PIECE.div_ceil(3) * 4;
+    all(&mut pair.controller);
+    pair.answer(&piece(longest)).unwrap();
+    assert_eq!(all(&mut pair.controller), [Event::Message(piece(longest))]);
+    assert!(pair.agent.send(pair.now, &piece(longest + 1)).is_err());
+}
+
+#[test]
+fn a_request_names_as_many_settings_as_it_may() {
+    let mut pair = Pair::ready();
+    pair.tell(&apply(1, MAX_SETTINGS)).unwrap();
+    assert!(
+        pair.controller
+            .send(pair.now, &apply(2, MAX_SETTINGS + 1))
+            .is_err()
+    );
 }
 
 #[test]

@@ -77,8 +77,13 @@ mod tests {
             reader.push(&len.to_be_bytes());
             assert_eq!(reader.next_frame(), Err(FrameError(u64::from(len))));
         }
+        let mut reader = FrameReader::default();
+        reader.push(&(MAX_FRAME as u32).to_be_bytes());
+        assert_eq!(reader.next_frame(), Ok(None));
         let large = "x".repeat(MAX_FRAME);
         assert!(encode_frame(&large).is_err());
+        // With its quotes one byte above, and at the bound.
+        assert!(encode_frame(&&large[1..]).is_err());
         assert!(encode_frame(&&large[2..]).is_ok());
     }
 

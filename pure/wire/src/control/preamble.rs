@@ -95,6 +95,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn a_token_is_not_printed() {
+        assert_eq!(format!("{:?}", Token::new([7; 32])), "Token(secret)");
+    }
+
+    #[test]
     fn hexadecimal_of_another_length_or_alphabet_is_refused() {
         for bad in [
             "",
