@@ -64,3 +64,37 @@ fn evidence(facts: &Facts) -> Vec<Evidence> {
     })
     .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::finding::Source;
+
+    #[test]
+    fn a_processor_is_full_at_its_bounds_and_not_below() {
+        let blamed = |process, host, streams, retransmitted| {
+            let facts = Facts {
+                sender_load: Some(Load {
+                    process,
+                    host,
+                    streams,
+                }),
+                segments: 1000,
+                retransmitted,
+                ..Facts::new(Source::Samples)
+            };
+            fits(&facts).is_some()
+        };
+        assert!(blamed(PROCESS_FULL, None, 1, 0));
+        assert!(!blamed(PROCESS_FULL - 0.01, None, 1, 0));
+        // A processor for each stream.
+        assert!(!blamed(PROCESS_FULL, None, 2, 0));
+        assert!(blamed(2.0 * PROCESS_FULL, None, 2, 0));
+        assert!(blamed(WORKS, Some(HOST_FULL), 1, 0));
+        assert!(!blamed(WORKS - 0.01, Some(HOST_FULL), 1, 0));
+        assert!(!blamed(WORKS, Some(HOST_FULL - 0.01), 1, 0));
+        // Loss up to one in a hundred, and one more.
+        assert!(blamed(1.0, None, 1, 10));
+        assert!(!blamed(1.0, None, 1, 11));
+    }
+}

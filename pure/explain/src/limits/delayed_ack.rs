@@ -101,3 +101,27 @@ fn sampled(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
     };
     Some((confidence, evidence))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_wait_of_five_is_often_and_one_of_six_is_not() {
+        let of = |delayed, waits| {
+            let held = crate::facts::Held {
+                waits,
+                delayed,
+                ..Default::default()
+            };
+            let facts = Facts {
+                held,
+                ..Facts::new(model::finding::Source::Samples)
+            };
+            fits(&facts).is_some()
+        };
+        assert!(of(1, 5));
+        assert!(!of(1, 6));
+        assert!(!of(0, 0));
+    }
+}

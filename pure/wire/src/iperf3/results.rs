@@ -150,6 +150,14 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_without_a_count_of_retransmissions_has_none() {
+        let sent = br#"{"cpu_util_total":1,"cpu_util_user":1,"cpu_util_system":0,"sender_has_retransmits":0,
+            "streams":[{"id":1,"bytes":7,"jitter":0,"errors":0,"packets":0}]}"#;
+        let results = Results::from_json(sent).unwrap();
+        assert_eq!(results.streams[0].retransmits, -1);
+    }
+
+    #[test]
     fn wrong_shapes_are_named() {
         for (text, says) in [
             ("{}", "'streams' is missing"),

@@ -81,3 +81,19 @@ impl<'a> Xdr<'a> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_of_their_bytes_and_no_fewer() {
+        let bytes = [0, 0, 0, 1, 0, 0, 0, 2, 9];
+        let mut from = Xdr(&bytes);
+        assert_eq!(from.u64(), Some((1 << 32) + 2));
+        assert_eq!(from.u32(), None);
+        assert_eq!(Xdr(&bytes[..7]).u64(), None);
+        assert_eq!(Xdr(&[0, 0, 0, 1]).bool(), Some(true));
+        assert_eq!(Xdr(&[0, 0, 0, 2]).bool(), None);
+    }
+}
