@@ -229,6 +229,25 @@ fn a_huge_frame_is_refused_before_it_is_kept() {
 }
 
 #[test]
+fn data_before_its_turn_is_kept_up_to_its_bound() {
+    let failed = |early: usize| {
+        let mut server = Server::new(Nanos(0));
+        server.input(Nanos(0), &COOKIE);
+        let json = params().to_json().to_string();
+        server.input(Nanos(0), &(json.len() as u32).to_be_bytes());
+        server.input(Nanos(0), json.as_bytes());
+        server.input(Nanos(0), &vec![1; early]);
+        match std::iter::from_fn(|| server.poll_event()).last() {
+            Some(ServerEvent::Asked(_)) => None,
+            Some(ServerEvent::Failed(Failure::TooLarge { size, limit, .. })) => Some((size, limit)),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(failed(64), None);
+    assert_eq!(failed(65), Some((65, 64)));
+}
+
+#[test]
 fn a_client_that_gives_up_is_noticed_in_every_state() {
     let mut server = Server::new(Nanos(0));
     server.input(Nanos(0), &COOKIE);
