@@ -96,3 +96,25 @@ fn advised(telling: Telling, facts: &Facts) -> Telling {
     );
     facts.reader.tell(telling, facts.source)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::finding::Source;
+
+    #[test]
+    fn a_reader_is_behind_at_a_quarter_of_its_buffer_and_not_below() {
+        let of = |unread| {
+            let mut facts = Facts::new(Source::Samples);
+            facts.readings = vec![Reading {
+                to: Nanos::from_millis(100),
+                limit: Some(Limit::ZeroWindow),
+                unread: Some(unread),
+                ..Reading::default()
+            }];
+            fits(&facts).map(|telling| telling.confidence)
+        };
+        assert_eq!(of(BEHIND), Some(Confidence::Certain));
+        assert_eq!(of(BEHIND - 0.01), None);
+    }
+}
