@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterArgs {
     /// Only connections with this port at either end
-    #[arg(long)]
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
     pub port: Option<u16>,
     /// Only connections with this address at either end
     #[arg(long, value_name = "ADDRESS")]
@@ -118,6 +118,27 @@ fn find_netns(name: &str) -> Result<u32> {
     Ok(inode)
 }
 
+/// A number, or the name of a service (services(5)).
+fn parse_port(text: &str) -> Result<u16, String> {
+    const SERVICES: &str = "/etc/services";
+    if let Ok(port) = text.parse() {
+        return Ok(port);
+    }
+    let services = std::fs::read_to_string(SERVICES).unwrap_or_default();
+    let named = services.lines().find_map(|line| port_of(line, text));
+    named.ok_or_else(|| {
+        format!("'{text}' is neither a port (0 to 65535) nor a TCP service of {SERVICES}")
+    })
+}
+
+/// The TCP port that a line of services(5) gives this name: `http 80/tcp www`.
+fn port_of(line: &str, name: &str) -> Option<u16> {
+    let mut words = line.split('#').next()?.split_whitespace();
+    let (first, port) = (words.next()?, words.next()?.strip_suffix("/tcp")?);
+    let is_it = first == name || words.any(|alias| alias == name);
+    is_it.then_some(port)?.parse().ok()
+}
+
 /// As `ss` prints it, or in decimal.
 fn parse_cookie(text: &str) -> Result<u64, String> {
     let hex = text.trim_start_matches("sk:");
@@ -139,6 +160,24 @@ mod tests {
         assert_eq!(parse_cookie("0x1267"), Ok(4711));
         assert_eq!(parse_cookie("sk:1267"), Ok(4711));
         assert!(parse_cookie("x").is_err());
+    }
+
+    #[test]
+    fn ports_by_name() {
+        let line = "http\t\t80/tcp\t\twww\t# WorldWideWeb HTTP";
+        for (name, port) in [
+            ("http", Some(80)),
+            ("www", Some(80)),
+            ("HTTP", None),
+            ("#", None),
+        ] {
+            assert_eq!(port_of(line, name), port, "{name}");
+        }
+        assert_eq!(port_of("tftp 69/udp", "tftp"), None);
+        assert_eq!(parse_port("2049"), Ok(2049));
+        for bad in ["", "65536", "-1", "no-such-service"] {
+            assert!(parse_port(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

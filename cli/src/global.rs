@@ -6,7 +6,7 @@ use engine::host::Host;
 use engine::iperf3::client;
 use engine::peer::{LabPath, Opening, PeerSession};
 use engine::transport::How;
-use model::{IpVersion, Spec};
+use model::{IpVersion, Nanos, Spec};
 use serde::de::value::{self, StringDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::net::IpAddr;
@@ -70,6 +70,16 @@ pub fn by_name<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     names: impl IntoIterator<Item = &'static str>,
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(names).try_map(|name| named(&name).ok_or("it is not known"))
+}
+
+/// A time whose unit stands beside it: of an RTT a bare number could be seconds or milliseconds.
+pub fn time_with_unit(text: &str) -> Result<Nanos, String> {
+    match text.parse::<f64>() {
+        Ok(_) => Err(format!(
+            "'{text}' has no unit: write {text}ms, {text}us or {text}s"
+        )),
+        Err(_) => text.parse(),
+    }
 }
 
 /// The IP version to use.

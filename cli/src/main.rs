@@ -6,6 +6,7 @@ mod document;
 mod files;
 mod filter_args;
 mod global;
+mod habits;
 mod inputs;
 mod json_input;
 mod live;
@@ -15,14 +16,17 @@ mod pages;
 mod prelude;
 mod web;
 
-use clap::Parser;
 use engine::exit;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Started through /proc/self/exe it would be 'exe' in ps and in traces. Where it cannot be named, nothing is lost.
     let _ = std::fs::write("/proc/self/comm", "linerate");
-    match commands::run(commands::Cli::parse()) {
+    let cli = match habits::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {
             out::note(&format!("linerate: {}", exit::sentence(&error)));

@@ -276,7 +276,7 @@ fn bad_input_is_one_sentence_and_a_code() {
         ),
         (&["local", "--cpus", "4095"], 2, "4095"),
         (&["local", "--bind-device", "nodevice9"], 2, "nodevice9"),
-        (&["local", "-t", "0"], 2, "above 0"),
+        (&["local", "-t", "0"], 2, "greater than 0"),
         (&["local", "-i", "1ms"], 2, "10 ms"),
         (&["local", "--requests", "5"], 2, "--workload request"),
         (
@@ -287,7 +287,7 @@ fn bad_input_is_one_sentence_and_a_code() {
         (&["local", "--workload", "udp"], 2, "iperf3"),
         (&["local", "-w", "8X"], 2, "8X"),
         (&["local", "--mss", "10"], 2, "10"),
-        (&[&closed], 3, "trusts nobody"),
+        (&[&closed], 3, "nothing listens"),
         (&["no-such-host.invalid"], 3, "no-such-host.invalid"),
         (&["iperf3:127.0.0.1:1"], 3, "127.0.0.1"),
         (&["ssh:"], 2, "HOST"),

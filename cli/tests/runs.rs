@@ -829,7 +829,7 @@ fn what_cannot_be_imported_is_said_and_changes_nothing() {
     )
     .unwrap();
     for (file, why) in [
-        ("missing", "No such file or directory (os error 2)\n"),
+        ("missing", "No such file or directory\n"),
         ("empty", "it is not a run of linerate, nor one of iperf3: "),
         ("binary", "it is not text\n"),
         (
@@ -1099,7 +1099,7 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
     let said = home.fails(&["export", "last", "-o", "no/such/run.json"], 1);
     assert_eq!(
         said,
-        "linerate: cannot write no/such/run.json: No such file or directory (os error 2)\n"
+        "linerate: cannot write no/such/run.json: No such file or directory\n"
     );
     std::fs::write(home.0.join("kept.json"), "kept").unwrap();
     // A file size limit stands for a full disk: the archive is read all the same, and the file is not

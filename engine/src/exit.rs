@@ -129,12 +129,12 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
         .map_or(Exit::Failed, |refusal| refusal.code)
 }
 
-/// The error as one line for the user: the whole chain, each part once, nothing in it that a terminal
-/// would obey.
+/// The error as one line for the user: the whole chain, each part once, without the numbers of system errors, nothing
+/// in it that a terminal would obey.
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
-        let part = cause.to_string();
+        let part = without_numbers(&cause.to_string());
         // Many errors print their source themselves.
         if !parts.iter().any(|said| said.contains(&part)) {
             parts.push(part);
@@ -143,10 +143,36 @@ pub fn sentence(error: &anyhow::Error) -> String {
     report::words::escape_sentence(&parts.join(": "))
 }
 
+/// Without the " (os error 113)" that std adds to the text of a system error.
+fn without_numbers(text: &str) -> String {
+    const ADDED: &str = " (os error ";
+    let mut parts = text.split(ADDED);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => all + rest,
+        _ => all + ADDED + part,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
+
+    #[test]
+    fn numbers_of_system_errors_are_left_out() {
+        for (text, expected) in [
+            ("No route to host (os error 113)", "No route to host"),
+            ("a (os error 2): b (os error 13); c", "a: b; c"),
+            (
+                "a (os error x) b (os error 2",
+                "a (os error x) b (os error 2",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(without_numbers(text), expected);
+        }
+    }
 
     #[test]
     fn codes_are_found_anywhere_in_the_chain() {

@@ -66,6 +66,11 @@ impl FromStr for Host {
         if text == "local" {
             return Ok(Host::Local);
         }
+        if text.starts_with("http://") || text.starts_with("https://") {
+            return Err(Refusal::usage(format!(
+                "'{text}' is a web page, and no peer to measure: 'linerate mtu {text}' probes the path to its server"
+            )));
+        }
         if let Some(rest) = text.strip_prefix("lab:") {
             let (name, hosts) = lab::split(rest);
             if name.is_empty() {
@@ -299,6 +304,7 @@ mod tests {
             ("[::1]x", "bracket"),
             ("[db2]:1", "IPv6"),
             ("a b", "host name"),
+            ("http://db2/x", "linerate mtu http://db2/x"),
             ("ssh:", "no name"),
             ("ssh:@db2", "user"),
             ("ssh:-oProxyCommand=x", "dash"),

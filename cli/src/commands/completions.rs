@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use clap_complete::Shell;
-use std::io::Write;
 
 /// Print the completions for a shell
 #[derive(Args)]
@@ -20,9 +19,7 @@ impl Completions {
         // Written in one piece: clap_complete panics on a closed pipe.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "linerate", &mut script);
-        std::io::stdout()
-            .write_all(&script)
-            .context("cannot write the completions to standard output")?;
+        out::write(&script)?;
         Ok(Exit::Done)
     }
 }

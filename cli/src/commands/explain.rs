@@ -33,8 +33,8 @@ FILE is a run, a trace of linerate, a capture (pcap, pcapng) or the output of
 DTrace's tcp.d, gzipped or not. A finding is certain, likely or possible.
 docs/explain.md has the details.")]
 pub struct Explain {
-    /// Name of a run, its first digits, 'last', or a file
-    #[arg(value_name = "RUN|FILE", required_unless_present = "live")]
+    /// Name of a run, its first digits, 'last', or a file [default: last]
+    #[arg(value_name = "RUN|FILE")]
     subject: Option<String>,
     /// A trace or a capture of the other end
     #[arg(value_name = "FILE")]
@@ -68,12 +68,13 @@ impl Explain {
             rate: self.rate.filter(|rate| rate.0 > 0),
             hops: self.hops,
         };
-        let Some(subject) = &self.subject else {
+        if self.live {
             return match self.requests {
                 true => requests::live(&self.which, self.time, links, self.json),
                 false => watch::run(&self.which, self.time, self.json),
             };
-        };
+        }
+        let subject = self.subject.as_deref().unwrap_or("last");
         if self.which != FilterArgs::default() {
             refuse!("--port, --host, --pid, --netns and --cookie choose what --live watches");
         }
@@ -142,11 +143,11 @@ fn run_of(path: &Path) -> Result<Run, String> {
     let what = match read_whole(path) {
         Ok(text) if text.trim_start().starts_with('{') => return run_from(&text),
         Ok(text) if text.is_empty() => "it is empty".to_owned(),
-        Ok(_) => "it is nothing that is understood here".to_owned(),
+        Ok(_) => "unknown file format".to_owned(),
         Err(why) => why,
     };
     Err(format!(
-        "{what}: give a capture (pcap, pcapng), a trace of linerate, what 'measure --json' or 'iperf3 -J' wrote, or what tcp.d of DTrace printed"
+        "{what}; supported: a capture (pcap, pcapng), a trace of linerate, the JSON of 'measure --json' or 'iperf3 -J', the output of DTrace's tcp.d"
     ))
 }
 

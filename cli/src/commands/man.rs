@@ -2,13 +2,14 @@
 
 use crate::prelude::*;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
-use std::io::Write;
+use std::io::{IsTerminal, Write, stdout};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// Print the manual page, or write a page for every command
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate man measure | man -l -
+  linerate man measure
   linerate man --dir ~/.local/share/man/man1")]
 pub struct Man {
     /// The command whose page to print, like 'measure' or 'runs list' [default: linerate itself]
@@ -72,12 +73,28 @@ impl Man {
                     let name = self.command.join(" ");
                     refuse!("there is no command '{name}': see linerate --help");
                 };
-                std::io::stdout()
-                    .write_all(page)
-                    .context("cannot write the page to standard output")?;
+                show(page)?;
             }
         }
         Ok(Exit::Done)
+    }
+}
+
+/// On a terminal in man(1), as far as there is one; otherwise the source.
+fn show(page: &[u8]) -> Result<()> {
+    let man = || {
+        let mut child = Command::new("man")
+            .args(["-l", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .ok()?;
+        // A reader that has seen enough closes the pipe.
+        let _ = child.stdin.take()?.write_all(page);
+        child.wait().ok()?.success().then_some(())
+    };
+    match stdout().is_terminal().then(man).flatten() {
+        Some(()) => Ok(()),
+        None => out::write(page),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `linerate model`: what a path needs at the very least.
 
+use crate::global::time_with_unit;
 use crate::prelude::*;
 use model::physics::{LEAST_MTU, Path};
 use model::{BitRate, Bytes, Nanos};
@@ -27,7 +28,7 @@ pub struct Model {
     #[arg(long)]
     rate: BitRate,
     /// There and back, without the time that frames take to be sent
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time_with_unit)]
     rtt: Nanos,
     /// Links, each of which takes a whole frame before the next begins with it
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -27,8 +27,8 @@ use std::process::{Command, Stdio};
 The page is one file that uses no network. PNG needs 'rsvg-convert' (Debian:
 librsvg2-bin). Of a capture or a trace the two largest directions are drawn.")]
 pub struct Report {
-    /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input
-    #[arg(value_name = "ID|FILE", required_unless_present = "all")]
+    /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input [default: last]
+    #[arg(value_name = "ID|FILE")]
     subject: Option<String>,
     /// A capture of the same on another path: one request of each side by side
     #[arg(long, value_name = "FILE")]

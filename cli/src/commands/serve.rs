@@ -5,7 +5,8 @@ use engine::host::DEFAULT_PORT;
 use engine::listener::{self, Listener};
 use engine::{iperf3, session, trust, tuning};
 use model::Bytes;
-use std::net::IpAddr;
+use std::io::IsTerminal;
+use std::net::{IpAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -61,6 +62,16 @@ pub struct Serve {
 impl Serve {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag()?;
+        // A service: what a reload would read again, the list of trusted hosts, is followed anyway.
+        if !std::io::stdin().is_terminal() {
+            sys::signal::ignore_hangup()?;
+        }
+        if let Some(address) = self.bind {
+            let bound = TcpListener::bind((address, 0));
+            bound.map_err(|error| {
+                Refusal::usage(format!("cannot listen on --bind {address}: {error}; 'ip address' lists the addresses of this host"))
+            })?;
+        }
         if self.iperf3 {
             iperf3::server::serve(
                 self.bind,

@@ -97,6 +97,9 @@ fn read(path: &Path) -> Result<Document> {
         if text.trim_start().starts_with(['{', '[']) {
             return json_input::from_json(&text);
         }
+        if !text.lines().next().is_some_and(|header| header.contains(',')) {
+            return Err("unknown file format; supported: the JSON of linerate and iperf3, a table of published numbers (CSV), a capture (pcap, pcapng), a trace of linerate".to_owned());
+        }
         // The default of 'prove --from'.
         let margin = Metric::default().usual_margin();
         let found = of_table(&name, &text, margin).map_err(|e| e.to_string())?;

@@ -172,17 +172,17 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         same(&entry.name) || at.is_some_and(|(name, at)| at == port && same(&name))
     };
     let pinned: Vec<NodeId> = trust.hosts.iter().filter(is_it).map(|e| e.id).collect();
-    if trust.hosts.is_empty() {
-        bail!(Refusal::unreachable(format!(
-            "this host trusts nobody, so not {at} either: run 'linerate trust invite' on {name} and here 'linerate trust accept' with the line that it prints (or measure ssh:{name})"
-        )));
-    }
     let expected: BTreeSet<NodeId> = match pinned.is_empty() {
         true => trust.hosts.iter().map(|entry| entry.id).collect(),
         false => pinned.iter().copied().collect(),
     };
     let accepts: Arc<Verdict> = Arc::new(move |id| expected.contains(id));
     let socket = tcp(name, port, how)?;
+    if trust.hosts.is_empty() {
+        bail!(Refusal::unreachable(format!(
+            "{at} is not trusted yet: run 'linerate trust invite' there and 'linerate trust accept LINE' here, with the line that it prints; or measure ssh:{name}"
+        )));
+    }
     let address = socket.peer_addr().with_context(|| at.clone())?;
     let until = Instant::now() + CONNECT;
     let shaken = Tls::client(socket, &identity, accepts, SESSION, &at, until);
@@ -254,15 +254,19 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
         false => format!("{at} ({ip})"),
     };
     Err(Refusal::unreachable(match error {
+        // The fault is here.
+        error @ (measure::Error::Option { .. } | measure::Error::Range { .. }) => {
+            return Err(Refusal::usage(error.to_string()).into());
+        }
         measure::Error::Refused(_) => format!(
             "{place}: nothing listens on TCP port {port}: run 'linerate serve' there (it listens on loopback only until somebody is trusted or invited), or measure ssh:{name}"
         ),
         measure::Error::Timeout { .. } => format!(
             "{place} did not answer on TCP port {port}: it is down, or a firewall drops the packets; measure ssh:{name} if ssh gets through"
         ),
-        measure::Error::Unreachable { source, .. } => {
-            format!("{place} cannot be reached: {source}")
-        }
+        measure::Error::Unreachable { source, .. } => format!(
+            "{place} cannot be reached: {source}: it is down, or the route is wrong (ip route get {ip})"
+        ),
         error => format!("{place} cannot be reached: {error}"),
     })
     .into())

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 use sys::socket;
 
@@ -204,12 +205,29 @@ fn no_congestion(name: &str, e: io::Error) -> Error {
             "this kernel lets only root choose it; add it to \
              net.ipv4.tcp_allowed_congestion_control or take one of: {available}"
         ),
+        Some(libc::ENOENT) if has_module(name) => {
+            format!("its module is not loaded: modprobe tcp_{name}; available: {available}")
+        }
         Some(libc::ENOENT) => {
-            format!("available: {available}; others need their module (`modprobe tcp_{name}`)")
+            format!("this kernel has no module of that name; available: {available}")
         }
         _ => format!("available: {available}"),
     };
     Error::option("congestion control", name, e, remedy)
+}
+
+/// Whether the running kernel was installed with a module for this congestion control.
+fn has_module(name: &str) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let modules = Path::new("/lib/modules").join(release.trim());
+    let file = format!("/tcp_{name}.ko");
+    // A line a module: "kernel/net/ipv4/tcp_bbr.ko.xz: dependencies".
+    let list = fs::read_to_string(modules.join("modules.dep")).unwrap_or_default();
+    list.lines().any(|line| {
+        line.split(':')
+            .next()
+            .is_some_and(|path| path.contains(&file))
+    })
 }
 
 fn refused(remote: SocketAddr, after: Duration, e: io::Error) -> Error {

@@ -30,6 +30,15 @@ pub fn stop_flag() -> io::Result<&'static AtomicBool> {
     Ok(&STOP)
 }
 
+/// From now on SIGHUP is ignored.
+pub fn ignore_hangup() -> io::Result<()> {
+    // SAFETY: no handler is installed: the disposition of one signal changes.
+    match unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Makes a child that `command` will start ignore SIGINT: Ctrl-C reaches every process of the
 /// terminal, and a child that serves the session has to outlive it for a clean end.
 pub fn deaf_to_interrupt(command: &mut Command) {

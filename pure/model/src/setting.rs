@@ -413,7 +413,10 @@ impl FromStr for Knob {
         }
         Knob::all()
             .find(|knob| !matches!(knob, Knob::Sysctl(_)) && knob.row().name == text)
-            .ok_or_else(|| format!("there is no knob '{text}'; 'linerate tune knobs' lists them"))
+            .ok_or_else(|| match text.parse::<SysctlKey>() {
+                Ok(_) => format!("there is no knob '{text}': did you mean sysctl:{text}?"),
+                Err(_) => format!("there is no knob '{text}'; 'linerate tune knobs' lists them"),
+            })
     }
 }
 

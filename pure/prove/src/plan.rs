@@ -295,7 +295,7 @@ mod tests {
                     changes: Vec::new(),
                     ..ask()
                 },
-                "the plan has one arm, and one alone is neither faster nor slower; add what is to be tried",
+                "nothing to compare; add --change KNOB=VALUE",
             ),
             (
                 Ask {
@@ -608,7 +608,7 @@ settings = ["congestion=bbr", "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both
             (
                 "[[arm]]\n\n[[arm]]",
                 "[[arm]]",
-                "plan.toml:17: the plan has one arm",
+                "plan.toml:17: nothing to compare",
             ),
             ("[run]", "[run", "plan.toml:11: "),
         ] {

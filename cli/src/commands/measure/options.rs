@@ -8,8 +8,8 @@ use engine::chance;
 use engine::host::Host;
 use model::{
     BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bulk, Bytes, Cache, Directions,
-    FileCopy, Limit, Nanos, OptionUnit, Placement, Request, SOCKET_OPTIONS, SocketSettings, Spec,
-    Udp, Wait, Workload, WorkloadKind,
+    FileCopy, Limit, Nanos, OptionUnit, Placement, Request, SOCKET_OPTIONS, SocketKnob,
+    SocketOption, SocketSettings, Spec, Udp, Wait, Workload, WorkloadKind,
 };
 use std::net::IpAddr;
 
@@ -96,7 +96,7 @@ struct Amount {
 #[command(next_help_heading = "Sockets")]
 struct Sockets {
     /// Send and receive buffer, at both hosts
-    #[arg(short = 'w', long, value_name = "SIZE")]
+    #[arg(short = 'w', long, value_name = "SIZE", value_parser = buffer)]
     sockbuf: Option<Bytes>,
     #[command(flatten)]
     numbers: SocketNumbers,
@@ -271,6 +271,13 @@ struct BlockOptions {
     /// Bytes of the file [default: all of FILE, 1G of a new one; of NFS, on each connection: 16M]
     #[arg(long, value_name = "SIZE")]
     file_size: Option<Bytes>,
+}
+
+/// A size of buffers that a kernel takes.
+fn buffer(text: &str) -> Result<Bytes, String> {
+    let bytes: Bytes = text.parse()?;
+    let option = SocketOption::of(SocketKnob::SendBuffer).ok_or("no buffers can be set")?;
+    option.parse(text).map(|_| bytes)
 }
 
 /// What stands for no file.
@@ -481,9 +488,9 @@ impl Load {
             (true, Limit::Bytes(_)) => {
                 refuse!("--bytes ends a bulk transfer: end requests with --requests or --time")
             }
-            (_, Limit::Time(Nanos(0)) | Limit::Bytes(Bytes(0)) | Limit::Requests(0)) => {
-                refuse!("--time, --bytes and --requests must be above 0")
-            }
+            (_, Limit::Time(Nanos(0))) => refuse!("--time must be greater than 0"),
+            (_, Limit::Bytes(Bytes(0))) => refuse!("--bytes must be greater than 0"),
+            (_, Limit::Requests(0)) => refuse!("--requests must be greater than 0"),
             _ => {}
         }
         if amount.interval < Nanos::from_millis(10) {

@@ -2,7 +2,7 @@
 
 use super::ANSWER;
 use crate::commands::measure::{Path, Played, play};
-use crate::global::Reaching;
+use crate::global::{Reaching, time_with_unit};
 use crate::prelude::*;
 use crate::{document, lookup};
 use advise::{Hosts, PathSample};
@@ -48,7 +48,7 @@ pub struct Audit {
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// RTT to calculate with [default: as measured under load]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time_with_unit)]
     rtt: Option<Nanos>,
 
     /// How long to send, each way

@@ -73,8 +73,8 @@ fn arms(plan: &Plan) -> Result<(), PlanError> {
     };
     match plan.arms.len() {
         0 | 1 => {
-            let what = "the plan has one arm, and one alone is neither faster nor slower";
-            let remedy = "add what is to be tried: --change KNOB=VALUE, or a second [[arm]]";
+            let what = "nothing to compare";
+            let remedy = "add --change KNOB=VALUE (in a plan: a second [[arm]])";
             return wrong(key, what, remedy);
         }
         2..=MOST_ARMS => {}
