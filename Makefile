@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations sbom fuzz build setup setup-test install
+.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood sbom fuzz build setup setup-test install
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -69,6 +69,10 @@ situations: build setup-test
 mtu-faults: setup-test
 	LINERATE_MTU_FAULTS=$(CURDIR)/docs/mtu-faults.md.new cargo test --locked --package linerate --test mtu every_fault
 	mv docs/mtu-faults.md.new docs/mtu-faults.md
+
+# Whether measurements get in while others flood 'linerate serve', and a thousand at once: six minutes, as root.
+flood: build setup-test
+	bench/flood
 
 # Every decoder fuzzed, guided by coverage, with a new seed each: 'make fuzz SECONDS=600'.
 SECONDS ?= 600

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Home, Lines, Running, free_port, json, listening, run, stderr, stdout};
+use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -398,4 +399,45 @@ fn what_goes_wrong_over_ssh_is_said_in_one_sentence() {
         .linerate(&["measure", "ssh:far", "-t", "1", "-q"])
         .env("PATH", "/nonexistent"));
     assert!(stderr(&out).contains("no ssh command"), "{}", stderr(&out));
+}
+
+/// The small form of 'make flood', whose figures of time are not looked at here.
+#[test]
+fn measurements_get_in_while_others_flood_the_server() {
+    let bench = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/flood");
+    let mut command = Command::new(bench);
+    command.args(["--quick", "--json", env!("CARGO_BIN_EXE_linerate")]);
+    let pipes = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let out = Running(pipes.unwrap()).output(Duration::from_secs(240));
+    let said = stderr(&out);
+    assert!(out.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    println!("{report:#}");
+    for flood in report["floods"].as_array().unwrap() {
+        for kind in ["known", "new"] {
+            let runs = &flood[kind];
+            assert!(
+                runs["runs"].as_u64() > Some(0) && runs["in"] == runs["runs"],
+                "{flood:#}"
+            );
+        }
+        assert_eq!(flood["known"]["asked_to_wait"], 0, "{flood:#}");
+        assert!(
+            flood["attempts"].as_u64() > flood["silent"].as_u64(),
+            "{flood:#}"
+        );
+        // Of the flood at most what '--startups' allows has a thread.
+        assert!(flood["threads"].as_u64() < Some(250), "{flood:#}");
+    }
+    let at_once = &report["at_once"];
+    let answered = ["served", "told"].map(|kind| at_once[kind].as_u64().unwrap());
+    assert_eq!(
+        at_once["clients"],
+        answered.iter().sum::<u64>(),
+        "{at_once:#}"
+    );
+    assert!(answered[0] > 0, "{at_once:#}");
 }

@@ -2,11 +2,12 @@
 //!
 //! Of an unauthenticated peer nothing is parsed but TLS itself and, while an invitation is open, one
 //! frame of a fixed size. Every connection has a thread of its own and a deadline in every state,
-//! so that none keeps another waiting; how many there may be is bounded by source and by key.
+//! so that none keeps another waiting; how many there may be is bounded by source (`transport::admission`) and by key.
 
 use crate::clock::unix_seconds;
 use crate::log;
-use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slot, Slots, WhenFull};
+use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
+use crate::transport::admission::{Admission, Bounds, Pending, Startups};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{Sender, discard};
 use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, Trust, host_name};
@@ -14,13 +15,15 @@ use anyhow::{Context, Result, bail};
 use measure::storage::Reach;
 use model::Bytes;
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use wire::control::busy;
 use wire::control::enrol::{Answer, REQUEST_LEN, Request};
 use wire::control::{Agent, PROTOCOL, ToController, encode_frame};
 
@@ -39,9 +42,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// For sessions to end once the server is stopped.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// Connections whose key is not known yet: in all, and from one address (IPv6: one /64).
-const MAX_UNKNOWN: usize = 64;
-const MAX_UNKNOWN_PER_SOURCE: usize = 8;
+/// Connections that the kernel keeps until they are accepted: a thousand clients at once are served or refused.
+const BACKLOG: i32 = 1024;
 
 /// Sessions: in all, and of one key.
 const MAX_SESSIONS: usize = 64;
@@ -65,6 +67,8 @@ pub struct Serve {
     pub data_ports: Option<RangeInclusive<u16>>,
     /// Clients that may measure at once.
     pub clients: usize,
+    /// Connections whose key is not known yet.
+    pub startups: Startups,
     /// Memory that the buffers of all legs may have together.
     pub buffers: Bytes,
     /// Whether clients with that right may change this host's settings.
@@ -89,7 +93,7 @@ struct Shared {
     ledger: Arc<Ledger>,
     session: Box<Session>,
     /// Connections whose key is not known yet.
-    unknown: Slots,
+    unknown: Admission,
     sessions: Slots<NodeId>,
     tables: Mutex<Tables>,
     changed: Condvar,
@@ -121,11 +125,17 @@ impl Listener {
         let trust = store.load()?;
         let directory = Some(config.directory.as_path());
         let ledger = Ledger::new(config.clients, config.buffers, directory);
+        let kept = config.startups.kept();
+        let bounds = Bounds {
+            startups: config.startups,
+            kept,
+            kept_for_one: kept / 2,
+        };
         let shared = Arc::new(Shared {
             identity: Arc::new(Identity::open(&config.directory)?),
             ledger: Arc::new(ledger),
             session,
-            unknown: Slots::new(MAX_UNKNOWN, MAX_UNKNOWN_PER_SOURCE),
+            unknown: Admission::new(bounds, refuse),
             sessions: Slots::new(MAX_SESSIONS, MAX_SESSIONS_PER_KEY),
             tables: Mutex::default(),
             changed: Condvar::new(),
@@ -243,12 +253,12 @@ impl Listener {
     }
 
     /// Starts a thread for a connection.
-    fn serve(&self, arrival: Arrival) {
+    fn serve(&self, arrival: Arrival<Pending>) {
         let conn = match arrival {
             Arrival::Ready(conn) => conn,
             Arrival::Refused(_, address) => {
                 return self.shared.note(&format!(
-                    "{address}: dropped: too many connections that are not authenticated yet"
+                    "{address}: refused: too many connections that are not authenticated yet"
                 ));
             }
             Arrival::Failed(error) => {
@@ -268,6 +278,14 @@ impl Listener {
     }
 }
 
+/// Asks a client for which there is no room to come again.
+fn refuse(mut stream: &TcpStream, again: Duration) {
+    // A few bytes into an empty send buffer: it cannot block, and if it fails nobody is there. Closed with something
+    // unread the connection is reset, and they may be lost.
+    let _ = stream.write_all(&busy::encode(again.into()));
+    let _ = sys::socket::receive_now(stream.as_fd(), &mut [0; 4096]);
+}
+
 /// Opens all that there are; not having one family is no failure.
 fn bind_all(addresses: &[IpAddr], port: u16) -> Result<Vec<TcpListener>> {
     let mut sockets: Vec<TcpListener> = Vec::new();
@@ -276,6 +294,7 @@ fn bind_all(addresses: &[IpAddr], port: u16) -> Result<Vec<TcpListener>> {
     for address in addresses {
         let opened = TcpListener::bind((*address, port)).and_then(|socket| {
             socket.set_nonblocking(true)?;
+            sys::socket::listen(socket.as_fd(), BACKLOG)?;
             // Any port that was asked for is one for all addresses.
             port = socket.local_addr()?.port();
             Ok(socket)
@@ -300,11 +319,11 @@ fn bind_all(addresses: &[IpAddr], port: u16) -> Result<Vec<TcpListener>> {
 
 impl Shared {
     /// From the connection to the end of its session.
-    fn receive(self: &Arc<Shared>, conn: ReadyConn) {
+    fn receive(self: &Arc<Shared>, conn: ReadyConn<Pending>) {
         let ReadyConn {
             stream: socket,
             peer: address,
-            slot,
+            pass: pending,
             ..
         } = conn;
         let trust = match self.store.load() {
@@ -324,12 +343,23 @@ impl Shared {
                     "{address}: refused: its key {key} is not trusted here to measure"
                 ));
             }
-            Err(Handshake::Broken(why)) => return self.note(&format!("{address}: refused: {why}")),
+            Err(_) if pending.is_dropped() => {
+                let why = "silent while others came";
+                return self.note(&format!("{address}: dropped: {why}"));
+            }
+            Err(Handshake::Broken(why)) => {
+                if Instant::now() >= until {
+                    pending.expire();
+                }
+                return self.note(&format!("{address}: refused: {why}"));
+            }
+            // Clients send no such notice.
+            Err(Handshake::Busy(_)) => return,
         };
         let id = tls.peer();
         match (tls.protocol(), trust.allowed(&id, Right::Measure)) {
-            (Some(ENROL), _) => self.enrol(tls, address, slot),
-            (Some(SESSION), Some(entry)) => self.serve(tls, address, entry, slot),
+            (Some(ENROL), _) => self.enrol(tls, address, pending),
+            (Some(SESSION), Some(entry)) => self.serve(tls, address, entry, pending),
             (Some(SESSION), None) => {
                 self.note(&format!(
                     "{address}: refused: its key {id} is not trusted here to measure"
@@ -344,7 +374,7 @@ impl Shared {
     }
 
     /// All that an unauthenticated peer may do.
-    fn enrol(&self, mut tls: Tls, address: SocketAddr, _slot: Slot) {
+    fn enrol(&self, mut tls: Tls, address: SocketAddr, pending: Pending) {
         let until = Instant::now() + ENROLMENT;
         let id = tls.peer();
         let mut frame = [0; REQUEST_LEN];
@@ -370,6 +400,7 @@ impl Shared {
                     "{address}: enrolled {} ({id}), limits: {}",
                     entry.name, entry.limits
                 ));
+                pending.authenticated();
                 Answer::Welcome { name: host_name() }
             }
             Some(Err(error)) => {
@@ -382,7 +413,15 @@ impl Shared {
         }
     }
 
-    fn serve(self: &Arc<Shared>, mut tls: Tls, address: SocketAddr, entry: &Entry, slot: Slot) {
+    fn serve(
+        self: &Arc<Shared>,
+        mut tls: Tls,
+        address: SocketAddr,
+        entry: &Entry,
+        pending: Pending,
+    ) {
+        // What it does no longer counts against its neighbours.
+        pending.authenticated();
         let who = format!("{address} {}", entry.name);
         let may_tune = self.may_tune(entry);
         let may_files = self.may_files(entry);
@@ -406,8 +445,6 @@ impl Shared {
             return dismiss(&mut tls, &why);
         };
         let place = SessionSlot::new(self, session);
-        // It is known now: what it does no longer counts against its neighbours.
-        drop(slot);
         let listen = tls.local_address().map(|address| address.ip());
         tls.rename(&who);
         let channel: AgentChannel = match Channel::start(Box::new(tls), &who, GREETING, None) {

@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use engine::host::DEFAULT_PORT;
 use engine::listener::{self, Listener};
+use engine::transport::admission::Startups;
 use engine::{iperf3, session, trust, tuning};
 use model::Bytes;
 use std::io::IsTerminal;
@@ -36,6 +37,10 @@ pub struct Serve {
     /// Clients that may measure at the same time; others wait
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: u32,
+    /// Unauthenticated connections: from START on one is dropped for a new one with a probability of RATE percent, at
+    /// FULL certainly; stale ones of the busiest addresses first
+    #[arg(long, default_value_t, value_name = "START:RATE:FULL")]
+    startups: Startups,
     /// Memory for the buffers of all legs together
     #[arg(
         long,
@@ -77,6 +82,7 @@ impl Serve {
                 self.bind,
                 self.port,
                 self.clients as usize,
+                self.startups,
                 &self.iperf3_options,
                 stop,
                 &listener::log,
@@ -90,6 +96,7 @@ impl Serve {
             port: self.port.unwrap_or(DEFAULT_PORT),
             data_ports: self.data_ports.clone(),
             clients: self.clients as usize,
+            startups: self.startups,
             buffers: self.buffers,
             allow_tune: self.allow_tune,
             allow_files: self.files()?,

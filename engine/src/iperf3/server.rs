@@ -10,7 +10,8 @@ mod udp_accept;
 
 use super::auth::Authenticator;
 use crate::exit::Refusal;
-use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull, source};
+use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
+use crate::transport::admission::{Admission, Bounds, Pending, Startups};
 use anyhow::{Context, Result, bail};
 use model::{BitRate, Bytes, Nanos, Placement, SocketSettings};
 use reservations::Reservations;
@@ -24,8 +25,8 @@ use wire::iperf3::{COOKIE_LEN, Cookie, DEFAULT_PORT, DEFAULT_SKEW_S, is_cookie};
 
 /// How long a connection may take to send its cookie.
 const COOKIE_WITHIN: Duration = Duration::from_secs(10);
-/// Connections that have not sent their cookie yet: in all, and from one source. A client opens 129 at most
-/// (128 streams and the control connection).
+/// Connections of clients with a test that have not sent their cookie yet: in all, and from one source. A client opens
+/// 129 at most (128 streams and the control connection).
 const MAX_PENDING: usize = 256;
 const MAX_PENDING_FROM_ONE: usize = 160;
 /// Between two looks at whether the server is to stop.
@@ -87,6 +88,7 @@ pub fn serve(
     bind: Option<IpAddr>,
     port: Option<u16>,
     tests: usize,
+    startups: Startups,
     options: &Options,
     stop: &AtomicBool,
     log: &(dyn Fn(&str) + Sync),
@@ -134,8 +136,13 @@ pub fn serve(
         when_full: WhenFull::Refuse,
         only: None,
     };
-    let slots = Slots::new(MAX_PENDING, MAX_PENDING_FROM_ONE);
-    let mut acceptor = Acceptor::new([&listener], limits, slots);
+    let bounds = Bounds {
+        startups,
+        kept: MAX_PENDING,
+        kept_for_one: MAX_PENDING_FROM_ONE,
+    };
+    let admission = Admission::new(bounds, |stream, _| session::deny(stream));
+    let mut acceptor = Acceptor::new([&listener], limits, admission);
     std::thread::scope(|scope| {
         scope.spawn(|| server.udp.run(stop));
         while !stop.load(Ordering::Relaxed) {
@@ -156,7 +163,7 @@ pub fn serve(
 fn serve_connection<'scope>(
     scope: &'scope Scope<'scope, '_>,
     server: &'scope ServerState<'scope>,
-    conn: ReadyConn,
+    conn: ReadyConn<Pending>,
 ) {
     let peer = conn.peer;
     let Ok(cookie) = Cookie::try_from(&conn.prefix[..]) else {
@@ -167,23 +174,18 @@ fn serve_connection<'scope>(
             "{peer} does not speak iperf3's protocol; turned away"
         ));
     }
-    let (number, mut stream) = (conn.number, Some(conn.stream));
+    let (number, pending, mut stream) = (conn.number, conn.pass, Some(conn.stream));
     let known = server.sessions.give(&cookie, |client| {
         let stream = stream.take_if(|_| *client == peer.ip())?;
         Some((number, stream))
     });
     let Some(stream) = stream.filter(|_| !known) else {
-        return;
-    };
-    let Some(client) = server.clients.take(source(peer.ip())) else {
-        session::deny(stream);
-        return (server.log)(&format!("{peer}: too many clients at once; turned away"));
+        return pending.authenticated();
     };
     // Without a thread the connection is closed.
     let _ = std::thread::Builder::new()
         .name("iperf3-session".to_owned())
         .spawn_scoped(scope, move || {
-            session::run(server, stream, peer, cookie);
-            drop(client);
+            session::run(server, stream, peer, cookie, pending);
         });
 }

@@ -36,11 +36,12 @@ impl Server {
             port: 0,
             data_ports: None,
             clients: 4,
+            startups: Startups::default(),
             buffers: model::Bytes(64 << 20),
             allow_tune: false,
             allow_files: None,
         };
-        let listener = Listener::open(config, Box::new(refuse)).unwrap();
+        let listener = Listener::open(config, Box::new(refuse_orders)).unwrap();
         let (id, address) = (listener.id(), listener.addresses()[0]);
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -104,7 +105,7 @@ impl Drop for Server {
     }
 }
 
-fn refuse(channel: AgentChannel, _: Peer) -> Result<()> {
+fn refuse_orders(channel: AgentChannel, _: Peer) -> Result<()> {
     loop {
         match channel.recv(Duration::from_secs(1)) {
             Some(Event::Message(ToAgent::Open { order })) => {
@@ -409,9 +410,7 @@ fn a_stolen_public_key_opens_nothing() {
 fn noise_and_silence_keep_nobody_waiting() {
     let server = Server::start();
     let client = Client::friend(&server);
-    let silent: Vec<TcpStream> = (1..MAX_UNKNOWN_PER_SOURCE)
-        .map(|_| server.socket())
-        .collect();
+    let silent = [(); 11].map(|()| server.socket());
     let before = Instant::now();
     assert_alive(&client.connect(&server).unwrap());
     assert!(
@@ -420,7 +419,9 @@ fn noise_and_silence_keep_nobody_waiting() {
     );
     // They are thrown out in their time.
     for mut socket in silent {
-        assert_eq!(socket.read(&mut [0; 100]).unwrap_or(0), 0);
+        let mut notice = Vec::new();
+        socket.read_to_end(&mut notice).unwrap();
+        assert!(wire::control::busy::decode(&notice).is_some(), "{notice:?}");
     }
     for noise in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
@@ -440,6 +441,42 @@ fn noise_and_silence_keep_nobody_waiting() {
         );
     }
     assert_alive(&client.connect(&server).unwrap());
+}
+
+#[test]
+fn beyond_the_places_of_an_address_clients_are_asked_to_come_again_and_known_ones_are_not() {
+    let server = Server::start();
+    let client = Client::friend(&server);
+    // Each sends a byte, so that none is dropped for another before its time.
+    let hold = |count| -> Vec<TcpStream> {
+        let mut held: Vec<TcpStream> = (0..count).map(|_| server.socket()).collect();
+        held.iter_mut()
+            .for_each(|socket| socket.write_all(&[0x16]).unwrap());
+        held
+    };
+    let held = hold(12);
+    let mut refused = server.socket();
+    let mut notice = Vec::new();
+    refused.read_to_end(&mut notice).unwrap();
+    let again = wire::control::busy::decode(&notice).expect("a notice");
+    assert!(again <= Nanos::from_secs(6), "{again}");
+    // A client waits and comes again until the others have been late.
+    assert_alive(&client.connect(&server).unwrap());
+    drop(held);
+    let _held = hold(12);
+    let _silent = [(); 9].map(|()| server.socket());
+    let identity = Identity::open(client.dir.path()).unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    let everybody: Arc<Verdict> = Arc::new(|_| true);
+    let tls = Tls::client(
+        server.socket(),
+        &identity,
+        everybody,
+        SESSION,
+        "server",
+        until,
+    );
+    assert!(tls.is_ok(), "it was asked to wait");
 }
 
 #[test]
@@ -614,11 +651,12 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
         port: 0,
         data_ports: None,
         clients: 1,
+        startups: Startups::default(),
         buffers: model::Bytes(64 << 20),
         allow_tune: false,
         allow_files: None,
     };
-    let mut listener = Listener::open(config, Box::new(refuse)).unwrap();
+    let mut listener = Listener::open(config, Box::new(refuse_orders)).unwrap();
     let is_loopback = |l: &Listener| l.addresses().iter().all(|a| a.ip().is_loopback());
     assert!(is_loopback(&listener));
     let store = Store::new(dir.path());

@@ -1,7 +1,7 @@
 //! Accepts TCP connections: for agents, data connections, iperf3 clients, probes and browsers.
 //!
-//! A connection that has not authenticated itself costs nobody else anything: how many there are is bounded in all
-//! and by source, and what it must send first has a deadline.
+//! A connection that has not authenticated itself costs nobody else anything: a [`Gate`] bounds how many there are, and
+//! what it must send first has a deadline.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
@@ -10,6 +10,9 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
+
+/// Connections that are accepted before others are read again.
+const AT_ONCE: usize = 64;
 
 /// After an error that lasts (no file descriptor is left), before the next attempt to accept.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
@@ -21,13 +24,25 @@ pub struct Limits {
     pub prefix: usize,
     /// For these bytes to arrive.
     pub within: Duration,
-    /// What connections beyond [`Slots`] meet.
+    /// What connections meet that the [`Gate`] has no room for.
     pub when_full: WhenFull,
     /// The one address that connections are accepted from, if it is known.
     pub only: Option<IpAddr>,
 }
 
-/// What happens to a connection for which there is no slot.
+/// Who decides whether a connection is kept.
+pub trait Gate {
+    /// Counts a connection until it is dropped.
+    type Pass;
+
+    /// Admits a connection, if there is room for it.
+    fn enter(&self, stream: &TcpStream, peer: IpAddr) -> Option<Self::Pass>;
+
+    /// Whether nobody is admitted now.
+    fn is_full(&self) -> bool;
+}
+
+/// What happens to a connection for which there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// It is handed to the caller as [`Arrival::Refused`].
@@ -85,6 +100,14 @@ impl<K: Ord + Copy> Slots<K> {
     fn taken(&self) -> MutexGuard<'_, BTreeMap<K, usize>> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Gate for Slots {
+    type Pass = Slot;
+
+    fn enter(&self, _: &TcpStream, peer: IpAddr) -> Option<Slot> {
+        self.take(source(peer))
+    }
 
     fn is_full(&self) -> bool {
         self.taken().values().sum::<usize>() >= self.0.most
@@ -102,7 +125,7 @@ impl<K: Ord + Copy> Drop for Slot<K> {
 }
 
 /// A connection that has sent its prefix, in blocking mode.
-pub struct ReadyConn {
+pub struct ReadyConn<P = Slot> {
     /// The connection.
     pub stream: TcpStream,
     /// Its other end; the address of an IPv4 client as IPv4.
@@ -111,43 +134,43 @@ pub struct ReadyConn {
     pub prefix: Vec<u8>,
     /// Its position in the order in which connections were accepted.
     pub number: u64,
-    /// Counts until it is dropped.
-    pub slot: Slot,
+    /// Of the [`Gate`].
+    pub pass: P,
 }
 
 /// What [`Acceptor::poll`] returns.
-pub enum Arrival {
+pub enum Arrival<P = Slot> {
     /// A connection to be served.
-    Ready(ReadyConn),
-    /// One for which there is no slot, in non-blocking mode.
+    Ready(ReadyConn<P>),
+    /// One for which there is no room, in non-blocking mode.
     Refused(TcpStream, SocketAddr),
     /// A connection could not be accepted; the next ones may be.
     Failed(io::Error),
 }
 
 /// Accepts from some listeners.
-pub struct Acceptor<'a> {
+pub struct Acceptor<'a, G: Gate = Slots> {
     listeners: Vec<&'a TcpListener>,
     limits: Limits,
-    slots: Slots,
+    gate: G,
     /// Connections that have not sent their prefix yet, and until when each may.
-    pending: Vec<(ReadyConn, Instant)>,
+    pending: Vec<(ReadyConn<G::Pass>, Instant)>,
     accepted: u64,
     /// No listener is read before.
     pause: Option<Instant>,
 }
 
-impl<'a> Acceptor<'a> {
+impl<'a, G: Gate> Acceptor<'a, G> {
     /// Accepts from `listeners`, which are in non-blocking mode.
     pub fn new(
         listeners: impl IntoIterator<Item = &'a TcpListener>,
         limits: Limits,
-        slots: Slots,
-    ) -> Acceptor<'a> {
+        gate: G,
+    ) -> Acceptor<'a, G> {
         Acceptor {
             listeners: listeners.into_iter().collect(),
             limits,
-            slots,
+            gate,
             pending: Vec::new(),
             accepted: 0,
             pause: None,
@@ -156,11 +179,11 @@ impl<'a> Acceptor<'a> {
 
     /// Waits for connections and their bytes for `timeout` at most. A connection that closes, breaks or sends
     /// nothing in time is dropped.
-    pub fn poll(&mut self, timeout: Duration) -> io::Result<Vec<Arrival>> {
+    pub fn poll(&mut self, timeout: Duration) -> io::Result<Vec<Arrival<G::Pass>>> {
         let now = Instant::now();
         self.pending.retain(|(_, until)| now < *until);
         self.pause = self.pause.filter(|until| now < *until);
-        let full = self.limits.when_full == WhenFull::Wait && self.slots.is_full();
+        let full = self.limits.when_full == WhenFull::Wait && self.gate.is_full();
         let accepting = !full && self.pause.is_none();
         let next = self.pending.iter().map(|(_, until)| *until);
         let next = next.chain(self.pause).min();
@@ -193,10 +216,10 @@ impl<'a> Acceptor<'a> {
         Ok(arrivals)
     }
 
-    /// Accepts what waits; as many as there may be, so that other connections are read in between.
-    fn accept(&mut self, listener: &TcpListener, arrivals: &mut Vec<Arrival>) {
-        for _ in 0..self.slots.0.most {
-            if self.limits.when_full == WhenFull::Wait && self.slots.is_full() {
+    /// Accepts what waits, as far as other connections need not be read in between.
+    fn accept(&mut self, listener: &TcpListener, arrivals: &mut Vec<Arrival<G::Pass>>) {
+        for _ in 0..AT_ONCE {
+            if self.limits.when_full == WhenFull::Wait && self.gate.is_full() {
                 return;
             }
             match listener.accept() {
@@ -217,8 +240,8 @@ impl<'a> Acceptor<'a> {
         }
     }
 
-    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) -> Option<Arrival> {
-        let Some(slot) = self.slots.take(source(peer.ip())) else {
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) -> Option<Arrival<G::Pass>> {
+        let Some(pass) = self.gate.enter(&stream, peer.ip()) else {
             stream.set_nonblocking(true).ok()?;
             return Some(Arrival::Refused(stream, peer));
         };
@@ -228,7 +251,7 @@ impl<'a> Acceptor<'a> {
             peer,
             prefix: Vec::with_capacity(self.limits.prefix),
             number: self.accepted,
-            slot,
+            pass,
         };
         if self.limits.prefix == 0 {
             return Some(Arrival::Ready(conn));
@@ -240,7 +263,7 @@ impl<'a> Acceptor<'a> {
     }
 }
 
-impl ReadyConn {
+impl<P> ReadyConn<P> {
     /// Reads on until `length` bytes are there; false if they will never be.
     fn read(&mut self, length: usize) -> bool {
         let missing = length - self.prefix.len();
@@ -365,13 +388,16 @@ mod tests {
             let limits = limits(0, SOON, when_full);
             let mut acceptor = Acceptor::new([&listener], limits, Slots::new(1, 1));
             let _clients = [(); 2].map(|()| TcpStream::connect(address).unwrap());
-            let first = ready(&mut acceptor);
             match when_full {
                 WhenFull::Refuse => {
-                    let second = arrivals(&mut acceptor, 1).pop();
-                    assert!(matches!(second, Some(Arrival::Refused(..))));
+                    let both = arrivals(&mut acceptor, 2);
+                    assert!(matches!(
+                        both[..],
+                        [Arrival::Ready(_), Arrival::Refused(..)]
+                    ));
                 }
                 WhenFull::Wait => {
+                    let first = ready(&mut acceptor);
                     assert!(acceptor.poll(Duration::from_millis(50)).unwrap().is_empty());
                     drop(first);
                     assert_eq!(ready(&mut acceptor).number, 2);

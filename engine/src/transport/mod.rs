@@ -4,6 +4,7 @@
 //! [`crate::listener`] accepts agents' ends from the network.
 
 pub mod acceptor;
+pub mod admission;
 mod channel;
 mod child;
 pub mod driver;

@@ -6,9 +6,10 @@ use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
 use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, agent_address, authority};
+use crate::log;
 use crate::trust::{Entry, Identity, Invitation, Limits, NodeId, Store, host_name};
 use anyhow::{Context, Result, bail};
-use model::{IpVersion, Placement, SocketSettings};
+use model::{IpVersion, Nanos, Placement, SocketSettings};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -23,8 +24,14 @@ use wire::control::enrol::{ANSWER_LEN, Answer, Request};
 /// For the greeting once there is a connection.
 const GREETING: Duration = Duration::from_secs(10);
 
+/// How soon Ctrl-C is noticed.
+const STOP_WITHIN: Duration = Duration::from_millis(50);
+
 /// For ssh, which may ask a person for a passphrase first.
 const SSH: Duration = Duration::from_secs(120);
+
+/// A server without room for connections that are not authenticated is tried again for so long.
+const BUSY_FOR: Duration = Duration::from_secs(60);
 
 /// MSS of a control connection: it must get through where larger packets vanish, so its segments fit the
 /// smallest link that IPv6 allows (1280 bytes, RFC 8200).
@@ -100,18 +107,19 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
     }
     let identity = Identity::open(&how.directory)?;
     let server = invitation.server;
-    let socket = tcp(&invitation.name, invitation.port, how)?;
-    let until = Instant::now() + CONNECT;
     let accepts: Arc<Verdict> = Arc::new(move |id| *id == server);
-    let shaken = Tls::client(socket, &identity, accepts, ENROL, &at, until);
-    let mut tls = shaken.map_err(|failure| match failure {
+    let (name, port) = (&invitation.name, invitation.port);
+    let shaken = shake_hands(name, port, how, &identity, &accepts, ENROL)?;
+    let (mut tls, _) = shaken.map_err(|failure| match failure {
         Handshake::Key(key) => Refusal::unreachable(format!(
             "another host answers at {at} than the one that invited: its key is {}, the invitation's {}: do not go on before you know why",
             key.short(),
             server.short()
         )),
         Handshake::Broken(why) => Refusal::unreachable(format!("{at}: {why}")),
+        Handshake::Busy(again) => Refusal::unreachable(busy(&at, again)),
     })?;
+    let until = Instant::now() + CONNECT;
     let request = Request {
         token: invitation.token,
         name: host_name(),
@@ -177,16 +185,15 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         false => pinned.iter().copied().collect(),
     };
     let accepts: Arc<Verdict> = Arc::new(move |id| expected.contains(id));
-    let socket = tcp(name, port, how)?;
     if trust.hosts.is_empty() {
+        // Where nothing listens that is said first.
+        tcp(name, port, how)?;
         bail!(Refusal::unreachable(format!(
             "{at} is not trusted yet: run 'linerate trust invite' there and 'linerate trust accept LINE' here, with the line that it prints; or measure ssh:{name}"
         )));
     }
-    let address = socket.peer_addr().with_context(|| at.clone())?;
-    let until = Instant::now() + CONNECT;
-    let shaken = Tls::client(socket, &identity, accepts, SESSION, &at, until);
-    let tls = shaken.map_err(|failure| {
+    let shaken = shake_hands(name, port, how, &identity, &accepts, SESSION)?;
+    let (tls, address) = shaken.map_err(|failure| {
         Refusal::unreachable(match (failure, pinned.first()) {
             (Handshake::Key(key), Some(pin)) => format!(
                 "another host answers at {at} than before: its key is {key}, the trusted one {}: do not go on before you know why; if the host is new, 'linerate trust remove {}' and enrol it again",
@@ -197,6 +204,7 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
                 "{at} shows the key {key}, which is not trusted here: compare it with 'linerate trust show' there and run 'linerate trust add {key} --name {name} --address {at} --server'"
             ),
             (Handshake::Broken(why), _) => format!("{at}: {why}"),
+            (Handshake::Busy(again), _) => busy(&at, again),
         })
     })?;
     let id = tls.peer();
@@ -207,6 +215,42 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         addresses: vec![address.ip().to_canonical()],
         keys: Some((identity, id)),
     })
+}
+
+/// TLS with the server at `name`, and where it is. A server that is busy is tried again when it said so.
+fn shake_hands(
+    name: &str,
+    port: u16,
+    how: &How<'_>,
+    identity: &Identity,
+    accepts: &Arc<Verdict>,
+    protocol: &[u8],
+) -> Result<Result<(Tls, SocketAddr), Handshake>> {
+    let at = authority(name, port, DEFAULT_PORT);
+    let busy_until = Instant::now() + BUSY_FOR;
+    loop {
+        let socket = tcp(name, port, how)?;
+        let address = socket.peer_addr().with_context(|| at.clone())?;
+        let until = Instant::now() + CONNECT;
+        let shaken = Tls::client(socket, identity, Arc::clone(accepts), protocol, &at, until);
+        match shaken {
+            Err(Handshake::Busy(again)) if Instant::now() + again.into() < busy_until => {
+                log::note(&format!("{}; waiting", busy(&at, again)));
+                let until = Instant::now() + Duration::from(again);
+                while Instant::now() < until {
+                    if how.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                        bail!(Refusal::interrupted(format!("stopped while {at} was busy")));
+                    }
+                    std::thread::sleep(STOP_WITHIN);
+                }
+            }
+            shaken => return Ok(shaken.map(|tls| (tls, address))),
+        }
+    }
+}
+
+fn busy(at: &str, again: Nanos) -> String {
+    format!("{at} has too many connections that are not authenticated: try again in {again}")
 }
 
 /// A session that ended before its greeting. A server that refuses our key closes at once; the

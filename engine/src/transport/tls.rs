@@ -3,6 +3,7 @@
 
 use super::driver::ByteStream;
 use crate::trust::{Identity, NodeId};
+use model::Nanos;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature_with_raw_key};
@@ -24,6 +25,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
+use wire::control::busy;
 
 /// Application protocol (RFC 7301) of a session.
 pub const SESSION: &[u8] = b"linerate-control/1";
@@ -50,6 +52,24 @@ pub struct Tls {
     us: NodeId,
     /// Something came from the peer after the handshake: it accepted our key.
     heard: bool,
+    /// The bytes that came last: a server without room sends a notice, at any time of the handshake.
+    last: Vec<u8>,
+}
+
+/// Reads a socket, and keeps the last bytes.
+struct Tail<'a> {
+    socket: &'a TcpStream,
+    last: &'a mut Vec<u8>,
+}
+
+impl Read for Tail<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.socket.read(into)?;
+        self.last.extend_from_slice(&into[..count]);
+        let surplus = self.last.len().saturating_sub(busy::BUSY_LEN);
+        self.last.drain(..surplus);
+        Ok(count)
+    }
 }
 
 /// How a handshake ended that did not succeed.
@@ -58,6 +78,8 @@ pub enum Handshake {
     Key(NodeId),
     /// It did not go through; a sentence without a name.
     Broken(String),
+    /// The server has no room for connections that are not authenticated; it may have after this.
+    Busy(Nanos),
 }
 
 impl Tls {
@@ -125,10 +147,23 @@ impl Tls {
             name: name.to_owned(),
             us,
             heard: false,
+            last: Vec::new(),
         };
         while new.tls.is_handshaking() {
             if let Err(error) = new.step(until) {
-                linger(&mut new.socket);
+                // What failed may be a write, with a notice before it.
+                let _ = Tail {
+                    socket: &new.socket,
+                    last: &mut new.last,
+                }
+                .read(&mut [0; 4096]);
+                // A server has more to say to who is late.
+                if error.kind() != ErrorKind::TimedOut {
+                    linger(&mut new.socket);
+                }
+                if let (Connection::Client(_), Some(again)) = (&new.tls, busy::decode(&new.last)) {
+                    return Err(Handshake::Busy(again));
+                }
                 return Err(match (tls_error(&error), keys.refused()) {
                     (Some(Error::InvalidCertificate(_)), Some(key)) => Handshake::Key(key),
                     (Some(error), _) => Handshake::Broken(not_ours(error)),
@@ -205,7 +240,7 @@ impl Tls {
     fn wait(&self, read: bool, until: Instant) -> io::Result<()> {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let late = "it did not answer in time";
+            let late = "it did not answer in time: it may be busy; try again in a minute";
             return Err(io::Error::new(ErrorKind::TimedOut, late));
         }
         let mut fds = [PollFd::new(self.socket.as_fd(), read, !read)];
@@ -221,7 +256,11 @@ impl Tls {
 
     /// Takes one piece of what came and works on it.
     fn fill(&mut self) -> io::Result<()> {
-        if self.tls.read_tls(&mut self.socket)? == 0 {
+        let mut tail = Tail {
+            socket: &self.socket,
+            last: &mut self.last,
+        };
+        if self.tls.read_tls(&mut tail)? == 0 {
             let closed = "it closed the connection";
             return Err(io::Error::new(ErrorKind::UnexpectedEof, closed));
         }

@@ -4,7 +4,8 @@ use super::ServerState;
 use super::reservations::Reservation;
 use crate::clock::unix_seconds;
 use crate::iperf3::{stream_result, udp};
-use crate::transport::acceptor::Slot;
+use crate::transport::acceptor::{Slot, source};
+use crate::transport::admission::Pending;
 use crate::transport::driver::Driver;
 use measure::{Job, Load, Role, UdpJob, UdpLoad};
 use model::{BitRate, Bulk, Bytes, Datagrams, Limit, Nanos, SocketSettings, Workload};
@@ -29,14 +30,21 @@ const DRAIN: Duration = Duration::from_millis(100);
 const DATAGRAM: u32 = 1448;
 
 /// Turns a client away that cannot even wait.
-pub fn deny(mut stream: TcpStream) {
+pub fn deny(mut stream: &TcpStream) {
     // One byte into an empty send buffer: it cannot block, and if it fails nobody is there.
     let _ = stream.write_all(&[State::AccessDenied.byte()]);
 }
 
 /// Serves one client.
-pub fn run(server: &ServerState<'_>, stream: TcpStream, peer: SocketAddr, cookie: Cookie) {
-    let outcome = Session::open(server, stream, peer, cookie).and_then(Session::serve);
+pub fn run(
+    server: &ServerState<'_>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    cookie: Cookie,
+    pending: Pending,
+) {
+    let session = Session::open(server, stream, peer, cookie);
+    let outcome = session.and_then(|session| session.serve(pending));
     match outcome {
         Ok(done) => (server.log)(&format!("{peer}: {done}")),
         Err(why) => (server.log)(&format!("{peer}: {why}")),
@@ -99,9 +107,13 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn serve(mut self) -> Result<String, String> {
+    fn serve(mut self, pending: Pending) -> Result<String, String> {
         let params = self.params()?;
         self.admit(&params)?;
+        pending.authenticated();
+        let Some(_client) = self.server.clients.take(source(self.peer.ip())) else {
+            return Err(self.deny("too many clients at once; turned away"));
+        };
         let _slot = self.slot()?;
         let streams = match params.protocol {
             Protocol::Tcp => Streams::Tcp(self.tcp_streams(&params)?),

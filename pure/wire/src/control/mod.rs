@@ -3,8 +3,9 @@
 //! Over an authenticated stream of bytes both send [frames](frame) of JSON: [`ToAgent`] one way,
 //! [`ToController`] the other. [`ControllerMachine`] and [`AgentMachine`] are the two ends.
 //! [`Preamble`] opens a data connection; [`enrol`] is all that an unauthenticated peer with an
-//! invitation may send.
+//! invitation may send, and [`busy`] all that a server sends one for which it has no room.
 
+pub mod busy;
 pub mod enrol;
 mod frame;
 mod legs;

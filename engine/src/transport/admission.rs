@@ -1,0 +1,578 @@
+//! Which connections that have not authenticated themselves are kept when there are many of them.
+//!
+//! After sshd's MaxStartups and PerSourcePenalties, with one difference: what is dropped is not the newest connection
+//! but a stale one of the source that has most, so that a flood of silent connections makes room for who answers.
+
+use super::acceptor::{Gate, source};
+use model::Bytes;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A connection from which nothing came for so long is stale: a client sends its first bytes at once. What has sent
+/// something has until its deadline; its source pays for it if it comes to nothing.
+const SILENT_FOR: Duration = Duration::from_millis(250);
+/// A connection that ends without authentication costs its source so long ...
+const PENALTY: Duration = Duration::from_secs(5);
+/// ... up to this in all; a source is refused for what is above [`TOLERATED`].
+const MOST_PENALTY: Duration = Duration::from_secs(60);
+const TOLERATED: Duration = Duration::from_secs(10);
+/// Whoever is refused may come again after so many seconds, at random: all at once would meet again.
+const AGAIN_S: std::ops::RangeInclusive<u64> = 1..=5;
+/// Sources that are remembered: with penalties, and as authenticated before.
+const MOST_PENALISED: usize = 4096;
+const MOST_KNOWN: usize = 1024;
+
+/// From `start` connections on, one is dropped for a new one with a probability of `rate` percent, which grows to
+/// certainty at `full`. Written `10:30:100`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Startups {
+    start: usize,
+    rate: usize,
+    full: usize,
+}
+
+/// What an [`Admission`] allows at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Of connections from addresses that have not authenticated themselves before.
+    pub startups: Startups,
+    /// Kept besides for those that have.
+    pub kept: usize,
+    /// The most of these from one source.
+    pub kept_for_one: usize,
+}
+
+/// Admits connections; clones count together.
+#[derive(Clone)]
+pub struct Admission(Arc<Mutex<Table<Held>>>);
+
+/// A connection that has not authenticated itself yet, until this is dropped.
+pub struct Pending {
+    admission: Admission,
+    number: u64,
+}
+
+/// A connection as the table sees it.
+trait Connection {
+    /// Nothing came from it yet.
+    fn is_silent(&self) -> bool;
+    /// Closes it, to come again after this; whoever waits for it notices.
+    fn close(self, again: Duration);
+}
+
+struct Held {
+    stream: TcpStream,
+    refuse: Refuse,
+}
+
+/// Sends a connection away, to come again after this.
+pub type Refuse = fn(&TcpStream, Duration);
+
+struct Table<C> {
+    bounds: Bounds,
+    refuse: Refuse,
+    pending: BTreeMap<u64, Entry<C>>,
+    next: u64,
+    /// Until when.
+    penalties: BTreeMap<IpAddr, Instant>,
+    /// Sources that authenticated themselves, and when last.
+    known: BTreeMap<IpAddr, Instant>,
+}
+
+struct Entry<C> {
+    source: IpAddr,
+    known: bool,
+    since: Instant,
+    connection: C,
+}
+
+impl Startups {
+    /// Of connections from one source.
+    fn for_one(&self) -> usize {
+        (self.full / 8).max(1)
+    }
+
+    /// Places kept for sources that authenticated themselves before, each of which may have half.
+    pub fn kept(&self) -> usize {
+        (self.full / 2).max(2)
+    }
+
+    /// How likely it is, from 0 to 1, that one of `count` is dropped for another.
+    fn chance(&self, count: usize) -> f64 {
+        if count < self.start {
+            return 0.0;
+        }
+        let rate = self.rate as f64 / 100.0;
+        let share = (count - self.start) as f64 / (self.full - self.start).max(1) as f64;
+        rate + (1.0 - rate) * share
+    }
+}
+
+impl Default for Startups {
+    fn default() -> Startups {
+        Startups {
+            start: 10,
+            rate: 30,
+            full: 100,
+        }
+    }
+}
+
+impl FromStr for Startups {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Startups, String> {
+        let numbers: Result<Vec<usize>, _> = text.split(':').map(str::parse).collect();
+        match numbers.as_deref() {
+            Ok(&[start, rate, full]) if start <= full && rate <= 100 && (1..=500).contains(&full) => {
+                Ok(Startups { start, rate, full })
+            }
+            _ => Err("write START:RATE:FULL like 10:30:100, with RATE in percent, START at most FULL, and FULL from 1 to 500".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Startups {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.start, self.rate, self.full)
+    }
+}
+
+impl Admission {
+    /// Within `bounds`; `refuse` sends away whom there is no room for.
+    pub fn new(bounds: Bounds, refuse: Refuse) -> Admission {
+        Admission(Arc::new(Mutex::new(Table::new(bounds, refuse))))
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table<Held>> {
+        // Every change of the table is a single step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gate for Admission {
+    type Pass = Pending;
+
+    fn enter(&self, stream: &TcpStream, peer: IpAddr) -> Option<Pending> {
+        let held = stream.try_clone().ok()?;
+        let mut table = self.table();
+        let connection = Held {
+            stream: held,
+            refuse: table.refuse,
+        };
+        let dice = f64::from(random_byte()) / 256.0;
+        let number = table.enter(Instant::now(), source(peer), connection, dice)?;
+        let admission = self.clone();
+        Some(Pending { admission, number })
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+impl Pending {
+    /// The connection authenticated itself: it counts no longer, and its source is known from now on.
+    pub fn authenticated(self) {
+        self.admission
+            .table()
+            .authenticated(Instant::now(), self.number);
+    }
+
+    /// Its time is over: closes it, to come again. A client without a processor is late as well.
+    pub fn expire(self) {
+        self.admission.table().expire(Instant::now(), self.number);
+    }
+
+    /// It was dropped for another.
+    pub fn is_dropped(&self) -> bool {
+        !self.admission.table().pending.contains_key(&self.number)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.admission.table().failed(Instant::now(), self.number);
+    }
+}
+
+impl Connection for Held {
+    fn is_silent(&self) -> bool {
+        let info = observe::tcp_info(self.stream.as_fd());
+        info.is_ok_and(|info| info.bytes_received() == Some(Bytes(0)))
+    }
+
+    fn close(self, again: Duration) {
+        (self.refuse)(&self.stream, again);
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl<C: Connection> Table<C> {
+    fn new(bounds: Bounds, refuse: Refuse) -> Table<C> {
+        Table {
+            bounds,
+            refuse,
+            pending: BTreeMap::new(),
+            next: 0,
+            penalties: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Keeps a new connection, and drops another for it if there are too many; otherwise sends it away. `dice` is
+    /// from 0 to 1.
+    fn enter(&mut self, now: Instant, source: IpAddr, connection: C, dice: f64) -> Option<u64> {
+        let known = self.known.contains_key(&source);
+        let startups = self.bounds.startups;
+        let (places, for_one) = match known {
+            true => (self.bounds.kept, self.bounds.kept_for_one),
+            false => (startups.full, startups.for_one()),
+        };
+        let count = self.pending.values().filter(|e| e.known == known).count();
+        let own = self.of(source);
+        if let Some(until) = self.penalties.get(&source)
+            && !known
+            && count >= startups.start
+            && *until > now + TOLERATED
+        {
+            connection.close(*until - now - TOLERATED);
+            return None;
+        }
+        let again = Duration::from_secs(AGAIN_S.start() + (dice * *AGAIN_S.end() as f64) as u64);
+        let must = count >= places || own >= for_one;
+        if must || !known && dice < startups.chance(count) {
+            let within = (own >= for_one).then_some(source);
+            match self.stalest(now, known, within) {
+                Some(number) => {
+                    let entry = self.pending.remove(&number)?;
+                    entry.connection.close(again);
+                    self.penalise(now, entry.source);
+                }
+                None if must => {
+                    connection.close(again);
+                    return None;
+                }
+                None => {}
+            }
+        }
+        self.next += 1;
+        let entry = Entry {
+            source,
+            known,
+            since: now,
+            connection,
+        };
+        self.pending.insert(self.next, entry);
+        Some(self.next)
+    }
+
+    fn of(&self, source: IpAddr) -> usize {
+        self.pending.values().filter(|e| e.source == source).count()
+    }
+
+    /// The oldest stale connection of the source that has most; of one source if it is given.
+    fn stalest(&self, now: Instant, known: bool, within: Option<IpAddr>) -> Option<u64> {
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for entry in self.pending.values() {
+            *counts.entry(entry.source).or_default() += 1;
+        }
+        let old = self.pending.iter().filter(|(_, entry)| {
+            entry.known == known
+                && within.is_none_or(|source| source == entry.source)
+                && now.saturating_duration_since(entry.since) >= SILENT_FOR
+        });
+        let mut old: Vec<_> = old.collect();
+        // By number, which is by age, among equals.
+        old.sort_by_key(|(_, entry)| std::cmp::Reverse(counts[&entry.source]));
+        let stale = old
+            .into_iter()
+            .find(|(_, entry)| entry.connection.is_silent());
+        stale.map(|(number, _)| *number)
+    }
+
+    fn authenticated(&mut self, now: Instant, number: u64) {
+        let Some(entry) = self.pending.remove(&number) else {
+            return;
+        };
+        self.penalties.remove(&entry.source);
+        self.known.insert(entry.source, now);
+        forget_earliest(&mut self.known, MOST_KNOWN);
+    }
+
+    fn expire(&mut self, now: Instant, number: u64) {
+        if let Some(entry) = self.pending.remove(&number) {
+            entry.connection.close(PENALTY);
+            self.penalise(now, entry.source);
+        }
+    }
+
+    fn failed(&mut self, now: Instant, number: u64) {
+        if let Some(entry) = self.pending.remove(&number) {
+            self.penalise(now, entry.source);
+        }
+    }
+
+    fn penalise(&mut self, now: Instant, source: IpAddr) {
+        let until = self.penalties.entry(source).or_insert(now);
+        *until = (*until).max(now) + PENALTY;
+        *until = (*until).min(now + MOST_PENALTY);
+        forget_earliest(&mut self.penalties, MOST_PENALISED);
+    }
+}
+
+/// Keeps a map to its bound.
+fn forget_earliest(times: &mut BTreeMap<IpAddr, Instant>, most: usize) {
+    if times.len() > most
+        && let Some(source) = times.iter().min_by_key(|(_, time)| **time).map(|(s, _)| *s)
+    {
+        times.remove(&source);
+    }
+}
+
+/// Zero where the kernel gives none: then a connection is dropped rather than not.
+fn random_byte() -> u8 {
+    crate::chance::bytes::<1>().map_or(0, |[byte]| byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    /// A connection in simulated time.
+    #[derive(Clone)]
+    struct Simulated {
+        clock: Rc<Cell<Instant>>,
+        speaks: Option<Instant>,
+        closed: Rc<Cell<Option<Duration>>>,
+    }
+
+    impl Connection for Simulated {
+        fn is_silent(&self) -> bool {
+            self.speaks.is_none_or(|at| at > self.clock.get())
+        }
+
+        fn close(self, again: Duration) {
+            self.closed.set(Some(again));
+        }
+    }
+
+    struct Simulation {
+        table: Table<Simulated>,
+        clock: Rc<Cell<Instant>>,
+        random: u64,
+    }
+
+    impl Simulation {
+        fn new(seed: u64) -> Simulation {
+            let startups = Startups::default();
+            let kept = startups.kept();
+            let bounds = Bounds {
+                startups,
+                kept,
+                kept_for_one: kept / 2,
+            };
+            Simulation {
+                table: Table::new(bounds, |_, _| {}),
+                clock: Rc::new(Cell::new(Instant::now())),
+                random: seed | 1,
+            }
+        }
+
+        /// Whether it was kept, as what, and the connection. Its first bytes come after `speaks`.
+        fn enter(&mut self, from: u32, speaks: Option<Duration>) -> (Option<u64>, Simulated) {
+            let now = self.clock.get();
+            let connection = Simulated {
+                clock: Rc::clone(&self.clock),
+                speaks: speaks.map(|after| now + after),
+                closed: Rc::default(),
+            };
+            // xorshift64
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            let dice = (self.random >> 11) as f64 / (1u64 << 53) as f64;
+            let source = IpAddr::from(from.to_be_bytes());
+            let number = self.table.enter(now, source, connection.clone(), dice);
+            (number, connection)
+        }
+
+        fn pass(&mut self, time: Duration) {
+            self.clock.set(self.clock.get() + time);
+        }
+
+        fn authenticate(&mut self, number: u64) {
+            self.table.authenticated(self.clock.get(), number);
+        }
+    }
+
+    const ATTACKERS: u32 = 0x0a00_0000;
+    const KNOWN: u32 = 0x0b00_0000;
+    const UNKNOWN: u32 = 0x0c00_0000;
+
+    /// Two thousand silent connections from `sources` addresses, which come again when they are dropped as 90 a second
+    /// from eight, while a client begins each half second, over 100 ms of RTT. The share of `clients` that got in within
+    /// two seconds, waiting as they are asked to.
+    fn flood(seed: u64, sources: u32, clients: u32) -> f64 {
+        const STEP: Duration = Duration::from_millis(10);
+        const HANDSHAKE: Duration = Duration::from_millis(200);
+        let mut sim = Simulation::new(seed);
+        let (known, _) = sim.enter(KNOWN, None);
+        sim.authenticate(known.unwrap());
+        let mut attacks: Vec<(Instant, u64)> = Vec::new();
+        let mut handshakes: Vec<(Instant, Instant, u32, u64, Simulated)> = Vec::new();
+        let mut waiting: Vec<(Instant, Instant, u32)> = Vec::new();
+        let (mut came, mut inside, mut carry) = (0, 0, 0.0);
+        for step in 0..3000 {
+            let now = sim.clock.get();
+            let silent = if step < 100 { 20 } else { 0 };
+            carry += 0.9;
+            let repeated = carry as u32;
+            carry -= f64::from(repeated);
+            let first = (0..silent).map(|n| (step * 20 + n) % sources);
+            for source in first.chain((0..repeated).map(|n| (step + n) % 8)) {
+                let (number, _) = sim.enter(ATTACKERS + source, None);
+                attacks.extend(number.map(|number| (now, number)));
+            }
+            attacks.retain(|(since, number)| {
+                let late = now - *since >= Duration::from_secs(5);
+                if late {
+                    sim.table.failed(now, *number);
+                }
+                !late
+            });
+            if step % 50 == 0 {
+                came += 1;
+                waiting.push((now, now, clients + came % 7 * u32::from(clients == UNKNOWN)));
+            }
+            let (due, later) = waiting.into_iter().partition(|(_, at, _)| *at <= now);
+            waiting = later;
+            for (began, _, from) in due {
+                match sim.enter(from, Some(Duration::from_millis(100))) {
+                    (Some(number), connection) => {
+                        handshakes.push((began, now + HANDSHAKE, from, number, connection));
+                    }
+                    (None, connection) => {
+                        waiting.push((began, now + connection.closed.get().unwrap(), from));
+                    }
+                }
+            }
+            handshakes.retain(|(began, ends, from, number, connection)| {
+                if let Some(again) = connection.closed.get() {
+                    waiting.push((*began, now + again, *from));
+                    return false;
+                }
+                let over = *ends <= now;
+                if over {
+                    sim.authenticate(*number);
+                    inside += u32::from(now - *began <= Duration::from_secs(2));
+                }
+                !over
+            });
+            sim.pass(STEP);
+        }
+        f64::from(inside) / f64::from(came)
+    }
+
+    #[test]
+    fn clients_get_in_during_a_flood_of_silent_connections() {
+        for (seed, sources) in [(1, 8), (2, 8), (3, 2000), (4, 2000)] {
+            for clients in [KNOWN, UNKNOWN] {
+                let share = flood(seed, sources, clients);
+                assert!(share >= 0.95, "{sources} sources, {clients:x}: {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn silent_connections_of_its_own_address_do_not_lock_a_known_client_out() {
+        let mut sim = Simulation::new(1);
+        let (first, _) = sim.enter(KNOWN, None);
+        sim.authenticate(first.unwrap());
+        for _ in 0..9 {
+            assert!(sim.enter(KNOWN, None).0.is_some());
+        }
+        assert!(sim.enter(KNOWN, Some(Duration::ZERO)).0.is_some());
+        // Nor does a thousand: the oldest give way.
+        for _ in 0..1000 {
+            sim.enter(KNOWN, None);
+            sim.pass(Duration::from_millis(11));
+        }
+        assert!(sim.enter(KNOWN, Some(Duration::ZERO)).0.is_some());
+        assert_eq!(sim.table.of(IpAddr::from(KNOWN.to_be_bytes())), 25);
+    }
+
+    #[test]
+    fn a_source_has_an_eighth_and_what_answers_is_not_dropped_for_what_is_new() {
+        let mut sim = Simulation::new(1);
+        for _ in 0..12 {
+            assert!(sim.enter(UNKNOWN, Some(Duration::ZERO)).0.is_some());
+        }
+        let (number, refused) = sim.enter(UNKNOWN, Some(Duration::ZERO));
+        assert_eq!(number, None);
+        let again = refused.closed.get().unwrap();
+        assert!((1..=6).contains(&again.as_secs()), "{again:?}");
+        // Silent ones give way.
+        for _ in 0..12 {
+            assert!(sim.enter(ATTACKERS, None).0.is_some());
+        }
+        sim.pass(SILENT_FOR);
+        assert!(sim.enter(ATTACKERS, None).0.is_some());
+        assert_eq!(sim.enter(UNKNOWN, None).0, None);
+    }
+
+    #[test]
+    fn penalties_hold_while_there_are_many_and_end() {
+        let mut sim = Simulation::new(1);
+        for _ in 0..4 {
+            let (number, _) = sim.enter(ATTACKERS, None);
+            sim.table.failed(sim.clock.get(), number.unwrap());
+        }
+        assert!(
+            sim.enter(ATTACKERS, None).0.is_some(),
+            "nobody else is there"
+        );
+        for n in 0..10 {
+            assert!(sim.enter(UNKNOWN + n, None).0.is_some());
+        }
+        let (number, refused) = sim.enter(ATTACKERS, Some(Duration::ZERO));
+        assert_eq!(
+            (number, refused.closed.get()),
+            (None, Some(Duration::from_secs(10)))
+        );
+        sim.pass(Duration::from_secs(10));
+        assert!(sim.enter(ATTACKERS, None).0.is_some());
+        for n in 0..2 * MOST_PENALISED as u32 {
+            sim.table
+                .penalise(sim.clock.get(), IpAddr::from((UNKNOWN + n).to_be_bytes()));
+        }
+        assert_eq!(sim.table.penalties.len(), MOST_PENALISED);
+    }
+
+    #[test]
+    fn numbers_of_startups() {
+        let startups: Startups = "10:30:100".parse().unwrap();
+        assert_eq!(startups, Startups::default());
+        assert_eq!(startups.to_string(), "10:30:100");
+        let percents = [9, 10, 55, 100].map(|count| (startups.chance(count) * 100.0).round());
+        assert_eq!(percents, [0.0, 30.0, 65.0, 100.0]);
+        for bad in [
+            "",
+            "10",
+            "10:30",
+            "10:101:100",
+            "11:30:10",
+            "0:0:0",
+            "1:1:501",
+            "1:2:3:4",
+        ] {
+            assert!(bad.parse::<Startups>().is_err(), "{bad}");
+        }
+    }
+}
