@@ -67,8 +67,11 @@ impl Host {
             (Host::Iperf3 { .. } | Host::Nfs { .. }, Measure(spec)) if spec.trace => {
                 "--trace takes an agent at the other end; beside a measurement of another server run: linerate trace --host HOST".to_owned()
             }
-            // What else iperf3 cannot do its client refuses.
-            (Host::Iperf3 { .. }, Measure(_) | Persist) => return Ok(()),
+            (Host::Iperf3 { .. }, Measure(spec)) => match spec.workload.kind().not_with_iperf3 {
+                Some(why) => why.to_owned(),
+                None => return Ok(()),
+            },
+            (Host::Iperf3 { .. }, Persist) => return Ok(()),
             (Host::Nfs { .. }, Measure(Spec { workload: Workload::Blocks(_), .. })) => return Ok(()),
             (_, Measure(spec)) => match (self, spec.workload.kind().not_with_agent) {
                 (_, Some(why)) => why.to_owned(),

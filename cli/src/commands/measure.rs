@@ -3,6 +3,7 @@
 pub mod options;
 mod series;
 mod stream;
+mod uses;
 
 use crate::global::Reaching;
 use crate::live::View;
@@ -105,10 +106,8 @@ pub(in crate::commands) struct Played {
 
 impl Measure {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
-        let host: Host = self.host.parse()?;
+        let (host, spec) = self.order()?;
         let peer = &host;
-        let spec = self.options.spec(peer)?;
-        peer.supports(Operation::Measure(&spec))?;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         if let Some(lab) = self.reaching.lab(peer) {
             return lab::measure(lab.name, lab.hosts, self.output.quiet, stop);
@@ -144,6 +143,14 @@ impl Measure {
             (Err(error), _) => exit_of(&error),
         };
         Ok(exit.into())
+    }
+
+    /// What is measured, and at whom; nothing is opened yet.
+    fn order(&self) -> Result<(Host, Spec)> {
+        let host: Host = self.host.parse()?;
+        let spec = self.options.spec(&host)?;
+        host.supports(Operation::Measure(&spec))?;
+        Ok((host, spec))
     }
 
     fn open(&self, path: Path<'_>, spec: &Spec) -> Result<Box<dyn PeerSession>> {

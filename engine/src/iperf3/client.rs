@@ -850,9 +850,6 @@ fn is_refused(error: &anyhow::Error) -> bool {
 }
 
 fn check(spec: &Spec) -> Result<()> {
-    if let Some(why) = spec.workload.kind().not_with_iperf3 {
-        bail!(Refusal::usage(why));
-    }
     if let Limit::Requests(_) = spec.limit {
         bail!(Refusal::usage(
             "an iperf3 server counts no requests: end the test with --time or --bytes"

@@ -1,5 +1,6 @@
 //! The options of a run; together they make its order.
 
+use super::uses::Given;
 use crate::global::{Version, by_name};
 use crate::prelude::*;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -17,6 +18,9 @@ use std::net::IpAddr;
 #[derive(Args)]
 #[command(group = ArgGroup::new("direction"))]
 pub struct RunOptions {
+    // The first: each field takes its own out of the matches.
+    #[command(flatten)]
+    given: Given,
     #[command(flatten)]
     what: What,
     #[command(flatten)]
@@ -35,6 +39,9 @@ pub struct RunOptions {
 #[derive(Args)]
 #[command(group = ArgGroup::new("end"))]
 pub struct Load {
+    // The first, as in [`RunOptions`].
+    #[command(flatten)]
+    given: Given,
     #[command(flatten)]
     amount: Amount,
     #[command(flatten)]
@@ -205,12 +212,12 @@ struct RequestOptions {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Datagrams (iperf3 servers)")]
+#[command(next_help_heading = "Rate and datagrams")]
 struct DatagramOptions {
-    /// Rate of each stream of datagrams
-    #[arg(short = 'b', long, default_value = "1M", value_name = "RATE")]
-    rate: BitRate,
-    /// Payload of a datagram
+    /// Rate of each stream: of bulk and copies the same as --pacing [default: of udp 1M, else none]
+    #[arg(short = 'b', long, value_name = "RATE", conflicts_with = "pacing", value_parser = stream_rate)]
+    rate: Option<BitRate>,
+    /// Payload of a datagram (--workload udp, at iperf3 servers)
     #[arg(long, default_value = "1448", value_name = "SIZE")]
     datagram_size: Bytes,
 }
@@ -231,7 +238,8 @@ struct CopyOptions {
     #[arg(long)]
     corners: bool,
     /// Copies of each corner
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 3, value_name = "N", requires = "corners")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 }
 
@@ -246,7 +254,7 @@ struct FileOptions {
     direct: bool,
 }
 
-#[derive(Args, Default, PartialEq)]
+#[derive(Args)]
 #[command(next_help_heading = "Blocks")]
 struct BlockOptions {
     /// Bytes of a read or write [default: 8K]
@@ -263,7 +271,7 @@ struct BlockOptions {
     #[arg(long)]
     random: bool,
     /// Seed of that order [default: random]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "random")]
     seed: Option<u32>,
     /// Backing store on the server: memory, DIR (unlinked temporary file) or FILE (read-only) [default: memory]
     #[arg(long, value_name = "memory|DIR|FILE")]
@@ -278,6 +286,12 @@ fn buffer(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse()?;
     let option = SocketOption::of(SocketKnob::SendBuffer).ok_or("no buffers can be set")?;
     option.parse(text).map(|_| bytes)
+}
+
+/// A rate of a stream that a kernel paces.
+fn stream_rate(text: &str) -> Result<BitRate, String> {
+    let option = SocketOption::of(SocketKnob::Pacing).ok_or("no rate can be set")?;
+    option.parse(text).map(BitRate)
 }
 
 /// What stands for no file.
@@ -304,11 +318,7 @@ impl RunOptions {
             _ if workload.kind().one_leg => Directions::Up,
             _ => Directions::UpThenDown,
         };
-        if !matches!(workload, Workload::Copy(_))
-            && (self.copy.corners || self.copy.from != MEMORY || self.copy.to != MEMORY)
-        {
-            refuse!("--from, --to and --corners belong to copies: add --workload copy");
-        }
+        self.given.check(workload.kind().name, Some(peer))?;
         if self.what.trace && workload.reconnects() {
             refuse!(
                 "--trace follows connections that last: leave out --reconnect, or watch with 'linerate trace'"
@@ -317,11 +327,12 @@ impl RunOptions {
         if directions != Directions::Up && workload.reconnects() {
             refuse!("--reconnect opens connections from here: leave out --down and --bidir");
         }
+        let rate = self.datagrams.rate.filter(|_| !workload.is_udp());
         let usual = workload.usual_limit();
-        Ok(Spec {
-            trace: self.what.trace,
-            ..self.load.spec(workload, directions, usual)?
-        })
+        let mut spec = self.load.spec(workload, directions, usual)?;
+        spec.trace = self.what.trace;
+        spec.socket.pacing = spec.socket.pacing.or(rate);
+        Ok(spec)
     }
 
     /// The rounds of `--corners`, if asked for.
@@ -343,15 +354,10 @@ impl RunOptions {
             return self.nfs_blocks(export).map(Workload::Blocks);
         }
         let name = name.unwrap_or("bulk");
-        if name != "blocks" && self.blocks != BlockOptions::default() {
-            refuse!(
-                "--block, --depth, --mix, --random, --seed, --store and --file-size belong to blocks: add --workload blocks, or name an NFS server (nfs://HOST/EXPORT)"
-            )
-        }
         Ok(match name {
             "request" => self.load.request(),
             "udp" => Workload::Udp(Udp {
-                rate: self.datagrams.rate,
+                rate: self.datagrams.rate.unwrap_or(BitRate(1_000_000)),
                 datagram_size: self.datagrams.datagram_size,
             }),
             "copy" => Workload::Copy(self.copy()?),
@@ -364,9 +370,6 @@ impl RunOptions {
     fn nfs_blocks(&self, export: &str) -> Result<Blocks> {
         if self.what.down || self.what.bidir {
             refuse!("an NFS server sends no requests: leave out --down and --bidir");
-        }
-        if self.blocks.store.is_some() || self.files.direct {
-            refuse!("an NFS server has a store of its own: leave out --store and --direct");
         }
         let usual = [
             BlockOperation::Read,
@@ -398,6 +401,9 @@ impl RunOptions {
             cache: self.files.cache,
             direct: self.files.direct,
         };
+        if store.store.is_none() && (self.given.has("cache") || store.direct) {
+            refuse!("--cache and --direct are about files: add --store DIR or --store FILE");
+        }
         let largest = blocks.file_size.unwrap_or(BlockStore::SIZE);
         let server = BlockServer::Peer(store);
         let order = self.blocks(server, Blocks::SMALLEST, largest, &[BlockOperation::Read])?;
@@ -419,9 +425,6 @@ impl RunOptions {
         usual: &[BlockOperation],
     ) -> Result<Blocks> {
         let (blocks, requests) = (&self.blocks, &self.load.requests);
-        if requests.pace.is_some() || requests.reconnect {
-            refuse!("--pace and --reconnect belong to plain requests: use --depth");
-        }
         let block = blocks.block();
         if block < smallest || block > Bytes(64 << 20) || file < block {
             refuse!(
@@ -458,6 +461,16 @@ impl RunOptions {
                 "--corners compares memory with files: name a file with --from and a new one with --to"
             );
         }
+        let given = &self.given;
+        if given.has("cache") && options.from == MEMORY {
+            refuse!("--cache is about the file that is read: add --from FILE");
+        }
+        if self.files.direct && options.from == MEMORY && options.to == MEMORY {
+            refuse!("--direct is about files: add --from FILE or --to FILE");
+        }
+        if options.no_keep && options.to == MEMORY {
+            refuse!("--no-keep removes the copy: add --to FILE");
+        }
         Ok(FileCopy {
             from: file(&options.from),
             to: file(&options.to),
@@ -481,16 +494,10 @@ impl Load {
             (.., Some(requests)) => Limit::Requests(requests),
             (None, None, None) => usual,
         };
-        match (workload.is_answered(), limit) {
-            (false, Limit::Requests(_)) => {
-                refuse!("--requests counts replies: add --workload request, or end with --bytes")
-            }
-            (true, Limit::Bytes(_)) => {
-                refuse!("--bytes ends a bulk transfer: end requests with --requests or --time")
-            }
-            (_, Limit::Time(Nanos(0))) => refuse!("--time must be greater than 0"),
-            (_, Limit::Bytes(Bytes(0))) => refuse!("--bytes must be greater than 0"),
-            (_, Limit::Requests(0)) => refuse!("--requests must be greater than 0"),
+        match limit {
+            Limit::Time(Nanos(0)) => refuse!("--time must be greater than 0"),
+            Limit::Bytes(Bytes(0)) => refuse!("--bytes must be greater than 0"),
+            Limit::Requests(0) => refuse!("--requests must be greater than 0"),
             _ => {}
         }
         if amount.interval < Nanos::from_millis(10) {
@@ -501,6 +508,7 @@ impl Load {
         if !matches!(&workload, Workload::Blocks(order) if order.store().is_none()) {
             workload.check(amount.streams).map_err(Refusal::usage)?;
         }
+        self.given.check(workload.kind().name, None)?;
         let (sockets, place) = (&self.sockets, &self.place);
         let settings = &sockets.numbers.0;
         Ok(Spec {
