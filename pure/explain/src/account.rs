@@ -63,13 +63,17 @@ impl Account {
         backoffs: Option<u32>,
     ) -> Option<&mut Loss> {
         let packet = Packet::of_segment(self.about.local, self.about.remote, segment)?;
-        // Each is recorded once.
-        self.number = self.number % u16::MAX + 1;
-        let packet = Packet {
-            ip_id: self.number,
-            ..packet
-        };
         let is_sent = segment.what == What::Sent;
+        // Each is recorded once; but the path may deliver what left once again and again, with one timestamp.
+        self.number = self.number % u16::MAX + 1;
+        let ip_id = match segment.stamps {
+            Some((value, _)) if !is_sent && segment.payload.0 > 0 => {
+                let mixed = (segment.seq ^ value.rotate_left(16)).wrapping_mul(0x9E37_79B1);
+                (mixed >> 16) as u16 | 1
+            }
+            _ => self.number,
+        };
+        let packet = Packet { ip_id, ..packet };
         let begin = || Box::new(Connection::new(&packet, !is_sent));
         let followed = self.followed.get_or_insert_with(begin);
         let mut passed = followed.push(&packet, !is_sent);
@@ -208,6 +212,29 @@ mod tests {
 
     #[test]
     fn a_full_segment_with_timestamps_is_one() {
+        let figures = came(|_, _| true).stream.unwrap();
+        assert_eq!((figures.segments, figures.retransmissions), (100, 0));
+    }
+
+    #[test]
+    fn what_the_path_delivers_twice_was_not_sent_again() {
+        let twice = came(|account, data| account.push(data, false, None).is_none());
+        let figures = twice.stream.unwrap();
+        assert_eq!((figures.segments, figures.retransmissions), (100, 0));
+        let again = came(|account, data| {
+            let later = data.stamps.map(|(value, echoed)| (value + 1000, echoed));
+            let again = Segment {
+                at: data.at + Nanos::from_millis(500),
+                stamps: later,
+                ..data.clone()
+            };
+            data.seq != 0 || account.push(&again, false, None).is_none()
+        });
+        assert_eq!(again.stream.unwrap().retransmissions, 1);
+    }
+
+    /// A hundred segments that come, and what comes after each of them.
+    fn came(after: impl Fn(&mut Account, &Segment) -> bool) -> Explanation {
         let mut account = account();
         let socket = socket_state! { state: Some(tcp_state::ESTABLISHED), advmss: Some(1448) };
         for n in 0..100 {
@@ -222,8 +249,8 @@ mod tests {
             };
             account.push(&data, false, None);
             account.reports(&socket, false);
+            assert!(after(&mut account, &data));
         }
-        let figures = account.received(&mut |_| ()).unwrap().stream.unwrap();
-        assert_eq!(figures.segments, 100);
+        account.received(&mut |_| ()).unwrap()
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn assemble(
         .into_iter()
         .max_by_key(|k| (of_kind(*k), u8::from(*k == Kind::Network)));
     let mut behind = Vec::new();
-    let conclusion = match most {
+    let mut conclusion = match most {
         Some(most) if transfer.0 > 0 => {
             let share = of_kind(most).0 as f64 / transfer.0 as f64;
             conclude(most, share, transfer, &shares, facts, &mut behind)
@@ -124,7 +124,14 @@ pub(crate) fn assemble(
     for finding in &mut findings {
         contradiction::weigh(finding, facts);
     }
-    if let Conclusion::Limited { by } = &conclusion {
+    if let Conclusion::Limited { by } = &mut conclusion {
+        // What nothing speaks against comes first.
+        let refuted = |l: &Limit| {
+            findings
+                .iter()
+                .any(|f| f.limit == *l && f.against.is_some())
+        };
+        by.sort_by_key(refuted);
         let rank = |f: &Finding| by.iter().position(|l| *l == f.limit).unwrap_or(by.len());
         findings.sort_by(|a, b| {
             rank(a)
@@ -195,18 +202,19 @@ fn conclude(
             .iter()
             .filter_map(|(limit, fits)| fits(facts).map(|telling| (*limit, telling)))
             .collect();
-        // A queue that bloats, or that a shaper makes, is a bottleneck's: the special name is the answer.
+        // A queue that bloats, or that a shaper makes, is a bottleneck's: the special name is the answer, unless it comes last.
         let special = |l: &Limit| matches!(l, Limit::Bufferbloat | Limit::Shaper | Limit::EcnMarks);
-        if fits.iter().any(|(l, _)| special(l)) {
+        if fits.iter().any(|(l, t)| special(l) && t.rank <= 2) {
             fits.retain(|(l, _)| *l != Limit::BottleneckRate);
         }
-        // One that was seen outweighs those that are only possible.
+        // One that was seen outweighs those that are only possible, unless these explain the same evidence.
         if let Some(sure) = fits
             .iter()
             .position(|(_, t)| t.confidence == Confidence::Certain)
         {
             let sure = fits[sure].0;
-            fits.retain(|(l, t)| *l == sure || t.confidence == Confidence::Certain);
+            let stays = |l: &Limit| *l == sure || limits::RIVALS.contains(&(sure, *l));
+            fits.retain(|(l, t)| stays(l) || t.confidence == Confidence::Certain);
         }
         fits.sort_by_key(|(_, t)| (std::cmp::Reverse(t.confidence), t.rank));
         let names = fits.iter().map(|(l, _)| *l).collect();
@@ -303,6 +311,7 @@ fn conclude(
                 names => names,
             }
         }
+        Kind::Application if facts.behind.waits_for_processor() => vec![Limit::Application],
         Kind::Application => return Conclusion::Innocent,
         Kind::Cpu => match fitting(limits::BELOW, &[Kind::Cpu]) {
             names if names.is_empty() => return Conclusion::Unexplained,
@@ -449,6 +458,52 @@ mod tests {
         assert_eq!(of(1500, 0), Some(Limit::SendBuffer), "a long round trip");
         assert_eq!(of(1000, 1), Some(Limit::SendBuffer), "a third of the time");
         assert_eq!(of(100, 1), Some(Limit::SendBuffer));
+    }
+
+    #[test]
+    fn a_line_that_was_faster_at_first_may_be_a_shaper_and_neither_is_certain() {
+        let of = |burst| {
+            let mut facts = Facts::new(Source::Samples);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+            for n in 0..160 {
+                // The queue of a line that is shared stands from the start.
+                let passed = if n < 10 { burst } else { 100_000 };
+                facts.read(Reading {
+                    from: Nanos::from_millis(n * 20),
+                    to: Nanos::from_millis(n * 20 + 20),
+                    srtt: Nanos::from_millis(35),
+                    cwnd: 200_000,
+                    flight: 150_000,
+                    delivered: passed,
+                    passed,
+                    ..Reading::default()
+                });
+            }
+            (facts.segments, facts.marked) = (15_000, 1);
+            let to = Nanos::from_millis(3200);
+            let pieces = [Piece {
+                from: Nanos(0),
+                to,
+                limit: Limit::CongestionWindow,
+                bytes: Bytes(0),
+            }];
+            facts.span = to;
+            let subject = Subject {
+                name: String::new(),
+                sender: None,
+                receiver: None,
+                direction: None,
+            };
+            let told = assemble(subject, &pieces, &facts, Vec::new());
+            let Conclusion::Limited { by } = told.conclusion else {
+                panic!("{told:#?}")
+            };
+            (by, told.findings[0].confidence)
+        };
+        let line = Limit::BottleneckRate;
+        assert_eq!(of(100_000), (vec![line], Confidence::Certain));
+        let both = vec![line, Limit::Shaper];
+        assert_eq!(of(200_000), (both, Confidence::Possible));
     }
 
     #[test]

@@ -613,10 +613,20 @@ impl Facts {
             .is_some_and(|ratio| self.is_queue(ratio, factor))
     }
 
+    /// Retransmissions that are known to have been needless. Where more came twice than was sent again, the path itself
+    /// duplicates, and that tells nothing.
+    pub fn known_needless(&self) -> u64 {
+        match self.needless > self.retransmitted {
+            true => 0,
+            false => self.needless,
+        }
+    }
+
     /// The queue is on the way of the data: timestamps or both ends show it, or it lost or marked data.
     pub fn has_forward_queue(&self) -> bool {
         let by_delay = self.way_back.is_some_and(|way| way.share() < 0.5);
-        let overflowed = self.retransmitted >= FEWEST_LOST && self.queue_at_loss(QUEUE);
+        let lost = self.retransmitted - self.known_needless();
+        let overflowed = lost >= FEWEST_LOST && self.queue_at_loss(QUEUE);
         by_delay || overflowed || self.marked > 0
     }
 

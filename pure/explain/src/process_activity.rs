@@ -129,6 +129,12 @@ impl Behind {
         self.owner = Some((stretch.pid, stretch.comm));
     }
 
+    /// Most of the time it was ready, and others had the processors.
+    pub fn waits_for_processor(&self) -> bool {
+        let time = self.total.time();
+        time >= FEWEST.0 as f64 && self.total.queued > time / 2.0
+    }
+
     /// Adds what the owner did, most of that time first.
     pub fn tell(&self, mut telling: Telling, source: Source) -> Telling {
         let time = self.total.time();
@@ -217,6 +223,22 @@ mod tests {
                 Nanos(decided * MS),
             );
         }
+    }
+
+    #[test]
+    fn who_is_ready_most_of_the_time_waits_for_a_processor() {
+        let of = |queued: u64| {
+            let late = Owner {
+                queued: Nanos(queued * MS),
+                ..look(200, 5, 0)
+            };
+            let mut behind = Behind::default();
+            play(&mut behind, &[look(100, 0, 0), late], 100);
+            behind.decide(Nanos(100 * MS), Nanos(200 * MS), true);
+            behind.waits_for_processor()
+        };
+        assert!(of(60));
+        assert!(!of(40));
     }
 
     #[test]

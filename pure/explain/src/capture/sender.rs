@@ -78,6 +78,8 @@ pub(crate) struct Sender {
     /// Time of the first packet with a timestamp, in microseconds, and its timestamp; all of them from the second on.
     first_stamp: Option<(u32, u32)>,
     stamps: Option<Box<Stamps>>,
+    /// The timestamp of the newest acknowledgement.
+    acked: Option<u32>,
     last_data: Nanos,
     /// When the reading that runs began, and what is in it so far.
     reading_from: Nanos,
@@ -390,7 +392,11 @@ impl Sender {
             Arrival::Probe | Arrival::Stray | Arrival::Duplicate => return,
             Arrival::Reordered => {}
             Arrival::New => {
-                self.released(&stream.released);
+                // It left before the newest acknowledgement came: not after all was acknowledged, though it seems so from afar.
+                let was_out = self.acked.zip(packet.stamps);
+                if !was_out.is_some_and(|(newest, (_, echoed))| before(echoed, newest)) {
+                    self.released(&stream.released);
+                }
                 self.least = self.least.min(stream.flight_before);
                 self.pause = self.pause.max(packet.at.since(self.last_data));
                 self.departs(stream, packet, segment);
@@ -556,9 +562,12 @@ impl Sender {
         (segment, total): (u32, Nanos),
     ) {
         let at = packet.at;
-        if let (Some((value, _)), Some(course)) = (packet.stamps, &mut self.course) {
-            course.echo.acked(at, value);
-            course.stamped.ack(at, value);
+        if let Some((value, _)) = packet.stamps {
+            self.acked = Some(value);
+            if let Some(course) = &mut self.course {
+                course.echo.acked(at, value);
+                course.stamped.ack(at, value);
+            }
         }
         if let Some(window) = heard.window {
             self.least_window = self.least_window.min(window);
@@ -899,5 +908,76 @@ fn source_of(vantage: Vantage) -> Source {
         Vantage::AtReceiver => Source::CaptureAtReceiver,
         Vantage::Between => Source::CaptureBetween,
         Vantage::Unknown => Source::CaptureSomewhere,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::capture::Observer;
+    use model::Nanos;
+    use model::finding::Limit;
+    use model::packet::Packet;
+    use model::segment::tcp_flag::{ACK, SYN};
+
+    /// Four segments in flight on a line that takes 5 ms for each, seen where they arrive: each is acknowledged at once. The
+    /// share of time that belongs to the sending application, where each echoes the acknowledgement so many before it.
+    fn idle(behind: u64) -> f64 {
+        let (from, to) = (
+            ([192, 0, 2, 1], 40000).into(),
+            ([192, 0, 2, 2], 5210).into(),
+        );
+        let packet = |forward: bool, us: u64, flags| Packet {
+            at: Nanos::from_micros(us),
+            flags,
+            window: 65_000,
+            ..if forward {
+                Packet::new(from, to)
+            } else {
+                Packet::new(to, from)
+            }
+        };
+        let mut observer = Observer::default();
+        observer.push(&packet(true, 0, SYN));
+        let answer = Packet {
+            ack: 1,
+            ..packet(false, 50, SYN | ACK)
+        };
+        observer.push(&answer);
+        let third = Packet {
+            seq: 1,
+            ack: 1,
+            ..packet(true, 1050, ACK)
+        };
+        observer.push(&third);
+        for n in 0..400u64 {
+            let at = 10_000 + n * 5000;
+            let acked_at = |n: u64| (10 + n * 5) as u32;
+            let seq = 1 + n as u32 * 1448;
+            observer.push(&Packet {
+                seq,
+                ack: 1,
+                payload: 1448,
+                stamps: Some((acked_at(n), acked_at(n.saturating_sub(behind)))),
+                ..packet(true, at, ACK)
+            });
+            observer.push(&Packet {
+                seq: 1,
+                ack: seq + 1448,
+                stamps: Some((acked_at(n), acked_at(n))),
+                ..packet(false, at + 50, ACK)
+            });
+        }
+        let told = observer.explain().explanations;
+        let own = told[0]
+            .findings
+            .iter()
+            .find(|f| f.limit == Limit::Application);
+        own.map_or(0.0, |finding| finding.share.time_share)
+    }
+
+    #[test]
+    fn what_left_before_the_last_acknowledgement_came_was_not_waited_for() {
+        assert!(idle(1) > 0.9, "{}", idle(1));
+        assert!(idle(4) < 0.1, "{}", idle(4));
     }
 }

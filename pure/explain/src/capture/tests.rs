@@ -612,7 +612,7 @@ fn a_line_that_falls_idle_is_not_full() {
     }
     assert_eq!(
         script.conclusion(),
-        by(&[Limit::SendBuffer, Limit::Application])
+        by(&[Limit::Application, Limit::SendBuffer])
     );
 }
 

@@ -25,7 +25,8 @@ pub(crate) fn owns_pacing(state: &SenderState) -> bool {
 pub(crate) fn tell(facts: &Facts) -> Telling {
     if !facts.always_writes {
         // Packets show that nothing left, not whether anything was written. A reply shows that the request was awaited.
-        let confidence = match facts.shows_no_writes() {
+        // Who is ready and has no processor would have written.
+        let confidence = match facts.shows_no_writes() || facts.behind.waits_for_processor() {
             true => Confidence::Possible,
             false => Confidence::Certain,
         };

@@ -189,6 +189,9 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
     (Limit::CongestionWindow, congestion_window::fits),
 ];
 
+/// Pairs of which the first does not exclude the second, though it was seen: what shows the one is there with the other, too.
+pub(crate) const RIVALS: &[(Limit, Limit)] = &[(Limit::BottleneckRate, Limit::Shaper)];
+
 /// What packets cannot tell from a full congestion window: whatever at the sender holds the same amount
 /// in flight.
 pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[

@@ -37,6 +37,9 @@ const ELSEWHERE: f64 = 6.0;
 /// may fit some rate by chance.
 const FEWEST_EVENTS: usize = 3;
 const SURE_EVENTS: usize = 6;
+/// Timeouts, and lost segments of all, that show a sender without anything left to pass.
+const STARVED: u64 = 3;
+const STARVED_LOSS: f64 = 0.1;
 /// More than this at the losses is a queue.
 const QUEUE: f64 = 1.10;
 
@@ -46,6 +49,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let told = |b: &Bucket| b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(told) {
         return fits_bucket(facts);
+    }
+    if let Some(telling) = starves(facts) {
+        return Some(telling);
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
     let queue_from = facts.queue_from(match facts.is_traced() {
@@ -111,6 +117,28 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         possible(
             advised(Telling::new(Confidence::Possible, evidence), facts),
             rank,
+        )
+    })
+}
+
+/// A bucket that was emptied loses all that comes until it has refilled: whole windows again and again, until timers fire. A
+/// queue loses what does not fit, and delays the rest.
+fn starves(facts: &Facts) -> Option<Telling> {
+    let held = facts.rate() * facts.delay_at_loss()?.as_secs_f64() / f64::from(facts.mss.max(1));
+    let again = facts.timeouts >= STARVED && facts.backoffs < STARVED as u32;
+    let lost = facts.loss_hurts() && facts.loss_share() >= STARVED_LOSS;
+    (again && lost && held < ELSEWHERE).then(|| {
+        let evidence = vec![
+            facts
+                .retransmissions()
+                .at_least(facts.segments as f64 * STARVED_LOSS),
+            facts
+                .evidence(Key::RetransmissionTimeouts, facts.timeouts)
+                .at_least(STARVED as f64),
+        ];
+        possible(
+            advised(Telling::new(Confidence::Possible, evidence), facts),
+            0,
         )
     })
 }
@@ -310,6 +338,27 @@ mod tests {
         assert_eq!(cut(20, Nanos::from_millis(25)), None);
         assert_eq!(cut(20, Nanos::from_millis(10)), None);
         assert_eq!(cut(20, Nanos::from_millis(3)), Some(Confidence::Certain));
+    }
+
+    #[test]
+    fn who_loses_whole_windows_until_timers_fire_may_meet_an_empty_bucket() {
+        let of = |retransmitted, timeouts| {
+            let mut facts = Facts::new(Source::Samples);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(1)));
+            (facts.bytes, facts.span) = (Bytes(500_000), Nanos::from_secs(4));
+            (facts.segments, facts.retransmitted) = (600, retransmitted);
+            (facts.timeouts, facts.backoffs) = (timeouts, 1);
+            // Twenty times the shortest round trip, and two segments at this rate.
+            let lost = Loss {
+                srtt: Nanos::from_millis(20),
+                ..Loss::default()
+            };
+            facts.losses = vec![lost; 20];
+            fits(&facts).map(|telling| telling.confidence)
+        };
+        assert_eq!(of(100, 8), Some(Confidence::Possible));
+        assert_eq!(of(100, 2), None, "few timeouts");
+        assert_eq!(of(30, 8), None, "few lost");
     }
 
     /// A flow at 2 MB/s that loses twenty segments or one more at these moments, without a queue.

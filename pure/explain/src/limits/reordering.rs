@@ -15,10 +15,11 @@ const FEWEST: u64 = 5;
 const HARMLESS: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let needless = facts.needless as f64 / facts.retransmitted.max(1) as f64;
+    let known = facts.known_needless();
+    let needless = known as f64 / facts.retransmitted.max(1) as f64;
     let queues = facts.inflation().is_some_and(|i| i >= QUEUE);
     // Where the line is full all the same, it does no harm; where nothing passes, it is not why.
-    let chance = facts.needless < FEWEST && !facts.reorders();
+    let chance = known < FEWEST && !facts.reorders();
     if chance || (facts.is_flat() && queues) || facts.stood_still() {
         return None;
     }
@@ -31,7 +32,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return None;
     }
     let spurious = facts
-        .evidence(Key::NeedlessRetransmissions, facts.needless)
+        .evidence(Key::NeedlessRetransmissions, known)
         .of(facts.retransmitted);
     let events = facts.evidence(Key::ReorderingEvents, facts.reordered);
     let (spurious, events) = match mostly {
@@ -44,7 +45,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let evidence = vec![facts.retransmissions(), spurious, events];
     Some(
         Telling::new(
-            match (mostly && facts.needless >= FEWEST, facts.reordered > 0) {
+            match (mostly && known >= FEWEST, facts.reordered > 0) {
                 (true, true) => Confidence::Certain,
                 (true, false) => Confidence::Likely,
                 // There were real losses as well, and more of them.
@@ -78,6 +79,19 @@ mod tests {
         (facts.mss, facts.min_rtt) = (1448, Some(Nanos::from_millis(100)));
         facts.bytes = Bytes(10 << 20);
         assert!(fits(&facts).is_some());
+    }
+
+    #[test]
+    fn segments_that_the_path_duplicates_were_not_sent_again_for_nothing() {
+        let mut facts = Facts::new(Source::Samples);
+        (facts.segments, facts.mss, facts.bytes) = (17_698, 1448, Bytes(23 << 20));
+        (facts.span, facts.min_rtt) = (Nanos::from_secs(12), Some(Nanos::from_millis(293)));
+        (facts.retransmitted, facts.needless) = (10, 10);
+        assert!(fits(&facts).is_some());
+        facts.needless = 333;
+        assert!(fits(&facts).is_none());
+        facts.retransmitted = 0;
+        assert!(fits(&facts).is_none());
     }
 
     #[test]

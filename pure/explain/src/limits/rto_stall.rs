@@ -24,7 +24,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             run if facts.timeouts <= 2 * u64::from(run.max(1)) => Confidence::Likely,
             _ => Confidence::Possible,
         },
-        ..tell(facts).ranked(0)
+        ..tell(facts)
     })
 }
 

@@ -18,6 +18,9 @@ const SHORTEST: f64 = 0.01;
 const BURST: f64 = 2.0;
 const SEGMENTS: f64 = 10.0;
 
+/// Behind the rate of the path, which is full in any case.
+const LAST: u8 = 3;
+
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     // What delays loses behind its queue; a bucket that drops is as fast at first, and has none.
     let delays = facts.is_flat() && (!facts.loss_hurts() || facts.queue_at_loss(QUEUE_AT_LOSS));
@@ -66,6 +69,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     // A window that closed, or a loss, slows a sender down after its start as well.
     if facts.is_capture() || pushed {
         telling.confidence = Confidence::Possible;
+        telling.rank = LAST;
     }
     telling.remedies.clear();
     Some(telling.advise("the path sells this rate and a burst on top: ask who runs it for more"))
