@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood sbom fuzz build setup setup-test install
+.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills sbom fuzz build setup setup-test install
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -73,6 +73,11 @@ mtu-faults: setup-test
 # Whether measurements get in while others flood 'linerate serve', and a thousand at once: six minutes, as root.
 flood: build setup-test
 	bench/flood
+
+# Whether every setting is as before, whoever is killed: 'make kills SEED=2 COUNT=200', half an hour, as root.
+COUNT ?= 200
+kills: build setup-test
+	bench/kills --count $(COUNT) $(if $(filter command,$(origin SEED)),--seed $(SEED))
 
 # Every decoder fuzzed, guided by coverage, with a new seed each: 'make fuzz SECONDS=600'.
 SECONDS ?= 600

@@ -129,17 +129,19 @@ impl Reaching {
         })
     }
 
-    /// Opens a session for runs of `spec`.
+    /// Opens a session for runs of `spec`, whose legs survive an outage of the path of this length.
     pub fn open(
         &self,
         peer: &Host,
         spec: &Spec,
         iperf3: &client::Options,
+        outage: Nanos,
         global: &Global,
         stop: &AtomicBool,
     ) -> Result<Box<dyn PeerSession>> {
         let how = || {
             Ok(How {
+                outage,
                 ip_version: spec.socket.ip_version,
                 placement: spec.near.clone(),
                 ..self.how(global, stop)?

@@ -144,6 +144,7 @@ impl Client {
             streams,
             limit,
             interval: A_DAY,
+            outage: Nanos(0),
             trace: false,
             socket: SocketSettings::default(),
             placement: Placement::default(),

@@ -3,6 +3,8 @@
 
 use crate::exit::Refusal;
 use crate::leg::{Played, end_trace, failed_with, inspect, job, merge, run_end, storage, traced};
+use crate::leg_watch::{self, LegWatch};
+use crate::outages;
 use crate::progress::{Event as Progress, Watcher};
 use crate::signature;
 use crate::traces;
@@ -72,6 +74,10 @@ pub struct Link {
     shares_machine: bool,
     /// How the session ended, once that was heard.
     ended: Option<SessionEnd>,
+    /// Longest outage of the path that legs are to survive.
+    outage: Nanos,
+    /// How long this host had been suspended when the session began.
+    suspended: Duration,
 }
 
 impl Link {
@@ -109,7 +115,15 @@ impl Link {
             seen_as: None,
             shares_machine: false,
             ended: None,
+            outage: Nanos(0),
+            suspended: sys::clock::suspended(),
         }
+    }
+
+    /// The same with legs that survive an outage of the path of this length.
+    pub fn surviving(mut self, outage: Nanos) -> Link {
+        self.outage = outage;
+        self
     }
 
     /// Plays the legs of `run.spec` over fresh data connections. They are put into `run` even when
@@ -218,7 +232,7 @@ impl Link {
                     // An answer that came too late, the last message of a leg that was not waited for.
                     None => {}
                 },
-                Some(Incoming::Ended(ended)) => return Err(lost(&ended)),
+                Some(Incoming::Ended(ended)) => return Err(self.lost(&ended)),
                 Some(_) => {}
                 None if left.is_zero() => bail!(Refusal::unreachable(format!(
                     "{} did not answer a request to {what} in time",
@@ -262,6 +276,15 @@ impl Link {
         self.ended.is_some()
     }
 
+    /// How the session ended, and whether this host slept meanwhile, which the other one cannot know.
+    fn lost(&self, ended: &SessionEnd) -> anyhow::Error {
+        let slept = leg_watch::suspended_since(self.suspended).map_or(String::new(), |time| {
+            let time = Nanos::from(time);
+            format!("; this host was suspended for {time} during the session, which may be why")
+        });
+        Refusal::unreachable(format!("{ended}{slept}")).into()
+    }
+
     fn refuses(&self, why: &str) -> Refusal {
         Refusal::unreachable(format!("{} refuses: {why}", self.name))
     }
@@ -276,7 +299,7 @@ impl Link {
             self.ended = self.agent.send(message).err();
         }
         match &self.ended {
-            Some(ended) => Err(lost(ended)),
+            Some(ended) => Err(self.lost(ended)),
             None => Ok(()),
         }
     }
@@ -299,10 +322,6 @@ impl Drop for Link {
             let _ = listener.join();
         }
     }
-}
-
-fn lost(ended: &SessionEnd) -> anyhow::Error {
-    Refusal::unreachable(ended.to_string()).into()
 }
 
 /// What comes to a link.
@@ -370,7 +389,10 @@ impl Drive<'_> {
     fn group(&mut self, spec: &Spec, directions: &[Direction]) -> Result<()> {
         let mut legs = Vec::new();
         for (index, &direction) in (self.run.legs.len()..).zip(directions) {
-            let order = order(spec, self.link.next_leg, direction);
+            let order = Order {
+                outage: self.link.outage,
+                ..order(spec, self.link.next_leg, direction)
+            };
             self.link.next_leg += 1;
             legs.push(LegState::new(index, direction, order));
         }
@@ -420,7 +442,7 @@ impl Drive<'_> {
                         bail!("it is larger than {}", Bytes(LARGEST_TRACE as u64));
                     }
                 }
-                Some(Incoming::Ended(ended)) => return Err(lost(&ended)),
+                Some(Incoming::Ended(ended)) => return Err(self.link.lost(&ended)),
                 _ => {}
             }
         }
@@ -434,6 +456,7 @@ impl Drive<'_> {
 
     fn run_legs(&mut self, legs: &mut [LegState]) -> Result<()> {
         let patience = Instant::now() + BUSY_FOR;
+        let mut silence = outages::Silence::begin();
         for leg_state in legs.iter() {
             self.link.open(&leg_state.order)?;
         }
@@ -448,10 +471,20 @@ impl Drive<'_> {
                 }
             }
             self.ask_again(legs)?;
+            let running = legs.iter().any(|f| f.began);
+            if let Some(what) = silence
+                .goes_on(&self.link.name, self.link.outage)
+                .filter(|_| running)
+            {
+                self.watcher.event(&Progress::Waiting { what: &what });
+            }
             match self.link.recv(STOP_WITHIN) {
                 Some(Incoming::Near(leg, what)) => self.near(legs, leg, what),
-                Some(Incoming::Far(message)) => self.far(legs, message, patience)?,
-                Some(Incoming::Ended(ended)) => return Err(lost(&ended)),
+                Some(Incoming::Far(message)) => {
+                    silence = outages::Silence::begin();
+                    self.far(legs, message, patience)?;
+                }
+                Some(Incoming::Ended(ended)) => return Err(self.link.lost(&ended)),
                 None => {}
             }
             self.settle(legs)?;
@@ -484,7 +517,7 @@ impl Drive<'_> {
                 Some(Incoming::Near(leg, what)) => self.near(legs, leg, what),
                 // Why an order that is not wanted any more was refused does not matter.
                 Some(Incoming::Far(message)) => drop(self.far(legs, message, Instant::now())),
-                Some(Incoming::Ended(ended)) => outcome = Err(lost(&ended)),
+                Some(Incoming::Ended(ended)) => outcome = Err(self.link.lost(&ended)),
                 None if far => {}
                 None => return outcome,
             }
@@ -790,6 +823,8 @@ impl Drive<'_> {
             };
             leg_state.failure = Some(anyhow!(why));
         }
+        let silences = outages::warnings(&self.run.spec, &leg_state.leg);
+        self.warn(&mut leg_state.leg.near, silences);
         let moved = leg_state.leg.near.bytes + leg_state.leg.far.bytes > Bytes(0);
         if !leg_state.began || (leg_state.failure.is_some() && !moved) {
             return leg_state.failure.map_or(Ok(()), Err);
@@ -866,6 +901,7 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
         streams: spec.streams,
         limit: spec.limit,
         interval: spec.interval,
+        outage: Nanos(0),
         trace: spec.trace,
         socket: SocketSettings {
             congestion: congestion(spec, direction, Side::Far),
@@ -1027,6 +1063,7 @@ fn play(
     if go.recv().is_err() {
         return Ok(None);
     }
+    let watch = LegWatch::begin(&signature::tag(&dial.token));
     let cpus = dial.placement.cpus.clone();
     let job = job(order, Side::Near, &cpus, storage, || {
         let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
@@ -1036,6 +1073,7 @@ fn play(
         report(Happened::Sample(Box::new(sample)))
     })
     .map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
+    record.warnings.extend(watch.end(NEAR));
     let trace = end_trace(tracing, &mut record, NEAR);
     Ok(Some(Played {
         record,
@@ -1074,7 +1112,7 @@ impl Dial {
         let address = address.context("the far host has no address")?;
         let remote = SocketAddr::new(*address, self.port);
         let mut socket = measure::connect(remote, &self.settings, &self.placement, CONNECT_WITHIN)
-            .map_err(refusal)?;
+            .map_err(data_refusal)?;
         let token = self.token;
         let preamble = Preamble { token, stream }.encode();
         let sent = socket.write_all(&preamble);
@@ -1083,13 +1121,35 @@ impl Dial {
     }
 }
 
+/// Why there is no data connection, by what answered: the agent listens there, and was reached just now.
+fn data_refusal(error: measure::Error) -> anyhow::Error {
+    use measure::Error::{Refused, Rejected, Timeout};
+    let open = "open the data ports in the firewalls between the hosts ('linerate serve --data-ports A-B' there chooses them)";
+    Refusal::unreachable(match error {
+        Refused(remote) => format!(
+            "the data port {remote} answered with a reset (RST), though the agent listens there: a firewall or a NAT on the path rejects it; {open}"
+        ),
+        Rejected { remote, from } => format!(
+            "{from} rejected the data port {remote} (ICMP: unreachable): a firewall there lets nothing through to it; {open}"
+        ),
+        Timeout { remote, after } => format!(
+            "the data port {remote} did not answer within {} s, neither with a reset nor by ICMP: packets to or from it are dropped; {open}",
+            after.as_secs_f64()
+        ),
+        other => return refusal(other),
+    })
+    .into()
+}
+
 /// An option that the kernel does not take is wrong usage; a peer out of reach is not.
 fn refusal(error: measure::Error) -> anyhow::Error {
-    use measure::Error::{Option, Range, Refused, Timeout, Unreachable};
+    use measure::Error::{Option, Range, Refused, Rejected, Timeout, Unreachable};
     let sentence = error.to_string();
     match error {
         Option { .. } | Range { .. } => Refusal::usage(sentence).into(),
-        Refused(_) | Timeout { .. } | Unreachable { .. } => Refusal::unreachable(sentence).into(),
+        Refused(_) | Rejected { .. } | Timeout { .. } | Unreachable { .. } => {
+            Refusal::unreachable(sentence).into()
+        }
         other => other.into(),
     }
 }

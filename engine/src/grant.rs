@@ -169,6 +169,7 @@ mod tests {
             streams,
             limit: model::Limit::Bytes(model::Bytes(1)),
             interval: model::Nanos::from_secs(1),
+            outage: model::Nanos(0),
             trace: false,
             socket: SocketSettings::default(),
             placement: model::Placement::default(),

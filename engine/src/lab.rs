@@ -161,6 +161,11 @@ impl Drop for Standing {
     }
 }
 
+/// Whether a lab of that name is up, so that it stays when a measurement in it is over.
+pub fn is_up(name: &str) -> bool {
+    !is_file(name) && lab::Labs::of_user().open(name).is_ok()
+}
+
 /// The hosts of a lab in the order of its scenario, routers left out.
 pub fn hosts(lab: &Lab) -> Vec<&NodeRecord> {
     lab.hosts().filter(|node| node.kind == "host").collect()

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::control::Order;
+use wire::control::{Order, silence};
 
 /// Samples are never closer together, whoever asked for them.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
@@ -68,6 +68,9 @@ pub fn job(
     let mut job = Job::new(role, order.workload.clone(), order.limit);
     job.storage = storage;
     job.cpus = cpus.to_vec();
+    if order.outage > Nanos(0) {
+        job.lost_after = job.lost_after.max(silence(order.outage).into());
+    }
     if order.workload.reconnects() {
         job.reconnect = Some(reconnect());
     }

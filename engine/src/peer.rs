@@ -137,7 +137,10 @@ impl Host {
                 answered: false,
             }),
             Host::Nfs { name, port, export } => Box::new(Server { name, port, export }),
-            _ => Box::new(Link::new(self.connect(&(opening.how)()?)?)),
+            _ => {
+                let how = (opening.how)()?;
+                Box::new(Link::new(self.connect(&how)?).surviving(how.outage))
+            }
         })
     }
 

@@ -3,8 +3,9 @@
 use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::leg::{Played, end_trace, inspect, job, run_end, storage, traced};
+use crate::leg_watch::LegWatch;
 use crate::mtu::far::Probing;
-use crate::signature::Statement;
+use crate::signature::{self, Statement};
 use crate::transport::{AgentChannel, Ended, Event, Sender};
 use crate::trust::{Admitted, Denied, Identity, Peer};
 use crate::tuning::Tuning;
@@ -260,6 +261,7 @@ fn play(
         .context("the start did not come")?;
 
     let token = *grant.token();
+    let watch = LegWatch::begin(&signature::tag(&token));
     let mut statement = Statement::of(&[]);
     let mut job = job(order, Side::Far, &order.placement.cpus, storage, || {
         Reconnect::Accept(grant)
@@ -275,6 +277,7 @@ fn play(
         say(ToController::Sample { leg, sample });
     };
     let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
+    record.warnings.extend(watch.end(FAR));
     let trace = end_trace(tracing, &mut record, FAR);
     record.signed =
         own_key.map(|key| statement.sign(key, &token, order.agent_sends, &record, &states));

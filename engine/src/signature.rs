@@ -14,6 +14,11 @@ use wire::control::Token;
 /// What a signed text begins with: the key signs nothing else of this form.
 const PURPOSE: &[u8] = b"linerate record of a leg 1\n";
 
+/// What a leg is called in public: its token is a secret of both ends.
+pub fn tag(token: &Token) -> Vec<u8> {
+    digest(&SHA256, token.as_bytes()).as_ref()[..8].to_vec()
+}
+
 /// What an end reports, sample by sample.
 pub struct Statement(Context);
 

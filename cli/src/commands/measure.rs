@@ -20,7 +20,7 @@ use engine::progress::{Event, Tee, Watcher};
 use engine::record::{Record, blank};
 use engine::traces;
 use model::finding::Explanation;
-use model::{Ended, Run, Spec, Warning};
+use model::{Ended, Nanos, Run, Spec, Warning};
 use report::live::Live;
 use std::sync::atomic::AtomicBool;
 
@@ -54,6 +54,14 @@ pub struct Measure {
     iperf3: iperf3::client::Options,
     #[command(flatten)]
     reaching: Reaching,
+    /// Longest outage of the path that a leg at an agent survives, up to 10m; with 0 it ends after 6 s of silence
+    #[arg(
+        long,
+        default_value = "60s",
+        value_name = "TIME",
+        help_heading = "What to measure"
+    )]
+    outage: Nanos,
     #[command(flatten)]
     output: Output,
 }
@@ -155,7 +163,8 @@ impl Measure {
 
     fn open(&self, path: Path<'_>, spec: &Spec) -> Result<Box<dyn PeerSession>> {
         let Path { peer, global, stop } = path;
-        self.reaching.open(peer, spec, &self.iperf3, global, stop)
+        self.reaching
+            .open(peer, spec, &self.iperf3, self.outage, global, stop)
     }
 
     fn blank(&self, spec: Spec) -> Run {

@@ -400,7 +400,8 @@ impl Session {
         stop: &AtomicBool,
     ) -> Result<Box<dyn PeerSession>> {
         peer.supports(Operation::Measure(spec))?;
-        self.reaching.open(peer, spec, &self.iperf3, global, stop)
+        self.reaching
+            .open(peer, spec, &self.iperf3, model::Nanos(0), global, stop)
     }
 }
 

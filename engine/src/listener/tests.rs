@@ -193,6 +193,7 @@ fn order() -> Box<Order> {
         streams: 1,
         limit: Limit::Time(Nanos::from_secs(1)),
         interval: Nanos::from_secs(1),
+        outage: Nanos(0),
         trace: false,
         socket: SocketSettings::default(),
         placement: Placement::default(),

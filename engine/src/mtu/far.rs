@@ -144,6 +144,7 @@ fn order() -> Order {
         streams: 1,
         limit: Limit::Bytes(MOST),
         interval: Nanos::from_secs(1),
+        outage: Nanos(0),
         trace: false,
         socket: SocketSettings::default(),
         placement: Placement::default(),

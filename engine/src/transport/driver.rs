@@ -12,9 +12,6 @@ use wire::Machine;
 /// No more is taken from the machine while so many bytes wait for the peer to read.
 const ENOUGH_WAITING: usize = 256 << 10;
 
-/// A peer that takes none of the bytes that wait for it for so long is lost, even if it still sends.
-const STALL: Duration = Duration::from_secs(10);
-
 /// For the last bytes.
 const PARTING: Duration = Duration::from_secs(1);
 
@@ -69,7 +66,7 @@ pub enum Broken {
     End,
     /// The stream failed.
     Error(io::Error),
-    /// The peer reads nothing for [`STALL`].
+    /// The peer reads nothing for [`Machine::longest_stall`].
     Stalled,
 }
 
@@ -190,7 +187,9 @@ impl<M: Machine> Driver<M> {
             .map_err(|error| self.breaks(Broken::Error(error)))?;
         if self.unsent.is_empty() || self.unsent.len() < before {
             self.stalled = None;
-        } else if self.stalled.get_or_insert_with(Instant::now).elapsed() > STALL {
+        } else if Nanos::from(self.stalled.get_or_insert_with(Instant::now).elapsed())
+            > self.machine.longest_stall()
+        {
             return Err(self.breaks(Broken::Stalled));
         }
         Ok(waits)

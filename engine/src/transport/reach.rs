@@ -52,6 +52,8 @@ pub struct How<'a> {
     /// The agent was reached by the parent, which left it at this process' standard input: this is where
     /// its data listeners are.
     pub handed: Option<IpAddr>,
+    /// Longest outage of the path that legs are to survive.
+    pub outage: Nanos,
     /// Ends the attempt.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -307,6 +309,9 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
         ),
         measure::Error::Timeout { .. } => format!(
             "{place} did not answer on TCP port {port}: it is down, or a firewall drops the packets; measure ssh:{name} if ssh gets through"
+        ),
+        measure::Error::Rejected { from, .. } => format!(
+            "{place}: {from} rejected TCP port {port} (ICMP: unreachable): open it in the firewall there, or measure ssh:{name} if ssh gets through"
         ),
         measure::Error::Unreachable { source, .. } => format!(
             "{place} cannot be reached: {source}: it is down, or the route is wrong (ip route get {ip})"

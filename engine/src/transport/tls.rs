@@ -39,6 +39,9 @@ pub const CONNECT: Duration = Duration::from_secs(10);
 /// For a peer to close its side once we have closed ours.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// Between retransmissions of a control connection.
+const LONGEST_RTO: Duration = Duration::from_secs(2);
+
 /// Decides about a key, once its holder has proved to have it.
 pub type Verdict = dyn Fn(&NodeId) -> bool + Send + Sync;
 
@@ -140,6 +143,8 @@ impl Tls {
         socket.set_nonblocking(true).map_err(broken)?;
         // Samples are small and wanted at once.
         socket.set_nodelay(true).map_err(broken)?;
+        // After an outage of the path it goes on sooner than the data; older kernels do without.
+        let _ = sys::socket::set_longest_rto(socket.as_fd(), LONGEST_RTO);
         let mut new = Tls {
             socket,
             tls,

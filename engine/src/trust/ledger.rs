@@ -538,6 +538,7 @@ mod tests {
             streams: 2,
             limit,
             interval: Nanos::from_secs(1),
+            outage: Nanos(0),
             trace: false,
             socket: SocketSettings::default(),
             placement: Placement::default(),

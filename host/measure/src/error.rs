@@ -1,7 +1,7 @@
 //! What can go wrong before a load runs.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Why a socket or a load could not be set up. Each is one sentence: what, to what, what to do.
@@ -32,12 +32,22 @@ pub enum Error {
     },
     /// The peer's host answered that nobody listens.
     #[error(
-        "connection to {0} refused: nobody listens on that port; start linerate there or check the port"
+        "{0} answered with a reset (RST): nothing listens on that port, or a firewall rejects it; start linerate there, check the port, or open it"
     )]
     Refused(SocketAddr),
+    /// Somebody on the path, or the host itself, rejected it by ICMP.
+    #[error(
+        "connection to {remote} rejected: {from} answered that it is unreachable (ICMP); open that port in the firewall there, or mend its route"
+    )]
+    Rejected {
+        /// Whom.
+        remote: SocketAddr,
+        /// Who answered.
+        from: IpAddr,
+    },
     /// Nobody answered.
     #[error(
-        "no answer from {remote} within {} s; check the address, the route and firewalls on the path",
+        "no answer at all from {remote} within {} s: it is down, or the path or a firewall drops the packets; check the address, the route and the firewalls",
         .after.as_secs_f64()
     )]
     Timeout {

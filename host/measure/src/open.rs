@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
+use sys::probe::Said;
 use sys::socket;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
@@ -76,7 +77,21 @@ fn connect_from(
         }
         bind(fd, SocketAddr::new(address, port))?;
     }
-    socket::connect(fd, &remote, timeout).map_err(|e| refused(remote, timeout, e))?;
+    let ipv6 = remote.is_ipv6();
+    // Who rejects it by ICMP is known from the error queue alone. Without it the connection is made all the same.
+    let _ = sys::probe::keep_messages(fd, ipv6);
+    socket::connect(fd, &remote, timeout).map_err(|error| {
+        let message = sys::probe::take_message(fd).ok().flatten();
+        let rejects = message.filter(|message| message.what == Said::Unreachable);
+        // Without a neighbour this host's own kernel says so.
+        let others = |from: &IpAddr| std::net::UdpSocket::bind((*from, 0)).is_err();
+        match rejects.and_then(|message| message.from).filter(others) {
+            Some(from) => Error::Rejected { remote, from },
+            None => refused(remote, timeout, error),
+        }
+    })?;
+    // From here on an ICMP message is no error that ends the connection.
+    let _ = sys::probe::forget_messages(fd, ipv6);
     if let Some(name) = &settings.congestion {
         // A route's congctl replaced it at the handshake (tcp_ca_dst_init, net/ipv4/tcp_output.c). One
         // that is locked stays, and reading back shows it.

@@ -6,6 +6,7 @@
 
 pub mod bpf;
 pub mod cache;
+pub mod clock;
 pub mod ethtool;
 pub mod file;
 pub mod namespace;

@@ -20,9 +20,18 @@ pub fn ignore_path_mtu(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
 
 /// Keeps what routers say of the socket's packets for [`take_message`] (`IP_RECVERR`).
 pub fn keep_messages(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    set(fd, receive_errors(ipv6), 1)
+}
+
+/// Keeps none any longer.
+pub fn forget_messages(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    set(fd, receive_errors(ipv6), 0)
+}
+
+fn receive_errors(ipv6: bool) -> (i32, i32) {
     match ipv6 {
-        false => set(fd, (libc::IPPROTO_IP, libc::IP_RECVERR), 1),
-        true => set(fd, (libc::IPPROTO_IPV6, libc::IPV6_RECVERR), 1),
+        false => (libc::IPPROTO_IP, libc::IP_RECVERR),
+        true => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
     }
 }
 

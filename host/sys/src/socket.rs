@@ -164,6 +164,14 @@ pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
     set_bytes(fd, option, &bytes_per_s.to_ne_bytes())
 }
 
+/// Bounds the time between retransmissions (`TCP_RTO_MAX_MS`, Linux 6.15), which doubles up to two minutes: the
+/// connection goes on soon after an outage of its path.
+pub fn set_longest_rto(fd: BorrowedFd<'_>, longest: Duration) -> io::Result<()> {
+    const TCP_RTO_MAX_MS: i32 = 44;
+    let ms = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
+    set(fd, tcp_option(TCP_RTO_MAX_MS), ms)
+}
+
 /// `SO_BINDTODEVICE`.
 pub fn set_device(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     let option = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);

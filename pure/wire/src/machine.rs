@@ -15,6 +15,10 @@ pub trait Machine {
     fn deadline(&self) -> Option<Nanos>;
     /// Time went on. Input what has arrived before calling this: bytes in hand are no silence.
     fn on_timeout(&mut self, now: Nanos);
+    /// A peer that takes none of the bytes that wait for it for so long is lost, even if it still sends.
+    fn longest_stall(&self) -> Nanos {
+        Nanos::from_secs(10)
+    }
     /// The oldest event that was not taken yet.
     fn poll_event(&mut self) -> Option<Self::Event>;
     /// All bytes for the peer that were not taken yet; `None` if there are none.

@@ -24,6 +24,7 @@ fn order(leg: u32) -> Order {
         streams: 1,
         limit: Limit::Time(Nanos::from_secs(10)),
         interval: Nanos::from_secs(1),
+        outage: Nanos(0),
         trace: false,
         socket: SocketSettings::default(),
         placement: Placement::default(),

@@ -132,6 +132,11 @@ const BY_PEER: &[ByPeer] = &[
         "ssh starts that command: name ssh:HOST",
     ),
     (
+        &["outage"],
+        |peer| !matches!(peer, Host::Iperf3 { .. } | Host::Nfs { .. }),
+        "these servers end a test by rules of their own; it belongs to legs at agents",
+    ),
+    (
         &["far-cpus"],
         |peer| !matches!(peer, Host::Iperf3 { .. } | Host::Nfs { .. }),
         "the server chooses its processors itself: start it with taskset there",

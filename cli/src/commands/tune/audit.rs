@@ -103,7 +103,9 @@ impl Audit {
         let path = Path { peer, global, stop };
         let spec = self.spec();
         let options = client::Options::default();
-        let mut session = self.reaching.open(peer, &spec, &options, global, stop)?;
+        let mut session =
+            self.reaching
+                .open(peer, &spec, &options, model::Nanos(0), global, stop)?;
         let run = Run {
             title: Some("tune audit".to_owned()),
             ..blank(&peer.to_string(), spec)

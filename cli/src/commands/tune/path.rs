@@ -12,9 +12,9 @@ use engine::closed_loop::{ClosedLoop, Question, Told};
 use engine::exit::{exit_of, sentence};
 use engine::host::Host;
 use engine::peer::Operation;
-use engine::{lab, tuning};
+use engine::{lab, namespaces, tuning};
 use model::advice::Foreign;
-use model::{BitRate, Direction, Directions, Limit, Plan, Tuning};
+use model::{BitRate, Direction, Directions, Limit, Plan, Tuning, Warning};
 use prove::plan::USUAL_TIME;
 use report::tune::Judged;
 
@@ -98,7 +98,15 @@ impl Path {
         }
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         if let Some(lab) = self.session.reaching.lab(&host) {
-            return lab::measure(lab.name, lab.hosts, self.session.quiet, stop);
+            let stays = lab::is_up(lab.name);
+            let code = lab::measure(lab.name, lab.hosts, self.session.quiet, stop)?;
+            if !stays && !self.care.dry_run {
+                let name = lab.name;
+                out::note(&format!(
+                    "The lab {name} was up for this alone: what was kept is gone with it. 'linerate lab up {name}' first, and it stays."
+                ));
+            }
+            return Ok(code);
         }
         tuning::recover();
         let archive = global.archive_path()?;
@@ -117,6 +125,15 @@ impl Path {
         story
             .warnings
             .extend(watch.into_iter().flat_map(lab::Watch::end));
+        if let Some(place) = namespaces::own().filter(|_| host.lab().is_none())
+            && !story.kept.is_empty()
+        {
+            story.warnings.push(Warning {
+                what: format!("this host is {}", place.name),
+                meaning: "other namespaces of this machine have other settings".to_owned(),
+                remedy: format!("undo what is kept there: {}", place.undo()),
+            });
+        }
         Archive::open(&archive)?.keep_tuning(&story)?;
         print(&story, &experiments, &self.form)?;
         if !self.form.json {

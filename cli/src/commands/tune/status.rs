@@ -1,7 +1,7 @@
 //! `linerate tune status`: what is changed on this host.
 
 use crate::prelude::*;
-use engine::tuning;
+use engine::{namespaces, tuning};
 use model::Nanos;
 use std::fmt::Write;
 use tune::{Pending, Where, Written};
@@ -12,29 +12,45 @@ pub fn status() -> Result<()> {
     Ok(())
 }
 
+/// Another namespace by its name, and what undoes a change where it is.
+pub fn place(namespace: Where) -> (Option<String>, String) {
+    let here = "'linerate tune undo'".to_owned();
+    match namespace {
+        Where::Here | Where::Forgotten => (None, here),
+        Where::Elsewhere(inode) => match namespaces::find(inode) {
+            Some(place) => (Some(place.name.clone()), place.undo()),
+            None => (
+                Some(format!("the network namespace {inode}")),
+                format!("{here} there"),
+            ),
+        },
+    }
+}
+
 fn words(pending: &[Pending], written: &[Written]) -> String {
     if pending.is_empty() && written.is_empty() {
         return "nothing is changed on this host\n".to_owned();
     }
     let mut text = String::new();
     for one in pending {
+        let (place, undo) = place(one.namespace);
         let state = match (one.namespace, one.alive, one.guarded) {
-            (Where::Forgotten, ..) => "gone with its boot or network namespace",
-            (_, true, _) => "goes on",
-            (_, false, true) => "has died, and is being put back",
-            (_, false, false) => "has died: 'linerate tune undo' puts back what it left",
+            (Where::Forgotten, ..) => "gone with its boot or network namespace".to_owned(),
+            (_, true, _) => "goes on".to_owned(),
+            (_, false, true) => "has died, and is being put back".to_owned(),
+            (_, false, false) => format!("has died: {undo} puts back what it left"),
         };
-        let place = match one.namespace {
-            Where::Elsewhere(inode) => format!(", in the network namespace {inode}"),
-            Where::Here | Where::Forgotten => String::new(),
-        };
+        let place = place.map_or(String::new(), |place| format!(", in {place}"));
         let since = report::words::utc(Nanos::from_secs(one.started));
         let Pending { title, pid, .. } = one;
         let _ = match one.kept {
             true => {
                 let until = match one.namespace {
                     Where::Forgotten => state,
-                    _ => "stays until 'linerate tune undo', or until this machine restarts",
+                    Where::Here => format!("stays until {undo}, or until this machine restarts"),
+                    Where::Elsewhere(_) => {
+                        format!("stays until {undo}, or as long as that is there")
+                    }
                 };
                 writeln!(text, "{title}: kept since {since}{place}; {until}")
             }

@@ -9,6 +9,7 @@ use engine::peer::Operation;
 use engine::{lab, tuning};
 use model::Reading;
 use report::words::escape;
+use tune::Where;
 use wire::control::TuneRequest;
 
 /// Put back what was kept or left changed on this host, and on another
@@ -41,6 +42,17 @@ impl Undo {
         }
         for one in &undone {
             out::print(&format!("put back: {}\n", tuning::put_back(one)))?;
+        }
+        for other in tune::status(&tuning::state()?)? {
+            let Where::Elsewhere(_) = other.namespace else {
+                continue;
+            };
+            if let (Some(place), undo) = super::status::place(other.namespace) {
+                let title = &other.title;
+                out::print(&format!(
+                    "{title}: kept or held in {place}; {undo} undoes it\n"
+                ))?;
+            }
         }
         let Some(peer) = host else {
             return Ok(Exit::Done.into());

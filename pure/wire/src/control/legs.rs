@@ -1,7 +1,9 @@
 //! The legal order of messages, leg by leg, and of the requests to tune and to probe between them. Both ends
 //! keep the same table from what they send and what they receive.
 
-use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS};
+use super::machine::{
+    Fault, LONGEST_OUTAGE, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, silence,
+};
 use super::messages::{
     MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, ToAgent, ToController, TuneRequest,
 };
@@ -62,6 +64,8 @@ fn fault<T>(what: impl Into<String>) -> Result<T, Fault> {
 struct Leg {
     stage: Stage,
     longest: Nanos,
+    /// What is due may be so late because of an outage.
+    late: Nanos,
     until: Nanos,
 }
 
@@ -85,6 +89,8 @@ pub struct Legs {
     waiting: BTreeSet<u32>,
     tunes: Requests,
     probes: Requests,
+    /// The longest that an order of this session allows for.
+    outage: Nanos,
     /// Pieces of traces that were asked for, oldest first: of which leg, and when they are due.
     fetches: VecDeque<(u32, Nanos)>,
 }
@@ -131,6 +137,11 @@ impl Legs {
             && self.tunes.open.is_empty()
             && self.probes.open.is_empty()
             && self.fetches.is_empty()
+    }
+
+    /// The longest outage of the path that an order of this session allows for.
+    pub fn outage(&self) -> Nanos {
+        self.outage
     }
 
     /// The earliest moment at which the agent owes the controller something.
@@ -259,10 +270,16 @@ impl Legs {
             Limit::Time(span) if !order.workload.has_storage() => span.min(LONGEST),
             _ => LONGEST,
         };
+        self.outage = self.outage.max(order.outage.min(LONGEST_OUTAGE));
+        let late = match order.outage {
+            Nanos(0) => Nanos(0),
+            outage => silence(outage),
+        };
         let leg = Leg {
             stage: Asked,
             longest,
-            until: now + ANSWER,
+            late,
+            until: now + ANSWER + late,
         };
         self.waiting.remove(&order.leg);
         self.live.insert(order.leg, leg);
@@ -291,7 +308,7 @@ impl Legs {
         if let Some((stage, until)) = to
             && leg.stage != Stopping
         {
-            (leg.stage, leg.until) = (stage, until);
+            (leg.stage, leg.until) = (stage, until + leg.late);
         }
         Ok(Verdict::Take)
     }

@@ -14,8 +14,18 @@ use std::collections::VecDeque;
 /// The controller says so often that it is there; the agent answers.
 pub const PING_EVERY: Nanos = Nanos::from_secs(1);
 
-/// A peer from which nothing came for this long is lost.
+/// A peer from which nothing came for this long is lost, where no order allows for an outage.
 pub const SILENCE: Nanos = Nanos::from_secs(6);
+
+/// Longest outage of the path that an order may allow for.
+pub const LONGEST_OUTAGE: Nanos = Nanos::from_secs(600);
+
+/// How long nothing may come because of an outage of the path: TCP doubles the time between its retransmissions, so
+/// that it may go on as late as after twice the outage.
+pub fn silence(outage: Nanos) -> Nanos {
+    let outage = outage.min(LONGEST_OUTAGE);
+    SILENCE + outage + outage
+}
 
 /// An agent ends a session in which nothing was ordered for this long.
 pub const IDLE: Nanos = Nanos::from_secs(600);
@@ -101,7 +111,7 @@ pub enum Fault {
     /// A message that is not allowed now.
     #[error("{0}: one of the two programs is faulty")]
     Order(String),
-    /// Nothing came for [`SILENCE`].
+    /// Nothing came for [`silence`].
     #[error("fell silent: nothing came from it for {0}")]
     Silent(Nanos),
     /// Something due did not come.
@@ -273,7 +283,7 @@ impl<R: Role> Machine for Endpoint<R> {
     }
 
     fn deadline(&self) -> Option<Nanos> {
-        let silent = self.heard + SILENCE;
+        let silent = self.heard + silence(self.legs.outage());
         let owed = R::peer_owes(&self.legs).map(|(until, _)| until);
         match self.state {
             State::Over => None,
@@ -288,8 +298,9 @@ impl<R: Role> Machine for Endpoint<R> {
             State::Over | State::Greeting => {}
             State::Ready => {
                 let owed = R::peer_owes(&self.legs).filter(|&(until, _)| now >= until);
-                if now >= self.heard + SILENCE {
-                    self.lose(Fault::Silent(SILENCE));
+                let silence = silence(self.legs.outage());
+                if now >= self.heard + silence {
+                    self.lose(Fault::Silent(silence));
                 } else if let Some((_, what)) = owed {
                     self.lose(Fault::Overdue(what));
                 } else if now >= self.next {
@@ -298,6 +309,10 @@ impl<R: Role> Machine for Endpoint<R> {
                 }
             }
         }
+    }
+
+    fn longest_stall(&self) -> Nanos {
+        Nanos::from_secs(10).max(silence(self.legs.outage()))
     }
 
     fn poll_event(&mut self) -> Option<Event<R::In>> {

@@ -29,6 +29,9 @@ pub struct Order {
     /// Time between samples.
     #[serde(rename = "interval_ns")]
     pub interval: Nanos,
+    /// Longest outage of the path that the leg is to survive.
+    #[serde(default, rename = "outage_ns")]
+    pub outage: Nanos,
     /// The agent is to record every segment of these data sockets, and of no other, if it can.
     #[serde(default)]
     pub trace: bool,

@@ -1,0 +1,121 @@
+//! Times of a leg in which nothing arrived, and a silence that goes on.
+
+use model::{Leg, Nanos, Spec, Warning, Workload};
+use std::time::Instant;
+use wire::control::{SILENCE, silence};
+
+/// A shorter time without arrivals is not named: a burst of losses can take as long.
+const SHORTEST: Nanos = Nanos::from_secs(2);
+/// Of these the longest are named.
+const MOST_NAMED: usize = 3;
+
+/// Names the times of a leg in which nothing arrived, as the samples of the receiver show them.
+pub fn warnings(spec: &Spec, leg: &Leg) -> Vec<Warning> {
+    // Who asks may have nothing to ask; who copies may wait for storage.
+    if !matches!(spec.workload, Workload::Bulk(_)) {
+        return Vec::new();
+    }
+    let mut gaps: Vec<(Nanos, Nanos)> = Vec::new();
+    let mut last = None;
+    for sample in &leg.receiver().samples {
+        let (since, bytes) = *last.get_or_insert((sample.at, sample.bytes));
+        let gap = sample.at.since(since);
+        if sample.bytes > bytes {
+            if gap >= SHORTEST.max(spec.interval + spec.interval) {
+                gaps.push((since, sample.at));
+            }
+            last = Some((sample.at, sample.bytes));
+        }
+    }
+    gaps.sort_by_key(|(from, to)| std::cmp::Reverse(to.since(*from)));
+    let more = gaps.len().saturating_sub(MOST_NAMED);
+    let warning = |(from, to): &(Nanos, Nanos)| {
+        Warning {
+        what: format!("nothing arrived for {}, from {from} to {to} of the leg", to.since(*from)),
+        meaning: "the means count this time; after an outage of the path TCP goes on up to as long again later".to_owned(),
+        remedy: "look what happened to the path and at both hosts at that time".to_owned(),
+    }
+    };
+    let mut warnings: Vec<Warning> = gaps.iter().take(MOST_NAMED).map(warning).collect();
+    if let Some(last) = warnings.last_mut().filter(|_| more > 0) {
+        last.what += &format!(" ({more} shorter ones beside)");
+    }
+    warnings
+}
+
+/// A silence of the far host while a leg goes on.
+pub struct Silence {
+    since: Instant,
+    reported: bool,
+}
+
+impl Silence {
+    /// It was heard just now.
+    pub fn begin() -> Silence {
+        Silence {
+            since: Instant::now(),
+            reported: false,
+        }
+    }
+
+    /// What to report of it, once, when it has become long.
+    pub fn goes_on(&mut self, name: &str, outage: Nanos) -> Option<String> {
+        let long = Nanos::from(self.since.elapsed()) >= SILENCE;
+        if !long || outage == Nanos(0) || std::mem::replace(&mut self.reported, true) {
+            return None;
+        }
+        Some(format!(
+            "nothing has come from {name} for {SILENCE}: the leg goes on, and ends after {} of silence (--outage {outage}; Ctrl-C ends it now)",
+            silence(outage)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Bytes, Sample};
+
+    #[test]
+    fn times_without_arrivals_are_named_from_two_seconds_on() {
+        let mut spec = Spec::default();
+        let leg = |arrivals: &[(u64, u64)]| {
+            let mut leg = model::Leg {
+                direction: model::Direction::Up,
+                started: Nanos(0),
+                near: model::EndRecord::default(),
+                far: model::EndRecord::default(),
+                ended: model::Ended::Complete,
+            };
+            leg.far.samples = arrivals
+                .iter()
+                .map(|(ms, bytes)| sample(*ms, *bytes))
+                .collect();
+            leg
+        };
+        let named = |spec: &Spec, leg: &Leg| {
+            warnings(spec, leg)
+                .into_iter()
+                .map(|w| w.what)
+                .collect::<Vec<_>>()
+        };
+        assert!(named(&spec, &leg(&[(0, 0), (1000, 5), (2999, 5), (2999, 6)])).is_empty());
+        let one = leg(&[(0, 0), (1000, 5), (2000, 5), (3000, 6), (4000, 7)]);
+        assert_eq!(
+            named(&spec, &one),
+            ["nothing arrived for 2.00 s, from 1.00 s to 3.00 s of the leg"]
+        );
+        // The end of a leg at which nothing arrives is no gap in it.
+        assert!(named(&spec, &leg(&[(0, 0), (1000, 5), (9000, 5)])).is_empty());
+        spec.workload = Workload::Copy(model::FileCopy::default());
+        assert!(warnings(&spec, &one).is_empty());
+    }
+
+    fn sample(ms: u64, bytes: u64) -> Sample {
+        Sample {
+            at: Nanos::from_millis(ms),
+            bytes: Bytes(bytes),
+            ..Sample::default()
+        }
+    }
+}
