@@ -1,9 +1,26 @@
 //! Files that the user named.
 
 use crate::prelude::*;
+use engine::reader;
 use engine::traces::unpacked;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 use std::path::Path;
+
+/// Has `work` done by a process that can only read these files and answer: a stranger may have made them.
+///
+/// # Errors
+/// Those of `work`; and if it did not end in bounded time and memory.
+pub fn confined<T: Serialize + DeserializeOwned>(
+    inputs: &[impl AsRef<Path>],
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let inputs: Vec<&Path> = inputs.iter().map(AsRef::as_ref).collect();
+    // There it would not be a terminal.
+    stdout_style();
+    reader::confined(&inputs, work)
+}
 
 /// Longest file that is read whole: an hour of samples each 10 ms over several streams is shorter.
 const LONGEST: u64 = 2 << 30;

@@ -9,6 +9,7 @@ use report::words::escape_sentence;
 use report::{Ink, Style};
 use std::io::{IsTerminal, Stderr, Write};
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Between two drawings: smooth to the eye, cheap for a slow terminal.
@@ -18,10 +19,13 @@ const WIDEST_PROSE: u16 = 100;
 
 /// What may be written to standard output, by what it is connected to.
 pub fn stdout_style() -> Style {
-    let stdout = std::io::stdout();
-    let mut style = style_of(&stdout);
-    style.width = style.width.clamp(40, WIDEST_PROSE);
-    style
+    static STYLE: OnceLock<Style> = OnceLock::new();
+    *STYLE.get_or_init(|| {
+        let stdout = std::io::stdout();
+        let mut style = style_of(&stdout);
+        style.width = style.width.clamp(40, WIDEST_PROSE);
+        style
+    })
 }
 
 /// Shows what goes on. What was drawn is gone when this is dropped, however the command ends; the

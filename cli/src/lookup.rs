@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use archive::{Archive, Traces};
 use model::Run;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The archive, which must be there.
 pub fn open_existing(global: &Global) -> Result<Archive> {
@@ -24,6 +24,32 @@ pub fn run(name: &str, global: &Global) -> Result<(Run, Traces)> {
     let archive = open_for(name, global)?;
     let run = archive.get(name).map_err(refused)?;
     Ok((run, archive.traces()))
+}
+
+/// What is explained: a file, or a run of the archive and the traces of all runs.
+pub enum Subject {
+    File(PathBuf),
+    Run(Box<Run>, Traces),
+}
+
+impl Subject {
+    /// The file of this name if there is one, else the run.
+    pub fn find(name: &str, global: &Global) -> Result<Subject> {
+        let file = PathBuf::from(name);
+        if file.is_file() {
+            return Ok(Subject::File(file));
+        }
+        let (run, traces) = run(name, global)?;
+        Ok(Subject::Run(Box::new(run), traces))
+    }
+
+    /// The files that a stranger may have made: a trace of the other host too.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Subject::File(file) => vec![file.clone()],
+            Subject::Run(run, traces) => traces.of(&run.id),
+        }
+    }
 }
 
 /// Runs have no such names.

@@ -323,7 +323,10 @@ fn complaint(home: &Home, file: &str, reader: &[&str]) -> Option<String> {
     if let Some(signal) = out.status.signal() {
         return Some(format!("signal {signal}: {said}"));
     }
-    let well = matches!(out.status.code(), Some(0..=4)) && !said.contains("panicked");
+    let well = matches!(out.status.code(), Some(0..=4))
+        && ["panicked", ": cut, because", "by signal"]
+            .iter()
+            .all(|bad| !said.contains(bad));
     (!well).then(|| format!("{}: {said}", out.status))
 }
 

@@ -22,6 +22,7 @@ mod nfs;
 mod outages;
 pub mod peer;
 pub mod progress;
+pub mod reader;
 pub mod record;
 pub mod session;
 pub mod signature;

@@ -1,5 +1,7 @@
 //! The traces of a measurement: each end records the segments of its own data sockets, and of no other.
 
+use crate::exit::sentence;
+use crate::reader::confined;
 use anyhow::{Context, Result, anyhow, bail};
 use archive::Traces;
 use flate2::Compression;
@@ -13,7 +15,7 @@ use observe::trace::{Filter, Options, Recording, Tracer, Written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -242,7 +244,7 @@ impl Keeper<'_> {
 
 /// A file as it is, or unpacked if it was compressed with gzip.
 pub fn unpacked(path: &Path) -> std::io::Result<Box<dyn BufRead + Send>> {
-    let mut file = BufReader::new(std::fs::File::open(path)?);
+    let mut file = BufReader::new(sys::confine::open(path)?);
     Ok(match file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
         true => Box::new(BufReader::new(Unpacked(GzDecoder::new(file)))),
         false => Box::new(file),
@@ -295,6 +297,18 @@ pub fn read(from: impl Read) -> Result<Trace, String> {
 /// What limited the connections of a run: from the traces of both ends where they are kept, of one, or from
 /// the samples.
 pub fn explain(run: &Run, traces: &Traces) -> Vec<Explanation> {
+    let files = traces.of(&run.id);
+    if files.is_empty() {
+        return explain_here(run, traces);
+    }
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    confined(&files, || Ok(explain_here(run, traces))).unwrap_or_else(|why| {
+        crate::log::note(&format!("linerate: {}", sentence(&why)));
+        explain::explain(run)
+    })
+}
+
+fn explain_here(run: &Run, traces: &Traces) -> Vec<Explanation> {
     let mut all = Vec::new();
     for (n, leg) in run.legs.iter().enumerate() {
         let trace = |side: Side| {

@@ -3,9 +3,9 @@
 use super::prove::picture::Pairs;
 use crate::files::{check_writable, write_whole};
 use crate::live::View;
-use crate::pages::page_of;
+use crate::pages::run_page;
 use crate::prelude::*;
-use archive::{Archive, Named};
+use archive::Archive;
 use engine::closed_loop::{ClosedLoop, Question, measured};
 use engine::experiment::{Driver, Over, fresh};
 use engine::host::Host;
@@ -149,7 +149,7 @@ impl Play<'_> {
         let popular = self.popular(direction)?;
         let archive = Archive::open(&self.archive)?;
         Ok(Story {
-            measured: page_of(&archive, &Named::Run(run.id.clone()))?,
+            measured: run_page(&run, &why, Some(&archive.traces())),
             run,
             why,
             tuning,

@@ -1,6 +1,8 @@
 //! `linerate diff`: why is one faster than the other?
 
 use super::explain;
+use crate::files::confined;
+use crate::lookup::Subject;
 use crate::prelude::*;
 use model::finding::Explanation;
 use model::request::Links;
@@ -39,23 +41,32 @@ pub struct Diff {
 
 impl Diff {
     pub fn run(&self, global: &Global) -> Result<Exit> {
+        let subjects = (
+            Subject::find(&self.a, global)?,
+            Subject::find(&self.b, global)?,
+        );
+        let files = [subjects.0.files(), subjects.1.files()].concat();
+        out::result(&confined(&files, || self.text(&subjects.0, &subjects.1))?)
+    }
+
+    fn text(&self, a: &Subject, b: &Subject) -> Result<String> {
         if self.requests {
-            let of = |subject| explain::requests::requests_of(subject, Links::default(), global);
-            let (a, b) = (of(&self.a)?, of(&self.b)?);
+            let of = |subject| explain::requests::requests_of(subject, Links::default());
+            let (a, b) = (of(a)?, of(b)?);
             let text = report::requests_diff((&self.a, &a), (&self.b, &b), stdout_style());
-            return out::result(&text);
+            return Ok(text);
         }
-        let a = self.chosen(&self.a, global)?;
-        let b = self.chosen(&self.b, global)?;
+        let a = self.chosen(&self.a, a)?;
+        let b = self.chosen(&self.b, b)?;
         let sides = ((self.a.as_str(), &a[..]), (self.b.as_str(), &b[..]));
-        out::result(&match self.json {
+        Ok(match self.json {
             true => report::diff_json(sides.0, sides.1),
             false => report::diff(sides.0, sides.1, stdout_style()),
         })
     }
 
-    fn chosen(&self, subject: &str, global: &Global) -> Result<Vec<Explanation>> {
-        let (mut all, _) = explain::explanations(subject, global, usize::MAX)?;
+    fn chosen(&self, name: &str, subject: &Subject) -> Result<Vec<Explanation>> {
+        let (mut all, _) = explain::explanations(subject, usize::MAX)?;
         if let Some(text) = &self.connection {
             let names: Vec<String> = all.iter().take(SHOWN).map(|e| e.name.clone()).collect();
             let ends = |e: &Explanation| [e.sender, e.receiver];
@@ -65,7 +76,7 @@ impl Diff {
             });
             if all.is_empty() {
                 let names = names.join(", ");
-                refuse!("no connection of {subject} has '{text}' in its name; there is {names}");
+                refuse!("no connection of {name} has '{text}' in its name; there is {names}");
             }
         }
         Ok(all)

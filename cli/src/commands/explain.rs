@@ -3,11 +3,11 @@
 pub(super) mod requests;
 mod watch;
 
-use crate::files::read_whole;
+use crate::files::{confined, read_whole};
 use crate::filter_args::FilterArgs;
 use crate::inputs::{Kind, bad, kind, open, whole};
 use crate::json_input::run_from;
-use crate::lookup;
+use crate::lookup::Subject;
 use crate::prelude::*;
 use engine::traces;
 use explain::{Joined, Observer};
@@ -85,57 +85,63 @@ impl Explain {
             true => usize::MAX,
             false => report::explain::NAMED,
         };
-        let (explanations, clocks, host) = match &self.other {
-            Some(other) => {
-                let both = both(Path::new(subject), other)?;
-                (both.explanations, both.clocks, None)
-            }
-            None => {
-                let (explanations, host) = explanations(subject, global, most)?;
-                (explanations, None, host)
-            }
+        let subject = match self.other {
+            Some(_) => Subject::File(subject.into()),
+            None => Subject::find(subject, global)?,
         };
-        let style = stdout_style();
-        out::result(&if self.json {
-            report::explain::json(&explanations, clocks.as_ref())
-        } else {
-            let clocks = clocks.map(|clocks| report::explain::clocks(&clocks, style));
-            report::explain::text(&explanations, host.as_deref(), style)
-                + &clocks.map_or(String::new(), |clocks| format!("\n{clocks}"))
-        })
+        let mut files = subject.files();
+        files.extend(self.other.clone());
+        out::result(&confined(&files, || {
+            let (explanations, clocks, host) = match (&subject, &self.other) {
+                (Subject::File(one), Some(other)) => {
+                    let both = both(one, other)?;
+                    (both.explanations, both.clocks, None)
+                }
+                (subject, _) => {
+                    let (explanations, host) = explanations(subject, most)?;
+                    (explanations, None, host)
+                }
+            };
+            let style = stdout_style();
+            Ok(if self.json {
+                report::explain::json(&explanations, clocks.as_ref())
+            } else {
+                let clocks = clocks.map(|clocks| report::explain::clocks(&clocks, style));
+                report::explain::text(&explanations, host.as_deref(), style)
+                    + &clocks.map_or(String::new(), |clocks| format!("\n{clocks}"))
+            })
+        })?)
     }
 }
 
 /// The connections of a run or a file, and the host of the run. Of a capture, at most so many.
 pub(super) fn explanations(
-    subject: &str,
-    global: &Global,
+    subject: &Subject,
     most: usize,
 ) -> Result<(Vec<Explanation>, Option<String>)> {
-    let path = Path::new(subject);
-    let run = if path.is_file() {
-        match kind(path)? {
-            Kind::Capture => return Ok((captured(path, most)?, None)),
-            Kind::Trace => {
-                let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
-                return Ok((watcher.explain(), None));
-            }
-            Kind::Listing => {
-                let text = read_whole(path).map_err(|why| bad(path, why))?;
-                let listing = explain::read_listing(&text);
-                let explained = explain::explain_listing(subject, &listing);
-                return Ok((vec![explained], None));
-            }
-            Kind::Other => {}
+    let path = match subject {
+        Subject::Run(run, traces) => {
+            return Ok((traces::explain(run, traces), Some(run.host.clone())));
         }
-        run_of(path).map_err(|why| bad(path, why))?
-    } else {
-        let archive = lookup::open_for(subject, global)?;
-        let run = archive.get(subject).map_err(lookup::refused)?;
-        let told = traces::explain(&run, &archive.traces());
-        return Ok((told, Some(run.host)));
+        Subject::File(path) => path,
     };
-    Ok((explain::explain(&run), Some(run.host)))
+    match kind(path)? {
+        Kind::Capture => Ok((captured(path, most)?, None)),
+        Kind::Trace => {
+            let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
+            Ok((watcher.explain(), None))
+        }
+        Kind::Listing => {
+            let text = read_whole(path).map_err(|why| bad(path, why))?;
+            let listing = explain::read_listing(&text);
+            let explained = explain::explain_listing(&path.to_string_lossy(), &listing);
+            Ok((vec![explained], None))
+        }
+        Kind::Other => {
+            let run = run_of(path).map_err(|why| bad(path, why))?;
+            Ok((explain::explain(&run), Some(run.host)))
+        }
+    }
 }
 
 /// A run in a file that is nothing else that is understood.

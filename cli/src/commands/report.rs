@@ -2,7 +2,7 @@
 
 use crate::files::write_whole;
 use crate::lookup;
-use crate::pages::{Named, named};
+use crate::pages::formed;
 use crate::prelude::*;
 use crate::web;
 use clap::ValueEnum;
@@ -68,11 +68,17 @@ impl Report {
             return all(directory, global);
         }
         let subject = self.subject.as_deref().unwrap_or("last");
-        let Named { name, page } = named(subject, self.beside.as_deref(), self.redact, global)?;
-        let bytes = match &self.picture {
-            None => self.whole(&page)?.into_bytes(),
-            Some(list) if list == "list" => names(&page).into_bytes(),
-            Some(picture) => self.picture(&page, picture)?,
+        let beside = self.beside.as_deref();
+        let (name, text) = formed(subject, beside, self.redact, global, |page| {
+            match &self.picture {
+                None => self.whole(page),
+                Some(list) if list == "list" => Ok(names(page)),
+                Some(picture) => self.picture(page, picture),
+            }
+        })?;
+        let bytes = match (self.format, &self.picture) {
+            (Some(Format::Png), Some(picture)) if picture != "list" => png(&text)?,
+            _ => text.into_bytes(),
         };
         let is_page = self.picture.is_none() && self.format.is_none_or(|f| f == Format::Html);
         let file = match &self.output {
@@ -104,7 +110,7 @@ impl Report {
         })
     }
 
-    fn picture(&self, page: &Page, name: &str) -> Result<Vec<u8>> {
+    fn picture(&self, page: &Page, name: &str) -> Result<String> {
         let Some(picture) = pictures(page).find(|p| p.id == name) else {
             let has: Vec<&str> = pictures(page).map(|p| p.id.as_str()).collect();
             let has = match has.is_empty() {
@@ -114,9 +120,9 @@ impl Report {
             refuse!("this page has no picture '{name}': {has}");
         };
         Ok(match self.format.unwrap_or(Format::Svg) {
-            Format::Svg => page::svg(picture).into_bytes(),
-            Format::Csv => page::csv(picture).into_bytes(),
-            Format::Png => png(&page::svg(picture))?,
+            // A PNG is drawn from it.
+            Format::Svg | Format::Png => page::svg(picture),
+            Format::Csv => page::csv(picture),
             Format::Html | Format::Text | Format::Markdown | Format::Json => {
                 refuse!("a picture alone can be svg, png or csv");
             }

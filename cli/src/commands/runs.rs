@@ -5,7 +5,7 @@ mod serve;
 
 use crate::archive_list::{self, Listed};
 use crate::document;
-use crate::files::{self, read_whole, write_whole};
+use crate::files::{self, confined, read_whole, write_whole};
 use crate::json_input::{self, Document};
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
@@ -13,8 +13,9 @@ use archive::{Archive, Filter, Imported, Named};
 use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
 use engine::signature;
-use model::{Nanos, summarise};
+use model::{Experiment, Nanos, Run, summarise};
 use report::words::{escape, utc};
+use serde::{Deserialize, Serialize};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -244,12 +245,15 @@ impl Show {
         let archive = open_existing(global)?;
         let named = archive.named(&self.id).map_err(refused)?;
         let shown = document::load(&archive, &named)?;
-        let redaction = self.redact.then(|| document::redaction(&shown));
-        let text = document::text(shown, Some(&archive.traces()));
-        out::result(&match redaction {
-            Some(mut redaction) => redaction.text(&text),
-            None => text,
-        })
+        let traces = archive.traces();
+        out::result(&confined(&traces.of(named.id()), || {
+            let redaction = self.redact.then(|| document::redaction(&shown));
+            let text = document::text(shown, Some(&traces));
+            Ok(match redaction {
+                Some(mut redaction) => redaction.text(&text),
+                None => text,
+            })
+        })?)
     }
 }
 
@@ -318,19 +322,19 @@ fn compressed(text: &str) -> Result<Vec<u8>> {
 impl Import {
     fn run(&self, global: &Global) -> Result<Exit> {
         // All files are read before the first is kept: a bad one leaves everything as it was.
-        let all: Vec<Document> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
+        let reads = self.files.iter().map(|f| confined(&[f], || read(f)));
+        let all: Vec<Importable> = reads.collect::<Result<_>>()?;
         let mut archive =
             Archive::open(&global.archive_path().map_err(refused)?).map_err(refused)?;
         for document in &all {
             let (kept, id, started, host) = match document {
-                Document::Run(run) => (archive.import(run), &run.id, run.started, &run.host),
-                Document::Experiment(one) => (
+                Importable::Run(run) => (archive.import(run), &run.id, run.started, &run.host),
+                Importable::Experiment(one) => (
                     archive.import_experiment(one),
                     &one.id,
                     one.started,
                     &one.plan.host,
                 ),
-                _ => continue,
             };
             let what = match kept.map_err(refused)? {
                 Imported::New => "imported",
@@ -420,15 +424,23 @@ fn confirmed() -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
+/// What can be kept.
+#[derive(Serialize, Deserialize)]
+enum Importable {
+    Run(Box<Run>),
+    Experiment(Box<Experiment>),
+}
+
 /// A run or an experiment from a file, by the shape of its JSON.
-fn read(file: &Path) -> Result<Document> {
+fn read(file: &Path) -> Result<Importable> {
     let name = files::name(file);
     let read = read_whole(file).and_then(|text| {
         let (what, of) = match json_input::from_json(&text)? {
             Document::Tuning(story, _) => ("a tuning", story.host),
             Document::Mtu(found) => ("what was found of an MTU", found.host().to_owned()),
             Document::Published(found) => ("a comparison", found.name),
-            importable => return Ok(importable),
+            Document::Run(run) => return Ok(Importable::Run(run)),
+            Document::Experiment(one) => return Ok(Importable::Experiment(one)),
         };
         let of = escape(&of);
         Err(format!(

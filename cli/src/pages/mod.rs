@@ -2,7 +2,7 @@
 
 mod trace;
 
-use crate::files::{self, read_whole};
+use crate::files::{self, confined, read_whole};
 use crate::inputs::{self, Kind};
 use crate::json_input::{self, Document};
 use crate::prelude::*;
@@ -11,30 +11,44 @@ use archive::{self, Archive, Traces};
 use model::finding::Explanation;
 use model::{Metric, Run, summarise};
 use prove::published::of_table;
-use report::page::Page;
+use report::page::{self, Page};
 use report::pages;
 use report::redact::Redaction;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::Path;
 
-pub struct Named {
+struct Named {
     /// For the name of its file.
-    pub name: String,
+    name: String,
     /// The page.
-    pub page: Page,
+    page: Page,
 }
 
-/// The page of what is named: a file if there is one, else what the archive has.
-pub fn named(subject: &str, beside: Option<&Path>, redact: bool, global: &Global) -> Result<Named> {
+/// Has a page made of what is named, a file if there is one, else what the archive has, and `form` applied to it: all by
+/// a process that can only read the files.
+pub fn formed<T: Serialize + DeserializeOwned>(
+    subject: &str,
+    beside: Option<&Path>,
+    redact: bool,
+    global: &Global,
+    form: impl FnOnce(&Page) -> Result<T>,
+) -> Result<(String, T)> {
+    let formed = |Named { name, page }: Named| Ok((name, form(&page)?));
     let path = Path::new(subject);
-    if path.is_file() || subject == "-" {
-        return of_file(path, beside, redact);
+    let is_file = path.is_file();
+    if is_file || subject == "-" {
+        let files: Vec<&Path> = [path].into_iter().chain(beside).collect();
+        return confined(&files, || formed(of_file(path, is_file, beside, redact)?));
     }
     without(beside)?;
     let archive = lookup::open_for(subject, global)?;
     let named = archive.named(subject).map_err(lookup::refused)?;
     let found = document::load(&archive, &named)?;
-    let name = named.id().to_owned();
-    Ok(Named::of(name, found, Some(&archive.traces()), redact))
+    let (name, traces) = (named.id().to_owned(), archive.traces());
+    confined(&traces.of(&name), || {
+        formed(Named::of(name, found, Some(&traces), redact))
+    })
 }
 
 impl Named {
@@ -53,10 +67,13 @@ impl Named {
     }
 }
 
-/// The page of what the archive has by this name.
-pub fn page_of(archive: &Archive, named: &archive::Named) -> Result<Page> {
+/// The page of what the archive has by this name, as HTML, made by a process that can only read its traces.
+pub fn html_of(archive: &Archive, named: &archive::Named) -> Result<String> {
     let found = document::load(archive, named)?;
-    Ok(document::page(found, Some(&archive.traces())))
+    let traces = archive.traces();
+    confined(&traces.of(named.id()), || {
+        Ok(page::html(&document::page(found, Some(&traces))))
+    })
 }
 
 /// The page of a run, with the segments of its traces if they are here.
@@ -68,9 +85,9 @@ pub fn run_page(run: &Run, why: &[Explanation], traces: Option<&Traces>) -> Page
 }
 
 /// The page of a file, whose kind its beginning shows.
-fn of_file(path: &Path, beside: Option<&Path>, redact: bool) -> Result<Named> {
+fn of_file(path: &Path, is_file: bool, beside: Option<&Path>, redact: bool) -> Result<Named> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let kind = path.is_file().then(|| inputs::kind(path)).transpose()?;
+    let kind = is_file.then(|| inputs::kind(path)).transpose()?;
     if let Some(kind @ (Kind::Trace | Kind::Capture)) = kind {
         let named = Named {
             name: stem.into_owned(),

@@ -2,7 +2,7 @@
 
 use super::site::{entries, histories, ways};
 use crate::files::write_whole;
-use crate::pages::page_of;
+use crate::pages::html_of;
 use crate::prelude::*;
 use archive::{Archive, Filter};
 use report::page;
@@ -20,8 +20,8 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
     let write = |name: &str, text: &str| write_whole(&directory.join(name), text);
     let entries = entries(archive, &Filter::default())?;
     for entry in &entries {
-        let page = page_of(archive, &archive.named(&entry.id)?)?;
-        write(&format!("{}.html", entry.id), &page::html(&page))?;
+        let page = html_of(archive, &archive.named(&entry.id)?)?;
+        write(&format!("{}.html", entry.id), &page)?;
     }
     let histories = histories(archive)?;
     let name = |at: usize, _: &History| format!("history-{}.html", at + 1);

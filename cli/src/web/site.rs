@@ -2,7 +2,7 @@
 
 use crate::archive_list::{self, Listed};
 use crate::lookup;
-use crate::pages::page_of;
+use crate::pages::html_of;
 use crate::prelude::*;
 use archive::{Archive, Filter, Named, Row};
 use engine::exit::{exit_of, sentence};
@@ -114,7 +114,10 @@ impl Site {
             other => {
                 let name = other.strip_prefix('/').unwrap_or_default();
                 match name.strip_suffix(".html") {
-                    Some(id) if archive::is_id(id) => page_of(&archive, &archive.named(id)?)?,
+                    Some(id) if archive::is_id(id) => {
+                        let page = html_of(&archive, &archive.named(id)?)?;
+                        return Ok(Answer::ok(HTML, page));
+                    }
                     _ => return Ok(Answer::of(Status::NotFound)),
                 }
             }

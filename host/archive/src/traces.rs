@@ -110,7 +110,12 @@ impl Traces {
 }
 
 fn check(run: &str, file: PathBuf) -> Result<PathBuf, Error> {
-    let read = || io::copy(&mut GzDecoder::new(fs::File::open(&file)?), &mut io::sink());
+    let read = || {
+        io::copy(
+            &mut GzDecoder::new(sys::confine::open(&file)?),
+            &mut io::sink(),
+        )
+    };
     match read() {
         Ok(_) => Ok(file),
         Err(source) => Err(Error::DamagedTrace(file, run.to_owned(), source)),

@@ -7,6 +7,7 @@
 pub mod bpf;
 pub mod cache;
 pub mod clock;
+pub mod confine;
 pub mod ethtool;
 pub mod file;
 pub mod namespace;

@@ -1,13 +1,14 @@
 //! `linerate explain --requests`: where the time of each request went, from captures or traces.
 
-use crate::files::read_whole;
+use crate::files::{confined, read_whole};
 use crate::filter_args::{self, FilterArgs, LOOK};
 use crate::inputs::{Kind, bad, kind, observed};
-use crate::lookup;
+use crate::lookup::Subject;
 use crate::prelude::*;
 use anyhow::bail;
+use archive::Traces;
 use model::request::{Links, Requests};
-use model::{Nanos, Side, TraceSource};
+use model::{Nanos, Run, Side, TraceSource};
 use observe::trace::{Options, Source};
 use requests::Observer;
 use std::path::Path;
@@ -22,22 +23,27 @@ pub fn run(
     json: bool,
 ) -> Result<Exit> {
     let Some(other) = other else {
-        return print(&requests_of(subject, links, global)?, json);
+        let subject = Subject::find(subject, global)?;
+        let text = || Ok(text(&requests_of(&subject, links)?, json));
+        return out::result(&confined(&subject.files(), text)?);
     };
-    let (a, mut left_out) = observed(Path::new(subject), Observer::of_two().on(links))?;
-    let (b, of_other) = observed(other, Observer::of_two().on(links))?;
-    left_out.extend(of_other);
-    let mut joined = requests::joined(a, b);
-    joined.doubts.extend(left_out);
-    print(&joined, json)
+    let one = Path::new(subject);
+    out::result(&confined(&[one, other], || {
+        let (a, mut left_out) = observed(one, Observer::of_two().on(links))?;
+        let (b, of_other) = observed(other, Observer::of_two().on(links))?;
+        left_out.extend(of_other);
+        let mut joined = requests::joined(a, b);
+        joined.doubts.extend(left_out);
+        Ok(text(&joined, json))
+    })?)
 }
 
 /// The requests of a file, or of a run that was traced.
-pub fn requests_of(subject: &str, links: Links, global: &Global) -> Result<Requests> {
-    let path = Path::new(subject);
-    if !path.is_file() {
-        return of_run(subject, links, global);
-    }
+pub fn requests_of(subject: &Subject, links: Links) -> Result<Requests> {
+    let path = match subject {
+        Subject::Run(run, traces) => return of_run(run, traces, links),
+        Subject::File(path) => path,
+    };
     if matches!(kind(path)?, Kind::Listing) {
         let text = read_whole(path).map_err(|why| bad(path, why))?;
         return Ok(requests::listed(&text, links));
@@ -48,11 +54,11 @@ pub fn requests_of(subject: &str, links: Links, global: &Global) -> Result<Reque
     Ok(requests)
 }
 
-fn print(requests: &Requests, json: bool) -> Result<Exit> {
-    out::result(&match json {
+fn text(requests: &Requests, json: bool) -> String {
+    match json {
         true => report::json::pretty(requests),
         false => report::requests::text(requests, stdout_style()),
-    })
+    }
 }
 
 /// Prints the requests that go on until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
@@ -71,12 +77,11 @@ pub fn live(which: &FilterArgs, time: Option<Nanos>, links: Links, json: bool) -
         tracer.read(LOOK, &mut |record, _| observer.record(&record));
     }
     tracer.stop(&mut |record, _| observer.record(&record));
-    print(&observer.finish(), json)
+    out::result(&text(&observer.finish(), json))
 }
 
 /// The requests of a run, from the traces of its ends.
-fn of_run(subject: &str, links: Links, global: &Global) -> Result<Requests> {
-    let (run, traces) = lookup::run(subject, global)?;
+fn of_run(run: &Run, traces: &Traces, links: Links) -> Result<Requests> {
     let of_end = |n: usize, side: Side| {
         let file = traces.checked(&run.id, n, side)?;
         observed(&file, Observer::of_two().on(links)).map(|(observer, _)| observer)

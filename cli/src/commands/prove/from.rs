@@ -2,7 +2,7 @@
 
 use super::exit_for;
 use crate::document;
-use crate::files::read_whole;
+use crate::files::{confined, read_whole};
 use crate::json_input::{Document, run_from};
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
@@ -27,8 +27,10 @@ pub(super) fn from(
     let found = match sources {
         [one] if Path::new(one).is_file() || !one.contains('=') => {
             let refused = |why: String| Refusal::usage(format!("cannot judge {one}: {why}"));
-            let text = read_whole(Path::new(one)).map_err(refused)?;
-            of_table(one, &text, margin).map_err(|error| refused(error.to_string()))?
+            confined(&[one], || {
+                let text = read_whole(Path::new(one)).map_err(refused)?;
+                Ok(of_table(one, &text, margin).map_err(|error| refused(error.to_string()))?)
+            })?
         }
         _ => of_arms(sources, margin, direction, global)?,
     };
@@ -70,8 +72,10 @@ fn of_arms(
 /// A run from a file, or from the archive, which is opened when the first is wanted.
 fn one_run(name: &str, archive: &mut Option<Archive>, global: &Global) -> Result<Run> {
     if Path::new(name).is_file() {
-        let run = read_whole(Path::new(name)).and_then(|text| run_from(&text));
-        return run.map_err(|why| Refusal::usage(format!("cannot compare {name}: {why}")).into());
+        return confined(&[name], || {
+            let run = read_whole(Path::new(name)).and_then(|text| run_from(&text));
+            run.map_err(|why| Refusal::usage(format!("cannot compare {name}: {why}")).into())
+        });
     }
     let archive = match archive {
         Some(archive) => archive,

@@ -1,0 +1,118 @@
+//! What a stranger may have made is read in a confined process.
+
+use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::log;
+use anyhow::{Context, Result, anyhow, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+use sys::confine::{self, Cut, Limits};
+
+/// Processor time of a reader: at least, and in addition for each MiB of its inputs.
+const CPU_S: u64 = 60;
+const CPU_S_PER_MIB: u64 = 1;
+
+/// Its address space: at least, and in addition for each byte of its inputs, which may be compressed.
+const MEMORY: u64 = 4 << 30;
+const MEMORY_PER_BYTE: u64 = 32;
+
+/// Times its processor time that it may take on the wall, where others use the processor too.
+const WALL: u32 = 10;
+
+/// For what is piped in, which may come as slowly as it is measured.
+const PIPED: Duration = Duration::from_secs(24 * 3600);
+
+/// What a reader answers.
+#[derive(Serialize, Deserialize)]
+struct Answer<T> {
+    notes: Vec<String>,
+    result: Result<T, (u8, String)>,
+}
+
+/// Has `work` done by a process that can only read `inputs` and answer; see [`confine::read`]. A reader does it itself.
+///
+/// # Errors
+/// Those of `work`; and if it did not end in bounded time and memory.
+pub fn confined<T: Serialize + DeserializeOwned>(
+    inputs: &[&Path],
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if confine::is_reader() {
+        return work();
+    }
+    let names: Vec<String> = inputs.iter().map(|p| p.display().to_string()).collect();
+    let names = names.join(" and ");
+    let doing = || format!("cannot read {names}");
+    let limits = limits(inputs);
+    let answer = confine::read(inputs, &limits, || {
+        let work = std::panic::AssertUnwindSafe(work);
+        let result = std::panic::catch_unwind(work).unwrap_or_else(|panic| {
+            let why = panic.downcast_ref::<String>().map(String::as_str);
+            let why = why.or(panic.downcast_ref().copied()).unwrap_or("unknown");
+            Err(anyhow!("the reader of {names} panicked: {why}"))
+        });
+        let result = result.map_err(|error| (exit_of(&error) as u8, sentence(&error)));
+        let notes = log::take_kept();
+        serde_json::to_vec(&Answer { notes, result }).expect("an answer has no keys but text")
+    });
+    let bytes = match answer.with_context(doing)? {
+        Ok(bytes) => bytes,
+        Err(cut) => bail!("{}: {}", doing(), sentence_of(cut)),
+    };
+    let answer: Answer<T> = serde_json::from_slice(&bytes).with_context(doing)?;
+    answer.notes.iter().for_each(|line| log::note(line));
+    answer.result.map_err(|(code, sentence)| {
+        let code = Exit::ALL.into_iter().find(|(exit, _)| *exit as u8 == code);
+        let code = code.map_or(Exit::Failed, |(code, _)| code);
+        Refusal { code, sentence }.into()
+    })
+}
+
+fn limits(inputs: &[&Path]) -> Limits {
+    let size = |path: &&Path| std::fs::metadata(path).map_or(0, |found| found.len());
+    let bytes: u64 = inputs.iter().map(size).sum();
+    let memory_bytes = MEMORY.saturating_add(bytes.saturating_mul(MEMORY_PER_BYTE));
+    let cpu_s = CPU_S + (bytes >> 20) * CPU_S_PER_MIB;
+    let within = match inputs.contains(&Path::new("-")) {
+        true => PIPED,
+        false => Duration::from_secs(cpu_s) * WALL,
+    };
+    Limits {
+        memory_bytes,
+        cpu_s,
+        within,
+        answer_bytes: memory_bytes,
+    }
+}
+
+fn sentence_of(cut: Cut) -> String {
+    match cut {
+        Cut::Time => "cut, because it took more time than a file of its size needs".to_owned(),
+        Cut::Memory => "cut, because it took more memory than a file of its size needs".to_owned(),
+        Cut::Signal(signal) => format!("its reader was ended by signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_errors_and_panics_come_out_as_they_are() {
+        assert_eq!(confined(&[], || Ok(7.25)).unwrap(), 7.25);
+        let refused = confined(&[], || -> Result<()> { crate::refuse!("it is empty") });
+        let error = refused.unwrap_err();
+        assert_eq!(
+            (exit_of(&error), sentence(&error).as_str()),
+            (Exit::Usage, "it is empty")
+        );
+        let panicked = confined(&[Path::new("a.pcap")], || -> Result<()> {
+            panic!("at {}", 3)
+        });
+        assert_eq!(
+            panicked.unwrap_err().to_string(),
+            "the reader of a.pcap panicked: at 3"
+        );
+    }
+}
