@@ -99,13 +99,14 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils openssh-server openssh-client librsvg2-bin chromium
+	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils openssh-server openssh-client librsvg2-bin chromium systemd util-linux
 
-# The command, its manual pages and completions, below PREFIX.
+# The command, its manual pages, completions and examples of units, below PREFIX.
 PREFIX ?= /usr/local
 install: build
 	install -Dm755 $(LINERATE) $(DESTDIR)$(PREFIX)/bin/linerate
 	mkdir -p $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions fish/vendor_completions.d zsh/site-functions)
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/linerate/systemd dist/systemd/*
 	$(LINERATE) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	$(LINERATE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/linerate
 	$(LINERATE) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/linerate.fish

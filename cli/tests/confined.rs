@@ -21,11 +21,11 @@ fn limited(home: &Home, limits: &str, args: &[&str]) -> Output {
 #[test]
 fn a_file_that_takes_too_much_is_cut_with_one_sentence() {
     let home = Home::new();
-    // 20 million packets of no length, in 300 KB.
+    // 10 million packets of no length, in 150 KB.
     let file = home.path().join("long.pcap.gz");
     let shell = format!(
         "{{ printf '\\324\\303\\262\\241\\002\\000\\004\\000\\000\\000\\000\\000\\000\\000\\000\\000\\377\\377\\000\\000\\001\\000\\000\\000'; \
-        head -c 300M /dev/zero; }} | gzip -1 > {}",
+        head -c 150M /dev/zero; }} | gzip -1 > {}",
         file.display()
     );
     assert!(
@@ -57,7 +57,7 @@ fn a_file_that_takes_too_much_is_cut_with_one_sentence() {
     }
 
     let file = home.path().join("large.json");
-    let run_json = format!(r#"{{"schema": 1, "host": "{}"}}"#, "x".repeat(200 << 20));
+    let run_json = format!(r#"{{"schema": 1, "host": "{}"}}"#, "x".repeat(40 << 20));
     fs::write(&file, run_json).unwrap();
     let name = file.to_str().unwrap();
     for args in [
@@ -65,7 +65,7 @@ fn a_file_that_takes_too_much_is_cut_with_one_sentence() {
         &["report", name],
         &["runs", "import", name],
     ] {
-        let out = limited(&home, "ulimit -v 300000", args);
+        let out = limited(&home, "ulimit -v 150000", args);
         let said = format!(
             "linerate: cannot read {name}: cut, because it took more memory than a file of its size needs\n"
         );

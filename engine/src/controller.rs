@@ -1049,7 +1049,7 @@ fn play(
 ) -> Result<Option<Played>> {
     let storage =
         storage(order, Side::Near, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
-    let (tracing, untraced) = traced(order, dial.port, NEAR);
+    let (tracing, untraced) = traced(order, dial.port, NEAR, None);
     let mut sockets = vec![dial.first()?];
     for stream in 1..order.streams {
         sockets.push(dial.open(stream)?);

@@ -1,6 +1,7 @@
 //! One end of one leg: a load, and a sampler beside it.
 
 use crate::exit::sentence;
+use crate::helper::Helper;
 use crate::traces::{self, Tracing};
 use measure::storage::{Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
@@ -9,6 +10,7 @@ use model::{
 };
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wire::control::{Order, silence};
@@ -210,12 +212,17 @@ pub fn sampled(
 }
 
 /// Begins the trace of this end of an order that wants one: before its connections are made to or from the
-/// data port. An end that cannot says why.
-pub fn traced(order: &Order, port: u16, whose: &str) -> (Option<Tracing>, Option<Warning>) {
+/// data port, by the tracer if there is one. An end that cannot says why.
+pub fn traced(
+    order: &Order,
+    port: u16,
+    whose: &str,
+    tracer: Option<&Arc<Helper>>,
+) -> (Option<Tracing>, Option<Warning>) {
     if !order.trace {
         return (None, None);
     }
-    match Tracing::start(port) {
+    match Tracing::start(port, tracer) {
         Ok(tracing) => (Some(tracing), None),
         Err(error) => (None, Some(traces::untraced(whose, &error))),
     }

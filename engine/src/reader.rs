@@ -46,12 +46,9 @@ pub fn confined<T: Serialize + DeserializeOwned>(
     let doing = || format!("cannot read {names}");
     let limits = limits(inputs);
     let answer = confine::read(inputs, &limits, || {
-        let work = std::panic::AssertUnwindSafe(work);
-        let result = std::panic::catch_unwind(work).unwrap_or_else(|panic| {
-            let why = panic.downcast_ref::<String>().map(String::as_str);
-            let why = why.or(panic.downcast_ref().copied()).unwrap_or("unknown");
-            Err(anyhow!("the reader of {names} panicked: {why}"))
-        });
+        std::panic::set_hook(Box::new(|panic| log::note(&format!("linerate: {panic}"))));
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        let result = done.unwrap_or_else(|_| Err(anyhow!("the reader of {names} panicked")));
         let result = result.map_err(|error| (exit_of(&error) as u8, sentence(&error)));
         let notes = log::take_kept();
         serde_json::to_vec(&Answer { notes, result }).expect("an answer has no keys but text")
@@ -107,12 +104,10 @@ mod tests {
             (exit_of(&error), sentence(&error).as_str()),
             (Exit::Usage, "it is empty")
         );
-        let panicked = confined(&[Path::new("a.pcap")], || -> Result<()> {
-            panic!("at {}", 3)
-        });
+        let panicked = confined(&[Path::new("a.pcap")], || -> Result<()> { panic!() });
         assert_eq!(
             panicked.unwrap_err().to_string(),
-            "the reader of a.pcap panicked: at 3"
+            "the reader of a.pcap panicked"
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::exit::sentence;
 use crate::grant::Grant;
+use crate::helper::{Helper, Helpers};
 use crate::leg::{Played, end_trace, inspect, job, run_end, storage, traced};
 use crate::leg_watch::LegWatch;
 use crate::mtu::far::Probing;
@@ -35,11 +36,17 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// Why the session broke, as a sentence that names the peer.
-pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()> {
+pub fn serve(
+    channel: AgentChannel,
+    peer: Peer,
+    helpers: &Helpers,
+    stop: &AtomicBool,
+) -> Result<()> {
     let mut session = Session {
         sender: channel.sender(),
-        tuning: Tuning::new(peer.clone()),
+        tuning: Tuning::new(&peer, helpers.tuner.clone()),
         probing: Probing::new(peer.clone(), channel.sender()),
+        tracer: helpers.tracer.clone(),
         peer,
         legs: BTreeMap::new(),
         traces: Arc::default(),
@@ -79,6 +86,7 @@ struct Session {
     sender: Sender<Agent>,
     peer: Peer,
     tuning: Tuning,
+    tracer: Option<Arc<Helper>>,
     probing: Probing,
     legs: BTreeMap<u32, Playing>,
     traces: Arc<Mutex<Traces>>,
@@ -175,7 +183,10 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, stop_leg) = (self.sender.clone(), Arc::clone(&stop));
         let traces = Arc::clone(&self.traces);
-        let own_key = self.peer.own_key.clone();
+        let means = Means {
+            own_key: self.peer.own_key.clone(),
+            tracer: self.tracer.clone(),
+        };
         let thread = std::thread::spawn(move || {
             let say = |message| say(&sender, message);
             say(
@@ -183,7 +194,7 @@ impl Session {
                     &admitted,
                     Arc::new(grant),
                     storage,
-                    own_key.as_deref(),
+                    &means,
                     &gone,
                     &stop_leg,
                     &say,
@@ -230,19 +241,25 @@ fn say(sender: &Sender<Agent>, message: ToController) {
     let _ = sender.send(message);
 }
 
+/// What the agent's end of a leg has beside its order.
+struct Means {
+    own_key: Option<Arc<Identity>>,
+    tracer: Option<Arc<Helper>>,
+}
+
 /// The agent's end of one leg, from the grant to the record, why it broke if it did, and its trace.
 fn play(
     admitted: &Admitted,
     grant: Arc<Grant>,
     storage: Option<Storage>,
-    own_key: Option<&Identity>,
+    means: &Means,
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     say: &dyn Fn(ToController),
 ) -> Result<Played> {
     let order = &admitted.order;
     let leg = order.leg;
-    let (tracing, untraced) = traced(order, grant.port()?, FAR);
+    let (tracing, untraced) = traced(order, grant.port()?, FAR, means.tracer.as_ref());
     let sockets = grant.collect(Instant::now() + GRANT_FOR, stop)?;
     let (states, mut warnings) = inspect(&sockets, &order.socket, FAR)?;
     warnings.extend(untraced);
@@ -279,6 +296,7 @@ fn play(
     let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
     record.warnings.extend(watch.end(FAR));
     let trace = end_trace(tracing, &mut record, FAR);
+    let own_key = means.own_key.as_deref();
     record.signed =
         own_key.map(|key| statement.sign(key, &token, order.agent_sends, &record, &states));
     Ok(Played {

@@ -1,6 +1,7 @@
 //! The traces of a measurement: each end records the segments of its own data sockets, and of no other.
 
 use crate::exit::sentence;
+use crate::helper::{self, Helper};
 use crate::reader::confined;
 use anyhow::{Context, Result, anyhow, bail};
 use archive::Traces;
@@ -31,15 +32,50 @@ const MOST_EARLY: usize = 10_000;
 /// How soon the thread notices that it is to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A trace that is being taken.
-pub struct Tracing {
+/// A trace that is being taken, here or by a process that has the right.
+pub enum Tracing {
+    /// By this process.
+    Own(OwnTracing),
+    /// By the tracer.
+    Helper(helper::Tracing),
+}
+
+impl Tracing {
+    /// Begins before the connections to or from `port` are made, in the network namespace of this thread.
+    pub fn start(port: u16, tracer: Option<&Arc<Helper>>) -> Result<Tracing> {
+        Ok(match tracer {
+            None => Tracing::Own(OwnTracing::start(port, std::process::id())?),
+            Some(tracer) => Tracing::Helper(helper::Tracing::start(tracer, port)?),
+        })
+    }
+
+    /// These are the sockets: whatever else came to the port is dropped unseen.
+    pub fn own(&self, sockets: &[SocketOptions]) {
+        let ends = sockets.iter().map(|s| (flat(s.local), flat(s.remote)));
+        match self {
+            Tracing::Own(tracing) => tracing.own(ends),
+            Tracing::Helper(tracing) => tracing.own(ends),
+        }
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> Result<Kept> {
+        match self {
+            Tracing::Own(tracing) => tracing.finish(),
+            Tracing::Helper(tracing) => tracing.finish(),
+        }
+    }
+}
+
+/// A trace that this process takes.
+pub struct OwnTracing {
     own: mpsc::Sender<BTreeSet<Ends>>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Kept>>,
 }
 
 /// Both ends of a connection, this one first.
-type Ends = (SocketAddr, SocketAddr);
+pub type Ends = (SocketAddr, SocketAddr);
 
 /// A trace that was taken.
 pub struct Kept {
@@ -49,9 +85,9 @@ pub struct Kept {
     pub bytes: Vec<u8>,
 }
 
-impl Tracing {
-    /// Begins before the connections to or from `port` are made, in the network namespace of this thread.
-    pub fn start(port: u16) -> Result<Tracing> {
+impl OwnTracing {
+    /// As [`Tracing::start`], of sockets that the process `owner` uses.
+    pub fn start(port: u16, owner: u32) -> Result<OwnTracing> {
         let filter = Filter {
             netns: observe::trace::own_netns(),
             port: Some(port),
@@ -69,14 +105,13 @@ impl Tracing {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("keep-trace".to_owned())
-            .spawn(move || keep(tracer, &told, &stopped))
+            .spawn(move || keep(tracer, owner, &told, &stopped))
             .context("cannot start a thread that keeps the trace")?;
-        Ok(Tracing { own, stop, thread })
+        Ok(OwnTracing { own, stop, thread })
     }
 
-    /// These are the sockets: whatever else came to the port is dropped unseen.
-    pub fn own(&self, sockets: &[SocketOptions]) {
-        let ends = sockets.iter().map(|s| (flat(s.local), flat(s.remote)));
+    /// As [`Tracing::own`].
+    pub fn own(&self, ends: impl Iterator<Item = Ends>) {
         // A thread that is gone has left its reason.
         let _ = self.own.send(ends.collect());
     }
@@ -119,12 +154,14 @@ fn flat(address: SocketAddr) -> SocketAddr {
 
 fn keep(
     mut tracer: Tracer,
+    owner: u32,
     told: &mpsc::Receiver<BTreeSet<Ends>>,
     stop: &AtomicBool,
 ) -> Result<Kept> {
     let mut file = Vec::new();
     let mut keeper = Keeper {
         recording: Recording::begin(&mut file, &tracer)?,
+        owner,
         ends: BTreeMap::new(),
         numbers: BTreeMap::new(),
         own: None,
@@ -157,6 +194,8 @@ fn keep(
 /// Chooses what is kept.
 struct Keeper<'a> {
     recording: Recording<&'a mut Vec<u8>>,
+    /// The process whose sockets they are.
+    owner: u32,
     ends: BTreeMap<u32, Ends>,
     /// What the connections are called that are kept: their numbers have no gaps.
     numbers: BTreeMap<u32, u32>,
@@ -185,7 +224,7 @@ impl Keeper<'_> {
                 return;
             }
             TraceRecord::Owner(owner) => {
-                if owner.pid == std::process::id() {
+                if owner.pid == self.owner {
                     self.add(&record, owner.at, written);
                 }
                 return;

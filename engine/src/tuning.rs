@@ -2,19 +2,23 @@
 //! a session makes here for a controller elsewhere.
 
 use crate::exit::{Refusal, sentence};
+use crate::helper::Helper;
 use crate::lab::MYSELF;
 use crate::listener::log;
 use crate::log;
 use crate::transport::VERSION;
 use crate::trust::{Peer, sha256};
+use crate::tune_rules::Rules;
 use anyhow::{Result, bail};
 use model::advice::{Configured, Persistent};
 use model::{DeviceKnob, Knob, Nanos, Reading, Setting, Side};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tune::{Begin, TuningSession, Undone};
 use wire::control::{Origin, ToController, TuneRequest};
@@ -69,6 +73,26 @@ fn root() -> PathBuf {
 /// What sets this host up when it starts.
 pub fn configured() -> Configured {
     observe::configured(&root(), &advise::DIRECTORIES, advise::LAST)
+}
+
+/// What a server reads of its host: what its kernel reports, and what sets it up.
+pub fn readable() -> Vec<PathBuf> {
+    let host = [
+        "/proc",
+        "/sys",
+        "/etc/os-release",
+        "/usr/lib/os-release",
+        "/run/systemd/container",
+    ];
+    let profiles = ["/etc/tuned", "/usr/lib/tuned"].map(Path::new);
+    let set_up = advise::DIRECTORIES
+        .iter()
+        .chain([&advise::LAST])
+        .map(Path::new)
+        .chain(profiles);
+    let root = root();
+    let set_up = set_up.map(|path| root.join(path.strip_prefix("/").unwrap_or(path)));
+    host.into_iter().map(PathBuf::from).chain(set_up).collect()
 }
 
 /// Writes what was kept under this title where this host reads it when it starts, by whatever sets its device
@@ -174,34 +198,87 @@ pub fn place() -> String {
     place
 }
 
-/// What one session holds of this machine's settings. Dropping it undoes what is applied.
-pub struct Tuning {
-    peer: Peer,
-    /// The controller is in the same place, and keeps the settings itself.
+/// Who changes settings of this machine from elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Controller {
+    name: String,
+    /// The id of its key; `None` over a pipe.
+    key: Option<String>,
+    address: Option<IpAddr>,
+    /// Number of the session.
+    pub session: u64,
+}
+
+/// What came of a request.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    done: Result<Vec<Reading>, String>,
     shared: bool,
-    hold: Option<TuningSession>,
-    /// When the hold was renewed last.
-    renewed: Instant,
+}
+
+impl Outcome {
+    /// Done, and there is nothing to be said of it.
+    pub fn done() -> Outcome {
+        Outcome {
+            done: Ok(Vec::new()),
+            shared: false,
+        }
+    }
+
+    /// Nothing, and why.
+    pub fn refused(why: String) -> Outcome {
+        Outcome {
+            done: Err(why),
+            shared: false,
+        }
+    }
+}
+
+/// What one session may change of this machine's settings, here or by a process that has the right.
+pub struct Tuning {
+    may_tune: Result<(), String>,
+    by: Controller,
+    way: Way,
+    /// Something was requested that it may.
+    used: bool,
+}
+
+enum Way {
+    Here(Box<Tuner>),
+    Helper(Arc<Helper>),
 }
 
 impl Tuning {
     /// Of a session with `peer`, in which nothing is held yet.
-    pub fn new(peer: Peer) -> Tuning {
+    pub fn new(peer: &Peer, helper: Option<Arc<Helper>>) -> Tuning {
+        let by = Controller {
+            name: peer.name.clone(),
+            key: peer.id.map(|id| id.to_string()),
+            address: peer.address,
+            session: peer.session,
+        };
+        let here = || Way::Here(Box::new(Tuner::new(by.clone(), None)));
         Tuning {
-            peer,
-            shared: false,
-            hold: None,
-            renewed: Instant::now(),
+            may_tune: peer.may_tune.clone(),
+            way: helper.map_or_else(here, Way::Helper),
+            by,
+            used: false,
         }
     }
 
     /// Does what is requested, and says what came of it.
     pub fn answer(&mut self, number: u64, origin: &Origin, request: TuneRequest) -> ToController {
-        match self.act(origin, request) {
+        self.used |= self.may_tune.is_ok();
+        let Outcome { done, shared } = match (&self.may_tune, &mut self.way) {
+            (Err(why), _) => Outcome::refused(why.clone()),
+            (Ok(()), Way::Here(tuner)) => tuner.answer(origin, request),
+            (Ok(()), Way::Helper(helper)) => helper.tune(&self.by, origin, request),
+        };
+        match done {
             Ok(readings) => ToController::Tuned {
                 number,
                 readings,
-                shared: self.shared,
+                shared,
             },
             Err(why) => ToController::TuneRefused { number, why },
         }
@@ -209,6 +286,56 @@ impl Tuning {
 
     /// A leg of the session is under way, which may last longer than the deadline: as good as a word
     /// of the controller.
+    pub fn goes_on(&mut self) {
+        match &mut self.way {
+            Way::Here(tuner) => tuner.goes_on(),
+            Way::Helper(helper) if self.used => helper.goes_on(self.by.session),
+            Way::Helper(_) => {}
+        }
+    }
+}
+
+impl Drop for Tuning {
+    fn drop(&mut self) {
+        match &self.way {
+            Way::Helper(helper) if self.used => helper.end(self.by.session),
+            Way::Here(_) | Way::Helper(_) => {}
+        }
+    }
+}
+
+/// What one session holds of this machine's settings. Dropping it undoes what is applied.
+pub struct Tuner {
+    by: Controller,
+    rules: Option<Rules>,
+    /// The controller is in the same place, and keeps the settings itself.
+    shared: bool,
+    hold: Option<TuningSession>,
+    /// When the hold was renewed last.
+    renewed: Instant,
+}
+
+impl Tuner {
+    /// Of a session in which nothing is held yet.
+    pub fn new(by: Controller, rules: Option<Rules>) -> Tuner {
+        Tuner {
+            by,
+            rules,
+            shared: false,
+            hold: None,
+            renewed: Instant::now(),
+        }
+    }
+
+    /// Does what is requested.
+    pub fn answer(&mut self, origin: &Origin, request: TuneRequest) -> Outcome {
+        Outcome {
+            done: self.act(origin, request),
+            shared: self.shared,
+        }
+    }
+
+    /// As [`Tuning::goes_on`].
     pub fn goes_on(&mut self) {
         if let Some(hold) = &mut self.hold
             && self.renewed.elapsed() > RENEW_EVERY
@@ -219,7 +346,6 @@ impl Tuning {
     }
 
     fn act(&mut self, origin: &Origin, request: TuneRequest) -> Result<Vec<Reading>, String> {
-        self.peer.may_tune.clone()?;
         let here = place();
         self.shared = !here.is_empty() && here == origin.place;
         if self.shared {
@@ -232,13 +358,14 @@ impl Tuning {
             };
         }
         // Over TLS data comes from where the control connection does, whatever else is said.
-        let address = self.peer.address.or(origin.address);
+        let address = self.by.address.or(origin.address);
         let address = address
             .ok_or("it cannot tell the address of the controller's host: measure once first");
         match request {
             TuneRequest::Begin { title, deadline } => self.begin(&title, deadline.into())?,
             TuneRequest::Apply { settings } => {
                 let address = address?;
+                self.allow(&settings, address)?;
                 let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
                 self.note(&format!("applies {}", words.join(", ")));
                 return self.held()?.apply(&settings, address).map_err(said);
@@ -291,6 +418,18 @@ impl Tuning {
         Ok(Vec::new())
     }
 
+    /// By the rules of root, who may know more than the list of trusted hosts does.
+    fn allow(&self, settings: &[Setting], peer: IpAddr) -> Result<(), String> {
+        let (Some(rules), Some(key)) = (&self.rules, &self.by.key) else {
+            return Ok(());
+        };
+        let interface = || Ok(tune::interface_towards(peer)?);
+        let allowed = rules.allow(key, settings, interface);
+        allowed
+            .map_err(|error| sentence(&error))
+            .inspect_err(|why| self.note(why))
+    }
+
     fn begin(&mut self, title: &str, deadline: Duration) -> Result<(), String> {
         // One whose deadline has passed is over.
         if self.hold.as_ref().is_some_and(|hold| hold.verify().is_ok()) {
@@ -305,7 +444,7 @@ impl Tuning {
 
     /// A title with the name of the host that it is for, so that no other can mean it.
     fn full(&self, title: &str) -> String {
-        format!("{title} (for {})", self.peer.name)
+        format!("{title} (for {})", self.by.name)
     }
 
     fn held(&mut self) -> Result<&mut TuningSession, String> {
@@ -332,14 +471,14 @@ impl Tuning {
 
     /// Over a pipe nobody reads the log of this end.
     fn note(&self, what: &str) {
-        if self.peer.id.is_some() {
-            let Peer { name, session, .. } = &self.peer;
+        if self.by.key.is_some() {
+            let Controller { name, session, .. } = &self.by;
             log(&format!("{name}: session {session}: {what}"));
         }
     }
 }
 
-impl Drop for Tuning {
+impl Drop for Tuner {
     fn drop(&mut self) {
         // Said in the log; the journal stays for the next start.
         let _ = self.end();

@@ -1,6 +1,7 @@
 //! `linerate agent`: the remote end of a session over a pipe, started by `local` and `ssh:`.
 
 use crate::prelude::*;
+use engine::helper::Helpers;
 use engine::{session, transport, trust, tuning};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -27,7 +28,8 @@ impl Agent {
         let ports = self.data_ports.clone();
         // Its controller ends it: by a word, or by closing the pipe.
         let stop = AtomicBool::new(false);
-        session::serve(channel, trust::Peer::at_a_pipe(self.listen, ports), &stop)?;
+        let peer = trust::Peer::at_a_pipe(self.listen, ports);
+        session::serve(channel, peer, &Helpers::default(), &stop)?;
         Ok(Exit::Done)
     }
 }

@@ -26,6 +26,8 @@ $XDG_DATA_HOME/linerate/runs.db
 The archive of runs (SQLite); ~/.local/share if XDG_DATA_HOME is not set. --archive names another.
 $XDG_CONFIG_HOME/linerate/
 This host's key and the list of trusted hosts; ~/.config if XDG_CONFIG_HOME is not set. --config names another.
+/etc/linerate/tune.toml
+What keys may tune on this host, if it is there; root's. docs/safety.md describes it.
 /run/linerate/labs/, $XDG_RUNTIME_DIR/linerate/labs/
 Records of the labs that are up: root's, and a user's.
 /var/lib/linerate/tune/, $XDG_STATE_HOME/linerate/tune/

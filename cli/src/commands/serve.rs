@@ -1,15 +1,21 @@
 //! `linerate serve`: let hosts measure this one.
 
 use crate::prelude::*;
+use engine::helper::Helpers;
 use engine::host::DEFAULT_PORT;
 use engine::listener::{self, Listener};
 use engine::transport::admission::Startups;
+use engine::tune_rules::Rules;
 use engine::{iperf3, session, trust, tuning};
 use model::Bytes;
 use std::io::IsTerminal;
 use std::net::{IpAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use sys::privilege::Network;
+
+const GIVE_UP: &str = "cannot give up the rights that serving does not need";
 
 /// Let trusted hosts measure to and from this one
 #[derive(Args)]
@@ -23,7 +29,9 @@ use std::path::PathBuf;
 
 'linerate trust' decides who may measure here. Control connections are TLS 1.3
 with raw public keys; a data connection is accepted only during a leg, from the
-client's address and with the leg's token.")]
+client's address and with the leg's token. The process that listens has no
+capabilities; with root's, others tune and trace for it. docs/safety.md lists the
+rules of /etc/linerate/tune.toml.")]
 pub struct Serve {
     /// Where to listen once a host is trusted [default: all addresses]
     #[arg(long, value_name = "ADDRESS")]
@@ -52,6 +60,9 @@ pub struct Serve {
     /// Let hosts with the right to tune ('linerate trust add ID --tune') change this host's settings
     #[arg(long, conflicts_with = "iperf3")]
     allow_tune: bool,
+    /// Which knobs and interfaces each of them may change; root's file [default: /etc/linerate/tune.toml, if it is there]
+    #[arg(long, value_name = "FILE", requires = "allow_tune")]
+    tune_rules: Option<PathBuf>,
     /// Let hosts with the right to files ('linerate trust add ID --files') copy from and to files below this
     /// directory, and nowhere else
     #[arg(long, value_name = "DIR", conflicts_with = "iperf3")]
@@ -78,20 +89,35 @@ impl Serve {
             })?;
         }
         if self.iperf3 {
+            let network = Network {
+                read: tuning::readable(),
+                write: Vec::new(),
+                low_ports: self.low_ports(wire::iperf3::DEFAULT_PORT),
+            };
             iperf3::server::serve(
-                self.bind,
-                self.port,
+                (self.bind, self.port),
                 self.clients as usize,
                 self.startups,
                 &self.iperf3_options,
+                &|| network.confine().context(GIVE_UP),
                 stop,
                 &listener::log,
             )?;
             return Ok(Exit::Done);
         }
         tuning::recover();
+        let helpers = Helpers::start(self.rules()?)?;
+        let directory = trust::directory(global.config.as_deref())?;
+        let network = Network {
+            read: tuning::readable(),
+            write: [Some(directory.clone()), self.files()?]
+                .into_iter()
+                .flatten()
+                .collect(),
+            low_ports: self.low_ports(DEFAULT_PORT),
+        };
         let config = listener::Serve {
-            directory: trust::directory(global.config.as_deref())?,
+            directory,
             bind: self.bind,
             port: self.port.unwrap_or(DEFAULT_PORT),
             data_ports: self.data_ports.clone(),
@@ -101,11 +127,47 @@ impl Serve {
             allow_tune: self.allow_tune,
             allow_files: self.files()?,
         };
-        let session = |channel, peer| session::serve(channel, peer, stop);
+        let serving = helpers.clone();
+        let session = move |channel, peer| {
+            let ended = session::serve(channel, peer, &serving, stop);
+            if serving.lost().is_some() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            ended
+        };
         let listener = Listener::open(config, Box::new(session))?;
+        network.confine().context(GIVE_UP)?;
         listener::log(&format!("this host's id is {}", listener.id()));
         listener.run(stop)?;
-        Ok(Exit::Done)
+        match helpers.lost() {
+            Some(what) => anyhow::bail!("the {what} of this server died: start the server again"),
+            None => Ok(Exit::Done),
+        }
+    }
+
+    /// What may be tuned, if anything.
+    fn rules(&self) -> Result<Option<Rules>> {
+        let named = self.tune_rules.clone().map(|file| Rules {
+            file,
+            required: true,
+        });
+        let rules = self.allow_tune.then(|| named.unwrap_or_default());
+        if let Some(rules) = &rules {
+            rules
+                .check()
+                .map_err(|error| Refusal::usage(format!("{error:#}")))?;
+        }
+        Ok(rules)
+    }
+
+    /// Whether it opens ports that take a privilege, by default this one.
+    fn low_ports(&self, default: u16) -> bool {
+        const FIRST_FREE: u16 = 1024;
+        let data = self.data_ports.as_ref().map(RangeInclusive::start);
+        [Some(&self.port.unwrap_or(default)), data]
+            .into_iter()
+            .flatten()
+            .any(|port| *port < FIRST_FREE)
     }
 
     /// The directory of `--allow-files`, as an absolute path.

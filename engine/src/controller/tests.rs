@@ -1,6 +1,7 @@
 //! A link and an agent in one process, joined by a pair of sockets; data goes over loopback.
 
 use super::*;
+use crate::helper::Helpers;
 use crate::session;
 use crate::testing::byte_stream;
 use crate::transport::{AgentChannel, Channel, ControllerChannel};
@@ -25,7 +26,12 @@ fn linked() -> (Link, Agent) {
     let thread = std::thread::spawn(move || {
         let line = byte_stream(far);
         let channel: AgentChannel = Channel::start(line, "the controller", SOON, None)?;
-        session::serve(channel, Peer::at_a_pipe(HERE, None), &stopped)
+        session::serve(
+            channel,
+            Peer::at_a_pipe(HERE, None),
+            &Helpers::default(),
+            &stopped,
+        )
     });
     let line = byte_stream(near);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();

@@ -83,13 +83,14 @@ struct ServerState<'a> {
 }
 
 /// Serves up to `tests` tests at a time until `stop` is set, on `port` of `bind`; without it on all addresses if only
-/// authorised users may test, and on loopback if everybody may. `log` gets one line for each thing that happens.
+/// authorised users may test, and on loopback if everybody may. Calls `ready` once all files and ports are open. `log` gets one
+/// line for each thing that happens.
 pub fn serve(
-    bind: Option<IpAddr>,
-    port: Option<u16>,
+    (bind, port): (Option<IpAddr>, Option<u16>),
     tests: usize,
     startups: Startups,
     options: &Options,
+    ready: &dyn Fn() -> Result<()>,
     stop: &AtomicBool,
     log: &(dyn Fn(&str) + Sync),
 ) -> Result<()> {
@@ -136,6 +137,7 @@ pub fn serve(
         when_full: WhenFull::Refuse,
         only: None,
     };
+    ready()?;
     let bounds = Bounds {
         startups,
         kept: MAX_PENDING,

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -45,8 +46,19 @@ pub fn tick() -> Duration {
 /// The root of the second version of control groups (cgroups(7)), as far as this process can see up.
 ///
 /// Taken from where it is mounted; where it is not, or hidden by another mount, from a mount of its own
-/// that nobody else sees and that ends with the descriptor, which needs CAP_SYS_ADMIN.
+/// that nobody else sees and that ends with the descriptor, which needs CAP_SYS_ADMIN. Once it is found, it stays open: a
+/// process may give that right away.
 pub fn cgroup_root() -> io::Result<OwnedFd> {
+    static ROOT: OnceLock<OwnedFd> = OnceLock::new();
+    if ROOT.get().is_none() {
+        let _ = ROOT.set(find_cgroup_root()?);
+    }
+    ROOT.get()
+        .expect("it was set above, here or by another")
+        .try_clone()
+}
+
+fn find_cgroup_root() -> io::Result<OwnedFd> {
     const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     for line in mounts.lines() {

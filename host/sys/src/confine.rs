@@ -1,19 +1,15 @@
-//! Processes that give their rights away: a reader, which is left with its input and its answer, and the parts of that for
-//! others.
+//! A reader: a process that is left with its input and its answer.
 
+use crate::privilege::{self, Rules};
 use crate::socket::check;
-use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getrlimit,
     kill_process, set_dumpable_behavior, set_parent_process_death_signal, setrlimit, waitpid,
 };
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
-use seccompiler::{
-    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-};
-use std::collections::BTreeMap;
+use rustix::thread::{CapabilitySet, set_no_new_privs};
+use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -90,25 +86,15 @@ pub fn read(
     });
     let opened = opened.collect();
     let (answer, mut to) = io::pipe()?;
-    // SAFETY: the child is a copy of this thread alone. It computes, for which it needs the allocator, which the C library
-    // makes usable after a fork (glibc, musl), and never returns from the block below. A lock that another thread held would
-    // make it wait until it is killed.
-    let pid = unsafe { check(libc::fork())? };
-    let Some(pid) = Pid::from_raw(pid) else {
-        let done = catch_unwind(AssertUnwindSafe(|| {
-            let confined = confine(opened, stdin, &to, limits);
-            let failed = confined.err();
-            // The first byte: whether it is an answer.
-            let answer = match &failed {
-                None => [vec![1], work()].concat(),
-                Some(error) => [vec![0], error.to_string().into_bytes()].concat(),
-            };
-            to.write_all(&answer)
-        }));
-        // SAFETY: ends this process without anything of its parent's that would run at an end.
-        unsafe { libc::_exit(i32::from(!matches!(done, Ok(Ok(()))))) }
-    };
-    drop((to, opened));
+    let pid = fork(|| {
+        // The first byte: whether it is an answer.
+        let answer = match confine(opened, stdin, &to, limits) {
+            Ok(()) => [vec![1], work()].concat(),
+            Err(error) => [vec![0], error.to_string().into_bytes()].concat(),
+        };
+        to.write_all(&answer).is_ok()
+    })?;
+    drop(to);
     let read = collect(&answer, limits);
     if !matches!(read, Ok(Ok(_))) {
         // It may have ended by itself.
@@ -127,6 +113,22 @@ pub fn read(
         (Some(libc::SIGABRT), _) => Ok(Err(Cut::Memory)),
         (signal, _) => Ok(Err(Cut::Signal(signal.unwrap_or(0)))),
     }
+}
+
+/// Starts a copy of this process that does `work`, which says whether it was done, and ends. Of this process' threads it
+/// has the one that calls. It can use the allocator; a lock that another thread holds is never opened in it.
+pub(crate) fn fork(work: impl FnOnce() -> bool) -> io::Result<Pid> {
+    // SAFETY: the child never returns from the block below. What it needs of the C library is usable after a fork also of a
+    // process with threads: system calls, and the allocator (glibc, musl).
+    let pid = unsafe { check(libc::fork())? };
+    Pid::from_raw(pid).map_or_else(
+        || {
+            let done = catch_unwind(AssertUnwindSafe(work));
+            // SAFETY: ends this process, and runs nothing that its parent has ordered for its own end.
+            unsafe { libc::_exit(i32::from(!matches!(done, Ok(true)))) }
+        },
+        Ok,
+    )
 }
 
 /// All that comes until the end.
@@ -163,6 +165,22 @@ fn waited(pid: Pid) -> io::Result<WaitStatus> {
     }
 }
 
+/// Closes all descriptors of a copy of this process but the standard ones and these.
+pub(crate) fn close_others(own: &[RawFd]) -> io::Result<()> {
+    let open = std::fs::read_dir("/proc/self/fd")?;
+    let open: Vec<RawFd> = open
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for fd in open {
+        if fd > 2 && !own.contains(&fd) {
+            // SAFETY: whatever owns it belongs to the parent's work, which the copy never goes on with. It may be the
+            // directory above, which is closed already: that error does not matter.
+            unsafe { libc::close(fd) };
+        }
+    }
+    Ok(())
+}
+
 /// Gives away all but the inputs and the answer.
 fn confine(
     inputs: Vec<(PathBuf, Result<File, i32>)>,
@@ -180,18 +198,8 @@ fn confine(
         // SAFETY: replaces a descriptor that std alone uses, which knows it by its number.
         unsafe { check(libc::dup2(null.as_raw_fd(), fd))? };
     }
-    let open = std::fs::read_dir("/proc/self/fd")?;
-    let open: Vec<RawFd> = open
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    for fd in open {
-        if fd > 2 && fd != null.as_raw_fd() && !own.contains(&fd) {
-            // SAFETY: whatever owns it belongs to the parent's work, which this copy never goes on with. It may be the
-            // directory above, which is closed already: that error does not matter.
-            unsafe { libc::close(fd) };
-        }
-    }
     drop(null);
+    close_others(&own)?;
     let _ = INPUTS.set(inputs);
 
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -200,10 +208,10 @@ fn confine(
     limit(Resource::As, limits.memory_bytes, 0)?;
     // The signal that says so comes before the one that ends at once.
     limit(Resource::Cpu, limits.cpu_s, 1)?;
-    drop_capabilities()?;
+    privilege::keep(CapabilitySet::empty())?;
     set_no_new_privs(true)?;
-    deny_files_and_network()?;
-    filter(
+    privilege::deny_files_and_network()?;
+    privilege::filter(
         reader_calls()?,
         SeccompAction::Errno(libc::EPERM as u32),
         SeccompAction::Allow,
@@ -223,30 +231,6 @@ fn limit(resource: Resource, most: u64, above: u64) -> io::Result<()> {
     };
     Ok(setrlimit(resource, new)?)
 }
-
-/// Gives away all capabilities of this thread.
-pub fn drop_capabilities() -> io::Result<()> {
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets {
-        effective: none,
-        permitted: none,
-        inheritable: none,
-    };
-    Ok(set_capabilities(None, sets)?)
-}
-
-/// By Landlock, as far as the kernel has it: the filter of system calls denies the same.
-fn deny_files_and_network() -> io::Result<()> {
-    let newest = ABI::V6;
-    let denied = Ruleset::default()
-        .handle_access(AccessFs::from_all(newest))
-        .and_then(|rules| rules.handle_access(AccessNet::from_all(newest)))
-        .and_then(|rules| rules.scope(Scope::from_all(newest)))
-        .and_then(|rules| rules.create()?.restrict_self());
-    denied.map(drop).map_err(io::Error::other)
-}
-
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// What a reader needs: its files, memory, time.
 fn reader_calls() -> io::Result<Rules> {
@@ -294,13 +278,4 @@ fn reader_calls() -> io::Result<Rules> {
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, when(0, SeccompCmpOp::Eq, own)?);
     Ok(rules)
-}
-
-/// Filters the system calls of this thread and of all that it starts.
-fn filter(rules: Rules, others: SeccompAction, these: SeccompAction) -> io::Result<()> {
-    let architecture = std::env::consts::ARCH.try_into();
-    let architecture = architecture.map_err(io::Error::other)?;
-    let filter = SeccompFilter::new(rules, others, these, architecture);
-    let program: Result<seccompiler::BpfProgram, _> = filter.and_then(TryInto::try_into);
-    seccompiler::apply_filter(&program.map_err(io::Error::other)?).map_err(io::Error::other)
 }

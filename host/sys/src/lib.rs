@@ -15,6 +15,7 @@ pub mod netlink;
 pub mod packet;
 pub mod packet_ring;
 pub mod poll;
+pub mod privilege;
 pub mod probe;
 pub mod process;
 pub mod sched;

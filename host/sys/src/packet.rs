@@ -19,6 +19,13 @@ const FRAME: usize = 66 * 1024;
 /// `PACKET_IGNORE_OUTGOING`, which libc does not name.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
+/// Name of the device with this index in the calling thread's network namespace.
+pub fn device_name(index: u32) -> io::Result<String> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    Ok(netdevice::index_to_name(&socket, index)?)
+}
+
 /// A packet socket bound to one device of the calling thread's network namespace.
 #[derive(Debug)]
 pub struct PacketSocket(OwnedFd);

@@ -39,6 +39,24 @@ pub fn ignore_hangup() -> io::Result<()> {
     }
 }
 
+/// From now on SIGHUP, SIGINT and SIGTERM do nothing to this process, and what they do to a program that it starts is as it
+/// was by default.
+pub(crate) fn outlive_requests_to_end() -> io::Result<()> {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: an all-zero sigaction is valid (no mask, no restorer).
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // A handler, not SIG_IGN, which a program that is started would inherit.
+        action.sa_sigaction = nothing as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: the handler does nothing; the pointer is valid for the call and the old action is not asked for.
+        if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Makes a child that `command` will start ignore SIGINT: Ctrl-C reaches every process of the
 /// terminal, and a child that serves the session has to outlive it for a clean end.
 pub fn deaf_to_interrupt(command: &mut Command) {

@@ -167,7 +167,7 @@ fn a_reader_that_does_not_end_grows_or_breaks_is_cut() {
     let grows = || {
         let mut all = Vec::new();
         loop {
-            all.push(vec![1_u8; 1 << 20]);
+            all.push(Vec::<u8>::with_capacity(64 << 20));
             std::hint::black_box(&all);
         }
     };
@@ -175,4 +175,47 @@ fn a_reader_that_does_not_end_grows_or_breaks_is_cut() {
     assert_eq!(reader(|| vec![0; 2 << 20]), Err(Cut::Memory));
     // A panic that nobody caught.
     assert_eq!(reader(|| panic!()), Err(Cut::Signal(0)));
+}
+
+/// A thread has rights of its own.
+#[test]
+fn a_network_process_has_its_files_and_no_others_and_starts_and_connects_to_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let directory = std::env::temp_dir().join(format!("linerate-network-{}", std::process::id()));
+    let (own, other) = (directory.join("own"), directory.join("other"));
+    for place in [&own, &other] {
+        fs::create_dir_all(place).unwrap();
+        fs::write(place.join("a"), "text").unwrap();
+    }
+    let network = sys::privilege::Network {
+        read: vec!["/proc".into(), other.join("a"), "/nowhere".into()],
+        write: vec![own.clone()],
+        low_ports: false,
+    };
+    let thread = std::thread::spawn(move || {
+        network.confine().unwrap();
+        fs::write(own.join("b"), "text").unwrap();
+        fs::rename(own.join("b"), own.join("a")).unwrap();
+        assert!(fs::read("/proc/self/status").is_ok() && fs::read(other.join("a")).is_ok());
+        drop(TcpListener::bind("127.0.0.1:0").unwrap());
+        let denied = [
+            refused(fs::write(other.join("a"), "")),
+            refused(fs::read("/etc/passwd")),
+            refused(fs::write("/proc/self/comm", "x")),
+            refused(Command::new("/bin/true").status()),
+            refused(TcpStream::connect(address)),
+            refused(TcpListener::bind("127.0.0.1:1")),
+        ];
+        assert!(
+            denied.iter().all(|said| said == "PermissionDenied"),
+            "{denied:?}"
+        );
+        fs::read_to_string("/proc/thread-self/status").unwrap()
+    });
+    let status = thread.join().unwrap();
+    for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+        assert!(status.contains(line), "{status}");
+    }
+    fs::remove_dir_all(&directory).unwrap();
 }

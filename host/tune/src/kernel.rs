@@ -25,6 +25,12 @@ pub(crate) fn device_towards(kernel: &mut Kernel, peer: IpAddr) -> Result<u32, R
         .ok_or_else(|| io::Error::other("the route names no device").into())
 }
 
+/// Name of the device by which the kernel would reach the peer.
+pub fn interface_towards(peer: IpAddr) -> Result<String, Error> {
+    let device = device_towards(&mut kernel()?, peer).map_err(Error::kernel("a route"))?;
+    sys::packet::device_name(device).map_err(Error::kernel("the name of a device"))
+}
+
 /// Bytes as they are kept in the journal.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -47,6 +53,7 @@ mod tests {
         let mut kernel = Kernel::open(sys::netlink::Protocol::Route).unwrap();
         let lo = device_towards(&mut kernel, [127, 0, 0, 1].into()).unwrap();
         assert_eq!(lo, 1);
+        assert_eq!(interface_towards([127, 0, 0, 1].into()).unwrap(), "lo");
         // RTM_GETROUTE with a strange family.
         let refusal = kernel.get(26, &[0xee; 12]).err().unwrap();
         assert_ne!(refusal.errno, 0);

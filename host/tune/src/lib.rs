@@ -22,6 +22,7 @@ mod undo;
 pub use crash_points::step;
 pub use error::Error;
 pub use guard::guard;
+pub use kernel::interface_towards;
 pub use metrics::flush_metrics;
 pub use persist::{Written, managers, write, written};
 pub use status::{Pending, PendingChange, Where, default_state, status};
