@@ -25,7 +25,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
-use wire::control::busy;
+use wire::control::{LONGEST_OUTAGE, busy, silence};
 
 /// Application protocol (RFC 7301) of a session.
 pub const SESSION: &[u8] = b"linerate-control/1";
@@ -144,7 +144,8 @@ impl Tls {
         // Samples are small and wanted at once.
         socket.set_nodelay(true).map_err(broken)?;
         // After an outage of the path it goes on sooner than the data; older kernels do without.
-        let _ = sys::socket::set_longest_rto(socket.as_fd(), LONGEST_RTO);
+        let outage = silence(LONGEST_OUTAGE).into();
+        let _ = sys::socket::set_longest_rto(socket.as_fd(), LONGEST_RTO, outage);
         let mut new = Tls {
             socket,
             tls,

@@ -165,11 +165,13 @@ pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
 }
 
 /// Bounds the time between retransmissions (`TCP_RTO_MAX_MS`, Linux 6.15), which doubles up to two minutes: the
-/// connection goes on soon after an outage of its path.
-pub fn set_longest_rto(fd: BorrowedFd<'_>, longest: Duration) -> io::Result<()> {
+/// connection goes on soon after an outage of its path of up to `outage`.
+pub fn set_longest_rto(fd: BorrowedFd<'_>, longest: Duration, outage: Duration) -> io::Result<()> {
     const TCP_RTO_MAX_MS: i32 = 44;
-    let ms = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
-    set(fd, tcp_option(TCP_RTO_MAX_MS), ms)
+    let ms = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+    // The kernel gives up after so many attempts (net.ipv4.tcp_retries2) without a time.
+    set(fd, tcp_option(libc::TCP_USER_TIMEOUT), ms(outage))?;
+    set(fd, tcp_option(TCP_RTO_MAX_MS), ms(longest))
 }
 
 /// `SO_BINDTODEVICE`.
