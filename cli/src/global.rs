@@ -18,11 +18,11 @@ use std::sync::atomic::AtomicBool;
 pub struct Global {
     /// Archive of runs [default: linerate/runs.db in the user's data directory]
     #[arg(long, global = true, value_name = "FILE", env = "LINERATE_ARCHIVE")]
-    #[arg(help_heading = "Global options")]
+    #[arg(help_heading = "Global options", hide_short_help = true)]
     pub archive: Option<PathBuf>,
     /// Directory of this host's key and of whom it trusts [default: linerate in the user's configuration directory]
     #[arg(long, global = true, value_name = "DIR", env = "LINERATE_CONFIG")]
-    #[arg(help_heading = "Global options")]
+    #[arg(help_heading = "Global options", hide_short_help = true)]
     pub config: Option<PathBuf>,
 }
 
@@ -107,7 +107,7 @@ impl Version {
 #[derive(Args)]
 pub struct Reaching {
     /// How ssh starts linerate on the remote host [default: linerate]
-    #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
+    #[arg(long, value_name = "CMD", help_heading = "Placement")]
     remote_command: Option<String>,
     /// Where the agent listens whose control connection is standard input: this process is the near
     /// end inside a lab

@@ -1,7 +1,10 @@
 //! Mistakes of the command line, answered before clap's guesses: habits of iperf3 and netperf, and commands that have
 //! another name here.
 
+use crate::commands::{self, Cli};
+use crate::help;
 use crate::prelude::*;
+use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use engine::host::Host;
 
@@ -232,12 +235,26 @@ fn is_slip(typed: &str, meant: &str) -> bool {
     row[meant.len()] <= 2
 }
 
-/// The command line, or the code of a mistake that has been answered.
-pub fn parse<T: clap::Parser>() -> Result<T, ExitCode> {
-    T::try_parse().map_err(|mut error| {
+/// The command line, or the code of a mistake or of a help that has been printed.
+pub fn parse() -> Result<Cli, ExitCode> {
+    let parsed = commands::command().try_get_matches();
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|mut error| {
         let args: Vec<String> = std::env::args_os()
             .map(|arg| arg.to_string_lossy().into_owned())
             .collect();
+        let words = &args[1..];
+        let is_long = words.iter().any(|word| word == "--help")
+            || words.first().is_some_and(|word| word == "help");
+        if error.kind() == ErrorKind::DisplayHelp && is_long {
+            let printed = out::print(&help::full(commands::command(), words));
+            return if printed.is_ok() {
+                Exit::Done
+            } else {
+                Exit::Failed
+            }
+            .into();
+        }
         match answer(&args, &mut error) {
             Some(sentence) => {
                 out::note(&format!(

@@ -7,6 +7,7 @@ mod files;
 mod filter_args;
 mod global;
 mod habits;
+mod help;
 mod inputs;
 mod json_input;
 mod live;

@@ -68,6 +68,32 @@ fn both_ways_against_this_machine() {
     assert!(listed.contains(run["id"].as_str().unwrap()), "{listed}");
 }
 
+/// However late the receiver begins to read: the time runs from the first byte sent, by the sender's clock.
+#[test]
+fn short_transfers_are_not_faster_than_the_senders_clock() {
+    let home = Home::new();
+    for size in [10_u64 << 10, 64 << 10, 1 << 20] {
+        for way in ["--up", "--down"] {
+            let bytes = size.to_string();
+            let args = ["measure", "local", way, "-n", &bytes, "-q", "--json"];
+            let run = json(&mut home.linerate(&args));
+            let (leg, figures) = (&run["legs"][0], &run["summary"]["legs"][0]);
+            let [sender, receiver] = match way {
+                "--up" => ["near", "far"],
+                _ => ["far", "near"],
+            };
+            let number = |value: &Value| value.as_u64().unwrap();
+            let acknowledged = number(&leg[sender]["acknowledged_ns"]);
+            let back = number(&figures["rtt_idle_ns"]) / 2;
+            let took = number(&figures["duration_ns"]);
+            assert!(took >= acknowledged.saturating_sub(back), "{leg}");
+            assert_eq!(number(&leg[receiver]["bytes"]), size);
+            let rate = number(&figures["goodput_bit_s"]);
+            assert_eq!(rate, size * 8 * 1_000_000_000 / took);
+        }
+    }
+}
+
 #[test]
 fn by_bytes_with_several_streams_both_at_once() {
     let home = Home::new();

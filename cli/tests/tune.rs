@@ -221,8 +221,8 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     assert_eq!(again, told, "the archive has the whole story");
     let words = stdout(&run(&mut home.linerate(&["tune", "show", "last"])));
     for part in [
-        "larger buffers: FASTER. A typical run moved",
-        "% interval",
+        "larger buffers: FASTER: median goodput with larger buffers ",
+        " % CI ",
         "tcp_wmem=",
         "on the far host, in force",
         &format!("'linerate tune undo {FAR}'"),

@@ -151,7 +151,7 @@ impl<'a> ClosedLoop<'a> {
         let mut seen = match self.seen.take() {
             Some(seen) => seen,
             None => {
-                self.audience.tells("measures the path as it is");
+                self.audience.tells("measures the baseline");
                 self.look()?
             }
         };
@@ -479,8 +479,8 @@ impl<'a> ClosedLoop<'a> {
                         "{host} has not written down what it keeps: {}",
                         sentence(&error)
                     ),
-                    meaning: "it is gone when that host starts anew".to_owned(),
-                    remedy: "mend that, and tune again with --persist".to_owned(),
+                    meaning: "it is lost when that host reboots".to_owned(),
+                    remedy: "fix that, and tune again with --persist".to_owned(),
                 }),
                 None => {}
             }

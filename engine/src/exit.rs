@@ -20,7 +20,7 @@ pub enum Exit {
     Interrupted = 4,
     /// The change makes it slower.
     Slower = 10,
-    /// The change makes no difference that matters.
+    /// The arms are equivalent within the margin.
     NoDifference = 11,
     /// The runs cannot tell.
     NotEnoughData = 12,
@@ -52,7 +52,7 @@ impl Exit {
             "Ended early by the user (Ctrl-C); what had been measured until then was printed and kept.",
         ),
         (Exit::Slower, "prove: SLOWER."),
-        (Exit::NoDifference, "prove: NO DIFFERENCE THAT MATTERS."),
+        (Exit::NoDifference, "prove: EQUIVALENT, within the margin."),
         (Exit::NotEnoughData, "prove: NOT ENOUGH DATA."),
         (
             Exit::NoVerdict,

@@ -156,6 +156,7 @@ pub fn run_end(
     let record = EndRecord {
         bytes: outcome.bytes.iter().copied().sum(),
         duration: outcome.duration,
+        acknowledged: outcome.acknowledged,
         requests: outcome.requests,
         operations: outcome.operations,
         copy: outcome.copy,

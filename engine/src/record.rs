@@ -60,7 +60,7 @@ impl Record {
         kept.err().map(|error| Warning {
             what: format!("the run is not kept: {error}"),
             meaning: "the figures here are right, but the archive does not have them".to_owned(),
-            remedy: "mend that, or keep it by hand: --json > run.json, later runs import run.json"
+            remedy: "fix that, or keep it by hand: --json > run.json, later runs import run.json"
                 .to_owned(),
         })
     }

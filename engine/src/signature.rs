@@ -62,6 +62,7 @@ impl Statement {
         self.line(&EndRecord {
             bytes: record.bytes,
             duration: record.duration,
+            acknowledged: record.acknowledged,
             requests: record.requests.clone(),
             operations: record.operations.clone(),
             copy: record.copy.clone(),

@@ -130,7 +130,7 @@ pub fn untraced(whose: &str, error: &anyhow::Error) -> Warning {
         what: format!("no trace of {whose}: {}", crate::exit::sentence(error)),
         meaning: "what its sockets did between two samples is not known; all else is measured"
             .to_owned(),
-        remedy: "mend that, or do without: the other end's trace and the samples are explained"
+        remedy: "fix that, or do without: the other end's trace and the samples are explained"
             .to_owned(),
     }
 }

@@ -20,7 +20,7 @@ const SHOWN: usize = 10;
   linerate diff --requests fast.pcap slow.pcap
 
 The difference in time per megabyte is divided by limit, the largest first. Two
-single runs differ by chance too: 'linerate prove' tests a difference.")]
+single runs differ at random too: 'linerate prove' tests a difference.")]
 pub struct Diff {
     /// Name of a run, its first digits, 'last', or a file
     #[arg(value_name = "A")]

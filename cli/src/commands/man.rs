@@ -1,7 +1,7 @@
 //! `linerate man`: the manual pages, made from the command line's own description.
 
 use crate::prelude::*;
-use clap_mangen::roff::{Inline, Roff, bold, roman};
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use std::io::{IsTerminal, Write, stdout};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -134,6 +134,7 @@ fn page(name: &str, command: clap::Command) -> std::io::Result<Vec<u8>> {
         .after_long_help("")
         .version(env!("CARGO_PKG_VERSION"));
     let has_subcommands = command.has_subcommands();
+    let man_command = &command.clone();
     let man = clap_mangen::Man::new(command)
         .title(name)
         .manual("linerate")
@@ -142,7 +143,7 @@ fn page(name: &str, command: clap::Command) -> std::io::Result<Vec<u8>> {
     let mut out = Vec::new();
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;
-    man.render_synopsis_section(&mut out)?;
+    out.extend(synopsis(man_command).into_bytes());
     man.render_description_section(&mut out)?;
     man.render_options_section(&mut out)?;
     if has_subcommands {
@@ -167,6 +168,51 @@ fn page(name: &str, command: clap::Command) -> std::io::Result<Vec<u8>> {
     }
     out.extend(roff.to_roff().into_bytes());
     Ok(out)
+}
+
+/// How the command is written, each option with its value.
+fn synopsis(command: &clap::Command) -> String {
+    let mut roff = Roff::default();
+    roff.control("SH", ["SYNOPSIS"]);
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let mut line = vec![bold(name)];
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let (places, options): (Vec<_>, Vec<_>) = shown.partition(|arg| arg.is_positional());
+    for arg in options.into_iter().chain(places) {
+        let names = [
+            arg.get_short().map(|short| format!("-{short}")),
+            arg.get_long().map(|long| format!("--{long}")),
+        ];
+        let names: Vec<String> = names.into_iter().flatten().collect();
+        let values = arg.get_value_names().unwrap_or_default().iter();
+        let values: Vec<String> = values.map(ToString::to_string).collect();
+        let values = match arg.get_action().takes_values() || arg.is_positional() {
+            true if values.is_empty() => vec![arg.get_id().as_str().to_uppercase()],
+            true => values,
+            false => Vec::new(),
+        };
+        let [open, close] = if arg.is_required_set() {
+            ["", ""]
+        } else {
+            ["[", "]"]
+        };
+        let gap = if names.is_empty() || values.is_empty() {
+            ""
+        } else {
+            " "
+        };
+        line.push(roman(format!(" {open}")));
+        line.push(bold(names.join("|")));
+        line.push(roman(gap));
+        line.push(italic(values.join(" ")));
+        line.push(roman(close));
+    }
+    if command.has_subcommands() {
+        line.push(roman(" "));
+        line.push(italic("COMMAND"));
+    }
+    roff.text(line);
+    roff.to_roff()
 }
 
 /// The help's closing text: examples keep their lines, prose behind them becomes NOTES.
@@ -244,6 +290,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_synopsis_has_the_values() {
+        let pages = all();
+        let (_, measure) = pages.iter().find(|(n, _)| n == "linerate-measure").unwrap();
+        let at = measure.find(".SH SYNOPSIS").unwrap();
+        let line = measure[at..].lines().nth(1).unwrap();
+        assert!(line.contains("\\-\\-time\\fR \\fITIME\\fR]"), "{line}");
+        assert!(line.ends_with("\\fIHOST\\fR"), "{line}");
     }
 
     #[test]

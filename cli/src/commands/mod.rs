@@ -65,7 +65,7 @@ enum Command {
 }
 
 pub fn command() -> clap::Command {
-    Cli::command()
+    crate::help::brief(Cli::command())
 }
 
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {

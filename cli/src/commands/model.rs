@@ -27,7 +27,7 @@ pub struct Model {
     /// Rate of each link
     #[arg(long)]
     rate: BitRate,
-    /// There and back, without the time that frames take to be sent
+    /// RTT without the serialization delay of the frames
     #[arg(long, value_name = "TIME", value_parser = time_with_unit)]
     rtt: Nanos,
     /// Links, each of which takes a whole frame before the next begins with it

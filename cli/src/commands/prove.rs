@@ -43,7 +43,7 @@ use std::sync::atomic::AtomicBool;
   linerate prove --from old=a.json,b.json new=3f,41
 
 Runs with the change and the baseline alternate in random pairs. The verdict is
-FASTER, SLOWER, NO DIFFERENCE THAT MATTERS, NOT ENOUGH DATA or NO VERDICT; the
+FASTER, SLOWER, EQUIVALENT, NOT ENOUGH DATA or NO VERDICT; the
 exit status is 0, 10, 11, 12 or 13. Changes are undone after each run, also if
 this command is killed. 'linerate tune knobs' lists what can be changed.")]
 pub struct Prove {

@@ -467,6 +467,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         sockets: end.sockets.clone(),
         bytes: end.bytes,
         duration: end.duration,
+        acknowledged: end.acknowledged,
         requests: end.requests.clone(),
         operations: end.operations.clone(),
         retransmits: end.retransmits,

@@ -20,6 +20,8 @@ pub struct Outcome {
     pub bytes: Vec<Bytes>,
     /// From the first byte of any stream to the last.
     pub duration: Nanos,
+    /// From the first byte sent until all streams were acknowledged whole (bulk sender of a set size only).
+    pub acknowledged: Option<Nanos>,
     /// All latencies ([`Role::Ask`] only).
     pub requests: Option<Latency>,
     /// The same by operation (blocks only).
@@ -144,6 +146,12 @@ impl Load {
             duration: match (state.first, state.last) {
                 (Some(first), Some(last)) => last.saturating_duration_since(first).into(),
                 _ => Nanos(0),
+            },
+            acknowledged: match (state.first, state.acknowledged) {
+                (Some(first), (streams, Some(last))) if streams == shared.streams.len() => {
+                    Some(last.saturating_duration_since(first).into())
+                }
+                _ => None,
             },
             requests: self.asks().then(|| state.all.clone()),
             store,

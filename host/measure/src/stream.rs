@@ -71,6 +71,8 @@ pub(crate) struct State {
     pub(crate) stopped: bool,
     pub(crate) first: Option<Instant>,
     pub(crate) last: Option<Instant>,
+    /// Streams of which everything was acknowledged, and when that of the last was.
+    pub(crate) acknowledged: (usize, Option<Instant>),
     pub(crate) tally: Tally,
     /// Why what has the blocks failed, if it did.
     pub(crate) storage_failed: Option<String>,
@@ -357,6 +359,34 @@ impl Stream<'_> {
         let mut state = self.shared.lock();
         state.first = Some(state.first.map_or(first, |f| f.min(first)));
         state.last = Some(state.last.map_or(last, |l| l.max(last)));
+    }
+
+    /// Waits until everything that was written is acknowledged, at most the time to drain, and keeps when that was.
+    pub(crate) fn settle_acknowledged(&self) {
+        /// A wait of a scheduler's pass each, until these are too many.
+        const SPIN: Duration = Duration::from_millis(1);
+        let began = Instant::now();
+        loop {
+            let now = Instant::now();
+            let Ok(left) = socket::unacknowledged(self.fd()) else {
+                return;
+            };
+            // The end of the stream counts as a byte.
+            if left <= 1 {
+                let (streams, last) = &mut self.shared.lock().acknowledged;
+                *streams += 1;
+                *last = (*last).max(Some(now));
+                return;
+            }
+            let waited = now - began;
+            if self.phase() == Phase::Cut || waited > self.shared.job.drain {
+                return;
+            }
+            match waited < SPIN {
+                true => thread::yield_now(),
+                false => thread::sleep((waited / 64).min(SPIN)),
+            }
+        }
     }
 
     pub(crate) fn record(&self, latency: Duration) {

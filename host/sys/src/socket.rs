@@ -263,6 +263,14 @@ pub fn queued(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(rustix::io::ioctl_fionread(fd)? as usize)
 }
 
+/// How many bytes were written and are not acknowledged, the end of the stream included (`SIOCOUTQ`, tcp(7)).
+pub fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int (tcp_ioctl), and the pointer is valid for the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(usize::try_from(bytes).unwrap_or_default())
+}
+
 /// Takes up to `len` bytes off the socket without copying them anywhere (`MSG_TRUNC`, tcp(7)),
 /// blocking.
 pub fn discard(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {

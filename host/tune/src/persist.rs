@@ -112,7 +112,7 @@ pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Resul
     let unwritten = |source| {
         let (path, end) = (
             path.display(),
-            "what was kept lasts until this host starts anew",
+            "what was kept lasts until this host reboots",
         );
         Error::Failed(format!("cannot write {path}: {source}; {end}"))
     };

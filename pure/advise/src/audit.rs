@@ -377,7 +377,7 @@ impl<'a> Auditor<'a> {
                 "packets leave without DF and are fragmented where they do not fit",
             ),
             ("tcp_no_metrics_save", 1) => pointless(
-                "every connection learns the path anew; it was for repeated tests, and linerate forgets the path between runs by itself",
+                "every connection probes the path again; it was for repeated tests, and linerate forgets the path between runs by itself",
             ),
             ("tcp_slow_start_after_idle", 0) if !self.latency => {
                 pointless("a bulk transfer has no pauses")

@@ -16,15 +16,15 @@ pub fn others(host: &Configured) -> Vec<String> {
             sets => sets.join(", "),
         };
         all.push(format!(
-            "tuned is active with the profile {name}, which sets {what}; afterwards it applies the sysctl files anew, unless reapply_sysctl is 0 in /etc/tuned/tuned-main.conf"
+            "tuned is active with the profile {name}, which sets {what}; afterwards it applies the sysctl files again, unless reapply_sysctl is 0 in /etc/tuned/tuned-main.conf"
         ));
     }
     if host.network_manager {
-        let words = "NetworkManager sets MTU, routes and offloads of its connections whenever a device comes up: what is to last belongs there";
+        let words = "NetworkManager sets MTU, routes and offloads of its connections whenever a device is activated: persistent settings belong there";
         all.push(words.to_owned());
     }
     if host.cloud_init {
-        let words = "cloud-init may write the network configuration anew when the host starts";
+        let words = "cloud-init may rewrite the network configuration when the host starts";
         all.push(words.to_owned());
     }
     all

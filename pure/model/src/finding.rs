@@ -78,7 +78,7 @@ limits! {
     /// The rate of the slowest link.
     BottleneckRate: Second, "the rate of the path";
     /// The same, with a queue that far exceeds the round trip.
-    Bufferbloat: Second, "the rate of the path, behind a bloated queue";
+    Bufferbloat: Second, "the bottleneck link, with bufferbloat";
     /// Losses that have nothing to do with the load.
     RandomLoss: Second, "random loss";
     /// Bursts overflow a buffer that is too small for them.

@@ -231,7 +231,7 @@ causes! {
     /// The server, between the call and its reply.
     Think: "think", "the server's think time";
     /// The way itself: the shortest that was seen.
-    Path: "path", "the way there and back";
+    Path: "path", "RTT";
     /// Beyond the shortest way: queues. Known from two captures alone.
     Queue: "queue", "queues on the way";
     /// Lost data was retransmitted.

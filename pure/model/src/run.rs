@@ -126,6 +126,10 @@ pub struct EndRecord {
     /// From the first byte to the last.
     #[serde(rename = "duration_ns")]
     pub duration: Nanos,
+    /// From the first byte sent until everything was acknowledged (sender of a bulk transfer of a set size); `None`: not
+    /// measured.
+    #[serde(rename = "acknowledged_ns", skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Nanos>,
     /// All request latencies (client of the request workload).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Latency>,

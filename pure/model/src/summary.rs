@@ -5,7 +5,7 @@ use crate::request::Links;
 use crate::stats::percentile;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
-    Latency, Leg, Limit, Nanos, Run, SOCKET_OPTIONS, Sample, SocketOption, SocketOptions,
+    Latency, Leg, Limit, Nanos, Run, SOCKET_OPTIONS, Sample, Side, SocketOption, SocketOptions,
     SocketState, Spec, StreamSample, Warning, Workload, blocks::read_again, summarise_blocks,
     summarise_copy,
 };
@@ -28,8 +28,8 @@ pub struct LegSummary {
     pub direction: Direction,
     /// How it ended.
     pub ended: Ended,
-    /// From the first byte to the last, at the receiver where it reports; under a time limit at least to
-    /// that limit, even if nothing came any more.
+    /// From the first byte sent to the last received; under a time limit at least to that limit, even if nothing came
+    /// any more. Of transfers of a set size the sender sees the last byte acknowledged, half of the shortest RTT later.
     #[serde(rename = "duration_ns")]
     pub duration: Nanos,
     /// Bytes that the receiver's application took (the sender's count where the receiver is silent).
@@ -202,7 +202,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         .filter_map(|tcp| tcp.min_rtt().or(tcp.srtt()))
         .filter(|rtt| *rtt > Nanos(0))
         .min();
-    let span = span(spec.limit, counted);
+    let span = span(spec.limit, leg, counted, rtt_idle);
     let ramp = ramp_for(spec, rtt_idle, span);
     let steady: Vec<&Sample> = sender.samples.iter().filter(|s| s.at >= ramp).collect();
     // Stock iperf3 reports its totals only: a first and a last sample cannot leave the ramp out.
@@ -344,14 +344,26 @@ fn sum_of<T: std::iter::Sum>(
     (!tcp.is_empty()).then(|| tcp.iter().map(|t| f(t)).sum())?
 }
 
-/// The time over which a leg is judged: from the first byte to the last; under a time limit at least
+/// The time over which a leg is judged: from the first byte sent to the last received; under a time limit at least
 /// to that limit (or to where the leg was ended), so that a path that fell silent is not flattered.
-fn span(limit: Limit, end: &EndRecord) -> Nanos {
-    let seen = end.samples.last().map_or(Nanos(0), |s| s.at);
-    match limit {
-        Limit::Time(limit) => end.duration.max(limit.min(seen)),
-        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => end.duration,
+///
+/// A receiver that begins to read when all has arrived takes no time at all: the sender's clock has the time from the
+/// first byte until the last was acknowledged, which is half a round trip longer. Another host's is believed as far as
+/// this one saw the leg last.
+fn span(limit: Limit, leg: &Leg, end: &EndRecord, rtt: Option<Nanos>) -> Nanos {
+    let seen = |end: &EndRecord| end.samples.last().map_or(Nanos(0), |s| s.at);
+    if let Limit::Time(limit) = limit {
+        return end.duration.max(limit.min(seen(end)));
     }
+    let Some(acknowledged) = leg.sender().acknowledged else {
+        return end.duration;
+    };
+    let back = Nanos(rtt.unwrap_or_default().0 / 2);
+    let believed = match leg.direction.sender() {
+        Side::Near => acknowledged,
+        Side::Far => acknowledged.min(seen(end)),
+    };
+    end.duration.max(believed.since(back))
 }
 
 /// Rate from the last sample at or before the end of the ramp to `span`, or to the sample that saw
@@ -441,6 +453,49 @@ fn settings(
 mod tests {
     use super::*;
     use crate::{CpuTimes, Request, Wait};
+
+    /// 64 KiB that had all arrived when the receiver began to read.
+    #[test]
+    fn a_short_transfer_is_timed_from_its_first_byte_sent() {
+        let spec = Spec {
+            limit: Limit::Bytes(Bytes(64 << 10)),
+            ..spec()
+        };
+        let tcp = crate::socket_state! {
+            min_rtt: Some(Nanos::from_micros(10)),
+        };
+        let end = |duration, acknowledged| EndRecord {
+            bytes: Bytes(64 << 10),
+            duration: Nanos(duration),
+            acknowledged,
+            samples: vec![sample(0, 0, Some(&tcp)), sample(1, 0, Some(&tcp))],
+            ..EndRecord::default()
+        };
+        let (sender, receiver) = (end(5_000, Some(Nanos(25_000))), end(731, None));
+        for (direction, near, far) in [
+            (Direction::Up, &sender, &receiver),
+            (Direction::Down, &receiver, &sender),
+        ] {
+            let mut leg = Leg {
+                direction,
+                started: Nanos(0),
+                near: near.clone(),
+                far: far.clone(),
+                ended: Ended::Complete,
+            };
+            let figures = summarise_leg(&spec, &leg);
+            assert_eq!(figures.duration, Nanos(20_000), "{direction}");
+            assert_eq!(figures.goodput, Bytes(64 << 10).per(Nanos(20_000)));
+            // A far sender cannot claim more time than this host saw.
+            leg.far.acknowledged = leg.far.acknowledged.map(|_| Nanos(u64::MAX));
+            let figures = summarise_leg(&spec, &leg);
+            assert!(figures.duration <= Nanos::from_secs(1), "{direction}");
+            // A receiver that read as it arrived has the time itself.
+            leg.near.acknowledged = None;
+            leg.far.acknowledged = None;
+            assert_eq!(summarise_leg(&spec, &leg).duration, Nanos(731));
+        }
+    }
 
     fn spec() -> Spec {
         Spec {

@@ -491,8 +491,8 @@ mod tests {
     #[test]
     fn factors_and_what_they_do_together() {
         let text = "host = 'db2'\nblocks = 6\nseed = 1\npilot_pairs = 0\n\
-            [[factor]]\nname = 'cc'\nlevels = ['as it is', 'congestion=bbr']\n\
-            [[factor]]\nname = 'buffers'\nlevels = ['as it is', 'sockbuf=8M']\n";
+            [[factor]]\nname = 'cc'\nlevels = ['baseline', 'congestion=bbr']\n\
+            [[factor]]\nname = 'buffers'\nlevels = ['baseline', 'sockbuf=8M']\n";
         let plan = crate::parse_plan(text, "f.toml", 0).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(plan.arms.len(), 4);
         let mut noise = noisy(1, 1.0, 0.01);

@@ -46,7 +46,7 @@ impl PlanError {
 }
 
 /// Name of an arm in which nothing is set.
-pub(crate) const AS_IT_IS: &str = "as it is";
+pub(crate) const BASELINE: &str = "baseline";
 // What holds if the plan names none.
 pub(crate) const USUAL_GAP: Nanos = Nanos::from_secs(3);
 /// Length of a run if none is named: 10 s behind the usual ramp of 2 s.
@@ -73,7 +73,7 @@ pub struct Ask {
     pub direction: Option<Direction>,
     /// The order for every run; `None`: bulk for 12 s.
     pub run: Option<Spec>,
-    /// What the control sets; empty: as it is.
+    /// What the control sets; empty: the baseline.
     pub against: Vec<Setting>,
     /// Tried together, as one arm.
     pub changes: Vec<Setting>,
@@ -193,7 +193,7 @@ fn name_of(settings: &[Setting]) -> String {
     let all: Vec<String> = settings.iter().map(Setting::to_string).collect();
     let text = all.join(", ");
     match text.chars().count() {
-        0 => AS_IT_IS.to_owned(),
+        0 => BASELINE.to_owned(),
         1..=48 => text,
         _ => "changed".to_owned(),
     }
@@ -201,7 +201,7 @@ fn name_of(settings: &[Setting]) -> String {
 
 /// `NAME=change,change`.
 fn named_arm(text: &str) -> Result<Arm, PlanError> {
-    let remedy = "write NAME=KNOB=VALUE,KNOB=VALUE, or NAME= for an arm as it is";
+    let remedy = "write NAME=KNOB=VALUE,KNOB=VALUE, or NAME= for the baseline";
     let wrong = |what: String| PlanError::new("arm", what, remedy);
     let parts = text.split_once('=');
     let (name, changes) = parts.ok_or_else(|| wrong(format!("the arm '{text}' has no '='")))?;
@@ -209,11 +209,11 @@ fn named_arm(text: &str) -> Result<Arm, PlanError> {
     Ok(arm(Some(name.trim().to_owned()), settings))
 }
 
-/// `KNOB=VALUE,KNOB=VALUE`; empty, or "as it is": none.
+/// `KNOB=VALUE,KNOB=VALUE`; empty, or "baseline": none.
 fn settings_of(text: &str) -> Result<Vec<Setting>, String> {
     let parse = |part: &str| part.trim().parse::<Setting>().map_err(|e| e.to_string());
     match text.trim() {
-        "" | AS_IT_IS => Ok(Vec::new()),
+        "" | BASELINE => Ok(Vec::new()),
         text => text.split(',').map(parse).collect(),
     }
 }
@@ -237,7 +237,7 @@ mod tests {
     fn one_line_makes_a_plan() {
         let plan = plan_from_changes(ask()).unwrap();
         let names: Vec<&str> = plan.arms.iter().map(|a| a.name.as_str()).collect();
-        assert_eq!(names, ["as it is", "congestion=bbr"]);
+        assert_eq!(names, ["baseline", "congestion=bbr"]);
         assert_eq!(
             plan.design,
             Design::Pairs {
@@ -344,7 +344,7 @@ mod tests {
                     pairs: Some(vec![3]),
                     ..ask()
                 },
-                "3 pairs give no verdict: of 5, even all in favour come up by chance in 1 of 16 experiments; write 6 pairs or more",
+                "3 pairs give no verdict: of 5, even all in favour come up at random in 1 of 16 experiments; write 6 pairs or more",
             ),
             (
                 Ask {
@@ -497,7 +497,7 @@ settings = ["congestion=bbr", "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both
         let plan = parse_plan(FILE, "plan.toml", 7).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((plan.seed, plan.margin), (12, 0.05));
         assert_eq!(plan.gap, Nanos::from_millis(2500));
-        assert_eq!(plan.arms[0].name, AS_IT_IS);
+        assert_eq!(plan.arms[0].name, BASELINE);
         assert_eq!(plan.run.socket.congestion.as_deref(), Some("cubic"));
         assert_eq!(plan.run.near.cpus, [0, 1]);
         assert_eq!(
@@ -514,7 +514,7 @@ settings = ["congestion=bbr", "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both
                 "mss=1400, notsent_lowat=128K",
                 "nodelay=on",
             ]
-            .map(|s| format!("[[factor]]\nname='{s}'\nlevels=['as it is', '{s}']\n"))
+            .map(|s| format!("[[factor]]\nname='{s}'\nlevels=['baseline', '{s}']\n"))
             .concat();
         let half = parse_plan(&factors, "f.toml", 7);
         let half = half.unwrap_or_else(|e| panic!("{e}"));
@@ -624,7 +624,7 @@ settings = ["congestion=bbr", "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both
         assert!(file("").starts_with("plan.toml:1: the plan names no host"));
         assert!(file(&"#".repeat(2 << 20)).contains("more than 1048576 bytes"));
         let cells = "host='h'\n".to_owned()
-            + &"[[factor]]\nname='f'\nlevels=['as it is','mss=1400','mss=1300']\n".repeat(5);
+            + &"[[factor]]\nname='f'\nlevels=['baseline','mss=1400','mss=1300']\n".repeat(5);
         assert!(file(&cells).starts_with("plan.toml:2: the factors make 243 combinations"));
     }
 

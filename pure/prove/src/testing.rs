@@ -13,7 +13,7 @@ pub(crate) fn settings(texts: &[&str]) -> Vec<Setting> {
     texts.iter().map(|t| t.parse().unwrap()).collect()
 }
 
-/// `congestion=bbr` against as it is, to db2, with the usual looks.
+/// `congestion=bbr` against the baseline, to db2, with the usual looks.
 pub(crate) fn ask() -> Ask {
     Ask {
         host: "db2".to_owned(),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Keys of a fingerprint that say nothing about the path.
 const NOT_COMPARED: [&str; 3] = ["linerate", "memory", "unread"];
 /// What stands in a reading for an option that its arm leaves alone.
-pub(crate) const LEFT_ALONE: &str = "as it is";
+pub(crate) const LEFT_ALONE: &str = "not set";
 /// What stands for a key that is there at one time only.
 const NOT_SET: &str = "not set";
 
@@ -414,9 +414,9 @@ mod tests {
         // The control leaves them alone, and tells what they are all the same.
         let control = told(&trial(&plan, 0, &run(&plan)));
         let expected = [
-            "SO_SNDBUF Near: as it is, 43520 B",
-            "SO_RCVBUF Far: as it is, 64 KiB",
-            "TCP_CONGESTION Near: as it is, cubic",
+            "SO_SNDBUF Near: not set, 43520 B",
+            "SO_RCVBUF Far: not set, 64 KiB",
+            "TCP_CONGESTION Near: not set, cubic",
         ];
         assert_eq!(control, expected);
         // A little more is not the same.

@@ -357,7 +357,7 @@ mod tests {
 
           To decide: linerate prove db1 --change pacing=90000000 --margin 5% --direction up
             FASTER: burst loss in a shallow buffer
-            NO DIFFERENCE THAT MATTERS: random loss
+            EQUIVALENT: random loss
             SLOWER: random loss
 
           ss============================================rrrrrrrrrrrrrrrrrrr===========

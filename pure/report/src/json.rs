@@ -182,6 +182,7 @@ mod tests {
                 ..CopyRecord::default()
             });
             end.retransmits = Some(1);
+            end.acknowledged = Some(Nanos(1));
             end.warnings = vec![testing::warning("a", "b", "c")];
             end.samples[1].requests = Some(testing::latencies(10));
             end.samples[1].datagrams = Some(Datagrams::default());

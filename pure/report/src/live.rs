@@ -431,7 +431,13 @@ impl Leg {
         if taken > width {
             return vec![cut(&format!("{head}{now}"), width)];
         }
-        let steps = end.history.windows(2);
+        // What is left over at the end is no interval.
+        let left_over = match &end.history[..] {
+            [.., a, b, c] => c.at.since(b.at).0 < b.at.since(a.at).0 / 2,
+            _ => false,
+        };
+        let whole = end.history.len() - usize::from(left_over);
+        let steps = end.history[..whole].windows(2);
         let rates = steps.filter_map(|p| Some((p[1].at.as_secs_f64(), rate(&p[0], &p[1])?)));
         let course = blocks(
             &rates.collect::<Vec<_>>(),

@@ -19,7 +19,7 @@ pub fn text(change: &MtuChange, style: Style) -> String {
     if change.outcome == ChangeOutcome::Committed {
         let until = match change.persisted.is_empty() {
             true => {
-                "both hosts keep it until they are started anew (--persist writes it down), or until 'linerate tune undo' on each"
+                "both hosts keep it until they are rebooted (--persist writes it down), or until 'linerate tune undo' on each"
             }
             false => "'linerate tune undo' on each host puts it back, and what was written with it",
         };
@@ -118,7 +118,7 @@ pub fn done(stage: Stage, change: &MtuChange) -> String {
                 None => "; the other host does not answer since".to_owned(),
             }
         ),
-        Stage::Probe => format!("probed: {to} bytes get through, there and back"),
+        Stage::Probe => format!("probed: {to} bytes get through in both directions"),
         Stage::Unpin => match change.reach {
             Reach::Segment => "unpinned: ordinary packets may have that size".to_owned(),
             Reach::Peer => {

@@ -1,6 +1,6 @@
 //! Experiments to text, tables and JSON.
 //!
-//! The words are few and mean the same everywhere: FASTER, SLOWER, NO DIFFERENCE THAT MATTERS, NOT
+//! The words are few and mean the same everywhere: FASTER, SLOWER, EQUIVALENT, NOT
 //! ENOUGH DATA, NO VERDICT. Nothing here says that there is no difference at all, for no number of
 //! runs shows that, and no figure of an effect stands without its interval.
 

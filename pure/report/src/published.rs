@@ -24,7 +24,7 @@ pub fn text(of: &Published, style: Style) -> String {
     }
     out += &more(of.comparisons.len(), " comparisons");
     if !of.doubts.is_empty() {
-        out += "\nBefore this is believed:\n";
+        out += "\nCaveats:\n";
     }
     let doubts = of.doubts.iter().take(SHOWN);
     out.extend(doubts.map(|doubt| style.item(&escape_sentence(&doubt.words))));
@@ -145,8 +145,8 @@ mod tests {
           FASTER. A typical run was 12.0 % faster (95 % interval +6.0 % to +19.0 %; 8
           and 9 runs without pairs).
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO DIFFERENCE THAT MATTERS. Between -2.1 % and +3.3 % (5 % matters; 20 and 20
-          runs without pairs).
+          EQUIVALENT. Between -2.1 % and +3.3 % (5 % matters; 20 and 20 runs without
+          pairs).
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
           NOT ENOUGH DATA. Anything from -7.0 % to +15.0 % fits 8 and 8 runs without
           pairs.
@@ -160,7 +160,7 @@ mod tests {
           NO VERDICT. The values differ by +12.0 %; 3 and 3 runs are too few for an
           interval.
 
-        Before this is believed:
+        Caveats:
         - The order was not drawn at random, and \u{1b}[2J is no word.
         ");
     }

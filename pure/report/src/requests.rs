@@ -86,7 +86,7 @@ fn each(one: &Operation) -> String {
 
 /// Said of a run whose hosts do not tell the rate of a link.
 pub(crate) const NO_RATE: &str =
-    "no device of the hosts tells a rate, by which to reckon its frames as well";
+    "no device of the hosts tells a rate, so serialization is excluded";
 /// What the times by operation are.
 pub(crate) const EACH: &str = "Each is the mean of one request;";
 

@@ -685,8 +685,7 @@ mod tests {
         up    116,500 requests/s  to local (p50 6.60 us, p99 21.0 us; 1,165,000 answered
               in 10 s)
         Ideal 4.00 us, measured 6.60 us at the median; ideal is the shortest round trip
-        alone (no device of the hosts tells a rate, by which to reckon its frames as
-        well).
+        alone (no device of the hosts tells a rate, so serialization is excluded).
 
         latency p50             6.60 us
                 p90             6.60 us

@@ -312,9 +312,7 @@ impl Story {
             let host = far.then(|| format!(" {}", escape(&story.host)));
             let until = glue(format!("'linerate tune undo{}'", host.unwrap_or_default()));
             kept.push(match story.lasting[..] {
-                [] => format!(
-                    "Until {until} or until the host starts anew: --persist writes it down for good."
-                ),
+                [] => format!("Until {until} or until reboot: --persist keeps it."),
                 _ => format!("Until {until}; what brings it back when the host starts is below."),
             });
         }

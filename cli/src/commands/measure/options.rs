@@ -93,7 +93,7 @@ struct Amount {
     /// Start of a leg that the steady figures omit [default: 2s or 20 RTTs]
     #[arg(short = 'O', long, visible_alias = "omit", value_name = "TIME")]
     ramp: Option<Nanos>,
-    /// Time between samples of the sockets, from 10ms; lines are printed once a second, or a sample where that is longer
+    /// Time between samples of the sockets, from 10ms
     #[arg(short = 'i', long, default_value = "100ms", value_name = "TIME")]
     interval: Nanos,
 }
@@ -274,7 +274,7 @@ struct BlockOptions {
     #[arg(long, value_name = "N", requires = "random")]
     seed: Option<u32>,
     /// Backing store on the server: memory, DIR (unlinked temporary file) or FILE (read-only) [default: memory]
-    #[arg(long, value_name = "memory|DIR|FILE")]
+    #[arg(long, value_name = "STORE")]
     store: Option<String>,
     /// Bytes of the file [default: all of FILE, 1G of a new one; of NFS, on each connection: 16M]
     #[arg(long, value_name = "SIZE")]

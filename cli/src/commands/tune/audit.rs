@@ -25,7 +25,7 @@ use wire::control::{ProbeAnswer, ProbeRequest};
 /// Between two samples: what limits a short run is seen all the same.
 const INTERVAL: Nanos = Nanos::from_millis(200);
 
-/// Judge the settings of both hosts by what their path needs, and by what well-known guides say
+/// Judge the settings of both hosts by what their path needs, and by well-known guides
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune audit db2                       measures the path first

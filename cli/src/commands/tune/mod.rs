@@ -51,7 +51,7 @@ enum Action {
     Knobs,
     Hold(hold::Hold),
     Mtu(mtu::Mtu),
-    /// Tell what is changed on this host now
+    /// Show what is changed on this host now
     Status,
     Undo(undo::Undo),
     Show(path::Show),

@@ -239,7 +239,7 @@ fn doubts(table: &Table<Option<Box<Passes>>, Sender>, kept: &Kept) -> Vec<String
             _ => " (--json tells all)",
         };
         doubts.push(format!(
-            "{count} more connections of {bytes} together are not told{remedy}"
+            "{count} more connections of {bytes} together are not listed{remedy}"
         ));
     }
     doubts

@@ -244,10 +244,10 @@ const YIELDS: &str =
     "a queue of a whole round trip at the slow link, or a congestion control that yields less";
 
 const RATE_MOVES: &str =
-    "nothing to mend at the hosts: the path carries now more, now less. See who else is on it";
+    "host settings are not the bottleneck: the rate of the link varies. Look for cross traffic";
 
 const LINE_IS_FULL: &str =
-    "nothing to mend at the hosts: the path carries no more. A faster link would";
+    "host settings are not the bottleneck: the link is saturated. A faster link would help";
 
 #[cfg(test)]
 mod tests {

@@ -138,7 +138,7 @@ fn design(plan: &Plan) -> Result<(), PlanError> {
             if let Some(factor) = factors.iter().find(|f| f.levels.len() < 2) {
                 let name = &factor.name;
                 let what = format!("the factor '{name}' has one level, and varies nothing");
-                return wrong("factor", what, "give it another, like \"as it is\"");
+                return wrong("factor", what, "give it another, like \"baseline\"");
             }
             let whole = |a: &Arm| {
                 let mut all = a.levels.iter().zip(factors);
@@ -184,7 +184,7 @@ fn looks_known(key: &'static str, pairs: &[u32]) -> Result<(), PlanError> {
     if let Some(few) = pairs.iter().find(|n| **n < FEWEST_PAIRS) {
         let few = counted(*few as usize, "pair");
         let what = format!(
-            "{few} give no verdict: of 5, even all in favour come up by chance in 1 of 16 experiments"
+            "{few} give no verdict: of 5, even all in favour come up at random in 1 of 16 experiments"
         );
         let remedy = format!("write {FEWEST_PAIRS} pairs or more; 8 to 20 is usual");
         return wrong(key, what, remedy);

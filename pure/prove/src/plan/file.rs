@@ -133,7 +133,7 @@ struct ArmFile {
 #[serde(deny_unknown_fields)]
 struct FactorFile {
     name: String,
-    /// Each `KNOB=VALUE,KNOB=VALUE`, or `as it is`.
+    /// Each `KNOB=VALUE,KNOB=VALUE`, or `baseline`.
     levels: Vec<String>,
 }
 
@@ -272,7 +272,7 @@ fn factors(files: Vec<FactorFile>) -> Result<Vec<Factor>, PlanError> {
     let level = |factor: &str, text: &str| {
         let settings = settings_of(text).map_err(|why| {
             let what = format!("factor '{factor}': {why}");
-            let remedy = "write each level as \"KNOB=VALUE,KNOB=VALUE\", or \"as it is\"";
+            let remedy = "write each level as \"KNOB=VALUE,KNOB=VALUE\", or \"baseline\"";
             PlanError::new("factor", what, remedy)
         })?;
         Ok(Level {
@@ -308,7 +308,7 @@ fn cells(factors: &[Factor], half: bool) -> Result<Vec<Arm>, PlanError> {
     }
     let cells = (0..all).map(|mut cell| {
         let mut arm = Arm {
-            name: super::AS_IT_IS.to_owned(),
+            name: super::BASELINE.to_owned(),
             settings: Vec::new(),
             levels: Vec::new(),
         };
@@ -462,7 +462,7 @@ fn settings_in(socket: &SocketSettings) -> Vec<Setting> {
 
 fn joined(settings: &[Setting]) -> String {
     if settings.is_empty() {
-        return super::AS_IT_IS.to_owned();
+        return super::BASELINE.to_owned();
     }
     let all: Vec<String> = settings.iter().map(Setting::to_string).collect();
     all.join(",")

@@ -128,7 +128,14 @@ fn row_ends(interval: Nanos, samples: &[Sample]) -> Vec<&Sample> {
         .iter()
         .enumerate()
         .filter(|(n, sample)| rows.ends(sample.at) || *n == 0 || n + 1 == samples.len());
-    ends.map(|(_, sample)| sample).collect()
+    let mut ends: Vec<&Sample> = ends.map(|(_, sample)| sample).collect();
+    // What is left over at the end belongs to the row before.
+    if let [.., a, b, c] = ends[..]
+        && c.at.since(b.at).0 < b.at.since(a.at).0 / 2
+    {
+        ends.remove(ends.len() - 2);
+    }
+    ends
 }
 
 /// Both legs of a bidirectional run share their intervals; otherwise each interval is of one leg.

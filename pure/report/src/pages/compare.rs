@@ -56,8 +56,7 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
     let verdict = difference.lines().filter(of_way);
     let mut verdict: Vec<String> = verdict.map(str::to_owned).collect();
     verdict.push(
-        "Two single runs differ by chance too: 'linerate prove' tells whether a difference is real."
-            .to_owned(),
+        "Two single runs differ at random too: 'linerate prove' tests a difference.".to_owned(),
     );
     sections.push(Section::new("What explains the difference").listing(difference));
     Page {

@@ -35,7 +35,7 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
         false => ("The effect", pairs::picture(experiment, verdict)),
     };
     let again = format!(
-        "'linerate prove again {}' makes all of it anew.",
+        "'linerate prove again {}' runs all of it again.",
         escape(&experiment.id)
     );
     let sections = vec![

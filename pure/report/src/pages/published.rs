@@ -29,7 +29,7 @@ pub fn published(of: &Published) -> Page {
     let all = (more > 0).then(|| published::text(of, Style::WIDE));
     let sections = vec![
         Section::new("As it was printed").pictures(bars::of_published(of)),
-        Section::new("Before this is believed").words(doubts.collect()),
+        Section::new("Caveats").words(doubts.collect()),
         Section::new("Effects").pictures(forest::of_published(of)),
         Section::new("Every difference")
             .listing(all.unwrap_or_default())

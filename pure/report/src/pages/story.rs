@@ -94,7 +94,7 @@ fn verdict_of(story: &Story, there: &str) -> Vec<String> {
         )
     };
     let (slow_rate, other) = (rate(true), rate(false));
-    let carries = format!("{there} the path carries {slow_rate}, the way back {other}.");
+    let carries = format!("{there} the path carries {slow_rate}, in reverse {other}.");
     let why = story.why.iter().find(|e| e.direction == Some(slow));
     let why = why.map(|e| format!("Why: it is {}", explain::sentence(e)));
     let (experiment, verdict) = &story.popular;
@@ -103,7 +103,7 @@ fn verdict_of(story: &Story, there: &str) -> Vec<String> {
     let rest = [
         helped(story),
         format!("What many would try first, {name}: {popular}"),
-        "Everything is as it was: what had been set was put back.".to_owned(),
+        "All settings restored.".to_owned(),
     ];
     [carries].into_iter().chain(why).chain(rest).collect()
 }

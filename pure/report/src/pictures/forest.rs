@@ -28,7 +28,7 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
         outcome: e.outcome,
         effect: Some(Effect::of(plan.metric, &e.estimate)),
     });
-    let against = format!("{}, per cent {}", plan.arm_name(0), unit(plan.metric));
+    let against = format!("{}, % {}", plan.arm_name(0), unit(plan.metric));
     drawn(arms.chain(factors).collect(), &against, plan.margin)
 }
 

@@ -51,14 +51,22 @@ pub fn arrived(leg: &Leg) -> Option<Series> {
         (leg.receiver(), "received"),
         (leg.sender(), "written by the sender"),
     ];
-    let (end, what) = ends.into_iter().find(|(end, _)| end.samples.len() > 1)?;
+    // A first and a last sample have no course.
+    let (end, what) = ends.into_iter().find(|(end, _)| end.samples.len() > 2)?;
     let bits = |s: &Sample| (s.at.as_secs_f64(), s.bytes.0 as f64 * 8.0);
     let bits: Vec<(f64, f64)> = end.samples.iter().map(bits).collect();
     Some(Series::new(what, 0, Stroke::Steps, rates(&bits)))
 }
 
-/// The rise of a counter over time, which holds from one reading to the next.
+/// The rise of a counter over time, which holds from one reading to the next. What is left over at the end, less than
+/// half of the interval before it, belongs to that one: a few bytes in a microsecond are no rate.
 fn rates(readings: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
+    let mut readings = readings.to_vec();
+    if let [.., a, b, c] = readings[..]
+        && c.0 - b.0 < (b.0 - a.0) / 2.0
+    {
+        readings.remove(readings.len() - 2);
+    }
     let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let rates = pairs.map(|pair| {
         let rate = (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0);
@@ -94,5 +102,25 @@ fn shares(bands: &[Band]) -> String {
     match named.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => none,
         named => format!(" Held by: {named}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_over_at_the_end_is_no_spike() {
+        let rates = |readings: &[(f64, f64)]| -> Vec<f64> {
+            rates(readings)
+                .into_iter()
+                .filter_map(|(_, rate)| rate)
+                .collect()
+        };
+        // A packet in the microsecond after the last whole interval.
+        let course = [(0.0, 0.0), (1.0, 100.0), (2.0, 200.0), (2.000_001, 212.0)];
+        assert!(rates(&course).iter().all(|rate| *rate < 120.0));
+        let whole = [(0.0, 0.0), (1.0, 100.0), (2.0, 300.0)];
+        assert_eq!(rates(&whole), [100.0, 200.0, 200.0]);
     }
 }

@@ -209,7 +209,7 @@ impl Plot<'_> {
         let plan = &self.experiment.plan;
         let metric = plan.metric;
         let (top, bottom) = (250.0, 410.0);
-        let heading = format!("Difference of each pair, in per cent {}", unit(metric));
+        let heading = format!("Difference of each pair {}, in %", unit(metric));
         self.svg.text((0.0, top - 16.0), "faint small", heading);
         let band = margins(plan.margin);
         let estimate = self.comparison.estimate.as_ref();

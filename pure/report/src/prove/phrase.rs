@@ -8,7 +8,9 @@ use model::{
 use std::fmt;
 
 /// Name of an arm in which nothing is set, as `prove` gives it.
-const AS_IT_IS: &str = "as it is";
+const BASELINE: &str = "baseline";
+/// How the sentence of an equivalence begins.
+const WITHIN: &str = "within ";
 /// The note under every classic table.
 pub(crate) const RUNS_ARE_THE_SAMPLE: &str = "Runs are the sample: the seconds within a run depend on each other, and their spread says nothing of the next run.";
 
@@ -17,7 +19,7 @@ pub fn answer(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Faster => "FASTER",
         Outcome::Slower => "SLOWER",
-        Outcome::NoDifference => "NO DIFFERENCE THAT MATTERS",
+        Outcome::NoDifference => "EQUIVALENT",
         Outcome::NotEnoughData => "NOT ENOUGH DATA",
         Outcome::NoVerdict => "NO VERDICT",
     }
@@ -42,8 +44,13 @@ impl fmt::Display for Answer {
         if !self.of.is_empty() {
             write!(f, "{}: ", self.of)?;
         }
-        let text = format!("{}. {}", self.headline, self.sentences.join(" "));
-        f.write_str(text.trim_end())
+        let sentences = self.sentences.join(" ");
+        let joint = match sentences.starts_with(WITHIN) {
+            true => " ",
+            false if sentences.is_empty() => "",
+            false => ": ",
+        };
+        write!(f, "{}{joint}{sentences}", self.headline)
     }
 }
 
@@ -154,14 +161,16 @@ pub(crate) fn comparison(of: Judged<'_>, c: &Comparison) -> Vec<String> {
         Outcome::Faster | Outcome::Slower => vec![
             effect_sentence(of, c, estimate),
             match c.beyond_margin {
-                true => format!("The whole interval lies beyond the margin of {margin}."),
-                false => format!("Whether it is the {margin} that you said matters is open."),
+                true => format!("The whole CI lies beyond the margin of {margin}."),
+                false => format!("Whether it exceeds the margin of {margin} is open."),
             },
         ],
         Outcome::NoDifference => {
             let found = circumstances(of, c, estimate);
-            let first =
-                format!("Between {low} and {high} {unit} (you said {margin} matters; {found}).");
+            let option = margin.replace(' ', "");
+            let first = format!(
+                "{WITHIN}\u{b1}{margin} (threshold: --margin {option}): {low} to {high} {unit} ({found})."
+            );
             let way = match (estimate.low_share > 0.0, estimate.high_share < 0.0) {
                 (true, _) => Some("faster"),
                 (_, true) => Some("slower"),
@@ -170,7 +179,7 @@ pub(crate) fn comparison(of: Judged<'_>, c: &Comparison) -> Vec<String> {
             // What cannot act has no direction either.
             let acts = verdict.gates.iter().all(|g| g.check != Check::Relevance);
             let way = way.filter(|_| acts);
-            let way = way.map(|way| format!("It is {way}, by less than you said matters."));
+            let way = way.map(|way| format!("It is {way}, by less than the margin."));
             [first].into_iter().chain(way).collect()
         }
         Outcome::NotEnoughData | Outcome::NoVerdict => {
@@ -182,28 +191,31 @@ pub(crate) fn comparison(of: Judged<'_>, c: &Comparison) -> Vec<String> {
     }
 }
 
-/// `A typical run moved 12.4 % more per second with bbr than with cubic (95 % interval ...)`.
+/// `median goodput with bbr 13.8x baseline (97.5 % CI 9.9x-16.3x; ...)`.
 fn effect_sentence(of: Judged<'_>, c: &Comparison, estimate: &Estimate) -> String {
     let plan = &of.0.plan;
     let typical = plan.estimand == Estimand::Typical;
-    let who = match (plan.metric, typical) {
-        (Metric::Goodput, true) => "A typical run moved",
-        (Metric::Goodput, false) => "All runs together moved",
-        (Metric::Completion, true) => "A typical transfer took",
-        (Metric::Completion, false) => "All transfers together took",
-        (Metric::LatencyP50, true) => "In a typical run the median request took",
-        (Metric::LatencyP50, false) => "The median requests of all runs together took",
-        (Metric::LatencyP99, true) => "In a typical run the 99th percentile of requests took",
-        (Metric::LatencyP99, false) => "The 99th percentiles of all runs together took",
+    let what = match (plan.metric, typical) {
+        (Metric::Goodput, true) => "median goodput",
+        (Metric::Goodput, false) => "total goodput",
+        (Metric::Completion, true) => "median transfer time",
+        (Metric::Completion, false) => "total transfer time",
+        (Metric::LatencyP50, true) => "median latency of a typical run",
+        (Metric::LatencyP50, false) => "median latencies of all runs together",
+        (Metric::LatencyP99, true) => "99th percentile of latency in a typical run",
+        (Metric::LatencyP99, false) => "99th percentiles of latency of all runs together",
     };
-    let against = match (in_times(plan.metric, estimate), plan.arm_name(c.against)) {
-        (true, AS_IT_IS) => "as without".to_owned(),
-        (true, name) => format!("as {}", with(name)),
-        (false, name) => format!("than {}", with(name)),
+    let against = match plan.arm_name(c.against) {
+        BASELINE => BASELINE.to_owned(),
+        name => format!("that with {}", escape(name)),
+    };
+    let change = of_metric(plan.metric, estimate.effect_share);
+    let change = match in_times(plan.metric, estimate) {
+        true => format!("{}x {against}", times(change)),
+        false => format!("{} against {against}", signed(change)),
     };
     format!(
-        "{who} {} {} {against} ({}).",
-        change(plan.metric, estimate),
+        "{what} {} {change} ({}).",
         with(plan.arm_name(c.arm)),
         circumstances(of, c, estimate),
     )
@@ -213,7 +225,7 @@ fn effect_sentence(of: Judged<'_>, c: &Comparison, estimate: &Estimate) -> Strin
 fn circumstances((experiment, verdict): Judged<'_>, c: &Comparison, estimate: &Estimate) -> String {
     let plan = &experiment.plan;
     let interval = match c.outcome {
-        Outcome::NoDifference => format!("{} interval", level(estimate)),
+        Outcome::NoDifference => format!("{} CI", level(estimate)),
         _ => interval(plan.metric, estimate),
     };
     format!(
@@ -244,12 +256,12 @@ pub(crate) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<Stri
     let totals = c.totals_share.map(|totals| {
         let outside = match (c.totals_outside, plan.estimand) {
             (true, Estimand::Typical) => {
-                " That lies outside the interval: a few runs weigh more in the totals than in the typical run."
+                " That lies outside the CI: a few runs weigh more in the totals than in the typical run."
             }
             _ => "",
         };
         let change = match of_metric(plan.metric, totals) {
-            more if more >= 1.0 => format!("{} times", times(more)),
+            more if more >= 1.0 => format!("{}x", times(more)),
             change => signed(change),
         };
         format!("Totals: {change}.{outside}")
@@ -263,17 +275,11 @@ pub(crate) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<Stri
 
 /// A factor or two in one line.
 pub(crate) fn effect(plan: &Plan, e: &FactorEffect) -> String {
-    let signed_change = signed(of_metric(plan.metric, e.estimate.effect_share));
-    let Range { low, high } = range(plan.metric, &e.estimate);
     let beyond = match e.order > 1 {
         true => " beyond what each does alone",
         false => "",
     };
-    // In words where the interval is in words.
-    let change = match low > 0.0 || high < 0.0 {
-        true => change(plan.metric, &e.estimate),
-        false => format!("{signed_change} {}", unit(plan.metric)),
-    };
+    let change = change(plan.metric, &e.estimate);
     format!(
         "{}: {change}{beyond} ({})",
         escape(&e.name),
@@ -301,11 +307,11 @@ pub(crate) fn search(plan: &Plan, verdict: &Verdict) -> Option<String> {
     let told = format!("Arms left after each round: {}.", rounds.join(", "));
     Some(match (story.winner, story.looked_share) {
         (Some(winner), Some(looked)) => format!(
-            "{told} {} was left, and looked {} {} than {} in the search. That proves nothing, because the best of many looks good by chance: what follows are fresh pairs.",
+            "{told} {} was left, and looked {} {} than {} in the search. That proves nothing, because the best of many looks good at random: what follows are fresh pairs.",
             escape(plan.arm_name(winner)),
             size(of_metric(plan.metric, looked).abs()),
             if looked < 0.0 { "worse" } else { "better" },
-            with(plan.arm_name(0)),
+            escape(plan.arm_name(0)),
         ),
         _ => told,
     })
@@ -402,16 +408,14 @@ pub(crate) fn range(metric: Metric, estimate: &Estimate) -> Range {
     }
 }
 
-/// `95 % interval 6.1 % to 19.0 %` or `2.1 to 3.4 times`; with `less` if both ends are below zero, with signs if one is.
+/// `95 % CI +6.1 % to +19.0 %` or `95 % CI 2.1x-3.4x`.
 pub(crate) fn interval(metric: Metric, estimate: &Estimate) -> String {
     let Range { low, high } = range(metric, estimate);
-    let ends = match (low > 0.0, high < 0.0) {
-        _ if in_times(metric, estimate) => format!("{} to {} times", times(low), times(high)),
-        (true, _) => format!("{} to {}", size(low), size(high)),
-        (_, true) => format!("{} to {} less", size(-high), size(-low)),
+    let ends = match estimate {
+        _ if in_times(metric, estimate) => format!("{}x-{}x", times(low), times(high)),
         _ => format!("{} to {}", signed(low), signed(high)),
     };
-    format!("{} interval {ends}", level(estimate))
+    format!("{} CI {ends}", level(estimate))
 }
 
 /// `95 %`, `97.5 %`.
@@ -429,26 +433,22 @@ fn times(change: f64) -> String {
     format!("{:.1}", 1.0 + change)
 }
 
-/// `12.4 % more per second`, `8.1 % less time`, `13.8 times as much per second`.
+/// `+12.4 % in goodput`, `13.8x in goodput`.
 fn change(metric: Metric, estimate: &Estimate) -> String {
     let change = of_metric(metric, estimate.effect_share);
-    let (much, unit) = match metric.is_time() {
-        true => ("long", "time"),
-        false => ("much per second", "per second"),
+    let size = match in_times(metric, estimate) {
+        true => format!("{}x", times(change)),
+        false => signed(change),
     };
-    if in_times(metric, estimate) {
-        return format!("{} times as {much}", times(change));
-    }
-    let less = if change < 0.0 { "less" } else { "more" };
-    format!("{} {less} {unit}", size(change.abs()))
+    format!("{size} {}", unit(metric))
 }
 
 /// What a change in per cent is a change of.
 pub(crate) fn unit(metric: Metric) -> &'static str {
     if metric.is_time() {
-        "of time"
+        "in time"
     } else {
-        "per second"
+        "in goodput"
     }
 }
 
@@ -472,10 +472,10 @@ pub(crate) fn share(share: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// `with bbr`, or `as it is`.
+/// `with bbr`, or `baseline`.
 pub(crate) fn with(name: &str) -> String {
     match name {
-        AS_IT_IS => AS_IT_IS.to_owned(),
+        BASELINE => "of the baseline".to_owned(),
         name => format!("with {}", escape(name)),
     }
 }

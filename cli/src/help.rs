@@ -1,0 +1,177 @@
+//! What `-h` and `--help` print: a screen of the usual options, or a line for every option. The manual pages have the rest.
+
+use clap::Command;
+
+/// Columns of a help page at most.
+pub const WIDTH: usize = 80;
+
+/// Options that `-h` shows of commands with more than a screen of them.
+const USUAL: [(&str, &[&str]); 2] = [
+    (
+        "measure",
+        &[
+            "up",
+            "down",
+            "bidir",
+            "workload",
+            "streams",
+            "time",
+            "bytes",
+            "sockbuf",
+            "congestion",
+            "rate",
+            "json",
+            "quiet",
+        ],
+    ),
+    (
+        "prove",
+        &[
+            "change",
+            "against",
+            "arm",
+            "metric",
+            "direction",
+            "margin",
+            "pairs",
+            "time",
+            "bytes",
+            "dry_run",
+            "from",
+            "title",
+            "json",
+        ],
+    ),
+];
+
+/// The command with the help of `-h`.
+pub fn brief(command: Command) -> Command {
+    USUAL.into_iter().fold(command, |command, (name, usual)| {
+        command.mut_subcommand(name, |sub| {
+            let note =
+                format!("All options: 'linerate {name} --help'; the manual: 'linerate man {name}'");
+            sub.mut_args(|arg| {
+                let hidden = !arg.is_positional() && !usual.contains(&arg.get_id().as_str());
+                arg.hide_short_help(hidden)
+            })
+            .after_help(note)
+        })
+    })
+}
+
+/// The whole help of the command that these words name, a line or two an option.
+pub fn full(mut command: Command, words: &[String]) -> String {
+    command.build();
+    let mut named = &mut command;
+    for word in words
+        .iter()
+        .filter(|word| !word.starts_with('-') && *word != "help")
+    {
+        match named.find_subcommand(word).is_some() {
+            true => named = named.find_subcommand_mut(word).expect("it was found"),
+            false => break,
+        }
+    }
+    let named = named.clone().mut_args(|arg| arg.hide_short_help(false));
+    let after = named.get_after_long_help().or(named.get_after_help());
+    let after = after.cloned().unwrap_or_default();
+    named.after_help(after).render_help().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command with its words, at the width of a terminal.
+    fn all() -> Vec<(Vec<String>, Command)> {
+        let mut root = crate::commands::command().term_width(WIDTH);
+        root.build();
+        let mut found = Vec::new();
+        let mut todo = vec![(Vec::new(), root)];
+        while let Some((words, command)) = todo.pop() {
+            for sub in command
+                .get_subcommands()
+                .filter(|sub| sub.get_name() != "help" && !sub.is_hide_set())
+            {
+                let words = [words.clone(), vec![sub.get_name().to_owned()]].concat();
+                todo.push((words, sub.clone()));
+            }
+            found.push((words, command));
+        }
+        found
+    }
+
+    #[test]
+    fn every_help_page_fits() {
+        for (words, mut command) in all() {
+            let root = crate::commands::command().term_width(WIDTH);
+            for (page, most) in [
+                (command.render_help().to_string(), 150),
+                (full(root, &words), 150),
+            ] {
+                let widest = page.lines().map(|line| line.chars().count()).max();
+                assert!(
+                    widest <= Some(WIDTH),
+                    "{words:?}: {widest:?} columns:\n{page}"
+                );
+                let lines = page.lines().count();
+                assert!(lines <= most, "{words:?}: {lines} lines:\n{page}");
+            }
+        }
+        let mut command = crate::commands::command().term_width(WIDTH);
+        command.build();
+        let measure = command.find_subcommand_mut("measure").unwrap();
+        let page = measure.render_help().to_string();
+        assert!(
+            page.lines().count() <= 40,
+            "{}\n{page}",
+            page.lines().count()
+        );
+    }
+
+    /// The words of `help` are the field's.
+    #[test]
+    fn no_help_page_has_a_private_word() {
+        const NOT: [&str; 16] = [
+            "there and back",
+            "the way there",
+            "as it is",
+            " anew",
+            "reckon",
+            " mend",
+            "by chance",
+            " told",
+            " tell ",
+            " tells ",
+            "you said",
+            " says",
+            " say ",
+            "goes up",
+            "goes down",
+            "that matters",
+        ];
+        for (words, _) in all() {
+            let page = full(crate::commands::command(), &words).to_lowercase();
+            let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            for word in NOT {
+                assert!(!page.contains(word), "{words:?}: '{word}' in\n{page}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_whole_help_has_every_option() {
+        let words = ["measure".to_owned()];
+        let page = full(crate::commands::command(), &words);
+        for option in crate::commands::command()
+            .find_subcommand("measure")
+            .unwrap()
+            .get_arguments()
+        {
+            let Some(name) = option.get_long().filter(|_| !option.is_hide_set()) else {
+                continue;
+            };
+            assert!(page.contains(&format!("--{name}")), "{name}");
+        }
+    }
+}
