@@ -93,6 +93,7 @@ impl Trace {
                 .clamp(4096, 1 << 30),
             owners: self.write.is_some() || self.json,
             calls: self.calls,
+            packed: self.write.as_deref().is_some_and(output::is_recording) && self.ring.is_none(),
             headers: self.write.as_deref().is_some_and(output::is_capture),
             ..Options::default()
         };

@@ -39,6 +39,11 @@ pub fn is_capture(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "pcapng")
 }
 
+/// Whether a file of this name holds a recording, as the probes wrote it.
+pub fn is_recording(path: &Path) -> bool {
+    !is_capture(path) && !is_json(path)
+}
+
 fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "jsonl")
 }

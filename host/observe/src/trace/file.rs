@@ -7,7 +7,8 @@
 //! most of its words of eight bytes are those of the connection's event before, so kind `e` is a slot (a byte), a
 //! mask (eight bytes, little-endian: bit n is word n) of the words that differ from the last event in that slot, and
 //! those words; kind `d`, a dropped segment, has the name of the device behind them, kind `h` headers.
-//! The thread that reads the probes hands events on in these blocks too ([`Packer`], [`EventReader`]).
+//! Where a trace goes straight to a file, the thread that reads the probes packs events at once ([`Packer`]); else
+//! nothing is packed.
 
 use super::connections::Connections;
 use super::record::{self, Clock, DEVICE, Event, HEADERS, RECORD, Raw, Terms, WORD, WORDS};
@@ -189,22 +190,21 @@ fn kind(behind: usize) -> u8 {
 /// Reads blocks of events.
 struct Unpacker {
     slots: Vec<[u8; RECORD]>,
-    /// The last event, with what is behind it.
-    event: [u8; RECORD + HEADERS],
+    behind: [u8; HEADERS],
 }
 
 impl Default for Unpacker {
     fn default() -> Unpacker {
         Unpacker {
             slots: vec![[0; RECORD]; SLOTS],
-            event: [0; RECORD + HEADERS],
+            behind: [0; HEADERS],
         }
     }
 }
 
 impl Unpacker {
     /// Reads an event and what is behind it, after the byte of its kind.
-    fn event(&mut self, kind: u8, from: &mut impl Read) -> Result<&[u8], FileError> {
+    fn event(&mut self, kind: u8, from: &mut impl Read) -> Result<Event<'_>, FileError> {
         let [slot] = take(from)?;
         let mut mask = u64::from_le_bytes(take(from)?);
         if mask >> WORDS != 0 {
@@ -217,61 +217,13 @@ impl Unpacker {
             mask &= mask - 1;
         }
         let behind = match kind {
-            b'e' => 0,
-            b'd' => DEVICE,
-            b'h' => HEADERS,
+            b'e' => &mut [],
+            b'd' => &mut self.behind[..DEVICE],
+            b'h' => &mut self.behind[..],
             _ => return Err(form("a block is of no known kind")),
         };
-        let event = &mut self.event[..RECORD + behind];
-        event[..RECORD].copy_from_slice(last);
-        from.read_exact(&mut event[RECORD..])?;
-        Ok(event)
-    }
-}
-
-/// Blocks of events to records.
-pub(super) struct EventReader {
-    pub terms: Terms,
-    unpacker: Unpacker,
-    connections: Connections,
-}
-
-impl EventReader {
-    pub(super) fn new(terms: Terms) -> EventReader {
-        EventReader {
-            terms,
-            unpacker: Unpacker::default(),
-            connections: Connections::default(),
-        }
-    }
-
-    /// Reads a block after the byte of its kind, and hands on its event, with its connection before it if that is new.
-    fn block(
-        &mut self,
-        kind: u8,
-        from: &mut impl Read,
-        each: &mut dyn FnMut(TraceRecord, Written<'_>),
-    ) -> Result<(), FileError> {
-        let bytes = self.unpacker.event(kind, from)?;
-        if let Some(event) = Event::of(bytes)
-            && let Some(place) = self.connections.place(event)
-        {
-            let segment = TraceRecord::Segment(event.segment(&place, &self.terms));
-            if let Some(new) = place.new {
-                each(TraceRecord::Connection(*new), Written(&[]));
-            }
-            each(segment, Written(bytes));
-        }
-        Ok(())
-    }
-
-    /// Reads blocks that a [`Packer`] made.
-    pub(super) fn read(&mut self, packed: &Packed, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        let mut left = packed.bytes();
-        while let Ok([kind]) = take(&mut left) {
-            let read = self.block(kind, &mut left, each);
-            read.expect("the blocks of this process are whole");
-        }
+        from.read_exact(behind)?;
+        Ok(Event::new(last, behind))
     }
 }
 
@@ -286,9 +238,9 @@ impl<W: Write> Recording<W> {
     pub fn begin(mut to: W, tracer: &Tracer) -> io::Result<Recording<W>> {
         let head = Head {
             begin: tracer.begin.clone(),
-            clock: tracer.events.terms.clock,
+            clock: tracer.terms.clock,
             record_bytes: RECORD,
-            drop_reasons: tracer.events.terms.drop_reasons.clone(),
+            drop_reasons: tracer.terms.drop_reasons.clone(),
         };
         head.write(&mut to)?;
         Ok(Recording {
@@ -403,10 +355,12 @@ pub fn open<'a>(
     }
     let mut blocks = Blocks {
         from,
-        events: EventReader::new(Terms {
+        terms: Terms {
             clock: head.clock,
             drop_reasons: head.drop_reasons,
-        }),
+        },
+        unpacker: Unpacker::default(),
+        connections: Connections::default(),
         ready: VecDeque::from([TraceRecord::Begin(head.begin)]),
     };
     Ok(Box::new(iter::from_fn(move || blocks.next().transpose())))
@@ -463,7 +417,9 @@ fn line(from: &mut impl BufRead) -> Result<Option<String>, FileError> {
 
 struct Blocks<R> {
     from: R,
-    events: EventReader,
+    terms: Terms,
+    unpacker: Unpacker,
+    connections: Connections,
     /// At most an event and its connection.
     ready: VecDeque<TraceRecord>,
 }
@@ -496,8 +452,12 @@ impl<R: Read> Blocks<R> {
                 .push_back(serde_json::from_slice(&text).map_err(form)?);
             return Ok(());
         }
-        let each = &mut |record, _: Written<'_>| self.ready.push_back(record);
-        self.events.block(kind, &mut self.from, each)
+        let event = self.unpacker.event(kind, &mut self.from)?;
+        if let Some(place) = self.connections.place(event) {
+            let ready = &mut |record| self.ready.push_back(record);
+            event.records(place, &self.terms, ready);
+        }
+        Ok(())
     }
 }
 
@@ -648,7 +608,7 @@ mod tests {
             let (mut unpacker, mut left) = (Unpacker::default(), packed.bytes());
             for (words, behind) in all {
                 let [kind] = take(&mut left).unwrap();
-                let event = Event::of(unpacker.event(kind, &mut left).unwrap()).unwrap();
+                let event = unpacker.event(kind, &mut left).unwrap();
                 prop_assert_eq!(&event.record()[..], words.as_flattened());
                 prop_assert_eq!(event.rest(), behind);
             }

@@ -22,12 +22,11 @@ mod worker;
 
 use crate::proc;
 pub use completeness::TraceCompleteness;
-use file::{EventReader, Packed};
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Begin, End, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
 use process_sampler::ProcessSampler;
 use reader::{Batch, Content};
-use record::{Clock, RECORD, Terms};
+use record::{Clock, Event, RECORD, Terms};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
@@ -108,6 +107,8 @@ pub struct Options {
     pub buffer_bytes: u32,
     /// Sample the processes that use traced sockets (`/proc/PID`).
     pub owners: bool,
+    /// Events of probes are packed at once, for [`Tracer::record`] alone.
+    pub packed: bool,
     /// How late events may come, about. Each time that they are fetched costs a little.
     pub late: Duration,
     /// For tests of the order: rounds that a probe idles between clock and writing, now and then.
@@ -125,6 +126,7 @@ impl Default for Options {
             calls: false,
             buffer_bytes: 32 << 20,
             owners: false,
+            packed: false,
             late: Duration::from_millis(1),
             test_delay: 0,
             test_clock_first: false,
@@ -201,7 +203,7 @@ pub fn netns_at(path: &Path) -> Option<u32> {
 pub struct Tracer {
     worker: Worker,
     begin: Begin,
-    events: EventReader,
+    terms: Terms,
     processes: Option<ProcessSampler>,
     /// Tracepoints that this kernel lacks, or does not let be traced: their events are missing.
     pub missing: Vec<&'static str>,
@@ -267,7 +269,7 @@ impl Tracer {
         Tracer {
             worker,
             begin,
-            events: EventReader::new(terms),
+            terms,
             processes: options.owners.then(ProcessSampler::default),
             completeness: TraceCompleteness::default(),
             missing: Vec::new(),
@@ -308,7 +310,7 @@ impl Tracer {
     fn finish(mut self, each: &mut dyn FnMut(Piece<'_>)) -> TraceCompleteness {
         self.worker.stop();
         while self.batch(Duration::MAX, each) {}
-        self.end.at = monotonic().since(self.events.terms.clock.start);
+        self.end.at = monotonic().since(self.terms.clock.start);
         each(Piece::record(TraceRecord::End(self.end.clone())));
         self.completeness.end = self.end;
         self.completeness
@@ -327,7 +329,7 @@ impl Tracer {
         };
         self.batch(wait, each);
         if let Some(processes) = &mut self.processes {
-            let now = monotonic().since(self.events.terms.clock.start);
+            let now = monotonic().since(self.terms.clock.start);
             processes.sample(now, |owner| each(Piece::record(TraceRecord::Owner(owner))));
         }
     }
@@ -343,7 +345,14 @@ impl Tracer {
                     each(Piece::Record(record, Written(&headers)));
                 }
             }
-            Content::Packed(packed) => each(Piece::Packed(packed, &mut self.events)),
+            Content::Plain(plain) => plain.drain(|bytes, place| {
+                if let Some(event) = Event::of(bytes) {
+                    event.records(place, &self.terms, &mut |record| {
+                        each(Piece::Record(record, Written(bytes)));
+                    });
+                }
+            }),
+            Content::Packed(packed) => each(Piece::Packed(packed.bytes())),
         }
         if let Some(lost) = self.count(batch) {
             each(Piece::record(lost));
@@ -374,7 +383,8 @@ impl Tracer {
 #[allow(clippy::large_enum_variant)] // consumed at once
 enum Piece<'a> {
     Record(TraceRecord, Written<'a>),
-    Packed(&'a Packed, &'a mut EventReader),
+    /// Events for a file.
+    Packed(&'a [u8]),
 }
 
 impl Piece<'_> {
@@ -384,9 +394,8 @@ impl Piece<'_> {
     }
 
     fn read(self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        match self {
-            Piece::Record(record, written) => each(record, written),
-            Piece::Packed(packed, events) => events.read(packed, each),
+        if let Piece::Record(record, written) = self {
+            each(record, written);
         }
     }
 
@@ -395,7 +404,7 @@ impl Piece<'_> {
         if written.is_ok() {
             *written = match self {
                 Piece::Record(record, bytes) => to.add(&record, bytes),
-                Piece::Packed(packed, _) => to.pass(packed.bytes()),
+                Piece::Packed(packed) => to.pass(packed),
             };
         }
     }

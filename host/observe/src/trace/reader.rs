@@ -6,7 +6,7 @@ use super::connections::{Connections, Place};
 use super::file::{Packed, Packer, what};
 use super::order::{Key, Sequencer};
 use super::probes::{Output, Probes};
-use super::record::{Clock, Event, HEADERS, WORD};
+use super::record::{Clock, Event, HEADERS, WORD, WORDS};
 use super::worker::{Orders, Worker};
 use super::{Error, Options, monotonic};
 use model::{Comm, Lost, Nanos, TraceRecord, What};
@@ -58,11 +58,20 @@ impl Batch {
 /// The events of a batch.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Of probes: the thread that reads an event packs it at once ([`Packer`]), so that each is read once and little is
-    /// handed on.
+    /// Of probes, for this process.
+    Plain(Plain),
+    /// Of probes, for a file: the thread that reads an event packs it at once ([`Packer`]).
     Packed(Packed),
     /// Of packets and samples, each segment with the headers of its packet where they were asked for.
     Records(Vec<(TraceRecord, Box<[u8]>)>),
+}
+
+/// Events with what is behind each.
+#[derive(Debug, Default)]
+pub(super) struct Plain {
+    bytes: Vec<u8>,
+    /// The place of each, and the end of its bytes.
+    places: Vec<(Place, usize)>,
 }
 
 /// The processes that use the sockets, the thread's name and the time of the last use.
@@ -71,18 +80,25 @@ pub(super) struct Users(pub Vec<(u32, Comm, Nanos)>);
 
 impl Default for Content {
     fn default() -> Content {
-        Content::Packed(Packed::default())
+        Content::Plain(Plain::default())
     }
 }
 
 impl Content {
     /// Without events, and with room for a full batch.
-    fn with_room() -> Content {
-        Content::Packed(Packed::with_room(FULL))
+    fn with_room(packed: bool) -> Content {
+        match packed {
+            true => Content::Packed(Packed::with_room(FULL)),
+            false => Content::Plain(Plain {
+                bytes: Vec::with_capacity(FULL + FULL / 4),
+                places: Vec::new(),
+            }),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
+            Content::Plain(plain) => plain.bytes.len(),
             Content::Packed(packed) => packed.bytes().len(),
             Content::Records(records) => records.len(),
         }
@@ -90,8 +106,39 @@ impl Content {
 
     pub(super) fn clear(&mut self) {
         match self {
+            Content::Plain(plain) => {
+                plain.bytes.clear();
+                plain.places.clear();
+            }
             Content::Packed(packed) => packed.clear(),
             Content::Records(records) => records.clear(),
+        }
+    }
+}
+
+impl Plain {
+    /// Adds an event, if `place` finds its place.
+    fn push(
+        &mut self,
+        word: impl Fn(usize) -> [u8; WORD],
+        behind: &[u8],
+        place: impl FnOnce(Event<'_>) -> Option<Place>,
+    ) {
+        let start = self.bytes.len();
+        (0..WORDS).for_each(|n| self.bytes.extend_from_slice(&word(n)));
+        self.bytes.extend_from_slice(behind);
+        match Event::of(&self.bytes[start..]).and_then(place) {
+            Some(place) => self.places.push((place, self.bytes.len())),
+            None => self.bytes.truncate(start),
+        }
+    }
+
+    /// Hands on the bytes of each event, and its place.
+    pub(super) fn drain(&mut self, mut each: impl FnMut(&[u8], Place)) {
+        let mut start = 0;
+        for (place, end) in self.places.drain(..) {
+            each(&self.bytes[start..end], place);
+            start = end;
         }
     }
 }
@@ -103,16 +150,18 @@ pub(super) fn start(
     options: &Options,
     clock: Clock,
 ) -> Result<Worker, Error> {
+    let is_packed = options.packed;
     let late = options.late.into();
     Worker::start("trace", move |sender, spares, orders| {
         let round = Round {
             order: Sequencer::new(output.processors),
             batcher: Batcher {
                 output,
+                is_packed,
                 packer: Packer::default(),
                 behind: [[0; WORD]; HEADERS / WORD],
                 batch: Batch {
-                    content: Content::with_room(),
+                    content: Content::with_room(is_packed),
                     ..Batch::default()
                 },
                 spares,
@@ -145,6 +194,7 @@ struct Round {
 /// Where events lie, and where they go.
 struct Batcher {
     output: Output,
+    is_packed: bool,
     packer: Packer,
     /// Room for what stands behind an event.
     behind: [[u8; WORD]; HEADERS / WORD],
@@ -266,13 +316,22 @@ impl Batcher {
         }
         let behind = self.behind[..behind.len()].as_flattened();
         let (account, batch) = (&mut self.account, &mut self.batch);
-        // Those of packets do not come by this thread.
-        if let Content::Packed(packed) = &mut batch.content {
-            let event = self.packer.pack(word, behind, packed);
-            if let Some(place) = account.connections.find(event) {
+        match &mut batch.content {
+            Content::Packed(packed) => {
+                let event = self.packer.pack(word, behind, packed);
+                if let Some(place) = account.connections.find(event) {
+                    batch.events += 1;
+                    account.count(event, &place, &mut batch.users);
+                }
+            }
+            Content::Plain(plain) => plain.push(word, behind, |event| {
+                let place = account.connections.place(event)?;
                 batch.events += 1;
                 account.count(event, &place, &mut batch.users);
-            }
+                Some(place)
+            }),
+            // Those of packets do not come by this thread.
+            Content::Records(_) => {}
         }
         match self.batch.content.len() < FULL {
             true => Ok(()),
@@ -299,7 +358,7 @@ impl Batcher {
             Ok(()) => {}
         }
         let spare = self.spares.try_recv();
-        self.batch.content = spare.unwrap_or_else(|_| Content::with_room());
+        self.batch.content = spare.unwrap_or_else(|_| Content::with_room(self.is_packed));
         Ok(())
     }
 }

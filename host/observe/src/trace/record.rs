@@ -3,7 +3,7 @@
 use super::connections::Place;
 use model::segment::{tcp_flag, tcp_state};
 use model::{
-    BitRate, Bytes, Comm, Dropped, Nanos, Segment, SocketState, SocketValues, Tally, What,
+    BitRate, Bytes, Comm, Dropped, Nanos, Segment, SocketState, SocketValues, Tally, TraceRecord, What,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -289,6 +289,15 @@ impl<'a> Event<'a> {
     pub(super) fn of(bytes: &'a [u8]) -> Option<Event<'a>> {
         let (record, rest) = bytes.split_first_chunk()?;
         Some(Event(record, rest))
+    }
+
+    /// Its connection, if that is new, and its segment.
+    pub(super) fn records(self, place: Place, terms: &Terms, each: &mut dyn FnMut(TraceRecord)) {
+        let segment = self.segment(&place, terms);
+        if let Some(new) = place.new {
+            each(TraceRecord::Connection(*new));
+        }
+        each(TraceRecord::Segment(segment));
     }
 
     pub(super) fn record(self) -> &'a [u8; RECORD] {
