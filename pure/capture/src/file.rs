@@ -5,7 +5,7 @@ use model::Nanos;
 use model::packet::Packet;
 use pcap_parser::nom::IResult;
 use pcap_parser::{
-    Block, LegacyPcapBlock, Linktype, PcapBlockOwned, PcapError, create_reader, parse_pcap_frame,
+    Block, LegacyPcapBlock, PcapBlockOwned, PcapError, create_reader, parse_pcap_frame,
     parse_pcap_frame_be, parse_pcap_frame_modified,
 };
 use std::io::{BufRead, BufReader, Read};
@@ -291,25 +291,6 @@ fn nanos_of(ticks: u64, interface: &Interface) -> u64 {
         true => ns.saturating_sub(offset),
         false => ns.saturating_add(offset),
     }
-}
-
-/// The link types that are known, by their number (https://www.tcpdump.org/linktypes.html).
-pub(crate) mod link {
-    use super::Linktype;
-    pub const NULL: i32 = Linktype::NULL.0;
-    pub const ETHERNET: i32 = Linktype::ETHERNET.0;
-    pub const RAW: i32 = Linktype::RAW.0;
-    pub const LOOP: i32 = Linktype::LOOP.0;
-    pub const SLL: i32 = Linktype::LINUX_SLL.0;
-    pub const PPP: i32 = 9;
-    pub const PPP_HDLC: i32 = 50;
-    pub const IPV4: i32 = Linktype::IPV4.0;
-    pub const IPV6: i32 = Linktype::IPV6.0;
-    /// LINKTYPE_LINUX_SLL2, as `tcpdump -i any` writes it.
-    pub const SLL2: i32 = 276;
-    /// DLT_RAW as some systems number it.
-    pub const RAW_BSD: i32 = 12;
-    pub const RAW_OPENBSD: i32 = 14;
 }
 
 #[cfg(test)]

@@ -1,12 +1,30 @@
 //! From a frame to its TCP segment: link, tags and labels, IP with its extensions, tunnels that do not
 //! encrypt, TCP with its options. Each step goes forward in the frame, and the number of layers is bounded.
 
-use crate::file::link;
 use model::Nanos;
 use model::packet::Packet;
 use model::segment::tcp_flag::SYN;
 use std::array::from_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// The link types that are known, by their number (https://www.tcpdump.org/linktypes.html).
+mod link {
+    use pcap_parser::Linktype;
+    pub const NULL: i32 = Linktype::NULL.0;
+    pub const ETHERNET: i32 = Linktype::ETHERNET.0;
+    pub const RAW: i32 = Linktype::RAW.0;
+    pub const LOOP: i32 = Linktype::LOOP.0;
+    pub const SLL: i32 = Linktype::LINUX_SLL.0;
+    pub const PPP: i32 = 9;
+    pub const PPP_HDLC: i32 = 50;
+    pub const IPV4: i32 = Linktype::IPV4.0;
+    pub const IPV6: i32 = Linktype::IPV6.0;
+    /// LINKTYPE_LINUX_SLL2, as `tcpdump -i any` writes it.
+    pub const SLL2: i32 = 276;
+    /// DLT_RAW as some systems number it.
+    pub const RAW_BSD: i32 = 12;
+    pub const RAW_OPENBSD: i32 = 14;
+}
 
 /// Why a frame is no TCP packet that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -68,11 +68,6 @@ impl Piece {
 }
 
 impl Reassembly {
-    /// The stream begins with this number, unless its beginning is known.
-    pub fn opens(&mut self, first: u32) {
-        self.next.get_or_insert(Unwrap::new(first));
-    }
-
     /// The position of a sequence number.
     pub fn position(&self, seq: u32) -> Option<u64> {
         Some(self.next?.position(seq))
@@ -82,19 +77,20 @@ impl Reassembly {
         self.next.map_or(0, |next| next.last())
     }
 
-    /// Data, and what they had waited for. Up to `acked` the receiver has them; `room` is what all connections hold.
+    /// Data, and what they had waited for. Of the stream its account knows with which number it begins, and what the
+    /// receiver has; `room` is what all connections hold.
     pub fn data<'a>(
         &mut self,
         packet: &Packet,
         payload: &'a [u8],
         wait: Wait,
-        acked: u64,
+        (begins, acked): (impl FnOnce() -> Option<u32>, Option<u32>),
         room: &mut usize,
     ) -> Came<'a> {
         let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
-        self.opens(seq);
-        let begin = self.position(seq).unwrap_or_default();
-        let (end, next) = (begin + u64::from(packet.payload), self.next());
+        let known = *(self.next).get_or_insert_with(|| Unwrap::new(begins().unwrap_or(seq)));
+        let (begin, next) = (known.position(seq), known.last());
+        let end = begin + u64::from(packet.payload);
         if end <= next {
             return Came::Again(begin, end);
         }
@@ -114,7 +110,8 @@ impl Reassembly {
                 *room -= old.bytes.len();
             }
             // The receiver has it, so the capture lost it; or there is no more room.
-            let lost = self.held.len() > MOST_HELD || acked > next;
+            let is_acked = acked.is_some_and(|acked| known.position(acked) > next);
+            let lost = self.held.len() > MOST_HELD || is_acked;
             return match lost {
                 true => self.give_up(),
                 false => Came::Nothing,

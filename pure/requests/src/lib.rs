@@ -183,6 +183,9 @@ impl Observer {
                 _ => self.unanswered += self.out.unanswered.drain(..).len() as u64,
             }
         }
+        if self.out.done.is_empty() {
+            return;
+        }
         let mut done = std::mem::take(&mut self.out.done);
         for seen in done.drain(..) {
             match &mut self.kept {

@@ -177,6 +177,11 @@ impl MessageTiming {
         self.take(at, 0, Cause::Retransmission.into(), false, call);
     }
 
+    /// Whether some of it was sent again.
+    pub fn was_again(&self) -> bool {
+        self.before_again.is_some()
+    }
+
     /// What was sent again was not needed, or came too late to be.
     pub fn not_again(&mut self) {
         if let Some(before) = self.before_again.take() {

@@ -162,10 +162,14 @@ impl Pairing {
             pairing.acknowledges(packet.at, side, is_dsack, to);
         }
         if let Some(arrival) = passed.data {
-            let stream = to.connection.stream(passed.side);
-            let released = stream.map(|own| own.stream.released);
-            let wait = beside.and_then(|beside| beside.wait);
-            let wait = wait.unwrap_or_else(|| released.unwrap_or_default().into());
+            let wait = match arrival {
+                Arrival::New => beside.and_then(|beside| beside.wait).unwrap_or_else(|| {
+                    let stream = to.connection.stream(passed.side);
+                    stream.map_or(Cause::Rate.into(), |own| own.stream.released.into())
+                }),
+                Arrival::Retransmission => Cause::Retransmission.into(),
+                _ => Cause::Rate.into(),
+            };
             pairing.data(packet, payload, side, (arrival, wait), to);
         }
         connection.view = Some(pairing);
@@ -260,18 +264,23 @@ impl Pairing {
 
     /// A packet of this end acknowledges what the other sent.
     fn acknowledges(&mut self, at: Nanos, side: usize, is_dsack: bool, to: &mut To<'_>) {
-        if self.tails[1 - side].is_empty() {
-            return;
-        }
-        let Some(ack) = self.acked(to.connection, 1 - side) else {
+        let Some(first) = self.tails[1 - side].front() else {
             return;
         };
-        // Sooner than a retransmission can have arrived: it was the first one (RFC 3522).
-        let trip = self.trip(to.connection, side).unwrap_or_default();
-        let tails = self.tails[1 - side].iter_mut();
-        for tail in tails.take_while(|tail| tail.reply.end <= ack) {
-            if at.since(tail.reply.last).0 < trip.0 - trip.0 / 10 {
-                tail.reply.not_again();
+        let ack = match self.acked(to.connection, 1 - side) {
+            Some(ack) if first.reply.end <= ack => ack,
+            _ => return,
+        };
+        let tails = self.tails[1 - side].iter();
+        let arrived = tails.take_while(|tail| tail.reply.end <= ack).count();
+        for n in 0..arrived {
+            let reply = &self.tails[1 - side][n].reply;
+            if reply.was_again() {
+                // Sooner than a retransmission can have arrived: it was the first one (RFC 3522).
+                let trip = self.trip(to.connection, side).unwrap_or_default();
+                if at.since(reply.last).0 < trip.0 - trip.0 / 10 {
+                    self.tails[1 - side][n].reply.not_again();
+                }
             }
         }
         if self.traced.as_ref().is_none_or(|own| own.local == side) {
@@ -290,20 +299,18 @@ impl Pairing {
         packet: &Packet,
         payload: &[u8],
         side: usize,
-        (arrival, released): (Arrival, Wait),
+        (arrival, wait): (Arrival, Wait),
         to: &mut To<'_>,
     ) {
-        let (wait, is_again) = match arrival {
-            Arrival::New => (released, false),
-            Arrival::Retransmission => (Cause::Retransmission.into(), true),
-            Arrival::Reordered => (Cause::Rate.into(), false),
-            Arrival::Duplicate | Arrival::Probe | Arrival::Stray => return,
-        };
-        if let Some(first) = to.connection.first(self.side(side)) {
-            self.directions[side].opens(first);
+        if let Arrival::Duplicate | Arrival::Probe | Arrival::Stray = arrival {
+            return;
         }
-        let acked = self.acked(to.connection, side).unwrap_or(0);
-        match self.directions[side].data(packet, payload, wait, acked, &mut to.out.room) {
+        let is_again = matches!(arrival, Arrival::Retransmission);
+        let account = self.side(side);
+        let acked = to.connection.stream(account).map(|own| own.stream.acked);
+        let begins = || to.connection.first(account);
+        let known = (begins, acked);
+        match self.directions[side].data(packet, payload, wait, known, &mut to.out.room) {
             Came::Next(ref piece, bytes) => {
                 self.take(piece, bytes, side, to);
                 while let Some((piece, bytes)) = self.directions[side].held(&mut to.out.room) {

@@ -363,10 +363,13 @@ impl<C: Default, S: View> Connection<C, S> {
         self.handshake(syn, side);
         self.halves[side].opens(syn);
         self.halves[1 - side].may_send(syn.window);
-        self.agree();
         if syn.has(ACK) {
             self.halves[1 - side].answered(syn.ack);
+            if syn.stamps.is_some() {
+                self.halves.iter_mut().for_each(Half::stamps);
+            }
         }
+        self.agree();
     }
 
     /// Works out what both ends agreed on, after something more is known of it.

@@ -122,6 +122,11 @@ impl<S: View> Half<S> {
         self.last_sent = syn.at;
     }
 
+    /// Both ends agreed on timestamps (RFC 7323, 3.2).
+    pub fn stamps(&mut self) {
+        self.stamped = true;
+    }
+
     /// Its packets have timestamps.
     pub fn is_stamped(&self) -> bool {
         self.stamped
@@ -186,11 +191,12 @@ impl<S: View> Half<S> {
     pub fn data(&mut self, packet: &Packet, trips: Trips) -> Arrival {
         let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
         let segment = self.segment;
-        let arrival = match &mut self.followed {
-            Some(known) => known.stream.data(packet, seq, segment, trips),
-            None => self.follow(seq).stream.data(packet, seq, segment, trips),
-        };
-        self.bytes = self.followed.as_ref().map_or(0, |f| f.stream.range);
+        if self.followed.is_none() {
+            self.follow(seq);
+        }
+        let known = self.followed.as_mut().expect("it was begun just now");
+        let arrival = known.stream.data(packet, seq, segment, trips);
+        self.bytes = known.stream.range;
         arrival
     }
 
@@ -226,7 +232,7 @@ impl<S: View> Half<S> {
     }
 
     #[inline(never)]
-    fn follow(&mut self, start: u32) -> &mut Followed<S> {
+    fn follow(&mut self, start: u32) {
         let sent = self.last_sent;
         let start = match self.start {
             Start::Seen(start) | Start::Heard(start) => start,
@@ -248,11 +254,14 @@ impl<S: View> Half<S> {
             };
             let coming = take(&mut spare.stream.coming);
             let out = take(&mut spare.stream.out);
-            spare.stream = Stream::new(sent, known);
-            (spare.stream.coming, spare.stream.out) = (coming, out);
+            spare.stream = Stream {
+                coming,
+                out,
+                ..Stream::new(sent, known)
+            };
             spare.view.begin_again(sent);
             spare
-        })
+        });
     }
 
     /// What another may have of its memory.
@@ -592,9 +601,11 @@ impl Stream {
             self.learns(coming);
             self.coming.pop_front();
         }
-        let probes = seq == self.acked && self.known.window == Some(0);
-        if packet.payload == 1 && (before(seq, self.acked) || probes) {
-            return Arrival::Probe;
+        if packet.payload == 1 {
+            let probes = seq == self.acked && self.known.window == Some(0);
+            if probes || before(seq, self.acked) {
+                return Arrival::Probe;
+            }
         }
         let step = offset(self.next, seq);
         if step.unsigned_abs() > LARGEST_WINDOW.into() {
@@ -645,12 +656,7 @@ impl Stream {
         self.delayed_ack += self.released.held;
         self.flight_before = self.flight();
         if seq != self.next && !self.open_end {
-            let gap = (self.next, seq, packet.at);
-            let gaps = &mut self.trouble().gaps;
-            if gaps.len() >= MOST_GAPS {
-                gaps.pop_front();
-            }
-            gaps.push_back(gap);
+            self.misses(seq, packet.at);
         }
         self.range += u64::from(end.wrapping_sub(self.next));
         self.next = end;
@@ -670,6 +676,17 @@ impl Stream {
             sacked: false,
         });
         Arrival::New
+    }
+
+    /// Data before these were not seen.
+    #[cold]
+    fn misses(&mut self, seq: u32, at: Nanos) {
+        let gap = (self.next, seq, at);
+        let gaps = &mut self.trouble().gaps;
+        if gaps.len() >= MOST_GAPS {
+            gaps.pop_front();
+        }
+        gaps.push_back(gap);
     }
 
     #[inline]
@@ -726,6 +743,7 @@ impl Stream {
 
     /// Whether the capture recorded the same packet before: its identification says so; where it has none, that it
     /// passed a moment ago.
+    #[cold]
     fn is_duplicate(&self, packet: &Packet, seq: u32, end: u32, total: Nanos) -> bool {
         let out = self.out.get(self.place_of(seq));
         if packet.ip_id != 0 {
@@ -742,6 +760,7 @@ impl Stream {
     }
 
     /// A packet that begins before what was seen last: overtaken, or retransmitted.
+    #[cold]
     fn again(
         &mut self,
         packet: &Packet,

@@ -1,6 +1,6 @@
 //! Which connection an event belongs to, and where in its stream.
 
-use super::record::Event;
+use super::record::{Event, Place};
 use model::segment::{tcp_flag, tcp_state};
 use model::{Connection, What};
 use std::collections::{HashMap, VecDeque};
@@ -61,26 +61,6 @@ struct Known {
     closed: bool,
     /// What the kernel counts as acknowledged beside the stream: 1 for the SYN at the end that connected.
     beside: Option<u64>,
-}
-
-/// The place of an event.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub id: u32,
-    /// To be reported first: a new connection, or one whose socket is known only now.
-    pub new: Option<Box<Connection>>,
-    /// Of the first byte in its stream.
-    pub offset: Option<u64>,
-}
-
-impl Place {
-    fn new(id: u32, new: Option<Box<Connection>>) -> Place {
-        Place {
-            id,
-            new,
-            offset: None,
-        }
-    }
 }
 
 impl Connections {

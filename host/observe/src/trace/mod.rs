@@ -4,6 +4,7 @@
 //! ([`order`]); [`Tracer::read`] hands them on as the model has them. Nothing is changed on the machine, and the probes
 //! end with the process. Where no probe may run, a packet socket and samples of the sockets replace them ([`packets`]).
 
+mod batch;
 mod btf;
 mod completeness;
 mod connections;
@@ -21,11 +22,11 @@ mod socket_owners;
 mod worker;
 
 use crate::proc;
+use batch::{Batch, Content};
 pub use completeness::TraceCompleteness;
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Begin, End, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
 use process_sampler::ProcessSampler;
-use reader::{Batch, Content};
 use record::{Clock, Event, RECORD, Terms};
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,10 +1,10 @@
 //! Where no probe may run: a packet socket for the segments, and the kernel's account of every socket from time to time.
 //! One thread reads both, and brings them into the order of their clocks.
 
+use super::batch::{Batch, Content};
 use super::completeness::TraceCompleteness;
 use super::diag::{Pair, Report, Sockets};
 use super::flows::{Caught, Flows, Holder};
-use super::reader::{Batch, Content};
 use super::socket_owners::SocketOwners;
 use super::worker::{Orders, Worker};
 use super::{Error, Filter, Options, filter, monotonic, netns_at, own_netns, wall};

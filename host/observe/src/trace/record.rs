@@ -1,9 +1,9 @@
 //! One event as the probes write it (bpf/record.h), and as the model has it.
 
-use super::connections::Place;
 use model::segment::{tcp_flag, tcp_state};
 use model::{
-    BitRate, Bytes, Comm, Dropped, Nanos, Segment, SocketState, SocketValues, Tally, TraceRecord, What,
+    BitRate, Bytes, Comm, Connection, Dropped, Nanos, Segment, SocketState, SocketValues, Tally,
+    TraceRecord, What,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,6 +25,26 @@ pub(super) const HEADERS: usize = 128;
 
 /// Name of the device behind a drop.
 pub(super) const DEVICE: usize = 16;
+
+/// The place of an event.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub id: u32,
+    /// To be reported first: a new connection, or one whose socket is known only now.
+    pub new: Option<Box<Connection>>,
+    /// Of the first byte in its stream.
+    pub offset: Option<u64>,
+}
+
+impl Place {
+    pub(super) fn new(id: u32, new: Option<Box<Connection>>) -> Place {
+        Place {
+            id,
+            new,
+            offset: None,
+        }
+    }
+}
 
 /// A type of `struct record`.
 trait Field: Sized {

@@ -1,7 +1,7 @@
 //! The thread behind a trace: it reads before ordinary work is done, and hands on batches.
 
 use super::Error;
-use super::reader::{Batch, Content};
+use super::batch::{Batch, Content};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -110,11 +110,10 @@ struct Departed {
 }
 
 impl Departed {
+    #[inline]
     fn keep(&mut self, packet: &Packet, segment: u32) {
         if !self.lossy && self.sent.len() >= 2 * BEFORE_LOSS {
-            self.sent.drain(..BEFORE_LOSS);
-            self.drained = true;
-            self.first = self.first.wrapping_add(BEFORE_LOSS as u32);
+            self.drain();
         }
         if self.sent.len() < MOST_SENT {
             self.sent.push(Sent {
@@ -125,6 +124,13 @@ impl Departed {
                 size: packet.payload.min(usual(segment)),
             });
         }
+    }
+
+    #[cold]
+    fn drain(&mut self) {
+        self.sent.drain(..BEFORE_LOSS);
+        self.drained = true;
+        self.first = self.first.wrapping_add(BEFORE_LOSS as u32);
     }
 
     /// What had left last of these numbers is lost.
@@ -159,6 +165,17 @@ struct Course {
     stamped: Stamped,
     /// How late the data were that showed a gap before them, in microseconds.
     gaps: VecDeque<(Nanos, u32)>,
+}
+
+impl Course {
+    /// Data before these were not seen; these were so late, in microseconds.
+    #[cold]
+    fn misses(&mut self, at: Nanos, late: Option<u32>) {
+        if self.gaps.len() >= MOST_GAPS {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back((at, late.unwrap_or(0)));
+    }
 }
 
 /// Round trips from the observer to the sender and back: from an acknowledgement to the first data that echo its
@@ -387,14 +404,16 @@ impl View for Sender {
 
 impl Sender {
     /// A data packet passed.
+    #[inline]
     pub fn data(&mut self, stream: &Stream, packet: &Packet, arrival: Arrival, segment: u32) {
         match arrival {
             Arrival::Probe | Arrival::Stray | Arrival::Duplicate => return,
             Arrival::Reordered => {}
             Arrival::New => {
                 // It left before the newest acknowledgement came: not after all was acknowledged, though it seems so from afar.
-                let was_out = self.acked.zip(packet.stamps);
-                if !was_out.is_some_and(|(newest, (_, echoed))| before(echoed, newest)) {
+                let was_out = |(newest, (_, echoed))| before(echoed, newest);
+                let was_out = || self.acked.zip(packet.stamps).is_some_and(was_out);
+                if stream.released.all_acked && !was_out() {
                     self.released(&stream.released);
                 }
                 self.least = self.least.min(stream.flight_before);
@@ -412,10 +431,7 @@ impl Sender {
                 course.echo.data(packet.at, echoed, pause);
                 let late = course.stamped.data(packet.at, value);
                 if stream.last_gap() == Some(packet.at) {
-                    if course.gaps.len() >= MOST_GAPS {
-                        course.gaps.pop_front();
-                    }
-                    course.gaps.push_back((packet.at, late.unwrap_or(0)));
+                    course.misses(packet.at, late);
                 }
             }
         }
@@ -435,10 +451,8 @@ impl Sender {
     }
 
     /// New data leave after all was acknowledged. What let them go shows what was waited for.
+    #[inline(never)]
     fn released(&mut self, release: &Release) {
-        if !release.all_acked {
-            return;
-        }
         if !release.by_ack {
             // By itself, or with the peer's answer: it had sent all that it had.
             self.idle += release.gap;
@@ -471,6 +485,7 @@ impl Sender {
     }
 
     /// What leaves from now on is kept packet by packet.
+    #[cold]
     pub fn keeps(&mut self, stream: &Stream) {
         let first = stream.departures;
         let departed = || {
@@ -483,6 +498,7 @@ impl Sender {
     }
 
     /// Keeps what leaves.
+    #[inline]
     pub fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
         if self.departed.is_none() && stream.packets > FEWEST_SENT {
             self.keeps(stream);
@@ -493,6 +509,7 @@ impl Sender {
     }
 
     /// A retransmission; `backoffs` says how often the timer had fired for it, where that is known. Returns the loss.
+    #[inline(never)]
     pub fn repeats(
         &mut self,
         stream: &Stream,
