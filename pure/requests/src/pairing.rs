@@ -235,8 +235,10 @@ impl Pairing {
         let shown = connection.away()[self.side(end)];
         let sender = connection.stream(self.side(1 - end));
         let data = sender.and_then(|sender| sender.stream.min_rtt);
-        let all = [shown, data, own.and_then(|own| own.min_rtt)];
-        all.into_iter().flatten().min()
+        // Comparing two at a time takes a fraction of the instructions of an iterator over the three.
+        let least =
+            |a: Option<Nanos>, b: Option<Nanos>| a.map_or(b, |a| Some(b.map_or(a, |b| a.min(b))));
+        least(least(shown, data), own.and_then(|own| own.min_rtt))
     }
 
     /// The largest packet of IPv4 in a direction, as far as is known: an MSS leaves out 40 bytes of headers (RFC 9293,
