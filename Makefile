@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills sbom fuzz build setup setup-test install
+.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills sbom fuzz build setup setup-test install install-files dist
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -99,11 +99,13 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils openssh-server openssh-client librsvg2-bin chromium systemd util-linux
+	@scripts/need binutils python3 procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-jsonschema prometheus prometheus-node-exporter python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils openssh-server openssh-client librsvg2-bin chromium systemd util-linux
 
 # The command, its manual pages, completions and examples of units, below PREFIX.
 PREFIX ?= /usr/local
-install: build
+install: build install-files
+
+install-files:
 	install -Dm755 $(LINERATE) $(DESTDIR)$(PREFIX)/bin/linerate
 	mkdir -p $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions fish/vendor_completions.d zsh/site-functions)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/linerate/systemd dist/systemd/*
@@ -111,3 +113,13 @@ install: build
 	$(LINERATE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/linerate
 	$(LINERATE) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/linerate.fish
 	$(LINERATE) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_linerate
+
+# A static binary, and what it is given away as: a Debian package, a tar, an OCI image, each installed and used; in target/dist.
+STATIC := $(shell uname -m)-unknown-linux-gnu
+dist: setup sbom
+	@scripts/need python3 binutils jq iproute2
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --locked --target $(STATIC)
+	scripts/package target/$(STATIC)/dist/linerate target/dist
+	cp target/linerate.cdx.json target/dist/
+	scripts/check-package target/dist
+	ls -l target/dist

@@ -259,6 +259,7 @@ mod tests {
             goodput_down: None,
             p50_up: None,
             p50_down: Some(Nanos(41_000)),
+            ..Row::default()
         };
         let rows = [
             row(

@@ -110,6 +110,7 @@ impl Ssh {
     fn serve(home: &Home) -> Ssh {
         let bin = home.path().join("bin");
         fs::create_dir(&bin).unwrap();
+        fs::create_dir(home.path().join("there")).unwrap();
         let (here, port) = (home.path().display(), free_port());
         for key in ["host", "user"] {
             let key = format!("{here}/{key}");
@@ -120,7 +121,7 @@ impl Ssh {
         let server = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host\nAuthorizedKeysFile {here}/user.pub\n\
              PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n\
-             SetEnv LINERATE_CONFIG={here}/far LINERATE_ARCHIVE={here}/far.db\n"
+             SetEnv HOME={here}/there LINERATE_CONFIG={here}/far LINERATE_ARCHIVE={here}/far.db\n"
         );
         let client = format!(
             "Host far\nHostName 127.0.0.1\nPort {port}\nIdentityFile {here}/user\nUserKnownHostsFile {here}/known\n\
@@ -181,6 +182,43 @@ fn files_are_copied_over_ssh_with_the_rights_of_the_user_there() {
     let nowhere = run(&mut over_ssh(&["--from", &from, "--to", &to]));
     failed(&nowhere, 3, "ssh:far refuses: cannot write");
     assert_eq!(names(&files), ["--down", "--up", "from"]);
+}
+
+#[test]
+fn a_host_without_linerate_gets_a_copy_that_goes_away_again() {
+    let home = Home::new();
+    let ssh = Ssh::serve(&home);
+    let linerate = |arguments: &[&str]| {
+        let mut command = home.linerate(arguments);
+        command.env("PATH", &ssh.path);
+        command
+    };
+    let measure = ["measure", "ssh:far", "-n", "1M", "--up", "-q"];
+    let without = run(&mut linerate(&measure));
+    failed(
+        &without,
+        3,
+        "far has no linerate: 'linerate install ssh:far' copies this one there",
+    );
+    let copy = home.path().join("there/.cache/linerate/bin/linerate");
+    let said = run(&mut linerate(&["install", "ssh:far"]));
+    assert!(said.status.success(), "{said:?}");
+    assert!(fs::read(&copy).unwrap() == fs::read(env!("CARGO_BIN_EXE_linerate")).unwrap());
+    let measured = run(&mut linerate(&measure));
+    assert!(measured.status.success(), "{measured:?}");
+    let said = run(&mut linerate(&["install", "--remove", "ssh:far"]));
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(names(&home.path().join("there")), [""; 0]);
+    failed(
+        &run(&mut linerate(&["install", "--remove", "ssh:far"])),
+        3,
+        "there is no ",
+    );
+    failed(
+        &run(&mut linerate(&["install", "far"])),
+        2,
+        "far is not reached over ssh",
+    );
 }
 
 #[test]

@@ -363,19 +363,98 @@ fn read_by(command: &str, arguments: &[&str], home: &Home) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// A server that is killed when the test ends.
+struct Server(std::process::Child);
+
+impl Server {
+    fn begin(command: &str, arguments: &[&str], home: &Home) -> Server {
+        let child = Command::new(command)
+            .args(arguments)
+            .current_dir(&home.0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(
+                std::fs::File::options()
+                    .create(true)
+                    .append(true)
+                    .open(home.0.join("servers.log"))
+                    .unwrap(),
+            )
+            .spawn()
+            .unwrap_or_else(|e| panic!("{command} is installed by 'make setup-test': {e}"));
+        Server(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+/// What Prometheus knows now: the labels and values of an expression.
+fn asked_prometheus(address: &str, expression: &str) -> Vec<serde_json::Value> {
+    let code = |byte: u8| match byte {
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    let query: String = expression.bytes().map(code).collect();
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return Vec::new();
+    };
+    let request = format!("GET /api/v1/query?query={query} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let Ok(body) = serde_json::from_str::<serde_json::Value>(body) else {
+        return Vec::new();
+    };
+    assert_ne!(body["status"], "error", "{expression}: {body}");
+    body["data"]["result"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default()
+}
+
 #[test]
-fn prometheus_takes_the_figures_with_their_own_moments() {
+fn prometheus_and_node_exporter_take_the_figures() {
     let home = Home::with_runs();
     let mut hostile = requests();
     hostile.id = "000000ff".to_owned();
     hostile.host = "a\"b\\c\nd\u{1b}".to_owned();
+    let mut failed = bulk();
+    failed.id = "0000fa11".to_owned();
+    failed.started += Nanos::from_secs(60);
+    failed.ended = Ended::Failed {
+        why: "lost".to_owned(),
+    };
     let mut archive = Archive::open(&home.archive()).unwrap();
     archive.import(&hostile).unwrap();
+    archive.import(&failed).unwrap();
+    std::fs::create_dir(home.0.join("textfiles")).unwrap();
     for id in ["3f00", "3fab", "000000ff"] {
-        let file = format!("{id}.txt");
-        home.runs(&["export", id, "-f", "openmetrics", "-o", &file]);
+        let file = format!("textfiles/{id}.prom");
+        home.runs(&["export", id, "-f", "prometheus", "-o", &file]);
+        let mut check = Command::new("/usr/bin/promtool");
+        check
+            .args(["check", "metrics"])
+            .stdin(std::fs::File::open(home.0.join(&file)).unwrap());
+        let check = check.output().unwrap();
+        let complaints = [check.stdout, check.stderr].concat();
+        assert!(
+            check.status.success() && complaints.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&complaints)
+        );
     }
-    // The reference parser: what breaks a rule of the format is an error.
+    // Readers of OpenMetrics take the same text: what breaks a rule of the format is an error.
     let script = "
 import sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
@@ -384,17 +463,109 @@ for name in sys.argv[1:]:
         for s in family.samples:
             print(s.name, s.labels['host'].encode(), s.labels.get('direction'), s.labels.get('quantile'), s.value, s.timestamp)
 ";
-    let files = ["-c", script, "3f00.txt", "3fab.txt", "000000ff.txt"];
-    let read = read_by("/usr/bin/python3", &files, &home);
+    let files = ["3f00", "3fab", "000000ff"].map(|id| format!("textfiles/{id}.prom"));
+    let arguments = [&["-c", script][..], &files.each_ref().map(String::as_str)].concat();
+    let read = read_by("/usr/bin/python3", &arguments, &home);
     for line in [
-        "linerate_goodput_bytes_per_second b'db2.example.net' up None 117625000 1795132810.000000000",
-        "linerate_goodput_bytes_per_second b'db2.example.net' down None 1500000000 1795132810.000000000",
-        "linerate_request_latency_seconds b'web1' up 0.99 4.1e-05 1795219210.000000000",
-        "linerate_request_latency_seconds_count b'web1' up None 100 1795219210.000000000",
-        "linerate_measurement_info b'a\"b\\\\c\\\\nd\\\\u{1b}' up None 1 1795219210.000000000",
+        "linerate_goodput_bytes_per_second b'db2.example.net' up None 117625000 None",
+        "linerate_measurement_timestamp_seconds b'db2.example.net' down None 1795132810 None",
+        "linerate_request_latency_seconds b'web1' up 0.99 4.1e-05 None",
+        "linerate_measurement_info b'a\"b\\\\c\\\\nd\\\\u{1b}' up None 1 None",
     ] {
         assert!(read.lines().any(|l| l == line), "{line}\n{read}");
     }
+
+    // A real run has every figure.
+    let mut measure = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    measure
+        .args(["measure", "local", "-t", "500ms", "-q"])
+        .env_clear()
+        .env("HOME", &home.0);
+    text(&measure.output().unwrap());
+
+    let served = Served::begin(&home);
+    let (exporter, prometheus) = (free_address(), free_address());
+    let listen = format!("--web.listen-address={exporter}");
+    let _exporter = Server::begin(
+        "/usr/bin/prometheus-node-exporter",
+        &[
+            "--collector.disable-defaults",
+            "--collector.textfile",
+            "--collector.textfile.directory=textfiles",
+            &listen,
+        ],
+        &home,
+    );
+    let job = |name: &str, address: &str| {
+        format!(
+            "- job_name: {name}\n  scrape_interval: 1s\n  static_configs: [{{targets: ['{address}']}}]\n"
+        )
+    };
+    let config = format!(
+        "scrape_configs:\n{}{}",
+        job("archive", &served.address),
+        job("textfile", &exporter)
+    );
+    std::fs::write(home.0.join("prometheus.yml"), config).unwrap();
+    let listen = format!("--web.listen-address={prometheus}");
+    let _prometheus = Server::begin(
+        "/usr/bin/prometheus",
+        &[
+            "--config.file=prometheus.yml",
+            "--storage.tsdb.path=tsdb",
+            &listen,
+        ],
+        &home,
+    );
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let known = |expression: &str| loop {
+        let found = asked_prometheus(&prometheus, expression);
+        if !found.is_empty() {
+            return found;
+        }
+        let log = || std::fs::read_to_string(home.0.join("servers.log"));
+        assert!(
+            Instant::now() < deadline,
+            "{expression}: nothing is known; {:?}",
+            log()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    for job in ["archive", "textfile"] {
+        let goodput = known(&format!(
+            r#"linerate_goodput_bytes_per_second{{job="{job}",host="db2.example.net",direction="up"}}"#
+        ));
+        assert_eq!(goodput[0]["value"][1], "117625000", "{job}");
+        assert_eq!(
+            known(&format!(
+                r#"linerate_last_run_success{{job="{job}",host="web1"}}"#
+            ))[0]["value"][1],
+            "1"
+        );
+    }
+    // The figures are those of the last complete run, and the last one was not.
+    let last = known(r#"linerate_last_run_success{job="archive",host="db2.example.net"}"#);
+    assert_eq!(last[0]["value"][1], "0");
+    let dashboard = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../dist/grafana/linerate.json"
+    ));
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard.unwrap()).unwrap();
+    let mut expressions = 0;
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = target["expr"].as_str().unwrap();
+            known(
+                &["near", "host", "workload"]
+                    .iter()
+                    .fold(expression.to_owned(), |e, name| {
+                        e.replace(&format!("${name}"), ".*")
+                    }),
+            );
+            expressions += 1;
+        }
+    }
+    assert!(expressions >= 7, "{expressions}");
 }
 
 #[test]
@@ -610,7 +781,7 @@ fn the_archive_in_a_browser() {
         "<a href=\"3f00c0de.html\">",
         "941 Mbit/s",
         "before the change",
-        "look at 1 of them",
+        "1 change of level",
     ] {
         assert!(index.contains(part), "{part}: {index}");
     }
@@ -633,7 +804,7 @@ fn the_archive_in_a_browser() {
 
     let host = "%22%3E%3Cscript%3Ealert%281%29%3C%2Fscript%3E";
     let history = served.page(&format!(
-        "/history.html?host={host}&workload=bulk&direction=up"
+        "/history.html?host={host}&workload=bulk%2C+10+s&direction=up"
     ));
     assert!(
         history.contains("Look here: about 936 Mbit/s until 2026-11-20 09:00 (run a0000008)"),
@@ -651,11 +822,10 @@ fn the_archive_in_a_browser() {
     }
     let metrics = served.page("/metrics");
     assert!(metrics.ends_with("# EOF\n"));
-    // The last run of each path, at its own moment.
-    assert!(
-        metrics.contains("} 60000000 1795190410.000000000"),
-        "{metrics}"
-    );
+    // The last run of each path, and when that was.
+    for part in ["} 60000000\n", "} 1795190410\n"] {
+        assert!(metrics.contains(part), "{metrics}");
+    }
     assert!(!metrics.contains("a0000000"));
 
     let address = &served.address;
@@ -929,7 +1099,7 @@ fn what_is_passed_on_names_nobody() {
         assert!(whole.contains(original), "the run has no {original}");
     }
     let mut outputs = vec![home.runs(&["show", "last", "--redact"])];
-    for format in ["json", "csv", "openmetrics", "iperf3"] {
+    for format in ["json", "csv", "prometheus", "iperf3"] {
         outputs.push(home.runs(&["export", "last", "--redact", "-f", format]));
     }
     for format in ["html", "text", "markdown", "json"] {

@@ -26,11 +26,13 @@ pub enum Exit {
     NotEnoughData = 12,
     /// The experiment was not fit for a verdict.
     NoVerdict = 13,
+    /// A gate of a pipeline is closed.
+    GateFailed = 14,
 }
 
 impl Exit {
     /// All of them, in the order of their numbers, and what each means, for the manual.
-    pub const ALL: [(Exit, &str); 9] = [
+    pub const ALL: [(Exit, &str); 10] = [
         (
             Exit::Done,
             "Everything was done as asked; of prove: FASTER.",
@@ -57,6 +59,10 @@ impl Exit {
         (
             Exit::NoVerdict,
             "prove: NO VERDICT; the sentence says what was wrong.",
+        ),
+        (
+            Exit::GateFailed,
+            "gate: an expectation is not met, or a variant is proven slower.",
         ),
     ];
 }
@@ -192,7 +198,7 @@ mod tests {
     fn numbers_stay() {
         assert_eq!(
             Exit::ALL.map(|(e, _)| e as u8),
-            [0, 1, 2, 3, 4, 10, 11, 12, 13]
+            [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
         );
     }
 

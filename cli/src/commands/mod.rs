@@ -5,6 +5,8 @@ mod completions;
 mod demo;
 mod diff;
 mod explain;
+mod gate;
+mod install;
 mod lab;
 mod man;
 mod measure;
@@ -47,12 +49,14 @@ enum Command {
     Serve(serve::Serve),
     Trace(Box<trace::Trace>),
     Trust(trust::Trust),
+    Install(install::Install),
     Explain(explain::Explain),
     Diff(diff::Diff),
     Mtu(mtu::Mtu),
     Model(model::Model),
     Tune(tune::Tune),
     Report(report::Report),
+    Gate(gate::Gate),
     Runs(runs::Runs),
     Lab(lab::Lab),
     Man(man::Man),
@@ -77,6 +81,8 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mtu(mtu) => return mtu.run(&cli.global),
         Command::Lab(lab) => return lab.run(),
         Command::Tune(tune) => return tune.run(&cli.global),
+        Command::Install(install) => install.run(),
+        Command::Gate(gate) => gate.run(&cli.global),
         Command::Explain(explain) => explain.run(&cli.global),
         Command::Diff(diff) => diff.run(&cli.global),
         Command::Report(report) => report.run(&cli.global),

@@ -100,7 +100,7 @@ struct Show {
   linerate runs export last -o run.json
   linerate runs export 3f --format csv -o run.csv
   linerate runs export 3f --format flent -o run.flent.gz
-  linerate runs export last --format openmetrics -o linerate.prom
+  linerate runs export last --format prometheus -o linerate.prom
   linerate runs export last --redact -o run.json         to pass on
 
 A file appears whole or not at all; one of the same name is replaced.")]
@@ -127,7 +127,7 @@ enum Format {
     /// As iperf3 -J prints a test
     Iperf3,
     /// The figures with the moments at which they were measured, for Prometheus
-    Openmetrics,
+    Prometheus,
     /// A data file (.flent.gz) for the plots of flent
     Flent,
 }
@@ -295,8 +295,8 @@ impl Format {
             (Format::Iperf3, Document::Run(run)) => {
                 return Ok(report::iperf3::to_json(run, &summarise(run)).into());
             }
-            (Format::Openmetrics, Document::Run(run)) => {
-                return Ok(report::openmetrics::text([(&**run, &summarise(run))]).into());
+            (Format::Prometheus, Document::Run(run)) => {
+                return Ok(report::prometheus::text([(&**run, &summarise(run))]).into());
             }
             (Format::Flent, Document::Run(run)) => {
                 return compressed(&report::flent::json(run).map_err(Refusal::usage)?);

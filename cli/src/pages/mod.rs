@@ -42,13 +42,33 @@ pub fn formed<T: Serialize + DeserializeOwned>(
         return confined(&files, || formed(of_file(path, is_file, beside, redact)?));
     }
     without(beside)?;
-    let archive = lookup::open_for(subject, global)?;
-    let named = archive.named(subject).map_err(lookup::refused)?;
-    let found = document::load(&archive, &named)?;
-    let (name, traces) = (named.id().to_owned(), archive.traces());
+    let (name, found, archive) = in_archive(subject, global)?;
+    let traces = archive.traces();
     confined(&traces.of(&name), || {
         formed(Named::of(name, found, Some(&traces), redact))
     })
+}
+
+fn in_archive(subject: &str, global: &Global) -> Result<(String, Document, Archive)> {
+    let archive = lookup::open_for(subject, global)?;
+    let named = archive.named(subject).map_err(lookup::refused)?;
+    let found = document::load(&archive, &named)?;
+    Ok((named.id().to_owned(), found, archive))
+}
+
+/// The name of the document that is meant, a file if there is one, else what the archive has, and what `judge` makes of
+/// it: of a file in a process that can only read it.
+pub fn judged<T: Serialize + DeserializeOwned>(
+    subject: &str,
+    global: &Global,
+    judge: impl FnOnce(Document) -> Result<T>,
+) -> Result<(String, T)> {
+    let path = Path::new(subject);
+    if path.is_file() || subject == "-" {
+        return Ok((files::name(path), confined(&[path], || judge(read(path)?))?));
+    }
+    let (name, found, _) = in_archive(subject, global)?;
+    Ok((name, judge(found)?))
 }
 
 impl Named {

@@ -32,7 +32,7 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
     let pages = entries.len() + histories.len() + 1;
     let index = Index {
         entries,
-        paths: ways(&histories, name),
+        paths: ways(archive, &histories, name)?,
         search: None,
     };
     write("index.html", &report::pages::index(&index))?;

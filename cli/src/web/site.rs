@@ -7,7 +7,7 @@ use crate::prelude::*;
 use archive::{Archive, Filter, Named, Row};
 use engine::exit::{exit_of, sentence};
 use engine::{clock, traces};
-use model::{Direction, Exchange, Metric, Nanos, WorkloadKind, summarise};
+use model::{Direction, Ended, Exchange, Limit, Metric, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
 use report::page::{self, Page};
 use report::pages::{Entry, History, Index, Past, Search, Shift, Side, Way};
@@ -42,7 +42,7 @@ pub struct Answer {
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Answer {
     /// Nothing but how it went.
@@ -95,7 +95,7 @@ impl Site {
         let asked = |name| request.value(name).unwrap_or_default();
         let page = match request.path.as_str() {
             "/" => return Ok(Answer::ok(HTML, index(&archive, request)?)),
-            "/metrics" => return Ok(Answer::ok(OPENMETRICS, metrics(&archive)?)),
+            "/metrics" => return Ok(Answer::ok(METRICS, metrics(&archive)?)),
             "/compare.html" => match compare(&archive, asked("a"), asked("b"))? {
                 Some(page) => page,
                 None => {
@@ -164,7 +164,7 @@ fn index(archive: &Archive, request: &Request) -> Result<String> {
     };
     Ok(report::pages::index(&Index {
         entries,
-        paths: ways(&histories(archive)?, address),
+        paths: ways(archive, &histories(archive)?, address)?,
         search: Some(search),
     }))
 }
@@ -175,14 +175,48 @@ pub fn entries(archive: &Archive, filter: &Filter) -> Result<Vec<Entry>, archive
 }
 
 /// Paths with a history, and its address.
-pub fn ways(histories: &[History], address: impl Fn(usize, &History) -> String) -> Vec<Way> {
-    let ways = histories.iter().enumerate().map(|(at, history)| Way {
-        name: history.name(),
-        runs: history.runs.len(),
-        shifts: history.shifts.len(),
-        href: address(at, history),
+pub fn ways(
+    archive: &Archive,
+    histories: &[History],
+    address: impl Fn(usize, &History) -> String,
+) -> Result<Vec<Way>, archive::Error> {
+    let now = clock::unix_time();
+    let rows = newest(archive)?;
+    let ways = histories.iter().enumerate().map(|(at, history)| {
+        let last = history.runs.last();
+        let newest = rows
+            .iter()
+            .find(|row| row.host == history.host && alike(row) == history.workload);
+        let failed = newest.map(|row| row.ended.clone());
+        Way {
+            name: history.name(),
+            runs: history.runs.len(),
+            shifts: history.shifts.len(),
+            href: address(at, history),
+            last: last.map(|run| history.value(run)).unwrap_or_default(),
+            age: last
+                .map(|run| report::words::age(now.since(run.started)))
+                .unwrap_or_default(),
+            failed: failed.filter(|ended| *ended != Ended::Complete.name()),
+            values: history.runs.iter().map(|run| run.value).collect(),
+        }
     });
-    ways.collect()
+    Ok(ways.collect())
+}
+
+/// What runs have in common that can be compared: `bulk, 10 s, 4 streams`.
+fn alike(row: &Row) -> String {
+    let limit = match row.limit {
+        Some(Limit::Time(time)) => format!(", {}", report::words::round_span(time)),
+        Some(Limit::Bytes(bytes)) => format!(", {bytes}"),
+        Some(Limit::Requests(n)) => format!(", {n} requests"),
+        Some(Limit::Whole) | None => String::new(),
+    };
+    let streams = match row.streams {
+        1 => String::new(),
+        n => format!(", {n} streams"),
+    };
+    format!("{}{limit}{streams}", row.workload)
 }
 
 fn key(history: &History) -> [&str; 3] {
@@ -191,27 +225,33 @@ fn key(history: &History) -> [&str; 3] {
 
 /// The history of each path, from its complete runs without those of experiments.
 pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
-    let mut paths: BTreeMap<(String, String, Direction), Vec<Past>> = BTreeMap::new();
+    let mut paths: BTreeMap<(String, String, Direction), (Metric, Vec<Past>)> = BTreeMap::new();
     // The oldest first.
     for row in complete(archive)?.into_iter().rev() {
         for (direction, goodput, p50) in [
             (Direction::Up, row.goodput_up, row.p50_up),
             (Direction::Down, row.goodput_down, row.p50_down),
         ] {
-            let value = match of_latency(&row.workload) {
-                true => p50.map(Nanos::as_secs_f64),
-                false => goodput.map(|rate| rate.0 as f64),
+            let (metric, value) = match of_latency(&row.workload) {
+                true => (Metric::LatencyP50, p50.map(Nanos::as_secs_f64)),
+                false => (Metric::Goodput, goodput.map(|rate| rate.0 as f64)),
             };
             if let Some(value) = value {
-                let path = (row.host.clone(), row.workload.clone(), direction);
+                let path = (row.host.clone(), alike(&row), direction);
                 let (id, started) = (row.id.clone(), row.started);
                 let past = Past { id, started, value };
-                paths.entry(path).or_default().push(past);
+                paths
+                    .entry(path)
+                    .or_insert((metric, Vec::new()))
+                    .1
+                    .push(past);
             }
         }
     }
-    let all = paths.into_iter().filter(|(_, runs)| runs.len() >= FEWEST);
-    let all = all.map(|((host, workload, direction), mut runs)| {
+    let all = paths
+        .into_iter()
+        .filter(|(_, (_, runs))| runs.len() >= FEWEST);
+    let all = all.map(|((host, workload, direction), (metric, mut runs))| {
         runs.drain(..runs.len().saturating_sub(LONGEST));
         let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
         let shifts = change_points(&values, LEVEL).into_iter();
@@ -221,10 +261,7 @@ pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
             after: found.after_median,
         });
         History {
-            metric: match of_latency(&workload) {
-                true => Metric::LatencyP50,
-                false => Metric::Goodput,
-            },
+            metric,
             host,
             workload,
             direction,
@@ -235,13 +272,18 @@ pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
     Ok(all.collect())
 }
 
-/// The newest complete runs, the newest first.
-fn complete(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
-    let mut rows = archive.list(&Filter {
+/// The newest runs, the newest first.
+fn newest(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
+    archive.list(&Filter {
         limit: Some(RUNS),
         ..Filter::default()
-    })?;
-    rows.retain(|row| row.ended == "complete");
+    })
+}
+
+/// Those of them that are complete.
+fn complete(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
+    let mut rows = newest(archive)?;
+    rows.retain(|row| row.ended == Ended::Complete.name());
     Ok(rows)
 }
 
@@ -266,17 +308,21 @@ fn compare(archive: &Archive, a: &str, b: &str) -> Result<Option<Page>> {
     Ok(Some(report::pages::compare(a, b)))
 }
 
-/// The last complete run of each host and workload.
+/// The last complete run of each host and workload, and the last one that ended otherwise.
 fn metrics(archive: &Archive) -> Result<String> {
-    let mut last: BTreeMap<(String, String), String> = BTreeMap::new();
-    for row in complete(archive)? {
-        // The newest come first.
-        last.entry((row.host, row.workload)).or_insert(row.id);
+    let mut last: BTreeMap<(String, String, bool), String> = BTreeMap::new();
+    for row in newest(archive)? {
+        let complete = row.ended == Ended::Complete.name();
+        if row.ended != Ended::Unfinished.name() {
+            // The newest come first.
+            last.entry((row.host, row.workload, complete))
+                .or_insert(row.id);
+        }
     }
     let runs: Vec<_> = last
         .into_values()
         .map(|id| archive.get(&id).map(|run| (summarise(&run), run)))
         .collect::<Result<_, _>>()?;
     let pairs = runs.iter().map(|(summary, run)| (run, summary));
-    Ok(report::openmetrics::text(pairs))
+    Ok(report::prometheus::text(pairs))
 }

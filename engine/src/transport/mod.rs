@@ -8,6 +8,7 @@ pub mod admission;
 mod channel;
 mod child;
 pub mod driver;
+pub mod install;
 mod reach;
 mod tls;
 

@@ -2,6 +2,7 @@
 
 use super::channel::{AgentChannel, Channel, ControllerChannel};
 use super::child::{ChildAgent, Meaning, Pipes};
+use super::install;
 use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
 use crate::clock::unix_seconds;
 use crate::exit::Refusal;
@@ -369,13 +370,20 @@ pub fn on_this_machine(how: &How<'_>) -> Result<Reached> {
 /// An agent that ssh starts.
 pub fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<Reached> {
     let name = format!("ssh:{destination}");
-    let remote = how.remote_command.unwrap_or("linerate");
+    let remote = match how.remote_command {
+        Some(command) => command.to_owned(),
+        // Any shell sets it so; the user's own linerate comes first.
+        None => format!("env PATH=\"$PATH:$HOME/{}\" linerate", install::DIRECTORY),
+    };
     let real = ssh_host_name(destination, port, how.ip_version)?;
     let mut command = ssh(destination, port, how.ip_version, &[]);
     // One string: the shell of the other host splits it, as it does for ssh itself. The data
     // listener is dual-stack; the agent falls back to IPv4 where there is no IPv6.
     command.arg(format!("{remote} agent --stdio --listen ::"));
-    let meaning = ssh_meaning(destination.to_owned(), remote.to_owned());
+    let meaning = ssh_meaning(
+        destination.to_owned(),
+        how.remote_command.map(str::to_owned),
+    );
     let child = ChildAgent::start(command, meaning).map_err(no_ssh)?;
     let channel =
         Channel::start(Box::new(child), &name, SSH, how.stop).map_err(|error| {
@@ -400,7 +408,7 @@ pub fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<R
     })
 }
 
-fn ssh(
+pub(super) fn ssh(
     destination: &str,
     port: Option<u16>,
     version: Option<IpVersion>,
@@ -444,7 +452,7 @@ fn ssh_host_name(
     }
 }
 
-fn no_ssh(error: io::Error) -> Refusal {
+pub(super) fn no_ssh(error: io::Error) -> Refusal {
     Refusal::unreachable(match error.kind() {
         io::ErrorKind::NotFound => "there is no ssh command on this machine: install an ssh client, or run 'linerate serve' at the other end".to_owned(),
         _ => format!("cannot start ssh: {error}"),
@@ -453,19 +461,23 @@ fn no_ssh(error: io::Error) -> Refusal {
 
 /// What the end of ssh means: 255 is its own failure, 127 and 126 the remote shell's word for a
 /// command that it does not find or may not run (POSIX).
-fn ssh_meaning(destination: String, remote: String) -> Box<Meaning> {
+fn ssh_meaning(destination: String, remote: Option<String>) -> Box<Meaning> {
     Box::new(move |status: Option<ExitStatus>, words: &str| {
         let words = quoted(words);
+        let command = remote.as_deref().unwrap_or("linerate");
         Some(match status.map(|s| s.code()) {
             Some(Some(255)) => format!("ssh to {destination} failed{words}"),
+            Some(Some(127)) if remote.is_none() => format!(
+                "{destination} has no linerate: 'linerate install ssh:{destination}' copies this one there, or name it with --remote-command"
+            ),
             Some(Some(127)) => format!(
-                "{destination} does not find the command '{remote}': install linerate there, or say where it is with --remote-command{words}"
+                "{destination} does not find the command '{command}': name another with --remote-command{words}"
             ),
             Some(Some(126)) => format!(
-                "{destination} may not run '{remote}': make it executable for that user{words}"
+                "{destination} may not run '{command}': make it executable for that user{words}"
             ),
             Some(Some(2)) => format!(
-                "'{remote}' on {destination} does not know how to be an agent: install the same version of linerate on both hosts{words}"
+                "'{command}' on {destination} does not know how to be an agent: install the same version of linerate on both hosts{words}"
             ),
             Some(_) => {
                 format!("the agent on {destination} ended in the middle of the session{words}")
@@ -475,7 +487,7 @@ fn ssh_meaning(destination: String, remote: String) -> Box<Meaning> {
     })
 }
 
-fn quoted(words: &str) -> String {
+pub(super) fn quoted(words: &str) -> String {
     match words {
         "" => String::new(),
         words => format!(" (it said: {words})"),

@@ -8,7 +8,7 @@ use crate::rows::{
 };
 use crate::schema;
 use crate::{Error, Named, Traces};
-use model::{BitRate, Bytes, Direction, Leg, Nanos, Run, RunId, Sample, Side};
+use model::{BitRate, Bytes, Direction, Leg, Limit, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params, params_from_iter};
 use std::fs::DirBuilder;
@@ -57,6 +57,10 @@ pub struct Row {
     pub title: Option<String>,
     /// Kind of the workload.
     pub workload: String,
+    /// When a leg ends; `None` of a copy, which ends with its file.
+    pub limit: Option<Limit>,
+    /// Connections for each leg.
+    pub streams: u32,
     /// `unfinished`, `complete`, `interrupted` or `failed`.
     pub ended: String,
     /// Goodput from here to the host, where that was measured.
@@ -351,7 +355,9 @@ impl Archive {
         values.push(filter.limit.map_or(-1, i64::from).into());
         let sql = format!(
             "SELECT id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
-                    goodput_down_bit_s, p50_up_ns, p50_down_ns, {}
+                    goodput_down_bit_s, p50_up_ns, p50_down_ns, {},
+                    CASE WHEN json_valid(document) THEN json_extract(document, '$.spec.limit') END,
+                    CASE WHEN json_valid(document) THEN json_extract(document, '$.spec.streams') END
              FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?",
             RUNS.whole()
         );
@@ -371,6 +377,10 @@ impl Archive {
                         host: row.get(2)?,
                         title: row.get(3)?,
                         workload: row.get(4)?,
+                        limit: row
+                            .get::<_, Option<String>>(11)?
+                            .and_then(|text| serde_json::from_str(&text).ok()),
+                        streams: number(12)?.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
                         ended: row.get(5)?,
                         goodput_up: number(6)?.map(BitRate),
                         goodput_down: number(7)?.map(BitRate),

@@ -343,6 +343,7 @@ mod tests {
             ("verdict", "change_points") => "change_point",
             ("verdict", "outliers") => "outlier",
             ("page", "facts") => "page_fact",
+            ("page", "figures") => "key_figure",
             ("page", "sections") => "page_section",
             ("page_section", "pictures") => "page_picture",
             _ => return None,

@@ -252,6 +252,15 @@ pub(crate) fn minute(unix: Nanos) -> String {
     utc(unix).chars().take(16).collect()
 }
 
+/// How long ago something was: `5 min`, `3 h`, `12 days`.
+pub fn age(span: Nanos) -> String {
+    match span.0 / 60_000_000_000 {
+        minutes @ 0..120 => format!("{minutes} min"),
+        minutes @ 120..2_880 => format!("{} h", minutes / 60),
+        minutes => format!("{} days", minutes / 1_440),
+    }
+}
+
 /// A span of time that was chosen rather than measured: `10 s`, not `10.0 s`.
 pub fn round_span(span: Nanos) -> String {
     let text = span.to_string();

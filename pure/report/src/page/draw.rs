@@ -2,7 +2,7 @@
 
 use super::svg::{At, Svg};
 use super::thin::thinned;
-use super::ticks::{Ruler, quantity};
+use super::ticks::{DATE, Ruler, quantity};
 use super::{Axis, Chart, Lane, Series, Stroke, lanes};
 use std::fmt::Write as _;
 
@@ -64,7 +64,9 @@ pub(super) fn chart(chart: &Chart, title: &str, description: &str) -> String {
         }
     }
     let middle = (left + right) / 2.0;
-    for tick in x.ticks(chart.x.unit, 7.0) {
+    // A date is longer than a number.
+    let marks = if chart.x.unit == DATE { 4.0 } else { 7.0 };
+    for tick in x.ticks(chart.x.unit, marks) {
         let (at, text) = (x.place(tick), quantity(tick, chart.x.unit));
         svg.line((at, top), (at, bottom), "grid");
         svg.text((at, bottom + 16.0), "faint small middle", text);

@@ -48,6 +48,21 @@ pub(crate) fn document(title: &str, body: &str, served: bool) -> String {
 /// The whole file.
 pub fn html(page: &Page) -> String {
     let mut out = format!("<main>\n<h1>{}</h1>\n", inert(&page.title));
+    if !page.figures.is_empty() {
+        out.push_str("<ul class=\"figures\">\n");
+        for figure in &page.figures {
+            let (label, value, note) = (
+                inert(&figure.label),
+                inert(&figure.value),
+                inert(&figure.note),
+            );
+            let _ = writeln!(
+                out,
+                "<li>{label} <strong>{value}</strong> <small>{note}</small></li>"
+            );
+        }
+        out.push_str("</ul>\n");
+    }
     if !page.verdict.is_empty() {
         out.push_str("<div class=\"verdict\">\n");
         page.verdict
@@ -209,6 +224,7 @@ mod tests {
 
     fn page(name: &str) -> Page {
         Page {
+            figures: Vec::new(),
             streams: Vec::new(),
             title: name.to_owned(),
             verdict: vec![name.to_owned()],

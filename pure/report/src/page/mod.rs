@@ -18,8 +18,8 @@ pub use html::{html, policy};
 pub use svg::Svg;
 pub(crate) use text::sparkline;
 pub use text::{PAGE_SCHEMA, json, markdown, text};
-pub(crate) use ticks::Ruler;
 pub use ticks::quantity;
+pub(crate) use ticks::{DATE, Ruler};
 
 use crate::csv::table;
 use crate::redact::Redaction;
@@ -29,10 +29,13 @@ use serde::{Serialize, Serializer};
 use std::fmt::Write as _;
 
 /// All that a page says. Its strings are plain text; the page escapes them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Page {
     /// Name of the page.
     pub title: String,
+    /// The figures that stand large above everything else.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<KeyFigure>,
     /// The verdict or finding, a sentence each, with its interval: what a reader takes away who reads no further.
     pub verdict: Vec<String>,
     /// What was done, on what, when: names and values.
@@ -43,6 +46,31 @@ pub struct Page {
     /// What the packets of each direction of a connection show, of a page of a capture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamFigures>,
+}
+
+/// A figure that is read at a glance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeyFigure {
+    /// Of what it is.
+    pub label: String,
+    /// Its value with the unit; of a change both values.
+    pub value: String,
+    /// What belongs to it, in a few words; may be empty.
+    pub note: String,
+}
+
+impl KeyFigure {
+    pub(crate) fn new(
+        label: impl Into<String>,
+        value: impl Into<String>,
+        note: impl Into<String>,
+    ) -> KeyFigure {
+        KeyFigure {
+            label: label.into(),
+            value: value.into(),
+            note: note.into(),
+        }
+    }
 }
 
 /// A part of a page under a heading.
@@ -98,6 +126,11 @@ impl Page {
         }
         let mut redact = |text: &mut String| *text = redaction.text(text);
         redact(&mut self.title);
+        for figure in &mut self.figures {
+            [&mut figure.label, &mut figure.value, &mut figure.note]
+                .into_iter()
+                .for_each(&mut redact);
+        }
         self.verdict.iter_mut().for_each(&mut redact);
         self.facts.iter_mut().for_each(|fact| redact(&mut fact.1));
         for section in &mut self.sections {

@@ -1,6 +1,31 @@
 //! Where an axis has its marks, and how a value is written there.
 
 use super::Scale;
+use crate::words::minute;
+use model::Nanos;
+
+/// The unit of an axis of moments, in seconds since 1970-01-01 UTC.
+pub(crate) const DATE: &str = "date";
+
+/// Distances between the marks of such an axis, in seconds: minutes, hours, days, weeks, years.
+const DATE_STEPS: [f64; 16] = [
+    1.0,
+    10.0,
+    60.0,
+    300.0,
+    900.0,
+    3600.0,
+    7200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    604_800.0,
+    1_209_600.0,
+    2_592_000.0,
+    7_776_000.0,
+    31_536_000.0,
+];
 
 /// An axis laid over a length of the picture.
 pub(crate) struct Ruler {
@@ -81,6 +106,10 @@ impl Ruler {
         let step = match unit {
             // Bytes go by powers of two.
             "B" => 2f64.powf(rough.log2().ceil()),
+            DATE => DATE_STEPS
+                .into_iter()
+                .find(|step| *step >= rough)
+                .unwrap_or(315_360_000.0),
             _ => {
                 let power = 10f64.powf(rough.log10().floor());
                 let round = [1.0, 2.0, 5.0].map(|m| m * power);
@@ -121,6 +150,9 @@ impl Ruler {
 
 /// A value with the prefix that fits its unit: `200 Mbit/s`, `64 KiB`, `1.5 ms`, `30 %`.
 pub fn quantity(value: f64, unit: &str) -> String {
+    if unit == DATE {
+        return minute(Nanos((value.max(0.0) * 1e9) as u64));
+    }
     let (base, smaller, larger): (f64, &[&str], &[&str]) = match unit {
         "B" => (1024.0, &[], &["Ki", "Mi", "Gi", "Ti"]),
         "s" => (1000.0, &["m", "\u{b5}", "n"], &[]),
@@ -179,6 +211,7 @@ mod tests {
             (1234.0, "", "1.23 k"),
             (-5.0, "", "-5"),
             (0.25, "/s", "0.25 /s"),
+            (1_795_132_800.0, "date", "2026-11-20 00:00"),
         ] {
             assert_eq!(quantity(value, unit), text);
         }
@@ -205,6 +238,16 @@ mod tests {
         );
         assert!(ticks(f64::NAN, f64::INFINITY, Scale::Fitted, "").len() > 3);
         assert!(ticks(7.0, 7.0, Scale::Fitted, "").contains(&8.0));
+        let days = ticks(1_795_140_000.0, 1_795_500_000.0, Scale::Fitted, DATE);
+        assert_eq!(
+            days,
+            [
+                1_795_219_200.0,
+                1_795_305_600.0,
+                1_795_392_000.0,
+                1_795_478_400.0
+            ]
+        );
     }
 
     #[test]

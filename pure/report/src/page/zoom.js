@@ -12,6 +12,7 @@
 
   // As the still pictures write values.
   const quantity = (value, unit) => {
+    if (unit === "date") return new Date(value * 1000).toISOString().slice(0, 16).replace("T", " ");
     const bytes = unit === "B", base = bytes ? 1024 : 1000, plain = unit.startsWith(" ");
     const larger = plain || unit === "s" ? [] : bytes ? ["Ki", "Mi", "Gi", "Ti"] : ["k", "M", "G", "T"];
     const smaller = unit === "s" ? ["m", "\u00b5", "n"] : [];
@@ -26,7 +27,7 @@
   // Marks on an axis need digits enough to differ from each other.
   const tick = (value, unit, step) => {
     const text = quantity(value, unit);
-    return step && quantity(value + step, unit) === text ? String(+value.toPrecision(10)) + unit : text;
+    return step && unit !== "date" && quantity(value + step, unit) === text ? String(+value.toPrecision(10)) + unit : text;
   };
 
   // Round values on an axis that goes by decades, as in the still pictures.
@@ -155,6 +156,7 @@
       grid: { show: side !== 1, stroke: () => colour("grid"), width: 1 },
       ticks: { stroke: () => colour("grid"), width: 1 },
       ...(of.scale === "log" ? { splits: (u, n, low, high) => decades(low, high, of.unit), filter: (u, splits) => splits }
+        : of.unit === "date" ? { space: 130, incrs: [1, 10, 60, 300, 900, 3600, 7200, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000] }
         : of.unit === "B" ? { incrs: Array.from({ length: 50 }, (_, n) => 2 ** n) } : {}),
       values: (u, splits, index, space, step) => splits.map(v => (v == null ? "" : tick(v, of.unit, step))),
     });

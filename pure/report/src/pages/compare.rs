@@ -60,11 +60,11 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
     );
     sections.push(Section::new("What explains the difference").listing(difference));
     Page {
-        streams: Vec::new(),
         title: format!("Runs {} and {}", a.name(), b.name()),
         verdict,
         facts: vec![a.about(), b.about()],
         sections,
+        ..Page::default()
     }
 }
 

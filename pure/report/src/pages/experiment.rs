@@ -1,13 +1,13 @@
 //! The page of an experiment.
 
 use super::{facts, filled};
-use crate::page::{Page, Section};
+use crate::page::{KeyFigure, Page, Section};
 use crate::pictures::{bars, drift, forest, pairs};
 use crate::prove::phrase::{self, RUNS_ARE_THE_SAMPLE};
 use crate::prove::{plan, text};
 use crate::summary;
 use crate::words::{escape, escape_sentence, round_span, utc};
-use model::{Experiment, GateState, Verdict};
+use model::{ArmTable, Experiment, GateState, Verdict};
 
 /// The verdict with its interval first; then the pairs or all arms, the classic figures, the order of time,
 /// what was checked, the plan.
@@ -62,7 +62,6 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
             .folded(true),
     ];
     Page {
-        streams: Vec::new(),
         title: match &order.title {
             Some(title) => escape(title),
             None => phrase::question(order),
@@ -70,7 +69,28 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
         verdict: sentences,
         facts: about(experiment, verdict),
         sections: filled(sections),
+        figures: key_figures(experiment, verdict),
+        ..Page::default()
     }
+}
+
+/// The median of each arm, the baseline first, with the effect where there is one.
+fn key_figures(experiment: &Experiment, verdict: &Verdict) -> Vec<KeyFigure> {
+    let plan = &experiment.plan;
+    let arm = |arm: &ArmTable| {
+        let compared = verdict.comparisons.iter().find(|c| c.arm == arm.arm);
+        let effect = compared.and_then(|c| c.estimate);
+        let note = effect.map(|e| phrase::signed(phrase::of_metric(plan.metric, e.effect_share)));
+        let median = phrase::value(plan.metric, arm.median);
+        KeyFigure::new(escape(&arm.name), median, note.unwrap_or_default())
+    };
+    verdict
+        .arms
+        .iter()
+        .filter(|a| a.median.is_some())
+        .take(4)
+        .map(arm)
+        .collect()
 }
 
 fn about(experiment: &Experiment, verdict: &Verdict) -> Vec<(String, String)> {

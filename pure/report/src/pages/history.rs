@@ -1,7 +1,9 @@
 //! The history of a path: what runs of one kind found on it, the oldest first, and where to look.
 
 use super::facts;
-use crate::page::{Axis, Band, Chart, Page, Picture, Scale, Section, Series, Stroke};
+use crate::page::{
+    Axis, Band, Chart, DATE, KeyFigure, Page, Picture, Scale, Section, Series, Stroke,
+};
 use crate::prove::phrase::{base_unit, metric_words, value};
 use crate::tune::up_to;
 use crate::words::{escape, minute, table};
@@ -12,7 +14,7 @@ use model::{Direction, Metric, Nanos, RunId};
 pub struct History {
     /// The other host as the user named it.
     pub host: String,
-    /// Kind of the workload.
+    /// Kind of the workload, and what else makes runs alike: `bulk, 10.0 s, 4 streams`.
     pub workload: String,
     /// Which way.
     pub direction: Direction,
@@ -56,6 +58,11 @@ impl History {
         format!("{} {way} {}", self.workload, escape(&self.host))
     }
 
+    /// What a run of it found.
+    pub fn value(&self, run: &Past) -> String {
+        value(self.metric, Some(run.value))
+    }
+
     /// Where to look, a sentence each.
     fn sentences(&self) -> Vec<String> {
         let runs = self.runs.len();
@@ -89,36 +96,42 @@ impl History {
 
     fn picture(&self) -> Picture {
         let label = metric_words(self.metric);
-        // Runs count from 1, as people count.
-        let count = |at: usize| at as f64 + 1.0;
+        let start = |at: usize| self.runs.get(at).map(|run| run.started.as_secs_f64());
         let starts = [0].into_iter().chain(self.shifts.iter().map(|s| s.at));
         let first = self.shifts.first().map(|s| s.before);
         let levels = first.into_iter().chain(self.shifts.iter().map(|s| s.after));
         let steps = starts.zip(levels);
-        let steps = steps.map(|(at, level)| (count(at) - 0.5, Some(level)));
+        let steps = steps.filter_map(|(at, level)| Some((start(at)?, Some(level))));
         let mut steps: Vec<(f64, Option<f64>)> = steps.collect();
         let end = steps
             .last()
-            .map(|(_, level)| (count(self.runs.len()) - 0.5, *level));
+            .and_then(|(_, level)| Some((start(self.runs.len() - 1)?, *level)));
         steps.extend(end);
-        let marks = self.runs.iter().enumerate();
-        let marks = marks.map(|(at, run)| (count(at), Some(run.value)));
-        let mut series = vec![Series::new(label, 0, Stroke::Points, marks.collect())];
+        let marks = self.runs.iter();
+        let marks = marks.map(|run| (run.started.as_secs_f64(), Some(run.value)));
+        let marks: Vec<(f64, Option<f64>)> = marks.collect();
+        let mut series = vec![
+            Series::new(label, 0, Stroke::Points, marks.clone()),
+            Series::new("run to run", 0, Stroke::Line, marks),
+        ];
         if !steps.is_empty() {
             series.push(Series::new("median of a level", 0, Stroke::Steps, steps));
         }
-        let bands = self.shifts.iter().map(|shift| Band {
-            from: count(shift.at) - 1.0,
-            to: count(shift.at),
-            name: "look here".to_owned(),
+        let bands = self.shifts.iter().filter_map(|shift| {
+            let worse = (shift.after < shift.before) != self.metric.is_time();
+            Some(Band {
+                from: start(shift.at.checked_sub(1)?)?,
+                to: start(shift.at)?,
+                name: if worse { "regression" } else { "improvement" }.to_owned(),
+            })
         });
-        let x = Axis::new("run, the oldest first", "", Scale::Fitted);
+        let x = Axis::new("start of the run (UTC)", DATE, Scale::Fitted);
         let y = Axis::new(label, base_unit(self.metric), Scale::FromZero);
         Picture::chart(
             "history",
             "Run by run",
-            "Each mark is a run, the oldest on the left. A strip 'look here' lies between the last run \
-                      of one level and the first of the next.",
+            "Each mark is a run. A strip 'regression' or 'improvement' lies between the last run of one level and the \
+             first of the next.",
             self.sentences().join(" "),
             Chart::new(x, vec![y], series, bands.collect()),
         )
@@ -138,11 +151,32 @@ impl History {
     }
 }
 
+/// The last run, and the median of all.
+fn key_figures(history: &History) -> Vec<KeyFigure> {
+    let mut values: Vec<f64> = history.runs.iter().map(|run| run.value).collect();
+    values.sort_by(f64::total_cmp);
+    let Some(last) = history.runs.last() else {
+        return Vec::new();
+    };
+    let median = values.get(values.len() / 2).copied();
+    vec![
+        KeyFigure::new(
+            "last",
+            value(history.metric, Some(last.value)),
+            minute(last.started),
+        ),
+        KeyFigure::new(
+            "median",
+            value(history.metric, median),
+            format!("of {} runs", values.len()),
+        ),
+    ]
+}
+
 /// The page of a history.
 pub fn history(history: &History) -> Page {
     let start = |run: Option<&Past>| run.map(|run| minute(run.started)).unwrap_or_default();
     Page {
-        streams: Vec::new(),
         title: format!("History: {}", history.name()),
         verdict: history.sentences(),
         facts: facts([
@@ -161,6 +195,8 @@ pub fn history(history: &History) -> Page {
                 .words(vec![HOW.to_owned()])
                 .folded(true),
         ],
+        figures: key_figures(history),
+        ..Page::default()
     }
 }
 
@@ -209,11 +245,17 @@ mod tests {
             panic!("a chart");
         };
         assert_eq!(chart.series[0].points.len(), 4);
+        let at = |n: usize| of.runs[n].started.as_secs_f64();
         assert_eq!(
-            chart.series[1].points,
-            [(0.5, Some(940.2e6)), (2.5, Some(621e6)), (4.5, Some(621e6))]
+            chart.series[2].points,
+            [
+                (at(0), Some(940.2e6)),
+                (at(2), Some(621e6)),
+                (at(3), Some(621e6))
+            ]
         );
-        assert_eq!((chart.bands[0].from, chart.bands[0].to), (2.0, 3.0));
+        assert_eq!((chart.bands[0].from, chart.bands[0].to), (at(1), at(2)));
+        assert_eq!(chart.bands[0].name, "regression");
         assert!(
             page.sections[1].listing.contains("\n>  00000002"),
             "{}",
@@ -230,6 +272,6 @@ mod tests {
         let Drawing::Chart(chart) = &many.sections[0].pictures[0].drawing else {
             panic!("a chart");
         };
-        assert_eq!((chart.series.len(), chart.bands.len()), (1, 0));
+        assert_eq!((chart.series.len(), chart.bands.len()), (2, 0));
     }
 }

@@ -1,11 +1,11 @@
 //! The list of what the archive holds, with links: to the pages, and to the history of each path.
 
 use crate::page::{document, inert};
-use crate::words::utc;
+use crate::words::{counted, utc};
 use model::{Nanos, WorkloadKind};
 use std::fmt::Write as _;
 
-/// What the list says.
+/// What the list has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Index {
     /// The newest first.
@@ -44,6 +44,14 @@ pub struct Way {
     pub runs: usize,
     /// Places to look at.
     pub shifts: usize,
+    /// What the last run found.
+    pub last: String,
+    /// How long ago that was.
+    pub age: String,
+    /// How the newest run ended, unless it was complete.
+    pub failed: Option<String>,
+    /// All of them, the oldest first, for the line that shows them.
+    pub values: Vec<f64>,
     /// Address of its page.
     pub href: String,
 }
@@ -68,7 +76,7 @@ pub struct Search {
 /// A kind that can be compared.
 pub const RUN: &str = "run";
 
-const TITLE: &str = "The archive of linerate";
+const TITLE: &str = "Measurements";
 
 const COLUMNS: [&str; 7] = [
     "Name",
@@ -92,23 +100,54 @@ pub fn index(index: &Index) -> String {
         list(&mut out, index);
     }
     if !index.paths.is_empty() {
-        out.push_str("<section>\n<h2>Paths over time</h2>\n<ul>\n");
-        for way in &index.paths {
-            let look = match way.shifts {
-                0 => String::new(),
-                n => format!(", <strong>look at {n} of them</strong>"),
-            };
-            let (href, name) = (inert(&way.href), inert(&way.name));
-            let _ = writeln!(
-                out,
-                "<li><a href=\"{href}\">{name}</a>: {} runs{look}</li>",
-                way.runs
-            );
-        }
-        out.push_str("</ul>\n</section>\n");
+        paths(&mut out, &index.paths);
     }
     out.push_str("</main>\n");
     document(TITLE, &out, index.search.is_some())
+}
+
+/// A card for each path: its last figure, its age and state, all of its runs as a line.
+fn paths(out: &mut String, paths: &[Way]) {
+    out.push_str("<section>\n<h2>Paths</h2>\n<ul class=\"paths\">\n");
+    for way in paths {
+        let changes = counted(way.shifts as u64, "change");
+        let (class, state) = match (&way.failed, way.shifts) {
+            (Some(ended), _) => ("failed", format!(", the last run {}", inert(ended))),
+            (None, 0) => ("steady", String::new()),
+            (None, _) => ("changed", format!(", {changes} of level")),
+        };
+        let (href, name, last, age) = (
+            inert(&way.href),
+            inert(&way.name),
+            inert(&way.last),
+            inert(&way.age),
+        );
+        let (runs, line) = (way.runs, spark(&way.values));
+        let _ = writeln!(
+            out,
+            "<li class=\"{class}\"><a href=\"{href}\">{name}</a><strong>{last}</strong>{line}<small>{age} ago, {runs} \
+             runs{state}</small></li>"
+        );
+    }
+    out.push_str("</ul>\n</section>\n");
+}
+
+/// A line over all values, from zero up.
+fn spark(values: &[f64]) -> String {
+    let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let step = 200.0 / (values.len().max(2) - 1) as f64;
+    let place = |(n, value): (usize, &f64)| {
+        let letter = if n == 0 { 'M' } else { 'L' };
+        format!(
+            "{letter}{:.1} {:.1}",
+            n as f64 * step,
+            34.0 - 32.0 * value / most
+        )
+    };
+    let path: String = values.iter().enumerate().map(place).collect();
+    format!(
+        "<svg viewBox=\"0 0 200 36\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><path class=\"s0\" d=\"{path}\"/></svg>"
+    )
 }
 
 /// Asked by GET, so that what was found has an address.
@@ -166,7 +205,11 @@ fn list(out: &mut String, index: &Index) {
                 ),
                 _ => String::new(),
             };
-            let _ = write!(out, "<td>{input}</td>");
+            let _ = write!(
+                out,
+                "<td data-name=\"{}\">{input}</td>",
+                if input.is_empty() { "" } else { *name }
+            );
         }
         let started: String = utc(entry.started).chars().take(16).collect();
         let cells = [
@@ -178,8 +221,8 @@ fn list(out: &mut String, index: &Index) {
             inert(&entry.down),
             inert(&entry.note),
         ];
-        for cell in cells {
-            let _ = write!(out, "<td>{cell}</td>");
+        for (name, cell) in COLUMNS.iter().zip(cells) {
+            let _ = write!(out, "<td data-name=\"{name}\">{cell}</td>");
         }
         out.push_str("</tr>\n");
     }
@@ -207,6 +250,10 @@ mod tests {
                 name: evil.to_owned(),
                 runs: 12,
                 shifts: 1,
+                last: "941 Mbit/s".to_owned(),
+                age: "2 h".to_owned(),
+                failed: None,
+                values: vec![1.0, 2.0],
                 href: "history.html?host=%22".to_owned(),
             }],
             search: Some(Search {
@@ -226,7 +273,10 @@ mod tests {
             "of the run alone"
         );
         assert!(page.contains("<a href=\"3f00c0de.html\">3f00c0de</a>"));
-        assert!(page.contains("look at 1 of them"));
+        assert!(
+            page.contains("<strong>941 Mbit/s</strong>")
+                && page.contains("2 h ago, 12 runs, 1 change of level")
+        );
         of.search = None;
         let file = index(&of);
         assert!(!file.contains("<form"), "{file}");

@@ -19,7 +19,6 @@ pub fn mtu(found: &MtuFound) -> Page {
 fn looked(report: &MtuReport) -> Page {
     let (figures, evidence, todo) = parts(report);
     Page {
-        streams: Vec::new(),
         title: format!("What size gets through to {}", escape(&report.host)),
         verdict: vec![sentence(report)],
         facts: about(report),
@@ -30,6 +29,7 @@ fn looked(report: &MtuReport) -> Page {
                 .words(evidence)
                 .listing(figures),
         ]),
+        ..Page::default()
     }
 }
 
@@ -54,11 +54,11 @@ fn changed(change: &MtuChange) -> Page {
     sections.push(Section::new("What came of it").listing(told).folded(true));
     let (to, host) = (change.to, escape(&change.host));
     Page {
-        streams: Vec::new(),
         title: format!("An MTU of {to} between this host and {host}"),
         verdict: vec![mtu_change::sentence(change)],
         facts: about(&change.before),
         sections,
+        ..Page::default()
     }
 }
 

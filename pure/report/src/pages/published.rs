@@ -37,7 +37,6 @@ pub fn published(of: &Published) -> Page {
     ];
     let file = of.name.rsplit('/').next().unwrap_or_default();
     Page {
-        streams: Vec::new(),
         title: format!("What {} shows", escape(file)),
         verdict,
         facts: facts([
@@ -45,5 +44,6 @@ pub fn published(of: &Published) -> Page {
             ("Matters", format!("{} and more", share(of.margin_share))),
         ]),
         sections: filled(sections),
+        ..Page::default()
     }
 }

@@ -1,12 +1,12 @@
 //! The page of a run.
 
-use crate::page::{Page, Picture, Section};
+use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pages::{facts, filled};
 use crate::pictures::socket::{self, Sender};
 use crate::pictures::{bands, goodput, latencies, latency, seconds, stages};
-use crate::words::{Style, utc};
+use crate::words::{Style, grouped, utc};
 use crate::{blocks, explain, summary};
-use model::finding::{Explanation, Phase};
+use model::finding::{Conclusion, Explanation, Limit, Phase};
 use model::request::{Causes, Moment};
 use model::{Direction, Leg, LegSummary, Run, Summary, Workload};
 
@@ -24,7 +24,11 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
     let text = summary::summary(run, summary, why, Style::PLAIN);
     sections.push(listing("All figures", text));
     Page {
-        streams: Vec::new(),
+        figures: summary
+            .legs
+            .iter()
+            .map(|leg| key_figure(run, leg))
+            .collect(),
         title: match &run.title {
             Some(title) => format!("{}: {title}", run.host),
             None => subject(run),
@@ -32,6 +36,7 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
         verdict: summary::sentences(run, summary, why),
         facts: what_was_done(run, summary),
         sections,
+        ..Page::default()
     }
 }
 
@@ -44,7 +49,59 @@ fn subject(run: &Run) -> String {
     }
 }
 
-/// The pictures of one leg: what moved is shown at once, the rest is folded.
+/// What a leg reached, and the RTT that it had.
+fn key_figure(run: &Run, leg: &LegSummary) -> KeyFigure {
+    let direction = match leg.direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    };
+    let rtt = match (leg.rtt_idle, leg.rtt_loaded) {
+        (Some(idle), Some(loaded)) => format!("RTT {idle}, under load {loaded}"),
+        (None, Some(loaded)) => format!("RTT under load {loaded}"),
+        _ => String::new(),
+    };
+    match &leg.requests {
+        Some(requests) => {
+            let note = format!("p99 {}, {} requests", requests.p99, grouped(requests.count));
+            KeyFigure::new(
+                format!("latency p50, {direction}"),
+                requests.p50.to_string(),
+                note,
+            )
+        }
+        None => {
+            let what = if run.spec.workload.is_udp() {
+                "received"
+            } else {
+                "goodput"
+            };
+            KeyFigure::new(format!("{what}, {direction}"), leg.goodput.to_string(), rtt)
+        }
+    }
+}
+
+/// The picture that shows a limit.
+#[derive(Clone, Copy, PartialEq)]
+enum Shows {
+    /// Goodput and retransmissions over time.
+    Goodput,
+    /// RTT beside the windows.
+    Rtt,
+    /// What is in flight below its ceilings.
+    Flight,
+}
+
+fn shows(limit: Limit) -> Shows {
+    match limit {
+        Limit::Bufferbloat | Limit::DeviceQueue => Shows::Rtt,
+        Limit::ReceiveWindow | Limit::ZeroWindow | Limit::SendBuffer | Limit::CongestionWindow => {
+            Shows::Flight
+        }
+        _ => Shows::Goodput,
+    }
+}
+
+/// The pictures of one leg: the one that shows what limited it comes first, the rest is folded.
 fn of_leg(
     n: usize,
     run: &Run,
@@ -55,8 +112,12 @@ fn of_leg(
     let way = leg.direction.to_string();
     // Two legs may go the same way.
     let id = |what: &str| format!("{what}-{}-{way}", n + 1);
-    let own = why.iter().filter(|e| e.direction == Some(leg.direction));
-    let phases: Vec<&[Phase]> = own.map(|e| &e.phases[..]).collect();
+    let own = || why.iter().filter(|e| e.direction == Some(leg.direction));
+    let phases: Vec<&[Phase]> = own().map(|e| &e.phases[..]).collect();
+    let first_limit = own().find_map(|e| match &e.conclusion {
+        Conclusion::Limited { by } => by.first().copied(),
+        _ => None,
+    });
     let bands = bands(&phases);
     let mut first: Vec<Picture> = Vec::new();
     if let (Workload::Copy(order), Some(copy)) = (&run.spec.workload, &figures.copy) {
@@ -70,7 +131,8 @@ fn of_leg(
                 [] => all.iter().map(|all| (way.clone(), all)).collect(),
                 operations => blocks::named(operations),
             };
-            if !named.is_empty() {
+            // Of one request there is no distribution.
+            if requests.count > 1 && !named.is_empty() {
                 spread.push(latency::distribution(&id("distribution"), &named));
             }
             spread.extend(latency::over_time(&id("spread"), &by_time(leg)));
@@ -94,7 +156,19 @@ fn of_leg(
         Direction::Up => format!("Up, to {}", run.host),
         Direction::Down => format!("Down, from {}", run.host),
     };
-    let kernel = kernel.into_iter().flatten().collect();
+    let [windows, flight] = kernel;
+    let shown = match first_limit.map(shows) {
+        Some(Shows::Rtt) => windows.is_some().then_some(Shows::Rtt),
+        Some(Shows::Flight) => flight.is_some().then_some(Shows::Flight),
+        _ => None,
+    };
+    let (front, kernel): (Vec<_>, Vec<_>) = [(Shows::Rtt, windows), (Shows::Flight, flight)]
+        .into_iter()
+        .filter_map(|(what, picture)| Some((what, picture?)))
+        .partition(|(what, _)| shown == Some(*what));
+    let pictures = |of: Vec<(Shows, Picture)>| of.into_iter().map(|(_, picture)| picture);
+    first.splice(0..0, pictures(front));
+    let kernel = pictures(kernel).collect();
     filled(vec![
         part(heading, first, false),
         part(format!("Requests, {way}"), spread, true),

@@ -46,11 +46,12 @@ pub fn story(story: &Story) -> Page {
     ));
     sections.push(undone(story));
     Page {
-        streams: Vec::new(),
         title: format!("{there}: why it is slow, what helps, what does not"),
         verdict: verdict_of(story, &there),
         facts: facts(story),
         sections,
+        figures: super::tuning::before_and_after(&story.tuning),
+        ..Page::default()
     }
 }
 

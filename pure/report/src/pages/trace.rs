@@ -1,13 +1,13 @@
 //! The page of a trace or a capture: its connections, the biggest in full, and the requests that they carried.
 
 use super::filled;
-use crate::page::{Page, Picture, Section};
+use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pictures::course::Course;
 use crate::pictures::ladder::{self, Ladder};
 use crate::pictures::socket::{self, Sender};
 use crate::pictures::time_sequence::{self, time};
 use crate::pictures::{bands, latency};
-use crate::words::{Style, escape, grouped};
+use crate::words::{Style, counted, escape, grouped};
 use crate::{explain, requests};
 use model::Latency;
 use model::finding::Explanation;
@@ -55,12 +55,23 @@ pub fn trace(of: &Followed) -> Page {
     }
     let streams = of.explanations.iter().filter_map(|one| one.stream.clone());
     Page {
+        figures: of.explanations.iter().take(2).map(key_figure).collect(),
         streams: streams.collect(),
         title: format!("What limited the connections in {}", escape(&of.name)),
         verdict,
         facts: of.facts.clone(),
         sections: filled(sections.collect()),
     }
+}
+
+/// What a connection carried, a second.
+fn key_figure(one: &Explanation) -> KeyFigure {
+    let note = one
+        .stream
+        .as_ref()
+        .map(|stream| counted(stream.retransmissions, "retransmission"));
+    let rate = one.bytes.per(one.span).to_string();
+    KeyFigure::new(escape(&one.name), rate, note.unwrap_or_default())
 }
 
 /// A connection and its answer, in one sentence.

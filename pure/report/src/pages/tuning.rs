@@ -1,7 +1,7 @@
 //! The page of a path that was tuned.
 
 use super::facts;
-use crate::page::{Page, Picture, Section};
+use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pictures::{bars, forest, pairs};
 use crate::prove::phrase::{answers, of_all};
 use crate::tune::{self, Judged};
@@ -34,7 +34,6 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
     let way = tune::up_to(story.direction);
     let host = escape(&story.host);
     Page {
-        streams: Vec::new(),
         title: format!("The way {way} {host}, tuned"),
         verdict: tune::outcome(story, judged),
         facts: facts([
@@ -44,6 +43,19 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
             ("Rounds", story.rounds.len().to_string()),
         ]),
         sections,
+        figures: before_and_after(story),
+        ..Page::default()
+    }
+}
+
+/// The goodput of the path before the first round and at the end.
+pub(super) fn before_and_after(story: &Tuning) -> Vec<KeyFigure> {
+    let looks = looks(story);
+    let figure = |label: &str, look: &Look| KeyFigure::new(label, look.goodput.to_string(), "");
+    match looks[..] {
+        [] => Vec::new(),
+        [only] => vec![figure("goodput", only)],
+        [first, .., last] => vec![figure("before", first), figure("after", last)],
     }
 }
 

@@ -46,6 +46,13 @@ pub(crate) fn of_published(of: &Published) -> Option<Picture> {
     drawn(rows.collect(), against, of.margin_share)
 }
 
+fn axis_title(in_times: bool) -> &'static str {
+    match in_times {
+        true => "ratio to the baseline, logarithmic",
+        false => "difference from the baseline",
+    }
+}
+
 struct Row {
     name: String,
     outcome: Outcome,
@@ -57,16 +64,37 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
     let ends = effects.flat_map(Effect::ends);
     ends.clone().next()?;
     let band = margins(margin);
-    let x = Ruler::over(airy(ends.chain(band)), Scale::Fitted, 20.0, RIGHT - 20.0);
+    // An effect of several times has its place by its ratio, whose logarithm is even for both directions.
+    let in_times = ends.clone().any(|end| end >= 1.0);
+    let ends = airy(ends.chain(band)).map(|end| if in_times { (1.0 + end).max(0.01) } else { end });
+    let scale = if in_times {
+        Scale::Logarithmic
+    } else {
+        Scale::Fitted
+    };
+    let ruler = Ruler::over(ends, scale, 20.0, RIGHT - 20.0);
+    let x = |end: f64| ruler.place(if in_times { 1.0 + end } else { end });
     let shown = &rows[..rows.len().min(MOST)];
     let bottom = ROW * shown.len() as f64;
-    let mut svg = Svg::new(WIDTH, bottom + 26.0);
-    let [low, high] = band.map(|end| x.place(end));
-    let ticks = x.ticks(" %", 6.0);
+    let mut svg = Svg::new(WIDTH, bottom + 42.0);
+    let [low, high] = band.map(x);
+    let ticks = ruler.ticks(" %", 6.0).into_iter();
+    let ticks: Vec<f64> = ticks
+        .map(|tick| if in_times { tick - 1.0 } else { tick })
+        .collect();
     for tick in &ticks {
-        let place = (x.place(*tick), bottom + 16.0);
-        svg.text(place, "faint small middle", signed(*tick));
+        let text = if in_times {
+            format!("{}x", 1.0 + tick)
+        } else {
+            signed(*tick)
+        };
+        svg.text((x(*tick), bottom + 16.0), "faint small middle", text);
     }
+    svg.text(
+        (RIGHT / 2.0, bottom + 34.0),
+        "faint small middle",
+        axis_title(in_times),
+    );
     let mut words = Vec::new();
     for (n, row) in shown.iter().enumerate() {
         let (name, y) = (cut(&row.name, LONGEST), ROW * n as f64 + 16.0);
@@ -82,11 +110,11 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
         margin_band(&mut svg, (low, top), (high, foot), true);
         for tick in &ticks {
             let class = if *tick == 0.0 { "ink" } else { "grid" };
-            svg.line((x.place(*tick), top), (x.place(*tick), foot), class);
+            svg.line((x(*tick), top), (x(*tick), foot), class);
         }
         if let Some(effect) = &row.effect {
             let title = format!("{name}: {text}");
-            effect.draw(&mut svg, "s1", &title, |end| (x.place(end), y + 17.0));
+            effect.draw(&mut svg, "s1", &title, |end| (x(end), y + 17.0));
         }
     }
     let rows = rows.iter().map(|row| {
@@ -112,4 +140,36 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
         &["of", "answer", "effect_share", "low_share", "high_share"],
         rows.collect(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Drawing;
+    use crate::prove::tests::path_of;
+
+    #[test]
+    fn an_effect_of_several_times_is_on_a_logarithmic_axis() {
+        let drawn = |factor: f64| {
+            let experiment = path_of(factor, 0.01);
+            let picture =
+                of_experiment(&experiment, &::prove::judge(&experiment)).expect("a picture");
+            match picture.drawing {
+                Drawing::Still { svg, .. } => svg,
+                Drawing::Chart(_) => panic!("a still picture"),
+            }
+        };
+        let (small, large) = (drawn(1.1), drawn(8.0));
+        assert!(
+            small.contains(">difference from the baseline<") && small.contains("%<"),
+            "{small}"
+        );
+        assert!(
+            large.contains(">ratio to the baseline, logarithmic<"),
+            "{large}"
+        );
+        for tick in [">1x<", ">2x<", ">5x<"] {
+            assert!(large.contains(tick), "{tick}: {large}");
+        }
+    }
 }

@@ -1,0 +1,294 @@
+//! Results as text for Prometheus: its exposition format 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>), written so that it is OpenMetrics 1.0 as well.
+//!
+//! Samples carry no time: node_exporter's textfile collector refuses them, and Prometheus drops what is older than its
+//! newest samples. When a figure was measured is a metric of its own, and its age is `time() -` that metric.
+
+use crate::words::escape;
+use model::{BitRate, Bytes, Ended, LatencySummary, LegSummary, Nanos, Run, Summary};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt::Write as _;
+
+/// Units with which a name ends.
+const UNITS: [&str; 6] = [
+    "bytes_per_second",
+    "requests_per_second",
+    "seconds",
+    "segments",
+    "bytes",
+    "ratio",
+];
+
+/// Name with its unit, meaning, and the figure of a leg where it is known.
+struct Gauge(&'static str, &'static str, fn(&LegSummary) -> Option<f64>);
+
+macro_rules! gauges {
+    ($($name:literal $meaning:literal $figure:expr;)*) => {
+        &[$(Gauge($name, $meaning, $figure),)*]
+    };
+}
+
+static GAUGES: &[Gauge] = gauges! {
+    "goodput_bytes_per_second"
+        "Bytes that the receiving application took, by time, slow start included."
+        |leg| rate(Some(leg.goodput));
+    "steady_goodput_bytes_per_second" "The same without the ramp." |leg| rate(leg.steady_goodput);
+    "received_bytes" "Bytes that the receiving application took." |leg| bytes(Some(leg.bytes));
+    "duration_seconds" "From the first byte to the last." |leg| seconds(Some(leg.duration));
+    "retransmitted_segments" "Segments retransmitted." |leg| leg.retransmits.map(|n| n as f64);
+    "retransmitted_ratio" "Bytes retransmitted by bytes sent." |leg| leg.retransmit_share;
+    "idle_rtt_seconds" "Round-trip time before the load." |leg| seconds(leg.rtt_idle);
+    "loaded_rtt_seconds" "Median smoothed round-trip time under load."
+        |leg| seconds(leg.rtt_loaded);
+    "congestion_window_bytes" "Median congestion window, all connections together."
+        |leg| bytes(leg.cwnd);
+    "receive_window_bytes" "Median receive window that the sender saw, all connections together."
+        |leg| bytes(leg.window);
+    "receive_window_limited_ratio" "Share of the busy time that waited for the receive window."
+        |leg| leg.rwnd_limited_share;
+    "send_buffer_limited_ratio" "Share of the busy time that waited for the send buffer."
+        |leg| leg.sndbuf_limited_share;
+    "lost_datagrams_ratio" "Datagrams missing at the receiver, by those sent."
+        |leg| leg.datagrams?.lost_share();
+    "jitter_seconds" "Interarrival jitter of datagrams (RFC 3550)."
+        |leg| seconds(Some(leg.datagrams?.jitter));
+    "answered_requests" "Requests answered." |leg| Some(leg.requests.as_ref()?.count as f64);
+    "request_latency_mean_seconds" "Mean time from a request to its whole reply."
+        |leg| seconds(Some(leg.requests.as_ref()?.mean));
+    "answered_requests_per_second" "Requests answered a second." |leg| Some(leg.requests.as_ref()?.per_s);
+};
+
+fn rate(rate: Option<BitRate>) -> Option<f64> {
+    Some(rate?.0 as f64 / 8.0)
+}
+
+fn bytes(bytes: Option<Bytes>) -> Option<f64> {
+    Some(bytes?.0 as f64)
+}
+
+fn seconds(time: Option<Nanos>) -> Option<f64> {
+    time.map(Nanos::as_secs_f64)
+}
+
+/// Quantiles of the latencies, each with its label.
+fn quantiles(all: &LatencySummary) -> [(String, f64); 4] {
+    [
+        ("0.5", all.p50),
+        ("0.9", all.p90),
+        ("0.99", all.p99),
+        ("0.999", all.p999),
+    ]
+    .map(|(share, time)| (label("quantile", share), time.as_secs_f64()))
+}
+
+/// The newest figures of each path that the runs measured, and how the last run of each path ended.
+pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> String {
+    let mut legs: BTreeMap<String, (f64, &Run, &LegSummary)> = BTreeMap::new();
+    let mut last: BTreeMap<String, (f64, &Run)> = BTreeMap::new();
+    for (run, summary) in runs {
+        if run.ended == Ended::Unfinished {
+            continue;
+        }
+        let path = path(run);
+        let mut end = run.started;
+        for (leg, figures) in run.legs.iter().zip(&summary.legs) {
+            let ended = run.started + leg.started + figures.duration;
+            end = end.max(ended);
+            if run.ended == Ended::Complete {
+                let series = format!("{path},{}", label("direction", &leg.direction.to_string()));
+                keep_newest(
+                    &mut legs,
+                    series,
+                    (ended.as_secs_f64(), run, figures),
+                    |leg| leg.0,
+                );
+            }
+        }
+        keep_newest(&mut last, path, (end.as_secs_f64(), run), |run| run.0);
+    }
+    let mut out = String::new();
+    for Gauge(name, help, of) in GAUGES {
+        let values = legs
+            .iter()
+            .filter_map(|(series, (.., leg))| Some((series.clone(), of(leg)?)));
+        family(&mut out, name, "gauge", help, values);
+    }
+    let latencies = legs
+        .iter()
+        .filter_map(|(series, (.., leg))| Some((series, leg.requests.as_ref()?)));
+    let latencies = latencies.flat_map(|(series, all)| {
+        quantiles(all).map(|(quantile, value)| (format!("{series},{quantile}"), value))
+    });
+    // Without _sum and _count: these are counters in a summary, and each run begins anew.
+    let help = "Time from a request to its whole reply.";
+    family(
+        &mut out,
+        "request_latency_seconds",
+        "summary",
+        help,
+        latencies,
+    );
+    let help = "End of the measurement that the figures are of, seconds since 1970-01-01 UTC.";
+    let times = legs.iter().map(|(series, (at, ..))| (series.clone(), *at));
+    family(
+        &mut out,
+        "measurement_timestamp_seconds",
+        "gauge",
+        help,
+        times,
+    );
+    let help = "The run that the figures are of; always 1.";
+    let runs = legs
+        .iter()
+        .map(|(series, (_, run, _))| (format!("{series},{}", label("run", &run.id)), 1.0));
+    family(&mut out, "measurement_info", "gauge", help, runs);
+    let help = "1 if the last run of the path was complete, 0 if it failed or was interrupted.";
+    let success = last.iter().map(|(path, (_, run))| {
+        (
+            path.clone(),
+            f64::from(u8::from(run.ended == Ended::Complete)),
+        )
+    });
+    family(&mut out, "last_run_success", "gauge", help, success);
+    let help = "End of the last run of the path, seconds since 1970-01-01 UTC.";
+    let times = last.iter().map(|(path, (at, _))| (path.clone(), *at));
+    family(&mut out, "last_run_timestamp_seconds", "gauge", help, times);
+    out + "# EOF\n"
+}
+
+fn keep_newest<T>(of: &mut BTreeMap<String, T>, name: String, new: T, at: fn(&T) -> f64) {
+    match of.entry(name) {
+        Entry::Occupied(mut old) if at(old.get()) < at(&new) => drop(old.insert(new)),
+        Entry::Occupied(_) => {}
+        Entry::Vacant(place) => drop(place.insert(new)),
+    }
+}
+
+/// All samples of a name; nothing where there are none.
+fn family(
+    out: &mut String,
+    name: &str,
+    kind: &str,
+    help: &str,
+    samples: impl Iterator<Item = (String, f64)>,
+) {
+    let mut lines = String::new();
+    for (labels, value) in samples.filter(|(_, value)| value.is_finite()) {
+        let _ = writeln!(lines, "linerate_{name}{{{labels}}} {value}");
+    }
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "# HELP linerate_{name} {help}\n# TYPE linerate_{name} {kind}"
+    );
+    if let Some(unit) = UNITS.iter().find(|unit| name.ends_with(*unit)) {
+        let _ = writeln!(out, "# UNIT linerate_{name} {unit}");
+    }
+    *out += &lines;
+}
+
+/// Labels of what was measured.
+fn path(run: &Run) -> String {
+    let workload = run.spec.workload.kind().name;
+    [
+        label("near", &run.near.hostname),
+        label("host", &run.host),
+        label("workload", workload),
+    ]
+    .join(",")
+}
+
+/// A label, its value fit for a terminal and escaped as the format says.
+fn label(name: &str, value: &str) -> String {
+    let value = escape(value).replace('\\', "\\\\").replace('"', "\\\"");
+    format!("{name}=\"{value}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, LAN, LOSSY};
+    use model::{Direction, summarise};
+
+    #[test]
+    fn the_newest_of_each_series_and_the_end_of_the_last_run() {
+        let older = testing::run(testing::spec(), vec![testing::leg(Direction::Up, LAN)]);
+        let legs = vec![
+            testing::leg(Direction::Up, LOSSY),
+            testing::leg(Direction::Down, LAN),
+        ];
+        let mut newer = testing::run(testing::spec(), legs);
+        newer.started += Nanos::from_secs(60);
+        newer.legs[1].started = Nanos::from_millis(10_500);
+        let mut failed = testing::run(testing::spec(), Vec::new());
+        failed.started += Nanos::from_secs(120);
+        failed.ended = Ended::Failed {
+            why: "lost".to_owned(),
+        };
+        let mut going_on = testing::run(testing::spec(), vec![testing::leg(Direction::Up, LAN)]);
+        going_on.started += Nanos::from_secs(180);
+        going_on.ended = Ended::Unfinished;
+        let mut runs = [newer, older, failed, going_on];
+        for run in &mut runs {
+            run.host = "db\"1\\\n".to_owned();
+        }
+        let summaries = runs.each_ref().map(summarise);
+        let text = text(runs.iter().zip(&summaries));
+        let of = |name: &str| -> Vec<&str> {
+            let start = format!("linerate_{name}{{");
+            text.lines().filter(|l| l.starts_with(&start)).collect()
+        };
+        let path = r#"near="web1",host="db\"1\\",workload="bulk""#;
+        assert_eq!(
+            of("received_bytes"),
+            [
+                format!(r#"linerate_received_bytes{{{path},direction="down"}} 1119812500"#),
+                format!(r#"linerate_received_bytes{{{path},direction="up"}} 73625000"#),
+            ]
+        );
+        assert_eq!(
+            of("measurement_timestamp_seconds"),
+            [
+                format!(
+                    r#"linerate_measurement_timestamp_seconds{{{path},direction="down"}} 1795205916.5"#
+                ),
+                format!(
+                    r#"linerate_measurement_timestamp_seconds{{{path},direction="up"}} 1795205906"#
+                ),
+            ]
+        );
+        assert_eq!(
+            of("last_run_success"),
+            [format!("linerate_last_run_success{{{path}}} 0")]
+        );
+        assert_eq!(
+            of("last_run_timestamp_seconds"),
+            [format!(
+                "linerate_last_run_timestamp_seconds{{{path}}} 1795205956"
+            )]
+        );
+        assert!(
+            !text.contains("jitter"),
+            "what is not known is left out, its name too: {text}"
+        );
+        assert!(text.ends_with("\n# EOF\n"));
+        assert_eq!(super::text([]), "# EOF\n");
+    }
+
+    #[test]
+    fn latencies_are_a_summary() {
+        let run = testing::run(testing::spec(), vec![testing::request_leg(100)]);
+        let text = text([(&run, &summarise(&run))]);
+        for part in [
+            "# TYPE linerate_request_latency_seconds summary\n# UNIT linerate_request_latency_seconds seconds\n",
+            "direction=\"up\",quantile=\"0.5\"} 0.0000066\n",
+            "linerate_answered_requests{near=\"web1\"",
+            "direction=\"up\"} 10000\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
