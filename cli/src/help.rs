@@ -2,9 +2,6 @@
 
 use clap::Command;
 
-/// Columns of a help page at most.
-pub const WIDTH: usize = 80;
-
 /// Options that `-h` shows of commands with more than a screen of them.
 const USUAL: [(&str, &[&str]); 2] = [
     (
@@ -81,6 +78,9 @@ pub fn full(mut command: Command, words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Columns of a help page at most.
+    const WIDTH: usize = 80;
 
     /// Every command with its words, at the width of a terminal.
     fn all() -> Vec<(Vec<String>, Command)> {

@@ -318,6 +318,7 @@ prop_compose! {
                  sockets in any::<bool>(), datagrams in any::<bool>()) -> EndRecord {
         let full = common::end(0);
         EndRecord {
+            acknowledged: Some(Nanos(5)),
             sockets: if sockets { full.sockets } else { Vec::new() },
             samples,
             bytes: Bytes(bytes),

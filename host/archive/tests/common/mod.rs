@@ -115,6 +115,7 @@ pub fn end(samples: u64) -> EndRecord {
     let samples: Vec<Sample> = (0..samples).map(sample).collect();
     let last = samples.last().cloned().unwrap_or_default();
     EndRecord {
+        acknowledged: Some(Nanos(5)),
         sockets: vec![SocketOptions {
             stream: 0,
             local: "[::1]:1".parse().unwrap(),

@@ -470,6 +470,7 @@ fn figures_as_a_person_writes_them() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "a test writes its golden file")]
 fn every_answer_in_its_words() {
     let mut told = String::new();
     for (name, e) in &all() {
