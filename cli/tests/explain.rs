@@ -452,14 +452,17 @@ fn what_cannot_be_explained_is_told_in_a_sentence() {
     for (name, why) in [
         ("no.pcap".to_owned(), "the file no.pcap is not there"),
         (directory, " is no regular file, and no run has that name"),
-        (file("empty", b""), "it is empty: give a capture (pcap"),
+        (
+            file("empty", b""),
+            "it is empty; supported: a capture (pcap",
+        ),
         (
             file("bytes", &[0xff; 99]),
-            "it is not text: give a capture (pcap",
+            "it is not text; supported: a capture (pcap",
         ),
         (
             file("notes.txt", b"Hello\n"),
-            "understood here: give a capture (pcap",
+            "unknown file format; supported: a capture (pcap",
         ),
         (
             file("other.json", b"{}"),

@@ -588,7 +588,7 @@ fn what_cannot_be_is_said_in_one_sentence() {
         assert_eq!(said.lines().count(), 1, "{said}");
         said
     };
-    assert!(told(nobody, "--up", 3).contains("refused"));
+    assert!(told(nobody, "--up", 3).contains("nothing listens on that port"));
     assert!(told(nobody, "--workload request", 2).contains("answers no requests"));
     assert!(told(nobody, "--up --far-cpus 0", 2).contains("cannot be told where to run"));
     assert!(

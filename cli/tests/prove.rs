@@ -513,7 +513,7 @@ fn a_bad_plan_is_one_sentence_and_nothing_is_changed() {
         (&["--change", "congestion=nosuchcc"], "nosuchcc"),
         (&["--change", "device.qdisc=tbf rate 1M"], "tbf"),
         (&[], "change"),
-        (&["--against", "congestion=cubic"], "one arm"),
+        (&["--against", "congestion=cubic"], "nothing to compare"),
         (&["--change", "congestion=cubic", "--pairs", "3"], "3"),
         (
             &["--arm", "a=congestion=cubic", "--arm", "b=congestion=cubic"],

@@ -322,7 +322,7 @@ impl Drop for Pair {
     }
 }
 
-fn ip(args: &[&str]) {
+pub fn ip(args: &[&str]) {
     must(Command::new("ip").args(args));
 }
 

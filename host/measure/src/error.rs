@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// The peer's host answered that nobody listens.
     #[error(
-        "{0} answered with a reset (RST): nothing listens on that port, or a firewall rejects it; start linerate there, check the port, or open it"
+        "{0} answered with a reset (RST): nothing listens on that port, or a firewall rejects it; start the server there, check the port, or open it"
     )]
     Refused(SocketAddr),
     /// Somebody on the path, or the host itself, rejected it by ICMP.

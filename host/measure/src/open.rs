@@ -212,13 +212,19 @@ fn no_device(name: &str, e: io::Error) -> Error {
 }
 
 fn no_congestion(name: &str, e: io::Error) -> Error {
-    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-        .unwrap_or_default();
-    let available = available.split_whitespace().collect::<Vec<_>>().join(", ");
+    let listed = |which: &str| {
+        let list = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control"));
+        list.unwrap_or_default()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let available = listed("available");
     let remedy = match e.raw_os_error() {
         Some(libc::EPERM) => format!(
             "this kernel lets only root choose it; add it to \
-             net.ipv4.tcp_allowed_congestion_control or take one of: {available}"
+             net.ipv4.tcp_allowed_congestion_control or take one of: {}",
+            listed("allowed")
         ),
         Some(libc::ENOENT) if has_module(name) => {
             format!("its module is not loaded: modprobe tcp_{name}; available: {available}")

@@ -94,13 +94,13 @@ pub fn index(index: &Index) -> String {
     if let Some(search) = &index.search {
         self::search(&mut out, search);
     }
+    if !index.paths.is_empty() {
+        paths(&mut out, &index.paths);
+    }
     if index.entries.is_empty() {
         out.push_str("<p>Nothing is kept that is like that.</p>\n");
     } else {
         list(&mut out, index);
-    }
-    if !index.paths.is_empty() {
-        paths(&mut out, &index.paths);
     }
     out.push_str("</main>\n");
     document(TITLE, &out, index.search.is_some())
