@@ -369,7 +369,7 @@ fn what_goes_wrong_over_ssh_is_said_in_one_sentence() {
         ),
         (
             "echo 'sh: 1: linerate: not found' >&2; exit 127",
-            "does not find the command 'linerate': install linerate there, or say where it is with --remote-command",
+            "me@far has no linerate: 'linerate install ssh:me@far' copies this one there",
         ),
         (
             "echo \"error: unrecognized subcommand 'agent'\" >&2; exit 2",
