@@ -40,8 +40,12 @@ pub fn in_short(experiment: &Experiment, verdict: &Verdict, arm: u32) -> String 
         // A gate that failed is the whole answer.
         judged.outcome = Outcome::NoVerdict;
     }
-    let sentences = phrase::comparison((experiment, verdict), &judged).join(" ");
-    format!("{}. {sentences}", phrase::answer(judged.outcome))
+    let answer = phrase::Answer {
+        headline: phrase::answer(judged.outcome),
+        sentences: phrase::comparison((experiment, verdict), &judged),
+        ..phrase::Answer::default()
+    };
+    answer.to_string()
 }
 
 /// How it ended, unless as planned.
