@@ -590,7 +590,9 @@ fn what_cannot_be_is_said_in_one_sentence() {
     };
     assert!(told(nobody, "--up", 3).contains("nothing listens on that port"));
     assert!(told(nobody, "--workload request", 2).contains("answers no requests"));
-    assert!(told(nobody, "--up --far-cpus 0", 2).contains("cannot be told where to run"));
+    assert!(
+        told(nobody, "--up --far-cpus 0", 2).contains("the server chooses its processors itself")
+    );
     assert!(
         told(nobody, "--up --username mario --rsa-public-key /nowhere", 2)
             .contains("IPERF3_PASSWORD")

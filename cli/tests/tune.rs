@@ -222,7 +222,7 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     let words = stdout(&run(&mut home.linerate(&["tune", "show", "last"])));
     for part in [
         "larger buffers: FASTER: median goodput with larger buffers ",
-        " % CI ",
+        " CI ",
         "tcp_wmem=",
         "on the far host, in force",
         &format!("'linerate tune undo {FAR}'"),

@@ -322,7 +322,7 @@ impl Drop for Pair {
     }
 }
 
-pub fn ip(args: &[&str]) {
+fn ip(args: &[&str]) {
     must(Command::new("ip").args(args));
 }
 
