@@ -3,6 +3,7 @@
 //! Each leg has an abstract Unix socket while it goes on, with a name that others in the network namespace can list: it is
 //! gone with its process, needs no directory, and tells nobody more than that a measurement goes on.
 
+use crate::signature::hex;
 use model::Warning;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::linux::net::SocketAddrExt;
@@ -28,7 +29,7 @@ pub struct LegWatch {
 impl LegWatch {
     /// Begins. `tag` is alike at both ends of the leg, and not secret.
     pub fn begin(tag: &[u8]) -> LegWatch {
-        let tag: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
+        let tag = hex(tag);
         let name = format!("{NAME}{tag}/{}", std::process::id());
         let mut own = own();
         own.push_back(tag);

@@ -144,7 +144,7 @@ fn text(leg: &str, sent: bool, at: Nanos, reported: &Digest) -> Vec<u8> {
     [PURPOSE, head.as_bytes(), reported.as_ref()].concat()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The archive as a folder of files, to keep or to put behind any web server.
 
-use super::site::{entries, histories, ways};
+use super::site::{entries, histories, newest, ways};
 use crate::files::write_whole;
 use crate::pages::html_of;
 use crate::prelude::*;
@@ -23,7 +23,8 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
         let page = html_of(archive, &archive.named(&entry.id)?)?;
         write(&format!("{}.html", entry.id), &page)?;
     }
-    let histories = histories(archive)?;
+    let rows = newest(archive)?;
+    let histories = histories(&rows);
     let name = |at: usize, _: &History| format!("history-{}.html", at + 1);
     for (at, history) in histories.iter().enumerate() {
         let page = page::html(&report::pages::history(history));
@@ -32,7 +33,7 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
     let pages = entries.len() + histories.len() + 1;
     let index = Index {
         entries,
-        paths: ways(archive, &histories, name)?,
+        paths: ways(&rows, &histories, name),
         search: None,
     };
     write("index.html", &report::pages::index(&index))?;

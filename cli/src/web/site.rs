@@ -105,7 +105,7 @@ impl Site {
             },
             "/history.html" => {
                 let wanted = [asked("host"), asked("workload"), asked("direction")];
-                let all = histories(&archive)?;
+                let all = histories(&newest(&archive)?);
                 match all.iter().find(|history| key(history) == wanted) {
                     Some(history) => report::pages::history(history),
                     None => return Ok(Answer::of(Status::NotFound)),
@@ -162,9 +162,10 @@ fn index(archive: &Archive, request: &Request) -> Result<String> {
         let [host, workload, direction] = key(history).map(http::encoded);
         format!("history.html?host={host}&workload={workload}&direction={direction}")
     };
+    let rows = newest(archive)?;
     Ok(report::pages::index(&Index {
         entries,
-        paths: ways(archive, &histories(archive)?, address)?,
+        paths: ways(&rows, &histories(&rows), address),
         search: Some(search),
     }))
 }
@@ -176,12 +177,11 @@ pub fn entries(archive: &Archive, filter: &Filter) -> Result<Vec<Entry>, archive
 
 /// Paths with a history, and its address.
 pub fn ways(
-    archive: &Archive,
+    rows: &[Row],
     histories: &[History],
     address: impl Fn(usize, &History) -> String,
-) -> Result<Vec<Way>, archive::Error> {
+) -> Vec<Way> {
     let now = clock::unix_time();
-    let rows = newest(archive)?;
     let ways = histories.iter().enumerate().map(|(at, history)| {
         let last = history.runs.last();
         let newest = rows
@@ -201,7 +201,7 @@ pub fn ways(
             values: history.runs.iter().map(|run| run.value).collect(),
         }
     });
-    Ok(ways.collect())
+    ways.collect()
 }
 
 /// What runs have in common that can be compared: `bulk, 10 s, 4 streams`.
@@ -224,10 +224,13 @@ fn key(history: &History) -> [&str; 3] {
 }
 
 /// The history of each path, from its complete runs without those of experiments.
-pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
+pub fn histories(rows: &[Row]) -> Vec<History> {
     let mut paths: BTreeMap<(String, String, Direction), (Metric, Vec<Past>)> = BTreeMap::new();
     // The oldest first.
-    for row in complete(archive)?.into_iter().rev() {
+    let complete = rows
+        .iter()
+        .filter(|row| row.ended == Ended::Complete.name());
+    for row in complete.rev() {
         for (direction, goodput, p50) in [
             (Direction::Up, row.goodput_up, row.p50_up),
             (Direction::Down, row.goodput_down, row.p50_down),
@@ -237,7 +240,7 @@ pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
                 false => (Metric::Goodput, goodput.map(|rate| rate.0 as f64)),
             };
             if let Some(value) = value {
-                let path = (row.host.clone(), alike(&row), direction);
+                let path = (row.host.clone(), alike(row), direction);
                 let (id, started) = (row.id.clone(), row.started);
                 let past = Past { id, started, value };
                 paths
@@ -269,21 +272,16 @@ pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
             runs,
         }
     });
-    Ok(all.collect())
+    all.collect()
 }
 
-/// The newest runs, the newest first.
-fn newest(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
-    archive.list(&Filter {
+/// The newest runs that are over, the newest first.
+pub fn newest(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
+    let mut rows = archive.list(&Filter {
         limit: Some(RUNS),
         ..Filter::default()
-    })
-}
-
-/// Those of them that are complete.
-fn complete(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
-    let mut rows = newest(archive)?;
-    rows.retain(|row| row.ended == Ended::Complete.name());
+    })?;
+    rows.retain(|row| row.ended != Ended::Unfinished.name());
     Ok(rows)
 }
 
@@ -313,11 +311,9 @@ fn metrics(archive: &Archive) -> Result<String> {
     let mut last: BTreeMap<(String, String, bool), String> = BTreeMap::new();
     for row in newest(archive)? {
         let complete = row.ended == Ended::Complete.name();
-        if row.ended != Ended::Unfinished.name() {
-            // The newest come first.
-            last.entry((row.host, row.workload, complete))
-                .or_insert(row.id);
-        }
+        // The newest come first.
+        last.entry((row.host, row.workload, complete))
+            .or_insert(row.id);
     }
     let runs: Vec<_> = last
         .into_values()

@@ -2,9 +2,8 @@
 
 use super::reach::{no_ssh, quoted, ssh};
 use crate::exit::Refusal;
+use crate::trust::sha256;
 use anyhow::{Context, Result};
-use aws_lc_rs::digest::{SHA256, digest};
-use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 use std::process::Stdio;
 
@@ -21,10 +20,7 @@ const REFUSED: i32 = 65;
 pub fn install(destination: &str, port: Option<u16>) -> Result<String> {
     // The file that runs, even if a newer one has taken its place.
     let binary = std::fs::read("/proc/self/exe").context("cannot read this binary")?;
-    let mut sum = String::new();
-    for byte in digest(&SHA256, &binary).as_ref() {
-        let _ = write!(sum, "{byte:02x}");
-    }
+    let sum = sha256(&binary);
     let machine = std::env::consts::ARCH;
     // No single quote: the whole is one word for any shell that the user has there.
     let script = format!(

@@ -1,5 +1,6 @@
 //! Files that only the user may read, changed under a lock.
 
+use crate::signature::hex;
 use anyhow::{Context, Result};
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fs::{self, File};
@@ -9,8 +10,7 @@ use std::path::Path;
 
 /// The SHA-256 of these bytes, hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
-    let digest = digest(&SHA256, bytes);
-    digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+    hex(digest(&SHA256, bytes).as_ref())
 }
 
 /// Keeps other processes from writing in `directory`, which is made for the user alone where there is none, until

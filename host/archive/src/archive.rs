@@ -57,7 +57,7 @@ pub struct Row {
     pub title: Option<String>,
     /// Kind of the workload.
     pub workload: String,
-    /// When a leg ends; `None` of a copy, which ends with its file.
+    /// When a leg ends.
     pub limit: Option<Limit>,
     /// Connections for each leg.
     pub streams: u32,
@@ -356,8 +356,8 @@ impl Archive {
         let sql = format!(
             "SELECT id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
                     goodput_down_bit_s, p50_up_ns, p50_down_ns, {},
-                    CASE WHEN json_valid(document) THEN json_extract(document, '$.spec.limit') END,
-                    CASE WHEN json_valid(document) THEN json_extract(document, '$.spec.streams') END
+                    CASE WHEN json_valid(document)
+                        THEN json_extract(document, '$.spec.limit', '$.spec.streams') END
              FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?",
             RUNS.whole()
         );
@@ -371,16 +371,17 @@ impl Archive {
                     let number = |at: usize| -> rusqlite::Result<Option<u64>> {
                         Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
                     };
+                    let order: Option<String> = row.get(11)?;
+                    let order = order.and_then(|text| serde_json::from_str(&text).ok());
+                    let (limit, streams): (Option<Limit>, Option<u32>) = order.unwrap_or_default();
                     Ok(Ok(Row {
                         id: row.get(0)?,
                         started: Nanos(number(1)?.unwrap_or_default()),
                         host: row.get(2)?,
                         title: row.get(3)?,
                         workload: row.get(4)?,
-                        limit: row
-                            .get::<_, Option<String>>(11)?
-                            .and_then(|text| serde_json::from_str(&text).ok()),
-                        streams: number(12)?.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+                        limit,
+                        streams: streams.unwrap_or(1),
                         ended: row.get(5)?,
                         goodput_up: number(6)?.map(BitRate),
                         goodput_down: number(7)?.map(BitRate),

@@ -1,6 +1,7 @@
 //! A gate for pipelines: what was expected of a run, or what an experiment proved, as checks that pass or fail; in text,
 //! Markdown and JUnit XML.
 
+use crate::page::inert;
 use crate::prove::phrase;
 use crate::words::{Style, escape, percent, three_digits, unmarked};
 use model::{BitRate, Bytes, Ended, Experiment, LegSummary, Nanos, Outcome, Run, Summary, Verdict};
@@ -380,19 +381,11 @@ pub fn junit(subject: &str, checks: &[Check]) -> String {
 
 /// Text for an attribute or an element of XML, without the characters that XML cannot have.
 fn attribute(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\u{fffe}' | '\u{ffff}' => {}
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
+    let kept = text
+        .chars()
+        .filter(|c| !matches!(c, '\u{fffe}' | '\u{ffff}'));
+    let text: String = kept.map(|c| if c.is_control() { ' ' } else { c }).collect();
+    inert(&text)
 }
 
 #[cfg(test)]
