@@ -158,7 +158,8 @@ pub fn answer(args: &[String], error: &mut clap::Error) -> Option<String> {
             let typed = context(ContextKind::InvalidArg)?;
             let found = option(command, args, &typed);
             let near = |name: &ContextValue| match name {
-                ContextValue::String(name) => is_slip(&typed, name),
+                // A slip of at most two letters.
+                ContextValue::String(name) => strsim::levenshtein(&typed, name) <= 2,
                 _ => false,
             };
             if !error.get(ContextKind::SuggestedArg).is_some_and(near) {
@@ -216,23 +217,6 @@ fn option(command: &str, args: &[String], typed: &str) -> Option<String> {
 fn netperf(word: &str) -> Option<String> {
     let found = NETPERF.iter().find(|(name, _)| *name == word);
     found.map(|(name, instead)| format!("netperf's {name} is: {instead}"))
-}
-
-/// Whether `typed` is `meant` with a slip of at most two letters.
-fn is_slip(typed: &str, meant: &str) -> bool {
-    let (typed, meant): (Vec<char>, Vec<char>) = (typed.chars().collect(), meant.chars().collect());
-    // Levenshtein's distance, a row at a time.
-    let mut row: Vec<usize> = (0..=meant.len()).collect();
-    for (at, letter) in typed.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (i, other) in meant.iter().enumerate() {
-            let change = diagonal + usize::from(letter != other);
-            diagonal = row[i + 1];
-            row[i + 1] = change.min(row[i] + 1).min(row[i + 1] + 1);
-        }
-    }
-    row[meant.len()] <= 2
 }
 
 /// The command line, or the code of a mistake or of a help that has been printed.

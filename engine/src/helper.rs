@@ -184,10 +184,9 @@ fn tune_for(tuners: &mut BTreeMap<u64, Tuner>, rules: &Rules, request: ToTuner) 
             tuner.answer(&origin, request)
         }
         ToTuner::GoesOn(session) => {
-            tuners
-                .get_mut(&session)
-                .into_iter()
-                .for_each(Tuner::goes_on);
+            if let Some(tuner) = tuners.get_mut(&session) {
+                tuner.goes_on();
+            }
             Outcome::done()
         }
         ToTuner::End(session) => {
@@ -201,6 +200,8 @@ fn tune_for(tuners: &mut BTreeMap<u64, Tuner>, rules: &Rules, request: ToTuner) 
 pub struct Tracing {
     tracer: Arc<Helper>,
     number: u64,
+    /// The tracer has ended it.
+    is_over: bool,
 }
 
 type TraceAnswer = Result<Option<(Traced, String)>, String>;
@@ -212,6 +213,7 @@ impl Tracing {
         let tracing = Tracing {
             tracer: Arc::clone(tracer),
             number: NEXT.fetch_add(1, Ordering::Relaxed),
+            is_over: false,
         };
         tracing.ask(ToTracer::Start(tracing.number, port))?;
         Ok(tracing)
@@ -224,8 +226,10 @@ impl Tracing {
     }
 
     /// Ends it.
-    pub fn finish(self) -> Result<Kept> {
-        let kept = self.ask(ToTracer::Finish(self.number))?;
+    pub fn finish(mut self) -> Result<Kept> {
+        let kept = self.ask(ToTracer::Finish(self.number));
+        self.is_over = kept.is_ok();
+        let kept = kept?;
         let (traced, bytes) = kept.context("the tracer gave no trace")?;
         let bytes = BASE64.decode(bytes).context("the tracer gave no trace")?;
         Ok(Kept { traced, bytes })
@@ -239,7 +243,9 @@ impl Tracing {
 
 impl Drop for Tracing {
     fn drop(&mut self) {
-        let _ = self.ask(ToTracer::Drop(self.number));
+        if !self.is_over {
+            let _ = self.ask(ToTracer::Drop(self.number));
+        }
     }
 }
 
@@ -253,10 +259,9 @@ fn trace_for(traces: &mut BTreeMap<u64, OwnTracing>, owner: u32, request: ToTrac
                 traces.insert(number, OwnTracing::start(port, owner)?);
             }
             ToTracer::Own(number, ends) => {
-                traces
-                    .get(&number)
-                    .into_iter()
-                    .for_each(|one| one.own(ends.clone().into_iter()));
+                if let Some(tracing) = traces.get(&number) {
+                    tracing.own(ends.into_iter());
+                }
             }
             ToTracer::Finish(number) => {
                 let tracing = traces.remove(&number).context("there is no such trace")?;
