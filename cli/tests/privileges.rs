@@ -69,6 +69,17 @@ impl Bench {
         command
     }
 
+    /// The same under way: the settings are in force.
+    fn held(&self, settings: &[&str]) -> (Running, Lines) {
+        let mut hold = self.hold(settings);
+        let hold = hold.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut held = hold.spawn().unwrap();
+        let said = Lines::of(held.stderr.take().unwrap());
+        let held = Running(held);
+        said.wait_for("set until Ctrl-C");
+        (held, said)
+    }
+
     fn measure(&self, options: &[&str]) -> Command {
         let args = ["measure", Pair::FAR, "--json", "-q"];
         let mut command = self.client.linerate_in(&self.pair.near, &args);
@@ -137,15 +148,7 @@ fn measured_traced_and_tuned_by_a_server_whose_network_process_has_no_rights() {
     has_only(&format!("/proc/{tuner}"), had(NET_ADMIN | SYS_RESOURCE));
     has_only(&format!("/proc/{tracer}"), had(NET_ADMIN | BPF | PERFMON));
 
-    let mut hold = bench.hold(&["route.initcwnd=32", "device.txqueuelen=321"]);
-    let mut held = hold
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = Lines::of(held.stderr.take().unwrap());
-    let held = Running(held);
-    said.wait_for("set until Ctrl-C");
+    let (held, said) = bench.held(&["route.initcwnd=32", "device.txqueuelen=321"]);
     let device = || {
         let show = ["-n", &bench.pair.far, "-o", "link", "show", "dev", "eth0"];
         stdout(&Command::new("ip").args(show).output().unwrap())
@@ -245,18 +248,10 @@ fn what_roots_rules_do_not_name_is_refused_by_name() {
 
     chown(&file, Some(0), None).unwrap();
     fs::write(&file, text).unwrap();
-    let mut hold = bench.hold(&[
+    let (held, said) = bench.held(&[
         "sysctl:net.ipv4.tcp_notsent_lowat=131072",
         "device.txqueuelen=321",
     ]);
-    let mut held = hold
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = Lines::of(held.stderr.take().unwrap());
-    let held = Running(held);
-    said.wait_for("set until Ctrl-C");
     held.interrupt();
     said.wait_for("put back");
 }
@@ -333,19 +328,11 @@ fn a_user_with_ambient_capabilities_tunes_and_traces_too() {
     let (server, _log) = ready(&mut command);
     has_nothing(&server.0);
 
-    let mut hold = bench.hold(&[
+    let (held, said) = bench.held(&[
         "route.initcwnd=32",
         "sysctl:net.ipv4.tcp_notsent_lowat=131072",
         "device.txqueuelen=321",
     ]);
-    let mut held = hold
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = Lines::of(held.stderr.take().unwrap());
-    let held = Running(held);
-    said.wait_for("set until Ctrl-C");
     let measured = json(&mut bench.measure(&["--trace", "-t", "1", "--up"]));
     let far = &measured["legs"][0]["far"];
     assert_eq!(far["trace"]["source"], "probes", "{:#}", far["warnings"]);
