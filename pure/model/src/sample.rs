@@ -77,6 +77,12 @@ impl Rows {
     }
 }
 
+/// Whether the last of three moments comes less than half of the interval before it after that: what is left over at
+/// the end of a leg is no interval of its own, and a few bytes in a microsecond are no rate.
+pub fn is_left_over([a, b, c]: [Nanos; 3]) -> bool {
+    c.since(b).0 < b.since(a).0 / 2
+}
+
 /// Processor time used since the leg began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {

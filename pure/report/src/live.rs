@@ -9,7 +9,7 @@ use crate::words::{
 };
 use model::{
     BitRate, Bytes, Direction, Ended, Event, Exchange, Latency, Limit, Nanos, Rows, Sample, Side,
-    SocketState, Spec, StreamSample,
+    SocketState, Spec, StreamSample, is_left_over,
 };
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -433,7 +433,7 @@ impl Leg {
         }
         // What is left over at the end is no interval.
         let left_over = match &end.history[..] {
-            [.., a, b, c] => c.at.since(b.at).0 < b.at.since(a.at).0 / 2,
+            [.., a, b, c] => is_left_over([a.at, b.at, c.at]),
             _ => false,
         };
         let whole = end.history.len() - usize::from(left_over);

@@ -5,6 +5,7 @@ use crate::words;
 use model::{
     Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Fingerprint, Leg, Limit,
     Nanos, Rows, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
+    is_left_over,
 };
 use serde_json::{Value, json};
 
@@ -131,7 +132,7 @@ fn row_ends(interval: Nanos, samples: &[Sample]) -> Vec<&Sample> {
     let mut ends: Vec<&Sample> = ends.map(|(_, sample)| sample).collect();
     // What is left over at the end belongs to the row before.
     if let [.., a, b, c] = ends[..]
-        && c.at.since(b.at).0 < b.at.since(a.at).0 / 2
+        && is_left_over([a.at, b.at, c.at])
     {
         ends.remove(ends.len() - 2);
     }

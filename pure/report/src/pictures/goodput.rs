@@ -5,7 +5,7 @@ use super::seconds;
 use super::sender;
 use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke, Values};
 use crate::words::percent;
-use model::{Leg, LegSummary, Sample};
+use model::{Leg, LegSummary, Nanos, Sample, is_left_over};
 use std::collections::BTreeMap;
 
 /// Goodput of a leg, with the limit of each moment above; `None` of a leg too short for two samples.
@@ -53,20 +53,22 @@ pub fn arrived(leg: &Leg) -> Option<Series> {
     ];
     // A first and a last sample have no course.
     let (end, what) = ends.into_iter().find(|(end, _)| end.samples.len() > 2)?;
-    let bits = |s: &Sample| (s.at.as_secs_f64(), s.bytes.0 as f64 * 8.0);
-    let bits: Vec<(f64, f64)> = end.samples.iter().map(bits).collect();
+    let bits = |s: &Sample| (s.at, s.bytes.0 as f64 * 8.0);
+    let bits: Vec<(Nanos, f64)> = end.samples.iter().map(bits).collect();
     Some(Series::new(what, 0, Stroke::Steps, rates(&bits)))
 }
 
-/// The rise of a counter over time, which holds from one reading to the next. What is left over at the end, less than
-/// half of the interval before it, belongs to that one: a few bytes in a microsecond are no rate.
-fn rates(readings: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
+/// The rise of a counter over time, which holds from one reading to the next. What is left over at the end
+/// belongs to the interval before it.
+fn rates(readings: &[(Nanos, f64)]) -> Vec<(f64, Option<f64>)> {
     let mut readings = readings.to_vec();
     if let [.., a, b, c] = readings[..]
-        && c.0 - b.0 < (b.0 - a.0) / 2.0
+        && is_left_over([a.0, b.0, c.0])
     {
         readings.remove(readings.len() - 2);
     }
+    let readings = readings.iter().map(|(at, bits)| (at.as_secs_f64(), *bits));
+    let readings: Vec<(f64, f64)> = readings.collect();
     let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let rates = pairs.map(|pair| {
         let rate = (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0);
@@ -112,7 +114,9 @@ mod tests {
     #[test]
     fn what_is_left_over_at_the_end_is_no_spike() {
         let rates = |readings: &[(f64, f64)]| -> Vec<f64> {
-            rates(readings)
+            let nanos = |(at, bits): &(f64, f64)| (Nanos((at * 1e9).round() as u64), *bits);
+            let readings: Vec<(Nanos, f64)> = readings.iter().map(nanos).collect();
+            rates(&readings)
                 .into_iter()
                 .filter_map(|(_, rate)| rate)
                 .collect()
