@@ -67,7 +67,7 @@ fn followed(file: &Path) -> Vec<Counted> {
         let Some((connection, passed)) = table.push(packet, forget) else {
             return;
         };
-        let trip = passed.heard.and_then(|heard| heard.trip);
+        let trip = passed.ack.and_then(|ack| ack.trip);
         if let Some(peer) = connection.stream_mut(1 - passed.side) {
             peer.view.0.extend(trip.map(|trip| trip.as_secs_f64()));
         }

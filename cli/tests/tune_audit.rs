@@ -59,7 +59,7 @@ fn what_a_profile_lowers_is_told_and_nothing_is_changed() {
         "tune", "audit", "--run", id, "--rate", "10G", "--rtt", "100ms", "--json",
     ];
     let later = json(&mut home.linerate(&later));
-    assert_eq!(later["advice"][0]["needs"]["rate_from"], "told");
+    assert_eq!(later["advice"][0]["needs"]["rate_from"], "user");
     assert_eq!(
         item(&later, 1, "net.ipv4.tcp_rmem")["worth"],
         if greatest > 16 << 20 {

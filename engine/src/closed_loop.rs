@@ -403,7 +403,7 @@ impl<'a> ClosedLoop<'a> {
             stay.retain(|n| alone.contains(n));
         }
         for n in told {
-            self.attempts()[n].fate = Fate::Told;
+            self.attempts()[n].fate = Fate::Recommended;
         }
         let Some(settings) = together(tried, &stay).filter(|all| !all.is_empty()) else {
             return Ok(None);

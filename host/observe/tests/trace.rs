@@ -3,7 +3,9 @@
 
 use linerate_observe::trace::{Filter, Options, Tracer, own_netns};
 use model::segment::{tcp_flag, tcp_state};
-use model::{Audit, Completeness, Connection, End, Lost, Owner, Segment, TraceRecord, What};
+use model::{
+    Completeness, CompletenessCheck, Connection, End, Lost, Owner, Segment, TraceRecord, What,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -39,7 +41,7 @@ fn own() -> Filter {
 struct Told {
     connections: BTreeMap<u32, Connection>,
     segments: Vec<Segment>,
-    audits: BTreeMap<u32, Audit>,
+    audits: BTreeMap<u32, CompletenessCheck>,
     owners: Vec<Owner>,
     lost: Vec<Lost>,
     end: Option<End>,
@@ -101,7 +103,11 @@ impl Told {
             (end.lost, end.unordered, end.events),
             (0, 0, self.segments.len() as u64)
         );
-        let results: Vec<_> = self.audits.values().map(Audit::result).collect();
+        let results: Vec<_> = self
+            .audits
+            .values()
+            .map(CompletenessCheck::result)
+            .collect();
         for (id, result) in self.audits.keys().zip(&results) {
             assert!(
                 result.is_complete(),

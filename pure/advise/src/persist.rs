@@ -269,7 +269,7 @@ fn route_keys(knob: RouteKnob) -> (Option<&'static str>, Option<&'static str>, &
 /// What was proven on a path as lines of `sysctl.conf(5)` for hosts with another system in the place of its two;
 /// of a dry run what is proposed. A host for which nothing of it can be had there is left out.
 pub fn elsewhere(system: Foreign, tuning: &Tuning) -> Vec<(Side, String)> {
-    let proven = |fate| tuning.dry_run || matches!(fate, Fate::Kept | Fate::Told);
+    let proven = |fate| tuning.dry_run || matches!(fate, Fate::Kept | Fate::Recommended);
     let tried = tuning.rounds.iter().flat_map(|round| {
         let proposals = round.advice.proposals.iter();
         proposals.zip(&round.attempts)

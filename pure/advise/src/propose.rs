@@ -264,7 +264,7 @@ impl Advisor<'_> {
             ..
         } = &self.advice.needs;
         let rate = match rate_from {
-            RateFrom::Told => format!("{rate} as you say"),
+            RateFrom::User => format!("{rate} as you say"),
             RateFrom::Line => format!("{rate} of the slower device"),
             RateFrom::Reached => format!("{rate} as reached"),
             RateFrom::Step => {

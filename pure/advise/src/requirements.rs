@@ -35,7 +35,7 @@ pub fn needs(way: &PathSample, hosts: Hosts<'_>, held: bool) -> Needs {
 
 fn rate(way: &PathSample, hosts: Hosts<'_>, held: bool) -> (BitRate, RateFrom) {
     if let Some(told) = way.told {
-        return (told, RateFrom::Told);
+        return (told, RateFrom::User);
     }
     if !held {
         return (way.goodput, RateFrom::Reached);

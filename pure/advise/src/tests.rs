@@ -254,7 +254,7 @@ fn the_rate_is_told_or_of_the_line_or_reached_or_a_step() {
         told: Some(BitRate(2_500_000_000)),
         ..way()
     };
-    assert_eq!(needs(&told, &fast, true).rate_from, RateFrom::Told);
+    assert_eq!(needs(&told, &fast, true).rate_from, RateFrom::User);
     let line = needs(&way(), &fast, true);
     assert_eq!(
         (line.rate, line.rate_from),

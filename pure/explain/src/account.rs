@@ -79,7 +79,7 @@ impl Account {
         let mut passed = followed.push(&packet, !is_sent);
         if !is_sent {
             let own = followed.stream_mut(1 - passed.side);
-            if let (Some(own), Some(_)) = (own, passed.heard.take()) {
+            if let (Some(own), Some(_)) = (own, passed.ack.take()) {
                 own.view.acknowledged(&own.stream);
             }
             capture::read(followed, &packet, &passed);

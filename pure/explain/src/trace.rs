@@ -14,7 +14,8 @@ use crate::timestamps::Stamped;
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
 use model::segment::{chrono, tcp_flag, tcp_state};
 use model::{
-    Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, SocketValues, TraceRecord, What,
+    Bytes, Comm, CompletenessCheck, Connection, Nanos, Owner, Segment, SocketValues, TraceRecord,
+    What,
 };
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -70,7 +71,7 @@ pub(crate) type More<'a> =
 /// One connection, seen from its own end.
 struct Watched {
     account: Account,
-    audit: Audit,
+    completeness: CompletenessCheck,
     /// Payload that its own end has sent, and that came.
     sent: u64,
     received: u64,
@@ -109,7 +110,7 @@ impl Watcher {
             TraceRecord::Owner(owner) => self.owner(owner),
             TraceRecord::Sample(sample) => {
                 if let Some(watched) = self.connections.get_mut(&sample.connection) {
-                    watched.audit.sample(&sample);
+                    watched.completeness.sample(&sample);
                     watched.closed |= sample.gone;
                     if sample.pid != 0 {
                         (watched.pid, watched.comm) = (sample.pid, sample.comm);
@@ -264,7 +265,7 @@ impl Watched {
     fn new(connection: Connection) -> Watched {
         Watched {
             account: Account::new(connection),
-            audit: Audit::default(),
+            completeness: CompletenessCheck::default(),
             sent: 0,
             received: 0,
             sender: None,
@@ -277,7 +278,7 @@ impl Watched {
     }
 
     fn push(&mut self, segment: Segment) {
-        self.audit.see(&segment);
+        self.completeness.see(&segment);
         self.receive(&segment);
         if segment.pid != 0 {
             (self.pid, self.comm) = (segment.pid, segment.comm);
@@ -406,7 +407,7 @@ impl Watched {
 
     /// What a reader must know: what the trace lacks.
     fn doubts(&self, lost: u64) -> Vec<String> {
-        let found = self.audit.result();
+        let found = self.completeness.result();
         let mut doubts = Vec::new();
         if self.sender.is_none() && found.sent + found.received == 0 {
             let words = "only its socket was sampled: what happened between two samples is inferred from counters";

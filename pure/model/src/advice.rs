@@ -12,8 +12,8 @@ pub struct Needs {
     /// What it is to carry.
     #[serde(rename = "rate_bit_s")]
     pub rate: BitRate,
-    /// `told` by the user; `line`: the slower device; `reached`; `step`: four times what was
-    /// reached, because buffers held it.
+    /// `user`: named by the user; `line`: the slower device; `reached`; `step`: four times what was
+    /// reached, because buffers limited it.
     pub rate_from: RateFrom,
     /// Round trip under load: the 95th percentile.
     #[serde(rename = "rtt_ns")]
@@ -29,12 +29,12 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// `SO_RCVBUF` to ask for where it is set by hand: the kernel doubles it (socket(7)).
+    /// The `SO_RCVBUF` to request where it is set by hand: the kernel doubles it (socket(7)).
     pub fn asked_receive_buffer(&self) -> Bytes {
         Bytes(self.receive_buffer.0 / 2)
     }
 
-    /// `SO_SNDBUF` to ask for where it is set by hand.
+    /// The `SO_SNDBUF` to request where it is set by hand.
     pub fn asked_send_buffer(&self) -> Bytes {
         Bytes(self.send_buffer.0 / 2)
     }
@@ -45,7 +45,8 @@ impl Needs {
 #[serde(rename_all = "snake_case")]
 pub enum RateFrom {
     /// The user named it.
-    Told,
+    #[serde(alias = "told")]
+    User,
     /// The slower of the two hosts' devices: buffers held the transfer, so the path may carry as much.
     Line,
     /// It was reached, and buffers did not hold it.
@@ -128,7 +129,7 @@ pub struct Advice {
     /// What was considered and is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declined: Vec<Declined>,
-    /// What no setting mends, a sentence each.
+    /// What no setting fixes, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<String>,
 }
@@ -151,7 +152,7 @@ impl Change {
     }
 }
 
-/// A file that sets sysctls when a host starts, as it was found.
+/// A file that sets sysctls when a host starts, with its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigFile {
     /// Its path.

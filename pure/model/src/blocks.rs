@@ -20,9 +20,9 @@ pub struct Blocks {
     pub depth: u32,
     /// What each connection asks in turn.
     pub mix: Vec<BlockOperation>,
-    /// Blocks by chance, each once before any comes again; otherwise one after the other, and from the first again.
+    /// Blocks in random order, each once before any repeats; otherwise in sequence, then from the first again.
     pub random: bool,
-    /// Where the chance comes from.
+    /// Seed of the random order.
     #[serde(default)]
     pub seed: u64,
     /// How the client waits for replies.
@@ -40,7 +40,7 @@ pub enum BlockServer {
         /// Bytes of each file.
         file_size: Bytes,
     },
-    /// The other end of the measurement: all connections have the same blocks.
+    /// The peer of the measurement: all connections have the same blocks.
     Peer(BlockStore),
 }
 
@@ -50,7 +50,7 @@ impl Blocks {
     /// The most requests that a connection with a peer may have outstanding: there each may have a thread.
     pub const DEEPEST: u32 = 256;
 
-    /// What the blocks are in, if the other end of the measurement has them.
+    /// The backing store of the blocks, if the peer of the measurement has them.
     pub fn store(&self) -> Option<&BlockStore> {
         match &self.server {
             BlockServer::Peer(store) => Some(store),
@@ -59,7 +59,7 @@ impl Blocks {
     }
 }
 
-/// What the other end of a measurement has its blocks in.
+/// The backing store of the blocks at the peer of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStore {
     /// A directory, in which the run makes a file without a name; or a file, which is only read. `None`: memory.
@@ -77,7 +77,7 @@ impl BlockStore {
     pub const SIZE: Bytes = Bytes(1 << 30);
 }
 
-/// The blocks that a connection asks for, in their order.
+/// The blocks that a connection requests, in their order.
 #[derive(Clone, Debug)]
 pub struct Places {
     all: u64,
@@ -88,9 +88,9 @@ pub struct Places {
 }
 
 impl Places {
-    /// Of this many blocks, at least one. Of `streams` connections that share them this is number `stream`: by chance
-    /// each block comes once before any comes again, of all connections together; otherwise each begins at a place
-    /// of its own.
+    /// Of this many blocks, at least one. Of `streams` connections that share them this is number `stream`: in random
+    /// order all connections together request each block once before any repeats; in sequence each connection begins
+    /// at its own block.
     pub fn new(order: &Blocks, all: u64, stream: u64, streams: u64) -> Places {
         let (all, streams) = (all.max(1), streams.max(1));
         let own = u128::from(all) * u128::from(stream) / u128::from(streams);
@@ -382,8 +382,8 @@ pub struct BlockSummary {
     /// Payload a second; null: none moves.
     #[serde(rename = "data_bit_s")]
     pub data: Option<BitRate>,
-    /// Where the time of all together went. Think time has the queues of the path in it, and the way there and back is the
-    /// shortest round trip, half each way.
+    /// Where the time of all together went. Think time includes queueing delay; the path takes the minimum RTT, half of it
+    /// in each direction.
     pub parts: Parts,
     /// Where the time was by what both ends report; `None`: the server reports nothing (NFS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -519,8 +519,8 @@ mod tests {
             ],
             ..EndRecord::default()
         };
-        let told = summarise_blocks(&client);
-        let read = &told[0];
+        let summaries = summarise_blocks(&client);
+        let read = &summaries[0];
         assert_eq!(read.operation, BlockOperation::Read);
         assert_eq!(read.latency.count, 10);
         assert_eq!(read.data, Some(BitRate(655_360)));
@@ -533,7 +533,7 @@ mod tests {
             (micros(60), micros(5), micros(85))
         );
         assert_eq!(split.storage_latency.p99, micros(60));
-        let write = &told[1];
+        let write = &summaries[1];
         assert_eq!(
             (write.parts.think, write.parts.total()),
             (Nanos(0), micros(700))

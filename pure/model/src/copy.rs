@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stage_that_never_waits_is_the_bottleneck_and_the_next_is_told_with_its_rate() {
+    fn the_stage_that_never_waits_is_the_bottleneck_and_the_next_has_its_rate() {
         let network = copied(record(100, 1800, 0), record(80, 0, 1900));
         assert_eq!(network.bottleneck().unwrap().stage, Stage::Network);
         assert_eq!(network.rate, BitRate(400_000_000));
@@ -171,8 +171,8 @@ mod tests {
         let mut safe = record(100, 0, 500);
         safe.transfer = Nanos::from_millis(700);
         safe.fsync = Some(Nanos::from_millis(1300));
-        let told = copied(record(300, 300, 0), safe);
-        assert_eq!(told.bottleneck().unwrap().stage, Stage::Sink);
-        assert!((told.stages[0].busy_share - 0.7).abs() < 1e-9);
+        let copy = copied(record(300, 300, 0), safe);
+        assert_eq!(copy.bottleneck().unwrap().stage, Stage::Sink);
+        assert!((copy.stages[0].busy_share - 0.7).abs() < 1e-9);
     }
 }

@@ -59,7 +59,7 @@ keys! {
     RttOverMinRttAtLosses: Ratio;
     /// Smoothed RTT above the shortest, median: queueing delay, or delay of acknowledgements.
     RttAboveMinRtt: Time;
-    /// Time that acknowledgements spent in queues on their way back (mean, by timestamps), of all queueing delay.
+    /// Queueing delay of acknowledgements on the reverse path (mean, by timestamps), of all queueing delay.
     AckQueueingDelay: Time;
     /// The same at the moments at which segments were lost.
     RttAboveMinRttAtLosses: Time;
@@ -145,7 +145,7 @@ keys! {
     LossEvents: Count;
     /// Place of lost segments in their bursts, median: 0 first, 0.5 anywhere, 1 last.
     LossPositionInBurst: Ratio;
-    /// How well a queue or a token bucket separates lost from delivered segments: 0 by chance, 1 without exception.
+    /// How well a queue or a token bucket separates lost from delivered segments: 0 like random loss, 1 without exception.
     LossSeparation: Ratio;
     /// Rate that drains that queue, or refills that bucket.
     BucketRate: BitRate;

@@ -53,8 +53,8 @@ limits! {
     SendBuffer: First('b'), "the send buffer";
     /// The peer's receive window was full.
     ReceiveWindow: First('w'), "the receive window";
-    /// The peer's receive window was closed: less than one segment fits.
-    ZeroWindow: First('0'), "a closed receive window";
+    /// The peer advertised a zero window, or one below one segment.
+    ZeroWindow: First('0'), "a zero window";
     /// The congestion window was full and still doubling each round trip.
     SlowStart: First('s'), "slow start";
     /// The congestion window was full.
@@ -91,7 +91,7 @@ limits! {
     Reordering: Second, "reordering";
     /// The path marks congestion instead of dropping.
     EcnMarks: Second, "ECN marks";
-    /// Acknowledgements wait in a queue on their way back, or are lost there.
+    /// Acknowledgements are queued or lost on the reverse path.
     AckPath: Second, "the path of the acknowledgements";
     /// One direction loses whenever both send: a duplex mismatch, or a broken cable.
     DuplexLoss: Second, "loss as of a duplex mismatch";
@@ -275,9 +275,9 @@ pub enum Conclusion {
         /// Never empty.
         by: Vec<Limit>,
     },
-    /// The application did not ask for more: nothing to mend in the network.
+    /// The application sent no more: nothing to fix in the network.
     Innocent,
-    /// Too short, or too little data, to tell.
+    /// Too short, or too little data, for a conclusion.
     TooShort,
     /// Nothing that is known here explains it.
     Unexplained,
@@ -320,14 +320,14 @@ pub struct Explanation {
     pub doubts: Vec<String>,
 }
 
-/// A connection as it is just now: over the last seconds.
+/// The current state of a connection: its last seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Glance {
     /// Number within the trace.
     pub connection: u32,
-    /// This end.
+    /// Local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address.
     pub remote: SocketAddr,
     /// Process that uses the socket; zero while not known.
     pub pid: u32,

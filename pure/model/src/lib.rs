@@ -4,9 +4,9 @@
 //! Data flows one way: kernel bytes -> [`Sample`] -> [`Run`] -> [`Summary`] -> words and pages.
 
 pub mod advice;
-mod audit;
 mod blocks;
 mod clocks;
+mod completeness;
 mod copy;
 mod event;
 mod evidence;
@@ -37,9 +37,9 @@ mod units;
 mod verdict;
 mod workload;
 
-pub use audit::*;
 pub use blocks::*;
 pub use clocks::*;
+pub use completeness::*;
 pub use copy::*;
 pub use event::*;
 pub use experiment::*;

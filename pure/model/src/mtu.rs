@@ -61,7 +61,7 @@ pub struct MtuReport {
     pub schema: u32,
     /// The other host as the user named it.
     pub host: String,
-    /// `agent`: datagrams that the other end acknowledged; `web`: connections to a web server.
+    /// `agent`: datagrams that the peer acknowledged; `web`: connections to a web server.
     pub method: Method,
     /// This host.
     pub near: PathEnd,
@@ -79,7 +79,7 @@ pub struct MtuReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// An agent at the other end acknowledged datagrams of every size.
+    /// An agent at the peer acknowledged datagrams of every size.
     Agent,
     /// A web server was talked to over connections of every MSS.
     Web,
@@ -91,7 +91,7 @@ pub enum Method {
 pub struct PathEnd {
     /// Its address on this path.
     pub address: Option<IpAddr>,
-    /// Device of the route to the other end.
+    /// Device of the route to the peer.
     pub device: String,
     /// MTU of that device.
     pub device_mtu: u32,
@@ -101,7 +101,7 @@ pub struct PathEnd {
     pub drops_link: bool,
     /// Other hosts on its segment that this one has talked to lately; the next hop is not counted.
     pub neighbours: u32,
-    /// Next hop of the route; `None`: the other end is on the same segment.
+    /// Next hop of the route; `None`: the peer is on the same segment.
     pub gateway: Option<IpAddr>,
     /// What the kernel believed of the path before anything was sent.
     pub before: Belief,
@@ -156,7 +156,7 @@ pub struct Climb {
     pub too_big: Option<TooBig>,
     /// What answered packets that ran out of hops, nearest first; empty if nobody was asked.
     pub hops: Vec<Hop>,
-    /// Hops to the other end, itself included, if probes found out.
+    /// Hops to the peer, itself included, if probes found out.
     pub distance: Option<u8>,
 }
 
@@ -190,7 +190,7 @@ pub struct Hop {
 pub struct MssSeen {
     /// By the end that announces it.
     pub announced: u32,
-    /// At the other end. If `at_least`, that one could not see more: its own MTU ends there.
+    /// At the peer. If `at_least`, the peer's own MTU is no larger, so more cannot be seen.
     pub seen: u32,
     /// The true value may be larger.
     pub at_least: bool,
@@ -250,14 +250,14 @@ pub enum Cause {
         hop: u8,
         /// Who, if it answered.
         address: Option<IpAddr>,
-        /// What comes next is the other end itself.
+        /// The next hop is the peer itself.
         last: bool,
     },
     /// They never leave the sender's own segment.
     Segment {
-        /// Who is at its other end.
+        /// The address at its remote side.
         to: Option<IpAddr>,
-        /// That is the other end of the path itself.
+        /// That address is the peer.
         peer: bool,
     },
     /// Somewhere on the way: no hop answers.
@@ -338,6 +338,6 @@ pub struct Probe {
     pub round: u8,
     /// Size of the IP packet in bytes.
     pub size: u32,
-    /// Tells copies of a size from each other.
+    /// Distinguishes copies of a size.
     pub copy: u8,
 }

@@ -23,7 +23,7 @@ pub struct Path {
     /// Of each link; not zero.
     #[serde(rename = "rate_bit_s")]
     pub rate: BitRate,
-    /// There and back, but for the time that frames take to be put on the links.
+    /// RTT without the serialization delay of the links.
     #[serde(rename = "rtt_ns")]
     pub rtt: Nanos,
     /// Links, each of which takes a whole frame before the next one begins with it; not zero.

@@ -20,7 +20,7 @@ pub struct Plan {
     pub host: String,
     /// What is compared.
     pub metric: Metric,
-    /// The smallest change that matters, as a share: 0.05 is 5 %.
+    /// Equivalence margin as a share: 0.05 is 5 %.
     #[serde(rename = "margin_share")]
     pub margin: f64,
     /// The typical run, or all runs together.
@@ -75,7 +75,7 @@ named! {
 pub struct Arm {
     /// Name in tables and sentences.
     pub name: String,
-    /// What is set for its runs; empty: as it is.
+    /// What is set for its runs; empty: the baseline.
     pub settings: Vec<Setting>,
     /// The level of each factor, in the order of the factors; empty in other designs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -126,7 +126,7 @@ pub struct Factor {
 pub struct Level {
     /// Name in tables and sentences.
     pub name: String,
-    /// What is set; empty: as it is.
+    /// What is set; empty: the baseline.
     pub settings: Vec<Setting>,
 }
 
@@ -159,7 +159,7 @@ impl Metric {
         matches!(self, Metric::LatencyP50 | Metric::LatencyP99)
     }
 
-    /// The smallest change that matters if the user names none, as a share.
+    /// The equivalence margin if the user names none, as a share.
     pub fn usual_margin(self) -> f64 {
         if self.is_latency() { 0.10 } else { 0.05 }
     }

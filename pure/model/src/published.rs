@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Published {
     /// Where they come from: a file's name, as the user gave it.
     pub name: String,
-    /// The smallest change that matters, as a share.
+    /// Equivalence margin as a share.
     pub margin_share: f64,
     /// The differences, derived again.
     pub comparisons: Vec<PublishedComparison>,
@@ -42,7 +42,7 @@ pub struct PublishedComparison {
     pub control_value: f64,
     /// The typical value of the arm, as printed.
     pub arm_value: f64,
-    /// The unit of both, as far as it is known.
+    /// The unit of both, if it is known.
     pub unit: String,
     /// The change of speed from the typical values: a description, never a finding.
     pub change_share: Option<f64>,

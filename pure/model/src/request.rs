@@ -21,7 +21,7 @@ pub struct Requests {
     pub unread: u64,
     /// How the clocks of two captures were joined; `None` of one.
     pub clocks: Option<Clocks>,
-    /// What the ideal of each was reckoned for.
+    /// The links for which the ideal of each was calculated.
     pub links: Links,
     /// The figures of each stream of a capture, as `explain` has them; of two captures or a trace none.
     pub streams: Vec<StreamFigures>,
@@ -230,10 +230,10 @@ macro_rules! causes {
 causes! {
     /// The server, between the call and its reply.
     Think: "think", "the server's think time";
-    /// The way itself: the shortest that was seen.
+    /// Propagation: the minimum RTT.
     Path: "path", "RTT";
-    /// Beyond the shortest way: queues. Known from two captures alone.
-    Queue: "queue", "queues on the way";
+    /// Beyond the minimum RTT: queues. Known from two captures only.
+    Queue: "queue", "queueing delay";
     /// Lost data was retransmitted.
     Retransmission: "retransmission", "retransmission";
     /// The receiver's window was full.
@@ -242,7 +242,7 @@ causes! {
     CongestionWindow: "congestion_window", "the congestion window";
     /// A short segment waited for the acknowledgement of one before it (RFC 896).
     Nagle: "nagle", "Nagle's rule";
-    /// The other end held that acknowledgement back (RFC 1122, 4.2.3.2).
+    /// The peer delayed that acknowledgement (RFC 1122, 4.2.3.2).
     DelayedAck: "delayed_ack", "a delayed acknowledgement";
     /// The server had not asked for the data yet (iSCSI: R2T).
     Turn: "turn", "waiting for the server's leave to send";

@@ -87,7 +87,7 @@ pub struct Leg {
     pub started: Nanos,
     /// What the end on the host of the command saw.
     pub near: EndRecord,
-    /// What the other end saw; empty where it does not report.
+    /// What the peer saw; empty where it does not report.
     pub far: EndRecord,
     /// How it ended.
     pub ended: Ended,
@@ -117,7 +117,7 @@ impl Leg {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndRecord {
-    /// The live sockets as they were read back once connected.
+    /// The options of the live sockets, read back once connected.
     pub sockets: Vec<SocketOptions>,
     /// From the start of the leg; the first at time zero, the last when the leg ended.
     pub samples: Vec<Sample>,
@@ -187,7 +187,7 @@ pub struct LineErrors {
     pub damaged: u64,
     /// Collisions while it sent. A half-duplex line has them; what collided is retransmitted by the device.
     pub collisions: u64,
-    /// Frames that collided after their first 64 bytes: lost. The other end does not listen before it sends.
+    /// Frames lost by a collision after their first 64 bytes: the peer sends in full duplex.
     pub late_collisions: u64,
 }
 

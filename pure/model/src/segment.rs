@@ -336,7 +336,7 @@ pub struct Connection {
     pub netns: u32,
     /// This end.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address.
     pub remote: SocketAddr,
 }
 
@@ -433,7 +433,7 @@ pub struct End {
     pub unordered: u64,
 }
 
-/// One line of a trace, as it is printed live and kept in a file.
+/// One line of a trace, printed live and stored in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant)] // nearly all are segments
@@ -630,7 +630,7 @@ mod tests {
         assert!(trace.push(connection(1)).is_err());
         assert!(trace.push(connection(0)).is_ok());
         assert!(trace.push(TraceRecord::Segment(Segment::default())).is_ok());
-        assert!(trace.push(connection(0)).is_ok(), "told again");
+        assert!(trace.push(connection(0)).is_ok(), "reported again");
         assert_eq!((trace.connections.len(), trace.segments.len()), (1, 1));
     }
 

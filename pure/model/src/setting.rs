@@ -35,7 +35,7 @@ named! {
     On, "place" {
         /// The host where the command runs.
         Near = "near",
-        /// The host at the other end.
+        /// The remote host.
         Far = "far",
         /// Both.
         Both = "both",
@@ -93,7 +93,7 @@ impl Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// linerate's own connections: the machine stays as it is.
+    /// linerate's own connections: the machine is unchanged.
     Socket,
     /// Every connection to one other host.
     Route,
@@ -530,7 +530,7 @@ impl Shape {
     }
 }
 
-/// What the values are, with an example where the words alone do not tell how to write one.
+/// What the values are, with an example where the syntax needs one.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

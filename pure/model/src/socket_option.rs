@@ -348,7 +348,7 @@ pub static SOCKET_OPTIONS: [SocketOption; 7] = [
         same: |asked, found| asked.abs_diff(found) < 8,
         otherwise: [
             "the sender is not paced as asked",
-            "kernels before 4.20 cannot hold more than 34 Gbit/s: ask for less",
+            "kernels before 4.20 pace at most 34 Gbit/s: set a lower rate",
         ],
     },
     SocketOption {

@@ -102,7 +102,7 @@ named! {
     Side, "side" {
         /// The host where the command runs.
         Near = "near",
-        /// The host at the other end.
+        /// The remote host.
         Far = "far",
     }
 }

@@ -33,8 +33,8 @@ pub struct StreamFigures {
     pub segments: u64,
     /// Of them, retransmissions.
     pub retransmissions: u64,
-    /// Of these, retransmissions of data that had arrived, as far as DSACK (RFC 2883), acknowledgements, or a capture of the
-    /// other end show.
+    /// Of these, retransmissions of data that had arrived, as far as DSACK (RFC 2883), acknowledgements, or a capture at
+    /// the peer show.
     pub needless_retransmissions: u64,
     /// Segments that arrived out of order without being retransmissions.
     pub reordered: u64,
@@ -49,7 +49,7 @@ pub struct StreamFigures {
     /// Time in which the sender waited for acknowledgements that the receiver delayed (RFC 1122, 4.2.3.2).
     #[serde(rename = "delayed_ack_ns")]
     pub delayed_ack: Nanos,
-    /// What a capture or trace of the other end adds.
+    /// What a capture or trace at the peer adds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathFigures>,
 }

@@ -192,7 +192,7 @@ pub fn summarise(run: &Run) -> Summary {
 pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     let sender = leg.sender();
     let receiver = leg.receiver();
-    // A peer that reports nothing (stock iperf3) leaves its end empty: then the other end's count serves.
+    // Stock iperf3 may report nothing for its side: then the local count is used.
     let counted = match receiver.duration {
         Nanos(0) => sender,
         _ => receiver,
@@ -685,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_of_both_ends_is_told_once() {
+    fn a_warning_of_both_hosts_is_reported_once() {
         let warning = Warning {
             what: "a".into(),
             meaning: "b".into(),

@@ -27,12 +27,12 @@ pub struct Tuning {
     pub dry_run: bool,
     /// What was done, again with what was kept, until nothing more helped.
     pub rounds: Vec<Round>,
-    /// The settings that stayed, as they were read back; empty: everything is as it was.
+    /// The settings that stayed, read back; empty: everything was restored.
     pub kept: Vec<Reading>,
     /// The path with all that was kept, over fresh connections.
     pub after: Option<Look>,
     /// What brings the kept settings back when a host starts, in `found` the file or what is to be done by
-    /// hand; empty unless it was asked for.
+    /// hand; empty unless it was requested.
     pub lasting: Vec<Reading>,
     /// Doubts about the whole.
     pub warnings: Vec<Warning>,
@@ -43,7 +43,7 @@ pub struct Tuning {
 /// From one measurement to what was proven on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// The path as it was.
+    /// The path before the round.
     pub before: Look,
     /// What was made of that.
     pub advice: Advice,
@@ -76,8 +76,8 @@ pub struct Attempt {
     /// Its arm in the first experiment of its round; `None`: it was not in one.
     pub arm: Option<u32>,
     /// `untried`, `undone` (not proven), `surpassed` (proven, and adds nothing to what was kept),
-    /// `kept` or `told` (proven on linerate's own connections, and not this command's to set for
-    /// all).
+    /// `kept` or `recommended` (proven on linerate's own connections; this command does not set it
+    /// for all).
     pub fate: Fate,
 }
 
@@ -93,6 +93,7 @@ pub enum Fate {
     Surpassed,
     /// It was proven, alone or with others, and stays.
     Kept,
-    /// It was proven on linerate's own connections, and is not this command's to set for all.
-    Told,
+    /// It was proven on linerate's own connections; this command does not set it for all.
+    #[serde(alias = "told")]
+    Recommended,
 }

@@ -6,8 +6,8 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
-/// The quantities: the units of each as it is printed, each so many times the one before; what is expected where one is
-/// read, and the suffixes with their factors.
+/// The quantities: the printed units of each, each `step` times the one before; what is expected where one is read, and
+/// the suffixes with their factors.
 macro_rules! quantities {
     ($(
         $(#[$doc:meta])*
@@ -158,7 +158,7 @@ impl From<Nanos> for std::time::Duration {
     }
 }
 
-/// Three significant digits with the unit: `941 Mbit/s`, `1.45 GiB`, `12.4 ms`; a few bytes as they are.
+/// Three significant digits with the unit: `941 Mbit/s`, `1.45 GiB`, `12.4 ms`; a few bytes as a plain number.
 fn printed(number: u64, step: f64, units: &[&str]) -> String {
     if units[0] == "B" && number < 1024 {
         return format!("{number} B");

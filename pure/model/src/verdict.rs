@@ -130,7 +130,7 @@ pub struct SearchStory {
     pub rounds: Vec<Vec<u32>>,
     /// The arm that won; `None` while the search goes on.
     pub winner: Option<u32>,
-    /// How the winner looked in the search. Never a verdict: the best of many looks good by chance.
+    /// Effect of the winner in the search. Never a verdict: selection bias makes the best of many look better.
     pub looked_share: Option<f64>,
 }
 

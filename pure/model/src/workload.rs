@@ -18,7 +18,7 @@ pub enum Workload {
     Udp(Udp),
     /// From storage at the sender to storage at the receiver.
     Copy(FileCopy),
-    /// Reads and writes of blocks at the other end, or at an NFS server.
+    /// Reads and writes of blocks at the peer, or at an NFS server.
     Blocks(Blocks),
 }
 
@@ -147,7 +147,7 @@ impl Workload {
         }
     }
 
-    /// As the peer gets it, which is the leg's sender or not: without the names of files at the other end.
+    /// As the peer gets it, which is the leg's sender or not: without the names of files at the local side.
     pub fn without_own_files(mut self, peer_sends: bool) -> Workload {
         match &mut self {
             Workload::Copy(order) if peer_sends => order.to = None,
@@ -219,7 +219,7 @@ const MAX_MESSAGE: Bytes = Bytes(1 << 30);
 const MAX_WRITE: Bytes = Bytes(64 << 20);
 /// Requests a second over all connections.
 const MAX_PACE: f64 = 1e7;
-/// Operations that a connection may ask for in turn.
+/// Operations that a connection may request in turn.
 const MAX_MIX: usize = 1000;
 /// Requests for blocks that all connections of a leg may have outstanding: each may have a thread at the server.
 const MAX_OUTSTANDING: u64 = 1024;
@@ -239,7 +239,7 @@ pub struct Bulk {
     pub write_size: Option<Bytes>,
     /// The receiver discards in the kernel (`MSG_TRUNC`): measures the path, not the reader.
     pub discard: bool,
-    /// The sender asks for `MSG_ZEROCOPY`.
+    /// The sender uses `MSG_ZEROCOPY`.
     pub zerocopy: bool,
 }
 
@@ -400,11 +400,11 @@ impl Udp {
 impl Blocks {
     const KIND: WorkloadKind = WorkloadKind {
         name: "blocks",
-        help: "Reads and writes of blocks at the other end",
+        help: "Reads and writes of blocks at the peer",
         title: "Requests",
         exchange: Exchange::Calls,
         one_leg: true,
-        agent_does: ["asks for blocks", "has blocks"],
+        agent_does: ["requests blocks", "serves blocks"],
         not_with_agent: None,
         not_with_iperf3: Some(
             "an iperf3 server has no blocks: ask a linerate agent or an NFS server",

@@ -54,7 +54,7 @@ fn needs(needs: &Needs) -> String {
         Direction::Down => "down (to this host)",
     };
     let from = match needs.rate_from {
-        RateFrom::Told => " as told",
+        RateFrom::User => " as told",
         RateFrom::Line => " of the slower device",
         RateFrom::Reached => " as reached",
         RateFrom::Step => {
@@ -166,7 +166,7 @@ pub(crate) mod tests {
                 needs: Needs {
                     direction: Direction::Down,
                     rate: BitRate(1_000_000_000),
-                    rate_from: RateFrom::Told,
+                    rate_from: RateFrom::User,
                     rtt: Nanos::from_millis(100),
                     connections: 1,
                     bdp: Bytes(12_500_000),

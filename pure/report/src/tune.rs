@@ -82,7 +82,7 @@ pub(crate) fn up_to(direction: Direction) -> &'static str {
 
 /// The outcome in a sentence or a few: what was kept with its verdict, what the path carries now.
 pub(crate) fn outcome(story: &Tuning, judged: &[Judged]) -> Vec<String> {
-    let (kept, open) = (titles(story, Fate::Kept), titles(story, Fate::Told));
+    let (kept, open) = (titles(story, Fate::Kept), titles(story, Fate::Recommended));
     let nothing_proposed = story.rounds.iter().all(|r| r.advice.proposals.is_empty());
     let first = story.rounds.first().map(|round| &round.before);
     let carried = first.zip(story.after.as_ref());
@@ -167,7 +167,7 @@ impl Story {
         let advice = &round.advice;
         let needs = &advice.needs;
         let from = match needs.rate_from {
-            RateFrom::Told => "as you say",
+            RateFrom::User => "as you say",
             RateFrom::Line => "of the slower device",
             RateFrom::Reached => "as it reached",
             RateFrom::Step => "four times what it reached, since nothing tells the path's rate",
@@ -321,7 +321,7 @@ impl Story {
             (!all.is_empty()).then(|| format!("{all}: {words}"))
         };
         let open = of(
-            Fate::Told,
+            Fate::Recommended,
             "it helps linerate's own connections. For others set what is proposed above, or the same option in the application.",
         );
         let undone = [

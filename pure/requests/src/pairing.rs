@@ -158,7 +158,7 @@ impl Pairing {
         let side = pairing.side(passed.side);
         let to = &mut To { connection, out };
         if packet.has(ACK) {
-            let is_dsack = passed.heard.is_some_and(|heard| heard.is_dsack);
+            let is_dsack = passed.ack.is_some_and(|ack| ack.is_dsack);
             pairing.acknowledges(packet.at, side, is_dsack, to);
         }
         if let Some(arrival) = passed.data {

@@ -149,7 +149,7 @@ impl Flow {
             }
         };
         let hosts = mix(bits(from)) ^ mix(bits(to));
-        // On one host the ports tell the directions apart.
+        // On one host the ports distinguish the directions.
         let rises = (from, packet.from.port()) < (to, packet.to.port());
         let kind = u32::from(packet.payload == 0) * Flow::BARE + u32::from(rises) * Flow::RISES;
         Flow(hosts as u32 & !(Flow::BARE | Flow::RISES) | kind)

@@ -1,7 +1,7 @@
 //! One connection: its handshake, where it was observed, and its two directions.
 
 use crate::seq::before;
-use crate::stream::{Arrival, Followed, Half, Heard, View};
+use crate::stream::{Acknowledged, Arrival, Followed, Half, View};
 use crate::thresholds::{SYN_AGAIN, TIMESTAMPS};
 use crate::vantage::Trips;
 use model::Nanos;
@@ -71,8 +71,8 @@ pub struct Passed {
     pub side: usize,
     /// Its data, in the stream of its sender.
     pub data: Option<Arrival>,
-    /// Its acknowledgement, of the stream of the other end, if that carried data.
-    pub heard: Option<Heard>,
+    /// Its acknowledgement of the peer's stream, if that carried data.
+    pub ack: Option<Acknowledged>,
     /// The connection is over with it.
     pub over: bool,
 }
@@ -113,7 +113,7 @@ pub struct Connection<C, S> {
 struct Echo {
     last: Option<u32>,
     waiting: Option<(u32, Nanos)>,
-    /// The shortest so far: to the other end and back.
+    /// The shortest RTT so far.
     shortest: Option<Nanos>,
 }
 
@@ -304,7 +304,7 @@ impl<C: Default, S: View> Connection<C, S> {
     #[inline]
     pub fn push(&mut self, packet: &Packet, second: bool) -> Passed {
         let side = usize::from(second != self.client_is_second);
-        let (data, heard) = self.follow(packet, side);
+        let (data, ack) = self.follow(packet, side);
         let ends = !self.over && (self.reset || self.halves.iter().all(|d| d.closed));
         if ends {
             self.over = true;
@@ -313,13 +313,13 @@ impl<C: Default, S: View> Connection<C, S> {
         Passed {
             side,
             data,
-            heard,
+            ack,
             over: ends,
         }
     }
 
     #[inline]
-    fn follow(&mut self, packet: &Packet, side: usize) -> (Option<Arrival>, Option<Heard>) {
+    fn follow(&mut self, packet: &Packet, side: usize) -> (Option<Arrival>, Option<Acknowledged>) {
         self.last = self.last.max(packet.at);
         self.reset |= packet.has(RST);
         if packet.has(SYN) {
@@ -350,11 +350,11 @@ impl<C: Default, S: View> Connection<C, S> {
         }
         let data = (packet.payload > 0).then(|| own.data(packet, trips));
         // The window of a reset says nothing: it is 0 as a rule.
-        let heard = match packet.has(ACK) && !packet.has(RST) {
-            true => peer.hears(packet, own.scale),
+        let ack = match packet.has(ACK) && !packet.has(RST) {
+            true => peer.on_ack(packet, own.scale),
             false => None,
         };
-        (data, heard)
+        (data, ack)
     }
 
     /// A SYN.

@@ -43,7 +43,7 @@ pub struct Listing {
 /// How the lines of a listing were put in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As they were printed; nothing speaks against it.
+    /// In the printed order: nothing contradicts it.
     #[default]
     Printed,
     /// By the timestamps that were printed too.
@@ -56,7 +56,7 @@ pub enum Order {
     Unknown,
 }
 
-/// One segment as it was printed; `None` where there was no such column.
+/// One printed segment; `None` where there was no such column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Between [`ENDS`], since the first line. Its numbers count what was printed before it.
@@ -117,7 +117,7 @@ pub fn read(text: &str) -> Listing {
         let packet = Packet {
             at,
             seq: seqs[side],
-            // Nothing tells what it acknowledges: all that was sent is the least that fits.
+            // The listing lacks the acknowledgement number: all that was sent before is the least that fits.
             ack: seqs[1 - side],
             flags: ACK | PSH,
             payload,
@@ -289,7 +289,7 @@ impl Columns {
     }
 }
 
-/// A delta as it is printed.
+/// A printed delta.
 fn micros(delta: u64) -> Nanos {
     Nanos(delta.saturating_mul(1000))
 }

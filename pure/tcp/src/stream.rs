@@ -76,7 +76,7 @@ pub(crate) struct Half<S> {
     pub scale: Option<u8>,
     start: Start,
     last_sent: Nanos,
-    last_heard: Nanos,
+    last_ack: Nanos,
     window: Option<u32>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Half<S> {
 enum Start {
     Unknown,
     /// Only acknowledgements of it were seen.
-    Heard(u32),
+    Acknowledged(u32),
     Seen(u32),
 }
 
@@ -104,7 +104,7 @@ impl<S: View> Half<S> {
             scale: None,
             start: Start::Unknown,
             last_sent: at,
-            last_heard: at,
+            last_ack: at,
             window: None,
         }
     }
@@ -142,7 +142,7 @@ impl<S: View> Half<S> {
     /// The sequence number of its first byte, as far as is known.
     pub fn first(&self) -> Option<u32> {
         match self.start {
-            Start::Seen(first) | Start::Heard(first) => Some(first),
+            Start::Seen(first) | Start::Acknowledged(first) => Some(first),
             Start::Unknown => None,
         }
     }
@@ -150,7 +150,7 @@ impl<S: View> Half<S> {
     /// The peer's SYN acknowledges its own, which need not be in the capture.
     pub fn answered(&mut self, ack: u32) {
         if matches!(self.start, Start::Unknown) {
-            self.start = Start::Heard(ack);
+            self.start = Start::Acknowledged(ack);
         }
     }
 
@@ -163,7 +163,7 @@ impl<S: View> Half<S> {
     pub fn start(&self) -> Option<u32> {
         match self.start {
             Start::Seen(start) => Some(start),
-            Start::Heard(_) | Start::Unknown => None,
+            Start::Acknowledged(_) | Start::Unknown => None,
         }
     }
 
@@ -202,27 +202,27 @@ impl<S: View> Half<S> {
 
     /// The peer acknowledges, and offers a window of this scale.
     #[inline]
-    pub fn hears(&mut self, packet: &Packet, scale: Option<u8>) -> Option<Heard> {
+    pub fn on_ack(&mut self, packet: &Packet, scale: Option<u8>) -> Option<Acknowledged> {
         self.closed |= self.end.is_some_and(|end| !before(packet.ack, end));
         if self.followed.is_none() {
-            self.hears_first(packet, scale);
+            self.on_first_ack(packet, scale);
         }
         let segment = self.segment;
         let stream = &mut self.followed.as_mut()?.stream;
-        let heard = stream.hears(packet, scale, segment);
+        let ack = stream.on_ack(packet, scale, segment);
         self.bytes = stream.range;
-        heard
+        ack
     }
 
     /// The peer acknowledges before any data were seen.
     #[inline]
-    fn hears_first(&mut self, packet: &Packet, scale: Option<u8>) {
-        self.last_heard = packet.at;
+    fn on_first_ack(&mut self, packet: &Packet, scale: Option<u8>) {
+        self.last_ack = packet.at;
         self.window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
         match self.start {
-            Start::Unknown => self.start = Start::Heard(packet.ack),
+            Start::Unknown => self.start = Start::Acknowledged(packet.ack),
             // Data that were acknowledged, and not seen; a FIN alone takes one number.
-            Start::Heard(start) | Start::Seen(start)
+            Start::Acknowledged(start) | Start::Seen(start)
                 if (2..LARGEST_WINDOW).contains(&packet.ack.wrapping_sub(start)) =>
             {
                 self.follow(start);
@@ -235,11 +235,11 @@ impl<S: View> Half<S> {
     fn follow(&mut self, start: u32) {
         let sent = self.last_sent;
         let start = match self.start {
-            Start::Seen(start) | Start::Heard(start) => start,
+            Start::Seen(start) | Start::Acknowledged(start) => start,
             Start::Unknown => start,
         };
         let known = Known {
-            at: self.last_heard,
+            at: self.last_ack,
             ack: start,
             window: self.window,
             bare: false,
@@ -324,7 +324,7 @@ pub struct Retransmission {
 
 /// What an acknowledgement of this direction's data is.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct Acknowledged {
     /// Bytes that were not acknowledged before.
     pub gained: u32,
     /// The advertised window, where its scale is known or it is 0.
@@ -384,7 +384,7 @@ pub struct Stream {
     pub flight_before: u64,
     /// The latest data packets: their sequence numbers and IP identifications; and the latest acknowledgement's.
     recent: [(u32, u16); RECENT],
-    last_heard_id: u16,
+    last_ack_id: u16,
 }
 
 /// Keeps no more memory than most need.
@@ -838,9 +838,9 @@ impl Stream {
     }
 
     #[inline]
-    fn hears(&mut self, packet: &Packet, scale: Option<u8>, segment: u32) -> Option<Heard> {
+    fn on_ack(&mut self, packet: &Packet, scale: Option<u8>, segment: u32) -> Option<Acknowledged> {
         if packet.ip_id != 0
-            && packet.ip_id == std::mem::replace(&mut self.last_heard_id, packet.ip_id)
+            && packet.ip_id == std::mem::replace(&mut self.last_ack_id, packet.ip_id)
         {
             return None;
         }
@@ -849,7 +849,7 @@ impl Stream {
         // Without its scale a window says something only when it is closed.
         let window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
         let window = window.or((packet.window == 0).then_some(0));
-        let mut heard = Heard {
+        let mut ack = Acknowledged {
             gained: 0,
             window: window.map(u64::from),
             trip: None,
@@ -859,21 +859,21 @@ impl Stream {
             && before(from, to)
             && !before(packet.ack, to)
         {
-            heard.is_dsack = true; // RFC 2883: the first block lies below what is acknowledged
+            ack.is_dsack = true; // RFC 2883: the first block lies below what is acknowledged
         } else if let Some((from, to)) = packet.sack {
             let repeats = packet.ack == self.acked && packet.payload == 0;
-            (heard.trip, heard.is_dsack) = self.overtook(packet.at, from, to, repeats);
+            (ack.trip, ack.is_dsack) = self.overtook(packet.at, from, to, repeats);
         }
-        if heard.is_dsack {
+        if ack.is_dsack {
             self.trouble().counts.dsacks += 1;
         }
         let gained = packet.ack.wrapping_sub(self.acked);
         // Below a wild number nothing can be said.
         if gained > 0 && gained <= LARGEST_WINDOW {
-            heard.gained = gained;
+            ack.gained = gained;
             self.gains(packet.ack);
             self.last_gain = packet.at;
-            heard.trip = self.trip(packet, segment).or(heard.trip);
+            ack.trip = self.trip(packet, segment).or(ack.trip);
             self.acked = packet.ack;
         }
         if self.coming.len() >= MOST_OUT {
@@ -885,7 +885,7 @@ impl Stream {
             window,
             bare: packet.payload == 0,
         });
-        Some(heard)
+        Some(ack)
     }
 
     /// All below is acknowledged: what of it was not seen is missing in the capture.

@@ -11,7 +11,7 @@ pub const DELACK_TIMER: Nanos = model::physics::DELACK_TIMER;
 pub const DELAYED_ACK_MIN: Nanos = Nanos::from_millis(15);
 /// On longer paths what they themselves vary by: this part of the round trip (1 / n).
 const VARIES: u64 = 8;
-/// The least retransmission timeout (`TCP_RTO_MIN`, 200 ms; RFC 6298 asks for 1 s), timers that tick left out.
+/// The least retransmission timeout (`TCP_RTO_MIN`, 200 ms; RFC 6298 requires 1 s), timers that tick left out.
 pub const RTO_MIN: Nanos = Nanos::from_millis(190);
 /// After so long without data a sender of no more than the usual timeout begins with its initial window again
 /// (RFC 5681, 4.1; `tcp_slow_start_after_idle`).

@@ -54,7 +54,7 @@ impl Passes {
         }
     }
 
-    /// The initial sequence numbers of both halves, as far as they are known without its packets.
+    /// The initial sequence numbers of both halves, where they are known without its packets.
     pub fn begins(&mut self, isns: [Option<u32>; 2]) {
         let halves = self.halves.iter_mut().zip(isns);
         halves.for_each(|(half, isn)| half.isn = half.isn.or(isn));
@@ -276,7 +276,7 @@ impl TwoVantage {
 pub enum Compared {
     /// The data passed the first place first.
     Forward(TwoVantage),
-    /// The second place first: it counts as the first in what is told.
+    /// The data passed the second place first: results name it the first.
     Backward(TwoVantage),
 }
 
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reverse_path_that_grows_is_told_from_the_forward_one() {
+    fn a_growing_reverse_delay_leaves_the_forward_delay_unchanged() {
         let clocks = clocks(0.0);
         let (mut near, far) = lines(&clocks);
         for (n, (at, _)) in (0..).zip(&mut near.acks) {
@@ -616,7 +616,7 @@ mod tests {
 
     /// A segment sent at these times, and when its copies arrived, in microseconds; which copies did, by a path of 1 us.
     #[test]
-    fn copies_are_told_apart_by_how_many_came_and_when() {
+    fn copies_are_matched_by_their_number_and_arrival_times() {
         let arrived = |sent: &[u64], came: &[u64]| {
             let range = |us: &u64| (us * 1000, Unwrap::ORIGIN, Unwrap::ORIGIN + MSS);
             let near = Line {

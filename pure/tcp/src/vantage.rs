@@ -12,7 +12,7 @@ const HOST: Nanos = Nanos::from_micros(20);
 /// Addresses that are counted: the first ones. More are at no single host; they count as elsewhere.
 const MOST_HOSTS: usize = 1 << 12;
 
-/// Whether an end is where the observer is, by the round trips to it and to the other end.
+/// Whether the observer is at the first host, by the RTTs from the observer to both hosts.
 pub fn is_here(this: Nanos, other: Nanos) -> bool {
     this <= other && this <= HOST.max(Nanos((this + other).0 / HERE))
 }

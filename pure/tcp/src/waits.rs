@@ -156,13 +156,13 @@ impl Sender {
     /// What a full segment carries: the largest that was seen, if it is of the order of what was announced (the path
     /// or other options may make segments smaller).
     pub fn full(&self, announced: u32) -> u32 {
-        let told = match announced {
+        let announced = match announced {
             0 => USUAL_SEGMENT,
-            told => told,
+            announced => announced,
         };
-        match self.largest >= told / 2 {
-            true => self.largest.min(told),
-            false => told,
+        match self.largest >= announced / 2 {
+            true => self.largest.min(announced),
+            false => announced,
         }
     }
 

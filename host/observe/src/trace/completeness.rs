@@ -1,7 +1,7 @@
 //! Whether each segment of each connection of a trace is there.
 
 use super::connections::ByNumber;
-use model::{Audit, Completeness, Connection, End, Tally, TraceRecord};
+use model::{Completeness, CompletenessCheck, Connection, End, Tally, TraceRecord};
 use std::collections::HashMap;
 
 /// Connections that are kept at most, before complete ones are only counted.
@@ -12,7 +12,7 @@ const KEPT: usize = 100_000;
 pub struct TraceCompleteness {
     /// How it ended.
     pub end: End,
-    kept: HashMap<u32, Audited, ByNumber>,
+    kept: HashMap<u32, Checked, ByNumber>,
     /// Connections that ended and are only counted, all complete.
     pub folded: u64,
     /// TraceCompleteness after the last look for complete ones.
@@ -20,19 +20,19 @@ pub struct TraceCompleteness {
 }
 
 #[derive(Debug)]
-struct Audited {
+struct Checked {
     connection: Connection,
-    audit: Audit,
+    check: CompletenessCheck,
     closed: bool,
 }
 
 impl TraceCompleteness {
     /// What was found of each connection, in the order in which they were first seen.
     pub fn found(&self) -> impl Iterator<Item = (&Connection, Completeness)> {
-        let mut all: Vec<&Audited> = self.kept.values().collect();
+        let mut all: Vec<&Checked> = self.kept.values().collect();
         all.sort_by_key(|one| one.connection.id);
         let found = all.into_iter();
-        found.map(|one| (&one.connection, one.audit.result()))
+        found.map(|one| (&one.connection, one.check.result()))
     }
 
     /// Takes a record of packets or samples.
@@ -41,12 +41,12 @@ impl TraceCompleteness {
             TraceRecord::Connection(connection) => self.open(connection),
             TraceRecord::Segment(segment) => {
                 if let Some(one) = self.kept.get_mut(&segment.connection) {
-                    one.audit.see(segment);
+                    one.check.see(segment);
                 }
             }
             TraceRecord::Sample(sample) => {
                 if let Some(one) = self.kept.get_mut(&sample.connection) {
-                    one.audit.sample(sample);
+                    one.check.sample(sample);
                     one.closed = sample.gone;
                 }
             }
@@ -60,14 +60,14 @@ impl TraceCompleteness {
         if self.kept.len() >= KEPT.max(2 * self.left) {
             let before = self.kept.len();
             self.kept
-                .retain(|_, one| !one.closed || !one.audit.result().is_complete());
+                .retain(|_, one| !one.closed || !one.check.result().is_complete());
             self.left = self.kept.len();
             self.folded += (before - self.left) as u64;
         }
-        let audit = self.kept.remove(&connection.id).map(|one| one.audit);
-        let one = Audited {
+        let check = self.kept.remove(&connection.id).map(|one| one.check);
+        let one = Checked {
             connection: connection.clone(),
-            audit: audit.unwrap_or_default(),
+            check: check.unwrap_or_default(),
             closed: false,
         };
         self.kept.insert(connection.id, one);
@@ -76,7 +76,7 @@ impl TraceCompleteness {
     /// An event of the connection with this number.
     pub(super) fn count(&mut self, id: u32, tally: &Tally) {
         if let Some(one) = self.kept.get_mut(&id) {
-            one.audit.count(tally);
+            one.check.count(tally);
             one.closed = tally.closes();
         }
     }

@@ -193,11 +193,11 @@ pub(crate) fn read(connection: &mut Connection, packet: &Packet, passed: &Passed
     {
         own.view.data(&own.stream, packet, arrival, segment);
     }
-    if let Some(heard) = passed.heard {
+    if let Some(ack) = passed.ack {
         let total = connection.trips[passed.side].total;
         if let Some(peer) = connection.stream_mut(1 - passed.side) {
             peer.view
-                .heard(&peer.stream, packet, &heard, (segment, total));
+                .on_ack(&peer.stream, packet, &ack, (segment, total));
         }
     }
 }

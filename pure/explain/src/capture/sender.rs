@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::net::SocketAddr;
 use tcp::seq::before;
-use tcp::stream::{Arrival, Followed, Heard, Stream, View, usual};
+use tcp::stream::{Acknowledged, Arrival, Followed, Stream, View, usual};
 use tcp::thresholds::LEAST_INITIAL_WINDOW;
 use tcp::waits::{Release, Wait};
 
@@ -571,11 +571,11 @@ impl Sender {
 
     /// The receiver acknowledged; `total` is the round trip of the handshake.
     #[inline]
-    pub fn heard(
+    pub fn on_ack(
         &mut self,
         stream: &Stream,
         packet: &Packet,
-        heard: &Heard,
+        ack: &Acknowledged,
         (segment, total): (u32, Nanos),
     ) {
         let at = packet.at;
@@ -586,10 +586,10 @@ impl Sender {
                 course.stamped.ack(at, value);
             }
         }
-        if let Some(window) = heard.window {
+        if let Some(window) = ack.window {
             self.least_window = self.least_window.min(window);
         }
-        self.delivered += u64::from(heard.gained);
+        self.delivered += u64::from(ack.gained);
         self.acknowledged(stream);
         self.turn(stream, at, segment, total);
     }

@@ -42,7 +42,7 @@ pub struct MtuChange {
 pub enum Reach {
     /// Those to everybody on the segment.
     Segment,
-    /// Those between the two hosts: the rest of a mixed segment stays as it is.
+    /// Those between the two hosts: the rest of a mixed segment is unchanged.
     Peer,
 }
 
@@ -52,9 +52,9 @@ pub enum Reach {
 pub enum ChangeOutcome {
     /// Both devices had this MTU already.
     Unneeded,
-    /// Both hosts keep it until they are started anew.
+    /// Both hosts keep it until they reboot.
     Committed,
-    /// It did not work, and both hosts are as they were.
+    /// It did not work, and both hosts were restored.
     RolledBack {
         /// In which stage.
         stage: Stage,

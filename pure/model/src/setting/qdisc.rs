@@ -13,7 +13,7 @@ pub struct Qdisc {
     pub parameters: Vec<(&'static str, u64)>,
 }
 
-/// The disciplines that can be put back verbatim.
+/// The disciplines that can be restored verbatim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QdiscKind {
     /// No queue at all.

@@ -116,7 +116,7 @@ fn helped(story: &Story) -> String {
         let mut tried = rounds.flat_map(|r| r.advice.proposals.iter().zip(&r.attempts));
         tried.find(|(_, attempt)| attempt.fate == fate)
     };
-    let Some((proposal, attempt)) = proven(Fate::Kept).or_else(|| proven(Fate::Told)) else {
+    let Some((proposal, attempt)) = proven(Fate::Kept).or_else(|| proven(Fate::Recommended)) else {
         return "Nothing that was proposed is proven to help.".to_owned();
     };
     let settings: Vec<String> = attempt.settings.iter().map(ToString::to_string).collect();

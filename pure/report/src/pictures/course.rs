@@ -263,7 +263,7 @@ impl Pass {
                 false => account.scale(usize::from(!account.client_is_second())),
             };
             let field = || scale.map(|scale| u64::from(packet.window) << scale.min(14));
-            let trip = passed.heard.and_then(|heard| heard.trip);
+            let trip = passed.ack.and_then(|ack| ack.trip);
             self.hears(at, packet, window.or_else(field), trip);
         }
     }

@@ -18,7 +18,7 @@ const SETTLING: Nanos = Nanos::from_millis(100);
 /// packet passes the device, or after: so a sample is compared with the packets up to the next one, and what is missing
 /// is only what stays missing.
 #[derive(Clone, Debug, Default)]
-pub struct Audit {
+pub struct CompletenessCheck {
     sent: Way,
     received: Way,
     retransmitted: u64,
@@ -68,7 +68,7 @@ struct Rise {
     level: u32,
 }
 
-/// What an [`Audit`] takes of an event.
+/// What an [`CompletenessCheck`] takes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// When.
@@ -126,10 +126,10 @@ pub struct Gap {
     pub sent: bool,
 }
 
-/// What an [`Audit`] found.
+/// What an [`CompletenessCheck`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completeness {
-    /// Segments sent, as traced; a super-segment counts as many as it is on the wire.
+    /// Segments sent, as traced; a super-segment counts as its segments on the wire.
     pub sent: u64,
     /// Segments received, as traced.
     pub received: u64,
@@ -156,7 +156,7 @@ impl Completeness {
     }
 }
 
-impl Audit {
+impl CompletenessCheck {
     /// Takes the next event of the connection.
     pub fn see(&mut self, segment: &Segment) {
         match Tally::of(segment) {
@@ -165,7 +165,7 @@ impl Audit {
         }
     }
 
-    /// As [`Audit::see`], of what it takes.
+    /// As [`CompletenessCheck::see`], of what it takes.
     pub fn count(&mut self, tally: &Tally) {
         // A listener's counters are not those of the connection that it answers for.
         if tally.state == tcp_state::LISTEN {
@@ -363,7 +363,7 @@ mod tests {
     use crate::{Bytes, SocketState, SocketValues};
     use proptest::prelude::*;
 
-    /// A kernel that counts, and the events that it would tell of.
+    /// A kernel that counts, and the events that it would report.
     #[derive(Default)]
     struct Kernel {
         socket: SocketValues,
@@ -399,13 +399,13 @@ mod tests {
     #[test]
     fn a_missing_segment_is_counted_and_placed() {
         let mut kernel = Kernel::default();
-        let mut audit = Audit::default();
-        audit.see(&kernel.event(What::Sent, 2));
+        let mut check = CompletenessCheck::default();
+        check.see(&kernel.event(What::Sent, 2));
         kernel.event(What::Sent, 45);
         kernel.event(What::Received, 3);
-        audit.see(&kernel.event(What::Received, 1));
-        audit.see(&kernel.event(What::Sent, 1));
-        let found = audit.result();
+        check.see(&kernel.event(What::Received, 1));
+        check.see(&kernel.event(What::Sent, 1));
+        let found = check.result();
         assert_eq!((found.sent, found.sent_missing), (3, 45));
         assert_eq!((found.received, found.received_missing), (1, 3));
         let gap = |from, to, segments, sent| Gap {
@@ -421,46 +421,46 @@ mod tests {
     #[test]
     fn segments_lost_at_the_end_are_known_when_it_closes() {
         let mut kernel = Kernel::default();
-        let mut audit = Audit::default();
-        audit.see(&kernel.event(What::Sent, 1));
+        let mut check = CompletenessCheck::default();
+        check.see(&kernel.event(What::Sent, 1));
         kernel.event(What::Received, 1);
-        assert!(audit.result().is_complete());
+        assert!(check.result().is_complete());
         kernel.socket.state = tcp_state::CLOSE;
-        audit.see(&kernel.event(What::State, 0));
-        assert_eq!(audit.result().received_missing, 1);
+        check.see(&kernel.event(What::State, 0));
+        assert_eq!(check.result().received_missing, 1);
     }
 
     #[test]
     fn a_counter_read_too_early_is_no_gap() {
         // Two packets of one connection on two processors: both events come before either is counted.
         let mut kernel = Kernel::default();
-        let mut audit = Audit::default();
+        let mut check = CompletenessCheck::default();
         let first = kernel.event(What::Received, 1);
         let mut second = kernel.event(What::Received, 1);
         second.socket = first.socket.clone();
         let third = kernel.event(What::Received, 1);
         for segment in [&first, &second, &third] {
-            audit.see(segment);
+            check.see(segment);
         }
-        assert!(audit.result().is_complete());
+        assert!(check.result().is_complete());
     }
 
     #[test]
     fn retransmissions_agree_with_the_kernel() {
         let mut kernel = Kernel::default();
         kernel.socket.total_retrans = 7;
-        let mut audit = Audit::default();
-        audit.see(&kernel.event(What::Sent, 4));
+        let mut check = CompletenessCheck::default();
+        check.see(&kernel.event(What::Sent, 4));
         kernel.socket.total_retrans += 2;
         let mut again = kernel.event(What::Sent, 2);
         again.seq = 0;
-        audit.see(&again);
-        let found = audit.result();
+        check.see(&again);
+        let found = check.result();
         assert_eq!((found.retransmitted, found.retransmitted_counted), (2, 2));
         assert!(found.is_complete());
     }
 
-    /// A packet, as a packet socket tells it.
+    /// A packet, as a packet socket reports it.
     fn packet(at: u64, what: What, segments: u32) -> Segment {
         Segment {
             at: Nanos(at),
@@ -486,27 +486,27 @@ mod tests {
 
     #[test]
     fn samples_show_which_packets_are_missing_and_what_waits_is_not() {
-        let mut audit = Audit::default();
-        audit.see(&packet(1, What::Sent, 3));
-        assert!(audit.result().unchecked);
+        let mut check = CompletenessCheck::default();
+        check.see(&packet(1, What::Sent, 3));
+        assert!(check.result().unchecked);
         // A packet has passed the device, and its socket counts it later.
-        audit.see(&packet(2, What::Received, 1));
-        audit.sample(&sample(10, 1_003, 499));
-        audit.sample(&sample(20, 1_003, 500));
+        check.see(&packet(2, What::Received, 1));
+        check.sample(&sample(10, 1_003, 499));
+        check.sample(&sample(20, 1_003, 500));
         let ms = 1_000_000;
         // Five more are counted and wait in a queue of this host; they pass the device later.
-        audit.sample(&sample(210 * ms, 1_008, 500));
-        audit.see(&packet(211 * ms, What::Sent, 5));
-        audit.see(&packet(212 * ms, What::Received, 2));
-        audit.sample(&sample(220 * ms, 1_008, 502));
-        assert!(audit.result().is_complete(), "{:?}", audit.result());
+        check.sample(&sample(210 * ms, 1_008, 500));
+        check.see(&packet(211 * ms, What::Sent, 5));
+        check.see(&packet(212 * ms, What::Received, 2));
+        check.sample(&sample(220 * ms, 1_008, 502));
+        assert!(check.result().is_complete(), "{:?}", check.result());
         // Two were sent between 220 and 230 that no packet shows.
-        audit.see(&packet(225 * ms, What::Sent, 1));
-        audit.sample(&sample(230 * ms, 1_011, 502));
-        audit.see(&packet(235 * ms, What::Sent, 1));
-        audit.sample(&sample(240 * ms, 1_012, 502));
-        audit.sample(&sample(250 * ms, 1_012, 502));
-        let found = audit.result();
+        check.see(&packet(225 * ms, What::Sent, 1));
+        check.sample(&sample(230 * ms, 1_011, 502));
+        check.see(&packet(235 * ms, What::Sent, 1));
+        check.sample(&sample(240 * ms, 1_012, 502));
+        check.sample(&sample(250 * ms, 1_012, 502));
+        let found = check.result();
         assert_eq!(
             (found.sent, found.sent_missing, found.received_missing),
             (10, 2, 0)
@@ -517,34 +517,34 @@ mod tests {
 
     #[test]
     fn a_connection_seen_from_its_handshake_counts_from_zero() {
-        let mut audit = Audit::default();
+        let mut check = CompletenessCheck::default();
         let syn = |what, flags| Segment {
             flags,
             payload: Bytes(0),
             ..packet(1, what, 1)
         };
         // The end that is connected to: a listener sent its answer.
-        audit.see(&syn(What::Received, tcp_flag::SYN));
-        audit.see(&syn(What::Sent, tcp_flag::SYN | tcp_flag::ACK));
-        audit.see(&packet(2, What::Received, 1));
-        audit.see(&packet(3, What::Sent, 4));
+        check.see(&syn(What::Received, tcp_flag::SYN));
+        check.see(&syn(What::Sent, tcp_flag::SYN | tcp_flag::ACK));
+        check.see(&packet(2, What::Received, 1));
+        check.see(&packet(3, What::Sent, 4));
         let last = TraceSample {
             gone: true,
             ..sample(9, 6, 2)
         };
-        audit.sample(&last);
-        let found = audit.result();
+        check.sample(&last);
+        let found = check.result();
         assert_eq!((found.sent_missing, found.received_missing), (2, 0));
         // The end that connects counts its handshake.
-        let mut audit = Audit::default();
-        audit.see(&syn(What::Sent, tcp_flag::SYN));
-        audit.see(&syn(What::Received, tcp_flag::SYN | tcp_flag::ACK));
+        let mut check = CompletenessCheck::default();
+        check.see(&syn(What::Sent, tcp_flag::SYN));
+        check.see(&syn(What::Received, tcp_flag::SYN | tcp_flag::ACK));
         let last = TraceSample {
             gone: true,
             ..sample(9, 1, 1)
         };
-        audit.sample(&last);
-        assert!(audit.result().is_complete());
+        check.sample(&last);
+        assert!(check.result().is_complete());
     }
 
     proptest! {
@@ -555,13 +555,13 @@ mod tests {
         ) {
             let mut kernel = Kernel::default();
             (kernel.socket.segs_out, kernel.socket.segs_in) = (start, start.wrapping_mul(3));
-            let mut audit = Audit::default();
-            audit.see(&kernel.event(What::Wrote, 0));
+            let mut check = CompletenessCheck::default();
+            check.see(&kernel.event(What::Wrote, 0));
             let (mut out, mut inn) = (0, 0);
             for (sent, segments, lost) in events {
                 let segment = kernel.event(if sent { What::Sent } else { What::Received }, segments);
                 if !lost {
-                    audit.see(&segment);
+                    check.see(&segment);
                 } else if sent {
                     out += u64::from(segments);
                 } else {
@@ -569,8 +569,8 @@ mod tests {
                 }
             }
             kernel.socket.state = tcp_state::CLOSE;
-            audit.see(&kernel.event(What::State, 0));
-            let found = audit.result();
+            check.see(&kernel.event(What::State, 0));
+            let found = check.result();
             prop_assert_eq!((found.sent_missing, found.received_missing), (out, inn));
         }
     }
