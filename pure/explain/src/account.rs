@@ -147,7 +147,7 @@ impl Account {
         Some((own.begun, own.opened?))
     }
 
-    /// Explains what the other end sent, as a capture here would.
+    /// Explains what the peer sent, as a capture here would.
     pub fn received(self, more: &mut dyn FnMut(&mut Facts)) -> Option<Explanation> {
         let followed = self.followed?;
         let (local, remote) = (self.about.local, self.about.remote);

@@ -2,7 +2,7 @@
 
 use crate::contradiction;
 use crate::facts::Facts;
-use crate::limits::{self, Fits, Kind, Telling};
+use crate::limits::{self, Candidate, Fits, Kind};
 use crate::sender_state::Piece;
 use model::finding::{Conclusion, Confidence, Explanation, Finding, Level, Limit, Phase, Share};
 use model::{Bytes, Direction, Nanos, Stage};
@@ -23,7 +23,7 @@ const HELD: f64 = 0.25;
 const OPENING: f64 = 2.0 / 3.0;
 /// RTT by the shortest, from which a queue is longer than one that a window makes by leaving at once (half of it, on average).
 const BEYOND_BURSTS: f64 = 1.75;
-/// A share of the first level below this is not told.
+/// A share of the first level below this is not reported.
 const NEGLIGIBLE: f64 = 0.005;
 
 /// Which connection it is.
@@ -48,8 +48,8 @@ const KINDS: [Kind; 8] = [
 
 fn kind(limit: Limit, facts: &Facts) -> Option<Kind> {
     match limit {
-        // Slow start again and again is what losses make; BBR's window is below its `ssthresh` at any time. And a window that
-        // is still small while a queue stands keeps nothing back.
+        // Slow start again and again is what losses make; BBR's window is below its `ssthresh` at any time. And a
+        // window that is still small while there is a standing queue limits nothing.
         Limit::SlowStart
             if facts.loss_hurts() || facts.outlasts_startup() || facts.has_long_queue() =>
         {
@@ -90,11 +90,11 @@ pub(crate) fn assemble(
         });
         share(time, bytes, total)
     };
-    // A limit of the first level that is also what lies behind is told once, with its own time.
+    // A limit of the first level that is also the cause behind it is reported once, with its own time.
     let own = |limit: Limit| shares.iter().find(|(l, _)| *l == limit).map(|(_, s)| *s);
     let mut findings: Vec<Finding> = behind
         .into_iter()
-        .map(|(limit, kinds, telling)| {
+        .map(|(limit, kinds, candidate)| {
             let share = match facts.storage().filter(|_| is_storage(limit)) {
                 Some(slow) => share(
                     Nanos((slow.busy_share * total.0 as f64) as u64),
@@ -105,7 +105,7 @@ pub(crate) fn assemble(
             };
             // The processor may own time, or lie behind that of others: then it has none of its own.
             let level = own(limit).map_or(Level::Second, |_| limit.level());
-            finding(limit, level, share, telling)
+            finding(limit, level, share, candidate)
         })
         .collect();
     let rest: Vec<Finding> = shares
@@ -116,7 +116,7 @@ pub(crate) fn assemble(
                 *limit,
                 limit.level(),
                 *s,
-                limits::tell(*limit, facts)?,
+                limits::candidate(*limit, facts)?,
             ))
         })
         .collect();
@@ -175,7 +175,7 @@ fn is_storage(limit: Limit) -> bool {
 }
 
 /// The second level of one kind of time.
-type Behind = Vec<(Limit, Vec<Kind>, Telling)>;
+type Behind = Vec<(Limit, Vec<Kind>, Candidate)>;
 
 fn conclude(
     most: Kind,
@@ -186,8 +186,8 @@ fn conclude(
     behind: &mut Behind,
 ) -> Conclusion {
     let round_trips = transfer.0 / facts.rtt().0.max(1);
-    // Idleness, short segments that wait and timeouts are seen in few segments, if there was time. A single one asks for an
-    // answer, or waits for more to be written.
+    // Idleness, short segments that wait and timeouts are seen in few segments, if there was time. A single one is a
+    // request, or waits for more to be written.
     let waits = matches!(most, Kind::Application | Kind::Nagle) && facts.segments > 1;
     let few = facts.segments < FEWEST_SEGMENTS && !waits && !facts.stood_still();
     let too_short = round_trips < FEWEST_ROUND_TRIPS || few;
@@ -198,9 +198,9 @@ fn conclude(
         of.max_by_key(|(_, s)| s.time).map(|(l, _)| *l)
     };
     let mut fitting = |rules: &[(Limit, Fits)], kinds: &[Kind]| -> Vec<Limit> {
-        let mut fits: Vec<(Limit, Telling)> = rules
+        let mut fits: Vec<(Limit, Candidate)> = rules
             .iter()
-            .filter_map(|(limit, fits)| fits(facts).map(|telling| (*limit, telling)))
+            .filter_map(|(limit, fits)| fits(facts).map(|candidate| (*limit, candidate)))
             .collect();
         // A queue that bloats, or that a shaper makes, is a bottleneck's: the special name is the answer, unless it comes last.
         let special = |l: &Limit| matches!(l, Limit::Bufferbloat | Limit::Shaper | Limit::EcnMarks);
@@ -261,13 +261,13 @@ fn conclude(
             let kinds = [Kind::Network, Kind::SlowStart];
             let mut names = fitting(limits::BEHIND_THE_WINDOW, &kinds);
             if names.is_empty() && facts.is_capture() {
-                // After a window that closed a sender begins anew: what the receiver makes it do is the receiver's.
+                // After a zero window a sender starts again: that is caused by the receiver.
                 names = match receiver.0 as f64 >= transfer.0 as f64 * HELD {
                     true => fitting(limits::BEHIND_THE_RECEIVER, &[Kind::Receiver]),
                     false => fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds),
                 };
             }
-            // A line on which nothing was written so often is not full, though a queue stands behind each write.
+            // A line on which nothing was written so often is not full, though each write makes a queue.
             let idle = time_of(shares, |limit| limit == Limit::Application);
             let open = behind
                 .iter()
@@ -322,7 +322,7 @@ fn conclude(
     Conclusion::Limited { by }
 }
 
-/// What the path may be where a buffer is full and a longer queue stands than its bursts make: more room would lengthen it.
+/// The cause in the path where a buffer is full and the queue is longer than bursts make it: more room would lengthen it.
 fn path_behind(
     facts: &Facts,
     fitting: &mut impl FnMut(&[(Limit, Fits)], &[Kind]) -> Vec<Limit>,
@@ -344,15 +344,15 @@ fn two_largest(shares: &[(Limit, Share)], facts: &Facts) -> Vec<Limit> {
     ranked.iter().take(2).map(|(l, _)| *l).collect()
 }
 
-fn finding(limit: Limit, level: Level, share: Share, telling: Telling) -> Finding {
+fn finding(limit: Limit, level: Level, share: Share, candidate: Candidate) -> Finding {
     Finding {
         limit,
         level,
         share,
-        confidence: telling.confidence,
-        evidence: telling.evidence,
+        confidence: candidate.confidence,
+        evidence: candidate.evidence,
         against: None,
-        remedies: telling.remedies,
+        remedies: candidate.remedies,
         decider: None,
     }
 }
@@ -494,11 +494,11 @@ mod tests {
                 receiver: None,
                 direction: None,
             };
-            let told = assemble(subject, &pieces, &facts, Vec::new());
-            let Conclusion::Limited { by } = told.conclusion else {
-                panic!("{told:#?}")
+            let explanation = assemble(subject, &pieces, &facts, Vec::new());
+            let Conclusion::Limited { by } = explanation.conclusion else {
+                panic!("{explanation:#?}")
             };
-            (by, told.findings[0].confidence)
+            (by, explanation.findings[0].confidence)
         };
         let line = Limit::BottleneckRate;
         assert_eq!(of(100_000), (vec![line], Confidence::Certain));

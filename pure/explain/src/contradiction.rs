@@ -1,7 +1,7 @@
 //! What speaks against a finding, by the facts that it rests on itself: asked once for every finding, after all rules.
 
 use crate::facts::{Bucket, Facts, LONG_QUEUE, QUEUE, bit_rate};
-use crate::limits::{self, Key, QUEUE_AT_LOSS, clumps};
+use crate::limits::{self, Key, QUEUE_AT_LOSS, clustered};
 use model::finding::{Confidence, Evidence, Finding, Limit};
 
 /// The rate that the window allows by goodput: beyond it round trips were longer than the shortest, or something else held too.
@@ -42,8 +42,8 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
                     .at_least(WELL_USED)
             })
         }),
-        // Chance does not lose in clumps.
-        Limit::RandomLoss => ignores_losses(facts).or_else(|| clumps(facts)),
+        // Random loss does not come in runs.
+        Limit::RandomLoss => ignores_losses(facts).or_else(|| clustered(facts)),
         _ => None,
     }
 }
@@ -57,7 +57,7 @@ fn carries_more(facts: &Facts, key: Key, bytes: f64, least: f64) -> Option<Evide
     })
 }
 
-/// A window or a buffer that is full while a queue stands: more of it would lengthen the queue.
+/// A window or a buffer that is full while there is a standing queue: a larger one would lengthen the queue.
 fn long_queue(facts: &Facts) -> Option<Evidence> {
     let inflation = facts.evidence(Key::RttOverMinRtt, facts.inflation()?);
     // A line that is full all the time has a steady rate, and a shorter queue shows it.
@@ -151,7 +151,7 @@ mod tests {
         facts
     }
 
-    /// What speaks against a certain finding; it stays as certain as it was where nothing does.
+    /// What contradicts a certain finding; without a contradiction its confidence is unchanged.
     fn speaks(limit: Limit, facts: &Facts) -> Option<Key> {
         let mut finding = Finding {
             limit,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_does_not_lose_in_clumps() {
+    fn random_loss_does_not_come_in_runs() {
         let together = |count: u64| {
             let mut facts = steady();
             facts.readings = facts.readings[..100].to_vec();

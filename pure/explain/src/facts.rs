@@ -49,15 +49,15 @@ const NOISE: Nanos = Nanos::from_micros(1500);
 /// And not by this factor.
 const NOISE_AT_MOST: f64 = 2.0;
 
-/// Smoothed RTT by the shortest, from which a queue stands.
+/// Smoothed RTT by the shortest, from which there is a standing queue.
 pub(crate) const QUEUE: f64 = 1.25;
-/// The same, from which a queue stands that no small window makes for itself.
+/// The same, from which the standing queue is longer than a small window makes for itself.
 pub(crate) const LONG_QUEUE: f64 = 1.5;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub source: Source,
-    /// Congestion control, where told.
+    /// Congestion control, where reported.
     pub congestion: Option<String>,
     /// Segment size in bytes.
     pub mss: u32,
@@ -66,7 +66,7 @@ pub(crate) struct Facts {
     pub bytes: Bytes,
     pub min_rtt: Option<Nanos>,
     /// How much of the queueing delay is on the way of the acknowledgements, where that is known.
-    pub way_back: Option<WayBack>,
+    pub reverse_queueing: Option<ReverseQueueing>,
     /// In the order of time, without gaps.
     pub readings: Vec<Reading>,
     pub losses: Vec<Loss>,
@@ -78,7 +78,7 @@ pub(crate) struct Facts {
     pub segments: u64,
     pub retransmitted: u64,
     pub timeouts: u64,
-    /// SYNs sent again.
+    /// Retransmitted SYNs.
     pub syns_again: u32,
     /// Timeouts in a row, at the most.
     pub backoffs: u32,
@@ -124,22 +124,22 @@ pub(crate) struct Facts {
     pub reader: Behind,
 }
 
-/// Queueing delay of acknowledgements on their way back, of all queueing delay.
+/// Queueing delay of acknowledgements on the reverse path, of all queueing delay.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WayBack {
+pub(crate) struct ReverseQueueing {
     pub delay: Nanos,
     pub all: Nanos,
 }
 
-impl WayBack {
-    pub fn of(delay: Nanos, all: Nanos) -> WayBack {
-        WayBack {
+impl ReverseQueueing {
+    pub fn of(delay: Nanos, all: Nanos) -> ReverseQueueing {
+        ReverseQueueing {
             delay: delay.min(all),
             all,
         }
     }
 
-    /// 0: none of it is on the way back; 1: all.
+    /// 0: none of it is on the reverse path; 1: all.
     pub fn share(self) -> f64 {
         self.delay.0 as f64 / self.all.0.max(1) as f64
     }
@@ -194,7 +194,7 @@ impl Held {
 /// Segments of one size that never arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vanished {
-    /// Payload of the segment that was sent again and again.
+    /// Payload of the segment that was retransmitted repeatedly.
     pub size: u32,
     /// The largest that was ever acknowledged.
     pub passed: u32,
@@ -229,7 +229,7 @@ pub(crate) struct Reading {
     pub late: Nanos,
 }
 
-/// A segment that was sent again.
+/// A retransmitted segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Loss {
     /// When the lost one left.
@@ -500,7 +500,7 @@ impl Facts {
         self.timeouts > 0 && self.stalled.0 as f64 >= self.span.0 as f64 * 0.4
     }
 
-    /// Every segment with the state of the sender's socket, whatever the receiver told beside.
+    /// Every segment with the state of the sender's socket, whether the receiver was traced or not.
     pub fn is_traced(&self) -> bool {
         matches!(self.source, Source::Trace | Source::TraceOfBothEnds)
     }
@@ -590,7 +590,7 @@ impl Facts {
         events.filter_map(of).collect()
     }
 
-    /// Segments sent again by all segments.
+    /// Retransmissions by all segments.
     pub fn loss_share(&self) -> f64 {
         self.retransmitted as f64 / self.segments.max(1) as f64
     }
@@ -613,8 +613,8 @@ impl Facts {
             .is_some_and(|ratio| self.is_queue(ratio, factor))
     }
 
-    /// Retransmissions that are known to have been needless. Where more came twice than was sent again, the path itself
-    /// duplicates, and that tells nothing.
+    /// Retransmissions that are known to have been needless. More duplicates than retransmissions: the path duplicates
+    /// packets, and the number is no evidence.
     pub fn known_needless(&self) -> u64 {
         match self.needless > self.retransmitted {
             true => 0,
@@ -624,13 +624,13 @@ impl Facts {
 
     /// The queue is on the way of the data: timestamps or both ends show it, or it lost or marked data.
     pub fn has_forward_queue(&self) -> bool {
-        let by_delay = self.way_back.is_some_and(|way| way.share() < 0.5);
+        let by_delay = self.reverse_queueing.is_some_and(|way| way.share() < 0.5);
         let lost = self.retransmitted - self.known_needless();
         let overflowed = lost >= FEWEST_LOST && self.queue_at_loss(QUEUE);
         by_delay || overflowed || self.marked > 0
     }
 
-    /// Most of the time a queue stands that no small window makes for itself.
+    /// Most of the time the standing queue is longer than a small window makes for itself.
     pub fn has_long_queue(&self) -> bool {
         let inflation = self.inflation();
         inflation.is_some_and(|ratio| self.is_queue(ratio, LONG_QUEUE))
@@ -654,8 +654,7 @@ impl Facts {
         median(seen.map(|l| l.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
     }
 
-    /// The sender saw segments overtake each other, and more often than it sent one again: what was lost can hardly be told
-    /// from what came late.
+    /// The sender saw more reordering than it retransmitted: lost segments are hardly distinguishable from late ones.
     pub fn reorders(&self) -> bool {
         self.reordered >= MUCH_REORDERING && self.reordered > self.retransmitted
     }
@@ -722,8 +721,8 @@ pub(crate) fn bit_rate(bytes_per_s: f64) -> BitRate {
 mod tests {
     use super::*;
 
-    /// Two hundred round trips of 20 ms, three or four pairs of segments in each; from the given one on for so many a
-    /// queue stands.
+    /// Two hundred round trips of 20 ms, three or four pairs of segments in each; from the given one on for so many
+    /// there is a standing queue.
     fn pairs(from: usize, queued: usize) -> Facts {
         let mut facts = Facts::new(Source::CaptureAtSender);
         (facts.mss, facts.min_rtt) = (1448, Some(Nanos::from_millis(20)));

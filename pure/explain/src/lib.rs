@@ -8,7 +8,6 @@ mod account;
 mod capture;
 mod conclude;
 mod contradiction;
-mod ends;
 mod facts;
 mod limits;
 mod listing;
@@ -20,14 +19,15 @@ mod sender_state;
 mod sliding_window;
 mod timestamps;
 mod trace;
+mod two_vantage;
 
 use model::finding::Explanation;
 
 pub use capture::{Explained, Observer};
-pub use ends::{Joined, joined};
 pub use listing::{explain_listing, is_listing, read_listing};
 use model::{Nanos, Run, Side, Trace, TraceRecord};
 pub use trace::Watcher;
+pub use two_vantage::{Joined, joined};
 
 /// Explains each connection of a run from the samples of both ends.
 pub fn explain(run: &Run) -> Vec<Explanation> {
@@ -49,7 +49,7 @@ pub fn explain_leg(
             Side::Near => (near, far),
             Side::Far => (far, near),
         };
-        ends::explain_leg(run, leg, sender, receiver)
+        two_vantage::explain_leg(run, leg, sender, receiver)
     })
 }
 
@@ -59,9 +59,9 @@ pub fn explain_trace(trace: &Trace) -> Vec<Explanation> {
     watched(trace, &|_| Nanos(0)).explain()
 }
 
-/// Explains the connections of two traces, one from each end. Those that are in both are told once.
+/// Explains the connections of two traces, one from each host. Those that are in both are reported once.
 pub fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
-    ends::explain_traces(a, b)
+    two_vantage::explain_traces(a, b)
 }
 
 /// A trace that is over; of each connection what came from a moment on.

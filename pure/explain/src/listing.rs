@@ -1,7 +1,7 @@
 //! From what `tcp.d` printed at a sender: the windows beside each segment, and how long each waited.
 //!
 //! A window that was cut to the new threshold and three segments is a fast retransmit (RFC 5681, section 3.2). How often the
-//! receiver acknowledges is told with it, and what that follows from: it is a consequence.
+//! receiver acknowledges is reported with its cause: it is a consequence.
 
 use crate::conclude::{phases, shares};
 use crate::limits::{Key, Kind, first};
@@ -80,7 +80,7 @@ fn doubts(listing: &Listing) -> Vec<String> {
             "each processor's lines had been printed by themselves: {moved} of {all} stood behind later ones, and were put in order by their timestamps"
         )),
         Order::Unknown => Some(
-            "the lines are of several processors and have no timestamps: what followed what cannot be known, so nothing is told of their times"
+            "the lines are of several processors and have no timestamps: their order is unknown, so times are not reported"
                 .to_owned(),
         ),
     };
@@ -194,7 +194,7 @@ impl Scene {
             Some(Kind::Receiver) => (
                 Certain,
                 self.window(rows),
-                "a larger receive buffer at the other end",
+                "a larger receive buffer at the receiver",
             ),
             Some(Kind::Application) => (
                 Likely,
@@ -283,7 +283,7 @@ impl Scene {
     /// The pace where nothing held.
     fn pace(&self, rows: &[Row]) -> Vec<Evidence> {
         let sent = rows.iter().filter(|row| row.is_data()).count();
-        // Told with the window where that is the matter.
+        // With a full window it is evidence of that finding.
         let alone = self.cut.is_none() && !self.starting;
         let acknowledged = self.acknowledgements(rows).filter(|_| alone);
         [of(Key::SentSegments, sent), of(Key::SegmentGap, self.gap)]
@@ -389,10 +389,10 @@ mod tests {
 
     #[test]
     fn a_window_of_the_threshold_and_three_segments_is_a_fast_retransmit() {
-        let told = explain_listing("slow", &listing(&SLOW, true));
-        assert_eq!(told.cause(), Some(Limit::LossRecovery));
-        assert!(told.is_confident());
-        let evidence = &told.findings[0].evidence;
+        let explanation = explain_listing("slow", &listing(&SLOW, true));
+        assert_eq!(explanation.cause(), Some(Limit::LossRecovery));
+        assert!(explanation.is_confident());
+        let evidence = &explanation.findings[0].evidence;
         let of = |key| evidence.iter().find(|e| e.key == key).unwrap();
         // 72,400 + 3 x 1448, within a segment: a fast retransmit.
         assert_eq!(
@@ -403,12 +403,16 @@ mod tests {
         assert_eq!(of(Key::DuplicateAcks).quantity, 4_u64.into());
         assert!(of(Key::SegmentsPerAck).holds());
         // Before it, the window was full.
-        let full = told
+        let full = explanation
             .finding(Limit::CongestionWindow)
-            .or(told.finding(Limit::SlowStart));
+            .or(explanation.finding(Limit::SlowStart));
         assert!(full.is_some_and(|full| full.confidence == Confidence::Certain));
-        let all: Nanos = told.findings.iter().map(|finding| finding.share.time).sum();
-        assert_eq!(all, told.span);
+        let all: Nanos = explanation
+            .findings
+            .iter()
+            .map(|finding| finding.share.time)
+            .sum();
+        assert_eq!(all, explanation.span);
     }
 
     #[test]
@@ -426,22 +430,22 @@ mod tests {
             (0, 46, true, 131_768, None),
             (0, 18, true, 131_768, None),
         ];
-        let told = explain_listing("slow", &listing(&lines, false));
-        assert_eq!(told.cause(), Some(Limit::SlowStart));
-        assert_eq!(told.findings[0].share.time, Nanos::from_micros(300));
-        // One that never waits is told nothing of.
+        let explanation = explain_listing("slow", &listing(&lines, false));
+        assert_eq!(explanation.cause(), Some(Limit::SlowStart));
+        assert_eq!(explanation.findings[0].share.time, Nanos::from_micros(300));
+        // A sender that never waits is too short for a conclusion.
         let lines: Vec<_> = lines.into_iter().filter(|line| line.2).collect();
-        let told = explain_listing("fast", &listing(&lines[..3], false));
-        assert_eq!(told.conclusion, Conclusion::TooShort);
+        let explanation = explain_listing("fast", &listing(&lines[..3], false));
+        assert_eq!(explanation.conclusion, Conclusion::TooShort);
     }
 
     #[test]
     fn the_acknowledgement_that_came_late_at_the_end_is_idle_time() {
         let lines =
             "0 1 2 <-- 140\n116 1 2 132 -->\n33 1 2 1448 -->\n100 1 2 <-- 0\n39933 1 2 <-- 0\n";
-        let told = explain_listing("read", &tcp::listing::read(lines));
-        assert_eq!(told.conclusion, Conclusion::Innocent);
-        let evidence = &told.findings[0].evidence;
+        let explanation = explain_listing("read", &tcp::listing::read(lines));
+        assert_eq!(explanation.conclusion, Conclusion::Innocent);
+        let evidence = &explanation.findings[0].evidence;
         assert!(
             evidence
                 .iter()

@@ -1,6 +1,6 @@
-//! From packets and samples of one socket, the better evidence of each: the samples say what the sender waited for,
-//! since the kernel counts it and tells the send buffer from the application; the packets say when the connection
-//! opened, which segments were sent again, when they had left, and how much was in flight then.
+//! From packets and samples of one socket, the better evidence of each: the samples have the kernel's clocks of what the
+//! sender waited for, which separate the send buffer from the application; the packets have the handshake, the
+//! retransmissions, when those segments had left first, and how much was in flight then.
 
 use crate::account::Account;
 use crate::facts::Facts;
@@ -125,7 +125,7 @@ impl Mixed {
         self.last = Some(now);
     }
 
-    /// The last seconds before `now`, the socket as it was last, and for how long nothing was told of it.
+    /// The last seconds before `now`, the last state of the socket, and the time since that state.
     pub fn window(&self, now: Nanos) -> Option<(Sums, &SocketState, Nanos)> {
         let last = self.last.as_ref()?;
         let now = now.since(self.begun).max(last.at);
@@ -133,7 +133,7 @@ impl Mixed {
         Some((sums, &last.tcp, now.since(last.at)))
     }
 
-    /// Whether its own end sent data, as far as it was seen.
+    /// Whether the local host sent data in the trace.
     pub fn has_sent(&self) -> bool {
         let moved = || {
             let (first, last) = self.first.as_ref().zip(self.last.as_ref())?;
@@ -295,24 +295,32 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_clocks_tell_the_window_from_the_send_buffer() {
+    fn the_kernels_clocks_separate_the_window_from_the_send_buffer() {
         let part = |at: u64| Some(Nanos::from_millis((at - TRIP) * 9 / 10));
-        let told = explained(
+        let explanation = explained(
             |at, tcp| *tcp = socket_state! { from tcp.clone(); rwnd_limited: part(at) },
             |_| (),
         );
-        assert_eq!(told.cause(), Some(Limit::ReceiveWindow), "{told:#?}");
-        assert_eq!(told.source, Source::PacketsAndSamples);
-        assert_eq!(told.phases[0].limit, Limit::Handshake);
-        let told = explained(
+        assert_eq!(
+            explanation.cause(),
+            Some(Limit::ReceiveWindow),
+            "{explanation:#?}"
+        );
+        assert_eq!(explanation.source, Source::PacketsAndSamples);
+        assert_eq!(explanation.phases[0].limit, Limit::Handshake);
+        let explanation = explained(
             |at, tcp| *tcp = socket_state! { from tcp.clone(); sndbuf_limited: part(at) },
             |_| (),
         );
-        assert_eq!(told.cause(), Some(Limit::SendBuffer), "{told:#?}");
+        assert_eq!(
+            explanation.cause(),
+            Some(Limit::SendBuffer),
+            "{explanation:#?}"
+        );
     }
 
     #[test]
-    fn the_last_seconds_are_told_meanwhile() {
+    fn the_last_seconds_are_explained_meanwhile() {
         let part = |at: u64| Some(Nanos::from_millis((at - TRIP) * 9 / 10));
         explained(
             |at, tcp| *tcp = socket_state! { from tcp.clone(); rwnd_limited: part(at) },
@@ -339,9 +347,9 @@ mod tests {
                     delivery_rate_app_limited: Some(true),
                 };
             };
-            let told = explained_with((46_080, used), all_out, |_| ());
-            let owner = told.phases.last().map(|phase| phase.limit);
-            assert_eq!(owner, Some(cause), "{told:#?}");
+            let explanation = explained_with((46_080, used), all_out, |_| ());
+            let owner = explanation.phases.last().map(|phase| phase.limit);
+            assert_eq!(owner, Some(cause), "{explanation:#?}");
         }
     }
 

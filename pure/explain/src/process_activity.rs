@@ -1,11 +1,11 @@
 //! What the process behind "the application" did in the time that it held a connection up.
 
-use crate::limits::{Key, Telling};
+use crate::limits::{Candidate, Key};
 use model::finding::{Evidence, Quantity, Remedy, Source};
 use model::{Bytes, Comm, Nanos, Owner};
 use std::collections::BTreeMap;
 
-/// Kernel functions that are told apart.
+/// Kernel functions that are counted separately.
 const MOST_PLACES: usize = 16;
 /// Less of the stalled time than this was looked at: nothing is said.
 const FEWEST: Nanos = Nanos::from_millis(40);
@@ -136,10 +136,10 @@ impl Behind {
     }
 
     /// Adds what the owner did, most of that time first.
-    pub fn tell(&self, mut telling: Telling, source: Source) -> Telling {
+    pub fn add_to(&self, mut candidate: Candidate, source: Source) -> Candidate {
         let time = self.total.time();
         let Some((pid, comm)) = self.owner.filter(|_| time >= FEWEST.0 as f64) else {
-            return telling;
+            return candidate;
         };
         let Doing {
             computing,
@@ -169,32 +169,32 @@ impl Behind {
             .collect();
         parts.sort_by(|a, b| b.0.0.total_cmp(&a.0.0));
         let of = |key| move |quantity: Quantity| Evidence::new(key, quantity, source);
-        telling.evidence.push(
+        candidate.evidence.push(
             of(Key::ProcessTime)(Nanos(time as u64).into())
                 .about(format!("{comm} (process {pid})")),
         );
         let shares = parts.iter().filter(|((part, _), _)| *part >= 0.01 * time);
-        telling
+        candidate
             .evidence
             .extend(shares.map(|((part, key), _)| of(*key)((part / time).into())));
         let ((_, most), words) = parts.swap_remove(0);
         let place = self.total.places.iter().max_by(|a, b| a.1.total_cmp(b.1));
         if let Some((place, _)) = place.filter(|_| most == Key::ProcessAsleep || disk > 0.0) {
-            telling
+            candidate
                 .evidence
                 .push(of(Key::WaitFunction)(place.as_str().into()));
         }
         // What may not be read without the rights of its owner or of root is left out.
         if self.total.storage_known && self.total.storage >= 1.0 {
             let bytes = Bytes(self.total.storage as u64);
-            telling.evidence.push(of(Key::StorageBytes)(bytes.into()));
+            candidate.evidence.push(of(Key::StorageBytes)(bytes.into()));
         }
         // It says more than what is advised of any application.
-        telling.remedies = vec![Remedy {
+        candidate.remedies = vec![Remedy {
             words,
             change: None,
         }];
-        telling
+        candidate
     }
 }
 

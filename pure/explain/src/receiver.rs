@@ -89,7 +89,7 @@ impl Reader {
         if let Some(socket) = segment.probed() {
             self.is_traced = true;
             let now = State::of(socket);
-            // A read tells what was left after it; all else what was there before.
+            // A read has the state after it, every other event the state before it.
             let before = (segment.what != What::Read).then_some(now);
             self.state(segment.at, before, now);
             self.socket(socket.rcvbuf, segment.comm, segment.pid);
@@ -210,7 +210,7 @@ mod tests {
 
     /// Data that come to a connection, ten segments a round trip of 20 ms, half of the buffer unread; at the end its
     /// own end sends so many bytes.
-    fn told(sent: u64) -> Vec<Explanation> {
+    fn explained(sent: u64) -> Vec<Explanation> {
         let mut watcher = crate::Watcher::default();
         let connection = Connection {
             id: 0,
@@ -258,29 +258,30 @@ mod tests {
 
     #[test]
     fn data_that_came_are_explained_unless_its_own_end_sends_more_than_requests() {
-        let [told] = &told(0)[..] else {
+        let [explanation] = &explained(0)[..] else {
             panic!("one direction has data")
         };
-        assert_eq!(told.source, Source::TraceAtReceiver);
-        assert_eq!(told.bytes, Bytes(1_448_000));
+        assert_eq!(explanation.source, Source::TraceAtReceiver);
+        assert_eq!(explanation.bytes, Bytes(1_448_000));
         assert!(
-            told.ends
+            explanation
+                .ends
                 .iter()
                 .any(|e| e.key == EvidenceKey::UnreadData && e.quantity == Quantity::Share(0.5)),
-            "{told:#?}"
+            "{explanation:#?}"
         );
         assert_eq!(
-            told.cause(),
+            explanation.cause(),
             Some(model::finding::Limit::ReadingApplication)
         );
         // A request does not change it.
-        let asked = &super::tests::told(38)[..];
+        let asked = &super::tests::explained(38)[..];
         assert_eq!(
             asked.iter().map(|e| e.cause()).collect::<Vec<_>>(),
-            [told.cause()]
+            [explanation.cause()]
         );
-        let local = told.receiver;
-        let wrote = super::tests::told(1 << 20);
+        let local = explanation.receiver;
+        let wrote = super::tests::explained(1 << 20);
         assert!(wrote.iter().all(|e| e.sender == local), "{wrote:#?}");
     }
 }

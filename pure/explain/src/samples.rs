@@ -34,7 +34,7 @@ const ALL_OUT: f64 = 0.75;
 /// In flight by the congestion window, from which it holds the sender back.
 const WINDOW_FULL: f64 = 0.8;
 
-/// Streams of a leg that can be explained: none for datagrams and for ends that told nothing.
+/// Streams of a leg that can be explained: none for datagrams and where neither host reported samples.
 pub(crate) fn streams(run: &Run, ends: Ends) -> usize {
     if run.spec.workload.is_udp() {
         return 0;
@@ -136,7 +136,7 @@ pub(crate) fn subject(run: &Run, leg: &Leg, ends: Ends, n: usize) -> Subject {
     }
 }
 
-/// What a run tells of a stream's hosts and sockets, however the stream itself was watched.
+/// What a run has of a stream's hosts and sockets, for samples and traces alike.
 pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
     let hosts = [Some(&run.near), run.far.as_ref()];
     facts.link = slowest(&hosts);
@@ -151,7 +151,7 @@ pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
     facts.most_written = order.most_written();
     if let Workload::Copy(copy) = &run.spec.workload {
         facts.copy = model::summarise_copy(ends.sender, ends.receiver)
-            .map(|told| (told, [copy.from.is_some(), copy.to.is_some()]));
+            .map(|copy_summary| (copy_summary, [copy.from.is_some(), copy.to.is_some()]));
     }
     facts.sender_load = load(ends.sender, run.spec.streams);
     facts.receiver_load = load(ends.receiver, run.spec.streams);
@@ -175,7 +175,7 @@ impl Unread<'_> {
         }
     }
 
-    /// The latest that was told until `at`; asked in the order of time.
+    /// The latest value up to `at`; calls come in the order of time.
     fn at(&mut self, at: Nanos) -> Option<f64> {
         while let Some(sample) = self.end.samples.get(self.next).filter(|s| s.at <= at) {
             self.next += 1;
@@ -193,8 +193,8 @@ impl Unread<'_> {
 /// Timeouts after which segments that never arrived are no chance.
 const TIMEOUTS: u32 = 3;
 
-/// The timer fires again and again, what opened the stream has arrived (here, where the other end opened it),
-/// and not one full segment ever did.
+/// The retransmission timer fires repeatedly, the handshake got through (here, where the peer opened the
+/// connection), and not one full segment did.
 fn vanished(rows: &[Row], facts: &Facts) -> Option<Vanished> {
     let (first, last) = (rows.first()?, rows.last()?);
     let passed = last.tcp.bytes_acked()?;
@@ -242,7 +242,7 @@ pub(crate) struct Row<'a> {
     pub at: Nanos,
     pub tcp: &'a SocketState,
     pub send_buffer: Option<Bytes>,
-    /// Its use, the kernel's overhead included, where that is told.
+    /// Its use, the kernel's overhead included, where that is reported.
     pub buffer_used: Option<Bytes>,
 }
 
@@ -451,10 +451,10 @@ pub(crate) fn interval(
     });
     // Where between the samples is not known: they are spread evenly.
     let room = MOST_LOSSES.saturating_sub(facts.losses.len()) as u64;
-    let told = resent.min(room);
-    for n in 0..told {
+    let kept = resent.min(room);
+    for n in 0..kept {
         facts.losses.push(Loss {
-            at: before.at + Nanos(span.0 / (told + 1) * (n + 1)),
+            at: before.at + Nanos(span.0 / (kept + 1) * (n + 1)),
             srtt: srtt.max(a.srtt().unwrap_or_default()),
             flight: flight(a) * mss,
             place: None,

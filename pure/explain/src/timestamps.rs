@@ -1,12 +1,12 @@
 //! Queueing delay on each way, by the timestamps that both ends put on their segments (RFC 7323).
 
-use crate::facts::WayBack;
+use crate::facts::ReverseQueueing;
 use model::Nanos;
 use std::mem::take;
 use tcp::seq::before;
 use tcp::thresholds::TIMESTAMP_TICK;
 
-/// Fewer readings with timestamps of both ends tell nothing.
+/// Fewer readings with timestamps of both hosts are no evidence.
 const FEWEST_READINGS: u64 = 10;
 /// Ticks of a clock that show that each is a millisecond.
 const FEWEST_MILLISECONDS: f64 = 100.0;
@@ -127,16 +127,16 @@ impl Stamped {
     }
 
     /// At the sender, of this shortest round trip.
-    pub fn way_back_at_sender(&self, min_rtt: Nanos) -> Option<WayBack> {
+    pub fn reverse_queueing_at_sender(&self, min_rtt: Nanos) -> Option<ReverseQueueing> {
         let [acks, _, srtt, _] = self.means().filter(|_| min_rtt.0 > 0)?;
-        Some(WayBack::of(acks, srtt.since(min_rtt)))
+        Some(ReverseQueueing::of(acks, srtt.since(min_rtt)))
     }
 
     /// At the receiver, with so much from there to the sender and back. Data left the sender as late as the
     /// acknowledgements before them came.
-    pub fn way_back_at_receiver(&self, near: Nanos) -> Option<WayBack> {
+    pub fn reverse_queueing_at_receiver(&self, near: Nanos) -> Option<ReverseQueueing> {
         let [_, data, _, echo] = self.means()?;
         let all = echo.since(near);
-        Some(WayBack::of(all.since(data), all))
+        Some(ReverseQueueing::of(all.since(data), all))
     }
 }

@@ -63,8 +63,8 @@ pub struct Watcher {
     lost: u64,
 }
 
-/// Adds to what is known of a connection whose first event had this time; returns what both ends tell
-/// together.
+/// Adds facts to a connection whose first event had this time; returns what only both hosts together
+/// show.
 pub(crate) type More<'a> =
     dyn FnMut(&Connection, Nanos, &mut Subject, &mut Facts) -> Vec<Evidence> + 'a;
 
@@ -179,9 +179,9 @@ impl Watcher {
         }
     }
 
-    /// Explains each connection, as far as it was seen: as its sender where its own end sent data, else as
-    /// its receiver. Where both sockets were seen, on one machine, the sender's knows best, and what the
-    /// receiver's was stands beside it.
+    /// Explains each connection: as its sender where the local host sent data, else as its receiver.
+    /// Where both sockets are on this machine, the sender's is explained, with the receiver's evidence
+    /// beside it.
     pub fn explain(mut self) -> Vec<Explanation> {
         let mut explained = self.explain_with(&mut |_, _, _, _| Vec::new());
         let ends = |e: &Explanation| (e.sender, e.receiver);
@@ -221,7 +221,7 @@ impl Watcher {
                 sender.finish(&mut watched.account);
             }
         }
-        // Where both ends are traced, as on one host, each tells what the other cannot know.
+        // Where both sockets are traced, as on one host, each has evidence that the other lacks.
         let ends = |c: &Watched| (c.account.about.local, c.account.about.remote);
         let by_ends: BTreeMap<_, &Watched> =
             self.connections.values().map(|c| (ends(c), c)).collect();
@@ -242,7 +242,7 @@ impl Watcher {
         explained
     }
 
-    /// The open connections as they are now, those that move most first.
+    /// The current state of the open connections, those with the highest rate first.
     pub fn glances(&self, now: Nanos) -> Vec<Glance> {
         let open = self.connections.values().filter(|c| !c.closed);
         let mut glances: Vec<Glance> = open.filter_map(|c| c.glance(now)).collect();
@@ -350,8 +350,11 @@ impl Watched {
         }
         let begun = self.sender.as_ref().map_or(Nanos(0), |s| s.begun);
         let ends = more(&self.account.about, begun, &mut subject, &mut facts);
-        let told = assemble(subject, &pieces, &facts, self.doubts(lost));
-        Some(Explanation { ends, ..told })
+        let explanation = assemble(subject, &pieces, &facts, self.doubts(lost));
+        Some(Explanation {
+            ends,
+            ..explanation
+        })
     }
 
     fn glance(&self, now: Nanos) -> Option<Glance> {
@@ -476,8 +479,8 @@ struct Sender {
     last_una: u32,
     /// The congestion window, and since when it has not grown.
     cwnd: (u32, Nanos),
-    /// The path MTU fell: what was sent up to here is sent again in smaller segments, and was not lost.
-    cut_anew: Option<u32>,
+    /// The path MTU fell: data up to here are retransmitted in smaller segments, and were not lost.
+    mtu_cut: Option<u32>,
 }
 
 impl Sender {
@@ -612,7 +615,7 @@ impl Sender {
         if before(self.last_una, tcb.snd_una) {
             self.last_una = tcb.snd_una;
             let whole = |until: &u32| before(*until, tcb.snd_una);
-            self.cut_anew = self.cut_anew.filter(|until| !whole(until));
+            self.mtu_cut = self.mtu_cut.filter(|until| !whole(until));
             let arrived = |burst: &Burst| !before(tcb.snd_una, burst.to);
             while self.bursts.front().is_some_and(arrived) {
                 self.bursts.pop_front();
@@ -725,10 +728,10 @@ impl Sender {
         self.reading.passed = self.reading.passed.saturating_add(segment.payload.0);
         if segment.is_retransmission() {
             if tcb.mss < self.mss {
-                self.cut_anew = Some(tcb.snd_nxt);
+                self.mtu_cut = Some(tcb.snd_nxt);
             }
-            let is_anew = |until| before(segment.seq, until);
-            if self.cut_anew.is_some_and(is_anew) {
+            let is_mtu_cut = |until| before(segment.seq, until);
+            if self.mtu_cut.is_some_and(is_mtu_cut) {
                 return false;
             }
             self.facts.retransmitted += u64::from(count);
@@ -812,7 +815,7 @@ impl Sender {
                 reading.passed = reading.passed.saturating_sub(loss.bytes.into());
             }
         }
-        facts.way_back = self.stamped.way_back_at_sender(facts.rtt());
+        facts.reverse_queueing = self.stamped.reverse_queueing_at_sender(facts.rtt());
         // The name of the congestion control is not in a socket's block. A pace that stays at its highest
         // was set by somebody; one that moves, and not with the window, is bbr's.
         let Pace { top, at_top, free } = self.pace;

@@ -143,7 +143,7 @@ fn trace(events: &str) -> Trace {
 #[test]
 fn each_recording_is_explained_as_expected() {
     common::each_case("recorded", 30, |name, case: &Case| {
-        let told = linerate_explain::explain_trace(&trace(&events(name)));
-        case.expect.of(name, &told).map(|_| ())
+        let explanations = linerate_explain::explain_trace(&trace(&events(name)));
+        case.expect.of(name, &explanations).map(|_| ())
     });
 }

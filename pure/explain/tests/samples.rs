@@ -1,5 +1,5 @@
-//! Runs in a few lines and what is to be found of them: a clear case, a near miss and an innocent for
-//! each limit that samples can tell. `cases/samples/*.toml`.
+//! Runs in a few lines and their expected findings: a clear case, a near miss and an innocent one for
+//! each limit that samples show. `cases/samples/*.toml`.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -335,23 +335,23 @@ fn ms(ms: f64) -> Nanos {
 }
 
 fn check(name: &str, case: &Case) -> Result<(), String> {
-    let told = linerate_explain::explain(&case.run());
-    let told = case.expect.of(name, &told)?;
+    let explanations = linerate_explain::explain(&case.run());
+    let explanation = case.expect.of(name, &explanations)?;
     let again: f64 = case.phase.iter().map(|phase| phase.retrans.at(0)).sum();
-    let of_loss = told.cause().is_some_and(|limit| {
+    let of_loss = explanation.cause().is_some_and(|limit| {
         use model::finding::Limit::{BottleneckRate, Bufferbloat, BurstLoss, Policer, RandomLoss};
         [BottleneckRate, Bufferbloat, BurstLoss, Policer, RandomLoss].contains(&limit)
     });
-    if case.every_ms > 100 && again > 0.0 && of_loss && told.is_confident() {
+    if case.every_ms > 100 && again > 0.0 && of_loss && explanation.is_confident() {
         return Err(format!(
-            "{name}: claims a cause of losses that it cannot place\n{told:#?}"
+            "{name}: claims a cause of losses that it cannot place\n{explanation:#?}"
         ));
     }
-    let total: u64 = told.phases.iter().map(|p| p.to.0 - p.from.0).sum();
-    if total != told.span.0 {
+    let total: u64 = explanation.phases.iter().map(|p| p.to.0 - p.from.0).sum();
+    if total != explanation.span.0 {
         return Err(format!(
-            "{name}: the time line covers {total} of {}\n{told:#?}",
-            told.span.0
+            "{name}: the time line covers {total} of {}\n{explanation:#?}",
+            explanation.span.0
         ));
     }
     Ok(())

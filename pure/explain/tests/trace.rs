@@ -52,7 +52,7 @@ struct Step {
     wrote: u32,
     /// Bytes sent.
     sent: u32,
-    /// Bytes sent again, from `at` bytes behind the oldest.
+    /// Retransmitted bytes, from `at` bytes behind the oldest.
     again: u32,
     at: u32,
     /// Bytes newly acknowledged; zero is a duplicate acknowledgement.
@@ -195,10 +195,12 @@ impl Step {
 }
 
 fn check(name: &str, case: &Case) -> Result<(), String> {
-    let told = linerate_explain::explain_trace(&case.trace());
-    let told = case.expect.of(name, &told)?;
-    if told.doubts.iter().any(|d| d.contains("lacks")) {
-        return Err(format!("{name}: the case itself is not whole\n{told:#?}"));
+    let explanations = linerate_explain::explain_trace(&case.trace());
+    let explanation = case.expect.of(name, &explanations)?;
+    if explanation.doubts.iter().any(|d| d.contains("lacks")) {
+        return Err(format!(
+            "{name}: the case itself is not whole\n{explanation:#?}"
+        ));
     }
     Ok(())
 }

@@ -236,7 +236,7 @@ fn doubts(table: &Table<Option<Box<Passes>>, Sender>, kept: &Kept) -> Vec<String
     if count > 0 {
         let remedy = match kept.most {
             MOST_CONNECTIONS => "",
-            _ => " (--json tells all)",
+            _ => " (--json has all)",
         };
         doubts.push(format!(
             "{count} more connections of {bytes} together are not listed{remedy}"

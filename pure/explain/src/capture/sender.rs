@@ -806,9 +806,9 @@ impl Sender {
         facts.held = course.held;
         facts.alone = course.alone;
         let at_sender = frame.vantage == Vantage::AtSender;
-        facts.way_back = match frame.vantage {
-            Vantage::AtSender => course.stamped.way_back_at_sender(facts.rtt()),
-            Vantage::AtReceiver => course.stamped.way_back_at_receiver(near),
+        facts.reverse_queueing = match frame.vantage {
+            Vantage::AtSender => course.stamped.reverse_queueing_at_sender(facts.rtt()),
+            Vantage::AtReceiver => course.stamped.reverse_queueing_at_receiver(near),
             Vantage::Between | Vantage::Unknown => None,
         };
         // Elsewhere the round trip is not the sender's: when it sent, and what was in flight then, is not known so exactly.
@@ -909,13 +909,13 @@ impl Sender {
             pieces.clear();
         }
         more(&mut facts);
-        let mut told = assemble(subject, &pieces, &facts, doubts);
+        let mut explanation = assemble(subject, &pieces, &facts, doubts);
         // Of a few segments nothing is to be expected, seen or not.
         if blind && facts.span.0 > 0 && facts.bytes.0 >= FEWEST_SEGMENTS * u64::from(facts.mss) {
-            told.conclusion = Conclusion::Unexplained;
+            explanation.conclusion = Conclusion::Unexplained;
         }
-        told.stream = Some(figures);
-        told
+        explanation.stream = Some(figures);
+        explanation
     }
 }
 
@@ -984,8 +984,8 @@ mod tests {
                 ..packet(false, at + 50, ACK)
             });
         }
-        let told = observer.explain().explanations;
-        let own = told[0]
+        let explanations = observer.explain().explanations;
+        let own = explanations[0]
             .findings
             .iter()
             .find(|f| f.limit == Limit::Application);

@@ -114,16 +114,16 @@ fn a_full_window_is_seen_from_anywhere_on_the_path() {
         (TRIP, Source::CaptureAtReceiver),
     ] {
         let path = windowed(to_client);
-        let told = path.observe().explain().explanations;
-        assert_eq!(told.len(), 1);
-        assert_eq!(told[0].source, source);
+        let explanations = path.observe().explain().explanations;
+        assert_eq!(explanations.len(), 1);
+        assert_eq!(explanations[0].source, source);
         assert_eq!(
-            told[0].cause(),
+            explanations[0].cause(),
             Some(Limit::ReceiveWindow),
-            "{source:?} {told:#?}"
+            "{source:?} {explanations:#?}"
         );
         let counted = path.observe().explain().streams;
-        assert_eq!(told[0].bytes, Bytes(200 * 44 * u64::from(MSS)));
+        assert_eq!(explanations[0].bytes, Bytes(200 * 44 * u64::from(MSS)));
         assert_eq!(counted[0].segments, 200 * 44);
         assert_eq!(
             (counted[0].retransmissions, counted[0].unseen),
@@ -138,10 +138,14 @@ fn half_of_the_window_is_not_full_and_two_causes_at_the_sender_fit() {
         window: 20 * MSS,
         ..windowed(Nanos(0))
     };
-    let told = path.observe().explain().explanations;
+    let explanations = path.observe().explain().explanations;
     let by = vec![Limit::SendBuffer, Limit::Application];
-    assert_eq!(told[0].conclusion, Conclusion::Limited { by }, "{told:#?}");
-    assert!(!told[0].is_confident());
+    assert_eq!(
+        explanations[0].conclusion,
+        Conclusion::Limited { by },
+        "{explanations:#?}"
+    );
+    assert!(!explanations[0].is_confident());
 }
 
 #[test]
@@ -165,22 +169,25 @@ fn losses_are_counted_wherever_they_happened_and_the_captures_own_are_not() {
         let counted = &path.observe().explain().streams[0];
         assert_eq!(counted.retransmissions, again);
         assert_eq!(counted.unseen, Bytes(unseen));
-        let told = path.observe().explain().explanations;
-        let said = told[0].doubts.iter().any(|d| d.contains("never seen"));
+        let explanations = path.observe().explain().explanations;
+        let said = explanations[0]
+            .doubts
+            .iter()
+            .any(|d| d.contains("never seen"));
         assert_eq!(said, unseen > 0);
     }
 }
 
 #[test]
-fn what_exceeds_a_bucket_is_told_from_what_chance_takes() {
+fn a_policer_is_distinguished_from_random_loss() {
     let cause = |to_client: Nanos, drop: fn(u32) -> u8| {
         let path = Path {
             drop,
             window: 30 * MSS,
             ..windowed(to_client)
         };
-        let told = path.observe().explain().explanations.swap_remove(0);
-        (told.cause(), told.is_confident())
+        let explanation = path.observe().explain().explanations.swap_remove(0);
+        (explanation.cause(), explanation.is_confident())
     };
     // The bucket holds 26 segments, and a round trip fills it; nothing that stands in a queue delays the others.
     let bucket = |n: u32| u8::from(n % 30 >= 26);
@@ -214,7 +221,7 @@ fn a_connection_after_another_on_the_same_addresses_is_its_own() {
 }
 
 /// Follows these packets, and explains the first direction.
-fn told(packets: &[Packet]) -> Explained {
+fn explained(packets: &[Packet]) -> Explained {
     let mut observer = Observer::default();
     for packet in packets.iter() {
         observer.push(packet);
@@ -222,14 +229,15 @@ fn told(packets: &[Packet]) -> Explained {
     observer.explain()
 }
 
-fn doubted(told: &Explained, what: &str) -> bool {
-    let all = told.explanations.iter().flat_map(|e| &e.doubts);
-    all.chain(&told.doubts).any(|doubt| doubt.contains(what))
+fn doubted(explained: &Explained, what: &str) -> bool {
+    let all = explained.explanations.iter().flat_map(|e| &e.doubts);
+    all.chain(&explained.doubts)
+        .any(|doubt| doubt.contains(what))
 }
 
 #[test]
 fn without_the_handshake_the_windows_decide_nothing() {
-    let late = told(&windowed(Nanos(0)).packets()[3..]);
+    let late = explained(&windowed(Nanos(0)).packets()[3..]);
     let by = vec![Limit::SendBuffer, Limit::Application, Limit::ReceiveWindow];
     assert_eq!(late.explanations[0].conclusion, Conclusion::Limited { by });
     assert!(doubted(&late, "the scale of the windows"));
@@ -238,14 +246,14 @@ fn without_the_handshake_the_windows_decide_nothing() {
     for syn in &mut cut[..2] {
         (syn.wscale, syn.options_cut) = (None, true);
     }
-    let cut = told(&cut);
+    let cut = explained(&cut);
     assert_eq!(cut.explanations[0].source, Source::CaptureAtSender);
     assert!(!cut.explanations[0].is_confident());
     assert!(doubted(&cut, "the scale of the windows is not known"));
 }
 
 #[test]
-fn without_the_handshake_timestamps_tell_the_side() {
+fn without_the_handshake_timestamps_show_the_vantage() {
     for (to_client, source) in [
         (Nanos(0), Source::CaptureAtSender),
         (Nanos::from_millis(10), Source::CaptureBetween),
@@ -263,8 +271,8 @@ fn without_the_handshake_timestamps_tell_the_side() {
                 false => (round + 999, round + 99),
             });
         }
-        let told = told(&packets);
-        assert_eq!(told.explanations[0].source, source);
+        let explained = explained(&packets);
+        assert_eq!(explained.explanations[0].source, source);
     }
 }
 
@@ -274,12 +282,12 @@ fn a_window_that_is_contradicted_is_left_out() {
         offered: 700,
         ..windowed(Nanos(0))
     };
-    let told = told(&path.packets());
+    let explained = explained(&path.packets());
     assert!(doubted(
-        &told,
+        &explained,
         "their scale is not the one in the handshake"
     ));
-    let cause = told.explanations[0].cause();
+    let cause = explained.explanations[0].cause();
     assert!(!matches!(
         cause,
         Some(Limit::ReceiveWindow | Limit::ZeroWindow)
@@ -297,24 +305,24 @@ fn a_capture_of_one_direction_says_so() {
             "never seen: the capture was taken in one direction only",
         ),
     ] {
-        let told = told(&half);
-        assert_eq!(told.explanations.len(), 1);
-        let one = &told.explanations[0];
+        let explained = explained(&half);
+        assert_eq!(explained.explanations.len(), 1);
+        let one = &explained.explanations[0];
         assert_eq!(one.source, Source::CaptureSomewhere);
         assert_eq!(one.conclusion, Conclusion::Unexplained);
         let sent = 200 * 44 * u64::from(MSS);
         assert!((sent - 1..=sent).contains(&one.bytes.0), "{}", one.bytes);
-        assert!(doubted(&told, said), "{told:#?}");
+        assert!(doubted(&explained, said), "{explained:#?}");
     }
 }
 
 #[test]
-fn a_few_segments_of_one_direction_are_too_short_to_tell() {
+fn a_few_segments_of_one_direction_are_too_short() {
     let all = windowed(Nanos(0)).packets();
     for few in [&all[3..4], &all[3..20]] {
-        let told = told(few);
-        assert!(doubted(&told, "no acknowledgement of these data"));
-        assert_eq!(told.explanations[0].conclusion, Conclusion::TooShort);
+        let explained = explained(few);
+        assert!(doubted(&explained, "no acknowledgement of these data"));
+        assert_eq!(explained.explanations[0].conclusion, Conclusion::TooShort);
     }
 }
 
@@ -333,8 +341,11 @@ fn joined_segments_are_not_taken_for_the_segment_size() {
         }
     }
     assert_eq!(joined[3].payload, 44 * MSS);
-    let told = told(&joined);
-    assert_eq!(told.explanations[0].cause(), Some(Limit::ReceiveWindow));
+    let explained = explained(&joined);
+    assert_eq!(
+        explained.explanations[0].cause(),
+        Some(Limit::ReceiveWindow)
+    );
 }
 
 #[test]
@@ -348,12 +359,12 @@ fn a_packet_that_is_captured_twice_counts_once() {
             ..*packet
         });
     }
-    let told = observer.explain();
-    let twice = &told.streams[0];
+    let explained = observer.explain();
+    let twice = &explained.streams[0];
     assert_eq!((twice.segments, twice.retransmissions), (200 * 44, 0));
     assert_eq!(twice.capture_duplicates, twice.segments);
-    assert_eq!(told.explanations[0].source, Source::CaptureBetween);
-    assert!(doubted(&told, "twice"));
+    assert_eq!(explained.explanations[0].source, Source::CaptureBetween);
+    assert!(doubted(&explained, "twice"));
 }
 
 #[test]
@@ -370,10 +381,13 @@ fn a_flood_of_attempts_makes_room_for_what_carries_data() {
     for packet in packets.iter() {
         observer.push(packet);
     }
-    let told = observer.explain();
-    assert_eq!(told.explanations.len(), 1);
-    assert_eq!(told.explanations[0].cause(), Some(Limit::ReceiveWindow));
-    assert!(doubted(&told, "attempts to connect came to nothing"));
+    let explained = observer.explain();
+    assert_eq!(explained.explanations.len(), 1);
+    assert_eq!(
+        explained.explanations[0].cause(),
+        Some(Limit::ReceiveWindow)
+    );
+    assert!(doubted(&explained, "attempts to connect came to nothing"));
 }
 
 /// A connection from this port: a request, an answer of so many bytes, and the end.
@@ -422,9 +436,9 @@ fn connections_that_are_over_make_room() {
             observer.push(&packets[3]);
             observer.push(&packets[5]);
         }
-        let told = most.min(MOST_CONNECTIONS) as u16;
+        let kept = most.min(MOST_CONNECTIONS) as u16;
         let all = observer.explain();
-        assert_eq!(all.explanations.len(), usize::from(told));
+        assert_eq!(all.explanations.len(), usize::from(kept));
         let ports: Vec<u16> = all
             .explanations
             .iter()
@@ -436,14 +450,14 @@ fn connections_that_are_over_make_room() {
         }
         assert!(doubted(
             &all,
-            &format!("{} more connections of", many - told)
+            &format!("{} more connections of", many - kept)
         ));
         assert_eq!(doubted(&all, "--json"), most == 5);
     }
 }
 
 #[test]
-fn of_many_connections_those_with_the_most_bytes_are_told() {
+fn of_many_connections_those_with_the_most_bytes_are_reported() {
     let all = windowed(Nanos(0)).packets();
     let mut observer = Observer::of_most(3);
     for n in 0..10u16 {
@@ -460,10 +474,13 @@ fn of_many_connections_those_with_the_most_bytes_are_told() {
             });
         }
     }
-    let told = observer.explain();
-    let ports = told.explanations.iter().map(|e| e.sender.unwrap().port());
+    let explained = observer.explain();
+    let ports = explained
+        .explanations
+        .iter()
+        .map(|e| e.sender.unwrap().port());
     assert_eq!(ports.collect::<Vec<_>>(), [40007, 40008, 40009]);
-    assert!(doubted(&told, "7 more connections of"));
+    assert!(doubted(&explained, "7 more connections of"));
 }
 
 /// Packets of a connection at its client, written one by one; times in microseconds.
@@ -491,7 +508,7 @@ impl Script {
         script
     }
 
-    /// One of the ends (0 is the client) sends so much, after so long; it has seen all that `heard` told.
+    /// A packet of one side (0 is the client) after `after`; it acknowledges what arrived by then.
     fn packet(&mut self, after: u64, end: usize, payload: u32) -> &mut Packet {
         self.at += after;
         let of = self.packets[if end == 0 { 2 } else { 1 }];
@@ -509,14 +526,14 @@ impl Script {
         self.packets.last_mut().unwrap()
     }
 
-    /// The other end has all of it.
+    /// The peer has received all of it.
     fn arrived(&mut self, end: usize) {
         self.seen[end] = self.next[end];
     }
 
     fn conclusion(&self) -> Conclusion {
-        let told = told(&self.packets);
-        told.explanations[0].conclusion.clone()
+        let explained = explained(&self.packets);
+        explained.explanations[0].conclusion.clone()
     }
 }
 
@@ -644,7 +661,7 @@ fn what_fits_any_initial_window_is_not_laid_on_the_congestion_window() {
         script.arrived(1);
         script.packet(80_000, 0, 0);
     }
-    let one = &told(&script.packets).explanations[0];
+    let one = &explained(&script.packets).explanations[0];
     assert_eq!(one.source, Source::CaptureAtReceiver);
     assert_eq!(one.finding(Limit::CongestionWindow), None);
 }
@@ -705,7 +722,7 @@ fn queued(stamps: Option<Queue>) -> Explained {
             ..reply
         });
     }
-    told(&packets)
+    explained(&packets)
 }
 
 #[test]
@@ -755,12 +772,12 @@ fn lost_in_a_queue_of_others(full: bool) -> Explained {
             continue;
         }
         let left = begun + n * 1000;
-        let heard = (0..n).rev().map(arrival).find(|at| at + HALF <= left);
+        let acked = (0..n).rev().map(arrival).find(|at| at + HALF <= left);
         packets.push(Packet {
             at: Nanos(arrival(n) * 1000),
             seq: of(number),
             payload: MSS,
-            stamps: stamp(left, heard.unwrap_or(0)),
+            stamps: stamp(left, acked.unwrap_or(0)),
             ..data
         });
         packets.push(Packet {
@@ -774,7 +791,7 @@ fn lost_in_a_queue_of_others(full: bool) -> Explained {
             ..reply
         });
     }
-    told(&packets)
+    explained(&packets)
 }
 
 #[test]
@@ -796,7 +813,7 @@ fn packets_do_not_show_why_nobody_writes() {
         script.arrived(0);
         script.packet(20_000, 1, 0);
     }
-    let one = &told(&script.packets).explanations[0];
+    let one = &explained(&script.packets).explanations[0];
     assert_eq!(one.conclusion, by(&[Limit::Application]));
     assert!(!one.is_confident(), "{one:#?}");
     // The same of a download that one request began.
@@ -808,7 +825,7 @@ fn packets_do_not_show_why_nobody_writes() {
         script.arrived(0);
         script.packet(20_000, 1, 0);
     }
-    let one = &told(&script.packets).explanations[0];
+    let one = &explained(&script.packets).explanations[0];
     assert_eq!(one.conclusion, by(&[Limit::Application]));
 }
 
@@ -823,7 +840,7 @@ fn the_window_of_a_reset_is_not_a_closed_window() {
     }
     let reset = script.packet(5_000_000, 1, 0);
     (reset.window, reset.flags) = (0, RST | ACK);
-    let one = &told(&script.packets).explanations[0];
+    let one = &explained(&script.packets).explanations[0];
     assert_eq!(one.finding(Limit::ZeroWindow), None, "{one:#?}");
 }
 
@@ -856,11 +873,11 @@ fn probes_of_a_closed_window_are_no_timeouts() {
             script.arrived(0);
             script.packet(20_000, 1, 0);
         }
-        let told = told(&script.packets);
-        let figures = &told.streams[0];
+        let explained = explained(&script.packets);
+        let figures = &explained.streams[0];
         assert_eq!((figures.segments, figures.retransmissions), (61, 0));
         assert_eq!(figures.unseen, Bytes(0));
-        let one = &told.explanations[0];
+        let one = &explained.explanations[0];
         assert_eq!(one.finding(Limit::RtoStall), None, "{one:#?}");
         assert_eq!(one.cause(), Some(Limit::ReadingApplication), "{one:#?}");
     };
@@ -901,7 +918,7 @@ fn what_is_smaller_than_a_full_segment_does_not_vanish_by_its_size() {
             script.next[0] = first;
             script.packet(wait, 0, 648);
         }
-        let one = &told(&script.packets).explanations[0];
+        let one = &explained(&script.packets).explanations[0];
         assert_eq!(one.finding(Limit::BlackHole), None, "{one:#?}");
     };
     lost(false, true);
@@ -964,7 +981,7 @@ fn a_capture_of_both_directions_is_not_said_to_have_one() {
         script.next[0] = first;
         script.packet(wait, 0, 400);
     }
-    let dead = told(&script.packets);
+    let dead = explained(&script.packets);
     assert!(!doubted(&dead, "one direction only"), "{dead:#?}");
     assert_eq!(dead.explanations[0].conclusion, by(&[Limit::RtoStall]));
     // The capture holds a few of the data, and an acknowledgement of a gigabyte more.
@@ -976,7 +993,7 @@ fn a_capture_of_both_directions_is_not_said_to_have_one() {
     }
     script.seen[0] = script.seen[0].wrapping_add((1 << 30) - 1);
     script.packet(20_000, 1, 0);
-    let leap = told(&script.packets);
+    let leap = explained(&script.packets);
     assert!(!doubted(&leap, "one direction only"), "{leap:#?}");
     assert!(doubted(&leap, "never seen"), "{leap:#?}");
     assert_eq!(leap.explanations[0].bytes, Bytes(20 * u64::from(MSS)));
@@ -1045,7 +1062,7 @@ fn sharing_a_bucket() -> Vec<Packet> {
 fn a_bucket_that_connections_share_is_found_from_all_of_them() {
     let packets = sharing_a_bucket();
     let policed = |packets: &[Packet]| -> Vec<bool> {
-        let explained = told(packets).explanations;
+        let explained = explained(packets).explanations;
         let causes = explained.iter().map(|e| e.cause() == Some(Limit::Policer));
         causes.collect()
     };
@@ -1053,7 +1070,7 @@ fn a_bucket_that_connections_share_is_found_from_all_of_them() {
     let alone: Vec<Packet> = packets.iter().filter(is_first).copied().collect();
     assert_eq!(policed(&alone), [false]);
     assert_eq!(policed(&packets), [true; 4]);
-    let explained = told(&packets).explanations;
+    let explained = explained(&packets).explanations;
     let evidence = |e: &Explanation, key| e.findings[0].evidence.iter().any(|e| e.key == key);
     let key = model::finding::EvidenceKey::BucketConnections;
     assert!(explained.iter().all(|e| evidence(e, key)));

@@ -1,15 +1,15 @@
-//! Data arrive at once, and their acknowledgements wait in a queue on the way back, or are lost when it overflows: an uplink
-//! far slower than the downlink (RFC 3449).
+//! Data arrive at once, and their acknowledgements are queued on the reverse path, or lost when that queue overflows: an
+//! uplink far slower than the downlink (RFC 3449).
 //!
-//! Near miss: a queue on the way of the data. Only timestamps (RFC 7323) tell one from the other, so a capture names it. Without
-//! them a queue that loses no data may be either: this is named behind the rate of the path.
+//! Near miss: a queue on the forward path. Only timestamps (RFC 7323) separate the two, so a capture names it. Without them
+//! a queue that loses no data may be either: this is named behind the rate of the path.
 
-use super::{Key, Telling, bottleneck_rate};
-use crate::facts::{Facts, QUEUE, WayBack};
+use super::{Candidate, Key, bottleneck_rate};
+use crate::facts::{Facts, QUEUE, ReverseQueueing};
 use model::Nanos;
 use model::finding::{Confidence, Evidence};
 
-/// Share of the queueing delay, from which the queue is on the way back; and from which no other is worth a name.
+/// Share of the queueing delay from which the queue is on the reverse path, and from which no other cause is named.
 const MOST_OF_IT: f64 = 0.5;
 const NEARLY_ALL: f64 = 0.75;
 /// Behind the rate of the path.
@@ -17,9 +17,9 @@ const LAST: u8 = 2;
 /// Less than this may be ticks of clocks.
 const NOISE: Nanos = Nanos::from_millis(3);
 
-/// The queue stands on the way back.
-fn seen(facts: &Facts) -> Option<WayBack> {
-    let way = facts.way_back?;
+/// A standing queue on the reverse path.
+fn seen(facts: &Facts) -> Option<ReverseQueueing> {
+    let way = facts.reverse_queueing?;
     let queued = facts.is_queue(facts.inflation()?, QUEUE);
     (queued && way.share() >= MOST_OF_IT && way.delay > NOISE).then_some(way)
 }
@@ -28,11 +28,11 @@ pub(super) fn is_seen(facts: &Facts) -> bool {
     seen(facts).is_some()
 }
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     shown(facts).or_else(|| may_be(facts))
 }
 
-fn shown(facts: &Facts) -> Option<Telling> {
+fn shown(facts: &Facts) -> Option<Candidate> {
     let way = seen(facts)?;
     let evidence = facts.evidence(Key::AckQueueingDelay, way.delay);
     let bound = way.all.0 as f64 * MOST_OF_IT;
@@ -42,17 +42,17 @@ fn shown(facts: &Facts) -> Option<Telling> {
         true => Confidence::Likely,
         false => Confidence::Possible,
     };
-    Some(told(confidence, evidence.of(way.all.0).at_least(bound)))
+    Some(advised(confidence, evidence.of(way.all.0).at_least(bound)))
 }
 
-/// A queue that stands somewhere on the round trip.
-fn may_be(facts: &Facts) -> Option<Telling> {
+/// A standing queue in either direction.
+fn may_be(facts: &Facts) -> Option<Candidate> {
     let inflation = facts.inflation()?;
-    let somewhere = facts.way_back.is_none() && !facts.has_forward_queue();
+    let somewhere = facts.reverse_queueing.is_none() && !facts.has_forward_queue();
     (somewhere && bottleneck_rate::fits(facts).is_some() && facts.is_queue(inflation, QUEUE)).then(
         || {
             let queue = facts.evidence(Key::RttOverMinRtt, inflation);
-            told(
+            advised(
                 Confidence::Possible,
                 queue.at_least(facts.queue_from(QUEUE)),
             )
@@ -61,9 +61,9 @@ fn may_be(facts: &Facts) -> Option<Telling> {
     )
 }
 
-fn told(confidence: Confidence, evidence: Evidence) -> Telling {
-    Telling::new(confidence, vec![evidence])
-        .advise("a faster way back, or one on which acknowledgements go before other packets")
+fn advised(confidence: Confidence, evidence: Evidence) -> Candidate {
+    Candidate::new(confidence, vec![evidence])
+        .advise("a faster reverse path, or one that sends acknowledgements before other packets")
         .advise("fewer acknowledgements: receive offload (GRO, LRO) on at the receiver, or larger segments")
 }
 
@@ -73,12 +73,12 @@ mod tests {
     use crate::facts::Reading;
     use model::finding::Source;
 
-    /// A second at 40 ms on a path of 20 ms, of which so many are on the way back.
+    /// A second at 40 ms on a path of 20 ms, of which so many are queueing delay of the reverse path.
     fn queued(source: Source, back_ms: u64, marked: u64) -> Option<Confidence> {
         let mut facts = Facts::new(source);
         facts.min_rtt = Some(Nanos::from_millis(20));
         facts.marked = marked;
-        facts.way_back = Some(WayBack::of(
+        facts.reverse_queueing = Some(ReverseQueueing::of(
             Nanos::from_millis(back_ms),
             Nanos::from_millis(20),
         ));
@@ -91,7 +91,7 @@ mod tests {
                 ..Reading::default()
             });
         }
-        fits(&facts).map(|telling| telling.confidence)
+        fits(&facts).map(|candidate| candidate.confidence)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Near miss: an application that would write but waits for room ([`super::send_buffer`]).
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::Facts;
 use crate::sender_state::{Release, SenderState};
 use model::finding::Confidence;
@@ -22,7 +22,7 @@ pub(crate) fn owns_pacing(state: &SenderState) -> bool {
     state.paced && state.app_limited
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     if !facts.always_writes {
         // Packets show that nothing left, not whether anything was written. A reply shows that the request was awaited.
         // Who is ready and has no processor would have written.
@@ -30,10 +30,10 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
             true => Confidence::Possible,
             false => Confidence::Certain,
         };
-        let telling = Telling::new(confidence, Vec::new()).advise(
+        let candidate = Candidate::new(confidence, Vec::new()).advise(
             "look at the sending application: what it computes, reads or waits for between writes",
         );
-        return facts.behind.tell(telling, facts.source);
+        return facts.behind.add_to(candidate, facts.source);
     }
     // A load generator always has data: if it did not write, it did not run.
     let mut evidence = Vec::new();
@@ -44,15 +44,15 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
                 .map(|host| facts.evidence(Key::SenderHostCpu, host)),
         );
     }
-    Telling::new(Confidence::Likely, evidence)
+    Candidate::new(Confidence::Likely, evidence)
         .advise("give the sender more processor time: it is the load generator itself that paused")
 }
 
 /// From packets alone: see [`super::send_buffer::held`].
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let evidence = super::send_buffer::held(facts)?;
     Some(
-        Telling::new(Confidence::Possible, vec![evidence])
+        Candidate::new(Confidence::Possible, vec![evidence])
             .advise("look at the sending application: how much it keeps outstanding by itself"),
     )
 }

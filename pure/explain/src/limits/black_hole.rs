@@ -3,7 +3,7 @@
 //!
 //! Near miss: a link that is down, where small segments vanish too.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::Facts;
 use model::Bytes;
 use model::finding::Confidence;
@@ -11,7 +11,7 @@ use model::finding::Confidence;
 /// So many backoffs of the same segment are no chance.
 pub(crate) const BACKOFFS: u32 = 3;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let gone = facts.vanished?;
     if gone.backoffs < BACKOFFS || gone.size <= gone.passed {
         return None;
@@ -27,7 +27,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .at_least(BACKOFFS.into()),
     ];
     Some(
-        Telling::new(Confidence::Certain, evidence)
+        Candidate::new(Confidence::Certain, evidence)
             .change(
                 "sysctl:net.ipv4.tcp_mtu_probing=1@sender",
                 "let the sender find the size that passes (RFC 4821)",

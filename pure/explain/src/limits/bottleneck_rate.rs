@@ -1,9 +1,9 @@
-//! The slowest link is full: a queue stands before it, the rate is flat, and the window would carry
+//! The slowest link is full: it has a standing queue, the rate is flat, and the window would carry
 //! more. Not a fault.
 //!
-//! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
+//! Near miss: a flat rate without a queue (a full receive window, requested pacing).
 
-use super::{Key, Telling, ack_path, cpu, pacing, policer};
+use super::{Candidate, Key, ack_path, cpu, pacing, policer};
 use crate::facts::{FEWEST_LOST, FLAT, Facts, NO_MORE, QUEUE, bit_rate};
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
@@ -31,7 +31,7 @@ const WELL_USED: f64 = 0.9;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
 const FEWEST_OUT: f64 = 2.0;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     // A path that carried less would not let that rate through.
     if pacing::is_kept(facts) {
         return None;
@@ -45,12 +45,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             )
         })
         .or_else(|| well_used(facts))
-        .or_else(|| asked_for(facts))
+        .or_else(|| probed(facts))
 }
 
-/// Losses never slowed it down, and it was never faster: what is lost for another reason would do the one, and let the other
-/// happen. At the sender a policer is told from it, which does the same.
-fn never_faster(facts: &Facts) -> Option<Telling> {
+/// Losses never slowed it down, and it was never faster: losses with another cause would slow it down, or leave faster
+/// phases. A policer does the same; a capture at the sender distinguishes it.
+fn never_faster(facts: &Facts) -> Option<Candidate> {
     let ratio = facts.goodput_by_peak()?;
     // Who does not yield to losses makes many in a short queue; elsewhere than at the sender that is not known of it.
     let most = if facts.is_seen_from_afar() {
@@ -68,14 +68,14 @@ fn never_faster(facts: &Facts) -> Option<Telling> {
                 .at_least(NEVER_FASTER),
             facts.retransmissions(),
         ];
-        Telling::new(Confidence::Possible, evidence)
+        Candidate::new(Confidence::Possible, evidence)
             .ranked(0)
             .advise(LINE_IS_FULL)
     })
 }
 
 /// Losses that came with a queue are its overflow: the sender yields more than it would have to.
-fn overflows(facts: &Facts, mut evidence: Vec<Evidence>) -> Option<Telling> {
+fn overflows(facts: &Facts, mut evidence: Vec<Evidence>) -> Option<Candidate> {
     let shown = facts.loss_hurts() && facts.queue_at_loss(QUEUE) && !ack_path::is_seen(facts);
     let at_loss = facts.inflation_at_loss().filter(|_| shown)?;
     evidence.push(
@@ -83,11 +83,11 @@ fn overflows(facts: &Facts, mut evidence: Vec<Evidence>) -> Option<Telling> {
             .evidence(Key::RttOverMinRttAtLosses, at_loss)
             .at_least(facts.queue_from(QUEUE)),
     );
-    Some(Telling::new(Confidence::Possible, evidence).advise(YIELDS))
+    Some(Candidate::new(Confidence::Possible, evidence).advise(YIELDS))
 }
 
 /// The queue that lost segments drains at hardly more than the goodput: a deeper one could not give more than that.
-fn well_used(facts: &Facts) -> Option<Telling> {
+fn well_used(facts: &Facts) -> Option<Candidate> {
     let queue = facts.bucket.as_ref().filter(|b| b.is_seen());
     let used = facts.rate() / queue.filter(|_| !policer::is_policed(facts))?.rate;
     (used >= WELL_USED && !ack_path::is_seen(facts)).then(|| {
@@ -97,15 +97,15 @@ fn well_used(facts: &Facts) -> Option<Telling> {
                 .evidence(Key::GoodputOverBucketRate, used)
                 .at_least(WELL_USED),
         ];
-        Telling::new(Confidence::Possible, evidence)
+        Candidate::new(Confidence::Possible, evidence)
             .ranked(0)
             .advise(LINE_IS_FULL)
     })
 }
 
-/// BBR asks for a quarter more in one of eight round trips, and its pace is what it got: where neither a pacing rate nor a
-/// window nor a processor holds it, that is what the path carries.
-fn asked_for(facts: &Facts) -> Option<Telling> {
+/// BBR probes for a quarter more in one of eight round trips and paces at the rate that it measured: where no pacing rate,
+/// window or processor limits it, that is what the path carries.
+fn probed(facts: &Facts) -> Option<Candidate> {
     let free = facts.is_bbr() && facts.outlasts_startup() && facts.pacing.is_none();
     let spare = facts.window_to_spare().filter(|_| free)?;
     let harmless = facts.loss_share() <= MUCH_LOSS && !ack_path::is_seen(facts);
@@ -116,13 +116,13 @@ fn asked_for(facts: &Facts) -> Option<Telling> {
             window_to_spare(facts, spare),
             facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN),
         ];
-        Telling::new(Confidence::Possible, evidence)
+        Candidate::new(Confidence::Possible, evidence)
             .ranked(2)
             .advise(LINE_IS_FULL)
     })
 }
 
-fn full(facts: &Facts) -> Option<Telling> {
+fn full(facts: &Facts) -> Option<Candidate> {
     let rate = bit_rate(facts.rate());
     let Some(spread) = facts.unsteadiness() else {
         return few_readings(facts);
@@ -136,7 +136,7 @@ fn full(facts: &Facts) -> Option<Telling> {
             .evidence(Key::Goodput, rate)
             .at_least(link.0 as f64 * LINE_RATE);
         evidence.push(facts.evidence(Key::DeviceSpeed, link));
-        return Some(Telling::new(Confidence::Certain, evidence).advise(LINE_IS_FULL));
+        return Some(Candidate::new(Confidence::Certain, evidence).advise(LINE_IS_FULL));
     }
     // A full line is never idle.
     if facts.rhythm.is_some_and(|r| r.is_idling()) {
@@ -162,9 +162,9 @@ fn full(facts: &Facts) -> Option<Telling> {
     let spare = facts.window_to_spare().unwrap_or(0.0);
     evidence.push(window_to_spare(facts, spare));
     if !facts.is_flat() {
-        // A queue that stands while the rate moves: it is the path's rate that does.
+        // A standing queue while the rate varies: the rate of the path varies.
         return (queued && spare >= TO_SPARE)
-            .then(|| Telling::new(Confidence::Possible, evidence).advise(RATE_MOVES));
+            .then(|| Candidate::new(Confidence::Possible, evidence).advise(RATE_MOVES));
     }
     if queued && spare >= TO_SPARE {
         // Who waits for timers again and again does not keep the line full, nor who loses so much.
@@ -178,9 +178,9 @@ fn full(facts: &Facts) -> Option<Telling> {
             false => Confidence::Certain,
             true => Confidence::Possible,
         };
-        return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
+        return Some(Candidate::new(confidence, evidence).advise(LINE_IS_FULL));
     }
-    // Packets do not tell BBR, but that more was asked of the path once.
+    // Packets do not show BBR, but they show that the sender once probed for more.
     if facts.is_capture()
         && let Some(ratio) = facts.queued_goodput()
     {
@@ -200,21 +200,21 @@ fn full(facts: &Facts) -> Option<Telling> {
             true => Confidence::Possible,
             false => Confidence::Likely,
         };
-        return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
+        return Some(Candidate::new(confidence, evidence).advise(LINE_IS_FULL));
     }
-    // BBR empties the queue on purpose; it keeps asking for a quarter more and did not get it.
+    // BBR empties the queue on purpose; it probed for a quarter more and did not get it.
     (facts.is_bbr() && spare >= TO_SPARE && facts.pacing.is_none()).then(|| {
         evidence.push(facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN));
         let confidence = match facts.has_forward_queue() && facts.loss_share() <= MUCH_LOSS {
             true => Confidence::Likely,
             false => Confidence::Possible,
         };
-        Telling::new(confidence, evidence).advise(LINE_IS_FULL)
+        Candidate::new(confidence, evidence).advise(LINE_IS_FULL)
     })
 }
 
-/// A short run in few samples: whether the rate was flat cannot be told, but a queue stood and the window would carry more.
-fn few_readings(facts: &Facts) -> Option<Telling> {
+/// A short run with few samples: too few for a flat rate, but there was a standing queue, and the window would carry more.
+fn few_readings(facts: &Facts) -> Option<Candidate> {
     let (inflation, spare) = (facts.inflation()?, facts.window_to_spare()?);
     let full = facts.is_queue(inflation, QUEUE) && spare >= TO_SPARE && !facts.loss_hurts();
     (facts.is_sampled() && full).then(|| {
@@ -223,11 +223,11 @@ fn few_readings(facts: &Facts) -> Option<Telling> {
             standing_queue(facts, inflation),
             window_to_spare(facts, spare),
         ];
-        Telling::new(Confidence::Possible, evidence).advise(LINE_IS_FULL)
+        Candidate::new(Confidence::Possible, evidence).advise(LINE_IS_FULL)
     })
 }
 
-/// Judged where a queue stands.
+/// Evidence of a standing queue.
 fn standing_queue(facts: &Facts, inflation: f64) -> Evidence {
     let evidence = facts.evidence(Key::RttOverMinRtt, inflation);
     evidence.if_at_least(facts.queue_from(QUEUE))
@@ -272,7 +272,7 @@ mod tests {
                 ..Reading::default()
             });
         }
-        fits(&facts).map(|telling| telling.confidence)
+        fits(&facts).map(|candidate| candidate.confidence)
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
                     ..Reading::default()
                 });
             }
-            fits(&facts).map(|telling| telling.confidence)
+            fits(&facts).map(|candidate| candidate.confidence)
         };
         let trace = Source::Trace;
         assert_eq!(full(trace, 500_000, 2), Some(Confidence::Possible));
@@ -338,7 +338,7 @@ mod tests {
                     ..Reading::default()
                 });
             }
-            fits(&facts).map(|telling| telling.confidence)
+            fits(&facts).map(|candidate| candidate.confidence)
         };
         assert_eq!(of(None, 400_000), Some(Confidence::Possible));
         assert_eq!(of(None, 200_000), None, "the window holds it");
@@ -381,7 +381,7 @@ mod tests {
                 };
                 20
             ];
-            fits(&facts).map(|telling| telling.confidence)
+            fits(&facts).map(|candidate| candidate.confidence)
         };
         assert_eq!(of(0.95), Some(Confidence::Possible));
         assert_eq!(of(0.8), None);

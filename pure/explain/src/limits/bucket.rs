@@ -2,7 +2,7 @@
 //! depth, and what does not fit is lost. Where every segment that left is known, the rate and the depth that
 //! part the lost from the passed best are found, and how well they part them; random loss lets nothing part it.
 //!
-//! What tells a queue from a policer's bucket is time: bytes that stand in a queue delay those behind them.
+//! Delay distinguishes a queue from a policer's bucket: bytes in a queue delay those behind them.
 
 use super::Key;
 use crate::facts::{Bucket, EXCLUDED, Facts, SEEN, Sent, bit_rate};

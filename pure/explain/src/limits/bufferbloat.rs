@@ -2,7 +2,7 @@
 //!
 //! Near miss: a queue of the order of the round trip, as a loss-based sender needs it.
 
-use super::{Key, Telling, bottleneck_rate};
+use super::{Candidate, Key, bottleneck_rate};
 use crate::facts::Facts;
 use model::Nanos;
 use model::finding::Confidence;
@@ -10,24 +10,24 @@ use model::finding::Confidence;
 /// A queue below this is nobody's trouble.
 const SMALL: Nanos = Nanos::from_millis(50);
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let mut telling = bottleneck_rate::fits(facts)?;
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
+    let mut candidate = bottleneck_rate::fits(facts)?;
     let standing = facts.standing()?;
     let bound = facts.rtt().max(SMALL);
     if standing <= bound {
         return None;
     }
-    if telling.confidence == Confidence::Likely {
-        telling.confidence = Confidence::Certain;
+    if candidate.confidence == Confidence::Likely {
+        candidate.confidence = Confidence::Certain;
     }
-    telling.evidence.push(
+    candidate.evidence.push(
         facts
             .evidence(Key::RttAboveMinRtt, standing)
             .at_least(bound.0 as f64),
     );
-    telling.remedies.clear();
+    candidate.remedies.clear();
     Some(
-        telling
+        candidate
             .advise("a queue discipline that keeps queues short at the slow link (fq_codel, cake), below its rate")
             .change(
                 "congestion=bbr",

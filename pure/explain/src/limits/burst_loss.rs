@@ -5,7 +5,7 @@
 //! decides is pacing. Losses that a queue separates from the others only with exceptions make it at most possible.
 
 use super::loss_runs::{self, Runs};
-use super::{Key, Telling, bucket, experiment, policer, random_loss};
+use super::{Candidate, Key, bucket, experiment, policer, random_loss};
 use crate::facts::{Bucket, Facts, Loss};
 use model::finding::{Confidence, Evidence};
 use model::stats::{median, percentile};
@@ -20,7 +20,7 @@ const AT_THE_END: f64 = 0.75;
 /// each time; above the other, any window.
 const SAME_WINDOW: f64 = 0.12;
 const ANY_WINDOW: f64 = 0.20;
-/// Segments out at losses, median, below which their number tells nothing.
+/// Segments in flight at losses, median, below which their number is no evidence.
 const FEWEST_OUT: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum Pattern {
     SameWindow,
     /// Anywhere.
     Anywhere,
-    /// Too few to tell.
+    /// Too few losses for a pattern.
     Unknown,
 }
 
@@ -77,7 +77,7 @@ fn episodes(facts: &Facts) -> Vec<&Loss> {
 }
 
 /// The pattern rests on what is known of each segment.
-pub(crate) fn is_told(facts: &Facts) -> bool {
+pub(crate) fn is_exact(facts: &Facts) -> bool {
     facts.bucket.is_some() || place(facts).is_some()
 }
 
@@ -120,10 +120,10 @@ pub(crate) fn spread_of_windows(facts: &Facts) -> Vec<Evidence> {
     evidence
 }
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let at_loss = facts.inflation_at_loss()?;
     let pattern = pattern(facts);
-    let anywhere = pattern == Pattern::Anywhere && is_told(facts);
+    let anywhere = pattern == Pattern::Anywhere && is_exact(facts);
     let policed = policer::is_policed(facts);
     if policed || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
         return None;
@@ -131,7 +131,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let clear = facts.bucket.as_ref().is_none_or(Bucket::is_clear);
     let again = facts.loss_events().len() >= FEWEST_EVENTS;
     let sure = pattern == Pattern::Bursts && clear && again;
-    let telling = Telling::new(
+    let candidate = Candidate::new(
         if sure {
             Confidence::Likely
         } else {
@@ -150,7 +150,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         (_, Pattern::Unknown) => 1,
         _ => 0,
     };
-    Some(telling.ranked(rank))
+    Some(candidate.ranked(rank))
 }
 
 #[cfg(test)]
@@ -185,13 +185,13 @@ mod tests {
                 segment: 1448,
                 connections: 1,
             });
-            let telling = fits(&facts).unwrap();
+            let candidate = fits(&facts).unwrap();
             // 0.95 of the rate of the queue.
             assert_eq!(
-                telling.remedies[0].change.as_deref(),
+                candidate.remedies[0].change.as_deref(),
                 Some("pacing=20500000")
             );
-            telling.confidence
+            candidate.confidence
         };
         assert_eq!(confidence(0.9), Confidence::Likely);
         assert_eq!(confidence(0.83), Confidence::Possible);

@@ -1,6 +1,6 @@
 //! The connection is being closed, and nothing is left to send.
 
-use super::Telling;
+use super::Candidate;
 use crate::facts::Facts;
 use crate::sender_state::{SenderState, Stage};
 use model::finding::Confidence;
@@ -9,6 +9,6 @@ pub(crate) fn owns(state: &SenderState) -> bool {
     state.stage == Stage::Closing
 }
 
-pub(crate) fn tell(_: &Facts) -> Telling {
-    Telling::new(Confidence::Certain, Vec::new())
+pub(crate) fn candidate(_: &Facts) -> Candidate {
+    Candidate::new(Confidence::Certain, Vec::new())
 }

@@ -1,6 +1,6 @@
 //! The congestion window is full. What made it no larger is for the second level.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::{Facts, QUEUE};
 use crate::sender_state::SenderState;
 use model::Bytes;
@@ -14,9 +14,9 @@ pub(crate) fn owns(state: &SenderState) -> bool {
 /// Of the window in flight at the most, median: it is full.
 const FULL: f64 = 0.8;
 
-/// The window is full and stays as it is, though nothing was lost and no queue stands: it may not grow (a cwnd clamp of
-/// the route, or of the application).
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+/// The window is full and constant, without loss and without a standing queue: something clamps it (a cwnd clamp of the
+/// route, or of the application).
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let mut windows: Vec<f64> = facts.steady().iter().map(|r| r.cwnd as f64).collect();
     let (low, high) = (
         percentile(&mut windows, 0.1)?,
@@ -38,12 +38,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .at_most(0.0),
         facts.retransmissions().at_most(0.0),
     ];
-    Some(Telling::new(Confidence::Likely, evidence).advise(
+    Some(Candidate::new(Confidence::Likely, evidence).advise(
         "look for a clamp of the congestion window: cwnd in 'ip route show', TCP metrics, the application's socket options",
     ))
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     let known = facts.steady().iter().filter(|r| r.cwnd > 0);
     let cwnd = median(known.map(|r| r.cwnd as f64));
     let cwnd = cwnd.map(|cwnd| facts.evidence(Key::Cwnd, Bytes(cwnd as u64)));
@@ -51,7 +51,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     if let Some(name) = &facts.congestion {
         evidence.push(facts.evidence(Key::CongestionControl, name.as_str()));
     }
-    Telling::new(Confidence::Possible, evidence)
+    Candidate::new(Confidence::Possible, evidence)
 }
 
 #[cfg(test)]
@@ -62,6 +62,6 @@ mod tests {
     #[test]
     fn a_window_that_is_not_known_is_no_evidence() {
         let facts = Facts::new(Source::CaptureAtSender);
-        assert_eq!(tell(&facts).evidence, []);
+        assert_eq!(candidate(&facts).evidence, []);
     }
 }

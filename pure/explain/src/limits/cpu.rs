@@ -2,7 +2,7 @@
 //!
 //! Near miss: a busy host whose path is slower still. A busy processor alone proves nothing.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::{Facts, Load};
 use model::finding::{Confidence, Evidence};
 
@@ -15,15 +15,15 @@ const WORKS: f64 = 0.25;
 /// With more loss than this there is something else to look at first.
 const MUCH_LOSS: f64 = 0.01;
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
-    Telling::new(Confidence::Possible, evidence(facts)).advise(ADVICE)
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
+    Candidate::new(Confidence::Possible, evidence(facts)).advise(ADVICE)
 }
 
 const ADVICE: &str = "look at both hosts' processors: offloads (tso, gro), interrupts on one processor, other load, \
      larger segments";
 
 /// An end is full of work, and no queue on the path shows that the network is.
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let full = [facts.sender_load, facts.receiver_load]
         .into_iter()
         .flatten()
@@ -31,7 +31,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if !full || facts.loss_share() > MUCH_LOSS {
         return None;
     }
-    Some(Telling::new(Confidence::Possible, evidence(facts)).advise(ADVICE))
+    Some(Candidate::new(Confidence::Possible, evidence(facts)).advise(ADVICE))
 }
 
 fn is_full(load: Load) -> bool {

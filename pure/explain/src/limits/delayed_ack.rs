@@ -5,7 +5,7 @@
 //! Near misses: Nagle's waits of one round trip, where the peer acknowledged at once; a window of one segment on a
 //! path that is as slow itself.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::{Facts, Reading};
 use model::Bytes;
 use model::finding::{Confidence, Evidence};
@@ -20,7 +20,7 @@ const OFTEN: u64 = 5;
 /// what it takes longer (RFC 6298).
 const AT_ONCE: u64 = 10;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let held = facts.held;
     if held.delayed == 0 || held.delayed * OFTEN < held.waits {
         return None;
@@ -32,20 +32,20 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .at_least(held.waits as f64 / OFTEN as f64),
         facts.evidence(Key::DelayedAckTime, held.delayed_time),
     ];
-    Some(Telling::new(Confidence::Certain, evidence).change(
+    Some(Candidate::new(Confidence::Certain, evidence).change(
         "nodelay=on",
         "TCP_NODELAY at the sender; the peer may also acknowledge at once (ip route ... quickack 1)",
     ))
 }
 
 /// The window lets out a single segment at a time, and each waits for the peer's timer.
-pub(crate) fn fits_alone(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits_alone(facts: &Facts) -> Option<Candidate> {
     let (confidence, evidence) = match facts.is_sampled() {
         true => sampled(facts)?,
         false => counted(facts)?,
     };
     Some(
-        Telling::new(confidence, evidence)
+        Candidate::new(confidence, evidence)
             .advise("room for two segments at the sender, and the peer acknowledges at once: look for a clamp of the congestion window (cwnd in 'ip route show')")
             .change(
                 "route.quickack=on",

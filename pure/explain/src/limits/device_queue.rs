@@ -1,6 +1,6 @@
 //! Segments wait below TCP, in the queueing discipline or the ring of the sender's own device.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::{FLAT, Facts};
 use crate::sender_state::SenderState;
 use model::Nanos;
@@ -12,36 +12,36 @@ pub(crate) fn owns(state: &SenderState) -> bool {
 
 /// Data wait to be sent, no window is full, the processors are not, and the rate is flat: what is left is
 /// what lies below TCP. Of samples, which do not show how much waits there.
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let load = facts.sender_load?;
     if facts.source != Source::Samples || load.process > IDLE || !facts.is_flat() {
         return None;
     }
-    let mut telling = tell(facts);
-    telling.confidence = Confidence::Possible;
-    telling.evidence.extend(flat(facts));
-    telling.evidence.push(
+    let mut candidate = candidate(facts);
+    candidate.confidence = Confidence::Possible;
+    candidate.evidence.extend(flat(facts));
+    candidate.evidence.push(
         facts
             .evidence(Key::SenderProcessCpu, load.process)
             .at_most(IDLE),
     );
-    Some(telling)
+    Some(candidate)
 }
 
 /// Packets pass later than their timestamps say: they lay below TCP meanwhile. Of a capture at the sender itself.
-pub(crate) fn fits_late(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits_late(facts: &Facts) -> Option<Candidate> {
     let late = facts.rhythm?.late?;
     if facts.source != Source::CaptureAtSender || late < LATE || !facts.is_flat() {
         return None;
     }
-    let mut telling = tell(facts);
-    telling.evidence.push(
+    let mut candidate = candidate(facts);
+    candidate.evidence.push(
         facts
             .evidence(Key::TimeBelowTcp, late)
             .at_least(LATE.0 as f64),
     );
-    telling.evidence.extend(flat(facts));
-    Some(telling)
+    candidate.evidence.extend(flat(facts));
+    Some(candidate)
 }
 
 fn flat(facts: &Facts) -> Option<Evidence> {
@@ -55,11 +55,11 @@ const LATE: Nanos = Nanos::from_millis(1);
 /// A sending process that uses less of a processor is not held up by it.
 const IDLE: f64 = 0.5;
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     let speed = facts
         .link
         .map(|link| facts.evidence(Key::DeviceSpeed, link));
-    Telling::new(Confidence::Likely, speed.into_iter().collect()).advise(
+    Candidate::new(Confidence::Likely, speed.into_iter().collect()).advise(
         "the sender's own link, or its queueing discipline, is the slowest part: look at its rate",
     )
 }

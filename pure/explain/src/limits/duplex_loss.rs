@@ -1,20 +1,20 @@
-//! A device runs half duplex and the other end does not: it listens before it sends, the other does not, and what
-//! collides is lost.
+//! One device runs half duplex and its link partner full duplex: the partner sends at any time, and frames that collide
+//! are lost.
 //!
 //! Near misses: random loss on a full-duplex link, of which no device says anything; collisions that are not late, as
 //! any half-duplex line has them without a loss; damaged frames, which a bad cable makes as well.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::Facts;
 use model::finding::Confidence;
 
-/// Of what was sent again, arrived damaged at the least if damage is the reason.
+/// Least share of the retransmissions that arrived damaged if damage is the reason.
 const OF_THE_LOST: f64 = 0.5;
 
 const AGREE: &str = "compare speed and duplex at both ends of each cable (ethtool DEVICE): let both negotiate (ethtool \
                      -s DEVICE autoneg on), or set both alike";
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     if !facts.loss_hurts() {
         return None;
     }
@@ -45,5 +45,5 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         false if many => Confidence::Possible,
         false => return None,
     };
-    Some(Telling::new(confidence, evidence).advise(AGREE).ranked(2))
+    Some(Candidate::new(confidence, evidence).advise(AGREE).ranked(2))
 }

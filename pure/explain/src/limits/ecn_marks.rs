@@ -2,14 +2,14 @@
 //!
 //! Near miss: a path that marks and drops: then the queue overflowed all the same.
 
-use super::{Key, Telling, ack_path};
+use super::{Candidate, Key, ack_path};
 use crate::facts::Facts;
 use model::finding::Confidence;
 
 /// With fewer marks it is chance.
 const FEWEST: u64 = 5;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     if facts.marked < FEWEST || facts.retransmitted > facts.marked || facts.is_bbr() {
         return None;
     }
@@ -20,12 +20,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .at_least(FEWEST as f64),
         facts.retransmissions().at_most(facts.marked as f64),
     ];
-    // A queue on the way back slows the sender down as well, and may be the longer one.
+    // A queue on the reverse path slows the sender down as well, and may be the longer one.
     let (confidence, rank) = match ack_path::is_seen(facts) {
         true => (Confidence::Possible, 2),
         false => (Confidence::Certain, 1),
     };
-    Some(Telling::new(confidence, evidence).ranked(rank).advise(
+    Some(Candidate::new(confidence, evidence).ranked(rank).advise(
         "the queue that marks is at its target: the path is full, or its threshold is too low",
     ))
 }

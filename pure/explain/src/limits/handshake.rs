@@ -2,7 +2,7 @@
 //!
 //! Near miss: a transfer so short that the one round trip of a handshake is a good part of it.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::Facts;
 use crate::sender_state::{SenderState, Stage};
 use model::finding::Confidence;
@@ -11,12 +11,12 @@ pub(crate) fn owns(state: &SenderState) -> bool {
     state.stage == Stage::Opening
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     if facts.syns_again == 0 {
-        return Telling::new(Confidence::Certain, Vec::new());
+        return Candidate::new(Confidence::Certain, Vec::new());
     }
     let evidence = facts.evidence(Key::RetransmittedSyns, facts.syns_again);
-    Telling::new(Confidence::Certain, vec![evidence]).advise(
+    Candidate::new(Confidence::Certain, vec![evidence]).advise(
         "look for what loses or holds back the first segments: a listener whose queue is full, a firewall, a path that is down at first",
     )
 }

@@ -1,8 +1,8 @@
 //! Lost segments are being repaired, or the window is being reduced: the sender holds itself back.
 //!
-//! Near miss: segments sent again because the path MTU fell in that instant; they are not loss.
+//! Near miss: retransmissions because the path MTU fell in that instant; they are not loss.
 
-use super::Telling;
+use super::Candidate;
 use crate::facts::Facts;
 use crate::sender_state::SenderState;
 use model::finding::Confidence;
@@ -12,6 +12,6 @@ pub(crate) fn owns(state: &SenderState) -> bool {
     matches!(state.ca_state, ca_state::CWR | ca_state::RECOVERY)
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
-    Telling::new(Confidence::Certain, vec![facts.retransmissions()])
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
+    Candidate::new(Confidence::Certain, vec![facts.retransmissions()])
 }

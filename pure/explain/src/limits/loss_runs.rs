@@ -5,7 +5,7 @@ use super::Key;
 use crate::facts::Facts;
 use model::finding::Evidence;
 
-/// With fewer events nothing is told.
+/// Fewer events show no pattern.
 const FEWEST: usize = 8;
 /// Segments lost in an event, by what chance would give: up to the first one by one, from the second
 /// together. Seen in labs: 1.0 to 1.2 of random loss; 1.6 and more of queues and buckets.
@@ -53,8 +53,8 @@ fn measure(facts: &Facts) -> Option<(f64, usize)> {
     Some((lost as f64 / n as f64 / by_chance.max(1.0), n))
 }
 
-/// The losses come in clumps: that speaks against chance.
-pub(crate) fn clumps(facts: &Facts) -> Option<Evidence> {
+/// The losses come in runs: that contradicts random loss.
+pub(crate) fn clustered(facts: &Facts) -> Option<Evidence> {
     let (ratio, _) = measure(facts)?;
     let run = facts.evidence(Key::LossRunOverRandom, ratio);
     (pattern(facts) == Runs::Together).then(|| run.at_least(TOGETHER))

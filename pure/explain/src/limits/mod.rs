@@ -65,9 +65,9 @@ pub(crate) const ORDER: &[(Limit, Owns)] = &[
     (Limit::DeviceQueue, device_queue::owns),
 ];
 
-/// What a limit has to say of a connection.
+/// A limit as a candidate cause of a connection's rate, with its evidence.
 #[derive(Clone, Debug)]
-pub(crate) struct Telling {
+pub(crate) struct Candidate {
     pub confidence: Confidence,
     pub evidence: Vec<Evidence>,
     pub remedies: Vec<Remedy>,
@@ -75,9 +75,9 @@ pub(crate) struct Telling {
     pub rank: u8,
 }
 
-impl Telling {
-    fn new(confidence: Confidence, evidence: Vec<Evidence>) -> Telling {
-        Telling {
+impl Candidate {
+    fn new(confidence: Confidence, evidence: Vec<Evidence>) -> Candidate {
+        Candidate {
             confidence,
             evidence,
             remedies: Vec::new(),
@@ -86,7 +86,7 @@ impl Telling {
     }
 
     /// Advice in words.
-    fn advise(mut self, words: impl Into<String>) -> Telling {
+    fn advise(mut self, words: impl Into<String>) -> Candidate {
         self.remedies.push(Remedy {
             words: words.into(),
             change: None,
@@ -95,12 +95,12 @@ impl Telling {
     }
 
     /// Advice that is a setting.
-    fn change(self, change: impl Into<String>, words: impl Into<String>) -> Telling {
+    fn change(self, change: impl Into<String>, words: impl Into<String>) -> Candidate {
         self.try_out(Some(change.into()), words)
     }
 
     /// The same, where the setting may not be known.
-    fn try_out(mut self, change: Option<String>, words: impl Into<String>) -> Telling {
+    fn try_out(mut self, change: Option<String>, words: impl Into<String>) -> Candidate {
         self.remedies.push(Remedy {
             words: words.into(),
             change,
@@ -108,8 +108,8 @@ impl Telling {
         self
     }
 
-    fn ranked(self, rank: u8) -> Telling {
-        Telling { rank, ..self }
+    fn ranked(self, rank: u8) -> Candidate {
+        Candidate { rank, ..self }
     }
 }
 
@@ -131,41 +131,41 @@ pub(crate) enum Kind {
 pub(crate) struct First {
     /// What kind of time it owns; none: time that is not the transfer's.
     pub kind: Option<Kind>,
-    tell: fn(&Facts) -> Telling,
+    candidate: fn(&Facts) -> Candidate,
 }
 
 /// How a limit of the first level is explained; `None` of one of the second.
 pub(crate) fn first(limit: Limit) -> Option<First> {
     use Limit::*;
-    let (kind, tell): (Option<Kind>, fn(&Facts) -> Telling) = match limit {
-        Handshake => (None, handshake::tell),
-        Closing => (None, closing::tell),
-        Application => (Some(Kind::Application), application::tell),
-        SendBuffer => (Some(Kind::SendBuffer), send_buffer::tell),
-        ReceiveWindow => (Some(Kind::Receiver), receive_window::tell),
-        ZeroWindow => (Some(Kind::Receiver), zero_window::tell),
-        SlowStart => (Some(Kind::SlowStart), slow_start::tell),
-        CongestionWindow => (Some(Kind::Network), congestion_window::tell),
-        LossRecovery => (Some(Kind::Network), loss_recovery::tell),
-        RtoStall => (Some(Kind::Network), rto_stall::tell),
-        Nagle => (Some(Kind::Nagle), nagle::tell),
-        Pacing => (Some(Kind::Network), pacing::tell),
-        DeviceQueue => (Some(Kind::Device), device_queue::tell),
-        Cpu => (Some(Kind::Cpu), cpu::tell),
+    let (kind, candidate): (Option<Kind>, fn(&Facts) -> Candidate) = match limit {
+        Handshake => (None, handshake::candidate),
+        Closing => (None, closing::candidate),
+        Application => (Some(Kind::Application), application::candidate),
+        SendBuffer => (Some(Kind::SendBuffer), send_buffer::candidate),
+        ReceiveWindow => (Some(Kind::Receiver), receive_window::candidate),
+        ZeroWindow => (Some(Kind::Receiver), zero_window::candidate),
+        SlowStart => (Some(Kind::SlowStart), slow_start::candidate),
+        CongestionWindow => (Some(Kind::Network), congestion_window::candidate),
+        LossRecovery => (Some(Kind::Network), loss_recovery::candidate),
+        RtoStall => (Some(Kind::Network), rto_stall::candidate),
+        Nagle => (Some(Kind::Nagle), nagle::candidate),
+        Pacing => (Some(Kind::Network), pacing::candidate),
+        DeviceQueue => (Some(Kind::Device), device_queue::candidate),
+        Cpu => (Some(Kind::Cpu), cpu::candidate),
         BlackHole | DelayedAck | BottleneckRate | Bufferbloat | RandomLoss | BurstLoss
         | Policer | Shaper | Reordering | EcnMarks | AckPath | DuplexLoss | ReadingApplication
         | SourceStorage | SinkStorage => return None,
     };
-    Some(First { kind, tell })
+    Some(First { kind, candidate })
 }
 
 /// What a limit of the first level shows of the time that it owns.
-pub(crate) fn tell(limit: Limit, facts: &Facts) -> Option<Telling> {
-    first(limit).map(|first| (first.tell)(facts))
+pub(crate) fn candidate(limit: Limit, facts: &Facts) -> Option<Candidate> {
+    first(limit).map(|first| (first.candidate)(facts))
 }
 
 /// A cause of the second level: it fits the connection, or does not.
-pub(crate) type Fits = fn(&Facts) -> Option<Telling>;
+pub(crate) type Fits = fn(&Facts) -> Option<Candidate>;
 
 /// What can lie behind a full congestion window, pacing, recovery and timeouts. Where several fit,
 /// the earlier is named first.
@@ -192,8 +192,8 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
 /// Pairs of which the first does not exclude the second, though it was seen: what shows the one is there with the other, too.
 pub(crate) const RIVALS: &[(Limit, Limit)] = &[(Limit::BottleneckRate, Limit::Shaper)];
 
-/// What packets cannot tell from a full congestion window: whatever at the sender holds the same amount
-/// in flight.
+/// Causes at the sender that look in packets like a full congestion window: the same amount in flight
+/// all the time.
 pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[
     (Limit::Pacing, pacing::fits_spread),
     (Limit::SendBuffer, send_buffer::fits),
@@ -201,7 +201,7 @@ pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[
     (Limit::ReceiveWindow, receive_window::fits_unscaled),
 ];
 
-/// What can lie behind a full or closed receive window.
+/// What can lie behind a full receive window or a zero window.
 pub(crate) const BEHIND_THE_RECEIVER: &[(Limit, Fits)] =
     &[(Limit::ReadingApplication, reading_application::fits)];
 
@@ -215,7 +215,7 @@ pub(crate) const BEHIND_A_COPY: &[(Limit, Fits)] = &[
 /// What can lie behind short segments that wait.
 pub(crate) const BEHIND_NAGLE: &[(Limit, Fits)] = &[(Limit::DelayedAck, delayed_ack::fits)];
 
-/// What can lie behind a queue that stands though a buffer of an end is full.
+/// What can lie behind a standing queue though a buffer of a host is full.
 pub(crate) const BEHIND_A_QUEUE: &[(Limit, Fits)] = &[
     (Limit::AckPath, ack_path::fits),
     (Limit::Bufferbloat, bufferbloat::fits),
@@ -233,7 +233,7 @@ pub(crate) const BELOW: &[(Limit, Fits)] = &[
 ];
 
 pub(crate) use cpu::fits as cpu_fits;
-pub(crate) use loss_runs::clumps;
+pub(crate) use loss_runs::clustered;
 pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
 
 /// A black hole is seen at once, however short the transfer was.

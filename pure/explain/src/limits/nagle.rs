@@ -3,7 +3,7 @@
 //!
 //! Near miss: a short segment that went as soon as the application wrote more.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::Facts;
 use crate::sender_state::{Release, SenderState};
 use model::finding::Confidence;
@@ -12,14 +12,14 @@ pub(crate) fn owns(state: &SenderState) -> bool {
     state.held_until == Some(Release::Ack)
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     let evidence = vec![facts.evidence(Key::NagleWaits, facts.held.waits)];
     // That it was written by then does not show in packets.
     let confidence = match facts.is_capture() {
         true => Confidence::Likely,
         false => Confidence::Certain,
     };
-    Telling::new(confidence, evidence).change(
+    Candidate::new(confidence, evidence).change(
         "nodelay=on",
         "TCP_NODELAY, or one write for each message instead of two",
     )

@@ -1,7 +1,7 @@
 //! The socket spreads its segments out: by a rate that somebody set, or by one that its congestion
 //! control believes in (then the cause is behind it).
 
-use super::{Key, Telling, send_buffer};
+use super::{Candidate, Key, send_buffer};
 use crate::facts::{Facts, Rhythm, bit_rate};
 use crate::sender_state::SenderState;
 use model::BitRate;
@@ -12,12 +12,12 @@ pub(crate) fn owns(state: &SenderState) -> bool {
     state.paced
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     let mut evidence = vec![facts.evidence(Key::Goodput, bit_rate(facts.rate()))];
     if let Some(name) = &facts.congestion {
         evidence.push(facts.evidence(Key::CongestionControl, name.as_str()));
     }
-    Telling::new(Confidence::Possible, evidence)
+    Candidate::new(Confidence::Possible, evidence)
 }
 
 /// Goodput by that of its fastest tenth, of data that come evenly.
@@ -25,7 +25,7 @@ const EVEN: f64 = 0.95;
 
 /// From packets alone: the same amount in flight all the time, and sends spread out over the round trip by a clock of
 /// their own. An application that writes little at a time, at a rate of its own, looks the same.
-pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
     let steady = send_buffer::steady(facts)?;
     let spread = match facts.rhythm {
         Some(rhythm) => rhythm.is_spread().then(|| {
@@ -44,7 +44,7 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
         facts.evidence(Key::Goodput, bit_rate(facts.rate())),
     ];
     Some(
-        Telling::new(Confidence::Possible, evidence)
+        Candidate::new(Confidence::Possible, evidence)
             .ranked(0)
             .advise("look whether the sender paces: pacing_rate in 'ss -ti', SO_MAX_PACING_RATE, a queueing discipline (fq maxrate)"),
     )
@@ -65,7 +65,7 @@ pub(super) fn is_kept(facts: &Facts) -> bool {
 
 /// Somebody set a rate, and it is reached. Of the rate on the wire, headers are a few per cent. Who reaches it now and then is
 /// held back by something else as well.
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let asked = facts.pacing?;
     let rate = bit_rate(facts.rate());
     let least = asked.0.max(1) as f64 * REACHED;
@@ -75,7 +75,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         false => Confidence::Possible,
     };
     (rate.0 as f64 >= least).then(|| {
-        Telling::new(
+        Candidate::new(
             confidence,
             vec![
                 facts.evidence(Key::PacingRate, asked),
@@ -105,7 +105,7 @@ mod tests {
                 ..Reading::default()
             });
         }
-        fits(&facts).map(|telling| telling.confidence)
+        fits(&facts).map(|candidate| candidate.confidence)
     }
 
     #[test]

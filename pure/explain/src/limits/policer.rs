@@ -9,7 +9,7 @@
 
 use super::burst_loss::{self, Pattern};
 use super::loss_runs::{self, Runs};
-use super::{Key, Telling, bucket, experiment, random_loss};
+use super::{Candidate, Key, bucket, experiment, random_loss};
 use crate::facts::{Bucket, Facts, bit_rate};
 use model::Nanos;
 use model::finding::Confidence;
@@ -34,7 +34,7 @@ const DELAYS: f64 = 0.25;
 /// Segments that the delay at the losses would hold at the rate of the bucket: fewer stand elsewhere, at a faster link.
 const ELSEWHERE: f64 = 6.0;
 /// Fewer loss events at the brim than the first show no bucket: slow start's overshoot or an outage is one. Fewer than the second
-/// may fit some rate by chance.
+/// may fit some rate at random.
 const FEWEST_EVENTS: usize = 3;
 const SURE_EVENTS: usize = 6;
 /// Timeouts, and lost segments of all, that show a sender without anything left to pass.
@@ -43,15 +43,15 @@ const STARVED_LOSS: f64 = 0.1;
 /// More than this at the losses is a queue.
 const QUEUE: f64 = 1.10;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let at_loss = facts.inflation_at_loss()?;
     // A bucket that parts some of them leaves the question open.
-    let told = |b: &Bucket| b.is_seen() || b.is_excluded();
-    if facts.bucket.as_ref().is_some_and(told) {
+    let decided = |b: &Bucket| b.is_seen() || b.is_excluded();
+    if facts.bucket.as_ref().is_some_and(decided) {
         return fits_bucket(facts);
     }
-    if let Some(telling) = starves(facts) {
-        return Some(telling);
+    if let Some(candidate) = starves(facts) {
+        return Some(candidate);
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
     let queue_from = facts.queue_from(match facts.is_traced() {
@@ -68,8 +68,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .as_ref()
         .filter(|b| at_loss < QUEUE && b.is_empty_at_losses())
     {
-        let telling = advised(
-            Telling::new(
+        let candidate = advised(
+            Candidate::new(
                 Confidence::Certain,
                 vec![
                     facts.evidence(Key::BucketRate, bit_rate(bucket.rate)),
@@ -88,9 +88,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         let again = facts.is_sampled() || facts.loss_events().len() >= SURE_EVENTS;
         return Some(
             if again && facts.is_flat() && pattern != Pattern::SameWindow {
-                telling
+                candidate
             } else {
-                possible(telling, 0)
+                possible(candidate, 0)
             },
         );
     }
@@ -115,7 +115,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             2
         };
         possible(
-            advised(Telling::new(Confidence::Possible, evidence), facts),
+            advised(Candidate::new(Confidence::Possible, evidence), facts),
             rank,
         )
     })
@@ -123,7 +123,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 
 /// A bucket that was emptied loses all that comes until it has refilled: whole windows again and again, until timers fire. A
 /// queue loses what does not fit, and delays the rest.
-fn starves(facts: &Facts) -> Option<Telling> {
+fn starves(facts: &Facts) -> Option<Candidate> {
     let held = facts.rate() * facts.delay_at_loss()?.as_secs_f64() / f64::from(facts.mss.max(1));
     let again = facts.timeouts >= STARVED && facts.backoffs < STARVED as u32;
     let lost = facts.loss_hurts() && facts.loss_share() >= STARVED_LOSS;
@@ -137,14 +137,14 @@ fn starves(facts: &Facts) -> Option<Telling> {
                 .at_least(STARVED as f64),
         ];
         possible(
-            advised(Telling::new(Confidence::Possible, evidence), facts),
+            advised(Candidate::new(Confidence::Possible, evidence), facts),
             0,
         )
     })
 }
 
 /// Every segment that left is known, and a bucket parts the lost from the passed.
-pub(crate) fn fits_bucket(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits_bucket(facts: &Facts) -> Option<Candidate> {
     let bucket = facts.bucket.as_ref().filter(|_| is_policed(facts))?;
     let mut evidence = bucket::evidence(facts, Some(DELAYS));
     evidence.push(facts.evidence(Key::LossEvents, bucket.events));
@@ -154,7 +154,7 @@ pub(crate) fn fits_bucket(facts: &Facts) -> Option<Telling> {
         true => Confidence::Certain,
         false => Confidence::Possible,
     };
-    Some(advised(Telling::new(confidence, evidence), facts))
+    Some(advised(Candidate::new(confidence, evidence), facts))
 }
 
 /// A bucket explains the losses, again and again, and what it holds does not delay what passes: it is no queue, and none that
@@ -171,13 +171,13 @@ pub(crate) fn is_policed(facts: &Facts) -> bool {
     })
 }
 
-fn possible(mut telling: Telling, rank: u8) -> Telling {
-    telling.confidence = Confidence::Possible;
-    telling.ranked(rank)
+fn possible(mut candidate: Candidate, rank: u8) -> Candidate {
+    candidate.confidence = Confidence::Possible;
+    candidate.ranked(rank)
 }
 
-fn advised(telling: Telling, facts: &Facts) -> Telling {
-    telling
+fn advised(candidate: Candidate, facts: &Facts) -> Candidate {
+    candidate
         .try_out(
             experiment::paced(facts, true).map(|rate| format!("pacing={}", rate.0)),
             "pace just below the rate, so that the bucket is never empty",
@@ -325,7 +325,7 @@ mod tests {
             segment: 1000,
             connections: 1,
         });
-        fits(&facts).map(|telling| telling.confidence)
+        fits(&facts).map(|candidate| candidate.confidence)
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
                 ..Loss::default()
             };
             facts.losses = vec![lost; 20];
-            fits(&facts).map(|telling| telling.confidence)
+            fits(&facts).map(|candidate| candidate.confidence)
         };
         assert_eq!(of(100, 8), Some(Confidence::Possible));
         assert_eq!(of(100, 2), None, "few timeouts");
@@ -396,7 +396,7 @@ mod tests {
         };
         facts.losses = at.map(of).collect();
         facts.retransmitted = facts.losses.len() as u64;
-        fits(&facts).map(|telling| telling.confidence)
+        fits(&facts).map(|candidate| candidate.confidence)
     }
 
     #[test]

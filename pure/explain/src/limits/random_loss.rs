@@ -5,13 +5,13 @@
 //! (the sender saw more of these).
 
 use super::loss_runs::{self, Runs};
-use super::{Key, Telling, burst_loss};
+use super::{Candidate, Key, burst_loss};
 use crate::facts::{Facts, bit_rate};
 use model::finding::{Confidence, Evidence};
 
 /// Less than this at the losses: no queue had filled.
 pub(crate) const QUEUE: f64 = 1.3;
-/// With so many losses their pattern can be told, if their places in the bursts are known.
+/// Losses from which their pattern is evidence, if their positions in the bursts are known.
 const ENOUGH: usize = 12;
 const ENOUGH_EVENTS: usize = 8;
 
@@ -31,15 +31,15 @@ pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
     evidence
 }
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let at_loss = facts.inflation_at_loss()?;
     let pattern = burst_loss::pattern(facts);
-    let told = facts.losses.len() >= ENOUGH
+    let clear = facts.losses.len() >= ENOUGH
         && pattern == burst_loss::Pattern::Anywhere
-        && burst_loss::is_told(facts)
+        && burst_loss::is_exact(facts)
         && facts.loss_events().len() >= ENOUGH_EVENTS
         && !facts.reorders();
-    let hurts = facts.loss_hurts() || (told && facts.loss_share() >= MUCH_LOSS);
+    let hurts = facts.loss_hurts() || (clear && facts.loss_share() >= MUCH_LOSS);
     if !hurts || facts.queue_at_loss(QUEUE) {
         return None;
     }
@@ -48,12 +48,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     let mut evidence = no_queue(facts, at_loss);
     evidence.extend(witness(facts));
-    let confidence = if told {
+    let confidence = if clear {
         Confidence::Likely
     } else {
         Confidence::Possible
     };
-    let telling = Telling::new(confidence, evidence)
+    let candidate = Candidate::new(confidence, evidence)
         .advise(
             "find the link that loses: error counters of both devices and of the switches between; a cable whose \
              ends disagree on duplex loses like this too",
@@ -62,10 +62,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             "congestion=bbr",
             "a congestion control that does not take every loss for congestion",
         );
-    Some(if told {
-        telling
+    Some(if clear {
+        candidate
     } else {
-        telling.ranked(match (loss_runs::pattern(facts), pattern) {
+        candidate.ranked(match (loss_runs::pattern(facts), pattern) {
             _ if facts.reorders() => 2,
             (Runs::OneByOne, _) => 0,
             (Runs::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,

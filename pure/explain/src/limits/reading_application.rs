@@ -3,7 +3,7 @@
 //!
 //! Near miss: a small buffer that is emptied at once.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::{Facts, Reading};
 use model::finding::{Confidence, Limit};
 use model::stats::percentile;
@@ -17,16 +17,19 @@ const CLOSES: f64 = 0.5;
 const ROUND_TRIPS: u64 = 3;
 const MOMENT: Nanos = Nanos::from_millis(50);
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let steady = facts.steady();
     if let Some(unread) = unread(facts) {
         if unread < BEHIND {
             return None;
         }
         let evidence = vec![facts.evidence(Key::UnreadData, unread).at_least(BEHIND)];
-        return Some(advised(Telling::new(Confidence::Certain, evidence), facts));
+        return Some(advised(
+            Candidate::new(Confidence::Certain, evidence),
+            facts,
+        ));
     }
-    // The receiver did not tell: its window tells whether it is emptied.
+    // Not reported by the receiver: its window shows whether the buffer is emptied.
     let mut windows: Vec<f64> = steady.iter().map(|r| r.window as f64).collect();
     let low = percentile(&mut windows, 0.25)?;
     let all = facts.readings.iter().map(|r| r.window as f64);
@@ -54,7 +57,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         true => Confidence::Possible,
         false => Confidence::Likely,
     };
-    Some(advised(Telling::new(confidence, evidence), facts))
+    Some(advised(Candidate::new(confidence, evidence), facts))
 }
 
 /// What the receiver had not read, by its buffer: the mean of the time in which its window was the limit (a
@@ -90,11 +93,11 @@ fn closed_longest(facts: &Facts) -> Nanos {
     longest
 }
 
-fn advised(telling: Telling, facts: &Facts) -> Telling {
-    let telling = telling.advise(
+fn advised(candidate: Candidate, facts: &Facts) -> Candidate {
+    let candidate = candidate.advise(
         "look at the receiving application: its processor, its disk, the size of its reads",
     );
-    facts.reader.tell(telling, facts.source)
+    facts.reader.add_to(candidate, facts.source)
 }
 
 #[cfg(test)]
@@ -112,7 +115,7 @@ mod tests {
                 unread: Some(unread),
                 ..Reading::default()
             }];
-            fits(&facts).map(|telling| telling.confidence)
+            fits(&facts).map(|candidate| candidate.confidence)
         };
         assert_eq!(of(BEHIND), Some(Confidence::Certain));
         assert_eq!(of(BEHIND - 0.01), None);

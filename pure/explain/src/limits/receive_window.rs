@@ -2,7 +2,7 @@
 //!
 //! Near miss: a window that is nearly full because the congestion window grew to it.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::{Facts, HELD_FLIGHT, bit_rate};
 use crate::sender_state::SenderState;
 use model::Bytes;
@@ -29,7 +29,7 @@ pub(crate) fn owns_pacing(state: &SenderState) -> bool {
 /// Lower quartile of the peer's window by its largest, of one that its reader keeps open.
 const OPEN: f64 = 0.9;
 
-/// The window stays as it is: the application empties the buffer at once.
+/// The window is constant: the application empties the buffer at once.
 fn is_steady(facts: &Facts) -> bool {
     let mut windows: Vec<f64> = facts.steady().iter().map(|r| r.window as f64).collect();
     let most = windows.iter().copied().fold(0.0, f64::max);
@@ -42,7 +42,7 @@ pub(crate) fn typical(facts: &Facts) -> Option<Bytes> {
     median(known.map(|r| r.window as f64)).map(|window| Bytes(window as u64))
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     let mut evidence = Vec::new();
     let window = typical(facts).unwrap_or_default();
     if window.0 > 0 {
@@ -68,7 +68,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         false => Confidence::Certain,
     };
     let larger = Bytes((window.0 * 4).clamp(256 << 10, 64 << 20));
-    Telling::new(confidence, evidence).change(
+    Candidate::new(confidence, evidence).change(
         format!("rcvbuf={}", larger.0),
         "a larger receive buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_rmem",
     )
@@ -76,7 +76,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
 
 /// From packets whose windows have no known scale: the same amount in flight all the time may be the
 /// window.
-pub(crate) fn fits_unscaled(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits_unscaled(facts: &Facts) -> Option<Candidate> {
     if facts.occupancy().is_some() {
         return None;
     }
@@ -85,9 +85,9 @@ pub(crate) fn fits_unscaled(facts: &Facts) -> Option<Telling> {
         .evidence(Key::InFlightSpread, spread)
         .at_most(HELD_FLIGHT);
     Some(
-        Telling::new(Confidence::Possible, vec![evidence])
+        Candidate::new(Confidence::Possible, vec![evidence])
             .ranked(2)
-            .advise("capture again from the handshake on: it tells the scale of the windows"),
+            .advise("capture again from the handshake on: it has the window scale"),
     )
 }
 
@@ -99,6 +99,6 @@ mod tests {
     #[test]
     fn a_window_that_is_not_known_is_no_evidence() {
         let facts = Facts::new(Source::CaptureAtSender);
-        assert_eq!(tell(&facts).evidence, []);
+        assert_eq!(candidate(&facts).evidence, []);
     }
 }

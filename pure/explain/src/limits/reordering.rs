@@ -1,9 +1,9 @@
-//! Segments overtake each other and are taken for lost: most of what was sent again had arrived.
+//! Segments overtake each other and are taken for lost: most retransmissions were needless.
 //!
 //! Near miss: real loss with a few needless retransmissions, a path that died after it had reordered, and segments that
 //! overtake each other now and then on their way through one machine.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::{Facts, MUCH_REORDERING, QUEUE};
 use model::finding::Confidence;
 
@@ -11,10 +11,10 @@ use model::finding::Confidence;
 const NEEDLESS: f64 = 0.5;
 /// With fewer needless ones it is chance.
 const FEWEST: u64 = 5;
-/// Were all that was sent again lost, so many times the rate would still get through: it does no harm.
+/// If all retransmitted segments had been lost, loss would still allow this multiple of the rate: it does no harm.
 const HARMLESS: f64 = 2.0;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let known = facts.known_needless();
     let needless = known as f64 / facts.retransmitted.max(1) as f64;
     let queues = facts.inflation().is_some_and(|i| i >= QUEUE);
@@ -44,7 +44,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     };
     let evidence = vec![facts.retransmissions(), spurious, events];
     Some(
-        Telling::new(
+        Candidate::new(
             match (mostly && known >= FEWEST, facts.reordered > 0) {
                 (true, true) => Confidence::Certain,
                 (true, false) => Confidence::Likely,

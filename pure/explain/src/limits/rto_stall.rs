@@ -2,7 +2,7 @@
 //!
 //! Near miss: fast recovery, which needs no timer.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::Facts;
 use crate::sender_state::SenderState;
 use model::finding::Confidence;
@@ -16,19 +16,19 @@ pub(crate) fn owns(state: &SenderState) -> bool {
 const DEAD: u32 = 4;
 
 /// A good part of the time the connection stood still.
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    (facts.stood_still() && !super::is_black_hole(facts)).then(|| Telling {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
+    (facts.stood_still() && !super::is_black_hole(facts)).then(|| Candidate {
         // One outage makes one run of timeouts; who waits for many has something that makes them.
         confidence: match facts.backoffs {
             DEAD.. => Confidence::Certain,
             run if facts.timeouts <= 2 * u64::from(run.max(1)) => Confidence::Likely,
             _ => Confidence::Possible,
         },
-        ..tell(facts)
+        ..candidate(facts)
     })
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     let mut evidence = vec![
         facts.evidence(Key::RetransmissionTimeouts, facts.timeouts),
         facts.retransmissions(),
@@ -37,7 +37,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         let row = facts.evidence(Key::ConsecutiveTimeouts, facts.backoffs);
         evidence.push(row.if_at_least(DEAD.into()));
     }
-    Telling::new(Confidence::Certain, evidence).advise(
+    Candidate::new(Confidence::Certain, evidence).advise(
         "look for what loses whole windows or the last segments of a transfer: a timeout means that \
          too few acknowledgements came back to repair the loss at once",
     )

@@ -1,9 +1,9 @@
 //! All that was written has been sent, and the application waits for room to write more: the buffer
 //! holds less than what could be in flight.
 //!
-//! Near miss: an application with nothing to write. A capture cannot tell the two apart.
+//! Near miss: an application with nothing to write. In a capture both look the same.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::{Facts, HELD_FLIGHT, Rhythm, bit_rate};
 use crate::sender_state::{Release, SenderState};
 use model::Bytes;
@@ -21,7 +21,7 @@ pub(crate) fn owns_pacing(state: &SenderState) -> bool {
     state.paced && state.no_space && state.written < window
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     let mut evidence = Vec::new();
     let mut needed = Bytes(4 << 20);
     if let Some(buffer) = facts.send_buffer {
@@ -32,7 +32,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     if let Some(rtt) = facts.min_rtt {
         evidence.push(facts.evidence(Key::MinRtt, rtt));
     }
-    Telling::new(Confidence::Certain, evidence).change(
+    Candidate::new(Confidence::Certain, evidence).change(
         format!("sndbuf={}", needed.0),
         "a larger send buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_wmem",
     )
@@ -63,17 +63,17 @@ pub(super) fn held(facts: &Facts) -> Option<Evidence> {
 }
 
 /// From packets alone: see [`held`]. An application that keeps so much out itself looks the same.
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let evidence = vec![held(facts)?];
-    let mut telling = tell(facts);
-    telling.confidence = Confidence::Possible;
-    telling.evidence.splice(0..0, evidence);
+    let mut candidate = candidate(facts);
+    candidate.confidence = Confidence::Possible;
+    candidate.evidence.splice(0..0, evidence);
     let rank = if facts.rhythm.is_some_and(|r| r.is_spread()) {
         2
     } else {
         1
     };
-    Some(telling.ranked(rank).advise(
+    Some(candidate.ranked(rank).advise(
         "trace the sender's connections ('linerate trace'): their sockets show whether the application waits for room to write",
     ))
 }

@@ -2,7 +2,7 @@
 //!
 //! Near miss: a plain link, which is as slow at the start as later.
 
-use super::{Key, QUEUE_AT_LOSS, Telling, bottleneck_rate};
+use super::{Candidate, Key, QUEUE_AT_LOSS, bottleneck_rate};
 use crate::facts::{Facts, QUEUE, bit_rate};
 use model::finding::Confidence;
 use model::stats::median;
@@ -21,10 +21,10 @@ const SEGMENTS: f64 = 10.0;
 /// Behind the rate of the path, which is full in any case.
 const LAST: u8 = 3;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     // What delays loses behind its queue; a bucket that drops is as fast at first, and has none.
     let delays = facts.is_flat() && (!facts.loss_hurts() || facts.queue_at_loss(QUEUE_AT_LOSS));
-    let mut telling = bottleneck_rate::fits(facts).filter(|_| delays)?;
+    let mut candidate = bottleneck_rate::fits(facts).filter(|_| delays)?;
     let rate = facts.rate();
     let min = facts.min_rtt?;
     // A link of one rate delivers no faster at any time, however full its queue is. So the longest stretch
@@ -36,7 +36,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             true => (excess, span + time, from),
             false => (0.0, time, n),
         };
-        // What an acknowledgement tells late was not fast, nor is what a queue takes up.
+        // Neither data of delayed acknowledgements nor data that fill a queue were fast.
         let moved = reading.delivered.min(reading.passed);
         excess += moved as f64 - time * rate * FASTER;
         if excess > most.0 {
@@ -56,23 +56,25 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     );
     let burst_rate = excess / span + rate * FASTER;
     let excess = (burst_rate - rate) * span;
-    telling.evidence.push(
+    candidate.evidence.push(
         facts
             .evidence(Key::BurstGoodput, bit_rate(burst_rate))
             .at_least((bit_rate(rate).0 as f64 * FASTER).floor()),
     );
-    telling
+    candidate
         .evidence
         .push(facts.evidence(Key::BurstExcess, model::Bytes(excess as u64)));
     // A token bucket lets its burst pass without a queue; who shares a line with others pushes them aside at its start.
     let pushed = queued.is_none_or(|ratio| facts.is_queue(ratio, QUEUE));
     // A window that closed, or a loss, slows a sender down after its start as well.
     if facts.is_capture() || pushed {
-        telling.confidence = Confidence::Possible;
-        telling.rank = LAST;
+        candidate.confidence = Confidence::Possible;
+        candidate.rank = LAST;
     }
-    telling.remedies.clear();
-    Some(telling.advise("the path sells this rate and a burst on top: ask who runs it for more"))
+    candidate.remedies.clear();
+    Some(candidate.advise(
+        "a shaper limits the path to this rate after a burst: its operator can raise the rate",
+    ))
 }
 
 #[cfg(test)]
@@ -102,7 +104,7 @@ mod tests {
         // The queue is on the way of the data: it marks.
         (facts.segments, facts.marked) = (15_000, 10);
         facts.span = facts.readings.last().unwrap().to;
-        fits(&facts).map(|telling| telling.confidence)
+        fits(&facts).map(|candidate| candidate.confidence)
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //!
 //! Near miss: storage just faster than the network, which waits for data now and then.
 
-use super::{Key, Telling, source_storage};
+use super::{Candidate, Key, source_storage};
 use crate::facts::Facts;
 use model::Stage;
 use model::finding::Confidence;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let slow = facts.storage().filter(|s| s.stage == Stage::Sink)?;
     let (copy, _) = facts.copy.as_ref()?;
     let mut evidence = source_storage::evidence(facts, Key::SinkBusy, slow);
@@ -16,7 +16,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         evidence.push(facts.evidence(Key::FsyncTime, fsync));
     }
     Some(
-        Telling::new(Confidence::Certain, evidence)
+        Candidate::new(Confidence::Certain, evidence)
             .advise("faster storage at the receiver; the network has room"),
     )
 }

@@ -2,12 +2,12 @@
 //!
 //! Near miss: storage just faster than the network, which waits for room in its ring now and then.
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::Facts;
 use model::finding::{Confidence, Evidence};
 use model::{CopySummary, Stage, StageUse};
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let slow = facts.storage().filter(|s| s.stage == Stage::Source)?;
     let (copy, _) = facts.copy.as_ref()?;
     let mut evidence = evidence(facts, Key::SourceBusy, slow);
@@ -16,7 +16,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         evidence.push(facts.evidence(Key::SourceCached, cached));
     }
     Some(
-        Telling::new(Confidence::Certain, evidence)
+        Candidate::new(Confidence::Certain, evidence)
             .advise("faster storage at the sender, or more of it read ahead; the network has room"),
     )
 }

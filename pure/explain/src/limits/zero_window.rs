@@ -2,7 +2,7 @@
 //!
 //! Near miss: a small window that is always open to a segment ([`super::receive_window`]).
 
-use super::{Key, Telling};
+use super::{Candidate, Key};
 use crate::facts::Facts;
 use crate::sender_state::SenderState;
 use model::finding::Confidence;
@@ -23,7 +23,7 @@ fn is_closed(state: &SenderState) -> bool {
     state.window < u64::from(state.mss)
 }
 
-pub(crate) fn tell(facts: &Facts) -> Telling {
+pub(crate) fn candidate(facts: &Facts) -> Candidate {
     let closed = facts
         .readings
         .iter()
@@ -34,7 +34,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
             .at_most(f64::from(facts.mss) - 1.0)
             .at(r.from)
     });
-    Telling::new(Confidence::Certain, evidence.into_iter().collect()).advise(
+    Candidate::new(Confidence::Certain, evidence.into_iter().collect()).advise(
         "find out why the receiving application stops reading: its processor, its disk, or a lock",
     )
 }

@@ -19,7 +19,7 @@ pub struct Expect {
     /// Shares of the time, at least and at most.
     #[serde(default)]
     shares: BTreeMap<Limit, [f64; 2]>,
-    /// Findings of the second level that are told beside.
+    /// Findings of the second level that are reported too.
     #[serde(default)]
     also: Vec<Limit>,
     /// A setting that decides between the causes.
@@ -29,22 +29,26 @@ pub struct Expect {
 
 impl Expect {
     /// The one explanation that there is, or what is wrong.
-    pub fn of<'a>(&self, name: &str, told: &'a [Explanation]) -> Result<&'a Explanation, String> {
-        let [told] = told else {
-            return Err(format!("{name}: {} explanations", told.len()));
+    pub fn of<'a>(
+        &self,
+        name: &str,
+        explanations: &'a [Explanation],
+    ) -> Result<&'a Explanation, String> {
+        let [explanation] = explanations else {
+            return Err(format!("{name}: {} explanations", explanations.len()));
         };
-        let (is, by) = match &told.conclusion {
+        let (is, by) = match &explanation.conclusion {
             Conclusion::Limited { by } => ("limited", by.clone()),
             Conclusion::Innocent => ("innocent", Vec::new()),
             Conclusion::TooShort => ("too_short", Vec::new()),
             Conclusion::Unexplained => ("unexplained", Vec::new()),
         };
-        let wrong = |what: String| Err(format!("{name}: {what}\n{told:#?}"));
+        let wrong = |what: String| Err(format!("{name}: {what}\n{explanation:#?}"));
         if is != self.is || by != self.by {
             return wrong(format!("found {is} {by:?}"));
         }
-        // What is proposed can be given to `linerate prove` as it stands.
-        for finding in &told.findings {
+        // What is proposed can be given to `linerate prove` verbatim.
+        for finding in &explanation.findings {
             let changes = finding.remedies.iter().filter_map(|r| r.change.as_ref());
             for change in changes.chain(finding.decider.as_ref().map(|d| &d.change)) {
                 if let Err(error) = change.parse::<Setting>() {
@@ -53,31 +57,40 @@ impl Expect {
             }
         }
         // A threshold that is not met would refute the finding.
-        let mut evidence = told.findings.iter().flat_map(|f| &f.evidence);
+        let mut evidence = explanation.findings.iter().flat_map(|f| &f.evidence);
         if let Some(refuting) = evidence.find(|e| !e.holds()) {
             return wrong(format!("{refuting:?} does not hold"));
         }
         for (limit, [least, most]) in &self.shares {
-            let share = told.finding(*limit).map_or(0.0, |f| f.share.time_share);
+            let share = explanation
+                .finding(*limit)
+                .map_or(0.0, |f| f.share.time_share);
             if !(*least..=*most).contains(&share) {
                 return wrong(format!("{limit} owns {share}"));
             }
         }
-        let first = told.findings.iter().filter(|f| f.level == Level::First);
+        let first = explanation
+            .findings
+            .iter()
+            .filter(|f| f.level == Level::First);
         let total: f64 = first.map(|f| f.share.time_share).sum();
         if total > 1.001 {
             return wrong(format!("shares add up to {total}"));
         }
-        if let Some(missing) = self.also.iter().find(|l| told.finding(**l).is_none()) {
-            return wrong(format!("{missing} is not told"));
+        if let Some(missing) = self
+            .also
+            .iter()
+            .find(|l| explanation.finding(**l).is_none())
+        {
+            return wrong(format!("{missing} is not reported"));
         }
-        let decider = told.findings.iter().find_map(|f| f.decider.as_ref());
+        let decider = explanation.findings.iter().find_map(|f| f.decider.as_ref());
         if let Some(change) = &self.decided_by
             && !decider.is_some_and(|d| d.change.starts_with(change.as_str()))
         {
             return wrong(format!("decided by {decider:?}"));
         }
-        Ok(told)
+        Ok(explanation)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Explanations from both ends of a connection, or from two places on its path: what each knows, and what only both
+//! Explanations from both hosts of a connection, or from two places on its path: the evidence of each, and what only both
 //! together show ([`tcp::two_vantage`]).
 
 use crate::capture::Observer;
@@ -25,7 +25,7 @@ fn evidence(found: &TwoVantage, source: Source, at_receiver: bool) -> Vec<Eviden
     if found.retransmitted > 0 {
         all.push(of(Key::NeedlessRetransmissions)(found.needless.into()).of(found.retransmitted));
     }
-    // Elsewhere the path to the receiver and back is in that time.
+    // Elsewhere that time includes the RTT to the receiver.
     let held = found.held.filter(|_| at_receiver);
     for (middle, largest, times) in [
         (Key::ForwardDelayMedian, Key::ForwardDelayMax, found.forward),
@@ -42,8 +42,8 @@ fn evidence(found: &TwoVantage, source: Source, at_receiver: bool) -> Vec<Eviden
     all
 }
 
-/// Brings what the receiver's end of a connection saw to what the sender's told. Returns what only both
-/// together show.
+/// Adds what the receiver of a connection saw to the sender's facts. Returns what only both together
+/// show.
 fn inform(
     facts: &mut Facts,
     begun: Nanos,
@@ -65,13 +65,13 @@ fn inform(
     if let Some(reader) = &reader {
         reader.inform(facts, begun, clocks.unwrap_or(&Clocks::ONE));
     }
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     if let Some(found) = found {
         facts.needless = facts.needless.max(found.needless);
-        told = evidence(&found, facts.source, true);
+        shown = evidence(&found, facts.source, true);
     }
-    told.extend(reader.iter().flat_map(Reader::evidence));
-    told
+    shown.extend(reader.iter().flat_map(Reader::evidence));
+    shown
 }
 
 /// What one end of a connection sent and received.
@@ -128,18 +128,23 @@ pub(crate) fn explain_leg(
             let traced = from_traces
                 .iter_mut()
                 .find(|e| e.as_ref().is_some_and(|e| e.name == name));
-            if let Some(mut told) = traced.and_then(Option::take) {
-                told.doubts.extend(cut(ends.sender, told.span));
-                return Some(told);
+            if let Some(mut explanation) = traced.and_then(Option::take) {
+                explanation
+                    .doubts
+                    .extend(cut(ends.sender, explanation.span));
+                return Some(explanation);
             }
             let reader = receiver
                 .as_ref()
                 .and_then(|r| Reader::of(r.at(ends.receiver.sockets.get(n)?)?.1));
-            let told = samples::stream(run, leg, ends, n, &mut |facts| {
+            let explanation = samples::stream(run, leg, ends, n, &mut |facts| {
                 reader.iter().for_each(|r| r.inform_as_a_whole(facts));
             })?;
             let ends = reader.iter().flat_map(Reader::evidence).collect();
-            Some(Explanation { ends, ..told })
+            Some(Explanation {
+                ends,
+                ..explanation
+            })
         })
         .collect()
 }
@@ -275,7 +280,7 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
             let of = ends.and_then(|(a, b)| numbers.get(&either_way(a, b)).copied());
             of.and_then(other_end).is_none()
         };
-        // What this end received and the other sent is told as the other's.
+        // Data that one host received and the other sent are reported as the sender's.
         let rest = received.into_iter().filter(is_alone);
         explanations.extend(both.into_iter().chain(rest).map(|mut one| {
             if is_alone(&one) {
@@ -301,7 +306,7 @@ impl Joined {
     }
 }
 
-/// Two captures of the same traffic: connections that are in both are told once, with what the two places
+/// Two captures of the same traffic: connections that are in both are reported once, with what the two places
 /// show together; the others as each capture has them.
 pub fn joined(a: (&str, Observer), b: (&str, Observer)) -> Joined {
     let ((name_a, a), (name_b, b)) = (a, b);
