@@ -225,7 +225,7 @@ const HOLE: &[&str] = &["black_hole"];
 const ROWS: &[Row] = &[
     Row { name: "clean", routed: true, fault: "", sizes: (9000, 9000), causes: ("clear", "clear"), beside: (&[], &[]), v6: true, web: false },
     Row { name: "router 1500, ICMP works", routed: true, fault: "narrow",
-        sizes: (1500, 1500), causes: ("router_tells@1", "router_tells@1"), beside: (&[], &[]), v6: true, web: true },
+        sizes: (1500, 1500), causes: ("router_reports@1", "router_reports@1"), beside: (&[], &[]), v6: true, web: true },
     Row { name: "router 1500, frag-needed dropped", routed: true, fault: "narrow; silent r s",
         sizes: (1500, 1500), causes: ("silent@1", "silent@1"), beside: (HOLE, HOLE), v6: true, web: true },
     Row { name: "same, forward only", routed: true, fault: "toward_b 1500; silent r",
@@ -259,7 +259,7 @@ const ROWS: &[Row] = &[
         fault: "narrow; at a ping -q -c 1 -W 1 -M do -s 3000 10.0.3.2 >/dev/null || true; ip -n ${P}r link set e1 mtu 9000; ip -n ${P}s link set e0 mtu 9000",
         sizes: (9000, 9000), causes: ("clear", "clear"), beside: (&["stale_cache"], &[]), v6: false, web: false },
     Row { name: "ip_no_pmtu_disc=1", routed: true, fault: "narrow; for n in a b; do at $n sysctl -qw net.ipv4.ip_no_pmtu_disc=1; done",
-        sizes: (1500, 1500), causes: ("router_tells@1", "router_tells@1"), beside: (&["fragmented"], &["fragmented"]), v6: false, web: false },
+        sizes: (1500, 1500), causes: ("router_reports@1", "router_reports@1"), beside: (&["fragmented"], &["fragmented"]), v6: false, web: false },
 ];
 
 /// Where the far host is.

@@ -182,7 +182,7 @@ impl<'a> ClosedLoop<'a> {
         self.peer = self.peer.or_else(routed);
         let mut way =
             PathSample::of(run, 0).context("too little moved to tell what the path needs")?;
-        way.told = self.question.rate;
+        way.user_rate = self.question.rate;
         way.mtu = mtu::known(&self.archive, &self.question.host, self.question.direction);
         let hosts = Hosts {
             near: &run.near,

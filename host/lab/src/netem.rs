@@ -54,7 +54,7 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         max_frame,
         ack_thinning,
         half_duplex,
-        wander,
+        rate_variation,
         cross,
     } = shape;
     let cannot = [
@@ -66,7 +66,7 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         (max_frame.is_some(), "a largest frame"),
         (ack_thinning.is_some(), "ACK thinning"),
         (*half_duplex, "half duplex"),
-        (wander.is_some(), "a rate that wanders"),
+        (rate_variation.is_some(), "a rate that varies"),
         (cross.is_some(), "cross traffic"),
     ];
     if let Some((_, what)) = cannot.iter().find(|(is, _)| *is) {

@@ -2,14 +2,14 @@
 
 use model::{Estimate, Outcome, Setting, Verdict};
 
-/// What a verdict on proposals asks for. Proposals are named by their places.
+/// The next step after a verdict on proposals. Proposals are named by their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// None of them was proven.
     Nothing,
-    /// These were proven as they stand.
+    /// These were proven unchanged.
     Keep(Vec<usize>),
-    /// The first were proven, and others were as well: whether those add anything on top, fresh runs tell.
+    /// The first were proven, and others were as well: fresh runs show whether those add anything.
     Confirm {
         /// Proven alone, and the surest of them.
         base: Vec<usize>,

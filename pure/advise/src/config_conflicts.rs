@@ -67,11 +67,11 @@ fn tuned(host: &Configured) -> Vec<(String, String, String)> {
     sets
 }
 
-/// Bytes of text that a host tells of its files: a hundred times what hosts have.
+/// Bytes of text that a host sends of its files: a hundred times what hosts have.
 const MOST_TEXT: usize = 256 << 10;
 
 /// The same without what does not bear on transfers: only lines that set a sysctl of linerate's table are left,
-/// each where it stands. This is what a host tells another one.
+/// each on its line. This is what a host sends to its peer.
 pub fn relevant(host: Configured) -> Configured {
     let mut room = MOST_TEXT;
     let mut reduced = |files: Vec<ConfigFile>| {
@@ -158,22 +158,22 @@ mod tests {
     }
 
     #[test]
-    fn what_else_sets_is_told() {
-        let told = others(&host());
-        assert_eq!(told.len(), 2);
+    fn other_setters_are_reported() {
+        let found = others(&host());
+        assert_eq!(found.len(), 2);
         assert!(
-            told[0].starts_with(
+            found[0].starts_with(
                 "tuned is active with the profile network-throughput, which sets net.ipv4.tcp_rmem = 4096 131072 16777216 (/usr/lib/"
             ),
             "{}",
-            told[0]
+            found[0]
         );
-        assert!(!told[0].contains("tcp_sack") && !told[0].contains("1 1 1"));
+        assert!(!found[0].contains("tcp_sack") && !found[0].contains("1 1 1"));
         assert_eq!(others(&Configured::default()), [""; 0]);
     }
 
     #[test]
-    fn who_else_sets_what_we_write_is_told() {
+    fn other_setters_of_our_settings_are_reported() {
         let mut host = host();
         let settings: Vec<Setting> = [
             "tcp_rmem=4096 131072 67108864",
@@ -185,36 +185,36 @@ mod tests {
         .collect();
         let ours = crate::sysctls(&settings, &host.files, "a note").unwrap();
         assert_eq!(ours.path, "/etc/sysctl.d/90-linerate.conf");
-        let told = contested(&host, &ours);
+        let found = contested(&host, &ours);
         assert!(
-            told.len() == 1
-                && told[0].0 == settings[0]
-                && told[0]
+            found.len() == 1
+                && found[0].0 == settings[0]
+                && found[0]
                     .1
                     .starts_with("tuned sets it to 4096 131072 16777216 (/usr/lib/"),
-            "{told:?}"
+            "{found:?}"
         );
         host.files
             .push(file("/etc/sysctl.conf", "\nnet.ipv4.tcp_wmem = 1 2 3"));
-        let told = contested(&host, &ours);
+        let found = contested(&host, &ours);
         assert_eq!(
-            told[1].1,
+            found[1].1,
             "/etc/sysctl.conf:2 sets it to 1 2 3 where that is read later: change it there"
         );
     }
 
     #[test]
-    fn a_host_tells_nothing_else_of_its_files() {
-        let told = relevant(host());
+    fn a_host_sends_nothing_else_of_its_files() {
+        let sent = relevant(host());
         assert_eq!(
-            told.files[0].text,
+            sent.files[0].text,
             "\n\n  net.ipv4.tcp_sack = 1\nnet.ipv4.*=1"
         );
         assert_eq!(
-            told.tuned[1].text,
+            sent.tuned[1].text,
             "[sysctl]\nnet.ipv4.tcp_rmem=1 1 1\n\n[net]\nnet.ipv4.tcp_sack=0"
         );
-        assert_eq!(others(&told), others(&host()));
-        assert_eq!(relevant(told.clone()), told);
+        assert_eq!(others(&sent), others(&host()));
+        assert_eq!(relevant(sent.clone()), sent);
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn three(host: &Fingerprint, key: &str) -> Option<[u64; 3]> {
     Some([next()?, next()?, next()?])
 }
 
-/// The value that a knob has on a host, where its fingerprint tells it.
+/// The value of a knob on a host, where its fingerprint has it.
 pub(crate) fn now(host: &Fingerprint, knob: Knob) -> Option<Value> {
     match knob {
         Knob::Sysctl(key) => Some(key.value_in(host.sysctls.get(key.name())?)),

@@ -1,4 +1,4 @@
-//! What a run tells of one direction of a path.
+//! One direction of a path, from a run.
 
 use model::finding::Limit;
 use model::{BitRate, Bytes, Direction, Nanos, Run, summarise_leg};
@@ -16,7 +16,7 @@ pub struct PathSample {
     pub idle_rtt: Option<Nanos>,
     /// Connections that shared it.
     pub connections: u32,
-    /// Congestion control of the sender's sockets; `None` if it did not tell.
+    /// Congestion control of the sender's sockets; `None` if not reported.
     pub congestion: Option<String>,
     /// Payload of the largest segments, in bytes; 0 if unknown.
     pub mss: u32,
@@ -26,20 +26,20 @@ pub struct PathSample {
     pub send_buffer_set: bool,
     /// The same of `SO_RCVBUF`.
     pub receive_buffer_set: bool,
-    /// What the user says that it is to carry; `None`: see [`crate::needs`].
-    pub told: Option<BitRate>,
+    /// The rate that the user wants from it; `None`: see [`crate::needs`].
+    pub user_rate: Option<BitRate>,
     /// The largest IP packet that is known to get through, in bytes.
     pub mtu: Option<u32>,
     /// Requests count here, not bytes: the round trip is worth more than the rate.
     pub latency: bool,
 }
 
-/// Share of the busy time behind the receive window from which its size tells how much of a buffer becomes
-/// window.
+/// Share of the busy time behind the receive window from which its size shows how much of a buffer
+/// becomes window.
 const HELD: f64 = 0.5;
 
 impl PathSample {
-    /// From one leg of a run; `None` if nothing moved in it, or nothing tells its round trip.
+    /// From one leg of a run; `None` if nothing moved in it, or its RTT is unknown.
     pub fn of(run: &Run, leg: usize) -> Option<PathSample> {
         let leg = run.legs.get(leg)?;
         let sums = summarise_leg(&run.spec, leg);
@@ -71,14 +71,14 @@ impl PathSample {
             window_share,
             send_buffer_set: run.spec.socket.send_buffer.is_some(),
             receive_buffer_set: run.spec.socket.receive_buffer.is_some(),
-            told: None,
+            user_rate: None,
             mtu: None,
             latency: run.spec.workload.is_answered(),
         })
     }
 }
 
-/// A queue stands where the load makes the round trip longer by this share, and by more than hosts add to it.
+/// There is a standing queue where the load raises the RTT by this share, and by more than hosts add to it.
 const QUEUE_SHARE: f64 = 0.5;
 const QUEUE: Nanos = Nanos::from_millis(1);
 /// The same behind a send buffer. Its writer is woken when a third of it is free (`sk_stream_write_space` in `net/core/stream.c`)

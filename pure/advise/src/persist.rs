@@ -112,7 +112,7 @@ struct Matter {
     networkd: Option<String>,
     /// ip-route(8), ip-link(8), tc(8), ethtool(8), sysctl(8): there is a command for everything.
     command: String,
-    /// The settings that ask for it.
+    /// The settings that need it.
     holds: Vec<Setting>,
 }
 
@@ -371,11 +371,11 @@ mod tests {
     /// Each file as its path, its mode and its text behind the note.
     fn files(manager: &Manager, texts: &[&str]) -> Vec<String> {
         let all = managed(manager, &settings(texts), &host("eth0"), NOTE);
-        let told = all.iter().map(|p| {
+        let texts = all.iter().map(|p| {
             let text = p.text.replacen(&format!("# {NOTE}\n"), "", 1);
             format!("{} {:o}\n{text}", p.path, p.mode)
         });
-        told.collect()
+        texts.collect()
     }
 
     fn netplan() -> Manager {

@@ -1,9 +1,9 @@
-//! From findings to settings: one function a cause that a setting can mend. Everything else goes into words.
+//! From findings to settings: one function a cause that a setting can fix. Other advice is text.
 
 use crate::defaults::default_of;
 use crate::host::{now, number, three};
 use crate::path_sample::PathSample;
-use crate::requirements::{askable, fits_memory, needs};
+use crate::requirements::{fits_memory, largest_granted, needs};
 use model::advice::{Advice, Change, Declined, Needs, Proposal, RateFrom};
 use model::finding::{Conclusion, Evidence, EvidenceKey, Explanation, Finding, Limit};
 use model::{
@@ -16,7 +16,7 @@ use model::{
 pub struct Hosts<'a> {
     /// The host of the command.
     pub near: &'a Fingerprint,
-    /// The other one; `None` if it could not tell.
+    /// The remote host; `None` if its settings are unknown.
     pub far: Option<&'a Fingerprint>,
 }
 
@@ -42,7 +42,7 @@ const OFFLOADS: &str = "Documentation/networking/segmentation-offloads.rst";
 const FINDING: &str = "the finding";
 
 /// What to set for one direction of a path, given what explains its connections (of other directions they are
-/// passed over). Empty `proposals` say that no finding asks for a setting.
+/// passed over). Empty `proposals`: no finding supports a setting.
 pub fn propose(way: &PathSample, hosts: Hosts<'_>, explanations: &[Explanation]) -> Advice {
     let mine: Vec<&Explanation> = explanations
         .iter()
@@ -226,7 +226,7 @@ impl Advisor<'_> {
             false => "net.core.rmem_max",
         };
         // A child namespace does not show the bound; its host's own holds.
-        let bound = askable(self.hosts.at(side), key).unwrap_or(Bytes(DEFAULT_ASKABLE));
+        let bound = largest_granted(self.hosts.at(side), key).unwrap_or(Bytes(DEFAULT_ASKABLE));
         let asked = (wanted.0 / 2).min(bound.0);
         (asked * 2 > grows_to).then(|| by_option(buffer_option(sends), Value::Number(asked)))
     }
@@ -268,7 +268,7 @@ impl Advisor<'_> {
             RateFrom::Line => format!("{rate} of the slower device"),
             RateFrom::Reached => format!("{rate} as reached"),
             RateFrom::Step => {
-                format!("{rate} (four times what was reached, since nothing tells the path's rate)")
+                format!("{rate} (four times what was reached, since the path's rate is unknown)")
             }
         };
         let among = match connections {
@@ -322,7 +322,7 @@ impl Advisor<'_> {
         }
     }
 
-    /// The rate that the finding asks for, by an option of each connection; and `fq`, which paces every
+    /// The rate that the finding proposes, by an option of each connection; and `fq`, which paces every
     /// connection of the device by its own window.
     fn pacing(&mut self, cause: &Finding) {
         let Some(paced) = change_of(cause, Knob::Socket(SocketKnob::Pacing)) else {
@@ -384,7 +384,7 @@ impl Advisor<'_> {
                 let why =
                     "large segments vanish, and which size passes is not known yet".to_owned();
                 self.advice.otherwise.push(
-                    "probing costs each connection seconds before it finds the size: 'linerate mtu HOST' tells it for good"
+                    "probing costs each connection seconds before it finds the size: 'linerate mtu HOST' measures it once"
                         .to_owned(),
                 );
                 self.change(Knob::Sysctl(key), Value::Number(1), side, why, "RFC 4821")

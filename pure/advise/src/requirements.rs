@@ -6,7 +6,7 @@ use crate::propose::Hosts;
 use model::advice::{Needs, RateFrom};
 use model::{BitRate, Bytes, Fingerprint};
 
-/// Where buffers held a transfer and nothing tells the rate of the path, it is asked for so much more.
+/// Where buffers limited a transfer and the rate of the path is unknown, this multiple is tried.
 const STEP: u64 = 4;
 /// Over what the window needs: for the round trip that varies, and for segments that are not full.
 const MARGIN: f64 = 1.25;
@@ -34,15 +34,15 @@ pub fn needs(way: &PathSample, hosts: Hosts<'_>, held: bool) -> Needs {
 }
 
 fn rate(way: &PathSample, hosts: Hosts<'_>, held: bool) -> (BitRate, RateFrom) {
-    if let Some(told) = way.told {
-        return (told, RateFrom::User);
+    if let Some(rate) = way.user_rate {
+        return (rate, RateFrom::User);
     }
     if !held {
         return (way.goodput, RateFrom::Reached);
     }
     let speed = |host: Option<&Fingerprint>| host?.device.as_ref()?.speed;
     match (speed(Some(hosts.near)), speed(hosts.far)) {
-        // One of them may be the narrower one, and only both tell.
+        // Either device may be the slower one, so both speeds must be known.
         (Some(near), Some(far)) => (near.min(far).max(way.goodput), RateFrom::Line),
         _ => (BitRate(way.goodput.0.saturating_mul(STEP)), RateFrom::Step),
     }
@@ -75,14 +75,14 @@ fn buffer(bdp: Bytes, share: f64) -> Bytes {
 }
 
 /// Whether all connections together stay below where the kernel begins to hold TCP's memory back
-/// (`net.ipv4.tcp_mem`, second number, in pages of at least 4 KiB); `None` where it is not told.
+/// (`net.ipv4.tcp_mem`, second number, in pages of at least 4 KiB); `None` where it is not reported.
 pub(crate) fn fits_memory(host: &Fingerprint, buffer: Bytes, connections: u32) -> Option<bool> {
     let [_, pressure, _] = crate::host::three(host, "net.ipv4.tcp_mem")?;
     let all = buffer.0.saturating_mul(u64::from(connections));
     Some(all <= pressure.saturating_mul(4096))
 }
 
-/// What `SO_RCVBUF` or `SO_SNDBUF` can be asked for; `None` where it is not told.
-pub(crate) fn askable(host: Option<&Fingerprint>, key: &str) -> Option<Bytes> {
+/// The largest `SO_RCVBUF` or `SO_SNDBUF` that is granted; `None` where it is not reported.
+pub(crate) fn largest_granted(host: Option<&Fingerprint>, key: &str) -> Option<Bytes> {
     number(host?, key).map(Bytes)
 }

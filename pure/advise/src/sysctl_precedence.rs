@@ -81,7 +81,7 @@ pub(crate) fn assignment(line: &str) -> Option<(String, String)> {
     let (key, value) = line.split_once('=')?;
     let key = key.trim();
     let key = key.strip_prefix('-').unwrap_or(key).trim_start();
-    // What stands first tells which one separates: in net.ipv4.conf.eth0/1.x the slash is part of a name.
+    // The first of both is the separator: in net.ipv4.conf.eth0/1.x the slash is part of a name.
     let key = match key.find(['.', '/']).map(|at| &key[at..=at]) {
         Some("/") => key.replace('.', "\0").replace('/', ".").replace('\0', "/"),
         _ => key.to_owned(),
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(path, "/etc/sysctl.d/99-zz-linerate.conf");
         assert_eq!(beaten_by(&late, &path, KEY), None);
         assert_eq!(fragment_path(&late, &["net.ipv4.tcp_wmem"]), usual);
-        // No name is behind this one: it can only be told.
+        // No file name sorts behind this one: it can only be reported.
         let last = [file("/etc/sysctl.conf", "net.ipv4.tcp_rmem=1 2 3")];
         assert_eq!(fragment_path(&last, &[KEY]), usual);
         assert_eq!(beaten_by(&last, usual, KEY).unwrap().path, LAST);

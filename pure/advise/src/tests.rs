@@ -57,7 +57,7 @@ fn way() -> PathSample {
         window_share: None,
         send_buffer_set: false,
         receive_buffer_set: false,
-        told: None,
+        user_rate: None,
         mtu: None,
         latency: false,
     }
@@ -84,7 +84,7 @@ fn finding(limit: Limit, changes: &[&str], words: &str) -> Finding {
     }
 }
 
-fn told(findings: Vec<Finding>) -> Explanation {
+fn explained_by(findings: Vec<Finding>) -> Explanation {
     Explanation {
         name: "0".to_owned(),
         sender: None,
@@ -109,7 +109,7 @@ fn of(way: &PathSample, near: &Fingerprint, far: &Fingerprint, findings: Vec<Fin
         near,
         far: Some(far),
     };
-    propose(way, hosts, &[told(findings)])
+    propose(way, hosts, &[explained_by(findings)])
 }
 
 fn settings(advice: &Advice) -> Vec<Vec<String>> {
@@ -218,7 +218,11 @@ fn a_host_that_can_only_be_asked_is_asked_for_what_holds_the_transfer() {
             near: &near,
             far: None,
         };
-        let advice = propose(&way(), hosts, &[told(vec![finding(limit, &[], "x")])]);
+        let advice = propose(
+            &way(),
+            hosts,
+            &[explained_by(vec![finding(limit, &[], "x")])],
+        );
         let stand_in = advice.proposals.iter().flat_map(|p| &p.stand_in);
         let stand_in: Vec<String> = stand_in.map(ToString::to_string).collect();
         (settings(&advice), stand_in)
@@ -236,7 +240,7 @@ fn a_host_that_can_only_be_asked_is_asked_for_what_holds_the_transfer() {
 }
 
 #[test]
-fn the_rate_is_told_or_of_the_line_or_reached_or_a_step() {
+fn the_rate_is_the_users_or_of_the_line_or_reached_or_a_step() {
     let needs = |way: &PathSample, near: &Fingerprint, held| {
         let far = near.clone();
         needs(
@@ -250,11 +254,11 @@ fn the_rate_is_told_or_of_the_line_or_reached_or_a_step() {
     };
     let mut fast = host();
     fast.device.as_mut().unwrap().speed = Some(BitRate(1_000_000_000));
-    let told = PathSample {
-        told: Some(BitRate(2_500_000_000)),
+    let wanted = PathSample {
+        user_rate: Some(BitRate(2_500_000_000)),
         ..way()
     };
-    assert_eq!(needs(&told, &fast, true).rate_from, RateFrom::User);
+    assert_eq!(needs(&wanted, &fast, true).rate_from, RateFrom::User);
     let line = needs(&way(), &fast, true);
     assert_eq!(
         (line.rate, line.rate_from),
@@ -313,10 +317,10 @@ fn a_full_path_and_an_idle_application_want_no_setting() {
             &way(),
             &host(),
             &host(),
-            vec![finding(limit, &[], "ask for more")],
+            vec![finding(limit, &[], "raise the rate")],
         );
         assert!(advice.proposals.is_empty(), "{limit}: {advice:?}");
-        assert_eq!(advice.otherwise, ["ask for more"]);
+        assert_eq!(advice.otherwise, ["raise the rate"]);
     }
     let hosts = host();
     let hosts = Hosts {
@@ -423,7 +427,7 @@ fn a_policer_asks_for_pacing_below_its_rate_and_for_a_congestion_control_that_be
         goodput: BitRate(66_800_000),
         ..way()
     };
-    let policer = |changes| vec![finding(Limit::Policer, changes, "ask for a shaper")];
+    let policer = |changes| vec![finding(Limit::Policer, changes, "replace it by a shaper")];
     let advice = of(&slow, &host(), &host(), policer(&["pacing=90600000"]));
     assert_eq!(
         settings(&advice),
@@ -491,13 +495,13 @@ fn what_is_worth_nothing_or_lowers_is_declined_with_a_reason() {
 }
 
 #[test]
-fn a_host_that_cannot_be_read_is_told_of_and_not_set() {
+fn a_host_that_cannot_be_read_is_reported_and_not_set() {
     let near = with("net.ipv4.tcp_wmem", "4096 16384 262144");
     let hosts = Hosts {
         near: &near,
         far: None,
     };
-    let mut window = told(vec![finding(
+    let mut window = explained_by(vec![finding(
         Limit::SlowStart,
         &["route.initcwnd=32@sender"],
         "x",
@@ -547,7 +551,7 @@ fn defaults_are_those_of_the_kernel_and_its_memory() {
 /// Of a host that receives, by the rate and round trip that it is for.
 fn audited(host: &Fingerprint, rate: u64, rtt_ms: u64) -> Vec<Item> {
     let way = PathSample {
-        told: Some(BitRate(rate)),
+        user_rate: Some(BitRate(rate)),
         rtt: Nanos::from_millis(rtt_ms),
         direction: Direction::Down,
         ..way()
@@ -557,7 +561,7 @@ fn audited(host: &Fingerprint, rate: u64, rtt_ms: u64) -> Vec<Item> {
         far: None,
     };
     let advice = propose(&way, hosts, &[]);
-    audit(host, Side::Near, &[(way, advice)], &Configured::default()).items
+    review_settings(host, Side::Near, &[(way, advice)], &Configured::default()).items
 }
 
 fn item<'a>(items: &'a [Item], name: &str) -> &'a Item {
@@ -590,7 +594,7 @@ fn tuned_lowers_the_window_of_a_kernel_that_has_more_by_itself() {
     let tuned = guide(&items, "tuned network-throughput");
     assert_eq!((tuned.lowers, tuned.worth), (true, Worth::Harmful));
     assert_eq!(item(&items, "net.ipv4.tcp_rmem").worth, Worth::Keep);
-    // Where it was followed, the host itself is told so, and what to go back to.
+    // On a host that followed the guide, the review reports it, with the value to restore.
     let followed = with("net.ipv4.tcp_rmem", "4096 131072 16777216");
     let items = audited(&followed, 100_000_000, 20);
     let rmem = item(&items, "net.ipv4.tcp_rmem");
@@ -699,14 +703,14 @@ fn what_a_finding_asks_for_is_raised() {
         near: &near,
         far: Some(&far),
     };
-    let told = told(vec![finding(Limit::RandomLoss, &["congestion=bbr"], "x")]);
-    let path = [(way.clone(), propose(&way, hosts, &[told]))];
-    let near = audit(&near, Side::Near, &path, &Configured::default());
+    let loss = explained_by(vec![finding(Limit::RandomLoss, &["congestion=bbr"], "x")]);
+    let path = [(way.clone(), propose(&way, hosts, &[loss]))];
+    let near = review_settings(&near, Side::Near, &path, &Configured::default());
     let cc = item(&near.items, "net.ipv4.tcp_congestion_control");
     assert_eq!(cc.worth, Worth::Raise);
     assert!(cc.why.contains("route.congctl=bbr"), "{}", cc.why);
     // The receiver's small buffer is short of what was reached already.
-    let far = audit(&far, Side::Far, &path, &Configured::default());
+    let far = review_settings(&far, Side::Far, &path, &Configured::default());
     let rmem = item(&far.items, "net.ipv4.tcp_rmem");
     assert_eq!((rmem.worth, rmem.lowers), (Worth::Harmful, true));
 }

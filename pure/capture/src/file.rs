@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_link_type_is_told_by_its_number() {
+    fn an_unknown_link_type_is_reported_by_its_number() {
         let frame = tcp_frame(10);
         let mut file = pcap(&[(0, 0, &frame, 64), (0, 1, &frame, 64)], false, false);
         file[20] = 105;

@@ -186,7 +186,7 @@ fn layers<'a>(
 struct Carried<'a> {
     protocol: u8,
     hosts: Hosts<'a>,
-    /// As far as it was captured.
+    /// The captured part.
     bytes: &'a [u8],
     /// As the headers say.
     length: usize,

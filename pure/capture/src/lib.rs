@@ -1,6 +1,6 @@
 //! Capture files (pcap and pcapng) to TCP packets.
 //!
-//! What a stranger wrote is decoded here and nowhere else. Memory does not grow with the file. What
+//! Untrusted captures are decoded only here. Memory does not grow with the file. What
 //! is no TCP packet, or not all of one, is skipped and counted, see [`Account`].
 
 mod file;

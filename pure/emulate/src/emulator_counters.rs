@@ -39,7 +39,7 @@ pub struct EmulatorCounters {
     pub cross: Tally,
     /// Cross traffic that did not fit the queue.
     pub cross_dropped: Tally,
-    /// The rate in force, after wander: the shaper's, else the line's; none: without limit.
+    /// The rate in force, its variation included: the shaper's, else the line's; none: without limit.
     pub rate: Option<BitRate>,
     /// Entries that the log had no room for.
     pub log_lost: u64,
@@ -132,7 +132,7 @@ pub enum EventKind {
         /// Tokens in the policer, else in the shaper, in bytes.
         tokens: Option<u64>,
     },
-    /// The rate changed, by wander or by the script.
+    /// The rate changed, by its variation or by the script.
     Rate {
         /// To this; none: without limit.
         rate: Option<BitRate>,

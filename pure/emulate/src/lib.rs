@@ -35,5 +35,5 @@ pub use scenario::{
 };
 pub use shape::{
     AckThinning, Aqm, Bucket, CoDelRule, Cross, Distribution, Duplicate, Jitter, Limit, Loss,
-    Queue, RedRule, Reorder, Shape, State, Wander,
+    Queue, RateVariation, RedRule, Reorder, Shape, State,
 };

@@ -35,7 +35,7 @@ pub struct Packet<T> {
     /// A TCP segment without payload, SYN, FIN and RST, and without SACK blocks: one that a later
     /// one of the same flow replaces.
     pub is_pure_ack: bool,
-    /// Whatever tells flows apart: a hash of addresses and ports.
+    /// Identifies the flow: a hash of addresses and ports.
     pub flow: u64,
     /// The packet itself, carried along untouched.
     pub body: T,
@@ -63,12 +63,12 @@ pub struct Delivery<T> {
     pub mark: bool,
     /// Which of its segments survived.
     pub kept: Kept,
-    /// The packet as it was offered.
+    /// The offered packet.
     pub packet: Packet<T>,
 }
 
 /// Which segments of a super-packet survived. The rule for the caller: [`Kept::Whole`] is passed on
-/// as it is; otherwise it is cut, and only the segments in the ranges are passed on, in order.
+/// unchanged; otherwise it is cut, and only the segments in the ranges are passed on, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// All.

@@ -127,7 +127,7 @@ struct Line {
 /// What happens next inside a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    Wander,
+    Variation,
     Release(u64),
     Cross,
     Send,
@@ -309,7 +309,7 @@ impl<T: Clone> Pipe<T> {
                     self.enqueue(at, held.inside);
                 }
             }
-            Step::Wander => {
+            Step::Variation => {
                 if let Some(varying) = &mut self.varying {
                     varying.step();
                 }
@@ -333,13 +333,16 @@ impl<T: Clone> Pipe<T> {
     }
 
     fn next(&self) -> Option<(Nanos, Step)> {
-        let wander = self.varying.as_ref().map(|w| (w.next(), Step::Wander));
+        let variation = self.varying.as_ref().map(|w| (w.next(), Step::Variation));
         let held = self.held_until.first();
         let release = held.map(|(until, flow)| (*until, Step::Release(*flow)));
         let cross = self.shape.cross.as_ref();
         let cross = cross.map(|_| (self.cross_next, Step::Cross));
         let send = self.next_send().map(|at| (at, Step::Send));
-        [wander, release, cross, send].into_iter().flatten().min()
+        [variation, release, cross, send]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     // The entry.
@@ -636,8 +639,8 @@ impl<T: Clone> Pipe<T> {
         let before = std::mem::replace(&mut self.shape, shape.clone());
         let rule = || shape.queue.clone().unwrap_or_default();
         self.rule = shape.is_limited().then(rule);
-        if shape.wander != before.wander {
-            let law = shape.wander.as_ref();
+        if shape.rate_variation != before.rate_variation {
+            let law = shape.rate_variation.as_ref();
             self.varying = law.map(|law| VaryingRate::new(law, self.seed, now));
         }
         if shape.cross != before.cross {
@@ -660,13 +663,13 @@ impl<T: Clone> Pipe<T> {
         let Some(bucket) = &self.shape.shaper else {
             return;
         };
-        let rate = self.wandered(bucket.rate);
+        let rate = self.varied(bucket.rate);
         if let Some(shaper) = &mut self.shaper {
             shaper.change(now, rate, bucket.burst);
         }
     }
 
-    fn wandered(&self, rate: BitRate) -> BitRate {
+    fn varied(&self, rate: BitRate) -> BitRate {
         match &self.varying {
             Some(varying) => varying.scale(rate),
             None => rate,
@@ -677,14 +680,14 @@ impl<T: Clone> Pipe<T> {
         let rate = self.shape.rate?;
         Some(match self.shape.shaper {
             Some(_) => rate,
-            None => self.wandered(rate),
+            None => self.varied(rate),
         })
     }
 
     // The log.
 
     fn say_rate(&mut self, at: Nanos) {
-        let shaped = self.shape.shaper.as_ref().map(|s| self.wandered(s.rate));
+        let shaped = self.shape.shaper.as_ref().map(|s| self.varied(s.rate));
         let rate = shaped.or_else(|| self.line_rate());
         if self.counters.rate != rate {
             self.counters.rate = rate;

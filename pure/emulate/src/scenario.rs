@@ -55,7 +55,7 @@ pub struct Node {
     /// Host: false turns the segmentation and receive offloads of its devices off, so that it sees
     /// single frames.
     pub offload: Option<bool>,
-    /// Host: asks for ECN on its connections (`net.ipv4.tcp_ecn = 1`); false: the kernel's default.
+    /// Host: requests ECN on its connections (`net.ipv4.tcp_ecn = 1`); false: the kernel's default.
     #[serde(default)]
     pub ecn: bool,
     /// Host: it answers at the discard port (RFC 863) and reads what comes at this rate, all
@@ -293,7 +293,7 @@ impl Scenario {
     }
 
     /// The shortest routes of a node to the networks that it is not in. Networks behind a router with
-    /// address translation are not told to those outside.
+    /// address translation are not announced to those outside.
     pub fn routes(&self, node: &str) -> Vec<Route> {
         let links: Vec<&Link> = self.links.iter().collect();
         let segments = segments(&links, &self.nodes);
@@ -376,7 +376,7 @@ impl Direction {
     /// Forward, then backward.
     pub const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
 
-    /// The way back.
+    /// The reverse direction.
     pub fn other(self) -> Direction {
         match self {
             Direction::Forward => Direction::Backward,

@@ -12,7 +12,7 @@ pub(crate) enum Purpose {
     Reorder = 4,
     Duplicate = 5,
     Aqm = 6,
-    Wander = 7,
+    RateVariation = 7,
     Stay = 8,
 }
 

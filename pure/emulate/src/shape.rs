@@ -54,7 +54,7 @@ pub struct Shape {
     /// Only one of the two directions can send at a time.
     pub half_duplex: bool,
     /// The rate varies by itself.
-    pub wander: Option<Wander>,
+    pub rate_variation: Option<RateVariation>,
     /// Other traffic on the same line: it takes queue and rate, and is never delivered.
     pub cross: Option<Cross>,
 }
@@ -261,11 +261,11 @@ pub struct AckThinning {
     pub hold: Nanos,
 }
 
-/// A rate that wanders: an Ornstein-Uhlenbeck process about 1, times the factor of the present state.
+/// A rate that varies by itself: an Ornstein-Uhlenbeck process about 1, times the factor of the present state.
 /// It scales the shaper where there is one, else the line.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wander {
+pub struct RateVariation {
     /// Standard deviation in the long run, as a part of the rate: 0.05 is 5 %.
     #[serde(deserialize_with = "real::<_, 0, 500_000>")]
     pub deviation: f64,
@@ -277,7 +277,7 @@ pub struct Wander {
     pub states: Vec<State>,
 }
 
-/// One regime of a wandering rate.
+/// One regime of a varying rate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {

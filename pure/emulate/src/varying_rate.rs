@@ -1,6 +1,6 @@
 //! A rate that varies by itself.
 
-use crate::Wander;
+use crate::RateVariation;
 use crate::seed::Purpose;
 use model::Random;
 use model::{BitRate, Nanos};
@@ -12,7 +12,7 @@ const BOUNDS: (f64, f64) = (0.05, 3.0);
 /// depends on time alone and not on packets.
 #[derive(Debug)]
 pub(crate) struct VaryingRate {
-    law: Wander,
+    law: RateVariation,
     noise: Random,
     stays: Random,
     step: Nanos,
@@ -26,11 +26,11 @@ pub(crate) struct VaryingRate {
 
 impl VaryingRate {
     /// Begins at the mean, in the first state.
-    pub(crate) fn new(law: &Wander, seed: u64, now: Nanos) -> VaryingRate {
+    pub(crate) fn new(law: &RateVariation, seed: u64, now: Nanos) -> VaryingRate {
         let step = (law.time.0 / 100).clamp(10_000_000, 10_000_000_000);
         let mut varying = VaryingRate {
             law: law.clone(),
-            noise: Random::new(seed, Purpose::Wander as u64),
+            noise: Random::new(seed, Purpose::RateVariation as u64),
             stays: Random::new(seed, Purpose::Stay as u64),
             step: Nanos(step),
             keep: (-(step as f64) / law.time.0.max(1) as f64).exp(),
@@ -43,7 +43,7 @@ impl VaryingRate {
         varying
     }
 
-    pub(crate) fn law(&self) -> &Wander {
+    pub(crate) fn law(&self) -> &RateVariation {
         &self.law
     }
 

@@ -3,7 +3,7 @@
 use linerate_emulate::{
     AckThinning, Aqm, Bucket, CoDelRule, Cross, Delivery, Direction, Distribution, Duplex,
     Duplicate, Ecn, EmulatorCounters, Event, EventKind, Jitter, Kept, Limit, Link, Loss, Packet,
-    Pipe, Queue, RedRule, Reorder, Scenario, Shape, State, Wander,
+    Pipe, Queue, RateVariation, RedRule, Reorder, Scenario, Shape, State,
 };
 use model::{BitRate, Bytes, Nanos};
 use proptest::prelude::*;
@@ -104,7 +104,7 @@ fn fractions_of_nanoseconds_add_up() {
 }
 
 #[test]
-fn delay_is_added_behind_the_line_and_jitter_keeps_order_unless_told() {
+fn delay_is_added_behind_the_line_and_jitter_keeps_order_unless_it_may_reorder() {
     let mut shape = Shape {
         delay: Nanos::from_millis(10),
         ..line(GIGABIT)
@@ -580,9 +580,9 @@ fn cross_traffic_takes_its_share() {
 }
 
 #[test]
-fn a_wandering_rate_stays_about_its_mean_and_visits_its_states() {
+fn a_varying_rate_stays_about_its_mean_and_visits_its_states() {
     let shape = Shape {
-        wander: Some(Wander {
+        rate_variation: Some(RateVariation {
             deviation: 0.05,
             time: Nanos::from_secs(1),
             states: Vec::new(),
@@ -612,7 +612,7 @@ fn a_wandering_rate_stays_about_its_mean_and_visits_its_states() {
         stay: Nanos::from_secs(s),
     });
     let regimes = Shape {
-        wander: Some(Wander {
+        rate_variation: Some(RateVariation {
             deviation: 0.0,
             time: Nanos::from_secs(1),
             states: states.to_vec(),
@@ -697,7 +697,7 @@ prop_compose! {
         max_frame in prop::option::of(600u32..9000),
         thin in prop::option::of(2u32..6),
         half_duplex in any::<bool>(),
-        wander in any::<bool>(),
+        varies in any::<bool>(),
         cross in any::<bool>(),
     ) -> Shape {
         let bucket = |rate| Bucket { rate: BitRate(rate), burst: Bytes(20_000) };
@@ -717,7 +717,7 @@ prop_compose! {
             max_frame,
             ack_thinning: thin.map(|of| AckThinning { of, hold: Nanos(300_000) }),
             half_duplex: half_duplex && limited,
-            wander: (wander && limited).then_some(Wander {
+            rate_variation: (varies && limited).then_some(RateVariation {
                 deviation: 0.2,
                 time: Nanos::from_millis(100),
                 states: vec![State { factor: 0.5, stay: Nanos::from_millis(30) }],

@@ -238,7 +238,8 @@ pub enum Cause {
     /// The receiver's own device.
     PeerDevice,
     /// A router that says so, as it should.
-    RouterTells {
+    #[serde(alias = "router_tells")]
+    RouterReports {
         /// Hops from the sender, if its place was found.
         hop: Option<u8>,
         /// Who.

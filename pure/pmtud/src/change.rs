@@ -24,8 +24,8 @@ pub struct Turn {
     pub device: Vec<Setting>,
     /// Undone once the new size is known to get through.
     pub unpin: Vec<Setting>,
-    /// Set then for the other host alone, where others are to stay as they are, or the route to it has an
-    /// MTU of its own.
+    /// Set then for the peer only, where other hosts keep their size, or the route to the peer has an MTU
+    /// of its own.
     pub peer: Vec<Setting>,
 }
 
@@ -63,7 +63,7 @@ impl Turn {
         };
         let (pin, device, unpin) = match was.cmp(&to) {
             Ordering::Equal => Default::default(),
-            // IPv6 follows the device, so it is told at once that it is not to.
+            // IPv6 follows the device, so its MTU is pinned first.
             Ordering::Less => (
                 vec![pin.clone()],
                 [device(DeviceKnob::Mtu, to)]
@@ -301,22 +301,22 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_may_go_down_is_told() {
+    fn a_link_that_may_go_down_is_reported() {
         let mut nic = report(way(Some(1500), Some(false)), way(Some(1500), Some(false)));
         if let Some(far) = &mut nic.far {
             (far.drops_link, far.driver) = (true, Some("e1000e".to_owned()));
         }
-        let told = Obstacle::DropsLink {
+        let drops = Obstacle::DropsLink {
             end: Going::Back,
             device: "eth0".to_owned(),
             driver: "e1000e".to_owned(),
         };
-        assert_eq!(obstacle(&nic, 9000), Some(told));
+        assert_eq!(obstacle(&nic, 9000), Some(drops));
         assert_eq!(obstacle(&nic, 1500), None);
     }
 
     #[test]
-    fn what_does_not_get_through_is_told_by_direction_size_and_kind() {
+    fn what_does_not_get_through_is_reported_by_direction_size_and_kind() {
         let good = || way(Some(1500), Some(false));
         assert_eq!(stopped(&report(good(), good()), 1500, true), []);
         let bad = stopped(&report(good(), way(Some(1400), Some(true))), 1500, false);

@@ -1,10 +1,10 @@
 //! The ladder: all candidate sizes at once, a few copies of each, closer and closer round by round.
 //! A sequential search waits a timeout for every size that is lost; this waits one a round.
 //!
-//! What arrived is certain. What did not may have been lost by chance, so the edge is confirmed by
-//! alternating the largest size that passes with the next one: if both passed alike, each first arrival
-//! of a pair would be either of them, and so many of the same kind in a row would be chance once in
-//! a thousand times (a sign test). A single arrival of the larger one refutes the edge.
+//! An arrival proves that a size passes. A missing probe may be random loss, so the edge is confirmed by
+//! alternating the largest size that passes with the next one: if both passed alike, so many first
+//! arrivals of the same size in a row would occur once in a thousand times (a sign test). A single arrival
+//! of the larger one refutes the edge.
 
 use model::mtu::{Climb, Probe};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,15 +21,15 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// For datagrams, which get lost by chance.
+    /// For datagrams, which random loss drops.
     pub const DATAGRAMS: Rule = Rule {
         copies: 2,
         width: 32,
         // 2^-10 < 0.001.
         wins: 10,
     };
-    /// For connections, which send again what is lost: only a server that is too busy to take one makes
-    /// it look as if a size did not pass.
+    /// For connections, which retransmit what is lost: only a server too busy to accept one looks as if a
+    /// size did not pass.
     pub const CONNECTIONS: Rule = Rule {
         copies: 1,
         width: 24,
@@ -118,8 +118,7 @@ impl Ladder {
         Some(probes)
     }
 
-    /// A probe arrived at the other end; anything that was never sent, and what is told again, is
-    /// ignored.
+    /// A probe arrived at the peer; unsent probes and repeated reports are ignored.
     pub fn arrived(&mut self, probe: Probe) {
         if !self.sent.contains(&probe) || !self.arrived.insert(probe) {
             return;
@@ -128,7 +127,7 @@ impl Ladder {
             self.largest = Some(probe.size);
             self.wins = 0;
             if self.failed.range(..=probe.size).next().is_some() {
-                // What was held for lost was lost by chance: so may the other sizes have been.
+                // That size failed by random loss: so may the other sizes have.
                 self.failed.clear();
                 self.common_tried = false;
             }

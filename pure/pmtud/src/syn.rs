@@ -1,7 +1,7 @@
 //! The MSS in a SYN that somebody quotes.
 
-/// The MSS that a SYN carries (RFC 9293 section 3.2, kind 2), from its TCP header on, as far as it is
-/// there. `None` if it carries none or is cut off before.
+/// The MSS option of a SYN (RFC 9293 section 3.2, kind 2), from its TCP header, which may be cut short.
+/// `None` if there is none in it.
 pub fn mss_of_tcp(header: &[u8]) -> Option<u16> {
     let length = usize::from(*header.get(12)? >> 4) * 4;
     let mut options = header.get(20..length.min(header.len()))?;

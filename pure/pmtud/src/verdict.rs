@@ -69,11 +69,11 @@ fn cause(facts: &Facts<'_>, doubts: &mut Vec<Doubt>) -> Cause {
         };
     }
     // A message that names more than passes is about another, wider place.
-    if let Some(told) = climb.too_big.filter(|told| told.mtu <= passes) {
-        let here = |hop: &&Hop| hop.address == Some(told.from);
-        return Cause::RouterTells {
+    if let Some(message) = climb.too_big.filter(|message| message.mtu <= passes) {
+        let here = |hop: &&Hop| hop.address == Some(message.from);
+        return Cause::RouterReports {
             hop: climb.hops.iter().find(here).map(|hop| hop.ttl),
-            from: told.from,
+            from: message.from,
         };
     }
     let large = climb.hops.iter().filter(|hop| hop.large);
@@ -114,8 +114,8 @@ fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Besi
     } = facts;
     let mut all = Vec::new();
     let passes = climb.passes.unwrap_or(0);
-    let told = matches!(cause, Cause::RouterTells { .. });
-    if tcp.is_some_and(|tcp| tcp.hangs) && on_the_way(cause) && !told {
+    let reported = matches!(cause, Cause::RouterReports { .. });
+    if tcp.is_some_and(|tcp| tcp.hangs) && on_the_way(cause) && !reported {
         all.push(Beside::BlackHole);
     }
     if let Some(says) = sender.before.mtu.filter(|says| *says < passes) {
@@ -153,7 +153,10 @@ fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Besi
 fn on_the_way(cause: &Cause) -> bool {
     matches!(
         cause,
-        Cause::RouterTells { .. } | Cause::Silent { .. } | Cause::Segment { .. } | Cause::Somewhere
+        Cause::RouterReports { .. }
+            | Cause::Silent { .. }
+            | Cause::Segment { .. }
+            | Cause::Somewhere
     )
 }
 
@@ -244,27 +247,27 @@ mod tests {
 
     #[test]
     fn a_router_that_says_so() {
-        let mut told = climb(9000, 1500, two_routers(1));
-        told.too_big = Some(TooBig {
+        let mut reported = climb(9000, 1500, two_routers(1));
+        reported.too_big = Some(TooBig {
             from: ROUTER,
             mtu: 1500,
         });
         let wide = end(9000, true);
-        let tells = Cause::RouterTells {
+        let cause = Cause::RouterReports {
             hop: Some(1),
             from: ROUTER,
         };
-        assert_eq!(of(&wide, &wide, &told).cause, tells);
+        assert_eq!(of(&wide, &wide, &reported).cause, cause);
         // Behind it is a place that is narrower and silent.
-        told.passes = Some(1400);
+        reported.passes = Some(1400);
         assert!(matches!(
-            of(&wide, &wide, &told).cause,
+            of(&wide, &wide, &reported).cause,
             Cause::Silent { hop: 1, .. }
         ));
     }
 
     #[test]
-    fn a_silent_router_is_not_told_from_the_link_behind_it() {
+    fn a_silent_router_and_the_link_behind_it_look_the_same() {
         let wide = end(9000, true);
         let verdict = of(&wide, &wide, &climb(9000, 1500, two_routers(2)));
         let cause = Cause::Silent {

@@ -70,7 +70,7 @@ pub(crate) fn gates(
     all.into_iter().filter_map(gate).collect()
 }
 
-/// True if a check failed that more runs cannot mend.
+/// True if a check failed that more runs cannot pass.
 pub(crate) fn hopeless(plan: &Plan, trials: &[Trial]) -> bool {
     let judged: Vec<&Trial> = judged(trials).collect();
     !judged.is_empty()
@@ -119,7 +119,7 @@ fn in_force(plan: &Plan, judged: &[&Trial]) -> (Found, BTreeSet<u32>) {
     } else if let Some(evidence) = unchanged.into_values().next() {
         (state, evidence)
     } else if asked.is_empty() && plan.arms.iter().any(|a| !a.settings.is_empty()) {
-        let evidence = "No end told whether the settings were in force.";
+        let evidence = "Not reported by either host: whether the settings were in force.";
         (Unknown, evidence.to_owned())
     } else {
         let all = counted(asked.len(), "run");
@@ -150,8 +150,8 @@ fn unchanged(plan: &Plan, judged: &[&Trial]) -> BTreeMap<u32, String> {
         let mut all = own.iter();
         let same = all.all(|(key, values)| values.len() == 1 && control.get(key) == Some(values));
         // Settings of the machine that the control leaves alone are not read there.
-        let told = own.len() >= plan.arms[arm as usize].settings.len();
-        let ((setting, _), values) = own.first_key_value().filter(|_| same && told)?;
+        let reported = own.len() >= plan.arms[arm as usize].settings.len();
+        let ((setting, _), values) = own.first_key_value().filter(|_| same && reported)?;
         let value = values.first()?;
         let words =
             format!("The change changed nothing: {setting} was {value} with and without it.");
@@ -277,16 +277,16 @@ fn by_design(plan: &Plan, arm: u32, setting: &Setting) -> Option<&'static str> {
     let bulk = !plan.run.workload.is_answered();
     match name.trim_start_matches("sysctl:") {
         "net.ipv4.tcp_rmem" | "net.ipv4.tcp_moderate_rcvbuf" if socket.receive_buffer.is_some() => {
-            Some("the runs ask for a receive buffer (SO_RCVBUF), which switches its autotuning off")
+            Some("the runs set a receive buffer (SO_RCVBUF), which switches its autotuning off")
         }
         "net.ipv4.tcp_wmem" if socket.send_buffer.is_some() => {
-            Some("the runs ask for a send buffer (SO_SNDBUF), which switches its autotuning off")
+            Some("the runs set a send buffer (SO_SNDBUF), which switches its autotuning off")
         }
         "net.core.rmem_max" | "net.core.rmem_default" if socket.receive_buffer.is_none() => Some(
-            "it bounds buffers that are asked for (SO_RCVBUF), and the runs ask for none; tcp_rmem bounds the others",
+            "it bounds buffers set by SO_RCVBUF, and the runs set none; tcp_rmem bounds the others",
         ),
         "net.core.wmem_max" | "net.core.wmem_default" if socket.send_buffer.is_none() => Some(
-            "it bounds buffers that are asked for (SO_SNDBUF), and the runs ask for none; tcp_wmem bounds the others",
+            "it bounds buffers set by SO_SNDBUF, and the runs set none; tcp_wmem bounds the others",
         ),
         "net.ipv4.tcp_congestion_control" if socket.congestion.is_some() => {
             Some("the runs name their own congestion control")
@@ -639,7 +639,7 @@ mod tests {
         let nothing = |_: &mut Trial| {};
         let rmem = "sysctl:net.ipv4.tcp_rmem=4096 65536 16777216";
         let says = verdict(&["sockbuf=8M"], rmem, nothing).unwrap();
-        assert!(says.contains("cannot matter here: the runs ask for a receive buffer (SO_RCVBUF), which switches its autotuning off"), "{says}");
+        assert!(says.contains("cannot matter here: the runs set a receive buffer (SO_RCVBUF), which switches its autotuning off"), "{says}");
         assert_eq!(verdict(&[], rmem, nothing), None);
         let says = verdict(&[], rmem, |t| t.witness.rwnd_limited_share = Some(0.001)).unwrap();
         assert!(
@@ -681,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn position_noise_and_change_are_told() {
+    fn position_noise_and_change_are_reported() {
         let mut experiment = play(plan(fixed()), noisy(3, 1.0, 0.005));
         for trial in &mut experiment.trials {
             // A shaper with burst credit: the second of a pair gets less. The path loses a third.
@@ -708,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_tell_nothing_have_no_verdict() {
+    fn runs_without_a_value_have_no_verdict() {
         let verdict = judge(&play(plan(ask()), |_| None));
         assert_eq!(verdict.outcome, Outcome::NoVerdict);
         assert!(

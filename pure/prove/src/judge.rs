@@ -18,10 +18,10 @@ use model::{
 };
 use std::collections::BTreeMap;
 
-/// A change of level is reported if as clear a one comes up by chance in fewer experiments than this.
-const CHANGE_TOLD: f64 = 0.01;
+/// A change of level is reported below this p value: as clear a one in random data.
+const CHANGE_REPORTED: f64 = 0.01;
 /// A run is reported as an outlier beyond so many robust deviations.
-const OUTLIER_TOLD: f64 = 5.0;
+const OUTLIER_REPORTED: f64 = 5.0;
 
 /// Judges what is there; as true after every run as at the end.
 pub fn judge(experiment: &Experiment) -> Verdict {
@@ -119,15 +119,15 @@ fn residuals<'a>(data: &Data<'a>) -> Vec<(&'a Trial, f64)> {
 fn change_points(data: &Data<'_>) -> Vec<ChangePoint> {
     let residuals = residuals(data);
     let values: Vec<f64> = residuals.iter().map(|(_, r)| *r).collect();
-    let found = change_point(&values).filter(|c| c.p < CHANGE_TOLD);
-    let told = found.and_then(|c| {
+    let found = change_point(&values).filter(|c| c.p < CHANGE_REPORTED);
+    let change = found.and_then(|c| {
         Some(ChangePoint {
             trial: residuals.get(c.after)?.0.number,
             shift_share: (c.after_median - c.before_median).exp_m1(),
             p: c.p,
         })
     });
-    told.into_iter().collect()
+    change.into_iter().collect()
 }
 
 fn odd_runs(data: &Data<'_>) -> Vec<Outlier> {
@@ -139,8 +139,9 @@ fn odd_runs(data: &Data<'_>) -> Vec<Outlier> {
         let whole = of_arm().filter(|(t, _)| t.value.is_some()).count();
         2 * whole > of_arm().count()
     };
-    let told = outliers(&values, OUTLIER_TOLD);
-    told.into_iter()
+    let found = outliers(&values, OUTLIER_REPORTED);
+    found
+        .into_iter()
         .filter(|&at| residuals[at].0.value.is_some() && has_median(residuals[at].0.arm))
         // However still the path is: what does not matter is not odd.
         .filter(|&at| residuals[at].1.abs() > data.plan.margin.ln_1p())
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(answer(1.3, 0.03, ask()), (Outcome::Faster, 8, true));
         assert_eq!(answer(0.7, 0.03, ask()), (Outcome::Slower, 8, true));
         assert_eq!(answer(1.0, 0.01, ask()), (Outcome::NoDifference, 8, false));
-        // Faster for sure, by less than matters.
+        // Certainly faster, by less than the margin.
         assert_eq!(
             answer(1.02, 0.003, ask()),
             (Outcome::NoDifference, 8, false)
@@ -311,8 +312,8 @@ mod tests {
         assert_eq!(none.outcome, Outcome::NotEnoughData);
     }
 
-    /// A verdict of either kind comes up at most 5 times in 100 where the change does nothing: through
-    /// order, looks and judge, not by the formula alone.
+    /// Where the change does nothing, at most 5 of 100 experiments end with a verdict of either kind:
+    /// through order, looks and judge, not by the formula alone.
     #[test]
     fn false_verdicts_are_as_rare_as_promised() {
         const EXPERIMENTS: u64 = 2000;
@@ -503,13 +504,13 @@ mod tests {
             let log = 0.2 * f64::from(l[0]) + 0.3 * f64::from(l[0] * l[1]);
             Some(noise(slot)? * log.exp())
         }));
-        let told: Vec<(&str, u32, Outcome)> = verdict
+        let effects: Vec<(&str, u32, Outcome)> = verdict
             .effects
             .iter()
             .map(|e| (e.name.as_str(), e.order, e.outcome))
             .collect();
         assert_eq!(
-            told,
+            effects,
             [
                 ("cc congestion=bbr", 1, Outcome::Faster),
                 ("buffers sockbuf=8M", 1, Outcome::Faster),

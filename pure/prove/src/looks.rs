@@ -97,7 +97,7 @@ fn differences(pairs: &[[f64; 2]]) -> Vec<f64> {
 
 // ---- comparisons ----
 
-/// Each arm against the control, and whether all that the plan asks for is there.
+/// Each arm against the control, and whether all runs of the plan are there.
 pub(crate) fn compare(data: &Data<'_>) -> (Vec<Comparison>, bool) {
     match &data.plan.design {
         Design::Pairs { looks } | Design::Search { confirm: looks, .. } => {

@@ -65,7 +65,7 @@ pub struct Ask {
     pub host: String,
     /// What is compared.
     pub metric: Metric,
-    /// The smallest change that matters, as a share; `None`: the metric's usual one.
+    /// Equivalence margin as a share; `None`: the metric's usual one.
     pub margin: Option<f64>,
     /// The typical run, or all together.
     pub estimand: Estimand,
@@ -414,7 +414,7 @@ mod tests {
                     metric: Metric::LatencyP50,
                     ..ask()
                 },
-                "latency-p50 is told by requests, and the runs are bulk transfers",
+                "latency-p50 needs requests, and the runs are bulk transfers",
             ),
             (
                 Ask {
@@ -429,14 +429,14 @@ mod tests {
                     run: Some(requests(None)),
                     ..ask()
                 },
-                "goodput is told by bulk transfers, and the runs are requests",
+                "goodput needs bulk transfers, and the runs are requests",
             ),
             (
                 Ask {
                     pilot_pairs: Some(1),
                     ..ask()
                 },
-                "a pilot of 1 pair tells no noise",
+                "a pilot of 1 pair shows no noise",
             ),
             (
                 Ask {

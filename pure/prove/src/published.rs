@@ -280,11 +280,11 @@ fn several_settings(name: &String) -> Option<Doubt> {
     (count > 1).then(|| doubt(About::Confounded, words))
 }
 
-/// Names of settings that ask for a buffer or window of a size.
+/// Names of settings that request a buffer or window of a size.
 const SIZES: &str = "sendspace recvspace sndbuf rcvbuf sockbuf wmem rmem";
 
-/// Configurations whose window, as iperf2 prints it, is at most half of what they ask for: the kernel may round
-/// and double it, no more. `the same ...` asks for what the row before does.
+/// Configurations whose window, as iperf2 prints it, is at most half of what they request: the kernel may round
+/// and double it, no more. `the same ...` requests what the row before does.
 fn windows_not_in_force(table: &Table, arm: &str) -> Vec<(String, String)> {
     let Some(column) = table.header.iter().find(|name| name.contains("window")) else {
         return Vec::new();
@@ -307,7 +307,7 @@ fn windows_not_in_force(table: &Table, arm: &str) -> Vec<(String, String)> {
         let printed = table.text(row, column);
         let window: Bytes = printed.to_uppercase().replace("BYTE", "B").parse().ok()?;
         let words = format!(
-            "'{name}' asks for {key} of {asked}, and the window printed is {printed}: it was not in force."
+            "'{name}' requests {key} of {asked}, and the printed window is {printed}: it was not in force."
         );
         (window.0.saturating_mul(2) <= asked.0).then(|| (name.to_owned(), words))
     };
@@ -606,7 +606,7 @@ fn moved<'a>(
         "just where the settings change, but the tests were made one after another, so the path may have changed there as well"
     } else {
         "and not where a setting changes: a path that drifts looks like this, a setting does not, and tests made one after another \
-         cannot tell the two apart"
+         cannot separate the two"
     };
     let words = format!(
         "In the order of the table the level moves once ({}), after the {} cell of {}, {why}.",

@@ -1,5 +1,5 @@
-//! A search among many arms: successive halving on ranks. Its winner looks better than it is, for the
-//! best of many does by chance alone; so it says who goes on, and never how good that one is.
+//! A search among many arms: successive halving on ranks. Selection bias makes its winner look better than it
+//! is, so it names the arms that go on, and never an effect.
 
 use crate::blocks::{blocks, is_whole};
 use crate::trial::scores;

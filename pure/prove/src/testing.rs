@@ -64,7 +64,7 @@ pub(crate) fn experiment(plan: Plan, trials: Vec<Trial>) -> Experiment {
     }
 }
 
-/// Makes every run that the plan asks for.
+/// Makes every run of the plan.
 pub(crate) fn play(plan: Plan, mut path: impl FnMut(Slot) -> Option<f64>) -> Experiment {
     let mut trials: Vec<Trial> = Vec::new();
     while let Some(slot) = next(&plan, &trials) {

@@ -246,8 +246,8 @@ fn reading(
     Some(say(socket, odd.is_none()))
 }
 
-/// In KiB, so that what was asked and what is there can be compared by eye; never rounded, for a change
-/// is told from none by these words.
+/// In KiB, so that the requested and the actual value can be compared by eye; never rounded, because this
+/// text shows whether the value changed.
 fn size(bytes: u64) -> String {
     if bytes < 10 << 10 || !bytes.is_multiple_of(1 << 10) {
         return format!("{bytes} B");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     /// `SETTING side: asked, found`, with a `!` if it is not in force.
-    fn told(trial: &Trial) -> Vec<String> {
+    fn readings(trial: &Trial) -> Vec<String> {
         let one = |r: &Reading| {
             let mark = if r.in_force { "" } else { "!" };
             let (setting, side) = (&r.setting, r.side);
@@ -410,9 +410,9 @@ mod tests {
             "SO_RCVBUF Far: 8192 KiB, 8192 KiB",
             "TCP_CONGESTION Near: bbr, bbr",
         ];
-        assert_eq!(told(&trial(&plan, 1, &made)), expected);
-        // The control leaves them alone, and tells what they are all the same.
-        let control = told(&trial(&plan, 0, &run(&plan)));
+        assert_eq!(readings(&trial(&plan, 1, &made)), expected);
+        // The control does not set them, and reports their values too.
+        let control = readings(&trial(&plan, 0, &run(&plan)));
         let expected = [
             "SO_SNDBUF Near: not set, 43520 B",
             "SO_RCVBUF Far: not set, 64 KiB",
@@ -426,7 +426,7 @@ mod tests {
             socket.pacing = Some(model::BitRate(40_020_000));
         }
         let expected = ["SO_MAX_PACING_RATE Near: 40.02 Mbit/s, 40.02 Mbit/s"];
-        assert_eq!(told(&trial(&close, 1, &made)), expected);
+        assert_eq!(readings(&trial(&close, 1, &made)), expected);
         // Downwards the far host sends.
         let down = plan_down(&["sockbuf=8M"]);
         let sides: Vec<Side> = trial(&down, 1, &run(&down))
@@ -446,13 +446,13 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_of_many_that_does_not_hold_is_told() {
+    fn one_connection_of_many_that_does_not_hold_is_reported() {
         let plan = change(&["congestion=bbr"]);
         let mut made = run(&plan);
         made.legs[0].near.sockets[0].congestion = "bbr".to_owned();
-        let readings = told(&trial(&plan, 1, &made));
+        let readings = readings(&trial(&plan, 1, &made));
         assert_eq!(readings, ["!TCP_CONGESTION Near: bbr, cubic"]);
-        // An end that tells nothing makes no reading: that is not the same as being in force.
+        // A host that reports nothing makes no reading: that is not the same as being in force.
         made.legs[0].near.sockets.clear();
         assert!(trial(&plan, 1, &made).readings.is_empty());
     }
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_changed_are_told_by_fact() {
+    fn hosts_that_changed_are_reported_by_fact() {
         let plan = change(&["congestion=bbr"]);
         let before = Fingerprint {
             kernel: "Linux 6.18.1".to_owned(),
@@ -526,7 +526,7 @@ mod tests {
             ..crate::testing::experiment(plan, Vec::new())
         };
         let trial = of_run(&both, TRIED, 1, &made, Vec::new());
-        let told: Vec<String> = trial
+        let changes: Vec<String> = trial
             .witness
             .differences
             .iter()
@@ -537,7 +537,7 @@ mod tests {
             "Near sysctls.net.ipv4.tcp_rmem: 1 2 3 -> 1 2 4",
             "Far kernel: Linux 6.18.1 -> Linux 6.18.2",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(changes, expected);
     }
 
     #[test]
@@ -633,11 +633,11 @@ mod tests {
         );
         let said = |count| {
             let verdict = of(count);
-            let told = verdict
+            let too_few = verdict
                 .gates
                 .iter()
                 .find(|g| g.evidence.contains("too few for a 99th"));
-            (verdict.outcome, told.is_some())
+            (verdict.outcome, too_few.is_some())
         };
         assert!(said(999).1);
         assert_eq!(said(1000), (Outcome::Faster, false));

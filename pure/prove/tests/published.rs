@@ -82,8 +82,8 @@ fn a_configuration_that_was_measured_once_has_no_spread() {
     assert_eq!(found.outcome(), Outcome::NoVerdict);
     doubted(&found, About::OneRun, &["one run of 'stock'"]);
     let parts = [
-        "asks for net.inet.tcp.recvspace of 8.00 MiB, and the window printed is 65.0 KByte",
-        "'the same sysctls and mtu=9000' asks for",
+        "requests net.inet.tcp.recvspace of 8.00 MiB, and the printed window is 65.0 KByte",
+        "'the same sysctls and mtu=9000' requests",
     ];
     doubted(&found, About::NotInForce, &parts);
     doubted(&found, About::Confounded, &["changes 4 settings at once"]);

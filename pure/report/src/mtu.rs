@@ -290,7 +290,7 @@ pub(crate) fn stops(cause: &Cause, going: Going, host: &str) -> String {
         Cause::Clear => String::new(),
         Cause::OwnDevice => format!("the device of {from} takes no more"),
         Cause::PeerDevice => format!("the device of {to} takes no more"),
-        Cause::RouterTells { hop, from: address } => {
+        Cause::RouterReports { hop, from: address } => {
             let place = hop.map(|hop| format!(" {}", hops(hop, &from)));
             let place = place.unwrap_or_default();
             format!("a router{place} ({address}) takes no more {on_the_way}, and says so")
@@ -370,7 +370,7 @@ pub(crate) mod tests {
     pub(crate) fn of_every_cause() -> Vec<MtuReport> {
         let from: IpAddr = [10, 0, 1, 1].into();
         let causes = [
-            Cause::RouterTells { hop: Some(1), from },
+            Cause::RouterReports { hop: Some(1), from },
             Cause::Silent {
                 hop: 1,
                 address: Some(from),

@@ -278,7 +278,7 @@ pub(crate) fn of_both(
             None => calls.push(alone((seen, view))),
         }
     }
-    // The shortest way there and back, of the same sizes.
+    // The minimum RTT, of the same sizes.
     let mut shortest: BTreeMap<_, Nanos> = BTreeMap::new();
     for pair in &pairs {
         let way = shortest.entry(pair.sizes()).or_insert(pair.way());
@@ -324,10 +324,10 @@ impl Pair {
         });
         let (at_client, mut at_server) = if first_is_client { (a, b) } else { (b, a) };
         if at_server.whole() > at_client.whole() {
-            // The client had it all before it was sent again.
-            at_server.reply.not_again();
+            // The client had it all before the retransmission.
+            at_server.reply.ignore_retransmissions();
         }
-        // Neither of these needs the clocks joined; what is left is the way, there and back.
+        // Neither of these needs the clocks joined; the rest is the path in both directions.
         let total = at_client.whole();
         let call_send = at_client.asked().since(at_client.call.first).min(total);
         let left = total.since(call_send);

@@ -1,7 +1,7 @@
 //! Calls and replies on TCP connections: what they asked, and where the time of each went.
 //!
 //! The bytes of each direction are put in order, cut into the messages of their protocol (ONC RPC with NFS, SMB,
-//! iSCSI; of anything else a request lasts until the other end speaks), and each reply is joined to its call. The
+//! iSCSI; of anything else a request lasts until the peer sends), and each reply is joined to its call. The
 //! time from the first byte of a call to the last of its reply is divided into parts, and by cause; both sum to it
 //! exactly. It decodes what peers sent: nothing fails, and memory is bounded by `MOST_CONNECTIONS` and a bound for
 //! all that a connection keeps.
@@ -37,7 +37,7 @@ const MOST_CONNECTIONS: usize = 1 << 16;
 const MOST_OVER: usize = 1 << 10;
 
 /// What a trace cannot show.
-const NAMELESS: &str = "a trace has no payload: a request is what the client sends until the server does; a capture of the same tells its name";
+const NAMELESS: &str = "a trace has no payload: a request is what the client sends until the server does; a capture shows its name";
 
 /// Requests of one of two captures that are kept to be joined.
 const MOST_KEPT: usize = 1 << 18;
@@ -53,7 +53,7 @@ pub struct Observer {
     lost: u64,
     out: Out,
     aggregate: Aggregate,
-    /// One of two captures, or a trace: what is joined with the other, or with the other end on the same host.
+    /// One of two captures, or a trace: what is joined with the other capture, or with the peer's socket on the same host.
     kept: Option<Kept>,
     links: Links,
     unanswered: u64,
@@ -123,7 +123,7 @@ impl Observer {
         match record {
             TraceRecord::Connection(new) => {
                 self.is_trace = true;
-                // Its other end can be of this host.
+                // Its peer can be on this host.
                 self.kept.get_or_insert_default();
                 let ends = [new.local, new.remote].map(canonical);
                 if self.sockets.len() < MOST_CONNECTIONS || self.sockets.contains_key(&new.id) {
@@ -220,7 +220,7 @@ impl Observer {
             None => self.aggregate,
             Some(kept) => {
                 self.unanswered += kept.unanswered.len() as u64;
-                // The other end of a connection may be of this host, and have its own place in the trace.
+                // The peer of a connection may be on this host, and its socket in the trace too.
                 let is_client = |(_, view): &(Seen, View)| *view == View::Client;
                 let all = with_views(kept.seen, &self.out);
                 let (clients, servers) = all.into_iter().partition(is_client);
@@ -238,8 +238,8 @@ impl Observer {
         let more = self.kept.as_ref().map_or(0, |kept| kept.more);
         let doubts = [
             (self.unfollowed + self.table.unfollowed(), format!("packets belong to connections beyond the {MOST_CONNECTIONS} that are followed at a time")),
-            (self.out.cut, "times the beginning of a message is not in the capture, which cut packets short or lost them: it is not told, nor what follows it in its packet; tcpdump -s 0 captures them whole".to_owned()),
-            (self.out.unread, "replies answer calls that are not there to be read: their requests are not among those told".to_owned()),
+            (self.out.cut, "times the beginning of a message is not in the capture, which cut packets short or lost them: it is left out, and what follows it in its packet; tcpdump -s 0 captures whole packets".to_owned()),
+            (self.out.unread, "replies answer calls that are not in the capture: their requests are left out".to_owned()),
             (more, format!("requests beyond the first {MOST_KEPT} were left out")),
             (self.lost, "events were lost by the trace: requests near them can be cut in two or look longer".to_owned()),
         ];

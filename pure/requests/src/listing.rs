@@ -13,10 +13,10 @@ const BY_REPLY: [(u64, &str, &str); 8] = [
     (28, "NULL", "asks whether the server is there"),
     (116, "GETATTR", "reads attributes"),
     (124, "ACCESS", "asks what is allowed"),
-    (132, "COMMIT", "asks for data to be on stable storage"),
+    (132, "COMMIT", "puts written data on stable storage"),
     (140, "WRITE", "writes data"),
     (148, "SETATTR", "sets attributes"),
-    (168, "FSINFO", "asks for the server's limits"),
+    (168, "FSINFO", "reads the server's limits"),
     (244, "LOOKUP", "finds a name in a directory"),
 ];
 /// What stands before the data in the reply to a READ.
@@ -24,21 +24,21 @@ const READ_HEAD: u64 = 132;
 /// Data come in blocks of so many bytes.
 const BLOCK: u64 = 512;
 
-const SIZES: &str = "a listing tells sizes and directions alone: the round trip is the shortest time from a segment that was sent to one that came";
+const SIZES: &str = "a listing has only sizes and directions: the RTT is the shortest time from a sent segment to a received one";
 const NAMED: &str = "the calls are named by the sizes of their replies, which are those of NFSv3";
-const DISORDER: &str = "the lines are of several processors and have no timestamps: what was asked and what answered cannot be paired; print them with timestamps";
+const DISORDER: &str = "the lines are of several processors and have no timestamps, so requests and replies cannot be paired; print them with timestamps";
 
 /// The requests of a listing.
 pub fn listed(text: &str, links: Links) -> Requests {
-    told(&tcp::listing::read(text), links)
+    requests(&tcp::listing::read(text), links)
 }
 
-fn told(listing: &Listing, links: Links) -> Requests {
+fn requests(listing: &Listing, links: Links) -> Requests {
     let mut observer = Observer::of_two().on(links);
     if listing.order == Order::Unknown {
-        let mut told = observer.finish();
-        told.doubts.push(DISORDER.to_owned());
-        return told;
+        let mut found = observer.finish();
+        found.doubts.push(DISORDER.to_owned());
+        return found;
     }
     let mut socket = Socket::new(ENDS);
     for row in &listing.rows {
@@ -59,10 +59,10 @@ fn told(listing: &Listing, links: Links) -> Requests {
     seen.iter_mut()
         .zip(names)
         .for_each(|(seen, what)| seen.what = what);
-    let mut told = observer.finish();
-    told.doubts.push(SIZES.to_owned());
-    told.doubts.extend(named.then(|| NAMED.to_owned()));
-    told
+    let mut found = observer.finish();
+    found.doubts.push(SIZES.to_owned());
+    found.doubts.extend(named.then(|| NAMED.to_owned()));
+    found
 }
 
 /// What a reply of this size is, if all are of NFSv3.
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn each_call_of_a_read_is_named_and_timed_and_what_is_idle_is_in_none() {
-        let told = told(&listing(Order::Printed), Links::default());
-        let calls: Vec<_> = told
+        let found = requests(&listing(Order::Printed), Links::default());
+        let calls: Vec<_> = found
             .calls
             .iter()
             .map(|call| {
@@ -148,27 +148,27 @@ mod tests {
                 ("NFSv3 READ", 116, 141),
             ]
         );
-        assert_eq!(told.calls[4].detail, "8192 bytes");
+        assert_eq!(found.calls[4].detail, "8192 bytes");
     }
 
     #[test]
     fn no_ideal_is_above_what_was_measured() {
-        // 8 KiB passed in 0.3 ms: the links are not as slow as they are said to be.
+        // 8 KiB passed in 0.3 ms: the links are faster than their given rate.
         let rate = Some(model::BitRate(10_000_000));
-        let told = told(&listing(Order::Printed), Links { rate, hops: 1 });
-        for call in &told.calls {
+        let found = requests(&listing(Order::Printed), Links { rate, hops: 1 });
+        for call in &found.calls {
             assert!(call.ideal <= call.parts.total(), "{call:?}");
         }
-        for of in &told.operations {
+        for of in &found.operations {
             assert!(of.ideal <= of.parts.total(), "{of:?}");
         }
     }
 
     #[test]
-    fn lines_in_no_order_tell_no_requests() {
-        let told = told(&listing(Order::Unknown), Links::default());
+    fn lines_in_no_order_have_no_requests() {
+        let found = requests(&listing(Order::Unknown), Links::default());
         assert_eq!(
-            (told.answered, &told.doubts[..]),
+            (found.answered, &found.doubts[..]),
             (0, &[DISORDER.to_owned()][..])
         );
     }

@@ -14,7 +14,7 @@ const MOST_SPARE: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub cause: Cause,
-    /// Of that time, what the other end held an acknowledgement back.
+    /// The part of that time in which the peer delayed an acknowledgement.
     pub held: Nanos,
     /// When it was written, where that is known: until then it waited for the application.
     pub written: Option<Nanos>,
@@ -61,8 +61,8 @@ pub(crate) struct MessageTiming {
     pub causes: Causes,
     /// Times count as in the capture.
     pub steps: Vec<Step>,
-    /// The end before it was prolonged by what was sent again.
-    before_again: Option<Box<(Nanos, Causes)>>,
+    /// The end before retransmissions prolonged it.
+    before_retransmission: Option<Box<(Nanos, Causes)>>,
 }
 
 /// Message timings that are not needed any more: room for the next ones, so that a message takes none of its own.
@@ -103,7 +103,7 @@ impl MessageTiming {
             bytes: 0,
             causes: Causes::default(),
             steps: Vec::new(),
-            before_again: None,
+            before_retransmission: None,
         }
     }
 
@@ -169,22 +169,22 @@ impl MessageTiming {
             .map(|(cause, _)| cause)
     }
 
-    /// Some of it was sent again.
-    pub fn again(&mut self, at: Nanos) {
-        self.before_again
+    /// Some of it was retransmitted.
+    pub fn retransmitted(&mut self, at: Nanos) {
+        self.before_retransmission
             .get_or_insert_with(|| Box::new((self.last, self.causes)));
         let call = self.steps.last().is_some_and(|step| step.call);
         self.take(at, 0, Cause::Retransmission.into(), false, call);
     }
 
-    /// Whether some of it was sent again.
-    pub fn was_again(&self) -> bool {
-        self.before_again.is_some()
+    /// Whether some of it was retransmitted.
+    pub fn was_retransmitted(&self) -> bool {
+        self.before_retransmission.is_some()
     }
 
-    /// What was sent again was not needed, or came too late to be.
-    pub fn not_again(&mut self) {
-        if let Some(before) = self.before_again.take() {
+    /// Its retransmissions were needless, or came too late.
+    pub fn ignore_retransmissions(&mut self) {
+        if let Some(before) = self.before_retransmission.take() {
             let (last, causes) = *before;
             (self.last, self.causes) = (last, causes);
             self.steps.retain(|step| step.at <= last);

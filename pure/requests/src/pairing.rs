@@ -258,7 +258,7 @@ impl Pairing {
             && tail.reply.end <= ack
         {
             if twice {
-                tail.reply.not_again();
+                tail.reply.ignore_retransmissions();
             }
             out.done.extend(tails.pop_front());
         }
@@ -277,11 +277,11 @@ impl Pairing {
         let arrived = tails.take_while(|tail| tail.reply.end <= ack).count();
         for n in 0..arrived {
             let reply = &self.tails[1 - side][n].reply;
-            if reply.was_again() {
+            if reply.was_retransmitted() {
                 // Sooner than a retransmission can have arrived: it was the first one (RFC 3522).
                 let trip = self.trip(to.connection, side).unwrap_or_default();
                 if at.since(reply.last).0 < trip.0 - trip.0 / 10 {
-                    self.tails[1 - side][n].reply.not_again();
+                    self.tails[1 - side][n].reply.ignore_retransmissions();
                 }
             }
         }
@@ -342,7 +342,7 @@ impl Pairing {
         let open = self.directions[side].reader.timing.iter_mut();
         for timing in calls.chain(replies).chain(tails).chain(open) {
             if timing.begin < end && begin < timing.end {
-                timing.again(at);
+                timing.retransmitted(at);
             }
         }
     }
@@ -429,7 +429,7 @@ impl Pairing {
             return;
         };
         if pending.call.last > reply.first {
-            pending.call.not_again();
+            pending.call.ignore_retransmissions();
         }
         let seen = Seen {
             client: self.ends[of],

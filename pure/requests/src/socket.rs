@@ -1,7 +1,7 @@
 //! The sockets of a trace: they know when data were written, and what these have waited for since. So a pause of the
 //! application is one even if an acknowledgement happens to end it.
 //!
-//! Each event finds the socket as it was since the event before: what that left unsent had waited for what holds now.
+//! Each event has the state of the socket since the event before: data unsent by then had waited for what this state shows.
 
 use crate::message_timing::Wait;
 use crate::pairing::{Beside, Connection, Out, Pairing};
@@ -239,30 +239,30 @@ mod tests {
         }
 
         /// All that was sent is acknowledged, with so much data.
-        fn hears(&mut self, at: Nanos, bytes: u32) {
+        fn acknowledged(&mut self, at: Nanos, bytes: u32) {
             self.event(at, What::Received, self.tcb.snd_nxt, bytes);
             self.tcb.snd_una = self.tcb.snd_nxt;
             self.tcb.rcv_nxt += bytes;
         }
 
-        fn told(self) -> Call {
-            let told = self.observer.finish().calls;
-            assert_eq!(told.len(), 1, "{told:#?}");
-            assert_eq!(told[0].parts.total(), told[0].causes.total());
-            assert_eq!(told[0].view, View::Client);
-            told[0].clone()
+        fn finish(self) -> Call {
+            let calls = self.observer.finish().calls;
+            assert_eq!(calls.len(), 1, "{calls:#?}");
+            assert_eq!(calls[0].parts.total(), calls[0].causes.total());
+            assert_eq!(calls[0].view, View::Client);
+            calls[0].clone()
         }
     }
 
     #[test]
-    fn a_trace_tells_a_pause_from_nagles_rule_though_an_acknowledgement_ends_both() {
+    fn a_trace_separates_a_pause_from_nagles_rule_though_an_acknowledgement_ends_both() {
         // Two writes of one call: the second comes as the acknowledgement of the first does.
         let mut pause = Traced::new();
         pause.writes(ms(0), 100, 100);
-        pause.hears(ms(50), 0);
+        pause.acknowledged(ms(50), 0);
         pause.writes(ms(50), 200, 200);
-        pause.hears(ms(62), 10);
-        let call = pause.told();
+        pause.acknowledged(ms(62), 10);
+        let call = pause.finish();
         assert_eq!(call.causes.of(Cause::Application), ms(50));
         assert_eq!(call.parts.think, ms(2));
 
@@ -270,10 +270,10 @@ mod tests {
         let mut held = Traced::new();
         held.writes(ms(0), 100, 100);
         held.writes(ms(3), 200, 0);
-        held.hears(ms(50), 0);
+        held.acknowledged(ms(50), 0);
         held.sends(ms(50), 200);
-        held.hears(ms(62), 10);
-        let call = held.told();
+        held.acknowledged(ms(62), 10);
+        let call = held.finish();
         assert_eq!(call.causes.of(Cause::Application), ms(3));
         assert_eq!(call.causes.of(Cause::Nagle), ms(7));
         assert_eq!(call.causes.of(Cause::DelayedAck), ms(40));
@@ -285,19 +285,19 @@ mod tests {
             (2000, 10, Cause::ReceiveWindow),
             (60_000, 2, Cause::CongestionWindow),
         ] {
-            let mut tape = Traced::new();
-            (tape.tcb.snd_wnd.0, tape.tcb.cwnd) = (window, cwnd);
-            tape.tcb.packets_out = 1;
-            tape.writes(ms(0), 5000, MSS);
-            tape.tcb.packets_out = 2;
-            tape.sends(ms(0), MSS);
-            tape.hears(ms(10), 0);
-            tape.tcb.packets_out = 0;
-            tape.sends(ms(10), MSS);
-            tape.sends(ms(10), MSS);
-            tape.sends(ms(10), MSS);
-            tape.hears(ms(21), 10);
-            assert_eq!(tape.told().causes.of(cause), ms(10), "{cause:?}");
+            let mut traced = Traced::new();
+            (traced.tcb.snd_wnd.0, traced.tcb.cwnd) = (window, cwnd);
+            traced.tcb.packets_out = 1;
+            traced.writes(ms(0), 5000, MSS);
+            traced.tcb.packets_out = 2;
+            traced.sends(ms(0), MSS);
+            traced.acknowledged(ms(10), 0);
+            traced.tcb.packets_out = 0;
+            traced.sends(ms(10), MSS);
+            traced.sends(ms(10), MSS);
+            traced.sends(ms(10), MSS);
+            traced.acknowledged(ms(21), 10);
+            assert_eq!(traced.finish().causes.of(cause), ms(10), "{cause:?}");
         }
     }
 
@@ -337,11 +337,11 @@ mod tests {
                 ..Segment::default()
             }));
         }
-        let told = observer.finish();
-        assert_eq!((told.answered, told.clocks), (1, None));
-        assert_eq!(told.unanswered, 1);
-        let parts = told.calls[0].parts;
-        assert_eq!(told.calls[0].view, View::BothEnds);
+        let found = observer.finish();
+        assert_eq!((found.answered, found.clocks), (1, None));
+        assert_eq!(found.unanswered, 1);
+        let parts = found.calls[0].parts;
+        assert_eq!(found.calls[0].view, View::BothEnds);
         assert_eq!(
             (parts.forward, parts.think, parts.back),
             (ms(4), ms(5), ms(6))

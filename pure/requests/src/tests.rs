@@ -10,16 +10,16 @@ const MSS: u32 = 1000;
 const TRIP: Nanos = Nanos::from_millis(10);
 
 /// Packets at one place of a connection of no known protocol.
-struct Tape {
+struct Script {
     packets: Vec<Packet>,
     /// Bytes sent by either end.
     sent: [u32; 2],
 }
 
-impl Tape {
+impl Script {
     /// With a handshake, whose scale is 0.
-    fn new(window: u16) -> Tape {
-        let mut tape = Tape {
+    fn new(window: u16) -> Script {
+        let mut script = Script {
             packets: Vec::new(),
             sent: [0, 0],
         };
@@ -28,9 +28,9 @@ impl Tape {
             (TRIP.0, true, SYN | ACK),
             (TRIP.0 + 5000, false, ACK),
         ] {
-            tape.push(Nanos(at), server, 0, 0, window, flags);
+            script.push(Nanos(at), server, 0, 0, window, flags);
         }
-        tape
+        script
     }
 
     fn push(&mut self, at: Nanos, server: bool, place: u32, bytes: u32, window: u16, flags: u8) {
@@ -82,16 +82,16 @@ impl Tape {
         self.sent[peer] += but;
     }
 
-    fn told(&self) -> Vec<Call> {
+    fn calls(&self) -> Vec<Call> {
         let mut observer = Observer::default();
         self.packets
             .iter()
             .for_each(|packet| observer.push(packet, &[]));
-        let told = observer.finish().calls;
-        for call in &told {
+        let calls = observer.finish().calls;
+        for call in &calls {
             assert_eq!(call.parts.total(), call.causes.total());
         }
-        told
+        calls
     }
 }
 
@@ -101,180 +101,183 @@ const fn ms(of: u64) -> Nanos {
 
 #[test]
 fn the_time_behind_the_call_is_the_way_and_think_time() {
-    let mut tape = Tape::new(65000);
-    tape.data(ms(0), false, 100);
-    tape.data(ms(17), true, 300);
-    tape.ack(ms(18), false, 0, 65000);
-    let told = tape.told();
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].view, View::Client);
-    assert_eq!((told[0].parts.forward, told[0].parts.back), (ms(5), ms(5)));
-    assert_eq!(told[0].parts.think, ms(7));
-    assert_eq!(told[0].parts.total(), ms(17));
+    let mut script = Script::new(65000);
+    script.data(ms(0), false, 100);
+    script.data(ms(17), true, 300);
+    script.ack(ms(18), false, 0, 65000);
+    let calls = script.calls();
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].view, View::Client);
+    assert_eq!(
+        (calls[0].parts.forward, calls[0].parts.back),
+        (ms(5), ms(5))
+    );
+    assert_eq!(calls[0].parts.think, ms(7));
+    assert_eq!(calls[0].parts.total(), ms(17));
 }
 
 #[test]
 fn a_short_segment_that_waits_for_an_acknowledgement_is_nagles_and_what_was_held_is_not() {
-    let mut tape = Tape::new(65000);
-    tape.data(ms(0), false, 100);
+    let mut script = Script::new(65000);
+    script.data(ms(0), false, 100);
     // 40 ms held back by the server.
-    tape.ack(ms(50), true, 0, 65000);
-    tape.data(ms(50), false, 100);
-    tape.data(ms(60), true, 10);
-    tape.ack(ms(61), false, 0, 65000);
-    let causes = tape.told()[0].causes;
+    script.ack(ms(50), true, 0, 65000);
+    script.data(ms(50), false, 100);
+    script.data(ms(60), true, 10);
+    script.ack(ms(61), false, 0, 65000);
+    let causes = script.calls()[0].causes;
     assert_eq!(causes.of(Cause::Nagle), ms(10));
     assert_eq!(causes.of(Cause::DelayedAck), ms(40));
 }
 
 #[test]
 fn a_pause_that_ends_with_an_acknowledgement_is_the_applications_if_more_could_be_sent() {
-    let mut tape = Tape::new(65000);
+    let mut script = Script::new(65000);
     // So much was outstanding before.
     for _ in 0..8 {
-        tape.data(ms(0), false, MSS);
+        script.data(ms(0), false, MSS);
     }
-    tape.ack(ms(10), true, 0, 65000);
-    tape.data(ms(20), false, MSS);
-    tape.ack(ms(30), true, 0, 65000);
-    tape.data(ms(30), false, MSS);
-    tape.data(ms(45), true, 10);
-    tape.ack(ms(46), false, 0, 65000);
-    let causes = tape.told()[0].causes;
+    script.ack(ms(10), true, 0, 65000);
+    script.data(ms(20), false, MSS);
+    script.ack(ms(30), true, 0, 65000);
+    script.data(ms(30), false, MSS);
+    script.data(ms(45), true, 10);
+    script.ack(ms(46), false, 0, 65000);
+    let causes = script.calls()[0].causes;
     assert_eq!(causes.of(Cause::Application), ms(30));
     assert_eq!(causes.of(Cause::CongestionWindow), Nanos(0));
 }
 
 #[test]
 fn a_short_segment_behind_another_says_that_nagles_rule_does_not_hold() {
-    let mut tape = Tape::new(65000);
+    let mut script = Script::new(65000);
     for at in [0, 1] {
-        tape.data(ms(at), false, 100);
+        script.data(ms(at), false, 100);
     }
-    tape.ack(ms(11), true, 0, 65000);
-    tape.data(ms(11), false, 100);
-    tape.data(ms(60), true, 10);
-    tape.ack(ms(61), false, 0, 65000);
-    let causes = tape.told()[0].causes;
+    script.ack(ms(11), true, 0, 65000);
+    script.data(ms(11), false, 100);
+    script.data(ms(60), true, 10);
+    script.ack(ms(61), false, 0, 65000);
+    let causes = script.calls()[0].causes;
     assert_eq!(causes.of(Cause::Nagle), Nanos(0));
     assert_eq!(causes.of(Cause::Application), ms(11));
 }
 
 #[test]
 fn what_was_written_and_waits_is_not_a_pause_of_the_application() {
-    let mut tape = Tape::new(65000);
+    let mut script = Script::new(65000);
     for n in 0..20 {
-        tape.some(Nanos::from_micros(1400 * n), false, MSS, false);
+        script.some(Nanos::from_micros(1400 * n), false, MSS, false);
     }
-    tape.data(ms(60), true, 10);
-    tape.ack(ms(61), false, 0, 65000);
-    let causes = tape.told()[0].causes;
+    script.data(ms(60), true, 10);
+    script.ack(ms(61), false, 0, 65000);
+    let causes = script.calls()[0].causes;
     assert_eq!(causes.of(Cause::Rate), Nanos::from_micros(1400 * 19));
 }
 
 #[test]
 fn rounds_of_a_growing_flight_are_the_congestion_windows() {
-    let mut tape = Tape::new(65000);
+    let mut script = Script::new(65000);
     for (round, flight) in [2, 4, 8].into_iter().enumerate() {
         let at = ms(10 * round as u64);
         if round > 0 {
-            tape.ack(at, true, 0, 65000);
+            script.ack(at, true, 0, 65000);
         }
         for _ in 0..flight {
-            tape.some(at, false, MSS, false);
+            script.some(at, false, MSS, false);
         }
     }
-    tape.data(ms(31), true, 10);
-    tape.ack(ms(32), false, 0, 65000);
-    assert_eq!(tape.told()[0].causes.of(Cause::CongestionWindow), ms(20));
+    script.data(ms(31), true, 10);
+    script.ack(ms(32), false, 0, 65000);
+    assert_eq!(script.calls()[0].causes.of(Cause::CongestionWindow), ms(20));
 }
 
 #[test]
 fn a_full_window_is_the_receivers() {
-    let mut tape = Tape::new(4000);
+    let mut script = Script::new(4000);
     for _ in 0..4 {
-        tape.data(ms(0), false, MSS);
+        script.data(ms(0), false, MSS);
     }
-    tape.ack(ms(10), true, 0, 4000);
+    script.ack(ms(10), true, 0, 4000);
     for _ in 0..4 {
-        tape.data(ms(10), false, MSS);
+        script.data(ms(10), false, MSS);
     }
-    tape.data(ms(25), true, 10);
-    tape.ack(ms(26), false, 0, 65000);
-    assert_eq!(tape.told()[0].causes.of(Cause::ReceiveWindow), ms(10));
+    script.data(ms(25), true, 10);
+    script.ack(ms(26), false, 0, 65000);
+    assert_eq!(script.calls()[0].causes.of(Cause::ReceiveWindow), ms(10));
 }
 
 #[test]
 fn what_is_sent_again_makes_its_own_request_longer_and_no_other() {
-    let mut tape = Tape::new(65000);
-    tape.data(ms(0), false, 100);
-    tape.data(ms(10), true, 10);
-    tape.ack(ms(11), false, 0, 65000);
-    tape.data(ms(20), false, 100);
+    let mut script = Script::new(65000);
+    script.data(ms(0), false, 100);
+    script.data(ms(10), true, 10);
+    script.ack(ms(11), false, 0, 65000);
+    script.data(ms(20), false, 100);
     let again = TRIP + ms(1) + ms(240);
-    tape.push(again, false, 100, 100, 65000, ACK);
-    tape.data(ms(250), true, 10);
-    tape.ack(ms(251), false, 0, 65000);
-    let told = tape.told();
-    assert_eq!(told.len(), 2);
-    assert_eq!(told[0].parts.total(), ms(10));
-    assert_eq!(told[1].parts.total(), ms(230));
-    assert_eq!(told[1].causes.of(Cause::Retransmission), ms(220));
-    assert_eq!(told[1].parts.think, Nanos(0));
+    script.push(again, false, 100, 100, 65000, ACK);
+    script.data(ms(250), true, 10);
+    script.ack(ms(251), false, 0, 65000);
+    let calls = script.calls();
+    assert_eq!(calls.len(), 2);
+    assert_eq!(calls[0].parts.total(), ms(10));
+    assert_eq!(calls[1].parts.total(), ms(230));
+    assert_eq!(calls[1].causes.of(Cause::Retransmission), ms(220));
+    assert_eq!(calls[1].parts.think, Nanos(0));
 }
 
 #[test]
 fn a_capture_on_several_devices_has_everything_twice_and_nothing_was_sent_again() {
-    let mut tape = Tape::new(65000);
+    let mut script = Script::new(65000);
     for n in 0..4 {
-        tape.some(Nanos::from_micros(n), false, MSS, n == 3);
+        script.some(Nanos::from_micros(n), false, MSS, n == 3);
     }
-    tape.ack(ms(10), true, 0, 65000);
+    script.ack(ms(10), true, 0, 65000);
     for n in 0..4 {
-        tape.some(ms(17) + Nanos::from_micros(n), true, MSS, n == 3);
+        script.some(ms(17) + Nanos::from_micros(n), true, MSS, n == 3);
     }
-    tape.ack(ms(18), false, 0, 65000);
-    let told = tape.told();
-    assert_eq!(told.len(), 1);
-    let packets = std::mem::take(&mut tape.packets);
-    tape.packets = packets
+    script.ack(ms(18), false, 0, 65000);
+    let calls = script.calls();
+    assert_eq!(calls.len(), 1);
+    let packets = std::mem::take(&mut script.packets);
+    script.packets = packets
         .into_iter()
         .flat_map(|packet| {
             let at = packet.at + Nanos::from_micros(9);
             [packet, Packet { at, ..packet }]
         })
         .collect();
-    tape.packets.sort_by_key(|packet| packet.at);
-    assert_eq!(tape.told(), told);
+    script.packets.sort_by_key(|packet| packet.at);
+    assert_eq!(script.calls(), calls);
 }
 
 #[test]
 fn a_reply_out_of_order_is_whole_when_its_last_byte_came() {
-    let mut tape = Tape::new(65000);
-    tape.data(ms(0), false, 100);
-    tape.push(TRIP + ms(1) + ms(10), true, 0, MSS, 65000, ACK);
-    tape.push(TRIP + ms(1) + ms(11), true, 2 * MSS, MSS, 65000, ACK);
-    tape.push(TRIP + ms(1) + ms(31), true, MSS, MSS, 65000, ACK);
-    tape.sent[1] = 3 * MSS;
-    tape.ack(ms(31), false, 0, 65000);
-    tape.push(TRIP + ms(1) + ms(40), false, 100, 0, 65000, ACK | FIN);
-    let told = tape.told();
-    assert_eq!(told[0].reply_bytes.0, 3000);
-    assert_eq!(told[0].parts.reply_send, ms(21));
-    assert_eq!(told[0].causes.of(Cause::Retransmission), ms(20) + ms(1));
+    let mut script = Script::new(65000);
+    script.data(ms(0), false, 100);
+    script.push(TRIP + ms(1) + ms(10), true, 0, MSS, 65000, ACK);
+    script.push(TRIP + ms(1) + ms(11), true, 2 * MSS, MSS, 65000, ACK);
+    script.push(TRIP + ms(1) + ms(31), true, MSS, MSS, 65000, ACK);
+    script.sent[1] = 3 * MSS;
+    script.ack(ms(31), false, 0, 65000);
+    script.push(TRIP + ms(1) + ms(40), false, 100, 0, 65000, ACK | FIN);
+    let calls = script.calls();
+    assert_eq!(calls[0].reply_bytes.0, 3000);
+    assert_eq!(calls[0].parts.reply_send, ms(21));
+    assert_eq!(calls[0].causes.of(Cause::Retransmission), ms(20) + ms(1));
 }
 
 #[test]
 fn two_captures_give_each_part_its_own_clock() {
     let at_client = {
-        let mut tape = Tape::new(65000);
+        let mut script = Script::new(65000);
         for n in 0..60 {
             let at = ms(100 * n);
-            tape.data(at, false, 100);
-            tape.data(at + ms(17), true, 300);
-            tape.ack(at + ms(18), false, 0, 65000);
+            script.data(at, false, 100);
+            script.data(at + ms(17), true, 300);
+            script.ack(at + ms(18), false, 0, 65000);
         }
-        tape.packets
+        script.packets
     };
     // 4 ms there, 6 back; a clock that is 250 ms ahead and 100 ppm fast. One call waits 3 ms on its way.
     let at_server: Vec<Packet> = at_client
@@ -300,15 +303,15 @@ fn two_captures_give_each_part_its_own_clock() {
         };
         places[0].iter().for_each(|packet| a.push(packet, &[]));
         places[1].iter().for_each(|packet| b.push(packet, &[]));
-        let told = joined(a, b);
-        let clocks = told.clocks.unwrap();
+        let found = joined(a, b);
+        let clocks = found.clocks.unwrap();
         let drift = if swapped { -100.0 } else { 100.0 };
         assert!((clocks.drift_ppm - drift).abs() < 1.0, "{clocks:?}");
         // Half of the round trip, if all of it lay on one way.
         assert!(clocks.error.0.abs_diff(5_000_000) < 5_000, "{clocks:?}");
-        assert_eq!(told.answered, 60);
+        assert_eq!(found.answered, 60);
         let mut queued = 0;
-        for call in &told.calls {
+        for call in &found.calls {
             assert_eq!(call.view, View::BothEnds);
             assert_eq!(call.parts.total(), call.causes.total());
             // The difference of the ways cannot be seen: 5 each, and the clock's own second is longer.
@@ -323,30 +326,31 @@ fn two_captures_give_each_part_its_own_clock() {
 }
 
 #[test]
-fn requests_are_told_over_time_in_equal_stretches_that_are_not_too_many() {
-    let mut tape = Tape::new(65000);
+fn requests_over_time_are_in_equal_stretches_that_are_not_too_many() {
+    let mut script = Script::new(65000);
     let all = 500;
     for n in 0..all {
-        tape.data(ms(20 * n), false, 100);
-        tape.data(ms(20 * n + 10), true, 10);
-        tape.ack(ms(20 * n + 11), false, 0, 65000);
+        script.data(ms(20 * n), false, 100);
+        script.data(ms(20 * n + 10), true, 10);
+        script.ack(ms(20 * n + 11), false, 0, 65000);
     }
     let mut observer = Observer::default();
-    tape.packets
+    script
+        .packets
         .iter()
         .for_each(|packet| observer.push(packet, &[]));
-    let told = observer.finish();
-    let moments = &told.moments;
+    let found = observer.finish();
+    let moments = &found.moments;
     assert!((48..=96).contains(&moments.len()), "{}", moments.len());
     assert!(moments.is_sorted_by(|a, b| a.to <= b.from));
     let width = moments[0].to - moments[0].from;
     assert!(moments.iter().all(|m| m.to - m.from == width));
     let counted: u64 = moments.iter().map(|m| m.times.count()).sum();
-    assert_eq!((counted, told.answered), (all, all));
+    assert_eq!((counted, found.answered), (all, all));
     let mut causes = Causes::default();
     moments.iter().for_each(|m| causes.add(&m.causes));
-    assert_eq!(causes, told.operations[0].causes);
-    assert_eq!(told.operations[0].times.count(), all);
+    assert_eq!(causes, found.operations[0].causes);
+    assert_eq!(found.operations[0].times.count(), all);
 }
 
 #[test]
@@ -360,23 +364,23 @@ fn a_protocol_that_was_seen_is_waited_for_however_much_is_missing() {
     };
     let call = bytes(&[0x8000_0028, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0]);
     let reply = bytes(&[0x8000_0018, 7, 1, 0, 0, 0, 0]);
-    let mut tape = Tape::new(65000);
-    let ask = |tape: &mut Tape, at| {
-        tape.data(ms(at), false, call.len() as u32);
-        tape.data(ms(at + 12), true, reply.len() as u32);
+    let mut script = Script::new(65000);
+    let ask = |script: &mut Script, at| {
+        script.data(ms(at), false, call.len() as u32);
+        script.data(ms(at + 12), true, reply.len() as u32);
     };
-    ask(&mut tape, 0);
+    ask(&mut script, 0);
     // A call of 200 kB, of whose first bytes the capture has nothing.
     for n in 0..200 {
-        tape.data(ms(20), false, MSS);
+        script.data(ms(20), false, MSS);
         if n == 0 {
-            tape.packets.pop();
+            script.packets.pop();
         }
     }
-    tape.data(ms(40), true, reply.len() as u32);
-    ask(&mut tape, 50);
+    script.data(ms(40), true, reply.len() as u32);
+    ask(&mut script, 50);
     let mut observer = Observer::default();
-    for packet in &tape.packets {
+    for packet in &script.packets {
         let payload = [&call, &reply]
             .into_iter()
             .find(|bytes| bytes.len() == packet.payload as usize);
@@ -385,9 +389,9 @@ fn a_protocol_that_was_seen_is_waited_for_however_much_is_missing() {
             payload.map_or(&[0; MSS as usize][..packet.payload as usize], |b| b),
         );
     }
-    let told = observer.finish();
-    let names: Vec<_> = told.calls.iter().map(|call| &call.operation[..]).collect();
-    assert_eq!(names, ["NFSv3 NULL", "NFSv3 NULL"], "{told:#?}");
+    let found = observer.finish();
+    let names: Vec<_> = found.calls.iter().map(|call| &call.operation[..]).collect();
+    assert_eq!(names, ["NFSv3 NULL", "NFSv3 NULL"], "{found:#?}");
 }
 
 /// A message of ONC RPC: a call of PORTMAP NULL, or its reply.
@@ -430,17 +434,17 @@ fn calls_in_one_packet_are_read_as_far_as_it_was_captured_and_the_others_are_cou
         let (next, end) = (rpc(4, true), calls.len() as u32);
         observer.push(&packet(1, true, end, 0, &next), &next);
         observer.push(&packet(9, false, 0, end + 44, &replies), &replies);
-        let told = observer.finish();
-        // A call is told if its mark is there and its number, and what is before it can be stepped over.
+        let found = observer.finish();
+        // A call is reported if its mark and its number are captured, and the calls before it can be skipped.
         let known = (0..3).filter(|n| captured >= n * 44 + 8).count() as u64;
-        assert_eq!((told.answered, told.unread), (known + 1, 3 - known));
-        assert_eq!(told.unanswered, 0);
-        let is_said = told
+        assert_eq!((found.answered, found.unread), (known + 1, 3 - known));
+        assert_eq!(found.unanswered, 0);
+        let is_said = found
             .doubts
             .iter()
             .any(|doubt| doubt.contains("tcpdump -s 0"));
-        assert_eq!(is_said, captured < 2 * 44 + 4, "{:?}", told.doubts);
-        let named = |of: &str| told.operations.iter().any(|o| o.operation == of);
+        assert_eq!(is_said, captured < 2 * 44 + 4, "{:?}", found.doubts);
+        let named = |of: &str| found.operations.iter().any(|o| o.operation == of);
         assert!(named("PORTMAP NULL"));
         assert_eq!(
             named("RPC, cut off"),

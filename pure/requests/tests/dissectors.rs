@@ -6,38 +6,38 @@
 use linerate_requests::Observer;
 use model::request::{Cause, Requests};
 
-fn told(file: &[u8]) -> Requests {
+fn requests(file: &[u8]) -> Requests {
     let mut observer = Observer::default();
     capture::read_with_payload(file, |packet, payload| observer.push(packet, payload)).unwrap();
-    let told = observer.finish();
-    for call in &told.calls {
+    let found = observer.finish();
+    for call in &found.calls {
         assert_eq!(call.parts.total(), call.causes.total(), "{call:#?}");
         let last = call.steps.last().unwrap();
         assert!(last.at + last.took <= call.parts.total(), "{call:#?}");
         let bytes: u64 = call.steps.iter().map(|step| step.bytes.0).sum();
         assert_eq!(bytes, (call.call_bytes + call.reply_bytes).0);
     }
-    told
+    found
 }
 
 /// The calls, one a line: operation, detail, sizes.
-fn calls(told: &Requests) -> String {
+fn calls(found: &Requests) -> String {
     let line = |call: &model::request::Call| {
         let (sent, came) = (call.call_bytes.0, call.reply_bytes.0);
         format!("{} [{}] {sent} -> {came}\n", call.operation, call.detail)
     };
-    told.calls.iter().map(line).collect()
+    found.calls.iter().map(line).collect()
 }
 
 const NFS3: &[u8] = include_bytes!("captures/nfs3.pcap");
 
 #[test]
 fn nfs_version_3() {
-    let told = told(NFS3);
-    insta::assert_snapshot!(calls(&told));
-    assert_eq!((told.answered, told.unanswered), (17, 0));
+    let found = requests(NFS3);
+    insta::assert_snapshot!(calls(&found));
+    assert_eq!((found.answered, found.unanswered), (17, 0));
     // The time before the last byte of the call counts: it had to wait for the window.
-    let write = told
+    let write = found
         .operations
         .iter()
         .find(|o| o.operation == "NFSv3 WRITE");
@@ -49,31 +49,31 @@ fn nfs_version_3() {
 
 #[test]
 fn nfs_version_4_1() {
-    insta::assert_snapshot!(calls(&told(include_bytes!("captures/nfs41.pcap"))));
+    insta::assert_snapshot!(calls(&requests(include_bytes!("captures/nfs41.pcap"))));
 }
 
 #[test]
 fn nfs_version_4_0_and_4_2() {
-    insta::assert_snapshot!(calls(&told(include_bytes!("captures/nfs40.pcap"))));
-    insta::assert_snapshot!(calls(&told(include_bytes!("captures/nfs42.pcap"))));
+    insta::assert_snapshot!(calls(&requests(include_bytes!("captures/nfs40.pcap"))));
+    insta::assert_snapshot!(calls(&requests(include_bytes!("captures/nfs42.pcap"))));
 }
 
 #[test]
 fn smb() {
-    insta::assert_snapshot!(calls(&told(include_bytes!("captures/smb.pcap"))));
+    insta::assert_snapshot!(calls(&requests(include_bytes!("captures/smb.pcap"))));
 }
 
 #[test]
 fn iscsi() {
-    let told = told(include_bytes!("captures/iscsi.pcap"));
-    let names: Vec<_> = told
+    let found = requests(include_bytes!("captures/iscsi.pcap"));
+    let names: Vec<_> = found
         .operations
         .iter()
         .map(|o| (&o.operation[..], o.count))
         .collect();
     insta::assert_debug_snapshot!(names);
-    // The beginning of ALL.Write10.Simple of iscsi-test-cu: the data come with the command, or are asked for.
-    insta::assert_snapshot!(calls(&self::told(include_bytes!(
+    // The beginning of ALL.Write10.Simple of iscsi-test-cu: the data come with the command, or on request (R2T).
+    insta::assert_snapshot!(calls(&self::requests(include_bytes!(
         "captures/iscsi-write.pcap"
     ))));
 }
@@ -96,15 +96,15 @@ fn a_capture_that_begins_anywhere_and_is_cut_names_what_it_can() {
             file.extend(*packet);
         }
     }
-    let told = told(&file);
-    assert!((6..17).contains(&told.answered), "{}", calls(&told));
-    let known = calls(&told_whole());
-    for line in calls(&told).lines() {
+    let found = requests(&file);
+    assert!((6..17).contains(&found.answered), "{}", calls(&found));
+    let known = calls(&whole());
+    for line in calls(&found).lines() {
         let name = line.split(" [").next().unwrap();
         assert!(known.contains(name), "{line}");
     }
 }
 
-fn told_whole() -> Requests {
-    told(NFS3)
+fn whole() -> Requests {
+    requests(NFS3)
 }

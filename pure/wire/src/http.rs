@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_stranger_may_have_made_are_told_from_addresses() {
+    fn names_of_untrusted_origin_are_distinguished_from_addresses() {
         let names_no_name = |host: &str| {
             let text = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
             read(&text).unwrap().unwrap().names_no_name()

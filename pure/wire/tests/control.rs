@@ -164,12 +164,12 @@ impl Pair {
     /// A pair whose leg 1 has come so far.
     fn with_leg(said: &[ToController], started: bool) -> Pair {
         let mut pair = Pair::ready();
-        pair.tell(&open(1)).unwrap();
+        pair.send(&open(1)).unwrap();
         for message in said {
             pair.answer(message).unwrap();
         }
         if started {
-            pair.tell(&ToAgent::Start { leg: 1 }).unwrap();
+            pair.send(&ToAgent::Start { leg: 1 }).unwrap();
         }
         all(&mut pair.controller);
         all(&mut pair.agent);
@@ -191,7 +191,7 @@ impl Pair {
         }
     }
 
-    fn tell(&mut self, message: &ToAgent) -> Result<(), Fault> {
+    fn send(&mut self, message: &ToAgent) -> Result<(), Fault> {
         self.controller.send(self.now, message)?;
         self.exchange();
         Ok(())
@@ -224,23 +224,23 @@ impl Pair {
 fn a_session_with_both_directions_at_once() {
     let mut pair = Pair::ready();
     for leg in [1, 2] {
-        pair.tell(&open(leg)).unwrap();
+        pair.send(&open(leg)).unwrap();
         pair.answer(&granted(leg)).unwrap();
         pair.answer(&connected(leg)).unwrap();
     }
     for leg in [1, 2] {
-        pair.tell(&ToAgent::Start { leg }).unwrap();
+        pair.send(&ToAgent::Start { leg }).unwrap();
     }
     pair.pass(Nanos::from_secs(10));
     for leg in [2, 1] {
         pair.answer(&sample(leg)).unwrap();
         pair.answer(&finished(leg)).unwrap();
     }
-    pair.tell(&ToAgent::Bye).unwrap();
+    pair.send(&ToAgent::Bye).unwrap();
     assert_eq!(all(&mut pair.controller).len(), 9);
-    let heard = all(&mut pair.agent);
-    assert_eq!(heard.len(), 5);
-    assert_eq!(heard.last(), Some(&Event::Closed { why: None }));
+    let events = all(&mut pair.agent);
+    assert_eq!(events.len(), 5);
+    assert_eq!(events.last(), Some(&Event::Closed { why: None }));
     assert!(pair.agent.is_over() && pair.controller.is_over());
     assert_eq!(pair.agent.deadline(), None);
 }
@@ -248,7 +248,7 @@ fn a_session_with_both_directions_at_once() {
 #[test]
 fn bytes_cut_at_every_position_make_the_same_session() {
     let now = Nanos(1);
-    // What a controller hears between one word of its own and the next.
+    // What a controller receives between two of its own messages.
     let parts = [
         (vec![hello()], Some(open(1))),
         (
@@ -276,9 +276,9 @@ fn bytes_cut_at_every_position_make_the_same_session() {
                 controller.send(now, answer).unwrap();
             }
         }
-        let heard = all(&mut controller);
-        assert_eq!(heard.len(), 5, "cut at {cut}");
-        assert_eq!(heard[4], Event::Message(finished(1)), "cut at {cut}");
+        let events = all(&mut controller);
+        assert_eq!(events.len(), 5, "cut at {cut}");
+        assert_eq!(events[4], Event::Message(finished(1)), "cut at {cut}");
     }
     // And byte by byte.
     let mut pair = Pair::running();
@@ -287,15 +287,15 @@ fn bytes_cut_at_every_position_make_the_same_session() {
     for byte in pair.agent.poll_output().unwrap() {
         pair.controller.input(pair.now, &[byte]);
     }
-    let heard = all(&mut pair.controller);
+    let events = all(&mut pair.controller);
     assert_eq!(
-        heard,
+        events,
         [Event::Message(sample(1)), Event::Message(finished(1))]
     );
 }
 
 #[test]
-fn peers_of_another_version_are_told_which() {
+fn peers_of_another_version_learn_the_version() {
     let mut pair = Pair::new();
     let newer = serde_json::json!({
         "say": "hello", "protocol": 7, "version": "3.0\u{1b}[2J", "colour": "green"
@@ -305,7 +305,7 @@ fn peers_of_another_version_are_told_which() {
         fault(&mut pair.agent).to_string(),
         "runs linerate 3.0?[2J (protocol 7), this host 0.1.0 (protocol 2): install the same version on both"
     );
-    // Our own greeting goes out all the same, so that the other end can say it too.
+    // Our own greeting goes out all the same, so that the peer can report it too.
     assert!(pair.agent.poll_output().is_some());
 }
 
@@ -337,13 +337,13 @@ fn unknown_fields_are_ignored_and_wrong_types_are_not() {
 
 #[test]
 fn whoever_does_not_greet_is_not_listened_to() {
-    for stranger in [
+    for bytes in [
         &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
         b"SSH-2.0-OpenSSH_9.2\r\n",
         &[0; 37],
     ] {
         let mut pair = Pair::new();
-        pair.agent.input(pair.now, stranger);
+        pair.agent.input(pair.now, bytes);
         let what = fault(&mut pair.agent).to_string();
         assert!(what.contains("control protocol"), "{what}");
     }
@@ -370,8 +370,8 @@ fn a_quiet_session_lives_by_its_pings_and_a_silent_one_does_not() {
     assert!(!pair.controller.is_over() && !pair.agent.is_over());
 
     // The wire breaks: both notice, neither before its time.
-    let heard = pair.now;
-    let mut now = heard;
+    let broken = pair.now;
+    let mut now = broken;
     while !(pair.controller.is_over() && pair.agent.is_over()) {
         let next = [pair.controller.deadline(), pair.agent.deadline()];
         now = next.into_iter().flatten().min().unwrap().max(now);
@@ -379,7 +379,7 @@ fn a_quiet_session_lives_by_its_pings_and_a_silent_one_does_not() {
         pair.agent.on_timeout(now);
         drop((pair.controller.poll_output(), pair.agent.poll_output()));
     }
-    let waited = now.since(heard);
+    let waited = now.since(broken);
     assert!(waited <= SILENCE, "{waited}");
     assert!(waited + PING_EVERY + PING_EVERY >= SILENCE, "{waited}");
     assert_eq!(fault(&mut pair.controller), Fault::Silent(SILENCE));
@@ -415,7 +415,7 @@ fn what_is_owed_has_a_deadline_in_every_stage() {
         assert_eq!(fault, Fault::Overdue(owes));
     }
     let mut pair = Pair::running();
-    pair.tell(&ToAgent::Stop { leg: 1 }).unwrap();
+    pair.send(&ToAgent::Stop { leg: 1 }).unwrap();
     pair.pass(day);
     let owes = Fault::Overdue("report after the stop");
     assert_eq!(fault(&mut pair.controller), owes);
@@ -474,7 +474,7 @@ fn what_is_out_of_turn_is_not_sent_and_not_taken() {
 #[test]
 fn a_busy_agent_may_be_asked_again() {
     let mut pair = Pair::with_leg(&[busy(1)], false);
-    pair.tell(&open(1)).unwrap();
+    pair.send(&open(1)).unwrap();
     pair.answer(&granted(1)).unwrap();
     assert!(!pair.controller.is_over() && !pair.agent.is_over());
 }
@@ -521,9 +521,9 @@ fn what_crosses_on_the_way_is_no_fault() {
 fn queues_have_an_end() {
     let mut pair = Pair::ready();
     for leg in 0..MAX_LIVE_LEGS as u32 {
-        pair.tell(&open(leg)).unwrap();
+        pair.send(&open(leg)).unwrap();
     }
-    assert!(pair.tell(&open(99)).is_err());
+    assert!(pair.send(&open(99)).is_err());
 
     // A controller that does not read.
     let mut pair = Pair::running();
@@ -609,8 +609,8 @@ fn requests_to_tune_are_answered_in_their_order_with_a_leg_open_or_not() {
         let title = "a\u{7}b".to_owned();
         let deadline = Nanos::from_secs(30);
         let begin = TuneRequest::Begin { title, deadline };
-        pair.tell(&tune(1, begin)).unwrap();
-        pair.tell(&apply(7, MAX_SETTINGS)).unwrap();
+        pair.send(&tune(1, begin)).unwrap();
+        pair.send(&apply(7, MAX_SETTINGS)).unwrap();
         let [Event::Message(begun), Event::Message(applied)] = &all(&mut pair.agent)[..] else {
             panic!("two requests");
         };
@@ -619,12 +619,13 @@ fn requests_to_tune_are_answered_in_their_order_with_a_leg_open_or_not() {
         assert_eq!(begun, &tune(1, TuneRequest::Begin { title, deadline }));
         pair.answer(&not_tuned(1)).unwrap();
         pair.answer(&tuned(7, MAX_READINGS)).unwrap();
-        let [Event::Message(refused), Event::Message(told)] = &all(&mut pair.controller)[..] else {
+        let [Event::Message(refused), Event::Message(answer)] = &all(&mut pair.controller)[..]
+        else {
             panic!("two answers");
         };
         let why = "no?".to_owned();
         assert_eq!(refused, &ToController::TuneRefused { number: 1, why });
-        match told {
+        match answer {
             ToController::Tuned { readings, .. } => assert_eq!(readings[255].found, "10?[2J"),
             _ => panic!("no readings"),
         }
@@ -636,7 +637,7 @@ fn requests_and_answers_out_of_turn_or_bounds_are_not_sent_and_not_taken() {
     let asked = |numbers: &[u64]| {
         let mut pair = Pair::ready();
         for number in numbers {
-            pair.tell(&tune(*number, TuneRequest::Verify)).unwrap();
+            pair.send(&tune(*number, TuneRequest::Verify)).unwrap();
         }
         all(&mut pair.agent);
         pair
@@ -668,7 +669,7 @@ fn requests_and_answers_out_of_turn_or_bounds_are_not_sent_and_not_taken() {
         pair.agent.input(pair.now, &encode_frame(&wrong).unwrap());
         assert!(matches!(fault(&mut pair.agent), Fault::Order(_)));
     }
-    // Before the greeting nothing is heard of it at all.
+    // Before the greeting it is no request at all.
     let mut pair = Pair::new();
     let early = tune(1, TuneRequest::Undo);
     assert!(pair.controller.send(pair.now, &early).is_err());
@@ -679,24 +680,24 @@ fn requests_and_answers_out_of_turn_or_bounds_are_not_sent_and_not_taken() {
 #[test]
 fn an_agent_that_does_not_answer_a_request_to_tune_is_lost() {
     let mut pair = Pair::ready();
-    pair.tell(&tune(1, TuneRequest::End)).unwrap();
+    pair.send(&tune(1, TuneRequest::End)).unwrap();
     pair.pass(IDLE);
     let owes = Fault::Overdue("answer a request to tune");
     assert_eq!(fault(&mut pair.controller), owes);
 }
 
 #[test]
-fn requests_to_probe_are_answered_in_turn_and_what_they_tell_is_bounded() {
+fn requests_to_probe_are_answered_in_turn_and_their_reports_are_bounded() {
     let ask = |number, request| ToAgent::Probe { number, request };
     let mut pair = Pair::ready();
-    pair.tell(&ask(
+    pair.send(&ask(
         1,
         ProbeRequest::Begin {
             controller: [192, 0, 2, 1].into(),
         },
     ))
     .unwrap();
-    pair.tell(&ask(
+    pair.send(&ask(
         2,
         ProbeRequest::Climb {
             ceiling: 9000,
@@ -731,7 +732,7 @@ fn requests_to_probe_are_answered_in_turn_and_what_they_tell_is_bounded() {
         }
         other => panic!("{other:?}"),
     }
-    pair.tell(&ask(3, ProbeRequest::End)).unwrap();
+    pair.send(&ask(3, ProbeRequest::End)).unwrap();
     pair.pass(IDLE);
     let owes = Fault::Overdue("answer a request to probe");
     assert_eq!(fault(&mut pair.controller), owes);
@@ -752,7 +753,7 @@ fn pieces_of_a_trace_are_asked_for_and_sent_up_to_their_bounds() {
     let mut pair = Pair::running();
     pair.answer(&finished(1)).unwrap();
     for _ in 0..MAX_OPEN_FETCHES {
-        pair.tell(&ToAgent::Fetch { leg: 1 }).unwrap();
+        pair.send(&ToAgent::Fetch { leg: 1 }).unwrap();
     }
     assert!(
         pair.controller
@@ -769,7 +770,7 @@ fn pieces_of_a_trace_are_asked_for_and_sent_up_to_their_bounds() {
 #[test]
 fn a_request_names_as_many_settings_as_it_may() {
     let mut pair = Pair::ready();
-    pair.tell(&apply(1, MAX_SETTINGS)).unwrap();
+    pair.send(&apply(1, MAX_SETTINGS)).unwrap();
     assert!(
         pair.controller
             .send(pair.now, &apply(2, MAX_SETTINGS + 1))
@@ -799,7 +800,7 @@ fn a_setting_is_one_of_a_closed_list_or_the_session_ends() {
 /// What a wire, the two users and time do next.
 #[derive(Clone, Debug)]
 enum Act {
-    Tell(u8, u32),
+    Send(u8, u32),
     Answer(u8, u32),
     /// Bytes of one way: how many, and what becomes of them.
     Wire(bool, usize, Fate),
@@ -825,7 +826,7 @@ fn acts(faults: bool) -> impl Strategy<Value = Vec<Act>> {
     ];
     let garbage = prop::collection::vec(any::<u8>(), 0..12);
     let act = prop_oneof![
-        4 => (0u8..7, 0u32..3).prop_map(|(what, leg)| Act::Tell(what, leg)),
+        4 => (0u8..7, 0u32..3).prop_map(|(what, leg)| Act::Send(what, leg)),
         6 => (0u8..10, 0u32..3).prop_map(|(what, leg)| Act::Answer(what, leg)),
         8 => (any::<bool>(), 1usize..600, fate).prop_map(|(way, n, fate)| Act::Wire(way, n, fate)),
         2 => (0u64..1_500).prop_map(Act::Pass),
@@ -834,7 +835,7 @@ fn acts(faults: bool) -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..120)
 }
 
-fn told(what: u8, leg: u32) -> ToAgent {
+fn to_agent(what: u8, leg: u32) -> ToAgent {
     match what {
         0 | 1 => open(leg),
         2 => ToAgent::Start { leg },
@@ -864,7 +865,7 @@ fn play(acts: Vec<Act>) -> Pair {
     let (mut there, mut back) = (Vec::new(), Vec::new());
     for act in acts {
         match act {
-            Act::Tell(what, leg) => drop(pair.controller.send(pair.now, &told(what, leg))),
+            Act::Send(what, leg) => drop(pair.controller.send(pair.now, &to_agent(what, leg))),
             Act::Answer(what, leg) => drop(pair.agent.send(pair.now, &answered(what, leg))),
             Act::Pass(ms) => {
                 pair.now += Nanos::from_millis(ms);

@@ -2,7 +2,7 @@
 
 use emulate::{
     AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, Limit, Link, Loss, MssClamp,
-    Node, NodeKind, Queue, Scenario, Shape, Traffic, Wander,
+    Node, NodeKind, Queue, RateVariation, Scenario, Shape, Traffic,
 };
 use model::stats::percent;
 use report::words::wrap;
@@ -211,7 +211,7 @@ pub fn describe(shape: &Shape) -> String {
     if shape.half_duplex {
         words.push("half duplex".to_owned());
     }
-    words.extend(shape.wander.as_ref().map(wander));
+    words.extend(shape.rate_variation.as_ref().map(rate_variation));
     words.extend(shape.cross.as_ref().map(cross));
     match words.is_empty() {
         true => "as a plain cable".to_owned(),
@@ -261,13 +261,13 @@ fn loss(loss: &Loss) -> Option<String> {
     })
 }
 
-fn wander(wander: &Wander) -> String {
+fn rate_variation(variation: &RateVariation) -> String {
     let mut text = format!(
-        "rate wanders by {} in {}",
-        percent(wander.deviation),
-        wander.time
+        "rate varies by {} in {}",
+        percent(variation.deviation),
+        variation.time
     );
-    for state in &wander.states {
+    for state in &variation.states {
         text += &format!(", x{} for {}", state.factor, state.stay);
     }
     text

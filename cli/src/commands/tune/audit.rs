@@ -173,7 +173,7 @@ impl Audit {
             .filter_map(|leg| PathSample::of(&run, leg))
             .map(|way| {
                 let way = PathSample {
-                    told: self.rate,
+                    user_rate: self.rate,
                     rtt: self.rtt.unwrap_or(way.rtt),
                     mtu: archive.and_then(|at| mtu::known(at, &run.host, way.direction)),
                     ..way
@@ -190,8 +190,8 @@ impl Audit {
         }
         let words = |w: &Warning| format!("{}: {}; {}", w.what, w.meaning, w.remedy);
         doubts.extend(run.warnings.iter().map(words));
-        let mut audits = vec![advise::audit(&run.near, Side::Near, &path, &near)];
-        let of_far = |host| advise::audit(host, Side::Far, &path, &far);
+        let mut audits = vec![advise::review_settings(&run.near, Side::Near, &path, &near)];
+        let of_far = |host| advise::review_settings(host, Side::Far, &path, &far);
         audits.extend(run.far.as_ref().map(of_far));
         Ok(AuditReport {
             host: run.host.clone(),

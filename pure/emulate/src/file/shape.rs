@@ -13,7 +13,7 @@ pub(super) type Table<'a> = Spanned<DeTable<'a>>;
 
 /// What `"off"` takes away where another table gave it.
 const CAN_BE_OFF: &str = "rate jitter loss reorder duplicate queue policer shaper max_frame \
-                          ack_thinning wander cross";
+                          ack_thinning rate_variation cross";
 
 /// Lays the keys of a table over those of another.
 pub(super) fn lay<'a>(over: &Table<'a>, table: &mut Table<'a>) {
@@ -69,9 +69,9 @@ pub(super) fn shape(
     let (key, what, remedy) = if shape.queue.is_some() && !shape.is_limited() {
         let remedy = "add a rate, a shaper or a packet_time in this direction";
         ("queue", "a queue without a rate never fills", remedy)
-    } else if shape.wander.is_some() && !rated && !shaped {
+    } else if shape.rate_variation.is_some() && !rated && !shaped {
         let remedy = "add a rate or a shaper in this direction";
-        ("wander", "there is no rate that could vary", remedy)
+        ("rate_variation", "there is no rate that could vary", remedy)
     } else if shape.cross.is_some() && !rated {
         let what = "cross traffic on a line without a rate takes nothing";
         ("cross", what, "add a rate in this direction")

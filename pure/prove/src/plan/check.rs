@@ -28,7 +28,7 @@ pub fn validate(plan: &Plan) -> Result<(), PlanError> {
     run(plan)?;
     if plan.pilot_pairs == 1 || plan.pilot_pairs > MOST_PILOT {
         let pairs = counted(plan.pilot_pairs as usize, "pair");
-        let what = format!("a pilot of {pairs} tells no noise");
+        let what = format!("a pilot of {pairs} shows no noise");
         return wrong("pilot_pairs", what, "write 6 to 8, or 0 for no pilot");
     }
     if plan.gap > LONGEST_GAP {
@@ -47,7 +47,7 @@ fn wrong(
 }
 
 fn margin(margin: f64) -> Result<(), PlanError> {
-    let remedy = "write the smallest change that matters to you, like 5%";
+    let remedy = "write the equivalence margin, like 5%";
     if margin == 0.0 {
         let what = "with a margin of 0 no difference is too small to matter, so that no number of runs could show that there is none";
         return wrong("margin", what, remedy);
@@ -236,12 +236,12 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
     match (&run.workload, run.limit) {
         (workload, _) if metric.is_latency() && !workload.is_answered() => wrong(
             "metric",
-            format!("{metric} is told by requests, and the runs are bulk transfers"),
+            format!("{metric} needs requests, and the runs are bulk transfers"),
             "add workload = \"request\" under [run] (--workload request)",
         ),
         (workload, _) if !metric.is_latency() && workload.is_answered() => wrong(
             "metric",
-            format!("{metric} is told by bulk transfers, and the runs are requests"),
+            format!("{metric} needs bulk transfers, and the runs are requests"),
             "compare latency-p50 or latency-p99, or leave the workload out",
         ),
         (workload, Limit::Requests(_)) if !workload.is_answered() => wrong(

@@ -303,7 +303,7 @@ fn cells(factors: &[Factor], half: bool) -> Result<Vec<Arm>, PlanError> {
     }
     if half && (factors.len() < 5 || factors.iter().any(|f| f.levels.len() != 2)) {
         let what =
-            "half of the combinations tell effects apart only from five factors of two levels on";
+            "half of the combinations separate the effects only from five factors of two levels on";
         return Err(PlanError::new("half", what, "leave 'half' out"));
     }
     let cells = (0..all).map(|mut cell| {

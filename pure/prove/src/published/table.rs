@@ -25,7 +25,7 @@ pub(super) struct Printed {
 /// What a column counts.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
-    /// As it is printed; empty if unknown.
+    /// The printed name; empty if unknown.
     pub(super) name: &'static str,
     /// A time: less is better.
     pub(super) is_time: bool,

@@ -76,7 +76,7 @@ pub fn change_points(values: &[f64], level: f64) -> Vec<LevelChange> {
             if at < to {
                 found.push((at, p));
             }
-            // The same part once more would be found again for ever.
+            // The same part would be split forever.
             if (last, at) != (from, to) {
                 parts.push((last, at));
             }
@@ -93,7 +93,7 @@ pub fn change_points(values: &[f64], level: f64) -> Vec<LevelChange> {
         let (begin, end) = around(&found, n);
         found[n].0 = begin + place(&values[begin..end]).unwrap_or(found[n].0 - begin);
     }
-    let told = found.iter().enumerate().map(|(n, (at, p))| {
+    let changes = found.iter().enumerate().map(|(n, (at, p))| {
         let (begin, end) = around(&found, n);
         Some(LevelChange {
             after: skipped + at,
@@ -102,7 +102,7 @@ pub fn change_points(values: &[f64], level: f64) -> Vec<LevelChange> {
             p: *p,
         })
     });
-    told.flatten().collect()
+    changes.flatten().collect()
 }
 
 /// Where values that are two levels fall apart: the least sum of distances from the medians of both. Ranks alone would
@@ -138,7 +138,7 @@ fn proven(
         // The same sum may come rounded in another way from another place.
         let is_as_large = |(_, other): (_, f64)| other >= observed * (1.0 - 1e-12);
         as_large += u32::from(statistic(&scores).is_some_and(is_as_large));
-        // Nothing that comes can mend it.
+        // Further shuffles cannot lower it enough.
         if f64::from(as_large) > level * f64::from(SHUFFLES + 1) {
             return None;
         }
@@ -291,7 +291,7 @@ mod tests {
         let more = (100..200)
             .filter(|&stream| change_points(&days(60, stream, there_and_back), 0.01).len() > 2)
             .count();
-        // Three parts are asked once more in each of a hundred: one expects three.
+        // Three parts are tested in each of a hundred: three are expected.
         assert!(more <= 12, "{more}");
     }
 

@@ -1,10 +1,10 @@
-//! What an interval says of a change, given the smallest change that matters.
+//! The outcome of a confidence interval, given the equivalence margin.
 
 use super::Interval;
 use model::Outcome;
 
-/// Judges an interval of the logarithm of the change by `margin`, the logarithm of the smallest change
-/// that matters: ln(1.05) for 5 %. Also whether all of it lies beyond the margin.
+/// Judges an interval of the logarithm of the change by `margin`, the logarithm of the equivalence
+/// margin: ln(1.05) for 5 %. Also whether all of it lies beyond the margin.
 pub(crate) fn decide(interval: Interval, margin: f64) -> (Outcome, bool) {
     let Interval { low, high } = interval;
     if low > -margin && high < margin {

@@ -1,5 +1,5 @@
 //! Several factors at once: least squares with a term for each block, each factor and each two of them.
-//! Every block has every combination (or the half that tells these terms apart), so each estimate is a
+//! Every block has every combination (or the half that separates these terms), so each estimate is a
 //! difference of means.
 
 use super::multiple::holm;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_five_factors_still_tells_every_pair() {
+    fn half_of_five_factors_still_separates_every_pair() {
         // The fifth factor is the product of the others: resolution V.
         let keep = |set: u32| set.count_ones() % 2 == 1;
         let y = |on: &[f64]| 0.1 * on[4] + 0.2 * on[1] * on[3];
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_not_told() {
+    fn effects_that_cannot_be_separated_are_not_reported() {
         // Of three factors with half of the plan each is the product of the two others.
         let plan = plan(3, 3, |set| set.count_ones() % 2 == 1, |on| 0.1 * on[0]);
         assert_eq!(fit(&plan, &[2; 3]), None);

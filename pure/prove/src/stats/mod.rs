@@ -18,7 +18,7 @@ pub(crate) mod signed_rank;
 pub(crate) mod spread;
 pub(crate) mod total;
 
-/// The level of all verdicts: a verdict either way comes up at most this often where nothing differs.
+/// The level of all verdicts: without a difference, at most this share ends with a verdict of either kind.
 pub(crate) const ALPHA: f64 = 0.05;
 
 /// What the data do not contradict, both ends included.

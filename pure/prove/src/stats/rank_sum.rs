@@ -26,7 +26,7 @@ pub(crate) fn shift(a: &[f64], b: &[f64], alpha: f64) -> Option<Estimate> {
     })
 }
 
-/// The largest c for which min(U, mn - U) <= c comes up in at most `alpha` without a difference.
+/// The largest c for which min(U, mn - U) <= c has a probability of at most `alpha` without a difference.
 pub(crate) fn critical_value(m: usize, n: usize, alpha: f64) -> Option<usize> {
     if m == 0 || n == 0 {
         return None;

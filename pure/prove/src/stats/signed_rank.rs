@@ -6,8 +6,8 @@
 use super::{ALPHA, Interval, doubled_ranks, sorted};
 use model::stats::median;
 
-/// The fewest pairs from which a verdict at 5 % exists: of 5, even all in favour come up by chance in
-/// 1 of 16.
+/// The fewest pairs from which a verdict at 5 % exists: of 5, all in favour have a probability of
+/// 1 in 16 without a difference.
 pub(crate) const FEWEST_PAIRS: u32 = 6;
 
 /// A moment at which the pairs made so far are judged.
@@ -39,7 +39,7 @@ pub(crate) fn looks(pairs: &[u32]) -> Option<Vec<Look>> {
     [LOOKS, LONG_LOOKS].into_iter().find(is_it).map(Vec::from)
 }
 
-/// The largest c for which min(W+, W-) <= c comes up in at most `alpha` of all experiments of `pairs`
+/// The largest c for which min(W+, W-) <= c has a probability of at most `alpha` in experiments of `pairs`
 /// pairs without a difference; `None` if there is none.
 pub(crate) fn critical_value(pairs: u32, alpha: f64) -> Option<u32> {
     let mut below = 0.0;

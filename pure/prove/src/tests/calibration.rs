@@ -1,5 +1,5 @@
-//! What the verdict promises, held on paths that are known: where the change does nothing, a verdict
-//! either way comes up in 5 of 100 experiments, whatever the noise.
+//! The error rate of the verdict on known paths: where the change does nothing, 5 of 100 experiments end with a
+//! verdict of either kind, whatever the noise.
 
 use super::simulate::{Noise, Order, Runs, experiment, judge, welch};
 use crate::stats::signed_rank::LOOKS;

@@ -343,7 +343,7 @@ fn stalls(doc: &mut String, paths: &[Paths]) {
 fn equivalence(doc: &mut String, paths: &[Paths]) {
     heading(
         doc,
-        "No difference that matters",
+        "Equivalent within the margin",
         "How often an A/A experiment ends with that verdict, and the pairs made on average; in the last column how often one does in \
          which the change is just as large as the margin (wrongly: promised is less than 5).",
         [

@@ -91,7 +91,7 @@ impl Lane<'_> {
         match &self.report.way(self.going).verdict.cause {
             Cause::Clear | Cause::OwnDevice | Cause::PeerDevice => Some(last),
             Cause::SenderStops | Cause::Nothing => Some(0.0),
-            Cause::RouterTells { hop, .. } => hop.map(f64::from),
+            Cause::RouterReports { hop, .. } => hop.map(f64::from),
             Cause::Silent { hop, .. } => Some(f64::from(*hop) + 0.5),
             Cause::Segment { .. } => Some(0.5),
             Cause::Somewhere | Cause::NotTried => None,

@@ -45,7 +45,7 @@ pub(crate) enum Role {
     /// Data of a reply that goes on.
     PartOfReply,
     Reply,
-    /// The server asks for the data of a call.
+    /// The server requests the data of a call.
     Turn,
     /// No part of a request.
     #[default]

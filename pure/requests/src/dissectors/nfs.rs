@@ -29,10 +29,7 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
     let (operation, purpose): (Cow<'static, str>, _) = match (name, known) {
         (_, Some((name, purpose))) => ((*name).into(), *purpose),
         ("", None) => (format!("RPC {program}v{version} {procedure}").into(), ""),
-        ("NFSv4", None) => (
-            "NFSv4 callback".into(),
-            "the server takes something back, or tells",
-        ),
+        ("NFSv4", None) => ("NFSv4 callback".into(), "the server recalls or notifies"),
         (name, None) => (format!("{name} {procedure}").into(), ""),
     };
     What {
@@ -49,7 +46,7 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
     }
 }
 
-/// What a call of NFSv3 asks for.
+/// The detail of a call of NFSv3: its file, range or size.
 fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<Detail> {
     // Each of them begins with the handle of a file or folder.
     xdr.opaque(usize::MAX)?;
@@ -156,7 +153,7 @@ const V4: &[Operation] = &[
     ("SEQUENCE", "swwww", "swwwww", ""),
     ("SET_SSV", "!", "!", "a shared secret"),
     ("TEST_STATEID", "!", "!", "are these states still valid?"),
-    ("WANT_DELEGATION", "!", "!", "asks for a delegation"),
+    ("WANT_DELEGATION", "!", "!", "requests a delegation"),
     ("DESTROY_CLIENTID", "d", "", "the client is gone"),
     ("RECLAIM_COMPLETE", "w", "", "all state is reclaimed"),
     ("ALLOCATE", "sdd", "", "reserves space"),
@@ -164,8 +161,8 @@ const V4: &[Operation] = &[
     ("COPY_NOTIFY", "!", "!", "prepares a copy to another server"),
     ("DEALLOCATE", "sdd", "", "punches a hole"),
     ("IO_ADVISE", "sddb", "b", "how a file will be used"),
-    ("LAYOUTERROR", "!", "", "tells errors of a layout"),
-    ("LAYOUTSTATS", "!", "", "tells how a layout was used"),
+    ("LAYOUTERROR", "!", "", "reports errors of a layout"),
+    ("LAYOUTSTATS", "!", "", "reports how a layout was used"),
     ("OFFLOAD_CANCEL", "s", "", "ends a copy at the server"),
     ("OFFLOAD_STATUS", "s", "!", "progress of a server-side copy"),
     ("READ_PLUS", "sdw", "!", "reads data and holes"),
@@ -178,7 +175,7 @@ const V4: &[Operation] = &[
     ("REMOVEXATTR", "o", "wdd", "removes an extended attribute"),
 ];
 
-/// More operations than clients ask for at once.
+/// More operations than clients request at once.
 const MOST_OPERATIONS: usize = 32;
 
 fn operation(number: u32) -> Option<&'static Operation> {
@@ -286,7 +283,7 @@ impl Compound {
     }
 }
 
-/// What an operation asks for, where its arguments say it.
+/// The detail of an operation, where its arguments have it.
 fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<Detail> {
     match operation {
         "READ" | "READ_PLUS" => {

@@ -38,8 +38,8 @@ pub enum Answer {
     Failed,
 }
 
-/// Names are 1 to [`MAX_NAME`] letters, digits, `.`, `_` and `-` of ASCII, so that they can stand
-/// in a log, a file and a terminal as they are.
+/// Names are 1 to [`MAX_NAME`] letters, digits, `.`, `_` and `-` of ASCII, so that they are
+/// safe in a log, a file and a terminal.
 pub fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len())
         && name

@@ -16,7 +16,7 @@ const MAX_LEGS: usize = 4096;
 /// For the answer to an order.
 const ANSWER: Nanos = Nanos::from_secs(30);
 
-/// For the report after the grant ran out: its own listener tells the agent first.
+/// For the report after the grant ran out: the agent's own listener ends first.
 const AFTER_EXPIRY: Nanos = Nanos::from_secs(10);
 
 /// For the start once all is connected (with both directions at once, the other leg's grant lies
@@ -234,7 +234,7 @@ impl Legs {
             ToController::Refused { leg, .. } => self.end(*leg, "refusal", &[Asked, Stopping]),
             ToController::Finished { leg, .. } => self.end(*leg, "result", &[Running, Stopping]),
             ToController::Failed { leg, .. } => self.end(*leg, "failure", ANY),
-            // None is left out: it could be the one that tells of a setting that is not in force.
+            // None may be left out: it could be the setting that is not in force.
             ToController::Tuned { readings, .. } if readings.len() > MAX_READINGS => {
                 fault("sent more readings than an answer may have")
             }

@@ -65,7 +65,7 @@ pub type AgentMachine = Endpoint<Agent>;
 pub enum Event<M> {
     /// The peer greeted in the same protocol: from now on messages may be sent.
     Ready {
-        /// Version of linerate at the other end, fit for a terminal.
+        /// The peer's version of linerate, safe for a terminal.
         version: String,
     },
     /// The peer said this, in turn. Its sentences are fit for a terminal.
@@ -133,8 +133,8 @@ pub struct Endpoint<R: Role> {
     legs: Legs,
     events: VecDeque<Event<R::In>>,
     out: Vec<u8>,
-    /// When something came last.
-    heard: Nanos,
+    /// When the last bytes came.
+    received: Nanos,
     /// When the greeting is due, the next ping is, or the idle session ends.
     next: Nanos,
     patience: Nanos,
@@ -159,7 +159,7 @@ impl<R: Role> Endpoint<R> {
             legs: Legs::default(),
             events: VecDeque::new(),
             out: Vec::new(),
-            heard: now,
+            received: now,
             next: now + patience,
             patience,
             pings: 0,
@@ -178,7 +178,7 @@ impl<R: Role> Endpoint<R> {
         match self.state {
             State::Over => return Ok(()),
             State::Greeting => {
-                let what = "is to be told something before its greeting";
+                let what = "was sent a message before its greeting";
                 return Err(Fault::Order(what.to_owned()));
             }
             State::Ready => {}
@@ -267,7 +267,7 @@ impl<R: Role> Machine for Endpoint<R> {
         if self.state == State::Over || bytes.is_empty() {
             return;
         }
-        self.heard = now;
+        self.received = now;
         self.reader.push(bytes);
         while self.state != State::Over {
             match self.frame(now) {
@@ -283,7 +283,7 @@ impl<R: Role> Machine for Endpoint<R> {
     }
 
     fn deadline(&self) -> Option<Nanos> {
-        let silent = self.heard + silence(self.legs.outage());
+        let silent = self.received + silence(self.legs.outage());
         let owed = R::peer_owes(&self.legs).map(|(until, _)| until);
         match self.state {
             State::Over => None,
@@ -299,7 +299,7 @@ impl<R: Role> Machine for Endpoint<R> {
             State::Ready => {
                 let owed = R::peer_owes(&self.legs).filter(|&(until, _)| now >= until);
                 let silence = silence(self.legs.outage());
-                if now >= self.heard + silence {
+                if now >= self.received + silence {
                     self.lose(Fault::Silent(silence));
                 } else if let Some((_, what)) = owed {
                     self.lose(Fault::Overdue(what));
@@ -358,7 +358,7 @@ fn clean(warnings: &mut Vec<Warning>) {
     }
 }
 
-/// Makes what a peer tells of a path fit to be shown, and as short as a path can be.
+/// Makes a peer's report of a path safe to show, and no longer than a path can be.
 fn bound(answer: &mut ProbeAnswer) {
     match answer {
         ProbeAnswer::Begun { end, .. } => bound_end(end),
@@ -386,7 +386,7 @@ pub trait Role: Sized + Send + 'static {
     /// Between pings, or the longest time without an order.
     #[doc(hidden)]
     const EVERY: Nanos;
-    /// Every message, sent or received, begins [`Role::EVERY`] anew.
+    /// Every message, sent or received, restarts [`Role::EVERY`].
     #[doc(hidden)]
     const IDLES: bool;
     #[doc(hidden)]

@@ -7,7 +7,7 @@ use model::{EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Se
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Version of this protocol. Peers of another version are told so in the greeting.
+/// Version of this protocol. The greeting names it to peers of another version.
 pub const PROTOCOL: u32 = 2;
 
 /// Bytes of a data token.
@@ -58,9 +58,9 @@ pub const MAX_PIECE: usize = 256 << 10;
 pub enum TuneRequest {
     /// Take hold of the machine's settings.
     Begin {
-        /// What for, told to whoever else wants to.
+        /// The purpose, shown to other controllers that want to tune.
         title: String,
-        /// A process of its own undoes the changes after this, unless told [`TuneRequest::Renew`].
+        /// A separate process undoes the changes after this, without a [`TuneRequest::Renew`].
         #[serde(rename = "deadline_ns")]
         deadline: Nanos,
     },
@@ -75,7 +75,7 @@ pub enum TuneRequest {
     Undo,
     /// Undo these, the last first, and leave what was applied besides.
     UndoOnly {
-        /// As they were applied.
+        /// The applied settings.
         settings: Vec<Setting>,
     },
     /// The deadline counts from now.
@@ -84,10 +84,10 @@ pub enum TuneRequest {
     FlushMetrics,
     /// Undo what is applied and let go.
     End,
-    /// Let go, and let what is applied stay when the session ends: until [`TuneRequest::Restore`], or until
-    /// the machine is started anew.
+    /// End the session and keep what is applied: until [`TuneRequest::Restore`], or until the machine
+    /// reboots.
     Keep,
-    /// Undo whatever was ever kept. The readings tell what it is set to again.
+    /// Undo whatever was ever kept. The readings have the restored values.
     Restore,
     /// Keep what another session of this controller has applied under this title, if it is still in
     /// force: the word comes over a new connection, which is the proof that there can be one.
@@ -95,7 +95,7 @@ pub enum TuneRequest {
         /// As in [`TuneRequest::Begin`].
         title: String,
     },
-    /// Write what is kept under this title where the host reads it when it starts. Each reading tells of
+    /// Write what is kept under this title where the host reads it when it starts. Each reading covers
     /// some settings: in which file they are, or, not in force, what is to be done by hand.
     Persist {
         /// As in [`TuneRequest::Begin`].
@@ -121,9 +121,9 @@ pub enum ProbeRequest {
         #[serde(rename = "rtt_ns")]
         rtt: Nanos,
     },
-    /// Tell what the end knows, and close the port.
+    /// Report what arrived, and close the port.
     End,
-    /// Tell what sets its host up when it starts. Needs no open port.
+    /// Report the boot configuration of its host. Needs no open port.
     Survey,
 }
 
@@ -184,7 +184,7 @@ pub enum ToAgent {
         /// Version of linerate.
         version: String,
     },
-    /// Asks for a grant: a listening data port for one leg.
+    /// Requests a grant: a listening data port for one leg.
     Open {
         /// The leg.
         order: Box<Order>,
@@ -199,7 +199,7 @@ pub enum ToAgent {
         /// Number of the leg.
         leg: u32,
     },
-    /// Asks for the next piece of the trace of a leg that is over. Answered in turn.
+    /// Requests the next piece of the trace of a leg that is over. Answered in turn.
     Fetch {
         /// Number of the leg.
         leg: u32,
@@ -286,7 +286,7 @@ pub enum ToController {
         /// Settings that did not take.
         warnings: Vec<Warning>,
     },
-    /// A sample, as soon as it is taken.
+    /// A sample, sent once it is taken.
     Sample {
         /// Number of the leg.
         leg: u32,

@@ -41,7 +41,7 @@ impl Token {
         self.0.iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// Whether both are the same, in a time that does not tell where they differ.
+    /// Whether both are the same, in constant time.
     pub fn matches(&self, other: &Token) -> bool {
         let differing = self
             .0

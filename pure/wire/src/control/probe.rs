@@ -18,7 +18,7 @@ pub const CHALLENGE_LEN: usize = 8;
 /// Smallest payload of a probe.
 pub const LEAST: usize = COMMON + 6;
 
-/// Probes that one answer tells of.
+/// Probes that one answer can report.
 pub const MOST_SEEN: usize = 80;
 
 /// What a datagram says.
@@ -132,7 +132,7 @@ mod tests {
         }
 
         #[test]
-        fn a_stranger_is_not_understood(token: [u8; TOKEN_LEN], flip in 0..TOKEN_LEN, junk in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn a_wrong_token_is_rejected(token: [u8; TOKEN_LEN], flip in 0..TOKEN_LEN, junk in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut other = token;
             other[flip] ^= 1;
             let hello = Datagram::Hello.encode(&Token::new(other), 0);

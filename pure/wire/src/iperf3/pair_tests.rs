@@ -161,7 +161,7 @@ fn two_states_in_one_segment() {
 
 #[test]
 fn every_refusal_has_its_words() {
-    let told = |bytes: &[u8]| {
+    let failure = |bytes: &[u8]| {
         let mut client = Client::new(Nanos(0), &COOKIE, params());
         client.input(Nanos(0), bytes);
         match client.poll_event() {
@@ -169,10 +169,16 @@ fn every_refusal_has_its_words() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(told(&[0xff]), "the iperf3 server is busy with another test");
-    assert_eq!(told(&[11]), "the iperf3 server was stopped during the test");
-    assert!(told(&[0xfe, 0, 0, 0, 142, 0, 0, 0, 0]).contains("user name, password or clock"));
-    assert!(told(b"HTTP").contains("does not speak iperf3's protocol: byte 72"));
+    assert_eq!(
+        failure(&[0xff]),
+        "the iperf3 server is busy with another test"
+    );
+    assert_eq!(
+        failure(&[11]),
+        "the iperf3 server was stopped during the test"
+    );
+    assert!(failure(&[0xfe, 0, 0, 0, 142, 0, 0, 0, 0]).contains("user name, password or clock"));
+    assert!(failure(b"HTTP").contains("does not speak iperf3's protocol: byte 72"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an end tells of a test when it is over.
+//! The results that each side reports after a test.
 
 use super::Malformed;
 use super::frame::{Keys, object, out_of_range};
@@ -46,12 +46,12 @@ pub struct StreamResult {
     pub jitter_s: f64,
     /// Datagrams lost, the omitted start included.
     pub errors: i64,
-    /// Datagrams lost in the omitted start; `None` from versions that do not tell.
+    /// Datagrams lost in the omitted start; `None` from versions that do not report it.
     #[serde(serialize_with = "or_zero")]
     pub omitted_errors: Option<i64>,
     /// Datagrams sent, or expected by the highest number seen, the omitted start included.
     pub packets: i64,
-    /// Datagrams of the omitted start; `None` from versions that do not tell.
+    /// Datagrams of the omitted start; `None` from versions that do not report it.
     #[serde(serialize_with = "or_zero")]
     pub omitted_packets: Option<i64>,
     /// Start in seconds; always 0 in practice.

@@ -18,7 +18,7 @@ const MAX_EARLY: usize = 64;
 pub enum ServerEvent {
     /// The cookie of the test. Nothing to do.
     Greeted(Cookie),
-    /// The client asks for a test: call [`Server::open`], or [`Server::refuse`].
+    /// The client requests a test: call [`Server::open`], or [`Server::refuse`].
     Asked(Box<Params>),
     /// The client ended the test: stop the load and call [`Server::results`].
     Ended,

@@ -136,7 +136,7 @@ pub fn error_text(number: i32) -> &'static str {
     }
 }
 
-/// Why a test ended before its end. The words are for the user; `peer` is the other end.
+/// Why a test ended before its end. The words are for the user; `peer` is the remote host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The server runs another test.

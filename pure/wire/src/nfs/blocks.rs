@@ -1,4 +1,4 @@
-//! Reads and writes of blocks with several calls outstanding, each timed by the moments that it is told.
+//! Reads and writes of blocks with several calls outstanding, each timed by the times that its caller passes.
 
 use super::procedures::{ATTRIBUTES, Handle, skip_change};
 use super::programs::NFS;
@@ -280,15 +280,15 @@ mod tests {
             client.ask(Nanos(at), &mut out);
             calls.push(out);
         }
-        let told: Vec<_> = calls.iter().map(|call| asked(call)).collect();
-        assert_eq!(told[0], (0, 6, vec![0, 0, 4096]));
-        assert_eq!(told[1].1, 7);
+        let sent: Vec<_> = calls.iter().map(|call| asked(call)).collect();
+        assert_eq!(sent[0], (0, 6, vec![0, 0, 4096]));
+        assert_eq!(sent[1].1, 7);
         assert_eq!(
-            told[1].2,
+            sent[1].2,
             [0, 4096, 4096, 2, 4096],
             "the second block, stable"
         );
-        assert_eq!((told[2].1, told[3].1), (1, 21));
+        assert_eq!((sent[2].1, sent[3].1), (1, 21));
 
         for piece in [1 << 20, 100] {
             let mut answers = Vec::new();
@@ -346,8 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_words_and_nonsense_is_no_reply() {
-        let hear = |bytes: &[u8]| {
+    fn a_refusal_has_its_words_and_nonsense_is_no_reply() {
+        let receive = |bytes: &[u8]| {
             let mut client = client(&[BlockOperation::Write], false);
             client.ask(Nanos(0), &mut Vec::new());
             client
@@ -355,30 +355,34 @@ mod tests {
                 .map_err(|failure| failure.to_string())
         };
         assert_eq!(
-            hear(&reply(0, &[28], 0, 100)).unwrap_err(),
+            receive(&reply(0, &[28], 0, 100)).unwrap_err(),
             "the server answers WRITE with \"no space left\" (28)"
         );
         assert!(
-            hear(&reply(9, &[0], 0, 100))
+            receive(&reply(9, &[0], 0, 100))
                 .unwrap_err()
                 .contains("no reply")
         );
         let too_much = reply(0, &[0, 0, 0, 9999], 0, 100);
-        assert!(hear(&too_much).unwrap_err().contains("no reply to WRITE"));
         assert!(
-            hear(b"HTTP/1.1 400 Bad Request\r\n")
+            receive(&too_much)
+                .unwrap_err()
+                .contains("no reply to WRITE")
+        );
+        assert!(
+            receive(b"HTTP/1.1 400 Bad Request\r\n")
                 .unwrap_err()
                 .contains("NFS server")
         );
-        assert_eq!(hear(&[0x80, 0]), Ok(()), "more may come");
+        assert_eq!(receive(&[0x80, 0]), Ok(()), "more may come");
     }
 
     proptest! {
         #[test]
-        fn whatever_a_server_sends_is_heard_the_same_in_pieces(
+        fn whatever_a_server_sends_is_read_the_same_in_pieces(
             bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(0x80), any::<u8>()], 0..300),
         ) {
-            let hear = |piece: usize| {
+            let receive = |piece: usize| {
                 let mut client = client(&[BlockOperation::Read], false);
                 client.ask(Nanos(0), &mut Vec::new());
                 let mut answers = 0;
@@ -387,7 +391,7 @@ mod tests {
                     .try_for_each(|piece| client.recv(Nanos(1), piece, &mut |_| answers += 1));
                 (answers, result)
             };
-            prop_assert_eq!(hear(1), hear(1000));
+            prop_assert_eq!(receive(1), receive(1000));
         }
     }
 }

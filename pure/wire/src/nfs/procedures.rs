@@ -107,7 +107,7 @@ pub fn fs_info(folder: &Handle) -> Call<Sizes> {
     Call::new([NFS, 3, 19], read, |to| to.opaque(&folder.0))
 }
 
-/// Makes a file that must not be there yet, for its owner alone; `None`: made, but its handle was not told.
+/// Creates a file that must not exist yet, for its owner alone; `None`: created, but its handle is not in the reply.
 pub fn create(folder: &Handle, name: &str) -> Call<Option<Handle>> {
     let read = |from: &mut Xdr<'_>| {
         done(from, |from| match from.bool()? {

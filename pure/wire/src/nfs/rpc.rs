@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_read_and_refusals_told() {
+    fn results_are_read_and_refusals_reported() {
         let of = |results: &[&dyn Part]| reply(1, results);
         assert_eq!(nfs_port().answer(1, &of(&[&2049u32])), Ok(Some(2049)));
         assert_eq!(

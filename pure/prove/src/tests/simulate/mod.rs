@@ -82,7 +82,7 @@ impl Runs {
 }
 
 /// Judges an experiment as it goes on: at each look, until there is a verdict. The verdict, the pairs
-/// that it took and the interval there; `margin` 0 asks for a difference alone.
+/// that it took and the interval there; `margin` 0 tests for a difference only.
 pub fn judge(d: &[f64], looks: &[Look], margin: f64) -> Option<(Outcome, u32, Interval)> {
     let mut last = None;
     for look in looks {

@@ -12,22 +12,21 @@ use model::advice::{
 };
 use model::{BitRate, Bytes, Fingerprint, Knob, RouteKnob, Setting, Side, SysctlKey, Value};
 
-/// Judges the settings of the host at one side of a path. `path` has each direction that was measured, with
-/// what [`propose`](crate::propose) says of it; `configured` is what sets the host up when it starts, as far as it is known.
+/// Judges the settings of the host at one side of a path. `path` has each measured direction with the advice of
+/// [`propose`](crate::propose); `configured` is the host's boot configuration, where it is known.
 ///
-/// Settings that are as they should be and of which no guide speaks are left out, but for the few that bear on
-/// every transfer.
-pub fn audit(
+/// Settings that are right and in no guide are left out, except the few that bear on every transfer.
+pub fn review_settings(
     host: &Fingerprint,
     side: Side,
     path: &[(PathSample, Advice)],
     configured: &Configured,
 ) -> HostAudit {
-    let auditor = Auditor::new(host, side, path);
-    let sysctls = SysctlKey::all().filter_map(|key| auditor.item(key, &configured.files));
+    let reviewer = Reviewer::new(host, side, path);
+    let sysctls = SysctlKey::all().filter_map(|key| reviewer.item(key, &configured.files));
     let mut items: Vec<Item> = sysctls
-        .chain(auditor.device())
-        .chain(auditor.route())
+        .chain(reviewer.device())
+        .chain(reviewer.route())
         .collect();
     items.sort_by_key(|item| item.worth);
     HostAudit {
@@ -39,19 +38,19 @@ pub fn audit(
     }
 }
 
-/// Told even where they are as they should be.
+/// Reported even where they are right.
 const ALWAYS: [&str; 3] = [
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
     "net.ipv4.tcp_congestion_control",
 ];
 
-struct Auditor<'a> {
+struct Reviewer<'a> {
     host: &'a Fingerprint,
     /// Of the direction in which it receives, and of that in which it sends.
     receives: Option<&'a Needs>,
     sends: Option<&'a Needs>,
-    /// What findings ask of this host.
+    /// What findings propose for this host.
     asked: Vec<&'a Change>,
     latency: bool,
     receive_buffer_set: bool,
@@ -74,7 +73,7 @@ fn judged(worth: Worth, why: impl Into<String>, wanted: Option<Value>) -> Judgem
     }
 }
 
-/// As it should be.
+/// The value is right.
 fn keep(why: impl Into<String>) -> Judgement {
     judged(Worth::Keep, why, None)
 }
@@ -88,15 +87,15 @@ fn harmful(wanted: u64, why: impl Into<String>) -> Judgement {
     judged(Worth::Harmful, why, Some(Value::Number(wanted)))
 }
 
-impl<'a> Auditor<'a> {
-    fn new(host: &'a Fingerprint, side: Side, path: &'a [(PathSample, Advice)]) -> Auditor<'a> {
+impl<'a> Reviewer<'a> {
+    fn new(host: &'a Fingerprint, side: Side, path: &'a [(PathSample, Advice)]) -> Reviewer<'a> {
         let needs = |sends: bool| {
             let mut all = path.iter().map(|(_, advice)| &advice.needs);
             all.find(|needs| (needs.direction.sender() == side) == sends)
         };
         let proposals = path.iter().flat_map(|(_, advice)| &advice.proposals);
         let changes = proposals.flat_map(|p| &p.changes);
-        Auditor {
+        Reviewer {
             host,
             receives: needs(false),
             sends: needs(true),
@@ -110,11 +109,11 @@ impl<'a> Auditor<'a> {
     fn item(&self, key: SysctlKey, files: &[ConfigFile]) -> Option<Item> {
         let knob = Knob::Sysctl(key);
         let has = now(self.host, knob)?;
-        let judged = self.asked_for(key, &has, self.judge(key, &has));
+        let judged = self.proposed_for(key, &has, self.judge(key, &has));
         let guides = self.guides(key, &has, &judged);
-        let told =
+        let reported =
             judged.worth != Worth::Keep || !guides.is_empty() || ALWAYS.contains(&key.name());
-        told.then(|| Item {
+        reported.then(|| Item {
             name: key.name().to_owned(),
             now: knob.say(&has),
             default: default_of(self.host, key).map(|value| knob.say(&value)),
@@ -155,7 +154,7 @@ impl<'a> Auditor<'a> {
         }
         let judgement = self.judge(key, value);
         if self.asking(key).is_some_and(|c| c.setting.value == *value) {
-            return judged(Worth::Raise, "a finding asks for it", None);
+            return judged(Worth::Raise, "proposed by a finding", None);
         }
         let less = is_limit(key) && value.greatest().is_some_and(|v| Some(v) < has.greatest());
         let Judgement { worth, lowers, .. } = judgement;
@@ -191,7 +190,7 @@ impl<'a> Auditor<'a> {
         }
     }
 
-    /// The change of this key that a finding asks for.
+    /// The change of this key that a finding proposes.
     fn asking(&self, key: SysctlKey) -> Option<&Change> {
         let mut all = self.asked.iter().copied();
         all.find(|c| c.setting.knob == Knob::Sysctl(key))
@@ -203,11 +202,11 @@ impl<'a> Auditor<'a> {
             "net.ipv4.tcp_wmem" => self.buffer(key, value, self.sends, |n| n.send_buffer),
             "net.core.rmem_max" => {
                 let needs = self.receives.filter(|_| self.receive_buffer_set);
-                self.askable(value, needs.map(Needs::asked_receive_buffer), "SO_RCVBUF")
+                self.largest_granted(value, needs.map(Needs::asked_receive_buffer), "SO_RCVBUF")
             }
             "net.core.wmem_max" => {
                 let needs = self.sends.filter(|_| self.send_buffer_set);
-                self.askable(value, needs.map(Needs::asked_send_buffer), "SO_SNDBUF")
+                self.largest_granted(value, needs.map(Needs::asked_send_buffer), "SO_SNDBUF")
             }
             "net.ipv4.tcp_mem" => self.memory(value),
             "net.ipv4.tcp_congestion_control" => self.congestion(value),
@@ -216,8 +215,8 @@ impl<'a> Auditor<'a> {
         self.lowered(key, value, judged)
     }
 
-    /// What a finding asks for is worth an experiment, unless something worse is to be said.
-    fn asked_for(&self, key: SysctlKey, value: &Value, judgement: Judgement) -> Judgement {
+    /// What a finding proposes is worth an experiment, unless the judgement is worse.
+    fn proposed_for(&self, key: SysctlKey, value: &Value, judgement: Judgement) -> Judgement {
         match self.asking(key).filter(|_| judgement.worth == Worth::Keep) {
             Some(Change { setting, why, .. }) if setting.value != *value => {
                 judged(Worth::Raise, why.clone(), Some(setting.value.clone()))
@@ -226,7 +225,7 @@ impl<'a> Auditor<'a> {
         }
     }
 
-    /// A limit below that of the kernel's default is told as such.
+    /// Marks a limit below that of the kernel's default.
     fn lowered(&self, key: SysctlKey, value: &Value, mut judged: Judgement) -> Judgement {
         let default = default_of(self.host, key);
         let (Some(default), Some(at)) = (default, value.greatest()) else {
@@ -279,7 +278,7 @@ impl<'a> Auditor<'a> {
         if initial > LARGE_INITIAL {
             let initial = Bytes(initial);
             let why = format!(
-                "{initial} at the start of every connection: buffers grow by themselves as far as they are used"
+                "{initial} at the start of every connection: autotuning grows buffers in use"
             );
             let default = default_of(self.host, key);
             let wanted = default.map(|d| Value::Numbers([&numbers(&d)[..2], &[greatest]].concat()));
@@ -298,11 +297,11 @@ impl<'a> Auditor<'a> {
         keep(format!("this path needs {wanted} ({path})"))
     }
 
-    fn askable(&self, value: &Value, needs: Option<Bytes>, option: &str) -> Judgement {
+    fn largest_granted(&self, value: &Value, needs: Option<Bytes>, option: &str) -> Judgement {
         let short = needs.filter(|wanted| value.number().is_some_and(|has| has < wanted.0));
         let Some(wanted) = short else {
             return keep(format!(
-                "bounds only what a program asks for by {option}; others grow by themselves beyond it"
+                "bounds only buffers that a program sets by {option}; autotuned buffers grow beyond it"
             ));
         };
         let why = format!("short of what this path needs where {option} is set by hand: {wanted}");
@@ -327,7 +326,7 @@ impl<'a> Auditor<'a> {
         };
         let available = self.host.congestion.as_ref().map(|c| &c.available);
         if available.is_some_and(|all| !all.contains(name) && name != "bbr") {
-            let why = "is not loaded here, and no finding asks for it";
+            let why = "is not loaded here, and no finding proposes it";
             return pointless(format!("{name} {why}"));
         }
         let congctl = Knob::Route(RouteKnob::Congctl);
@@ -338,7 +337,7 @@ impl<'a> Auditor<'a> {
                 let why = format!("worth an experiment, for this path alone ({setting}): {why}");
                 judged(Worth::Raise, why, None)
             }
-            None => keep("no finding asks for another one"),
+            None => keep("no change recommended"),
         }
     }
 
@@ -370,7 +369,7 @@ impl<'a> Auditor<'a> {
                 "every connection begins with small segments and probes by losing larger ones",
             ),
             ("tcp_mtu_probing", 1) => pointless(
-                "a life-belt: where large packets vanish every connection stands still for seconds before it probes. 'linerate mtu HOST' tells whether they do",
+                "a workaround for PMTU black holes: each connection stalls for seconds first. 'linerate mtu HOST' shows whether the path has one",
             ),
             ("ip_no_pmtu_disc", 1..) => harmful(
                 0,
@@ -400,7 +399,7 @@ impl<'a> Auditor<'a> {
         let mut items = Vec::new();
         if device.duplex.as_deref() == Some("half") {
             items.push(item("device.duplex", "half", Some("full"), Worth::Harmful,
-                "only one side of the cable can send at a time; if the other end believes in full duplex, packets are lost whenever both do"));
+                "only one side of the cable can send at a time; with a link partner in full duplex, packets are lost whenever both send"));
         }
         let fast = |needs: Option<&Needs>| needs.is_some_and(|n| n.rate >= WORTH_OFFLOADING);
         let offloads = [
@@ -413,7 +412,7 @@ impl<'a> Auditor<'a> {
                 let alone = "every segment goes through the processor alone";
                 let (worth, hardly) = match fast {
                     true => (Worth::Raise, ""),
-                    false => (Worth::Pointless, ", which this rate hardly tells"),
+                    false => (Worth::Pointless, ", a small gain at this rate"),
                 };
                 let why = format!("{alone}{hardly}");
                 items.push(item(
