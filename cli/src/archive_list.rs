@@ -144,6 +144,7 @@ impl Listed {
             up: figure(row.p50_up, row.goodput_up).unwrap_or_default(),
             down: figure(row.p50_down, row.goodput_down).unwrap_or_default(),
             note: note(row, usize::MAX),
+            is_broken: row.ended != Ended::Complete.name(),
         }
     }
 

@@ -100,7 +100,13 @@ pub fn html_of(archive: &Archive, named: &archive::Named) -> Result<String> {
 pub fn run_page(run: &Run, why: &[Explanation], traces: Option<&Traces>) -> Page {
     let mut page = pages::run(run, &summarise(run), why);
     let drawn = traces.map(|traces| trace::of_run(run, why, traces));
-    page.sections.extend(drawn.into_iter().flatten());
+    // What shows the finding comes first.
+    let (shut, open) = drawn
+        .into_iter()
+        .flatten()
+        .partition::<Vec<_>, _>(|section| section.folded);
+    page.sections.splice(0..0, open);
+    page.sections.extend(shut);
     page
 }
 

@@ -3,7 +3,7 @@
 use crate::json::{document, pretty};
 use crate::requests;
 use crate::summary::wait_words;
-use crate::words::{Style, escape, glue, grouped, or, percent, table, three_digits};
+use crate::words::{Style, Table, escape, glue, grouped, or, percent, table, three_digits};
 use model::request::Links;
 use model::{
     BlockRecord, BlockServer, BlockSplit, BlockStore, BlockSummary, Blocks, Bytes, Cache,
@@ -146,9 +146,12 @@ pub(crate) fn store(order: &Blocks, record: &StoreRecord) -> Option<String> {
 }
 
 /// The operations, those first that took the most time, and how the split is to be read.
-pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Style) -> String {
+pub(crate) fn operations(
+    operations: &[BlockSummary],
+    links: &Links,
+) -> Option<(Table, Vec<String>)> {
     if operations.is_empty() {
-        return String::new();
+        return None;
     }
     let row = |name: &str, data: String, latency: &LatencySummary| {
         vec![
@@ -175,14 +178,15 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
     let heads: Vec<&str> = "operation|count|a second|data|p50|p99|p99.9|longest"
         .split('|')
         .collect();
-    let mut out = table(&heads, rows);
+    let table = Table::new(&heads, rows);
     if operations.iter().all(|one| one.split.is_some()) {
-        return out;
+        return Some((table, Vec::new()));
     }
-    out += &style.prose(
-        "Where the time went, by the client's clock (think time has the queues of the path and of the server in it; \
-         forward and back are half of the shortest RTT each):",
-    );
+    let mut words = vec![
+        "Where the time went, by the client's clock (think time includes queueing at the path and at the server; \
+         forward and reverse are half of the shortest RTT each):"
+            .to_owned(),
+    ];
     for one in operations {
         let total = one.parts.total().0.max(1) as f64;
         let share = |(name, time): (&str, Nanos)| {
@@ -190,17 +194,17 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
         };
         let ideal = one.latency.ideal;
         let ideal = ideal.map(|ideal| format!("ideal {}, ", glue(ideal)));
-        let line = format!(
+        words.push(format!(
             "{}: {}measured {}: {}",
             one.operation.name(),
             ideal.unwrap_or_default(),
             glue(one.latency.mean),
             one.parts.each().map(share).join(", ")
-        );
-        out += &style.hang("  ", 4, &line);
+        ));
     }
     let ideal = requests::ideal(links, requests::NO_RATE);
-    out + &style.prose(&format!("{} {ideal}", requests::EACH))
+    words.push(format!("{} {ideal}", requests::EACH));
+    Some((table, words))
 }
 
 /// The operations with their latencies, and those of their storage where it is known.

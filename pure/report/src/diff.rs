@@ -3,7 +3,7 @@
 
 use crate::explain::{EXPLAIN_SCHEMA, sentence};
 use crate::json::{document, pretty};
-use crate::words::{Style, escape, glue, table, three_digits};
+use crate::words::{Style, Table, escape, glue, three_digits};
 use model::finding::{Explanation, Level, Limit};
 use model::{Direction, Nanos};
 
@@ -30,6 +30,19 @@ pub fn diff(
     (name_b, b): (&str, &[Explanation]),
     style: Style,
 ) -> String {
+    let pairs = pairs((name_a, a), (name_b, b));
+    if pairs.is_empty() {
+        return "Nothing to compare: one of them has no connection of TCP.\n".to_owned();
+    }
+    let texts = pairs.iter().map(|pair| pair.text(style));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The same in parts.
+pub(crate) fn pairs(
+    (name_a, a): (&str, &[Explanation]),
+    (name_b, b): (&str, &[Explanation]),
+) -> Vec<Compared> {
     let ways = [Some(Direction::Up), Some(Direction::Down), None];
     let pairs = ways.map(|way| largest(a, way).zip(largest(b, way)));
     let mut pairs: Vec<(&Explanation, &Explanation)> = pairs.into_iter().flatten().collect();
@@ -38,17 +51,41 @@ pub fn diff(
         let busiest = [a, b].map(|all| all.iter().max_by_key(|e| e.bytes));
         pairs.extend(busiest[0].zip(busiest[1]));
     }
-    if pairs.is_empty() {
-        return "Nothing to compare: one of them has no connection of TCP.\n".to_owned();
-    }
     let side = |name, one, all| Side {
         name: escape(name),
         which: which_of(one, all),
         one,
     };
     let pairs = pairs.into_iter();
-    let pairs = pairs.map(|(one, other)| pair(side(name_a, one, a), side(name_b, other, b), style));
-    pairs.collect::<Vec<_>>().join("\n")
+    let pairs = pairs.map(|(one, other)| pair(side(name_a, one, a), side(name_b, other, b)));
+    pairs.collect()
+}
+
+/// Two connections, compared.
+pub(crate) struct Compared {
+    /// Which is faster, and by how much.
+    pub headline: String,
+    /// What each of them did, and what limited it.
+    pub sides: [String; 2],
+    /// What each limit costs a megabyte.
+    pub costs: Table,
+    /// The evidence for the limits of the largest differences, by side and limit.
+    pub evidence: Vec<(String, Vec<String>)>,
+}
+
+impl Compared {
+    fn text(&self, style: Style) -> String {
+        let mut out = style.bold(&self.headline);
+        out.extend(self.sides.iter().map(|side| style.hang("  ", 4, side)));
+        if !self.costs.rows.is_empty() {
+            out += &format!("\n{}", self.costs);
+        }
+        for (of, facts) in &self.evidence {
+            out += &format!("\n{of}:\n");
+            out.extend(facts.iter().map(|fact| style.hang("  ", 4, fact)));
+        }
+        out
+    }
 }
 
 fn largest(all: &[Explanation], way: Option<Direction>) -> Option<&Explanation> {
@@ -100,7 +137,7 @@ pub(crate) fn sign(difference: f64) -> &'static str {
     if difference >= 0.0 { "+" } else { "-" }
 }
 
-fn pair(a: Side<'_>, b: Side<'_>, style: Style) -> String {
+fn pair(a: Side<'_>, b: Side<'_>) -> Compared {
     let (fast, slow) = if a.rate() >= b.rate() { (a, b) } else { (b, a) };
     let way = fast.one.direction;
     let way = way.filter(|way| slow.one.direction == Some(*way));
@@ -108,24 +145,22 @@ fn pair(a: Side<'_>, b: Side<'_>, style: Style) -> String {
     let ratio = fast.rate() / slow.rate().max(1.0);
     let same = ratio < 1.0 + SAME;
     let (faster, slower) = (&fast.name, &slow.name);
-    let mut out = style.bold(&match same {
+    let headline = match same {
         true => format!("{way}{faster} and {slower} are equally fast."),
         false => {
             let ratio = three_digits(ratio);
             format!("{way}{faster} is {ratio} times as fast as {slower}.")
         }
-    });
-    for Side { name, which, one } in [&fast, &slow] {
+    };
+    let sides = [&fast, &slow].map(|Side { name, which, one }| {
         let (bytes, span) = (glue(one.bytes), glue(one.span));
-        let rate = glue(one.bytes.per(one.span));
-        let why = sentence(one);
-        let line = format!("{name}{which}: {bytes} in {span}, {rate}; {why}");
-        out += &style.hang("  ", 4, &line);
-    }
-    if same {
-        return out;
-    }
-    let costs = costs(fast.one, slow.one);
+        let (rate, why) = (glue(one.bytes.per(one.span)), sentence(one));
+        format!("{name}{which}: {bytes} in {span}, {rate}; {why}")
+    });
+    let costs = match same {
+        true => Vec::new(),
+        false => costs(fast.one, slow.one),
+    };
     let more: f64 = costs.iter().map(|(_, a, b)| b - a).sum();
     let cost = |ms: f64| match ms {
         0.0 => "-".to_owned(),
@@ -142,29 +177,23 @@ fn pair(a: Side<'_>, b: Side<'_>, style: Style) -> String {
             format!("{:.0} %", 100.0 * (b - a) / more),
         ]
     });
-    let rows: Vec<Vec<String>> = rows.collect();
-    if !rows.is_empty() {
-        let [a, b] = headings([faster, slower]);
-        out += &format!("\n{}", table(&["ms a MB", &a, &b, "more", "share"], rows));
+    let [a, b] = headings([faster, slower]);
+    let table = Table::new(&["ms/MB", &a, &b, "difference", "share"], rows);
+    let largest = costs.iter().take(RESTED);
+    let evidence = largest.flat_map(|(limit, ..)| {
+        let of_side = |side: &Side<'_>| {
+            let facts = &side.one.finding(*limit)?.evidence;
+            let facts: Vec<String> = facts.iter().map(crate::evidence::line).collect();
+            (!facts.is_empty()).then(|| (format!("{}, {}", side.name, limit.words()), facts))
+        };
+        [of_side(&fast), of_side(&slow)].into_iter().flatten()
+    });
+    Compared {
+        headline,
+        sides,
+        evidence: evidence.collect(),
+        costs: table,
     }
-    for (limit, ..) in costs.iter().take(RESTED) {
-        for side in [&fast, &slow] {
-            out += &evidence_of(side, *limit, style);
-        }
-    }
-    out
-}
-
-/// The evidence for a limit of one of them.
-fn evidence_of(side: &Side<'_>, limit: Limit, style: Style) -> String {
-    let finding = side.one.finding(limit);
-    let evidence = finding.map_or(&[][..], |finding| &finding.evidence);
-    if evidence.is_empty() {
-        return String::new();
-    }
-    let facts = evidence.iter().map(crate::evidence::line);
-    let facts: String = facts.map(|line| style.hang("  ", 4, &line)).collect();
-    format!("\n{}, {}:\n{facts}", side.name, limit.words())
 }
 
 /// What each limit costs a megabyte in either, in milliseconds; the largest difference first.
@@ -203,7 +232,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("the congestion window  12.9  129   +116   74 %"),
+            text.contains("the congestion window  12.9  129   +116        74 %"),
             "{text}"
         );
     }

@@ -2,39 +2,41 @@
 //! experiment that decides, and the time line.
 
 use crate::json::{compact, document, pretty};
+use crate::page::Section;
 use crate::prove::answer;
-use crate::words::{Ink, Style, escape, escape_sentence, glue, percent, table};
+use crate::words::{Ink, Style, Table, escape, escape_sentence, glue, percent};
 use model::finding::{
-    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Source,
+    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Remedy, Source,
 };
 use model::{Clocks, Nanos, Outcome};
 
 /// Version of the JSON form.
 pub const EXPLAIN_SCHEMA: u32 = 1;
 /// Connections that are shown in full; the others by their sentence, and beyond [`NAMED`] by number.
-const FULL: usize = 8;
+pub(crate) const FULL: usize = 8;
 /// Connections that are named.
 pub const NAMED: usize = 200;
 
 /// One sentence a connection or group of connections of which the same holds, for the summary of a run.
 /// Those that nothing limited are left out.
 pub fn sentences(explanations: &[Explanation], style: Style) -> String {
-    let mut groups: Vec<(&Explanation, usize)> = Vec::new();
+    let mut groups: Vec<Vec<&Explanation>> = Vec::new();
     for one in explanations {
-        match groups.iter_mut().find(|(first, _)| same_answer(first, one)) {
-            Some((_, count)) => *count += 1,
-            None => groups.push((one, 1)),
+        match groups.iter_mut().find(|group| same_answer(group[0], one)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
         }
     }
-    groups.retain(|(one, _)| one.conclusion != Conclusion::Innocent);
-    let line = |(one, count): (&Explanation, usize)| {
+    groups.retain(|group| group[0].conclusion != Conclusion::Innocent);
+    let line = |group: Vec<&Explanation>| {
+        let (one, count) = (group[0], group.len());
         let all = explanations.iter().filter(|e| e.direction == one.direction);
         let whose = match (one.direction, all.count()) {
             (Some(direction), all) if count == all => direction.to_string(),
             (Some(direction), all) => format!("{direction} ({count} of {all} connections)"),
             (None, _) => escape(&one.name),
         };
-        style.hang("", 6, &format!("{whose}: {}", sentence(one)))
+        style.hang("", 6, &format!("{whose}: {}", sentence_of(&group)))
     };
     groups.into_iter().map(line).collect()
 }
@@ -45,7 +47,14 @@ fn same_answer(a: &Explanation, b: &Explanation) -> bool {
 
 /// The answer in one sentence, with its confidence.
 pub fn sentence(of: &Explanation) -> String {
-    let confidence = of.confidence().map(Confidence::name);
+    sentence_of(&[of])
+}
+
+/// The same of connections with one conclusion: the least of their confidences, and the range of their shares.
+fn sentence_of(group: &[&Explanation]) -> String {
+    let of = group[0];
+    let confidence = group.iter().filter_map(|one| one.confidence()).min();
+    let confidence = confidence.map(Confidence::name);
     let by = match &of.conclusion {
         Conclusion::Limited { by } => by,
         Conclusion::Innocent => {
@@ -58,8 +67,16 @@ pub fn sentence(of: &Explanation) -> String {
             return "not known: none of the limits that are looked for explains it.".into();
         }
     };
-    let first = by.first().and_then(|limit| of.finding(*limit));
-    let share = first.map(|f| format!("{} of the time", glue(percent(f.share.time_share))));
+    let first = group.iter().filter_map(|one| causes(one).next());
+    let mut shares: Vec<f64> = first.map(|f| f.share.time_share).collect();
+    shares.sort_by(f64::total_cmp);
+    let share = shares.first().zip(shares.last()).map(|(least, most)| {
+        let [least, most] = [least, most].map(|share| glue(percent(*share)));
+        match least == most {
+            true => format!("{most} of the time"),
+            false => format!("{least} to {most} of the time"),
+        }
+    });
     let how = [confidence.map(str::to_owned), share];
     let how = match &how.into_iter().flatten().collect::<Vec<_>>()[..] {
         [] => String::new(),
@@ -75,6 +92,35 @@ pub fn sentence(of: &Explanation) -> String {
             format!("limited by {all} or {last}{how}: each of them fits, an experiment decides.")
         }
     }
+}
+
+/// The findings of the causes that the answer names, in its order.
+fn causes(of: &Explanation) -> impl Iterator<Item = &Finding> {
+    let by = match &of.conclusion {
+        Conclusion::Limited { by } => &by[..],
+        _ => &[],
+    };
+    by.iter().filter_map(|limit| of.finding(*limit))
+}
+
+/// The causes of the answer with the shares that it has in the headline, then what the sender waited for.
+pub(crate) fn shares(of: &Explanation) -> Table {
+    let mut first: Vec<&Finding> = of.findings.iter().collect();
+    first.retain(|f| f.level == Level::First);
+    first.sort_by_key(|f| std::cmp::Reverse(f.share.time));
+    let behind = causes(of).filter(|f| f.level == Level::Second);
+    let rows = behind.chain(first).map(|f| {
+        let kind = match f.level {
+            Level::First => "",
+            Level::Second => " (cause)",
+        };
+        vec![
+            percent(f.share.time_share),
+            f.share.bytes.to_string(),
+            format!("{}{kind}", f.limit.words()),
+        ]
+    });
+    Table::new(&["time", "bytes", "limit"], rows)
 }
 
 /// Causes that each took a time of their own, or that belong to each other; not rivals.
@@ -135,48 +181,91 @@ fn capital(mut sentence: String) -> String {
 
 fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
     let mut parts: Vec<String> = Vec::new();
-    let mut first: Vec<_> = one
-        .findings
-        .iter()
-        .filter(|f| f.level == Level::First)
-        .collect();
-    first.sort_by_key(|f| std::cmp::Reverse(f.share.time));
-    if !first.is_empty() {
-        let shares = first.into_iter().map(|f| {
-            let (share, bytes) = (percent(f.share.time_share), f.share.bytes.to_string());
-            vec![String::new(), share, bytes, f.limit.words().to_owned()]
-        });
-        parts.push(table(&[], shares));
+    let shares = shares(one);
+    if !shares.rows.is_empty() {
+        let lines = shares.to_string();
+        parts.push(lines.lines().map(|line| format!("  {line}\n")).collect());
     }
-    let causes: &[Limit] = match &one.conclusion {
-        Conclusion::Limited { by } => by,
-        _ => &[],
-    };
-    let is_shown = |f: &&Finding| match causes {
-        [] => f.share.time_share >= 0.25,
-        causes => causes.contains(&f.limit),
-    };
-    let shown = || one.findings.iter().filter(is_shown);
-    parts.extend(shown().map(|f| finding(f, style)));
-    let mut deciders: Vec<&Decider> = shown().filter_map(|f| f.decider.as_ref()).collect();
-    deciders.dedup_by(|a, b| a.change == b.change);
-    parts.extend(deciders.into_iter().map(|d| decision(d, one, host, style)));
+    parts.extend(shown(one).map(|f| finding(f, style)));
+    parts.extend(deciders(one).map(|d| decision(d, one, host, style)));
     if !one.ends.is_empty() {
-        let whose = match one.source {
-            Source::TraceOfBothEnds => "Both ends together",
-            Source::CapturesAtTwoPlaces => "Both captures together",
-            _ => "From the trace at the receiver",
-        };
-        parts.push(format!("  {whose}\n{}", evidence(&one.ends, style)));
+        parts.push(format!("  {}\n{}", whose(one), evidence(&one.ends, style)));
     }
     if !one.phases.is_empty() {
         parts.push(time_line(one, style));
     }
     let parts = parts.into_iter().map(|part| format!("\n{part}"));
+    let doubts = doubts(one).map(|doubt| style.hang("! ", 2, &doubt));
+    parts.chain(doubts).collect()
+}
+
+/// The findings that are shown with their evidence: the causes, or without one those with a quarter of the time.
+fn shown(one: &Explanation) -> impl Iterator<Item = &Finding> {
+    let has_cause = one.cause().is_some();
+    let large = one.findings.iter();
+    let large = large.filter(move |f| !has_cause && f.share.time_share >= 0.25);
+    causes(one).chain(large)
+}
+
+fn deciders(one: &Explanation) -> impl Iterator<Item = &Decider> {
+    let mut all: Vec<&Decider> = shown(one).filter_map(|f| f.decider.as_ref()).collect();
+    all.dedup_by(|a, b| a.change == b.change);
+    all.into_iter()
+}
+
+/// Where what both ends show comes from.
+fn whose(one: &Explanation) -> &'static str {
+    match one.source {
+        Source::TraceOfBothEnds => "Both ends together",
+        Source::CapturesAtTwoPlaces => "Both captures together",
+        _ => "From the trace at the receiver",
+    }
+}
+
+/// Caveats, a sentence each.
+fn doubts(one: &Explanation) -> impl Iterator<Item = String> {
     let doubts = one.doubts.iter().map(String::as_str);
     let doubts = doubts.chain(source(one.source));
-    let doubts = doubts.map(|doubt| style.hang("! ", 2, &capital(escape_sentence(doubt))));
-    parts.chain(doubts).collect()
+    doubts.map(|doubt| capital(escape_sentence(doubt)))
+}
+
+/// All of one connection, as a part of a page.
+pub(crate) fn section(heading: String, one: &Explanation, host: Option<&str>) -> Section {
+    let facts = shown(one).flat_map(|f| {
+        let name = format!("{} ({})", f.limit.words(), f.confidence.name());
+        let against = f.against.iter();
+        let against = against.map(|fact| format!("against it: {}", crate::evidence::line(fact)));
+        let facts = f.evidence.iter().map(crate::evidence::line).chain(against);
+        named(name, facts.collect())
+    });
+    let both = one.ends.iter().map(crate::evidence::line).collect();
+    let facts = facts.chain(named(whose(one).to_owned(), both));
+    let remedies = shown(one).flat_map(|f| {
+        let remedies = f.remedies.iter().map(remedy_words);
+        named(f.limit.words().to_owned(), remedies.collect())
+    });
+    let decisions = deciders(one).map(|d| decision(d, one, host, Style::WIDE));
+    Section::new(heading)
+        .words(doubts(one).collect())
+        .tables([
+            shares(one),
+            Table::new(&["finding", "evidence"], facts),
+            Table::new(&["finding", "what to try"], remedies),
+        ])
+        .listing(decisions.collect())
+        .folded(true)
+}
+
+/// Rows under a name that stands in the first of them.
+pub(crate) fn named(name: String, lines: Vec<String>) -> impl Iterator<Item = Vec<String>> {
+    let names = std::iter::once(name).chain(std::iter::repeat(String::new()));
+    names.zip(lines).map(|(name, line)| vec![name, line])
+}
+
+fn remedy_words(remedy: &Remedy) -> String {
+    let change = remedy.change.as_ref();
+    let change = change.map(|c| format!(" ({})", glue(escape(c))));
+    escape_sentence(&remedy.words) + &change.unwrap_or_default()
 }
 
 /// The command of the experiment, and the causes that each outcome leaves.
@@ -220,10 +309,7 @@ fn finding(finding: &Finding, style: Style) -> String {
         out += &style.hang("    ", 6, &line);
     }
     for remedy in &finding.remedies {
-        let change = remedy.change.as_ref();
-        let change = change.map(|c| format!(" ({})", glue(escape(c))));
-        let line = escape_sentence(&remedy.words) + &change.unwrap_or_default();
-        out += &style.hang("    Try: ", 9, &line);
+        out += &style.hang("    Try: ", 9, &remedy_words(remedy));
     }
     out
 }
@@ -318,6 +404,9 @@ mod tests {
     use crate::testing;
     use insta::assert_snapshot;
     use model::{Bytes, Direction};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     #[test]
     fn what_carried_most_comes_first() {
@@ -340,6 +429,9 @@ mod tests {
           Limited by random loss or burst loss in a shallow buffer (possible, 98 % of
           the time): each of them fits, an experiment decides.
 
+          time  bytes     limit
+          98 %  52.0 MiB  random loss (cause)
+          98 %  52.0 MiB  burst loss in a shallow buffer (cause)
           73 %  40.0 MiB  the congestion window
           25 %  12.0 MiB  loss recovery
 
@@ -364,6 +456,37 @@ mod tests {
           0 to 10.0 s: s slow start, = the congestion window, r loss recovery
         ! Samples 1.00 s apart: what happened between them is inferred
         ");
+    }
+
+    proptest! {
+        #[test]
+        fn the_shares_of_a_headline_stand_in_the_tables(
+            by in vec(select(Limit::ALL), 1..4),
+            group in vec(vec((select(Limit::ALL), any::<bool>(), 0..=1000_u32), 0..6), 1..4),
+        ) {
+            let like = testing::rivals().findings.remove(0);
+            let finding = |(limit, first, per_mille): (Limit, bool, u32)| {
+                let mut one = like.clone();
+                one.limit = limit;
+                one.level = if first { Level::First } else { Level::Second };
+                one.share.time_share = f64::from(per_mille) / 1000.0;
+                one
+            };
+            let group = group.into_iter().map(|findings| Explanation {
+                conclusion: Conclusion::Limited { by: by.clone() },
+                findings: findings.into_iter().map(finding).collect(),
+                ..testing::rivals()
+            });
+            let group: Vec<Explanation> = group.collect();
+            let headline = sentence_of(&group.iter().collect::<Vec<_>>());
+            let rows = group.iter().flat_map(|one| shares(one).rows);
+            let rows: Vec<String> = rows.map(|row| glue(&row[0])).collect();
+            // In the headline nothing else is a number.
+            let words: Vec<&str> = headline.split([' ', '(']).collect();
+            for share in words.into_iter().filter(|word| word.contains('%')) {
+                prop_assert!(rows.iter().any(|row| row == share), "{headline}: {rows:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The figures of legs as rows of words, once for the summary of a run and the page of two.
 
-use crate::words::{escape, grouped, or, percent, table, three_digits};
+use crate::words::{Table, escape, grouped, or, percent, three_digits};
 use model::{Bytes, CopySummary, CpuUse, LatencySummary, LegSummary, Nanos, Stage, Workload};
 use std::fmt::Display;
 
@@ -126,12 +126,12 @@ impl Row {
 }
 
 /// The rows of which some leg has a figure, a column a leg.
-pub(crate) fn known(head: &[&str], rows: &[Row]) -> String {
+pub(crate) fn known(head: &[&str], rows: &[Row]) -> Table {
     let rows = rows.iter().filter(|row| row.is_known()).map(|row| {
         let cells = row.cells.iter().map(|cell| or(cell.as_ref(), UNKNOWN));
         [row.label.to_owned()].into_iter().chain(cells).collect()
     });
-    table(head, rows)
+    Table::new(head, rows)
 }
 
 /// What the application moved, and how fast.

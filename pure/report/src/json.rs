@@ -345,6 +345,7 @@ mod tests {
             ("page", "facts") => "page_fact",
             ("page", "figures") => "key_figure",
             ("page", "sections") => "page_section",
+            ("page_section", "tables") => "page_table",
             ("page_section", "pictures") => "page_picture",
             _ => return None,
         })

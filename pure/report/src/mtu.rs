@@ -1,6 +1,6 @@
 //! What size gets through, in words: the answer in a sentence, the evidence, what to do.
 
-use crate::words::{Style, counted, escape, escape_sentence, grouped, or, table};
+use crate::words::{Style, Table, counted, escape, escape_sentence, grouped, or};
 use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, TcpTruth, Verdict};
 use std::net::IpAddr;
 
@@ -29,7 +29,7 @@ pub fn text(report: &MtuReport, style: Style) -> String {
 }
 
 /// The figures of both directions as a table, the evidence, and what to do: the parts of [`text`] behind the answer.
-pub(crate) fn parts(report: &MtuReport) -> (String, Vec<String>, Vec<String>) {
+pub(crate) fn parts(report: &MtuReport) -> (Table, Vec<String>, Vec<String>) {
     let words = Words::of(report);
     (words.figures(), words.evidence(), words.todo())
 }
@@ -105,7 +105,7 @@ impl Words<'_> {
         format!("{sizes}: {}.", parts.join("; "))
     }
 
-    fn figures(&self) -> String {
+    fn figures(&self) -> Table {
         let rows = Going::BOTH.map(|going| {
             let way = self.report.way(going);
             let mss = way.mss.map(|mss| {
@@ -123,7 +123,7 @@ impl Words<'_> {
         let heads: Vec<&str> = "|path MTU|sent, arrived|MSS announced, seen|64 KiB over TCP"
             .split('|')
             .collect();
-        table(&heads, rows)
+        Table::new(&heads, rows)
     }
 
     fn evidence(&self) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Requests in words: by operation where the time went, the longest ones with their ladders, and the list of calls.
 
-use crate::words::{Style, escape, escape_sentence, glue, percent, table};
+use crate::words::{Style, Table, escape, escape_sentence, glue, percent, table};
 use model::Nanos;
 use model::request::{Call, Causes, Links, Operation, Requests};
 
@@ -17,13 +17,17 @@ const SMALL: f64 = 0.02;
 pub fn text(of: &Requests, style: Style) -> String {
     let mut out = style.bold(&sentence(of));
     if !of.operations.is_empty() {
-        out += &format!("\n{}\nWhere the time went:\n", operations(&of.operations));
+        out += &format!("\n{}", operations(&of.operations));
+        match of.operations.len().saturating_sub(OPERATIONS) {
+            0 => {}
+            more => out += &format!("And {more} more operations (--json has all).\n"),
+        }
+        out += "\nWhere the time went:\n";
         for one in of.operations.iter().take(OPERATIONS) {
             let line = format!("{}: {}", escape(&one.operation), each(one));
             out += &style.hang("  ", 4, &line);
         }
-        let unknown = "with --rate the time of its frames on the links comes to it";
-        out += &style.prose(&format!("{EACH} {}", ideal(&of.links, unknown)));
+        out += &style.prose(&format!("{EACH} {}", ideal(&of.links, UNKNOWN_RATE)));
         out += "\nThe longest ones:\n";
         let longest = of.operations.iter().take(LADDERS);
         let longest = longest.filter_map(|one| one.worst.first());
@@ -87,6 +91,8 @@ fn each(one: &Operation) -> String {
 /// Said of a run whose hosts do not tell the rate of a link.
 pub(crate) const NO_RATE: &str =
     "no device of the hosts tells a rate, so serialization is excluded";
+/// The same of a capture.
+const UNKNOWN_RATE: &str = "with --rate the time of its frames on the links comes to it";
 /// What the times by operation are.
 pub(crate) const EACH: &str = "Each is the mean of one request;";
 
@@ -100,7 +106,7 @@ pub(crate) fn ideal(links: &Links, unknown: &str) -> String {
     format!("ideal is the shortest round trip {frames}.")
 }
 
-fn operations(operations: &[Operation]) -> String {
+fn operations(operations: &[Operation]) -> Table {
     let rows = operations.iter().take(OPERATIONS).map(|one| {
         let total = one.parts.total().0.max(1) as f64;
         let parts = one.parts.each();
@@ -117,11 +123,7 @@ fn operations(operations: &[Operation]) -> String {
     let heads: Vec<&str> = "operation|count|p50|p99|longest|call send|there|think|reply send|back"
         .split('|')
         .collect();
-    let more = match operations.len().saturating_sub(OPERATIONS) {
-        0 => String::new(),
-        more => format!("And {more} more operations (--json has all).\n"),
-    };
-    table(&heads, rows) + &more
+    Table::new(&heads, rows)
 }
 
 /// One request, step by step between its ends.
@@ -183,6 +185,15 @@ fn list(of: &Requests) -> String {
         true => format!("The first {shown} of {} calls", of.answered),
         false => "All calls".to_owned(),
     };
+    let more = match (cut, of.calls.len() as u64) {
+        (false, _) => String::new(),
+        (_, all) if all == of.answered => "--json has all of them.\n".to_owned(),
+        (_, first) => format!("--json has the first {first}.\n"),
+    };
+    format!("\n{heading}:\n{}{more}", calls(of))
+}
+
+fn calls(of: &Requests) -> Table {
     let begun = of.calls.first().map_or(Nanos(0), |call| call.at);
     let rows = of.calls.iter().take(LISTED).map(|call| {
         vec![
@@ -198,12 +209,23 @@ fn list(of: &Requests) -> String {
     let heads: Vec<&str> = "at|call|reply|took|think|operation|what for"
         .split('|')
         .collect();
-    let more = match (cut, of.calls.len() as u64) {
-        (false, _) => String::new(),
-        (_, all) if all == of.answered => "--json has all of them.\n".to_owned(),
-        (_, first) => format!("--json has the first {first}.\n"),
-    };
-    format!("\n{heading}:\n{}{more}", table(&heads, rows))
+    Table::new(&heads, rows)
+}
+
+/// The operations and the first calls, and what is to be said of them, for a page.
+pub(crate) fn tables(of: &Requests) -> ([Table; 2], Vec<String>) {
+    let clocks = of.clocks.as_ref();
+    let clocks = clocks.map(|clocks| {
+        crate::explain::clocks(clocks, Style::WIDE)
+            .trim()
+            .to_owned()
+    });
+    let doubts = of.doubts.iter().map(|doubt| escape_sentence(doubt));
+    let of_each = of.operations.iter().take(OPERATIONS);
+    let of_each = of_each.map(|one| format!("{}: {}", escape(&one.operation), each(one)));
+    let explained = format!("{EACH} {}", ideal(&of.links, UNKNOWN_RATE));
+    let words = of_each.chain([explained]).chain(clocks).chain(doubts);
+    ([operations(&of.operations), calls(of)], words.collect())
 }
 
 #[cfg(test)]

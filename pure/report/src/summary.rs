@@ -2,9 +2,10 @@
 
 use crate::figures::{self, UNKNOWN};
 use crate::page::{Drawing, sparkline};
+use crate::pictures::goodput::Beside;
 use crate::words::{
-    self, Ink, Style, escape, escape_sentence, glue, grouped, per_second, percent, round_span,
-    table,
+    self, Ink, Style, Table, escape, escape_sentence, glue, grouped, per_second, percent,
+    round_span,
 };
 use crate::{blocks, copy, explain, pictures, requests};
 use model::finding::Explanation;
@@ -30,7 +31,8 @@ pub fn summary(run: &Run, summary: &Summary, why: &[Explanation], style: Style) 
 pub fn in_retrospect(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
     let legs = run.legs.iter().zip(&summary.legs);
     let over_time = legs.filter_map(|(leg, figures)| {
-        let picture = pictures::goodput::picture("", leg, figures, Vec::new())?;
+        let picture =
+            pictures::goodput::picture("", leg, figures, Beside::Retransmissions, Vec::new())?;
         let Drawing::Chart(chart) = &picture.drawing else {
             return None;
         };
@@ -48,14 +50,24 @@ fn parts(
 ) -> String {
     let links = run.links();
     let operations = summary.legs.iter().map(|leg| &leg.operations);
-    let operations = operations.map(|all| blocks::operations(all, &links, style));
+    let prose = |words: &str| match words {
+        "" => String::new(),
+        words => style.prose(words),
+    };
+    let operations = operations.filter_map(|all| {
+        let (table, words) = blocks::operations(all, &links)?;
+        let words = words.iter().map(|line| prose(line));
+        Some(table.to_string() + &words.collect::<String>())
+    });
+    let (details, unknown) = details(run, summary);
+    let (settings, note) = settings(summary);
     let parts = [
         answer(run, summary, why, style),
         course,
         operations.collect(),
-        details(run, summary, style),
+        details.to_string() + &prose(&unknown),
         done(run, summary, style),
-        settings(summary),
+        settings.to_string() + &prose(note),
         hosts(run, style),
         warnings(&summary.warnings, style),
         trailer(run, style),
@@ -235,9 +247,10 @@ fn asymmetry(legs: &[LegSummary]) -> Option<String> {
 
 // ---- what the kernel reports ----
 
-fn details(run: &Run, summary: &Summary, style: Style) -> String {
+/// The figures of each leg, and a sentence about those that are not known.
+fn details(run: &Run, summary: &Summary) -> (Table, String) {
     if summary.legs.is_empty() {
-        return String::new();
+        return Default::default();
     }
     let legs: Vec<&LegSummary> = summary.legs.iter().collect();
     let rows = figures::details(&run.spec.workload, &legs);
@@ -247,7 +260,7 @@ fn details(run: &Run, summary: &Summary, style: Style) -> String {
     let head = if legs.len() > 1 { &head[..] } else { &[] };
     let out = match rows.iter().any(figures::Row::is_known) {
         true => figures::known(head, &rows),
-        false => String::new(),
+        false => Table::default(),
     };
     let who = match run.far {
         None => format!("{} did not report its side", escape(&run.host)),
@@ -259,10 +272,24 @@ fn details(run: &Run, summary: &Summary, style: Style) -> String {
     let mut cells = rows.iter().flat_map(|row| &row.cells);
     let note = match names[..] {
         [] if cells.all(Option::is_some) => String::new(),
-        [] => style.prose(&format!("{UNKNOWN}: {who}.")),
-        _ => style.prose(&format!("Not reported ({who}): {}.", names.join(", "))),
+        [] => format!("{UNKNOWN}: {who}."),
+        _ => format!("Not reported ({who}): {}.", names.join(", ")),
     };
-    out + &note
+    (out, note)
+}
+
+/// What [`summary`] has in tables, for a page.
+pub(crate) fn tables(run: &Run, summary: &Summary) -> (Vec<Table>, Vec<String>) {
+    let (details, unknown) = details(run, summary);
+    let (settings, note) = settings(summary);
+    let links = run.links();
+    let legs = summary.legs.iter();
+    let operations = legs.filter_map(|leg| blocks::operations(&leg.operations, &links));
+    let (mut tables, mut words): (Vec<_>, Vec<_>) = operations.unzip();
+    tables.extend([details, settings]);
+    words.push(vec![unknown, note.to_owned()]);
+    let words = words.into_iter().flatten();
+    (tables, words.filter(|words| !words.is_empty()).collect())
 }
 
 // ---- what was done ----
@@ -359,7 +386,7 @@ pub(crate) fn wait_words(wait: Wait, [who, spin, sleep]: [&str; 3]) -> String {
 
 /// The settings that were asked for, and those in which the ends differ without being asked. What
 /// the kernel chose by itself and matters (buffers, congestion control) is in the table of details.
-fn settings(summary: &Summary) -> String {
+fn settings(summary: &Summary) -> (Table, &'static str) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for leg in &summary.legs {
         for setting in leg.settings.iter().filter(|s| is_shown(s)) {
@@ -386,14 +413,17 @@ fn settings(summary: &Summary) -> String {
         }
     }
     if rows.is_empty() {
-        return String::new();
+        return Default::default();
     }
     let is_asked = |row: &Vec<String>| row[0].ends_with("-buffer") && row[1] != "-";
     let note = match rows.iter().any(is_asked) {
-        true => "The kernel holds twice the buffer that it grants (socket(7)).\n",
+        true => "The kernel holds twice the buffer that it grants (socket(7)).",
         false => "",
     };
-    table(&["setting", "asked", "here", "there"], rows) + note
+    (
+        Table::new(&["setting", "asked", "here", "there"], rows),
+        note,
+    )
 }
 
 fn is_shown(setting: &SettingInForce) -> bool {
@@ -791,10 +821,10 @@ mod tests {
         let mut leg = testing::leg(Direction::Up, LAN);
         leg.near.sockets[0].mss = 1460;
         let mut run = testing::run(testing::spec(), vec![leg]);
-        assert_eq!(settings(&summarise(&run)), "");
+        assert!(settings(&summarise(&run)).0.rows.is_empty());
         run.legs[0].near.sockets[0].mss = 8948;
         run.legs[0].far.sockets[0].dscp = 46;
-        insta::assert_snapshot!(settings(&summarise(&run)), @r#"
+        insta::assert_snapshot!(settings(&summarise(&run)).0, @r#"
         setting  asked  here  there
         mss      -      8948  1448
         dscp     -      0     46

@@ -2,7 +2,8 @@
 
 use model::Nanos;
 pub use model::stats::percent;
-use std::fmt::Write as _;
+use serde::Serialize;
+use std::fmt::{self, Write as _};
 
 /// What the reader's screen can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,28 +167,49 @@ pub(crate) fn glue(words: impl std::fmt::Display) -> String {
     words.to_string().replace(' ', "\u{a0}")
 }
 
-/// A table under `head`, which may be empty: each column as wide as its widest cell, two spaces between; nothing
-/// behind the last cell of a row.
+/// Rows of cells under names. As text each column is as wide as its widest cell, with two spaces between.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Table {
+    /// Names of the columns; empty if they have none.
+    pub head: Vec<String>,
+    /// The cells of each row.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+        Table {
+            head: strings(head),
+            rows: rows.into_iter().collect(),
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = (!self.head.is_empty()).then_some(&self.head);
+        let rows: Vec<&Vec<String>> = head.into_iter().chain(&self.rows).collect();
+        let mut widths: Vec<usize> = Vec::new();
+        for row in &rows {
+            widths.resize(widths.len().max(row.len()), 0);
+            for (width, cell) in widths.iter_mut().zip(*row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        for row in rows {
+            let cells = row.iter().zip(&widths);
+            let line: String = cells
+                .map(|(cell, width)| format!("{cell:<width$}  "))
+                .collect();
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// A table as text.
 pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let head = (!head.is_empty()).then(|| strings(head));
-    let rows: Vec<Vec<String>> = head.into_iter().chain(rows).collect();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let cells = |at: usize| rows.iter().filter_map(move |row| row.get(at));
-    let width = |at| {
-        cells(at)
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths);
-        let line: String = cells
-            .map(|(cell, width)| format!("{cell:<width$}  "))
-            .collect();
-        line.trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+    Table::new(head, rows).to_string()
 }
 
 /// Texts of their own.

@@ -5,21 +5,23 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where the types of the documents are.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     "/../model/src",
     "/src/page",
     "/src/blocks.rs",
     "/src/copy.rs",
+    "/src/words.rs",
 ];
 
 /// Sections that are not called as their type, or whose type shares its name: file and type.
-const NAMED: [(&str, &str, &str); 19] = [
+const NAMED: [(&str, &str, &str); 20] = [
     ("copy", "workload", "FileCopy"),
     ("end", "run", "EndRecord"),
     ("ideal_path", "physics", "Path"),
     ("mtu_verdict", "mtu", "Verdict"),
     ("page_picture", "mod", "Picture"),
     ("page_section", "mod", "Section"),
+    ("page_table", "words", "Table"),
     ("setting", "summary", "SettingInForce"),
     ("socket", "socket_option", "SocketOptions"),
     ("stage", "copy", "StageUse"),

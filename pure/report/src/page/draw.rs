@@ -2,7 +2,7 @@
 
 use super::svg::{At, Svg};
 use super::thin::thinned;
-use super::ticks::{DATE, Ruler, quantity};
+use super::ticks::{DATE, Ruler, marks};
 use super::{Axis, Chart, Lane, Series, Stroke, lanes};
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ const MARGIN: f64 = 76.0;
 const BARE_MARGIN: f64 = 14.0;
 /// Height of the plot, and of one lane of bands.
 const PLOT: f64 = 250.0;
-const LANE: f64 = 16.0;
+const LANE: f64 = 22.0;
 /// Height of a line of the legend, and the width that a letter of it takes at the most.
 const LINE: f64 = 18.0;
 const LETTER: f64 = 6.6;
@@ -33,9 +33,6 @@ pub(super) fn chart(chart: &Chart, title: &str, description: &str) -> String {
         (4.0, "faint small", left - 6.0, "faint small end"),
         (WIDTH - 4.0, "faint small end", right + 6.0, "faint small"),
     ];
-    for (axis, (x, class, ..)) in chart.y.iter().zip(sides) {
-        svg.text((x, y - 6.0), class, &axis.label);
-    }
     let lanes = lanes(&chart.bands);
     let top = y + LANE * lanes.len() as f64;
     let bottom = top + PLOT;
@@ -52,30 +49,31 @@ pub(super) fn chart(chart: &Chart, title: &str, description: &str) -> String {
     let rulers: Vec<Ruler> = chart.y.iter().enumerate().map(ruler).collect();
 
     for (n, lane) in lanes.iter().enumerate() {
-        draw_lane(&mut svg, lane, &x, y + LANE * n as f64, left);
+        draw_lane(&mut svg, lane, &x, y + LANE * n as f64, right);
     }
-    for (n, (axis, (_, _, x, class))) in chart.y.iter().zip(sides).enumerate() {
-        for tick in rulers[n].ticks(axis.unit, 5.0) {
+    for (n, (axis, (over, name, x, class))) in chart.y.iter().zip(sides).enumerate() {
+        let ticks = rulers[n].ticks(axis.unit, 5.0);
+        let (title, texts) = marks(axis, &ticks);
+        svg.text((over, y - 6.0), name, title);
+        for (tick, text) in ticks.into_iter().zip(texts) {
             let at = rulers[n].place(tick);
             if n == 0 {
                 svg.line((left, at), (right, at), "grid");
             }
-            svg.text((x, at + 4.0), class, quantity(tick, axis.unit));
+            svg.text((x, at + 4.0), class, text);
         }
     }
     let middle = (left + right) / 2.0;
     // A date is longer than a number.
-    let marks = if chart.x.unit == DATE { 4.0 } else { 7.0 };
-    for tick in x.ticks(chart.x.unit, marks) {
-        let (at, text) = (x.place(tick), quantity(tick, chart.x.unit));
+    let count = if chart.x.unit == DATE { 4.0 } else { 7.0 };
+    let ticks = x.ticks(chart.x.unit, count);
+    let (name, texts) = marks(&chart.x, &ticks);
+    for (tick, text) in ticks.into_iter().zip(texts) {
+        let at = x.place(tick);
         svg.line((at, top), (at, bottom), "grid");
         svg.text((at, bottom + 16.0), "faint small middle", text);
     }
-    svg.text(
-        (middle, bottom + 34.0),
-        "faint small middle",
-        &chart.x.label,
-    );
+    svg.text((middle, bottom + 34.0), "faint small middle", name);
 
     for (n, series) in chart.series.iter().enumerate() {
         if let Some(ruler) = rulers.get(series.axis) {
@@ -103,7 +101,7 @@ fn legend(svg: &mut Svg, chart: &Chart, left: f64, right: f64) -> f64 {
         }
         let (stroke, mark) = classes(series.stroke, n);
         match series.stroke {
-            Stroke::Points => svg.path(&marks(n, &[(x + 10.0, y)]), &mark),
+            Stroke::Points => svg.path(&shapes(n, &[(x + 10.0, y)]), &mark),
             Stroke::Bars => svg.line((x + 10.0, y - 6.0), (x + 10.0, y + 6.0), &stroke),
             Stroke::Line | Stroke::Steps | Stroke::Reference => {
                 svg.line((x, y), (x + 22.0, y), &stroke);
@@ -119,8 +117,8 @@ fn legend(svg: &mut Svg, chart: &Chart, left: f64, right: f64) -> f64 {
     }
 }
 
-/// A row of stretches with one name, which stands in it.
-fn draw_lane(svg: &mut Svg, lane: &Lane, x: &Ruler, y: f64, left: f64) {
+/// A row of stretches with one name, which stands above the first of them.
+fn draw_lane(svg: &mut Svg, lane: &Lane, x: &Ruler, y: f64, right: f64) {
     let mut commands = String::new();
     let spans = lane.spans.iter();
     let places = spans.filter_map(|(from, to)| Some((x.at(*from)?, x.at(*to)?)));
@@ -131,14 +129,17 @@ fn draw_lane(svg: &mut Svg, lane: &Lane, x: &Ruler, y: f64, left: f64) {
             _ => joined.push((from, to)),
         }
     }
-    let (top, height) = (At(y + 1.0), At(LANE - 2.0));
+    let (top, height) = (At(y + LANE - 7.0), At(5.0));
+    let first = joined.first().map_or(0.0, |(from, _)| *from);
+    let width = LETTER * lane.name.chars().count() as f64;
+    let name = (first.min(right - width), y + LANE - 10.0);
     for (from, to) in joined {
         // What is short is drawn all the same.
         let (at, width) = (At(from), At((to - from).max(1.0)));
         let _ = write!(commands, "M{at} {top}h{width}v{height}h-{width}z");
     }
-    svg.path(&commands, &format!("area soft s{}", lane.colour));
-    svg.text((left + 4.0, y + 12.0), "ink small", &lane.name);
+    svg.path(&commands, &format!("area s{}", lane.colour));
+    svg.text(name, "ink small", &lane.name);
 }
 
 fn draw_series(svg: &mut Svg, series: &Series, n: usize, x: &Ruler, y: &Ruler) {
@@ -158,7 +159,7 @@ fn draw_series(svg: &mut Svg, series: &Series, n: usize, x: &Ruler, y: &Ruler) {
     match series.stroke {
         Stroke::Points => {
             let places: Vec<_> = places.flatten().collect();
-            svg.path(&marks(n, &places), &mark);
+            svg.path(&shapes(n, &places), &mark);
             return;
         }
         Stroke::Bars => {
@@ -199,7 +200,7 @@ fn classes(stroke: Stroke, n: usize) -> (String, String) {
 }
 
 /// A mark at each place; its shape goes by the number of the series.
-fn marks(n: usize, places: &[(f64, f64)]) -> String {
+fn shapes(n: usize, places: &[(f64, f64)]) -> String {
     let mut out = String::new();
     for (x, y) in places {
         let at = |dx: f64, dy: f64| format!("M{} {}", At(x + dx), At(y + dy));

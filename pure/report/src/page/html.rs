@@ -1,6 +1,7 @@
 //! A page as one HTML file.
 
 use super::{Page, Picture, Section, data, drawing, inert, style};
+use crate::words::Table;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -141,10 +142,38 @@ fn section(out: &mut String, n: usize, section: &Section) {
         .pictures
         .iter()
         .for_each(|picture| figure(out, picture));
+    section.tables.iter().for_each(|one| table(out, one));
     if !section.listing.is_empty() {
         let _ = writeln!(out, "<pre tabindex=\"0\">{}</pre>", inert(&section.listing));
     }
     out.push_str(end);
+}
+
+/// It scrolls in a box of its own where the window is too narrow or the table too long.
+fn table(out: &mut String, table: &Table) {
+    let row = |tag: &str, cells: &[String]| {
+        let cells = cells.iter().map(|cell| {
+            // Two spaces make a row a part of the one above it.
+            let class = if cell.starts_with("  ") {
+                " class=\"part\""
+            } else {
+                ""
+            };
+            format!("<{tag}{class}>{}</{}>", inert(cell.trim()), &tag[..2])
+        });
+        format!("<tr>{}</tr>\n", cells.collect::<String>())
+    };
+    out.push_str("<div class=\"wide\" tabindex=\"0\">\n<table>\n");
+    if !table.head.is_empty() {
+        let _ = write!(
+            out,
+            "<thead>{}</thead>\n",
+            row("th scope=\"col\"", &table.head)
+        );
+    }
+    out.push_str("<tbody>\n");
+    out.extend(table.rows.iter().map(|cells| row("td", cells)));
+    out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
 fn figure(out: &mut String, picture: &Picture) {
@@ -232,6 +261,7 @@ mod tests {
             sections: vec![
                 Section::new(name.to_owned())
                     .words(vec![name.to_owned()])
+                    .tables([Table::new(&[name], [vec![name.to_owned()]])])
                     .listing(name.to_owned())
                     .pictures(vec![picture(name)])
                     .folded(true),
@@ -269,7 +299,7 @@ mod tests {
     fn nothing_that_a_stranger_wrote_is_markup() {
         let harmless = html(&page("name"));
         let hostile = html(&page(EVIL));
-        for mark in ["<script", "</script", "<!--", "<p", "<style", "<svg"] {
+        for mark in ["<script", "</script", "<!--", "<p", "<style", "<svg", "<td"] {
             let count = |text: &str| text.matches(mark).count();
             assert_eq!(count(&hostile), count(&harmless), "{mark}");
         }

@@ -23,7 +23,7 @@ pub(crate) use ticks::{DATE, Ruler};
 
 use crate::csv::table;
 use crate::redact::Redaction;
-use crate::words::is_unprintable;
+use crate::words::{Table, is_unprintable};
 use model::StreamFigures;
 use serde::{Serialize, Serializer};
 use std::fmt::Write as _;
@@ -80,7 +80,10 @@ pub struct Section {
     pub heading: String,
     /// Paragraphs before the pictures.
     pub words: Vec<String>,
-    /// What a terminal would show, in its own lines and columns; empty if there is none.
+    /// Figures in rows and columns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Table>,
+    /// Lines to copy, or what a terminal would show; empty if there is none.
     pub listing: String,
     /// Pictures, in order.
     pub pictures: Vec<Picture>,
@@ -136,6 +139,10 @@ impl Page {
         for section in &mut self.sections {
             redact(&mut section.heading);
             section.words.iter_mut().for_each(&mut redact);
+            for table in &mut section.tables {
+                let cells = table.rows.iter_mut().flatten();
+                table.head.iter_mut().chain(cells).for_each(&mut redact);
+            }
             redact(&mut section.listing);
             for picture in &mut section.pictures {
                 redact(&mut picture.title);
@@ -172,6 +179,15 @@ impl Section {
 
     pub(crate) fn words(self, words: Vec<String>) -> Section {
         Section { words, ..self }
+    }
+
+    /// With those of the tables that have rows.
+    pub(crate) fn tables(self, tables: impl IntoIterator<Item = Table>) -> Section {
+        let tables = tables.into_iter().filter(|table| !table.rows.is_empty());
+        Section {
+            tables: tables.collect(),
+            ..self
+        }
     }
 
     pub(crate) fn listing(self, listing: String) -> Section {

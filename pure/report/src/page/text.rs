@@ -2,7 +2,7 @@
 
 use super::{Chart, Drawing, Page, quantity};
 use crate::json::{document, pretty};
-use crate::words::{Ink, Style, blocks, escape_sentence, unmarked};
+use crate::words::{Ink, Style, Table, blocks, escape_sentence, unmarked};
 use std::fmt::Write as _;
 
 /// Version of the JSON form.
@@ -33,6 +33,17 @@ pub fn text(page: &Page, style: Style) -> String {
                 out += &sparkline(chart, style);
             }
             out += &style.hang("  ", 2, &escape_sentence(&picture.alternative));
+        }
+        for (n, table) in section.tables.iter().enumerate() {
+            if n > 0 || !section.words.is_empty() || !section.pictures.is_empty() {
+                out.push('\n');
+            }
+            out.extend(
+                table
+                    .to_string()
+                    .lines()
+                    .map(|line| escaped_line(line) + "\n"),
+            );
         }
         out.extend(
             section
@@ -86,12 +97,28 @@ pub fn markdown(page: &Page) -> String {
             let (title, told) = (words(&picture.title), words(&picture.alternative));
             let _ = writeln!(out, "### {title}\n\n{told}\n");
         }
+        section.tables.iter().for_each(|one| marked(&mut out, one));
         // Four spaces make it code, whatever stands in it.
         for line in section.listing.lines() {
             let _ = writeln!(out, "    {}", escaped_line(line));
         }
     }
     out
+}
+
+/// A table of markdown; one without names has empty ones, since it must have a head.
+fn marked(out: &mut String, table: &Table) {
+    let columns = table.rows.iter().map(Vec::len).chain([table.head.len()]);
+    let columns = columns.max().unwrap_or(0);
+    let mut line = |cells: &[String]| {
+        let cells = (0..columns).map(|at| cells.get(at).map_or("", String::as_str));
+        let cells = cells.map(|cell| unmarked(&escape_sentence(cell)));
+        let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+    };
+    line(&table.head);
+    line(&vec!["---".to_owned(); columns]);
+    table.rows.iter().for_each(|row| line(row));
+    out.push('\n');
 }
 
 /// As one JSON document; `docs/json.md` has its keys.

@@ -1,17 +1,21 @@
 //! Where an axis has its marks, and how a value is written there.
 
-use super::Scale;
-use crate::words::minute;
+use super::{Axis, Scale};
+use crate::words::{minute, utc};
 use model::Nanos;
 
 /// The unit of an axis of moments, in seconds since 1970-01-01 UTC.
 pub(crate) const DATE: &str = "date";
 
-/// Distances between the marks of such an axis, in seconds: minutes, hours, days, weeks, years.
-const DATE_STEPS: [f64; 16] = [
+/// Distances between the marks of such an axis, in seconds: from a second to a year.
+pub(super) const DATE_STEPS: [f64; 20] = [
     1.0,
+    2.0,
+    5.0,
     10.0,
+    30.0,
     60.0,
+    120.0,
     300.0,
     900.0,
     3600.0,
@@ -148,31 +152,71 @@ impl Ruler {
     }
 }
 
-/// A value with the prefix that fits its unit: `200 Mbit/s`, `64 KiB`, `1.5 ms`, `30 %`.
-pub fn quantity(value: f64, unit: &str) -> String {
-    if unit == DATE {
-        return minute(Nanos((value.max(0.0) * 1e9) as u64));
+/// The marks of an axis in words, and its title with the unit that all of them share. On a logarithmic axis each mark
+/// has a unit of its own.
+pub(super) fn marks(axis: &Axis, ticks: &[f64]) -> (String, Vec<String>) {
+    let label = &axis.label;
+    let each = |text: &dyn Fn(f64) -> String| ticks.iter().map(|tick| text(*tick)).collect();
+    let step = ticks.windows(2).map(|pair| pair[1] - pair[0]).next();
+    let at = |seconds: f64| utc(Nanos((seconds.max(0.0) * 1e9) as u64));
+    match (axis.unit, axis.scale, step) {
+        (DATE, _, Some(..60.0)) => {
+            let day = ticks.first().map(|tick| at(*tick)[..10].to_owned());
+            let day = day.unwrap_or_default();
+            (
+                format!("{label}, {day}"),
+                each(&|tick| at(tick)[11..19].to_owned()),
+            )
+        }
+        (DATE, _, Some(86_400.0..)) => (label.clone(), each(&|tick| at(tick)[..10].to_owned())),
+        (DATE, ..) => (label.clone(), each(&|tick| at(tick)[5..16].to_owned())),
+        ("", ..) | (_, Scale::Logarithmic, _) => {
+            (label.clone(), each(&|tick| quantity(tick, axis.unit)))
+        }
+        (unit, ..) => {
+            let most = ticks
+                .iter()
+                .fold(0.0, |most: f64, tick| most.max(tick.abs()));
+            let (divisor, prefix) = prefix(most, unit);
+            let number = |tick: f64| (tick / divisor * 1e6).round() / 1e6;
+            let title = format!("{label} ({prefix}{})", unit.trim());
+            (title, each(&|tick| number(tick).to_string()))
+        }
     }
+}
+
+/// The prefix for a value of this unit, and what it stands for.
+fn prefix(value: f64, unit: &str) -> (f64, &'static str) {
     let (base, smaller, larger): (f64, &[&str], &[&str]) = match unit {
         "B" => (1024.0, &[], &["Ki", "Mi", "Gi", "Ti"]),
         "s" => (1000.0, &["m", "\u{b5}", "n"], &[]),
         unit if unit.starts_with(' ') => (1000.0, &[], &[]),
         _ => (1000.0, &[], &["k", "M", "G", "T"]),
     };
-    let (mut scaled, mut prefix) = (value, "");
+    let (mut divisor, mut prefix) = (1.0, "");
     for larger in larger {
-        if scaled.abs() < base {
+        if (value / divisor).abs() < base {
             break;
         }
-        (scaled, prefix) = (scaled / base, larger);
+        (divisor, prefix) = (divisor * base, larger);
     }
     for smaller in smaller {
         // 999.9995 of a prefix is written as 1 of the next.
-        if scaled == 0.0 || scaled.abs() >= 0.9995 {
+        if value == 0.0 || (value / divisor).abs() >= 0.9995 {
             break;
         }
-        (scaled, prefix) = (scaled * base, smaller);
+        (divisor, prefix) = (divisor / base, smaller);
     }
+    (divisor, prefix)
+}
+
+/// A value with the prefix that fits its unit: `200 Mbit/s`, `64 KiB`, `1.5 ms`, `30 %`.
+pub fn quantity(value: f64, unit: &str) -> String {
+    if unit == DATE {
+        return minute(Nanos((value.max(0.0) * 1e9) as u64));
+    }
+    let (divisor, prefix) = prefix(value, unit);
+    let scaled = value / divisor;
     let decimals = match scaled.abs() {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
@@ -248,6 +292,53 @@ mod tests {
                 1_795_478_400.0
             ]
         );
+    }
+
+    #[test]
+    fn marks_share_the_unit_of_the_title() {
+        let marks = |label: &str, unit, scale, ticks: &[f64]| {
+            let (title, marks) = marks(&Axis::new(label, unit, scale), ticks);
+            format!("{title}: {}", marks.join(" "))
+        };
+        let zero = Scale::FromZero;
+        let start = 1_795_132_800.0;
+        for (found, wanted) in [
+            (
+                marks("goodput", "bit/s", zero, &[0.0, 5e8, 1e9]),
+                "goodput (Gbit/s): 0 0.5 1",
+            ),
+            (
+                marks("time", "s", zero, &[0.0, 0.5, 1.0]),
+                "time (s): 0 0.5 1",
+            ),
+            (
+                marks("RTT", "s", zero, &[0.0, 0.001, 0.002]),
+                "RTT (ms): 0 1 2",
+            ),
+            (marks("share", " %", zero, &[0.0, 50.0]), "share (%): 0 50"),
+            (
+                marks("segments", "", zero, &[0.0, 2000.0]),
+                "segments: 0 2 k",
+            ),
+            (
+                marks("time", "s", Scale::Logarithmic, &[1e-3, 1.0]),
+                "time: 1 ms 1 s",
+            ),
+            (
+                marks("start (UTC)", DATE, zero, &[start, start + 5.0]),
+                "start (UTC), 2026-11-20: 00:00:00 00:00:05",
+            ),
+            (
+                marks("start (UTC)", DATE, zero, &[start, start + 7200.0]),
+                "start (UTC): 11-20 00:00 11-20 02:00",
+            ),
+            (
+                marks("start (UTC)", DATE, zero, &[start, start + 86_400.0]),
+                "start (UTC): 2026-11-20 2026-11-21",
+            ),
+        ] {
+            assert_eq!(found, wanted);
+        }
     }
 
     #[test]

@@ -6,28 +6,40 @@
   const element = (name, parent, set = {}) => Object.assign(parent.appendChild(document.createElement(name)), set);
   const figures = JSON.parse(document.getElementById("data").textContent);
   const dashes = [[], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4]];
-  const LANE = 16;
+  const LANE = 22;
   const groups = new Map();
   const charts = [];
 
   // As the still pictures write values.
-  const quantity = (value, unit) => {
-    if (unit === "date") return new Date(value * 1000).toISOString().slice(0, 16).replace("T", " ");
+  const prefixed = (value, unit) => {
     const bytes = unit === "B", base = bytes ? 1024 : 1000, plain = unit.startsWith(" ");
     const larger = plain || unit === "s" ? [] : bytes ? ["Ki", "Mi", "Gi", "Ti"] : ["k", "M", "G", "T"];
     const smaller = unit === "s" ? ["m", "\u00b5", "n"] : [];
-    let prefix = "";
-    for (const p of larger) { if (Math.abs(value) < base) break; value /= base; prefix = p; }
-    for (const p of smaller) { if (value === 0 || Math.abs(value) >= 0.9995) break; value *= base; prefix = p; }
+    let divisor = 1, prefix = "";
+    for (const p of larger) { if (Math.abs(value / divisor) < base) break; divisor *= base; prefix = p; }
+    for (const p of smaller) { if (value === 0 || Math.abs(value / divisor) >= 0.9995) break; divisor /= base; prefix = p; }
+    return { divisor, prefix, plain };
+  };
+  const moment = value => new Date(value * 1000).toISOString().replace("T", " ");
+  const quantity = (value, unit) => {
+    if (unit === "date") return moment(value).slice(0, 19);
+    const { divisor, prefix, plain } = prefixed(value, unit);
+    value /= divisor;
     const size = Math.abs(value);
     const digits = String(+value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 4));
     if (unit === "" || value === 0) return (digits + " " + prefix).trim();
     return plain ? digits + unit : digits + " " + prefix + unit;
   };
-  // Marks on an axis need digits enough to differ from each other.
-  const tick = (value, unit, step) => {
-    const text = quantity(value, unit);
-    return step && unit !== "date" && quantity(value + step, unit) === text ? String(+value.toPrecision(10)) + unit : text;
+  // The marks of an axis in words, and its title with the unit that all of them share, as in the still pictures.
+  const named = (of, splits) => {
+    const known = splits.filter(v => v != null), step = known[1] - known[0], each = text => splits.map(v => (v == null ? "" : text(v)));
+    if (of.unit === "date") {
+      if (step < 60) return [of.label + ", " + moment(known[0]).slice(0, 10), each(v => moment(v).slice(11, 19))];
+      return [of.label, each(v => (step < 86400 ? moment(v).slice(5, 16) : moment(v).slice(0, 10)))];
+    }
+    if (of.unit === "" || of.scale === "log") return [of.label, each(v => quantity(v, of.unit))];
+    const { divisor, prefix } = prefixed(Math.max(0, ...known.map(Math.abs)), of.unit);
+    return [of.label + " (" + prefix + of.unit.trim() + ")", each(v => String(+(v / divisor).toPrecision(10)))];
   };
 
   // Round values on an axis that goes by decades, as in the still pictures.
@@ -99,7 +111,7 @@
     });
 
     const tip = element("div", place, { className: "tip", hidden: true });
-    const tell = (u, index) => {
+    const values = (u, index) => {
       const x = u.data[0][index], lines = [data.x.label + " " + quantity(x, data.x.unit)];
       data.series.forEach((s, n) => {
         const at = nearest(u.data[n + 1], index, s.stroke === "steps" || s.stroke === "reference");
@@ -115,7 +127,7 @@
       tip.hidden = idx == null || left < 0;
       if (tip.hidden) return;
       tip.replaceChildren();
-      tell(u, idx).forEach(line => element("div", tip, { textContent: line }));
+      values(u, idx).forEach(line => element("div", tip, { textContent: line }));
       const x = u.over.offsetLeft + left, y = u.over.offsetTop + Math.max(top, 0);
       const flipped = left > u.over.offsetWidth / 2;
       tip.style.left = flipped ? "auto" : x + 14 + "px";
@@ -134,15 +146,14 @@
       ctx.textAlign = "left";
       data.lanes.forEach((lane, n) => {
         const y = top - (data.lanes.length - n) * height;
-        ctx.globalAlpha = 0.34;
         ctx.fillStyle = colour("s" + lane.colour);
-        lane.spans.forEach(([from, to]) => {
-          const a = u.valToPos(from, "x", true), b = u.valToPos(to, "x", true);
-          ctx.fillRect(a, y + ratio, Math.max(b - a, ratio), height - 2 * ratio);
-        });
-        ctx.globalAlpha = 1;
+        const places = lane.spans.map(span => span.map(at => u.valToPos(at, "x", true)));
+        const shown = places.filter(([a, b]) => b >= left && a <= left + width);
+        shown.forEach(([a, b]) => ctx.fillRect(a, y + height - 7 * ratio, Math.max(b - a, ratio), 5 * ratio));
+        if (!shown.length) return;
         ctx.fillStyle = colour("ink");
-        ctx.fillText(lane.name, left + 4 * ratio, y + height / 2);
+        const first = Math.max(left, shown[0][0]);
+        ctx.fillText(lane.name, Math.min(first, left + width - ctx.measureText(lane.name).width), y + height - 14 * ratio);
       });
       ctx.restore();
     };
@@ -150,15 +161,19 @@
     const size = () => ({ width: place.clientWidth, height: 300 + LANE * data.lanes.length });
     const axis = (of, scale, side) => ({
       scale, side,
-      label: of.label, labelSize: 20, labelFont: "11.5px system-ui, sans-serif", font: "11.5px system-ui, sans-serif",
-      size: side % 2 ? 80 : 30,
+      label: named(of, [0])[0], labelSize: 20, labelFont: "11.5px system-ui, sans-serif", font: "11.5px system-ui, sans-serif",
+      size: side % 2 ? 62 : 30,
       stroke: () => colour("faint"),
       grid: { show: side !== 1, stroke: () => colour("grid"), width: 1 },
       ticks: { stroke: () => colour("grid"), width: 1 },
       ...(of.scale === "log" ? { splits: (u, n, low, high) => decades(low, high, of.unit), filter: (u, splits) => splits }
-        : of.unit === "date" ? { space: 130, incrs: [1, 10, 60, 300, 900, 3600, 7200, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000] }
+        : of.unit === "date" ? { space: 110, incrs: [1, 2, 5, 10, 30, 60, 120, 300, 900, 3600, 7200, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000] }
         : of.unit === "B" ? { incrs: Array.from({ length: 50 }, (_, n) => 2 ** n) } : {}),
-      values: (u, splits, index, space, step) => splits.map(v => (v == null ? "" : tick(v, of.unit, step))),
+      values: (u, splits, index) => {
+        const [title, texts] = named(of, splits);
+        u.axes[index].label = title;
+        return texts;
+      },
     });
     const scales = { x: { time: false, distr: data.x.scale === "log" ? 3 : 1, range: (u, min, max) => (min == null || (min <= first && max >= last) ? whole : [min, max]) } };
     data.y.forEach((of, n) => {
@@ -215,7 +230,7 @@
         const xs = u.data[0], first = xs.findIndex(x => x >= min), last = xs.findLastIndex(x => x <= max);
         const index = Math.min(Math.max((u.cursor.idx ?? first - by) + by, first), last);
         u.setCursor({ left: u.valToPos(xs[index], "x"), top: u.over.offsetHeight / 3 });
-        said.textContent = tell(u, index).join(", ");
+        said.textContent = values(u, index).join(", ");
       };
       const keys = {
         "+": () => zoom(u, at, 0.5), "=": () => zoom(u, at, 0.5), "-": () => zoom(u, at, 2),

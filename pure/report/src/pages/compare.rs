@@ -1,10 +1,11 @@
 //! Two runs side by side: their figures, their goodput on the same time axis, and what explains the difference.
 
-use crate::figures;
+use crate::diff::pairs;
 use crate::page::{Axis, Chart, Page, Picture, Scale, Section, Series};
 use crate::pictures::goodput::arrived;
 use crate::pictures::seconds;
-use crate::words::{Style, escape, utc};
+use crate::words::{Table, escape, utc};
+use crate::{explain, figures};
 use model::finding::Explanation;
 use model::{Direction, Leg, LegSummary, Run, Summary};
 
@@ -47,18 +48,25 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
     let ways = [Direction::Up, Direction::Down];
     let sections = ways.into_iter().filter_map(|way| {
         let legs = [a.leg(way)?, b.leg(way)?];
-        let section = Section::new(format!("Side by side: {way}")).listing(figures([a, b], legs));
+        let section = Section::new(format!("Side by side: {way}")).tables([figures([a, b], legs)]);
         Some(section.pictures([goodput([a, b], way, legs)]))
     });
     let mut sections: Vec<Section> = sections.collect();
-    let difference = crate::diff((a.name(), a.why), (b.name(), b.why), Style::PLAIN);
-    let of_way = |line: &&str| ways.iter().any(|way| line.starts_with(&format!("{way}: ")));
-    let verdict = difference.lines().filter(of_way);
-    let mut verdict: Vec<String> = verdict.map(str::to_owned).collect();
+    let pairs = pairs((a.name(), a.why), (b.name(), b.why));
+    let mut verdict: Vec<String> = pairs.iter().map(|pair| pair.headline.clone()).collect();
     verdict.push(
         "Two single runs differ at random too: 'linerate prove' tests a difference.".to_owned(),
     );
-    sections.push(Section::new("What explains the difference").listing(difference));
+    for pair in pairs {
+        let evidence = pair.evidence.into_iter();
+        let evidence = evidence.flat_map(|(of, facts)| explain::named(of, facts));
+        let evidence = Table::new(&["run and limit", "evidence"], evidence);
+        let section = Section::new("What explains the difference");
+        let section = section
+            .words(pair.sides.into())
+            .tables([pair.costs, evidence]);
+        sections.push(section);
+    }
     Page {
         title: format!("Runs {} and {}", a.name(), b.name()),
         verdict,
@@ -69,7 +77,7 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
 }
 
 /// The figures of one direction, in columns.
-fn figures([a, b]: [Side<'_>; 2], legs: [(&Leg, &LegSummary); 2]) -> String {
+fn figures([a, b]: [Side<'_>; 2], legs: [(&Leg, &LegSummary); 2]) -> Table {
     let legs = legs.map(|(_, figures)| figures);
     let workload = &a.run.spec.workload;
     let mut rows = figures::speed(workload, &legs);
@@ -130,15 +138,10 @@ mod tests {
             },
         );
         assert_eq!(page.sections.len(), 2, "down has nothing beside it");
-        let listing = &page.sections[0].listing;
-        assert!(
-            listing
-                .lines()
-                .next()
-                .is_some_and(|head| head.split_whitespace().eq(["00000001", "1a2b3c4d"])),
-            "{listing}"
-        );
-        assert!(listing.contains("RTT idle -> loaded"), "{listing}");
+        let table = &page.sections[0].tables[0];
+        assert_eq!(table.head, ["", "00000001", "1a2b3c4d"]);
+        let rtt = |row: &Vec<String>| row[0] == "RTT idle -> loaded";
+        assert!(table.rows.iter().any(rtt), "{table}");
         let Drawing::Chart(chart) = &page.sections[0].pictures[0].drawing else {
             panic!("a chart");
         };

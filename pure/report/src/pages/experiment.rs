@@ -45,12 +45,12 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
         Section::new("Before it is believed").words(text::doubts(experiment, verdict)),
         Section::new("The classic figures")
             .words(vec![RUNS_ARE_THE_SAMPLE.to_owned()])
-            .listing(text::classic_table(order.metric, &verdict.arms))
+            .tables([text::classic_table(order.metric, &verdict.arms)])
             .pictures(bars::of_experiment(experiment, verdict))
             .folded(true),
         Section::new("In the order of time")
             .words(plan::drift(verdict))
-            .listing(plan::every_run(experiment))
+            .tables([plan::every_run(experiment)])
             .pictures(drift::picture(experiment, verdict))
             .folded(true),
         Section::new("What was checked")
@@ -58,7 +58,7 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
             .folded(true),
         Section::new("The plan")
             .words(vec![again])
-            .listing(plan::arms(order))
+            .tables([plan::arms(order)])
             .folded(true),
     ];
     Page {

@@ -6,7 +6,7 @@ use crate::page::{
 };
 use crate::prove::phrase::{base_unit, metric_words, value};
 use crate::tune::up_to;
-use crate::words::{escape, minute, table};
+use crate::words::{Table, escape, minute};
 use model::{Direction, Metric, Nanos, RunId};
 
 /// What runs of one workload found in one direction between here and a host.
@@ -137,7 +137,7 @@ impl History {
         )
     }
 
-    fn listing(&self) -> String {
+    fn table(&self) -> Table {
         let rows = self.runs.iter().enumerate().map(|(at, run)| {
             let is_first = self.shifts.iter().any(|shift| shift.at == at);
             vec![
@@ -147,7 +147,8 @@ impl History {
                 value(self.metric, Some(run.value)),
             ]
         });
-        table(&["", "RUN", "STARTED (UTC)", ""], rows)
+        let head = ["", "run", "started (UTC)", metric_words(self.metric)];
+        Table::new(&head, rows)
     }
 }
 
@@ -189,7 +190,7 @@ pub fn history(history: &History) -> Page {
             Section::new("Over time").pictures(vec![history.picture()]),
             Section::new("The runs")
                 .words(vec!["A mark > is the first run at a new level.".to_owned()])
-                .listing(history.listing())
+                .tables([history.table()])
                 .folded(true),
             Section::new("How it is found")
                 .words(vec![HOW.to_owned()])
@@ -257,9 +258,9 @@ mod tests {
         assert_eq!((chart.bands[0].from, chart.bands[0].to), (at(1), at(2)));
         assert_eq!(chart.bands[0].name, "regression");
         assert!(
-            page.sections[1].listing.contains("\n>  00000002"),
+            page.sections[1].tables[0].rows[2][..2] == [">", "00000002"],
             "{}",
-            page.sections[1].listing
+            page.sections[1].tables[0]
         );
         assert!(!page.title.contains('\x1b'));
     }

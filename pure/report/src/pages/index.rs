@@ -33,6 +33,8 @@ pub struct Entry {
     pub down: String,
     /// How it ended unless as ordered, and its title.
     pub note: String,
+    /// It failed, was interrupted, or is unfinished.
+    pub is_broken: bool,
 }
 
 /// A path with a history.
@@ -196,7 +198,11 @@ fn list(out: &mut String, index: &Index) {
     out.push_str("</tr></thead>\n<tbody>\n");
     for entry in &index.entries {
         let id = inert(&entry.id);
-        out.push_str("<tr>");
+        out.push_str(if entry.is_broken {
+            "<tr class=\"broken\">"
+        } else {
+            "<tr>"
+        });
         for name in choice {
             let input = match entry.kind {
                 RUN => format!(
@@ -245,7 +251,13 @@ mod tests {
             ..Entry::default()
         };
         let mut of = Index {
-            entries: vec![entry(RUN), entry("tuning")],
+            entries: vec![
+                entry(RUN),
+                Entry {
+                    is_broken: true,
+                    ..entry("tuning")
+                },
+            ],
             paths: vec![Way {
                 name: evil.to_owned(),
                 runs: 12,
@@ -267,6 +279,7 @@ mod tests {
         assert!(!page.contains("<script>alert"), "{page}");
         assert!(!page.contains('\u{202e}'));
         assert!(page.contains("<option selected>bulk</option>"));
+        assert_eq!(page.matches("<tr class=\"broken\">").count(), 1);
         assert_eq!(
             page.matches("type=\"radio\"").count(),
             2,

@@ -27,7 +27,7 @@ fn looked(report: &MtuReport) -> Page {
             Section::new("What to do").words(todo),
             Section::new("What it rests on")
                 .words(evidence)
-                .listing(figures),
+                .tables([figures]),
         ]),
         ..Page::default()
     }
@@ -37,7 +37,7 @@ fn changed(change: &MtuChange) -> Page {
     let look = |id: &str, heading: &str, report: &MtuReport| {
         Section::new(heading.to_owned())
             .words(vec![sentence(report)])
-            .listing(parts(report).0)
+            .tables([parts(report).0])
             .pictures(vec![hops::picture(report, id, heading)])
     };
     let told = mtu_change::text(change, Style::PLAIN);

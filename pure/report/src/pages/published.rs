@@ -5,7 +5,7 @@ use crate::page::{Page, Section};
 use crate::pictures::{bars, forest};
 use crate::prove::phrase::share;
 use crate::published;
-use crate::words::{Style, escape, escape_sentence};
+use crate::words::{escape, escape_sentence};
 use model::{Outcome, Published};
 
 /// Differences that stand at the top.
@@ -26,13 +26,14 @@ pub fn published(of: &Published) -> Page {
         verdict.push(format!("And {more} more, below."));
     }
     let doubts = of.doubts.iter().map(|d| escape_sentence(&d.words));
-    let all = (more > 0).then(|| published::text(of, Style::WIDE));
+    let rest = of.comparisons.iter().skip(TOP);
+    let rest = rest.map(|one| published::sentence(one, of.margin_share));
     let sections = vec![
         Section::new("As it was printed").pictures(bars::of_published(of)),
         Section::new("Caveats").words(doubts.collect()),
         Section::new("Effects").pictures(forest::of_published(of)),
-        Section::new("Every difference")
-            .listing(all.unwrap_or_default())
+        Section::new("The other differences")
+            .words(rest.collect())
             .folded(true),
     ];
     let file = of.name.rsplit('/').next().unwrap_or_default();

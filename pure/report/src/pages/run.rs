@@ -2,11 +2,12 @@
 
 use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pages::{facts, filled};
+use crate::pictures::goodput::{self, Beside};
 use crate::pictures::socket::{self, Sender};
-use crate::pictures::{bands, goodput, latencies, latency, seconds, stages};
-use crate::words::{Style, grouped, utc};
+use crate::pictures::{bands, latencies, latency, seconds, stages};
+use crate::words::{Style, escape, grouped, utc};
 use crate::{blocks, explain, summary};
-use model::finding::{Conclusion, Explanation, Limit, Phase};
+use model::finding::{Explanation, Level, Limit, Phase};
 use model::request::{Causes, Moment};
 use model::{Direction, Leg, LegSummary, Run, Summary, Workload};
 
@@ -16,13 +17,18 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
     let mut sections: Vec<Section> = legs
         .flat_map(|(n, (leg, figures))| of_leg(n, run, leg, figures, why))
         .collect();
-    let listing = |heading: &str, text| Section::new(heading).listing(text).folded(true);
-    if !why.is_empty() {
-        let text = explain::text(why, Some(&run.host), Style::PLAIN);
-        sections.push(listing("What limited it, and the evidence", text));
-    }
-    let text = summary::summary(run, summary, why, Style::PLAIN);
-    sections.push(listing("All figures", text));
+    let evidence = why.iter().take(explain::FULL).map(|one| {
+        let name = escape(&one.name);
+        explain::section(
+            format!("Bottleneck and evidence, {name}"),
+            one,
+            Some(&run.host),
+        )
+    });
+    sections.extend(evidence);
+    let (tables, words) = summary::tables(run, summary);
+    let figures = Section::new("All figures").words(words).tables(tables);
+    sections.push(figures.folded(true));
     Page {
         figures: summary
             .legs
@@ -80,25 +86,17 @@ fn key_figure(run: &Run, leg: &LegSummary) -> KeyFigure {
     }
 }
 
-/// The picture that shows a limit.
-#[derive(Clone, Copy, PartialEq)]
-enum Shows {
-    /// Goodput and retransmissions over time.
-    Goodput,
-    /// RTT beside the windows.
-    Rtt,
-    /// What is in flight below its ceilings.
-    Flight,
+/// What is in flight below its ceilings shows these limits best.
+fn is_shown_by_flight(limit: Limit) -> bool {
+    matches!(
+        limit,
+        Limit::ReceiveWindow | Limit::ZeroWindow | Limit::SendBuffer | Limit::CongestionWindow
+    )
 }
 
-fn shows(limit: Limit) -> Shows {
-    match limit {
-        Limit::Bufferbloat | Limit::DeviceQueue => Shows::Rtt,
-        Limit::ReceiveWindow | Limit::ZeroWindow | Limit::SendBuffer | Limit::CongestionWindow => {
-            Shows::Flight
-        }
-        _ => Shows::Goodput,
-    }
+/// The RTT beside the goodput shows these.
+fn is_shown_by_rtt(limit: Limit) -> bool {
+    matches!(limit, Limit::Bufferbloat | Limit::DeviceQueue)
 }
 
 /// The pictures of one leg: the one that shows what limited it comes first, the rest is folded.
@@ -114,10 +112,7 @@ fn of_leg(
     let id = |what: &str| format!("{what}-{}-{way}", n + 1);
     let own = || why.iter().filter(|e| e.direction == Some(leg.direction));
     let phases: Vec<&[Phase]> = own().map(|e| &e.phases[..]).collect();
-    let first_limit = own().find_map(|e| match &e.conclusion {
-        Conclusion::Limited { by } => by.first().copied(),
-        _ => None,
-    });
+    let cause = own().find_map(Explanation::cause);
     let bands = bands(&phases);
     let mut first: Vec<Picture> = Vec::new();
     if let (Workload::Copy(order), Some(copy)) = (&run.spec.workload, &figures.copy) {
@@ -137,18 +132,25 @@ fn of_leg(
             }
             spread.extend(latency::over_time(&id("spread"), &by_time(leg)));
         }
-        (None, _) => first.extend(goodput::picture(
-            &id("goodput"),
-            leg,
-            figures,
-            bands.clone(),
-        )),
+        (None, _) => {
+            let beside = match cause.is_some_and(is_shown_by_rtt) {
+                true => Beside::Rtt,
+                false => Beside::Retransmissions,
+            };
+            let bands = bands.clone();
+            let goodput = goodput::picture(&id("goodput"), leg, figures, beside, bands);
+            first.extend(goodput.map(|picture| with_cause(picture, cause)));
+        }
     }
     let (of, title) = (Sender::Samples(leg), format!(", {way}"));
-    let kernel = [
-        socket::windows(&id("windows"), &title, of, seconds(), bands.clone()),
-        socket::flight(&id("flight"), &title, of, seconds(), bands),
-    ];
+    let windows = socket::windows(&id("windows"), &title, of, seconds(), bands.clone());
+    let mut kernel = Vec::from_iter(windows);
+    if let Some(flight) = socket::flight(&id("flight"), &title, of, seconds(), bands) {
+        match cause.is_some_and(is_shown_by_flight) {
+            true => first.insert(0, flight),
+            false => kernel.push(flight),
+        }
+    }
     let part = |heading: String, pictures: Vec<Picture>, folded: bool| {
         Section::new(heading).pictures(pictures).folded(folded)
     };
@@ -156,24 +158,19 @@ fn of_leg(
         Direction::Up => format!("Up, to {}", run.host),
         Direction::Down => format!("Down, from {}", run.host),
     };
-    let [windows, flight] = kernel;
-    let shown = match first_limit.map(shows) {
-        Some(Shows::Rtt) => windows.is_some().then_some(Shows::Rtt),
-        Some(Shows::Flight) => flight.is_some().then_some(Shows::Flight),
-        _ => None,
-    };
-    let (front, kernel): (Vec<_>, Vec<_>) = [(Shows::Rtt, windows), (Shows::Flight, flight)]
-        .into_iter()
-        .filter_map(|(what, picture)| Some((what, picture?)))
-        .partition(|(what, _)| shown == Some(*what));
-    let pictures = |of: Vec<(Shows, Picture)>| of.into_iter().map(|(_, picture)| picture);
-    first.splice(0..0, pictures(front));
-    let kernel = pictures(kernel).collect();
     filled(vec![
         part(heading, first, false),
         part(format!("Requests, {way}"), spread, true),
         part(format!("Windows and RTT, {way}"), kernel, true),
     ])
+}
+
+/// What the sender waited for is named above a picture; the cause that lies behind it, beside it.
+fn with_cause(mut picture: Picture, cause: Option<Limit>) -> Picture {
+    if let Some(cause) = cause.filter(|cause| cause.level() == Level::Second) {
+        picture.reading += &format!(" The cause: {}.", cause.words());
+    }
+    picture
 }
 
 /// The requests between two samples.

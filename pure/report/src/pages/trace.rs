@@ -7,10 +7,10 @@ use crate::pictures::ladder::{self, Ladder};
 use crate::pictures::socket::{self, Sender};
 use crate::pictures::time_sequence::{self, time};
 use crate::pictures::{bands, latency};
-use crate::words::{Style, counted, escape, grouped};
+use crate::words::{counted, escape, grouped};
 use crate::{explain, requests};
 use model::Latency;
-use model::finding::Explanation;
+use model::finding::{Explanation, Limit};
 use model::request::{Call, Operation, Requests, Step};
 
 /// Connections that are named by their sentence.
@@ -81,14 +81,30 @@ fn answer(one: &Explanation) -> String {
     format!("{name}: {bytes} in {span}, {rate}; {why}")
 }
 
-/// A connection of a run in full, under a heading; `id` makes the names of its pictures differ from others.
+/// A connection of a run in full, under a heading, open where it shows what limited it; `id` makes the names of its pictures differ from others.
 pub fn segments(heading: &str, id: &str, one: &Explanation, course: &Course) -> Section {
     let (sequence, mut pictures) = drawn(&format!("-{id}"), one, course);
     pictures.insert(0, sequence);
+    let is_loss = one.cause().is_some_and(is_loss);
     Section::new(heading.to_owned())
         .words(vec![answer(one)])
         .pictures(pictures)
-        .folded(true)
+        .folded(!is_loss)
+}
+
+/// The time-sequence graph shows these best.
+fn is_loss(limit: Limit) -> bool {
+    matches!(
+        limit,
+        Limit::LossRecovery
+            | Limit::RtoStall
+            | Limit::RandomLoss
+            | Limit::BurstLoss
+            | Limit::Policer
+            | Limit::Reordering
+            | Limit::BlackHole
+            | Limit::DuplexLoss
+    )
 }
 
 /// A connection in full: the graph, then what its sender had to go by, then the words.
@@ -99,17 +115,13 @@ fn connection(n: usize, one: &Explanation, course: &Course) -> [Section; 2] {
     };
     let (sequence, pictures) = drawn(&id, one, course);
     let name = escape(&one.name);
+    let heading = match n {
+        0 => "Sender state, bottleneck and evidence".to_owned(),
+        _ => format!("Sender state, bottleneck and evidence: {name}"),
+    };
     [
-        Section::new(name.clone())
-            .pictures(vec![sequence])
-            .folded(n > 0),
-        Section::new(match n {
-            0 => "What its sender had to go by, and why".to_owned(),
-            _ => format!("What the sender of {name} had to go by, and why"),
-        })
-        .listing(explain::text(std::slice::from_ref(one), None, Style::PLAIN))
-        .pictures(pictures)
-        .folded(true),
+        Section::new(name).pictures(vec![sequence]).folded(n > 0),
+        explain::section(heading, one, None).pictures(pictures),
     ]
 }
 
@@ -148,12 +160,14 @@ fn asked(name: &str, all: &Requests, beside: Option<&(String, Requests)>) -> [Se
         Some(latency::distribution("request-times", &named)),
         latency::over_time("requests-over-time", &all.moments),
     ];
+    let (tables, words) = requests::tables(all);
     [
         Section::new("Requests")
             .words(vec![requests::sentence(all)])
             .pictures(pictures.into_iter().flatten()),
         Section::new("Requests one by one")
-            .listing(requests::text(all, Style::PLAIN))
+            .words(words)
+            .tables(tables)
             .pictures(ladders(name, all, beside))
             .folded(true),
     ]

@@ -4,12 +4,26 @@ use super::course::Track;
 use super::seconds;
 use super::sender;
 use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke, Values};
-use crate::words::percent;
+use crate::words::counted;
 use model::{Leg, LegSummary, Nanos, Sample, is_left_over};
-use std::collections::BTreeMap;
+
+/// What is shown beside the goodput.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Beside {
+    /// Retransmissions, where there were any.
+    Retransmissions,
+    /// The RTT: of a standing queue it rises while the goodput stays.
+    Rtt,
+}
 
 /// Goodput of a leg, with the limit of each moment above; `None` of a leg too short for two samples.
-pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> Option<Picture> {
+pub fn picture(
+    id: &str,
+    leg: &Leg,
+    figures: &LegSummary,
+    beside: Beside,
+    bands: Vec<Band>,
+) -> Option<Picture> {
     let mut series = vec![arrived(leg)?];
     let values = Values::of(&series[0])?;
     let mut alternative = format!(
@@ -23,23 +37,35 @@ pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> O
     let line = vec![(0.0, Some(average)), (end, Some(average))];
     series.push(Series::new("average", 0, Stroke::Reference, line));
     let mut y = vec![Axis::new("goodput", "bit/s", Scale::FromZero)];
+    let mut title = "Goodput over time";
+    let mut reading = "Higher is better.".to_owned();
     let again = retransmitted(leg);
-    if !again.is_empty() {
-        let name = "segments retransmitted";
+    if beside == Beside::Rtt {
+        let rtt = sender::points(leg, Track::Smoothed);
+        let rtt = Series::new("smoothed RTT", 1, Stroke::Steps, rtt);
+        if let Some(values) = Values::of(&rtt) {
+            title = "RTT under load beside goodput";
+            reading = "An RTT that rises while the goodput stays is a standing queue.".to_owned();
+            let (least, most) = (values.least("s"), values.most("s"));
+            alternative += &format!(" The RTT goes from {least} to {most}.");
+            y.push(Axis::new("RTT", "s", Scale::FromZero));
+            series.push(rtt);
+        }
+    } else if !again.is_empty() {
+        let name = "retransmissions";
         let all: f64 = again.iter().filter_map(|(_, y)| *y).sum();
-        alternative += &format!(" {all} segments were retransmitted.");
+        alternative += &format!(" {}.", counted(all as u64, "retransmission"));
         y.push(Axis::new(name, "", Scale::FromZero));
         series.push(Series::new(name, 1, Stroke::Bars, again));
     }
-    alternative += &shares(&bands);
-    let limited = match bands.is_empty() {
-        true => "",
-        false => " The rows above name what held it at each moment.",
-    };
+    alternative += &in_order(&bands);
+    if !bands.is_empty() {
+        reading += " The bars above show what the sender waited for.";
+    }
     Some(Picture::chart(
         id,
-        &format!("Goodput over time, {}", leg.direction),
-        format!("Higher is better; a step is the time between two samples.{limited}"),
+        &format!("{title}, {}", leg.direction),
+        reading,
         alternative,
         Chart::new(seconds(), y, series, bands),
     ))
@@ -90,20 +116,17 @@ fn retransmitted(leg: &Leg) -> Vec<(f64, Option<f64>)> {
     steps.filter(|(_, again)| *again > Some(0.0)).collect()
 }
 
-/// What part of the time each limit had.
-fn shares(bands: &[Band]) -> String {
-    let mut times: BTreeMap<&str, f64> = BTreeMap::new();
+/// What the sender waited for, each limit once. Its share stands in the table of the limits.
+fn in_order(bands: &[Band]) -> String {
+    let mut names: Vec<&str> = Vec::new();
     for band in bands {
-        *times.entry(&band.name).or_default() += band.to - band.from;
+        if !names.contains(&band.name.as_str()) {
+            names.push(&band.name);
+        }
     }
-    let all: f64 = times.values().sum();
-    let mut times: Vec<_> = times.into_iter().filter(|_| all > 0.0).collect();
-    times.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let named = times.iter();
-    let named = named.map(|(name, time)| format!("{name} {}", percent(time / all)));
-    match named.collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => none,
-        named => format!(" Held by: {named}."),
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" The sender waited for: {}.", names.join(", ")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What was planned and what was done, for who wants to check or to repeat it.
 
 use super::phrase;
-use crate::words::{escape, escape_sentence, grouped, table};
+use crate::words::{Table, escape, escape_sentence, grouped};
 use model::{Check, Design, Estimand, Experiment, Plan, Verdict};
 
 /// How runs were grouped and what is judged of them.
@@ -39,7 +39,7 @@ pub(crate) fn order(plan: &Plan) -> String {
 }
 
 /// What each arm sets, as a table.
-pub(crate) fn arms(plan: &Plan) -> String {
+pub(crate) fn arms(plan: &Plan) -> Table {
     let rows = plan.arms.iter().map(|arm| {
         let settings = arm.settings.iter().map(|s| escape(&s.to_string()));
         let settings = match &settings.collect::<Vec<_>>()[..] {
@@ -48,13 +48,13 @@ pub(crate) fn arms(plan: &Plan) -> String {
         };
         vec![escape(&arm.name), settings]
     });
-    table(&["arm", "set for its runs"], rows)
+    Table::new(&["arm", "set for its runs"], rows)
 }
 
 /// Every run in the order in which they were made, as a table; empty before the first.
-pub(crate) fn every_run(experiment: &Experiment) -> String {
+pub(crate) fn every_run(experiment: &Experiment) -> Table {
     let Some(first) = experiment.trials.first() else {
-        return String::new();
+        return Table::default();
     };
     let plan = &experiment.plan;
     let rows = experiment.trials.iter().map(|t| {
@@ -79,8 +79,8 @@ pub(crate) fn every_run(experiment: &Experiment) -> String {
             note,
         ]
     });
-    let head = ["run", "begun after", "for", "block", "arm", "value", ""];
-    table(&head, rows)
+    let head = ["run", "begun after", "for", "block", "arm", "value", "note"];
+    Table::new(&head, rows)
 }
 
 /// What was found of the path moving by itself, and of the place of a run in its pair.

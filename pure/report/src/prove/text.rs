@@ -1,7 +1,7 @@
 //! The verdict, the forecast and the live line as text.
 
 use super::phrase::{self, Answer};
-use crate::words::{Ink, Style, counted, escape, escape_sentence, percent, table};
+use crate::words::{Ink, Style, Table, counted, escape, escape_sentence, percent};
 use model::{
     ArmTable, Comparison, Design, Ended, Experiment, Forecast, GateState, Metric, Outcome, Phase,
     Plan, Verdict,
@@ -24,7 +24,7 @@ pub fn verdict(experiment: &Experiment, verdict: &Verdict, style: Style) -> Stri
     if verdict.arms.iter().any(|a| a.runs > 0) {
         let note = flow(phrase::RUNS_ARE_THE_SAMPLE, style, "", 0);
         let table = classic_table(experiment.plan.metric, &verdict.arms);
-        parts.push(table + &style.paint_lines(Ink::Faint, &note));
+        parts.push(table.to_string() + &style.paint_lines(Ink::Faint, &note));
     }
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
@@ -120,8 +120,8 @@ pub(crate) fn doubts(experiment: &Experiment, verdict: &Verdict) -> Vec<String> 
 }
 
 /// Average, median, minimum and maximum of every arm.
-pub(crate) fn classic_table(metric: Metric, arms: &[ArmTable]) -> String {
-    table(&CLASSIC, arms.iter().map(|arm| classic_row(metric, arm)))
+pub(crate) fn classic_table(metric: Metric, arms: &[ArmTable]) -> Table {
+    Table::new(&CLASSIC, arms.iter().map(|arm| classic_row(metric, arm)))
 }
 
 pub(super) const CLASSIC: [&str; 7] = [
