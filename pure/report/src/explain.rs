@@ -4,7 +4,7 @@
 use crate::json::{compact, document, pretty};
 use crate::page::Section;
 use crate::prove::answer;
-use crate::words::{Ink, Style, Table, escape, escape_sentence, glue, percent};
+use crate::words::{Ink, Style, Table, counted, escape, escape_sentence, glue, percent};
 use model::finding::{
     Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Remedy, Source,
 };
@@ -152,7 +152,7 @@ pub fn text(explanations: &[Explanation], host: Option<&str>, style: Style) -> S
     }
     if explanations.len() > NAMED {
         let more = explanations.len() - NAMED;
-        out += &format!("And {more} more connections (--json has all).\n");
+        out += &format!("And {more} more (--json has all).\n");
     }
     out
 }
@@ -374,8 +374,8 @@ fn time_line(one: &Explanation, style: Style) -> String {
 /// How the clocks of two captures or traces are related.
 pub fn clocks(clocks: &Clocks, style: Style) -> String {
     style.prose(&format!(
-        "Clocks, by {} packets that passed both places: offset {} us, drift {:.1} ppm, within {}; changes of one-way delays are within {}.",
-        clocks.matched,
+        "Clocks, by {} at both places: offset {} us, drift {:.1} ppm, within {}; changes of one-way delays are within {}.",
+        counted(clocks.matched, "packet"),
         clocks.offset_ns / 1000,
         clocks.drift_ppm,
         glue(clocks.error),

@@ -253,8 +253,8 @@ fn beside_words(beside: &Beside, from: &str) -> String {
             format!("an MSS of {announced} was announced and {seen} arrived: {place}")
         }
         Beside::Fragmented { arrived } => format!(
-            "{from} sends TCP without DF (net.ipv4.ip_no_pmtu_disc), so routers cut its packets: {} fragments arrived meanwhile",
-            grouped(*arrived)
+            "{from} sends TCP without DF (net.ipv4.ip_no_pmtu_disc), so routers cut its packets: {} arrived",
+            counted(*arrived, "fragment")
         ),
         Beside::Encapsulation { like } => {
             format!("the size is that of 1500 bytes with {like} inside")

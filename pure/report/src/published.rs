@@ -1,7 +1,7 @@
 //! What was found in published numbers.
 
 use crate::prove::phrase::{answer, level, share, signed, size};
-use crate::words::{Ink, Style, escape, escape_sentence, glue};
+use crate::words::{Ink, Style, counted, escape, escape_sentence, glue};
 use model::{Outcome, Published, PublishedComparison};
 
 /// Comparisons and doubts that are shown; a table has fewer.
@@ -52,8 +52,8 @@ fn values(one: &PublishedComparison) -> String {
 fn explained(one: &PublishedComparison, margin_share: f64) -> String {
     let [control, arm] = one.runs;
     let runs = match one.paired {
-        true => format!("{control} pairs"),
-        false => format!("{control} and {arm} runs without pairs"),
+        true => counted(control.into(), "pair"),
+        false => format!("{control} and {} without pairs", counted(arm.into(), "run")),
     };
     let Some(e) = one.estimate.filter(|_| one.outcome != Outcome::NoVerdict) else {
         return unjudged(one);

@@ -20,7 +20,7 @@ pub fn text(of: &Requests, style: Style) -> String {
         out += &format!("\n{}", operations(&of.operations));
         match of.operations.len().saturating_sub(OPERATIONS) {
             0 => {}
-            more => out += &format!("And {more} more operations (--json has all).\n"),
+            more => out += &format!("And {more} more (--json has all).\n"),
         }
         out += "\nWhere the time went:\n";
         for one in of.operations.iter().take(OPERATIONS) {

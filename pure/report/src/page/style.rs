@@ -30,7 +30,7 @@ pub(super) fn of_pictures() -> String {
         svg .grid{stroke-width:1}svg .thin{stroke-width:1.1}svg .thick{stroke-width:3}svg .dashed{stroke-dasharray:5 4}\
         svg .d1{stroke-dasharray:7 3}svg .d2{stroke-dasharray:2 2}svg .d3{stroke-dasharray:9 3 2 3}svg .d4{stroke-dasharray:4 4}\
         svg .small{font-size:11.5px}svg .strong{font-weight:600}svg .middle{text-anchor:middle}svg .end{text-anchor:end}\
-        svg .soft{opacity:.34}svg .mark{stroke-width:1.3}svg .m0{stroke-width:3.4;stroke-linecap:round}",
+        svg .soft{opacity:.34}svg .mark{stroke-width:1.3}svg .m0{stroke-width:5;stroke-linecap:round}",
     );
     for (name, _, _) in PALETTE {
         let _ = write!(

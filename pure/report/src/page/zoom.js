@@ -56,7 +56,7 @@
   // Marks, by the number of the series, as in the still pictures.
   const mark = (path, n, x, y, r) => {
     const shapes = [
-      () => { path.moveTo(x + r / 2, y); path.arc(x, y, r / 2, 0, 7); },
+      () => { path.moveTo(x + r, y); path.arc(x, y, r, 0, 7); },
       () => { path.moveTo(x - r, y - r); path.lineTo(x + r, y + r); path.moveTo(x + r, y - r); path.lineTo(x - r, y + r); },
       () => path.rect(x - r, y - r, 2 * r, 2 * r),
       () => { path.moveTo(x, y - r); path.lineTo(x + r, y + r); path.lineTo(x - r, y + r); path.closePath(); },

@@ -6,7 +6,7 @@ use crate::page::{
 };
 use crate::prove::phrase::{base_unit, metric_words, value};
 use crate::tune::up_to;
-use crate::words::{Table, escape, minute};
+use crate::words::{Table, counted, escape, minute};
 use model::{Direction, Metric, Nanos, RunId};
 
 /// What runs of one workload found in one direction between here and a host.
@@ -69,10 +69,10 @@ impl History {
         match (self.shifts.is_empty(), runs) {
             (true, ..LEAST) => {
                 return vec![format!(
-                    "{runs} runs are too few to show where a level changes: {LEAST} are the least."
+                    "Change-point detection needs {LEAST} runs (have {runs})."
                 )];
             }
-            (true, _) => return vec![format!("No change of level stands out in {runs} runs.")],
+            (true, _) => return vec![format!("No change of level in {runs} runs.")],
             (false, _) => {}
         }
         let shifts = self.shifts.iter().filter_map(|shift| {
@@ -169,7 +169,7 @@ fn key_figures(history: &History) -> Vec<KeyFigure> {
         KeyFigure::new(
             "median",
             value(history.metric, median),
-            format!("of {} runs", values.len()),
+            format!("of {}", counted(values.len() as u64, "run")),
         ),
     ]
 }
@@ -267,9 +267,9 @@ mod tests {
 
     #[test]
     fn nothing_found_is_told_apart_from_too_few() {
-        assert!(history(&past(&[1e9; 4])).verdict[0].contains("too few"));
+        assert!(history(&past(&[1e9; 4])).verdict[0].contains("needs 14 runs (have 4)"));
         let many = history(&past(&[1e9; 14]));
-        assert_eq!(many.verdict, ["No change of level stands out in 14 runs."]);
+        assert_eq!(many.verdict, ["No change of level in 14 runs."]);
         let Drawing::Chart(chart) = &many.sections[0].pictures[0].drawing else {
             panic!("a chart");
         };

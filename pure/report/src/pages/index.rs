@@ -124,11 +124,10 @@ fn paths(out: &mut String, paths: &[Way]) {
             inert(&way.last),
             inert(&way.age),
         );
-        let (runs, line) = (way.runs, spark(&way.values));
+        let (runs, line) = (counted(way.runs as u64, "run"), spark(&way.values));
         let _ = writeln!(
             out,
-            "<li class=\"{class}\"><a href=\"{href}\">{name}</a><strong>{last}</strong>{line}<small>{age} ago, {runs} \
-             runs{state}</small></li>"
+            "<li class=\"{class}\"><a href=\"{href}\">{name}</a><strong>{last}</strong>{line}<small>{age} ago, {runs}{state}</small></li>"
         );
     }
     out.push_str("</ul>\n</section>\n");

@@ -5,7 +5,7 @@ use crate::pages::{facts, filled};
 use crate::pictures::goodput::{self, Beside};
 use crate::pictures::socket::{self, Sender};
 use crate::pictures::{bands, latencies, latency, seconds, stages};
-use crate::words::{Style, escape, grouped, utc};
+use crate::words::{Style, counted, escape, utc};
 use crate::{blocks, explain, summary};
 use model::finding::{Explanation, Level, Limit, Phase};
 use model::request::{Causes, Moment};
@@ -68,7 +68,11 @@ fn key_figure(run: &Run, leg: &LegSummary) -> KeyFigure {
     };
     match &leg.requests {
         Some(requests) => {
-            let note = format!("p99 {}, {} requests", requests.p99, grouped(requests.count));
+            let note = format!(
+                "p99 {}, {}",
+                requests.p99,
+                counted(requests.count, "request")
+            );
             KeyFigure::new(
                 format!("latency p50, {direction}"),
                 requests.p50.to_string(),
@@ -126,10 +130,7 @@ fn of_leg(
                 [] => all.iter().map(|all| (way.clone(), all)).collect(),
                 operations => blocks::named(operations),
             };
-            // Of one request there is no distribution.
-            if requests.count > 1 && !named.is_empty() {
-                spread.push(latency::distribution(&id("distribution"), &named));
-            }
+            spread.extend(latency::distribution(&id("distribution"), &named));
             spread.extend(latency::over_time(&id("spread"), &by_time(leg)));
         }
         (None, _) => {

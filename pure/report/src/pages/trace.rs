@@ -144,7 +144,7 @@ fn by_sentence(others: &[Explanation]) -> Section {
     if others.len() > NAMED {
         let more = grouped((others.len() - NAMED) as u64);
         words.push(format!(
-            "And {more} more connections ('linerate explain --json' has all)."
+            "And {more} more ('linerate explain --json' has all)."
         ));
     }
     Section::new("Other connections").words(words).folded(true)
@@ -157,7 +157,7 @@ fn asked(name: &str, all: &Requests, beside: Option<&(String, Requests)>) -> [Se
     let named: Vec<(String, &Latency)> = named.collect();
     let pictures = [
         latency::by_cause("request-causes", &all.operations),
-        Some(latency::distribution("request-times", &named)),
+        latency::distribution("request-times", &named),
         latency::over_time("requests-over-time", &all.moments),
     ];
     let (tables, words) = requests::tables(all);

@@ -4,7 +4,7 @@ use super::{RIGHT, WIDTH, cut};
 use crate::csv::cell;
 use crate::page::{Picture, Svg};
 use crate::prove::phrase::{csv_unit, value};
-use crate::words::escape;
+use crate::words::{counted, escape};
 use model::{Experiment, Look, Metric, Published, Statistics, Verdict};
 
 /// Left end of the bars.
@@ -18,7 +18,12 @@ const MOST: usize = 60;
 pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
     let metric = experiment.plan.metric;
     let bars = verdict.arms.iter().filter(|a| a.runs > 0).map(|a| Bar {
-        name: format!("{} ({} runs, {} bad)", a.name, a.runs, a.bad),
+        name: format!(
+            "{} ({}, {} bad)",
+            a.name,
+            counted(a.runs.into(), "run"),
+            a.bad
+        ),
         is_control: a.arm == 0,
         statistics: Statistics {
             arm: a.name.clone(),
@@ -107,8 +112,8 @@ fn drawn(bars: Vec<Bar>, unit: &str, text: impl Fn(f64) -> String) -> Option<Pic
         let figures = figures(one, &text);
         let (name, y) = (cut(&bar.name, LONGEST), svg.height + 16.0);
         svg.text((LEFT, y), "ink", &name);
-        svg.text((RIGHT, y), "faint small end", &figures);
-        let (top, colour) = (y + 6.0, if bar.is_control { "s0" } else { "s1" });
+        svg.text((LEFT, y + 15.0), "faint small", &figures);
+        let (top, colour) = (y + 22.0, if bar.is_control { "s0" } else { "s1" });
         let middle = top + 7.0;
         if let Some(average) = one.average {
             let title = format!("{name}: {figures}");

@@ -13,7 +13,7 @@ const LONGEST: usize = 60;
 /// Effects that are drawn at most; the CSV has all.
 const MOST: usize = 40;
 /// Height of a row.
-const ROW: f64 = 46.0;
+const ROW: f64 = 60.0;
 
 /// Every comparison of an experiment, or every effect of a factorial one; `None` if there is none yet.
 pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
@@ -103,10 +103,10 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
             None => answer(row.outcome).to_owned(),
         };
         svg.text((0.0, y), "ink", &name);
-        svg.text((RIGHT, y), "faint small end", &text);
+        svg.text((0.0, y + 16.0), "faint small", &text);
         words.push(format!("{}: {text}", escape(&row.name)));
         // Below the words, so that no line crosses them.
-        let (top, foot) = (y + 6.0, y + 28.0);
+        let (top, foot) = (y + 22.0, y + 40.0);
         margin_band(&mut svg, (low, top), (high, foot), true);
         for tick in &ticks {
             let class = if *tick == 0.0 { "ink" } else { "grid" };
@@ -114,7 +114,7 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
         }
         if let Some(effect) = &row.effect {
             let title = format!("{name}: {text}");
-            effect.draw(&mut svg, "s1", &title, |end| (x(end), y + 17.0));
+            effect.draw(&mut svg, "s1", &title, |end| (x(end), y + 31.0));
         }
     }
     let rows = rows.iter().map(|row| {

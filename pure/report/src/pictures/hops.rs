@@ -4,16 +4,18 @@ use super::{RIGHT, WIDTH, cut};
 use crate::csv::cell;
 use crate::mtu::{ends, fate, stops};
 use crate::page::{Picture, Svg};
-use crate::words::or;
+use crate::words::{or, wrap};
 use model::mtu::{Cause, Going, Hop, MtuReport, PathEnd};
 
 /// Places of the two hosts: this one is always at the left.
 const NEAR: f64 = 70.0;
 const FAR: f64 = RIGHT - 60.0;
 /// Height of a direction.
-const LANE: f64 = 154.0;
+const LANE: f64 = 186.0;
 /// Width of a character of small text, about.
 const LETTER: f64 = 6.4;
+/// Characters of a line of text.
+const LINE: u16 = 72;
 /// Longest name of a host that is drawn over its place and in a sentence, in characters.
 const OVER_PLACE: usize = 18;
 const IN_SENTENCE: usize = 40;
@@ -122,7 +124,7 @@ impl Lane<'_> {
         let (from, to) = &self.names;
         let heading = format!("From {from} to {to}: {}", self.size());
         svg.text((0.0, top + 18.0), "ink strong", heading);
-        let y = top + 66.0;
+        let y = top + 82.0;
         let last = f64::from(self.routers) + 1.0;
         let (begin, end) = (self.x(0.0), self.x(last));
         match self.reach() {
@@ -157,11 +159,14 @@ impl Lane<'_> {
             if let Some(x) = self.cross() {
                 svg.text((x, y + 6.0), "bad strong middle", "\u{d7}");
             }
-            svg.text((0.0, y + 64.0), "bad", format!("\u{d7} {stops}"));
+            let lines = wrap(&format!("\u{d7} {stops}"), LINE, "", "");
+            for (n, line) in lines.lines().enumerate() {
+                svg.text((0.0, y + 64.0 + 17.0 * n as f64), "bad", line);
+            }
         }
         if let Some(tcp) = self.report.way(self.going).tcp {
             let fate = format!("64 KiB over TCP: {}", fate(&tcp));
-            svg.text((RIGHT, top + 18.0), "faint small end", fate);
+            svg.text((0.0, top + 35.0), "faint small", fate);
         }
     }
 

@@ -10,6 +10,8 @@ use model::request::{Call, Step, View};
 
 /// Where the rails begin.
 const TOP: f64 = 64.0;
+/// Width of two ladders side by side.
+const TWO: f64 = 760.0;
 /// Height of the time of the longest request: this much for each row of text, between these bounds.
 const ROW: f64 = 15.0;
 const SHORTEST: f64 = 180.0;
@@ -31,8 +33,9 @@ pub fn picture(id: &str, title: &str, ladders: &[Ladder<'_>]) -> Picture {
     let longest = longest.unwrap_or_default().max(Nanos(1));
     let steps = ladders.iter().map(|l| l.call.steps.len()).max();
     let height = (steps.unwrap_or(0) as f64 * 2.0 * ROW).clamp(SHORTEST, TALLEST);
-    let width = WIDTH / ladders.len().max(1) as f64;
-    let mut svg = Svg::new(WIDTH, TOP + height + 70.0);
+    let width = if ladders.len() > 1 { TWO / 2.0 } else { WIDTH };
+    let all = width * ladders.len() as f64;
+    let mut svg = Svg::new(all, TOP + height + 70.0);
     for (n, ladder) in ladders.iter().enumerate() {
         let mut place = Place {
             left: width * n as f64,
@@ -194,7 +197,7 @@ impl Place<'_> {
         if (time.0 as f64) < self.longest.0 as f64 * SMALL {
             return;
         }
-        let lines = match self.width > WIDTH / 2.0 {
+        let lines = match self.width > TWO / 2.0 {
             true => vec![format!("{time} {words}")],
             false => vec![time.to_string(), words.to_owned()],
         };

@@ -2,6 +2,7 @@
 
 use super::seconds;
 use crate::page::{Axis, Chart, Picture, Scale, Series, Stroke};
+use crate::words::counted;
 use model::{Latency, LatencySummary, Leg, Nanos};
 
 /// Median, 99th percentile and the longest of the requests between two samples; `None` if there were none.
@@ -16,6 +17,10 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
     let samples = samples.filter_map(|s| Some((s.at.as_secs_f64(), s.requests.as_ref()?)));
     let samples: Vec<(f64, &Latency)> = samples.collect();
     samples.iter().find(|(_, all)| all.count() > 0)?;
+    // One request has no spread.
+    if requests.count < 2 {
+        return None;
+    }
     let series = lines.map(|(name, stroke, pick)| {
         let point = |(at, all): &(f64, &Latency)| (*at, pick(all).map(Nanos::as_secs_f64));
         Series::new(name, 0, stroke, samples.iter().map(point).collect())
@@ -26,8 +31,11 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
         &format!("Time of a request, {}", leg.direction),
         "Lower is better. The axis goes by decades; each point sums up the requests since the one before.",
         format!(
-            "Median {}, 99th percentile {}, longest {} of {} requests.",
-            requests.p50, requests.p99, requests.max, requests.count
+            "Median {}, 99th percentile {}, longest {} of {}.",
+            requests.p50,
+            requests.p99,
+            requests.max,
+            counted(requests.count, "request")
         ),
         Chart::new(seconds(), vec![y], series.into(), Vec::new()),
     ))

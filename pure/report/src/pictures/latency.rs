@@ -8,7 +8,7 @@ use model::request::{Cause, Moment, Operation};
 use model::{Latency, Nanos};
 use std::collections::BTreeMap;
 
-/// Distributions that are told apart in one picture.
+/// Distributions in one picture.
 const MOST_SERIES: usize = 8;
 /// Operations whose causes are drawn.
 const MOST_OPERATIONS: usize = 12;
@@ -23,9 +23,11 @@ const HEAT: f64 = 200.0;
 /// Height of the causes below it.
 const STACK: f64 = 110.0;
 
-/// The share of requests that were answered within a time; each distribution with its name.
-pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
-    let shown = &named[..named.len().min(MOST_SERIES)];
+/// The share of requests that were answered within a time; each distribution with its name. One request is none.
+pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Option<Picture> {
+    let several = named.iter().filter(|(_, all)| all.count() > 1);
+    let shown: Vec<_> = several.take(MOST_SERIES).collect();
+    shown.first()?;
     let series = shown.iter();
     let series = series.map(|(name, all)| Series::new(escape(name), 0, Stroke::Steps, shares(all)));
     let alternative = shown.iter().map(|(name, latency)| {
@@ -42,13 +44,13 @@ pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
     let time = "time from the first byte of the call to the last of the reply";
     let x = Axis::new(time, "s", Scale::Logarithmic);
     let y = Axis::new("answered within it", " %", Scale::FromZero);
-    Picture::chart(
+    Some(Picture::chart(
         id,
         "How long requests took",
-        "Further left is faster. At half of the height stands what a usual request takes; how far the last of a line lies to the right is its tail.",
+        "Latency CDF. 50 % is the median; the right end is the tail. Left is faster.",
         alternative.collect::<Vec<_>>().join(" "),
         Chart::new(x, vec![y], series.collect(), Vec::new()),
-    )
+    ))
 }
 
 /// A distribution as rising shares, in as many points as can be seen.
@@ -74,6 +76,11 @@ pub(crate) fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
     let cells: Vec<(&Moment, BTreeMap<u64, u64>)> = cells.collect();
     let most = cells.iter().flat_map(|(_, of)| of.values()).max();
     let most = *most.filter(|most| **most > 0)?;
+    let counted: u64 = moments.iter().map(|m| m.times.count()).sum();
+    // One request is no distribution.
+    if counted < 2 {
+        return None;
+    }
     let ends = [first.from, last.to].map(Nanos::as_secs_f64);
     let x = Ruler::over(ends.into_iter(), Scale::Fitted, LEFT, RIGHT);
     let lengths = cells.iter().flat_map(|(_, of)| of.keys());
@@ -129,7 +136,6 @@ pub(crate) fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
     }
     let label = "time of the capture at which the call left";
     svg.text((RIGHT, bottom + 32.0), "faint small end", label);
-    let counted: u64 = moments.iter().map(|m| m.times.count()).sum();
     Some(Picture::still(
         id,
         "How long requests took, over time",
@@ -326,7 +332,7 @@ mod tests {
     #[test]
     fn a_distribution_ends_at_all_and_has_no_more_points_than_can_be_seen() {
         let many = Latency::from_counts((1..100_000).map(|n| (n * 100, 1)));
-        let picture = distribution("d", &[("<NFS>".to_owned(), &many)]);
+        let picture = distribution("d", &[("<NFS>".to_owned(), &many)]).unwrap();
         let Drawing::Chart(chart) = &picture.drawing else {
             panic!("a distribution is a chart");
         };
@@ -340,14 +346,16 @@ mod tests {
 
     #[test]
     fn what_took_how_long_and_why() {
-        let told = testing::requests();
+        let mut of = testing::requests();
+        let named = |times| [("NFSv3 WRITE".to_owned(), times)];
+        assert_eq!(distribution("d", &named(&of.operations[0].times)), None);
+        assert_eq!(over_time("o", &of.moments), None, "of one request");
+        let two = Latency::from_counts([(1_000_000, 1), (1_412_000, 1)]);
+        of.moments[0].times = two.clone();
         let pictures = [
-            distribution(
-                "d",
-                &[("NFSv3 WRITE".to_owned(), &told.operations[0].times)],
-            ),
-            over_time("o", &told.moments).unwrap(),
-            by_cause("c", &told.operations).unwrap(),
+            distribution("d", &named(&two)).unwrap(),
+            over_time("o", &of.moments).unwrap(),
+            by_cause("c", &of.operations).unwrap(),
         ];
         for picture in &pictures {
             assert_snapshot!(picture.alternative);

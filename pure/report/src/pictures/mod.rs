@@ -20,8 +20,9 @@ use crate::words::escape;
 use model::Nanos;
 use model::finding::{Limit, Phase};
 
-/// Width of a still picture, in its own units: a page shows it at this size where there is room.
-const WIDTH: f64 = 760.0;
+/// Width of a still picture, in its own units: a page shows it at this size where there is room, and its text can still be
+/// read where a window of 390 pixels makes it smaller.
+const WIDTH: f64 = 520.0;
 /// Right end of what is drawn in it.
 const RIGHT: f64 = WIDTH - 10.0;
 

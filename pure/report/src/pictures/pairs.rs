@@ -12,10 +12,10 @@ use model::{Comparison, Estimate, Experiment, Metric, Phase, Trial, Verdict};
 use std::fmt;
 
 /// Left and right end of the plots; beyond the right one the effect has its place.
-const LEFT: f64 = 96.0;
+const LEFT: f64 = 84.0;
 const PLOT: f64 = RIGHT - 56.0;
 /// Longest name in the legend, in characters.
-const LONGEST: usize = 32;
+const LONGEST: usize = 30;
 /// Pairs whose numbers are written below them.
 const NUMBERED: usize = 20;
 
@@ -169,7 +169,7 @@ impl Plot<'_> {
         let (top, bottom) = (50.0, 200.0);
         let heading = metric_line(metric);
         self.svg.text((0.0, 16.0), "faint small", heading);
-        let mut right = LEFT;
+        let mut right = 0.0;
         let arms = [self.comparison.against, self.comparison.arm];
         for (arm, is_control) in arms.into_iter().zip([true, false]) {
             let name = cut(plan.arm_name(arm), LONGEST);
@@ -179,7 +179,10 @@ impl Plot<'_> {
         }
         let values = self.pairs.iter().flat_map(|(a, b, _)| [a.value, b.value]);
         let y = Ruler::over(airy(values.flatten()), Scale::Fitted, bottom, top);
-        self.scale(&y, base_unit(metric), |v| value(metric, Some(v)));
+        self.scale(&y, base_unit(metric), |v| match v {
+            0.0 => "0".to_owned(),
+            v => value(metric, Some(v)),
+        });
         for (n, (a, b, _)) in self.pairs.iter().enumerate() {
             let x = self.x(n);
             if let (Some(a), Some(b)) = (a.value, b.value) {

@@ -2,7 +2,7 @@
 
 use super::course::{Columns, Course, Pass, Track};
 use crate::page::{Axis, Band, Chart, Picture, Scale, Stroke};
-use crate::words::{grouped, percent};
+use crate::words::{counted, grouped, percent};
 use model::Bytes;
 
 /// Lines of the graph: a quantity, what it is called, and how it is drawn.
@@ -22,7 +22,7 @@ pub fn picture(id: &str, course: &Course, bands: Vec<Band>) -> Picture {
     let shown = |track| track != Track::Selective || !joined_some;
     Picture::chart(
         id,
-        "What was sent and acknowledged",
+        "Time-sequence graph",
         format!(
             "The steeper the faster. Between sent and acknowledged lies what is in flight; where sent touches the advertised window, the receiver limits; flat means nothing moves.{}",
             joined(&pass.columns)
@@ -64,7 +64,7 @@ fn chart(
     let lines = LINES.into_iter().filter(|(track, ..)| shown(*track));
     let series = lines.map(|(track, name, stroke)| columns.series(track, name, 0, stroke));
     let series = series.filter(|series| !series.points.is_empty()).collect();
-    let y = Axis::new("place in the stream", "B", scale);
+    let y = Axis::new("sequence number", "B", scale);
     Chart::new(Axis { scale, ..time() }, vec![y], series, bands)
 }
 
@@ -83,10 +83,10 @@ fn alternative(pass: &Pass) -> String {
         ),
     };
     format!(
-        "{} were sent in {} in {} segments, {again}; {} were acknowledged. At most {} were in flight.",
+        "{} were sent in {} in {}, {again}; {} were acknowledged. At most {} were in flight.",
         Bytes(bytes),
         pass.span,
-        grouped(segments),
+        counted(segments, "segment"),
         Bytes(pass.columns.greatest(Track::Acknowledged)),
         Bytes(pass.columns.greatest(Track::Flight)),
     )

@@ -334,7 +334,7 @@ fn what_would_settle(plan: &Plan, c: &Comparison) -> Option<String> {
 fn next_look(c: &Comparison) -> Option<String> {
     let next = c.next_look?;
     Some(format!(
-        "The next look is after {next} pairs; there are {} so far.",
+        "The next look is after {next} pairs (have {}).",
         c.pairs_so_far
     ))
 }

@@ -1,7 +1,7 @@
 //! What was planned and what was done, for who wants to check or to repeat it.
 
 use super::phrase;
-use crate::words::{Table, escape, escape_sentence, grouped};
+use crate::words::{Table, counted, escape, escape_sentence, grouped};
 use model::{Check, Design, Estimand, Experiment, Plan, Verdict};
 
 /// How runs were grouped and what is judged of them.
@@ -12,10 +12,16 @@ pub(crate) fn design(plan: &Plan) -> String {
     };
     let mut words = match &plan.design {
         Design::Pairs { looks } => format!("pairs, judged after {}", after(looks)),
-        Design::Blocks { blocks } => format!("{blocks} blocks with every arm in each"),
+        Design::Blocks { blocks } => {
+            format!(
+                "{} with every arm in each",
+                counted((*blocks).into(), "block")
+            )
+        }
         Design::Factorial { blocks, .. } => {
             let arms = plan.arms.len();
-            format!("{blocks} blocks with {arms} combinations in each")
+            let blocks = counted((*blocks).into(), "block");
+            format!("{blocks} with {arms} combinations in each")
         }
         Design::Search { blocks, confirm } => format!(
             "rounds of {blocks} blocks, each of which leaves the better half of the arms, then fresh pairs of the last one, judged after {}",
