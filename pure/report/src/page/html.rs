@@ -165,9 +165,9 @@ fn table(out: &mut String, table: &Table) {
     };
     out.push_str("<div class=\"wide\" tabindex=\"0\">\n<table>\n");
     if !table.head.is_empty() {
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<thead>{}</thead>\n",
+            "<thead>{}</thead>",
             row("th scope=\"col\"", &table.head)
         );
     }
