@@ -673,7 +673,7 @@ fn bytes_that_this_kernel_did_not_send_are_not_the_runs() {
     let measured: Value = serde_json::from_slice(&out.stdout).unwrap();
     let why = measured["legs"][0]["ended"]["why"].as_str().unwrap();
     assert!(
-        why.contains("the far end claims 80.0 MiB, this kernel sent 8.00 MiB"),
+        why.contains("the remote host claims 80.0 MiB, this kernel sent 8.00 MiB"),
         "{why}"
     );
     assert_eq!(

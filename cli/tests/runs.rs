@@ -1129,7 +1129,7 @@ fn what_is_passed_on_names_nobody() {
 #[test]
 fn damage_is_named_and_not_shown() {
     let home = Home::with_runs();
-    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+    assert_eq!(home.runs(&["verify"]), "all records are intact\n");
     let archive = Archive::open(&home.archive()).unwrap();
     let traces = archive.traces();
     // The head of a gzip file, and no more.
@@ -1161,10 +1161,10 @@ fn damage_is_named_and_not_shown() {
     }
     assert_eq!(
         home.runs(&["verify", "00000001"]),
-        "all is as it was written\n"
+        "all records are intact\n"
     );
     home.runs(&["delete", "3f00", "3fab"]);
-    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+    assert_eq!(home.runs(&["verify"]), "all records are intact\n");
 }
 
 #[test]
@@ -1231,7 +1231,7 @@ fn the_archive_keeps_what_it_is_to_keep() {
     assert_eq!(ids(), ["00000000", "aaaaaaaa", "bbbbbbbb"]);
     home.runs(&["prune", "--max-bytes", "1"]);
     assert_eq!(ids(), ["00000000", "aaaaaaaa"]);
-    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+    assert_eq!(home.runs(&["verify"]), "all records are intact\n");
 }
 
 #[test]

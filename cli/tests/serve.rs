@@ -60,7 +60,7 @@ fn both_hosts_sign_what_they_report_and_verify_compares_it() {
     ];
     let out = run(&mut guest.linerate(&measure));
     assert!(out.status.success(), "{}", stderr(&out));
-    let whole = "all is as it was written; 2 legs are signed by both hosts\n";
+    let whole = "all records are intact; 2 legs are signed by both hosts\n";
     let verified = run(&mut guest.linerate(&["runs", "verify"]));
     assert_eq!(stdout(&verified), whole);
 

@@ -45,7 +45,7 @@ pub struct Mtu {
     /// What was found as JSON
     #[arg(short = 'J', long)]
     json: bool,
-    /// No word about a lab that comes up
+    /// No progress of the creation of a lab
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]

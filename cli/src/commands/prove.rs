@@ -372,7 +372,7 @@ fn carry_out(
         Ok(Over::Done) => return Ok(exit_for(verdict.outcome).into()),
         Ok(Over::Interrupted) if experiment.trials.is_empty() => {
             return Err(Refusal::interrupted(
-                "stopped before the first run; everything is as it was",
+                "stopped before the first run; all settings restored",
             )
             .into());
         }

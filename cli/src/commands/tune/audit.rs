@@ -218,7 +218,7 @@ fn kept(id: &str, global: &Global) -> Result<Found> {
     let why = traces::explain(&run, &traces);
     Ok(Found {
         doubts: vec![format!(
-            "judged by the run {}, so by settings as they were then; which files set them is not known",
+            "judged by the run {}, so by the settings of that time; which files set them is unknown",
             run.id
         )],
         why,

@@ -8,7 +8,7 @@ use crate::live::View;
 use crate::prelude::*;
 use crate::{document, lookup};
 use archive::{Archive, Named};
-use engine::closed_loop::{ClosedLoop, Question, Told};
+use engine::closed_loop::{ClosedLoop, Question, TuningResult};
 use engine::exit::{exit_of, sentence};
 use engine::host::Host;
 use engine::peer::Operation;
@@ -116,7 +116,7 @@ impl Path {
         let mut far = self.session.reach(&host, &question.run, global, stop)?;
         let done = ClosedLoop::new(question, &mut *far, archive.clone(), &mut view, stop).run()?;
         drop(view);
-        let Told {
+        let TuningResult {
             mut story,
             experiments,
             plans,
