@@ -1,4 +1,4 @@
-//! Mistakes that newcomers make, and what the command answers: `mistakes.txt`. `UPDATE_MISTAKES=1` writes it anew.
+//! Mistakes that newcomers make, and what the command answers: `mistakes.txt`. `UPDATE_MISTAKES=1` rewrites it.
 
 mod common;
 

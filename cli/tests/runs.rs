@@ -840,8 +840,8 @@ fn the_archive_in_a_browser() {
         "nothing is written"
     );
     // The same as files, which ask nobody for anything.
-    let told = home.report(&["--all", "pages"]);
-    assert_eq!(told, "21 pages: begin with pages/index.html\n");
+    let printed = home.report(&["--all", "pages"]);
+    assert_eq!(printed, "21 pages: begin with pages/index.html\n");
     let index = std::fs::read_to_string(home.0.join("pages/index.html")).unwrap();
     assert!(!index.contains("<form") && !index.contains("<script>alert"));
     for link in index.split("href=\"").skip(1) {
@@ -958,9 +958,11 @@ fn a_page_in_every_form_and_its_pictures() {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(text(&report(&[&id, "-f", "text"])).contains("All figures"));
     assert!(text(&report(&[&id, "-f", "markdown"])).starts_with("# db2.example.net: before"));
-    let told: serde_json::Value =
+    let document: serde_json::Value =
         serde_json::from_slice(&report(&[&id, "-f", "json"]).stdout).unwrap();
-    let picture = told["sections"][0]["pictures"][0]["id"].as_str().unwrap();
+    let picture = document["sections"][0]["pictures"][0]["id"]
+        .as_str()
+        .unwrap();
     let list = text(&report(&[&id, "--picture", "list"]));
     assert!(list.starts_with(picture), "{list}");
     let csv = text(&report(&[&id, "--picture", picture, "-f", "csv"]));

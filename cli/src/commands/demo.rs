@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wire::control::TuneRequest;
 
-/// See it all on this machine: a path that is slow one way, why, what helps, what does not, and a page of it
+/// Demonstrate diagnosis, fix and proof on an emulated path
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate demo

@@ -17,7 +17,7 @@ use model::{BitRate, Nanos, Run};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Explain what limited a transfer, and what would decide where two causes fit
+/// Explain what limited a transfer
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate explain last                        the newest run

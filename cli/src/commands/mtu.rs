@@ -16,7 +16,7 @@ use engine::transport::How;
 use model::mtu::{MtuFound, MtuRecord};
 use report::words::{escape, utc};
 
-/// Find out what size of packet gets through, in each direction, and what stops larger ones
+/// Find the path MTU of each direction, and what limits it
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate mtu db2                      an agent (linerate serve) on db2

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// The archive of runs, experiments and tunings: list, show, export, import, delete, prune, verify, browse
+/// The archive: list, show, export, import, delete, verify, browse
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs list --host db2 --since 7d

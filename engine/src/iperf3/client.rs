@@ -56,7 +56,7 @@ pub struct Options {
     /// Pad as servers before 3.17 expect it (PKCS#1 v1.5 instead of OAEP)
     #[arg(long)]
     pub use_pkcs1_padding: bool,
-    /// How long to ask a busy server again
+    /// Time to retry a busy server
     #[arg(long, default_value = "60s", value_name = "TIME")]
     pub busy_wait: Nanos,
 }

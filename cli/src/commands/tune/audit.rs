@@ -25,7 +25,7 @@ use wire::control::{ProbeAnswer, ProbeRequest};
 /// Between two samples: what limits a short run is seen all the same.
 const INTERVAL: Nanos = Nanos::from_millis(200);
 
-/// Judge the settings of both hosts by what their path needs, and by well-known guides
+/// Review the settings of both hosts against what their path needs
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune audit db2                       measures the path first

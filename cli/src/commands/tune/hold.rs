@@ -14,7 +14,7 @@ use wire::control::TuneRequest;
 /// How soon Ctrl-C is noticed.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
 
-/// Set something on a host until Ctrl-C, then put it back
+/// Apply settings to a host until Ctrl-C, then restore it
 #[derive(Args)]
 pub struct Hold {
     /// The host: name[:port] (an agent with --allow-tune), ssh:[user@]name or local

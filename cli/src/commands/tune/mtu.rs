@@ -12,7 +12,7 @@ use engine::{mtu, tuning};
 use model::mtu::{ChangeOutcome, MtuFound, Reach};
 use std::sync::atomic::Ordering;
 
-/// Give this host and another one a larger or smaller MTU, without an outage
+/// Change the MTU of this host and a remote one without an outage
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune mtu db2 --to 9000          jumbo frames

@@ -12,7 +12,7 @@ use report::words::escape;
 use tune::Where;
 use wire::control::TuneRequest;
 
-/// Undo what was kept or left changed on this host, and on another
+/// Undo kept and leftover changes on this host, and on a remote one
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune undo                 on this host
