@@ -871,7 +871,7 @@ fn check(spec: &Spec) -> Result<()> {
 
 fn stock_server() -> Warning {
     Warning {
-        what: "the server is an iperf3 server".to_owned(),
+        what: "the server is a stock iperf3".to_owned(),
         meaning:
             "it reports its totals and its processor use, but not its samples, sockets or host"
                 .to_owned(),

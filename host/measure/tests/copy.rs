@@ -537,7 +537,7 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
         (
             blocks(1, &[Read], too_small),
             &Reach::Anywhere,
-            "has 2.00 MiB and not 3.00 MiB",
+            "has 2.00 MiB, less than 3.00 MiB",
         ),
         (odd, &Reach::Anywhere, "a multiple of 4.00 KiB"),
         (large, &Reach::Anywhere, "choose a smaller --block"),

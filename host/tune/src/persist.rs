@@ -196,8 +196,8 @@ fn restore(entry: &Entry) -> io::Result<Undone> {
     match (&found, &entry.before) {
         (found, before) if found == before => {}
         (Some(found), _) if !entry.ours.contains(found) => {
-            let why = "somebody else has changed it since, and it is theirs";
-            return Ok(undone("what it is", Some(why)));
+            let why = "somebody else has changed it since";
+            return Ok(undone("its current text", Some(why)));
         }
         (_, Some(before)) => replace(&entry.path, before)?,
         (_, None) => {
