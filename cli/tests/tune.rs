@@ -351,7 +351,7 @@ fn what_the_remote_host_refuses_is_tried_with_socket_options_and_reported() {
         story(command.args(SHORT).args(FEWEST))
     };
     let tuning = patiently(tune, |s| proposes(s, "larger buffers"));
-    agrees(&tuning, "larger buffers", "told");
+    agrees(&tuning, "larger buffers", "recommended");
     let attempt = &tuning["rounds"][0]["attempts"][0];
     let why = attempt["instead"].as_str().unwrap();
     assert!(why.contains("remote tuning is off there"), "{why}");
@@ -380,7 +380,7 @@ fn where_sysctls_can_only_be_read_options_of_the_own_sockets_are_tried() {
         story(command.args(SHORT).args(FEWEST))
     };
     let tuning = patiently(tune, |s| proposes(s, "larger buffers"));
-    agrees(&tuning, "larger buffers", "told");
+    agrees(&tuning, "larger buffers", "recommended");
     let attempt = &tuning["rounds"][0]["attempts"][0];
     let why = attempt["instead"].as_str().unwrap();
     assert!(why.contains("/proc/sys can only be read here"), "{why}");
@@ -419,7 +419,7 @@ fn an_iperf3_server_is_only_asked_for_buffers() {
         story(command.args(SHORT).args(FEWEST))
     };
     let tuning = patiently(tune, |s| proposes(s, "larger buffers"));
-    agrees(&tuning, "larger buffers", "told");
+    agrees(&tuning, "larger buffers", "recommended");
     assert_eq!(state(&lab), before);
 }
 
