@@ -67,7 +67,7 @@ situations: build setup-test
 
 # Every fault of a path's MTU, ours beside common tools: a minute; writes docs/mtu-faults.md.
 mtu-faults: setup-test
-	LINERATE_MTU_FAULTS=$(CURDIR)/docs/mtu-faults.md.new cargo test --locked --package linerate --test mtu every_fault
+	LINERATE_MTU_FAULTS=$(CURDIR)/docs/mtu-faults.md.new cargo test --locked --package linerate --test together every_fault
 	mv docs/mtu-faults.md.new docs/mtu-faults.md
 
 # Whether measurements get in while others flood 'linerate serve', and a thousand at once: six minutes, as root.

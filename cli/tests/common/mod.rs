@@ -202,7 +202,7 @@ impl Lines {
 
     /// The next line that contains `what`; others before it are skipped.
     pub fn wait_for(&self, what: &str) -> String {
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(120);
         let mut seen = Vec::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());

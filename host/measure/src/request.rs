@@ -124,7 +124,7 @@ fn ask(
         }
     }
     stream.moved(started, ended);
-    // Signals the end of the requests to the server.
+    // Tells the server that this was all.
     let _ = stream.socket().shutdown(Shutdown::Write);
     result
 }

@@ -51,6 +51,13 @@ pub fn propose(way: &PathSample, hosts: Hosts<'_>, explanations: &[Explanation])
     let causes = causes(&mine);
     let held = |limit| is_buffer(limit) && !way.is_full(limit);
     let held = causes.iter().any(|c| held(c.limit));
+    // Most of a loaded RTT is a wait for the processor then, which no buffer shortens.
+    let busy = causes.first().is_some_and(|c| c.limit == Limit::Cpu);
+    let idle = way.idle_rtt.filter(|_| busy);
+    let way = &PathSample {
+        rtt: idle.unwrap_or(way.rtt),
+        ..way.clone()
+    };
     let advice = Advice {
         needs: needs(way, hosts, held),
         proposals: Vec::new(),
@@ -275,7 +282,7 @@ impl Advisor<'_> {
             0 | 1 => String::new(),
             n => format!(", divided among {n} connections"),
         };
-        format!("{rate} x {rtt} under load = {bdp} in flight{among}")
+        format!("{rate} x RTT {rtt} = {bdp} in flight{among}")
     }
 
     fn congestion(&mut self, cause: &Finding) {

@@ -80,6 +80,19 @@ pub(crate) fn assemble(
         _ => Conclusion::TooShort,
     };
 
+    // Processors that take turns reorder.
+    let certain = |(limit, _, t): &(Limit, _, Candidate)| {
+        *limit != Limit::Reordering && t.confidence == Confidence::Certain
+    };
+    if let Conclusion::Limited { by } = &mut conclusion
+        && by.iter().all(|limit| limits::looks_like_cpu(*limit))
+        && !behind.iter().any(certain)
+        && let Some(candidate) = limits::hides_the_path(facts)
+    {
+        *by = vec![Limit::Cpu];
+        behind = vec![(Limit::Cpu, KINDS.to_vec(), candidate)];
+    }
+
     let total: Nanos = shares.iter().map(|(_, s)| s.time).sum();
     let explained = |limits: &[Kind]| -> Share {
         let parts = shares

@@ -17,6 +17,12 @@ const WELL_USED: f64 = 0.7;
 
 /// The fact that speaks against this limit.
 fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
+    if limit != Limit::Cpu
+        && limits::looks_like_cpu(limit)
+        && let Some(full) = limits::full_processor(facts)
+    {
+        return Some(full);
+    }
     match limit {
         Limit::ReceiveWindow => long_queue(facts).or_else(|| {
             let window = limits::receive_window(facts)?.0 as f64;

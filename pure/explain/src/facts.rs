@@ -45,7 +45,7 @@ pub(crate) const FEWEST_LOST: u64 = 5;
 pub(crate) const MUCH_REORDERING: u64 = 20;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
 /// gathered, a processor that slept.
-const NOISE: Nanos = Nanos::from_micros(1500);
+pub(crate) const NOISE: Nanos = Nanos::from_micros(1500);
 /// And not by this factor.
 const NOISE_AT_MOST: f64 = 2.0;
 

@@ -15,7 +15,7 @@ pub struct Needs {
     /// `user`: named by the user; `line`: the slower device; `reached`; `step`: four times what was
     /// reached, because buffers limited it.
     pub rate_from: RateFrom,
-    /// Round trip under load: the 95th percentile.
+    /// RTT under load, the 95th percentile; the idle one where processors limit, for which the loaded one waits.
     #[serde(rename = "rtt_ns")]
     pub rtt: Nanos,
     /// Connections that share the rate.

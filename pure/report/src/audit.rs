@@ -66,7 +66,7 @@ fn needs(needs: &Needs) -> String {
         n => format!(" in each of {n} connections"),
     };
     format!(
-        "{way}: {rate}{from} x {rtt} under load = {bdp} in flight{among}; this takes {receive_buffer} of buffer at the receiver and {send_buffer} at the sender"
+        "{way}: {rate}{from} x RTT {rtt} = {bdp} in flight{among}; this takes {receive_buffer} of buffer at the receiver and {send_buffer} at the sender"
     )
 }
 
@@ -228,9 +228,8 @@ pub(crate) mod tests {
         let expected = "\
 1 setting does harm on this path. Nothing was changed.
 
-down (to this host): 1.00 Gbit/s as told x 100 ms under load = 11.9 MiB in
-  flight; this takes 25.0 MiB of buffer at the receiver and 25.0 MiB at the
-  sender
+down (to this host): 1.00 Gbit/s as told x RTT 100 ms = 11.9 MiB in flight; this
+  takes 25.0 MiB of buffer at the receiver and 25.0 MiB at the sender
 
 This host: db\\u{1b}1, Linux 6.18.44
   harmful   net.ipv4.tcp_rmem = 4096 131072 16777216  ->  4096 131072 26214400

@@ -174,7 +174,7 @@ impl Story {
         };
         self.part("Needed");
         self.say(&format!(
-            "{} ({from}) with round trips of {} under load have {} in flight on each connection: a receive buffer of {} and a send buffer of {}.",
+            "{} ({from}) with an RTT of {} have {} in flight on each connection: a receive buffer of {} and a send buffer of {}.",
             glue(needs.rate),
             glue(needs.rtt),
             glue(needs.bdp),

@@ -25,7 +25,7 @@ use wire::control::{ProbeAnswer, ProbeRequest};
 /// Between two samples: what limits a short run is seen all the same.
 const INTERVAL: Nanos = Nanos::from_millis(200);
 
-/// Review the settings of both hosts against what their path needs
+/// Judge the settings of both hosts by what their path needs, and by well-known guides
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune audit db2                       measures the path first
@@ -102,6 +102,10 @@ impl Audit {
     fn measured(&self, peer: &Host, global: &Global, stop: &AtomicBool) -> Result<Found> {
         let path = Path { peer, global, stop };
         let spec = self.spec();
+        out::note(&format!(
+            "tune audit: fills the path to {peer} for {} in each direction, to see what it needs; '--run last' judges by an archived run",
+            self.time
+        ));
         let options = client::Options::default();
         let mut session =
             self.reaching
@@ -218,7 +222,7 @@ fn kept(id: &str, global: &Global) -> Result<Found> {
     let why = traces::explain(&run, &traces);
     Ok(Found {
         doubts: vec![format!(
-            "judged by the run {}, so by the settings of that time; which files set them is unknown",
+            "judged by the run {}, so by settings as they were then; which files set them is not known",
             run.id
         )],
         why,

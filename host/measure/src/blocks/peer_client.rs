@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn input_is_parsed_the_same_in_pieces() {
+    fn whatever_comes_is_heard_the_same_in_pieces() {
         for n in 0..200 {
             // Often the number of a call, seldom of none.
             let mut bytes = noise(1500 + n)[n..].to_vec();
@@ -171,10 +171,10 @@ mod tests {
                 let (mut client, mut answers) = (client(), Vec::new());
                 (0..3).for_each(|_| client.ask(Nanos(0), &mut Vec::new()));
                 let mut pieces = bytes.chunks(piece);
-                let result = pieces.try_for_each(|one| {
+                let heard = pieces.try_for_each(|one| {
                     client.recv(Nanos(1), one, &mut |answer| answers.push(answer))
                 });
-                (answers, result)
+                (answers, heard)
             };
             assert_eq!(recv(1), recv(1500));
         }
@@ -190,19 +190,19 @@ mod tests {
             assert_eq!(out[CALL..2 * CALL], [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
             client.sent(Nanos(10), CALL);
             client.sent(Nanos(20), out.len() - CALL);
-            let replies = [reply(1, 0), reply(2, 600), reply(0, 600)].concat();
-            for (at, bytes) in (100..).zip(replies.chunks(piece)) {
+            let heard = [reply(1, 0), reply(2, 600), reply(0, 600)].concat();
+            for (at, bytes) in (100..).zip(heard.chunks(piece)) {
                 client
                     .recv(Nanos(at), bytes, &mut |answer| answers.push(answer))
                     .unwrap();
             }
-            let parsed: Vec<_> = answers
+            let told: Vec<_> = answers
                 .iter()
                 .map(|one| (one.operation, one.call_send, one.data))
                 .collect();
             use BlockOperation::{Read, Write};
             assert_eq!(
-                parsed,
+                told,
                 [
                     (Write, Nanos(19), Bytes(600)),
                     (Read, Nanos(18), Bytes(600)),

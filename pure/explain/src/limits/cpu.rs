@@ -3,8 +3,8 @@
 //! Near miss: a busy host whose path is slower still. A busy processor alone proves nothing.
 
 use super::{Candidate, Key};
-use crate::facts::{Facts, Load};
-use model::finding::{Confidence, Evidence};
+use crate::facts::{Facts, LONG_QUEUE, Load, NOISE};
+use model::finding::{Confidence, Evidence, Limit};
 
 /// A process so busy has no time left on the one processor that a stream can use.
 const PROCESS_FULL: f64 = 0.9;
@@ -14,6 +14,8 @@ const HOST_FULL: f64 = 0.95;
 const WORKS: f64 = 0.25;
 /// With more loss than this there is something else to look at first.
 const MUCH_LOSS: f64 = 0.01;
+/// Goodput by the speed of the slowest device, from which the device is full: headers and acknowledgements have the rest.
+const DEVICE_FULL: f64 = 0.85;
 
 pub(crate) fn candidate(facts: &Facts) -> Candidate {
     Candidate::new(Confidence::Possible, evidence(facts)).advise(ADVICE)
@@ -21,6 +23,8 @@ pub(crate) fn candidate(facts: &Facts) -> Candidate {
 
 const ADVICE: &str = "look at both hosts' processors: offloads (tso, gro), interrupts on one processor, other load, \
      larger segments";
+
+const OTHERS: &str = "measure again while the hosts are idle: other work has their processors, and hides what the path carries";
 
 /// An end is full of work, and no queue on the path shows that the network is.
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
@@ -32,6 +36,71 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         return None;
     }
     Some(Candidate::new(Confidence::Possible, evidence(facts)).advise(ADVICE))
+}
+
+/// Limits that waiting for a processor looks like on a short path: segments, acknowledgements and the processes themselves wait
+/// in its run queue, which lengthens RTTs, fills buffers and reorders.
+pub(crate) fn looks_like(limit: Limit) -> bool {
+    use Limit::*;
+    matches!(
+        limit,
+        Application
+            | SendBuffer
+            | ReceiveWindow
+            | ReadingApplication
+            | SlowStart
+            | CongestionWindow
+            | LossRecovery
+            | Pacing
+            | DeviceQueue
+            | BottleneckRate
+            | Bufferbloat
+            | Shaper
+            | AckPath
+            | Reordering
+            | Cpu
+    )
+}
+
+/// A host has no processor left, and the path is so short that waiting for one is most of a loaded RTT: what the sockets waited
+/// for is not known to be anything else.
+pub(crate) fn hides_the_path(facts: &Facts) -> Option<Candidate> {
+    let loads = || {
+        [facts.sender_load, facts.receiver_load]
+            .into_iter()
+            .flatten()
+    };
+    let works: f64 = loads().map(|load| load.process).sum();
+    let host_full = loads().any(|load| load.host.is_some_and(|host| host >= HOST_FULL));
+    let own = loads().any(is_full) || host_full && works >= WORKS;
+    let short = facts.min_rtt.is_some_and(|rtt| rtt < NOISE);
+    let waits = facts
+        .inflation()
+        .is_some_and(|inflation| inflation >= LONG_QUEUE);
+    // A device that is full, or a rate as steady as a link's, is the path's, however busy the hosts are.
+    let device_full = facts
+        .link
+        .is_some_and(|link| (DEVICE_FULL..=1.0).contains(&(facts.rate() * 8.0 / link.0 as f64)));
+    let of_path =
+        device_full || facts.is_flat() && !loads().any(|load| load.process >= process_full(load));
+    if !(own || host_full) || !short || !waits || of_path || facts.loss_share() > MUCH_LOSS {
+        return None;
+    }
+    let confidence = if own {
+        Confidence::Likely
+    } else {
+        Confidence::Possible
+    };
+    let advice = if own { ADVICE } else { OTHERS };
+    Some(Candidate::new(confidence, evidence(facts)).advise(advice))
+}
+
+/// The reading of a full processor that speaks against what only looks like a limit of its own.
+pub(crate) fn fullest(facts: &Facts) -> Option<Evidence> {
+    hides_the_path(facts)?
+        .evidence
+        .into_iter()
+        .find(|fact| fact.threshold.is_some())
 }
 
 fn is_full(load: Load) -> bool {
@@ -68,7 +137,66 @@ fn evidence(facts: &Facts) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Reading;
+    use model::Nanos;
     use model::finding::Source;
+
+    /// Ten connections' worth of varying rate on a veth: 10 us of RTT, 300 us under load.
+    fn veth(process: f64, host: f64) -> Facts {
+        let load = Some(Load {
+            process,
+            host: Some(host),
+            streams: 1,
+        });
+        let mut facts = Facts {
+            sender_load: load,
+            receiver_load: load,
+            min_rtt: Some(Nanos::from_micros(10)),
+            mss: 1448,
+            segments: 1_500_000,
+            span: Nanos::from_secs(3),
+            ..Facts::new(Source::Samples)
+        };
+        for n in 0..30 {
+            facts.read(Reading {
+                from: Nanos::from_millis(n * 100),
+                to: Nanos::from_millis((n + 1) * 100),
+                srtt: Nanos::from_micros(300),
+                delivered: 50_000_000 + n % 3 * 20_000_000,
+                passed: 50_000_000 + n % 3 * 20_000_000,
+                ..Reading::default()
+            });
+        }
+        facts
+    }
+
+    #[test]
+    fn full_processors_hide_a_short_path_and_no_other() {
+        let confidence =
+            |facts: &Facts| hides_the_path(facts).map(|candidate| candidate.confidence);
+        assert_eq!(confidence(&veth(0.6, 1.0)), Some(Confidence::Likely));
+        // Others have the processors.
+        assert_eq!(confidence(&veth(0.05, 1.0)), Some(Confidence::Possible));
+        assert_eq!(confidence(&veth(0.6, 0.9)), None);
+        let long = Facts {
+            min_rtt: Some(Nanos::from_millis(2)),
+            ..veth(0.6, 1.0)
+        };
+        assert_eq!(confidence(&long), None);
+        let usual = veth(0.6, 1.0).rate() * 8.0;
+        assert!(usual > 1e9);
+        let full_device = Facts {
+            link: Some(model::BitRate((usual * 1.05) as u64)),
+            ..veth(0.6, 1.0)
+        };
+        assert_eq!(confidence(&full_device), None);
+        let lossy = Facts {
+            retransmitted: 15_001,
+            ..veth(0.6, 1.0)
+        };
+        assert_eq!(confidence(&lossy), None);
+        assert!(fullest(&veth(0.6, 1.0)).is_some_and(|fact| fact.key == Key::SenderHostCpu));
+    }
 
     #[test]
     fn a_processor_is_full_at_its_bounds_and_not_below() {

@@ -232,7 +232,9 @@ pub(crate) const BELOW: &[(Limit, Fits)] = &[
     (Limit::DeviceQueue, device_queue::fits),
 ];
 
-pub(crate) use cpu::fits as cpu_fits;
+pub(crate) use cpu::{
+    fits as cpu_fits, fullest as full_processor, hides_the_path, looks_like as looks_like_cpu,
+};
 pub(crate) use loss_runs::clustered;
 pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
 

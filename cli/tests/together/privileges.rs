@@ -2,9 +2,7 @@
 //! settings and trace for it. Real processes in two network namespaces.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-mod common;
-
-use common::{Home, Lines, Pair, Running, json, listening, run, stderr, stdout};
+use crate::common::{Home, Lines, Pair, Running, json, listening, run, stderr, stdout};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Child, Command, Stdio};
@@ -182,7 +180,7 @@ fn measured_traced_and_tuned_by_a_server_whose_network_process_has_no_rights() {
     has_nothing(&server.0);
 
     held.interrupt();
-    said.wait_for("restored");
+    said.wait_for("put back");
     assert!(!device().contains("qlen 321"));
     drop(server);
     // They go with who asks them.
@@ -253,7 +251,7 @@ fn what_roots_rules_do_not_name_is_refused_by_name() {
         "device.txqueuelen=321",
     ]);
     held.interrupt();
-    said.wait_for("restored");
+    said.wait_for("put back");
 }
 
 #[test]
@@ -337,5 +335,5 @@ fn a_user_with_ambient_capabilities_tunes_and_traces_too() {
     let far = &measured["legs"][0]["far"];
     assert_eq!(far["trace"]["source"], "probes", "{:#}", far["warnings"]);
     held.interrupt();
-    said.wait_for("restored");
+    said.wait_for("put back");
 }

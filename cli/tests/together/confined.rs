@@ -1,10 +1,7 @@
 //! Files are read by a process that is cut where it takes too much, and that has no rights. What it cannot do is tested in
 //! `host/sys/tests/confine.rs`.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
-use common::{Home, run, stderr};
+use crate::common::{Home, run, stderr};
 use std::fs;
 use std::process::{Command, Output};
 

@@ -5,14 +5,9 @@
 //!
 //! What it reads: `stream` of each explanation and `streams` of requests and pages ([`StreamFigures`]), and `clocks` of two
 //! captures.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-#[path = "common/generated.rs"]
-mod generated;
-
-use common::{Home, json};
-use generated::{Case, Load, MS, Place, Recording, client};
+use crate::common::{Home, json};
+use crate::generated::{Case, Load, MS, Place, Recording, client};
 use model::{PathFigures, StreamFigures, Vantage};
 use serde_json::Value;
 use std::fs;

@@ -1,9 +1,7 @@
 //! Faults of the path and of this host, and what is said of them. Real processes in two network namespaces. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-mod common;
-
-use common::{Home, Lines, Pair, Running, alone, listening, one_line, run, stderr, stdout};
+use crate::common::{Home, Lines, Pair, Running, alone, listening, one_line, run, stderr, stdout};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

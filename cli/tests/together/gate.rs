@@ -1,15 +1,11 @@
 //! The gate of docs/gate.md: its workflow's own script, run against a lab.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "common/mod.rs"]
-mod common;
-
-use common::Home;
+use crate::common::Home;
 use std::process::{Command, Output};
 
 /// The script of the step that measures, as it stands in the document.
 fn script() -> String {
-    let document = include_str!("../../docs/gate.md");
+    let document = include_str!("../../../docs/gate.md");
     let (_, rest) = document
         .split_once("- name: measure and judge\n        run: |\n")
         .unwrap();

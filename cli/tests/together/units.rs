@@ -1,9 +1,7 @@
 //! The units of `dist/systemd`: what systemd says of their exposure, and whether it understands them.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-mod common;
-
-use common::{Home, run, stderr, stdout};
+use crate::common::{Home, run, stderr, stdout};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

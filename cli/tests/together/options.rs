@@ -1,9 +1,7 @@
 //! Options of `measure` have an effect: each is given to a run on this machine, whose document shows it. Which options a
 //! workload does not use, and that they are refused, is in `docs/options.md`.
 
-mod common;
-
-use common::{Home, json};
+use crate::common::{Home, json};
 use serde_json::Value;
 
 fn measure(home: &Home, args: &[&str]) -> Value {

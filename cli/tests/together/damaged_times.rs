@@ -1,17 +1,12 @@
 //! Recordings whose times are damaged: every reader of them ends soon, in bounded memory, with an answer or one sentence.
 //! Needs root, to trace.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-#[path = "common/generated.rs"]
 #[allow(
     dead_code,
     reason = "of the simulation this needs the captures and the random numbers"
 )]
-mod generated;
-
-use common::{Home, Running, run, signal, stderr};
-use generated::{Case, Place, Random};
+use crate::common::{Home, Running, run, signal, stderr};
+use crate::generated::{Case, Place, Random};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;

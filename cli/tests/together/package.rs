@@ -1,10 +1,6 @@
 //! The packages, made of the command under test, installed and used; 'make dist' does the same with the static binary.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "common/mod.rs"]
-mod common;
-
-use common::Home;
+use crate::common::Home;
 use std::process::Command;
 
 #[test]

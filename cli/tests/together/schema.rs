@@ -1,10 +1,6 @@
 //! docs/linerate.schema.json: it is what docs/json.md says, and what the commands print follows it.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "common/mod.rs"]
-mod common;
-
-use common::Home;
+use crate::common::Home;
 use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -167,7 +163,7 @@ fn the_recipes_of_the_documentation_run() {
     );
     save("list.json", &["runs", "list", "--json"]);
     save("explained.json", &["explain", "last", "--json"]);
-    let document = include_str!("../../docs/json.md");
+    let document = include_str!("../../../docs/json.md");
     let recipes = document
         .lines()
         .filter_map(|line| line.strip_prefix("    jq "));

@@ -1,9 +1,6 @@
 //! `linerate prove --from`: numbers of somebody else, as a user meets it.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
-use common::{Home, one_line, run, stderr, stdout};
+use crate::common::{Home, one_line, run, stderr, stdout};
 use serde_json::Value;
 use std::process::Output;
 

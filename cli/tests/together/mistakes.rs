@@ -1,8 +1,6 @@
-//! Mistakes that newcomers make, and what the command answers: `mistakes.txt`. `UPDATE_MISTAKES=1` rewrites it.
+//! Mistakes that newcomers make, and what the command answers: `mistakes.txt`. `UPDATE_MISTAKES=1` writes it anew.
 
-mod common;
-
-use common::{Home, Lines, Pair, Running, one_line, run, signal, stderr, stdout};
+use crate::common::{Home, Lines, Pair, Running, one_line, run, signal, stderr, stdout};
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -47,7 +45,7 @@ fn every_mistake_has_its_sentence() {
         answers += &format!("$ linerate{line}\n{said} ({code})\n\n");
     }
     if std::env::var_os("UPDATE_MISTAKES").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mistakes.txt");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/together/mistakes.txt");
         return std::fs::write(path, answers).unwrap();
     }
     for (said, expected) in answers.split("\n\n").zip(FILE.split("\n\n")) {

@@ -1,0 +1,31 @@
+//! Tests that measure nothing by the clock: one program, so that what waits and what works run side by side.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../common/browser.rs"]
+mod browser;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/generated.rs"]
+mod generated;
+
+mod architecture;
+mod confined;
+mod damaged_times;
+mod dependencies;
+mod dishonest;
+mod faults;
+mod gate;
+mod mistakes;
+mod mtu;
+mod one_answer;
+mod options;
+mod package;
+mod page;
+mod privileges;
+mod prove_from;
+mod remote_tuning;
+mod runs;
+mod schema;
+mod tune_mtu;
+mod undo;
+mod units;
