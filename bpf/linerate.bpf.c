@@ -36,9 +36,9 @@ const volatile __u32 only_netns, only_pid, only_port;
 const volatile __u64 only_cookie;
 const volatile __u32 only_host, only_host_0, only_host_1, only_host_2, only_host_3;
 const volatile __u32 with_headers;
-/* Every call of an application, also those that tell nothing new. */
+/* Every call of an application, also those without new information. */
 const volatile __u32 every_call;
-/* Of the running kernel: the first of enum skb_drop_reason that is one, and whether kfree_skb tells who was to receive. */
+/* Of the running kernel: the first of enum skb_drop_reason that is one, and whether kfree_skb reports who was to receive. */
 const volatile __u32 first_reason, drop_has_receiver;
 /* Events in the log of a processor: powers of two. */
 const volatile __u32 near_places = 1, places = 1;
@@ -47,7 +47,7 @@ const volatile __u32 ordered_stores;
 /* For tests of the order: rounds of idling between clock and writing, and reading the clock before there is a place. */
 const volatile __u32 test_delay, test_clock_first;
 
-/* Set once every program is attached: all begin to tell in the same moment, or segments would seem to be missing. */
+/* Set once every program is attached: all begin to report in the same moment, or segments would seem to be missing. */
 volatile __u32 running;
 
 /*
@@ -82,7 +82,7 @@ struct {
 struct owner {
 	__u8 comm[16];
 	__u32 pid;
-	/* What the last event told: when, the end of what was written, and of it what was still to be sent; whether a call was
+	/* The last event reported: when, the end of what was written, and of it what was still to be sent; whether a call was
 	 * under way, so that these need not be what it left. */
 	__u32 write_seq, unsent, in_call;
 	__u64 ts;
@@ -297,7 +297,7 @@ INLINE __u32 left_unsent(const struct record *r)
 }
 
 /*
- * Whether an application's call tells what no event beside it does. What was written is seen in the segment that
+ * Whether an application's call reports what no event beside it does. What was written is seen in the segment that
  * takes it along, and in those after it while more waits than a segment holds; what was read, in all that comes soon.
  */
 INLINE int is_news(const struct owner *owner, const struct tcp_sock *tp, __u8 what)
@@ -311,7 +311,7 @@ INLINE int is_news(const struct owner *owner, const struct tcp_sock *tp, __u8 wh
  * Writes the event, if anyone wants it. `tp`: its socket, or 0; `seen`: the same as some programs may see it, or 0.
  * `skb`: where its headers can be read from, or 0. `device`: of a drop, the name of its device.
  */
-INLINE void tell(struct tcp_sock *tp, const struct bpf_tcp_sock *seen, const struct story *story, const struct __sk_buff *skb,
+INLINE void emit(struct tcp_sock *tp, const struct bpf_tcp_sock *seen, const struct story *story, const struct __sk_buff *skb,
 		 int by_owner, int drop, const char *device)
 {
 	if (only_netns && story->netns != only_netns)
@@ -478,7 +478,7 @@ INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 p
 	return 1;
 }
 
-/* As the other end sees it. */
+/* Seen from the peer. */
 INLINE void turn(struct story *story)
 {
 	__u32 address[4];
@@ -515,7 +515,7 @@ INLINE void segment(struct __sk_buff *skb, __u8 what)
 	story.ca_state = BITS(&tp->inet_conn, icsk_ca_state);
 	/* TCP sends under the lock: while a process holds it, by that process. A listener answers by itself. */
 	int by_owner = what == SENT && story.state != TCP_LISTEN && sk->sk_lock.owned;
-	tell(tp, seen, &story, skb, by_owner, 0, 0);
+	emit(tp, seen, &story, skb, by_owner, 0, 0);
 }
 
 SEC("cgroup_skb/egress") int linerate_sent(struct __sk_buff *skb)
@@ -530,9 +530,9 @@ SEC("cgroup_skb/ingress") int linerate_received(struct __sk_buff *skb)
 	return 1;
 }
 
-static __attribute__((noinline)) void tell_step(struct tcp_sock *tp, const struct story *story, int by_owner)
+static __attribute__((noinline)) void emit_step(struct tcp_sock *tp, const struct story *story, int by_owner)
 {
-	tell(tp, 0, story, 0, by_owner, 0, 0);
+	emit(tp, 0, story, 0, by_owner, 0, 0);
 }
 
 /* An event that is no segment: the addresses are the socket's own. */
@@ -548,7 +548,7 @@ INLINE void step(struct sock *any, struct story *story, int new_state, int new_c
 		if (owner && owner->pid == task->tgid && !is_news(owner, tp, story->what))
 			return;
 	}
-	/* The SYN tells of the connection; before it the port is not known. */
+	/* The SYN identifies the connection; before it the port is not known. */
 	if (new_state == TCP_LISTEN || new_state == TCP_SYN_SENT) {
 		owner_of(tp, 1, task);
 		return;
@@ -570,7 +570,7 @@ INLINE void step(struct sock *any, struct story *story, int new_state, int new_c
 		return;
 	story->state = new_state >= 0 ? new_state : sk->__sk_common.skc_state;
 	story->ca_state = new_ca_state >= 0 ? new_ca_state : BITS(&tp->inet_conn, icsk_ca_state);
-	tell_step(tp, story, by_owner);
+	emit_step(tp, story, by_owner);
 }
 
 SEC("tp_btf/sock_send_length") int linerate_wrote(__u64 *context)
@@ -610,7 +610,7 @@ SEC("tp_btf/tcp_cong_state_set") int linerate_congestion(__u64 *context)
 	return 0;
 }
 
-/* After the segment left: that it was sent again, by the kernel's own account. */
+/* After the segment left: that it was retransmitted, by the kernel's own account. */
 SEC("tp_btf/tcp_retransmit_skb") int linerate_retransmitted(__u64 *context)
 {
 	struct sk_buff *skb = (struct sk_buff *)context[1];
@@ -658,7 +658,7 @@ SEC("tp_btf/kfree_skb") int linerate_dropped(__u64 *context)
 	struct tcp_sock *tp = 0;
 	if (holder) {
 		place_drop(&story, holder);
-		/* The verifier does not let bpf_skc_to_tcp_sock() have it as the packet tells it. What has no whole socket: */
+		/* The verifier does not let bpf_skc_to_tcp_sock() take the packet's pointer. What has no whole socket: */
 		if (story.state == TCP_TIME_WAIT || story.state == TCP_NEW_SYN_RECV)
 			return 0;
 		struct socket *socket = holder->sk_socket;
@@ -681,7 +681,7 @@ SEC("tp_btf/kfree_skb") int linerate_dropped(__u64 *context)
 	/* Where a socket drops what it received, the packet's field of the device serves another purpose. */
 	struct net_device *dev = story.netns && story.arrived ? 0 : skb->dev;
 	if (!story.netns) {
-		/* Which end this is about is told by the connections that are known: trace/connections.rs. */
+		/* Which end this is about follows from the known connections: trace/connections.rs. */
 		if (!dev)
 			return 0;
 		story.netns = dev->nd_net.net->ns.inum;
@@ -694,7 +694,7 @@ SEC("tp_btf/kfree_skb") int linerate_dropped(__u64 *context)
 		story.segment_size = 0;
 	}
 	/* No device: an address that cannot be read leaves its name empty. */
-	tell(tp, 0, &story, 0, 0, 1, dev ? dev->name : (const char *)1);
+	emit(tp, 0, &story, 0, 0, 1, dev ? dev->name : (const char *)1);
 	return 0;
 }
 

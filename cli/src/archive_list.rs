@@ -200,7 +200,7 @@ pub fn table(rows: &[Row], width: usize) -> String {
     let gaps = 2 * NOTE;
     let figures: usize = [0, 1, 3, 4].map(widest).iter().sum();
     let room = width.saturating_sub(figures + gaps);
-    // How runs ended is always told; then come the hosts, then the titles.
+    // How runs ended is always shown; then come the hosts, then the titles.
     let state = rows.iter().map(|row| note(row, 0).len()).max().unwrap_or(0);
     let least = widest(NOTE).min(state.max("NOTE".len()));
     let host = widest(HOST).min(room.saturating_sub(least)).max(8);
@@ -212,7 +212,7 @@ pub fn table(rows: &[Row], width: usize) -> String {
     words::table(&[], cells.into_iter().map(Vec::from))
 }
 
-/// What a list tells of a direction: the latency of requests, else the goodput.
+/// The figure of a direction in a list: the latency of requests, else the goodput.
 fn figure(p50: Option<Nanos>, goodput: Option<BitRate>) -> Option<String> {
     let rate = || goodput.map(|rate| rate.to_string());
     p50.map(|p50| p50.to_string()).or_else(rate)
@@ -220,7 +220,7 @@ fn figure(p50: Option<Nanos>, goodput: Option<BitRate>) -> Option<String> {
 
 /// How a run ended unless as ordered, and as much of its title as `room` has place for.
 fn note(row: &Row, room: usize) -> String {
-    /// Less of a title tells nothing.
+    /// A shorter title is not readable.
     const LEAST: usize = 6;
     let ended = match row.ended.as_str() {
         "complete" => "",

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// Has `work` done by a process that can only read these files and answer: a stranger may have made them.
+/// Has `work` done by a process that can only read these files and answer: their origin is untrusted.
 ///
 /// # Errors
 /// Those of `work`; and if it did not end in bounded time and memory.
@@ -70,7 +70,7 @@ pub fn write_whole(file: &Path, text: impl AsRef<[u8]>) -> Result<()> {
         std::fs::rename(&part, file)
     });
     if written.is_err() {
-        // It may not even have been made; the first failure is the one to tell.
+        // It may not even have been made; the first failure is reported.
         let _ = std::fs::remove_file(&part);
     }
     written.with_context(failed)

@@ -1,11 +1,11 @@
-//! What linerate printed as JSON, read again: the documents of `docs/json.md`, told apart by their members.
+//! linerate's own JSON as input: the documents of `docs/json.md`, distinguished by their members.
 
 use model::mtu::{CHANGE_SCHEMA, MTU_SCHEMA, MtuChange, MtuFound, MtuReport};
 use model::{EXPERIMENT_SCHEMA, Experiment, Published, Run, SCHEMA_VERSION, TUNING_SCHEMA, Tuning};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// A document of any kind that can be told as a whole.
+/// A document of any kind that can be shown whole.
 #[derive(Clone)]
 pub enum Document {
     /// Of `measure`, or what iperf3 printed.

@@ -53,10 +53,10 @@ fn files_arrive_both_ways_and_the_corners_are_compared() {
     for way in ["--up", "--down"] {
         let to = path(way);
         let options = [way, "--from", &path("from"), "--to", &to, "--json"];
-        let told = json(&mut copy(&home, "local", &options));
-        assert_eq!(told["ended"]["how"], "complete");
-        assert_eq!(told["spec"]["limit"], "whole");
-        let leg = &told["summary"]["legs"][0];
+        let report = json(&mut copy(&home, "local", &options));
+        assert_eq!(report["ended"]["how"], "complete");
+        assert_eq!(report["spec"]["limit"], "whole");
+        let leg = &report["summary"]["legs"][0];
         assert_eq!(leg["bytes"], LENGTH);
         let figures = &leg["copy"];
         assert_eq!(
@@ -168,10 +168,10 @@ fn files_are_copied_over_ssh_with_the_rights_of_the_user_there() {
     };
     for way in ["--up", "--down"] {
         let (from, to) = (path("from"), path(way));
-        let told = json(&mut over_ssh(&[
+        let report = json(&mut over_ssh(&[
             way, "--from", &from, "--to", &to, "--json",
         ]));
-        let figures = &told["summary"]["legs"][0]["copy"];
+        let figures = &report["summary"]["legs"][0]["copy"];
         assert_eq!(
             (&figures["verified"], &figures["kept"]),
             (&true.into(), &true.into())
@@ -243,8 +243,8 @@ fn over_a_slow_path_every_corner_is_held_up_by_the_network() {
         "1",
         "--json",
     ];
-    let told = json(&mut copy(&home, &host, &options));
-    let corners = told["corners"].as_array().unwrap();
+    let report = json(&mut copy(&home, &host, &options));
+    let corners = report["corners"].as_array().unwrap();
     assert_eq!(corners.len(), 4);
     for corner in corners {
         let copied = &corner["copies"][0];
@@ -286,12 +286,12 @@ fn a_full_disk_and_an_interrupt_leave_nothing() {
     home.furnish(&mut small);
     let full = run(&mut small);
     assert_eq!(full.status.code(), Some(1), "{}", stderr(&full));
-    let told = stdout(&full) + &stderr(&full);
+    let output = stdout(&full) + &stderr(&full);
     assert!(
-        one_line(&told).contains("No space left on device"),
-        "{told}"
+        one_line(&output).contains("No space left on device"),
+        "{output}"
     );
-    assert!(!told.contains(".part"), "nothing is left there: {told}");
+    assert!(!output.contains(".part"), "nothing is left there: {output}");
 
     let mut command = copy(
         &home,
@@ -473,15 +473,15 @@ fn blocks_behind_a_slow_path_take_its_round_trip_and_the_network_is_named() {
     // Eight outstanding fill the path eight times as well, until it is full.
     let rate = |one: &serde_json::Value| one["latency"]["per_s"].as_f64().unwrap();
     let deep = first(&ask(&["--block", "512", "--depth", "8"]));
-    // The median: one that is sent again after a timeout is no rate of the path.
+    // The median: one that is retransmitted after a timeout is no rate of the path.
     let alone = 1e9 / p50(&small) as f64;
     assert!(rate(&deep) > 4.0 * alone, "{small:#}{deep:#}");
     assert!(rate(&deep) < 8.5 * alone, "{small:#}{deep:#}");
 
-    let told = stdout(&run(&mut blocks(&home, &host, &["--requests", "20"])));
+    let output = stdout(&run(&mut blocks(&home, &host, &["--requests", "20"])));
     assert!(
-        one_line(&told).contains("the network takes the time"),
-        "{told}"
+        one_line(&output).contains("the network takes the time"),
+        "{output}"
     );
     lab.down();
 }
@@ -503,10 +503,10 @@ fn blocks_of_a_file_are_measured_both_ways_and_leave_nothing() {
         "--json",
     ];
     for way in ["--up", "--down"] {
-        let told = json(blocks(&home, "local", &[way]).args(mix).args(more));
-        assert_eq!(told["ended"]["how"], "complete");
-        assert_eq!(told["spec"]["workload"]["seed"], 9);
-        let leg = &told["legs"][0];
+        let report = json(blocks(&home, "local", &[way]).args(mix).args(more));
+        assert_eq!(report["ended"]["how"], "complete");
+        assert_eq!(report["spec"]["workload"]["seed"], 9);
+        let leg = &report["legs"][0];
         let (asks, has) = match way {
             "--up" => ("near", "far"),
             _ => ("far", "near"),
@@ -520,7 +520,7 @@ fn blocks_of_a_file_are_measured_both_ways_and_leave_nothing() {
         assert_eq!(operations.len(), 3, "{operations:#?}");
         assert_eq!(leg["near"]["bytes"], 400 * 8192);
         assert_eq!(leg["far"]["bytes"], 400 * 8192);
-        let id = told["id"].as_str().unwrap();
+        let id = report["id"].as_str().unwrap();
         let shown = stdout(&run(&mut home.linerate(&["runs", "show", id])));
         let shown = one_line(&shown);
         assert!(shown.contains("WRITE, stable: of "), "{shown}");
@@ -536,7 +536,7 @@ fn blocks_of_a_file_are_measured_both_ways_and_leave_nothing() {
     refused(
         &["--store", there, "--file-size", "6M"],
         3,
-        "ask for less with --file-size",
+        "reduce --file-size",
     );
     refused(&["--block", "100"], 2, "from 512 B to 64M");
     refused(&["--mix", "getattr"], 2, "is for NFS servers");
@@ -544,8 +544,8 @@ fn blocks_of_a_file_are_measured_both_ways_and_leave_nothing() {
     assert!(fs::read(there).unwrap() == data);
 
     let lines = ["--requests", "50", "--depth", "1,4", "--json"];
-    let told = json(blocks(&home, "local", &["--store", there]).args(lines));
-    let depths = told["depths"].as_array().unwrap();
+    let report = json(blocks(&home, "local", &["--store", there]).args(lines));
+    let depths = report["depths"].as_array().unwrap();
     let depth = |n: usize| depths[n]["depth"].as_u64().unwrap();
     assert_eq!((depths.len(), depth(0), depth(1)), (2, 1, 4));
     for one in depths {

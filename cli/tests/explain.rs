@@ -158,9 +158,12 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
             theirs,
             "{source} and tshark"
         );
-        let told = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
-        let told = told["explanations"].as_array().unwrap();
-        let data = told.iter().max_by_key(|e| e["bytes"].as_u64()).unwrap();
+        let document = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
+        let explained = document["explanations"].as_array().unwrap();
+        let data = explained
+            .iter()
+            .max_by_key(|e| e["bytes"].as_u64())
+            .unwrap();
         assert_eq!(data["source"], source);
     }
 
@@ -222,9 +225,12 @@ fn shares_of_a_trace_agree_with_the_clocks_of_the_kernel() {
         let tracing = trace(&home, &lab, "a");
         lab.measure("", &["--up", "-t", "2s", "-C", "cubic", option, size]);
         let file = tracing.end();
-        let told = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
-        let told = told["explanations"].as_array().unwrap();
-        let data = told.iter().max_by_key(|e| e["bytes"].as_u64()).unwrap();
+        let document = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
+        let explained = document["explanations"].as_array().unwrap();
+        let data = explained
+            .iter()
+            .max_by_key(|e| e["bytes"].as_u64())
+            .unwrap();
         let span = data["span_ns"].as_f64().unwrap();
         let findings = data["findings"].as_array().unwrap().iter();
         let ours: f64 = findings
@@ -269,7 +275,7 @@ fn shares_of_a_trace_agree_with_the_clocks_of_the_kernel() {
     );
 }
 
-/// Data packets of a direction, by its ends: packets, bytes of sequence space, and how many were sent again or
+/// Data packets of a direction, by its ends: packets, bytes of sequence space, and how many were retransmitted or
 /// overtaken.
 type Flows = std::collections::BTreeMap<(String, String), (u64, u64, u64)>;
 
@@ -307,7 +313,7 @@ fn flows_by_tshark(file: &Path) -> Flows {
         let range = u64::from(seq.wrapping_sub(first).wrapping_add(length));
         (flow.0, flow.1) = (flow.0 + 1, flow.1.max(range));
     }
-    // A single byte that is sent again looks like a keepalive to it; iperf3 sends its state in one.
+    // A single retransmitted byte looks like a keepalive to it; iperf3 sends its state in one.
     let again =
         "tcp.analysis.retransmission || tcp.analysis.out_of_order || tcp.analysis.keep_alive";
     for (ends, ..) in fields(&format!("tcp.len > 0 && ({again})")) {
@@ -441,7 +447,7 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_told_in_a_sentence() {
+fn unexplainable_files_are_refused_in_one_sentence() {
     let home = Home::new();
     let file = |name: &str, bytes: &[u8]| {
         let path = home.path().join(name);

@@ -51,10 +51,10 @@ impl Ours {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let (tell, log) = std::sync::mpsc::channel();
+        let (sender, log) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                let _ = tell.send(line);
+                let _ = sender.send(line);
             }
         });
         let ours = Ours { child, port, log };
@@ -455,11 +455,11 @@ fn only_authorised_users_may_test_with_the_padding_that_is_allowed() {
     let wrong = stock("bianchi");
     assert!(String::from_utf8_lossy(&wrong.stdout).contains("authorization failed"));
     ours.says("user name or password is wrong");
-    let stranger = stock_client(ours.port, "").output().unwrap();
-    assert!(String::from_utf8_lossy(&stranger.stdout).contains("authorization failed"));
+    let unnamed = stock_client(ours.port, "").output().unwrap();
+    assert!(String::from_utf8_lossy(&unnamed.stdout).contains("authorization failed"));
     ours.says("not what iperf3 makes");
 
-    // Ours pads as 3.17 does unless told otherwise.
+    // Ours pads as 3.17 does by default.
     for more in ["", "--use-pkcs1-padding"] {
         let output = with_user(&folder, ours.port, &public, more, "rossi");
         assert!(output.status.success(), "{output:?}");
@@ -581,20 +581,21 @@ fn a_busy_server_is_asked_again_until_it_is_free_or_the_time_is_over() {
 fn what_cannot_be_is_said_in_one_sentence() {
     let folder = Folder::new("refusals");
     let nobody = free_port();
-    let told = |port: u16, args: &str, code: i32| {
+    let refused = |port: u16, args: &str, code: i32| {
         let output = measure(&folder, port, args).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(said.lines().count(), 1, "{said}");
         said
     };
-    assert!(told(nobody, "--up", 3).contains("nothing listens on that port"));
-    assert!(told(nobody, "--workload request", 2).contains("answers no requests"));
+    assert!(refused(nobody, "--up", 3).contains("nothing listens on that port"));
+    assert!(refused(nobody, "--workload request", 2).contains("answers no requests"));
     assert!(
-        told(nobody, "--up --far-cpus 0", 2).contains("the server chooses its processors itself")
+        refused(nobody, "--up --far-cpus 0", 2)
+            .contains("the server chooses its processors itself")
     );
     assert!(
-        told(nobody, "--up --username mario --rsa-public-key /nowhere", 2)
+        refused(nobody, "--up --username mario --rsa-public-key /nowhere", 2)
             .contains("IPERF3_PASSWORD")
     );
     // Somebody who speaks another protocol.
@@ -606,7 +607,7 @@ fn what_cannot_be_is_said_in_one_sentence() {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
     });
-    assert!(told(port, "--up", 3).contains("does not speak iperf3's protocol"));
+    assert!(refused(port, "--up", 3).contains("does not speak iperf3's protocol"));
     speaker.join().unwrap();
 }
 
@@ -672,7 +673,7 @@ fn our_json_has_every_key_of_iperf3s() {
         keys_of(&theirs, "", &mut wanted);
         keys_of(&mine, "", &mut found);
         let missing: Vec<&String> = wanted.difference(&found).collect();
-        // A stock server does not tell its congestion control for a receiver of ours to print, and
+        // A stock server does not report its congestion control for a receiver of ours to print, and
         // the round-trip times of its sockets are not known here.
         let allowed = |key: &str| {
             key.ends_with("_tcp_congestion")

@@ -112,7 +112,7 @@ fn a_link_has_its_delay_and_loses_what_it_should() {
         "delay = \"10ms\"\nloss = { random = 0.05 }",
         "delay = \"10ms\"",
     );
-    // The first asks for the other's hardware address.
+    // The first resolves the other's hardware address.
     lab.exec("a", &["ping", "-c", "3", "-W", "2", "b"]);
     let before = lab.truth();
     let out = stdout(&lab.exec("a", &["ping", "-c", "2000", "-i", "0.002", "-W", "2", "b"]));
@@ -278,7 +278,7 @@ fn a_lab_of_one_command_goes_with_it_however_that_ends() {
         let mut command = home.linerate(command);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut child = Running(child.unwrap());
-        // Up, with what runs in it: the agent and the near end, or the program.
+        // Up, with what runs in it: the agent and the client, or the program.
         let mut inside = Vec::new();
         wait_until("something runs in the lab", || {
             let labs = listed();
@@ -422,7 +422,7 @@ fn who_is_killed_while_a_lab_comes_up_leaves_none_or_one_that_is_known() {
         std::thread::sleep(Duration::from_millis(after_ms));
         let _ = caller.kill();
         caller.wait().unwrap();
-        // Its keeper goes on until it finds nobody who told it to stay; then it is up, or it is gone.
+        // Its holder goes on until its caller is gone; then the lab is up, or it is removed.
         wait_until("it is up or gone", || {
             !listed().iter().any(|lab| lab["state"] == "changing")
         });
@@ -442,7 +442,7 @@ fn who_is_killed_while_a_lab_comes_up_leaves_none_or_one_that_is_known() {
 }
 
 #[test]
-fn a_user_without_root_gets_the_same_lab_or_hears_what_is_needed() {
+fn a_user_without_root_gets_the_same_lab_or_a_list_of_what_is_needed() {
     let home = Home::new();
     // Somewhere that anybody can read and this user can write.
     let exe = home.path().join("linerate");

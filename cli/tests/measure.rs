@@ -273,9 +273,9 @@ fn a_buffer_larger_than_the_kernel_allows_is_said() {
         "measure", "local", "--up", "-n", "1M", "-w", "512M", "--json", "-q",
     ]));
     let warnings = run["summary"]["warnings"].as_array().unwrap();
-    let told = |what: &str| warnings.iter().any(|w| w.to_string().contains(what));
+    let warned = |what: &str| warnings.iter().any(|w| w.to_string().contains(what));
     assert!(
-        told("net.core.wmem_max") && told("net.core.rmem_max"),
+        warned("net.core.wmem_max") && warned("net.core.rmem_max"),
         "{warnings:#?}"
     );
 }
@@ -421,7 +421,7 @@ fn a_lost_agent_is_noticed_and_what_was_measured_is_kept() {
 }
 
 #[test]
-fn several_clients_at_once_and_no_stranger() {
+fn several_clients_at_once_and_no_untrusted_one() {
     let home = Home::new();
     let server = serve(&home, None, "127.0.0.1");
     let host = server.host.clone();
@@ -439,8 +439,8 @@ fn several_clients_at_once_and_no_stranger() {
     assert_eq!(second["ended"]["how"], "complete");
     assert!(first.output(Duration::from_secs(30)).status.success());
 
-    let stranger = Home::new();
-    let out = run(&mut stranger.linerate(&["measure", &host, "-n", "1M"]));
+    let untrusted = Home::new();
+    let out = run(&mut untrusted.linerate(&["measure", &host, "-n", "1M"]));
     assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
     assert!(stderr(&out).contains("trust"), "{}", stderr(&out));
 }
@@ -491,23 +491,23 @@ fn both_ends_are_traced_kept_explained_and_deleted() {
     let files = traces(&home);
     assert_eq!(files.len(), 4);
     let explained = json(&mut home.linerate(&["explain", "last", "--json"]));
-    let told = explained["explanations"].as_array().unwrap();
-    let names: Vec<_> = told.iter().map(|e| e["name"].as_str().unwrap()).collect();
+    let all = explained["explanations"].as_array().unwrap();
+    let names: Vec<_> = all.iter().map(|e| e["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["up", "down"]);
     assert!(
-        told.iter().all(|e| e["source"] == "trace_of_both_ends"),
-        "{told:?}"
+        all.iter().all(|e| e["source"] == "trace_of_both_ends"),
+        "{all:?}"
     );
 
     // Each file has the connection of its own leg, and no other; two of them are joined.
     let one = |args: &[&str]| {
-        let told = json(home.linerate(args).arg("--json"));
-        let told = told["explanations"].as_array().unwrap().clone();
-        assert_eq!(told.len(), 1, "{told:?}");
-        told[0]["source"].as_str().unwrap().to_owned()
+        let document = json(home.linerate(args).arg("--json"));
+        let all = document["explanations"].as_array().unwrap().clone();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all[0]["source"].as_str().unwrap().to_owned()
     };
     let name = |n: usize| files[n].to_str().unwrap();
-    // In the order of their names: the far end of the way up, its near end.
+    // In the order of their names: the server's trace of the upload, the client's.
     assert_eq!(one(&["explain", name(0)]), "trace_at_receiver");
     assert_eq!(one(&["explain", name(1)]), "trace");
     assert_eq!(one(&["explain", name(0), name(1)]), "trace_of_both_ends");
@@ -557,17 +557,20 @@ fn only_both_ends_see_that_the_receiving_application_is_slow() {
     });
     assert!(near.output(Duration::from_secs(30)).status.success());
     let slow_reader = |args: &[&str]| {
-        let told = json(home.linerate(args).arg("--json"));
-        let told = &told["explanations"][0];
+        let document = json(home.linerate(args).arg("--json"));
+        let explained = &document["explanations"][0];
         assert_eq!(
-            told["conclusion"]["by"][0], "reading_application",
-            "{told:#}"
+            explained["conclusion"]["by"][0], "reading_application",
+            "{explained:#}"
         );
-        let findings = told["findings"].as_array().unwrap();
+        let findings = explained["findings"].as_array().unwrap();
         let found = findings
             .iter()
             .find(|f| f["limit"] == "reading_application");
-        (told["source"].clone(), found.unwrap()["confidence"].clone())
+        (
+            explained["source"].clone(),
+            found.unwrap()["confidence"].clone(),
+        )
     };
     let (source, sure) = slow_reader(&["explain", "last"]);
     assert_eq!(
@@ -659,8 +662,8 @@ fn a_run_that_cannot_be_kept_fails_and_says_so() {
     let out = run(&mut command);
     let text = stdout(&out) + &stderr(&out);
     assert_eq!(out.status.code(), Some(1), "{text}");
-    let told = text
+    let warnings = text
         .matches("the run is not kept: the disk is full")
         .count();
-    assert_eq!(told, 1, "{text}");
+    assert_eq!(warnings, 1, "{text}");
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Something that takes seconds at the most has not happened by then.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// The shortest runs that tell anything, with buffers that are empty soon, and no pauses.
+/// The shortest runs that show anything, with buffers that are empty soon, and no pauses.
 const SHORT: [&str; 11] = [
     "-t", "0.4s", "-O", "0.1s", "-i", "50ms", "-w", "256K", "--gap", "0s", "-q",
 ];
@@ -42,7 +42,7 @@ impl Path {
         path
     }
 
-    /// Starts the far end, or starts it again.
+    /// Starts the server, or restarts it.
     fn serve(&mut self) {
         let args = ["serve", "--bind", Pair::FAR, "--allow-tune"];
         let mut command = self.far_home.linerate_in(&self.pair.far, &args);
@@ -629,7 +629,7 @@ fn a_plan_is_printed_before_it_is_run_and_runs_from_its_file() {
         first
     );
 
-    // Once more from the same seed: another experiment in the same order.
+    // Again from the same seed: another experiment in the same order.
     let again = verdict(&mut path.command(&["again", id, "-q"]), &[0]);
     assert_ne!(again["id"], first["id"]);
     assert_eq!(order(&again), order(&first));

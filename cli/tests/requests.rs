@@ -20,15 +20,15 @@ fn trace(mut linerate: Command, file: PathBuf) -> Recorder {
 fn requests(home: &Home, files: &[&Path]) -> Value {
     let mut args = vec!["explain", "--requests", "--json"];
     args.extend(files.iter().map(|file| file.to_str().unwrap()));
-    let told = json(&mut home.linerate(&args));
-    for call in told["calls"].as_array().unwrap() {
+    let report = json(&mut home.linerate(&args));
+    for call in report["calls"].as_array().unwrap() {
         let sum = |of: &str| -> u64 {
             let all = call[of].as_object().unwrap().values();
             all.map(|time| time.as_u64().unwrap()).sum()
         };
         assert_eq!(sum("parts"), sum("causes"), "{call:#}");
     }
-    told
+    report
 }
 
 /// Milliseconds of a figure.
@@ -37,9 +37,9 @@ fn ms(of: &Value) -> f64 {
 }
 
 /// The calls of each connection, in the order of their beginnings.
-fn connections(told: &Value) -> Vec<Vec<&Value>> {
+fn connections(report: &Value) -> Vec<Vec<&Value>> {
     let mut all: Vec<Vec<&Value>> = Vec::new();
-    for call in told["calls"].as_array().unwrap() {
+    for call in report["calls"].as_array().unwrap() {
         match all
             .iter_mut()
             .find(|calls| calls[0]["client"] == call["client"])
@@ -132,8 +132,8 @@ fn known_causes() {
         ("trace", of_trace),
         ("both", both),
     ];
-    for (who, told) in all {
-        let all = connections(&told);
+    for (who, report) in all {
+        let all = connections(&report);
         let counts: Vec<usize> = all.iter().map(Vec::len).collect();
         assert_eq!(counts, [5, 6, 1, 3, 5, 5, 9], "{who}");
         // A busy machine wakes who sleeps too late, and never too early: the least is nearest to what was asked for.
@@ -216,9 +216,9 @@ fn what_tcp_d_printed_is_put_in_order_named_and_compared() {
         )
     };
     // One read of 8 KiB at its server, printed processor by processor.
-    let told =
+    let report =
         json(&mut home.linerate(&["explain", "--requests", "-J", &listing("nfs_8k_unsorted")]));
-    let calls = told["calls"].as_array().unwrap().iter();
+    let calls = report["calls"].as_array().unwrap().iter();
     let calls: Vec<_> = calls
         .map(|call| {
             let think = call["parts"]["think_ns"].as_u64().unwrap() / 1000;
@@ -249,10 +249,10 @@ fn what_tcp_d_printed_is_put_in_order_named_and_compared() {
     );
     assert!(idle.contains("put in order by their timestamps"), "{idle}");
     for name in ["nfs_8k_cpu_order", "nfs_8k_write"] {
-        let told = explained(name);
+        let text = explained(name);
         assert!(
-            told.contains("what followed what cannot be known"),
-            "{told}"
+            text.contains("what followed what cannot be known"),
+            "{text}"
         );
     }
     let loss = explained("nfs_slow_machine_unacked");
@@ -337,7 +337,7 @@ impl Nfs {
 fn by_tshark(file: &Path) -> BTreeMap<String, Vec<f64>> {
     let out = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-Y", "rpc.msgtyp == 1"])
-        // The client's port is one of the privileged by chance, and may be that of another protocol.
+        // The client's port is a random privileged one, and may be that of another protocol.
         .args(["-o", "tcp.try_heuristic_first:TRUE"])
         .args([
             "-T",
@@ -362,9 +362,9 @@ fn by_tshark(file: &Path) -> BTreeMap<String, Vec<f64>> {
 }
 
 /// The same of ours, by names.
-fn by_name(told: &Value) -> BTreeMap<String, Vec<f64>> {
+fn by_name(report: &Value) -> BTreeMap<String, Vec<f64>> {
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for call in told["calls"].as_array().unwrap() {
+    for call in report["calls"].as_array().unwrap() {
         let last = call["steps"].as_array().unwrap().last().unwrap();
         let ended = ms(&last["at_ns"]) + ms(&last["took_ns"]);
         let took = (ended - ms(&call["parts"]["call_send_ns"])) * 1e3;
@@ -416,8 +416,8 @@ fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
         }
         let [whole, cut] = [whole, cut].map(Recorder::end);
 
-        let told = requests(&home, &[&whole]);
-        let ours = by_name(&told);
+        let report = requests(&home, &[&whole]);
+        let ours = by_name(&report);
         let mut theirs = by_tshark(&whole);
         for (name, number) in [
             ("PORTMAP NULL", "100000 0"),
@@ -447,15 +447,15 @@ fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
 
         // A cut capture shows the same calls; of the largest the time before its last byte is there, which tshark
         // leaves out.
-        let called = |told: &Value| -> Vec<String> {
-            let calls = told["calls"].as_array().unwrap().iter();
+        let called = |report: &Value| -> Vec<String> {
+            let calls = report["calls"].as_array().unwrap().iter();
             let keys = ["operation", "detail", "call_bytes", "reply_bytes"];
             calls
                 .map(|call| keys.map(|key| call[key].to_string()).join(" "))
                 .collect()
         };
-        assert_eq!(called(&requests(&home, &[&cut])), called(&told));
-        let writes = told["calls"].as_array().unwrap().iter();
+        assert_eq!(called(&requests(&home, &[&cut])), called(&report));
+        let writes = report["calls"].as_array().unwrap().iter();
         let largest = writes
             .max_by_key(|call| call["call_bytes"].as_u64())
             .unwrap();
@@ -573,8 +573,8 @@ fn nfs_version_4_is_named_and_sized_as_tshark_does() {
         let theirs = version_4_by_tshark(&whole, minor);
         assert!(theirs.len() >= least, "{theirs:#?}");
         for file in [&whole, &cut] {
-            let told = requests(&home, &[file]);
-            let calls = told["calls"].as_array().unwrap().iter();
+            let report = requests(&home, &[file]);
+            let calls = report["calls"].as_array().unwrap().iter();
             let ours: Vec<String> = calls
                 .map(|call| {
                     let name = call["operation"].as_str().unwrap();
@@ -584,7 +584,7 @@ fn nfs_version_4_is_named_and_sized_as_tshark_does() {
             assert_eq!(ours, theirs);
             let of = |name: &str| {
                 let name = format!("NFSv4.{minor} {name}");
-                let mut calls = told["calls"].as_array().unwrap().iter();
+                let mut calls = report["calls"].as_array().unwrap().iter();
                 calls.find(|call| call["operation"] == name).unwrap()["detail"].clone()
             };
             assert_eq!(of("WRITE"), "8192 bytes at 0, may stay in memory");
@@ -650,19 +650,19 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
                 let mut all = all.as_array().unwrap().iter();
                 all.find(|one| one[key] == name).unwrap().clone()
             };
-            let told = of(&summary["operations"], "operation", operation);
+            let measured = of(&summary["operations"], "operation", operation);
             let record = of(
                 &run["legs"][0]["near"]["operations"],
                 "operation",
                 operation,
             );
-            assert_eq!(told["latency"]["count"], 50, "{told:#}");
+            assert_eq!(measured["latency"]["count"], 50, "{measured:#}");
             assert_eq!(record["data"], data, "{record:#}");
-            // The path of a veth pair is one round trip of its kernel; it tells no rate.
-            let ideal = told["latency"]["ideal_ns"].as_u64().unwrap();
+            // The path of a veth pair is one round trip of its kernel; it has no rate.
+            let ideal = measured["latency"]["ideal_ns"].as_u64().unwrap();
             assert!(
-                ideal > 0 && ideal <= told["latency"]["mean_ns"].as_u64().unwrap(),
-                "{told:#}"
+                ideal > 0 && ideal <= measured["latency"]["mean_ns"].as_u64().unwrap(),
+                "{measured:#}"
             );
             // The wire says the same, but for what the process takes to hand over and to wake up; and there is what
             // filled the file.
@@ -686,18 +686,18 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
                     .sum()
             };
             let (ours, theirs) = (
-                told["latency"]["p50_ns"].as_u64().unwrap(),
+                measured["latency"]["p50_ns"].as_u64().unwrap(),
                 wire["p50_ns"].as_u64().unwrap(),
             );
             assert!(ours * 5 / 4 > theirs, "{operation}: {ours} and {theirs} ns");
             assert!(
-                sum(&told["parts"]) > 0 && ours < theirs + 3_000_000,
+                sum(&measured["parts"]) > 0 && ours < theirs + 3_000_000,
                 "{operation}: {ours} and {theirs} ns"
             );
         }
     }
 
-    // On disk, by chance, with several outstanding on two connections; a person reads the same again later.
+    // On disk, at random, with several outstanding on two connections; the archived text has the same later.
     let order = [
         "--mix",
         "read,write-stable",
@@ -709,13 +709,13 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
         "-t",
         "500ms",
     ];
-    let told = stdout(&common::run(&mut measure(
+    let text = stdout(&common::run(&mut measure(
         &disk.display().to_string(),
         &order,
     )));
     assert!(
-        told.contains("WRITE, stable") && told.contains("4 outstanding on each"),
-        "{told}"
+        text.contains("WRITE, stable") && text.contains("4 outstanding on each"),
+        "{text}"
     );
     let shown = stdout(&common::run(&mut home.linerate(&["runs", "show", "last"])));
     assert!(
@@ -725,7 +725,7 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     let left: Vec<_> = std::fs::read_dir(&disk).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 
-    // Ctrl-C while it reads: what was measured is told, and the files are gone.
+    // Ctrl-C while it reads: the measured part is reported, and the files are gone.
     let mut long = measure(&disk.display().to_string(), &["-t", "60s", "--json-stream"]);
     let mut child = long.stdout(Stdio::piped()).spawn().unwrap();
     let lines = Lines::of(child.stdout.take().unwrap());
@@ -751,8 +751,8 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     let left = std::fs::read_dir(&disk).unwrap().next().unwrap().unwrap();
     let name = left.file_name().into_string().unwrap();
     let shown = stdout(&common::run(&mut home.linerate(&["runs", "show", "last"])));
-    let told = format!("its files {}*", name.trim_end_matches('0'));
-    assert!(common::one_line(&shown).contains(&told), "{name}: {shown}");
+    let files = format!("its files {}*", name.trim_end_matches('0'));
+    assert!(common::one_line(&shown).contains(&files), "{name}: {shown}");
     std::fs::remove_file(left.path()).unwrap();
 
     // What the server does not take, and what does not fit: the room is free again.
@@ -786,13 +786,13 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     // It fills up meanwhile; then there is room again.
     let fill = ["--mix", "write", "--file-size", "4M", "-t", "20s"];
     let out = common::run(&mut measure(&full, &fill));
-    let told = common::one_line(&stdout(&out));
-    assert_eq!(out.status.code(), Some(1), "{told}");
-    assert!(told.contains("WRITE with \"no space left\""), "{told}");
+    let text = common::one_line(&stdout(&out));
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("WRITE with \"no space left\""), "{text}");
     let fits = ["--mix", "write", "--file-size", "768K", "--requests", "96"];
     json(measure(&full, &fits).arg("--json"));
 
-    // The server goes: what stays there is told.
+    // The server goes: the files that stay there are reported.
     let (child, lines) = reading(&long);
     drop(server);
     let line = lines.wait_for("\"event\":\"end\"");

@@ -60,7 +60,7 @@ fn both_hosts_sign_what_they_report_and_verify_compares_it() {
     ];
     let out = run(&mut guest.linerate(&measure));
     assert!(out.status.success(), "{}", stderr(&out));
-    let whole = "all is as it was written; 2 legs are signed by both hosts\n";
+    let whole = "all records are intact; 2 legs are signed by both hosts\n";
     let verified = run(&mut guest.linerate(&["runs", "verify"]));
     assert_eq!(stdout(&verified), whole);
 
@@ -73,7 +73,7 @@ fn both_hosts_sign_what_they_report_and_verify_compares_it() {
     let redacted = run(&mut guest.linerate(&["runs", "export", "last", "--redact"]));
     assert!(!stdout(&redacted).contains("signed"));
 
-    // As it is, and with one count of the far host another.
+    // Intact, and with one count of the remote host changed.
     let other = Home::new();
     let file = other.path().join("run.json");
     let import = |run_: &serde_json::Value| {
@@ -171,7 +171,7 @@ fn the_bytes_of_a_day_are_counted_and_then_refused() {
 }
 
 #[test]
-fn one_at_a_time_and_the_other_is_told_how_long_to_wait() {
+fn one_at_a_time_and_the_other_gets_a_waiting_time() {
     let server = Server::start(&["--clients", "1"]);
     let (first, second) = (
         server.guest(&["--name", "first"]),
@@ -193,8 +193,8 @@ fn one_at_a_time_and_the_other_is_told_how_long_to_wait() {
             .spawn()
             .unwrap(),
     );
-    let told = Lines::of(waiting.0.stderr.take().unwrap());
-    told.wait_for("within");
+    let waiting_lines = Lines::of(waiting.0.stderr.take().unwrap());
+    waiting_lines.wait_for("within");
     // The first ends, and the second gets its turn.
     long.interrupt();
     assert_eq!(long.output(Duration::from_secs(20)).status.code(), Some(4));
@@ -329,7 +329,7 @@ fn an_agent_is_started_over_ssh_and_ends_with_the_session() {
     assert_eq!(measured["legs"].as_array().unwrap().len(), 2);
     assert!(nobody_left(&home));
 
-    // Ctrl-C in a terminal goes to all of its processes; the far end must outlive it.
+    // Ctrl-C in a terminal goes to all of its processes; the agent must outlive it.
     let mut command = home.linerate(&[
         "measure",
         "ssh:me@far",
@@ -433,7 +433,7 @@ fn measurements_get_in_while_others_flood_the_server() {
         assert!(flood["threads"].as_u64() < Some(250), "{flood:#}");
     }
     let at_once = &report["at_once"];
-    let answered = ["served", "told"].map(|kind| at_once[kind].as_u64().unwrap());
+    let answered = ["served", "deferred"].map(|kind| at_once[kind].as_u64().unwrap());
     assert_eq!(
         at_once["clients"],
         answered.iter().sum::<u64>(),

@@ -211,9 +211,13 @@ fn a_capture_is_read_by_others() {
         .args(["-r", file.to_str().unwrap(), "-T", "fields"])
         .args(fields));
     assert!(out.status.success(), "{}", stderr(&out));
-    let told = stdout(&out);
-    assert_eq!(told.lines().count(), text.lines().count(), "{told}");
-    for line in told.lines() {
+    let fields_text = stdout(&out);
+    assert_eq!(
+        fields_text.lines().count(),
+        text.lines().count(),
+        "{fields_text}"
+    );
+    for line in fields_text.lines() {
         let (length, comment) = line.split_once('\t').unwrap();
         assert!(length.parse::<u32>().is_ok(), "{line}");
         assert!(
@@ -234,12 +238,12 @@ fn what_a_trace_wrote_is_explained() {
     namespace.long_transfer();
     let out = tracing.stop();
     assert!(out.status.success(), "{}", stderr(&out));
-    let told = json(&mut home.linerate_in(&namespace.0, &["explain", "--json", file]));
-    let told = told["explanations"].as_array().unwrap();
+    let document = json(&mut home.linerate_in(&namespace.0, &["explain", "--json", file]));
+    let explained = document["explanations"].as_array().unwrap();
     let data = |one: &Value| {
         one["bytes"].as_u64().is_some_and(|n| n > 100_000) && one["receiver"] == "127.0.0.1:5201"
     };
-    assert!(told.iter().any(data), "{told:#?}");
+    assert!(explained.iter().any(data), "{explained:#?}");
 }
 
 #[test]
@@ -265,7 +269,7 @@ fn nothing_stays_in_the_kernel_when_it_is_killed() {
 }
 
 #[test]
-fn a_trigger_tells_what_led_to_it_and_silence_else() {
+fn a_trigger_writes_what_precedes_it_and_nothing_else() {
     let home = Home::new();
     let namespace = Namespace::new("ring");
     let never = Tracing::start(&home, &namespace, &["--ring", "10s", "--trigger", "rto"]);
@@ -365,23 +369,23 @@ fn packets_stand_in_where_probes_are_refused() {
     let said = stdout(&out);
     assert!(said.contains(REFUSED), "{said}");
     assert!(said.contains("this trace has packets"), "{said}");
-    let told = said.lines().filter(|line| line.starts_with("connection "));
+    let lines = said.lines().filter(|line| line.starts_with("connection "));
     // The control connection of iperf3 and its data, both ends of each, whole by the kernel's own count.
-    assert_eq!(told.clone().count(), 4, "{said}");
+    assert_eq!(lines.clone().count(), 4, "{said}");
     assert!(
-        told.clone().all(|line| line.ends_with(": complete")),
+        lines.clone().all(|line| line.ends_with(": complete")),
         "{said}"
     );
-    let told = json(&mut home.linerate(&["explain", "--json", file]));
-    let told = told["explanations"].as_array().unwrap();
+    let document = json(&mut home.linerate(&["explain", "--json", file]));
+    let explained = document["explanations"].as_array().unwrap();
     let data = |one: &Value| {
         one["bytes"].as_u64().is_some_and(|n| n > 100_000) && one["source"] == "packets_and_samples"
     };
-    assert!(told.iter().any(data), "{told:#?}");
+    assert!(explained.iter().any(data), "{explained:#?}");
 }
 
 #[test]
-fn packets_are_told_live_with_the_last_sample_beside_them() {
+fn packets_are_shown_live_with_the_last_sample_beside_them() {
     let home = Home::new();
     let namespace = Namespace::new("packets");
     let args = ["--source", "packets", "--port", "5201", "--json"];
@@ -472,7 +476,7 @@ fn live_explanations_take_packets_and_samples_too() {
 }
 
 #[test]
-fn who_may_not_trace_is_told_what_is_missing() {
+fn tracing_without_rights_reports_what_is_missing() {
     let home = Home::new();
     let binary = home.linerate(&[]);
     let out = run(Command::new("setpriv")

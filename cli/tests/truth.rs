@@ -29,7 +29,7 @@ fn causes_of_drawn_paths_are_named_and_seldom_wrong_ones_with_confidence() {
     let right: BTreeMap<_, _> = RIGHT.lines().map(case).collect();
     let numbers: Vec<u64> = right.keys().copied().collect();
     assert_eq!(numbers.len(), 30);
-    let told = in_jobs(3, &numbers, |number| {
+    let all = in_jobs(3, &numbers, |number| {
         let (drawn, own) = (
             Drawn::new(SEED, number, MOST),
             home.path().join(number.to_string()),
@@ -37,11 +37,12 @@ fn causes_of_drawn_paths_are_named_and_seldom_wrong_ones_with_confidence() {
         play_once(&home, &drawn, &own, "all", &drawn.faults, On::Path, true);
         Some(answers(&home, &drawn, &own.join("all"), &right[&number]))
     });
-    assert_eq!(told.len(), 30, "a case could not be played");
-    let answers: Vec<_> = told
+    assert_eq!(all.len(), 30, "a case could not be played");
+    let answers: Vec<_> = all
         .iter()
-        .flat_map(|(number, told)| {
-            told.iter()
+        .flat_map(|(number, given)| {
+            given
+                .iter()
                 .map(move |a| (a.truth, number, a.source, &a.named))
         })
         .collect();

@@ -71,14 +71,14 @@ fn story(command: &mut Command) -> Value {
 /// Again, up to three times, while a standstill of a busy machine spoils what is asked for: a fault of ours
 /// spoils it every time.
 fn patiently(tune: impl Fn() -> Value, is_fit: impl Fn(&Value) -> bool) -> Value {
-    let mut told = tune();
+    let mut tuning = tune();
     for _ in 0..2 {
-        if is_fit(&told) {
+        if is_fit(&tuning) {
             break;
         }
-        told = tune();
+        tuning = tune();
     }
-    told
+    tuning
 }
 
 fn proposes(story: &Value, title: &str) -> bool {
@@ -192,19 +192,19 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
     let text = "# mine\nnet.ipv4.tcp_sack = 1\n";
     std::fs::write(&theirs, text).unwrap();
-    let told = patiently(|| tuned(&["--persist"]), |s| fates(s) == larger("kept"));
+    let tuning = patiently(|| tuned(&["--persist"]), |s| fates(s) == larger("kept"));
     assert!(
-        ["receive_window", "send_buffer"].contains(&cause(&told)),
-        "{told:#}"
+        ["receive_window", "send_buffer"].contains(&cause(&tuning)),
+        "{tuning:#}"
     );
-    assert_eq!(fates(&told), larger("kept"));
-    assert_eq!(told["verdicts"][0]["outcome"], "faster");
-    let kept = told["kept"].as_array().unwrap();
+    assert_eq!(fates(&tuning), larger("kept"));
+    assert_eq!(tuning["verdicts"][0]["outcome"], "faster");
+    let kept = tuning["kept"].as_array().unwrap();
     assert!(
         kept.len() == 2 && kept.iter().all(|r| r["in_force"] == true),
         "{kept:?}"
     );
-    assert!(told["after"]["goodput_bit_s"].is_u64());
+    assert!(tuning["after"]["goodput_bit_s"].is_u64());
     assert_ne!(state(&lab), before);
     for (of, key) in [(&home, "wmem"), (&far_home, "rmem")] {
         let file = of.path().join("root/etc/sysctl.d/90-linerate.conf");
@@ -218,7 +218,7 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     assert!(whole.ends_with("\nnet.ipv4.tcp_sack = 1\n"), "{whole}");
 
     let again = json(&mut home.linerate(&["tune", "show", "last", "--json"]));
-    assert_eq!(again, told, "the archive has the whole story");
+    assert_eq!(again, tuning, "the archive has the whole story");
     let words = stdout(&run(&mut home.linerate(&["tune", "show", "last"])));
     for part in [
         "larger buffers: FASTER: median goodput with larger buffers ",
@@ -248,19 +248,16 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     let undone = run(&mut agent.near(&["tune", "undo", FAR]));
     let said = stdout(&undone);
     assert!(undone.status.success(), "{}", stderr(&undone));
+    assert!(said.contains("undone: sysctl:net.ipv4.tcp_wmem="), "{said}");
     assert!(
-        said.contains("put back: sysctl:net.ipv4.tcp_wmem="),
-        "{said}"
-    );
-    assert!(
-        said.contains(&format!("put back on {FAR}: sysctl:net.ipv4.tcp_rmem=")),
+        said.contains(&format!("undone on {FAR}: sysctl:net.ipv4.tcp_rmem=")),
         "{said}"
     );
     assert_eq!(state(&lab), before, "all of it is back");
     assert_eq!(std::fs::read_to_string(&theirs).unwrap(), text);
     let ours = home.path().join("root/etc/sysctl.d/90-linerate.conf");
     assert!(
-        !ours.exists() && said.contains("/90-linerate.conf, to nothing, as before"),
+        !ours.exists() && said.contains("/90-linerate.conf, back to nothing, as before"),
         "{said}"
     );
     let status = stdout(&run(&mut home.linerate(&["tune", "status"])));
@@ -299,9 +296,9 @@ fn random_loss_gets_another_congestion_control_and_no_buffers() {
     let lab = up(&home, "", LONG_AND_FAT, "loss = { random = 0.03 }");
     let before = state(&lab);
     let bbr = "another congestion control";
-    let told = patiently(|| tuned(&lab, "800ms", &[]), |s| proposes(s, bbr));
-    agrees(&told, bbr, "kept");
-    let fates = fates(&told);
+    let tuning = patiently(|| tuned(&lab, "800ms", &[]), |s| proposes(s, bbr));
+    agrees(&tuning, bbr, "kept");
+    let fates = fates(&tuning);
     assert!(
         fates.iter().all(|(title, _)| title != "larger buffers"),
         "{fates:?}"
@@ -316,11 +313,11 @@ fn a_path_that_is_full_gets_no_proposal() {
     let both = "rate = \"50M\"\ndelay = \"5ms\"\nqueue = { bytes = \"200K\" }";
     let lab = up(&home, "", both, "");
     let before = state(&lab);
-    let told = tuned(&lab, "800ms", &[]);
-    assert_eq!(fates(&told), [], "{told:#}");
-    assert_eq!(told["verdicts"], Value::Array(Vec::new()));
+    let tuning = tuned(&lab, "800ms", &[]);
+    assert_eq!(fates(&tuning), [], "{tuning:#}");
+    assert_eq!(tuning["verdicts"], Value::Array(Vec::new()));
     assert_eq!(
-        (&told["after"], &told["kept"]),
+        (&tuning["after"], &tuning["kept"]),
         (&Value::Null, &Value::Array(Vec::new()))
     );
     assert_eq!(state(&lab), before);
@@ -334,9 +331,9 @@ fn a_remedy_that_does_not_help_is_undone() {
     let lab = up(&home, "receive_buffer = \"86K\"", both, "");
     let before = state(&lab);
     let larger = "larger buffers";
-    let told = patiently(|| tuned(&lab, "700ms", &[]), |s| proposes(s, larger));
-    agrees(&told, larger, "kept");
-    if told["kept"] != Value::Array(Vec::new()) {
+    let tuning = patiently(|| tuned(&lab, "700ms", &[]), |s| proposes(s, larger));
+    agrees(&tuning, larger, "kept");
+    if tuning["kept"] != Value::Array(Vec::new()) {
         // Where the machine is slow, the window is too small after all.
         undo(&home, &lab);
     }
@@ -344,7 +341,7 @@ fn a_remedy_that_does_not_help_is_undone() {
 }
 
 #[test]
-fn what_the_far_host_refuses_is_tried_with_options_of_the_own_sockets_and_told() {
+fn what_the_remote_host_refuses_is_tried_with_socket_options_and_reported() {
     let (home, far_home) = (Home::new(), Home::new());
     let lab = up(&home, SMALL_BUFFERS, LONG_AND_FAT, "");
     let agent = Agent::new(&lab, &home, &far_home, false);
@@ -353,15 +350,15 @@ fn what_the_far_host_refuses_is_tried_with_options_of_the_own_sockets_and_told()
         let mut command = agent.near(&["tune", FAR, "--json", "-t", "800ms"]);
         story(command.args(SHORT).args(FEWEST))
     };
-    let told = patiently(tune, |s| proposes(s, "larger buffers"));
-    agrees(&told, "larger buffers", "told");
-    let attempt = &told["rounds"][0]["attempts"][0];
+    let tuning = patiently(tune, |s| proposes(s, "larger buffers"));
+    agrees(&tuning, "larger buffers", "recommended");
+    let attempt = &tuning["rounds"][0]["attempts"][0];
     let why = attempt["instead"].as_str().unwrap();
     assert!(why.contains("remote tuning is off there"), "{why}");
     let settings = attempt["settings"].as_array().unwrap().iter();
     let mut names = settings.map(|s| s.as_str().unwrap());
     assert!(names.all(|s| s.starts_with("rcvbuf=") || s.starts_with("sndbuf=")));
-    assert_eq!(told["kept"], Value::Array(Vec::new()));
+    assert_eq!(tuning["kept"], Value::Array(Vec::new()));
     assert_eq!(state(&lab), before);
 }
 
@@ -382,12 +379,12 @@ fn where_sysctls_can_only_be_read_options_of_the_own_sockets_are_tried() {
         );
         story(command.args(SHORT).args(FEWEST))
     };
-    let told = patiently(tune, |s| proposes(s, "larger buffers"));
-    agrees(&told, "larger buffers", "told");
-    let attempt = &told["rounds"][0]["attempts"][0];
+    let tuning = patiently(tune, |s| proposes(s, "larger buffers"));
+    agrees(&tuning, "larger buffers", "recommended");
+    let attempt = &tuning["rounds"][0]["attempts"][0];
     let why = attempt["instead"].as_str().unwrap();
     assert!(why.contains("/proc/sys can only be read here"), "{why}");
-    assert_eq!(told["kept"], Value::Array(Vec::new()));
+    assert_eq!(tuning["kept"], Value::Array(Vec::new()));
     assert_eq!(state(&lab), before);
 }
 
@@ -421,8 +418,8 @@ fn an_iperf3_server_is_only_asked_for_buffers() {
         );
         story(command.args(SHORT).args(FEWEST))
     };
-    let told = patiently(tune, |s| proposes(s, "larger buffers"));
-    agrees(&told, "larger buffers", "told");
+    let tuning = patiently(tune, |s| proposes(s, "larger buffers"));
+    agrees(&tuning, "larger buffers", "recommended");
     assert_eq!(state(&lab), before);
 }
 

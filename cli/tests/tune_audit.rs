@@ -15,7 +15,7 @@ fn item<'a>(audit: &'a Value, host: usize, name: &str) -> &'a Value {
 }
 
 #[test]
-fn what_a_profile_lowers_is_told_and_nothing_is_changed() {
+fn what_a_profile_lowers_is_reported_and_nothing_is_changed() {
     let home = Home::new();
     let line = "rate = \"50M\"\ndelay = \"5ms\"";
     let lab = Lab::of(&home, 1500, line, line);
@@ -78,7 +78,7 @@ fn what_a_profile_lowers_is_told_and_nothing_is_changed() {
 }
 
 #[test]
-fn an_agent_tells_its_settings_to_whoever_may_measure() {
+fn an_agent_reports_its_settings_to_whoever_may_measure() {
     let pair = Pair::new("au");
     let (server, guest) = (Home::new(), Home::new());
     let invite = ["trust", "invite", "--address", Pair::FAR, "--name", "guest"];
@@ -93,13 +93,13 @@ fn an_agent_tells_its_settings_to_whoever_may_measure() {
     let audit = json(&mut guest.linerate_in(&pair.near, &audit));
     assert_eq!(audit["hosts"][1]["side"], "far");
     assert_eq!(item(&audit, 1, "net.ipv4.tcp_rmem")["lowers"], false);
-    // It could tell what sets it up: nothing says that it could not.
+    // It could report the files of its settings: no doubt mentions them.
     let doubts = audit["doubts"].to_string();
     assert!(!doubts.contains("which files set"), "{doubts}");
 }
 
 #[test]
-fn the_file_that_wins_is_told_with_those_that_lose() {
+fn the_file_that_wins_is_reported_with_those_that_lose() {
     let home = Home::new();
     for (path, text) in [
         (
@@ -122,7 +122,7 @@ fn the_file_that_wins_is_told_with_those_that_lose() {
     }
     let mut audit = home.linerate(&["tune", "audit", "local", "-t", "300ms", "-q", "--json"]);
     let audit = json(audit.env("LINERATE_ROOT", home.path().join("root")));
-    // One host at both ends is told once.
+    // One host as client and server is reported once.
     assert_eq!(audit["hosts"].as_array().unwrap().len(), 1);
     let by = item(&audit, 0, "net.ipv4.tcp_rmem")["set_by"]
         .as_array()

@@ -41,7 +41,7 @@ pub struct Question {
     pub rounds: u32,
     /// Show what would be done, and change nothing.
     pub dry_run: bool,
-    /// Have what was kept written down for when the hosts start anew.
+    /// Write what was kept to the boot configuration of the hosts.
     pub persist: bool,
 }
 
@@ -55,12 +55,12 @@ pub struct ClosedLoop<'a> {
     story: Tuning,
     experiments: Vec<(Experiment, Verdict)>,
     seen: Option<(Run, Look)>,
-    /// The far host's address; of an iperf3 server a run tells it.
+    /// The remote host's address; with an iperf3 server it is known after a run.
     peer: Option<IpAddr>,
 }
 
 /// How it came out.
-pub struct Told {
+pub struct TuningResult {
     /// The story.
     pub story: Tuning,
     /// Its experiments, each with its verdict.
@@ -116,8 +116,8 @@ impl<'a> ClosedLoop<'a> {
     /// Goes through all of it until nothing more helps. However it ends, what was not kept is undone.
     ///
     /// # Errors
-    /// If the path could not even be measured; what breaks later is told with the story.
-    pub fn run(mut self) -> Result<Told> {
+    /// If the path could not be measured. Later failures are part of the story.
+    pub fn run(mut self) -> Result<TuningResult> {
         let mut plans = Vec::new();
         let outcome = self.go(&mut plans);
         self.story.ended = match &outcome {
@@ -132,7 +132,7 @@ impl<'a> ClosedLoop<'a> {
         if self.question.persist {
             self.persist();
         }
-        Ok(Told {
+        Ok(TuningResult {
             story: self.story,
             experiments: self.experiments,
             plans,
@@ -151,13 +151,13 @@ impl<'a> ClosedLoop<'a> {
         let mut seen = match self.seen.take() {
             Some(seen) => seen,
             None => {
-                self.audience.tells("measures the baseline");
+                self.audience.note("measures the baseline");
                 self.look()?
             }
         };
         if PathSample::of(&seen.0, 0).is_none() {
             self.audience
-                .tells("too little moved to tell what the path needs: measures once more");
+                .note("too few bytes moved to estimate what the path needs: measures again");
             seen = self.look()?;
         }
         let mut next = Some(seen);
@@ -177,11 +177,11 @@ impl<'a> ClosedLoop<'a> {
         look: Look,
         plans: &mut Vec<Plan>,
     ) -> Result<Option<(Run, Look)>> {
-        self.audience.tells(&report::tune::seen(&look));
+        self.audience.note(&report::tune::seen(&look));
         let routed = || run.near.route.as_ref()?.destination;
         self.peer = self.peer.or_else(routed);
-        let mut way =
-            PathSample::of(run, 0).context("too little moved to tell what the path needs")?;
+        let mut way = PathSample::of(run, 0)
+            .context("too few bytes moved to estimate what the path needs")?;
         way.user_rate = self.question.rate;
         way.mtu = mtu::known(&self.archive, &self.question.host, self.question.direction);
         let hosts = Hosts {
@@ -379,7 +379,7 @@ impl<'a> ClosedLoop<'a> {
             return Ok(false);
         };
         self.audience
-            .tells("confirms with fresh runs whether all together do better than the best one");
+            .note("confirms with fresh runs whether all together do better than the best one");
         let mut plan = self.ask(&["all together".to_owned()], &[with], without)?;
         plan.pilot_pairs = 0;
         Ok(self.experiment(plan)?.outcome == Outcome::Faster)
@@ -387,8 +387,8 @@ impl<'a> ClosedLoop<'a> {
 
     // ---- keeping ----
 
-    /// Sets what was proven once more, sees that the path works with it over fresh connections, and lets it
-    /// stay. Options of linerate's own connections cannot stay: what they stand for is told.
+    /// Sets what was proven again, verifies the path with it over fresh connections, and keeps it.
+    /// Options of linerate's own connections cannot be kept: the settings they stand for are reported.
     fn keep(
         &mut self,
         tried: &[Vec<Setting>],
@@ -396,20 +396,20 @@ impl<'a> ClosedLoop<'a> {
         alone: &[usize],
     ) -> Result<Option<(Run, Look)>> {
         let of_the_machine = |n: &usize| tried[*n].iter().all(|s| !s.knob.is_socket());
-        let (mut stay, told): (Vec<usize>, Vec<usize>) =
+        let (mut stay, to_report): (Vec<usize>, Vec<usize>) =
             proven.iter().copied().partition(of_the_machine);
-        if !told.is_empty() {
+        if !to_report.is_empty() {
             // Without the others only what was proven without them.
             stay.retain(|n| alone.contains(n));
         }
-        for n in told {
+        for n in to_report {
             self.attempts()[n].fate = Fate::Recommended;
         }
         let Some(settings) = together(tried, &stay).filter(|all| !all.is_empty()) else {
             return Ok(None);
         };
         self.audience
-            .tells("sets what was proven, and measures again");
+            .note("sets what was proven, and measures again");
         let mut host_settings = HostSettings::open(self.question.direction);
         let kept = self.set_for_good(&mut host_settings, &settings);
         // After it was kept there is nothing left to undo.
@@ -517,7 +517,7 @@ fn stopped(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Blocks of an experiment with several arms if no number is named: what they leave open fresh pairs tell.
+/// Blocks of an experiment with several arms by default; fresh pairs decide what they leave open.
 const BLOCKS: u32 = 12;
 
 fn untried(settings: Vec<Setting>, instead: Option<String>) -> Attempt {

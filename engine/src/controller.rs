@@ -46,7 +46,7 @@ const LARGEST_TRACE: usize = 64 << 20;
 const MORE_SAMPLES: u64 = 64;
 /// Operations that the far host may report: more than there are.
 const MOST_OPERATIONS: usize = 64;
-/// What this end sent for less is not compared with how long the far end received: buffers take it at once.
+/// Below this, the send time is not compared with the remote receive time: socket buffers absorb the data.
 const SHORTEST_COMPARED: Nanos = Nanos::from_millis(100);
 /// How long a busy agent is waited for.
 const BUSY_FOR: Duration = Duration::from_secs(120);
@@ -72,7 +72,7 @@ pub struct Link {
     seen_as: Option<IpAddr>,
     /// The agent has found that it is where this process is.
     shares_machine: bool,
-    /// How the session ended, once that was heard.
+    /// How the session ended; `None` while it is open.
     ended: Option<SessionEnd>,
     /// Longest outage of the path that legs are to survive.
     outage: Nanos,
@@ -132,7 +132,7 @@ impl Link {
     ///
     /// # Errors
     /// If the agent refuses, is lost or speaks out of turn, or data connections cannot be made.
-    /// [`Link::is_lost`] tells whether another run may follow.
+    /// [`Link::is_lost`] shows whether another run may follow.
     pub fn measure(
         &mut self,
         run: &mut Run,
@@ -304,13 +304,13 @@ impl Link {
         }
     }
 
-    /// The next thing that is told, within this time.
+    /// The next message, within this time.
     fn recv(&mut self, within: Duration) -> Option<Incoming> {
-        let told = self.inbox.recv_timeout(within).ok();
-        if let Some(Incoming::Ended(ended)) = &told {
+        let next = self.inbox.recv_timeout(within).ok();
+        if let Some(Incoming::Ended(ended)) = &next {
             self.ended = Some(ended.clone());
         }
-        told
+        next
     }
 }
 
@@ -318,7 +318,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.agent.close("");
         if let Some(listener) = self.listener.take() {
-            // Its channel has told the end, so it has returned or is about to.
+            // Its channel has reported the end, so it has returned or is about to.
             let _ = listener.join();
         }
     }
@@ -365,13 +365,13 @@ struct LegState {
     began: bool,
     /// A busy agent is asked again then.
     ask_again: Option<Instant>,
-    /// Tells this host's end to begin.
+    /// Starts this host's side.
     go: Option<mpsc::Sender<()>>,
-    /// Tells it to end early.
+    /// Ends it early.
     stop: Arc<AtomicBool>,
-    /// The agent was told so.
+    /// The request to stop was sent to the agent.
     stop_sent: bool,
-    /// It never began because another leg of its group could not, whose failure is the one to tell.
+    /// It never began because another leg of its group could not, whose failure is reported.
     cancelled: bool,
     failure: Option<anyhow::Error>,
 }
@@ -492,8 +492,8 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// Ends what is under way still and hears the last words of both ends: they belong to the run,
-    /// and the next one finds the link quiet. The protocol has a deadline for the agent's.
+    /// Ends what is still under way and receives the last messages of both sides: they belong to the run,
+    /// and the next run begins on an idle link. The protocol has a deadline for the agent's.
     fn end(&mut self, legs: &mut [LegState]) -> Result<()> {
         for leg_state in legs.iter_mut() {
             leg_state.stop.store(true, Ordering::Relaxed);
@@ -505,7 +505,7 @@ impl Drive<'_> {
         let mut outcome = Ok(());
         loop {
             for leg_state in legs.iter_mut() {
-                // A link that is lost was heard to be.
+                // A lost link is noticed by the receiver below.
                 let _ = self.stop_far(leg_state);
             }
             let near = legs.iter().any(|f| f.near != Stage::Over);
@@ -524,7 +524,7 @@ impl Drive<'_> {
         }
     }
 
-    /// Has the agent end its part of a leg; told once.
+    /// Requests once that the agent ends its part of a leg.
     fn stop_far(&mut self, leg_state: &mut LegState) -> Result<()> {
         if leg_state.ask_again.take().is_some() {
             // There is nothing of it there.
@@ -644,7 +644,7 @@ impl Drive<'_> {
         }
     }
 
-    /// Takes what the agent tells.
+    /// Takes a message of the agent.
     fn far(
         &mut self,
         legs: &mut [LegState],
@@ -800,7 +800,7 @@ impl Drive<'_> {
         if leg_state.cancelled {
             return Ok(());
         }
-        // What storage says is the reason of what the other end saw of the connection.
+        // A storage error is the cause of whatever the peer saw of the connection.
         let failed = |end: &EndRecord| {
             let copy = end.copy.as_ref().and_then(|copy| copy.failed.clone());
             copy.or_else(|| end.store.as_ref()?.failed.clone())
@@ -917,7 +917,7 @@ fn congestion(spec: &Spec, direction: Direction, side: Side) -> Option<String> {
     spec.socket.congestion.clone().filter(|_| sends)
 }
 
-/// The order as it was granted: that of this end, with the smaller limit and pacing of the far host's rules.
+/// The order as granted: that of this host, with the smaller limit and pacing of the remote host's rules.
 ///
 /// # Errors
 /// What of the grant is more than was ordered.
@@ -980,7 +980,7 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
     let (sent, received) = (leg.sender().bytes, leg.receiver().bytes);
     if leg.direction == Direction::Down && sent > Bytes(0) && received > sent {
         return Some(format!(
-            "the far end claims to have sent {sent}, this host received {received} from {name}: \
+            "the remote host claims to have sent {sent}, this host received {received} from {name}: \
              the figures are those of this host alone"
         ));
     }
@@ -996,10 +996,10 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
     let of_this_kernel = "the figures are those of this host alone";
     match counts {
         true if sent > Bytes(0) && claimed > sent => Some(format!(
-            "the far end claims {claimed}, this kernel sent {sent} to {name}: {of_this_kernel}"
+            "the remote host claims {claimed}, this kernel sent {sent} to {name}: {of_this_kernel}"
         )),
         true if sooner => Some(format!(
-            "the far end claims to have received for {}, this kernel sent for {took} to {name}: {of_this_kernel}",
+            "the remote host claims to have received for {}, this kernel sent for {took} to {name}: {of_this_kernel}",
             leg.far.duration
         )),
         _ => None,
@@ -1019,7 +1019,7 @@ fn leg_of(message: &ToController) -> Option<u32> {
     }
 }
 
-/// Starts the thread of this host's end, which plays the order as it was granted: it connects,
+/// Starts the thread of this host's side, which plays the order as granted: it connects,
 /// waits for the go, and runs.
 fn near_end(
     order: Order,
@@ -1030,7 +1030,7 @@ fn near_end(
     let (go, gone) = mpsc::channel();
     let (leg, stop) = (leg_state.order.leg, Arc::clone(&leg_state.stop));
     std::thread::spawn(move || {
-        // A controller that is over hears no more, and needs nothing more.
+        // A controller that is over receives nothing more and needs nothing more.
         let report = |what| drop(post.send(Incoming::Near(leg, what)));
         match play(&order, dial, &gone, &stop, &report) {
             Ok(Some(played)) => report(Happened::Over(Box::new(played))),
@@ -1041,7 +1041,7 @@ fn near_end(
     go
 }
 
-/// This host's end of a leg; `None` if it was never told to go.
+/// This host's side of a leg; `None` if the leg was cancelled before its start.
 fn play(
     order: &Order,
     mut dial: Dial,

@@ -22,7 +22,7 @@ pub enum Exit {
     Slower = 10,
     /// The arms are equivalent within the margin.
     NoDifference = 11,
-    /// The runs cannot tell.
+    /// The runs are inconclusive.
     NotEnoughData = 12,
     /// The experiment was not fit for a verdict.
     NoVerdict = 13,

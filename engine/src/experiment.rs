@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// What was changed is undone so long after the last word of this process.
 pub const DEADLINE: Duration = Duration::from_secs(60);
-/// How often that is told that it goes on.
+/// How often the hold on both hosts is renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// How soon Ctrl-C is noticed.
 const LOOK: Duration = Duration::from_millis(50);
@@ -31,8 +31,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const LONGEST_RUN: Duration = Duration::from_secs(600);
 /// A run by time may take this much longer, for its connections and its last bytes.
 const GRACE: Duration = Duration::from_secs(30);
-/// What a run of the rehearsal moves: enough for the live sockets to be looked at.
-const REHEARSED: Bytes = Bytes(128 << 10);
+/// Bytes of a try-out run: enough for the live sockets to be looked at.
+const TRY_OUT_BYTES: Bytes = Bytes(128 << 10);
 
 /// An experiment of this plan that begins now, and of which nothing is known yet.
 pub fn fresh(plan: Plan) -> Experiment {
@@ -49,10 +49,10 @@ pub fn fresh(plan: Plan) -> Experiment {
     }
 }
 
-/// Is told how experiments go on, besides what happens in each of their runs.
+/// Receives the progress of experiments, besides the events of each of their runs.
 pub trait Audience: Watcher {
     /// What is done next, or was found, in a sentence.
-    fn tells(&mut self, words: &str);
+    fn note(&mut self, words: &str);
     /// A run by itself begins, of no experiment.
     fn looks(&mut self, spec: &Spec);
     /// The next run is that of `slot`; its pause begins.
@@ -100,7 +100,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Makes all runs that are missing. Before the first, every arm is rehearsed, so that a change
+    /// Makes all runs that are missing. Before the first, every arm is tried with some kilobytes, so that a change
     /// that the kernel refuses costs no time and leaves nothing.
     ///
     /// # Errors
@@ -125,9 +125,9 @@ impl<'a> Driver<'a> {
     /// Tries every arm with some kilobytes, and lets go of both hosts: can the plan be carried out?
     ///
     /// # Errors
-    /// Why not; everything is as it was.
+    /// Why the plan cannot be carried out; both hosts are restored.
     pub fn try_out(mut self) -> Result<Over> {
-        let outcome = self.take_hold().and_then(|()| self.rehearse(false));
+        let outcome = self.take_hold().and_then(|()| self.try_arms(false));
         let undone = self.host_settings.end(self.far);
         outcome.and_then(|over| undone.map(|()| over))
     }
@@ -136,7 +136,7 @@ impl<'a> Driver<'a> {
         let mut archive = Archive::open(&self.archive)?;
         self.take_hold()?;
         let new = self.experiment.trials.is_empty();
-        if self.rehearse(new)? == Over::Interrupted {
+        if self.try_arms(new)? == Over::Interrupted {
             return Ok(Over::Interrupted);
         }
         if new {
@@ -204,8 +204,8 @@ impl<'a> Driver<'a> {
     }
 
     /// Tries every arm with a run of some kilobytes, nothing of which is kept: does the kernel take
-    /// the settings, are they in force? The first, with nothing set, tells what both hosts are.
-    fn rehearse(&mut self, new: bool) -> Result<Over> {
+    /// the settings, are they in force? The first, with nothing set, fingerprints both hosts.
+    fn try_arms(&mut self, new: bool) -> Result<Over> {
         let mut plain = self.blank(short(&self.experiment.plan.run));
         self.measure(&mut plain, None, &mut Vec::new())?;
         if self.stop.load(Ordering::Relaxed) {
@@ -427,7 +427,7 @@ fn short(spec: &Spec) -> Spec {
     Spec {
         limit: match spec.workload.is_answered() {
             true => Limit::Requests(u64::from(spec.streams)),
-            false => Limit::Bytes(REHEARSED),
+            false => Limit::Bytes(TRY_OUT_BYTES),
         },
         ..spec.clone()
     }
@@ -444,7 +444,7 @@ fn not_in_force(arm: &str, reading: &Reading) -> String {
         _ => "see which limit of that host holds it (linerate tune knobs)",
     };
     format!(
-        "'{arm}' cannot be tried: on {host} {} stays at {}, asked {}: {limit}, or ask for what it can have",
+        "'{arm}' cannot be tried: on {host} {} stays at {}, asked {}: {limit}, or request a value that it can have",
         reading.setting, reading.found, reading.asked
     )
 }

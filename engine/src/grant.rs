@@ -203,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_silent_ones_hold_nobody_up() {
+    fn unauthenticated_and_silent_peers_block_nobody() {
         let grant = grant(2, Some(HERE));
         let silent = TcpStream::connect((HERE, grant.port().unwrap())).unwrap();
-        let stranger = knock(&grant, &[7; PREAMBLE_LEN]);
+        let unauthenticated = knock(&grant, &[7; PREAMBLE_LEN]);
         let beyond = knock(&grant, &proof(&grant, 2));
         // The second comes in two pieces, the first comes twice.
         let (head, tail) = (proof(&grant, 1), proof(&grant, 1));
@@ -220,7 +220,7 @@ mod tests {
         let first_ones = [first.local_addr().unwrap(), again.local_addr().unwrap()];
         assert!(first_ones.contains(&peers[0]));
         assert_eq!(peers[1], second.local_addr().unwrap());
-        drop((silent, stranger, beyond));
+        drop((silent, unauthenticated, beyond));
     }
 
     #[test]

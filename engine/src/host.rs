@@ -42,9 +42,9 @@ pub enum Host {
         /// The folder, with its slash.
         export: String,
     },
-    /// A host of a lab on this machine; the near end is a host of the same lab.
+    /// A host of a lab on this machine; the client is a host of the same lab.
     Lab {
-        /// Name of the lab, or name or file of the scenario that comes up for the measurement.
+        /// Name of the lab, or name or file of a scenario that is created for the measurement.
         name: String,
         /// The far host, or the near and the far one with a dash between; whose name has a dash of
         /// its own is known by the lab alone ([`ends`]). Without: the lab's first and second host.

@@ -14,7 +14,7 @@ use wire::control::TuneRequest;
 /// A change of the far host's settings is answered within this.
 const TUNE_WITHIN: Duration = Duration::from_secs(30);
 
-/// The settings of both hosts, as far as they are held. Dropped, the near host's are undone; the far host
+/// The settings applied on both hosts. Dropping it undoes the local host's; the remote host
 /// undoes its own when the session ends.
 pub struct HostSettings {
     direction: Direction,
@@ -167,8 +167,8 @@ impl HostSettings {
     }
 }
 
-/// Has both kernels forget what they learned of the path to each other from earlier connections. Tells of
-/// each that does not why.
+/// Clears both kernels' cached metrics (RTT, cwnd, ssthresh) of the path to each other. Returns the
+/// reason of each host that could not.
 pub fn forget(far: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, String)> {
     let near = tune::flush_metrics(peer).map_err(|error| ("this host", error.to_string()));
     let kind = far.kind();
@@ -182,7 +182,7 @@ pub fn forget(far: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, Str
     [near, there].into_iter().filter_map(Result::err).collect()
 }
 
-/// Has the far host write down what it keeps under this title, for when it starts anew.
+/// Has the remote host write what it keeps under this title to its boot configuration.
 pub fn persist(link: &mut Link, title: &str) -> Result<Vec<Reading>> {
     let title = title.to_owned();
     link.tune(TuneRequest::Persist { title }, TUNE_WITHIN)

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// How often a child that runs is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// For a child that has heard of Ctrl-C itself, before it is told to end.
+/// For a child that received Ctrl-C itself, before SIGTERM is sent to it.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The file that runs, even if a newer one has taken its place.
@@ -97,10 +97,10 @@ pub fn is_file(what: &str) -> bool {
     !what.ends_with('/') && Path::new(what).extension() == Some(OsStr::new("toml"))
 }
 
-/// A lab that is up, and goes down with this value if it came up for it.
+/// A running lab; dropping it removes the lab if it was created for this value.
 pub struct Standing {
     lab: Lab,
-    /// It came up for this.
+    /// The lab was created for this.
     tie: Option<Tie>,
 }
 
@@ -202,7 +202,7 @@ impl Watch {
         Watch { lab, before }
     }
 
-    /// What to tell of the time since the beginning.
+    /// Warnings about the time since the beginning.
     pub fn end(self) -> Vec<Warning> {
         let sentences = match self.lab.map(|lab| lab.counters()) {
             Some(Ok(after)) => after.emulator_since(&self.before).warnings(),
@@ -250,7 +250,7 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
         .stdout(OwnedFd::from(output));
     sys::signal::deaf_to_interrupt(&mut command);
     let agent = command.spawn();
-    // With the command go its copies of the socket: the agent's input ends with the near end.
+    // The command holds copies of the socket: without them the agent's input ends with the client.
     drop(command);
     let mut agent = agent.with_context(|| format!("cannot start an agent in {far}"))?;
     let mut command = lab.command(near, MYSELF)?;
@@ -292,9 +292,9 @@ fn choose<'a>(
     Ok((near, far, *address))
 }
 
-/// Waits for the end of a child that hears Ctrl-C itself, and gives its exit code on.
+/// Waits for the end of a child that receives Ctrl-C itself, and returns its exit code.
 pub fn wait(mut child: Child, stop: &AtomicBool) -> Result<ExitCode> {
-    let mut told = false;
+    let mut signalled = false;
     let mut stopped = None;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -302,8 +302,8 @@ pub fn wait(mut child: Child, stop: &AtomicBool) -> Result<ExitCode> {
         }
         if stop.load(Ordering::Relaxed) {
             let since = *stopped.get_or_insert_with(Instant::now);
-            if !told && since.elapsed() > GRACE {
-                told = true;
+            if !signalled && since.elapsed() > GRACE {
+                signalled = true;
                 sys::signal::end(child.id(), false)?;
             }
         }

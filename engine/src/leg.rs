@@ -128,7 +128,7 @@ pub fn run_end(
     let copies: Result<Vec<_>, _> = sockets.iter().map(TcpStream::try_clone).collect();
     let mut sampler = observe::Sampler::start(copies?);
     let peer = sockets.first().and_then(|s| s.peer_addr().ok());
-    // Many devices tell nothing of it, and none need be there.
+    // Many devices do not report line errors, and none need be there.
     let line = || observe::line_errors(peer?.ip()).ok();
     let line_before = line();
     // Before the load starts: the round-trip time of the handshake is that of the idle path.

@@ -1,7 +1,7 @@
 //! What on this host disturbs a leg: other measurements beside it, and a suspend of the machine.
 //!
 //! Each leg has an abstract Unix socket while it goes on, with a name that others in the network namespace can list: it is
-//! gone with its process, needs no directory, and tells nobody more than that a measurement goes on.
+//! gone with its process, needs no directory, and reveals only that a measurement goes on.
 
 use crate::signature::hex;
 use model::Warning;
@@ -114,7 +114,7 @@ mod tests {
             let address = SocketAddr::from_abstract_name(format!("{NAME}{name}"));
             UnixDatagram::bind_addr(&address.unwrap()).unwrap()
         };
-        // The far end of this leg, in another process of this host; a leg of others, with both its ends here.
+        // The remote side of this leg, in another process of this host; a leg of others, with both its sides here.
         let _far = bind("6d696e65/1");
         let others = [bind("00ff/1"), bind("00ff/2")];
         let own = own().clone();

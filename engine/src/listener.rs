@@ -109,7 +109,7 @@ struct Tables {
 /// A session that goes on.
 struct OpenSession {
     id: NodeId,
-    /// The rights that it was opened with, and what it is told when one is withdrawn.
+    /// The rights that it was opened with, each with the message to send when it is withdrawn.
     rights: Vec<(Right, &'static str)>,
     /// Once it has been greeted.
     sender: Option<Sender<Agent>>,
@@ -498,7 +498,7 @@ impl Shared {
         Ok(Reach::Beneath(directory.clone()))
     }
 
-    /// Ends the sessions: they tell their clients, and have a while to do so.
+    /// Ends the sessions: they notify their clients, within a grace period.
     fn stop_sessions(&self) {
         let tables = self.tables();
         for sender in tables.sessions.values().filter_map(|s| s.sender.as_ref()) {

@@ -52,7 +52,7 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// It was heard just now.
+    /// The last message of the peer arrived just now.
     pub fn begin() -> Silence {
         Silence {
             since: Instant::now(),

@@ -14,7 +14,7 @@ use model::{Run, Spec, Workload};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
-/// What is to be done with a far end.
+/// An operation on a remote host.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation<'a> {
     /// A measurement of this order.
@@ -65,7 +65,7 @@ impl Host {
         use Operation::{Audit, ChangeMtu, Measure, Persist, ProbeMtu, Restore};
         let why = match (self, operation) {
             (Host::Iperf3 { .. } | Host::Nfs { .. }, Measure(spec)) if spec.trace => {
-                "--trace takes an agent at the other end; beside a measurement of another server run: linerate trace --host HOST".to_owned()
+                "--trace requires an agent on the remote host; with other servers run in parallel: linerate trace --host HOST".to_owned()
             }
             (Host::Iperf3 { .. }, Measure(spec)) => match spec.workload.kind().not_with_iperf3 {
                 Some(why) => why.to_owned(),
@@ -88,7 +88,7 @@ impl Host {
                 "{self} is an iperf3 server, which answers no probes: name an agent, or a web server: linerate mtu http://HOST/PAGE"
             ),
             (Host::Iperf3 { .. }, Audit) => format!(
-                "{self} is an iperf3 server, which tells nothing of its settings: measure it, then audit this host by that run: linerate tune audit --run last"
+                "{self} is an iperf3 server, which does not report its settings: measure it, then audit this host by that run: linerate tune audit --run last"
             ),
             (Host::Iperf3 { .. }, Restore) => {
                 format!("{self} is an iperf3 server, which changes nothing for anybody")
@@ -178,7 +178,7 @@ impl Host {
     }
 }
 
-/// A far end that plays runs, one after the other.
+/// A remote host that plays runs, one after the other.
 pub trait PeerSession {
     /// Plays the legs of a run and fills in its hosts and warnings. What was seen until a failure stays in the run.
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()>;

@@ -1,14 +1,14 @@
-//! Who is told what happens during a run.
+//! Receivers of the events of a run.
 
 pub use model::Event;
 
-/// Is told what happens during a run.
+/// Receives the events of a run.
 pub trait Watcher {
     /// Takes one event. Must not block: it runs between two samples.
     fn event(&mut self, event: &Event<'_>);
 }
 
-/// Tells everything to each of several watchers.
+/// Passes every event on to each of several watchers.
 pub struct Tee<'a>(pub Vec<&'a mut dyn Watcher>);
 
 impl Watcher for Tee<'_> {

@@ -1,4 +1,4 @@
-//! What a stranger may have made is read in a confined process.
+//! Files of untrusted origin are read in a confined process.
 
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::log;
@@ -20,7 +20,7 @@ const MEMORY_PER_BYTE: u64 = 32;
 /// Times its processor time that it may take on the wall, where others use the processor too.
 const WALL: u32 = 10;
 
-/// For what is piped in, which may come as slowly as it is measured.
+/// For piped input, which may arrive at the pace of a live measurement.
 const PIPED: Duration = Duration::from_secs(24 * 3600);
 
 /// What a reader answers.

@@ -19,7 +19,7 @@ pub fn blank(host: &str, spec: Spec) -> Run {
     }
 }
 
-/// A watcher that writes down what it is told. The archive is opened before anything is measured;
+/// A watcher that archives the events of a run. The archive is opened before anything is measured;
 /// the run appears in it with its first leg, so a host that cannot be reached leaves nothing.
 pub struct Record {
     path: Option<PathBuf>,

@@ -69,7 +69,7 @@ pub fn serve(
     for leg in session.legs.values() {
         leg.stop.store(true, Ordering::Relaxed);
     }
-    // The host is put back before its last bytes are waited for.
+    // The host's settings are restored before its last bytes are waited for.
     drop(session.tuning);
     for (_, leg) in session.legs {
         drop(leg.go);
@@ -236,7 +236,7 @@ impl Session {
     }
 }
 
-/// A session that is over hears no more, and needs nothing more.
+/// A session that is over receives nothing more and needs nothing more.
 fn say(sender: &Sender<Agent>, message: ToController) {
     let _ = sender.send(message);
 }

@@ -100,12 +100,12 @@ impl OwnTracing {
             ..Options::default()
         };
         let tracer = Tracer::start(&filter, &options)?;
-        let (own, told) = mpsc::channel();
+        let (own, requested) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("keep-trace".to_owned())
-            .spawn(move || keep(tracer, owner, &told, &stopped))
+            .spawn(move || keep(tracer, owner, &requested, &stopped))
             .context("cannot start a thread that keeps the trace")?;
         Ok(OwnTracing { own, stop, thread })
     }
@@ -130,7 +130,7 @@ pub fn untraced(whose: &str, error: &anyhow::Error) -> Warning {
         what: format!("no trace of {whose}: {}", crate::exit::sentence(error)),
         meaning: "what its sockets did between two samples is not known; all else is measured"
             .to_owned(),
-        remedy: "fix that, or do without: the other end's trace and the samples are explained"
+        remedy: "fix that, or do without: the remote host's trace and the samples are explained"
             .to_owned(),
     }
 }
@@ -155,7 +155,7 @@ fn flat(address: SocketAddr) -> SocketAddr {
 fn keep(
     mut tracer: Tracer,
     owner: u32,
-    told: &mpsc::Receiver<BTreeSet<Ends>>,
+    requested: &mpsc::Receiver<BTreeSet<Ends>>,
     stop: &AtomicBool,
 ) -> Result<Kept> {
     let mut file = Vec::new();
@@ -172,15 +172,15 @@ fn keep(
     keeper.traced.source = tracer.begin().source;
     while !stop.load(Ordering::Relaxed) && !keeper.traced.cut {
         tracer.read(LOOK, &mut |record, written| keeper.take(record, written));
-        match told.try_recv() {
+        match requested.try_recv() {
             Ok(own) => keeper.settle(own),
             Err(mpsc::TryRecvError::Empty) => {}
             // Nobody will want it: the leg never began.
             Err(mpsc::TryRecvError::Disconnected) => bail!("the leg did not begin"),
         }
     }
-    // Told between the last look and the stop.
-    if let Ok(own) = told.try_recv() {
+    // Requested between the last poll and the stop.
+    if let Ok(own) = requested.try_recv() {
         keeper.settle(own);
     }
     tracer.stop(&mut |record, written| keeper.take(record, written));
@@ -281,7 +281,7 @@ impl Keeper<'_> {
     }
 }
 
-/// A file as it is, or unpacked if it was compressed with gzip.
+/// A file, decompressed if it is gzip.
 pub fn unpacked(path: &Path) -> std::io::Result<Box<dyn BufRead + Send>> {
     let mut file = BufReader::new(sys::confine::open(path)?);
     Ok(match file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
@@ -302,7 +302,7 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// Tells each record of a trace. One that broke off is read as far as it goes.
+/// Passes each record of a trace to `each`. A truncated trace is read up to the cut.
 ///
 /// # Errors
 /// Why it is none, or cannot be understood; or what `each` says.
@@ -328,7 +328,8 @@ pub fn each_record(
 /// A trace from its records.
 pub fn read(from: impl Read) -> Result<Trace, String> {
     let mut trace = Trace::default();
-    let unknown = |_| "a record belongs to a connection that was not told before".to_owned();
+    let unknown =
+        |_| "a record belongs to a connection without a preceding connection record".to_owned();
     each_record(from, |record| trace.push(record).map_err(unknown))?;
     Ok(trace)
 }

@@ -14,7 +14,7 @@ pub const USUAL: &str = "/etc/linerate/tune.toml";
 /// Longest file.
 const LONGEST: u64 = 1 << 20;
 
-/// The file, read anew whenever it is asked.
+/// The file, read again for each check.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Where it is.
@@ -75,7 +75,7 @@ impl Rules {
         self.read().map(drop)
     }
 
-    /// Whether the holder of `key` may apply `settings`, on the device that `interface` finds where that matters.
+    /// Whether the holder of `key` may apply `settings`, on the device that `interface` finds if they have one.
     ///
     /// # Errors
     /// Names the setting that it may not; or says why nothing may be applied.

@@ -106,7 +106,7 @@ pub fn persist(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
     let configured = configured();
     let host = observe::fingerprint(VERSION, Some(peer));
     let note = format!("Written by linerate: {title}. 'linerate tune undo' takes it back.");
-    let told = |settings: &[Setting], found: String, in_force| {
+    let reading = |settings: &[Setting], found: String, in_force| {
         let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
         Reading {
             setting: words.join(" "),
@@ -119,7 +119,7 @@ pub fn persist(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
     let mut all = Vec::new();
     let mut write = |file: &Persistent| -> Result<()> {
         tune::write(&state, &root, file, title)?;
-        all.push(told(&file.holds, file.path.clone(), true));
+        all.push(reading(&file.holds, file.path.clone(), true));
         Ok(())
     };
     let sysctls = advise::sysctls(&settings, &configured.files, &note);
@@ -141,15 +141,15 @@ pub fn persist(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
     }
     let contested = |ours| advise::contested(&configured, ours);
     for (setting, why) in sysctls.iter().flat_map(contested) {
-        all.push(told(&[setting], why, false));
+        all.push(reading(&[setting], why, false));
     }
     if pinned {
         let why = "set it again after a restart: the pins of a mixed segment go with its addresses, and without them everybody would get larger packets";
-        all.push(told(&left, why.to_owned(), false));
+        all.push(reading(&left, why.to_owned(), false));
     } else if !left.is_empty() {
         let commands = advise::commands(&left, &host).join("; ");
-        let why = format!("have it set whenever the device comes up: {commands}");
-        all.push(told(&left, why, false));
+        let why = format!("have it set each time the device is set up: {commands}");
+        all.push(reading(&left, why, false));
     }
     Ok(all)
 }
@@ -157,7 +157,7 @@ pub fn persist(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
 /// Undoes what was kept on this host, and what processes that were killed have left.
 ///
 /// # Errors
-/// If it cannot be put back, or something else changes settings just now.
+/// If it cannot be restored, or something else changes settings just now.
 pub fn restore() -> Result<Vec<Undone>, tune::Error> {
     tune::undo_kept(&state()?)
 }
@@ -168,7 +168,7 @@ pub fn recover() {
     match state().and_then(|state| tune::recover(&state)) {
         Ok(undone) => {
             for one in &undone {
-                log::note(&format!("linerate: put back: {}", put_back(one)));
+                log::note(&format!("linerate: undone: {}", restored_line(one)));
             }
         }
         // Nothing is left behind by one that goes on, or where nothing can be kept.
@@ -178,14 +178,14 @@ pub fn recover() {
 }
 
 /// A setting that was undone, for people.
-pub fn put_back(undone: &Undone) -> String {
+pub fn restored_line(undone: &Undone) -> String {
     let note = undone.note.as_ref().map(|note| format!(" ({note})"));
     let (setting, back_to) = (&undone.setting, &undone.back_to);
-    format!("{setting}, to {back_to}{}", note.unwrap_or_default())
+    format!("{setting}, back to {back_to}{}", note.unwrap_or_default())
 }
 
 /// Names this machine, from its start to its end, and this process' network namespace; empty where
-/// that cannot be told. Gives nothing else away.
+/// unknown. Gives nothing else away.
 pub fn place() -> String {
     let boot = fs::read("/proc/sys/kernel/random/boot_id");
     let namespace = fs::metadata("/proc/thread-self/ns/net");
@@ -359,8 +359,7 @@ impl Tuner {
         }
         // Over TLS data comes from where the control connection does, whatever else is said.
         let address = self.by.address.or(origin.address);
-        let address = address
-            .ok_or("it cannot tell the address of the controller's host: measure once first");
+        let address = address.ok_or("the controller's address is unknown: measure once first");
         match request {
             TuneRequest::Begin { title, deadline } => self.begin(&title, deadline.into())?,
             TuneRequest::Apply { settings } => {
@@ -403,8 +402,8 @@ impl Tuner {
             }
             TuneRequest::Restore => {
                 let undone = restore().map_err(said)?;
-                let all: Vec<String> = undone.iter().map(put_back).collect();
-                self.note(&format!("put back: {}", all.join("; ")));
+                let all: Vec<String> = undone.iter().map(restored_line).collect();
+                self.note(&format!("undone: {}", all.join("; ")));
                 let restored = |undone: Undone| Reading {
                     setting: undone.setting,
                     side: Side::Far,
@@ -461,8 +460,8 @@ impl Tuner {
             // Kept meanwhile, or undone by the guard, or never changed.
             Ok(undone) if undone.is_empty() => Ok(()),
             Ok(undone) => {
-                let all: Vec<String> = undone.iter().map(put_back).collect();
-                self.note(&format!("put back: {}", all.join("; ")));
+                let all: Vec<String> = undone.iter().map(restored_line).collect();
+                self.note(&format!("undone: {}", all.join("; ")));
                 Ok(())
             }
             Err(error) => Err(said(error)).inspect_err(|why| self.note(why)),

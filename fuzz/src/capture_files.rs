@@ -1,4 +1,4 @@
-//! Captures from strangers, from the file to the words of the explanation.
+//! Captures of untrusted origin, from the file to the words of the explanation.
 
 use model::Nanos;
 use model::finding::{Explanation, Level};
@@ -19,13 +19,13 @@ pub fn capture(bytes: &[u8]) {
         assert_eq!(account.packets + skipped, account.frames);
         check_text(&account.left_out().join("\n"));
     }
-    let told = observer.explain();
-    for one in &told.streams {
+    let account = observer.explain();
+    for one in &account.streams {
         assert!(one.retransmissions + one.reordered <= one.segments);
         assert!(one.needless_retransmissions <= one.retransmissions);
     }
-    check(&told.explanations);
-    check_text(&told.doubts.join("\n"));
+    check(&account.explanations);
+    check_text(&account.doubts.join("\n"));
 }
 
 /// Any bytes are a capture or not; the requests in it are named, divided and printed.
@@ -40,7 +40,7 @@ pub fn requests(bytes: &[u8]) {
     check_requests(&observer.finish());
 }
 
-/// Any text is a listing or not; its lines are put in order, explained, and their requests told.
+/// Any text is a listing or not; its lines are put in order, explained, and their requests paired.
 pub fn listing(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let listing = explain::read_listing(&text);
@@ -49,14 +49,14 @@ pub fn listing(bytes: &[u8]) {
     check_requests(&::requests::listed(&text, Links::default()));
 }
 
-fn check_requests(told: &Requests) {
-    for call in &told.calls {
+fn check_requests(requests: &Requests) {
+    for call in &requests.calls {
         assert_eq!(call.parts.total(), call.causes.total());
     }
-    let counted: u64 = told.operations.iter().map(|o| o.count).sum();
-    assert_eq!(counted, told.answered);
-    check_text(&report::requests::text(told, report::Style::PLAIN));
-    serde_json::from_str::<serde_json::Value>(&report::json::pretty(told))
+    let counted: u64 = requests.operations.iter().map(|o| o.count).sum();
+    assert_eq!(counted, requests.answered);
+    check_text(&report::requests::text(requests, report::Style::PLAIN));
+    serde_json::from_str::<serde_json::Value>(&report::json::pretty(requests))
         .expect("what is written is JSON");
 }
 
@@ -106,15 +106,19 @@ pub fn trace_blocks(bytes: &[u8]) {
     trace(&[&observe::trace::any_head(), bytes].concat());
 }
 
-fn check(told: &[Explanation]) {
-    for one in told {
+fn check(explanations: &[Explanation]) {
+    for one in explanations {
         let first = one.findings.iter().filter(|f| f.level == Level::First);
         let shares: f64 = first.map(|f| f.share.time_share).sum();
         assert!(shares <= 1.001, "{shares} of the time of {}", one.name);
         assert!(one.phases.is_sorted_by_key(|phase| phase.from));
     }
-    check_text(&report::explain::text(told, None, report::Style::PLAIN));
-    serde_json::from_str::<serde_json::Value>(&report::explain::json(told, None))
+    check_text(&report::explain::text(
+        explanations,
+        None,
+        report::Style::PLAIN,
+    ));
+    serde_json::from_str::<serde_json::Value>(&report::explain::json(explanations, None))
         .expect("what is written is JSON");
 }
 

@@ -67,7 +67,7 @@ pub fn controller_machine(bytes: &[u8]) {
     listens::<Controller>(bytes);
 }
 
-/// A machine that a stranger talks to, comes to its end, and never says more than its bound.
+/// A machine with an untrusted peer comes to its end, and never sends more than its bound.
 fn listens<R: Role>(bytes: &[u8]) {
     let mut machine = Endpoint::<R>::new(Nanos(0), "fuzz", Nanos::from_secs(5));
     let mut said = 0;

@@ -35,7 +35,7 @@ fn client_learns(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
     let mut client = Client::new(Nanos(0), COOKIE, Params::default());
     let mut learnt = Vec::new();
     let mut said = Vec::new();
-    let mut hear = |client: &mut Client| {
+    let mut drain = |client: &mut Client| {
         said.extend(client.poll_output().unwrap_or_default());
         while let Some(event) = client.poll_event() {
             match &event {
@@ -52,10 +52,10 @@ fn client_learns(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
         for piece in part.chunks(piece) {
             client.input(Nanos(0), piece);
         }
-        hear(&mut client);
+        drain(&mut client);
     }
     client.input_end();
-    hear(&mut client);
+    drain(&mut client);
     assert!(
         client.deadline().is_none(),
         "it waits for a server that is gone"
@@ -68,13 +68,13 @@ fn client_learns(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
     (learnt, said)
 }
 
-/// The server's end, with whatever a stranger may say after its cookie.
+/// The server's side, with any bytes of an unauthenticated client after its cookie.
 pub fn server(bytes: &[u8]) {
     let mut server = Server::new(Nanos(0));
     server.input(Nanos(0), COOKIE);
     let mut ends = 0;
     let mut said = 0;
-    let mut hear = |server: &mut Server| {
+    let mut drain = |server: &mut Server| {
         said += server.poll_output().unwrap_or_default().len();
         while let Some(event) = server.poll_event() {
             match event {
@@ -96,16 +96,16 @@ pub fn server(bytes: &[u8]) {
     };
     for piece in bytes.chunks(61) {
         server.input(Nanos(1), piece);
-        hear(&mut server);
+        drain(&mut server);
     }
     server.input_end();
-    hear(&mut server);
+    drain(&mut server);
     assert_eq!(ends, 1, "exactly one end");
     assert!(
         server.deadline().is_none(),
         "it waits for a client that is gone"
     );
-    assert!(said < 1000, "{said} bytes for a stranger");
+    assert!(said < 1000, "{said} bytes for an unauthenticated client");
 }
 
 pub fn udp_header(bytes: &[u8]) {
@@ -152,13 +152,13 @@ pub fn users_file(bytes: &[u8]) {
     };
     if let Ok(users) = UsersFile::parse(text) {
         // Nobody comes in by a name that stands in no line, nor with an old clock.
-        let stranger = Credentials {
+        let unknown = Credentials {
             user: "\n".to_owned(),
             password: String::new(),
             seconds: 0,
         };
-        assert!(users.check(&stranger, 0, 10).is_err());
-        assert!(users.check(&stranger, 11, 10).is_err());
+        assert!(users.check(&unknown, 0, 10).is_err());
+        assert!(users.check(&unknown, 11, 10).is_err());
     }
 }
 

@@ -89,8 +89,8 @@ fn who() -> Credentials {
 
 /// Replies to reads and writes of blocks; cut elsewhere they say the same.
 pub fn nfs_client(bytes: &[u8]) {
-    let (answers, failure) = hears(bytes, 4096);
-    assert_eq!((answers.clone(), failure.clone()), hears(bytes, 1));
+    let (answers, failure) = parse(bytes, 4096);
+    assert_eq!((answers.clone(), failure.clone()), parse(bytes, 1));
     assert!(answers.len() <= DEPTH, "no more than was asked");
     for answer in &answers {
         assert!(answer.data.0 <= BLOCK.0);
@@ -101,7 +101,7 @@ pub fn nfs_client(bytes: &[u8]) {
     }
 }
 
-fn hears(bytes: &[u8], piece: usize) -> (Vec<Answer>, Option<Failure>) {
+fn parse(bytes: &[u8], piece: usize) -> (Vec<Answer>, Option<Failure>) {
     use BlockOperation::{Commit, Getattr, Read, Write, WriteStable};
     let order = Blocks {
         server: BlockServer::Nfs {
@@ -123,8 +123,8 @@ fn hears(bytes: &[u8], piece: usize) -> (Vec<Answer>, Option<Failure>) {
     client.sent(Nanos(1), asked.len());
     let mut answers = Vec::new();
     for piece in bytes.chunks(piece) {
-        let heard = client.recv(Nanos(1000), piece, &mut |answer| answers.push(answer));
-        if let Err(failure) = heard {
+        let parsed = client.recv(Nanos(1000), piece, &mut |answer| answers.push(answer));
+        if let Err(failure) = parsed {
             return (answers, Some(failure));
         }
     }

@@ -20,7 +20,7 @@ pub fn units(bytes: &[u8]) {
     }
 }
 
-/// A run from a file: sums up, is explained, prints, and is written as it was read.
+/// A run from a file: sums up, is explained, prints, and is written in the form that was read.
 pub fn run(bytes: &[u8]) {
     let Ok(run) = serde_json::from_slice::<Run>(bytes) else {
         return;

@@ -2,7 +2,7 @@
 
 use wire::http::{LONGEST_HEAD, request};
 
-/// A request is told by its head alone: what comes behind it changes nothing, and no part of it is a request.
+/// The head alone decides on a request: what comes behind it changes nothing, and no part of it is a request.
 pub fn http_request(bytes: &[u8]) {
     let Ok(Some(asked)) = request(bytes) else {
         return;

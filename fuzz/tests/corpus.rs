@@ -51,11 +51,11 @@ fn watched(name: &str, seed: u64) -> Result<(), String> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (tell, rounds) = mpsc::channel();
+    let (sender, rounds) = mpsc::channel();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let reader = std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
-            let _ = tell.send(line);
+            let _ = sender.send(line);
         }
     });
     let mut round = "the corpus".to_owned();

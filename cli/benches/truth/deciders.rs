@@ -50,17 +50,17 @@ pub fn is_one(drawn: &Drawn) -> bool {
     sender_yields && drawn.faults.len() == 1 && drawn.faults.iter().all(loses)
 }
 
-/// Measures a case, and makes the experiment that its samples at 100 ms ask for; `None` if that is to decide what keeps a
-/// transfer back that its fault does not keep back.
+/// Measures a case, and makes the experiment that its samples at 100 ms propose; `None` if that experiment concerns a
+/// limit that its fault does not set.
 pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
     let fault = &drawn.faults[0];
     let [with, without] = ["all", "without-0"].map(|name| own.join(name));
     play_once(home, drawn, own, "all", &drawn.faults, On::Path, false);
-    let told = explanation(home, &[with.join("run-100ms.json")]);
-    let mut findings = told["findings"].as_array().into_iter().flatten();
+    let explained = explanation(home, &[with.join("run-100ms.json")]);
+    let mut findings = explained["findings"].as_array().into_iter().flatten();
     let decider = findings.find_map(|f| f["decider"].is_object().then_some(&f["decider"]));
     let (leads, what) = match decider {
-        None => (Leads::None, told["conclusion"].to_string()),
+        None => (Leads::None, explained["conclusion"].to_string()),
         Some(decider) => {
             play_once(home, drawn, own, "without-0", &[], On::Path, false);
             let gain = goodput(home, &without) / goodput(home, &with).max(1.0);
@@ -127,9 +127,9 @@ fn prove(home: &Home, drawn: &Drawn, scenario: &Path, decider: &Value) -> Value 
         .stderr(Stdio::piped())
         .spawn();
     let out = Running(child.unwrap()).output(Duration::from_secs(1200));
-    let told: Value =
+    let report: Value =
         serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&out)));
-    told["verdict"].clone()
+    report["verdict"].clone()
 }
 
 pub fn print(all: &BTreeMap<u64, Decided>, options: &Options) {

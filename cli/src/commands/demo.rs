@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wire::control::TuneRequest;
 
-/// See it all on this machine: a path that is slow one way, why, what helps, what does not, and a page of it
+/// Demonstrate diagnosis, fix and proof on an emulated path
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate demo
@@ -143,7 +143,7 @@ impl Play<'_> {
         let (tuning, judged) = self.tune(direction, seen)?;
 
         self.view.say("3 of 4: restores all settings");
-        let put_back = self.put_back()?;
+        let restored = self.restore()?;
 
         self.view
             .say("4 of 4: tests a popular remedy against the baseline");
@@ -156,7 +156,7 @@ impl Play<'_> {
             tuning,
             judged,
             popular,
-            put_back,
+            put_back: restored,
             warnings: watch.end(),
         })
     }
@@ -203,15 +203,15 @@ impl Play<'_> {
     }
 
     /// Takes back what was kept on both hosts; a line each.
-    fn put_back(&mut self) -> Result<Vec<String>> {
+    fn restore(&mut self) -> Result<Vec<String>> {
         let near = tuning::restore()?;
-        let mut all: Vec<String> = near.iter().map(tuning::put_back).collect();
+        let mut all: Vec<String> = near.iter().map(tuning::restored_line).collect();
         if let Some(link) = self.far.agent() {
             let there = link.tune(TuneRequest::Restore, ANSWER)?.into_iter();
-            all.extend(there.map(|r| format!("{}, to {}", r.setting, r.found)));
+            all.extend(there.map(|r| format!("{}, back to {}", r.setting, r.found)));
         }
         for line in &all {
-            self.view.say(&format!("put back: {line}"));
+            self.view.say(&format!("undone: {line}"));
         }
         Ok(all)
     }

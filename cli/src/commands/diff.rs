@@ -10,7 +10,7 @@ use model::request::Links;
 /// Connections that are named to choose from.
 const SHOWN: usize = 10;
 
-/// Compare two transfers: what makes one slower, limit by limit
+/// Explain why one of two transfers is slower, limit by limit
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate diff 3f 41                          two runs

@@ -17,7 +17,7 @@ use model::{BitRate, Nanos, Run};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Explain what limited a transfer, and what would decide where two causes fit
+/// Explain what limited a transfer
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate explain last                        the newest run
@@ -36,7 +36,7 @@ pub struct Explain {
     /// Name of a run, its first digits, 'last', or a file [default: last]
     #[arg(value_name = "RUN|FILE")]
     subject: Option<String>,
-    /// A trace or a capture of the other end
+    /// A trace or a capture of the remote host
     #[arg(value_name = "FILE")]
     other: Option<PathBuf>,
     /// Trace and explain what goes on now

@@ -4,7 +4,7 @@ use crate::prelude::*;
 use engine::host::Host;
 use engine::transport::install;
 
-/// Copy this binary to a host over ssh, so that 'ssh:HOST' works there
+/// Copy this binary to a host over ssh, for measurements of ssh:HOST
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate install ssh:db2

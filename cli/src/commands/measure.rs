@@ -24,7 +24,7 @@ use model::{Ended, Nanos, Run, Spec, Warning};
 use report::live::Live;
 use std::sync::atomic::AtomicBool;
 
-/// Measure a path: throughput each way, or request latency, with both hosts' TCP state
+/// Measure throughput or request latency, with both hosts' TCP state
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate measure local                       this machine against itself

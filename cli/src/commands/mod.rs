@@ -29,7 +29,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "linerate", version, max_term_width = 80)]
 #[command(
-    after_help = "Start with:  linerate demo               what it does, on this machine, in three minutes
+    after_help = "Start with:  linerate demo               a demonstration on this machine, 3 minutes
              linerate measure local      this machine against itself
              linerate serve              on the remote host
              linerate measure HOST       from here"

@@ -5,7 +5,7 @@ use crate::prelude::*;
 use model::physics::{LEAST_MTU, Path};
 use model::{BitRate, Bytes, Nanos};
 
-/// The ideal time and rate of a block of data on a path: the physics, to hold what was measured to
+/// Theoretical transfer time and rate of a block on a given path
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate model --block 8k --rate 1g --rtt 0.2ms

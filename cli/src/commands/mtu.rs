@@ -16,7 +16,7 @@ use engine::transport::How;
 use model::mtu::{MtuFound, MtuRecord};
 use report::words::{escape, utc};
 
-/// Find out what size of packet gets through, in each direction, and what stops larger ones
+/// Find the path MTU of each direction, and what limits it
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate mtu db2                      an agent (linerate serve) on db2
@@ -45,7 +45,7 @@ pub struct Mtu {
     /// What was found as JSON
     #[arg(short = 'J', long)]
     json: bool,
-    /// No word about a lab that comes up
+    /// No progress of the creation of a lab
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]

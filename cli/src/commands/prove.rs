@@ -26,7 +26,7 @@ use report::pictures::{bars, drift, forest, pairs};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// Prove that a change helps on this path, or that it does not: a randomised experiment
+/// Test in a randomised experiment whether a change helps
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = "EXAMPLES
@@ -56,12 +56,12 @@ pub struct Prove {
     question: Question,
     #[command(flatten)]
     load: Load,
-    /// Print the plan, how long it takes and what it can show; touch nothing
-    #[arg(long)]
+    /// Print the plan and its duration; touch nothing
+    #[arg(long, help_heading = "The question")]
     dry_run: bool,
-    /// Judge other numbers: a table in CSV, or two or more arms as NAME=RUN,RUN, where a run is a file of
-    /// linerate's or iperf3's JSON or the name of an archived one
-    #[arg(long, num_args = 1.., value_name = "TABLE|NAME=RUN,...")]
+    /// Judge other numbers: a CSV table, or arms as NAME=RUN,RUN; a RUN is an archived one or a JSON file
+    /// of linerate or iperf3
+    #[arg(long, num_args = 1.., value_name = "TABLE|NAME=RUN,...", help_heading = "The question")]
     #[arg(conflicts_with_all = ["what", "change", "arm", "dry_run", "markdown", "csv", "svg", "p_value"])]
     from: Vec<String>,
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub struct Prove {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Go on with an interrupted experiment; its runs so far count
+    /// Resume an interrupted experiment; its runs so far count
     Resume(Kept),
     /// Run an experiment again: the same plan, in the same order
     Again(Kept),
@@ -109,7 +109,7 @@ struct Question {
     /// Settings of the baseline [default: none]
     #[arg(long, value_name = "K=V")]
     against: Vec<Setting>,
-    /// One more arm to compare with the baseline: NAME=K=V,K=V
+    /// A further arm to compare with the baseline: NAME=K=V,K=V
     #[arg(long, value_name = "NAME=...")]
     arm: Vec<String>,
     /// Halve the arms round by round, then confirm the best one with fresh runs
@@ -372,7 +372,7 @@ fn carry_out(
         Ok(Over::Done) => return Ok(exit_for(verdict.outcome).into()),
         Ok(Over::Interrupted) if experiment.trials.is_empty() => {
             return Err(Refusal::interrupted(
-                "stopped before the first run; everything is as it was",
+                "stopped before the first run; all settings restored",
             )
             .into());
         }

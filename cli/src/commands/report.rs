@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Write a page about a run, an experiment, a trace or a document: the answers in words, pictures, everything behind them
+/// Write a page about a run, an experiment, a trace or a document
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate report last                      the newest run: linerate-ID.html

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// The archive of runs, experiments and tunings: list, show, export, import, delete, prune, verify, browse
+/// The archive: list, show, export, import, delete, verify, browse
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs list --host db2 --since 7d
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
   linerate runs import run.json                ours, or of iperf3 -J
   linerate runs delete 3f
   linerate runs prune --keep-days 90 --dry-run
-  linerate runs verify                         is all as it was written?
+  linerate runs verify                         are all records intact?
   linerate runs serve                          in a browser
 
 ID is a name in the list, its first digits where they are unique, or 'last'.")]
@@ -321,7 +321,7 @@ fn compressed(text: &str) -> Result<Vec<u8>> {
 
 impl Import {
     fn run(&self, global: &Global) -> Result<Exit> {
-        // All files are read before the first is kept: a bad one leaves everything as it was.
+        // All files are read before the first is stored: an invalid one leaves the archive unchanged.
         let reads = self.files.iter().map(|f| confined(&[f], || read(f)));
         let all: Vec<Importable> = reads.collect::<Result<_>>()?;
         let mut archive =
@@ -393,7 +393,7 @@ impl Verify {
                 1 => "; 1 leg is signed by both hosts".to_owned(),
                 legs => format!("; {legs} legs are signed by both hosts"),
             };
-            return out::result(&format!("all is as it was written{signed}\n"));
+            return out::result(&format!("all records are intact{signed}\n"));
         }
         for one in &found {
             out::print(&format!("{one}\n"))?;

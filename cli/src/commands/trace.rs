@@ -14,7 +14,7 @@ use std::io::{BufWriter, ErrorKind};
 use std::path::PathBuf;
 use trigger::{Ring, Trigger};
 
-/// Trace TCP live: every segment with its socket's state, in true order
+/// Trace TCP live: every segment, in order, with its socket's state
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate trace --port 2049                    NFS

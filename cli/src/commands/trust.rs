@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use wire::control::{Token, enrol};
 
-/// Decide who may measure here, and introduce hosts to each other
+/// Decide who may measure here; introduce hosts to each other
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   server$ linerate trust invite --rate 1G      prints a line, used once

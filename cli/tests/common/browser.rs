@@ -28,7 +28,7 @@ impl Browser {
     /// With its profile below `home`.
     pub fn start(home: &Path) -> Browser {
         let profile = format!("--user-data-dir={}", home.join("browser").display());
-        // It reads what it is told at descriptor 3 and answers at 4. As root it has no sandbox of its own.
+        // It reads commands at descriptor 3 and answers at 4. As root it has no sandbox of its own.
         let script = "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh", "--headless", "--no-sandbox"]);
@@ -129,7 +129,7 @@ impl Tab<'_> {
         let screen =
             json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": is_phone});
         self.call("Emulation.setDeviceMetricsOverride", &screen);
-        // Pictures are drawn anew in the frame that follows.
+        // Pictures are redrawn in the frame that follows.
         self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
     }
 
@@ -149,7 +149,7 @@ impl Tab<'_> {
         }
     }
 
-    /// The same page anew with scripts switched off.
+    /// Reloads the same page with scripts switched off.
     pub fn reload_without_scripts(&mut self) {
         self.call(
             "Emulation.setScriptExecutionDisabled",
@@ -203,7 +203,7 @@ impl Tab<'_> {
     /// What went wrong in the page so far: words on the console, exceptions, what its own policy refused, and
     /// every request but the one for the page itself.
     pub fn complaints(&mut self) -> Vec<String> {
-        // What happened before this answer has been told with it.
+        // Events before this answer have arrived with it.
         self.eval("1");
         let own = self.eval("location.href");
         let complaint = |event: &Value| {
@@ -214,7 +214,7 @@ impl Tab<'_> {
                 }
                 "Network.requestWillBeSent" => {
                     let url = &params["request"]["url"];
-                    (*url != own).then(|| format!("asks for {url}"))
+                    (*url != own).then(|| format!("requests {url}"))
                 }
                 _ => None,
             }

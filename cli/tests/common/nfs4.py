@@ -1,5 +1,5 @@
 # A client of NFSv4, since Debian has none that writes without a mount. usage: nfs4.py HOST EXPORT MINOR
-# It writes, reads and asks for the rest of what its version has, and says of each call the status that came back.
+# It writes, reads and uses the rest of what its version has, and prints for each call the status that came back.
 import os, socket, struct, sys
 
 host, export, minor = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -44,7 +44,7 @@ SIZE = {15: 0, 22: 0, 24: 0, 32: 0, 53: 36}
 
 
 def ask(*operations, fails=False):
-    """Asks for a compound; the results from the first one on that tells something come back."""
+    """Calls a compound; the results from the first one on that returns data."""
     if ask.session:
         ask.sequence += 1
         operations = (w(53) + ask.session + w(ask.sequence, 0, 0, 0),) + operations
@@ -72,15 +72,15 @@ handle_of = lambda reply: reply[4:4 + struct.unpack(">I", reply[:4])[0]]
 
 rpc(0, b"")
 if minor == 0:
-    told = ask(w(35) + here + o(b"test") + w(0x40000000) + o(b"tcp") + o(b"0.0.0.0.0.0") + w(1))
-    client = told[:8]
-    ask(w(36) + told[:16])
+    answer = ask(w(35) + here + o(b"test") + w(0x40000000) + o(b"tcp") + o(b"0.0.0.0.0.0") + w(1))
+    client = answer[:8]
+    ask(w(36) + answer[:16])
 else:
-    told = ask(w(42) + here + o(b"test") + w(0, 0, 0))
-    client, sequence = told[:8], told[8:12]
+    answer = ask(w(42) + here + o(b"test") + w(0, 0, 0))
+    client, sequence = answer[:8], answer[8:12]
     channel = w(0, 2 << 20, 2 << 20, 4096, 16, 4, 0)
-    told = ask(w(43) + client + sequence + w(0) + channel + channel + w(0x40000000, 1, 0))
-    ask.session = told[:16]
+    answer = ask(w(43) + client + sequence + w(0) + channel + channel + w(0x40000000, 1, 0))
+    ask.session = answer[:16]
     ask(w(58, 0))
 
 folder = handle_of(ask(root, lookup(export.encode()), getfh))
@@ -92,9 +92,9 @@ ask(putfh(folder), w(6, 2) + o(b"inside") + w(2, 0, 2) + o(w(0o755)))
 
 def opened(name, n):
     how = w(1, 0, 2, 0, 2) + o(w(0o600))
-    told = ask(putfh(folder), w(18) + seed(n) + w(access, 0) + owner + how + w(0) + o(name))
-    state = told[:16]
-    if struct.unpack(">I", told[36:40])[0] & 2:
+    answer = ask(putfh(folder), w(18) + seed(n) + w(access, 0) + owner + how + w(0) + o(name))
+    state = answer[:16]
+    if struct.unpack(">I", answer[36:40])[0] & 2:
         state = ask(putfh(handle_of(ask(putfh(folder), lookup(name), getfh))), w(20) + state + w(n + 1))[:16]
     return handle_of(ask(putfh(folder), lookup(name), getfh)), state
 
@@ -106,14 +106,14 @@ read = lambda at, count: w(25) + state + d(at) + w(count)
 ask(putfh(file), write(0, 0, block), getattr)
 ask(putfh(file), write(8192, 2, block * 128))
 ask(putfh(file), w(5) + d(0) + w(0))
-told = ask(putfh(file), read(4096, 8192))
-assert told[8:] == (block * 2)[4096:12288], "what was written is read"
+answer = ask(putfh(file), read(4096, 8192))
+assert answer[8:] == (block * 2)[4096:12288], "what was written is read"
 assert len(ask(putfh(file), read(8192, 1 << 20))) == 8 + (1 << 20)
 ask(putfh(file), w(3, 0x3F), getattr)
 ask(putfh(file), w(34) + state + w(1, 1 << 4) + o(d(4096)))
 ask(putfh(folder), w(26) + d(0) + d(0) + w(4096, 4096, 1, 1 << 4))
-told = ask(putfh(file), w(12, 2, 0) + d(0) + d(100) + w(1) + seed(3) + state + w(0) + owner)
-ask(putfh(file), w(14, 2) + seed(1) + told[:16] + d(0) + d(100))
+answer = ask(putfh(file), w(12, 2, 0) + d(0) + d(100) + w(1) + seed(3) + state + w(0) + owner)
+ask(putfh(file), w(14, 2) + seed(1) + answer[:16] + d(0) + d(100))
 if minor == 2:
     other, target = opened(b"other", 1)
     ask(putfh(file), w(59) + state + d(0) + d(1 << 20), fails=True)

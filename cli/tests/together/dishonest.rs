@@ -1,4 +1,4 @@
-//! Ends that do not obey: a client and a far end made of raw frames, which order, send and report what they like.
+//! Hosts that do not obey: a client and a server made of raw frames, which order, send and report what they like.
 //! Loads go over loopback only.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
@@ -25,7 +25,7 @@ const WATCHED: Duration = Duration::from_secs(5);
 /// As long as a client may wish for.
 const A_DAY: Nanos = Nanos::from_secs(86_400);
 
-/// A control connection: frames as they are.
+/// A control connection without a protocol: raw frames.
 struct Raw(Tls);
 
 impl Raw {
@@ -348,7 +348,7 @@ fn all_legs_and_sessions_of_a_key_share_its_rate_and_leave_a_seat_to_others() {
 }
 
 #[test]
-fn the_bytes_of_a_day_end_a_leg_at_once_and_the_client_is_told() {
+fn the_bytes_of_a_day_end_a_leg_at_once_and_the_client_gets_the_reason() {
     let _alone = alone();
     let agent = Agent::start(&[]);
     for down in [false, true] {
@@ -381,7 +381,7 @@ fn the_time_of_a_leg_is_that_of_the_agents_clock() {
     let _alone = alone();
     let agent = Agent::start(&[]);
     let key = agent.key(&["--seconds", "1"]);
-    for (limit, told) in [
+    for (limit, reason) in [
         (Limit::Bytes(Bytes(1 << 50)), "1.00 s a leg"),
         (Limit::Time(A_DAY), ""),
     ] {
@@ -394,7 +394,7 @@ fn the_time_of_a_leg_is_that_of_the_agents_clock() {
         assert!(took < Duration::from_millis(2500), "{took:?}");
         let finished = client.control.wait_for(&["finished"]);
         let broke = finished["broke"].as_str().unwrap_or_default();
-        assert!(broke.contains(told), "{finished}");
+        assert!(broke.contains(reason), "{finished}");
     }
 }
 
@@ -465,7 +465,7 @@ fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not
     assert!(run(&mut honest).status.success());
 }
 
-/// A far end that grants and reports what it likes.
+/// A server that grants and reports what it likes.
 struct Far {
     at: String,
     client: Home,
@@ -565,7 +565,7 @@ fn far_end(control: &mut Raw, lies: &Lies) -> Option<()> {
                 // Until the client refuses the grant.
                 let message = control.recv(Instant::now() + Duration::from_millis(100));
                 if message.is_some_and(|message| message["say"] == "stop") {
-                    let why = "this far end has no other answer".to_owned();
+                    let why = "this server has no other answer".to_owned();
                     control.try_send(&ToController::Failed { leg, why }).ok()?;
                     while control.recv(end).is_some() {}
                     return None;
@@ -671,7 +671,7 @@ fn bytes_that_this_kernel_did_not_send_are_not_the_runs() {
     let measured: Value = serde_json::from_slice(&out.stdout).unwrap();
     let why = measured["legs"][0]["ended"]["why"].as_str().unwrap();
     assert!(
-        why.contains("the far end claims 80.0 MiB, this kernel sent 8.00 MiB"),
+        why.contains("the remote host claims 80.0 MiB, this kernel sent 8.00 MiB"),
         "{why}"
     );
     assert_eq!(
@@ -737,14 +737,14 @@ fn samples_without_end_or_sense_end_the_run() {
         extra: |leg| vec![json!({"say": "sample", "leg": leg, "sample": {"at_ns": null}})],
         ..HONEST
     };
-    for (lies, told) in [
+    for (lies, reason) in [
         (many, "more samples than there was time for"),
         (wide, "3000 streams"),
         (none, "cannot be read"),
     ] {
         let out = Far::start(lies).measured_by(&["--up", "-t", "2", "-q"]);
-        assert!(!out.status.success(), "{told}");
+        assert!(!out.status.success(), "{reason}");
         let said = stderr(&out) + &stdout(&out);
-        assert!(said.contains(told), "{told}: {said}");
+        assert!(said.contains(reason), "{reason}: {said}");
     }
 }

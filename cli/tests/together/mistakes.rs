@@ -1,4 +1,4 @@
-//! Mistakes that newcomers make, and what the command answers: `mistakes.txt`. `UPDATE_MISTAKES=1` writes it anew.
+//! Mistakes that newcomers make, and what the command answers: `mistakes.txt`. `UPDATE_MISTAKES=1` rewrites it.
 
 use crate::common::{Home, Lines, Pair, Running, one_line, run, signal, stderr, stdout};
 use std::io::Read;

@@ -117,7 +117,7 @@ impl Net {
         near.stdin(own(near_end));
         near.stdout(Stdio::piped()).stderr(Stdio::piped());
         let near = near.spawn().unwrap();
-        // It ends when the near end has; nobody else waits for it.
+        // The agent ends when the client has; nobody else waits for it.
         std::thread::spawn(move || agent.wait());
         Running(near)
     }
@@ -206,11 +206,11 @@ struct Row {
     name: &'static str,
     routed: bool,
     fault: &'static str,
-    /// Path MTU there and back.
+    /// Path MTU, forward and reverse.
     sizes: (u32, u32),
-    /// What stops larger packets there and back: kinds, with `@` and the hop where there is one.
+    /// What stops larger packets, forward and reverse: kinds, with `@` and the hop where there is one.
     causes: (&'static str, &'static str),
-    /// What is beside, there and back.
+    /// What is beside, forward and reverse.
     beside: (&'static [&'static str], &'static [&'static str]),
     /// Over IPv6 as well.
     v6: bool,
@@ -340,26 +340,27 @@ fn check(row: &Row, found: &Value) {
             "{} {way}: {found:#}",
             row.name
         );
-        let told: Vec<String> = verdict["beside"]
+        let labels: Vec<String> = verdict["beside"]
             .as_array()
             .unwrap()
             .iter()
             .map(label)
             .collect();
-        assert_eq!(told, beside, "{} {way}: {found:#}", row.name);
+        assert_eq!(labels, beside, "{} {way}: {found:#}", row.name);
         assert_eq!(found[way]["climb"]["confirmed"], true, "{} {way}", row.name);
     }
 }
 
-/// What follows from ping's words: `OK` if it tells the smaller of both sizes, `FALSE` if it says that all
+/// The rating of ping's output: `OK` if it has the smaller of both sizes, `FALSE` if it reports success
 /// is well where it is not, `?` if it only says that something is wrong.
 fn ping_says(said: &str, least: u32) -> String {
     let replies = said.contains(" bytes from ");
-    let told = said.contains(&format!("mtu = {least}")) || said.contains(&format!("mtu={least}"));
+    let reported =
+        said.contains(&format!("mtu = {least}")) || said.contains(&format!("mtu={least}"));
     let word = match (replies, least) {
         (true, 9000) => "OK",
         (true, _) => "FALSE",
-        _ if told && least < 9000 => "OK",
+        _ if reported && least < 9000 => "OK",
         _ => "?",
     };
     word.to_owned()
@@ -420,9 +421,9 @@ fn every_fault_of_the_table_is_found_in_both_directions() {
     let mut text = String::from(
         "# Faults of a path's MTU, and who finds them\n\n\
          Host A and host B with an MTU of 9000, two routers or one bridge between them, offloads off, in network\n\
-         namespaces; written by `make mtu-faults`. OK: the smaller of both sizes is told. FALSE: all is said to be\n\
+         namespaces; written by `make mtu-faults`. OK: the smaller of both sizes is reported. FALSE: all is said to be\n\
          well, or a wrong size. ?: something is seen to be wrong, without a size. Sizes in bytes of the IP packet.\n\n\
-         | fault | ping -M do -s 8972 | tracepath | scamper trace -M | linerate mtu, there / back |\n\
+         | fault | ping -M do -s 8972 | tracepath | scamper trace -M | linerate mtu, forward / reverse |\n\
          |---|---|---|---|---|\n",
     );
     for (row, said) in ROWS.iter().zip(table.into_inner().unwrap()) {

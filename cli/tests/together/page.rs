@@ -1,6 +1,6 @@
-//! The pages in a real browser: they open from a disk, ask for nothing, complain of nothing, and show what they have to
+//! The pages in a real browser: they open from a disk, request nothing, complain of nothing, and show what they have to
 //! whoever cannot run their scripts or see their pictures. Needs chromium (`make test` installs it). What they look like, at
-//! the width of a desk and of a phone, is below target/pages afterwards.
+//! the width of a desktop and of a phone, is below target/pages afterwards.
 
 use crate::browser::{Browser, Tab};
 use crate::common::{Home, Lines, Running, run, stderr, stdout};
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Pixels of a desk and of a phone.
-const DESK: u32 = 1200;
+/// Pixels of a desktop and of a phone.
+const DESKTOP: u32 = 1200;
 const PHONE: u32 = 390;
 
 /// What somebody could call a host, or write in a note.
@@ -64,7 +64,7 @@ fn pages(home: &Home) -> Vec<PathBuf> {
     std::fs::write(home.path().join("mtu.json"), mtu).unwrap();
     linerate(home, "report mtu.json -o mtu.html");
     std::fs::write(home.path().join("demo.html"), demo(home)).unwrap();
-    // The same once more: a path with a history.
+    // A second run: a path with a history.
     linerate(home, &format!("measure local {short}"));
     linerate(home, "report --all all");
     let names = [
@@ -146,7 +146,7 @@ fn every_page_opens_from_a_disk_and_is_whole_for_everybody() {
         let size = file.metadata().unwrap().len();
         assert!(size < 1 << 20, "{name} has {size} bytes");
         let mut tab = browser.open(file);
-        for (width, window) in [(DESK, "desk"), (PHONE, "phone")] {
+        for (width, window) in [(DESKTOP, "desktop"), (PHONE, "phone")] {
             tab.resize(width);
             is_sound(&mut tab, name);
             tab.shoot(&shot(&format!("{name}-{window}")));
@@ -164,13 +164,13 @@ fn every_page_opens_from_a_disk_and_is_whole_for_everybody() {
 }
 
 #[test]
-fn a_picture_tells_its_values_and_can_be_zoomed_by_mouse_and_keys() {
+fn a_picture_shows_its_values_and_can_be_zoomed_by_mouse_and_keys() {
     let home = Home::new();
     linerate(&home, "measure local -t 1s -O 100ms -i 50ms --up -q");
     linerate(&home, "report last -o run.html");
     let mut browser = Browser::start(home.path());
     let mut tab = browser.open(&home.path().join("run.html"));
-    tab.resize(DESK);
+    tab.resize(DESKTOP);
     let place = "const at = document.querySelector('.zoom .u-over'); at.scrollIntoView({block: 'center'}); \
                  const box = at.getBoundingClientRect(); JSON.stringify([box.left, box.top, box.width, box.height])";
     let corners = tab.eval(place);
@@ -182,7 +182,7 @@ fn a_picture_tells_its_values_and_can_be_zoomed_by_mouse_and_keys() {
 
     let tip =
         "[...document.querySelectorAll('.tip')].filter(t => !t.hidden)[0]?.firstChild.textContent";
-    let told = |tab: &mut Tab<'_>| {
+    let tip_at = |tab: &mut Tab<'_>| {
         tab.mouse("mouseMoved", at(0.11), &json!({}));
         tab.mouse("mouseMoved", at(0.1), &json!({}));
         assert!(
@@ -191,7 +191,7 @@ fn a_picture_tells_its_values_and_can_be_zoomed_by_mouse_and_keys() {
         );
         tab.eval(tip)
     };
-    let before = told(&mut tab);
+    let before = tip_at(&mut tab);
     assert!(
         before.as_str().unwrap().ends_with('s'),
         "{before}: a time with its unit"
@@ -201,13 +201,13 @@ fn a_picture_tells_its_values_and_can_be_zoomed_by_mouse_and_keys() {
     tab.mouse("mouseMoved", at(0.7), &held);
     tab.mouse("mouseMoved", at(0.9), &held);
     tab.mouse("mouseReleased", at(0.9), &held);
-    let zoomed = told(&mut tab);
+    let zoomed = tip_at(&mut tab);
     assert_ne!(zoomed, before, "the same place shows another time");
 
-    // The keys of whoever has no mouse; what they point at is told to a screen reader.
+    // The keys of whoever has no mouse; a screen reader announces the selected values.
     tab.eval("document.querySelector('.zoom').focus()");
     tab.press("0");
-    assert_eq!(told(&mut tab), before, "all of it again");
+    assert_eq!(tip_at(&mut tab), before, "all of it again");
     tab.press("ArrowRight");
     let said = "document.querySelector('.said').textContent";
     assert!(
@@ -218,7 +218,7 @@ fn a_picture_tells_its_values_and_can_be_zoomed_by_mouse_and_keys() {
 }
 
 #[test]
-fn what_strangers_called_things_stays_text() {
+fn foreign_names_stay_text() {
     let home = Home::new();
     linerate(&home, "measure local -t 200ms -O 50ms -i 50ms --up -q");
     let mut run: Value = serde_json::from_str(&linerate(&home, "runs export last")).unwrap();
@@ -234,7 +234,7 @@ fn what_strangers_called_things_stays_text() {
     linerate(&home, "report evil.json -o evil.html");
     let mut browser = Browser::start(home.path());
     let mut tab = browser.open(&home.path().join("evil.html"));
-    tab.resize(DESK);
+    tab.resize(DESKTOP);
     is_sound(&mut tab, "evil");
     assert_ne!(tab.eval("document.title"), "mine");
     assert_eq!(tab.eval("document.querySelectorAll('img').length"), 0);

@@ -180,7 +180,7 @@ fn measured_traced_and_tuned_by_a_server_whose_network_process_has_no_rights() {
     has_nothing(&server.0);
 
     held.interrupt();
-    said.wait_for("put back");
+    said.wait_for("restored");
     assert!(!device().contains("qlen 321"));
     drop(server);
     // They go with who asks them.
@@ -251,7 +251,7 @@ fn what_roots_rules_do_not_name_is_refused_by_name() {
         "device.txqueuelen=321",
     ]);
     held.interrupt();
-    said.wait_for("put back");
+    said.wait_for("restored");
 }
 
 #[test]
@@ -335,5 +335,5 @@ fn a_user_with_ambient_capabilities_tunes_and_traces_too() {
     let far = &measured["legs"][0]["far"];
     assert_eq!(far["trace"]["source"], "probes", "{:#}", far["warnings"]);
     held.interrupt();
-    said.wait_for("put back");
+    said.wait_for("restored");
 }

@@ -88,7 +88,7 @@ impl Bench {
         stdout(&out)
     }
 
-    /// Waits until the far host is as it was.
+    /// Waits until the settings of the remote host are restored.
     fn comes_back(&self, before: &str, after_what: &str) {
         let until = Instant::now() + NEVER;
         while self.state() != before {
@@ -173,12 +173,12 @@ fn the_right_to_tune_takes_both_the_server_and_its_word_for_the_host() {
         .log
         .wait_for("guest: session 2: tunes: a trial (for guest)");
     server.log.wait_for("applies route.initcwnd=32");
-    // Another is told who holds it.
+    // A second client gets the name of the holder.
     refused("a trial (for guest)");
     held.running.interrupt();
-    held.said.wait_for("put back");
+    held.said.wait_for("restored");
     assert!(held.ends().success());
-    server.log.wait_for("put back: device.txqueuelen=321");
+    server.log.wait_for("undone: device.txqueuelen=321");
     bench.comes_back(&before, "the end");
 
     // A right that is withdrawn ends what it allowed.
@@ -192,7 +192,7 @@ fn the_right_to_tune_takes_both_the_server_and_its_word_for_the_host() {
 }
 
 #[test]
-fn whatever_ends_the_session_the_far_host_is_put_back() {
+fn whatever_ends_the_session_the_far_host_is_restored() {
     let bench = Bench::new("e", &["--tune"]);
     let before = bench.state();
     let server = bench.serve(&["--allow-tune"], &[]);
@@ -202,7 +202,7 @@ fn whatever_ends_the_session_the_far_host_is_put_back() {
     drop(held);
     bench.comes_back(&before, "its controller was killed");
 
-    // The way there drops everything and says nothing.
+    // The forward path drops everything silently.
     let held = bench.holding().set();
     let cut = |what| {
         let route = ["route", what, "blackhole", "10.99.0.2/32"];
@@ -286,7 +286,7 @@ fn an_agent_that_the_user_started_needs_no_right_and_changes_the_route_back_to_t
     let state = bench.state();
     assert!(state.contains("\n10.99.0.1 dev eth0"), "{state}");
     held.running.interrupt();
-    held.said.wait_for("put back");
+    held.said.wait_for("restored");
     assert!(held.ends().success());
     assert_eq!(bench.state(), before);
 
@@ -318,7 +318,7 @@ fn on_one_machine_only_this_end_holds_the_settings() {
         assert!(stderr(&out).contains("'alone'"), "{}", stderr(&out));
     }
     held.running.interrupt();
-    held.said.wait_for("put back");
+    held.said.wait_for("restored");
     assert!(held.ends().success());
     assert_eq!(bench.state(), before);
 

@@ -839,8 +839,8 @@ fn the_archive_in_a_browser() {
         "nothing is written"
     );
     // The same as files, which ask nobody for anything.
-    let told = home.report(&["--all", "pages"]);
-    assert_eq!(told, "21 pages: begin with pages/index.html\n");
+    let printed = home.report(&["--all", "pages"]);
+    assert_eq!(printed, "21 pages: begin with pages/index.html\n");
     let index = std::fs::read_to_string(home.0.join("pages/index.html")).unwrap();
     assert!(!index.contains("<form") && !index.contains("<script>alert"));
     for link in index.split("href=\"").skip(1) {
@@ -957,9 +957,11 @@ fn a_page_in_every_form_and_its_pictures() {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(text(&report(&[&id, "-f", "text"])).contains("All figures"));
     assert!(text(&report(&[&id, "-f", "markdown"])).starts_with("# db2.example.net: before"));
-    let told: serde_json::Value =
+    let document: serde_json::Value =
         serde_json::from_slice(&report(&[&id, "-f", "json"]).stdout).unwrap();
-    let picture = told["sections"][0]["pictures"][0]["id"].as_str().unwrap();
+    let picture = document["sections"][0]["pictures"][0]["id"]
+        .as_str()
+        .unwrap();
     let list = text(&report(&[&id, "--picture", "list"]));
     assert!(list.starts_with(picture), "{list}");
     let csv = text(&report(&[&id, "--picture", picture, "-f", "csv"]));
@@ -1128,7 +1130,7 @@ fn what_is_passed_on_names_nobody() {
 #[test]
 fn damage_is_named_and_not_shown() {
     let home = Home::with_runs();
-    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+    assert_eq!(home.runs(&["verify"]), "all records are intact\n");
     let archive = Archive::open(&home.archive()).unwrap();
     let traces = archive.traces();
     // The head of a gzip file, and no more.
@@ -1160,10 +1162,10 @@ fn damage_is_named_and_not_shown() {
     }
     assert_eq!(
         home.runs(&["verify", "00000001"]),
-        "all is as it was written\n"
+        "all records are intact\n"
     );
     home.runs(&["delete", "3f00", "3fab"]);
-    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+    assert_eq!(home.runs(&["verify"]), "all records are intact\n");
 }
 
 #[test]
@@ -1230,7 +1232,7 @@ fn the_archive_keeps_what_it_is_to_keep() {
     assert_eq!(ids(), ["00000000", "aaaaaaaa", "bbbbbbbb"]);
     home.runs(&["prune", "--max-bytes", "1"]);
     assert_eq!(ids(), ["00000000", "aaaaaaaa"]);
-    assert_eq!(home.runs(&["verify"]), "all is as it was written\n");
+    assert_eq!(home.runs(&["verify"]), "all records are intact\n");
 }
 
 #[test]

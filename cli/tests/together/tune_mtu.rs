@@ -295,9 +295,9 @@ const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "the switch drops both ways", drops: &["a", "b"], killed: None, said: &[
         "1500 bytes is the most that gets through on the way there: a switch between the two hosts drops larger packets silently",
         "1500 bytes is the most that gets through on the way back" ] },
-    Scenario { name: "it drops on the way there", drops: &["a"], killed: None,
+    Scenario { name: "it drops on the forward path", drops: &["a"], killed: None,
         said: &["Not changed: 1500 bytes is the most that gets through on the way there: a switch between the two hosts"] },
-    Scenario { name: "it drops on the way back", drops: &["b"], killed: None,
+    Scenario { name: "it drops on the reverse path", drops: &["b"], killed: None,
         said: &["Not changed: 1500 bytes is the most that gets through on the way back: a switch between the two hosts"] },
     Scenario { name: "killed when the devices are wider", drops: &[], killed: Some("devices widened"), said: &[] },
     Scenario { name: "killed when packets are unpinned", drops: &[], killed: Some("packets unpinned"), said: &[] },
@@ -337,7 +337,7 @@ fn play(scenario: &Scenario) {
         fetches.go_on();
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.ends_with("\n[Link]\nMTUBytes=9000\n"), "{text}");
-        assert!(said.contains("not written on 10.0.3.2: have it set whenever the device comes up: ip link set dev e0 mtu 9000"), "{said}");
+        assert!(said.contains("not written on 10.0.3.2: have it set each time the device is set up: ip link set dev e0 mtu 9000"), "{said}");
         let wide = segment.snapshot();
         assert_eq!(
             wide,

@@ -55,7 +55,7 @@ fn printed(home: &Home, text: &str) -> String {
 }
 
 const NOTHING: &str = "nothing is changed on this host\n";
-const BACK: &str = "put back: device.txqueuelen=321";
+const BACK: &str = "undone: device.txqueuelen=321";
 
 #[test]
 fn a_change_in_a_network_namespace_is_named_and_undone_by_what_is_printed() {
@@ -102,7 +102,7 @@ fn a_change_in_a_lab_is_named_while_it_is_up_and_after_it_is_down() {
     }
     let undone = tune(&home, &["undo", &format!("lab:{}", lab.name)]);
     assert!(
-        undone.contains(BACK) && undone.contains("put back on lab:"),
+        undone.contains(BACK) && undone.contains("undone on lab:"),
         "{undone}"
     );
     assert_eq!(tune(&home, &["status"]), NOTHING);
@@ -139,7 +139,7 @@ fn what_is_kept_at_this_host_an_agent_over_ssh_undoes() {
     let mut undo = home.linerate_in(&pair.near, &["tune", "undo", "ssh:far"]);
     let out = run(undo.env("PATH", path));
     assert!(
-        stdout(&out).contains("put back on ssh:far: device.txqueuelen=321"),
+        stdout(&out).contains("undone on ssh:far: device.txqueuelen=321"),
         "{out:?}"
     );
     assert_eq!(tune(&home, &["status"]), NOTHING);

@@ -33,18 +33,18 @@ const TICK: Duration = Duration::from_millis(20);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// A stock server closes its port for a moment after each test.
 const REOPENS_WITHIN: Duration = Duration::from_secs(3);
-/// How long the last bytes of the sender may take to be acknowledged before the end is told.
+/// How long the sender's last bytes may take to be acknowledged before the end of the test is sent.
 const LAST_BYTES_WITHIN: Duration = Duration::from_secs(10);
-/// A byte limit of a receiver is looked at this often: the server goes on until it is told.
+/// Polling interval of a receiver's byte limit: the server goes on until the client ends the test.
 const LOOK: Nanos = Nanos::from_millis(20);
 /// Bytes of a write at the server, iperf3's own default.
 const BLOCK: u32 = 128 * 1024;
 
-/// What only an iperf3 server asks for.
+/// Options that only an iperf3 server needs.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "iperf3 servers")]
 pub struct Options {
-    /// User at a server that asks for one; the password comes from IPERF3_PASSWORD
+    /// User at a server that requires one; the password comes from IPERF3_PASSWORD
     #[arg(long, value_name = "NAME", requires = "rsa_public_key")]
     pub username: Option<String>,
     /// Password of the user
@@ -56,7 +56,7 @@ pub struct Options {
     /// Pad as servers before 3.17 expect it (PKCS#1 v1.5 instead of OAEP)
     #[arg(long)]
     pub use_pkcs1_padding: bool,
-    /// How long to ask a busy server again
+    /// Time to retry a busy server
     #[arg(long, default_value = "60s", value_name = "TIME")]
     pub busy_wait: Nanos,
 }
@@ -361,7 +361,7 @@ impl Test<'_> {
         drop(kept);
         let interrupted = self.stop.load(Ordering::Relaxed);
         for (index, (leg, end)) in legs.iter_mut().zip(ends).enumerate() {
-            let end = end.expect("every thread tells its end")?;
+            let end = end.expect("every thread returns its record")?;
             leg::merge(&mut leg.near, end.record);
             match &results {
                 Ok(results) => leg.far = self.far_end(index, leg, results),
@@ -444,7 +444,7 @@ impl Test<'_> {
         direction == Direction::Down && matches!(self.spec.limit, Limit::Bytes(_))
     }
 
-    /// What the server told of its end.
+    /// The server's side, from its results.
     fn far_end(&self, index: usize, leg: &Leg, results: &Results) -> EndRecord {
         let count = self.spec.streams as usize;
         let ids = (index * count..(index + 1) * count).map(stream_id);
@@ -659,7 +659,7 @@ impl Conductor<'_> {
                 self.stop_all();
             }
             if interrupted || self.reached(start.elapsed()) {
-                // A byte that waits in this host's buffers when the end is told is lost for the
+                // A byte that waits in this host's buffers when the test ends is missing in the
                 // server's count; it costs a moment to let it arrive.
                 let by = *acknowledged_by.get_or_insert(Instant::now() + LAST_BYTES_WITHIN);
                 if interrupted || self.all_acknowledged() || Instant::now() >= by {
@@ -863,7 +863,7 @@ fn check(spec: &Spec) -> Result<()> {
     }
     if !spec.far.cpus.is_empty() {
         bail!(Refusal::usage(
-            "--far-cpus: an iperf3 server cannot be told where to run; start it with -A there"
+            "--far-cpus: an iperf3 server chooses its processors itself; start it with -A there"
         ));
     }
     Ok(())
@@ -871,9 +871,10 @@ fn check(spec: &Spec) -> Result<()> {
 
 fn stock_server() -> Warning {
     Warning {
-        what: "the far end is an iperf3 server".to_owned(),
-        meaning: "it tells its totals and its processor use, but not its samples, sockets or host"
-            .to_owned(),
+        what: "the server is a stock iperf3".to_owned(),
+        meaning:
+            "it reports its totals and its processor use, but not its samples, sockets or host"
+                .to_owned(),
         remedy: "run `linerate serve` there to see both ends".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Friends, strangers, thieves and noise at a listener on loopback.
+//! Trusted clients, unauthenticated peers, stolen keys and noise at a listener on loopback.
 
 use super::*;
 use crate::clock::unix_seconds;
@@ -216,7 +216,7 @@ fn assert_alive(reached: &Reached) {
 }
 
 #[test]
-fn friends_are_served_and_told_when_the_server_stops() {
+fn trusted_clients_are_served_and_notified_when_the_server_stops() {
     let server = Server::start();
     let client = Client::friend(&server);
     let reached = client.connect(&server).unwrap();
@@ -254,18 +254,18 @@ fn whoever_is_trusted_no_longer_is_sent_away_at_once() {
 }
 
 #[test]
-fn strangers_are_refused_with_the_remedy() {
+fn unauthenticated_peers_are_refused_with_the_remedy() {
     let server = Server::start();
-    let stranger = Client::of(&server, server.id);
-    let said = stranger.refusal(&server);
+    let unauthenticated = Client::of(&server, server.id);
+    let said = unauthenticated.refusal(&server);
     assert!(said.contains("does not trust this host's key"), "{said}");
     assert!(
-        said.contains(&format!("linerate trust add {}", stranger.id)),
+        said.contains(&format!("linerate trust add {}", unauthenticated.id)),
         "{said}"
     );
     // An open invitation lets them in for that alone.
     let _open = server.invite(60);
-    let reached = stranger.connect(&server);
+    let reached = unauthenticated.connect(&server);
     let said = match &reached {
         Err(error) => error.to_string(),
         Ok(reached) => match reached.channel.recv(Duration::from_secs(30)) {
@@ -274,11 +274,11 @@ fn strangers_are_refused_with_the_remedy() {
         },
     };
     assert!(said.contains("not trusted there"), "{said}");
-    // A host that is known here but has no rights is a stranger too.
+    // A known host without rights counts as unauthenticated too.
     let store = Store::new(server.dir.path());
     let powerless = Entry {
         rights: BTreeSet::new(),
-        ..entry(stranger.id, "powerless", None)
+        ..entry(unauthenticated.id, "powerless", None)
     };
     store
         .update(|trust| {
@@ -286,7 +286,7 @@ fn strangers_are_refused_with_the_remedy() {
             trust.put(powerless)
         })
         .unwrap();
-    assert!(stranger.refusal(&server).contains("does not trust"));
+    assert!(unauthenticated.refusal(&server).contains("does not trust"));
 }
 
 #[test]

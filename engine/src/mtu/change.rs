@@ -40,7 +40,7 @@ pub struct Wish {
     pub persist: bool,
 }
 
-/// Looks, changes, verifies and commits, or puts everything back. `tell` hears of each stage that is done.
+/// Checks, changes, verifies and commits, or restores both hosts. `progress` is called after each stage.
 ///
 /// # Errors
 /// If it does not begin: nothing is changed then. What goes wrong later is in the outcome.
@@ -49,14 +49,14 @@ pub fn change(
     how: &How<'_>,
     wish: &Wish,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(Stage, &MtuChange),
+    progress: &mut dyn FnMut(Stage, &MtuChange),
 ) -> Result<MtuChange> {
     let name = host.to_string();
     let mut link = Link::new(host.connect(how)?);
     let before = look(&name, &mut link, stop)?;
     let reach = wish.reach.unwrap_or_else(|| reach_of(&before));
     let far = before.far.as_ref();
-    let far = far.with_context(|| format!("{name} does not tell of its device"))?;
+    let far = far.with_context(|| format!("{name} does not report its device"))?;
     let address = link.near_address().context("this host has no address")?;
     let turn = |side, end, peer| Turn::of(side, end, wish.to, reach, peer);
     let near = turn(Side::Near, &before.near, link.far_address());
@@ -89,9 +89,9 @@ pub fn change(
     // Named so that no other change can be meant.
     let title = format!("MTU {} ({}) with {name}", wish.to, archive::new_id());
     let mut both = Both::arm(link, near, far, &title)?;
-    tell(Stage::Arm, &story);
+    progress(Stage::Arm, &story);
     let mut stage = Stage::Pin;
-    let played = both.play(&mut stage, &mut story, stop, tell);
+    let played = both.play(&mut stage, &mut story, stop, progress);
     let failed = match played {
         Ok(stopped) if stopped.is_empty() => match both.commit(host, how, &title) {
             Ok(()) => None,
@@ -102,7 +102,7 @@ pub fn change(
     };
     story.outcome = match failed {
         None => {
-            tell(Stage::Commit, &story);
+            progress(Stage::Commit, &story);
             both.keep(&title, wish.persist, &mut story);
             ChangeOutcome::Committed
         }
@@ -147,18 +147,18 @@ impl Both {
         })
     }
 
-    /// Every stage up to the last look, after which both hosts are as they are to be; what does not get
+    /// Every stage up to the verification, after which both hosts have their final MTU; what does not get
     /// through ends it.
     fn play(
         &mut self,
         stage: &mut Stage,
         story: &mut MtuChange,
         stop: &AtomicBool,
-        tell: &mut dyn FnMut(Stage, &MtuChange),
+        progress: &mut dyn FnMut(Stage, &MtuChange),
     ) -> Result<Vec<Stopped>> {
         let (name, to) = (story.host.clone(), story.to);
         self.apply(|turn| &turn.pin)?;
-        tell(*stage, story);
+        progress(*stage, story);
         if self.near.narrower || self.far.narrower {
             std::thread::sleep(DRAIN);
         }
@@ -169,7 +169,7 @@ impl Both {
         story.silence = watch.end().map(Into::into);
         changed?;
         tune::step("devices widened");
-        tell(*stage, story);
+        progress(*stage, story);
 
         *stage = Stage::Probe;
         self.renew()?;
@@ -179,13 +179,13 @@ impl Both {
         if !bad.is_empty() {
             return Ok(bad);
         }
-        tell(*stage, story);
+        progress(*stage, story);
 
         *stage = Stage::Unpin;
         self.undo_only(|turn| &turn.unpin)?;
         self.apply(|turn| &turn.peer)?;
         tune::step("packets unpinned");
-        tell(*stage, story);
+        progress(*stage, story);
 
         *stage = Stage::Verify;
         self.renew()?;
@@ -193,14 +193,14 @@ impl Both {
         let bad = stopped(&report, to, true);
         story.after = Some(report);
         if bad.is_empty() {
-            tell(*stage, story);
+            progress(*stage, story);
             *stage = Stage::Commit;
         }
         Ok(bad)
     }
 
     /// The other host keeps it by a word over a new connection. This one comes second, since it is the one
-    /// that can still put back what it has when that word finds no way.
+    /// that can still restore its setting when that message is lost.
     fn commit(&self, host: &Host, how: &How<'_>, title: &str) -> Result<()> {
         let once = || {
             let mut link = Link::new(host.connect(how)?);
@@ -247,7 +247,7 @@ impl Both {
         }
     }
 
-    /// The same stages backwards, so that nobody notices this either, as far as both hosts can be told.
+    /// The same stages in reverse order, without interruption, as far as both hosts can be reached.
     fn roll_back(mut self, stage: Stage, notes: &mut Vec<String>) {
         // What is refused or lost here is undone by the end of the hold.
         let _ = self.undo_only(|turn| &turn.peer);
@@ -261,7 +261,7 @@ impl Both {
         if let Err(error) = self.link.tune(TuneRequest::End, ANSWER) {
             let why = sentence(&error);
             notes.push(format!(
-                "the other host puts back what it has by itself: {why}"
+                "the remote host restores its settings by itself: {why}"
             ));
         }
     }

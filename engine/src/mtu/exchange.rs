@@ -34,7 +34,7 @@ const ROUTERS: Duration = Duration::from_millis(300);
 /// A link that went down is up again by then: it negotiates for some seconds.
 const LINK_UP: Duration = Duration::from_secs(15);
 
-/// Sockets of the other end whose probes are acknowledged: one for each hop, and some.
+/// Sockets of the peer whose probes are acknowledged: one for each hop, and some.
 const MOST_SOURCES: usize = 64;
 
 /// A UDP socket, and whom it talks to.
@@ -42,7 +42,7 @@ pub struct Exchange {
     socket: Datagrams,
     token: Token,
     peer: Option<SocketAddr>,
-    /// What the other end has to send back before it is believed to be there: the agent's.
+    /// What the peer has to return to prove its address: the agent's.
     challenge: Option<[u8; CHALLENGE_LEN]>,
     proven: bool,
     /// What arrived from each of its sockets.
@@ -72,7 +72,7 @@ impl Exchange {
         }
     }
 
-    /// The other end, once it has shown that it is there.
+    /// The peer, once its address is proven.
     pub fn proven(&self) -> Option<SocketAddr> {
         self.peer.filter(|_| self.proven)
     }
@@ -82,8 +82,8 @@ impl Exchange {
         Bytes(self.moved)
     }
 
-    /// Says that this end is there, and waits until the other one has believed it; how long the last
-    /// word took there and back. `None` if nothing comes back.
+    /// Announces this host and waits until the peer has verified it; the RTT of the last message.
+    /// `None` if no answer arrives.
     pub fn greet(&mut self, within: Duration, stop: &AtomicBool) -> Result<Option<Duration>> {
         let until = Instant::now() + within;
         while !stop.load(Ordering::Relaxed) && Instant::now() < until {
@@ -101,7 +101,7 @@ impl Exchange {
         Ok(None)
     }
 
-    /// Asks every millisecond whether the other end is there, until `over` and one answer more: the
+    /// Probes the peer every millisecond, until `over` and one answer more: the
     /// longest time without one. `None` if none comes for too long then.
     pub fn longest_silence(&mut self, over: &AtomicBool) -> Option<Duration> {
         let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
@@ -184,8 +184,8 @@ impl Exchange {
         arrived
     }
 
-    /// Finds the largest size that arrives at the other end, and if it is not the `ceiling`, who is on the
-    /// way.
+    /// Finds the largest size that arrives at the peer, and if it is less than the `ceiling`, the hops on the
+    /// path.
     pub fn climb(
         &mut self,
         ceiling: u32,
@@ -193,15 +193,15 @@ impl Exchange {
         rate: Option<BitRate>,
         stop: &AtomicBool,
     ) -> Result<Climb> {
-        let peer = self.proven().context("the other end is not there yet")?;
+        let peer = self.proven().context("the peer has not answered yet")?;
         let pace = rate.map_or(PACE, |rate| rate.min(PACE)).0.max(1);
         let mut ladder = Ladder::new(Rule::DATAGRAMS, FLOOR, ceiling.min(LARGEST));
-        let mut told: Option<TooBig> = None;
+        let mut reported: Option<TooBig> = None;
         while let Some(probes) = ladder.next_round() {
             let mut due = Instant::now();
             for probe in probes {
                 while Instant::now() < due {
-                    self.listen(due, &mut ladder, &mut told)?;
+                    self.listen(due, &mut ladder, &mut reported)?;
                 }
                 if ladder.is_settled() || stop.load(Ordering::Relaxed) {
                     break;
@@ -216,14 +216,14 @@ impl Exchange {
             }
             let until = Instant::now() + 2 * rtt + PATIENCE;
             while !ladder.is_settled() && Instant::now() < until {
-                self.listen(until, &mut ladder, &mut told)?;
+                self.listen(until, &mut ladder, &mut reported)?;
             }
             if stop.load(Ordering::Relaxed) {
                 break;
             }
         }
         let mut climb = ladder.climb();
-        climb.too_big = told;
+        climb.too_big = reported;
         if let Some(passes) = climb.passes.filter(|passes| *passes < climb.ceiling) {
             self.look_around(&mut climb, passes, peer, 3 * rtt + ROUTERS)?;
         }
@@ -258,7 +258,7 @@ impl Exchange {
         &mut self,
         until: Instant,
         ladder: &mut Ladder,
-        told: &mut Option<TooBig>,
+        reported: &mut Option<TooBig>,
     ) -> Result<()> {
         let left = until.saturating_duration_since(Instant::now());
         self.socket
@@ -269,9 +269,9 @@ impl Exchange {
         }
         while let Some(message) = self.socket.message() {
             if let (Said::TooBig(mtu), Some(from)) = (message.what, message.from)
-                && told.is_none_or(|told| mtu < told.mtu)
+                && reported.is_none_or(|reported| mtu < reported.mtu)
             {
-                *told = Some(TooBig { from, mtu });
+                *reported = Some(TooBig { from, mtu });
             }
         }
         Ok(())
@@ -314,7 +314,7 @@ mod tests {
         (Exchange::new(open(), token, Some(at), None), far)
     }
 
-    /// Lets the far end answer until the near one is done.
+    /// Lets the remote exchange answer until the local one is done.
     fn beside<T: Send>(far: &mut Exchange, near: impl FnOnce() -> T + Send) -> T {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -354,18 +354,18 @@ mod tests {
             copy: 1,
         };
         // With the right token, but from somewhere that may be anybody's address.
-        let stranger = Datagrams::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let unproven = Datagrams::open("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = far.socket.port().unwrap();
         let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
         let bytes = Datagram::Probe(probe).encode(&near.token, 172);
-        stranger.send(&bytes, to).unwrap();
+        unproven.send(&bytes, to).unwrap();
         let wrong = Datagram::Echo([1; CHALLENGE_LEN]).encode(&near.token, 0);
-        stranger.send(&wrong, to).unwrap();
+        unproven.send(&wrong, to).unwrap();
         far.wait(Duration::from_secs(10));
         far.pump();
         assert!(far.proven().is_none());
         let mut room = [0; 100];
-        assert!(stranger.receive(&mut room).is_none());
+        assert!(unproven.receive(&mut room).is_none());
         let greeted = beside(&mut far, || near.greet(Duration::from_secs(10), &stop));
         assert!(greeted.unwrap().is_some());
     }

@@ -1,8 +1,8 @@
-//! The agent's side: opens a port under a grant, acknowledges probes, sends its own when told.
+//! The agent's side: opens a port under a grant, acknowledges probes, sends its own on request.
 
 use super::announced_mss;
 use super::exchange::{Exchange, LARGEST};
-use super::truth::{self, AGENT_SENDS, CONTROLLER_SENDS, Opening};
+use super::tcp_transfer::{self, AGENT_SENDS, CONTROLLER_SENDS, Opening};
 use crate::exit::sentence;
 use crate::transport::Sender;
 use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
@@ -208,7 +208,7 @@ impl Port {
     ) {
         let answer = |number, answer| drop(sender.send(answered(number, answer)));
         let started = Instant::now();
-        let (tell, told) = mpsc::channel();
+        let (results, received) = mpsc::channel();
         let limits = Limits {
             prefix: PREAMBLE_LEN,
             within: PROVE_WITHIN,
@@ -226,11 +226,11 @@ impl Port {
                 if let Arrival::Ready(conn) = arrival
                     && taken < CONNECTIONS
                 {
-                    let (token, tell) = (self.token, tell.clone());
+                    let (token, results) = (self.token, results.clone());
                     taken += 1;
                     std::thread::spawn(move || {
                         // A connection that breaks reports nothing more.
-                        let _ = converse(conn, &token, tell);
+                        let _ = converse(conn, &token, results);
                     });
                 }
             }
@@ -247,9 +247,9 @@ impl Port {
                     answer(number, climbed.map_err(|error| sentence(&error)));
                 }
                 Ok((number, ProbeRequest::End)) => {
-                    // Until the last connection that may have something to tell has told it.
-                    drop(tell);
-                    let back = told.iter().last();
+                    // Until the last connection that may have a result has sent it.
+                    drop(results);
+                    let back = received.iter().last();
                     let end = observe::path_end_after(&self.end, self.controller);
                     let end = Box::new(end.unwrap_or_else(|_| self.end.clone()));
                     return answer(number, Ok(ProbeAnswer::Ended { end, back }));
@@ -264,8 +264,8 @@ impl Port {
     }
 }
 
-/// Plays a data connection's other end.
-fn converse(conn: ReadyConn, token: &Token, tell: mpsc::Sender<TcpTruth>) -> Result<()> {
+/// Plays the peer of a data connection.
+fn converse(conn: ReadyConn, token: &Token, results: mpsc::Sender<TcpTruth>) -> Result<()> {
     let mut stream = conn.stream;
     stream.set_read_timeout(Some(PROVE_WITHIN))?;
     stream.set_nodelay(true)?;
@@ -276,8 +276,8 @@ fn converse(conn: ReadyConn, token: &Token, tell: mpsc::Sender<TcpTruth>) -> Res
     };
     match preamble.stream {
         CONTROLLER_SENDS => {
-            drop(tell);
-            truth::receive(&mut stream);
+            drop(results);
+            tcp_transfer::receive(&mut stream);
         }
         AGENT_SENDS => {
             let syn = sys::probe::saved_syn(stream.as_fd()).unwrap_or_default();
@@ -287,7 +287,7 @@ fn converse(conn: ReadyConn, token: &Token, tell: mpsc::Sender<TcpTruth>) -> Res
             };
             stream.write_all(&opening.encode())?;
             // The controller that reads no more has no use for it.
-            let _ = tell.send(truth::send(&mut stream)?);
+            let _ = results.send(tcp_transfer::send(&mut stream)?);
         }
         _ => {}
     }

@@ -1,13 +1,13 @@
 //! What size gets through: joins the ladder of sizes, which has no socket, with the sockets.
 //!
-//! Both ends have an [`exchange::Exchange`]: it acknowledges the other end's probes and climbs with its
+//! Both hosts have an [`exchange::Exchange`]: it acknowledges the peer's probes and climbs with its
 //! own. [`near`] is the host of the command, [`far`] the agent; [`web`] does without one.
 
 pub mod change;
 mod exchange;
 pub mod far;
 pub mod near;
-mod truth;
+mod tcp_transfer;
 pub mod web;
 
 use crate::clock::unix_time;
@@ -60,7 +60,7 @@ fn tcp_header(to: SocketAddr) -> u32 {
 /// Bytes of the timestamps option, padded (RFC 7323 appendix A): the kernel's MSS leaves them out.
 const TIMESTAMPS: u32 = 12;
 
-/// The MSS of the other end's handshake, as far as it bounds the segments that a socket makes now.
+/// The MSS of the peer's handshake, as far as it bounds the segments that a socket makes now.
 fn handshake_mss(info: &model::SocketState) -> u32 {
     info.mss().unwrap_or(0) + options(info)
 }

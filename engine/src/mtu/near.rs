@@ -1,7 +1,7 @@
 //! The side of the host of the command.
 
 use super::exchange::{Exchange, LARGEST};
-use super::truth::{self, Opening};
+use super::tcp_transfer::{self, Opening};
 use super::{announced_mss, tcp_header};
 use crate::controller::Link;
 use crate::exit::Refusal;
@@ -25,7 +25,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// For an agent's climb on a bad path.
 const CLIMB: Duration = Duration::from_secs(55);
 
-/// For the first datagrams there and back.
+/// For the first round trip of datagrams.
 const GREETING: Duration = Duration::from_secs(3);
 
 /// For the handshake of a data connection.
@@ -207,7 +207,7 @@ struct Transfers {
     mss: Mss,
 }
 
-/// The MSS of both handshakes, each as the other end saw it.
+/// The MSS of both handshakes, each as the peer saw it.
 #[derive(Clone, Copy, Default)]
 struct Mss {
     there: Option<MssSeen>,
@@ -223,8 +223,8 @@ impl Transfers {
             socket.write_all(&Preamble { token, stream }.encode())?;
             Ok(socket)
         };
-        let there = connect(truth::CONTROLLER_SENDS)?;
-        let mut back = connect(truth::AGENT_SENDS)?;
+        let there = connect(tcp_transfer::CONTROLLER_SENDS)?;
+        let mut back = connect(tcp_transfer::AGENT_SENDS)?;
         // In the first segment of its own, before the kernel can have learned anything.
         let info = observe::tcp_info(back.as_fd())?;
         let opening = Opening::read(&mut back)?;
@@ -234,7 +234,11 @@ impl Transfers {
                 seen: opening.syn_mss,
                 at_least: false,
             }),
-            back: Some(truth::mss_seen(opening.announced, &info, tcp_header(at))),
+            back: Some(tcp_transfer::mss_seen(
+                opening.announced,
+                &info,
+                tcp_header(at),
+            )),
         };
         Ok(Transfers { there, back, mss })
     }
@@ -242,8 +246,8 @@ impl Transfers {
     /// Both at once, beside the probes: where packets vanish, each waits for its own timeouts.
     fn run(mut self) -> Running {
         let back = self.back.try_clone().ok();
-        std::thread::spawn(move || truth::receive(&mut self.back));
-        let there = std::thread::spawn(move || truth::send(&mut self.there).ok());
+        std::thread::spawn(move || tcp_transfer::receive(&mut self.back));
+        let there = std::thread::spawn(move || tcp_transfer::send(&mut self.there).ok());
         Running {
             there: Some(there),
             back,

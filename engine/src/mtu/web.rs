@@ -1,8 +1,8 @@
 //! Without an agent: any web server, unprivileged.
 //!
 //! An MSS that is set before connect(2) bounds the segments of both ends. Two full segments that are
-//! acknowledged show that the way there takes their size; a page that comes in full segments shows it
-//! for the way back. TCP sends again what is lost by chance, so each size is tried once.
+//! acknowledged prove that size on the forward path; a page that arrives in full segments proves it
+//! on the reverse path. TCP retransmits random losses, so each size is tried once.
 
 use super::exchange::LARGEST;
 use super::near::{end_of, way};
@@ -65,7 +65,7 @@ impl Page {
     pub fn of(text: &str) -> Result<Option<Page>> {
         if text.starts_with("https://") {
             bail!(Refusal::usage(format!(
-                "{text}: only http:// can be looked at without an agent; a server that answers plain http with a redirection will do for the way there"
+                "{text}: without an agent only http:// is measured; a server that redirects plain http suffices for the forward path"
             )));
         }
         let Some(rest) = text.strip_prefix("http://") else {
@@ -117,7 +117,7 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
     let own = before.device_mtu.min(LARGEST).min(CEILING);
     let mut notes = Vec::new();
 
-    // As it is, to learn what the server announces; then with segments that pass anywhere, to learn how
+    // First without a bound, to learn what the server announces; then with segments that pass anywhere, to learn how
     // long the page is.
     let never = AtomicBool::new(false);
     let plain = Try::connect(at, None, &never)?.info()?;
@@ -132,7 +132,7 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
     let longest = length.saturating_add(tcp_header(at));
     if longest < own {
         notes.push(format!(
-            "the page has {length} bytes with its header: name one longer than {own} to look further on the way back"
+            "the page has {length} bytes with its header: name one longer than {own} to probe larger sizes on the reverse path"
         ));
     }
     if theirs < own {
@@ -178,7 +178,7 @@ fn server(device_mtu: u32) -> PathEnd {
     }
 }
 
-/// The way back. Where the whole page came in `smaller` segments, nothing on the way has stopped it.
+/// The reverse path. If the whole page came in `smaller` segments, nothing on the path has stopped it.
 fn back_way(near: &PathEnd, climb: Climb, smaller: bool) -> Way {
     let sender = PathEnd {
         // Unknown, and not none.
@@ -205,16 +205,16 @@ fn climb(
     let mut ladder = Ladder::new(Rule::CONNECTIONS, FLOOR.min(ceiling), ceiling);
     let mut smaller = false;
     while let Some(probes) = ladder.next_round() {
-        let (over, (tell, outcomes)) = (AtomicBool::new(false), mpsc::channel());
+        let (over, (results, outcomes)) = (AtomicBool::new(false), mpsc::channel());
         let (over, attempt) = (&over, &attempt);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for probe in probes {
-                    let tell = tell.clone();
+                    let results = results.clone();
                     scope.spawn(move || {
                         // One that cannot even begin has not passed.
                         let outcome = attempt(probe.size, over).unwrap_or(Outcome::Stuck);
-                        tell.send((probe, outcome))
+                        results.send((probe, outcome))
                     });
                     // Not all at once: many servers let only a few wait to be accepted.
                     std::thread::sleep(BETWEEN);

@@ -128,7 +128,7 @@ impl<K: Ord + Copy> Drop for Slot<K> {
 pub struct ReadyConn<P = Slot> {
     /// The connection.
     pub stream: TcpStream,
-    /// Its other end; the address of an IPv4 client as IPv4.
+    /// Its remote address; that of an IPv4 client as IPv4.
     pub peer: SocketAddr,
     /// What it sent first: [`Limits::prefix`] bytes.
     pub prefix: Vec<u8>,

@@ -418,7 +418,7 @@ mod tests {
 
     /// Two thousand silent connections from `sources` addresses, which come again when they are dropped as 90 a second
     /// from eight, while a client begins each half second, over 100 ms of RTT. The share of `clients` that got in within
-    /// two seconds, waiting as they are asked to.
+    /// two seconds, with the backoff that the server requests.
     fn flood(seed: u64, sources: u32, clients: u32) -> f64 {
         const STEP: Duration = Duration::from_millis(10);
         const HANDSHAKE: Duration = Duration::from_millis(200);

@@ -131,13 +131,13 @@ impl<R: Role> Channel<R> {
             ended: OnceLock::new(),
         });
         let (inbox, messages) = mpsc::sync_channel(INBOX);
-        let (tell, events) = mpsc::sync_channel(MAX_EVENTS);
+        let (inbound, events) = mpsc::sync_channel(MAX_EVENTS);
         let (ready, greeted) = mpsc::sync_channel(1);
         let machine = Endpoint::new(Nanos(0), super::VERSION, Nanos::from(patience));
         let driver: Thread<R> = Thread {
             driver: Driver::new(machine, stream),
             messages,
-            tell,
+            inbound,
             ready,
             shared: Arc::clone(&shared),
             peer: peer.to_owned(),
@@ -179,7 +179,7 @@ impl<R: Role> Channel<R> {
         &self.peer
     }
 
-    /// Version of linerate at the other end.
+    /// The peer's version of linerate.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -212,7 +212,7 @@ impl<R: Role> Drop for Channel<R> {
 struct Thread<R: Role> {
     driver: Driver<Endpoint<R>>,
     messages: Receiver<R::Out>,
-    tell: SyncSender<R::In>,
+    inbound: SyncSender<R::In>,
     ready: SyncSender<String>,
     shared: Arc<Shared>,
     peer: String,
@@ -228,7 +228,7 @@ impl<R: Role> Thread<R> {
         let _ = self.shared.ended.set(ended);
         // Whoever waits for an event or to send learns it now; the last bytes take their time.
         let mut driver = self.driver;
-        drop((self.messages, self.tell, self.ready));
+        drop((self.messages, self.inbound, self.ready));
         driver.send_all();
         driver.stream.finish();
     }
@@ -286,7 +286,7 @@ impl<R: Role> Thread<R> {
                     let _ = self.ready.try_send(version);
                 }
                 control::Event::Message(message) => {
-                    if let Err(TrySendError::Full(_)) = self.tell.try_send(message) {
+                    if let Err(TrySendError::Full(_)) = self.inbound.try_send(message) {
                         let fault = Fault::Backlog("too many messages wait to be read");
                         return Some(Ended::Lost(format!("{} {fault}", self.peer)));
                     }
@@ -323,7 +323,7 @@ mod tests {
         encode_frame(&hello).unwrap()
     }
 
-    /// An agent's channel, and the other end of its stream.
+    /// An agent's channel, and the peer's side of its stream.
     fn agent(says: &[u8]) -> (Result<AgentChannel>, UnixStream) {
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(says).unwrap();

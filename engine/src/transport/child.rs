@@ -1,4 +1,4 @@
-//! An agent at the other end of a pair of pipes: one that we started, or the one that we are.
+//! An agent behind a pair of pipes: one that we started, or the one that we are.
 
 use super::driver::ByteStream;
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use wire::control::printable;
 /// needs to be made non-blocking, which would last beyond this process if others share it.
 const ATOMIC: usize = 4096;
 
-/// For a child that was told to end, before it is killed.
+/// For a child that was asked to end, before it is killed.
 const LEAVE: Duration = Duration::from_secs(2);
 
 /// The end of a child's words that is kept, in bytes.

@@ -48,7 +48,7 @@ pub struct How<'a> {
     /// Source address and device: those of the data, since an agent takes data only from where the
     /// control connection comes from.
     pub placement: Placement,
-    /// How ssh is to start linerate at the other end; `linerate` by default.
+    /// How ssh is to start linerate on the remote host; `linerate` by default.
     pub remote_command: Option<&'a str>,
     /// The agent was reached by the parent, which left it at this process' standard input: this is where
     /// its data listeners are.
@@ -105,7 +105,7 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
     let at = authority(&invitation.name, invitation.port, DEFAULT_PORT);
     if invitation.expires_unix_s <= unix_seconds() {
         bail!(Refusal::usage(format!(
-            "the invitation to {at} has expired (or this host's clock is wrong): ask for another"
+            "the invitation to {at} has expired (or this host's clock is wrong): request a new one"
         )));
     }
     let identity = Identity::open(&how.directory)?;
@@ -133,13 +133,13 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
         .and_then(|()| tls.read_exact(&mut answer, until));
     asked.map_err(|e| {
         Refusal::unreachable(format!(
-            "{at} did not answer the invitation ({e}): it may have been used or withdrawn; ask for another"
+            "{at} did not answer the invitation ({e}): it may have been used or withdrawn; request a new one"
         ))
     })?;
     let why = match Answer::decode(&answer) {
         Some(Answer::Welcome { name }) => return trust_server(&store, server, &name, &at),
         Some(Answer::Unknown) => {
-            "does not know this invitation: it was used, withdrawn, or has expired; ask for another"
+            "does not know this invitation: it was used, withdrawn, or has expired; request a new one"
         }
         Some(Answer::Failed) => {
             "could not keep this host's key: see what 'linerate serve' said there"
@@ -454,7 +454,7 @@ fn ssh_host_name(
 
 pub(super) fn no_ssh(error: io::Error) -> Refusal {
     Refusal::unreachable(match error.kind() {
-        io::ErrorKind::NotFound => "there is no ssh command on this machine: install an ssh client, or run 'linerate serve' at the other end".to_owned(),
+        io::ErrorKind::NotFound => "there is no ssh command on this machine: install an ssh client, or run 'linerate serve' on the remote host".to_owned(),
         _ => format!("cannot start ssh: {error}"),
     })
 }

@@ -1,5 +1,5 @@
 //! TLS 1.3 over TCP with raw public keys (RFC 7250) of Ed25519 at both ends. No certificates, no
-//! other version, no resumption: every connection proves both keys anew.
+//! other version, no resumption: every connection proves both keys again.
 
 use super::driver::ByteStream;
 use crate::trust::{Identity, NodeId};
@@ -54,7 +54,7 @@ pub struct Tls {
     name: String,
     us: NodeId,
     /// Something came from the peer after the handshake: it accepted our key.
-    heard: bool,
+    received: bool,
     /// The bytes that came last: a server without room sends a notice, at any time of the handshake.
     last: Vec<u8>,
 }
@@ -152,7 +152,7 @@ impl Tls {
             peer: us,
             name: name.to_owned(),
             us,
-            heard: false,
+            received: false,
             last: Vec::new(),
         };
         while new.tls.is_handshaking() {
@@ -290,7 +290,7 @@ impl ByteStream for Tls {
             match self.tls.reader().read(into) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => self.fill()?,
                 Ok(n) => {
-                    self.heard |= n > 0;
+                    self.received |= n > 0;
                     return Ok(n);
                 }
                 Err(e) => return Err(e),
@@ -336,7 +336,7 @@ impl ByteStream for Tls {
                 | AlertDescription::BadCertificate
                 | AlertDescription::CertificateUnknown
                 | AlertDescription::CertificateRequired,
-            )) if !self.heard => Some(not_trusted(name, &us)),
+            )) if !self.received => Some(not_trusted(name, &us)),
             Some(Error::AlertReceived(alert)) => Some(format!(
                 "{name} broke off the control connection (TLS alert {alert:?})"
             )),

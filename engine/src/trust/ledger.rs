@@ -32,13 +32,13 @@ const GRACE: Nanos = Nanos::from_millis(500);
 /// What is set aside for a leg's beginning and end when somebody asks how long to wait.
 const AROUND_A_LEG: Duration = Duration::from_secs(3);
 
-/// How long a leg that is limited by an amount may keep others waiting, as far as can be told.
-const UNTOLD: Nanos = Nanos::from_secs(60);
+/// How long a leg that is limited by an amount may keep others waiting, if its rate is unknown.
+const UNKNOWN_DURATION: Nanos = Nanos::from_secs(60);
 
 /// The moved bytes of a host are entered in the book at least so often during a leg.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// The other end of a session, as the agent knows it.
+/// The peer of a session, as the agent knows it.
 #[derive(Clone)]
 pub struct Peer {
     /// What this host calls it, fit for a terminal.
@@ -62,7 +62,7 @@ pub struct Peer {
     pub data_ports: Option<RangeInclusive<u16>>,
     /// The agent's rules.
     pub ledger: Arc<Ledger>,
-    /// Tells this session from others.
+    /// Distinguishes this session from others.
     pub session: u64,
 }
 
@@ -85,12 +85,12 @@ impl Peer {
         }
     }
 
-    /// Asks for one leg. The leg is under way until the answer is dropped.
+    /// Requests one leg. The leg is under way until the answer is dropped.
     pub fn admit(&self, order: &Order) -> Result<Admitted, Denied> {
         self.admit_as(&format!("leg {}", order.leg), order)
     }
 
-    /// Asks for something else that moves as much as this leg would; `what` is its name in the log.
+    /// Requests something else that moves as much as this leg would; `what` is its name in the log.
     pub fn admit_as(&self, what: &str, order: &Order) -> Result<Admitted, Denied> {
         possible(order).map_err(Denied::Refused)?;
         let mut order = order.clone();
@@ -176,7 +176,7 @@ impl Peer {
             Limit::Time(span) => Some(span),
             Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => self.limits.longest(),
         };
-        let lasts = Duration::from(span.unwrap_or(UNTOLD).min(LONGEST));
+        let lasts = Duration::from(span.unwrap_or(UNKNOWN_DURATION).min(LONGEST));
         let ahead = match self.limits.rate {
             Some(rate) if receives(&order) => {
                 quota::window(rate, order.streams).0 * u64::from(order.streams)
@@ -237,7 +237,7 @@ pub enum Denied {
 
 /// A leg that may be. Dropping it makes room for the next.
 pub struct Admitted {
-    /// The leg as it is allowed: limit and pacing may be smaller than asked.
+    /// The leg as allowed: limit and pacing may be smaller than requested.
     pub order: Order,
     /// What was made smaller, and who else measures.
     pub warnings: Vec<Warning>,
@@ -476,7 +476,7 @@ fn fit(order: &mut Order, limits: &Limits, warnings: &mut Vec<Warning>) {
                 order.interval
             ),
             meaning: "the far host samples more often than this one".to_owned(),
-            remedy: format!("ask for at most {MAX_INTERVAL} (--interval)"),
+            remedy: format!("request at most {MAX_INTERVAL} (--interval)"),
         });
         order.interval = MAX_INTERVAL;
     }
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_is_made_to_fit_and_the_client_is_told() {
+    fn a_leg_is_limited_and_the_client_is_warned() {
         let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
         let limits = Limits {
             rate: Some(BitRate(100_000_000)),
@@ -688,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_number_at_once_and_the_next_is_told_how_long_to_wait() {
+    fn a_small_number_at_once_and_the_next_gets_a_waiting_time() {
         let ledger = Arc::new(Ledger::new(2, BUFFERS, None));
         let ten = order(Limit::Time(Nanos::from_secs(10)));
         let client = |n| peer(&ledger, n, fresh().id(), Limits::default());

@@ -188,7 +188,7 @@ pub(super) fn is_usual(window: Bytes) -> bool {
     window >= WINDOW
 }
 
-/// The limits of a key as the loads of one leg ask for them.
+/// The limits of a key that apply to the loads of one leg.
 pub struct LegQuota {
     pub(super) account: Arc<Account>,
     pub(super) limits: Limits,

@@ -129,7 +129,7 @@ pub struct PendingInvitation {
 
 impl PendingInvitation {
     /// The digest under which a token is kept. The token is random, so the digest gives nothing
-    /// away, and comparing digests in plain time tells nothing about a token.
+    /// away, and comparing digests in variable time leaks nothing about a token.
     pub fn digest(token: &Token) -> String {
         files::sha256(token.as_bytes())
     }

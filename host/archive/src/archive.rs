@@ -1,7 +1,7 @@
 //! Runs in, runs out.
 
 use crate::documents::KINDS;
-use crate::place::is_hex;
+use crate::location::is_hex;
 use crate::rows::{
     EXPERIMENTS, Failure, Figures, Head, Kind, MTUS, RUNS, TUNINGS, column, document, json,
     put_leg, put_legs, put_whole_leg, read_run,
@@ -163,7 +163,7 @@ impl Archive {
     }
 
     /// Opens a file that nobody else has open, as if nobody could write it: then SQLite needs no file
-    /// beside it. The log beside it, which the last process to close the archive removes, tells.
+    /// beside it. The log beside it, which the last process to close the archive removes, shows whether one has.
     fn open_still(path: &Path) -> Result<Archive, Error> {
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
@@ -213,7 +213,7 @@ impl Archive {
         })
     }
 
-    /// Writes anew what is known of a run beside its legs: hosts, warnings, how it ended.
+    /// Rewrites the record of a run without its legs: hosts, warnings, how it ended.
     ///
     /// # Errors
     /// [`Error::NotFound`] if the run was deleted meanwhile, and failures to write.
@@ -333,7 +333,7 @@ impl Archive {
     }
 
     /// A whole run, by whatever [`Archive::find`] takes. A leg that never ended reads as what its
-    /// samples tell.
+    /// samples show.
     ///
     /// # Errors
     /// As [`Archive::find`]; [`Error::Document`] if the run cannot be understood.
@@ -559,7 +559,7 @@ impl Archive {
     ) -> Result<T, Error> {
         let tx = self.db.unchecked_transaction().map_err(Failure::from);
         tx.and_then(|tx| work(&tx))
-            .map_err(|failure| failure.told(&self.path, "read what is kept", id))
+            .map_err(|failure| failure.into_error(&self.path, "read what is kept", id))
     }
 
     /// One transaction that takes the write lock at once, so that it never fails half-way for having
@@ -576,7 +576,7 @@ impl Archive {
             tx.commit()?;
             Ok(done)
         };
-        commit(&mut self.db).map_err(|failure| failure.told(&self.path, doing, id))
+        commit(&mut self.db).map_err(|failure| failure.into_error(&self.path, doing, id))
     }
 
     /// The same, and it is on the disk when this returns.

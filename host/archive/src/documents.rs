@@ -53,7 +53,7 @@ impl Archive {
         }
     }
 
-    /// Keeps one more trial of an experiment, and writes anew what else is known of it: hosts,
+    /// Stores another trial of an experiment, and rewrites the rest of its record: hosts,
     /// warnings, how it ended. All of it or nothing is on the disk when this returns.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Archive {
         })
     }
 
-    /// Writes anew what is known of an experiment beside its trials.
+    /// Rewrites the record of an experiment without its trials.
     pub fn update_experiment(&mut self, experiment: &Experiment) -> Result<(), Error> {
         let head = head(experiment);
         let doing = "keep what is known of an experiment";
@@ -113,7 +113,7 @@ impl Archive {
         })
     }
 
-    /// Keeps a tuning as it is now, on the disk: new, or instead of what was kept of it before. Its runs and
+    /// Stores the current state of a tuning on the disk: new, or in place of its earlier record. Its runs and
     /// experiments are kept beside all others.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub enum Error {
     /// This trace of a run could not be written or deleted.
     #[error("cannot keep or delete the trace {path} of a run: {1}", path = .0.display())]
     Trace(PathBuf, #[source] io::Error),
-    /// This trace of this run is not as it was written.
+    /// The file of this trace of this run is missing or damaged.
     #[error(
         "the trace {path} of the run {1} is missing or damaged and is not shown ({2}): the run's samples stay",
         path = .0.display()
@@ -36,7 +36,7 @@ pub enum Error {
     Open(PathBuf, String),
     /// Some other file.
     #[error(
-        "{} is not an archive of linerate; it was left as it is: name another file with --archive",
+        "{} is not an archive of linerate and was not modified: name another file with --archive",
         .0.display()
     )]
     NotAnArchive(PathBuf),
@@ -76,7 +76,7 @@ pub enum Error {
         path = .0.display()
     )]
     Damaged(PathBuf, &'static str),
-    /// A part of what is kept is not as it was written.
+    /// The checksum of a record does not match.
     #[error(
         "the {what} {id} in the archive {path} is damaged ({part}) and is not shown: 'linerate runs delete {id}' removes it, and an export of it can be imported again",
         path = .path.display()
@@ -159,7 +159,7 @@ impl Error {
     }
 }
 
-/// SQLite does not tell why it could not open a file. The file itself must not be opened to find out:
+/// SQLite does not report why it could not open a file. The file itself must not be opened to find out:
 /// closing it again would drop the locks that this process has on it (POSIX).
 fn why_not_opened(path: &Path) -> String {
     match std::fs::metadata(path) {

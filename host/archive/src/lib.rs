@@ -24,7 +24,7 @@
 mod archive;
 mod documents;
 mod error;
-mod place;
+mod location;
 mod recorder;
 mod rows;
 mod schema;
@@ -33,6 +33,6 @@ mod traces;
 pub use archive::{Archive, Filter, Imported, Row};
 pub use documents::Named;
 pub use error::Error;
-pub use place::{default_path, is_id, new_id};
+pub use location::{default_path, is_id, new_id};
 pub use recorder::{GROUP, Recorder};
 pub use traces::Traces;

@@ -17,7 +17,7 @@ const QUEUE: usize = 4096;
 
 /// Writes a run into the archive from a thread of its own. No call here but [`Recorder::finish`]
 /// waits for the disk or for another process. When the archive fails, recording stops and
-/// [`Recorder::trouble`] tells why; [`Recorder::finish`] tries once more to keep the whole run.
+/// [`Recorder::trouble`] has the reason; [`Recorder::finish`] tries again to store the whole run.
 ///
 /// Dropped without [`Recorder::finish`], it leaves the run as unfinished; if no leg had begun, it
 /// takes the run back.
@@ -96,7 +96,7 @@ impl Recorder {
             .take()
     }
 
-    /// Keeps the whole run as it is given here, on the disk, and waits until that is done. After
+    /// Stores the whole run on the disk in its given state, and waits until that is done. After
     /// trouble it tries again: another process may have let go, someone may have made room.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Recorder {
     /// unfinished run.
     pub fn finish(mut self, run: &Run) -> Result<(), Error> {
         if let Some(notes) = self.notes.take() {
-            // Fails only if the thread is gone, and then joining tells why.
+            // Fails only if the thread is gone, and then joining returns the cause.
             let _ = notes.send(Note::Finish(Box::new(run.clone())));
         }
         self.join()

@@ -12,7 +12,7 @@ use std::path::Path;
 pub(crate) enum Failure {
     Sql(rusqlite::Error),
     Document(serde_json::Error),
-    /// This part of one of a kind is not as it was written.
+    /// The checksum of this part of a record does not match.
     Damaged(Kind, String),
     /// The run is not there.
     Gone,
@@ -33,7 +33,7 @@ impl From<rusqlite::Error> for Failure {
 }
 
 impl Failure {
-    pub(crate) fn told(self, path: &Path, doing: &'static str, id: &str) -> Error {
+    pub(crate) fn into_error(self, path: &Path, doing: &'static str, id: &str) -> Error {
         let (path, id) = (path.to_owned(), id.to_owned());
         match self {
             Failure::Sql(source) => Error::sql(&path, doing, source),
@@ -57,7 +57,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Whether a row is as it was written, in SQL.
+    /// Whether the checksum of a row matches, in SQL.
     pub(crate) fn whole(self) -> String {
         whole(self.columns)
     }
@@ -116,7 +116,7 @@ pub(crate) const MTUS: Kind = Kind {
     remedy: "see linerate mtu --list",
 };
 
-/// Whether a row of these columns is as it was written, in SQL.
+/// Whether the checksum of a row of these columns matches, in SQL.
 pub(crate) fn whole(columns: &str) -> String {
     format!("sum IS row_sum({columns})")
 }
@@ -193,7 +193,7 @@ impl Head<'_> {
     }
 }
 
-/// What a list tells of the legs.
+/// Columns of a list of runs that come from the legs.
 #[derive(Default)]
 pub(crate) struct Figures {
     goodput: [Option<i64>; 2],
@@ -348,7 +348,7 @@ pub(crate) fn document<T: DeserializeOwned>(
     })
 }
 
-/// The document of a row that begins with whether it is as it was written; else what that is part of.
+/// The document of a row whose first column is the result of its checksum; else the part that is damaged.
 pub(crate) fn read_document<T: DeserializeOwned>(
     row: &Row<'_>,
     part: impl FnOnce() -> (Kind, String),
@@ -445,7 +445,7 @@ fn read_samples(
     Ok(samples)
 }
 
-/// The end of a leg that never ended, as far as its samples tell.
+/// The end of a leg that never ended, reconstructed from its samples.
 fn as_seen(samples: Vec<Sample>) -> EndRecord {
     let last = samples.last();
     let requests: Vec<&Latency> = samples.iter().filter_map(|s| s.requests.as_ref()).collect();

@@ -24,7 +24,7 @@ impl Traces {
         }
     }
 
-    /// The file of the trace of one end of a leg; whether there is one, the file system tells.
+    /// The file of the trace of one end of a leg, which need not exist.
     pub fn file(&self, run: &str, leg: usize, side: Side) -> PathBuf {
         let name = format!("{run}-{leg}-{}.trace.gz", side.name());
         self.directory.join(name)
@@ -46,7 +46,7 @@ impl Traces {
             fs::rename(&part, &file)
         };
         write().map_err(|source| {
-            // It may not even have been made; the first failure is the one to tell.
+            // It may not even have been made; the first failure is reported.
             let _ = fs::remove_file(&part);
             Error::Trace(file, source)
         })
@@ -55,7 +55,7 @@ impl Traces {
     /// The same file, read whole once: gzip has a checksum at its end.
     ///
     /// # Errors
-    /// Why it is not as it was written.
+    /// If it is missing or damaged.
     pub fn checked(&self, run: &str, leg: usize, side: Side) -> Result<PathBuf, Error> {
         check(run, self.file(run, leg, side))
     }

@@ -32,7 +32,7 @@ fn experiment(id: &str, started: Nanos) -> Experiment {
             estimand: Estimand::Typical,
             direction: Direction::Up,
             run: complete("00c0ffee", "db2", Nanos(5)).spec,
-            arms: vec![arm("as it is"), arm("bbr")],
+            arms: vec![arm("baseline"), arm("bbr")],
             design: Design::Pairs { looks: vec![8] },
             gap: Nanos::from_secs(3),
             seed: u64::MAX,

@@ -81,7 +81,7 @@ fn the_end_of_a_run_has_the_last_word() {
 }
 
 #[test]
-fn an_unfinished_leg_reads_as_what_its_samples_tell() {
+fn an_unfinished_leg_is_read_from_its_samples() {
     let scratch = Scratch::new();
     let mut archive = Archive::open(&scratch.file()).unwrap();
     let run = begun("00c0ffee", "db2", Nanos(5));
@@ -243,7 +243,7 @@ fn a_deleted_run_is_gone_with_all_that_belongs_to_it() {
         };
         assert_eq!(left, kept, "{table}");
     }
-    // Whoever still records it is told.
+    // A process that still records it gets the error.
     assert!(matches!(
         archive.start_leg(&run.id, 0, Direction::Up, Nanos(0)),
         Err(Error::NotFound { .. })

@@ -208,7 +208,7 @@ fn assert_passed(output: &Output) {
     );
 }
 
-/// Records until the archive gives up, and tells why.
+/// Records until the archive gives up, and returns the reason.
 fn record_until_trouble(path: &Path) -> (Recorder, Run, Error) {
     let mut run = begun("00c0ffee", "db2", Nanos(1));
     let mut recorder = Recorder::start(Archive::open(path).unwrap(), &run).unwrap();
@@ -408,7 +408,7 @@ fn other_files_are_left_as_they_are() {
     assert_eq!(
         no_database.to_string(),
         format!(
-            "{} is not an archive of linerate; it was left as it is: name another file with --archive",
+            "{} is not an archive of linerate and was not modified: name another file with --archive",
             path.display()
         )
     );

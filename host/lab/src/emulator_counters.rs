@@ -71,7 +71,7 @@ pub struct LinkCounters {
     pub emulator: Emulator,
 }
 
-/// How well the emulator kept up: what it did to frames without being told.
+/// How well the emulator kept up: what it did to frames beyond its orders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Emulator {
     /// How much later than due frames left.

@@ -31,8 +31,8 @@ pub struct View {
     pub is_pure_ack: bool,
     /// The same for all packets of one flow in one direction.
     pub flow: u64,
-    /// A report of the kernel on the multicast groups that a device listens to (RFC 3810). Nobody asks for
-    /// it here, and it comes when it likes.
+    /// A report of the kernel on the multicast groups that a device listens to (RFC 3810). Nobody needs
+    /// it here, and its time is not under control.
     pub is_listener_report: bool,
     network: usize,
     transport: usize,
@@ -158,7 +158,7 @@ pub fn part(framed: &[u8], view: &View, segments: Range<u32>) -> Vec<u8> {
         let id = be16(bytes, view.network + 4).unwrap_or(0);
         let id = id.wrapping_add(segments.start as u16);
         put16(bytes, view.network + 4, id);
-        mend_header_sum(bytes, view);
+        update_header_sum(bytes, view);
     }
     let (protocol, field) = if kind == GSO_UDP {
         let length = bytes.len() - view.transport;
@@ -192,7 +192,7 @@ pub fn part(framed: &[u8], view: &View, segments: Range<u32>) -> Vec<u8> {
     part
 }
 
-/// Marks a frame "congestion experienced" (RFC 3168), and mends the checksum of an IPv4 header.
+/// Marks a frame "congestion experienced" (RFC 3168), and corrects the checksum of an IPv4 header.
 pub fn mark_congestion(framed: &mut [u8], view: &View) {
     let frame = &mut framed[VNET_HEADER..];
     let at = view.network;
@@ -200,11 +200,11 @@ pub fn mark_congestion(framed: &mut [u8], view: &View) {
         frame[at + 1] |= 0x30;
     } else {
         frame[at + 1] |= 3;
-        mend_header_sum(frame, view);
+        update_header_sum(frame, view);
     }
 }
 
-fn mend_header_sum(frame: &mut [u8], view: &View) {
+fn update_header_sum(frame: &mut [u8], view: &View) {
     put16(frame, view.network + 10, 0);
     let sum = !fold(add(0, &frame[view.network..view.transport]));
     put16(frame, view.network + 10, sum);

@@ -1,6 +1,6 @@
 //! The programs that run in a lab, and their end.
 
-use crate::place::MARK;
+use crate::state_dir::MARK;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

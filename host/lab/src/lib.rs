@@ -12,8 +12,8 @@ mod link;
 mod netem;
 mod netns;
 mod netns_holder;
-mod place;
 mod plan;
+mod state_dir;
 mod traffic;
 
 pub use emulator_counters::{
@@ -22,11 +22,11 @@ pub use emulator_counters::{
 };
 pub use error::Error;
 pub use netns_holder::keep;
-pub use place::{LinkRecord, MARK, NodeRecord, Record};
+pub use state_dir::{LinkRecord, MARK, NodeRecord, Record};
 
 use emulate::Scenario;
-use place::Place;
 use serde::{Deserialize, Serialize};
+use state_dir::Place;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -119,7 +119,7 @@ impl Labs {
     /// else in `linerate/labs` below `$XDG_RUNTIME_DIR` or `/tmp/linerate-UID`.
     pub fn of_user() -> Labs {
         Labs {
-            home: place::home_of_user(),
+            home: state_dir::home_of_user(),
         }
     }
 
@@ -274,7 +274,7 @@ impl Lab {
         let mut command = Command::new(program);
         command.env(MARK, &self.record.id);
         // Who asks there may be root of a user namespace, whose labs are elsewhere.
-        command.env(place::HOME, self.place.home());
+        command.env(state_dir::HOME, self.place.home());
         let inside = Inside {
             user,
             net,

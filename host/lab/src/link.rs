@@ -226,7 +226,7 @@ impl Cable {
         if self.awake.is_none()
             && (now.since(self.last_fetch) > AWAKE || self.last_fetch == Nanos(0))
         {
-            // Where it is not allowed, wake-ups are as late as they are.
+            // Without permission wake-ups are late.
             self.awake = sys::sched::keep_awake().ok();
         }
         self.last_fetch = now;

@@ -2,7 +2,7 @@
 //!
 //! Each direction is one device's root: netem for delay and chance, below it a token bucket for the rate,
 //! below that the queue. netem comes first there and last on a real line, which for a constant delay is
-//! the same at the far end; a frame that netem loses does not use the line.
+//! the same at the receiver; a frame that netem loses does not use the line.
 
 use crate::netns_holder::{TC, run};
 use crate::plan;

@@ -6,7 +6,7 @@ use crate::emulator_counters::{CounterReport, LinkBackend};
 use crate::lab_processes;
 use crate::link::{Cable, Worker};
 use crate::netns::in_net;
-use crate::place::{LinkRecord, NodeRecord, Place, Record};
+use crate::state_dir::{LinkRecord, NodeRecord, Place, Record};
 use crate::traffic::{DISCARD, Reader, Sender};
 use crate::{Backend, Error, netem, plan};
 use emulate::{NodeKind, Scenario};
@@ -69,15 +69,15 @@ pub fn keep() -> Result<(), Error> {
     };
     let mut line = serde_json::to_string(&answer).expect("an answer is plain data");
     line.push('\n');
-    let told = io::stdout()
+    let answered = io::stdout()
         .write_all(line.as_bytes())
         .and_then(|()| io::stdout().flush())
         .map_err(Error::system("answer who ordered the lab"));
     let Some((lock, lab)) = made else {
-        return told;
+        return answered;
     };
     // If who asked is gone, nobody knows of the lab, and it goes too.
-    let ended = told.and_then(|()| lab.serve(&place));
+    let ended = answered.and_then(|()| lab.serve(&place));
     ended.and(place.remove(Some(lock)))
 }
 
@@ -473,7 +473,7 @@ pub(crate) fn run(
     };
     let mut child = command.spawn().map_err(failed)?;
     let mut stdin = child.stdin.take().expect("stdin was asked for");
-    // If it stops reading, what it says tells why.
+    // If it stops reading, its output has the reason.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().map_err(failed)?;

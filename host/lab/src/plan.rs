@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_filters_what_it_is_told() {
+    fn a_router_filters_by_its_rules() {
         let scenario = scenario();
         let rules = rules(&scenario, scenario.node("r").unwrap()).unwrap();
         assert!(rules.contains("tcp option maxseg size > 1200 tcp option maxseg size set 1200"));

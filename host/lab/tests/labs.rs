@@ -180,7 +180,7 @@ fn goodput_is_what_the_wire_carries() {
             late.cpu,
             counters.at,
         );
-        // Never faster than the wire. How close it comes is the machine's: the bench tells.
+        // Never faster than the wire. How close it comes depends on the machine: the bench measures it.
         assert!(goodput <= ideal * 1.01, "{rate} {mtu}: {goodput}");
         assert!(goodput >= ideal * 0.5, "{rate} {mtu}: {goodput}");
     }

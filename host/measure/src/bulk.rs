@@ -245,7 +245,7 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// Sends, by `MSG_ZEROCOPY` if asked. The buffer never changes, so it may be sent again before the
+/// Sends, with `MSG_ZEROCOPY` on request. The buffer never changes, so it may be reused before the
 /// kernel is done with it; completions only report whether the kernel copied after all, and free the
 /// socket's memory for notices.
 struct ZeroCopy {

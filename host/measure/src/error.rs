@@ -37,7 +37,7 @@ pub enum Error {
     Refused(SocketAddr),
     /// Somebody on the path, or the host itself, rejected it by ICMP.
     #[error(
-        "connection to {remote} rejected: {from} answered that it is unreachable (ICMP); open that port in the firewall there, or mend its route"
+        "connection to {remote} rejected: {from} answered that it is unreachable (ICMP); open that port in the firewall there, or fix its route"
     )]
     Rejected {
         /// Whom.
@@ -56,7 +56,7 @@ pub enum Error {
         /// How long was waited.
         after: Duration,
     },
-    /// No way there.
+    /// No route to it.
     #[error("{remote} cannot be reached: {source}; check the address, the route and `ip route get {}`", .remote.ip())]
     Unreachable {
         /// Whom.

@@ -35,7 +35,7 @@ pub use open::{accept_options, connect, connect_privileged, listen};
 pub use stream::StreamError;
 pub use udp::{Count, Stamp, UdpJob, UdpLoad, UdpOutcome};
 
-/// A thread that panicked leaves its counts as they are.
+/// After the panic of a thread its counts stay readable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,7 +26,7 @@ pub fn connect(
     connect_from(0, remote, settings, placement, timeout)
 }
 
-/// The same from a port below 1024, which servers ask for that take a client's word for who its user is
+/// The same from a port below 1024, required by servers that take a client's word for who its user is
 /// (RFC 2623); from any where this process may have none, or all are in use.
 pub fn connect_privileged(
     remote: SocketAddr,

@@ -124,7 +124,7 @@ fn ask(
         }
     }
     stream.moved(started, ended);
-    // Tells the server that this was all.
+    // Signals the end of the requests to the server.
     let _ = stream.socket().shutdown(Shutdown::Write);
     result
 }

@@ -198,7 +198,7 @@ impl UdpLoad {
         self.running.recv_timeout(left) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// Waits for all streams, however long, and tells what they did.
+    /// Waits for all streams, without a limit, and returns their results.
     pub fn finish(self) -> UdpOutcome {
         for thread in self.threads {
             // A thread that panicked has left its counts behind.
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_share_one_limit_and_stop_when_told() {
+    fn streams_share_one_limit_and_stop_on_request() {
         let (a, _b) = pair();
         let (c, _d) = pair();
         let job = UdpJob {

@@ -405,7 +405,7 @@ fn asked(order: &Blocks, store: Arc<dyn Store>, limit: Limit) -> [Outcome; 2] {
     })
 }
 
-fn told([client, server]: &[Outcome; 2]) -> Vec<BlockSummary> {
+fn summaries_of([client, server]: &[Outcome; 2]) -> Vec<BlockSummary> {
     assert_eq!((&client.errors, &server.errors), (&vec![], &vec![]));
     assert_eq!(client.bytes, server.bytes, "both ends count the same");
     summarise_blocks(&EndRecord {
@@ -416,15 +416,15 @@ fn told([client, server]: &[Outcome; 2]) -> Vec<BlockSummary> {
 }
 
 #[test]
-fn what_the_storage_takes_is_told_apart_and_depth_fills_it() {
+fn storage_time_is_a_part_of_its_own_and_depth_fills_it() {
     const TAKES: Duration = Duration::from_millis(4);
     let store = || Arc::new(Late(TAKES));
     let mut rates = Vec::new();
     for depth in [1, 8] {
         let order = blocks(depth, &[BlockOperation::Write], BlockStore::default());
         let outcome = asked(&order, store(), Limit::Requests(120));
-        let told = told(&outcome);
-        let (figures, split) = (&told[0], told[0].split.as_ref().unwrap());
+        let summaries = summaries_of(&outcome);
+        let (figures, split) = (&summaries[0], summaries[0].split.as_ref().unwrap());
         assert_eq!(figures.latency.count, 120);
         assert_eq!(outcome[0].bytes, [Bytes(120 * 4096)]);
         assert!(split.storage >= Nanos::from(TAKES), "{split:?}");
@@ -448,9 +448,9 @@ fn what_the_storage_takes_is_told_apart_and_depth_fills_it() {
     let mix = [BlockOperation::Read, BlockOperation::WriteStable];
     let order = blocks(4, &mix, BlockStore::default());
     let memory: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
-    let told = told(&asked(&order, memory, Limit::Requests(400)));
-    assert_eq!(told.len(), 2);
-    for one in &told {
+    let summaries = summaries_of(&asked(&order, memory, Limit::Requests(400)));
+    assert_eq!(summaries.len(), 2);
+    for one in &summaries {
         let split = one.split.as_ref().unwrap();
         assert_eq!(one.latency.count, 200);
         assert!(split.network > split.storage + split.queued, "{one:?}");
@@ -470,11 +470,11 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
     let store: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
     assert!(dir.names().is_empty(), "it has no name");
     let outcome = asked(&order, Arc::clone(&store), Limit::Requests(300));
-    let told = told(&outcome);
+    let summaries = summaries_of(&outcome);
     assert_eq!(
-        told.iter().map(|one| one.latency.count).sum::<u64>(),
+        summaries.iter().map(|one| one.latency.count).sum::<u64>(),
         300,
-        "{told:?}"
+        "{summaries:?}"
     );
     let record = outcome[1].store.as_ref().unwrap();
     assert_eq!((record.blocks, &record.failed), (256, &None));
@@ -537,7 +537,7 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
         (
             blocks(1, &[Read], too_small),
             &Reach::Anywhere,
-            "has 2.00 MiB and not 3.00 MiB",
+            "has 2.00 MiB, less than 3.00 MiB",
         ),
         (odd, &Reach::Anywhere, "a multiple of 4.00 KiB"),
         (large, &Reach::Anywhere, "choose a smaller --block"),

@@ -445,7 +445,7 @@ fn more_connections_than_processors_sleep_and_say_so() {
     assert_eq!(asked.warnings, []);
 }
 
-/// A server that answers one request at a time, when told to.
+/// A server that answers one request at a time, on order.
 struct Gate {
     open: Mutex<u64>,
     changed: Condvar,
@@ -715,7 +715,7 @@ fn orders_that_do_not_fit_together_are_refused() {
         request_size: Bytes(3),
         ..small()
     };
-    let anew = Request {
+    let reconnecting = Request {
         reconnect: true,
         ..small()
     };
@@ -728,7 +728,7 @@ fn orders_that_do_not_fit_together_are_refused() {
             "requests",
         ),
         (request(Role::Ask, limit, &tiny), "requests of 3 B"),
-        (request(Role::Ask, limit, &anew), "must go together"),
+        (request(Role::Ask, limit, &reconnecting), "must go together"),
     ];
     for (job, words) in cases {
         let (near, _far) = sockets(1);

@@ -20,7 +20,7 @@ pub fn configured(root: &Path, directories: &[&str], last: &str) -> Configured {
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut files = Vec::new();
     for directory in directories {
-        // /lib is often a link to /usr/lib: the same files once more.
+        // /lib is often a link to /usr/lib, with the same files.
         let Ok(real) = at(directory).canonicalize() else {
             continue;
         };

@@ -38,7 +38,7 @@ pub(crate) struct Link {
     kind: Option<String>,
 }
 
-/// Asks for a device: its attributes, which come behind a `struct ifinfomsg`.
+/// Queries a device: its attributes, which come behind a `struct ifinfomsg`.
 fn attributes(netlink: &mut Conversation, question: &[u8]) -> io::Result<Vec<u8>> {
     let answer = netlink.get(RTM_GETLINK, question)?;
     let all = answer.body.get(16..);

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_tells_what_is_believed() {
+    fn a_route_has_its_cached_metrics() {
         let route = |metrics: &[(&str, &str)]| model::Route {
             metrics: metrics
                 .iter()

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn netem_tells_delay_loss_and_rate() {
+    fn delay_loss_and_rate_of_netem_are_decoded() {
         let mut raw = words(&[0, 1000, u32::MAX / 100, 0, 0, 0]);
         push(&mut raw, 10, &20_000_000u64.to_ne_bytes());
         push(&mut raw, 11, &0u64.to_ne_bytes());

@@ -13,7 +13,7 @@ const ROOM: usize = 512;
 /// Reads the kernel's account of a TCP socket.
 ///
 /// A socket that was closed by the peer or reset can still be read while its descriptor is open: the
-/// counters stay as they were last (state `TCP_CLOSE` = 7).
+/// counters keep their last values (state `TCP_CLOSE` = 7).
 ///
 /// # Errors
 /// [`Error`] if the descriptor is not a TCP socket.

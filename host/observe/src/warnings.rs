@@ -94,7 +94,7 @@ fn buffer(option: &SocketOption, asked: Bytes, given: Bytes, whose: &str) -> Opt
         warning(
             what,
             "this is the least that the kernel allows: the figures are those of the larger buffer",
-            format!("ask for {} or more", size(given)),
+            format!("request {} or more", size(given)),
         )
     })
 }
@@ -115,7 +115,7 @@ fn mss(asked: u32, given: u32, whose: &str) -> Option<Warning> {
         warning(
             what,
             "segments carry more data than asked",
-            "net.ipv4.tcp_min_snd_mss is the least that a sender uses: ask for more",
+            "net.ipv4.tcp_min_snd_mss is the least that a sender uses: request more",
         )
     })
 }
@@ -208,12 +208,12 @@ mod tests {
             receive_buffer: Bytes(2304),
             ..state()
         };
-        let [warning] = &setting_warnings(&asked, &got, "the far end")[..] else {
+        let [warning] = &setting_warnings(&asked, &got, "the remote host")[..] else {
             panic!("one warning");
         };
         assert_eq!(
             warning.what,
-            "the far end: SO_RCVBUF 100 B asked, 1.12 KiB given"
+            "the remote host: SO_RCVBUF 100 B asked, 1.12 KiB given"
         );
         assert!(warning.meaning.contains("least"));
     }

@@ -76,7 +76,7 @@ fn a_route_with_metrics_and_a_device_with_settings() {
 }
 
 #[test]
-fn a_learned_path_mtu_is_told() {
+fn a_cached_path_mtu_is_reported() {
     in_a_namespace_of_its_own("a_router_inside_a_namespace");
 }
 

@@ -235,7 +235,7 @@ fn fewer_counters_than_sockets_and_more() {
 }
 
 #[test]
-fn what_was_asked_is_in_force_or_told() {
+fn requested_options_are_in_force_or_reported() {
     let limit = |name| -> u64 {
         let text = std::fs::read_to_string(format!("/proc/sys/net/core/{name}"));
         text.unwrap().trim().parse().unwrap()

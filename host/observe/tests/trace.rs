@@ -38,7 +38,7 @@ fn own() -> Filter {
 
 /// A trace as it came.
 #[derive(Default)]
-struct Told {
+struct Collected {
     connections: BTreeMap<u32, Connection>,
     segments: Vec<Segment>,
     audits: BTreeMap<u32, CompletenessCheck>,
@@ -47,7 +47,7 @@ struct Told {
     end: Option<End>,
 }
 
-impl Told {
+impl Collected {
     fn take(&mut self, record: TraceRecord) {
         match record {
             TraceRecord::Connection(connection) => {
@@ -62,14 +62,14 @@ impl Told {
             }
             TraceRecord::Lost(lost) => self.lost.push(lost),
             TraceRecord::End(end) => self.end = Some(end),
-            TraceRecord::Begin(_) | TraceRecord::Sample(_) => panic!("not told by probes"),
+            TraceRecord::Begin(_) | TraceRecord::Sample(_) => panic!("not a record of probes"),
             TraceRecord::Owner(owner) => self.owners.push(owner),
         }
     }
 
-    fn read_until(&mut self, tracer: &mut Tracer, done: impl Fn(&Told) -> bool) {
+    fn read_until(&mut self, tracer: &mut Tracer, done: impl Fn(&Collected) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
-        // What was lost is told by what follows.
+        // A loss shows with the next record.
         while !done(self) && self.lost.is_empty() {
             assert!(
                 Instant::now() < deadline,
@@ -83,7 +83,7 @@ impl Told {
         }
     }
 
-    fn stop(mut self, tracer: Tracer) -> Told {
+    fn stop(mut self, tracer: Tracer) -> Collected {
         tracer.stop(&mut |record, _| self.take(record));
         self
     }
@@ -144,12 +144,12 @@ fn converse(
     at
 }
 
-/// `bytes` to the far end, which reads to the end and then answers with as many.
-fn there_and_back(bytes: usize) -> SocketAddr {
-    there_and_back_to("127.0.0.1", bytes)
+/// `bytes` to the server, which reads to the end and then answers with as many.
+fn round_trip(bytes: usize) -> SocketAddr {
+    round_trip_to("127.0.0.1", bytes)
 }
 
-fn there_and_back_to(to: &str, bytes: usize) -> SocketAddr {
+fn round_trip_to(to: &str, bytes: usize) -> SocketAddr {
     let answer = move |mut stream: TcpStream| {
         let mut room = vec![0; 64 * 1024];
         let mut left = bytes;
@@ -170,23 +170,23 @@ fn there_and_back_to(to: &str, bytes: usize) -> SocketAddr {
 #[test]
 fn both_ends_have_the_timestamps_of_each_segment() {
     for to in ["127.0.0.1", "::1"] {
-        let told = in_namespace(move || {
+        let collected = in_namespace(move || {
             let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
-            let mut told = Told::default();
-            there_and_back_to(to, 10_000_000);
-            told.read_until(&mut tracer, |told| told.closed() == 2);
-            told.stop(tracer)
+            let mut collected = Collected::default();
+            round_trip_to(to, 10_000_000);
+            collected.read_until(&mut tracer, |collected| collected.closed() == 2);
+            collected.stop(tracer)
         });
-        told.assert_complete();
+        collected.assert_complete();
         let of = |what, id: u32| {
-            let all = told.segments.iter();
+            let all = collected.segments.iter();
             let all = all.filter(move |s| s.what == what && s.connection == id);
             let all = all.filter(|s| s.flags & tcp_flag::SYN == 0);
             let all = all.map(|s| s.stamps.unwrap());
             all.collect::<BTreeSet<_>>()
         };
         for (id, other) in [(0, 1), (1, 0)] {
-            let [id, other] = [id, other].map(|n| *told.connections.keys().nth(n).unwrap());
+            let [id, other] = [id, other].map(|n| *collected.connections.keys().nth(n).unwrap());
             let (sent, received) = (of(What::Sent, id), of(What::Received, other));
             assert!(received.len() > 5, "{received:?}");
             // The last has no socket any more, at one end or at the other: TIME-WAIT's acknowledgement.
@@ -198,21 +198,21 @@ fn both_ends_have_the_timestamps_of_each_segment() {
 
 #[test]
 fn a_transfer_under_loss_is_complete_both_ways() {
-    let (told, counted) = in_namespace(|| {
+    let (collected, counted) = in_namespace(|| {
         // Slow, with a queue of some tens of packets: segments are dropped all the time.
         tool("ip link set lo mtu 1500");
         tool("tc qdisc add dev lo root tbf rate 200mbit burst 16kb limit 40kb");
         let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
-        let mut told = Told::default();
-        // Read all the while: what is lost and sent again can be more than the ring holds.
+        let mut collected = Collected::default();
+        // Read all the while: losses and retransmissions can be more than the ring holds.
         let at = std::thread::scope(|scope| {
-            let transfer = scope.spawn(|| there_and_back(3_000_000));
-            told.read_until(&mut tracer, |_| transfer.is_finished());
+            let transfer = scope.spawn(|| round_trip(3_000_000));
+            collected.read_until(&mut tracer, |_| transfer.is_finished());
             transfer.join().unwrap()
         });
-        told.read_until(&mut tracer, |told| told.closed() == 2);
-        let told = told.stop(tracer);
-        let ends: Vec<_> = told
+        collected.read_until(&mut tracer, |collected| collected.closed() == 2);
+        let collected = collected.stop(tracer);
+        let ends: Vec<_> = collected
             .connections
             .values()
             .map(|c| (c.local, c.remote))
@@ -225,18 +225,18 @@ fn a_transfer_under_loss_is_complete_both_ways() {
             .output()
             .unwrap();
         let queues: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-        (told, queues[0]["drops"].as_u64().unwrap())
+        (collected, queues[0]["drops"].as_u64().unwrap())
     });
-    let results = told.assert_complete();
-    assert_eq!(told.out_of_order(), 0);
+    let results = collected.assert_complete();
+    assert_eq!(collected.out_of_order(), 0);
     let again: u64 = results.iter().map(|result| result.retransmitted).sum();
     assert!(again > 0, "no segment was lost: {results:?}");
 
     // What was sent, end to end, is the stream: nothing is left out. (What a queue of this host drops at once
-    // is sent again without being a retransmission.)
-    for id in told.connections.keys() {
+    // is resent without being a retransmission.)
+    for id in collected.connections.keys() {
         let mut next = 0;
-        for segment in told
+        for segment in collected
             .segments
             .iter()
             .filter(|s| s.connection == *id && s.what == What::Sent)
@@ -253,14 +253,14 @@ fn a_transfer_under_loss_is_complete_both_ways() {
     let seqs = |events: Vec<&Segment>| -> BTreeSet<(u32, u32)> {
         events.iter().map(|s| (s.connection, s.seq)).collect()
     };
-    let all = |what| told.segments.iter().filter(move |s| s.what == what);
+    let all = |what| collected.segments.iter().filter(move |s| s.what == what);
     let again: Vec<_> = all(What::Sent).filter(|s| s.is_retransmission()).collect();
     assert!(again.iter().all(|s| s.retransmission().is_some()));
     let confirmed = seqs(all(What::Retransmitted).collect());
     assert!(!confirmed.is_empty() && confirmed.is_subset(&seqs(again)));
 
     // What was dropped, and where it was. On a busy machine the queue counts more than the kernel's tracepoint
-    // tells: perf beside this trace sees as many as the trace does.
+    // reports: perf beside this trace sees as many as the trace does.
     let left = |s: &&Segment| s.dropped.as_ref().is_some_and(|site| !site.arrived);
     let drops: Vec<_> = all(What::Dropped).filter(left).collect();
     let told_drops = drops.len() as u64;
@@ -275,7 +275,7 @@ fn a_transfer_under_loss_is_complete_both_ways() {
         assert_eq!((&site.device[..], site.arrived), ("lo", false));
     }
     // The processes that use the sockets are this one.
-    let ours = told
+    let ours = collected
         .segments
         .iter()
         .filter(|s| s.what == What::Sent && s.payload.0 > 0);
@@ -285,20 +285,21 @@ fn a_transfer_under_loss_is_complete_both_ways() {
 #[test]
 fn many_short_connections_are_complete() {
     const MANY: usize = 1_000;
-    let told = in_namespace(|| {
+    let collected = in_namespace(|| {
         let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
-        let mut told = Told::default();
+        let mut collected = Collected::default();
         for _ in 0..MANY {
-            there_and_back(3_000);
+            round_trip(3_000);
         }
-        told.read_until(&mut tracer, |told| told.closed() == 2 * MANY);
-        told.stop(tracer)
+        collected.read_until(&mut tracer, |collected| collected.closed() == 2 * MANY);
+        collected.stop(tracer)
     });
-    told.assert_complete();
-    assert_eq!(told.connections.len(), 2 * MANY);
-    assert_eq!(told.out_of_order(), 0);
+    collected.assert_complete();
+    assert_eq!(collected.connections.len(), 2 * MANY);
+    assert_eq!(collected.out_of_order(), 0);
     assert!(
-        told.connections
+        collected
+            .connections
             .values()
             .all(|connection| connection.cookie != 0)
     );
@@ -333,57 +334,61 @@ fn ping_pong(rounds: usize, near: impl FnOnce()) {
 #[test]
 fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
     const ROUNDS: usize = 20_000;
-    let told = in_namespace(|| {
+    let collected = in_namespace(|| {
         let options = Options {
             buffer_bytes: 16 * 1024,
             calls: true,
             ..Options::default()
         };
         let mut tracer = Tracer::start(&own(), &options).unwrap();
-        let mut told = Told::default();
+        let mut collected = Collected::default();
         ping_pong(ROUNDS, || {
-            told.read_until(&mut tracer, |told| !told.lost.is_empty());
-            // Until the ring is empty, so that the end of the connection is told.
+            collected.read_until(&mut tracer, |collected| !collected.lost.is_empty());
+            // Until the ring is empty, so that the end of the connection is reported.
             let mut before = usize::MAX;
-            while before != told.segments.len() {
-                before = told.segments.len();
+            while before != collected.segments.len() {
+                before = collected.segments.len();
                 tracer.read(Duration::from_millis(200), &mut |record, _| {
-                    told.take(record)
+                    collected.take(record)
                 });
             }
         });
-        told.read_until(&mut tracer, |told| told.closed() == 2);
-        told.stop(tracer)
+        collected.read_until(&mut tracer, |collected| collected.closed() == 2);
+        collected.stop(tracer)
     });
-    let end = told.end.clone().unwrap();
+    let end = collected.end.clone().unwrap();
     assert_eq!(
         end.lost,
-        told.lost.iter().map(|lost| lost.events).sum::<u64>()
+        collected.lost.iter().map(|lost| lost.events).sum::<u64>()
     );
     // Where segments are missing events were lost, at that time.
-    for gap in told.audits.values().flat_map(|audit| audit.result().gaps) {
+    for gap in collected
+        .audits
+        .values()
+        .flat_map(|audit| audit.result().gaps)
+    {
         let at_that_time = |lost: &Lost| lost.from <= gap.to && gap.from <= lost.to;
         assert!(
-            told.lost.iter().any(at_that_time),
+            collected.lost.iter().any(at_that_time),
             "{gap:?} and {:?}",
-            told.lost
+            collected.lost
         );
     }
     // Each round is 2 sends, 2 receives, and at least 2 segments sent and 2 received.
     let all = end.events + end.lost;
     assert!(all >= 8 * ROUNDS as u64, "{end:?}");
-    let calls = told
+    let calls = collected
         .segments
         .iter()
         .filter(|s| matches!(s.what, What::Wrote | What::Read))
         .count();
-    let missing: u64 = told
+    let missing: u64 = collected
         .audits
         .values()
         .map(|audit| audit.result().sent_missing + audit.result().received_missing)
         .sum();
     let calls_missing = (4 * ROUNDS + 1 - calls) as u64;
-    // What is not told beside them are a few steps of state.
+    // The difference is a few steps of state.
     let unexplained = end.lost.abs_diff(missing + calls_missing);
     assert!(
         unexplained <= 16,
@@ -392,10 +397,10 @@ fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
 }
 
 #[test]
-fn a_call_is_told_where_no_segment_tells_of_it() {
+fn a_call_is_reported_where_no_segment_shows_it() {
     const ROUNDS: usize = 500;
     const LATE: Duration = Duration::from_millis(5);
-    let told = in_namespace(|| {
+    let collected = in_namespace(|| {
         let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
         let near = |mut stream: TcpStream| {
             let mut byte = [0];
@@ -411,7 +416,7 @@ fn a_call_is_told_where_no_segment_tells_of_it() {
         let far = |mut stream: TcpStream| {
             let mut byte = [0];
             for round in 0..ROUNDS {
-                // Late while answers carry the acknowledgements: else the read itself has one sent, which tells of it.
+                // Late while answers carry the acknowledgements: else the read itself has one sent, which shows it.
                 if round == ROUNDS - 1 {
                     std::thread::sleep(LATE);
                 }
@@ -421,11 +426,11 @@ fn a_call_is_told_where_no_segment_tells_of_it() {
             stream.read_exact(&mut [0; 21]).unwrap();
         };
         converse("127.0.0.1", near, far);
-        let mut told = Told::default();
-        told.read_until(&mut tracer, |told| told.closed() == 2);
-        told.stop(tracer)
+        let mut collected = Collected::default();
+        collected.read_until(&mut tracer, |collected| collected.closed() == 2);
+        collected.stop(tracer)
     });
-    let calls = |what| told.segments.iter().filter(move |s| s.what == what);
+    let calls = |what| collected.segments.iter().filter(move |s| s.what == what);
     let held = |s: &Segment| s.probed().unwrap().unsent().0 == 11;
     assert_eq!(calls(What::Wrote).filter(|s| held(s)).count(), 1);
     assert!(calls(What::Read).any(|s| s.payload.0 == 1));
@@ -436,7 +441,7 @@ fn a_call_is_told_where_no_segment_tells_of_it() {
 
 /// Events out of order, of how many, while producers idle between their clock and the ring.
 fn stress(clock_first: bool) -> (usize, usize) {
-    let told = in_namespace(move || {
+    let collected = in_namespace(move || {
         let options = Options {
             calls: true,
             test_delay: 100_000,
@@ -444,21 +449,21 @@ fn stress(clock_first: bool) -> (usize, usize) {
             ..Options::default()
         };
         let mut tracer = Tracer::start(&own(), &options).unwrap();
-        let mut told = Told::default();
+        let mut collected = Collected::default();
         std::thread::scope(|scope| {
             let conversations: Vec<_> = (0..4)
                 .map(|_| scope.spawn(|| ping_pong(1_500, || ())))
                 .collect();
             while conversations.iter().any(|one| !one.is_finished()) {
                 tracer.read(Duration::from_millis(20), &mut |record, _| {
-                    told.take(record)
+                    collected.take(record)
                 });
             }
         });
-        told.stop(tracer)
+        collected.stop(tracer)
     });
-    assert_eq!(told.lost, []);
-    (told.out_of_order(), told.segments.len())
+    assert_eq!(collected.lost, []);
+    (collected.out_of_order(), collected.segments.len())
 }
 
 #[test]
@@ -473,26 +478,26 @@ fn order_holds_when_producers_stand_still_and_fails_where_the_clock_comes_first(
 
 #[test]
 fn both_versions_of_ip_have_their_addresses_from_the_first_packet() {
-    let told = in_namespace(|| {
+    let collected = in_namespace(|| {
         let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
-        there_and_back_to("::1", 100_000);
+        round_trip_to("::1", 100_000);
         // A socket of IPv6 answers here, too.
-        there_and_back_to("127.0.0.1", 100_000);
-        let mut told = Told::default();
-        told.read_until(&mut tracer, |told| told.closed() == 4);
-        told.stop(tracer)
+        round_trip_to("127.0.0.1", 100_000);
+        let mut collected = Collected::default();
+        collected.read_until(&mut tracer, |collected| collected.closed() == 4);
+        collected.stop(tracer)
     });
-    told.assert_complete();
-    assert_eq!(told.out_of_order(), 0);
-    assert_eq!(told.connections.len(), 4);
+    collected.assert_complete();
+    assert_eq!(collected.out_of_order(), 0);
+    assert_eq!(collected.connections.len(), 4);
     for address in ["::1", "127.0.0.1"] {
         let address: IpAddr = address.parse().unwrap();
-        let ends: Vec<_> = told
+        let ends: Vec<_> = collected
             .connections
             .values()
             .filter(|c| c.local.ip() == address && c.remote.ip() == address)
             .collect();
-        assert_eq!(ends.len(), 2, "{:?}", told.connections);
+        assert_eq!(ends.len(), 2, "{:?}", collected.connections);
         assert_eq!(
             (ends[0].local, ends[0].remote),
             (ends[1].remote, ends[1].local)
@@ -500,15 +505,20 @@ fn both_versions_of_ip_have_their_addresses_from_the_first_packet() {
         // Each end has the whole handshake: the passive one while its socket is still the listener's.
         for end in ends {
             let opens = |s: &&Segment| s.connection == end.id && s.flags & tcp_flag::SYN != 0;
-            let whats: BTreeSet<_> = told.segments.iter().filter(opens).map(|s| s.what).collect();
+            let whats: BTreeSet<_> = collected
+                .segments
+                .iter()
+                .filter(opens)
+                .map(|s| s.what)
+                .collect();
             assert_eq!(whats, BTreeSet::from([What::Sent, What::Received]));
         }
     }
 }
 
 #[test]
-fn a_segment_that_a_filter_drops_is_told_with_its_reason() {
-    let told = in_namespace(|| {
+fn a_segment_that_a_filter_drops_is_reported_with_its_reason() {
+    let collected = in_namespace(|| {
         let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
         let port = TcpListener::bind("[::1]:0")
             .unwrap()
@@ -522,25 +532,25 @@ fn a_segment_that_a_filter_drops_is_told_with_its_reason() {
         ));
         let at = SocketAddr::new("::1".parse().unwrap(), port);
         assert!(TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_err());
-        let mut told = Told::default();
-        told.read_until(&mut tracer, |told| {
-            told.segments.iter().any(|s| s.what == What::Dropped)
+        let mut collected = Collected::default();
+        collected.read_until(&mut tracer, |collected| {
+            collected.segments.iter().any(|s| s.what == What::Dropped)
         });
-        told.stop(tracer)
+        collected.stop(tracer)
     });
-    let drop = told.segments.iter().find(|s| s.what == What::Dropped);
+    let drop = collected.segments.iter().find(|s| s.what == What::Dropped);
     let site = drop.unwrap().dropped.as_ref().unwrap();
     assert_eq!(
         (&site.reason[..], &site.device[..], site.arrived),
         ("NETFILTER_DROP", "lo", true)
     );
-    // Nobody was there to receive it: it is told of the end that sent it.
-    let sender = &told.connections[&drop.unwrap().connection];
+    // Nobody was there to receive it: it is attributed to the end that sent it.
+    let sender = &collected.connections[&drop.unwrap().connection];
     assert_eq!(sender.remote.ip(), "::1".parse::<IpAddr>().unwrap());
 }
 
 #[test]
-fn only_what_was_asked_for_is_told() {
+fn only_matching_connections_are_reported() {
     in_namespace(|| {
         let wanted = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = wanted.local_addr().unwrap().port();
@@ -563,24 +573,24 @@ fn only_what_was_asked_for_is_told() {
             .iter()
             .map(|filter| Tracer::start(filter, &Options::default()).unwrap())
             .collect();
-        there_and_back(10);
+        round_trip(10);
         let six = Filter {
             host: Some("::1".parse().unwrap()),
             ..own()
         };
         let six = Tracer::start(&six, &Options::default()).unwrap();
-        there_and_back_to("::1", 10);
-        let told = Told::default().stop(six);
-        assert_eq!(told.connections.len(), 2);
+        round_trip_to("::1", 10);
+        let collected = Collected::default().stop(six);
+        assert_eq!(collected.connections.len(), 2);
         let near = TcpStream::connect(wanted.local_addr().unwrap()).unwrap();
         drop((wanted.accept().unwrap(), near));
         let counts: Vec<_> = tracers
             .into_iter()
             .map(|tracer| {
-                let told = Told::default().stop(tracer);
-                let on_port = told.connections.values();
+                let collected = Collected::default().stop(tracer);
+                let on_port = collected.connections.values();
                 let on_port = on_port.filter(|c| c.local.port() == port || c.remote.port() == port);
-                (on_port.count(), told.connections.len())
+                (on_port.count(), collected.connections.len())
             })
             .collect();
         assert_eq!(counts, [(2, 2), (0, 0), (0, 0), (2, 6)]);

@@ -56,7 +56,7 @@ impl Datagrams {
     }
 
     /// Sends a datagram. One that does not leave is as good as lost: the device's queue is full or a
-    /// veth's other end took it not (`ENOBUFS`), the device is smaller (`EMSGSIZE`).
+    /// veth peer did not take it (`ENOBUFS`), the device is smaller (`EMSGSIZE`).
     ///
     /// # Errors
     /// What else sendto(2) returns: no route, forbidden.

@@ -29,9 +29,9 @@ pub struct Ask<'a> {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Hops that answered, or lie before one that did, nearest first, the other end left out.
+    /// Hops that answered, or lie before one that did, nearest first, without the destination.
     pub hops: Vec<Hop>,
-    /// Hops to the other end, itself included, if it answered.
+    /// Hops to the destination, itself included, if it answered.
     pub distance: Option<u8>,
     /// The router that reported the large ones as too big.
     pub too_big: Option<TooBig>,
@@ -102,7 +102,7 @@ fn round(
     let Ask { to, wait, .. } = *ask;
     let mut answers = vec![Answer::None; sockets.len()];
     let mut room = [0; 64];
-    // What is not answered is sent again: either way may lose some.
+    // Unanswered probes are repeated: either direction may lose some.
     for _ in 0..3 {
         for (socket, answer) in sockets.iter().zip(&answers) {
             if *answer == Answer::None {
@@ -123,7 +123,7 @@ fn round(
                 while let Some(message) = socket.message() {
                     *answer = match (message.what, message.from) {
                         (Said::HopLimit, Some(from)) => Answer::Router(from),
-                        // The other end's own kernel, which takes the probes of no other port.
+                        // The kernel of the destination, which takes the probes of no other port.
                         (Said::Unreachable, Some(from)) if from == to.ip() => Answer::End,
                         (Said::TooBig(mtu), Some(from)) => {
                             *too_big = Some(TooBig { from, mtu });

@@ -243,7 +243,7 @@ fn reader_calls() -> io::Result<Rules> {
         libc::SYS_writev,
         libc::SYS_close,
         libc::SYS_fstat,
-        // To have an input once more, at its beginning.
+        // To rewind an input to its beginning.
         libc::SYS_fcntl,
         libc::SYS_mremap,
         libc::SYS_munmap,

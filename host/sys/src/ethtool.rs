@@ -197,7 +197,7 @@ impl Ethtool {
 
     /// Sizes of the receive and the transmit ring.
     pub fn rings(&self) -> io::Result<[Bounded; 2]> {
-        // Receive maximum, mini, jumbo, transmit maximum; then the same four as they are now.
+        // Receive maximum, mini, jumbo, transmit maximum; then the current values of the same four.
         let answer = self.ask(&[GRINGPARAM])?;
         Ok([1, 4].map(|at| Bounded {
             current: answer[at + 4],
@@ -214,7 +214,7 @@ impl Ethtool {
 
     /// Queues in use that receive and that transmit; a combined channel does both.
     pub fn channels(&self) -> io::Result<[u32; 2]> {
-        // Maxima of rx, tx, other, combined; then the same four as they are now.
+        // Maxima of rx, tx, other, combined; then the current values of the same four.
         let answer = self.ask(&[GCHANNELS])?;
         Ok([answer[5], answer[6]].map(|queues| queues.saturating_add(answer[8])))
     }
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_tells_its_offloads_and_no_rings() {
+    fn loopback_has_offloads_and_no_rings() {
         let lo = Ethtool::open("lo").unwrap();
         for offload in &OFFLOADS {
             lo.offload(offload)

@@ -95,13 +95,13 @@ pub fn drop_cached(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Tells the kernel that a file is read by chance, so that it does not read ahead.
+/// Advises the kernel of random reads, so that it does not read ahead.
 pub fn advise_random(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, Advice::Random)?)
 }
 
 /// The share of the first `length` bytes of a file that the page cache holds, 0 to 1 (mincore(2)). The kernel
-/// tells the truth only to the file's owner, root and whoever may write it: to others everything seems to be there.
+/// gives the true answer only to the file's owner, root and whoever may write it: to others all of it seems cached.
 pub fn cached_share(file: BorrowedFd<'_>, length: u64) -> io::Result<f64> {
     /// Looked at at once: 64 KiB of answers with pages of 4 KiB.
     const WINDOW: u64 = 256 << 20;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cache_holds_is_told() {
+    fn the_cached_share_is_reported() {
         let (path, directory) = Directory::new("cached");
         std::fs::write(path.0.join("a"), vec![1; 1 << 20]).unwrap();
         let file = open_at(directory.as_fd(), Path::new("a"), Open::Read, Bound::None).unwrap();

@@ -178,7 +178,7 @@ impl Conversation {
         })
     }
 
-    /// Asks for one object.
+    /// Requests one object.
     pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, Refusal> {
         let mut answer = None;
         self.converse(kind, REQUEST, body, &mut |kind, body| {
@@ -187,7 +187,7 @@ impl Conversation {
         answer.ok_or_else(|| io::Error::other("the kernel's answer is empty").into())
     }
 
-    /// Asks for all objects of a kind.
+    /// Requests all objects of a kind.
     pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<Message>, Refusal> {
         let mut tries = 0;
         loop {

@@ -133,14 +133,14 @@ impl Helper {
     }
 
     /// Starts it: a copy of this process, which must have one thread, with the rights that it needs of those that there
-    /// are. Signals to end do not reach it: it is to end when nobody is at the other end of the socket.
+    /// are. Signals to end do not reach it: it ends when the socket has no peer any more.
     pub fn start(self, work: impl FnOnce(UnixStream)) -> io::Result<UnixStream> {
         if std::fs::read_dir("/proc/self/task")?.count() != 1 {
             return Err(io::Error::other("this process has several threads already"));
         }
         let (ours, theirs) = UnixStream::pair()?;
         fork(|| {
-            // The other end of this pair above all, and of those of earlier helpers: their end is what is waited for.
+            // Above all the peer of this pair, and those of earlier helpers: their end is what is waited for.
             let closed = close_others(&[theirs.as_raw_fd()]);
             if self == Helper::Tracer {
                 // Where there is none, it says so when it is to trace.

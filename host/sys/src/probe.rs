@@ -67,7 +67,7 @@ pub struct Message {
     pub what: Said,
     /// Where the packet was going.
     pub to: Option<SocketAddr>,
-    /// The packet, as far as it is quoted: behind the UDP header, or from the TCP header on.
+    /// The quoted part of the packet: behind the UDP header, or from the TCP header on.
     pub quoted: Vec<u8>,
 }
 

@@ -55,7 +55,7 @@ pub fn run_first() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) }).map(drop)
 }
 
-/// Asks for short turns of the processor, which come sooner (kernel 6.12 and later; `sched_setattr(2)`).
+/// Requests short time slices of the processor, which come sooner (kernel 6.12 and later; `sched_setattr(2)`).
 /// Needs no privilege.
 pub fn run_in_short_turns() -> io::Result<()> {
     /// The first version of `struct sched_attr` (`include/uapi/linux/sched/types.h`).
@@ -90,7 +90,7 @@ pub fn run_in_short_turns() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_prompt_thread_is_so_or_is_told_why_not() {
+    fn short_slices_are_in_force_or_refused_with_the_reason() {
         std::thread::spawn(|| {
             let short = super::run_in_short_turns();
             assert!(short.is_ok(), "{short:?}");

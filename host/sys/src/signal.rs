@@ -72,8 +72,8 @@ pub fn deaf_to_interrupt(command: &mut Command) {
     }
 }
 
-/// Makes a child that `command` will start hear SIGTERM when the thread that starts it ends, in whatever
-/// way: whoever works for a process that was killed puts in order what it has changed, and ends.
+/// Sends SIGTERM to the child that `command` will start when the thread that starts it ends, in whatever
+/// way: a helper of a killed process restores what it has changed, and ends.
 pub fn end_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec only prctl(2) is called, a plain system call; what it sets stays
     // across exec (prctl(2), PR_SET_PDEATHSIG).

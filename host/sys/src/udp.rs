@@ -29,7 +29,7 @@ pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(fd))
 }
 
-/// Asks for the kernel's time of arrival with every datagram (`SO_TIMESTAMPNS`).
+/// Requests the kernel's time of arrival with every datagram (`SO_TIMESTAMPNS`).
 pub fn stamp_arrivals(udp: &UdpSocket) -> io::Result<()> {
     socket::set(udp.as_fd(), STAMPS, 1)
 }
@@ -138,7 +138,7 @@ impl ReceiveBatch {
         Ok(count)
     }
 
-    /// The datagrams of the last call, each with its time of arrival since 1970 if the kernel told.
+    /// The datagrams of the last call, each with its time of arrival since 1970 if the kernel reported it.
     pub fn datagrams(&self) -> impl Iterator<Item = (&[u8], Option<Duration>)> {
         self.received
             .iter()

@@ -104,9 +104,10 @@ fn a_reader_has_no_capabilities_and_a_filter() {
         ];
         all.iter().all(|line| status.contains(line))
     };
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        tell.send(rustix::thread::gettid().as_raw_nonzero())
+        sender
+            .send(rustix::thread::gettid().as_raw_nonzero())
             .unwrap();
         reader(|| {
             loop {
@@ -114,7 +115,7 @@ fn a_reader_has_no_capabilities_and_a_filter() {
             }
         })
     });
-    let children = format!("/proc/self/task/{}/children", told.recv().unwrap());
+    let children = format!("/proc/self/task/{}/children", receiver.recv().unwrap());
     let mut seen = false;
     while !seen && !thread.is_finished() {
         let child = fs::read_to_string(&children).unwrap_or_default();

@@ -24,8 +24,8 @@ fn main() {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["guard", journal] => tune::guard(Path::new(journal)),
-        ["recover", state] => tune::recover(Path::new(state)).map(told),
-        ["undo", state] => tune::undo_kept(Path::new(state)).map(told),
+        ["recover", state] => tune::recover(Path::new(state)).map(print),
+        ["undo", state] => tune::undo_kept(Path::new(state)).map(print),
         ["keep", state, peer, ..] => keep(state, peer, &words[3..]),
         ["status", state] => tune::status(Path::new(state)).map(|all| println!("{all:?}")),
         ["talk", _, address] => {
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-fn told(all: Vec<Undone>) {
+fn print(all: Vec<Undone>) {
     for undone in all {
         let note = undone.note.map(|note| format!(" ({note})"));
         println!(
@@ -115,7 +115,7 @@ fn talk(address: &str) {
     assert_eq!(far.read(&mut room).unwrap(), 0);
 }
 
-/// Lines: `renew`, `verify`, `apply` (once more), `end`, and the end of the input, which drops the hold.
+/// Lines: `renew`, `verify`, `apply` (again), `end`, and the end of the input, which drops the hold.
 fn wait(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
     let deadline = std::env::var("DEADLINE_MS").map_or(600_000, |ms| ms.parse().unwrap());
     let settings = settings(texts);

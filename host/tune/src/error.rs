@@ -35,7 +35,7 @@ pub enum Error {
         "there is no directory for the journal of settings: set LINERATE_STATE, XDG_STATE_HOME or HOME to an absolute path"
     )]
     NoState,
-    /// Anything else: a file, the guard, the kernel, or what could not be put back.
+    /// Anything else: a file, the guard, the kernel, or what could not be restored.
     #[error("{0}")]
     Failed(String),
 }
@@ -60,7 +60,7 @@ impl Error {
     pub(crate) fn damaged(path: &Path, why: impl Display) -> Error {
         let path = path.display();
         Error::Failed(format!(
-            "the journal {path} is damaged ({why}): put back by hand what it tells, then remove it"
+            "the journal {path} is damaged ({why}): restore its settings by hand, then remove it"
         ))
     }
 
@@ -69,11 +69,11 @@ impl Error {
         move |source| Error::Failed(format!("cannot ask the kernel about {what}: {source}"))
     }
 
-    /// Something is not as it was before.
+    /// Something was not restored.
     pub(crate) fn not_undone(what: &[String]) -> Error {
         let what = what.join("; ");
         Error::Failed(format!(
-            "not everything could be put back: {what}; 'linerate tune undo' tries again"
+            "not everything could be restored: {what}; 'linerate tune undo' tries again"
         ))
     }
 }

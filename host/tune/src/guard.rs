@@ -31,7 +31,7 @@ pub(crate) const SIGN: u8 = b'.';
 /// guard.
 ///
 /// # Errors
-/// [`Error::Failed`] if something could not be put back; the journal then keeps it for
+/// [`Error::Failed`] if something could not be restored; the journal then keeps it for
 /// [`recover`](crate::recover).
 pub fn guard(journal: &Path) -> Result<(), Error> {
     i_am_the_guard();

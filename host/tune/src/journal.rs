@@ -2,7 +2,7 @@
 //!
 //! A directory a namespace, with a journal of one JSON value a line and three files that are only locked:
 //! `hold` by the experiment, `guard` by its guard, `change` by whoever changes or undoes anything just now.
-//! The kernel drops a lock with the process, so that the dead are told from the living without process
+//! The kernel drops a lock with the process, which distinguishes dead processes from living ones without process
 //! numbers.
 //!
 //! A journal whose changes are to stay is renamed to `kept-N`, which is the one moment that parts "undone
@@ -66,7 +66,7 @@ fn cookie() -> io::Result<u64> {
 /// The first line: whose journal it is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Header {
-    /// Tells this journal from a later one in its place.
+    /// Distinguishes this journal from a later one in its place.
     pub id: String,
     pub title: String,
     pub pid: u32,
@@ -91,7 +91,7 @@ impl Header {
     }
 }
 
-/// A title as it is kept.
+/// A title in the form of the journal.
 pub(crate) fn plain(title: &str) -> String {
     let visible = title.chars().filter(|c| !c.is_control());
     visible.take(100).collect()
@@ -103,7 +103,7 @@ pub(crate) fn now() -> u64 {
     since.map_or(0, |d| d.as_secs())
 }
 
-/// One change, as it is known before it is made.
+/// One change, as planned before it is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Change {
     pub number: u64,
@@ -316,7 +316,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Reads a journal as it is; `None` if there is none.
+    /// Opens a journal without changing it; `None` if there is none.
     pub fn read_at(path: PathBuf) -> Result<Option<Journal>, Error> {
         let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
@@ -330,7 +330,7 @@ impl Journal {
         let mut header = None;
         let mut entries: Vec<Entry> = Vec::new();
         let (mut begin, mut end) = (0, 0);
-        // What follows the last newline was never finished, and what it would have told was never done.
+        // An entry after the last newline was never completed, and its change was never made.
         let lines = text.split_inclusive(|b| *b == b'\n');
         for line in lines.filter(|l| l.ends_with(b"\n")) {
             end += line.len() as u64;
@@ -388,7 +388,7 @@ impl Journal {
         step("change marked as made");
     }
 
-    /// Writes down that a change was undone. Without this mark it is undone once more, which changes
+    /// Records that a change was undone. Without this mark it is undone again, which changes
     /// nothing.
     pub fn undone(&mut self, number: u64) {
         let _ = self.append(&Line::Undone { number }, false);
@@ -416,7 +416,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Sets the journal aside with what it tells in force: nobody undoes that of their own accord any
+    /// Sets the journal aside with its changes in force: nobody undoes them of their own accord any
     /// more. On the disk when this returns.
     pub fn keep(self, place: &Place) -> Result<(), Error> {
         let last = place.kept().pop_last().map_or(0, |(number, _)| number);

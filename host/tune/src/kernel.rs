@@ -1,4 +1,4 @@
-//! The kernel's routing tables over netlink, in raw bytes: what is to be put back verbatim must not be taken apart
+//! The kernel's routing tables over netlink, in raw bytes: what is to be restored verbatim must not be taken apart
 //! further than needed.
 
 use crate::Error;
@@ -31,12 +31,12 @@ pub fn interface_towards(peer: IpAddr) -> Result<String, Error> {
     sys::packet::device_name(device).map_err(Error::kernel("the name of a device"))
 }
 
-/// Bytes as they are kept in the journal.
+/// Bytes in the form of the journal.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The way back; `None` if it is not hexadecimal.
+/// The inverse of [`to_hex`]; `None` if it is not hexadecimal.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     text.len()

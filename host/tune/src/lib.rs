@@ -3,7 +3,7 @@
 //! Architecture invariant: the only code that changes your machine. What it is about to change is on the
 //! disk first; a [`guard`] in a process of its own undoes everything when the experiment dies or falls
 //! silent; [`recover`] does if both died. What was proven can be kept ([`TuningSession::keep`]), and is undone when
-//! asked for ([`undo_kept`]). `docs/decisions/0009-undo-that-survives.md` tells the rules.
+//! requested ([`undo_kept`]). `docs/decisions/0009-undo-that-survives.md` has the rules.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 

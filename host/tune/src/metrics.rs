@@ -10,7 +10,7 @@ use sys::netlink::Protocol;
 /// Lets the kernel forget what it learned from earlier connections to this host.
 ///
 /// # Errors
-/// [`Error::Failed`]: without root, or on a kernel that does not let itself be told.
+/// [`Error::Failed`]: without root, or on a kernel without this command.
 pub fn flush_metrics(peer: IpAddr) -> Result<(), Error> {
     forget(peer).map_err(|refusal| {
         let why = match refusal.errno {

@@ -1,5 +1,5 @@
 //! Files from which this host takes its settings when it starts: only written for what was kept, and only
-//! when somebody asks for it.
+//! on request.
 //!
 //! Their journal outlives the boot as they do. What stood in a file is in it before the file is written, and comes
 //! back with [`undo_kept`](crate::undo_kept), unless somebody else has changed the file since: then it is theirs.
@@ -71,7 +71,7 @@ fn kind_of(text: &str, device: &str) -> Option<Manager> {
     None
 }
 
-/// A file as it is put back.
+/// The former state of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Image {
     text: String,
@@ -164,17 +164,17 @@ pub(crate) fn undo_written(state: &Path) -> Result<Vec<Undone>, Error> {
     let mut undone = Vec::new();
     while let Some(at) = all.iter().rposition(|entry| entry.is_of(&here)) {
         let entry = all.remove(at);
-        undone.push(put_back(&entry).map_err(|source| {
+        undone.push(restore(&entry).map_err(|source| {
             Error::not_undone(&[format!("{}: {source}", entry.path.display())])
         })?);
-        step("file put back");
+        step("file restored");
         save(&place, &all)?;
     }
     Ok(undone)
 }
 
 impl Entry {
-    /// Namespaces end with the boot: what was written before is the machine's, whose first process tells its
+    /// Namespaces end with the boot: earlier entries are the machine's, whose first process knows its
     /// own.
     fn is_of(&self, here: &Namespace) -> bool {
         let first = || fs::metadata("/proc/1/ns/net").is_ok_and(|ns| ns.ino() == here.inode);
@@ -182,9 +182,9 @@ impl Entry {
     }
 }
 
-fn put_back(entry: &Entry) -> io::Result<Undone> {
+fn restore(entry: &Entry) -> io::Result<Undone> {
     let found = image(&entry.path)?;
-    let told = |back_to: &str, note: Option<&str>| Undone {
+    let undone = |back_to: &str, note: Option<&str>| Undone {
         setting: entry.path.display().to_string(),
         back_to: back_to.to_owned(),
         note: note.map(str::to_owned),
@@ -196,8 +196,8 @@ fn put_back(entry: &Entry) -> io::Result<Undone> {
     match (&found, &entry.before) {
         (found, before) if found == before => {}
         (Some(found), _) if !entry.ours.contains(found) => {
-            let why = "somebody else has changed it since, and it is theirs";
-            return Ok(told("what it is", Some(why)));
+            let why = "somebody else has changed it since";
+            return Ok(undone("its current text", Some(why)));
         }
         (_, Some(before)) => replace(&entry.path, before)?,
         (_, None) => {
@@ -205,7 +205,7 @@ fn put_back(entry: &Entry) -> io::Result<Undone> {
             sync_directory(&entry.path)?;
         }
     }
-    Ok(told(back_to, None))
+    Ok(undone(back_to, None))
 }
 
 /// What stands in a file; `None` if there is none.
@@ -243,7 +243,7 @@ fn replace(path: &Path, image: &Image) -> io::Result<()> {
         sync_directory(path)
     });
     if written.is_err() {
-        // It may not even have been made; the first failure is the one to tell.
+        // It may not even have been made; the first failure is reported.
         let _ = fs::remove_file(&part);
     }
     written
@@ -384,9 +384,9 @@ mod tests {
             holds: Vec::new(),
         };
         for path in ["/a", "/a/b/c"] {
-            let told = write(&root.0.join("state"), &root.0, &file(path), "x");
-            let told = told.unwrap_err().to_string();
-            assert!(told.starts_with("cannot write "), "{path}: {told}");
+            let error = write(&root.0.join("state"), &root.0, &file(path), "x");
+            let error = error.unwrap_err().to_string();
+            assert!(error.starts_with("cannot write "), "{path}: {error}");
         }
         assert_eq!(root.undo(), []);
     }

@@ -15,7 +15,7 @@ pub struct Pending {
     pub pid: u32,
     /// Since when, in seconds since 1970-01-01 UTC.
     pub started: u64,
-    /// When the guard will undo everything unless told otherwise, in seconds since 1970-01-01 UTC.
+    /// When the guard will undo everything unless the session is renewed, in seconds since 1970-01-01 UTC.
     pub deadline: u64,
     /// Whether the experiment lives.
     pub alive: bool,
@@ -37,7 +37,7 @@ pub enum Where {
     /// In another of this machine, with this inode number (`ls -l /proc/PID/ns/net`); to a caller who may not look at every
     /// process, also one that is gone.
     Elsewhere(u64),
-    /// Nowhere: the machine was started anew since, or the namespace is gone.
+    /// Nowhere: the machine was rebooted since, or the namespace is gone.
     Forgotten,
 }
 
@@ -52,7 +52,7 @@ pub struct PendingChange {
     pub made: bool,
 }
 
-/// What is changed now on this machine, as far as the journals in this directory tell.
+/// What is changed now on this machine, according to the journals in this directory.
 pub fn status(state: &Path) -> Result<Vec<Pending>, Error> {
     let here = Namespace::current()?;
     let mut all = Vec::new();

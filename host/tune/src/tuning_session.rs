@@ -26,7 +26,7 @@ const GUARD_START: Duration = Duration::from_secs(20);
 pub struct Begin {
     /// Directory of the journals, see [`default_state`](crate::default_state).
     pub state: PathBuf,
-    /// Name of the experiment: whoever comes second is told it.
+    /// Name of the experiment: a second one gets it in its error.
     pub title: String,
     /// After so long without [`TuningSession::renew`] everything is undone.
     pub deadline: Duration,
@@ -174,7 +174,7 @@ impl TuningSession {
         undo_those(&mut journal, &mut kernel()?, which)
     }
 
-    /// Shows the guard that the experiment lives: the deadline begins anew.
+    /// Shows the guard that the experiment lives: the deadline is extended.
     pub fn renew(&mut self) {
         if let Some((guard, _)) = &mut self.guard {
             // Whether it lives is seen when something is to be changed.
@@ -197,7 +197,7 @@ impl TuningSession {
     }
 
     /// Lets what is applied stay, and gives the host free: until [`undo_kept`], or until the machine is
-    /// started anew. Says what that is.
+    /// rebooted. Returns what that is.
     ///
     /// # Errors
     /// [`Error::Expired`] if the guard has undone it; [`Error::Failed`], after which it is undone.
@@ -356,7 +356,7 @@ fn refused(setting: &Setting, failure: Failure) -> Error {
 }
 
 /// Keeps what a session of this title has applied in this network namespace, from outside: its holder sees that
-/// there is nothing left to undo. Said once more it does nothing.
+/// there is nothing left to undo. A second call does nothing.
 ///
 /// # Errors
 /// [`Error::Expired`] if nothing of that title is in force any more.
@@ -406,18 +406,18 @@ pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
 /// # Errors
 /// [`Error::Held`] if it lives.
 pub fn recover(state: &Path) -> Result<Vec<Undone>, Error> {
-    put_back(state, false)
+    restore(state, false)
 }
 
 /// The same, and undoes what was kept in this network namespace as well, and what was written down of it for
 /// the next start of this machine.
 pub fn undo_kept(state: &Path) -> Result<Vec<Undone>, Error> {
-    let mut undone = put_back(state, true)?;
+    let mut undone = restore(state, true)?;
     undone.extend(undo_written(state)?);
     Ok(undone)
 }
 
-fn put_back(state: &Path, kept_too: bool) -> Result<Vec<Undone>, Error> {
+fn restore(state: &Path, kept_too: bool) -> Result<Vec<Undone>, Error> {
     let here = Namespace::current()?;
     let mut undone = Vec::new();
     for place in Place::all(state)? {

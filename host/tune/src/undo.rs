@@ -75,7 +75,7 @@ fn undo(kernel: &mut Kernel, entry: &Entry) -> Result<Option<String>, String> {
     if now == *before {
         return Ok(None);
     }
-    // Somebody else's value goes as well: what was promised is that everything is as it was before.
+    // A value of somebody else is undone as well: the promise is the former state.
     let foreign = entry.after.as_ref().is_some_and(|after| *after != now);
     let found = foreign.then(|| {
         let value = part.found(kernel).ok()??;

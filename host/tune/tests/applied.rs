@@ -62,12 +62,12 @@ fn every_knob_comes_and_goes() {
     ] {
         comes_and_goes(&bench, PEER, &[setting]);
     }
-    // A device that takes more already, while what goes through it stays as it is.
+    // A device that takes more already, while the size of what goes through it is unchanged.
     let widened = ["device.pin=1500", "device.mtu=9000", "device.mtu6=1500"];
     for peer in [PEER, FAR_PEER, PEER6] {
         comes_and_goes(&bench, peer, &widened);
     }
-    // What is not there before is not made better by being put back.
+    // What did not exist before is not created by restoring.
     bench.sh("tc qdisc replace dev va root handle 5: tbf rate 50mbit burst 20k limit 300k; ethtool -K va tso off");
     comes_and_goes(
         &bench,
@@ -133,8 +133,8 @@ fn what_cannot_be_done_is_a_sentence_and_changes_nothing() {
         (
             "10.80.0.9",
             "device.qdisc=pfifo",
-            "the queueing discipline of vb is of a kind whose state cannot be read whole, so it could not be put back \
-             as it was; replace it by hand (tc qdisc replace dev vb root ...) if it may go",
+            "the queueing discipline of vb is of a kind whose state cannot be read whole, so it could not be restored \
+             verbatim; replace it by hand (tc qdisc replace dev vb root ...) if it may go",
         ),
         (
             PEER,
@@ -237,7 +237,7 @@ fn any_settings_in_any_order_leave_nothing_behind() {
     runner
         .run(&orders, |(peer, settings)| {
             let words: Vec<&str> = settings.iter().map(String::as_str).collect();
-            // Some together cannot be: tso without sg. Then nothing is changed; else it is put back.
+            // Some are impossible together: tso without sg. Then nothing is changed; else it is restored.
             let output = bench.run(&[&["try", peer][..], &words].concat(), &[]);
             prop_assert!(output.status.success(), "{output:?}");
             assert_same(&before, &bench.snapshot(), &format!("{words:?}"));

@@ -1,4 +1,4 @@
-//! Killed with -9 after every single step: everything as it was, verbatim, each time. Needs root.
+//! Killed with -9 after every single step: everything restored, verbatim, each time. Needs root.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What else may happen to an experiment: silence, strangers, a full disk, another one. Needs root.
+//! What else may happen to an experiment: silence, foreign changes, a full disk, another one. Needs root.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// An experiment that lives and does as it is told.
+/// A running experiment that takes orders.
 struct Living {
     child: Child,
     to: Option<ChildStdin>,
@@ -34,7 +34,7 @@ impl Living {
         self.from.next().unwrap().unwrap()
     }
 
-    fn tell(&mut self, line: &str) {
+    fn order(&mut self, line: &str) {
         writeln!(self.to.as_mut().unwrap(), "{line}").unwrap();
     }
 
@@ -75,7 +75,7 @@ fn kill_both_when_applied(bench: &Bench, words: &[&str], changes: usize) {
 const LONG: u32 = 600_000;
 
 #[test]
-fn the_second_experiment_is_told_the_name_of_the_first() {
+fn the_second_experiment_gets_the_name_of_the_first() {
     let bench = Bench::new();
     let before = bench.snapshot();
     let mut first = Living::begin(&bench, &[FAR_PEER, "route.initcwnd=32"], LONG);
@@ -116,7 +116,7 @@ fn a_silent_experiment_is_undone_and_may_change_nothing_more() {
     assert_eq!(silent.says(), "device.mtu=1400: 1400 true");
     until("undone", || bench.is_clean());
     assert_same(&before, &bench.snapshot(), "deadline");
-    silent.tell("apply");
+    silent.order("apply");
     assert_eq!(
         silent.says(),
         "the settings of 'a test' were undone by its guard, because nothing renewed them in time: begin again"
@@ -139,12 +139,12 @@ fn a_sign_of_life_moves_the_deadline() {
     let touched = || std::fs::metadata(&guard).unwrap().modified().unwrap();
     for _ in 0..3 {
         let last = touched();
-        living.tell("renew");
+        living.order("renew");
         until("renewed", || touched() > last);
     }
-    living.tell("verify");
+    living.order("verify");
     assert_eq!(living.says(), "device.mtu=1400: 1400 true");
-    living.tell("end");
+    living.order("end");
     assert!(living.end());
     assert!(bench.is_clean());
 }
@@ -166,7 +166,7 @@ fn nothing_more_is_changed_without_a_guard() {
         let status = bench.run(&["status"], &[]).stdout;
         String::from_utf8_lossy(&status).contains("guarded: false")
     });
-    living.tell("apply");
+    living.order("apply");
     assert_eq!(
         living.says(),
         "the guard that undoes the settings if this process dies has died; nothing more is changed"
@@ -176,7 +176,7 @@ fn nothing_more_is_changed_without_a_guard() {
 }
 
 #[test]
-fn a_change_by_somebody_else_is_undone_and_told() {
+fn a_change_by_somebody_else_is_undone_and_reported() {
     let bench = Bench::new();
     let before = bench.snapshot();
     let words = ["hold", FAR_PEER, "route.initcwnd=32", "device.mtu=1400"];

@@ -15,8 +15,8 @@ use std::path::Path;
 const MOST: usize = 1_000;
 
 /// Judges `sources`: one table in CSV, or two or more arms, each as `NAME=RUN,RUN,...` where a run is
-/// a file of linerate's or iperf3's JSON, or the name of one in the archive. `margin` is the smallest
-/// change that matters, as a share; of runs that went both ways, `direction` is judged.
+/// a file of linerate's or iperf3's JSON, or the name of one in the archive. `margin` is the
+/// equivalence margin, as a share; of runs that went both ways, `direction` is judged.
 pub(super) fn from(
     sources: &[String],
     margin: f64,

@@ -26,7 +26,7 @@ pub struct Pairs {
 }
 
 impl Audience for View<Pairs> {
-    fn tells(&mut self, words: &str) {
+    fn note(&mut self, words: &str) {
         self.say(words);
     }
 

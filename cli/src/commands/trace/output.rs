@@ -66,7 +66,7 @@ impl Output {
         Output::json_to(Box::new(io::stdout()), "standard output".to_owned(), tracer)
     }
 
-    /// A file, in the form that its name asks for.
+    /// A file, in the format of its extension.
     pub fn file(path: &Path, tracer: &Tracer) -> Result<Output> {
         let name = escape(&path.display().to_string());
         let has_no_state = |end: &OsStr| end == "pcap" || end == "cap";

@@ -13,7 +13,7 @@ const MOST: usize = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// A segment is sent again.
+    /// A segment is retransmitted.
     Retransmission,
     /// A retransmission timeout.
     Rto,
@@ -209,27 +209,27 @@ mod tests {
     }
 
     /// The times of what a ring of 10 ms writes.
-    fn told(trigger: &str, events: Vec<Segment>) -> Vec<u64> {
+    fn written_by(trigger: &str, events: Vec<Segment>) -> Vec<u64> {
         let mut ring = Ring::new(Nanos::from_millis(10), vec![trigger.parse().unwrap()]);
-        let mut told = Vec::new();
+        let mut times = Vec::new();
         for segment in events {
             ring.take(
                 TraceRecord::Segment(segment),
                 Written(&[]),
                 &mut |record, _| {
                     if let TraceRecord::Segment(segment) = record {
-                        told.push(segment.at.0 / 1_000_000);
+                        times.push(segment.at.0 / 1_000_000);
                     }
                     Ok(())
                 },
             )
             .unwrap();
         }
-        told
+        times
     }
 
     #[test]
-    fn what_led_to_it_is_told_once_and_nothing_older() {
+    fn what_precedes_the_trigger_is_written_once_and_nothing_older() {
         let again = Segment {
             socket: Some(SocketState::from_probe(SocketValues {
                 snd_nxt: 5,
@@ -248,7 +248,7 @@ mod tests {
             },
             event(28, What::Received, 0),
         ];
-        assert_eq!(told("retransmission", events), [20, 25, 26, 27]);
+        assert_eq!(written_by("retransmission", events), [20, 25, 26, 27]);
     }
 
     #[test]
@@ -260,8 +260,11 @@ mod tests {
                 event(1 + took, What::Received, 8_192),
             ]
         };
-        assert_eq!(told("slow=5ms", request_and_answer(5)), Vec::<u64>::new());
-        assert_eq!(told("slow=5ms", request_and_answer(6)), [1, 2, 7]);
+        assert_eq!(
+            written_by("slow=5ms", request_and_answer(5)),
+            Vec::<u64>::new()
+        );
+        assert_eq!(written_by("slow=5ms", request_and_answer(6)), [1, 2, 7]);
     }
 
     #[test]
@@ -273,36 +276,36 @@ mod tests {
             })),
             ..event(1, What::Congestion, 0)
         };
-        assert_eq!(told("rto", vec![loss]), [1]);
+        assert_eq!(written_by("rto", vec![loss]), [1]);
         let closed = Segment {
             window: 0,
             ..event(1, What::Received, 0)
         };
-        assert_eq!(told("zero-window", vec![closed.clone()]), [1]);
+        assert_eq!(written_by("zero-window", vec![closed.clone()]), [1]);
         let reset = Segment {
             flags: tcp_flag::RST,
             ..closed
         };
-        assert_eq!(told("zero-window", vec![reset]), Vec::<u64>::new());
+        assert_eq!(written_by("zero-window", vec![reset]), Vec::<u64>::new());
     }
 
     #[test]
     fn a_timeout_between_two_samples_fires() {
         let mut ring = Ring::new(Nanos::from_millis(10), vec![Trigger::Rto]);
-        let mut told = 0;
+        let mut written = 0;
         for total_rto in [3, 3, 4] {
             let sample = TraceSample {
                 socket: socket_state! { total_rto: Some(total_rto) },
                 ..TraceSample::default()
             };
             let record = TraceRecord::Sample(sample);
-            let mut tell = |_: &TraceRecord, _: Written<'_>| {
-                told += 1;
+            let mut each = |_: &TraceRecord, _: Written<'_>| {
+                written += 1;
                 Ok(())
             };
-            ring.take(record, Written(&[]), &mut tell).unwrap();
+            ring.take(record, Written(&[]), &mut each).unwrap();
         }
-        assert_eq!(told, 3, "what led to it");
+        assert_eq!(written, 3, "the trigger and what precedes it");
     }
 
     #[test]

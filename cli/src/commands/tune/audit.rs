@@ -25,7 +25,7 @@ use wire::control::{ProbeAnswer, ProbeRequest};
 /// Between two samples: what limits a short run is seen all the same.
 const INTERVAL: Nanos = Nanos::from_millis(200);
 
-/// Judge the settings of both hosts by what their path needs, and by well-known guides
+/// Review the settings of both hosts against what their path needs
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune audit db2                       measures the path first
@@ -222,7 +222,7 @@ fn kept(id: &str, global: &Global) -> Result<Found> {
     let why = traces::explain(&run, &traces);
     Ok(Found {
         doubts: vec![format!(
-            "judged by the run {}, so by settings as they were then; which files set them is not known",
+            "judged by the run {}, so by the settings of that time; which files set them is unknown",
             run.id
         )],
         why,

@@ -14,7 +14,7 @@ use wire::control::TuneRequest;
 /// How soon Ctrl-C is noticed.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
 
-/// Set something on a host until Ctrl-C, then put it back
+/// Apply settings to a host until Ctrl-C, then restore it
 #[derive(Args)]
 pub struct Hold {
     /// The host: name[:port] (an agent with --allow-tune), ssh:[user@]name or local
@@ -25,7 +25,7 @@ pub struct Hold {
     /// What for: shown to others who want to change settings there
     #[arg(long, default_value = "set by hand", value_name = "TEXT")]
     title: String,
-    /// Put back after so long without a word from here, even if linerate is killed there
+    /// Restore after this time without a message from here, even if linerate is killed there
     #[arg(long, default_value = "30s", value_name = "TIME")]
     deadline: Nanos,
     /// How ssh starts linerate on the remote host [default: linerate]
@@ -84,7 +84,7 @@ impl Hold {
             Holder::Here(hold) => drop(hold.end()?),
             Holder::There(mut link) => drop(link.tune(TuneRequest::End, ANSWER)?),
         }
-        out::note("put back");
+        out::note("restored");
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// For the answer to a request to tune.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Find what limits a path, prove what helps, keep that and undo the rest; look at settings, and put them back
+/// Diagnose a path, test fixes, keep the proven ones; audit, undo
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = "EXAMPLES
@@ -47,7 +47,7 @@ pub struct Tune {
 #[derive(Subcommand)]
 enum Action {
     Audit(audit::Audit),
-    /// List the knobs, those that change least first
+    /// List the knobs, by scope
     Knobs,
     Hold(hold::Hold),
     Mtu(mtu::Mtu),

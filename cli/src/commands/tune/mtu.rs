@@ -12,7 +12,7 @@ use engine::{mtu, tuning};
 use model::mtu::{ChangeOutcome, MtuFound, Reach};
 use std::sync::atomic::Ordering;
 
-/// Give this host and another one a larger or smaller MTU, without an outage
+/// Change the MTU of this host and a remote one without an outage
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune mtu db2 --to 9000          jumbo frames
@@ -23,10 +23,10 @@ Both hosts restore the old MTU if this command dies, the connection breaks or a
 minute passes in silence. Routes stay pinned at the old size until probes of the
 new one arrive both ways; then new connections are tested and both hosts commit.
 Devices whose driver may drop the link need --force. Needs root or CAP_NET_ADMIN
-and 'linerate serve --allow-tune' there. 'tune mtu HOST --to OLD' is the gentle
-way back, 'tune undo' the quick one.")]
+and 'linerate serve --allow-tune' there. 'tune mtu HOST --to OLD' reverses
+it in the same stages, 'tune undo' at once.")]
 pub struct Mtu {
-    /// The other host: name[:port] (an agent with --allow-tune) or ssh:[user@]name
+    /// The remote host: name[:port] (an agent with --allow-tune) or ssh:[user@]name
     host: String,
     /// MTU that the devices of both hosts are to have, in bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_520))]
@@ -40,12 +40,12 @@ pub struct Mtu {
     /// Also where a device may lose its link for some seconds
     #[arg(long)]
     force: bool,
-    /// Write it down on both hosts once it is committed, so that it outlives a restart
+    /// Also write it to the boot configuration of both hosts once it is committed
     #[arg(long)]
     persist: bool,
     #[command(flatten)]
     version: Version,
-    /// What came of it as JSON
+    /// Print the result as JSON
     #[arg(short = 'J', long)]
     json: bool,
     /// No word about the stages

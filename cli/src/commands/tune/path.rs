@@ -8,7 +8,7 @@ use crate::live::View;
 use crate::prelude::*;
 use crate::{document, lookup};
 use archive::{Archive, Named};
-use engine::closed_loop::{ClosedLoop, Question, Told};
+use engine::closed_loop::{ClosedLoop, Question, TuningResult};
 use engine::exit::{exit_of, sentence};
 use engine::host::Host;
 use engine::peer::Operation;
@@ -29,7 +29,7 @@ pub struct Path {
     load: Load,
     #[command(flatten)]
     session: Session,
-    /// Have what was kept written down where the hosts read it when they start
+    /// Also write the kept settings to the boot configuration of the hosts
     #[arg(long, help_heading = "What to tune")]
     persist: bool,
     #[command(flatten)]
@@ -40,10 +40,10 @@ pub struct Path {
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 struct Form {
-    /// The story with its verdicts as JSON
+    /// Print the result with its verdicts as JSON
     #[arg(short = 'J', long)]
     json: bool,
-    /// What was proven (of a dry run: what is proposed) as lines for hosts with this system as well: freebsd, macos
+    /// Also print the proven (in a dry run: proposed) settings for hosts with this system: freebsd, macos
     #[arg(long = "for", value_name = "SYSTEM", value_parser = parse_system, conflicts_with = "json")]
     system: Option<Foreign>,
 }
@@ -61,19 +61,19 @@ fn parse_system(text: &str) -> Result<Foreign, String> {
 struct Care {
     #[command(flatten)]
     design: Design,
-    /// What the path is to carry [default: found from the devices and the measurement]
+    /// Target rate of the path [default: from the devices and the measurement]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// After something helped, look for the next limit, so often in all
+    /// Rounds at most: after a proven fix the next limit is diagnosed
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10))]
     rounds: u32,
-    /// Measure and show what would be tried; change nothing
+    /// Measure and print the proposals; change nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Print the story of a tuning that is kept
+/// Print an archived tuning
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune show last --for freebsd")]
@@ -116,7 +116,7 @@ impl Path {
         let mut far = self.session.reach(&host, &question.run, global, stop)?;
         let done = ClosedLoop::new(question, &mut *far, archive.clone(), &mut view, stop).run()?;
         drop(view);
-        let Told {
+        let TuningResult {
             mut story,
             experiments,
             plans,

@@ -37,8 +37,8 @@ fn words(pending: &[Pending], written: &[Written]) -> String {
         let state = match (one.namespace, one.alive, one.guarded) {
             (Where::Forgotten, ..) => "gone with its boot or network namespace".to_owned(),
             (_, true, _) => "goes on".to_owned(),
-            (_, false, true) => "has died, and is being put back".to_owned(),
-            (_, false, false) => format!("has died: {undo} puts back what it left"),
+            (_, false, true) => "has died; its settings are being restored".to_owned(),
+            (_, false, false) => format!("has died: {undo} restores what it changed"),
         };
         let place = place.map_or(String::new(), |place| format!(", in {place}"));
         let since = report::words::utc(Nanos::from_secs(one.started));

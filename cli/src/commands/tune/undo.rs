@@ -12,7 +12,7 @@ use report::words::escape;
 use tune::Where;
 use wire::control::TuneRequest;
 
-/// Put back what was kept or left changed on this host, and on another
+/// Undo kept and leftover changes on this host, and on a remote one
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune undo                 on this host
@@ -41,7 +41,7 @@ impl Undo {
             out::print("nothing was changed on this host\n")?;
         }
         for one in &undone {
-            out::print(&format!("put back: {}\n", tuning::put_back(one)))?;
+            out::print(&format!("undone: {}\n", tuning::restored_line(one)))?;
         }
         for other in tune::status(&tuning::state()?)? {
             let Where::Elsewhere(_) = other.namespace else {
@@ -65,7 +65,7 @@ impl Undo {
         }
         for Reading { setting, found, .. } in &readings {
             let (setting, found) = (escape(setting), escape(found));
-            out::print(&format!("put back on {peer}: {setting}, to {found}\n"))?;
+            out::print(&format!("undone on {peer}: {setting}, back to {found}\n"))?;
         }
         Ok(Exit::Done.into())
     }

@@ -165,7 +165,7 @@ pub struct Drawn {
     /// The host that starts it receives.
     pub down: bool,
     pub seconds: u64,
-    /// The receiver asks for the data with so many bytes, as of a web server; 0: it does not.
+    /// The receiver requests the data with so many bytes, as of a web server; 0: it does not.
     pub asks: u64,
     pub faults: Vec<Fault>,
 }

@@ -226,8 +226,8 @@ pub fn explanation(home: &Home, files: &[PathBuf]) -> Value {
 
 /// Goodput of a transfer in bit/s, by the trace at its sender.
 pub fn goodput(home: &Home, of: &Path) -> f64 {
-    let told = explanation(home, &[of.join("sender.trace")]);
-    let number = |key: &str| told[key].as_f64().unwrap_or(0.0);
+    let explained = explanation(home, &[of.join("sender.trace")]);
+    let number = |key: &str| explained[key].as_f64().unwrap_or(0.0);
     number("bytes") * 8e9 / number("span_ns").max(1.0)
 }
 
@@ -305,8 +305,8 @@ pub fn answers(home: &Home, drawn: &Drawn, all: &Path, right: &BTreeSet<&str>) -
     answers
 }
 
-fn answer(source: &'static str, told: &Value, right: &BTreeSet<&str>) -> Answer {
-    let conclusion = &told["conclusion"];
+fn answer(source: &'static str, explained: &Value, right: &BTreeSet<&str>) -> Answer {
+    let conclusion = &explained["conclusion"];
     let is = conclusion["is"].as_str().unwrap_or("unexplained");
     let by = conclusion["by"].as_array().into_iter().flatten();
     let mut named: Vec<String> = by.filter_map(|n| Some(n.as_str()?.to_owned())).collect();
@@ -315,7 +315,7 @@ fn answer(source: &'static str, told: &Value, right: &BTreeSet<&str>) -> Answer 
         named.push(is.to_owned());
     }
     let confident = |name: &String| {
-        let findings = told["findings"].as_array().into_iter().flatten();
+        let findings = explained["findings"].as_array().into_iter().flatten();
         let mut own = findings.filter(|f| f["limit"] == name.as_str());
         is == "innocent" || own.any(|f| f["confidence"] != "possible")
     };

@@ -20,7 +20,7 @@ use wire::iperf3::{Cookie, Failure, Params, Protocol, Results, Server, ServerEve
 
 /// How soon a session notices what happens elsewhere.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a client waits in the queue before it is told that the server is busy.
+/// How long a client waits in the queue before it gets "server is busy".
 const QUEUE_FOR: Duration = Duration::from_secs(120);
 /// A client that does not end its test in time gets this much more, as with iperf3 itself.
 const GRACE: Nanos = Nanos::from_secs(30);
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Looks at who asks for what; refuses in iperf3's words.
+    /// Checks what the client requests; refuses in iperf3's words.
     fn admit(&mut self, params: &Params) -> Result<(), String> {
         if let Some(authenticator) = &self.server.authenticator {
             let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
@@ -161,18 +161,20 @@ impl<'a> Session<'a> {
     /// Waits until there is room for another test.
     fn slot(&mut self) -> Result<Slot<()>, String> {
         let until = Instant::now() + QUEUE_FOR;
-        let mut told = false;
+        let mut logged = false;
         loop {
             if let Some(slot) = self.server.tests.take(()) {
                 return Ok(slot);
             }
-            if !told {
+            if !logged {
                 (self.server.log)(&format!("{}: waits in the queue", self.peer));
-                told = true;
+                logged = true;
             }
             self.step(None)?;
             if Instant::now() >= until {
-                return Err(self.deny("waited too long in the queue; told that the server is busy"));
+                return Err(
+                    self.deny("waited too long in the queue; answered that the server is busy")
+                );
             }
         }
     }
@@ -438,7 +440,7 @@ impl<'a> Session<'a> {
         if self.server.stop.load(Ordering::Relaxed) {
             self.control.machine.terminate();
             self.control.send_all();
-            return Err("told that this server stops".to_owned());
+            return Err("notified that this server stops".to_owned());
         }
         match self.control.event(waker, until) {
             Some(ServerEvent::Failed(failure)) => {
@@ -602,7 +604,7 @@ fn results(
     results
 }
 
-/// The server's report, as a client asks for it with --get-server-output.
+/// The server's report, as requested by --get-server-output.
 fn output(params: &Params, results: &Results, span: Duration, peer: SocketAddr) -> String {
     let mut text = format!(
         "linerate {} served {peer}\n[ ID] Interval           Transfer     Bitrate\n",

@@ -45,7 +45,7 @@ pub(super) fn ask(
         let lost = calls.outstanding;
         stream.tally(|tally: &mut Tally| tally.unanswered += lost);
     }
-    // Tells the server that this was all.
+    // Signals the end of the requests to the server.
     let _ = stream.socket().shutdown(Shutdown::Write);
     stream.operated(calls.records.into_values().map(Record::finish));
     stream.moved(started, Instant::now());

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_is_heard_the_same_in_pieces() {
+    fn input_is_parsed_the_same_in_pieces() {
         for n in 0..200 {
             // Often the number of a call, seldom of none.
             let mut bytes = noise(1500 + n)[n..].to_vec();
@@ -171,10 +171,10 @@ mod tests {
                 let (mut client, mut answers) = (client(), Vec::new());
                 (0..3).for_each(|_| client.ask(Nanos(0), &mut Vec::new()));
                 let mut pieces = bytes.chunks(piece);
-                let heard = pieces.try_for_each(|one| {
+                let result = pieces.try_for_each(|one| {
                     client.recv(Nanos(1), one, &mut |answer| answers.push(answer))
                 });
-                (answers, heard)
+                (answers, result)
             };
             assert_eq!(recv(1), recv(1500));
         }
@@ -190,19 +190,19 @@ mod tests {
             assert_eq!(out[CALL..2 * CALL], [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
             client.sent(Nanos(10), CALL);
             client.sent(Nanos(20), out.len() - CALL);
-            let heard = [reply(1, 0), reply(2, 600), reply(0, 600)].concat();
-            for (at, bytes) in (100..).zip(heard.chunks(piece)) {
+            let replies = [reply(1, 0), reply(2, 600), reply(0, 600)].concat();
+            for (at, bytes) in (100..).zip(replies.chunks(piece)) {
                 client
                     .recv(Nanos(at), bytes, &mut |answer| answers.push(answer))
                     .unwrap();
             }
-            let told: Vec<_> = answers
+            let parsed: Vec<_> = answers
                 .iter()
                 .map(|one| (one.operation, one.call_send, one.data))
                 .collect();
             use BlockOperation::{Read, Write};
             assert_eq!(
-                told,
+                parsed,
                 [
                     (Write, Nanos(19), Bytes(600)),
                     (Read, Nanos(18), Bytes(600)),

@@ -94,14 +94,14 @@ pub fn open(order: &Blocks, reach: &Reach) -> Result<Box<dyn Store>, Error> {
         )));
     } else if order.mix.iter().any(|one| *one != BlockOperation::Read) {
         return Err(Error::Job(format!(
-            "{path} is there, and is only read: ask for --mix read, or name a directory, where a file is made to be written"
+            "{path} is an existing file and is only read: use --mix read, or name a directory, where a temporary file is written"
         )));
     } else {
         (there, whose.file_size.unwrap_or(Bytes(meta.len())))
     };
     if !new && size.0 > meta.len() {
         return Err(Error::Job(format!(
-            "{path} has {} and not {size}: ask for less with --file-size",
+            "{path} has {}, less than {size}: reduce --file-size",
             Bytes(meta.len())
         )));
     }
@@ -170,7 +170,7 @@ impl FileStore {
         const PIECE: usize = 1 << 20;
         let fail = |e| {
             format!(
-                "cannot make a file of {} in {}: {e}; ask for less with --file-size, or name another directory",
+                "cannot make a file of {} in {}: {e}; reduce --file-size, or name another directory",
                 self.length, self.path
             )
         };

@@ -32,6 +32,6 @@ pub enum Storage {
     Source(Arc<dyn Source>),
     /// A copy goes here.
     Sink(Arc<dyn Sink>),
-    /// The blocks that the peer asks for.
+    /// The blocks that the peer requests.
     Store(Arc<dyn Store>),
 }

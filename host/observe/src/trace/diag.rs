@@ -210,7 +210,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn the_kernel_tells_of_a_socket_of_ours_and_takes_every_condition() {
+    fn the_kernel_reports_a_socket_of_ours_and_accepts_every_condition() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let stream = TcpStream::connect(at).unwrap();
@@ -257,22 +257,22 @@ mod tests {
             );
             let mut found = None;
             sockets
-                .ask(&mut |pair, told| {
+                .ask(&mut |pair, seen| {
                     if pair == ours {
-                        found = Some(told);
+                        found = Some(seen);
                     }
                 })
                 .unwrap();
             assert_eq!(found.is_some(), wanted, "{filter:?}");
-            if let Some(told) = found {
+            if let Some(seen) = found {
                 assert!(
-                    told.cookie > 0
-                        && told.inode > 0
-                        && told.sample.socket.sndbuf() > Some(Bytes(0)),
-                    "{told:?}"
+                    seen.cookie > 0
+                        && seen.inode > 0
+                        && seen.sample.socket.sndbuf() > Some(Bytes(0)),
+                    "{seen:?}"
                 );
-                assert_eq!(told.sample.socket.state(), Some(1));
-                assert!(!told.sample.congestion.is_empty());
+                assert_eq!(seen.sample.socket.state(), Some(1));
+                assert!(!seen.sample.congestion.is_empty());
             }
         }
     }

@@ -89,7 +89,7 @@ const BLOCK: usize = BEFORE_WORDS + RECORD + AT_ONCE * WORD;
 /// Blocks of events, one behind the other.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
-    /// Longer than what is filled of it, so that it is written to without asking for room.
+    /// Longer than the part in use, so that a write needs no allocation.
     room: Vec<u8>,
     filled: usize,
 }

@@ -438,13 +438,13 @@ mod tests {
         let (mut flows, mut all) = (Flows::new(7), All::default());
         all.see(&mut flows, 0, caught(false, SYN, 1, 0, 0));
         all.see(&mut flows, 1, caught(false, SYN, 1, 0, 0));
-        assert_eq!(all.connections().len(), 1, "sent again");
+        assert_eq!(all.connections().len(), 1, "retransmitted");
         all.see(&mut flows, 2, caught(false, SYN, 99, 0, 0));
         assert_eq!(all.connections(), [(0, 0), (1, 0)]);
     }
 
     #[test]
-    fn samples_are_told_of_connections_that_move() {
+    fn samples_are_taken_of_connections_that_move() {
         let (mut flows, mut all) = (Flows::new(7), All::default());
         let mut sample = |flows: &mut Flows, at: u64, cookie, bytes: u64, gone| {
             let sample = TraceSample {
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_met_later_is_told_again() {
+    fn a_socket_that_is_found_later_is_reported_again() {
         let (mut flows, mut all) = (Flows::new(7), All::default());
         all.see(&mut flows, 0, caught(true, ACK, 5, 10, 100));
         let sample = TraceSample::default();

@@ -153,7 +153,7 @@ pub fn can_run() -> Result<(), Error> {
             missing(&lacking)
         )));
     }
-    // Rights inside a user namespace are not those that eBPF asks for.
+    // Rights inside a user namespace are not those that eBPF requires.
     let map = proc::read("/proc/self/uid_map").unwrap_or_default();
     if !map.split_whitespace().eq(["0", "0", "4294967295"]) {
         return Err(Error::impossible(

@@ -125,15 +125,15 @@ impl Sequencer {
         // Runs that are nearly in order: little is moved.
         self.waiting.sort();
         let ready = self.waiting.partition_point(|key| key.clock_ns < watermark);
-        let told = &self.waiting[..ready];
-        for (n, key) in told.iter().enumerate() {
-            each(key, told.get(n + SOON))?;
+        let ordered = &self.waiting[..ready];
+        for (n, key) in ordered.iter().enumerate() {
+            each(key, ordered.get(n + SOON))?;
         }
         self.waiting.drain(..ready);
         Ok(())
     }
 
-    /// Of each processor, the first place that is still needed: what is before it can be written anew.
+    /// Of each processor, the first place that is still needed: everything before it can be overwritten.
     pub(super) fn needed(&self) -> Vec<u64> {
         let first_open = |log: &Log| log.open.iter().map(|(place, _)| *place).min();
         let needed = |log: &Log| first_open(log).unwrap_or(log.seen);
@@ -254,8 +254,8 @@ mod tests {
     fn out_of_order(way: Way, seed: u64, cpus: usize, events: usize) -> (usize, usize) {
         let mut machine = Machine::new(way, seed, cpus);
         let mut sequencer = Sequencer::new(cpus);
-        let (mut wrong, mut told, mut youngest) = (0, 0, None);
-        while told < events {
+        let (mut wrong, mut released, mut youngest) = (0, 0, None);
+        while released < events {
             for _ in 0..machine.below(60) {
                 machine.any_producer();
             }
@@ -269,27 +269,27 @@ mod tests {
             }
             sequencer
                 .release(|key, _| {
-                    told += 1;
+                    released += 1;
                     wrong += usize::from(Some(*key) < youngest);
                     youngest = youngest.max(Some(*key));
                     Ok::<_, ()>(())
                 })
                 .unwrap();
         }
-        (wrong, told)
+        (wrong, released)
     }
 
     #[test]
     fn a_million_events_come_out_in_order() {
-        let (wrong, told) = out_of_order(Way::Right, 1, 4, 1_000_000);
-        assert_eq!(wrong, 0, "of {told}");
+        let (wrong, released) = out_of_order(Way::Right, 1, 4, 1_000_000);
+        assert_eq!(wrong, 0, "of {released}");
     }
 
     #[test]
     fn every_weaker_way_is_caught() {
         for way in [Way::ClockFirst, Way::LookFirst, Way::OpenIgnored] {
-            let (wrong, told) = out_of_order(way, 1, 4, 200_000);
-            assert!(wrong > 0, "{way:?}: none of {told}");
+            let (wrong, released) = out_of_order(way, 1, 4, 200_000);
+            assert!(wrong > 0, "{way:?}: none of {released}");
         }
     }
 

@@ -283,7 +283,7 @@ impl Watch {
             .push((at, Waiting::Packet(Box::new(caught), kept)));
     }
 
-    /// Whether the filter asks for this connection, as far as addresses show.
+    /// Whether the filter matches this connection, as far as addresses show.
     fn wants(&self, (local, remote): Pair) -> bool {
         let port = |port| local.port() == port || remote.port() == port;
         let host = |host: IpAddr| {
@@ -380,7 +380,7 @@ impl Watch {
         self.waiting.push((at, waiting));
     }
 
-    /// Whether the filter asks for this socket.
+    /// Whether the filter matches this socket.
     fn is_wanted(&self, cookie: u64, pid: u32) -> bool {
         self.filter.cookie.is_none_or(|only| only == cookie)
             && self.filter.pid.is_none_or(|only| only == pid)

@@ -313,7 +313,7 @@ impl Output {
         (event, &behind[..DEVICE_WORDS], headers)
     }
 
-    /// Of each processor, the places before this one can be written anew.
+    /// Of each processor, the places before this one can be overwritten.
     pub(super) fn give_back(&self, until: &[u64]) {
         for (producer, until) in self.producers.numbers().chunks(NUMBERS).zip(until) {
             producer[GIVEN_BACK].store(*until, Ordering::Release);

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_waits_is_told_where_and_its_new_threads_are_seen() {
+    fn a_waiting_process_has_its_wait_channel_and_its_new_threads_are_seen() {
         let link = fs::read_link("/proc/thread-self").unwrap();
         let own: u32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
         let pid = std::process::id();

@@ -1,5 +1,5 @@
-//! The thread that empties the logs of the probes: before ordinary work, and as often as it was asked to. It joins
-//! events to their connections, once for all, and hands them on in batches.
+//! The thread that empties the logs of the probes: before ordinary work, and as often as ordered. It joins
+//! events to their connections, once, and hands them on in batches.
 
 use super::batch::{Batch, Content, FULL, Users};
 use super::completeness::TraceCompleteness;

@@ -111,7 +111,7 @@ macro_rules! layout {
             const TABLE: &[(&str, &str)] = &[$((stringify!($name), <$kind as Field>::C),)*];
         }
 
-        /// An event where it lies; what nobody asks for is not read.
+        /// An event in its buffer; fields that nobody reads are not decoded.
         impl Event<'_> {
             $(#[inline(always)]
             pub(super) fn $name(self) -> $kind {

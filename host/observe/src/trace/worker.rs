@@ -83,7 +83,7 @@ impl Worker {
         self.batches.recv_timeout(wait).ok()
     }
 
-    /// Lets the thread look once more and finish; its last batches still come.
+    /// Lets the thread read a last time and finish; its last batches still come.
     pub(super) fn stop(&self) {
         self.orders.stop.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! One file a knob: what it reads, what it refuses, how it is applied and put back.
+//! One file a knob: what it reads, what it refuses, how it is applied and restored.
 
 mod mtu;
 mod mtu6;
@@ -68,11 +68,11 @@ fn from_image<T: DeserializeOwned>(image: &Image, what: &str) -> Result<T, Failu
     T::deserialize(image).or_else(|_| refuse(format!("{what} is unreadable")))
 }
 
-/// A part of the machine that is read whole, changed by a setting, and put back whole.
+/// A part of the machine that is read whole, changed by a setting, and restored whole.
 pub(crate) trait Part {
     /// All that a change may touch, verbatim.
     fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure>;
-    /// Refuses what cannot be done, or could not be put back as `before` has it. Changes nothing.
+    /// Refuses what cannot be done, or could not be restored to `before`. Changes nothing.
     fn plan(&self, kernel: &mut Kernel, setting: &Setting, before: &Image) -> Result<(), Failure>;
     /// Changes it.
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure>;
@@ -154,7 +154,7 @@ fn no_route(peer: IpAddr, refusal: Refusal) -> Failure {
     }
 }
 
-/// A network device: its index tells it from a later one of the same name.
+/// A network device: its index distinguishes it from a later one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Device {
     pub index: u32,

@@ -1,5 +1,5 @@
 //! MTU of a device. The kernel lets other things follow it and does not lead them back: devices stacked on
-//! it, IPv6's own MTU, and the MTU of IPv6 routes. So those are kept and put back too, or it is refused.
+//! it, IPv6's own MTU, and the MTU of IPv6 routes. So those are saved and restored too, or it is refused.
 
 use super::route::{self, Message};
 use super::{Device, Failure, Image, Link, Part, from_image, number, refuse, to_image};
@@ -18,7 +18,7 @@ pub(crate) struct Mtu {
     pub device: Device,
 }
 
-/// One device as it was; the key is its index.
+/// The former state of one device; the key is its index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     mtu: u32,
@@ -39,7 +39,7 @@ impl Mtu {
         // Each round adds at least one device or is the last.
         loop {
             let next = all.iter().find(|(index, link)| {
-                // The other end of a veth is below it, and it is below the other end: not stacked.
+                // The peer of a veth is below it, and it is below its peer: not stacked.
                 let stacked = link.lower.and_then(|lower| related.get(&lower));
                 let master = link.master.and_then(|master| related.get(&master));
                 stacked.is_some_and(|lower| lower.lower != Some(**index))
@@ -146,7 +146,7 @@ impl Part for Mtu {
                     if index == self.device.index {
                         done?;
                     }
-                    step("MTU put back");
+                    step("MTU restored");
                 }
             }
         }
@@ -158,7 +158,7 @@ impl Part for Mtu {
                 && *kept != now
             {
                 fs::write(&file, kept)?;
-                step("MTU of IPv6 put back");
+                step("MTU of IPv6 restored");
             }
         }
         Ok(())

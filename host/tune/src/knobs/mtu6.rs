@@ -46,7 +46,7 @@ impl Part for Mtu6 {
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
         let text: String = from_image(before, "its former MTU of IPv6")?;
         fs::write(self.file(kernel)?, text)?;
-        step("MTU of IPv6 put back");
+        step("MTU of IPv6 restored");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Offloads of a device. Switching one switches others that depend on it, so all are kept and put back.
+//! Offloads of a device. Switching one switches others that depend on it, so all are saved and restored.
 
 use super::{Device, Failure, Image, Part, from_image, refuse, to_image, understood};
 use crate::crash_points::step;
@@ -55,7 +55,7 @@ impl Part for Offloads {
         let (offload, on) = (offload(self.knob)?, switch(setting)?);
         let driver = self.device.driver(kernel)?;
         match driver.set_offload(offload, on) {
-            // It may be as it is to be, for ever.
+            // The offload may be fixed in the requested state.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {}
             other => other?,
         }
@@ -82,7 +82,7 @@ impl Part for Offloads {
             wanted: kept.wanted,
             active: kept.active,
         })?;
-        step("offloads put back");
+        step("offloads restored");
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! The IPv4 routes through a device, each with an MTU of its own: what goes by them stays as it is while
+//! The IPv4 routes through a device, each with an MTU of its own: packets on them keep their size while
 //! the device takes larger packets already, or takes them still. (A route of IPv6 follows its device, and
-//! one that a router announced could not be put back with its lifetime: for IPv6 there is
+//! one that a router announced could not be restored with its lifetime: for IPv6 there is
 //! [`Mtu6`](super::mtu6::Mtu6).)
 
 use super::route::{self, Message};
@@ -29,7 +29,7 @@ impl Pin {
         for (at, found) in all.iter().enumerate() {
             if all[..at].iter().any(|other| other.is_in_place_of(found)) {
                 return refuse(format!(
-                    "{} has several routes to one destination with one priority, which could not be put back in \
+                    "{} has several routes to one destination with one priority, which could not be restored in \
                      their order: give them priorities (ip route ... metric N)",
                     device.name
                 ));

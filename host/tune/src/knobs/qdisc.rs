@@ -1,5 +1,5 @@
-//! Queueing discipline at the root of a device. Only one that can be put back verbatim is replaced: the
-//! kernel's own choice, or one of a few simple kinds, whose options are sent back as they were told.
+//! Queueing discipline at the root of a device. Only one that can be restored verbatim is replaced: the
+//! kernel's own choice, or one of a few simple kinds, whose options are sent back as received.
 
 use super::{Device, Failure, Image, Part, from_image, refuse, to_image};
 use crate::crash_points::step;
@@ -32,9 +32,9 @@ struct One {
     /// 0: the kernel's own choice.
     handle: u32,
     kind: String,
-    /// Options as the kernel tells them, in hexadecimal.
+    /// Options as reported by the kernel, in hexadecimal.
     options: Option<String>,
-    /// With a size table, which is not told whole.
+    /// With a size table, which is not reported whole.
     stab: bool,
 }
 
@@ -114,7 +114,7 @@ impl Part for Root {
             return Ok(());
         };
         refuse(format!(
-            "the queueing discipline of {name} {why}, so it could not be put back as it was; \
+            "the queueing discipline of {name} {why}, so it could not be restored verbatim; \
              replace it by hand (tc qdisc replace dev {name} root ...) if it may go"
         ))
     }
@@ -169,7 +169,7 @@ impl Part for Root {
                 kernel.order(RTM_NEWQDISC, CREATE | REPLACE, &body)
             }
         };
-        step("queueing discipline put back");
+        step("queueing discipline restored");
         Ok(done?)
     }
 
@@ -274,7 +274,7 @@ fn options(qdisc: &Qdisc, body: &mut Vec<u8>) {
     }
 }
 
-/// What the kernel tells of the parameters that can be set.
+/// The settable parameters, from the kernel's report.
 fn parameters(kind: QdiscKind, options: &[u8]) -> Vec<(&'static str, u64)> {
     let value = |wanted| attribute(options, wanted);
     let number = |wanted| value(wanted).and_then(|v| u32_at(v, 0)).map(u64::from);
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_told_as_they_are_sent() {
+    fn reported_options_are_those_that_were_sent() {
         for text in [
             "noqueue",
             "pfifo limit 100",

@@ -72,7 +72,7 @@ impl Part for Rings {
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
         let [rx, tx]: [u32; 2] = from_image(before, "their former state")?;
         self.device.driver(kernel)?.set_rings(rx, tx)?;
-        step("rings put back");
+        step("rings restored");
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl Message {
             clean_hops(list);
         }
         if all.contains_key(&RTA_NH_ID) {
-            // The kernel tells what the nexthop object means, but does not take both.
+            // The kernel reports what the nexthop object means, but does not take both.
             let nexthop = [RTA_OIF, RTA_GATEWAY, RTA_VIA];
             let nexthops = [RTA_MULTIPATH, RTA_ENCAP, RTA_ENCAP_TYPE];
             all.retain(|kind, _| !nexthop.contains(kind) && !nexthops.contains(kind));
@@ -188,7 +188,7 @@ fn hops(list: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The route that the kernel uses for this host, as it was written.
+/// The route that the kernel uses for this host, verbatim.
 fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
     let answer = kernel.route_to(peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH);
     let answer = answer.map_err(|e| no_route(peer, e))?;
@@ -244,7 +244,7 @@ impl HostRoute {
         if route.is_only_for(&octets) {
             if route.expires() != 0 {
                 return refuse(format!(
-                    "the route to {peer} expires by itself and could not be put back as it was"
+                    "the route to {peer} expires by itself and could not be restored verbatim"
                 ));
             }
         } else {
@@ -340,7 +340,7 @@ impl Part for HostRoute {
     }
 
     fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
-        // As a connection would get it, not as it is written.
+        // As a connection would get it, not verbatim.
         let answer = kernel.route_to(self.peer, 0)?;
         let route = Message::read(&answer.body);
         let value = route.and_then(|r| r.metrics.get(&metric(self.knob)).cloned());
@@ -377,7 +377,7 @@ impl Part for HostRoute {
                 }
             }
         };
-        step("route put back");
+        step("route restored");
         Ok(done?)
     }
 }

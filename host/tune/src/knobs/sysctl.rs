@@ -1,4 +1,4 @@
-//! A sysctl, kept and put back as the text that the kernel shows.
+//! A sysctl, saved and restored as the text that the kernel shows.
 
 use super::{Failure, Image, Part, from_image, refuse};
 use crate::crash_points::step;
@@ -110,13 +110,13 @@ impl Part for Sysctl {
         // Only what this table of files names is ever written, whatever the journal says.
         for key in self.files() {
             let Some(text) = before.get(key) else {
-                return refuse(format!("the journal does not tell what {key} was"));
+                return refuse(format!("the journal has no former value of {key}"));
             };
             if fs::read_to_string(path(key)).is_ok_and(|now| now == *text) {
                 continue;
             }
             write(key, text).map_err(|e| self.cannot(&e))?;
-            step("sysctl put back");
+            step("sysctl restored");
         }
         Ok(())
     }

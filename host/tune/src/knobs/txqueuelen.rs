@@ -32,7 +32,7 @@ impl Part for Txqueuelen {
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
         let before = from_image(before, "its former length")?;
         self.device.set(kernel, libc::IFLA_TXQLEN, before)?;
-        step("transmit queue length put back");
+        step("transmit queue length restored");
         Ok(())
     }
 }

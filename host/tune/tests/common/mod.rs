@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use sys::namespace;
 
-/// The other end of the path, on the link.
+/// The peer of the path, on the link.
 pub const PEER: &str = "10.77.0.2";
 /// Behind a router.
 pub const FAR_PEER: &str = "10.78.0.9";

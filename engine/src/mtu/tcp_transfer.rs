@@ -64,10 +64,10 @@ impl Opening {
     }
 }
 
-/// The MSS that the other end announced, as this end saw it in the handshake.
+/// The MSS that the peer announced, as this host saw it in the handshake.
 pub fn mss_seen(announced: u32, info: &SocketState, header: u32) -> MssSeen {
     let seen = handshake_mss(info);
-    // No segment is larger than half of the largest window that the other end offered (tcp_bound_to_half_wnd).
+    // No segment is larger than half of the largest window that the peer advertised (tcp_bound_to_half_wnd).
     let mss = u64::from(info.mss().unwrap_or(0));
     let by_window = info.snd_wnd().is_some_and(|window| mss >= window.0 / 2);
     MssSeen {
@@ -92,7 +92,7 @@ pub fn send(stream: &mut TcpStream) -> Result<TcpTruth> {
             Ok(more) => written += more,
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // The other end is gone: what it has acknowledged is what counts.
+            // The peer is gone: only acknowledged bytes count.
             Err(_) => since = since.checked_sub(HANGS_ANYWAY).unwrap_or(since),
         }
         let now = info()?;
@@ -119,7 +119,7 @@ pub fn send(stream: &mut TcpStream) -> Result<TcpTruth> {
     }
 }
 
-/// Takes what comes, until all has come, the other end closes, or nothing comes any more.
+/// Receives until all bytes arrived, the peer closes, or the connection stalls.
 pub fn receive(stream: &mut TcpStream) {
     let mut room = vec![0; ASKED];
     let mut got = 0;

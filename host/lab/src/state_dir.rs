@@ -1,6 +1,6 @@
 //! Where the state of labs is kept: one directory a lab, whose lock is held by the process that holds the
-//! lab for as long as it lives. The kernel drops the lock with the process, so that a killed lab is told
-//! from a living one without trusting process numbers.
+//! lab for as long as it lives. The kernel drops the lock with the process, which distinguishes a killed lab
+//! from a running one without trusting process numbers.
 
 use crate::Error;
 use crate::emulator_counters::LinkBackend;
