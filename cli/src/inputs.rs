@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use engine::traces;
 use model::{Trace, TraceRecord};
-use requests::Observer;
+use requests::RequestObserver;
 use std::io::BufRead;
 use std::path::Path;
 
@@ -52,7 +52,10 @@ pub fn kind(path: &Path) -> Result<Kind> {
 }
 
 /// The requests of a capture or a trace, and what was left out of it.
-pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
+pub fn observed(
+    path: &Path,
+    mut observer: RequestObserver,
+) -> Result<(RequestObserver, Vec<String>)> {
     let left_out = match kind(path)? {
         Kind::Capture => {
             let account = capture::read_with_payload(open(path)?, |packet, payload| {

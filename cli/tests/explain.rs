@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use tcp::stream::{Stream, View};
-use tcp::table::{Bounds, Table};
+use tcp::stream::{Stream, StreamView};
+use tcp::table::{Table, TableBounds};
 
 /// Captures at a host of a lab.
 fn capture(home: &Home, lab: &Lab<'_>, host: &str) -> Recorder {
@@ -44,7 +44,7 @@ struct Counted {
 #[derive(Default)]
 struct Trips(Vec<f64>);
 
-impl View for Trips {
+impl StreamView for Trips {
     fn begin(_: model::Nanos) -> Trips {
         Trips::default()
     }
@@ -52,7 +52,7 @@ impl View for Trips {
 
 /// What we count in each direction of each connection, in the order of their first packets.
 fn followed(file: &Path) -> Vec<Counted> {
-    let bounds = Bounds {
+    let bounds = TableBounds {
         connections: 100,
         over: 1,
     };

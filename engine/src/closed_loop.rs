@@ -10,7 +10,7 @@ use crate::peer::PeerSession;
 use crate::progress::Tee;
 use crate::record::{Record, blank};
 use crate::{mtu, traces, tuning};
-use advise::{Choice, Hosts, PathSample, arms, choose, proven_alone, together};
+use advise::{Choice, PathHosts, PathSample, arms, choose, proven_alone, together};
 use anyhow::{Context, Result, bail};
 use archive::Traces;
 use model::advice::Proposal;
@@ -36,7 +36,7 @@ pub struct Question {
     /// What the path is to carry, if the user knows.
     pub rate: Option<BitRate>,
     /// The design of its experiments: margin, pairs, gap, pilot and seed.
-    pub design: prove::Ask,
+    pub design: prove::PlanOptions,
     /// So often at most: after something helped, the next limit shows.
     pub rounds: u32,
     /// Show what would be done, and change nothing.
@@ -184,7 +184,7 @@ impl<'a> ClosedLoop<'a> {
             .context("too few bytes moved to estimate what the path needs")?;
         way.user_rate = self.question.rate;
         way.mtu = mtu::known(&self.archive, &self.question.host, self.question.direction);
-        let hosts = Hosts {
+        let hosts = PathHosts {
             near: &run.near,
             far: run.far.as_ref(),
         };
@@ -332,7 +332,7 @@ impl<'a> ClosedLoop<'a> {
             format!("{name}={}", all.join(","))
         };
         let several = arms.len() > 1;
-        let plan = prove::plan_from_changes(prove::Ask {
+        let plan = prove::plan_from_changes(prove::PlanOptions {
             title: Some(format!("tuning {}", self.story.id)),
             host: question.host.clone(),
             direction: Some(question.direction),

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::storage::Reach;
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Leg, Limit, Nanos, Placement, Reading, Run,
+    Bytes, Direction, Directions, EndRecord, Ended, Leg, LegLimit, Nanos, Placement, Reading, Run,
     Sample, Side, SocketOptions, SocketSettings, Spec, Warning, Workload,
 };
 use std::io::Write;
@@ -26,7 +26,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::control::{
-    Controller, MAX_OPEN_FETCHES, Order, Origin, Preamble, ToAgent, ToController, Token,
+    ControllerRole, LegOrder, MAX_OPEN_FETCHES, Origin, Preamble, ToAgent, ToController, Token,
 };
 use wire::control::{ProbeAnswer, ProbeRequest, TuneRequest};
 
@@ -53,7 +53,7 @@ const BUSY_FOR: Duration = Duration::from_secs(120);
 
 /// A control connection that serves many runs, one after the other. Dropping it says good-bye.
 pub struct Link {
-    agent: Sender<Controller>,
+    agent: Sender<ControllerRole>,
     name: String,
     /// This host's key and the agent's id, where both are authenticated.
     keys: Option<(Identity, NodeId)>,
@@ -289,7 +289,7 @@ impl Link {
         Refusal::unreachable(format!("{} refuses: {why}", self.name))
     }
 
-    fn open(&mut self, order: &Order) -> Result<()> {
+    fn open(&mut self, order: &LegOrder) -> Result<()> {
         let order = Box::new(order.clone());
         self.send(ToAgent::Open { order })
     }
@@ -357,7 +357,7 @@ struct LegState {
     /// Position in the run.
     index: usize,
     leg: Leg,
-    order: Order,
+    order: LegOrder,
     /// Of its data connections, once it is granted.
     token: Option<Token>,
     near: Stage,
@@ -389,7 +389,7 @@ impl Drive<'_> {
     fn group(&mut self, spec: &Spec, directions: &[Direction]) -> Result<()> {
         let mut legs = Vec::new();
         for (index, &direction) in (self.run.legs.len()..).zip(directions) {
-            let order = Order {
+            let order = LegOrder {
                 outage: self.link.outage,
                 ..order(spec, self.link.next_leg, direction)
             };
@@ -682,7 +682,7 @@ impl Drive<'_> {
                         self.link.name
                     ))
                 })?;
-                let order = Order {
+                let order = LegOrder {
                     // Which files are used here, this end alone decides.
                     workload: self.run.spec.workload.clone(),
                     ..order
@@ -844,7 +844,7 @@ impl Drive<'_> {
 }
 
 impl LegState {
-    fn new(index: usize, direction: Direction, order: Order) -> LegState {
+    fn new(index: usize, direction: Direction, order: LegOrder) -> LegState {
         let leg = Leg {
             direction,
             started: Nanos(0),
@@ -892,9 +892,9 @@ impl LegState {
     }
 }
 
-fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
+fn order(spec: &Spec, leg: u32, direction: Direction) -> LegOrder {
     let agent_sends = direction.sender() == Side::Far;
-    Order {
+    LegOrder {
         leg,
         agent_sends,
         workload: spec.workload.clone().without_own_files(agent_sends),
@@ -921,16 +921,16 @@ fn congestion(spec: &Spec, direction: Direction, side: Side) -> Option<String> {
 ///
 /// # Errors
 /// What of the grant is more than was ordered.
-fn within(ordered: &Order, granted: &Order) -> Result<Order, String> {
+fn within(ordered: &LegOrder, granted: &LegOrder) -> Result<LegOrder, String> {
     let limit = match (ordered.limit, granted.limit) {
-        (Limit::Time(asked), Limit::Time(time)) if time <= asked => granted.limit,
-        (Limit::Bytes(asked), Limit::Bytes(bytes)) if bytes <= asked => granted.limit,
-        (Limit::Requests(asked), Limit::Requests(count)) if count <= asked => granted.limit,
-        (Limit::Whole, Limit::Whole) => Limit::Whole,
-        (_, Limit::Time(time)) => return Err(time.to_string()),
-        (_, Limit::Bytes(bytes)) => return Err(bytes.to_string()),
-        (_, Limit::Requests(count)) => return Err(format!("{count} requests")),
-        (_, Limit::Whole) => return Err("all of the source".to_owned()),
+        (LegLimit::Time(asked), LegLimit::Time(time)) if time <= asked => granted.limit,
+        (LegLimit::Bytes(asked), LegLimit::Bytes(bytes)) if bytes <= asked => granted.limit,
+        (LegLimit::Requests(asked), LegLimit::Requests(count)) if count <= asked => granted.limit,
+        (LegLimit::Whole, LegLimit::Whole) => LegLimit::Whole,
+        (_, LegLimit::Time(time)) => return Err(time.to_string()),
+        (_, LegLimit::Bytes(bytes)) => return Err(bytes.to_string()),
+        (_, LegLimit::Requests(count)) => return Err(format!("{count} requests")),
+        (_, LegLimit::Whole) => return Err("all of the source".to_owned()),
     };
     if granted.streams != ordered.streams {
         return Err(format!("{} streams", granted.streams));
@@ -942,7 +942,7 @@ fn within(ordered: &Order, granted: &Order) -> Result<Order, String> {
         }
         (_, pacing) => pacing,
     };
-    Ok(Order {
+    Ok(LegOrder {
         limit,
         socket: SocketSettings {
             pacing,
@@ -1022,7 +1022,7 @@ fn leg_of(message: &ToController) -> Option<u32> {
 /// Starts the thread of this host's side, which plays the order as granted: it connects,
 /// waits for the go, and runs.
 fn near_end(
-    order: Order,
+    order: LegOrder,
     dial: Dial,
     leg_state: &LegState,
     post: mpsc::Sender<Incoming>,
@@ -1043,7 +1043,7 @@ fn near_end(
 
 /// This host's side of a leg; `None` if the leg was cancelled before its start.
 fn play(
-    order: &Order,
+    order: &LegOrder,
     mut dial: Dial,
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,

@@ -11,10 +11,10 @@ use crate::record::{Record, blank};
 use anyhow::{Result, anyhow, bail};
 use archive::Archive;
 use model::{
-    Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Plan, Reading,
-    Run, Setting, Side, Spec, Trial, Warning, apply_to_spec,
+    Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, LegLimit, Nanos, Plan, Reading, Run,
+    Setting, Side, Spec, Trial, TrialPhase, Warning, apply_to_spec,
 };
-use prove::Slot;
+use prove::TrialSlot;
 use prove::trial::{of_run, without_run};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub trait Audience: Watcher {
     /// A run by itself begins, of no experiment.
     fn looks(&mut self, spec: &Spec);
     /// The next run is that of `slot`; its pause begins.
-    fn begins(&mut self, experiment: &Experiment, slot: Slot);
+    fn begins(&mut self, experiment: &Experiment, slot: TrialSlot);
     /// A trial was kept: it is the last of the experiment.
     fn kept(&mut self, experiment: &Experiment);
 }
@@ -166,7 +166,7 @@ impl<'a> Driver<'a> {
     }
 
     /// One run with everything around it; `None` if the user stopped it.
-    fn trial(&mut self, slot: Slot) -> Result<Option<Trial>> {
+    fn trial(&mut self, slot: TrialSlot) -> Result<Option<Trial>> {
         let number = self.experiment.trials.last().map_or(0, |t| t.number) + 1;
         let mut run = self.blank(self.experiment.plan.spec_of(slot.arm));
         run.experiment = Some(self.experiment.id.clone());
@@ -241,8 +241,8 @@ impl<'a> Driver<'a> {
                 }
                 _ => error.context(format!("'{name}' cannot be tried")),
             })?;
-            let slot = Slot {
-                phase: Phase::Discarded,
+            let slot = TrialSlot {
+                phase: TrialPhase::Discarded,
                 block: 0,
                 position: 0,
                 arm,
@@ -417,8 +417,8 @@ impl<'a> Driver<'a> {
 /// How long a run may take in all.
 pub fn patience(spec: &Spec) -> Duration {
     match spec.limit {
-        Limit::Time(time) => Duration::from(time) + GRACE,
-        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => LONGEST_RUN,
+        LegLimit::Time(time) => Duration::from(time) + GRACE,
+        LegLimit::Bytes(_) | LegLimit::Requests(_) | LegLimit::Whole => LONGEST_RUN,
     }
 }
 
@@ -426,8 +426,8 @@ pub fn patience(spec: &Spec) -> Duration {
 fn short(spec: &Spec) -> Spec {
     Spec {
         limit: match spec.workload.is_answered() {
-            true => Limit::Requests(u64::from(spec.streams)),
-            false => Limit::Bytes(TRY_OUT_BYTES),
+            true => LegLimit::Requests(u64::from(spec.streams)),
+            false => LegLimit::Bytes(TRY_OUT_BYTES),
         },
         ..spec.clone()
     }

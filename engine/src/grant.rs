@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::control::{Order, PREAMBLE_LEN, Preamble, Token};
+use wire::control::{LegOrder, PREAMBLE_LEN, Preamble, Token};
 
 /// A data connection must have proved itself by then.
 const PROVE_WITHIN: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub struct Grant {
 impl Grant {
     /// Opens a listener with the options of the leg, on a free port (of the peer's, if they are bounded).
     /// Connections are taken from the peer's address alone, if it is known.
-    pub fn open(order: &Order, peer: &Peer) -> Result<Grant> {
+    pub fn open(order: &LegOrder, peer: &Peer) -> Result<Grant> {
         let listen = |port| {
             let address = SocketAddr::new(peer.listen, port);
             measure::listen(address, &order.socket, &order.placement)
@@ -161,13 +161,13 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    fn order(streams: u32) -> Order {
-        Order {
+    fn order(streams: u32) -> LegOrder {
+        LegOrder {
             leg: 0,
             agent_sends: false,
             workload: model::Workload::Bulk(model::Bulk::default()),
             streams,
-            limit: model::Limit::Bytes(model::Bytes(1)),
+            limit: model::LegLimit::Bytes(model::Bytes(1)),
             interval: model::Nanos::from_secs(1),
             outage: model::Nanos(0),
             trace: false,

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::control::{Order, silence};
+use wire::control::{LegOrder, silence};
 
 /// Samples are never closer together, whoever asked for them.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
@@ -41,7 +41,7 @@ pub fn role(workload: &model::Workload, direction: Direction, side: Side) -> Rol
 /// # Errors
 /// A file that is missing, taken, too small or out of reach.
 pub fn storage(
-    order: &Order,
+    order: &LegOrder,
     side: Side,
     reach: &Reach,
 ) -> Result<Option<Storage>, measure::Error> {
@@ -50,7 +50,7 @@ pub fn storage(
 }
 
 /// Which way an order moves data.
-pub fn direction(order: &Order) -> Direction {
+pub fn direction(order: &LegOrder) -> Direction {
     match order.agent_sends {
         true => Direction::Down,
         false => Direction::Up,
@@ -60,7 +60,7 @@ pub fn direction(order: &Order) -> Direction {
 /// What `side` is to do of an order, with its storage. `reconnect` says where new connections come
 /// from, if the order wants one for every request.
 pub fn job(
-    order: &Order,
+    order: &LegOrder,
     side: Side,
     cpus: &[u32],
     storage: Option<Storage>,
@@ -215,7 +215,7 @@ pub fn sampled(
 /// Begins the trace of this end of an order that wants one: before its connections are made to or from the
 /// data port, by the tracer if there is one. An end that cannot says why.
 pub fn traced(
-    order: &Order,
+    order: &LegOrder,
     port: u16,
     whose: &str,
     tracer: Option<&Arc<Helper>>,

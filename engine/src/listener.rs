@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use wire::control::busy;
-use wire::control::enrol::{Answer, REQUEST_LEN, Request};
-use wire::control::{Agent, PROTOCOL, ToController, encode_frame};
+use wire::control::enrol::{EnrolAnswer, EnrolRequest, REQUEST_LEN};
+use wire::control::{AgentRole, PROTOCOL, ToController, encode_frame};
 
 /// From the connection to the end of its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -112,7 +112,7 @@ struct OpenSession {
     /// The rights that it was opened with, each with the message to send when it is withdrawn.
     rights: Vec<(Right, &'static str)>,
     /// Once it has been greeted.
-    sender: Option<Sender<Agent>>,
+    sender: Option<Sender<AgentRole>>,
 }
 
 impl Listener {
@@ -381,7 +381,7 @@ impl Shared {
         if let Err(error) = tls.read_exact(&mut frame, until) {
             return self.note(&format!("{address}: not enrolled: {error}"));
         }
-        let enrolled = Request::decode(&frame).map(|Request { token, name }| {
+        let enrolled = EnrolRequest::decode(&frame).map(|EnrolRequest { token, name }| {
             let enrol = |trust: &mut Trust| Ok(trust.enrol(unix_seconds(), &token, id, &name));
             self.store.update(enrol)
         });
@@ -390,7 +390,7 @@ impl Shared {
                 "{address}: not enrolled: {} showed {shown}",
                 id.short()
             ));
-            Answer::Unknown
+            EnrolAnswer::Unknown
         };
         let answer = match enrolled {
             None => refused("no invitation"),
@@ -401,11 +401,11 @@ impl Shared {
                     entry.name, entry.limits
                 ));
                 pending.authenticated();
-                Answer::Welcome { name: host_name() }
+                EnrolAnswer::Welcome { name: host_name() }
             }
             Some(Err(error)) => {
                 log(&format!("{address}: not enrolled: {error:#}"));
-                Answer::Failed
+                EnrolAnswer::Failed
             }
         };
         if tls.write_all(&answer.encode(), until).is_ok() {
@@ -577,7 +577,7 @@ impl SessionSlot {
         SessionSlot { shared, number }
     }
 
-    fn set(&self, sender: Sender<Agent>) {
+    fn set(&self, sender: Sender<AgentRole>) {
         if let Some(session) = self.shared.tables().sessions.get_mut(&self.number) {
             session.sender = Some(sender);
         }

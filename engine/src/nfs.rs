@@ -11,8 +11,8 @@ use crate::transport::{self, driver::Driver};
 use anyhow::{Context, Result, bail};
 use measure::{BlockClient, BlockClients, Job, Role};
 use model::{
-    Answer, BlockOperation, BlockServer, Blocks, Bytes, Direction, EndRecord, Ended, Leg, Nanos,
-    Places, Run, SocketSettings, Spec, Warning, Workload,
+    BlockOperation, BlockOrder, BlockReply, BlockServer, Blocks, Bytes, Direction, EndRecord,
+    Ended, Leg, Nanos, Run, SocketSettings, Spec, Warning, Workload,
 };
 use std::fs;
 use std::net::SocketAddr;
@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wire::Machine;
 use wire::nfs::{
-    self, Call, Calls, Client, Credentials, DEFAULT_PORT, Failure, Handle, MOUNT_PORT, PORT_MAPPER,
+    self, DEFAULT_PORT, Handle, MOUNT_PORT, NfsBlockClient, PORT_MAPPER, RpcCall, RpcCalls,
+    RpcCredentials, RpcFailure,
 };
 
 /// How long a connection may take.
@@ -92,9 +93,9 @@ pub fn play(
 }
 
 /// Who asks: the user of this process, as the server's rights have it.
-fn who() -> Credentials {
+fn who() -> RpcCredentials {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Credentials {
+    RpcCredentials {
         // RFC 5531 gives it 255 bytes; what it is matters to nobody.
         machine: host.trim().chars().take(60).collect(),
         uid: sys::process::effective_user(),
@@ -105,7 +106,7 @@ fn who() -> Credentials {
 /// What every step needs.
 struct Requester<'a> {
     spec: &'a Spec,
-    who: Credentials,
+    who: RpcCredentials,
     stop: &'a AtomicBool,
 }
 
@@ -128,7 +129,7 @@ impl Requester<'_> {
             .map_err(unreachable)?;
         stream.set_nonblocking(true)?;
         Ok(Connection {
-            driver: Driver::new(Calls::new(self.who.clone()), Box::new(stream)),
+            driver: Driver::new(RpcCalls::new(self.who.clone()), Box::new(stream)),
             to,
             silent: false,
         })
@@ -145,7 +146,7 @@ impl Requester<'_> {
         let at = |address: SocketAddr, port| SocketAddr::new(address.ip(), port);
         let (mount, nfs) = match mapper {
             Some((address, mut mapper)) => {
-                let mut port = |call: &Call<u16>, name: &str| match mapper.ask(call)? {
+                let mut port = |call: &RpcCall<u16>, name: &str| match mapper.ask(call)? {
                     0 => bail!(Refusal::unreachable(format!(
                         "{} has no {name} of version 3 over TCP, as its port mapper says; version 4 alone is not measured",
                         server.name
@@ -256,11 +257,11 @@ impl Requester<'_> {
         // Nothing on the way or at the server makes it smaller.
         let block = measure::noise(order.block.0 as usize);
         Arc::new(move |stream: usize| {
-            let client = Client::new(
+            let client = NfsBlockClient::new(
                 order.clone(),
                 handles[stream].clone(),
                 who.clone(),
-                Places::new(&order, all, 0, 1),
+                BlockOrder::new(&order, all, 0, 1),
                 block.clone(),
             );
             Box::new(NfsClient(client)) as Box<dyn BlockClient>
@@ -269,7 +270,7 @@ impl Requester<'_> {
 }
 
 /// The protocol's machine as the load drives it.
-struct NfsClient(Client);
+struct NfsClient(NfsBlockClient);
 
 impl BlockClient for NfsClient {
     fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
@@ -284,7 +285,7 @@ impl BlockClient for NfsClient {
         &mut self,
         now: Nanos,
         bytes: &[u8],
-        answered: &mut dyn FnMut(Answer),
+        answered: &mut dyn FnMut(BlockReply),
     ) -> Result<(), String> {
         let received = self.0.recv(now, bytes, answered);
         received.map_err(|failure| failure.to_string())
@@ -293,7 +294,7 @@ impl BlockClient for NfsClient {
 
 /// A connection for one call after the other.
 struct Connection {
-    driver: Driver<Calls>,
+    driver: Driver<RpcCalls>,
     to: SocketAddr,
     /// Something was not answered in time.
     silent: bool,
@@ -304,10 +305,10 @@ impl Connection {
     ///
     /// # Errors
     /// A connection that broke, a server that refuses or falls silent.
-    fn ask<T>(&mut self, call: &Call<T>) -> Result<T> {
+    fn ask<T>(&mut self, call: &RpcCall<T>) -> Result<T> {
         let number = self.driver.machine.call(call);
         let until = Instant::now() + ANSWER_WITHIN;
-        let unreachable = |failure: Failure| Refusal::unreachable(failure.to_string());
+        let unreachable = |failure: RpcFailure| Refusal::unreachable(failure.to_string());
         while Instant::now() < until {
             let turned = self.driver.turn(None, Some(until));
             while let Some(reply) = self.driver.machine.poll_event() {

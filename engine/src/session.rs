@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::control::{Agent, MAX_PIECE, Order, ToAgent, ToController};
+use wire::control::{AgentRole, LegOrder, MAX_PIECE, ToAgent, ToController};
 
 /// Data connections have so long to come once granted.
 const GRANT_FOR: Duration = Duration::from_secs(20);
@@ -83,7 +83,7 @@ pub fn serve(
 }
 
 struct Session {
-    sender: Sender<Agent>,
+    sender: Sender<AgentRole>,
     peer: Peer,
     tuning: Tuning,
     tracer: Option<Arc<Helper>>,
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// The answer to an order: a grant, and the thread that plays it; or why not.
-    fn open(&mut self, order: &Order) -> ToController {
+    fn open(&mut self, order: &LegOrder) -> ToController {
         let leg = order.leg;
         let admitted = match self.peer.admit(order) {
             Ok(admitted) => admitted,
@@ -224,7 +224,7 @@ impl Session {
     }
 
     /// What the agent's end of a leg reads or writes, as far as the peer may use files here.
-    fn storage(&self, order: &Order) -> Result<Option<Storage>, String> {
+    fn storage(&self, order: &LegOrder) -> Result<Option<Storage>, String> {
         let file = order.workload.file(order.agent_sends);
         let reach = match (&self.peer.may_files, file) {
             (Err(why), Some(_)) => return Err(why.clone()),
@@ -237,7 +237,7 @@ impl Session {
 }
 
 /// A session that is over receives nothing more and needs nothing more.
-fn say(sender: &Sender<Agent>, message: ToController) {
+fn say(sender: &Sender<AgentRole>, message: ToController) {
     let _ = sender.send(message);
 }
 

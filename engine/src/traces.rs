@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use model::finding::Explanation;
 use model::{
-    End, Nanos, Run, Side, SocketOptions, TRACE_SCHEMA, Trace, TraceRecord, Traced, Warning,
+    Nanos, Run, Side, SocketOptions, TRACE_SCHEMA, Trace, TraceEnd, TraceRecord, Traced, Warning,
 };
 use observe::trace::{Filter, Options, Recording, Tracer, Written};
 use std::collections::{BTreeMap, BTreeSet};
@@ -270,7 +270,7 @@ impl Keeper<'_> {
     }
 
     fn finish(mut self) -> Result<Traced> {
-        let end = End {
+        let end = TraceEnd {
             at: self.traced.span,
             events: self.traced.events,
             lost: self.traced.lost,

@@ -7,7 +7,7 @@ use model::request::{Links, Requests};
 
 /// Any bytes are a capture or not; what was a packet is followed, explained and printed.
 pub fn capture(bytes: &[u8]) {
-    let mut observer = explain::Observer::default();
+    let mut observer = explain::CaptureObserver::default();
     let mut packets = 0;
     let account = capture::read(bytes, |packet| {
         packets += 1;
@@ -30,7 +30,7 @@ pub fn capture(bytes: &[u8]) {
 
 /// Any bytes are a capture or not; the requests in it are named, divided and printed.
 pub fn requests(bytes: &[u8]) {
-    let mut observer = ::requests::Observer::default();
+    let mut observer = ::requests::RequestObserver::default();
     let see = |packet: &Packet, payload: &[u8]| {
         assert!(payload.len() <= packet.payload as usize);
         observer.push(packet, payload);
@@ -90,7 +90,7 @@ pub fn frame(bytes: &[u8]) {
 pub fn trace(bytes: &[u8]) {
     let known = observe::trace::is_trace(bytes);
     if let Ok(records) = observe::trace::open(bytes) {
-        let mut watcher = explain::Watcher::default();
+        let mut watcher = explain::TraceWatcher::default();
         let mut read = 0;
         for record in records.map_while(Result::ok) {
             read += 1;

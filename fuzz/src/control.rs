@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use wire::Machine;
 use wire::control::enrol::{ANSWER_LEN, REQUEST_LEN};
 use wire::control::{
-    Agent, Controller, Endpoint, FrameReader, MAX_FRAME, MAX_QUEUED, PREAMBLE_LEN, Preamble, Role,
-    ToAgent, ToController, Token, encode_frame,
+    AgentRole, ControlRole, ControllerRole, Endpoint, FrameReader, MAX_FRAME, MAX_QUEUED,
+    PREAMBLE_LEN, Preamble, ToAgent, ToController, Token, encode_frame,
 };
 
 pub fn frames(bytes: &[u8]) {
@@ -60,15 +60,15 @@ fn reads_back<M: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8])
 }
 
 pub fn agent_machine(bytes: &[u8]) {
-    listens::<Agent>(bytes);
+    listens::<AgentRole>(bytes);
 }
 
 pub fn controller_machine(bytes: &[u8]) {
-    listens::<Controller>(bytes);
+    listens::<ControllerRole>(bytes);
 }
 
 /// A machine with an untrusted peer comes to its end, and never sends more than its bound.
-fn listens<R: Role>(bytes: &[u8]) {
+fn listens<R: ControlRole>(bytes: &[u8]) {
     let mut machine = Endpoint::<R>::new(Nanos(0), "fuzz", Nanos::from_secs(5));
     let mut said = 0;
     for (moment, piece) in (0..).zip(bytes.chunks(97)) {
@@ -115,13 +115,13 @@ pub fn token(bytes: &[u8]) {
 
 pub fn enrol(bytes: &[u8]) {
     if let Some(frame) = bytes.first_chunk::<REQUEST_LEN>()
-        && let Some(request) = wire::control::enrol::Request::decode(frame)
+        && let Some(request) = wire::control::enrol::EnrolRequest::decode(frame)
     {
         assert!(wire::control::enrol::is_name(&request.name));
         assert_eq!(request.encode(), *frame);
     }
     if let Some(frame) = bytes.first_chunk::<ANSWER_LEN>()
-        && let Some(answer) = wire::control::enrol::Answer::decode(frame)
+        && let Some(answer) = wire::control::enrol::EnrolAnswer::decode(frame)
     {
         assert_eq!(answer.encode(), *frame);
     }

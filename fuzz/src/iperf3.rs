@@ -3,8 +3,9 @@
 use model::{Nanos, Run};
 use wire::Machine;
 use wire::iperf3::{
-    Client, ClientEvent, Counter, Credentials, Failure, Header, Params, Results, Server,
-    ServerEvent, UsersFile, connect_reply, is_connect_reply, read_token_text, token_text,
+    ClientEvent, Counter, Iperf3Client, Iperf3Failure, Iperf3Server, Params, ServerEvent,
+    TestResults, UdpHeader, UserCredentials, UsersFile, connect_reply, is_connect_reply,
+    read_token_text, token_text,
 };
 
 const COOKIE: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz234567abcd\0";
@@ -17,9 +18,9 @@ pub fn params(bytes: &[u8]) {
 }
 
 pub fn results(bytes: &[u8]) {
-    if let Ok(results) = Results::from_json(bytes) {
+    if let Ok(results) = TestResults::from_json(bytes) {
         let written = results.to_json().to_string();
-        let again = Results::from_json(written.as_bytes()).expect("our own results");
+        let again = TestResults::from_json(written.as_bytes()).expect("our own results");
         // What old versions leave out is written as zero; after that nothing changes.
         assert_eq!(again.to_json(), results.to_json());
         assert_eq!(again.streams.len(), results.streams.len());
@@ -32,15 +33,15 @@ pub fn client(bytes: &[u8]) {
 }
 
 fn client_learns(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
-    let mut client = Client::new(Nanos(0), COOKIE, Params::default());
+    let mut client = Iperf3Client::new(Nanos(0), COOKIE, Params::default());
     let mut learnt = Vec::new();
     let mut said = Vec::new();
-    let mut drain = |client: &mut Client| {
+    let mut drain = |client: &mut Iperf3Client| {
         said.extend(client.poll_output().unwrap_or_default());
         while let Some(event) = client.poll_event() {
             match &event {
                 ClientEvent::Begin => client.end(Nanos(1)),
-                ClientEvent::GiveResults => client.results(Nanos(1), &Results::default()),
+                ClientEvent::GiveResults => client.results(Nanos(1), &TestResults::default()),
                 _ => {}
             }
             learnt.push(format!("{event:?}"));
@@ -70,11 +71,11 @@ fn client_learns(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
 
 /// The server's side, with any bytes of an unauthenticated client after its cookie.
 pub fn server(bytes: &[u8]) {
-    let mut server = Server::new(Nanos(0));
+    let mut server = Iperf3Server::new(Nanos(0));
     server.input(Nanos(0), COOKIE);
     let mut ends = 0;
     let mut said = 0;
-    let mut drain = |server: &mut Server| {
+    let mut drain = |server: &mut Iperf3Server| {
         said += server.poll_output().unwrap_or_default().len();
         while let Some(event) = server.poll_event() {
             match event {
@@ -84,10 +85,13 @@ pub fn server(bytes: &[u8]) {
                     server.open(Nanos(1));
                     server.start(Nanos(1), Nanos::from_secs(1));
                 }
-                ServerEvent::Ended => server.results(Nanos(1), Results::default()),
+                ServerEvent::Ended => server.results(Nanos(1), TestResults::default()),
                 ServerEvent::Finished(_) => ends += 1,
                 ServerEvent::Failed(failure) => {
-                    assert!(!matches!(failure, Failure::Busy), "a client is never busy");
+                    assert!(
+                        !matches!(failure, Iperf3Failure::Busy),
+                        "a client is never busy"
+                    );
                     ends += 1;
                 }
             }
@@ -110,8 +114,12 @@ pub fn server(bytes: &[u8]) {
 
 pub fn udp_header(bytes: &[u8]) {
     for wide in [false, true] {
-        let length = if wide { Header::WIDE } else { Header::NARROW };
-        let Some(header) = Header::decode(bytes, wide) else {
+        let length = if wide {
+            UdpHeader::WIDE
+        } else {
+            UdpHeader::NARROW
+        };
+        let Some(header) = UdpHeader::decode(bytes, wide) else {
             assert!(bytes.len() < length);
             continue;
         };
@@ -127,8 +135,8 @@ pub fn udp_header(bytes: &[u8]) {
 pub fn udp_stream(bytes: &[u8]) {
     let mut counter = Counter::default();
     let mut before = counter.totals();
-    for (moment, datagram) in (0..).zip(bytes.chunks_exact(Header::WIDE)) {
-        let header = Header::decode(datagram, true).expect("long enough");
+    for (moment, datagram) in (0..).zip(bytes.chunks_exact(UdpHeader::WIDE)) {
+        let header = UdpHeader::decode(datagram, true).expect("long enough");
         let counted = counter.arrived(&header, Nanos::from_micros(moment));
         assert_eq!(counted, header.sequence >= 0);
         let totals = counter.totals();
@@ -152,7 +160,7 @@ pub fn users_file(bytes: &[u8]) {
     };
     if let Ok(users) = UsersFile::parse(text) {
         // Nobody comes in by a name that stands in no line, nor with an old clock.
-        let unknown = Credentials {
+        let unknown = UserCredentials {
             user: "\n".to_owned(),
             password: String::new(),
             seconds: 0,

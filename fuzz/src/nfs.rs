@@ -1,10 +1,10 @@
 //! What an NFS server answers, or somebody who is none.
 
-use model::{Answer, BlockOperation, BlockServer, Blocks, Bytes, Nanos, Places, Wait};
+use model::{BlockOperation, BlockOrder, BlockReply, BlockServer, Blocks, Bytes, Nanos, WaitMode};
 use wire::Machine;
 use wire::nfs::{
-    Call, Calls, Client, Credentials, Failure, Handle, commit, create, exports, fs_info, lookup,
-    mount, nfs_port, remove, unmount, write,
+    Handle, NfsBlockClient, RpcCall, RpcCalls, RpcCredentials, RpcFailure, commit, create, exports,
+    fs_info, lookup, mount, nfs_port, remove, unmount, write,
 };
 
 /// Calls that a client has outstanding.
@@ -33,7 +33,7 @@ pub fn nfs_replies(bytes: &[u8]) {
 
 /// All whole replies, and whether something came that is none.
 fn replies(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
-    let mut records = Calls::new(who());
+    let mut records = RpcCalls::new(who());
     let mut all = Vec::new();
     for piece in bytes.chunks(piece) {
         records.input(Nanos(0), piece);
@@ -59,7 +59,7 @@ fn folder(replies: &[Vec<u8>]) -> Handle {
     given.next().or_else(empty).expect("a handle may be empty")
 }
 
-fn reads<T>(call: &Call<T>, reply: &[u8]) {
+fn reads<T>(call: &RpcCall<T>, reply: &[u8]) {
     let Some(number) = reply.first_chunk().map(|n| u32::from_be_bytes(*n)) else {
         return;
     };
@@ -74,13 +74,13 @@ fn reads<T>(call: &Call<T>, reply: &[u8]) {
     assert!(asked.starts_with(&(length | 1 << 31).to_be_bytes()));
 }
 
-fn says(failure: &Failure) {
+fn says(failure: &RpcFailure) {
     let said = failure.to_string();
     assert!(!said.is_empty() && !said.chars().any(char::is_control));
 }
 
-fn who() -> Credentials {
-    Credentials {
+fn who() -> RpcCredentials {
+    RpcCredentials {
         machine: "here".to_owned(),
         uid: 1,
         gid: 2,
@@ -101,7 +101,7 @@ pub fn nfs_client(bytes: &[u8]) {
     }
 }
 
-fn parse(bytes: &[u8], piece: usize) -> (Vec<Answer>, Option<Failure>) {
+fn parse(bytes: &[u8], piece: usize) -> (Vec<BlockReply>, Option<RpcFailure>) {
     use BlockOperation::{Commit, Getattr, Read, Write, WriteStable};
     let order = Blocks {
         server: BlockServer::Nfs {
@@ -113,11 +113,11 @@ fn parse(bytes: &[u8], piece: usize) -> (Vec<Answer>, Option<Failure>) {
         mix: vec![Read, Write, WriteStable, Getattr, Commit],
         random: true,
         seed: 1,
-        wait: Wait::Block,
+        wait: WaitMode::Block,
     };
-    let places = Places::new(&order, 8, 0, 1);
+    let places = BlockOrder::new(&order, 8, 0, 1);
     let block = vec![7; BLOCK.0 as usize];
-    let mut client = Client::new(order, folder(&[]), who(), places, block);
+    let mut client = NfsBlockClient::new(order, folder(&[]), who(), places, block);
     let mut asked = Vec::new();
     (0..DEPTH).for_each(|_| client.ask(Nanos(0), &mut asked));
     client.sent(Nanos(1), asked.len());

@@ -14,7 +14,7 @@ use engine::peer::{Opening, PeerSession};
 use engine::record::blank;
 use engine::{chance, lab, tuning};
 use model::finding::Explanation;
-use model::{Direction, Directions, LegSummary, Limit, Look, Nanos, Run, Spec, Tuning};
+use model::{Direction, Directions, LegLimit, LegSummary, Look, Nanos, Run, Spec, Tuning};
 use prove::plan::usual_run;
 use report::pages::Story;
 use report::tune::Judged;
@@ -164,7 +164,7 @@ impl Play<'_> {
     fn both_ways(&mut self) -> Result<(Run, Vec<Explanation>)> {
         let spec = Spec {
             directions: Directions::UpThenDown,
-            limit: Limit::Time(MEASURED),
+            limit: LegLimit::Time(MEASURED),
             interval: INTERVAL,
             trace: true,
             ..usual_run()
@@ -180,13 +180,13 @@ impl Play<'_> {
             direction,
             run: short(),
             rate: None,
-            design: prove::Ask {
+            design: prove::PlanOptions {
                 margin: Some(MARGIN),
                 pairs: Some(vec![BLOCKS]),
                 gap: Some(Nanos(0)),
                 pilot_pairs: Some(0),
                 seed: u64::from_be_bytes(chance::bytes()?),
-                ..prove::Ask::default()
+                ..prove::PlanOptions::default()
             },
             rounds: 1,
             dry_run: false,
@@ -217,7 +217,7 @@ impl Play<'_> {
     }
 
     fn popular(&mut self, direction: Direction) -> Result<Judged> {
-        let plan = prove::plan_from_changes(prove::Ask {
+        let plan = prove::plan_from_changes(prove::PlanOptions {
             host: self.host.clone(),
             margin: Some(MARGIN),
             direction: Some(direction),
@@ -227,7 +227,7 @@ impl Play<'_> {
             gap: Some(Nanos(0)),
             seed: u64::from_be_bytes(chance::bytes()?),
             pilot_pairs: Some(0),
-            ..prove::Ask::default()
+            ..prove::PlanOptions::default()
         })?;
         let mut experiment = fresh(plan);
         let (view, archive) = (&mut self.view, self.archive.clone());
@@ -241,7 +241,7 @@ impl Play<'_> {
 
 fn short() -> Spec {
     Spec {
-        limit: Limit::Time(RUN),
+        limit: LegLimit::Time(RUN),
         ramp: Some(RAMP),
         ..usual_run()
     }

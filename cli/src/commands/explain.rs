@@ -10,7 +10,7 @@ use crate::json_input::run_from;
 use crate::lookup::Subject;
 use crate::prelude::*;
 use engine::traces;
-use explain::{Joined, Observer};
+use explain::{CaptureObserver, Joined};
 use model::finding::Explanation;
 use model::request::Links;
 use model::{BitRate, Nanos, Run};
@@ -166,8 +166,8 @@ fn both(a: &Path, b: &Path) -> Result<Joined> {
             explain::explain_traces((&names.0, &a), (&names.1, &b))
         }
         (Kind::Capture, Kind::Capture) => {
-            let (a, doubts_a) = observed(a, Observer::of_two())?;
-            let (b, doubts_b) = observed(b, Observer::of_two())?;
+            let (a, doubts_a) = observed(a, CaptureObserver::of_two())?;
+            let (b, doubts_b) = observed(b, CaptureObserver::of_two())?;
             let mut joined = explain::joined((&names.0, a), (&names.1, b));
             add(&mut joined.explanations, [doubts_a, doubts_b].concat());
             joined
@@ -184,7 +184,7 @@ fn both(a: &Path, b: &Path) -> Result<Joined> {
 
 /// The connections of a capture, at most so many; a damaged file is explained as far as it goes.
 fn captured(path: &Path, most: usize) -> Result<Vec<Explanation>> {
-    let (observer, mut doubts) = observed(path, Observer::of_most(most))?;
+    let (observer, mut doubts) = observed(path, CaptureObserver::of_most(most))?;
     let mut explained = observer.explain();
     doubts.extend(explained.doubts);
     add(&mut explained.explanations, doubts);
@@ -192,7 +192,7 @@ fn captured(path: &Path, most: usize) -> Result<Vec<Explanation>> {
 }
 
 /// Shows a capture to an observer; returns what was skipped.
-fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
+fn observed(path: &Path, mut observer: CaptureObserver) -> Result<(CaptureObserver, Vec<String>)> {
     let account = capture::read(open(path)?, |packet| observer.push(packet));
     let skipped = account.map_err(|e| bad(path, e))?.left_out();
     Ok((observer, skipped))
@@ -207,8 +207,8 @@ fn add(explanations: &mut [Explanation], doubts: Vec<String>) {
 }
 
 /// A trace, record by record.
-fn traced(from: impl Read) -> Result<explain::Watcher, String> {
-    let mut watcher = explain::Watcher::default();
+fn traced(from: impl Read) -> Result<explain::TraceWatcher, String> {
+    let mut watcher = explain::TraceWatcher::default();
     traces::each_record(from, |record| {
         watcher.push(record);
         Ok(())

@@ -5,7 +5,7 @@ mod picture;
 use crate::global::by_name;
 use crate::prelude::*;
 use clap::Subcommand;
-use emulate::{Direction, EmulatorCounters, Link, Scenario, Tally};
+use emulate::{Direction, EmulatorCounters, FrameTally, Link, Scenario};
 use engine::lab::{self as labs, Place, Standing};
 use lab::{
     Backend, CounterReport, LinkBackend, LinkCounters, LogEntry, NodeRecord, Options, Record, State,
@@ -444,7 +444,7 @@ struct Whole<'a> {
 
 /// The frames of one direction by what happened to them, a line each.
 fn account(counters: &EmulatorCounters) -> Vec<Vec<String>> {
-    let of = |one: Tally| (one.frames, Some(one.wire_bytes));
+    let of = |one: FrameTally| (one.frames, Some(one.wire_bytes));
     let (dropped, deepest) = (&counters.dropped, counters.deepest);
     let always = [
         ("offered", of(counters.offered)),

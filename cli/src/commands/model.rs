@@ -2,7 +2,7 @@
 
 use crate::global::time_with_unit;
 use crate::prelude::*;
-use model::physics::{LEAST_MTU, Path};
+use model::physics::{IdealPath, LEAST_MTU};
 use model::{BitRate, Bytes, Nanos};
 
 /// Theoretical transfer time and rate of a block on a given path
@@ -52,7 +52,7 @@ impl Model {
             refuse!("nothing to calculate: --block and --rate must be more than 0");
         }
         let ideal = |mtu: &u32| {
-            let path = Path {
+            let path = IdealPath {
                 mtu: *mtu,
                 rate: self.rate,
                 rtt: self.rtt,

@@ -17,7 +17,7 @@ use engine::iperf3::client;
 use engine::peer::{Operation, PeerSession};
 use engine::{chance, lab, tuning};
 use model::{
-    Direction, Directions, Ended, Estimand, Experiment, Limit, Metric, Nanos, Outcome, Plan,
+    Direction, Directions, Ended, Estimand, Experiment, LegLimit, Metric, Nanos, Outcome, Plan,
     Setting, Spec, Verdict,
 };
 use picture::Pairs;
@@ -249,10 +249,10 @@ impl Prove {
             Some(Direction::Down) => Directions::Down,
             _ => Directions::Up,
         };
-        let limit = Limit::Time(USUAL_TIME);
+        let limit = LegLimit::Time(USUAL_TIME);
         let run = self.load.spec(workload, directions, limit)?;
         let Question { design, .. } = question;
-        let plan = prove::plan_from_changes(prove::Ask {
+        let plan = prove::plan_from_changes(prove::PlanOptions {
             title: question.title.clone(),
             host: what.to_owned(),
             metric: question.metric,
@@ -282,7 +282,7 @@ impl Prove {
             },
             ..Question::default()
         };
-        let (load, limit) = (&self.load, Limit::Time(USUAL_TIME));
+        let (load, limit) = (&self.load, LegLimit::Time(USUAL_TIME));
         let run = load.spec(load.bulk(), Directions::Up, limit);
         self.question != usual || run.ok() != Some(usual_run())
     }

@@ -9,7 +9,7 @@ use report::page::{Page, Section};
 use report::pages::{self, Followed};
 use report::pictures::course::Course;
 use report::words::{grouped, utc};
-use requests::Observer;
+use requests::RequestObserver;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub fn page(path: &Path, kind: &Kind, beside: Option<&Path>) -> Result<Page> {
     of.beside = match beside {
         None => None,
         Some(other) => {
-            let (observer, _) = observed(other, Observer::default())?;
+            let (observer, _) = observed(other, RequestObserver::default())?;
             Some((named(other), observer.finish()))
         }
     };
@@ -39,8 +39,8 @@ fn named(path: &Path) -> String {
 }
 
 fn captured(path: &Path) -> Result<Followed> {
-    let mut observer = explain::Observer::of_most(report::explain::NAMED);
-    let mut asked = Observer::default();
+    let mut observer = explain::CaptureObserver::of_most(report::explain::NAMED);
+    let mut asked = RequestObserver::default();
     let account = capture::read_with_payload(open(path)?, |packet, payload| {
         observer.push(packet);
         asked.push(packet, payload);
@@ -72,8 +72,8 @@ fn captured(path: &Path) -> Result<Followed> {
 }
 
 fn traced(path: &Path) -> Result<Followed> {
-    let mut watcher = explain::Watcher::default();
-    let mut asked = Observer::of_two();
+    let mut watcher = explain::TraceWatcher::default();
+    let mut asked = RequestObserver::of_two();
     let (mut about, mut segments, mut lost) = (None, 0_u64, 0_u64);
     each_record(path, |record| {
         match &record {

@@ -95,7 +95,7 @@ fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
 }
 
 /// The request that comes, or what to answer instead.
-fn request(stream: &mut TcpStream) -> io::Result<Result<http::Request, Status>> {
+fn request(stream: &mut TcpStream) -> io::Result<Result<http::HttpRequest, Status>> {
     let until = Instant::now() + REQUEST;
     let mut bytes = Vec::new();
     let mut more = [0; 2048];

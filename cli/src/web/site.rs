@@ -7,13 +7,13 @@ use crate::prelude::*;
 use archive::{Archive, Filter, Named, Row};
 use engine::exit::{exit_of, sentence};
 use engine::{clock, traces};
-use model::{Direction, Ended, Exchange, Limit, Metric, Nanos, WorkloadKind, summarise};
+use model::{Direction, Ended, Exchange, LegLimit, Metric, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
 use report::page::{self, Page};
 use report::pages::{Entry, History, Index, Past, Search, Shift, Side, Way};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use wire::http::{self, Request, Status};
+use wire::http::{self, HttpRequest, Status};
 
 /// Lines of a list.
 const LINES: u32 = 200;
@@ -75,7 +75,7 @@ impl Answer {
 
 impl Site {
     /// Whatever is asked, there is an answer.
-    pub fn answer(&self, request: &Request) -> Answer {
+    pub fn answer(&self, request: &HttpRequest) -> Answer {
         if !self.any_name && !request.names_no_name() {
             return Answer::of(Status::Misdirected);
         }
@@ -90,7 +90,7 @@ impl Site {
         })
     }
 
-    fn found(&self, request: &Request) -> Result<Answer> {
+    fn found(&self, request: &HttpRequest) -> Result<Answer> {
         let archive = Archive::open_to_read(&self.archive)?;
         let asked = |name| request.value(name).unwrap_or_default();
         let page = match request.path.as_str() {
@@ -126,7 +126,7 @@ impl Site {
     }
 }
 
-fn index(archive: &Archive, request: &Request) -> Result<String> {
+fn index(archive: &Archive, request: &HttpRequest) -> Result<String> {
     let asked = |name| request.value(name).unwrap_or_default().to_owned();
     let mut search = Search {
         text: asked("text"),
@@ -207,10 +207,10 @@ pub fn ways(
 /// What runs have in common that can be compared: `bulk, 10 s, 4 streams`.
 fn alike(row: &Row) -> String {
     let limit = match row.limit {
-        Some(Limit::Time(time)) => format!(", {}", report::words::round_span(time)),
-        Some(Limit::Bytes(bytes)) => format!(", {bytes}"),
-        Some(Limit::Requests(n)) => format!(", {n} requests"),
-        Some(Limit::Whole) | None => String::new(),
+        Some(LegLimit::Time(time)) => format!(", {}", report::words::round_span(time)),
+        Some(LegLimit::Bytes(bytes)) => format!(", {bytes}"),
+        Some(LegLimit::Requests(n)) => format!(", {n} requests"),
+        Some(LegLimit::Whole) | None => String::new(),
     };
     let streams = match row.streams {
         1 => String::new(),

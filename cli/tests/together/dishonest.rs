@@ -5,7 +5,7 @@
 use crate::common::{Home, Lines, Running, alone, free_port, listening, run, stderr, stdout};
 use engine::transport::{SESSION, Tls};
 use engine::trust::{Entry, Identity, Limits, Store};
-use model::{Bulk, Bytes, Limit, Nanos, Placement, SocketSettings, Workload};
+use model::{Bulk, Bytes, LegLimit, Nanos, Placement, SocketSettings, Workload};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::control::{Order, PROTOCOL, Preamble, ToAgent, ToController, Token, encode_frame};
+use wire::control::{LegOrder, PROTOCOL, Preamble, ToAgent, ToController, Token, encode_frame};
 
 /// For anything that is to happen at once.
 const SOON: Duration = Duration::from_secs(20);
@@ -133,9 +133,9 @@ struct Flow {
 }
 
 impl Client {
-    fn order(&mut self, down: bool, streams: u32, limit: Limit) -> Order {
+    fn order(&mut self, down: bool, streams: u32, limit: LegLimit) -> LegOrder {
         self.legs += 1;
-        Order {
+        LegOrder {
             leg: self.legs,
             agent_sends: down,
             workload: Workload::Bulk(Bulk::default()),
@@ -150,7 +150,7 @@ impl Client {
     }
 
     /// The answer to an order.
-    fn ask(&mut self, order: &Order) -> Value {
+    fn ask(&mut self, order: &LegOrder) -> Value {
         let order = Box::new(order.clone());
         self.control.send(&ToAgent::Open { order });
         self.control
@@ -158,7 +158,7 @@ impl Client {
     }
 
     /// Opens and starts a leg that moves as much as the agent takes or gives, whatever was granted.
-    fn flood(&mut self, order: &Order) -> Option<Flow> {
+    fn flood(&mut self, order: &LegOrder) -> Option<Flow> {
         let granted = self.ask(order);
         if granted["say"] != "granted" {
             return None;
@@ -309,7 +309,7 @@ fn the_rate_of_a_key_holds_without_samples_and_against_a_client_that_does_not_pa
     for down in [false, true] {
         let key = agent.key(&["--rate", "10M", "--bytes-per-day", "500M"]);
         let mut client = agent.client(&key);
-        let order = client.order(down, 1, Limit::Time(A_DAY));
+        let order = client.order(down, 1, LegLimit::Time(A_DAY));
         let since = Instant::now();
         let flow = client.flood(&order).unwrap();
         watch(&mut [client], &[flow], 10e6, since);
@@ -326,7 +326,7 @@ fn all_legs_and_sessions_of_a_key_share_its_rate_and_leave_a_seat_to_others() {
     let mut flows = Vec::new();
     for client in &mut clients {
         for leg in 0..8 {
-            let order = client.order(leg % 2 == 0, 1, Limit::Time(A_DAY));
+            let order = client.order(leg % 2 == 0, 1, LegLimit::Time(A_DAY));
             flows.extend(client.flood(&order));
         }
     }
@@ -338,12 +338,12 @@ fn all_legs_and_sessions_of_a_key_share_its_rate_and_leave_a_seat_to_others() {
     };
     let (up, down) = (moved(false), moved(true));
     assert!(up < 3 * down && down < 3 * up, "{up} up, {down} down");
-    let order = clients[3].order(true, 1, Limit::Time(A_DAY));
+    let order = clients[3].order(true, 1, LegLimit::Time(A_DAY));
     let busy = clients[3].ask(&order);
     assert!(busy["why"].as_str().unwrap().contains("(3 of 4)"), "{busy}");
     let other = agent.key(&[]);
     let mut other = agent.client(&other);
-    let order = other.order(true, 1, Limit::Bytes(Bytes(1)));
+    let order = other.order(true, 1, LegLimit::Bytes(Bytes(1)));
     assert_eq!(other.ask(&order)["say"], "granted");
 }
 
@@ -354,7 +354,7 @@ fn the_bytes_of_a_day_end_a_leg_at_once_and_the_client_gets_the_reason() {
     for down in [false, true] {
         let key = agent.key(&["--bytes-per-day", "20M"]);
         let mut client = agent.client(&key);
-        let order = client.order(down, 4, Limit::Time(A_DAY));
+        let order = client.order(down, 4, LegLimit::Time(A_DAY));
         let flow = client.flood(&order).unwrap();
         until(SOON, "the end", || flow.is_over());
         // What the receive windows of the connections took is above what was read; autotuning makes them larger on a busy machine.
@@ -367,7 +367,7 @@ fn the_bytes_of_a_day_end_a_leg_at_once_and_the_client_gets_the_reason() {
             // What was taken and not written any more is left.
             continue;
         }
-        let refused = client.order(down, 1, Limit::Bytes(Bytes(1)));
+        let refused = client.order(down, 1, LegLimit::Bytes(Bytes(1)));
         let refused = client.ask(&refused);
         assert!(
             refused["why"].as_str().unwrap().contains("midnight"),
@@ -382,8 +382,8 @@ fn the_time_of_a_leg_is_that_of_the_agents_clock() {
     let agent = Agent::start(&[]);
     let key = agent.key(&["--seconds", "1"]);
     for (limit, reason) in [
-        (Limit::Bytes(Bytes(1 << 50)), "1.00 s a leg"),
-        (Limit::Time(A_DAY), ""),
+        (LegLimit::Bytes(Bytes(1 << 50)), "1.00 s a leg"),
+        (LegLimit::Time(A_DAY), ""),
     ] {
         let mut client = agent.client(&key);
         let order = client.order(false, 1, limit);
@@ -409,15 +409,15 @@ fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not
             ..Bulk::default()
         })
     };
-    let mut refused = |change: &dyn Fn(&mut Order)| {
-        let mut order = client.order(true, 1, Limit::Bytes(Bytes(1)));
+    let mut refused = |change: &dyn Fn(&mut LegOrder)| {
+        let mut order = client.order(true, 1, LegLimit::Bytes(Bytes(1)));
         change(&mut order);
         let answer = client.ask(&order);
         assert_eq!(answer["say"], "refused", "{answer}");
         answer["why"].as_str().unwrap().to_owned()
     };
     assert!(refused(&|o| o.streams = u32::MAX).contains("streams"));
-    assert!(refused(&|o| o.limit = Limit::Time(Nanos(u64::MAX))).contains("at most"));
+    assert!(refused(&|o| o.limit = LegLimit::Time(Nanos(u64::MAX))).contains("at most"));
     assert!(refused(&|o| o.workload = writes(u64::MAX)).contains("writes"));
     let buffers = refused(&|o| {
         o.workload = writes(64 << 20);
@@ -428,7 +428,7 @@ fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not
     // Not a number, and a number that is none: the session ends, the agent does not.
     for pace in ["NaN", "1e999"] {
         let mut client = agent.client(&key);
-        let order = client.order(true, 1, Limit::Bytes(Bytes(1)));
+        let order = client.order(true, 1, LegLimit::Bytes(Bytes(1)));
         let workload = r#"{"kind":"request","request_size":64,"reply_size":64,"pace_per_s":PACE,"reconnect":false,"wait":"block"}"#;
         let mut open = serde_json::to_value(ToAgent::Open {
             order: Box::new(order),
@@ -449,7 +449,7 @@ fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not
     }
 
     let mut client = agent.client(&key);
-    let order = client.order(true, 1, Limit::Bytes(Bytes(1)));
+    let order = client.order(true, 1, LegLimit::Bytes(Bytes(1)));
     client.control.send(&ToAgent::Bye);
     let open = ToAgent::Open {
         order: Box::new(order),
@@ -475,7 +475,7 @@ struct Far {
 /// How it lies.
 #[derive(Clone)]
 struct Lies {
-    grant: fn(&mut Order),
+    grant: fn(&mut LegOrder),
     /// Frames that it sends while the leg runs.
     extra: fn(u32) -> Vec<Value>,
     /// Times the bytes that it received.
@@ -539,7 +539,7 @@ fn far_end(control: &mut Raw, lies: &Lies) -> Option<()> {
             break message;
         }
     };
-    let mut order: Order = serde_json::from_value(message["order"].clone()).unwrap();
+    let mut order: LegOrder = serde_json::from_value(message["order"].clone()).unwrap();
     let (leg, streams) = (order.leg, order.streams);
     (lies.grant)(&mut order);
     let data = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -625,16 +625,16 @@ fn far_end(control: &mut Raw, lies: &Lies) -> Option<()> {
 #[test]
 fn a_grant_above_the_order_is_refused_in_one_sentence() {
     let options = ["--up", "-t", "1", "--pacing", "20M", "-q"];
-    type Change = fn(&mut Order);
+    type Change = fn(&mut LegOrder);
     let above: [(Change, &str); 4] = [
         (
-            |order| order.limit = Limit::Time(Nanos::from_secs(4)),
+            |order| order.limit = LegLimit::Time(Nanos::from_secs(4)),
             "4.00 s",
         ),
         (|order| order.socket.pacing = None, "no pacing"),
         (|order| order.streams = 3000, "3000 streams"),
         (
-            |order| order.limit = Limit::Bytes(Bytes(1 << 40)),
+            |order| order.limit = LegLimit::Bytes(Bytes(1 << 40)),
             "1.00 TiB",
         ),
     ];

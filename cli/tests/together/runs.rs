@@ -2,11 +2,12 @@
 
 use archive::Archive;
 use model::mtu::{
-    Cause, Climb, MTU_SCHEMA, Method, MtuFound, MtuRecord, MtuReport, PathEnd, Verdict, Way,
+    Climb, MTU_SCHEMA, Method, MtuCause, MtuFound, MtuRecord, MtuReport, MtuVerdict, PathEnd, Way,
 };
 use model::{
     Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Nanos, Request,
-    Route, Run, Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, Wait, Warning, Workload,
+    Route, Run, Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, WaitMode, Warning,
+    Workload,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -160,7 +161,7 @@ fn requests() -> Run {
         reply_size: Bytes(8192),
         pace_per_s: Some(0.3),
         reconnect: false,
-        wait: Wait::Hybrid,
+        wait: WaitMode::Hybrid,
     });
     run.legs.truncate(1);
     run.legs[0].near.requests = Some(Latency::from_counts([(41_000, 99), (90_000, 1)]));
@@ -621,9 +622,9 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
         climb: Climb::default(),
         mss: None,
         tcp: None,
-        verdict: Verdict {
+        verdict: MtuVerdict {
             mtu: Some(1500),
-            cause: Cause::Clear,
+            cause: MtuCause::Clear,
             beside: Vec::new(),
             doubts: Vec::new(),
         },

@@ -44,7 +44,7 @@ fn linked() -> (Link, Agent) {
     (link, Agent { stop, thread })
 }
 
-fn run(directions: Directions, limit: Limit) -> Run {
+fn run(directions: Directions, limit: LegLimit) -> Run {
     Run {
         host: "db2".to_owned(),
         spec: Spec {
@@ -111,7 +111,7 @@ fn one_link_serves_many_runs_each_over_connections_of_its_own() {
         Directions::UpThenDown,
         Directions::Bidirectional,
     ] {
-        let mut run = run(directions, Limit::Bytes(Bytes(1 << 20)));
+        let mut run = run(directions, LegLimit::Bytes(Bytes(1 << 20)));
         link.measure(&mut run, &mut Deaf, &go_on).unwrap();
         assert_eq!(run.legs.len(), directions.legs().len());
         assert!(run.far.is_some());
@@ -132,8 +132,8 @@ fn one_link_serves_many_runs_each_over_connections_of_its_own() {
 fn what_ends_a_run_does_not_end_the_link() {
     let (mut link, agent) = linked();
     let go_on = AtomicBool::new(false);
-    let long = Limit::Time(Nanos::from_secs(60));
-    let brief = Limit::Bytes(Bytes(1));
+    let long = LegLimit::Time(Nanos::from_secs(60));
+    let brief = LegLimit::Bytes(Bytes(1));
 
     let stop = AtomicBool::new(false);
     let mut stopped = run(Directions::UpThenDown, long);
@@ -170,13 +170,13 @@ fn what_ends_a_run_does_not_end_the_link() {
 fn a_lost_link_is_named_and_stays_lost() {
     let (mut link, agent) = linked();
     let go_on = AtomicBool::new(false);
-    let mut first = run(Directions::Up, Limit::Time(Nanos::from_secs(60)));
+    let mut first = run(Directions::Up, LegLimit::Time(Nanos::from_secs(60)));
     let mut watcher = StopAtSample(&agent.stop);
     let error = link.measure(&mut first, &mut watcher, &go_on).unwrap_err();
     assert!(error.to_string().starts_with("db2"), "{error:#}");
     assert!(matches!(first.legs[0].ended, Ended::Failed { .. }));
     assert!(link.is_lost());
-    let mut second = run(Directions::Up, Limit::Bytes(Bytes(1)));
+    let mut second = run(Directions::Up, LegLimit::Bytes(Bytes(1)));
     let error = link.measure(&mut second, &mut Deaf, &go_on).unwrap_err();
     assert!(error.to_string().starts_with("db2"), "{error:#}");
     assert!(second.legs.is_empty());

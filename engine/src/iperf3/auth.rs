@@ -13,10 +13,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use std::fs;
 use std::path::Path;
-use wire::iperf3::{AuthError, Credentials, UsersFile, read_token_text, token_text};
+use wire::iperf3::{AuthError, UserCredentials, UsersFile, read_token_text, token_text};
 
 /// A token for `credentials`, encrypted for the server's key.
-pub fn token(credentials: &Credentials, key: &Path, pkcs1: bool) -> Result<String> {
+pub fn token(credentials: &UserCredentials, key: &Path, pkcs1: bool) -> Result<String> {
     let key = public_key(&read(key, "public key")?).ok_or_else(|| {
         Refusal::usage(format!(
             "{} is not an RSA public key of 2048 to 8192 bits in PEM form; take the file that \
@@ -148,7 +148,7 @@ mod tests {
         let hash = "bf7a49a846d44b454a5d11e7acfaf13d138bbe0b7483aa3e050879700572709b";
         fs::write(&users, format!("mario,{hash}\n")).unwrap();
 
-        let who = |password: &str| Credentials {
+        let who = |password: &str| UserCredentials {
             user: "mario".into(),
             password: password.into(),
             seconds: 1000,

@@ -10,8 +10,8 @@ use crate::transport::{self, driver::Driver};
 use anyhow::{Context, Result, bail};
 use measure::{Job, UdpJob, UdpLoad};
 use model::{
-    Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Leg, Limit, Nanos,
-    Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning, Workload,
+    Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Leg, LegLimit,
+    Nanos, Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning, Workload,
 };
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use wire::iperf3::{
-    CONNECT, Client, ClientEvent, Credentials, Failure, Params, Protocol, Results, StreamResult,
-    is_connect_reply, stream_id,
+    CONNECT, ClientEvent, Iperf3Client, Iperf3Failure, Params, StreamResult, TestProtocol,
+    TestResults, UserCredentials, is_connect_reply, stream_id,
 };
 
 /// How long a connection may take.
@@ -152,11 +152,11 @@ impl Test<'_> {
                 Ok(opened) => break opened,
                 Err(error) => error,
             };
-            match error.downcast_ref::<Failure>() {
+            match error.downcast_ref::<Iperf3Failure>() {
                 None if reopens() && is_refused(&error) => self.sleep(TICK),
                 None => return Err(error),
-                Some(Failure::Closed(_)) if reopens() => self.sleep(TICK),
-                Some(busy @ Failure::Busy) => {
+                Some(Iperf3Failure::Closed(_)) if reopens() => self.sleep(TICK),
+                Some(busy @ Iperf3Failure::Busy) => {
                     let left = patience.saturating_duration_since(Instant::now());
                     if left.is_zero() || self.stop.load(Ordering::Relaxed) {
                         bail!(Refusal::unreachable(format!(
@@ -178,14 +178,14 @@ impl Test<'_> {
     }
 
     /// From the first connection to the moment when the server says go. A [`Failure`] is the server's.
-    fn open(&self) -> Result<(Driver<Client>, Vec<Sockets>)> {
+    fn open(&self) -> Result<(Driver<Iperf3Client>, Vec<Sockets>)> {
         // What is wrong here is said before anybody is bothered.
         let params = self.params()?;
         let settings = SocketSettings::default();
         let stream = measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)
             .map_err(unreachable)?;
         let cookie = new_cookie()?;
-        let machine = Client::new(Nanos(0), &cookie, params);
+        let machine = Iperf3Client::new(Nanos(0), &cookie, params);
         let mut control = super::control(stream, machine)?;
         let mut sockets = Vec::new();
         loop {
@@ -288,7 +288,7 @@ impl Test<'_> {
     /// The load, and the end of the test.
     fn play(
         &self,
-        control: &mut Driver<Client>,
+        control: &mut Driver<Iperf3Client>,
         sockets: Vec<Sockets>,
         watcher: &mut dyn Watcher,
     ) -> Result<Vec<Leg>> {
@@ -395,7 +395,7 @@ impl Test<'_> {
         // The receiver stops when the server has confirmed the end, not before.
         let limit = match direction {
             Direction::Up => self.spec.limit,
-            Direction::Down => Limit::Time(Nanos::from_secs(7 * 86_400)),
+            Direction::Down => LegLimit::Time(Nanos::from_secs(7 * 86_400)),
         };
         let interval = match self.looks_often(direction) {
             true => self.spec.interval.min(LOOK),
@@ -441,11 +441,11 @@ impl Test<'_> {
 
     /// Samples come more often than ordered: a receiver's limit of bytes is this end's to see.
     fn looks_often(&self, direction: Direction) -> bool {
-        direction == Direction::Down && matches!(self.spec.limit, Limit::Bytes(_))
+        direction == Direction::Down && matches!(self.spec.limit, LegLimit::Bytes(_))
     }
 
     /// The server's side, from its results.
-    fn far_end(&self, index: usize, leg: &Leg, results: &Results) -> EndRecord {
+    fn far_end(&self, index: usize, leg: &Leg, results: &TestResults) -> EndRecord {
         let count = self.spec.streams as usize;
         let ids = (index * count..(index + 1) * count).map(stream_id);
         let of = |id| results.streams.iter().find(|s| s.id == id);
@@ -516,9 +516,9 @@ impl Test<'_> {
         };
         let small = |bytes: Bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX);
         let (span, bytes) = match self.spec.limit {
-            Limit::Time(span) => (span, 0),
-            Limit::Bytes(bytes) => (Nanos(0), bytes.0),
-            Limit::Requests(_) | Limit::Whole => (Nanos(0), 0),
+            LegLimit::Time(span) => (span, 0),
+            LegLimit::Bytes(bytes) => (Nanos(0), bytes.0),
+            LegLimit::Requests(_) | LegLimit::Whole => (Nanos(0), 0),
         };
         let params = Params {
             time_s: u32::try_from(span.0.div_ceil(1_000_000_000)).unwrap_or(0),
@@ -542,7 +542,7 @@ impl Test<'_> {
                 rate,
                 datagram_size,
             }) => Params {
-                protocol: Protocol::Udp,
+                protocol: TestProtocol::Udp,
                 rate_bit_s: rate.0,
                 block_size: Some(small(*datagram_size)),
                 udp_counters_64bit: true,
@@ -575,7 +575,7 @@ impl Test<'_> {
             ))
         })?;
         let seconds = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
-        let credentials = Credentials {
+        let credentials = UserCredentials {
             user: user.clone(),
             password,
             seconds,
@@ -584,19 +584,21 @@ impl Test<'_> {
     }
 
     /// A failure of the protocol as an error: one sentence with what to do.
-    fn explain(&self, failure: &Failure) -> anyhow::Error {
+    fn explain(&self, failure: &Iperf3Failure) -> anyhow::Error {
         let remedy = match failure {
-            Failure::Busy => "try again later",
-            Failure::ServerError { number: 142, .. } => {
+            Iperf3Failure::Busy => "try again later",
+            Iperf3Failure::ServerError { number: 142, .. } => {
                 "check --username, IPERF3_PASSWORD, the key and both clocks; for a server before \
                  3.17 add --use-pkcs1-padding"
             }
-            Failure::ServerError { .. } => "see the server's own output, and change the order",
-            Failure::ServerTerminated => "start the server again",
-            Failure::Unexpected { .. } | Failure::NotACookie => {
+            Iperf3Failure::ServerError { .. } => {
+                "see the server's own output, and change the order"
+            }
+            Iperf3Failure::ServerTerminated => "start the server again",
+            Iperf3Failure::Unexpected { .. } | Iperf3Failure::NotACookie => {
                 "check that an iperf3 server listens on that port"
             }
-            Failure::Silent { .. } | Failure::Closed(_) => {
+            Iperf3Failure::Silent { .. } | Iperf3Failure::Closed(_) => {
                 "check that the server runs, and the path to it"
             }
             _ => "check the version of the server",
@@ -633,7 +635,10 @@ struct Conductor<'a> {
 }
 
 impl Conductor<'_> {
-    fn conduct(&mut self, control: &mut Driver<Client>) -> Result<Results, Failure> {
+    fn conduct(
+        &mut self,
+        control: &mut Driver<Iperf3Client>,
+    ) -> Result<TestResults, Iperf3Failure> {
         let start = Instant::now();
         let mut acknowledged_by = None;
         loop {
@@ -678,9 +683,9 @@ impl Conductor<'_> {
             }
             match (leg.direction, self.test.spec.limit) {
                 (Direction::Up, _) => false,
-                (Direction::Down, Limit::Time(span)) => elapsed >= Duration::from(span),
-                (Direction::Down, Limit::Bytes(limit)) => leg.near.bytes >= limit,
-                (Direction::Down, Limit::Requests(_) | Limit::Whole) => true,
+                (Direction::Down, LegLimit::Time(span)) => elapsed >= Duration::from(span),
+                (Direction::Down, LegLimit::Bytes(limit)) => leg.near.bytes >= limit,
+                (Direction::Down, LegLimit::Requests(_) | LegLimit::Whole) => true,
             }
         })
     }
@@ -752,7 +757,7 @@ impl Conductor<'_> {
     }
 
     /// This end's results, as the server wants them.
-    fn results(&self) -> Results {
+    fn results(&self) -> TestResults {
         let mut streams = Vec::new();
         let mut cpu = CpuTimes::default();
         let mut span = Nanos(0);
@@ -787,14 +792,14 @@ impl Conductor<'_> {
         };
         let socket = self.legs.first().and_then(|leg| leg.near.sockets.first());
         let congestion = socket.map(|socket| socket.congestion.clone());
-        Results {
+        TestResults {
             cpu_total: percent(cpu.process_user + cpu.process_system),
             cpu_user: percent(cpu.process_user),
             cpu_system: percent(cpu.process_system),
             sender_has_retransmits,
             congestion_used: congestion.filter(|name| !name.is_empty()),
             streams,
-            ..Results::default()
+            ..TestResults::default()
         }
     }
 }
@@ -850,7 +855,7 @@ fn is_refused(error: &anyhow::Error) -> bool {
 }
 
 fn check(spec: &Spec) -> Result<()> {
-    if let Limit::Requests(_) = spec.limit {
+    if let LegLimit::Requests(_) = spec.limit {
         bail!(Refusal::usage(
             "an iperf3 server counts no requests: end the test with --time or --bytes"
         ));

@@ -3,13 +3,13 @@
 use measure::{Count, Stamp};
 use model::{Datagrams, Nanos};
 use std::sync::Arc;
-use wire::iperf3::{Counter, Header};
+use wire::iperf3::{Counter, UdpHeader};
 
 /// Writes iperf3's header into each datagram.
 pub fn stamp(wide: bool) -> Stamp {
     Arc::new(move |datagram: &mut [u8], number: u64, sent: Nanos| {
         let sequence = i64::try_from(number).unwrap_or(i64::MAX);
-        Header::new(sent, sequence).encode(datagram, wide);
+        UdpHeader::new(sent, sequence).encode(datagram, wide);
     })
 }
 
@@ -32,7 +32,8 @@ struct Counting {
 impl Count for Counting {
     fn count(&mut self, datagram: &[u8], at: Nanos) -> bool {
         // What is too short is a late greeting or not of this test: it does not count, and ends nothing.
-        Header::decode(datagram, self.wide).is_none_or(|header| self.counter.arrived(&header, at))
+        UdpHeader::decode(datagram, self.wide)
+            .is_none_or(|header| self.counter.arrived(&header, at))
     }
 
     fn totals(&self) -> Datagrams {

@@ -7,7 +7,7 @@ use crate::testing::TempDir;
 use crate::transport::{Ended, Event, How, Reached, accept_invitation};
 use crate::trust::{Invitation, Limits, PendingInvitation};
 use aws_lc_rs::signature::Ed25519KeyPair;
-use model::{Bulk, Limit, Nanos, Placement, SocketSettings, Workload};
+use model::{Bulk, LegLimit, Nanos, Placement, SocketSettings, Workload};
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
 use rustls::crypto::aws_lc_rs as provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, Stream};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use wire::control::{Order, ToAgent, Token};
+use wire::control::{LegOrder, ToAgent, Token};
 
 /// A server whose sessions say of every order that it is refused.
 struct Server {
@@ -185,13 +185,13 @@ impl Client {
     }
 }
 
-fn order() -> Box<Order> {
-    Box::new(Order {
+fn order() -> Box<LegOrder> {
+    Box::new(LegOrder {
         leg: 1,
         agent_sends: true,
         workload: Workload::Bulk(Bulk::default()),
         streams: 1,
-        limit: Limit::Time(Nanos::from_secs(1)),
+        limit: LegLimit::Time(Nanos::from_secs(1)),
         interval: Nanos::from_secs(1),
         outage: Nanos(0),
         trace: false,

@@ -8,7 +8,9 @@ use crate::host::Host;
 use crate::transport::How;
 use crate::tuning;
 use anyhow::{Context, Result, bail, ensure};
-use model::mtu::{CHANGE_SCHEMA, ChangeOutcome, MtuChange, Obstacle, Reach, Stage, Stopped};
+use model::mtu::{
+    CHANGE_SCHEMA, ChangeOutcome, ChangeReach, ChangeStage, MtuChange, Obstacle, Stopped,
+};
 use model::{Reading, Setting, Side};
 use pmtud::change::{Turn, obstacle, reach_of, stopped};
 use std::sync::atomic::AtomicBool;
@@ -33,7 +35,7 @@ pub struct Wish {
     /// MTU of both devices.
     pub to: u32,
     /// For whom; `None`: by what is found on the segment.
-    pub reach: Option<Reach>,
+    pub reach: Option<ChangeReach>,
     /// Devices that may lose their link are changed all the same.
     pub force: bool,
     /// Once it is kept it is to outlive a restart.
@@ -49,7 +51,7 @@ pub fn change(
     how: &How<'_>,
     wish: &Wish,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(Stage, &MtuChange),
+    progress: &mut dyn FnMut(ChangeStage, &MtuChange),
 ) -> Result<MtuChange> {
     let name = host.to_string();
     let mut link = Link::new(host.connect(how)?);
@@ -89,8 +91,8 @@ pub fn change(
     // Named so that no other change can be meant.
     let title = format!("MTU {} ({}) with {name}", wish.to, archive::new_id());
     let mut both = Both::arm(link, near, far, &title)?;
-    progress(Stage::Arm, &story);
-    let mut stage = Stage::Pin;
+    progress(ChangeStage::Arm, &story);
+    let mut stage = ChangeStage::Pin;
     let played = both.play(&mut stage, &mut story, stop, progress);
     let failed = match played {
         Ok(stopped) if stopped.is_empty() => match both.commit(host, how, &title) {
@@ -102,7 +104,7 @@ pub fn change(
     };
     story.outcome = match failed {
         None => {
-            progress(Stage::Commit, &story);
+            progress(ChangeStage::Commit, &story);
             both.keep(&title, wish.persist, &mut story);
             ChangeOutcome::Committed
         }
@@ -151,10 +153,10 @@ impl Both {
     /// through ends it.
     fn play(
         &mut self,
-        stage: &mut Stage,
+        stage: &mut ChangeStage,
         story: &mut MtuChange,
         stop: &AtomicBool,
-        progress: &mut dyn FnMut(Stage, &MtuChange),
+        progress: &mut dyn FnMut(ChangeStage, &MtuChange),
     ) -> Result<Vec<Stopped>> {
         let (name, to) = (story.host.clone(), story.to);
         self.apply(|turn| &turn.pin)?;
@@ -163,7 +165,7 @@ impl Both {
             std::thread::sleep(DRAIN);
         }
 
-        *stage = Stage::Widen;
+        *stage = ChangeStage::Widen;
         let watch = Watch::begin(&mut self.link, stop)?;
         let changed = self.apply(|turn| &turn.device);
         story.silence = watch.end().map(Into::into);
@@ -171,7 +173,7 @@ impl Both {
         tune::step("devices widened");
         progress(*stage, story);
 
-        *stage = Stage::Probe;
+        *stage = ChangeStage::Probe;
         self.renew()?;
         let report = look(&name, &mut self.link, stop)?;
         let bad = stopped(&report, to, false);
@@ -181,20 +183,20 @@ impl Both {
         }
         progress(*stage, story);
 
-        *stage = Stage::Unpin;
+        *stage = ChangeStage::Unpin;
         self.undo_only(|turn| &turn.unpin)?;
         self.apply(|turn| &turn.peer)?;
         tune::step("packets unpinned");
         progress(*stage, story);
 
-        *stage = Stage::Verify;
+        *stage = ChangeStage::Verify;
         self.renew()?;
         let report = look(&name, &mut self.link, stop)?;
         let bad = stopped(&report, to, true);
         story.after = Some(report);
         if bad.is_empty() {
             progress(*stage, story);
-            *stage = Stage::Commit;
+            *stage = ChangeStage::Commit;
         }
         Ok(bad)
     }
@@ -248,10 +250,10 @@ impl Both {
     }
 
     /// The same stages in reverse order, without interruption, as far as both hosts can be reached.
-    fn roll_back(mut self, stage: Stage, notes: &mut Vec<String>) {
+    fn roll_back(mut self, stage: ChangeStage, notes: &mut Vec<String>) {
         // What is refused or lost here is undone by the end of the hold.
         let _ = self.undo_only(|turn| &turn.peer);
-        if stage >= Stage::Unpin {
+        if stage >= ChangeStage::Unpin {
             let _ = self.apply(|turn| &turn.unpin);
         }
         let _ = self.undo_only(|turn| &turn.device);

@@ -4,7 +4,7 @@ use super::look_around;
 use anyhow::{Context, Result};
 use model::mtu::{Climb, TooBig};
 use model::{BitRate, Bytes};
-use pmtud::{Ladder, Probe, Rule};
+use pmtud::{Probe, ProbeLadder, Rule};
 use probe::{Ask, Datagrams, Said, header};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -195,7 +195,7 @@ impl Exchange {
     ) -> Result<Climb> {
         let peer = self.proven().context("the peer has not answered yet")?;
         let pace = rate.map_or(PACE, |rate| rate.min(PACE)).0.max(1);
-        let mut ladder = Ladder::new(Rule::DATAGRAMS, FLOOR, ceiling.min(LARGEST));
+        let mut ladder = ProbeLadder::new(Rule::DATAGRAMS, FLOOR, ceiling.min(LARGEST));
         let mut reported: Option<TooBig> = None;
         while let Some(probes) = ladder.next_round() {
             let mut due = Instant::now();
@@ -257,7 +257,7 @@ impl Exchange {
     fn listen(
         &mut self,
         until: Instant,
-        ladder: &mut Ladder,
+        ladder: &mut ProbeLadder,
         reported: &mut Option<TooBig>,
     ) -> Result<()> {
         let left = until.saturating_duration_since(Instant::now());

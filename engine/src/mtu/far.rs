@@ -10,7 +10,7 @@ use crate::trust::{Admitted, Denied, Peer};
 use crate::tuning;
 use anyhow::{Context, Result};
 use model::mtu::{PathEnd, TcpTruth};
-use model::{BitRate, Bulk, Bytes, Limit, Nanos, Placement, SocketSettings, Workload};
+use model::{BitRate, Bulk, Bytes, LegLimit, Nanos, Placement, SocketSettings, Workload};
 use probe::{Datagrams, unspecified};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -20,7 +20,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::control::{
-    Agent, Order, PREAMBLE_LEN, Preamble, ProbeAnswer, ProbeRequest, ToController, Token,
+    AgentRole, LegOrder, PREAMBLE_LEN, Preamble, ProbeAnswer, ProbeRequest, ToController, Token,
 };
 
 /// A port is open for so long at most.
@@ -44,7 +44,7 @@ const PROVE_WITHIN: Duration = Duration::from_secs(2);
 /// What one session finds out about the path to its controller.
 pub struct Probing {
     peer: Peer,
-    sender: Sender<Agent>,
+    sender: Sender<AgentRole>,
     open: Option<Open>,
 }
 
@@ -56,7 +56,7 @@ struct Open {
 
 impl Probing {
     /// Of a session with `peer`, in which nothing is open yet.
-    pub fn new(peer: Peer, sender: Sender<Agent>) -> Probing {
+    pub fn new(peer: Peer, sender: Sender<AgentRole>) -> Probing {
         let open = None;
         Probing { peer, sender, open }
     }
@@ -136,13 +136,13 @@ fn answered(number: u64, answer: Result<ProbeAnswer, String>) -> ToController {
 }
 
 /// Probes as the agent's rules see them.
-fn order() -> Order {
-    Order {
+fn order() -> LegOrder {
+    LegOrder {
         leg: 0,
         agent_sends: true,
         workload: Workload::Bulk(Bulk::default()),
         streams: 1,
-        limit: Limit::Bytes(MOST),
+        limit: LegLimit::Bytes(MOST),
         interval: Nanos::from_secs(1),
         outage: Nanos(0),
         trace: false,
@@ -203,7 +203,7 @@ impl Port {
         mut self,
         inbox: &mpsc::Receiver<(u64, ProbeRequest)>,
         stop: &AtomicBool,
-        sender: &Sender<Agent>,
+        sender: &Sender<AgentRole>,
         rate: Option<BitRate>,
     ) {
         let answer = |number, answer| drop(sender.send(answered(number, answer)));

@@ -8,7 +8,7 @@ use crate::exit::Refusal;
 use anyhow::{Context, Result, anyhow};
 use model::BitRate;
 use model::mtu::{Climb, MTU_SCHEMA, Method, MssSeen, MtuReport, PathEnd, TcpTruth, Way};
-use pmtud::{Facts, judge};
+use pmtud::{DirectionFacts, judge};
 use probe::{Datagrams, unspecified};
 use std::io::Write;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -179,7 +179,7 @@ pub fn way(
     mss: Option<MssSeen>,
     tcp: Option<TcpTruth>,
 ) -> Way {
-    let verdict = judge(&Facts {
+    let verdict = judge(&DirectionFacts {
         sender,
         receiver,
         climb: &climb,

@@ -12,8 +12,8 @@ use crate::host::authority;
 use crate::transport;
 use anyhow::{Context, Result, anyhow, bail};
 use model::IpVersion;
-use model::mtu::{Cause, Climb, MTU_SCHEMA, Method, MtuReport, PathEnd, Way};
-use pmtud::{Ladder, Rule};
+use model::mtu::{Climb, MTU_SCHEMA, Method, MtuCause, MtuReport, PathEnd, Way};
+use pmtud::{ProbeLadder, Rule};
 use probe::Ask;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -188,9 +188,9 @@ fn back_way(near: &PathEnd, climb: Climb, smaller: bool) -> Way {
     let short = climb.ceiling < near.device_mtu.min(CEILING);
     let mut back = way(&sender, Some(near), climb, None, None);
     if back.climb.passes == Some(back.climb.ceiling) && short {
-        back.verdict.cause = Cause::NotTried;
-    } else if smaller && back.verdict.cause == Cause::Somewhere {
-        back.verdict.cause = Cause::SenderStops;
+        back.verdict.cause = MtuCause::NotTried;
+    } else if smaller && back.verdict.cause == MtuCause::Somewhere {
+        back.verdict.cause = MtuCause::SenderStops;
         back.verdict.doubts.clear();
     }
     back
@@ -202,7 +202,7 @@ fn climb(
     ceiling: u32,
     attempt: impl Fn(u32, &AtomicBool) -> Result<Outcome> + Sync,
 ) -> (Climb, bool) {
-    let mut ladder = Ladder::new(Rule::CONNECTIONS, FLOOR.min(ceiling), ceiling);
+    let mut ladder = ProbeLadder::new(Rule::CONNECTIONS, FLOOR.min(ceiling), ceiling);
     let mut smaller = false;
     while let Some(probes) = ladder.next_round() {
         let (over, (results, outcomes)) = (AtomicBool::new(false), mpsc::channel());

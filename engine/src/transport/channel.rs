@@ -11,13 +11,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use sys::poll::Waker;
 use wire::Machine;
-use wire::control::{self, Agent, Controller, Endpoint, Fault, MAX_EVENTS, Role};
+use wire::control::{self, AgentRole, ControlRole, ControllerRole, Endpoint, Fault, MAX_EVENTS};
 
 /// The controller's end.
-pub type ControllerChannel = Channel<Controller>;
+pub type ControllerChannel = Channel<ControllerRole>;
 
 /// The agent's end.
-pub type AgentChannel = Channel<Agent>;
+pub type AgentChannel = Channel<AgentRole>;
 
 /// Messages that may wait for the driving thread; a further one makes its sender wait.
 const INBOX: usize = 64;
@@ -59,7 +59,7 @@ impl std::fmt::Display for Ended {
 
 /// One end of a control connection. A thread of its own reads, writes and keeps it alive, so the
 /// owner may block as long as it likes. Dropping it says good-bye.
-pub struct Channel<R: Role> {
+pub struct Channel<R: ControlRole> {
     sender: Sender<R>,
     events: Receiver<R::In>,
     shared: Arc<Shared>,
@@ -76,19 +76,19 @@ struct Shared {
 }
 
 /// Sends on a channel from any thread.
-pub struct Sender<R: Role> {
+pub struct Sender<R: ControlRole> {
     inbox: SyncSender<R::Out>,
     shared: Arc<Shared>,
 }
 
-impl<R: Role> Clone for Sender<R> {
+impl<R: ControlRole> Clone for Sender<R> {
     fn clone(&self) -> Sender<R> {
         let (inbox, shared) = (self.inbox.clone(), Arc::clone(&self.shared));
         Sender { inbox, shared }
     }
 }
 
-impl<R: Role> Sender<R> {
+impl<R: ControlRole> Sender<R> {
     /// Sends as soon as the stream takes it. Waits while too much is waiting already.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Shared {
     }
 }
 
-impl<R: Role> Channel<R> {
+impl<R: ControlRole> Channel<R> {
     /// Greets over `stream` and waits for the greeting of the peer, at most `patience` and only
     /// until `stop`. `peer` begins the sentences about it.
     pub fn start(
@@ -199,7 +199,7 @@ impl<R: Role> Channel<R> {
     }
 }
 
-impl<R: Role> Drop for Channel<R> {
+impl<R: ControlRole> Drop for Channel<R> {
     fn drop(&mut self) {
         self.sender.close("");
         if let Some(thread) = self.thread.take() {
@@ -209,7 +209,7 @@ impl<R: Role> Drop for Channel<R> {
 }
 
 /// The thread of a channel.
-struct Thread<R: Role> {
+struct Thread<R: ControlRole> {
     driver: Driver<Endpoint<R>>,
     messages: Receiver<R::Out>,
     inbound: SyncSender<R::In>,
@@ -218,7 +218,7 @@ struct Thread<R: Role> {
     peer: String,
 }
 
-impl<R: Role> Thread<R> {
+impl<R: ControlRole> Thread<R> {
     fn run(mut self) {
         let ended = loop {
             if let Some(ended) = self.turn().unwrap_or_else(|why| Some(Ended::Lost(why))) {

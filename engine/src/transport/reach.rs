@@ -20,7 +20,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::control::enrol::{ANSWER_LEN, Answer, Request};
+use wire::control::enrol::{ANSWER_LEN, EnrolAnswer, EnrolRequest};
 
 /// For the greeting once there is a connection.
 const GREETING: Duration = Duration::from_secs(10);
@@ -123,7 +123,7 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
         Handshake::Busy(again) => Refusal::unreachable(busy(&at, again)),
     })?;
     let until = Instant::now() + CONNECT;
-    let request = Request {
+    let request = EnrolRequest {
         token: invitation.token,
         name: host_name(),
     };
@@ -136,12 +136,12 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
             "{at} did not answer the invitation ({e}): it may have been used or withdrawn; request a new one"
         ))
     })?;
-    let why = match Answer::decode(&answer) {
-        Some(Answer::Welcome { name }) => return trust_server(&store, server, &name, &at),
-        Some(Answer::Unknown) => {
+    let why = match EnrolAnswer::decode(&answer) {
+        Some(EnrolAnswer::Welcome { name }) => return trust_server(&store, server, &name, &at),
+        Some(EnrolAnswer::Unknown) => {
             "does not know this invitation: it was used, withdrawn, or has expired; request a new one"
         }
-        Some(Answer::Failed) => {
+        Some(EnrolAnswer::Failed) => {
             "could not keep this host's key: see what 'linerate serve' said there"
         }
         None => {

@@ -6,7 +6,7 @@ use super::quota::{self, Account, LegQuota};
 use super::store::Limits;
 use crate::leg::{direction, role};
 use measure::storage::Reach;
-use model::{BitRate, Bytes, Limit, Nanos, Side, Warning};
+use model::{BitRate, Bytes, LegLimit, Nanos, Side, Warning};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use wire::control::Order;
+use wire::control::LegOrder;
 
 /// Connections that a leg may have.
 const MAX_STREAMS: u32 = 128;
@@ -86,12 +86,12 @@ impl Peer {
     }
 
     /// Requests one leg. The leg is under way until the answer is dropped.
-    pub fn admit(&self, order: &Order) -> Result<Admitted, Denied> {
+    pub fn admit(&self, order: &LegOrder) -> Result<Admitted, Denied> {
         self.admit_as(&format!("leg {}", order.leg), order)
     }
 
     /// Requests something else that moves as much as this leg would; `what` is its name in the log.
-    pub fn admit_as(&self, what: &str, order: &Order) -> Result<Admitted, Denied> {
+    pub fn admit_as(&self, what: &str, order: &LegOrder) -> Result<Admitted, Denied> {
         possible(order).map_err(Denied::Refused)?;
         let mut order = order.clone();
         let mut warnings = Vec::new();
@@ -104,10 +104,10 @@ impl Peer {
                     "the {a_day} a day that this host allows are used up: measure again after midnight UTC"
                 )));
             }
-            if let Limit::Bytes(asked) = order.limit
+            if let LegLimit::Bytes(asked) = order.limit
                 && asked > left
             {
-                order.limit = Limit::Bytes(left);
+                order.limit = LegLimit::Bytes(left);
                 warnings.push(smaller(
                     format!("{asked} asked, {left} granted: the far host allows {a_day} a day"),
                     "the leg ends earlier than asked",
@@ -173,8 +173,8 @@ impl Peer {
             });
         }
         let span = match order.limit {
-            Limit::Time(span) => Some(span),
-            Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => self.limits.longest(),
+            LegLimit::Time(span) => Some(span),
+            LegLimit::Bytes(_) | LegLimit::Requests(_) | LegLimit::Whole => self.limits.longest(),
         };
         let lasts = Duration::from(span.unwrap_or(UNKNOWN_DURATION).min(LONGEST));
         let ahead = match self.limits.rate {
@@ -238,7 +238,7 @@ pub enum Denied {
 /// A leg that may be. Dropping it makes room for the next.
 pub struct Admitted {
     /// The leg as allowed: limit and pacing may be smaller than requested.
-    pub order: Order,
+    pub order: LegOrder,
     /// What was made smaller, and who else measures.
     pub warnings: Vec<Warning>,
     /// Its name in the log.
@@ -277,7 +277,7 @@ impl Admitted {
         let longest = self.longest().unwrap_or(LONGEST);
         let why = || format!("the far host allows {longest} a leg: it was ended");
         match self.order.limit {
-            Limit::Time(_) => None,
+            LegLimit::Time(_) => None,
             _ => Some((Duration::from(longest) + grace(longest), why())),
         }
     }
@@ -416,21 +416,21 @@ impl Accounts {
 }
 
 /// An order for the log.
-fn in_words(order: &Order) -> String {
+fn in_words(order: &LegOrder) -> String {
     let [sends, receives] = order.workload.kind().agent_does;
     let what = if order.agent_sends { sends } else { receives };
     let limit = match order.limit {
-        Limit::Time(span) => format!("for {span}"),
-        Limit::Bytes(bytes) => format!("up to {bytes}"),
-        Limit::Requests(count) => format!("up to {count} requests"),
-        Limit::Whole => "to its end".to_owned(),
+        LegLimit::Time(span) => format!("for {span}"),
+        LegLimit::Bytes(bytes) => format!("up to {bytes}"),
+        LegLimit::Requests(count) => format!("up to {count} requests"),
+        LegLimit::Whole => "to its end".to_owned(),
     };
     let s = if order.streams == 1 { "" } else { "s" };
     format!("{what} over {} connection{s} {limit}", order.streams)
 }
 
 /// Whether an order makes sense at all, whoever sends it.
-fn possible(order: &Order) -> Result<(), String> {
+fn possible(order: &LegOrder) -> Result<(), String> {
     if order.streams == 0 || order.streams > MAX_STREAMS {
         return Err(format!(
             "{} streams: 1 to {MAX_STREAMS} are possible",
@@ -444,10 +444,10 @@ fn possible(order: &Order) -> Result<(), String> {
         ));
     }
     match order.limit {
-        Limit::Time(Nanos(0)) | Limit::Bytes(Bytes(0)) | Limit::Requests(0) => {
+        LegLimit::Time(Nanos(0)) | LegLimit::Bytes(Bytes(0)) | LegLimit::Requests(0) => {
             return Err("a leg of nothing measures nothing".to_owned());
         }
-        Limit::Time(span) if span > LONGEST => {
+        LegLimit::Time(span) if span > LONGEST => {
             return Err(format!("a leg of {span}: at most {LONGEST} are possible"));
         }
         _ => {}
@@ -459,11 +459,11 @@ fn possible(order: &Order) -> Result<(), String> {
 }
 
 /// Makes an order fit the limits, and says where.
-fn fit(order: &mut Order, limits: &Limits, warnings: &mut Vec<Warning>) {
-    if let (Limit::Time(asked), Some(longest)) = (order.limit, limits.longest())
+fn fit(order: &mut LegOrder, limits: &Limits, warnings: &mut Vec<Warning>) {
+    if let (LegLimit::Time(asked), Some(longest)) = (order.limit, limits.longest())
         && asked > longest
     {
-        order.limit = Limit::Time(longest);
+        order.limit = LegLimit::Time(longest);
         warnings.push(smaller(
             format!("{asked} asked, {longest} granted: the far host allows no longer leg"),
             "the leg ends earlier than asked",
@@ -508,7 +508,7 @@ fn fit(order: &mut Order, limits: &Limits, warnings: &mut Vec<Warning>) {
 }
 
 /// Whether the agent's end of an order receives what the peer chooses to send.
-fn receives(order: &Order) -> bool {
+fn receives(order: &LegOrder) -> bool {
     !order.agent_sends || order.workload.is_answered()
 }
 
@@ -530,8 +530,8 @@ mod tests {
 
     const BUFFERS: Bytes = Bytes(64 << 20);
 
-    fn order(limit: Limit) -> Order {
-        Order {
+    fn order(limit: LegLimit) -> LegOrder {
+        LegOrder {
             leg: 1,
             agent_sends: true,
             workload: Workload::Bulk(Bulk::default()),
@@ -561,7 +561,7 @@ mod tests {
         }
     }
 
-    fn refused(peer: &Peer, order: &Order) -> String {
+    fn refused(peer: &Peer, order: &LegOrder) -> String {
         match peer.admit(order) {
             Err(Denied::Refused(why)) => why,
             Err(Denied::Busy { why, .. }) => panic!("busy: {why}"),
@@ -579,16 +579,16 @@ mod tests {
         };
         let peer = peer(&ledger, 1, fresh().id(), limits);
         let leg = peer
-            .admit(&order(Limit::Time(Nanos::from_secs(10))))
+            .admit(&order(LegLimit::Time(Nanos::from_secs(10))))
             .ok()
             .unwrap();
-        assert_eq!(leg.order.limit, Limit::Time(Nanos::from_secs(5)));
+        assert_eq!(leg.order.limit, LegLimit::Time(Nanos::from_secs(5)));
         assert_eq!(leg.order.socket.pacing, Some(BitRate(50_000_000)));
         assert_eq!(leg.warnings.len(), 2);
         // It is ordered to last a time, which ends it; only what is under way then is waited for.
         assert_eq!(leg.cut(), None);
         assert_eq!(leg.drain(), Some(Duration::from_millis(500)));
-        let bytes = peer.admit(&order(Limit::Bytes(Bytes(1)))).ok().unwrap();
+        let bytes = peer.admit(&order(LegLimit::Bytes(Bytes(1)))).ok().unwrap();
         let (after, why) = bytes.cut().unwrap();
         assert_eq!(after, Duration::from_millis(5500));
         assert!(why.contains("5.00 s a leg"), "{why}");
@@ -598,7 +598,7 @@ mod tests {
     fn samples_are_not_as_rare_as_the_client_likes() {
         let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
         let peer = peer(&ledger, 1, fresh().id(), Limits::default());
-        let mut rare = order(Limit::Time(Nanos::from_secs(86_400)));
+        let mut rare = order(LegLimit::Time(Nanos::from_secs(86_400)));
         rare.interval = Nanos::from_secs(86_400);
         let leg = peer.admit(&rare).ok().unwrap();
         assert_eq!(leg.order.interval, Nanos::from_secs(60));
@@ -607,7 +607,7 @@ mod tests {
             "{:?}",
             leg.warnings
         );
-        rare.limit = Limit::Time(Nanos::from_secs(86_401));
+        rare.limit = LegLimit::Time(Nanos::from_secs(86_401));
         assert!(refused(&peer, &rare).contains("at most"));
     }
 
@@ -615,13 +615,13 @@ mod tests {
     fn the_buffers_of_all_legs_have_a_bound() {
         let ledger = Arc::new(Ledger::new(4, BUFFERS, None));
         let client = |n| peer(&ledger, n, fresh().id(), Limits::default());
-        let writes = |size, streams| Order {
+        let writes = |size, streams| LegOrder {
             workload: Workload::Bulk(Bulk {
                 write_size: Some(Bytes(size)),
                 ..Bulk::default()
             }),
             streams,
-            ..order(Limit::Bytes(Bytes(1)))
+            ..order(LegLimit::Bytes(Bytes(1)))
         };
         let too_much = refused(&client(1), &writes(64 << 20, 2));
         assert!(
@@ -636,9 +636,9 @@ mod tests {
         drop(all);
         assert!(client(2).admit(&writes(1, 1)).is_ok());
         // What nobody bounded by hand fits, however many streams there are.
-        let many = Order {
+        let many = LegOrder {
             streams: 128,
-            ..order(Limit::Bytes(Bytes(1)))
+            ..order(LegLimit::Bytes(Bytes(1)))
         };
         assert!(client(1).admit(&many).is_ok());
     }
@@ -646,7 +646,7 @@ mod tests {
     #[test]
     fn one_key_leaves_room_for_another() {
         let ledger = Arc::new(Ledger::new(3, BUFFERS, None));
-        let (id, ten) = (fresh().id(), order(Limit::Time(Nanos::from_secs(10))));
+        let (id, ten) = (fresh().id(), order(LegLimit::Time(Nanos::from_secs(10))));
         let greedy = |n| peer(&ledger, n, id, Limits::default()).admit(&ten);
         let held: Vec<Admitted> = (0..2).map(|n| greedy(n).ok().unwrap()).collect();
         match greedy(2) {
@@ -666,8 +666,8 @@ mod tests {
     fn impossible_orders_are_refused_in_words() {
         let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
         let peer = peer(&ledger, 1, fresh().id(), Limits::default());
-        let fine = order(Limit::Bytes(Bytes(1)));
-        let bad = |change: &dyn Fn(&mut Order)| {
+        let fine = order(LegLimit::Bytes(Bytes(1)));
+        let bad = |change: &dyn Fn(&mut LegOrder)| {
             let mut order = fine.clone();
             change(&mut order);
             refused(&peer, &order)
@@ -675,7 +675,7 @@ mod tests {
         assert!(bad(&|o| o.streams = 0).contains("streams"));
         assert!(bad(&|o| o.streams = 129).contains("streams"));
         assert!(bad(&|o| o.interval = Nanos(1)).contains("samples"));
-        assert!(bad(&|o| o.limit = Limit::Time(Nanos(0))).contains("nothing"));
+        assert!(bad(&|o| o.limit = LegLimit::Time(Nanos(0))).contains("nothing"));
         let writes = |size| {
             Workload::Bulk(Bulk {
                 write_size: Some(Bytes(size)),
@@ -690,7 +690,7 @@ mod tests {
     #[test]
     fn a_small_number_at_once_and_the_next_gets_a_waiting_time() {
         let ledger = Arc::new(Ledger::new(2, BUFFERS, None));
-        let ten = order(Limit::Time(Nanos::from_secs(10)));
+        let ten = order(LegLimit::Time(Nanos::from_secs(10)));
         let client = |n| peer(&ledger, n, fresh().id(), Limits::default());
         let first = client(1);
         let up = first.admit(&ten).ok().unwrap();
@@ -727,22 +727,26 @@ mod tests {
             peer(&ledger, 1, id, limits.clone())
         };
         let leg = start(id)
-            .admit(&order(Limit::Bytes(Bytes(5000))))
+            .admit(&order(LegLimit::Bytes(Bytes(5000))))
             .ok()
             .unwrap();
-        assert_eq!(leg.order.limit, Limit::Bytes(Bytes(1000)));
+        assert_eq!(leg.order.limit, LegLimit::Bytes(Bytes(1000)));
         assert!(leg.spend(Bytes(300)).is_ok());
         // The same count again is not counted again.
         assert!(leg.spend(Bytes(300)).is_ok());
         drop(leg);
         let leg = start(id)
-            .admit(&order(Limit::Bytes(Bytes(5000))))
+            .admit(&order(LegLimit::Bytes(Bytes(5000))))
             .ok()
             .unwrap();
-        assert_eq!(leg.order.limit, Limit::Bytes(Bytes(700)));
+        assert_eq!(leg.order.limit, LegLimit::Bytes(Bytes(700)));
         assert!(leg.spend(Bytes(701)).unwrap_err().contains("1000 B a day"));
         drop(leg);
-        assert!(refused(&start(id), &order(Limit::Bytes(Bytes(1)))).contains("midnight"));
-        assert!(start(other).admit(&order(Limit::Bytes(Bytes(1)))).is_ok());
+        assert!(refused(&start(id), &order(LegLimit::Bytes(Bytes(1)))).contains("midnight"));
+        assert!(
+            start(other)
+                .admit(&order(LegLimit::Bytes(Bytes(1))))
+                .is_ok()
+        );
     }
 }

@@ -8,7 +8,7 @@ use crate::rows::{
 };
 use crate::schema;
 use crate::{Error, Named, Traces};
-use model::{BitRate, Bytes, Direction, Leg, Limit, Nanos, Run, RunId, Sample, Side};
+use model::{BitRate, Bytes, Direction, Leg, LegLimit, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params, params_from_iter};
 use std::fs::DirBuilder;
@@ -58,7 +58,7 @@ pub struct Row {
     /// Kind of the workload.
     pub workload: String,
     /// When a leg ends.
-    pub limit: Option<Limit>,
+    pub limit: Option<LegLimit>,
     /// Connections for each leg.
     pub streams: u32,
     /// `unfinished`, `complete`, `interrupted` or `failed`.
@@ -373,7 +373,8 @@ impl Archive {
                     };
                     let order: Option<String> = row.get(11)?;
                     let order = order.and_then(|text| serde_json::from_str(&text).ok());
-                    let (limit, streams): (Option<Limit>, Option<u32>) = order.unwrap_or_default();
+                    let (limit, streams): (Option<LegLimit>, Option<u32>) =
+                        order.unwrap_or_default();
                     Ok(Ok(Row {
                         id: row.get(0)?,
                         started: Nanos(number(1)?.unwrap_or_default()),

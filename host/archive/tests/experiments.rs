@@ -6,11 +6,11 @@ mod common;
 use common::{Scratch, complete};
 use linerate_archive::{Archive, Error, Filter, Imported, Named};
 use model::mtu::{
-    Cause, Climb, MTU_SCHEMA, Method, MtuFound, MtuRecord, MtuReport, PathEnd, Verdict, Way,
+    Climb, MTU_SCHEMA, Method, MtuCause, MtuFound, MtuRecord, MtuReport, MtuVerdict, PathEnd, Way,
 };
 use model::{
     Arm, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Ended, Estimand, Experiment, Fingerprint,
-    Metric, Nanos, Phase, Plan, Reading, Side, TUNING_SCHEMA, Trial, Tuning, Witness,
+    Metric, Nanos, Plan, Reading, Side, TUNING_SCHEMA, Trial, TrialPhase, Tuning, Witness,
 };
 
 fn experiment(id: &str, started: Nanos) -> Experiment {
@@ -49,7 +49,7 @@ fn experiment(id: &str, started: Nanos) -> Experiment {
 fn trial(number: u32) -> Trial {
     Trial {
         number,
-        phase: Phase::Main,
+        phase: TrialPhase::Main,
         block: (number - 1) / 2,
         position: (number - 1) % 2,
         arm: number % 2,
@@ -266,9 +266,9 @@ fn what_was_found_of_an_mtu_is_listed_by_its_host_and_deleted() {
         },
         mss: None,
         tcp: None,
-        verdict: Verdict {
+        verdict: MtuVerdict {
             mtu: Some(passes),
-            cause: Cause::Clear,
+            cause: MtuCause::Clear,
             beside: Vec::new(),
             doubts: Vec::new(),
         },

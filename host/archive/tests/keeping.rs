@@ -6,8 +6,8 @@ mod common;
 use common::{Scratch, begun, complete, leg, sample};
 use linerate_archive::{Archive, Error, Filter, Imported, Named};
 use model::{
-    BitRate, Bytes, Direction, Directions, EndRecord, Ended, Latency, Leg, Limit, Nanos, Request,
-    Run, Sample, Side, StreamSample, Udp, Wait, Warning, Workload,
+    BitRate, Bytes, Direction, Directions, EndRecord, Ended, Latency, Leg, LegLimit, Nanos,
+    Request, Run, Sample, Side, StreamSample, Udp, WaitMode, Warning, Workload,
 };
 use proptest::prelude::*;
 use std::os::unix::fs::PermissionsExt;
@@ -144,7 +144,7 @@ fn lists_are_filtered_and_newest_first() {
         reply_size: Bytes(8192),
         pace_per_s: Some(0.1 + 0.2),
         reconnect: false,
-        wait: Wait::Block,
+        wait: WaitMode::Block,
     });
     let mut failed = begun("00000001", "db1", Nanos(10));
     failed.ended = Ended::Failed {
@@ -363,7 +363,7 @@ prop_compose! {
             }),
             1 => Workload::Request(Request {
                 request_size: Bytes(n), reply_size: Bytes(1), pace_per_s: pace, reconnect: flag,
-                wait: if flag { Wait::Hybrid } else { Wait::Block },
+                wait: if flag { WaitMode::Hybrid } else { WaitMode::Block },
             }),
             _ => Workload::Udp(Udp { rate: BitRate(n), datagram_size: Bytes(1448) }),
         }
@@ -380,7 +380,7 @@ prop_compose! {
         run.far = run.far.filter(|_| known);
         run.spec.workload = workload;
         run.spec.directions = Directions::Bidirectional;
-        run.spec.limit = if known { Limit::Bytes(Bytes(n)) } else { Limit::Requests(n) };
+        run.spec.limit = if known { LegLimit::Bytes(Bytes(n)) } else { LegLimit::Requests(n) };
         run.near.sysctls.insert(host.clone(), host);
         run.legs = legs;
         run.ended = ended;

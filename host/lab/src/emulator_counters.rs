@@ -1,6 +1,6 @@
 //! What really happened on the links of a lab.
 
-use emulate::{EmulatorCounters, Event};
+use emulate::{EmulatorCounters, EmulatorEvent};
 use model::{Latency, Nanos};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -93,7 +93,7 @@ pub struct LogEntry {
     pub direction: emulate::Direction,
     /// What happened, at a moment since the lab is up.
     #[serde(flatten)]
-    pub event: Event,
+    pub event: EmulatorEvent,
 }
 
 /// Lateness beyond which the emulator is no longer a stand-in for the network, at the 99th percentile.

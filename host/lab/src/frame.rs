@@ -1,7 +1,7 @@
 //! What the emulator has to know of a frame, and what it does to one: cut a super-packet into the frames
 //! that a wire would carry, complete checksums, mark congestion.
 
-use emulate::{ETHERNET_HEADER, Ecn, Packet};
+use emulate::{ETHERNET_HEADER, Ecn, EmulatedPacket};
 use std::ops::Range;
 use sys::packet::VNET_HEADER;
 
@@ -44,7 +44,7 @@ pub struct View {
 /// one of no flow.
 pub fn view(framed: &[u8]) -> View {
     let (header, frame) = framed.split_at(VNET_HEADER.min(framed.len()));
-    let single = Packet::frame(frame.len() as u64, ());
+    let single = EmulatedPacket::frame(frame.len() as u64, ());
     let mut view = View {
         wire_bytes: single.wire_bytes,
         segments: 1,
@@ -123,7 +123,7 @@ pub fn view(framed: &[u8]) -> View {
     let size = usize::from(gso_size(header));
     if gso_type(header) != 0 && size > 0 && frame.len() > view.payload {
         let payload = frame.len() - view.payload;
-        let whole = Packet::segmented(view.payload as u64, payload as u64, size as u64, ());
+        let whole = EmulatedPacket::segmented(view.payload as u64, payload as u64, size as u64, ());
         view.segments = whole.segments;
         view.segment_wire_bytes = whole.segment_wire_bytes;
         view.wire_bytes = whole.wire_bytes;

@@ -3,7 +3,9 @@
 
 use crate::emulator_counters::{Emulator, LinkCounters, LogEntry};
 use crate::frame;
-use emulate::{Change, Delivery, Direction, Duplex, Kept, Link, Packet, Scenario};
+use emulate::{
+    Delivery, Direction, Duplex, EmulatedPacket, KeptSegments, Link, Scenario, ScriptStep,
+};
 use hdrhistogram::Histogram;
 use model::{Latency, Nanos};
 use std::collections::VecDeque;
@@ -118,7 +120,7 @@ pub(crate) struct Cable {
     link: Link,
     sockets: [PacketSocket; 2],
     duplex: Duplex<Body>,
-    script: VecDeque<Change>,
+    script: VecDeque<ScriptStep>,
     start: Instant,
     /// The latest moment that the pipes have been given.
     offered: Nanos,
@@ -380,8 +382,8 @@ impl Cable {
     }
 }
 
-fn packet(bytes: Vec<u8>, view: &frame::View) -> Packet<Body> {
-    Packet {
+fn packet(bytes: Vec<u8>, view: &frame::View) -> EmulatedPacket<Body> {
+    EmulatedPacket {
         wire_bytes: view.wire_bytes,
         segments: view.segments,
         segment_wire_bytes: view.segment_wire_bytes,
@@ -403,8 +405,8 @@ fn survivors(delivery: Delivery<Body>, out: &mut Vec<Vec<u8>>) {
         frame::mark_congestion(&mut bytes, &view);
     }
     match delivery.kept {
-        Kept::Whole => out.push(bytes),
-        Kept::Some(ranges) => {
+        KeptSegments::Whole => out.push(bytes),
+        KeptSegments::Some(ranges) => {
             let view = frame::view(&bytes);
             for range in ranges {
                 out.push(frame::part(&bytes, &view, range));

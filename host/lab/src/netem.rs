@@ -6,7 +6,7 @@
 
 use crate::netns_holder::{TC, run};
 use crate::plan;
-use emulate::{Aqm, Direction, Distribution, Limit, Link, Loss, Queue, Scenario, Shape};
+use emulate::{Aqm, Direction, Distribution, Link, LossModel, Queue, QueueLimit, Scenario, Shape};
 use model::Nanos;
 use sys::namespace;
 
@@ -87,9 +87,9 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         netem = format!("delay {} {}", micros(*delay + half), micros(half));
     }
     match loss {
-        Loss::Off => {}
-        Loss::Random(chance) => netem += &format!(" loss random {}", tc_percent(*chance)),
-        Loss::GilbertElliott {
+        LossModel::Off => {}
+        LossModel::Random(chance) => netem += &format!(" loss random {}", tc_percent(*chance)),
+        LossModel::GilbertElliott {
             to_bad,
             to_good,
             lost_in_bad,
@@ -100,7 +100,7 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
             let chances = chances.map(|chance| tc_percent(*chance)).join(" ");
             netem += &format!(" loss gemodel {chances}");
         }
-        Loss::Periodic(_) | Loss::At(_) => return Err("loss of chosen frames"),
+        LossModel::Periodic(_) | LossModel::At(_) => return Err("loss of chosen frames"),
     }
     if let Some(duplicate) = duplicate {
         netem += &format!(" duplicate {}", tc_percent(duplicate.probability));
@@ -123,8 +123,8 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         return Err("active queue management");
     }
     let limit = match limit {
-        Limit::Packets(packets) => format!("pfifo limit {packets}"),
-        Limit::Bytes(bytes) => format!("bfifo limit {}", bytes.0),
+        QueueLimit::Packets(packets) => format!("pfifo limit {packets}"),
+        QueueLimit::Bytes(bytes) => format!("bfifo limit {}", bytes.0),
     };
     // The bucket must hold one frame, and what arrives between two ticks of a busy processor.
     let burst = rate.bytes_in(Nanos::from_micros(100)).0.max(10_000);
@@ -161,7 +161,7 @@ mod tests {
                 distribution: Distribution::Uniform,
                 reorders: true,
             }),
-            loss: Loss::Random(0.005),
+            loss: LossModel::Random(0.005),
             duplicate: Some(Duplicate { probability: 0.25 }),
             ..Shape::default()
         };
@@ -177,10 +177,10 @@ mod tests {
         let shape = Shape {
             rate: Some(BitRate(1_000_000_000)),
             queue: Some(Queue {
-                limit: Limit::Packets(130),
+                limit: QueueLimit::Packets(130),
                 ..Queue::default()
             }),
-            loss: Loss::GilbertElliott {
+            loss: LossModel::GilbertElliott {
                 to_bad: 0.01,
                 to_good: 0.25,
                 lost_in_bad: 1.0,
@@ -213,7 +213,7 @@ mod tests {
         };
         assert_eq!(commands(&policed, "eth0"), Err("a policer"));
         let nth = Shape {
-            loss: Loss::At(vec![7]),
+            loss: LossModel::At(vec![7]),
             ..Shape::default()
         };
         assert_eq!(commands(&nth, "eth0"), Err("loss of chosen frames"));

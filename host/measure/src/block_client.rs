@@ -1,6 +1,6 @@
 //! The client's side of a protocol for blocks, as the load uses it.
 
-use model::{Answer, Nanos};
+use model::{BlockReply, Nanos};
 
 /// The client of a block server on one connection, in any protocol: times and bytes go in, bytes and answers come out.
 pub trait BlockClient: Send {
@@ -16,7 +16,7 @@ pub trait BlockClient: Send {
         &mut self,
         now: Nanos,
         bytes: &[u8],
-        answered: &mut dyn FnMut(Answer),
+        answered: &mut dyn FnMut(BlockReply),
     ) -> Result<(), String>;
 }
 

@@ -8,7 +8,7 @@ use crate::spin::{Spin, is_pause};
 use crate::stream::{Phase, Stream, Tally};
 use crate::stride::Stride;
 use crate::workload::{WorkloadEnd, no_such_role};
-use model::{Bulk, Limit};
+use model::{Bulk, LegLimit};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
@@ -45,7 +45,7 @@ struct BulkEnd {
 
 /// This end of a bulk transfer.
 pub(crate) fn end(job: &Job, order: &Bulk) -> Result<Box<dyn WorkloadEnd>, Error> {
-    if matches!(job.limit, Limit::Requests(_) | Limit::Whole) {
+    if matches!(job.limit, LegLimit::Requests(_) | LegLimit::Whole) {
         return Err(Error::Job(
             "a bulk load ends neither by requests nor with a file; limit it by time or bytes"
                 .into(),
@@ -112,7 +112,7 @@ fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
         let _ = stream.socket().shutdown(Shutdown::Write);
     }
     // By a clock of this end: the receiver may begin to read when all has arrived.
-    if matches!(stream.job.limit, Limit::Bytes(_)) && result.is_ok() {
+    if matches!(stream.job.limit, LegLimit::Bytes(_)) && result.is_ok() {
         stream.settle_acknowledged();
     }
     result

@@ -2,7 +2,7 @@
 
 use crate::block_client::BlockClients;
 use crate::storage::Storage;
-use model::{Limit, Workload};
+use model::{LegLimit, Workload};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
@@ -64,7 +64,7 @@ pub struct Job {
     pub workload: Workload,
     /// When the sending (or asking) end stops. The peer reads to the end of the stream; under
     /// a time limit it gives up `drain` after that time.
-    pub limit: Limit,
+    pub limit: LegLimit,
     /// Processors for the stream threads, given out in turn; empty: the scheduler's choice.
     pub cpus: Vec<u32>,
     /// How long the receiving end reads on after the time limit or after [`Load::stop`].
@@ -109,13 +109,13 @@ pub trait Quota: Send + Sync {
 
 impl Job {
     /// A job with the defaults of its workload: no affinity, no reconnecting, no storage yet.
-    pub fn new(role: Role, workload: Workload, limit: Limit) -> Job {
+    pub fn new(role: Role, workload: Workload, limit: LegLimit) -> Job {
         let stored = workload.has_storage();
         Job {
             role,
             limit: match (role, &workload) {
                 // However long the sender prepares its source: the connection ends it.
-                (Role::Receive, Workload::Copy(_)) => Limit::Whole,
+                (Role::Receive, Workload::Copy(_)) => LegLimit::Whole,
                 _ => limit,
             },
             cpus: Vec::new(),

@@ -6,7 +6,7 @@ use crate::job::{Acceptor, Connector, Job, Reconnect, Role};
 use crate::spin::{Spin, is_pause};
 use crate::stream::{Phase, Stream, Tally};
 use crate::workload::{WorkloadEnd, no_such_role};
-use model::{Bytes, Request, Wait};
+use model::{Bytes, Request, WaitMode};
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,7 +55,7 @@ pub(crate) fn end(job: &Job, order: &Request) -> Result<Box<dyn WorkloadEnd>, Er
 }
 
 impl WorkloadEnd for RequestEnd {
-    fn wait(&self) -> Option<Wait> {
+    fn wait(&self) -> Option<WaitMode> {
         match self {
             RequestEnd::Client(order, _) | RequestEnd::Server(order, _) => Some(order.wait),
         }

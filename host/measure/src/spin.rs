@@ -1,7 +1,7 @@
 //! How a thread waits for data: spinning first, or asleep at once.
 
 use crate::stream::{Phase, Stream};
-use model::{Wait, Warning};
+use model::{WaitMode, Warning};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
@@ -29,7 +29,7 @@ impl Spin {
     /// Spinning threads must not take each other's processors: with more threads than processors
     /// (both ends counted if the peer is on this host) all sleep, and a warning says so.
     pub(crate) fn allowed(
-        wait: Option<Wait>,
+        wait: Option<WaitMode>,
         sockets: &[TcpStream],
         warnings: &mut Vec<Warning>,
     ) -> Spin {
@@ -42,9 +42,9 @@ impl Spin {
         Spin::within(wait, threads, cpus, warnings)
     }
 
-    fn within(wait: Wait, threads: usize, cpus: usize, warnings: &mut Vec<Warning>) -> Spin {
+    fn within(wait: WaitMode, threads: usize, cpus: usize, warnings: &mut Vec<Warning>) -> Spin {
         let crowded = threads > cpus;
-        if crowded && wait == Wait::Hybrid {
+        if crowded && wait == WaitMode::Hybrid {
             warnings.push(Warning {
                 what: format!("{threads} threads on {cpus} processors cannot all spin; they sleep"),
                 meaning: "latencies include waking up, as with waiting mode block".into(),
@@ -53,11 +53,11 @@ impl Spin {
         }
         match (crowded, wait) {
             (true, _) => Spin::NEVER,
-            (false, Wait::Hybrid) => Spin {
+            (false, WaitMode::Hybrid) => Spin {
                 data: SPIN,
                 due: EARLY,
             },
-            (false, Wait::Block) => Spin {
+            (false, WaitMode::Block) => Spin {
                 data: Duration::ZERO,
                 due: EARLY,
             },

@@ -5,7 +5,7 @@ use crate::job::{Job, Role};
 use crate::load::Outcome;
 use crate::lock;
 use hdrhistogram::Histogram;
-use model::{BlockRecord, Bytes, CopyRecord, Latency, Limit, Warning};
+use model::{BlockRecord, Bytes, CopyRecord, Latency, LegLimit, Warning};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
@@ -131,7 +131,7 @@ impl Shared {
         let receives = job.role == Role::Receive && job.half_close;
         let budget = job.workload.budget(job.limit);
         let ends = match job.limit {
-            Limit::Time(time) => begun.checked_add(time.into()),
+            LegLimit::Time(time) => begun.checked_add(time.into()),
             _ => None,
         };
         let longest = job.longest.as_ref();

@@ -2,7 +2,7 @@
 //! knows no protocol.
 
 use crate::{Error, lock};
-use model::{BitRate, Bytes, Datagrams, Limit, Nanos};
+use model::{BitRate, Bytes, Datagrams, LegLimit, Nanos};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -34,7 +34,7 @@ pub struct UdpJob {
     /// Payload of a datagram in bytes.
     pub size: Bytes,
     /// When the sender stops.
-    pub limit: Limit,
+    pub limit: LegLimit,
     /// Processors for the stream threads, given out in turn; empty: the scheduler's choice.
     pub cpus: Vec<u32>,
 }
@@ -240,8 +240,8 @@ fn sender(
     let mut buffers = vec![0; BATCH * size];
     let mut pace = Pace::new(job.rate, size, Instant::now());
     let end = match job.limit {
-        Limit::Time(span) => Some(Instant::now() + Duration::from(span)),
-        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => None,
+        LegLimit::Time(span) => Some(Instant::now() + Duration::from(span)),
+        LegLimit::Bytes(_) | LegLimit::Requests(_) | LegLimit::Whole => None,
     };
     let mut sent = 0u64;
     let mut gone_since: Option<Instant> = None;
@@ -259,7 +259,7 @@ fn sender(
             }
         };
         let mut count = due.min(BATCH);
-        if let Limit::Bytes(limit) = job.limit {
+        if let LegLimit::Bytes(limit) = job.limit {
             count = take(&shared.taken, limit.0, size as u64, count);
             if count == 0 {
                 return;
@@ -289,7 +289,7 @@ fn sender(
                 0
             }
         };
-        if let Limit::Bytes(_) = job.limit {
+        if let LegLimit::Bytes(_) = job.limit {
             let back = ((count - left) * size) as u64;
             shared.taken.fetch_sub(back, Ordering::Relaxed);
         }
@@ -463,7 +463,7 @@ mod tests {
         let job = UdpJob {
             rate: Some(BitRate(8_000_000)),
             size: Bytes(1000),
-            limit: Limit::Bytes(Bytes(100_000)),
+            limit: LegLimit::Bytes(Bytes(100_000)),
             cpus: Vec::new(),
         };
         let sending = UdpLoad::send(job, vec![a], numbered()).unwrap();
@@ -486,7 +486,7 @@ mod tests {
         let job = UdpJob {
             rate: None,
             size: Bytes(500),
-            limit: Limit::Bytes(Bytes(50_000)),
+            limit: LegLimit::Bytes(Bytes(50_000)),
             cpus: Vec::new(),
         };
         let sending = UdpLoad::send(job, vec![a, c], numbered()).unwrap();
@@ -523,7 +523,7 @@ mod tests {
             let job = UdpJob {
                 rate: None,
                 size: Bytes(size),
-                limit: Limit::Bytes(Bytes(1)),
+                limit: LegLimit::Bytes(Bytes(1)),
                 cpus: Vec::new(),
             };
             assert!(UdpLoad::send(job, Vec::new(), numbered()).is_err());

@@ -3,13 +3,13 @@
 use crate::Error;
 use crate::spin::Spin;
 use crate::stream::Stream;
-use model::{StoreRecord, Wait};
+use model::{StoreRecord, WaitMode};
 
 /// One end of a workload. [`WorkloadEnd::run`] is called once a stream: the loop inside it is the workload's own, and no
 /// system call of it goes through this trait.
 pub(crate) trait WorkloadEnd: Send + Sync {
     /// How a stream's thread waits for data; `None`: it never spins.
-    fn wait(&self) -> Option<Wait> {
+    fn wait(&self) -> Option<WaitMode> {
         None
     }
 

@@ -9,7 +9,7 @@ use linerate_measure::storage::{
 use linerate_measure::{Job, Load, Outcome, Role, accept_options, connect, listen, ready};
 use model::{
     BitRate, BlockOperation, BlockServer, BlockStore, BlockSummary, Blocks, Bytes, Cache,
-    CopySummary, EndRecord, FileCopy, Limit, Nanos, Placement, SocketSettings, Stage, Wait,
+    CopySummary, EndRecord, FileCopy, LegLimit, Nanos, Placement, SocketSettings, Stage, WaitMode,
     Workload, summarise_blocks, summarise_copy,
 };
 use std::fs;
@@ -87,7 +87,7 @@ fn sockets(pacing: Option<BitRate>) -> (TcpStream, TcpStream) {
     (stream, accepted)
 }
 
-fn run(from: Storage, to: Storage, limit: Limit, pacing: Option<BitRate>) -> [Outcome; 2] {
+fn run(from: Storage, to: Storage, limit: LegLimit, pacing: Option<BitRate>) -> [Outcome; 2] {
     let (near, far) = sockets(pacing);
     let job = |role, storage| Job {
         storage: Some(storage),
@@ -118,7 +118,7 @@ fn through(source: f64, network: f64, sink: f64, mb: u64) -> CopySummary {
     let copied = judged(&run(
         Storage::Source(Slowly::new(source, mb)),
         Storage::Sink(Slowly::new(sink, mb)),
-        Limit::Whole,
+        LegLimit::Whole,
         Some(BitRate((network * 8e6) as u64)),
     ));
     assert_eq!(copied.verified, Some(true));
@@ -195,7 +195,7 @@ fn order(from: Option<String>, to: Option<String>) -> FileCopy {
     }
 }
 
-fn copy(order: &FileCopy, limit: Limit) -> [Outcome; 2] {
+fn copy(order: &FileCopy, limit: LegLimit) -> [Outcome; 2] {
     let from = Storage::Source(source(order, &Reach::Anywhere).unwrap().into());
     let to = Storage::Sink(sink(order, &Reach::Anywhere).unwrap().into());
     run(from, to, limit, None)
@@ -216,7 +216,7 @@ fn a_file_arrives_as_it_was_whatever_its_length() {
                 cache,
                 ..order(Some(dir.path("from")), Some(to.clone()))
             };
-            let [sent, received] = copy(&order, Limit::Whole);
+            let [sent, received] = copy(&order, LegLimit::Whole);
             assert_eq!((&sent.errors, &received.errors), (&vec![], &vec![]));
             let (source, copied) = (sent.copy.unwrap(), received.copy.unwrap());
             assert_eq!((copied.verified, copied.kept), (Some(true), true));
@@ -236,12 +236,12 @@ fn the_first_bytes_of_a_file_and_the_time_of_memory_are_whole_copies() {
     let dir = Directory::new("part");
     fs::write(dir.path("from"), vec![5; 3 << 20]).unwrap();
     let part = order(Some(dir.path("from")), Some(dir.path("part")));
-    let [_, received] = copy(&part, Limit::Bytes(Bytes(1_234_567)));
+    let [_, received] = copy(&part, LegLimit::Bytes(Bytes(1_234_567)));
     assert!(received.copy.unwrap().kept);
     assert_eq!(fs::metadata(dir.path("part")).unwrap().len(), 1_234_567);
 
     let timed = order(None, Some(dir.path("timed")));
-    let [sent, received] = copy(&timed, Limit::Time(Nanos::from_millis(200)));
+    let [sent, received] = copy(&timed, LegLimit::Time(Nanos::from_millis(200)));
     assert_eq!(sent.bytes, received.bytes);
     assert!(received.copy.unwrap().kept);
     assert_eq!(
@@ -257,7 +257,7 @@ fn a_file_that_the_time_cuts_short_is_not_kept() {
     let order = order(Some(dir.path("from")), Some(dir.path("to")));
     let from = Storage::Source(source(&order, &Reach::Anywhere).unwrap().into());
     let to = Storage::Sink(sink(&order, &Reach::Anywhere).unwrap().into());
-    let limit = Limit::Time(Nanos::from_millis(300));
+    let limit = LegLimit::Time(Nanos::from_millis(300));
     let [sent, received] = run(from, to, limit, Some(BitRate(80_000_000)));
     assert!(sent.bytes[0].0 < 32 << 20);
     let copied = received.copy.unwrap();
@@ -341,7 +341,7 @@ impl Sink for Full {
 #[test]
 fn storage_that_fails_ends_both_ends_and_says_why() {
     let from = Storage::Source(Slowly::new(1000.0, 100));
-    let [sent, received] = run(from, Storage::Sink(Arc::new(Full)), Limit::Whole, None);
+    let [sent, received] = run(from, Storage::Sink(Arc::new(Full)), LegLimit::Whole, None);
     assert_eq!(received.errors[0].what, "no space left");
     assert_eq!(
         received.copy.unwrap().failed.as_deref(),
@@ -380,16 +380,16 @@ fn blocks(depth: u32, mix: &[BlockOperation], store: BlockStore) -> Blocks {
         mix: mix.to_vec(),
         random: true,
         seed: 3,
-        wait: Wait::Block,
+        wait: WaitMode::Block,
     }
 }
 
 /// What the client and the end with the blocks came to.
-fn job(role: Role, order: &Blocks, limit: Limit) -> Job {
+fn job(role: Role, order: &Blocks, limit: LegLimit) -> Job {
     Job::new(role, Workload::Blocks(order.clone()), limit)
 }
 
-fn asked(order: &Blocks, store: Arc<dyn Store>, limit: Limit) -> [Outcome; 2] {
+fn asked(order: &Blocks, store: Arc<dyn Store>, limit: LegLimit) -> [Outcome; 2] {
     let (near, far) = sockets(None);
     let (near, far, stop) = (vec![near], vec![far], AtomicBool::new(false));
     let mut server = job(Role::Answer, order, limit);
@@ -422,7 +422,7 @@ fn storage_time_is_a_part_of_its_own_and_depth_fills_it() {
     let mut rates = Vec::new();
     for depth in [1, 8] {
         let order = blocks(depth, &[BlockOperation::Write], BlockStore::default());
-        let outcome = asked(&order, store(), Limit::Requests(120));
+        let outcome = asked(&order, store(), LegLimit::Requests(120));
         let summaries = summaries_of(&outcome);
         let (figures, split) = (&summaries[0], summaries[0].split.as_ref().unwrap());
         assert_eq!(figures.latency.count, 120);
@@ -448,7 +448,7 @@ fn storage_time_is_a_part_of_its_own_and_depth_fills_it() {
     let mix = [BlockOperation::Read, BlockOperation::WriteStable];
     let order = blocks(4, &mix, BlockStore::default());
     let memory: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
-    let summaries = summaries_of(&asked(&order, memory, Limit::Requests(400)));
+    let summaries = summaries_of(&asked(&order, memory, LegLimit::Requests(400)));
     assert_eq!(summaries.len(), 2);
     for one in &summaries {
         let split = one.split.as_ref().unwrap();
@@ -469,7 +469,7 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
     let order = blocks(3, &[Read, Write, Write], whose(""));
     let store: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
     assert!(dir.names().is_empty(), "it has no name");
-    let outcome = asked(&order, Arc::clone(&store), Limit::Requests(300));
+    let outcome = asked(&order, Arc::clone(&store), LegLimit::Requests(300));
     let summaries = summaries_of(&outcome);
     assert_eq!(
         summaries.iter().map(|one| one.latency.count).sum::<u64>(),
@@ -484,7 +484,7 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
 
     let committed = blocks(1, &[Write, Commit], whose(""));
     let store: Arc<dyn Store> = open(&committed, &Reach::Anywhere).unwrap().into();
-    let outcome = asked(&committed, store, Limit::Requests(10));
+    let outcome = asked(&committed, store, LegLimit::Requests(10));
     assert_eq!(
         outcome[1].store.as_ref().unwrap().fsync,
         None,
@@ -500,7 +500,7 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
     };
     let order = blocks(2, &[Read], hot.clone());
     let store: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
-    let outcome = asked(&order, Arc::clone(&store), Limit::Requests(20));
+    let outcome = asked(&order, Arc::clone(&store), LegLimit::Requests(20));
     let record = outcome[1].store.as_ref().unwrap();
     assert_eq!(
         (record.blocks, record.cached_before_share),
@@ -582,7 +582,7 @@ fn a_storage_that_fails_ends_both_ends_with_its_reason() {
             ..blocks(depth, &[BlockOperation::Read], BlockStore::default())
         };
         let store = Arc::new(Late(Duration::from_millis(1)));
-        let [client, server] = asked(&order, store, Limit::Time(Nanos::from_secs(20)));
+        let [client, server] = asked(&order, store, LegLimit::Time(Nanos::from_secs(20)));
         let why = "cannot read block 0: it is broken";
         assert_eq!(server.store.unwrap().failed.as_deref(), Some(why));
         assert_eq!(server.errors[0].what, why);
@@ -594,7 +594,7 @@ fn a_storage_that_fails_ends_both_ends_with_its_reason() {
 fn who_waits_for_blocks_that_never_come_says_so_or_stops() {
     let order = blocks(1, &[BlockOperation::Read], BlockStore::default());
     let (near, far) = sockets(None);
-    let (near, mut client) = (vec![near], job(Role::Ask, &order, Limit::Whole));
+    let (near, mut client) = (vec![near], job(Role::Ask, &order, LegLimit::Whole));
     let stopped = ready(&mut client, &near, &AtomicBool::new(true));
     assert_eq!(stopped, Ok(false));
     drop(far);

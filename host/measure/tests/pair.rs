@@ -6,7 +6,8 @@ use linerate_measure::{
     Acceptor, Job, Load, Outcome, Quota, Reconnect, Role, accept_options, connect, listen,
 };
 use model::{
-    BitRate, Bulk, Bytes, Latency, Limit, Nanos, Placement, Request, SocketSettings, Wait, Workload,
+    BitRate, Bulk, Bytes, Latency, LegLimit, Nanos, Placement, Request, SocketSettings, WaitMode,
+    Workload,
 };
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -41,11 +42,11 @@ fn sockets_with(
         .unzip()
 }
 
-fn bulk(role: Role, limit: Limit, order: &Bulk) -> Job {
+fn bulk(role: Role, limit: LegLimit, order: &Bulk) -> Job {
     Job::new(role, Workload::Bulk(order.clone()), limit)
 }
 
-fn request(role: Role, limit: Limit, order: &Request) -> Job {
+fn request(role: Role, limit: LegLimit, order: &Request) -> Job {
     Job::new(role, Workload::Request(order.clone()), limit)
 }
 
@@ -55,7 +56,7 @@ fn small() -> Request {
         reply_size: Bytes(8192),
         pace_per_s: None,
         reconnect: false,
-        wait: Wait::Hybrid,
+        wait: WaitMode::Hybrid,
     }
 }
 
@@ -70,7 +71,7 @@ fn done(load: Load) -> Outcome {
 }
 
 /// A bulk transfer over `n` streams; both ends must have ended well.
-fn transfer(n: usize, limit: Limit, order: &Bulk) -> (Outcome, Outcome) {
+fn transfer(n: usize, limit: LegLimit, order: &Bulk) -> (Outcome, Outcome) {
     let (near, far) = sockets(n);
     let receiver = Load::start(bulk(Role::Receive, limit, order), far).unwrap();
     let sender = Load::start(bulk(Role::Send, limit, order), near).unwrap();
@@ -85,14 +86,14 @@ fn transfer(n: usize, limit: Limit, order: &Bulk) -> (Outcome, Outcome) {
 #[test]
 fn bytes_are_exact_over_all_streams_together() {
     for (n, bytes) in [(1, 1), (1, 10_000_000), (3, 7_654_321), (16, 100)] {
-        let (sent, _) = transfer(n, Limit::Bytes(Bytes(bytes)), &Bulk::default());
+        let (sent, _) = transfer(n, LegLimit::Bytes(Bytes(bytes)), &Bulk::default());
         assert_eq!(total(&sent), bytes);
     }
 }
 
 #[test]
 fn time_ends_a_transfer_and_both_ends_count_alike() {
-    let limit = Limit::Time(Nanos::from_millis(200));
+    let limit = LegLimit::Time(Nanos::from_millis(200));
     for discard in [false, true] {
         let order = Bulk {
             discard,
@@ -111,14 +112,14 @@ fn a_write_size_that_was_asked_is_used() {
         write_size: Some(Bytes(1000)),
         ..Bulk::default()
     };
-    let (sent, _) = transfer(1, Limit::Bytes(Bytes(123_456)), &order);
+    let (sent, _) = transfer(1, LegLimit::Bytes(Bytes(123_456)), &order);
     assert_eq!(total(&sent), 123_456);
 }
 
 #[test]
 fn zero_copy_over_loopback_is_copied_and_said() {
     let (near, far) = sockets(1);
-    let limit = Limit::Bytes(Bytes(20_000_000));
+    let limit = LegLimit::Bytes(Bytes(20_000_000));
     let order = Bulk {
         zerocopy: true,
         ..Bulk::default()
@@ -138,7 +139,7 @@ fn zero_copy_over_loopback_is_copied_and_said() {
 #[test]
 fn stop_ends_a_transfer_early() {
     let (near, far) = sockets(2);
-    let limit = Limit::Time(Nanos::from_secs(3600));
+    let limit = LegLimit::Time(Nanos::from_secs(3600));
     let order = Bulk::default();
     let receiver = Load::start(bulk(Role::Receive, limit, &order), far).unwrap();
     let sender = Load::start(bulk(Role::Send, limit, &order), near).unwrap();
@@ -153,7 +154,7 @@ fn stop_ends_a_transfer_early() {
 fn the_limit_ends_a_sender_that_is_stuck_in_a_write() {
     // Nobody reads: the writes fill the buffers and sleep.
     let (near, _far) = sockets(2);
-    let limit = Limit::Time(Nanos::from_millis(300));
+    let limit = LegLimit::Time(Nanos::from_millis(300));
     let sent = done(Load::start(bulk(Role::Send, limit, &Bulk::default()), near).unwrap());
     assert_eq!(sent.errors, []);
     assert!(total(&sent) > 0);
@@ -162,7 +163,7 @@ fn the_limit_ends_a_sender_that_is_stuck_in_a_write() {
 #[test]
 fn without_half_close_the_connection_stays_open() {
     let (near, mut far) = sockets(1);
-    let mut job = bulk(Role::Send, Limit::Bytes(Bytes(5000)), &Bulk::default());
+    let mut job = bulk(Role::Send, LegLimit::Bytes(Bytes(5000)), &Bulk::default());
     job.half_close = false;
     let sender = Load::start(job, near).unwrap();
     assert!(sender.wait(Instant::now() + PATIENCE));
@@ -177,7 +178,7 @@ fn without_half_close_the_connection_stays_open() {
     let (near, _far) = sockets(1);
     let mut job = bulk(
         Role::Send,
-        Limit::Time(Nanos::from_millis(200)),
+        LegLimit::Time(Nanos::from_millis(200)),
         &Bulk::default(),
     );
     job.half_close = false;
@@ -187,7 +188,7 @@ fn without_half_close_the_connection_stays_open() {
 #[test]
 fn a_receiver_gives_up_when_the_time_to_drain_is_over() {
     let (_near, far) = sockets(1);
-    let limit = Limit::Time(Nanos::from_millis(50));
+    let limit = LegLimit::Time(Nanos::from_millis(50));
     let mut job = bulk(Role::Receive, limit, &Bulk::default());
     job.drain = Duration::from_millis(50);
     let received = done(Load::start(job, far).unwrap());
@@ -195,7 +196,7 @@ fn a_receiver_gives_up_when_the_time_to_drain_is_over() {
     assert!(received.warnings[0].what.contains("drain"));
 
     let (_near, far) = sockets(1);
-    let mut job = bulk(Role::Receive, Limit::Bytes(Bytes(10)), &Bulk::default());
+    let mut job = bulk(Role::Receive, LegLimit::Bytes(Bytes(10)), &Bulk::default());
     job.drain = Duration::from_millis(50);
     let receiver = Load::start(job, far).unwrap();
     receiver.stop();
@@ -206,7 +207,7 @@ fn a_receiver_gives_up_when_the_time_to_drain_is_over() {
 fn a_peer_that_resets_ends_its_stream_and_keeps_the_counts() {
     let (near, mut far) = sockets(2);
     // Far more than fits into buffers: both streams sleep in a write until someone reads.
-    let limit = Limit::Bytes(Bytes(200_000_000));
+    let limit = LegLimit::Bytes(Bytes(200_000_000));
     let sender = Load::start(bulk(Role::Send, limit, &Bulk::default()), near).unwrap();
     let mut some = vec![0; 100_000];
     far[0].read_exact(&mut some).unwrap();
@@ -229,7 +230,7 @@ fn a_peer_that_resets_ends_its_stream_and_keeps_the_counts() {
 #[test]
 fn a_receiver_takes_no_more_than_was_ordered() {
     let (mut near, far) = sockets(1);
-    let limit = Limit::Bytes(Bytes(100_000));
+    let limit = LegLimit::Bytes(Bytes(100_000));
     let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), far).unwrap();
     let writer = thread::spawn(move || while near[0].write_all(&[0; 10_000]).is_ok() {});
     let received = done(receiver);
@@ -262,7 +263,7 @@ impl Quota for Purse {
 #[test]
 fn every_byte_of_a_load_is_taken_from_the_quota_and_its_end_has_a_name() {
     const ALL: usize = 1_000_000;
-    let hour = Limit::Time(Nanos::from_secs(3600));
+    let hour = LegLimit::Time(Nanos::from_secs(3600));
     let bulk = |role| bulk(role, hour, &Bulk::default());
     let request = |role| request(role, hour, &small());
     let pairs = [
@@ -327,7 +328,7 @@ impl Quota for LastPiece {
 #[test]
 fn the_last_bytes_of_a_quota_are_read_although_another_stream_was_refused_meanwhile() {
     let (mut near, far) = sockets(2);
-    let hour = Limit::Time(Nanos::from_secs(3600));
+    let hour = LegLimit::Time(Nanos::from_secs(3600));
     let mut job = bulk(Role::Receive, hour, &Bulk::default());
     let quota = Arc::new(LastPiece::default());
     job.quota = Some(Arc::clone(&quota) as Arc<dyn Quota>);
@@ -343,7 +344,7 @@ fn the_last_bytes_of_a_quota_are_read_although_another_stream_was_refused_meanwh
 fn a_load_is_cut_after_its_longest_time_whatever_its_peer_does() {
     for role in [Role::Send, Role::Receive] {
         let (near, _far) = sockets(1);
-        let mut job = bulk(role, Limit::Bytes(Bytes(1 << 50)), &Bulk::default());
+        let mut job = bulk(role, LegLimit::Bytes(Bytes(1 << 50)), &Bulk::default());
         job.longest = Some((Duration::from_millis(50), "too long".to_owned()));
         let outcome = done(Load::start(job, near).unwrap());
         assert_eq!(outcome.limit.as_deref(), Some("too long"), "{role:?}");
@@ -353,19 +354,19 @@ fn a_load_is_cut_after_its_longest_time_whatever_its_peer_does() {
 #[test]
 fn dropping_a_load_ends_it() {
     let (near, _far) = sockets(2);
-    let limit = Limit::Time(Nanos::from_secs(3600));
+    let limit = LegLimit::Time(Nanos::from_secs(3600));
     drop(Load::start(bulk(Role::Receive, limit, &Bulk::default()), near).unwrap());
 }
 
 #[test]
 fn a_hundred_streams() {
-    let (sent, _) = transfer(100, Limit::Bytes(Bytes(30_000_000)), &Bulk::default());
+    let (sent, _) = transfer(100, LegLimit::Bytes(Bytes(30_000_000)), &Bulk::default());
     assert_eq!(total(&sent), 30_000_000);
     assert_eq!(sent.bytes.len(), 100);
 }
 
 /// Requests against an answering load; both ends must have ended well.
-fn ask(n: usize, limit: Limit, order: &Request) -> (Outcome, Outcome) {
+fn ask(n: usize, limit: LegLimit, order: &Request) -> (Outcome, Outcome) {
     let (near, far) = sockets(n);
     let server = Load::start(request(Role::Answer, limit, order), far).unwrap();
     let client = Load::start(request(Role::Ask, limit, order), near).unwrap();
@@ -382,10 +383,10 @@ fn count(outcome: &Outcome) -> u64 {
 
 #[test]
 fn requests_are_counted_exactly() {
-    for wait in [Wait::Hybrid, Wait::Block] {
+    for wait in [WaitMode::Hybrid, WaitMode::Block] {
         for n in [1, 3] {
             let order = Request { wait, ..small() };
-            let (asked, answered) = ask(n, Limit::Requests(500), &order);
+            let (asked, answered) = ask(n, LegLimit::Requests(500), &order);
             assert_eq!(count(&asked), 500);
             assert_eq!(total(&asked), 500 * 64);
             assert_eq!(answered.requests, None);
@@ -395,9 +396,9 @@ fn requests_are_counted_exactly() {
 
 #[test]
 fn requests_end_by_time_and_by_bytes() {
-    let (asked, _) = ask(1, Limit::Time(Nanos::from_millis(100)), &small());
+    let (asked, _) = ask(1, LegLimit::Time(Nanos::from_millis(100)), &small());
     assert!(count(&asked) > 0);
-    let (asked, _) = ask(1, Limit::Bytes(Bytes(6400)), &small());
+    let (asked, _) = ask(1, LegLimit::Bytes(Bytes(6400)), &small());
     assert_eq!(count(&asked), 100);
 }
 
@@ -409,7 +410,7 @@ fn requests_and_replies_of_any_size() {
             reply_size: Bytes(reply_size),
             ..small()
         };
-        let (asked, _) = ask(1, Limit::Requests(3), &order);
+        let (asked, _) = ask(1, LegLimit::Requests(3), &order);
         assert_eq!(count(&asked), 3);
         assert_eq!(total(&asked), 3 * request_size);
     }
@@ -418,7 +419,7 @@ fn requests_and_replies_of_any_size() {
 #[test]
 fn taken_latencies_add_up_to_the_total() {
     let (near, far) = sockets(2);
-    let limit = Limit::Requests(2000);
+    let limit = LegLimit::Requests(2000);
     let server = Load::start(request(Role::Answer, limit, &small()), far).unwrap();
     let client = Load::start(request(Role::Ask, limit, &small()), near).unwrap();
     assert_eq!(server.take_requests(), None);
@@ -435,13 +436,13 @@ fn taken_latencies_add_up_to_the_total() {
 #[test]
 fn more_connections_than_processors_sleep_and_say_so() {
     let n = thread::available_parallelism().unwrap().get() + 1;
-    let (asked, _) = ask(n, Limit::Requests(50), &small());
+    let (asked, _) = ask(n, LegLimit::Requests(50), &small());
     assert!(asked.warnings[0].what.contains("cannot all spin"));
     let order = Request {
-        wait: Wait::Block,
+        wait: WaitMode::Block,
         ..small()
     };
-    let (asked, _) = ask(n, Limit::Requests(50), &order);
+    let (asked, _) = ask(n, LegLimit::Requests(50), &order);
     assert_eq!(asked.warnings, []);
 }
 
@@ -501,7 +502,7 @@ fn a_stall_is_charged_to_every_request_that_was_due_in_it() {
         ..small()
     };
     let began = Instant::now();
-    let client = Load::start(request(Role::Ask, Limit::Requests(500), &order), near).unwrap();
+    let client = Load::start(request(Role::Ask, LegLimit::Requests(500), &order), near).unwrap();
     while gate.seen.load(Ordering::SeqCst) < 11 {
         assert!(!client.wait(Instant::now() + Duration::from_millis(1)));
     }
@@ -536,7 +537,7 @@ fn what_was_never_answered_or_sent_is_said() {
         pace_per_s: Some(1000.0),
         ..small()
     };
-    let mut job = request(Role::Ask, Limit::Time(Nanos::from_millis(200)), &order);
+    let mut job = request(Role::Ask, LegLimit::Time(Nanos::from_millis(200)), &order);
     job.drain = Duration::from_millis(50);
     let asked = done(Load::start(job, near).unwrap());
     gate.let_through(u64::MAX);
@@ -557,7 +558,7 @@ fn a_paced_client_keeps_its_pace_and_no_more() {
         pace_per_s: Some(200.0),
         ..small()
     };
-    let (asked, _) = ask(2, Limit::Time(Nanos::from_millis(250)), &order);
+    let (asked, _) = ask(2, LegLimit::Time(Nanos::from_millis(250)), &order);
     // Due at 0, 5, 10, ... 245 ms: fifty over both connections, if the machine kept up.
     assert!((1..=50).contains(&count(&asked)), "{}", count(&asked));
 }
@@ -565,7 +566,7 @@ fn a_paced_client_keeps_its_pace_and_no_more() {
 #[test]
 fn a_reply_beyond_the_order_is_refused() {
     let (mut near, far) = sockets(1);
-    let server = Load::start(request(Role::Answer, Limit::Requests(1), &small()), far).unwrap();
+    let server = Load::start(request(Role::Answer, LegLimit::Requests(1), &small()), far).unwrap();
     let mut wild = [0; 64];
     wild[..4].copy_from_slice(&u32::MAX.to_be_bytes());
     near[0].write_all(&wild).unwrap();
@@ -588,7 +589,7 @@ fn a_server_that_goes_away_is_an_error_with_counts() {
         reply_size: Bytes(100),
         ..small()
     };
-    let limit = Limit::Time(Nanos::from_secs(3600));
+    let limit = LegLimit::Time(Nanos::from_secs(3600));
     let client = Load::start(request(Role::Ask, limit, &order), near).unwrap();
     while gate.seen.load(Ordering::SeqCst) < 6 {
         assert!(!client.wait(Instant::now() + Duration::from_millis(1)));
@@ -630,14 +631,14 @@ fn a_new_connection_for_every_request() {
         counter.fetch_add(1, Ordering::SeqCst);
         connect(address, &plain, &here, PATIENCE).map_err(io::Error::other)
     };
-    for wait in [Wait::Hybrid, Wait::Block] {
+    for wait in [WaitMode::Hybrid, WaitMode::Block] {
         let (near, far) = sockets(2);
         let order = Request {
             reconnect: true,
             wait,
             ..small()
         };
-        let limit = Limit::Requests(200);
+        let limit = LegLimit::Requests(200);
         let mut serve = request(Role::Answer, limit, &order);
         serve.reconnect = Some(Reconnect::Accept(Arc::new(Door(
             listener.try_clone().unwrap(),
@@ -667,7 +668,7 @@ fn a_reconnecting_client_gives_up_on_a_silent_server() {
         reconnect: true,
         ..small()
     };
-    let mut job = request(Role::Ask, Limit::Time(Nanos::from_millis(50)), &order);
+    let mut job = request(Role::Ask, LegLimit::Time(Nanos::from_millis(50)), &order);
     job.drain = Duration::from_millis(50);
     let open = move |_: u32| connect(address, &plain, &here, PATIENCE).map_err(io::Error::other);
     job.reconnect = Some(Reconnect::Connect(Arc::new(open)));
@@ -679,7 +680,7 @@ fn a_reconnecting_client_gives_up_on_a_silent_server() {
 #[test]
 fn threads_stay_on_the_processors_given() {
     let (near, far) = sockets(2);
-    let limit = Limit::Bytes(Bytes(1000));
+    let limit = LegLimit::Bytes(Bytes(1000));
     let mut job = bulk(Role::Send, limit, &Bulk::default());
     job.cpus = vec![first_cpu()];
     let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), far).unwrap();
@@ -706,7 +707,7 @@ fn orders_that_do_not_fit_together_are_refused() {
         rate: BitRate(1),
         datagram_size: Bytes(1),
     });
-    let limit = Limit::Bytes(Bytes(1));
+    let limit = LegLimit::Bytes(Bytes(1));
     let huge = Bulk {
         write_size: Some(Bytes(u64::MAX)),
         ..Bulk::default()
@@ -724,7 +725,7 @@ fn orders_that_do_not_fit_together_are_refused() {
         (request(Role::Send, limit, &small()), "do not fit together"),
         (bulk(Role::Send, limit, &huge), "writes of 16384 PiB"),
         (
-            bulk(Role::Send, Limit::Requests(1), &Bulk::default()),
+            bulk(Role::Send, LegLimit::Requests(1), &Bulk::default()),
             "requests",
         ),
         (request(Role::Ask, limit, &tiny), "requests of 3 B"),
@@ -746,7 +747,7 @@ fn over_ipv6() {
     let address = listener.local_addr().unwrap();
     let near = connect(address, &plain, &here, PATIENCE).unwrap();
     let far = listener.accept().unwrap().0;
-    let limit = Limit::Bytes(Bytes(100_000));
+    let limit = LegLimit::Bytes(Bytes(100_000));
     let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), vec![far]).unwrap();
     done(Load::start(bulk(Role::Send, limit, &Bulk::default()), vec![near]).unwrap());
     assert_eq!(total(&done(receiver)), 100_000);

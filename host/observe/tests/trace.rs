@@ -4,7 +4,7 @@
 use linerate_observe::trace::{Filter, Options, Tracer, own_netns};
 use model::segment::{tcp_flag, tcp_state};
 use model::{
-    Completeness, CompletenessCheck, Connection, End, Lost, Owner, Segment, TraceRecord, What,
+    Completeness, CompletenessCheck, Connection, Lost, Owner, Segment, TraceEnd, TraceRecord, What,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -44,7 +44,7 @@ struct Collected {
     audits: BTreeMap<u32, CompletenessCheck>,
     owners: Vec<Owner>,
     lost: Vec<Lost>,
-    end: Option<End>,
+    end: Option<TraceEnd>,
 }
 
 impl Collected {

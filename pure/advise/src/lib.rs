@@ -26,7 +26,7 @@ pub use config_conflicts::{contested, others, relevant};
 pub use defaults::default_of;
 pub use path_sample::PathSample;
 pub use persist::{commands, elsewhere, managed, sysctls};
-pub use propose::{Hosts, propose};
+pub use propose::{PathHosts, propose};
 pub use requirements::needs;
 pub use settings_review::review_settings;
 pub use sysctl_precedence::{DIRECTORIES, LAST, setters};

@@ -13,14 +13,14 @@ use model::{
 
 /// Both ends of a path.
 #[derive(Clone, Copy, Debug)]
-pub struct Hosts<'a> {
+pub struct PathHosts<'a> {
     /// The host of the command.
     pub near: &'a Fingerprint,
     /// The remote host; `None` if its settings are unknown.
     pub far: Option<&'a Fingerprint>,
 }
 
-impl<'a> Hosts<'a> {
+impl<'a> PathHosts<'a> {
     /// The host at one side.
     pub fn at(self, side: Side) -> Option<&'a Fingerprint> {
         match side {
@@ -43,7 +43,7 @@ const FINDING: &str = "the finding";
 
 /// What to set for one direction of a path, given what explains its connections (of other directions they are
 /// passed over). Empty `proposals`: no finding supports a setting.
-pub fn propose(way: &PathSample, hosts: Hosts<'_>, explanations: &[Explanation]) -> Advice {
+pub fn propose(way: &PathSample, hosts: PathHosts<'_>, explanations: &[Explanation]) -> Advice {
     let mine: Vec<&Explanation> = explanations
         .iter()
         .filter(|e| e.direction.is_none_or(|d| d == way.direction))
@@ -97,7 +97,7 @@ fn causes<'a>(explanations: &[&'a Explanation]) -> Vec<&'a Finding> {
 /// What is being put together.
 struct Advisor<'a> {
     way: &'a PathSample,
-    hosts: Hosts<'a>,
+    hosts: PathHosts<'a>,
     advice: Advice,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::host::number;
 use crate::path_sample::PathSample;
-use crate::propose::Hosts;
+use crate::propose::PathHosts;
 use model::advice::{Needs, RateFrom};
 use model::{BitRate, Bytes, Fingerprint};
 
@@ -15,7 +15,7 @@ const LARGEST: u64 = 2 << 30;
 
 /// What a path needs in this direction. `held`: buffers were what limited the transfer, so that the path may
 /// carry more than it did.
-pub fn needs(way: &PathSample, hosts: Hosts<'_>, held: bool) -> Needs {
+pub fn needs(way: &PathSample, hosts: PathHosts<'_>, held: bool) -> Needs {
     let (rate, rate_from) = rate(way, hosts, held);
     let bdp = Bytes(rate.bytes_in(way.rtt).0 / u64::from(way.connections.max(1)));
     let receiver = hosts.at(way.direction.sender().other());
@@ -33,7 +33,7 @@ pub fn needs(way: &PathSample, hosts: Hosts<'_>, held: bool) -> Needs {
     }
 }
 
-fn rate(way: &PathSample, hosts: Hosts<'_>, held: bool) -> (BitRate, RateFrom) {
+fn rate(way: &PathSample, hosts: PathHosts<'_>, held: bool) -> (BitRate, RateFrom) {
     if let Some(rate) = way.user_rate {
         return (rate, RateFrom::User);
     }

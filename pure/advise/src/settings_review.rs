@@ -473,7 +473,7 @@ fn item(name: &str, now: &str, wanted: Option<&str>, worth: Worth, why: &str) ->
 
 /// Sizes and queues: more of them is a larger limit. Of flags and names there is no more.
 fn is_limit(key: SysctlKey) -> bool {
-    use model::Shape::{Size, Three};
+    use model::ValueShape::{Size, Three};
     matches!(key.row().shape, Size(..) | Three(..)) || key.name() == "net.core.netdev_max_backlog"
 }
 

@@ -105,7 +105,7 @@ fn explained_by(findings: Vec<Finding>) -> Explanation {
 }
 
 fn of(way: &PathSample, near: &Fingerprint, far: &Fingerprint, findings: Vec<Finding>) -> Advice {
-    let hosts = Hosts {
+    let hosts = PathHosts {
         near,
         far: Some(far),
     };
@@ -212,7 +212,7 @@ fn buffers_that_suffice_stay_and_larger_ones_too() {
 fn a_host_that_can_only_be_asked_is_asked_for_what_holds_the_transfer() {
     let near = host();
     let of = |limit| {
-        let hosts = Hosts {
+        let hosts = PathHosts {
             near: &near,
             far: None,
         };
@@ -243,7 +243,7 @@ fn the_rate_is_the_users_or_of_the_line_or_reached_or_a_step() {
         let far = near.clone();
         needs(
             way,
-            Hosts {
+            PathHosts {
                 near,
                 far: Some(&far),
             },
@@ -285,7 +285,7 @@ fn how_much_of_a_buffer_becomes_window_is_the_kernels() {
         let near = host();
         needs(
             &way,
-            Hosts {
+            PathHosts {
                 near: &near,
                 far: Some(&far),
             },
@@ -321,7 +321,7 @@ fn a_full_path_and_an_idle_application_want_no_setting() {
         assert_eq!(advice.otherwise, ["raise the rate"]);
     }
     let hosts = host();
-    let hosts = Hosts {
+    let hosts = PathHosts {
         near: &hosts,
         far: None,
     };
@@ -495,7 +495,7 @@ fn what_is_worth_nothing_or_lowers_is_declined_with_a_reason() {
 #[test]
 fn a_host_that_cannot_be_read_is_reported_and_not_set() {
     let near = with("net.ipv4.tcp_wmem", "4096 16384 262144");
-    let hosts = Hosts {
+    let hosts = PathHosts {
         near: &near,
         far: None,
     };
@@ -554,7 +554,7 @@ fn audited(host: &Fingerprint, rate: u64, rtt_ms: u64) -> Vec<Item> {
         direction: Direction::Down,
         ..way()
     };
-    let hosts = Hosts {
+    let hosts = PathHosts {
         near: host,
         far: None,
     };
@@ -697,7 +697,7 @@ fn what_a_finding_asks_for_is_raised() {
     let way = way();
     let near = host();
     let far = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
-    let hosts = Hosts {
+    let hosts = PathHosts {
         near: &near,
         far: Some(&far),
     };

@@ -1,6 +1,6 @@
 //! The files: pcap and pcapng, of either byte order, in micro- or nanoseconds.
 
-use crate::{Account, Skip, frame};
+use crate::{FrameCounts, Skip, frame};
 use model::Nanos;
 use model::packet::Packet;
 use pcap_parser::nom::IResult;
@@ -63,7 +63,7 @@ struct Interface {
 
 /// Hands every TCP packet of a capture to `see`, in the order of the file; times count from its first
 /// frame. Returns what became of all frames.
-pub fn read(input: impl Read + Send, mut see: impl FnMut(&Packet)) -> Result<Account, Error> {
+pub fn read(input: impl Read + Send, mut see: impl FnMut(&Packet)) -> Result<FrameCounts, Error> {
     read_with_payload(input, |packet, _| see(packet))
 }
 
@@ -74,7 +74,7 @@ pub fn read(input: impl Read + Send, mut see: impl FnMut(&Packet)) -> Result<Acc
 pub fn read_with_payload(
     input: impl Read + Send,
     see: impl FnMut(&Packet, &[u8]),
-) -> Result<Account, Error> {
+) -> Result<FrameCounts, Error> {
     // Smaller than the reads to come, which so go past it.
     let mut input = BufReader::with_capacity(ROOM / 2, input);
     let head = input.fill_buf().map_err(|_| Error::Read)?.first_chunk();
@@ -86,7 +86,7 @@ pub fn read_with_payload(
         _ => Error::NotACapture,
     })?;
     let mut frames = Frames {
-        account: Account::default(),
+        account: FrameCounts::default(),
         begun: None,
         packet: frame::BLANK,
         see,
@@ -204,11 +204,12 @@ pub fn read_with_payload(
 }
 
 /// The first frame of some bytes, and what is behind.
-type First = for<'a> fn(&'a [u8]) -> IResult<&'a [u8], LegacyPcapBlock<'a>, PcapError<&'a [u8]>>;
+type FirstFrame =
+    for<'a> fn(&'a [u8]) -> IResult<&'a [u8], LegacyPcapBlock<'a>, PcapError<&'a [u8]>>;
 
 /// A pcap file.
 struct Plain {
-    first: First,
+    first: FirstFrame,
     link: i32,
     /// Nanoseconds.
     tick: u64,
@@ -216,7 +217,7 @@ struct Plain {
 
 /// What becomes of the frames.
 struct Frames<S> {
-    account: Account,
+    account: FrameCounts,
     /// The time of the first one.
     begun: Option<u64>,
     packet: Packet,
@@ -261,12 +262,12 @@ impl<S: FnMut(&Packet, &[u8])> Frames<S> {
         *self.account.skipped.entry(skip).or_default() += 1;
     }
 
-    fn broken_off(mut self) -> Account {
+    fn broken_off(mut self) -> FrameCounts {
         self.account.broken_off = true;
         self.account
     }
 
-    fn damaged(mut self) -> Account {
+    fn damaged(mut self) -> FrameCounts {
         self.account.damaged = true;
         self.account
     }
@@ -330,7 +331,7 @@ mod tests {
         file
     }
 
-    fn all(file: &[u8]) -> (Vec<Packet>, Result<Account, Error>) {
+    fn all(file: &[u8]) -> (Vec<Packet>, Result<FrameCounts, Error>) {
         let mut packets = Vec::new();
         let account = read(file, |p| packets.push(*p));
         (packets, account)

@@ -185,7 +185,7 @@ fn layers<'a>(
 /// What an IP packet carries.
 struct Carried<'a> {
     protocol: u8,
-    hosts: Hosts<'a>,
+    hosts: FrameHosts<'a>,
     /// The captured part.
     bytes: &'a [u8],
     /// As the headers say.
@@ -199,20 +199,20 @@ struct Carried<'a> {
 }
 
 /// Addresses as they stand in the header, the sender's first.
-enum Hosts<'a> {
+enum FrameHosts<'a> {
     V4(&'a [u8; 8]),
     V6(&'a [u8; 32]),
 }
 
-impl Hosts<'_> {
+impl FrameHosts<'_> {
     #[inline]
     fn with_ports(&self, from: u16, to: u16) -> (SocketAddr, SocketAddr) {
         match self {
-            Hosts::V4([a, b, c, d, e, f, g, h]) => (
+            FrameHosts::V4([a, b, c, d, e, f, g, h]) => (
                 SocketAddrV4::new(Ipv4Addr::new(*a, *b, *c, *d), from).into(),
                 SocketAddrV4::new(Ipv4Addr::new(*e, *f, *g, *h), to).into(),
             ),
-            Hosts::V6(both) => {
+            FrameHosts::V6(both) => {
                 let ip = |n: usize| Ipv6Addr::from(from_fn::<u8, 16, _>(|i| both[n + i]));
                 let at = |n, port| SocketAddrV6::new(ip(n), port, 0, 0).into();
                 (at(0, from), at(16, to))
@@ -241,7 +241,7 @@ fn ipv4(ip: &[u8]) -> Result<Carried<'_>, Skip> {
     };
     Ok(Carried {
         protocol: head[9],
-        hosts: Hosts::V4(hosts),
+        hosts: FrameHosts::V4(hosts),
         bytes,
         length: total.checked_sub(header).ok_or(Skip::Cut)?,
         fragment: fragment & 0x2000 != 0,
@@ -255,7 +255,7 @@ fn ipv6(ip: &[u8]) -> Result<Carried<'_>, Skip> {
     let hosts = head.last_chunk::<32>().ok_or(Skip::Cut)?;
     Ok(Carried {
         protocol: head[6],
-        hosts: Hosts::V6(hosts),
+        hosts: FrameHosts::V6(hosts),
         bytes,
         length: match usize::from(u16::from_be_bytes([head[4], head[5]])) {
             0 => bytes.len(),
@@ -308,7 +308,7 @@ impl<'a> Carried<'a> {
     /// others have no meaning there.
     #[cold]
     fn walk(mut self) -> Result<Self, Skip> {
-        let is_ipv6 = matches!(self.hosts, Hosts::V6(_));
+        let is_ipv6 = matches!(self.hosts, FrameHosts::V6(_));
         for _ in 0..MOST_LAYERS {
             let size = match self.protocol {
                 // Hop-by-hop, routing, destination options, mobility.

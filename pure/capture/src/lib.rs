@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// What became of the frames of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct FrameCounts {
     /// Frames in all.
     pub frames: u64,
     /// Of them, TCP packets.
@@ -32,7 +32,7 @@ pub struct Account {
     pub damaged: bool,
 }
 
-impl Account {
+impl FrameCounts {
     /// What is not in what was handed over, in words.
     pub fn left_out(&self) -> Vec<String> {
         let mut said = Vec::new();

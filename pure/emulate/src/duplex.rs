@@ -1,7 +1,7 @@
 //! Both directions of a link, coupled where only one can send at a time.
 
 use crate::seed::seed_of;
-use crate::{Delivery, Direction, Event, Link, Packet, Pipe, Shape};
+use crate::{Delivery, Direction, EmulatedPacket, EmulatorEvent, Link, Pipe, Shape};
 use model::Nanos;
 
 /// Both directions of a link. Where they are not half-duplex, just two pipes.
@@ -31,7 +31,7 @@ impl<T: Clone> Duplex<T> {
     }
 
     /// See [`Pipe::offer`].
-    pub fn offer(&mut self, now: Nanos, direction: Direction, packet: Packet<T>) {
+    pub fn offer(&mut self, now: Nanos, direction: Direction, packet: EmulatedPacket<T>) {
         self.advance(now);
         self.pipe_mut(direction).offer(now, packet);
         self.share(direction);
@@ -63,7 +63,7 @@ impl<T: Clone> Duplex<T> {
     }
 
     /// See [`Pipe::drain_log`].
-    pub fn drain_log(&mut self, direction: Direction) -> Vec<Event> {
+    pub fn drain_log(&mut self, direction: Direction) -> Vec<EmulatorEvent> {
         self.pipe_mut(direction).drain_log()
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A number of frames and their bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct FrameTally {
     /// Frames; a super-packet counts as its segments.
     pub frames: u64,
     /// Their bytes on the wire.
@@ -18,27 +18,27 @@ pub struct Tally {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EmulatorCounters {
     /// What came in.
-    pub offered: Tally,
+    pub offered: FrameTally,
     /// What came out, copies included.
-    pub delivered: Tally,
+    pub delivered: FrameTally,
     /// What did not, by reason.
     pub dropped: Drops,
     /// Copies that were made.
-    pub duplicated: Tally,
+    pub duplicated: FrameTally,
     /// Frames that were marked "congestion experienced" here; a super-packet is marked as a whole.
     pub marked: u64,
     /// Frames that came out after a later one (RFC 4737).
     pub reordered: u64,
     /// Frames inside: held, queued, on the line or under way.
-    pub waiting: Tally,
+    pub waiting: FrameTally,
     /// Frames in the queue.
-    pub queue: Depth,
+    pub queue: QueueDepth,
     /// The deepest that the queue was.
-    pub deepest: Depth,
+    pub deepest: QueueDepth,
     /// Cross traffic that was sent.
-    pub cross: Tally,
+    pub cross: FrameTally,
     /// Cross traffic that did not fit the queue.
-    pub cross_dropped: Tally,
+    pub cross_dropped: FrameTally,
     /// The rate in force, its variation included: the shaper's, else the line's; none: without limit.
     pub rate: Option<BitRate>,
     /// Entries that the log had no room for.
@@ -49,19 +49,19 @@ pub struct EmulatorCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
     /// The queue was full.
-    pub queue: Tally,
+    pub queue: FrameTally,
     /// Active queue management chose it.
-    pub aqm: Tally,
+    pub aqm: FrameTally,
     /// The model of loss.
-    pub loss: Tally,
+    pub loss: FrameTally,
     /// Bits were wrong.
-    pub bit_error: Tally,
+    pub bit_error: FrameTally,
     /// The policer had no tokens.
-    pub policer: Tally,
+    pub policer: FrameTally,
     /// It was too large.
-    pub max_frame: Tally,
+    pub max_frame: FrameTally,
     /// A later acknowledgement replaced it.
-    pub ack_thinning: Tally,
+    pub ack_thinning: FrameTally,
 }
 
 /// Why a frame did not come through: see [`Drops`].
@@ -80,7 +80,7 @@ pub enum DropCause {
 
 /// How full the queue is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Depth {
+pub struct QueueDepth {
     /// Frames.
     pub packets: u64,
     /// Bytes of IP packets.
@@ -89,7 +89,7 @@ pub struct Depth {
 
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+pub struct EmulatorEvent {
     /// When, on the clock of the caller.
     pub at: Nanos,
     /// What.
@@ -141,7 +141,7 @@ pub enum EventKind {
 
 impl Drops {
     /// The counter of a reason.
-    pub fn of(&mut self, why: DropCause) -> &mut Tally {
+    pub fn of(&mut self, why: DropCause) -> &mut FrameTally {
         match why {
             DropCause::Queue => &mut self.queue,
             DropCause::Aqm => &mut self.aqm,
@@ -154,7 +154,7 @@ impl Drops {
     }
 
     /// All reasons together.
-    pub fn total(&self) -> Tally {
+    pub fn total(&self) -> FrameTally {
         let all = [
             self.queue,
             self.aqm,
@@ -164,7 +164,7 @@ impl Drops {
             self.max_frame,
             self.ack_thinning,
         ];
-        let mut sum = Tally::default();
+        let mut sum = FrameTally::default();
         for tally in all {
             sum.frames += tally.frames;
             sum.wire_bytes += tally.wire_bytes;
@@ -173,7 +173,7 @@ impl Drops {
     }
 }
 
-impl Tally {
+impl FrameTally {
     pub(crate) fn add(&mut self, wire_bytes: u64) {
         self.frames += 1;
         self.wire_bytes += wire_bytes;

@@ -23,17 +23,20 @@ mod shipped;
 mod varying_rate;
 
 pub use duplex::Duplex;
-pub use emulator_counters::{Depth, DropCause, Drops, EmulatorCounters, Event, EventKind, Tally};
+pub use emulator_counters::{
+    DropCause, Drops, EmulatorCounters, EmulatorEvent, EventKind, FrameTally, QueueDepth,
+};
 pub use error::Error;
 pub use packet::{
-    Delivery, ETHERNET_HEADER, Ecn, FRAME_OVERHEAD, Kept, Packet, wire_bytes_of_frame,
+    Delivery, ETHERNET_HEADER, Ecn, EmulatedPacket, FRAME_OVERHEAD, KeptSegments,
+    wire_bytes_of_frame,
 };
 pub use pipe::Pipe;
 pub use scenario::{
-    Change, Cidr, Direction, End, Icmp, Link, MssClamp, Nat, Node, NodeKind, PortForward, Route,
-    Scenario, Traffic,
+    Cidr, Direction, Icmp, Link, LinkEnd, MssClamp, Nat, Node, NodeKind, PortForward, Scenario,
+    ScriptStep, StaticRoute, Traffic,
 };
 pub use shape::{
-    AckThinning, Aqm, Bucket, CoDelRule, Cross, Distribution, Duplicate, Jitter, Limit, Loss,
-    Queue, RateVariation, RedRule, Reorder, Shape, State,
+    AckThinning, Aqm, Bucket, CoDelRule, Cross, Distribution, Duplicate, Jitter, LossModel, Queue,
+    QueueLimit, RateState, RateVariation, RedRule, Reorder, Shape,
 };

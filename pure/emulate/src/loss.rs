@@ -1,6 +1,6 @@
 //! Which frames vanish on the line.
 
-use crate::Loss;
+use crate::LossModel;
 use crate::packet::FRAME_OVERHEAD;
 use crate::seed::Purpose;
 use model::Random;
@@ -26,13 +26,13 @@ impl Losses {
     }
 
     /// True if the model loses the frame of this number (from 1).
-    pub(crate) fn loses(&mut self, model: &Loss, frame: u64) -> bool {
+    pub(crate) fn loses(&mut self, model: &LossModel, frame: u64) -> bool {
         match model {
-            Loss::Off => false,
-            Loss::Random(p) => self.chance.hits(*p),
-            Loss::Periodic(every) => frame.is_multiple_of((*every).max(1)),
-            Loss::At(frames) => frames.binary_search(&frame).is_ok(),
-            Loss::GilbertElliott {
+            LossModel::Off => false,
+            LossModel::Random(p) => self.chance.hits(*p),
+            LossModel::Periodic(every) => frame.is_multiple_of((*every).max(1)),
+            LossModel::At(frames) => frames.binary_search(&frame).is_ok(),
+            LossModel::GilbertElliott {
                 to_bad,
                 to_good,
                 lost_in_bad,

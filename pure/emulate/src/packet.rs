@@ -23,7 +23,7 @@ pub fn wire_bytes_of_frame(frame: u64) -> u64 {
 ///
 /// All segments but the last have the same size. `T` is the caller's: the bytes, or a handle.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Packet<T> {
+pub struct EmulatedPacket<T> {
     /// The whole packet on the wire: each of its frames with headers and [`FRAME_OVERHEAD`].
     pub wire_bytes: u64,
     /// Frames that it makes on the wire, at least 1.
@@ -62,26 +62,26 @@ pub struct Delivery<T> {
     /// Set "congestion experienced" (11) in the IP header before passing it on.
     pub mark: bool,
     /// Which of its segments survived.
-    pub kept: Kept,
+    pub kept: KeptSegments,
     /// The offered packet.
-    pub packet: Packet<T>,
+    pub packet: EmulatedPacket<T>,
 }
 
 /// Which segments of a super-packet survived. The rule for the caller: [`Kept::Whole`] is passed on
 /// unchanged; otherwise it is cut, and only the segments in the ranges are passed on, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeptSegments {
     /// All.
     Whole,
     /// These, from 0, ascending, never empty; each range can go on as a smaller super-packet.
     Some(Vec<Range<u32>>),
 }
 
-impl<T> Packet<T> {
+impl<T> EmulatedPacket<T> {
     /// A single frame, by its length as a packet socket sees it (Ethernet header to the end).
-    pub fn frame(frame_bytes: u64, body: T) -> Packet<T> {
+    pub fn frame(frame_bytes: u64, body: T) -> EmulatedPacket<T> {
         let wire = wire_bytes_of_frame(frame_bytes);
-        Packet {
+        EmulatedPacket {
             wire_bytes: wire,
             segments: 1,
             segment_wire_bytes: wire,
@@ -94,16 +94,16 @@ impl<T> Packet<T> {
 
     /// A super-packet: `headers` bytes (Ethernet, IP, TCP) that each segment carries, `payload` bytes in
     /// all, cut every `segment` bytes of payload (virtio-net's `hdr_len` and `gso_size`).
-    pub fn segmented(headers: u64, payload: u64, segment: u64, body: T) -> Packet<T> {
+    pub fn segmented(headers: u64, payload: u64, segment: u64, body: T) -> EmulatedPacket<T> {
         let segment = segment.max(1);
         let segments = payload.div_ceil(segment).max(1);
         let full = wire_bytes_of_frame(headers + segment.min(payload));
         let last = wire_bytes_of_frame(headers + payload - (segments - 1) * segment);
-        Packet {
+        EmulatedPacket {
             wire_bytes: full * (segments - 1) + last,
             segments: u32::try_from(segments).unwrap_or(u32::MAX),
             segment_wire_bytes: full,
-            ..Packet::frame(0, body)
+            ..EmulatedPacket::frame(0, body)
         }
     }
 }

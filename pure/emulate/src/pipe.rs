@@ -3,12 +3,12 @@
 use crate::aqm::{CoDel, Red};
 use crate::bucket::Tokens;
 use crate::loss::Losses;
-use crate::packet::{Packet, ip_bytes, wire_bytes_of_frame};
+use crate::packet::{EmulatedPacket, ip_bytes, wire_bytes_of_frame};
 use crate::seed::{Purpose, spread};
 use crate::varying_rate::VaryingRate;
 use crate::{
-    Aqm, Delivery, Depth, DropCause, ETHERNET_HEADER, Ecn, EmulatorCounters, Event, EventKind,
-    Kept, Limit, Queue, Shape,
+    Aqm, Delivery, DropCause, ETHERNET_HEADER, Ecn, EmulatorCounters, EmulatorEvent, EventKind,
+    KeptSegments, Queue, QueueDepth, QueueLimit, Shape,
 };
 use model::Random;
 use model::{BitRate, Nanos};
@@ -51,14 +51,14 @@ pub struct Pipe<T> {
     reorder: Random,
     duplicate: Random,
     policer: Option<Tokens>,
-    held: BTreeMap<u64, Held<T>>,
+    held: BTreeMap<u64, HeldAck<T>>,
     held_until: BTreeSet<(Nanos, u64)>,
 
-    queue: VecDeque<Inside<T>>,
+    queue: VecDeque<PacketInPipe<T>>,
     red: Red,
     codel: CoDel,
     shaper: Option<Tokens>,
-    line: Line,
+    line: LineState,
     /// When the last frame left the queue: what is dropped there uses neither line nor tokens, and the
     /// next, if smaller, would seem to have been ready before.
     served: Nanos,
@@ -66,7 +66,7 @@ pub struct Pipe<T> {
     cross_next: Nanos,
 
     /// By when they come out, then by when they left the line.
-    flight: BTreeMap<(Nanos, u64), Inside<T>>,
+    flight: BTreeMap<(Nanos, u64), PacketInPipe<T>>,
     /// When the last packet that keeps its place comes out.
     last_due: Nanos,
     flown: u64,
@@ -74,18 +74,18 @@ pub struct Pipe<T> {
     counters: EmulatorCounters,
     /// The highest number of a frame that came out.
     newest: u64,
-    log: Vec<Event>,
-    depth_said: Option<(Nanos, Depth)>,
+    log: Vec<EmulatorEvent>,
+    depth_said: Option<(Nanos, QueueDepth)>,
 }
 
 /// A packet on its way.
 #[derive(Clone, Debug)]
-struct Inside<T> {
+struct PacketInPipe<T> {
     /// None: cross traffic.
-    packet: Option<Packet<T>>,
+    packet: Option<EmulatedPacket<T>>,
     /// Its first frame, counted from 1 in this direction.
     first: u64,
-    sizes: Sizes,
+    sizes: WireSizes,
     /// Why each segment does not come through; empty while all do.
     gone: Vec<Option<DropCause>>,
     /// Segments that have come to the queue.
@@ -102,22 +102,22 @@ struct Inside<T> {
 
 /// The segments of a packet on the wire.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
+struct WireSizes {
     segments: u32,
     full: u64,
     last: u64,
 }
 
 #[derive(Debug)]
-struct Held<T> {
-    inside: Inside<T>,
+struct HeldAck<T> {
+    inside: PacketInPipe<T>,
     joined: u32,
     until: Nanos,
 }
 
 /// The line: one frame at a time.
 #[derive(Debug, Default)]
-struct Line {
+struct LineState {
     /// Busy until then.
     free: Nanos,
     /// What the last frame took beyond whole nanoseconds, in bits x 10^9.
@@ -126,7 +126,7 @@ struct Line {
 
 /// What happens next inside a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum PipeStep {
     Variation,
     Release(u64),
     Cross,
@@ -152,7 +152,7 @@ impl<T: Clone> Pipe<T> {
             red: Red::new(seed),
             codel: CoDel::default(),
             shaper: None,
-            line: Line::default(),
+            line: LineState::default(),
             served: Nanos(0),
             varying: None,
             cross_next: Nanos(0),
@@ -169,7 +169,7 @@ impl<T: Clone> Pipe<T> {
     }
 
     /// A packet enters.
-    pub fn offer(&mut self, now: Nanos, packet: Packet<T>) {
+    pub fn offer(&mut self, now: Nanos, packet: EmulatedPacket<T>) {
         self.advance(now);
         let is_ack = packet.is_pure_ack && packet.segments == 1;
         let flow = packet.flow;
@@ -199,7 +199,7 @@ impl<T: Clone> Pipe<T> {
             return self.enqueue(now, inside);
         }
         self.held_until.insert((until, flow));
-        let held = Held {
+        let held = HeldAck {
             inside,
             joined,
             until,
@@ -270,7 +270,7 @@ impl<T: Clone> Pipe<T> {
     }
 
     /// The log since the last call. It holds a bounded number of entries: what did not fit is counted.
-    pub fn drain_log(&mut self) -> Vec<Event> {
+    pub fn drain_log(&mut self) -> Vec<EmulatorEvent> {
         std::mem::take(&mut self.log)
     }
 
@@ -301,15 +301,15 @@ impl<T: Clone> Pipe<T> {
             return false;
         };
         match step {
-            Step::Send => self.send(at),
-            Step::Cross => self.cross(at, now),
-            Step::Release(flow) => {
+            PipeStep::Send => self.send(at),
+            PipeStep::Cross => self.cross(at, now),
+            PipeStep::Release(flow) => {
                 self.held_until.remove(&(at, flow));
                 if let Some(held) = self.held.remove(&flow) {
                     self.enqueue(at, held.inside);
                 }
             }
-            Step::Variation => {
+            PipeStep::Variation => {
                 if let Some(varying) = &mut self.varying {
                     varying.step();
                 }
@@ -332,13 +332,16 @@ impl<T: Clone> Pipe<T> {
         self.say_rate(now);
     }
 
-    fn next(&self) -> Option<(Nanos, Step)> {
-        let variation = self.varying.as_ref().map(|w| (w.next(), Step::Variation));
+    fn next(&self) -> Option<(Nanos, PipeStep)> {
+        let variation = self
+            .varying
+            .as_ref()
+            .map(|w| (w.next(), PipeStep::Variation));
         let held = self.held_until.first();
-        let release = held.map(|(until, flow)| (*until, Step::Release(*flow)));
+        let release = held.map(|(until, flow)| (*until, PipeStep::Release(*flow)));
         let cross = self.shape.cross.as_ref();
-        let cross = cross.map(|_| (self.cross_next, Step::Cross));
-        let send = self.next_send().map(|at| (at, Step::Send));
+        let cross = cross.map(|_| (self.cross_next, PipeStep::Cross));
+        let send = self.next_send().map(|at| (at, PipeStep::Send));
         [variation, release, cross, send]
             .into_iter()
             .flatten()
@@ -348,7 +351,7 @@ impl<T: Clone> Pipe<T> {
     // The entry.
 
     /// Counts the packet, and decides what the line and the policer do to each of its segments.
-    fn enter(&mut self, now: Nanos, packet: Packet<T>) -> Inside<T> {
+    fn enter(&mut self, now: Nanos, packet: EmulatedPacket<T>) -> PacketInPipe<T> {
         let shape = &self.shape;
         let jitter = shape.jitter.as_ref();
         let (distribution, range) =
@@ -360,13 +363,13 @@ impl<T: Clone> Pipe<T> {
         let late = shape.reorder.as_ref().filter(|r| late < r.probability);
         let twice = self.duplicate.unit();
         let duplicate = shape.duplicate.as_ref();
-        let sizes = Sizes::of_packet(&packet);
-        let mut inside = Inside {
+        let sizes = WireSizes::of_packet(&packet);
+        let mut inside = PacketInPipe {
             first: self.counters.offered.frames + 1,
             extra: extra + late.map_or(Nanos(0), |r| r.late),
             late: late.is_some(),
             twice: duplicate.is_some_and(|d| twice < d.probability),
-            ..Inside::new(Some(packet), sizes, now)
+            ..PacketInPipe::new(Some(packet), sizes, now)
         };
         for segment in 0..inside.sizes.segments {
             let wire = inside.sizes.of(segment);
@@ -394,7 +397,7 @@ impl<T: Clone> Pipe<T> {
     }
 
     /// Counts a segment as dropped, now.
-    fn lose(&mut self, now: Nanos, inside: &mut Inside<T>, segment: u32, why: DropCause) {
+    fn lose(&mut self, now: Nanos, inside: &mut PacketInPipe<T>, segment: u32, why: DropCause) {
         inside.condemn(segment, why);
         let wire = inside.sizes.of(segment);
         if inside.packet.is_none() {
@@ -410,7 +413,7 @@ impl<T: Clone> Pipe<T> {
     // The queue.
 
     /// Segment by segment, while the line takes what it can.
-    fn enqueue(&mut self, now: Nanos, mut inside: Inside<T>) {
+    fn enqueue(&mut self, now: Nanos, mut inside: PacketInPipe<T>) {
         inside.queued_at = now;
         let segments = inside.sizes.segments;
         self.queue.push_back(inside);
@@ -441,7 +444,12 @@ impl<T: Clone> Pipe<T> {
         deepest.bytes = deepest.bytes.max(depth.bytes);
     }
 
-    fn admit(&mut self, now: Nanos, inside: &mut Inside<T>, wire: u64) -> Result<(), DropCause> {
+    fn admit(
+        &mut self,
+        now: Nanos,
+        inside: &mut PacketInPipe<T>,
+        wire: u64,
+    ) -> Result<(), DropCause> {
         let Some(rule) = &self.rule else {
             return Ok(());
         };
@@ -449,8 +457,8 @@ impl<T: Clone> Pipe<T> {
         // What the line takes at once does not wait.
         let waits = depth.packets > 0 || self.line_free_at(wire) > now;
         let (held, fits) = match rule.limit {
-            Limit::Packets(most) => (depth.packets, depth.packets < most),
-            Limit::Bytes(most) => (depth.bytes, depth.bytes + ip_bytes(wire) <= most.0),
+            QueueLimit::Packets(most) => (depth.packets, depth.packets < most),
+            QueueLimit::Bytes(most) => (depth.bytes, depth.bytes + ip_bytes(wire) <= most.0),
         };
         if waits && !fits {
             return Err(DropCause::Queue);
@@ -532,7 +540,7 @@ impl<T: Clone> Pipe<T> {
         self.settle(now);
     }
 
-    fn codel_drops(&mut self, now: Nanos, head: &mut Inside<T>, wire: u64) -> bool {
+    fn codel_drops(&mut self, now: Nanos, head: &mut PacketInPipe<T>, wire: u64) -> bool {
         let Some(rule) = &self.rule else {
             return false;
         };
@@ -546,7 +554,7 @@ impl<T: Clone> Pipe<T> {
     }
 
     /// The last segment is on the line: the packet comes out after it, unless nothing is left of it.
-    fn fly(&mut self, now: Nanos, inside: Inside<T>) {
+    fn fly(&mut self, now: Nanos, inside: PacketInPipe<T>) {
         let (frames, wire_bytes) = inside.survivors();
         if frames == 0 {
             return;
@@ -578,7 +586,7 @@ impl<T: Clone> Pipe<T> {
 
     // The exit.
 
-    fn deliver(&mut self, due: Nanos, inside: Inside<T>) -> Option<Delivery<T>> {
+    fn deliver(&mut self, due: Nanos, inside: PacketInPipe<T>) -> Option<Delivery<T>> {
         let (frames, wire_bytes) = inside.survivors();
         let kept = inside.kept();
         let newest = inside.first + u64::from(inside.sizes.segments) - 1;
@@ -627,12 +635,12 @@ impl<T: Clone> Pipe<T> {
         }
         self.cross_next = next;
         let [full, last] = [wire; 2];
-        let sizes = Sizes {
+        let sizes = WireSizes {
             segments: 1,
             full,
             last,
         };
-        self.enqueue(at, Inside::new(None, sizes, at));
+        self.enqueue(at, PacketInPipe::new(None, sizes, at));
     }
 
     fn reshape(&mut self, now: Nanos, shape: &Shape) {
@@ -699,7 +707,7 @@ impl<T: Clone> Pipe<T> {
         let depth = self.counters.queue;
         let due = match self.depth_said {
             Some((last, said)) => said != depth && at.since(last) >= DEPTH_EVERY,
-            None => depth != Depth::default(),
+            None => depth != QueueDepth::default(),
         };
         if !due {
             return;
@@ -707,7 +715,7 @@ impl<T: Clone> Pipe<T> {
         self.depth_said = Some((at, depth));
         let bucket = self.policer.as_mut().or(self.shaper.as_mut());
         let tokens = bucket.map(|b| b.level(at));
-        let Depth { packets, bytes } = depth;
+        let QueueDepth { packets, bytes } = depth;
         let kind = EventKind::Depth {
             packets,
             bytes,
@@ -718,13 +726,13 @@ impl<T: Clone> Pipe<T> {
 
     fn say(&mut self, at: Nanos, kind: EventKind) {
         match self.log.len() < MAX_LOG {
-            true => self.log.push(Event { at, kind }),
+            true => self.log.push(EmulatorEvent { at, kind }),
             false => self.counters.log_lost += 1,
         }
     }
 }
 
-impl Line {
+impl LineState {
     fn send(&mut self, now: Nanos, wire: u64, rate: Option<BitRate>, least: Nanos) {
         if now > self.free {
             self.rest = 0;
@@ -745,12 +753,12 @@ impl Line {
     }
 }
 
-impl Sizes {
-    fn of_packet<T>(packet: &Packet<T>) -> Sizes {
+impl WireSizes {
+    fn of_packet<T>(packet: &EmulatedPacket<T>) -> WireSizes {
         let segments = packet.segments.max(1);
         let full = packet.segment_wire_bytes;
         let before = full.saturating_mul(u64::from(segments - 1));
-        Sizes {
+        WireSizes {
             segments,
             full,
             last: packet.wire_bytes.saturating_sub(before),
@@ -765,9 +773,9 @@ impl Sizes {
     }
 }
 
-impl<T> Inside<T> {
-    fn new(packet: Option<Packet<T>>, sizes: Sizes, at: Nanos) -> Inside<T> {
-        Inside {
+impl<T> PacketInPipe<T> {
+    fn new(packet: Option<EmulatedPacket<T>>, sizes: WireSizes, at: Nanos) -> PacketInPipe<T> {
+        PacketInPipe {
             packet,
             first: 0,
             sizes,
@@ -803,7 +811,7 @@ impl<T> Inside<T> {
 
     /// Bytes on the wire that the line still has to carry of it.
     fn ahead(&self) -> u64 {
-        let Sizes {
+        let WireSizes {
             segments,
             full,
             last,
@@ -835,9 +843,9 @@ impl<T> Inside<T> {
         })
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> KeptSegments {
         if self.gone.is_empty() {
-            return Kept::Whole;
+            return KeptSegments::Whole;
         }
         let mut ranges: Vec<std::ops::Range<u32>> = Vec::new();
         for segment in (0..self.sizes.segments).filter(|s| self.cause(*s).is_none()) {
@@ -846,6 +854,6 @@ impl<T> Inside<T> {
                 _ => ranges.push(segment..segment + 1),
             }
         }
-        Kept::Some(ranges)
+        KeptSegments::Some(ranges)
     }
 }

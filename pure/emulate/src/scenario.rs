@@ -27,7 +27,7 @@ pub struct Scenario {
     /// What joins them.
     pub links: Vec<Link>,
     /// What changes, in order of time.
-    pub script: Vec<Change>,
+    pub script: Vec<ScriptStep>,
     /// Transfers of the lab's own.
     pub traffic: Vec<Traffic>,
 }
@@ -149,7 +149,7 @@ pub struct Link {
     /// Unique.
     pub name: String,
     /// What it joins.
-    pub ends: [End; 2],
+    pub ends: [LinkEnd; 2],
     /// From `ends[0]` to `ends[1]`.
     pub forward: Shape,
     /// From `ends[1]` to `ends[0]`.
@@ -158,7 +158,7 @@ pub struct Link {
 
 /// Where a link meets a node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct End {
+pub struct LinkEnd {
     /// Name of the node.
     pub node: String,
     /// Name of the device there, unique in its node, at most 15 bytes.
@@ -180,7 +180,7 @@ pub struct Cidr {
 
 /// A route that a node needs besides those of its own devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Route {
+pub struct StaticRoute {
     /// The network.
     pub to: Cidr,
     /// The next router's address.
@@ -199,7 +199,7 @@ pub enum Direction {
 
 /// A step of the script.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ScriptStep {
     /// Since the lab is up.
     pub at: Nanos,
     /// Name of the link.
@@ -278,7 +278,7 @@ impl Scenario {
     }
 
     /// The ends of links at this node.
-    pub fn ends_at<'a>(&'a self, node: &'a str) -> impl Iterator<Item = (&'a Link, &'a End)> {
+    pub fn ends_at<'a>(&'a self, node: &'a str) -> impl Iterator<Item = (&'a Link, &'a LinkEnd)> {
         self.links
             .iter()
             .flat_map(|l| l.ends.iter().map(move |e| (l, e)))
@@ -294,10 +294,10 @@ impl Scenario {
 
     /// The shortest routes of a node to the networks that it is not in. Networks behind a router with
     /// address translation are not announced to those outside.
-    pub fn routes(&self, node: &str) -> Vec<Route> {
+    pub fn routes(&self, node: &str) -> Vec<StaticRoute> {
         let links: Vec<&Link> = self.links.iter().collect();
         let segments = segments(&links, &self.nodes);
-        let ends_of = |node: &str| -> Vec<(usize, &End)> {
+        let ends_of = |node: &str| -> Vec<(usize, &LinkEnd)> {
             let all = self.links.iter().zip(&segments);
             let ends = all.flat_map(|(link, s)| link.ends.iter().map(|e| (*s, e)));
             ends.filter(|(_, e)| e.node == node).collect()
@@ -336,7 +336,7 @@ impl Scenario {
                         let same = |v: &&Cidr| v.address.is_ipv4() == to.address.is_ipv4();
                         let via = via.iter().find(same)?.address;
                         let to = to.network();
-                        Some(Route { to, via })
+                        Some(StaticRoute { to, via })
                     }));
                 }
             }

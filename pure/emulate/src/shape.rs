@@ -32,7 +32,7 @@ pub struct Shape {
     /// Random delay on top of `delay`.
     pub jitter: Option<Jitter>,
     /// Frames that vanish on the line.
-    pub loss: Loss,
+    pub loss: LossModel,
     /// Chance of each bit to be wrong; the receiver's checksum drops the frame, long ones more often.
     #[serde(deserialize_with = "real::<_, 0, 10_000>")]
     pub bit_error_rate: f64,
@@ -90,7 +90,7 @@ pub enum Distribution {
 /// A model of loss. Probabilities are per frame, between 0 and 1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Loss {
+pub enum LossModel {
     /// Nothing is lost.
     #[default]
     Off,
@@ -148,7 +148,7 @@ pub struct Duplicate {
 #[serde(try_from = "QueueFile")]
 pub struct Queue {
     /// What does not fit is dropped (drop-tail, whatever the management).
-    pub limit: Limit,
+    pub limit: QueueLimit,
     /// Active queue management.
     pub aqm: Aqm,
     /// Marks packets of ECN-capable transports instead of dropping them (RFC 3168), where `aqm` chooses.
@@ -159,7 +159,7 @@ impl Default for Queue {
     /// 1000 packets, drop-tail: Linux's usual `txqueuelen`.
     fn default() -> Queue {
         Queue {
-            limit: Limit::Packets(1000),
+            limit: QueueLimit::Packets(1000),
             aqm: Aqm::DropTail,
             ecn: false,
         }
@@ -168,7 +168,7 @@ impl Default for Queue {
 
 /// The most that a queue holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum QueueLimit {
     /// In frames of any size.
     Packets(u64),
     /// In bytes of IP packets.
@@ -274,13 +274,13 @@ pub struct RateVariation {
     pub time: Nanos,
     /// States that follow each other in turn; the first is the first. Empty: one, factor 1.
     #[serde(default)]
-    pub states: Vec<State>,
+    pub states: Vec<RateState>,
 }
 
 /// One regime of a varying rate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct RateState {
     /// What the rate is multiplied by.
     #[serde(deserialize_with = "real::<_, 10_000, 10_000_000>")]
     pub factor: f64,

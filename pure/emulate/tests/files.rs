@@ -1,6 +1,6 @@
 //! Scenario files, good and bad.
 
-use linerate_emulate::{Direction, Loss, Scenario};
+use linerate_emulate::{Direction, LossModel, Scenario};
 use model::{BitRate, Nanos};
 use proptest::prelude::*;
 
@@ -213,7 +213,14 @@ fn the_script_patches_what_is_in_force() {
     let steps: Vec<_> = scenario
         .script
         .iter()
-        .map(|c| (c.at, c.direction, c.shape.rate, c.shape.loss != Loss::Off))
+        .map(|c| {
+            (
+                c.at,
+                c.direction,
+                c.shape.rate,
+                c.shape.loss != LossModel::Off,
+            )
+        })
         .collect();
     let rate = |mbit: u64| Some(BitRate(mbit * 1_000_000));
     assert_eq!(
@@ -235,8 +242,8 @@ fn off_takes_away_what_another_table_gave() {
     );
     let scenario = Scenario::parse(&text, "t").unwrap();
     let link = &scenario.links[0];
-    assert_eq!(link.forward.loss, Loss::Random(0.01));
-    assert_eq!(link.backward.loss, Loss::Off);
+    assert_eq!(link.forward.loss, LossModel::Random(0.01));
+    assert_eq!(link.backward.loss, LossModel::Off);
     assert!(scenario.script.iter().all(|c| c.shape.rate.is_none()));
     let unknown = text.replace("rate = \"off\"", "rat = \"off\"");
     let error = Scenario::parse(&unknown, "t").unwrap_err().to_string();

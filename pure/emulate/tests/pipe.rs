@@ -2,22 +2,23 @@
 
 use linerate_emulate::{
     AckThinning, Aqm, Bucket, CoDelRule, Cross, Delivery, Direction, Distribution, Duplex,
-    Duplicate, Ecn, EmulatorCounters, Event, EventKind, Jitter, Kept, Limit, Link, Loss, Packet,
-    Pipe, Queue, RateVariation, RedRule, Reorder, Scenario, Shape, State,
+    Duplicate, Ecn, EmulatedPacket, EmulatorCounters, EmulatorEvent, EventKind, Jitter,
+    KeptSegments, Link, LossModel, Pipe, Queue, QueueLimit, RateState, RateVariation, RedRule,
+    Reorder, Scenario, Shape,
 };
 use model::{BitRate, Bytes, Nanos};
 use proptest::prelude::*;
 
 const GIGABIT: BitRate = BitRate(1_000_000_000);
 
-fn frame(mtu: u64, number: u64) -> Packet<u64> {
-    Packet::frame(mtu + 14, number)
+fn frame(mtu: u64, number: u64) -> EmulatedPacket<u64> {
+    EmulatedPacket::frame(mtu + 14, number)
 }
 
 /// A queue that takes all.
 fn deep() -> Option<Queue> {
     Some(Queue {
-        limit: Limit::Bytes(Bytes(1 << 40)),
+        limit: QueueLimit::Bytes(Bytes(1 << 40)),
         ..Queue::default()
     })
 }
@@ -84,12 +85,12 @@ fn the_rate_counts_what_is_on_the_wire() {
 #[test]
 fn a_super_packet_takes_the_line_as_long_as_its_frames() {
     let mut whole = Pipe::new(&line(GIGABIT), 1);
-    let packet = Packet::segmented(66, 44 * 1448 + 100, 1448, 0u64);
+    let packet = EmulatedPacket::segmented(66, 44 * 1448 + 100, 1448, 0u64);
     assert_eq!((packet.segments, packet.wire_bytes), (45, 44 * 1538 + 190));
     whole.offer(Nanos(0), packet);
     let all = drain(&mut whole);
     assert_eq!(all[0].due, Nanos((44 * 1538 + 190) * 8));
-    assert_eq!(all[0].kept, Kept::Whole);
+    assert_eq!(all[0].kept, KeptSegments::Whole);
     assert_eq!(whole.counters().delivered.frames, 45);
 }
 
@@ -183,7 +184,7 @@ fn work_on_each_packet_bounds_packets_not_bytes() {
     let shape = Shape {
         packet_time: Nanos::from_micros(20),
         queue: Some(Queue {
-            limit: Limit::Packets(10),
+            limit: QueueLimit::Packets(10),
             ..Queue::default()
         }),
         ..Shape::default()
@@ -214,7 +215,7 @@ fn a_super_packet_is_offered_whole_where_that_holds_nothing_up() {
 fn gilbert_and_elliott_lose_at_the_rate_and_in_the_bursts_of_their_model() {
     let (to_bad, to_good) = (0.002, 0.25);
     let shape = Shape {
-        loss: Loss::GilbertElliott {
+        loss: LossModel::GilbertElliott {
             to_bad,
             to_good,
             lost_in_bad: 1.0,
@@ -240,7 +241,7 @@ fn gilbert_and_elliott_lose_at_the_rate_and_in_the_bursts_of_their_model() {
 #[test]
 fn random_loss_and_bit_errors_hit_at_their_rate() {
     let loss = Shape {
-        loss: Loss::Random(0.01),
+        loss: LossModel::Random(0.01),
         ..Shape::default()
     };
     let mut pipe = Pipe::new(&loss, 5);
@@ -262,24 +263,36 @@ fn random_loss_and_bit_errors_hit_at_their_rate() {
 
 #[test]
 fn periodic_and_given_frames_are_lost_and_cut_out_of_super_packets() {
-    let fates = |loss: Loss| {
+    let fates = |loss: LossModel| {
         let shape = Shape {
             loss,
             ..Shape::default()
         };
         let mut pipe = Pipe::new(&shape, 1);
-        pipe.offer(Nanos(0), Packet::segmented(66, 10 * 1448, 1448, 0u64));
-        pipe.offer(Nanos(0), Packet::segmented(66, 10 * 1448, 1448, 1u64));
+        pipe.offer(
+            Nanos(0),
+            EmulatedPacket::segmented(66, 10 * 1448, 1448, 0u64),
+        );
+        pipe.offer(
+            Nanos(0),
+            EmulatedPacket::segmented(66, 10 * 1448, 1448, 1u64),
+        );
         let all = drain(&mut pipe);
         assert!(balanced(pipe.counters()));
         all.into_iter().map(|d| d.kept).collect::<Vec<_>>()
     };
-    let given = fates(Loss::At(vec![1, 4, 5]));
-    assert_eq!(given, [Kept::Some(vec![1..3, 5..10]), Kept::Whole]);
-    let periodic = fates(Loss::Periodic(7));
+    let given = fates(LossModel::At(vec![1, 4, 5]));
+    assert_eq!(
+        given,
+        [KeptSegments::Some(vec![1..3, 5..10]), KeptSegments::Whole]
+    );
+    let periodic = fates(LossModel::Periodic(7));
     let expected = [vec![0..6, 7..10], vec![0..3, 4..10]];
-    assert_eq!(periodic, expected.map(Kept::Some));
-    assert_eq!(fates(Loss::At((1..=10).collect())), [Kept::Whole]);
+    assert_eq!(periodic, expected.map(KeptSegments::Some));
+    assert_eq!(
+        fates(LossModel::At((1..=10).collect())),
+        [KeptSegments::Whole]
+    );
 }
 
 #[test]
@@ -324,8 +337,8 @@ fn a_shaper_delays_what_a_policer_drops() {
 #[test]
 fn a_queue_holds_what_it_may_and_the_line_one_more() {
     for (limit, passes) in [
-        (Limit::Packets(130), 131),
-        (Limit::Bytes(Bytes(150_000)), 101),
+        (QueueLimit::Packets(130), 131),
+        (QueueLimit::Bytes(Bytes(150_000)), 101),
     ] {
         let shape = Shape {
             queue: Some(Queue {
@@ -342,7 +355,10 @@ fn a_queue_holds_what_it_may_and_the_line_one_more() {
         assert_eq!(drain(&mut single).len(), passes);
         let mut whole = Pipe::new(&shape, 1);
         for number in 0..10 {
-            whole.offer(Nanos(0), Packet::segmented(66, 45 * 1448, 1448, number));
+            whole.offer(
+                Nanos(0),
+                EmulatedPacket::segmented(66, 45 * 1448, 1448, number),
+            );
         }
         assert_eq!(whole.counters().deepest.packets, passes as u64 - 1);
         drain(&mut whole);
@@ -356,7 +372,7 @@ fn a_queue_holds_what_it_may_and_the_line_one_more() {
 fn codel_keeps_the_wait_near_its_target_and_marks_who_can_be_marked() {
     let shape = |ecn| Shape {
         queue: Some(Queue {
-            limit: Limit::Packets(10_000),
+            limit: QueueLimit::Packets(10_000),
             aqm: Aqm::CoDel(CoDelRule {
                 target: Nanos::from_millis(5),
                 interval: Nanos::from_millis(100),
@@ -377,7 +393,7 @@ fn codel_keeps_the_wait_near_its_target_and_marks_who_can_be_marked() {
 
     let mut marking = Pipe::new(&shape(true), 1);
     for number in 0..2_000 {
-        let packet = Packet {
+        let packet = EmulatedPacket {
             ecn: Ecn::Capable,
             ..frame(1500, number)
         };
@@ -393,7 +409,7 @@ fn codel_keeps_the_wait_near_its_target_and_marks_who_can_be_marked() {
 fn red_marks_by_step_or_by_ramp() {
     let shape = |min, max, weight| Shape {
         queue: Some(Queue {
-            limit: Limit::Packets(1000),
+            limit: QueueLimit::Packets(1000),
             aqm: Aqm::Red(RedRule {
                 min,
                 max,
@@ -404,7 +420,7 @@ fn red_marks_by_step_or_by_ramp() {
         }),
         ..line(GIGABIT)
     };
-    let capable = |number| Packet {
+    let capable = |number| EmulatedPacket {
         ecn: Ecn::Capable,
         ..frame(1500, number)
     };
@@ -438,12 +454,15 @@ fn frames_that_are_too_large_vanish_and_the_short_last_one_passes() {
         ..Shape::default()
     };
     let mut pipe = Pipe::new(&shape, 1);
-    pipe.offer(Nanos(0), Packet::segmented(66, 2 * 8948 + 100, 8948, 0u64));
+    pipe.offer(
+        Nanos(0),
+        EmulatedPacket::segmented(66, 2 * 8948 + 100, 8948, 0u64),
+    );
     pipe.offer(Nanos(0), frame(1500, 1));
     pipe.offer(Nanos(0), frame(1501, 2));
     let all = drain(&mut pipe);
-    assert_eq!(all[0].kept, Kept::Some(vec![2..3]));
-    assert_eq!(all[1].kept, Kept::Whole);
+    assert_eq!(all[0].kept, KeptSegments::Some(vec![2..3]));
+    assert_eq!(all[1].kept, KeptSegments::Whole);
     assert_eq!(all.len(), 2);
     assert_eq!(pipe.counters().dropped.max_frame.frames, 3);
 }
@@ -457,9 +476,9 @@ fn acknowledgements_are_joined_but_never_for_long() {
         }),
         ..Shape::default()
     };
-    let ack = |number| Packet {
+    let ack = |number| EmulatedPacket {
         is_pure_ack: true,
-        ..Packet::frame(66, number)
+        ..EmulatedPacket::frame(66, number)
     };
     let mut pipe = Pipe::new(&shape, 1);
     for number in 0..10 {
@@ -607,7 +626,7 @@ fn a_varying_rate_stays_about_its_mean_and_visits_its_states() {
         "{mean} {spread}"
     );
 
-    let states = [(1.0, 8), (0.7, 2)].map(|(factor, s)| State {
+    let states = [(1.0, 8), (0.7, 2)].map(|(factor, s)| RateState {
         factor,
         stay: Nanos::from_secs(s),
     });
@@ -637,7 +656,7 @@ fn a_change_acts_from_its_moment_on() {
     let all = drain(&mut pipe);
     assert_eq!(all[49].due, Nanos(50 * 12_304));
     assert_eq!(all[99].due, Nanos(50 * 12_304 + 50 * 123_040));
-    let rates: Vec<Event> = pipe
+    let rates: Vec<EmulatorEvent> = pipe
         .drain_log()
         .into_iter()
         .filter(|e| matches!(e.kind, EventKind::Rate { .. }))
@@ -648,7 +667,7 @@ fn a_change_acts_from_its_moment_on() {
 #[test]
 fn the_log_names_each_drop_and_is_bounded() {
     let shape = Shape {
-        loss: Loss::Random(1.0),
+        loss: LossModel::Random(1.0),
         ..Shape::default()
     };
     let mut pipe = Pipe::new(&shape, 1);
@@ -707,11 +726,11 @@ prop_compose! {
             packet_time: Nanos(packet_time),
             delay: Nanos(delay),
             jitter: jitter.map(|(range, reorders, distribution)| Jitter { range: Nanos(range), distribution, reorders }),
-            loss: loss.map_or(Loss::Off, Loss::Random),
+            loss: loss.map_or(LossModel::Off, LossModel::Random),
             bit_error_rate,
             reorder: reorder.map(|probability| Reorder { probability, late: Nanos(700_000) }),
             duplicate: duplicate.map(|probability| Duplicate { probability }),
-            queue: limited.then_some(Queue { limit: Limit::Packets(limit), aqm, ecn }),
+            queue: limited.then_some(Queue { limit: QueueLimit::Packets(limit), aqm, ecn }),
             policer: policer.map(bucket),
             shaper: shaper.map(bucket),
             max_frame,
@@ -720,7 +739,7 @@ prop_compose! {
             rate_variation: (varies && limited).then_some(RateVariation {
                 deviation: 0.2,
                 time: Nanos::from_millis(100),
-                states: vec![State { factor: 0.5, stay: Nanos::from_millis(30) }],
+                states: vec![RateState { factor: 0.5, stay: Nanos::from_millis(30) }],
             }),
             cross: (cross && limited).then_some(Cross {
                 rate: BitRate(3_000_000),
@@ -735,10 +754,10 @@ prop_compose! {
 /// (gap to the one before in ns, segments, payload of a segment, flags)
 type Offer = (u64, u64, u64, u8);
 
-fn packet(offer: Offer, number: u64) -> Packet<u64> {
+fn packet(offer: Offer, number: u64) -> EmulatedPacket<u64> {
     let (_, segments, payload, flags) = offer;
     let ack = flags & 3 == 3;
-    Packet {
+    EmulatedPacket {
         ecn: if flags & 4 == 0 {
             Ecn::Capable
         } else {
@@ -747,13 +766,13 @@ fn packet(offer: Offer, number: u64) -> Packet<u64> {
         is_pure_ack: ack,
         flow: u64::from(flags >> 3 & 3),
         ..match ack {
-            true => Packet::frame(66, number),
-            false => Packet::segmented(66, segments * payload - 17, payload, number),
+            true => EmulatedPacket::frame(66, number),
+            false => EmulatedPacket::segmented(66, segments * payload - 17, payload, number),
         }
     }
 }
 
-type Fate = (Direction, Nanos, u64, Kept, bool);
+type Fate = (Direction, Nanos, u64, KeptSegments, bool);
 
 /// What becomes of the offers; `wakes` are moments at which the caller looks in without need.
 fn fates(
@@ -765,7 +784,7 @@ fn fates(
     let mut duplex = Duplex::new(&link(shape.clone()), seed);
     let mut all = Vec::new();
     let mut now = Nanos(1_000);
-    duplex.offer(now, Direction::Forward, Packet::frame(100, 1 << 40));
+    duplex.offer(now, Direction::Forward, EmulatedPacket::frame(100, 1 << 40));
     let mut take = |duplex: &mut Duplex<u64>, now: Nanos| {
         while let Some((direction, d)) = duplex.take(now) {
             assert!(d.due <= now);
@@ -776,7 +795,7 @@ fn fates(
             assert!(balanced(counters), "{counters:?}");
             if let (
                 Some(Queue {
-                    limit: Limit::Packets(most),
+                    limit: QueueLimit::Packets(most),
                     ..
                 }),
                 Some(_),
@@ -846,7 +865,7 @@ proptest! {
             kept.dedup();
             kept
         };
-        let plain = Shape { loss: Loss::Random(0.1), ..Shape::default() };
+        let plain = Shape { loss: LossModel::Random(0.1), ..Shape::default() };
         let more = Shape {
             delay: Nanos(delay),
             jitter: Some(Jitter { range: Nanos(500), distribution: Distribution::Normal, reorders: true }),

@@ -1,28 +1,28 @@
 //! The packets of one connection of a trace, followed as those of a capture are, with what its socket reports beside.
 
-use crate::capture::sender::Sender;
-use crate::capture::{self, Connection};
-use crate::facts::{Facts, Loss, Vanished};
+use crate::capture::sender::CaptureSender;
+use crate::capture::{self, CaptureConnection};
+use crate::facts::{Facts, LostSegment, Vanished};
 use model::finding::Explanation;
 use model::packet::Packet;
 use model::segment::tcp_state;
 use model::{Nanos, Segment, SocketState, SocketValues, Vantage, What};
-use tcp::stream::Arrival;
+use tcp::stream::DataArrival;
 use tcp::thresholds::TIMESTAMP_TICK;
 
 /// A connection of a trace.
-pub(crate) struct Account {
+pub(crate) struct ConnectionAccount {
     /// Which one.
     pub about: model::Connection,
-    followed: Option<Box<Connection>>,
+    followed: Option<Box<CaptureConnection>>,
     number: u16,
     /// The last data that came.
     came: Nanos,
 }
 
-impl Account {
-    pub fn new(about: model::Connection) -> Account {
-        Account {
+impl ConnectionAccount {
+    pub fn new(about: model::Connection) -> ConnectionAccount {
+        ConnectionAccount {
             about,
             followed: None,
             number: 0,
@@ -61,7 +61,7 @@ impl Account {
         segment: &Segment,
         is_loss: bool,
         backoffs: Option<u32>,
-    ) -> Option<&mut Loss> {
+    ) -> Option<&mut LostSegment> {
         let packet = Packet::of_segment(self.about.local, self.about.remote, segment)?;
         let is_sent = segment.what == What::Sent;
         // Each is recorded once; but the path may deliver what left once again and again, with one timestamp.
@@ -74,7 +74,7 @@ impl Account {
             _ => self.number,
         };
         let packet = Packet { ip_id, ..packet };
-        let begin = || Box::new(Connection::new(&packet, !is_sent));
+        let begin = || Box::new(CaptureConnection::new(&packet, !is_sent));
         let followed = self.followed.get_or_insert_with(begin);
         let mut passed = followed.push(&packet, !is_sent);
         if !is_sent {
@@ -104,19 +104,19 @@ impl Account {
         let own = followed.stream_mut(passed.side)?;
         own.view.keeps(&own.stream);
         match data? {
-            Arrival::Retransmission if is_loss => {
+            DataArrival::Retransmission if is_loss => {
                 own.view.repeats(&own.stream, &packet, size, backoffs)
             }
-            Arrival::New | Arrival::Retransmission | Arrival::Reordered => {
+            DataArrival::New | DataArrival::Retransmission | DataArrival::Reordered => {
                 own.view.departs(&own.stream, &packet, size);
                 None
             }
-            Arrival::Duplicate | Arrival::Probe | Arrival::Stray => None,
+            DataArrival::Duplicate | DataArrival::Probe | DataArrival::Stray => None,
         }
     }
 
     /// What is known of the data that its own end sent.
-    pub fn sent(&self) -> Option<&Sender> {
+    pub fn sent(&self) -> Option<&CaptureSender> {
         let followed = self.followed.as_ref()?;
         let own = followed.stream(usize::from(followed.client_is_second()))?;
         Some(&own.view)
@@ -179,8 +179,8 @@ mod tests {
     use model::segment::tcp_flag::ACK;
     use model::socket_state;
 
-    fn account() -> Account {
-        Account::new(model::Connection {
+    fn account() -> ConnectionAccount {
+        ConnectionAccount::new(model::Connection {
             id: 0,
             cookie: 1,
             netns: 0,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     /// A hundred segments that come, and what comes after each of them.
-    fn came(after: impl Fn(&mut Account, &Segment) -> bool) -> Explanation {
+    fn came(after: impl Fn(&mut ConnectionAccount, &Segment) -> bool) -> Explanation {
         let mut account = account();
         let socket = socket_state! { state: Some(tcp_state::ESTABLISHED), advmss: Some(1448) };
         for n in 0..100 {

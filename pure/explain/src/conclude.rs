@@ -2,8 +2,8 @@
 
 use crate::contradiction;
 use crate::facts::Facts;
-use crate::limits::{self, Candidate, Fits, Kind};
-use crate::sender_state::Piece;
+use crate::limits::{self, Candidate, Fits, TimeKind};
+use crate::sender_state::OwnedInterval;
 use model::finding::{Conclusion, Confidence, Explanation, Finding, Level, Limit, Phase, Share};
 use model::{Bytes, Direction, Nanos, Stage};
 use std::collections::BTreeMap;
@@ -28,40 +28,40 @@ const NEGLIGIBLE: f64 = 0.005;
 
 /// Which connection it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct ExplainedConnection {
     pub name: String,
     pub sender: Option<SocketAddr>,
     pub receiver: Option<SocketAddr>,
     pub direction: Option<Direction>,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Network,
-    Kind::Receiver,
-    Kind::SendBuffer,
-    Kind::Application,
-    Kind::Nagle,
-    Kind::SlowStart,
-    Kind::Device,
-    Kind::Cpu,
+const KINDS: [TimeKind; 8] = [
+    TimeKind::Network,
+    TimeKind::Receiver,
+    TimeKind::SendBuffer,
+    TimeKind::Application,
+    TimeKind::Nagle,
+    TimeKind::SlowStart,
+    TimeKind::Device,
+    TimeKind::Cpu,
 ];
 
-fn kind(limit: Limit, facts: &Facts) -> Option<Kind> {
+fn kind(limit: Limit, facts: &Facts) -> Option<TimeKind> {
     match limit {
         // Slow start again and again is what losses make; BBR's window is below its `ssthresh` at any time. And a
         // window that is still small while there is a standing queue limits nothing.
         Limit::SlowStart
             if facts.loss_hurts() || facts.outlasts_startup() || facts.has_long_queue() =>
         {
-            Some(Kind::Network)
+            Some(TimeKind::Network)
         }
         limit => limits::first(limit)?.kind,
     }
 }
 
 pub(crate) fn assemble(
-    subject: Subject,
-    pieces: &[Piece],
+    subject: ExplainedConnection,
+    pieces: &[OwnedInterval],
     facts: &Facts,
     doubts: Vec<String>,
 ) -> Explanation {
@@ -70,7 +70,7 @@ pub(crate) fn assemble(
     let transfer: Nanos = KINDS.into_iter().map(of_kind).sum();
     let most = KINDS
         .into_iter()
-        .max_by_key(|k| (of_kind(*k), u8::from(*k == Kind::Network)));
+        .max_by_key(|k| (of_kind(*k), u8::from(*k == TimeKind::Network)));
     let mut behind = Vec::new();
     let mut conclusion = match most {
         Some(most) if transfer.0 > 0 => {
@@ -94,7 +94,7 @@ pub(crate) fn assemble(
     }
 
     let total: Nanos = shares.iter().map(|(_, s)| s.time).sum();
-    let explained = |limits: &[Kind]| -> Share {
+    let explained = |limits: &[TimeKind]| -> Share {
         let parts = shares
             .iter()
             .filter(|(limit, _)| kind(*limit, facts).is_some_and(|k| limits.contains(&k)));
@@ -188,29 +188,29 @@ fn is_storage(limit: Limit) -> bool {
 }
 
 /// The second level of one kind of time.
-type Behind = Vec<(Limit, Vec<Kind>, Candidate)>;
+type SecondLevel = Vec<(Limit, Vec<TimeKind>, Candidate)>;
 
 fn conclude(
-    most: Kind,
+    most: TimeKind,
     part: f64,
     transfer: Nanos,
     shares: &[(Limit, Share)],
     facts: &Facts,
-    behind: &mut Behind,
+    behind: &mut SecondLevel,
 ) -> Conclusion {
     let round_trips = transfer.0 / facts.rtt().0.max(1);
     // Idleness, short segments that wait and timeouts are seen in few segments, if there was time. A single one is a
     // request, or waits for more to be written.
-    let waits = matches!(most, Kind::Application | Kind::Nagle) && facts.segments > 1;
+    let waits = matches!(most, TimeKind::Application | TimeKind::Nagle) && facts.segments > 1;
     let few = facts.segments < FEWEST_SEGMENTS && !waits && !facts.stood_still();
     let too_short = round_trips < FEWEST_ROUND_TRIPS || few;
-    let largest = |kinds: Kind| {
+    let largest = |kinds: TimeKind| {
         let of = shares
             .iter()
             .filter(|(l, _)| kind(*l, facts) == Some(kinds));
         of.max_by_key(|(_, s)| s.time).map(|(l, _)| *l)
     };
-    let mut fitting = |rules: &[(Limit, Fits)], kinds: &[Kind]| -> Vec<Limit> {
+    let mut fitting = |rules: &[(Limit, Fits)], kinds: &[TimeKind]| -> Vec<Limit> {
         let mut fits: Vec<(Limit, Candidate)> = rules
             .iter()
             .filter_map(|(limit, fits)| fits(facts).map(|candidate| (*limit, candidate)))
@@ -237,8 +237,8 @@ fn conclude(
     // The rings of a copy saw which storage never waited.
     if let Some(slow) = facts.storage() {
         let kind = match slow.stage {
-            Stage::Sink => Kind::Receiver,
-            Stage::Source | Stage::Network => Kind::Application,
+            Stage::Sink => TimeKind::Receiver,
+            Stage::Source | Stage::Network => TimeKind::Application,
         };
         let by = fitting(limits::BEHIND_A_COPY, &[kind]);
         return Conclusion::Limited { by };
@@ -258,10 +258,12 @@ fn conclude(
     let nagle = time_of(shares, |limit| limit == Limit::Nagle);
     let held = facts.is_exchange && nagle.0 as f64 >= transfer.0 as f64 * HELD;
     let (most, part) = match most {
-        Kind::Application | Kind::Nagle if held => (Kind::Nagle, part.max(MOST_OF_IT)),
+        TimeKind::Application | TimeKind::Nagle if held => (TimeKind::Nagle, part.max(MOST_OF_IT)),
         _ => (most, part),
     };
-    let receiver = time_of(shares, |limit| kind(limit, facts) == Some(Kind::Receiver));
+    let receiver = time_of(shares, |limit| {
+        kind(limit, facts) == Some(TimeKind::Receiver)
+    });
     if part < MOST_OF_IT {
         let by: Vec<Limit> = two_largest(shares, facts);
         return match by.is_empty() {
@@ -270,13 +272,13 @@ fn conclude(
         };
     }
     let by = match most {
-        Kind::Network => {
-            let kinds = [Kind::Network, Kind::SlowStart];
+        TimeKind::Network => {
+            let kinds = [TimeKind::Network, TimeKind::SlowStart];
             let mut names = fitting(limits::BEHIND_THE_WINDOW, &kinds);
             if names.is_empty() && facts.is_capture() {
                 // After a zero window a sender starts again: that is caused by the receiver.
                 names = match receiver.0 as f64 >= transfer.0 as f64 * HELD {
-                    true => fitting(limits::BEHIND_THE_RECEIVER, &[Kind::Receiver]),
+                    true => fitting(limits::BEHIND_THE_RECEIVER, &[TimeKind::Receiver]),
                     false => fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds),
                 };
             }
@@ -296,41 +298,41 @@ fn conclude(
                 (false, _) => names,
             }
         }
-        Kind::Receiver => {
-            let names = fitting(limits::BEHIND_THE_RECEIVER, &[Kind::Receiver]);
+        TimeKind::Receiver => {
+            let names = fitting(limits::BEHIND_THE_RECEIVER, &[TimeKind::Receiver]);
             match names.is_empty() {
                 true => [path_behind(facts, &mut fitting), vec![Limit::ReceiveWindow]].concat(),
                 false => names,
             }
         }
-        Kind::SendBuffer => {
+        TimeKind::SendBuffer => {
             let path = path_behind(facts, &mut fitting).into_iter();
             path.chain(largest(most)).collect()
         }
-        Kind::Nagle => {
-            let names = fitting(limits::BEHIND_NAGLE, &[Kind::Nagle]);
+        TimeKind::Nagle => {
+            let names = fitting(limits::BEHIND_NAGLE, &[TimeKind::Nagle]);
             [vec![Limit::Nagle], names].concat()
         }
-        Kind::Application if facts.always_writes => {
-            match fitting(&[(Limit::Cpu, limits::cpu_fits)], &[Kind::Application]) {
+        TimeKind::Application if facts.always_writes => {
+            match fitting(&[(Limit::Cpu, limits::cpu_fits)], &[TimeKind::Application]) {
                 names if names.is_empty() => vec![Limit::Application],
                 names => names,
             }
         }
         // Who paces below a bucket's rate, or waits for timers after it was empty, sends now and then.
-        Kind::Application if facts.shows_no_writes() => {
-            match fitting(limits::BEHIND_PAUSES, &[Kind::Application]) {
+        TimeKind::Application if facts.shows_no_writes() => {
+            match fitting(limits::BEHIND_PAUSES, &[TimeKind::Application]) {
                 names if names.is_empty() => vec![Limit::Application],
                 names => names,
             }
         }
-        Kind::Application if facts.behind.waits_for_processor() => vec![Limit::Application],
-        Kind::Application => return Conclusion::Innocent,
-        Kind::Cpu => match fitting(limits::BELOW, &[Kind::Cpu]) {
+        TimeKind::Application if facts.behind.waits_for_processor() => vec![Limit::Application],
+        TimeKind::Application => return Conclusion::Innocent,
+        TimeKind::Cpu => match fitting(limits::BELOW, &[TimeKind::Cpu]) {
             names if names.is_empty() => return Conclusion::Unexplained,
             names => names,
         },
-        Kind::SlowStart | Kind::Device => largest(most).into_iter().collect(),
+        TimeKind::SlowStart | TimeKind::Device => largest(most).into_iter().collect(),
     };
     Conclusion::Limited { by }
 }
@@ -338,11 +340,11 @@ fn conclude(
 /// The cause in the path where a buffer is full and the queue is longer than bursts make it: more room would lengthen it.
 fn path_behind(
     facts: &Facts,
-    fitting: &mut impl FnMut(&[(Limit, Fits)], &[Kind]) -> Vec<Limit>,
+    fitting: &mut impl FnMut(&[(Limit, Fits)], &[TimeKind]) -> Vec<Limit>,
 ) -> Vec<Limit> {
     let inflation = facts.inflation().unwrap_or(1.0);
     match facts.is_queue(inflation, BEYOND_BURSTS) {
-        true => fitting(limits::BEHIND_A_QUEUE, &[Kind::Network]),
+        true => fitting(limits::BEHIND_A_QUEUE, &[TimeKind::Network]),
         false => Vec::new(),
     }
 }
@@ -379,21 +381,21 @@ fn share(time: Nanos, bytes: Bytes, total: Nanos) -> Share {
 }
 
 /// The sum of each limit that owns anything.
-pub(crate) fn shares(pieces: &[Piece]) -> Vec<(Limit, Share)> {
+pub(crate) fn shares(pieces: &[OwnedInterval]) -> Vec<(Limit, Share)> {
     let mut sums: BTreeMap<Limit, (Nanos, Bytes)> = BTreeMap::new();
     for piece in pieces {
         let sum = sums.entry(piece.limit).or_default();
         sum.0 += piece.length();
         sum.1 += piece.bytes;
     }
-    let total = pieces.iter().map(Piece::length).sum();
+    let total = pieces.iter().map(OwnedInterval::length).sum();
     sums.into_iter()
         .map(|(limit, (time, bytes))| (limit, share(time, bytes, total)))
         .collect()
 }
 
 /// The time line: equal stretches, each by its largest owner, neighbours of one owner joined.
-pub(crate) fn phases(pieces: &[Piece]) -> Vec<Phase> {
+pub(crate) fn phases(pieces: &[OwnedInterval]) -> Vec<Phase> {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
         return Vec::new();
     };
@@ -440,7 +442,7 @@ pub(crate) fn phases(pieces: &[Piece]) -> Vec<Phase> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Reading;
+    use crate::facts::SenderInterval;
     use model::finding::Source;
 
     #[test]
@@ -449,7 +451,7 @@ mod tests {
             let mut facts = Facts::new(Source::Trace);
             facts.min_rtt = Some(Nanos::from_millis(20));
             (facts.segments, facts.syns_again) = (1000, syns_again);
-            let piece = |from, to, limit| Piece {
+            let piece = |from, to, limit| OwnedInterval {
                 from: Nanos::from_millis(from),
                 to: Nanos::from_millis(to),
                 limit,
@@ -459,7 +461,7 @@ mod tests {
                 piece(0, opening, Limit::Handshake),
                 piece(opening, opening + 2000, Limit::SendBuffer),
             ];
-            let subject = Subject {
+            let subject = ExplainedConnection {
                 name: String::new(),
                 sender: None,
                 receiver: None,
@@ -481,7 +483,7 @@ mod tests {
             for n in 0..160 {
                 // The queue of a line that is shared stands from the start.
                 let passed = if n < 10 { burst } else { 100_000 };
-                facts.read(Reading {
+                facts.read(SenderInterval {
                     from: Nanos::from_millis(n * 20),
                     to: Nanos::from_millis(n * 20 + 20),
                     srtt: Nanos::from_millis(35),
@@ -489,19 +491,19 @@ mod tests {
                     flight: 150_000,
                     delivered: passed,
                     passed,
-                    ..Reading::default()
+                    ..SenderInterval::default()
                 });
             }
             (facts.segments, facts.marked) = (15_000, 1);
             let to = Nanos::from_millis(3200);
-            let pieces = [Piece {
+            let pieces = [OwnedInterval {
                 from: Nanos(0),
                 to,
                 limit: Limit::CongestionWindow,
                 bytes: Bytes(0),
             }];
             facts.span = to;
-            let subject = Subject {
+            let subject = ExplainedConnection {
                 name: String::new(),
                 sender: None,
                 receiver: None,
@@ -524,14 +526,14 @@ mod tests {
         let of = |srtt_ms| {
             let mut facts = Facts::new(Source::Samples);
             facts.min_rtt = Some(Nanos::from_millis(20));
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 to: Nanos::from_millis(100),
                 srtt: Nanos::from_millis(srtt_ms),
-                ..Reading::default()
+                ..SenderInterval::default()
             });
             kind(Limit::SlowStart, &facts)
         };
-        assert_eq!(of(20), Some(Kind::SlowStart));
-        assert_eq!(of(40), Some(Kind::Network));
+        assert_eq!(of(20), Some(TimeKind::SlowStart));
+        assert_eq!(of(40), Some(TimeKind::Network));
     }
 }

@@ -1,6 +1,6 @@
 //! What speaks against a finding, by the facts that it rests on itself: asked once for every finding, after all rules.
 
-use crate::facts::{Bucket, Facts, LONG_QUEUE, QUEUE, bit_rate};
+use crate::facts::{BucketFit, Facts, LONG_QUEUE, QUEUE, bit_rate};
 use crate::limits::{self, Key, QUEUE_AT_LOSS, clustered};
 use model::finding::{Confidence, Evidence, Finding, Limit};
 
@@ -40,7 +40,7 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
         }
         // Any buffer overflows once; one that is too small leaves the path unused.
         Limit::BurstLoss => ignores_losses(facts).or_else(|| {
-            let bucket = facts.bucket.as_ref().filter(|b| Bucket::is_seen(b))?;
+            let bucket = facts.bucket.as_ref().filter(|b| BucketFit::is_seen(b))?;
             let used = facts.rate() / bucket.rate;
             (used >= WELL_USED).then(|| {
                 facts
@@ -110,7 +110,7 @@ pub(crate) fn weigh(finding: &mut Finding, facts: &Facts) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Loss, Reading};
+    use crate::facts::{LostSegment, SenderInterval};
     use model::finding::{Level, Share, Source};
     use model::{Bytes, Nanos};
 
@@ -123,7 +123,7 @@ mod tests {
         (facts.span, facts.bytes) = (Nanos(300 * RTT.0), Bytes(300 * 100_000));
         (facts.segments, facts.retransmitted) = (30_000, 12);
         for n in 0..300 {
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos(n * RTT.0),
                 to: Nanos((n + 1) * RTT.0),
                 srtt: RTT,
@@ -131,21 +131,21 @@ mod tests {
                 window: 100_000,
                 delivered: 100_000,
                 passed: 100_000,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         facts.losses = (0..12).map(|n| lost(n * 500, RTT)).collect();
         facts
     }
 
-    fn lost(ms: u64, srtt: Nanos) -> Loss {
-        Loss {
+    fn lost(ms: u64, srtt: Nanos) -> LostSegment {
+        LostSegment {
             at: Nanos::from_millis(ms),
             srtt,
             flight: 100_000,
             place: None,
             bytes: 1000,
-            ..Loss::default()
+            ..LostSegment::default()
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
     fn a_buffer_on_a_path_well_used_was_not_too_small() {
         let of = |used: f64| {
             let mut facts = steady();
-            facts.bucket = Some(Bucket {
+            facts.bucket = Some(BucketFit {
                 rate: facts.rate() / used,
                 range: [facts.rate() / used; 2],
                 depth: 50_000.0,

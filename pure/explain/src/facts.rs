@@ -1,6 +1,6 @@
 //! What is known of a connection as a whole: what the second level is judged by.
 
-use crate::process_activity::Behind;
+use crate::process_activity::LimitingProcess;
 use model::finding::{Evidence, EvidenceKey, Limit, Quantity, Source};
 use model::stats::{median, percentile};
 use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
@@ -68,12 +68,12 @@ pub(crate) struct Facts {
     /// How much of the queueing delay is on the way of the acknowledgements, where that is known.
     pub reverse_queueing: Option<ReverseQueueing>,
     /// In the order of time, without gaps.
-    pub readings: Vec<Reading>,
-    pub losses: Vec<Loss>,
+    pub readings: Vec<SenderInterval>,
+    pub losses: Vec<LostSegment>,
     /// The peer sent data as well: requests and answers.
     pub is_exchange: bool,
     /// What parts those that were lost from those that passed, where each that left is known.
-    pub bucket: Option<Bucket>,
+    pub bucket: Option<BucketFit>,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
     pub retransmitted: u64,
@@ -96,8 +96,8 @@ pub(crate) struct Facts {
     pub receive_buffer: Option<Bytes>,
     /// Pacing that somebody asked for.
     pub pacing: Option<BitRate>,
-    pub sender_load: Option<Load>,
-    pub receiver_load: Option<Load>,
+    pub sender_load: Option<CpuLoad>,
+    pub receiver_load: Option<CpuLoad>,
     /// The slower of both ends' devices.
     pub link: Option<BitRate>,
     /// A device that says that it runs half duplex.
@@ -111,17 +111,17 @@ pub(crate) struct Facts {
     /// How it spread out what it sent, where packets show it.
     pub rhythm: Option<Rhythm>,
     /// Waits that Nagle's algorithm made, and how many of them outlasted a delayed ACK.
-    pub held: Held,
+    pub held: AckWaitCounts,
     /// The same of the waits of a window in which a single segment was out.
-    pub alone: Held,
+    pub alone: AckWaitCounts,
     /// The full-size segments that vanished, where that was seen.
     pub vanished: Option<Vanished>,
     /// The stages of a copy, and whether there is a file at its source and its sink.
     pub copy: Option<(CopySummary, [bool; 2])>,
     /// What the sending process did while it was the limit.
-    pub behind: Behind,
+    pub behind: LimitingProcess,
     /// What the receiving process did while data waited for it.
-    pub reader: Behind,
+    pub reader: LimitingProcess,
 }
 
 /// Queueing delay of acknowledgements on the reverse path, of all queueing delay.
@@ -175,14 +175,14 @@ impl Rhythm {
 
 /// Waits for an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct AckWaitCounts {
     pub waits: u64,
     /// Of these, as long as a delayed acknowledgement.
     pub delayed: u64,
     pub delayed_time: Nanos,
 }
 
-impl Held {
+impl AckWaitCounts {
     /// Counts a wait that ended; for so long the receiver held back the acknowledgement that ended it.
     pub fn waited(&mut self, held: Nanos) {
         self.waits += 1;
@@ -204,7 +204,7 @@ pub(crate) struct Vanished {
 
 /// A sender over a short stretch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct SenderInterval {
     pub from: Nanos,
     pub to: Nanos,
     pub srtt: Nanos,
@@ -231,7 +231,7 @@ pub(crate) struct Reading {
 
 /// A retransmitted segment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Loss {
+pub(crate) struct LostSegment {
     /// When the lost one left.
     pub at: Nanos,
     pub srtt: Nanos,
@@ -261,7 +261,7 @@ pub(crate) struct Sent {
 
 /// A queue or a bucket of tokens that explains which segments were lost.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct BucketFit {
     /// Bytes a second: the best, and the lowest and the highest that fit as well.
     pub rate: f64,
     pub range: [f64; 2],
@@ -278,7 +278,7 @@ pub(crate) struct Bucket {
     pub connections: usize,
 }
 
-impl Bucket {
+impl BucketFit {
     /// Some queue or bucket lost what was lost, in most loss events and not in slow start alone. One that would hold hardly a segment is none: who sends at a steady
     /// pace into a bucket that is never full again meets such a one in any.
     pub fn is_seen(&self) -> bool {
@@ -305,7 +305,7 @@ impl Bucket {
 
 /// How busy an end was, 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct CpuLoad {
     /// The process: 1 is one processor.
     pub process: f64,
     /// All processors of the host.
@@ -332,7 +332,7 @@ impl Facts {
     }
 
     /// See [`keep`].
-    pub fn read(&mut self, reading: Reading) {
+    pub fn read(&mut self, reading: SenderInterval) {
         keep(&mut self.readings, reading);
     }
 
@@ -350,7 +350,7 @@ impl Facts {
     }
 
     /// The readings behind slow start: after 20 round trips, but at least the later half.
-    pub fn steady(&self) -> &[Reading] {
+    pub fn steady(&self) -> &[SenderInterval] {
         let Some(last) = self.readings.last() else {
             return &[];
         };
@@ -538,14 +538,14 @@ impl Facts {
         let rate = self.rate();
         // One burst more or less falls into a reading by the moment at which it ends.
         let burst = f64::from(self.mss) * BURST;
-        let faster = |r: &Reading| {
+        let faster = |r: &SenderInterval| {
             let usual = rate * r.to.since(r.from).as_secs_f64();
             r.passed as f64 > NO_MORE * usual + burst
         };
         if !self.readings.iter().any(faster) {
             return None;
         }
-        let queued = |r: &&Reading| self.is_queue(r.srtt.0 as f64 / min.0 as f64, 1.25);
+        let queued = |r: &&SenderInterval| self.is_queue(r.srtt.0 as f64 / min.0 as f64, 1.25);
         let all = self.readings.iter().filter(queued);
         let (time, bytes) = all.fold((Nanos(0), 0), |(time, bytes), r| {
             (time + r.to.since(r.from), bytes + r.delivered)
@@ -585,7 +585,7 @@ impl Facts {
     /// Segments lost in each event, and the flight at its first. An event ends when nothing is lost for a round trip and a half.
     pub fn loss_events(&self) -> Vec<(u64, u64)> {
         let apart = self.rtt().0 * 3 / 2;
-        let of = |event: &[Loss]| Some((event.len() as u64, event.first()?.flight));
+        let of = |event: &[LostSegment]| Some((event.len() as u64, event.first()?.flight));
         let events = self.losses.chunk_by(|a, b| b.at.since(a.at).0 <= apart);
         events.filter_map(of).collect()
     }
@@ -680,7 +680,7 @@ impl Facts {
 }
 
 /// Adds a reading; joins neighbours when there are too many.
-pub(crate) fn keep(readings: &mut Vec<Reading>, reading: Reading) {
+pub(crate) fn keep(readings: &mut Vec<SenderInterval>, reading: SenderInterval) {
     readings.push(reading);
     if readings.len() >= MOST_READINGS {
         *readings = readings.chunks(2).map(joined).collect();
@@ -688,10 +688,10 @@ pub(crate) fn keep(readings: &mut Vec<Reading>, reading: Reading) {
 }
 
 /// One reading of two neighbours.
-fn joined(pair: &[Reading]) -> Reading {
+fn joined(pair: &[SenderInterval]) -> SenderInterval {
     let [a, b] = pair else { return pair[0] };
     let half = |x: u64, y: u64| x / 2 + y / 2;
-    Reading {
+    SenderInterval {
         from: a.from,
         to: b.to,
         srtt: Nanos(half(a.srtt.0, b.srtt.0)),
@@ -729,13 +729,13 @@ mod tests {
         facts.span = Nanos::from_secs(4);
         for n in 0..200 {
             let standing = (from..from + queued).contains(&n);
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos::from_millis(n as u64 * 20),
                 to: Nanos::from_millis(n as u64 * 20 + 20),
                 srtt: Nanos::from_millis(if standing { 30 } else { 20 }),
                 delivered: 3 * 2896,
                 passed: (3 + u64::from(n % 3 == 0)) * 2896,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         facts
@@ -760,12 +760,12 @@ mod tests {
     fn a_long_connection_takes_no_more_room_and_keeps_its_sums() {
         let mut facts = Facts::new(Source::Trace);
         for n in 0..100_000u64 {
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos(n * 1000),
                 to: Nanos((n + 1) * 1000),
                 delivered: 7,
                 passed: 8,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         assert!(facts.readings.len() < MOST_READINGS);

@@ -23,10 +23,10 @@ mod two_vantage;
 
 use model::finding::Explanation;
 
-pub use capture::{Explained, Observer};
+pub use capture::{CaptureObserver, Explained};
 pub use listing::{explain_listing, is_listing, read_listing};
 use model::{Nanos, Run, Side, Trace, TraceRecord};
-pub use trace::Watcher;
+pub use trace::TraceWatcher;
 pub use two_vantage::{Joined, joined};
 
 /// Explains each connection of a run from the samples of both ends.
@@ -65,8 +65,8 @@ pub fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
 }
 
 /// A trace that is over; of each connection what came from a moment on.
-pub(crate) fn watched(trace: &Trace, from: &dyn Fn(u32) -> Nanos) -> Watcher {
-    let mut watcher = Watcher::default();
+pub(crate) fn watched(trace: &Trace, from: &dyn Fn(u32) -> Nanos) -> TraceWatcher {
+    let mut watcher = TraceWatcher::default();
     let connections = trace.connections.iter().cloned();
     connections.for_each(|c| watcher.push(TraceRecord::Connection(c)));
     let mut owners = trace.owners.iter().cloned().peekable();

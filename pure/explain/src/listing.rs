@@ -4,13 +4,13 @@
 //! receiver acknowledges is reported with its cause: it is a consequence.
 
 use crate::conclude::{phases, shares};
-use crate::limits::{Key, Kind, first};
-use crate::sender_state::{Piece, own};
+use crate::limits::{Key, TimeKind, first};
+use crate::sender_state::{OwnedInterval, own};
 use model::finding::{
     Conclusion, Confidence, Evidence, Explanation, Finding, Limit, Quantity, Remedy, Share, Source,
 };
 use model::{Bytes, Nanos};
-use tcp::listing::{Listing, Order, Row, Windows};
+use tcp::listing::{LineOrder, Listing, ListingRow, Windows};
 pub use tcp::listing::{is_listing, read as read_listing};
 use tcp::thresholds::DELAYED_ACK_MIN;
 
@@ -24,11 +24,11 @@ pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
     let mut pieces = Vec::new();
     // Without an order nothing is known of what came before a line.
     let known = match listing.order {
-        Order::Unknown => 0,
-        Order::Printed | Order::Sorted { .. } => rows.len(),
+        LineOrder::Unknown => 0,
+        LineOrder::Printed | LineOrder::Sorted { .. } => rows.len(),
     };
     for n in 1..known {
-        let piece = Piece {
+        let piece = OwnedInterval {
             from: rows[n - 1].packet.at,
             to: rows[n].packet.at,
             limit: scene.owner(rows, n),
@@ -59,7 +59,7 @@ pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
     }
 }
 
-fn sent(row: &Row) -> Bytes {
+fn sent(row: &ListingRow) -> Bytes {
     match row.is_sent() {
         true => Bytes(row.packet.payload.into()),
         false => Bytes(0),
@@ -67,7 +67,7 @@ fn sent(row: &Row) -> Bytes {
 }
 
 /// The time before a line.
-fn gap(rows: &[Row], n: usize) -> Nanos {
+fn gap(rows: &[ListingRow], n: usize) -> Nanos {
     rows[n].packet.at.since(rows[n - 1].packet.at)
 }
 
@@ -75,11 +75,11 @@ fn gap(rows: &[Row], n: usize) -> Nanos {
 fn doubts(listing: &Listing) -> Vec<String> {
     let all = listing.rows.len();
     let order = match listing.order {
-        Order::Printed => None,
-        Order::Sorted { moved } => Some(format!(
+        LineOrder::Printed => None,
+        LineOrder::Sorted { moved } => Some(format!(
             "each processor's lines had been printed by themselves: {moved} of {all} stood behind later ones, and were put in order by their timestamps"
         )),
-        Order::Unknown => Some(
+        LineOrder::Unknown => Some(
             "the lines are of several processors and have no timestamps: their order is unknown, so times are not reported"
                 .to_owned(),
         ),
@@ -106,7 +106,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn of(rows: &[Row]) -> Scene {
+    fn of(rows: &[ListingRow]) -> Scene {
         let mss = rows.iter().map(|row| sent(row).0).max().unwrap_or(0);
         let is_pair = |n: &usize| rows[n - 1].is_data() && rows[*n].is_data();
         let mut gaps: Vec<Nanos> = (1..rows.len())
@@ -127,12 +127,12 @@ impl Scene {
     }
 
     /// The time before a line is long beside the gaps between segments.
-    fn is_long(&self, rows: &[Row], n: usize) -> bool {
+    fn is_long(&self, rows: &[ListingRow], n: usize) -> bool {
         gap(rows, n).0 > LONG * self.gap.0
     }
 
     /// What owns the time before a line.
-    fn owner(&self, rows: &[Row], n: usize) -> Limit {
+    fn owner(&self, rows: &[ListingRow], n: usize) -> Limit {
         let (before, row) = (&rows[n - 1], &rows[n]);
         if let Some((_, limit)) = self.cut.filter(|(cut, _)| n >= *cut) {
             return limit;
@@ -146,7 +146,7 @@ impl Scene {
             };
         }
         let next = rows[n..].iter().find(|row| row.packet.payload > 0);
-        match (row.is_sent(), next.is_some_and(Row::is_sent)) {
+        match (row.is_sent(), next.is_some_and(ListingRow::is_sent)) {
             // It answers what came.
             (true, _) if before.packet.payload > 0 && !before.is_sent() => Limit::Application,
             (true, _) => Limit::Cpu,
@@ -176,32 +176,33 @@ impl Scene {
         }
     }
 
-    fn finding(&self, rows: &[Row], limit: Limit, share: Share) -> Finding {
+    fn finding(&self, rows: &[ListingRow], limit: Limit, share: Share) -> Finding {
         use Confidence::{Certain, Likely, Possible};
         let is_seen = rows.iter().any(|row| row.unacked.is_some());
         let is_cut = self.cut.is_some_and(|(_, cut)| cut == limit);
         let (confidence, evidence, remedy) = match first(limit).and_then(|first| first.kind) {
-            Some(Kind::Network) if is_cut => (
+            Some(TimeKind::Network) if is_cut => (
                 Certain,
                 self.loss(rows),
                 "capture at both ends: it shows whether a segment was lost or overtaken, and where",
             ),
-            Some(Kind::Network | Kind::SlowStart) => (
+            Some(TimeKind::Network | TimeKind::SlowStart) => (
                 if is_seen { Certain } else { Likely },
                 self.window(rows),
                 "trace the connection from its beginning: it shows what keeps the window small",
             ),
-            Some(Kind::Receiver) => (
+            Some(TimeKind::Receiver) => (
                 Certain,
                 self.window(rows),
                 "a larger receive buffer at the receiver",
             ),
-            Some(Kind::Application) => (
+            Some(TimeKind::Application) => (
                 Likely,
                 self.idle(rows),
                 "nothing in TCP: 'linerate explain --requests' divides this time among the calls",
             ),
-            Some(Kind::Cpu | Kind::SendBuffer | Kind::Nagle | Kind::Device) | None => (
+            Some(TimeKind::Cpu | TimeKind::SendBuffer | TimeKind::Nagle | TimeKind::Device)
+            | None => (
                 Possible,
                 self.pace(rows),
                 "nothing in TCP held these segments: they left at the pace of the sender and its line",
@@ -223,7 +224,7 @@ impl Scene {
     }
 
     /// How the window was cut, and what was sent meanwhile.
-    fn loss(&self, rows: &[Row]) -> Vec<Evidence> {
+    fn loss(&self, rows: &[ListingRow]) -> Vec<Evidence> {
         let Some((cut, _)) = self.cut else {
             return Vec::new();
         };
@@ -243,8 +244,8 @@ impl Scene {
             of(Key::SsthreshAfterCut, threshold),
         ];
         let stands =
-            |pair: &&[Row]| pair[0].unacked.is_some() && pair[0].unacked == pair[1].unacked;
-        let stood: Vec<&[Row]> = rows[cut - 1..].windows(2).filter(stands).collect();
+            |pair: &&[ListingRow]| pair[0].unacked.is_some() && pair[0].unacked == pair[1].unacked;
+        let stood: Vec<&[ListingRow]> = rows[cut - 1..].windows(2).filter(stands).collect();
         // A new one adds to what is out: these are retransmissions.
         let again = stood.iter().filter(|pair| pair[1].is_data()).count();
         if again > 0 {
@@ -262,7 +263,7 @@ impl Scene {
     }
 
     /// The windows, and what waited for them.
-    fn window(&self, rows: &[Row]) -> Vec<Evidence> {
+    fn window(&self, rows: &[ListingRow]) -> Vec<Evidence> {
         let windows: Vec<Windows> = rows.iter().filter_map(|row| row.windows).collect();
         let (Some(first), Some(last)) = (windows.first(), windows.last()) else {
             return Vec::new();
@@ -281,7 +282,7 @@ impl Scene {
     }
 
     /// The pace where nothing held.
-    fn pace(&self, rows: &[Row]) -> Vec<Evidence> {
+    fn pace(&self, rows: &[ListingRow]) -> Vec<Evidence> {
         let sent = rows.iter().filter(|row| row.is_data()).count();
         // With a full window it is evidence of that finding.
         let alone = self.cut.is_none() && !self.starting;
@@ -293,8 +294,8 @@ impl Scene {
     }
 
     /// How often the receiver acknowledged: full segments between two acknowledgements, at the most.
-    fn acknowledgements(&self, rows: &[Row]) -> Option<Evidence> {
-        let full = |row: &Row| u64::from(row.packet.payload) == self.mss;
+    fn acknowledgements(&self, rows: &[ListingRow]) -> Option<Evidence> {
+        let full = |row: &ListingRow| u64::from(row.packet.payload) == self.mss;
         let (mut run, mut longest) = (0_u64, 0);
         for row in rows.iter().filter(|row| row.windows.is_some()) {
             run = match row.is_sent() {
@@ -307,8 +308,8 @@ impl Scene {
     }
 
     /// What the time without anything to send was.
-    fn idle(&self, rows: &[Row]) -> Vec<Evidence> {
-        let asks = |row: &Row| !row.is_sent() && row.packet.payload > 0;
+    fn idle(&self, rows: &[ListingRow]) -> Vec<Evidence> {
+        let asks = |row: &ListingRow| !row.is_sent() && row.packet.payload > 0;
         let answers = (1..rows.len()).filter(|n| rows[*n].is_data() && asks(&rows[n - 1]));
         let mut answers: Vec<Nanos> = answers.map(|n| gap(rows, n)).collect();
         answers.sort();
@@ -317,7 +318,7 @@ impl Scene {
             evidence.push(of(Key::Replies, answers.len()));
             evidence.push(of(Key::ReplyTime, *middle));
         }
-        let acks = |row: &&Row| !row.is_sent() && row.packet.payload == 0;
+        let acks = |row: &&ListingRow| !row.is_sent() && row.packet.payload == 0;
         if rows.len() > 1 && rows.last().filter(acks).is_some() {
             let held = gap(rows, rows.len() - 1);
             if held >= DELAYED_ACK_MIN {
@@ -334,7 +335,7 @@ fn of(key: Key, quantity: impl Into<Quantity>) -> Evidence {
 }
 
 /// Whether the window was cut between two lines, and by what.
-fn cut(before: &Row, row: &Row, mss: u64) -> Option<Limit> {
+fn cut(before: &ListingRow, row: &ListingRow, mss: u64) -> Option<Limit> {
     let (was, is) = (before.windows?, row.windows?);
     let threshold = is.threshold.filter(|_| is.threshold != was.threshold)?;
     let cut = is.congestion < was.congestion;

@@ -2,10 +2,10 @@
 //! sender waited for, which separate the send buffer from the application; the packets have the handshake, the
 //! retransmissions, when those segments had left first, and how much was in flight then.
 
-use crate::account::Account;
+use crate::account::ConnectionAccount;
 use crate::facts::Facts;
-use crate::samples::{Idle, Row, count, count_all, interval};
-use crate::sender_state::{Piece, own};
+use crate::samples::{Idle, SampleRow, count, count_all, interval};
+use crate::sender_state::{OwnedInterval, own};
 use crate::sliding_window::{SlidingWindow, Sums};
 use model::finding::{Limit, Source};
 use model::segment::tcp_flag::SYN;
@@ -17,14 +17,14 @@ use tcp::thresholds::INITIAL_WINDOW;
 #[derive(Clone, Default)]
 pub(crate) struct Mixed {
     facts: Facts,
-    pieces: Vec<Piece>,
+    pieces: Vec<OwnedInterval>,
     /// The first event of any kind.
     begun: Nanos,
     /// The SYN of this end, and its answer.
     opened: Option<(Nanos, Nanos)>,
     born: bool,
-    first: Option<Known>,
-    last: Option<Known>,
+    first: Option<KnownSocket>,
+    last: Option<KnownSocket>,
     idle: Option<Idle>,
     packets: bool,
     sent: bool,
@@ -33,14 +33,14 @@ pub(crate) struct Mixed {
 
 /// A socket at one moment since the connection began.
 #[derive(Clone)]
-struct Known {
+struct KnownSocket {
     at: Nanos,
     tcp: SocketState,
 }
 
-impl Known {
-    fn row(&self) -> Row<'_> {
-        Row {
+impl KnownSocket {
+    fn row(&self) -> SampleRow<'_> {
+        SampleRow {
             at: self.at,
             tcp: &self.tcp,
             send_buffer: self.tcp.sndbuf(),
@@ -58,7 +58,7 @@ impl Mixed {
     }
 
     /// Takes the next packet.
-    pub fn packet(&mut self, segment: &Segment, account: &mut Account) {
+    pub fn packet(&mut self, segment: &Segment, account: &mut ConnectionAccount) {
         self.packets = true;
         self.born |= segment.flags & SYN != 0;
         self.sent |= segment.what == What::Sent && segment.payload.0 > 0;
@@ -74,7 +74,7 @@ impl Mixed {
 
     /// Takes the next sample.
     pub fn sample(&mut self, sample: &TraceSample) {
-        let now = Known {
+        let now = KnownSocket {
             at: sample.at.since(self.begun),
             tcp: sample.socket.clone(),
         };
@@ -143,14 +143,14 @@ impl Mixed {
     }
 
     /// What the socket was before its first sample: where its first packet was seen, all counters stood at zero.
-    fn beginning(&self, now: &Known) -> Known {
+    fn beginning(&self, now: &KnownSocket) -> KnownSocket {
         if !self.born {
             return now.clone();
         }
         let zero = |time: Option<Nanos>| time.map(|_| Nanos(0));
         let none = |count: Option<u32>| count.map(|_| 0);
         let tcp = &now.tcp;
-        Known {
+        KnownSocket {
             at: self.opened.unwrap_or_default().1,
             tcp: socket_state! {
                 from tcp.clone();
@@ -174,7 +174,7 @@ impl Mixed {
 
     /// Who owned each piece of its time, and what is known of it; none if its own end sent nothing, or too few
     /// samples met it.
-    pub fn conclude(&self, account: &Account) -> Option<(Vec<Piece>, Facts)> {
+    pub fn conclude(&self, account: &ConnectionAccount) -> Option<(Vec<OwnedInterval>, Facts)> {
         let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         let mut facts = self.facts.clone();
         count_all(&mut facts, &first.row(), &last.row());
@@ -191,7 +191,7 @@ impl Mixed {
             let bytes = Bytes(0);
             pieces.insert(
                 0,
-                Piece {
+                OwnedInterval {
                     from,
                     to,
                     limit,
@@ -206,15 +206,15 @@ impl Mixed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conclude::{Subject, assemble};
+    use crate::conclude::{ExplainedConnection, assemble};
     use model::finding::Explanation;
     use model::segment::tcp_flag::ACK;
 
     const MSS: u32 = 1448;
     const TRIP: u64 = 20;
 
-    fn account() -> Account {
-        Account::new(model::Connection {
+    fn account() -> ConnectionAccount {
+        ConnectionAccount::new(model::Connection {
             id: 0,
             cookie: 1,
             netns: 0,
@@ -285,7 +285,7 @@ mod tests {
         packets(&mut mixed);
         mixed.sent = true;
         let (pieces, facts) = mixed.conclude(&account).unwrap();
-        let subject = Subject {
+        let subject = ExplainedConnection {
             name: String::new(),
             sender: None,
             receiver: None,

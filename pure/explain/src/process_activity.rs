@@ -28,7 +28,7 @@ pub(crate) struct Doing {
 }
 
 /// What a process did from one look to the next.
-pub(crate) struct Stretch {
+pub(crate) struct ActivityInterval {
     from: Nanos,
     to: Nanos,
     pid: u32,
@@ -36,9 +36,9 @@ pub(crate) struct Stretch {
     doing: Doing,
 }
 
-impl Stretch {
+impl ActivityInterval {
     /// Between two looks; `None` if time did not pass.
-    pub fn between(before: &Owner, now: &Owner) -> Option<Stretch> {
+    pub fn between(before: &Owner, now: &Owner) -> Option<ActivityInterval> {
         let span = now.at.since(before.at).0 as f64;
         let share = |a: Nanos, b: Nanos, room: f64| (b.since(a).0 as f64).min(room);
         // One thread that computes is enough to be computing.
@@ -56,7 +56,7 @@ impl Stretch {
             true => BTreeMap::new(),
             false => BTreeMap::from([(now.waits_in.clone(), rest)]),
         };
-        (span > 0.0).then(|| Stretch {
+        (span > 0.0).then(|| ActivityInterval {
             from: before.at,
             to: now.at,
             pid: now.pid,
@@ -97,7 +97,7 @@ impl Doing {
 /// What the owner of one connection did while it was the limit. A look comes every so often, and whom time
 /// belongs to is known later than the time passes: what was seen meanwhile waits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Behind {
+pub(crate) struct LimitingProcess {
     owner: Option<(u32, Comm)>,
     looked: Nanos,
     /// Time since the last look that is known to be the owner's.
@@ -107,7 +107,7 @@ pub(crate) struct Behind {
     total: Doing,
 }
 
-impl Behind {
+impl LimitingProcess {
     /// The time between two events now belongs to somebody: to the owner, if it is stalled by it.
     pub fn decide(&mut self, from: Nanos, to: Nanos, stalled: bool) {
         if stalled {
@@ -118,7 +118,7 @@ impl Behind {
     }
 
     /// The owner was looked at again. Time is decided up to an event at `decided`.
-    pub fn look(&mut self, stretch: &Stretch, decided: Nanos) {
+    pub fn look(&mut self, stretch: &ActivityInterval, decided: Nanos) {
         let span = stretch.to.since(stretch.from).0 as f64;
         let part = |time: Nanos| (time.0 as f64 / span).min(1.0);
         self.total.add(&stretch.doing, part(self.stalled));
@@ -216,10 +216,10 @@ mod tests {
         }
     }
 
-    fn play(behind: &mut Behind, looks: &[Owner], decided: u64) {
+    fn play(behind: &mut LimitingProcess, looks: &[Owner], decided: u64) {
         for pair in looks.windows(2) {
             behind.look(
-                &Stretch::between(&pair[0], &pair[1]).unwrap(),
+                &ActivityInterval::between(&pair[0], &pair[1]).unwrap(),
                 Nanos(decided * MS),
             );
         }
@@ -232,7 +232,7 @@ mod tests {
                 queued: Nanos(queued * MS),
                 ..look(200, 5, 0)
             };
-            let mut behind = Behind::default();
+            let mut behind = LimitingProcess::default();
             play(&mut behind, &[look(100, 0, 0), late], 100);
             behind.decide(Nanos(100 * MS), Nanos(200 * MS), true);
             behind.waits_for_processor()
@@ -250,7 +250,7 @@ mod tests {
             look(140, 10, 1),
             look(200, 25, 1),
         ];
-        let mut network = Behind::default();
+        let mut network = LimitingProcess::default();
         play(&mut network, &looks, 100);
         let mut own = network.clone();
         network.decide(Nanos(100 * MS), Nanos(210 * MS), false);
@@ -266,9 +266,9 @@ mod tests {
 
     #[test]
     fn time_shared_with_the_network_counts_by_its_part() {
-        let mut behind = Behind {
+        let mut behind = LimitingProcess {
             looked: Nanos(100 * MS),
-            ..Behind::default()
+            ..LimitingProcess::default()
         };
         behind.decide(Nanos(100 * MS), Nanos(105 * MS), true);
         behind.decide(Nanos(105 * MS), Nanos(120 * MS), false);

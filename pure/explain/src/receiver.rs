@@ -11,13 +11,13 @@ const MOST_STRETCHES: usize = 4096;
 
 /// The socket of a connection to which data come, from the first of them to the last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reader {
-    stretches: Vec<Stretch>,
+pub(crate) struct ReceivingSocket {
+    stretches: Vec<UnreadInterval>,
     /// Those since the last data.
-    since: Vec<Stretch>,
+    since: Vec<UnreadInterval>,
     /// The first data, and the last.
     data: Option<(Nanos, Nanos)>,
-    was: Option<(Nanos, State)>,
+    was: Option<(Nanos, BufferState)>,
     /// `SO_RCVBUF` as the kernel holds it: at first, and at its largest.
     buffer: (Bytes, Bytes),
     /// Process that reads.
@@ -27,7 +27,7 @@ pub(crate) struct Reader {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct BufferState {
     /// What the application had not read, by the receive buffer.
     unread: f64,
     /// Less than a segment is offered.
@@ -36,35 +36,35 @@ struct State {
 
 /// A time, and the mean of what was unread in it.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct UnreadInterval {
     from: Nanos,
     time: Nanos,
     unread: f64,
     closed: Nanos,
 }
 
-impl State {
-    fn of(socket: &SocketValues) -> State {
+impl BufferState {
+    fn of(socket: &SocketValues) -> BufferState {
         let offered = socket.rcv_wnd.since(socket.unacked_received());
-        State {
+        BufferState {
             unread: socket.unread().0 as f64 / socket.rcvbuf.0.max(1) as f64,
             closed: offered.0 < u64::from(socket.rcv_mss),
         }
     }
 }
 
-fn keep(stretches: &mut Vec<Stretch>, stretch: Stretch) {
+fn keep(stretches: &mut Vec<UnreadInterval>, stretch: UnreadInterval) {
     stretches.push(stretch);
     if stretches.len() >= MOST_STRETCHES {
         *stretches = stretches.chunks(2).map(joined).collect();
     }
 }
 
-fn joined(pair: &[Stretch]) -> Stretch {
+fn joined(pair: &[UnreadInterval]) -> UnreadInterval {
     let [a, b] = pair else { return pair[0] };
     let time = a.time + b.time;
     let sum = a.unread * a.time.0 as f64 + b.unread * b.time.0 as f64;
-    Stretch {
+    UnreadInterval {
         from: a.from,
         time,
         unread: sum / time.0.max(1) as f64,
@@ -72,10 +72,10 @@ fn joined(pair: &[Stretch]) -> Stretch {
     }
 }
 
-impl Reader {
+impl ReceivingSocket {
     /// From one end of a connection; `None` if no data came to it.
-    pub fn of(segments: &[&Segment]) -> Option<Reader> {
-        let mut reader = Reader::default();
+    pub fn of(segments: &[&Segment]) -> Option<ReceivingSocket> {
+        let mut reader = ReceivingSocket::default();
         segments.iter().for_each(|segment| reader.event(segment));
         reader.data.is_some().then_some(reader)
     }
@@ -88,7 +88,7 @@ impl Reader {
         }
         if let Some(socket) = segment.probed() {
             self.is_traced = true;
-            let now = State::of(socket);
+            let now = BufferState::of(socket);
             // A read has the state after it, every other event the state before it.
             let before = (segment.what != What::Read).then_some(now);
             self.state(segment.at, before, now);
@@ -109,7 +109,7 @@ impl Reader {
         }
         let buffer = sample.socket.rcvbuf().unwrap_or_default();
         let unread = sample.socket.unread().unwrap_or_default();
-        let now = State {
+        let now = BufferState {
             unread: unread.0 as f64 / buffer.0.max(1) as f64,
             closed: false,
         };
@@ -118,12 +118,12 @@ impl Reader {
     }
 
     /// The time since the last state was spent in that, or in `before`.
-    fn state(&mut self, at: Nanos, before: Option<State>, now: State) {
+    fn state(&mut self, at: Nanos, before: Option<BufferState>, now: BufferState) {
         if let Some((from, was)) = self.was.replace((at, now)) {
-            let State { unread, closed } = before.unwrap_or(was);
+            let BufferState { unread, closed } = before.unwrap_or(was);
             let time = at.since(from);
             let closed = if closed { time } else { Nanos(0) };
-            let stretch = Stretch {
+            let stretch = UnreadInterval {
                 from,
                 time,
                 unread,
@@ -211,7 +211,7 @@ mod tests {
     /// Data that come to a connection, ten segments a round trip of 20 ms, half of the buffer unread; at the end its
     /// own end sends so many bytes.
     fn explained(sent: u64) -> Vec<Explanation> {
-        let mut watcher = crate::Watcher::default();
+        let mut watcher = crate::TraceWatcher::default();
         let connection = Connection {
             id: 0,
             cookie: 1,

@@ -1,10 +1,10 @@
 //! From TCP_INFO samples of both ends: the rules of a trace, as far as the fields go, and the kernel's
 //! own counters where it keeps them. Shares are off by 0.3 % at 1 ms, 1.2 % at 10 ms, 8 % at 100 ms.
 
-use crate::conclude::{Subject, assemble};
-use crate::facts::{Facts, Load, Loss, MOST_LOSSES, Reading, Vanished};
+use crate::conclude::{ExplainedConnection, assemble};
+use crate::facts::{CpuLoad, Facts, LostSegment, MOST_LOSSES, SenderInterval, Vanished};
 use crate::limits::RECEIVE_WINDOW_FULL;
-use crate::sender_state::{Piece, SenderState};
+use crate::sender_state::{OwnedInterval, SenderState};
 use crate::trace::GROWS_WITHIN;
 use model::finding::{Confidence, Explanation, Limit, Source};
 use model::segment::{ca_state, tcp_state};
@@ -35,7 +35,7 @@ const ALL_OUT: f64 = 0.75;
 const WINDOW_FULL: f64 = 0.8;
 
 /// Streams of a leg that can be explained: none for datagrams and where neither host reported samples.
-pub(crate) fn streams(run: &Run, ends: Ends) -> usize {
+pub(crate) fn streams(run: &Run, ends: LegEnds) -> usize {
     if run.spec.workload.is_udp() {
         return 0;
     }
@@ -45,15 +45,15 @@ pub(crate) fn streams(run: &Run, ends: Ends) -> usize {
 
 /// The two ends of a leg, by what they do.
 #[derive(Clone, Copy)]
-pub(crate) struct Ends<'a> {
+pub(crate) struct LegEnds<'a> {
     pub sender: &'a EndRecord,
     pub receiver: &'a EndRecord,
 }
 
-impl Ends<'_> {
+impl LegEnds<'_> {
     /// Both ends send where requests are answered: the matter is the one that sends more.
-    pub fn of<'a>(run: &Run, leg: &'a Leg) -> Ends<'a> {
-        let own = Ends {
+    pub fn of<'a>(run: &Run, leg: &'a Leg) -> LegEnds<'a> {
+        let own = LegEnds {
             sender: leg.sender(),
             receiver: leg.receiver(),
         };
@@ -67,7 +67,7 @@ impl Ends<'_> {
         };
         let answers = run.spec.workload.is_answered();
         if answers && sent(own.receiver) > sent(own.sender) {
-            return Ends {
+            return LegEnds {
                 sender: own.receiver,
                 receiver: own.sender,
             };
@@ -80,11 +80,11 @@ impl Ends<'_> {
 pub(crate) fn stream(
     run: &Run,
     leg: &Leg,
-    ends: Ends,
+    ends: LegEnds,
     n: usize,
     more: &mut dyn FnMut(&mut Facts),
 ) -> Option<Explanation> {
-    let rows: Vec<Row> = rows(ends.sender, n);
+    let rows: Vec<SampleRow> = rows(ends.sender, n);
     if rows.is_empty() {
         return None;
     }
@@ -92,7 +92,7 @@ pub(crate) fn stream(
     of_hosts(run, ends, n, &mut facts);
     let mut pieces = Vec::new();
     let mut idle = Idle::from(&rows[0]);
-    let mut unread = Unread::of(ends.receiver, n);
+    let mut unread = UnreadShares::of(ends.receiver, n);
     for pair in rows.windows(2) {
         interval(&pair[0], &pair[1], &mut facts, &mut idle, &mut pieces);
         if let Some(reading) = facts.readings.last_mut() {
@@ -122,13 +122,13 @@ pub(crate) fn stream(
 }
 
 /// What a stream of a leg is called.
-pub(crate) fn subject(run: &Run, leg: &Leg, ends: Ends, n: usize) -> Subject {
+pub(crate) fn subject(run: &Run, leg: &Leg, ends: LegEnds, n: usize) -> ExplainedConnection {
     let socket = ends.sender.sockets.get(n);
     let streams = match run.spec.streams {
         0 | 1 => String::new(),
         _ => format!(" stream {n}"),
     };
-    Subject {
+    ExplainedConnection {
         name: format!("{}{streams}", leg.direction),
         sender: socket.map(|s| s.local),
         receiver: socket.map(|s| s.remote),
@@ -137,7 +137,7 @@ pub(crate) fn subject(run: &Run, leg: &Leg, ends: Ends, n: usize) -> Subject {
 }
 
 /// What a run has of a stream's hosts and sockets, for samples and traces alike.
-pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
+pub(crate) fn of_hosts(run: &Run, ends: LegEnds, n: usize, facts: &mut Facts) {
     let hosts = [Some(&run.near), run.far.as_ref()];
     facts.link = slowest(&hosts);
     facts.half_duplex = half_duplex(&hosts);
@@ -158,16 +158,16 @@ pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
 }
 
 /// What the receiving application had not read, by its buffer, from sample to sample.
-struct Unread<'a> {
+struct UnreadShares<'a> {
     end: &'a EndRecord,
     stream: usize,
     next: usize,
     last: Option<f64>,
 }
 
-impl Unread<'_> {
-    fn of(end: &EndRecord, stream: usize) -> Unread<'_> {
-        Unread {
+impl UnreadShares<'_> {
+    fn of(end: &EndRecord, stream: usize) -> UnreadShares<'_> {
+        UnreadShares {
             end,
             stream,
             next: 0,
@@ -195,7 +195,7 @@ const TIMEOUTS: u32 = 3;
 
 /// The retransmission timer fires repeatedly, the handshake got through (here, where the peer opened the
 /// connection), and not one full segment did.
-fn vanished(rows: &[Row], facts: &Facts) -> Option<Vanished> {
+fn vanished(rows: &[SampleRow], facts: &Facts) -> Option<Vanished> {
     let (first, last) = (rows.first()?, rows.last()?);
     let passed = last.tcp.bytes_acked()?;
     let size = rows.iter().filter_map(|r| r.tcp.mss()).max()?;
@@ -220,7 +220,7 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    pub(crate) fn from(first: &Row) -> Idle {
+    pub(crate) fn from(first: &SampleRow) -> Idle {
         Idle {
             from: first.at,
             busy: first.tcp.busy(),
@@ -228,7 +228,7 @@ impl Idle {
         }
     }
 
-    fn grown(&self, now: &Row) -> Nanos {
+    fn grown(&self, now: &SampleRow) -> Nanos {
         let Some((busy, before)) = now.tcp.busy().zip(self.busy) else {
             return Nanos(0);
         };
@@ -238,7 +238,7 @@ impl Idle {
 }
 
 /// A stream at one state.
-pub(crate) struct Row<'a> {
+pub(crate) struct SampleRow<'a> {
     pub at: Nanos,
     pub tcp: &'a SocketState,
     pub send_buffer: Option<Bytes>,
@@ -247,8 +247,8 @@ pub(crate) struct Row<'a> {
 }
 
 /// The readable accounts of a stream, in order; a closed socket ends them.
-fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
-    let mut rows: Vec<Row> = Vec::new();
+fn rows(end: &EndRecord, n: usize) -> Vec<SampleRow<'_>> {
+    let mut rows: Vec<SampleRow> = Vec::new();
     for sample in &end.samples {
         let Some(StreamSample {
             tcp: Some(tcp),
@@ -265,7 +265,7 @@ fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
                     && tcp.bytes_acked() == last.tcp.bytes_acked())
         });
         if !over {
-            rows.push(Row {
+            rows.push(SampleRow {
                 at: sample.at,
                 tcp,
                 send_buffer: *send_buffer,
@@ -276,7 +276,7 @@ fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
     rows
 }
 
-fn facts(ends: Ends, n: usize, rows: &[Row]) -> Facts {
+fn facts(ends: LegEnds, n: usize, rows: &[SampleRow]) -> Facts {
     let (first, last) = (&rows[0], &rows[rows.len() - 1]);
     let mut facts = Facts::new(Source::Samples);
     count_all(&mut facts, first, last);
@@ -289,7 +289,7 @@ fn facts(ends: Ends, n: usize, rows: &[Row]) -> Facts {
 }
 
 /// What the kernel's counters say of the time between two moments.
-pub(crate) fn count_all(facts: &mut Facts, first: &Row, last: &Row) {
+pub(crate) fn count_all(facts: &mut Facts, first: &SampleRow, last: &SampleRow) {
     facts.mss = last.tcp.mss().unwrap_or_default();
     facts.span = last.at.since(first.at);
     facts.bytes = grown(first.tcp.bytes_acked(), last.tcp.bytes_acked());
@@ -313,7 +313,7 @@ fn grown(before: Option<Bytes>, now: Option<Bytes>) -> Bytes {
     now.unwrap_or_default().since(before.unwrap_or_default())
 }
 
-fn load(end: &EndRecord, streams: u32) -> Option<Load> {
+fn load(end: &EndRecord, streams: u32) -> Option<CpuLoad> {
     let (first, last) = (end.samples.first()?, end.samples.last()?);
     let wall = last.at.since(first.at).0;
     if wall == 0 {
@@ -322,7 +322,7 @@ fn load(end: &EndRecord, streams: u32) -> Option<Load> {
     let own = |c: &model::CpuTimes| c.process_user + c.process_system;
     let total = last.cpu.host_total.since(first.cpu.host_total).0;
     let busy = last.cpu.host_busy.since(first.cpu.host_busy).0;
-    Some(Load {
+    Some(CpuLoad {
         process: own(&last.cpu).since(own(&first.cpu)).0 as f64 / wall as f64,
         host: (total > 0).then(|| busy as f64 / total as f64),
         streams,
@@ -345,11 +345,11 @@ fn half_duplex(hosts: &[Option<&Fingerprint>]) -> Option<String> {
 
 /// Parts the time between two samples: first by what the kernel counted, then by the state at its end.
 pub(crate) fn interval(
-    before: &Row,
-    now: &Row,
+    before: &SampleRow,
+    now: &SampleRow,
     facts: &mut Facts,
     idle: &mut Idle,
-    pieces: &mut Vec<Piece>,
+    pieces: &mut Vec<OwnedInterval>,
 ) {
     let (a, b) = (before.tcp, now.tcp);
     let (mss, srtt) = (
@@ -422,7 +422,7 @@ pub(crate) fn interval(
         let bytes = u128::from(delivered.0) * u128::from(time.0) / u128::from(span.0.max(1));
         let bytes = Bytes(u64::try_from(bytes).unwrap_or(0));
         let to = from + time;
-        pieces.push(Piece {
+        pieces.push(OwnedInterval {
             from,
             to,
             limit,
@@ -435,7 +435,7 @@ pub(crate) fn interval(
         (Some(before), Some(now)) => u64::from(now.saturating_sub(before)) * mss,
         _ => delivered.0,
     };
-    facts.read(Reading {
+    facts.read(SenderInterval {
         from: before.at,
         to: now.at,
         srtt,
@@ -447,19 +447,19 @@ pub(crate) fn interval(
         retransmitted: u32::try_from(resent).unwrap_or(u32::MAX),
         limit: most,
         unread: None,
-        ..Reading::default()
+        ..SenderInterval::default()
     });
     // Where between the samples is not known: they are spread evenly.
     let room = MOST_LOSSES.saturating_sub(facts.losses.len()) as u64;
     let kept = resent.min(room);
     for n in 0..kept {
-        facts.losses.push(Loss {
+        facts.losses.push(LostSegment {
             at: before.at + Nanos(span.0 / (kept + 1) * (n + 1)),
             srtt: srtt.max(a.srtt().unwrap_or_default()),
             flight: flight(a) * mss,
             place: None,
             bytes: 0,
-            ..Loss::default()
+            ..LostSegment::default()
         });
     }
 }

@@ -8,7 +8,7 @@ use model::{Bytes, Nanos};
 /// rest is as the second found it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SenderState {
-    pub stage: Stage,
+    pub stage: ConnectionStage,
     /// `TCP_CA_*`.
     pub ca_state: u8,
     /// The retransmission timer has fired and nothing was acknowledged since.
@@ -34,7 +34,7 @@ pub(crate) struct SenderState {
     /// The application waits for room in the send buffer.
     pub no_space: bool,
     /// A short segment is held back by Nagle's algorithm until this.
-    pub held_until: Option<Release>,
+    pub held_until: Option<ShortSegmentRelease>,
     /// The socket paces, and the next segment was not yet due.
     pub paced: bool,
     /// The application left the pipe part empty, and those segments are not all delivered.
@@ -45,7 +45,7 @@ pub(crate) struct SenderState {
 
 /// Which part of a connection's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ConnectionStage {
     Opening,
     #[default]
     Open,
@@ -54,7 +54,7 @@ pub(crate) enum Stage {
 
 /// What ended the wait of a short segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Release {
+pub(crate) enum ShortSegmentRelease {
     /// An acknowledgement came.
     Ack,
     /// The application wrote more.
@@ -90,7 +90,7 @@ impl SenderState {
 
 /// A stretch of time with its owner.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct OwnedInterval {
     pub from: Nanos,
     pub to: Nanos,
     pub limit: Limit,
@@ -106,7 +106,7 @@ const STRETCHES: u64 = 288;
 /// Adds the next piece. Neighbours of one owner are one; when there are too many, those within a short
 /// stretch are put together by owner: sums stay exact, and the order is lost within that stretch alone.
 /// Where a damaged recording goes back in time, its time stands still until it is past the piece before.
-pub(crate) fn own(pieces: &mut Vec<Piece>, mut piece: Piece) {
+pub(crate) fn own(pieces: &mut Vec<OwnedInterval>, mut piece: OwnedInterval) {
     if let Some(last) = pieces.last() {
         piece.from = piece.from.max(last.to);
     }
@@ -117,7 +117,7 @@ pub(crate) fn own(pieces: &mut Vec<Piece>, mut piece: Piece) {
     }
 }
 
-fn join(pieces: &mut Vec<Piece>, piece: Piece) {
+fn join(pieces: &mut Vec<OwnedInterval>, piece: OwnedInterval) {
     match pieces.last_mut() {
         Some(last) if last.limit == piece.limit => {
             last.to = piece.to;
@@ -127,15 +127,15 @@ fn join(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-fn coarser(pieces: &[Piece]) -> Vec<Piece> {
+fn coarser(pieces: &[OwnedInterval]) -> Vec<OwnedInterval> {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
         return Vec::new();
     };
     let begin = first.from;
     let step = last.to.since(begin).0.div_ceil(STRETCHES).max(1);
-    let mut out: Vec<Piece> = Vec::new();
+    let mut out: Vec<OwnedInterval> = Vec::new();
     // Those of the present stretch, in the order of their first time in it.
-    let mut within: Vec<Piece> = Vec::new();
+    let mut within: Vec<OwnedInterval> = Vec::new();
     let mut stretch = 0;
     for piece in pieces {
         let mut rest = *piece;
@@ -163,16 +163,16 @@ fn coarser(pieces: &[Piece]) -> Vec<Piece> {
     out
 }
 
-impl Piece {
+impl OwnedInterval {
     pub fn length(&self) -> Nanos {
         self.to.since(self.from)
     }
 
     /// Takes what lies before a moment off; its bytes in proportion.
-    fn split(&mut self, at: Nanos) -> Piece {
+    fn split(&mut self, at: Nanos) -> OwnedInterval {
         let whole = *self;
         if whole.to <= at {
-            *self = Piece {
+            *self = OwnedInterval {
                 from: whole.to,
                 bytes: Bytes(0),
                 ..whole
@@ -184,7 +184,7 @@ impl Piece {
         let bytes = Bytes(u64::try_from(part).unwrap_or(whole.bytes.0));
         self.from = at;
         self.bytes = whole.bytes.since(bytes);
-        Piece {
+        OwnedInterval {
             to: at,
             bytes,
             ..whole
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn sums(pieces: &[Piece]) -> BTreeMap<Limit, (u64, u64)> {
+    fn sums(pieces: &[OwnedInterval]) -> BTreeMap<Limit, (u64, u64)> {
         let mut sums = BTreeMap::<Limit, (u64, u64)>::new();
         for piece in pieces {
             let sum = sums.entry(piece.limit).or_default();
@@ -211,7 +211,7 @@ mod tests {
     fn time_that_goes_back_stands_still_and_ends_nothing_late() {
         let mut kept = Vec::new();
         for n in 0..20_000u64 {
-            let piece = Piece {
+            let piece = OwnedInterval {
                 from: Nanos(u64::MAX - (n << 40)),
                 to: Nanos(u64::MAX - ((n * n % 1013) << 30)),
                 limit: Limit::ALL[(n % 14) as usize],
@@ -232,7 +232,7 @@ mod tests {
         let mut at = Nanos(7);
         for n in 0..100_000u64 {
             let to = at + Nanos(n * n % 1013);
-            let piece = Piece {
+            let piece = OwnedInterval {
                 from: at,
                 to,
                 limit: owners[(n * n % 13 + n / 50_000) as usize],

@@ -11,11 +11,11 @@ const SECONDS: u64 = 3;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlidingWindow {
     /// Rising, at most [`SECONDS`] of them.
-    seconds: VecDeque<Second>,
+    seconds: VecDeque<SecondSums>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Second {
+struct SecondSums {
     number: u64,
     owned: BTreeMap<Limit, u64>,
     sent: u64,
@@ -62,12 +62,12 @@ impl SlidingWindow {
     }
 
     /// The second of a moment; `None` once it is too long ago.
-    fn second(&mut self, at: Nanos) -> Option<&mut Second> {
+    fn second(&mut self, at: Nanos) -> Option<&mut SecondSums> {
         let number = at.0 / SECOND;
         if self.seconds.back().is_none_or(|last| last.number < number) {
-            self.seconds.push_back(Second {
+            self.seconds.push_back(SecondSums {
                 number,
-                ..Second::default()
+                ..SecondSums::default()
             });
             if self.seconds.len() > SECONDS as usize {
                 self.seconds.pop_front();

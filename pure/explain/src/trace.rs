@@ -1,14 +1,14 @@
 //! From a sender's trace: every interval between two events has the state that its end found, and the
 //! first rule that claims it owns it. Exact, as far as the kernel's own fields are.
 
-use crate::account::Account;
+use crate::account::ConnectionAccount;
 use crate::capture::is_small;
-use crate::conclude::{Subject, assemble};
-use crate::facts::{Facts, Held, Reading};
+use crate::conclude::{ExplainedConnection, assemble};
+use crate::facts::{AckWaitCounts, Facts, SenderInterval};
 use crate::mixed::Mixed;
-use crate::process_activity::{Behind, Stretch};
-use crate::receiver::Reader;
-use crate::sender_state::{self, Piece, Release, SenderState, Stage};
+use crate::process_activity::{ActivityInterval, LimitingProcess};
+use crate::receiver::ReceivingSocket;
+use crate::sender_state::{self, ConnectionStage, OwnedInterval, SenderState, ShortSegmentRelease};
 use crate::sliding_window::{SlidingWindow, Sums};
 use crate::timestamps::Stamped;
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
@@ -51,8 +51,8 @@ const MOST_CONNECTIONS: usize = 100_000;
 /// Explains the connections of a trace while their events come. Its memory is bounded by the number of
 /// connections, however many segments each of them has.
 #[derive(Default)]
-pub struct Watcher {
-    connections: BTreeMap<u32, Watched>,
+pub struct TraceWatcher {
+    connections: BTreeMap<u32, WatchedConnection>,
     /// Connections that ended and are not known any more.
     forgotten: u64,
     /// Open connections by the process that uses them.
@@ -66,28 +66,28 @@ pub struct Watcher {
 /// Adds facts to a connection whose first event had this time; returns what only both hosts together
 /// show.
 pub(crate) type More<'a> =
-    dyn FnMut(&Connection, Nanos, &mut Subject, &mut Facts) -> Vec<Evidence> + 'a;
+    dyn FnMut(&Connection, Nanos, &mut ExplainedConnection, &mut Facts) -> Vec<Evidence> + 'a;
 
 /// One connection, seen from its own end.
-struct Watched {
-    account: Account,
+struct WatchedConnection {
+    account: ConnectionAccount,
     completeness: CompletenessCheck,
     /// Payload that its own end has sent, and that came.
     sent: u64,
     received: u64,
     /// Since the first event with the state of the socket.
-    sender: Option<Sender>,
+    sender: Option<TraceSender>,
     pid: u32,
     comm: Comm,
     closed: bool,
     /// Where the socket is not read at its segments.
     mixed: Option<Box<Mixed>>,
     /// While most data came.
-    reader: Option<Box<Reader>>,
+    reader: Option<Box<ReceivingSocket>>,
 }
 
 /// What is known of a connection's socket last.
-struct Now {
+struct CurrentSocket {
     cwnd: Bytes,
     srtt: Nanos,
     min_rtt: Nanos,
@@ -95,14 +95,14 @@ struct Now {
     silent: Nanos,
 }
 
-impl Watcher {
+impl TraceWatcher {
     /// Takes the next record of the trace.
     pub fn push(&mut self, record: TraceRecord) {
         match record {
             TraceRecord::Connection(connection) => match self.connections.entry(connection.id) {
                 Entry::Occupied(mut known) => known.get_mut().account.about = connection,
                 Entry::Vacant(new) => {
-                    new.insert(Watched::new(connection));
+                    new.insert(WatchedConnection::new(connection));
                     self.forget();
                 }
             },
@@ -155,7 +155,7 @@ impl Watcher {
         let Some(before) = self.owners.insert(pid, owner) else {
             return;
         };
-        let Some(stretch) = Stretch::between(&before, &self.owners[&pid]) else {
+        let Some(stretch) = ActivityInterval::between(&before, &self.owners[&pid]) else {
             return;
         };
         for id in self.used_by.get(&pid).into_iter().flatten() {
@@ -222,8 +222,8 @@ impl Watcher {
             }
         }
         // Where both sockets are traced, as on one host, each has evidence that the other lacks.
-        let ends = |c: &Watched| (c.account.about.local, c.account.about.remote);
-        let by_ends: BTreeMap<_, &Watched> =
+        let ends = |c: &WatchedConnection| (c.account.about.local, c.account.about.remote);
+        let by_ends: BTreeMap<_, &WatchedConnection> =
             self.connections.values().map(|c| (ends(c), c)).collect();
         let explained = self.connections.values().filter_map(|c| {
             let (local, remote) = ends(c);
@@ -261,10 +261,10 @@ impl Watcher {
     }
 }
 
-impl Watched {
-    fn new(connection: Connection) -> Watched {
-        Watched {
-            account: Account::new(connection),
+impl WatchedConnection {
+    fn new(connection: Connection) -> WatchedConnection {
+        WatchedConnection {
+            account: ConnectionAccount::new(connection),
             completeness: CompletenessCheck::default(),
             sent: 0,
             received: 0,
@@ -298,7 +298,7 @@ impl Watched {
             None => {
                 self.account
                     .push(&segment, segment.is_retransmission(), None);
-                self.sender = Some(Sender::new(first.clone(), segment));
+                self.sender = Some(TraceSender::new(first.clone(), segment));
             }
         }
     }
@@ -323,12 +323,12 @@ impl Watched {
 
     fn explain(
         &self,
-        reader: Option<&Behind>,
+        reader: Option<&LimitingProcess>,
         lost: u64,
         more: &mut More<'_>,
     ) -> Option<Explanation> {
         let Connection { local, remote, .. } = self.account.about;
-        let mut subject = Subject {
+        let mut subject = ExplainedConnection {
             name: format!("{local} to {remote}"),
             sender: Some(local),
             receiver: Some(remote),
@@ -361,7 +361,7 @@ impl Watched {
         let Some(sender) = &self.sender else {
             let mixed = self.mixed.as_ref()?;
             let (window, tcp, silent) = mixed.window(now)?;
-            let now = Now {
+            let now = CurrentSocket {
                 cwnd: tcp.cwnd_bytes().unwrap_or_default(),
                 srtt: tcp.srtt().unwrap_or_default(),
                 min_rtt: tcp.min_rtt().unwrap_or_default(),
@@ -377,7 +377,7 @@ impl Watched {
         // What the last event left lasts.
         let owner = sender.now();
         *window.owned.entry(owner).or_default() += now.since(sender.was.at).0.min(window.span.0);
-        let now = Now {
+        let now = CurrentSocket {
             cwnd: Bytes(u64::from(tcb.cwnd) * u64::from(tcb.mss)),
             srtt: tcb.srtt,
             min_rtt: tcb.min_rtt,
@@ -387,7 +387,7 @@ impl Watched {
         self.glance_of(&window, now)
     }
 
-    fn glance_of(&self, window: &Sums, now: Now) -> Option<Glance> {
+    fn glance_of(&self, window: &Sums, now: CurrentSocket) -> Option<Glance> {
         let all: u64 = window.owned.values().sum();
         let (limit, most) = window.owned.iter().max_by_key(|(_, time)| **time)?;
         Some(Glance {
@@ -442,7 +442,7 @@ struct Burst {
 
 /// What sets the pace of a sender.
 #[derive(Clone, Copy, Default)]
-struct Pace {
+struct PaceOfSender {
     /// The highest that the window does not explain, in bits a second.
     top: u64,
     /// Time at that, and at others that the window does not explain.
@@ -451,9 +451,9 @@ struct Pace {
 }
 
 #[derive(Clone, Default)]
-struct Sender {
+struct TraceSender {
     facts: Facts,
-    pieces: Vec<Piece>,
+    pieces: Vec<OwnedInterval>,
     begun: Nanos,
     /// The first state.
     first: SocketValues,
@@ -464,8 +464,8 @@ struct Sender {
     has_sent: bool,
     window: SlidingWindow,
     /// What this end's process did while it was behind with reading.
-    reader: Behind,
-    reading: Reading,
+    reader: LimitingProcess,
+    reading: SenderInterval,
     stamped: Stamped,
     /// Time of each owner within the reading.
     owners: BTreeMap<Limit, u64>,
@@ -475,7 +475,7 @@ struct Sender {
     hold: Option<Nanos>,
     /// Since when the window waits with a single segment out.
     alone: Option<Nanos>,
-    pace: Pace,
+    pace: PaceOfSender,
     last_una: u32,
     /// The congestion window, and since when it has not grown.
     cwnd: (u32, Nanos),
@@ -483,9 +483,9 @@ struct Sender {
     mtu_cut: Option<u32>,
 }
 
-impl Sender {
-    fn new(first: SocketValues, was: Segment) -> Sender {
-        Sender {
+impl TraceSender {
+    fn new(first: SocketValues, was: Segment) -> TraceSender {
+        TraceSender {
             facts: Facts::new(Source::Trace),
             begun: was.at,
             has_sent: was.what == What::Sent && was.payload.0 > 0,
@@ -495,13 +495,13 @@ impl Sender {
             last_una: first.snd_una,
             cwnd: (first.cwnd, Nanos(0)),
             first,
-            ..Sender::default()
+            ..TraceSender::default()
         }
     }
 
     /// Takes the next event. Who owns the time before it can depend on what lets the next new data go:
     /// an acknowledgement, or a write. Then it waits until that is seen.
-    fn push(&mut self, now: Segment, account: &mut Account) {
+    fn push(&mut self, now: Segment, account: &mut ConnectionAccount) {
         let data = now.what == What::Sent && now.payload.0 > 0;
         match now.stamps {
             Some((value, _)) if data => _ = self.stamped.data(now.at, value),
@@ -523,29 +523,34 @@ impl Sender {
                 .is_some_and(|t| t.unsent().0 >= u64::from(t.mss));
             let before = self.waiting.back().unwrap_or(&self.was);
             let release = match before.what == What::Received && !full {
-                true => Release::Ack,
-                false => Release::Write,
+                true => ShortSegmentRelease::Ack,
+                false => ShortSegmentRelease::Write,
             };
             self.release(release, account);
             self.take(now, release, account);
         } else if !self.waiting.is_empty() || is_short(&self.was) {
             self.waiting.push_back(now);
             if self.waiting.len() >= MOST_WAITING {
-                self.release(Release::Write, account);
+                self.release(ShortSegmentRelease::Write, account);
             }
         } else {
-            self.take(now, Release::Write, account);
+            self.take(now, ShortSegmentRelease::Write, account);
         }
     }
 
     /// Takes the events that waited.
-    fn release(&mut self, release: Release, account: &mut Account) {
+    fn release(&mut self, release: ShortSegmentRelease, account: &mut ConnectionAccount) {
         while let Some(next) = self.waiting.pop_front() {
             self.take(next, release, account);
         }
     }
 
-    fn take(&mut self, now: Segment, release: Release, account: &mut Account) {
+    fn take(
+        &mut self,
+        now: Segment,
+        release: ShortSegmentRelease,
+        account: &mut ConnectionAccount,
+    ) {
         let was = std::mem::take(&mut self.was);
         if let (Some(was_tcb), Some(tcb)) = (was.probed(), now.probed()) {
             now.socket
@@ -565,7 +570,7 @@ impl Sender {
         &mut self,
         (was, was_tcb): (&Segment, &SocketValues),
         (now, tcb): (&Segment, &SocketValues),
-        release: Release,
+        release: ShortSegmentRelease,
     ) -> bool {
         let (from, to) = (was.at.since(self.begun), now.at.since(self.begun));
         if tcb.min_rtt.0 > 0 {
@@ -590,7 +595,7 @@ impl Sender {
         let bytes = if fresh { now.payload } else { Bytes(0) };
         sender_state::own(
             &mut self.pieces,
-            Piece {
+            OwnedInterval {
                 from,
                 to,
                 limit,
@@ -652,7 +657,7 @@ impl Sender {
             after.packets_out += self.was.segments;
         }
         let from = self.was.at.since(self.begun);
-        let state = self.state(&self.was, tcb, &after, Release::Write, from);
+        let state = self.state(&self.was, tcb, &after, ShortSegmentRelease::Write, from);
         state.owner()
     }
 
@@ -661,7 +666,7 @@ impl Sender {
         was: &Segment,
         was_tcb: &SocketValues,
         tcb: &SocketValues,
-        release: Release,
+        release: ShortSegmentRelease,
         to: Nanos,
     ) -> SenderState {
         let left_unsent = left_unsent(was, was_tcb);
@@ -677,12 +682,12 @@ impl Sender {
         SenderState {
             stage: match tcb.state {
                 tcp_state::SYN_SENT | tcp_state::SYN_RECV | tcp_state::NEW_SYN_RECV => {
-                    Stage::Opening
+                    ConnectionStage::Opening
                 }
-                tcp_state::ESTABLISHED | tcp_state::CLOSE_WAIT => Stage::Open,
+                tcp_state::ESTABLISHED | tcp_state::CLOSE_WAIT => ConnectionStage::Open,
                 // Closed by the application, and still sending what it had written.
-                tcp_state::FIN_WAIT1 | tcp_state::LAST_ACK if sending => Stage::Open,
-                _ => Stage::Closing,
+                tcp_state::FIN_WAIT1 | tcp_state::LAST_ACK if sending => ConnectionStage::Open,
+                _ => ConnectionStage::Closing,
             },
             ca_state: tcb.ca_state,
             backed_off: tcb.retransmits > 0,
@@ -708,7 +713,7 @@ impl Sender {
     /// Counts the waits of short segments, and of a window that lets out one segment at a time.
     fn hold(&mut self, limit: Limit, state: &SenderState, from: Nanos, tcb: &SocketValues) {
         let trip = self.facts.min_rtt.unwrap_or(tcb.srtt);
-        let wait = |waits: bool, since: &mut Option<Nanos>, held: &mut Held| {
+        let wait = |waits: bool, since: &mut Option<Nanos>, held: &mut AckWaitCounts| {
             if waits {
                 since.get_or_insert(from);
             } else if let Some(begun) = since.take() {
@@ -778,10 +783,10 @@ impl Sender {
             .iter()
             .max_by_key(|(_, time)| **time)
             .map(|(l, _)| *l);
-        let next = Reading {
+        let next = SenderInterval {
             from: self.reading.to,
             to: self.reading.to,
-            ..Reading::default()
+            ..SenderInterval::default()
         };
         let done = std::mem::replace(&mut self.reading, next);
         self.stamped.read(done.srtt, done.echo);
@@ -789,15 +794,15 @@ impl Sender {
     }
 
     /// Nothing more comes.
-    fn finish(&mut self, account: &mut Account) {
-        self.release(Release::Write, account);
+    fn finish(&mut self, account: &mut ConnectionAccount) {
+        self.release(ShortSegmentRelease::Write, account);
         if self.reading.to > self.reading.from {
             self.close();
         }
     }
 
     /// Who owned each piece of its time, and what is known of it.
-    fn conclude(mut self, account: &Account) -> (Vec<Piece>, Facts) {
+    fn conclude(mut self, account: &ConnectionAccount) -> (Vec<OwnedInterval>, Facts) {
         let (first, facts) = (&self.first, &mut self.facts);
         let tcb = self.was.probed().unwrap_or(first);
         facts.span = self.was.at.since(self.begun);
@@ -818,7 +823,7 @@ impl Sender {
         facts.reverse_queueing = self.stamped.reverse_queueing_at_sender(facts.rtt());
         // The name of the congestion control is not in a socket's block. A pace that stays at its highest
         // was set by somebody; one that moves, and not with the window, is bbr's.
-        let Pace { top, at_top, free } = self.pace;
+        let PaceOfSender { top, at_top, free } = self.pace;
         let long = Nanos(facts.span.0 / 10);
         if at_top > free.max(long) {
             facts.pacing = Some(model::BitRate(top));
@@ -829,7 +834,7 @@ impl Sender {
     }
 }
 
-impl Pace {
+impl PaceOfSender {
     /// Takes the pace that a socket had for some time.
     fn see(&mut self, tcb: &SocketValues, time: Nanos) {
         let rate = tcb.pacing_rate;

@@ -1,11 +1,11 @@
 //! Explanations from both hosts of a connection, or from two places on its path: the evidence of each, and what only both
 //! together show ([`tcp::two_vantage`]).
 
-use crate::capture::Observer;
+use crate::capture::CaptureObserver;
 use crate::facts::Facts;
 use crate::limits::Key;
-use crate::receiver::Reader;
-use crate::samples::{self, Ends};
+use crate::receiver::ReceivingSocket;
+use crate::samples::{self, LegEnds};
 use model::finding::{Evidence, Explanation, Quantity, Source};
 use model::packet::Packet;
 use model::{
@@ -14,7 +14,7 @@ use model::{
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tcp::clock::{Marks, join, swapped};
-use tcp::two_vantage::{BothPlaces, Compared, Passes, SideIndex, TwoVantage, either_way};
+use tcp::two_vantage::{BothPlaces, ComparedDirection, Passes, SideIndex, TwoVantage, either_way};
 
 /// What both places show; whether the second is the receiver itself.
 fn evidence(found: &TwoVantage, source: Source, at_receiver: bool) -> Vec<Evidence> {
@@ -58,7 +58,7 @@ fn inform(
         segment: Some(facts.mss),
     };
     let found = clocks.and_then(|clocks| both.compare_forward(clocks));
-    let reader = Reader::of(receiver.1);
+    let reader = ReceivingSocket::of(receiver.1);
     if facts.source == Source::Trace {
         facts.source = Source::TraceOfBothEnds;
     }
@@ -70,7 +70,7 @@ fn inform(
         facts.needless = facts.needless.max(found.needless);
         shown = evidence(&found, facts.source, true);
     }
-    shown.extend(reader.iter().flat_map(Reader::evidence));
+    shown.extend(reader.iter().flat_map(ReceivingSocket::evidence));
     shown
 }
 
@@ -93,14 +93,14 @@ pub(crate) fn explain_leg(
     sender: Option<&Trace>,
     receiver: Option<&Trace>,
 ) -> Vec<Explanation> {
-    let ends = Ends::of(run, leg);
+    let ends = LegEnds::of(run, leg);
     // Replies can be the matter of a leg: then its sender is the end that answers.
     let (sender, receiver) = match std::ptr::eq(ends.sender, leg.sender()) {
         true => (sender, receiver),
         false => (receiver, sender),
     };
     let token = std::ptr::eq(ends.sender, &leg.near);
-    let (sender, receiver) = (sender.map(Traced::of), receiver.map(Traced::of));
+    let (sender, receiver) = (sender.map(TraceEvents::of), receiver.map(TraceEvents::of));
     let both = sender.as_ref().zip(receiver.as_ref());
     let clocks = both.and_then(|(sender, receiver)| join(sender.marks(), receiver.marks()));
     let from_traces = sender.as_ref().map_or_else(Vec::new, |sender| {
@@ -136,11 +136,11 @@ pub(crate) fn explain_leg(
             }
             let reader = receiver
                 .as_ref()
-                .and_then(|r| Reader::of(r.at(ends.receiver.sockets.get(n)?)?.1));
+                .and_then(|r| ReceivingSocket::of(r.at(ends.receiver.sockets.get(n)?)?.1));
             let explanation = samples::stream(run, leg, ends, n, &mut |facts| {
                 reader.iter().for_each(|r| r.inform_as_a_whole(facts));
             })?;
-            let ends = reader.iter().flat_map(Reader::evidence).collect();
+            let ends = reader.iter().flat_map(ReceivingSocket::evidence).collect();
             Some(Explanation {
                 ends,
                 ..explanation
@@ -172,7 +172,7 @@ fn is_socket(socket: &SocketOptions, connection: &Connection) -> bool {
 }
 
 /// A trace, its events by connections.
-struct Traced<'a> {
+struct TraceEvents<'a> {
     trace: &'a Trace,
     events: Vec<Vec<&'a Segment>>,
 }
@@ -180,15 +180,15 @@ struct Traced<'a> {
 /// A connection and its events.
 type Events<'a> = (&'a Connection, &'a [&'a Segment]);
 
-impl<'a> Traced<'a> {
-    fn of(trace: &'a Trace) -> Traced<'a> {
+impl<'a> TraceEvents<'a> {
+    fn of(trace: &'a Trace) -> TraceEvents<'a> {
         let mut events = vec![Vec::new(); trace.connections.len()];
         for segment in &trace.segments {
             if let Some(own) = events.get_mut(segment.connection as usize) {
                 own.push(segment);
             }
         }
-        Traced { trace, events }
+        TraceEvents { trace, events }
     }
 
     fn connection(&self, n: usize) -> Option<Events<'_>> {
@@ -239,7 +239,7 @@ pub struct Joined {
 
 /// Explains the connections of two traces, one from each end.
 pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
-    let (in_a, in_b) = (Traced::of(a.1), Traced::of(b.1));
+    let (in_a, in_b) = (TraceEvents::of(a.1), TraceEvents::of(b.1));
     let (all_a, all_b) = (in_a.passes(), in_b.passes());
     let (at_a, at_b) = (SideIndex::of(&all_a), SideIndex::of(&all_b));
     let clocks = join(in_a.marks(), in_b.marks());
@@ -308,7 +308,7 @@ impl Joined {
 
 /// Two captures of the same traffic: connections that are in both are reported once, with what the two places
 /// show together; the others as each capture has them.
-pub fn joined(a: (&str, Observer), b: (&str, Observer)) -> Joined {
+pub fn joined(a: (&str, CaptureObserver), b: (&str, CaptureObserver)) -> Joined {
     let ((name_a, a), (name_b, b)) = (a, b);
     let (mut a, mut b) = (a.into_place(), b.into_place());
     let clocks = join(a.marks, b.marks);
@@ -329,8 +329,8 @@ pub fn joined(a: (&str, Observer), b: (&str, Observer)) -> Joined {
             };
             let found = clocks.and_then(|clocks| both.compare(&clocks));
             let (near, far, found) = match found {
-                Some(Compared::Backward(found)) => (theirs, mine, Some(found)),
-                Some(Compared::Forward(found)) => (mine, theirs, Some(found)),
+                Some(ComparedDirection::Backward(found)) => (theirs, mine, Some(found)),
+                Some(ComparedDirection::Forward(found)) => (mine, theirs, Some(found)),
                 None => (mine, theirs, None),
             };
             let at_receiver = far

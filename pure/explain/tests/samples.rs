@@ -174,7 +174,7 @@ impl Case {
                         reply_size: Bytes(self.reply_kib.map_or(128, |kib| kib << 10)),
                         pace_per_s: None,
                         reconnect: false,
-                        wait: Wait::Block,
+                        wait: WaitMode::Block,
                     })
                 } else {
                     Workload::Bulk(Bulk::default())

@@ -2,7 +2,7 @@
 
 use crate::request::Parts;
 use crate::{
-    BitRate, Bytes, Cache, EndRecord, Latency, LatencySummary, Leg, Nanos, Spec, Wait, Warning,
+    BitRate, Bytes, Cache, EndRecord, Latency, LatencySummary, Leg, Nanos, Spec, WaitMode, Warning,
     Workload, shortest_trip,
 };
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct Blocks {
     #[serde(default)]
     pub seed: u64,
     /// How the client waits for replies.
-    pub wait: Wait,
+    pub wait: WaitMode,
 }
 
 /// Who has the blocks.
@@ -79,7 +79,7 @@ impl BlockStore {
 
 /// The blocks that a connection requests, in their order.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct BlockOrder {
     all: u64,
     random: bool,
     seed: u64,
@@ -87,18 +87,18 @@ pub struct Places {
     step: u64,
 }
 
-impl Places {
+impl BlockOrder {
     /// Of this many blocks, at least one. Of `streams` connections that share them this is number `stream`: in random
     /// order all connections together request each block once before any repeats; in sequence each connection begins
     /// at its own block.
-    pub fn new(order: &Blocks, all: u64, stream: u64, streams: u64) -> Places {
+    pub fn new(order: &Blocks, all: u64, stream: u64, streams: u64) -> BlockOrder {
         let (all, streams) = (all.max(1), streams.max(1));
         let own = u128::from(all) * u128::from(stream) / u128::from(streams);
         let (next, step) = match order.random {
             true => (stream, streams),
             false => (own as u64, 1),
         };
-        Places {
+        BlockOrder {
             all,
             random: order.random,
             seed: order.seed,
@@ -195,7 +195,7 @@ impl BlockOperation {
 
 /// A request and its reply, by the client's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct BlockReply {
     /// What was asked.
     pub operation: BlockOperation,
     /// Payload that was read or written.
@@ -219,7 +219,7 @@ pub struct AtServer {
     pub storage: Nanos,
 }
 
-impl Answer {
+impl BlockReply {
     /// All of it.
     pub fn total(&self) -> Nanos {
         self.call_send + self.waited + self.reply_send
@@ -233,12 +233,12 @@ pub struct Outstanding {
     /// Bytes of all calls, and how many of them the kernel has.
     queued: u64,
     gone: u64,
-    calls: VecDeque<Asked>,
+    calls: VecDeque<BlockCall>,
 }
 
 /// A call without its reply.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct BlockCall {
     /// What was asked.
     pub operation: BlockOperation,
     number: u32,
@@ -258,7 +258,7 @@ impl Outstanding {
     /// The next call was asked, in so many bytes.
     pub fn ask(&mut self, now: Nanos, operation: BlockOperation, bytes: usize) {
         self.queued += bytes as u64;
-        self.calls.push_back(Asked {
+        self.calls.push_back(BlockCall {
             operation,
             number: self.asked,
             asked: now,
@@ -277,13 +277,13 @@ impl Outstanding {
     }
 
     /// Takes the call of this number; none if it is not outstanding.
-    pub fn take(&mut self, number: u32) -> Option<Asked> {
+    pub fn take(&mut self, number: u32) -> Option<BlockCall> {
         let at = self.calls.iter().position(|call| call.number == number)?;
         self.calls.remove(at)
     }
 }
 
-impl Asked {
+impl BlockCall {
     /// Its answer, whose first byte came at `begun` and whose last comes now.
     pub fn answer(
         &self,
@@ -291,9 +291,9 @@ impl Asked {
         now: Nanos,
         data: Bytes,
         at_server: Option<AtServer>,
-    ) -> Answer {
+    ) -> BlockReply {
         let sent = self.sent.unwrap_or(begun).min(begun);
-        Answer {
+        BlockReply {
             operation: self.operation,
             data,
             call_send: sent.since(self.asked),
@@ -549,7 +549,7 @@ mod tests {
             mix: vec![BlockOperation::Read],
             random,
             seed,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
         }
     }
 
@@ -559,11 +559,11 @@ mod tests {
             all in 1u64..300, streams in 1u64..5, seed: u64,
         ) {
             let order = order(true, seed);
-            let mut places: Vec<Places> =
-                (0..streams).map(|n| Places::new(&order, all, n, streams)).collect();
+            let mut places: Vec<BlockOrder> =
+                (0..streams).map(|n| BlockOrder::new(&order, all, n, streams)).collect();
             let mut rounds = Vec::new();
             for _ in 0..2 * all {
-                rounds.extend(places.iter_mut().map(Places::next_block));
+                rounds.extend(places.iter_mut().map(BlockOrder::next_block));
             }
             for round in rounds.chunks_exact(all as usize) {
                 let mut round = round.to_vec();
@@ -576,7 +576,7 @@ mod tests {
     #[test]
     fn a_seed_means_the_same_order_for_ever_and_no_order_is_none() {
         let take = |random, seed| {
-            let mut places = Places::new(&order(random, seed), 10, 1, 2);
+            let mut places = BlockOrder::new(&order(random, seed), 10, 1, 2);
             (0..7).map(|_| places.next_block()).collect::<Vec<_>>()
         };
         assert_eq!(take(false, 1), [5, 6, 7, 8, 9, 0, 1]);

@@ -19,8 +19,8 @@ const SETTLING: Nanos = Nanos::from_millis(100);
 /// is only what stays missing.
 #[derive(Clone, Debug, Default)]
 pub struct CompletenessCheck {
-    sent: Way,
-    received: Way,
+    sent: DirectionCount,
+    received: DirectionCount,
     retransmitted: u64,
     /// `total_retrans` before the first event, and at the last one that reports it.
     counted_retrans: Option<(u32, u32)>,
@@ -34,7 +34,7 @@ pub struct CompletenessCheck {
 
 /// One direction.
 #[derive(Clone, Debug, Default)]
-struct Way {
+struct DirectionCount {
     segments: u64,
     /// What the kernel's counter should say after the events so far; of packets, beside `base`.
     expected: u32,
@@ -70,7 +70,7 @@ struct Rise {
 
 /// What an [`CompletenessCheck`] takes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tally {
+pub struct EventTally {
     /// When.
     pub at: Nanos,
     /// What happened.
@@ -89,11 +89,11 @@ pub struct Tally {
     pub total_retrans: u32,
 }
 
-impl Tally {
+impl EventTally {
     /// Of an event; `None` where there is no socket.
-    pub fn of(segment: &Segment) -> Option<Tally> {
+    pub fn of(segment: &Segment) -> Option<EventTally> {
         let socket = segment.probed()?;
-        Some(Tally {
+        Some(EventTally {
             at: segment.at,
             what: segment.what,
             segments: segment.segments,
@@ -159,14 +159,14 @@ impl Completeness {
 impl CompletenessCheck {
     /// Takes the next event of the connection.
     pub fn see(&mut self, segment: &Segment) {
-        match Tally::of(segment) {
+        match EventTally::of(segment) {
             Some(tally) => self.count(&tally),
             None => self.see_packet(segment),
         }
     }
 
     /// As [`CompletenessCheck::see`], of what it takes.
-    pub fn count(&mut self, tally: &Tally) {
+    pub fn count(&mut self, tally: &EventTally) {
         // A listener's counters are not those of the connection that it answers for.
         if tally.state == tcp_state::LISTEN {
             return;
@@ -314,7 +314,7 @@ impl CompletenessCheck {
     }
 }
 
-impl Way {
+impl DirectionCount {
     fn add(&mut self, segments: u32) {
         self.segments += u64::from(segments);
         self.expected = self.expected.wrapping_add(segments);

@@ -33,7 +33,7 @@ pub struct Trial {
     /// From 1, in the order in which the runs were made.
     pub number: u32,
     /// What it is for.
-    pub phase: Phase,
+    pub phase: TrialPhase,
     /// Block within the phase, from 0. A block that lacks runs at its end was interrupted: it is
     /// kept and not judged.
     pub block: u32,
@@ -64,7 +64,7 @@ pub struct Trial {
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum TrialPhase {
     /// Warms path and hosts up; never judged.
     Discarded,
     /// Both runs of a pair are the control: shows the noise.

@@ -51,8 +51,8 @@ pub use random::*;
 pub use run::*;
 pub use sample::*;
 pub use segment::{
-    Begin, Comm, Connection, Dropped, End, Lost, Owner, Retransmission, Segment, TRACE_SCHEMA,
-    Trace, TraceRecord, TraceSample, TraceSource, What,
+    Comm, Connection, Dropped, Lost, Owner, Retransmission, Segment, TRACE_SCHEMA, Trace,
+    TraceBegin, TraceEnd, TraceRecord, TraceSample, TraceSource, What,
 };
 pub use setting::*;
 pub use socket::{SocketField, SocketState, SocketValues};

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 mod change;
 
-pub use change::{CHANGE_SCHEMA, ChangeOutcome, Going, MtuChange, Obstacle, Reach, Stage, Stopped};
+pub use change::{
+    CHANGE_SCHEMA, ChangeOutcome, ChangeReach, ChangeStage, Going, MtuChange, Obstacle, Stopped,
+};
 
 /// Version of the JSON form of [`MtuReport`]; counts by itself.
 pub const MTU_SCHEMA: u32 = 1;
@@ -135,7 +137,7 @@ pub struct Way {
     /// What became of 64 KiB over TCP, if they were sent.
     pub tcp: Option<TcpTruth>,
     /// What follows.
-    pub verdict: Verdict,
+    pub verdict: MtuVerdict,
 }
 
 /// What a ladder of probes said of one direction.
@@ -216,21 +218,21 @@ pub struct TcpTruth {
 
 /// What stops larger packets in one direction, and what else was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct MtuVerdict {
     /// Path MTU; `None` if nothing arrived.
     pub mtu: Option<u32>,
     /// What stops a packet that is one byte larger.
-    pub cause: Cause,
+    pub cause: MtuCause,
     /// What else is to be known.
     pub beside: Vec<Beside>,
     /// What could not be distinguished.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<MtuDoubt>,
 }
 
 /// What stops larger packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Cause {
+pub enum MtuCause {
     /// Nothing: both devices have this MTU.
     Clear,
     /// The sender's own device.
@@ -317,7 +319,7 @@ pub enum Beside {
 /// What could not be distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Doubt {
+pub enum MtuDoubt {
     /// That router's own smaller MTU, or a switch on the link behind it.
     RouterOrLink,
     /// A switch on the segment, or the router's port at its end.

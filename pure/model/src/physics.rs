@@ -17,7 +17,7 @@ pub const LEAST_MTU: u32 = 68;
 
 /// A path with nothing else on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Path {
+pub struct IdealPath {
     /// The largest IP packet, in bytes, at least 68.
     pub mtu: u32,
     /// Of each link; not zero.
@@ -38,7 +38,7 @@ pub struct Path {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ideal {
     /// The path.
-    pub path: Path,
+    pub path: IdealPath,
     /// The block.
     pub bytes: Bytes,
     /// Bytes of a full segment.
@@ -97,7 +97,7 @@ pub struct NewConnection {
     pub time: Nanos,
 }
 
-impl Path {
+impl IdealPath {
     /// How this path carries a block at best.
     pub fn ideal(&self, bytes: Bytes) -> Ideal {
         let mss = u64::from(self.mtu.max(LEAST_MTU)) - HEADERS;
@@ -212,8 +212,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn path(mtu: u32, hops: u32) -> Path {
-        Path {
+    fn path(mtu: u32, hops: u32) -> IdealPath {
+        IdealPath {
             mtu,
             rate: BitRate(1_000_000_000),
             rtt: Nanos(0),
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_new_connection_waits_until_its_window_is_open() {
         // 46 segments in windows of 2, 4, 8, 16 and 32: four waits of a round trip, less what sending took.
-        let path = Path {
+        let path = IdealPath {
             rtt: Nanos::from_millis(20),
             initial_window: 2,
             ..path(1500, 1)
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(ideal.new_connection.slow_start, Nanos(4 * round - sent));
         assert_eq!(ideal.window_wait, Nanos(0));
         // Where a window fills the path there is nothing to wait for.
-        let near = Path {
+        let near = IdealPath {
             rtt: Nanos(0),
             ..path
         };
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_window_that_is_too_small_sets_the_rate() {
-        let path = Path {
+        let path = IdealPath {
             rtt: Nanos::from_millis(10),
             window: Some(Bytes(4 * 1448)),
             ..path(1500, 1)
@@ -304,7 +304,7 @@ mod tests {
             mtu in 0u32..=u32::MAX, rate in 0u64..=u64::MAX, rtt in 0u64..=u64::MAX, hops in 0u32..=u32::MAX,
             initial_window in 0u32..=u32::MAX, window in proptest::option::of(0u64..=u64::MAX), bytes in 0u64..=u64::MAX,
         ) {
-            let path = Path {
+            let path = IdealPath {
                 mtu,
                 rate: BitRate(rate),
                 rtt: Nanos(rtt),

@@ -118,12 +118,12 @@ pub struct Factor {
     /// Name in tables and sentences.
     pub name: String,
     /// At least two; the first is the one that others are compared with.
-    pub levels: Vec<Level>,
+    pub levels: Vec<FactorLevel>,
 }
 
 /// One level of a factor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Level {
+pub struct FactorLevel {
     /// Name in tables and sentences.
     pub name: String,
     /// What is set; empty: the baseline.

@@ -16,7 +16,7 @@ pub struct Published {
     #[serde(default)]
     pub statistics: Vec<Statistics>,
     /// What is wrong with the numbers, or cannot be known from them; the gravest first.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<PublishedDoubt>,
 }
 
 impl Published {
@@ -76,7 +76,7 @@ pub struct Statistics {
 
 /// Something to know before the numbers are believed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Doubt {
+pub struct PublishedDoubt {
     /// What kind.
     pub about: About,
     /// What was found, and what it means; one to three sentences.

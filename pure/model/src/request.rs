@@ -1,6 +1,6 @@
 //! Requests and their replies on TCP connections, and where the time of each went.
 
-use crate::physics::Path;
+use crate::physics::IdealPath;
 use crate::{BitRate, Bytes, Clocks, Latency, Nanos, StreamFigures};
 use serde::{Deserialize, Serialize, Serializer};
 use std::net::SocketAddr;
@@ -63,7 +63,7 @@ impl Links {
             return rtt;
         };
         let frames = messages.map(|(bytes, mtu)| {
-            let path = Path {
+            let path = IdealPath {
                 mtu,
                 rate,
                 rtt: Nanos(0),
@@ -147,7 +147,7 @@ pub struct Call {
     /// Bytes of the reply.
     pub reply_bytes: Bytes,
     /// Where it was seen.
-    pub view: View,
+    pub view: Viewpoint,
     /// What the path needs at the least for it.
     #[serde(rename = "ideal_ns")]
     pub ideal: Nanos,
@@ -297,7 +297,7 @@ impl Serialize for Causes {
 /// From where a request was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum View {
+pub enum Viewpoint {
     /// The client's host, or close to it.
     Client,
     /// The server's host, or close to it.

@@ -375,7 +375,7 @@ sparse! {
 
 /// How a trace begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Begin {
+pub struct TraceBegin {
     /// Version of this form.
     pub schema: u32,
     /// Name of the host.
@@ -421,7 +421,7 @@ pub struct Lost {
 
 /// How a trace ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct TraceEnd {
     /// Length of the trace.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
@@ -439,7 +439,7 @@ pub struct End {
 #[allow(clippy::large_enum_variant)] // nearly all are segments
 pub enum TraceRecord {
     /// The first.
-    Begin(Begin),
+    Begin(TraceBegin),
     /// Before the first segment of the connection; again when its socket is known only later.
     Connection(Connection),
     /// One event.
@@ -451,14 +451,14 @@ pub enum TraceRecord {
     /// Here events are missing.
     Lost(Lost),
     /// The last, if the trace ended in order.
-    End(End),
+    End(TraceEnd),
 }
 
 /// A trace held in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// How it began.
-    pub begin: Begin,
+    pub begin: TraceBegin,
     /// Its connections, each at the index of its id.
     pub connections: Vec<Connection>,
     /// Its events, rising in time.
@@ -470,7 +470,7 @@ pub struct Trace {
     /// Where events were lost.
     pub lost: Vec<Lost>,
     /// How it ended; `None` if it broke off.
-    pub end: Option<End>,
+    pub end: Option<TraceEnd>,
 }
 
 impl Trace {

@@ -107,7 +107,7 @@ pub enum Scope {
 
 /// Which values a knob takes; numbers from the first to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ValueShape {
     /// A size in bytes.
     Size(u64, u64),
     /// A plain number.
@@ -185,7 +185,7 @@ pub struct KnobRow {
     /// Its name in settings; of a sysctl without the prefix.
     pub name: &'static str,
     /// Which values it takes.
-    pub shape: Shape,
+    pub shape: ValueShape,
     /// The host that it is set on if none is named.
     pub place: On,
     /// What it is, in a few words.
@@ -196,7 +196,7 @@ pub struct KnobRow {
 
 const fn row(
     name: &'static str,
-    shape: Shape,
+    shape: ValueShape,
     place: On,
     summary: &'static str,
     risk: &'static str,
@@ -277,14 +277,14 @@ knobs! {
     /// Options of linerate's own connections.
     SocketKnob
     rows {
-        Congestion = row("congestion", Shape::Name, On::Both, "congestion control (TCP_CONGESTION)", OWN),
-        SendBuffer = row("sndbuf", Shape::Size(1 << 10, 1 << 30), On::Both, "send buffer (SO_SNDBUF); its autotuning is off", OWN),
-        ReceiveBuffer = row("rcvbuf", Shape::Size(1 << 10, 1 << 30), On::Both, "receive buffer (SO_RCVBUF); its autotuning is off", OWN),
-        SocketBuffers = row("sockbuf", Shape::Size(1 << 10, 1 << 30), On::Both, "send and receive buffer; their autotuning is off", OWN),
-        Pacing = row("pacing", Shape::Rate, On::Both, "highest rate of each connection (SO_MAX_PACING_RATE)", OWN),
-        Mss = row("mss", Shape::Count(88, 32_767), On::Both, "largest segment in bytes (TCP_MAXSEG)", OWN),
-        Nodelay = row("nodelay", Shape::Switch, On::Both, "small segments leave at once (TCP_NODELAY)", OWN),
-        NotsentLowat = row("notsent_lowat", Shape::Size(1, 1 << 30), On::Both, "unsent data above which writes wait (TCP_NOTSENT_LOWAT)", OWN),
+        Congestion = row("congestion", ValueShape::Name, On::Both, "congestion control (TCP_CONGESTION)", OWN),
+        SendBuffer = row("sndbuf", ValueShape::Size(1 << 10, 1 << 30), On::Both, "send buffer (SO_SNDBUF); its autotuning is off", OWN),
+        ReceiveBuffer = row("rcvbuf", ValueShape::Size(1 << 10, 1 << 30), On::Both, "receive buffer (SO_RCVBUF); its autotuning is off", OWN),
+        SocketBuffers = row("sockbuf", ValueShape::Size(1 << 10, 1 << 30), On::Both, "send and receive buffer; their autotuning is off", OWN),
+        Pacing = row("pacing", ValueShape::Rate, On::Both, "highest rate of each connection (SO_MAX_PACING_RATE)", OWN),
+        Mss = row("mss", ValueShape::Count(88, 32_767), On::Both, "largest segment in bytes (TCP_MAXSEG)", OWN),
+        Nodelay = row("nodelay", ValueShape::Switch, On::Both, "small segments leave at once (TCP_NODELAY)", OWN),
+        NotsentLowat = row("notsent_lowat", ValueShape::Size(1, 1 << 30), On::Both, "unsent data above which writes wait (TCP_NOTSENT_LOWAT)", OWN),
     }
     kinds {}
 }
@@ -295,14 +295,14 @@ knobs! {
     /// Attributes of a route, by the names of ip-route(8).
     RouteKnob
     rows {
-        Mtu = row("route.mtu", Shape::Count(68, 65_520), On::Sender, "MTU in bytes towards the other host, locked", "IPv4 packets to it may be fragmented on the way, because a locked MTU ends path MTU discovery"),
-        Advmss = row("route.advmss", Shape::Count(88, 65_495), On::Receiver, "MSS in bytes that is announced to the other host", PEER),
-        Congctl = row("route.congctl", Shape::Name, On::Sender, "congestion control towards the other host", PEER),
-        Initcwnd = row("route.initcwnd", Shape::Count(1, 65_535), On::Sender, "segments that a new connection sends at once", "a burst of that size into the first full queue"),
-        Initrwnd = row("route.initrwnd", Shape::Count(1, 65_535), On::Receiver, "segments that a new connection lets the other host send", PEER),
-        Quickack = row("route.quickack", Shape::Switch, On::Receiver, "every segment is acknowledged at once", PEER),
-        RtoMin = row("route.rto_min", Shape::Millis(1, 120_000), On::Sender, "least retransmission timeout", "below the other host's delayed acknowledgements (40 ms or more) timeouts are needless"),
-        Window = row("route.window", Shape::Size(256, 1 << 30), On::Receiver, "greatest window that is announced to the other host", PEER),
+        Mtu = row("route.mtu", ValueShape::Count(68, 65_520), On::Sender, "MTU in bytes towards the other host, locked", "IPv4 packets to it may be fragmented on the way, because a locked MTU ends path MTU discovery"),
+        Advmss = row("route.advmss", ValueShape::Count(88, 65_495), On::Receiver, "MSS in bytes that is announced to the other host", PEER),
+        Congctl = row("route.congctl", ValueShape::Name, On::Sender, "congestion control towards the other host", PEER),
+        Initcwnd = row("route.initcwnd", ValueShape::Count(1, 65_535), On::Sender, "segments that a new connection sends at once", "a burst of that size into the first full queue"),
+        Initrwnd = row("route.initrwnd", ValueShape::Count(1, 65_535), On::Receiver, "segments that a new connection lets the other host send", PEER),
+        Quickack = row("route.quickack", ValueShape::Switch, On::Receiver, "every segment is acknowledged at once", PEER),
+        RtoMin = row("route.rto_min", ValueShape::Millis(1, 120_000), On::Sender, "least retransmission timeout", "below the other host's delayed acknowledgements (40 ms or more) timeouts are needless"),
+        Window = row("route.window", ValueShape::Size(256, 1 << 30), On::Receiver, "greatest window that is announced to the other host", PEER),
     }
     kinds {}
 }
@@ -311,11 +311,11 @@ knobs! {
     /// Properties of a network device.
     DeviceKnob
     rows {
-        Mtu = row("device.mtu", Shape::Count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the other host takes, large packets vanish; many drivers take the link down and up for it"),
-        Mtu6 = row("device.mtu6", Shape::Count(1280, 65_535), On::Sender, "MTU in bytes that IPv6 goes by on the device", "it follows the next change of the device's MTU"),
-        Pin = row("device.pin", Shape::Count(576, 65_520), On::Sender, "MTU in bytes that no IPv4 route through the device exceeds, locked", "IPv4 packets that go by them may be fragmented on the way, because a locked MTU ends path MTU discovery"),
-        Txqueuelen = row("device.txqueuelen", Shape::Count(1, 100_000), On::Sender, "packets that a plain queue holds", "packets that wait are lost where a queue becomes shorter"),
-        Qdisc = row("device.qdisc", Shape::Qdisc, On::Sender, "queueing discipline of the device", "packets that wait in the replaced queue are lost"),
+        Mtu = row("device.mtu", ValueShape::Count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the other host takes, large packets vanish; many drivers take the link down and up for it"),
+        Mtu6 = row("device.mtu6", ValueShape::Count(1280, 65_535), On::Sender, "MTU in bytes that IPv6 goes by on the device", "it follows the next change of the device's MTU"),
+        Pin = row("device.pin", ValueShape::Count(576, 65_520), On::Sender, "MTU in bytes that no IPv4 route through the device exceeds, locked", "IPv4 packets that go by them may be fragmented on the way, because a locked MTU ends path MTU discovery"),
+        Txqueuelen = row("device.txqueuelen", ValueShape::Count(1, 100_000), On::Sender, "packets that a plain queue holds", "packets that wait are lost where a queue becomes shorter"),
+        Qdisc = row("device.qdisc", ValueShape::Qdisc, On::Sender, "queueing discipline of the device", "packets that wait in the replaced queue are lost"),
     }
     kinds {
         /// An offload.
@@ -329,13 +329,13 @@ knobs! {
     /// Offloads of a network device, on or off.
     OffloadKnob
     rows {
-        Tso = row("device.tso", Shape::Switch, On::Sender, "segmentation of large packets by the device", CPU),
-        Gso = row("device.gso", Shape::Switch, On::Sender, "segmentation of large packets just before the driver", CPU),
-        Gro = row("device.gro", Shape::Switch, On::Receiver, "arriving segments joined by the kernel", CPU),
-        Lro = row("device.lro", Shape::Switch, On::Receiver, "arriving segments joined by the device", "a host that forwards must not have it"),
-        Rx = row("device.rx", Shape::Switch, On::Receiver, "checksums of arriving packets by the device", CPU),
-        Tx = row("device.tx", Shape::Switch, On::Sender, "checksums of leaving packets by the device; without it tso is off as well", CPU),
-        Sg = row("device.sg", Shape::Switch, On::Sender, "packets in several pieces; without it tso and gso are off as well", CPU),
+        Tso = row("device.tso", ValueShape::Switch, On::Sender, "segmentation of large packets by the device", CPU),
+        Gso = row("device.gso", ValueShape::Switch, On::Sender, "segmentation of large packets just before the driver", CPU),
+        Gro = row("device.gro", ValueShape::Switch, On::Receiver, "arriving segments joined by the kernel", CPU),
+        Lro = row("device.lro", ValueShape::Switch, On::Receiver, "arriving segments joined by the device", "a host that forwards must not have it"),
+        Rx = row("device.rx", ValueShape::Switch, On::Receiver, "checksums of arriving packets by the device", CPU),
+        Tx = row("device.tx", ValueShape::Switch, On::Sender, "checksums of leaving packets by the device; without it tso is off as well", CPU),
+        Sg = row("device.sg", ValueShape::Switch, On::Sender, "packets in several pieces; without it tso and gso are off as well", CPU),
     }
     kinds {}
 }
@@ -344,8 +344,8 @@ knobs! {
     /// Rings of a network device.
     RingKnob
     rows {
-        Rx = row("device.rxring", Shape::Count(1, 65_536), On::Receiver, "descriptors of the receive ring", BOUNCE),
-        Tx = row("device.txring", Shape::Count(1, 65_536), On::Sender, "descriptors of the transmit ring", BOUNCE),
+        Rx = row("device.rxring", ValueShape::Count(1, 65_536), On::Receiver, "descriptors of the receive ring", BOUNCE),
+        Tx = row("device.txring", ValueShape::Count(1, 65_536), On::Sender, "descriptors of the transmit ring", BOUNCE),
     }
     kinds {}
 }
@@ -386,9 +386,9 @@ impl Knob {
     /// The value in the words of [`Setting`]; those that the knob itself would not take are said plainly.
     pub fn say(&self, value: &Value) -> String {
         match (value, self.row().shape) {
-            (Value::Number(n), Shape::Size(..)) => short(*n, 1024),
-            (Value::Number(n), Shape::Rate) => short(*n, 1000),
-            (Value::Number(n), Shape::Millis(..)) => format!("{n}ms"),
+            (Value::Number(n), ValueShape::Size(..)) => short(*n, 1024),
+            (Value::Number(n), ValueShape::Rate) => short(*n, 1000),
+            (Value::Number(n), ValueShape::Millis(..)) => format!("{n}ms"),
             (Value::Switch(on), _) => if *on { "on" } else { "off" }.to_owned(),
             _ => value.plain(),
         }
@@ -486,14 +486,16 @@ impl From<Setting> for String {
     }
 }
 
-impl Shape {
+impl ValueShape {
     fn read(&self, text: &str) -> Option<Value> {
         let within = |n: u64, least, most| (least..=most).contains(&n).then_some(n);
         let size = |text: &str| text.parse().ok().map(|Bytes(n)| n);
         match *self {
-            Shape::Size(least, most) => within(size(text)?, least, most).map(Value::Number),
-            Shape::Count(least, most) => within(text.parse().ok()?, least, most).map(Value::Number),
-            Shape::Millis(least, most) => {
+            ValueShape::Size(least, most) => within(size(text)?, least, most).map(Value::Number),
+            ValueShape::Count(least, most) => {
+                within(text.parse().ok()?, least, most).map(Value::Number)
+            }
+            ValueShape::Millis(least, most) => {
                 // A bare number is milliseconds, as for ip-route(8).
                 let n = text.parse().ok().or_else(|| {
                     let Nanos(ns) = text.parse().ok()?;
@@ -501,12 +503,12 @@ impl Shape {
                 });
                 within(n?, least, most).map(Value::Number)
             }
-            Shape::Rate => {
+            ValueShape::Rate => {
                 let BitRate(n) = text.parse().ok()?;
                 // The kernel counts bytes; all ones would mean no limit.
                 within(n, 8, 1 << 50).map(Value::Number)
             }
-            Shape::Three(least, most) => {
+            ValueShape::Three(least, most) => {
                 let words = text.split_whitespace().take(4);
                 let all = words.map(|word| within(size(word)?, least, most));
                 let all: Option<Vec<u64>> = all.collect();
@@ -514,46 +516,46 @@ impl Shape {
                 all.filter(|all| all.len() == 3 && all.is_sorted())
                     .map(Value::Numbers)
             }
-            Shape::Switch => match text {
+            ValueShape::Switch => match text {
                 "on" | "true" | "yes" | "1" => Some(Value::Switch(true)),
                 "off" | "false" | "no" | "0" => Some(Value::Switch(false)),
                 _ => None,
             },
             // TCP_CA_NAME_MAX and IFNAMSIZ (of a qdisc's name) count a closing NUL: 16.
-            Shape::Name => ((1..16).contains(&text.len())
+            ValueShape::Name => ((1..16).contains(&text.len())
                 && text
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
             .then(|| Value::Word(text.to_owned())),
-            Shape::Qdisc => Qdisc::read(text).map(|qdisc| Value::Word(qdisc.to_string())),
+            ValueShape::Qdisc => Qdisc::read(text).map(|qdisc| Value::Word(qdisc.to_string())),
         }
     }
 }
 
 /// What the values are, with an example where the syntax needs one.
-impl fmt::Display for Shape {
+impl fmt::Display for ValueShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Shape::Size(least, most) => write!(
+            ValueShape::Size(least, most) => write!(
                 f,
                 "a size from {} to {}, like 512K or 8M",
                 short(least, 1024),
                 short(most, 1024)
             ),
-            Shape::Count(least, most) => write!(f, "a whole number from {least} to {most}"),
-            Shape::Millis(least, most) => {
+            ValueShape::Count(least, most) => write!(f, "a whole number from {least} to {most}"),
+            ValueShape::Millis(least, most) => {
                 write!(f, "a time from {least}ms to {most}ms, like 40ms")
             }
-            Shape::Rate => f.write_str("a rate in bits per second, like 100M or 2.5G"),
-            Shape::Three(least, most) => write!(
+            ValueShape::Rate => f.write_str("a rate in bits per second, like 100M or 2.5G"),
+            ValueShape::Three(least, most) => write!(
                 f,
                 "three rising numbers from {least} to {most}, like '4096 65536 16777216'"
             ),
-            Shape::Switch => f.write_str("on or off"),
-            Shape::Name => {
+            ValueShape::Switch => f.write_str("on or off"),
+            ValueShape::Name => {
                 f.write_str("a name of up to 15 letters, digits, '_' and '-', like cubic")
             }
-            Shape::Qdisc => f.write_str(Qdisc::GRAMMAR),
+            ValueShape::Qdisc => f.write_str(Qdisc::GRAMMAR),
         }
     }
 }

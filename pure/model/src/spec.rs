@@ -15,7 +15,7 @@ pub struct Spec {
     /// Connections for each leg, each with a thread of its own.
     pub streams: u32,
     /// When a leg ends.
-    pub limit: Limit,
+    pub limit: LegLimit,
     /// Start of each leg that the steady figures leave out; `None`: the longer of 2 s and 20 round
     /// trips, at most half of the leg.
     #[serde(rename = "ramp_ns")]
@@ -41,7 +41,7 @@ impl Default for Spec {
             workload: Workload::Bulk(Bulk::default()),
             directions: Directions::Up,
             streams: 1,
-            limit: Limit::Time(Nanos::from_secs(10)),
+            limit: LegLimit::Time(Nanos::from_secs(10)),
             ramp: None,
             interval: Nanos::from_millis(100),
             trace: false,
@@ -120,7 +120,7 @@ impl Side {
 /// When a leg ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+pub enum LegLimit {
     /// After this time.
     #[serde(rename = "time_ns")]
     Time(Nanos),

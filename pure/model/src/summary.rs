@@ -5,7 +5,7 @@ use crate::request::Links;
 use crate::stats::percentile;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
-    Latency, Leg, Limit, Nanos, Run, SOCKET_OPTIONS, Sample, Side, SocketOption, SocketOptions,
+    Latency, Leg, LegLimit, Nanos, Run, SOCKET_OPTIONS, Sample, Side, SocketOption, SocketOptions,
     SocketState, Spec, StreamSample, Warning, Workload, blocks::read_again, summarise_blocks,
     summarise_copy,
 };
@@ -350,9 +350,9 @@ fn sum_of<T: std::iter::Sum>(
 /// A receiver that begins to read when all has arrived takes no time at all: the sender's clock has the time from the
 /// first byte until the last was acknowledged, which is half a round trip longer. Another host's is believed as far as
 /// this one saw the leg last.
-fn span(limit: Limit, leg: &Leg, end: &EndRecord, rtt: Option<Nanos>) -> Nanos {
+fn span(limit: LegLimit, leg: &Leg, end: &EndRecord, rtt: Option<Nanos>) -> Nanos {
     let seen = |end: &EndRecord| end.samples.last().map_or(Nanos(0), |s| s.at);
-    if let Limit::Time(limit) = limit {
+    if let LegLimit::Time(limit) = limit {
         return end.duration.max(limit.min(seen(end)));
     }
     let Some(acknowledged) = leg.sender().acknowledged else {
@@ -452,13 +452,13 @@ fn settings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CpuTimes, Request, Wait};
+    use crate::{CpuTimes, Request, WaitMode};
 
     /// 64 KiB that had all arrived when the receiver began to read.
     #[test]
     fn a_short_transfer_is_timed_from_its_first_byte_sent() {
         let spec = Spec {
-            limit: Limit::Bytes(Bytes(64 << 10)),
+            limit: LegLimit::Bytes(Bytes(64 << 10)),
             ..spec()
         };
         let tcp = crate::socket_state! {
@@ -657,7 +657,7 @@ mod tests {
                 reply_size: Bytes(8192),
                 pace_per_s: None,
                 reconnect,
-                wait: Wait::Block,
+                wait: WaitMode::Block,
             })
         };
         let ideal = |reconnect, rate| {

@@ -3,7 +3,7 @@
 //! A workload is a variant of [`Workload`], its order, and its row of [`WorkloadKind`]. Other crates use the methods of
 //! [`Workload`] instead of matching variants.
 
-use crate::{BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bytes, Limit, Nanos};
+use crate::{BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bytes, LegLimit, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// What moves over the connections of a leg.
@@ -161,23 +161,23 @@ impl Workload {
     }
 
     /// When a leg ends if nothing else is ordered.
-    pub fn usual_limit(&self) -> Limit {
+    pub fn usual_limit(&self) -> LegLimit {
         match self {
-            Workload::Copy(order) if order.from.is_some() => Limit::Whole,
-            _ => Limit::Time(Nanos::from_secs(10)),
+            Workload::Copy(order) if order.from.is_some() => LegLimit::Whole,
+            _ => LegLimit::Time(Nanos::from_secs(10)),
         }
     }
 
     /// Calls (of [`Exchange::Calls`]) or bytes that a limit allows all streams together; `None`: no such bound.
-    pub fn budget(&self, limit: Limit) -> Option<u64> {
+    pub fn budget(&self, limit: LegLimit) -> Option<u64> {
         match (limit, self) {
             // By the bytes that the requests send: the last one may go over.
-            (Limit::Bytes(bytes), Workload::Request(order)) => {
+            (LegLimit::Bytes(bytes), Workload::Request(order)) => {
                 Some(bytes.0.div_ceil(order.request_size.0.max(1)))
             }
-            (Limit::Bytes(bytes), _) => Some(bytes.0),
-            (Limit::Requests(requests), _) => Some(requests),
-            (Limit::Time(_) | Limit::Whole, _) => None,
+            (LegLimit::Bytes(bytes), _) => Some(bytes.0),
+            (LegLimit::Requests(requests), _) => Some(requests),
+            (LegLimit::Time(_) | LegLimit::Whole, _) => None,
         }
     }
 
@@ -277,7 +277,7 @@ pub struct Request {
     pub reconnect: bool,
     /// How both ends wait for data: `hybrid` spins for some tens of microseconds, then sleeps;
     /// `block` sleeps at once.
-    pub wait: Wait,
+    pub wait: WaitMode,
 }
 
 impl Request {
@@ -313,7 +313,7 @@ impl Request {
 /// How an end waits for data: what the network takes, or what a sleeping server takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wait {
+pub enum WaitMode {
     /// Spin for some tens of microseconds, then sleep: leaves the wake-up of a core out.
     #[default]
     Hybrid,

@@ -5,7 +5,7 @@
 //! Once those arrive both ways the pins go. Narrower is the same backwards: routes are pinned at the new
 //! size, so that nobody sends more while the devices still take more, and only then the devices change.
 
-use model::mtu::{Cause, Going, MtuReport, Obstacle, PathEnd, Reach, Stopped};
+use model::mtu::{ChangeReach, Going, MtuCause, MtuReport, Obstacle, PathEnd, Stopped};
 use model::{DeviceKnob, Knob, On, RouteKnob, Setting, Side, Value};
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ pub struct Turn {
 
 impl Turn {
     /// Of the host at this side, which sees the path like this, towards `peer`.
-    pub fn of(side: Side, end: &PathEnd, to: u32, reach: Reach, peer: IpAddr) -> Turn {
+    pub fn of(side: Side, end: &PathEnd, to: u32, reach: ChangeReach, peer: IpAddr) -> Turn {
         let on = match side {
             Side::Near => On::Near,
             Side::Far => On::Far,
@@ -48,7 +48,8 @@ impl Turn {
         let of_ipv6 = (least >= IPV6_LEAST).then(|| device(DeviceKnob::Mtu6, least));
         // A route that was given an MTU does not follow its device.
         let configured = end.before.mtu.filter(|_| end.before.expires_s.is_none());
-        let alone = configured.is_some_and(|mtu| mtu != to) || (was < to && reach == Reach::Peer);
+        let alone =
+            configured.is_some_and(|mtu| mtu != to) || (was < to && reach == ChangeReach::Peer);
         // Headers of IP and TCP without options (RFC 6691).
         let headers = match peer.to_canonical().is_ipv4() {
             true => 40,
@@ -71,8 +72,8 @@ impl Turn {
                     .chain(of_ipv6.clone())
                     .collect(),
                 match reach {
-                    Reach::Segment => of_ipv6.into_iter().chain([pin]).collect(),
-                    Reach::Peer => Vec::new(),
+                    ChangeReach::Segment => of_ipv6.into_iter().chain([pin]).collect(),
+                    ChangeReach::Peer => Vec::new(),
                 },
             ),
             Ordering::Greater => (
@@ -93,12 +94,12 @@ impl Turn {
 
 /// Whose packets become larger unless the user says: only those between the two hosts where others are
 /// on the segment, or behind the router that leads to the other host, who may not take them.
-pub fn reach_of(before: &MtuReport) -> Reach {
+pub fn reach_of(before: &MtuReport) -> ChangeReach {
     let alone = |end: &PathEnd| end.neighbours == 0 && end.gateway.is_none();
     let ends = [Some(&before.near), before.far.as_ref()];
     match ends.into_iter().flatten().all(alone) {
-        true => Reach::Segment,
-        false => Reach::Peer,
+        true => ChangeReach::Segment,
+        false => ChangeReach::Peer,
     }
 }
 
@@ -141,7 +142,7 @@ pub fn stopped(report: &MtuReport, to: u32, transfers: bool) -> Vec<Stopped> {
             passes,
             cause: match short {
                 true => way.verdict.cause.clone(),
-                false => Cause::Clear,
+                false => MtuCause::Clear,
             },
             hangs,
         })
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn wider_pins_before_and_narrower_pins_at_the_end() {
-        let wider = Turn::of(Side::Near, &at(1500), 9000, Reach::Segment, PEER);
+        let wider = Turn::of(Side::Near, &at(1500), 9000, ChangeReach::Segment, PEER);
         assert_eq!(texts(&wider.pin), "device.pin=1500@near");
         assert_eq!(
             texts(&wider.device),
@@ -182,7 +183,7 @@ mod tests {
         );
         assert!(wider.peer.is_empty() && !wider.narrower);
 
-        let narrower = Turn::of(Side::Far, &at(9000), 1500, Reach::Segment, PEER);
+        let narrower = Turn::of(Side::Far, &at(9000), 1500, ChangeReach::Segment, PEER);
         assert_eq!(
             texts(&narrower.pin),
             "device.pin=1500@far device.mtu6=1500@far"
@@ -191,23 +192,23 @@ mod tests {
         assert_eq!(texts(&narrower.unpin), "device.pin=1500@far");
         assert!(narrower.peer.is_empty() && narrower.narrower);
 
-        let stays = Turn::of(Side::Far, &at(9000), 9000, Reach::Segment, PEER);
+        let stays = Turn::of(Side::Far, &at(9000), 9000, ChangeReach::Segment, PEER);
         assert_eq!(stays, Turn::default());
     }
 
     #[test]
     fn on_a_mixed_segment_only_the_route_to_the_peer_grows() {
         for (peer, mss) in [(PEER, 8960), ("fd00::2".parse().unwrap(), 8940)] {
-            let turn = Turn::of(Side::Near, &at(1500), 9000, Reach::Peer, peer);
+            let turn = Turn::of(Side::Near, &at(1500), 9000, ChangeReach::Peer, peer);
             assert!(turn.unpin.is_empty());
             let expected = format!("route.mtu=9000@near route.advmss={mss}@near");
             assert_eq!(texts(&turn.peer), expected);
         }
         // Nobody may send more than the device takes, whoever it is.
-        let turn = Turn::of(Side::Near, &at(9000), 1500, Reach::Peer, PEER);
+        let turn = Turn::of(Side::Near, &at(9000), 1500, ChangeReach::Peer, PEER);
         assert_eq!(
             turn,
-            Turn::of(Side::Near, &at(9000), 1500, Reach::Segment, PEER)
+            Turn::of(Side::Near, &at(9000), 1500, ChangeReach::Segment, PEER)
         );
     }
 
@@ -215,23 +216,23 @@ mod tests {
     fn a_route_with_an_mtu_of_its_own_is_given_the_new_one() {
         let mut end = at(9000);
         end.before.mtu = Some(9000);
-        let narrower = Turn::of(Side::Near, &end, 4000, Reach::Segment, PEER);
+        let narrower = Turn::of(Side::Near, &end, 4000, ChangeReach::Segment, PEER);
         let expected = "route.mtu=4000@near route.advmss=3960@near";
         assert_eq!(texts(&narrower.peer), expected);
         // That the device has it already is not enough.
         end.device_mtu = 4000;
-        let stays = Turn::of(Side::Near, &end, 4000, Reach::Segment, PEER);
+        let stays = Turn::of(Side::Near, &end, 4000, ChangeReach::Segment, PEER);
         assert_eq!(texts(&stays.peer), expected);
         assert!(stays.pin.is_empty() && stays.device.is_empty());
         // What was learned is forgotten by itself.
         end.before.expires_s = Some(300);
-        let stays = Turn::of(Side::Near, &end, 4000, Reach::Segment, PEER);
+        let stays = Turn::of(Side::Near, &end, 4000, ChangeReach::Segment, PEER);
         assert_eq!(stays, Turn::default());
     }
 
     #[test]
     fn without_ipv6_at_that_size_only_routes_are_pinned() {
-        let turn = Turn::of(Side::Near, &at(1000), 9000, Reach::Segment, PEER);
+        let turn = Turn::of(Side::Near, &at(1000), 9000, ChangeReach::Segment, PEER);
         assert_eq!(texts(&turn.device), "device.mtu=9000@near");
         assert_eq!(texts(&turn.unpin), "device.pin=1000@near");
     }
@@ -247,7 +248,7 @@ mod tests {
             ..TcpTruth::default()
         });
         Way {
-            verdict: crate::judge(&crate::Facts {
+            verdict: crate::judge(&crate::DirectionFacts {
                 sender: &end(),
                 receiver: Some(&end()),
                 climb: &climb,
@@ -327,7 +328,7 @@ mod tests {
         );
         assert_eq!(
             bad[0].cause,
-            Cause::Segment {
+            MtuCause::Segment {
                 to: None,
                 peer: true
             }
@@ -340,13 +341,13 @@ mod tests {
     fn others_on_the_segment_or_behind_a_router_are_left_alone() {
         let good = || way(Some(1500), Some(false));
         let mut there = report(good(), good());
-        assert_eq!(reach_of(&there), Reach::Segment);
+        assert_eq!(reach_of(&there), ChangeReach::Segment);
         there.near.neighbours = 1;
-        assert_eq!(reach_of(&there), Reach::Peer);
+        assert_eq!(reach_of(&there), ChangeReach::Peer);
         there.near.neighbours = 0;
         if let Some(far) = &mut there.far {
             far.gateway = Some(PEER);
         }
-        assert_eq!(reach_of(&there), Reach::Peer);
+        assert_eq!(reach_of(&there), ChangeReach::Peer);
     }
 }

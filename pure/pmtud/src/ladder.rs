@@ -53,7 +53,7 @@ const COMMON: &[u32] = &[
 
 /// A search for the largest size that passes.
 #[derive(Clone, Debug)]
-pub struct Ladder {
+pub struct ProbeLadder {
     rule: Rule,
     floor: u32,
     ceiling: u32,
@@ -71,11 +71,11 @@ pub struct Ladder {
     over: bool,
 }
 
-impl Ladder {
+impl ProbeLadder {
     /// Between sizes that both can be sent: `floor` should pass everywhere, more than `ceiling` is of no
     /// interest.
-    pub fn new(rule: Rule, floor: u32, ceiling: u32) -> Ladder {
-        Ladder {
+    pub fn new(rule: Rule, floor: u32, ceiling: u32) -> ProbeLadder {
+        ProbeLadder {
             rule,
             floor: floor.min(ceiling),
             ceiling,
@@ -237,7 +237,7 @@ mod tests {
         edge: u32,
         mut lose: impl FnMut(Probe) -> bool,
     ) -> (Climb, u32, u64) {
-        let mut ladder = Ladder::new(rule, 128, ceiling);
+        let mut ladder = ProbeLadder::new(rule, 128, ceiling);
         let (mut rounds, mut bytes) = (0, 0);
         while let Some(probes) = ladder.next_round() {
             rounds += 1;
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn answers_to_what_was_never_sent_are_ignored() {
-        let mut ladder = Ladder::new(Rule::DATAGRAMS, 128, 9000);
+        let mut ladder = ProbeLadder::new(Rule::DATAGRAMS, 128, 9000);
         let probes = ladder.next_round().unwrap();
         for probe in probes {
             ladder.arrived(Probe { copy: 200, ..probe });

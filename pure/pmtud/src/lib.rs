@@ -6,7 +6,7 @@ mod ladder;
 mod syn;
 mod verdict;
 
-pub use ladder::{Ladder, Rule};
+pub use ladder::{ProbeLadder, Rule};
 pub use model::mtu::Probe;
 pub use syn::{mss_of_packet, mss_of_tcp};
-pub use verdict::{Facts, clamp_at, judge};
+pub use verdict::{DirectionFacts, clamp_at, judge};

@@ -1,11 +1,11 @@
 //! What stops larger packets: one decision from facts as values.
 
-use model::mtu::{Beside, Cause, Climb, Doubt, Hop, MssSeen, PathEnd, TcpTruth, Verdict};
+use model::mtu::{Beside, Climb, Hop, MssSeen, MtuCause, MtuDoubt, MtuVerdict, PathEnd, TcpTruth};
 use std::net::IpAddr;
 
 /// What is known of one direction.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct DirectionFacts<'a> {
     /// The end that sends.
     pub sender: &'a PathEnd,
     /// The end that receives; `None` without an agent there.
@@ -35,14 +35,14 @@ const INSIDE_1500: &[(u32, &str)] = &[
 ];
 
 /// What stops larger packets in one direction, and what else is to be known.
-pub fn judge(facts: &Facts<'_>) -> Verdict {
+pub fn judge(facts: &DirectionFacts<'_>) -> MtuVerdict {
     let mut doubts = Vec::new();
     let cause = cause(facts, &mut doubts);
     let beside = beside(facts, &cause, &mut doubts);
     if facts.climb.passes.is_some() && !facts.climb.confirmed {
-        doubts.push(Doubt::LastByte);
+        doubts.push(MtuDoubt::LastByte);
     }
-    Verdict {
+    MtuVerdict {
         mtu: facts.climb.passes,
         cause,
         beside,
@@ -50,36 +50,36 @@ pub fn judge(facts: &Facts<'_>) -> Verdict {
     }
 }
 
-fn cause(facts: &Facts<'_>, doubts: &mut Vec<Doubt>) -> Cause {
-    let Facts {
+fn cause(facts: &DirectionFacts<'_>, doubts: &mut Vec<MtuDoubt>) -> MtuCause {
+    let DirectionFacts {
         sender,
         receiver,
         climb,
         ..
     } = facts;
     let Some(passes) = climb.passes else {
-        return Cause::Nothing;
+        return MtuCause::Nothing;
     };
     if passes >= climb.ceiling {
         let peer = receiver.map_or(climb.ceiling, |end| end.device_mtu);
         return match sender.device_mtu.cmp(&peer) {
-            std::cmp::Ordering::Less => Cause::OwnDevice,
-            std::cmp::Ordering::Equal => Cause::Clear,
-            std::cmp::Ordering::Greater => Cause::PeerDevice,
+            std::cmp::Ordering::Less => MtuCause::OwnDevice,
+            std::cmp::Ordering::Equal => MtuCause::Clear,
+            std::cmp::Ordering::Greater => MtuCause::PeerDevice,
         };
     }
     // A message that names more than passes is about another, wider place.
     if let Some(message) = climb.too_big.filter(|message| message.mtu <= passes) {
         let here = |hop: &&Hop| hop.address == Some(message.from);
-        return Cause::RouterReports {
+        return MtuCause::RouterReports {
             hop: climb.hops.iter().find(here).map(|hop| hop.ttl),
             from: message.from,
         };
     }
     let large = climb.hops.iter().filter(|hop| hop.large);
     if let Some(router) = large.max_by_key(|hop| hop.ttl) {
-        doubts.extend([Doubt::RouterOrLink, Doubt::SilentOrFiltered]);
-        return Cause::Silent {
+        doubts.extend([MtuDoubt::RouterOrLink, MtuDoubt::SilentOrFiltered]);
+        return MtuCause::Silent {
             hop: router.ttl,
             address: router.address,
             last: climb.distance == Some(router.ttl + 1),
@@ -87,25 +87,25 @@ fn cause(facts: &Facts<'_>, doubts: &mut Vec<Doubt>) -> Cause {
     }
     if sender.gateway.is_none() {
         let to = receiver.and_then(|end| end.address);
-        return Cause::Segment { to, peer: true };
+        return MtuCause::Segment { to, peer: true };
     }
     match climb.hops.iter().find(|hop| hop.ttl == 1 && hop.small) {
         Some(first) => {
-            doubts.push(Doubt::SwitchOrPort);
-            Cause::Segment {
+            doubts.push(MtuDoubt::SwitchOrPort);
+            MtuCause::Segment {
                 to: first.address,
                 peer: false,
             }
         }
         None => {
-            doubts.extend([Doubt::Place, Doubt::SilentOrFiltered]);
-            Cause::Somewhere
+            doubts.extend([MtuDoubt::Place, MtuDoubt::SilentOrFiltered]);
+            MtuCause::Somewhere
         }
     }
 }
 
-fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Beside> {
-    let Facts {
+fn beside(facts: &DirectionFacts<'_>, cause: &MtuCause, doubts: &mut Vec<MtuDoubt>) -> Vec<Beside> {
+    let DirectionFacts {
         sender,
         receiver,
         climb,
@@ -114,7 +114,7 @@ fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Besi
     } = facts;
     let mut all = Vec::new();
     let passes = climb.passes.unwrap_or(0);
-    let reported = matches!(cause, Cause::RouterReports { .. });
+    let reported = matches!(cause, MtuCause::RouterReports { .. });
     if tcp.is_some_and(|tcp| tcp.hangs) && on_the_way(cause) && !reported {
         all.push(Beside::BlackHole);
     }
@@ -127,7 +127,7 @@ fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Besi
     if let Some(mss) = mss.filter(|mss| !mss.at_least && mss.seen < mss.announced) {
         let router = clamp_at(&climb.hops, mss.announced);
         if router.is_none() {
-            doubts.push(Doubt::ClampPlace);
+            doubts.push(MtuDoubt::ClampPlace);
         }
         all.push(Beside::Clamp {
             announced: mss.announced,
@@ -150,13 +150,13 @@ fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Besi
 }
 
 /// Larger packets are stopped by neither end's own device.
-fn on_the_way(cause: &Cause) -> bool {
+fn on_the_way(cause: &MtuCause) -> bool {
     matches!(
         cause,
-        Cause::RouterReports { .. }
-            | Cause::Silent { .. }
-            | Cause::Segment { .. }
-            | Cause::Somewhere
+        MtuCause::RouterReports { .. }
+            | MtuCause::Silent { .. }
+            | MtuCause::Segment { .. }
+            | MtuCause::Somewhere
     )
 }
 
@@ -212,8 +212,8 @@ mod tests {
         }
     }
 
-    fn of(sender: &PathEnd, receiver: &PathEnd, climb: &Climb) -> Verdict {
-        judge(&Facts {
+    fn of(sender: &PathEnd, receiver: &PathEnd, climb: &Climb) -> MtuVerdict {
+        judge(&DirectionFacts {
             sender,
             receiver: Some(receiver),
             climb,
@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn clean_and_the_devices_themselves() {
         for (own, peer, cause) in [
-            (9000, 9000, Cause::Clear),
-            (9000, 1500, Cause::PeerDevice),
-            (1500, 9000, Cause::OwnDevice),
+            (9000, 9000, MtuCause::Clear),
+            (9000, 1500, MtuCause::PeerDevice),
+            (1500, 9000, MtuCause::OwnDevice),
         ] {
             let least = own.min(peer);
             let verdict = of(
@@ -253,7 +253,7 @@ mod tests {
             mtu: 1500,
         });
         let wide = end(9000, true);
-        let cause = Cause::RouterReports {
+        let cause = MtuCause::RouterReports {
             hop: Some(1),
             from: ROUTER,
         };
@@ -262,7 +262,7 @@ mod tests {
         reported.passes = Some(1400);
         assert!(matches!(
             of(&wide, &wide, &reported).cause,
-            Cause::Silent { hop: 1, .. }
+            MtuCause::Silent { hop: 1, .. }
         ));
     }
 
@@ -270,7 +270,7 @@ mod tests {
     fn a_silent_router_and_the_link_behind_it_look_the_same() {
         let wide = end(9000, true);
         let verdict = of(&wide, &wide, &climb(9000, 1500, two_routers(2)));
-        let cause = Cause::Silent {
+        let cause = MtuCause::Silent {
             hop: 2,
             address: Some(ROUTER),
             last: true,
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(verdict.cause, cause);
         assert_eq!(
             verdict.doubts,
-            [Doubt::RouterOrLink, Doubt::SilentOrFiltered]
+            [MtuDoubt::RouterOrLink, MtuDoubt::SilentOrFiltered]
         );
     }
 
@@ -286,17 +286,17 @@ mod tests {
     fn the_first_segment() {
         let wide = end(9000, true);
         let verdict = of(&wide, &wide, &climb(9000, 1500, two_routers(0)));
-        let first = Cause::Segment {
+        let first = MtuCause::Segment {
             to: Some(ROUTER),
             peer: false,
         };
         assert_eq!(
             (verdict.cause, verdict.doubts),
-            (first, vec![Doubt::SwitchOrPort])
+            (first, vec![MtuDoubt::SwitchOrPort])
         );
         let same = end(9000, false);
         let verdict = of(&same, &same, &climb(9000, 1500, vec![]));
-        let switch = Cause::Segment {
+        let switch = MtuCause::Segment {
             to: Some(PEER),
             peer: true,
         };
@@ -307,14 +307,17 @@ mod tests {
     fn without_answers_there_is_a_size_and_no_place() {
         let wide = end(9000, true);
         let verdict = of(&wide, &wide, &climb(9000, 1500, vec![]));
-        assert_eq!(verdict.cause, Cause::Somewhere);
-        assert_eq!(verdict.doubts, [Doubt::Place, Doubt::SilentOrFiltered]);
+        assert_eq!(verdict.cause, MtuCause::Somewhere);
+        assert_eq!(
+            verdict.doubts,
+            [MtuDoubt::Place, MtuDoubt::SilentOrFiltered]
+        );
         let dead = Climb {
             ceiling: 9000,
             ..Climb::default()
         };
         let verdict = of(&wide, &wide, &dead);
-        assert_eq!((verdict.cause, verdict.mtu), (Cause::Nothing, None));
+        assert_eq!((verdict.cause, verdict.mtu), (MtuCause::Nothing, None));
     }
 
     #[test]
@@ -349,7 +352,7 @@ mod tests {
             hangs: true,
             ..TcpTruth::default()
         };
-        let verdict = judge(&Facts {
+        let verdict = judge(&DirectionFacts {
             sender: &sender,
             receiver: Some(&receiver),
             climb: &tunnel,
@@ -391,7 +394,7 @@ mod tests {
         };
         let (sender, receiver) = (end(9000, true), end(9000, true));
         let facts = |mss| {
-            judge(&Facts {
+            judge(&DirectionFacts {
                 sender: &sender,
                 receiver: Some(&receiver),
                 climb: &climb(9000, 1500, with([Some(8960), Some(8960), Some(1460)])),

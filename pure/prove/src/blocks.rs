@@ -1,13 +1,13 @@
 //! Runs in blocks: a place in the order of an experiment, and the blocks that are on record.
 
-use model::{Phase, Trial};
+use model::{Trial, TrialPhase};
 use std::collections::BTreeMap;
 
 /// A place in the order: what is known of a [`Trial`] before it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct TrialSlot {
     /// What the run is for.
-    pub phase: Phase,
+    pub phase: TrialPhase,
     /// Its block.
     pub block: u32,
     /// Its position in the block.
@@ -17,7 +17,7 @@ pub struct Slot {
 }
 
 /// The blocks of a phase by number, each in order of position.
-pub(crate) fn blocks(trials: &[Trial], phase: Phase) -> impl Iterator<Item = Vec<&Trial>> {
+pub(crate) fn blocks(trials: &[Trial], phase: TrialPhase) -> impl Iterator<Item = Vec<&Trial>> {
     let mut blocks: BTreeMap<u32, Vec<&Trial>> = BTreeMap::new();
     for trial in trials.iter().filter(|t| t.phase == phase) {
         blocks.entry(trial.block).or_default().push(trial);
@@ -38,7 +38,7 @@ pub(crate) fn is_whole(block: &[&Trial], arms: &[u32]) -> bool {
 /// The blocks of a phase that have a run of each of these arms.
 pub(crate) fn whole_blocks<'a>(
     trials: &'a [Trial],
-    phase: Phase,
+    phase: TrialPhase,
     arms: &[u32],
 ) -> Vec<Vec<&'a Trial>> {
     let mut arms = arms.to_vec();

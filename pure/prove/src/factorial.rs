@@ -3,7 +3,7 @@
 use crate::looks::share;
 use crate::stats::ALPHA;
 use crate::stats::decision::decide;
-use crate::stats::factors::{Effect, Observation, fit};
+use crate::stats::factors::{FactorEstimate, Observation, fit};
 use model::{Design, FactorEffect, Outcome, Plan};
 
 /// Main effects, then interactions, once all blocks are there.
@@ -24,8 +24,8 @@ pub(crate) fn effects(plan: &Plan, runs: &[Observation], done: bool) -> Vec<Fact
             false => format!("{} {name}", factor.name),
         }
     };
-    let effect = |effect: Effect| {
-        let Effect { of, estimate, p } = effect;
+    let effect = |effect: FactorEstimate| {
+        let FactorEstimate { of, estimate, p } = effect;
         let decision = decide(estimate.interval, plan.margin.ln_1p());
         // A small effect is small by its own interval; a large one is shown among all only by Holm.
         let (outcome, beyond_margin) = match decision.0 == Outcome::NoDifference || p <= ALPHA {

@@ -7,7 +7,7 @@ use model::GateState::{Failed, Passed, Unknown, Warned};
 use model::stats::{median, percent, signed_percent};
 use model::{
     BitRate, ChangePoint, Check, Comparison, Design, Estimate, Gate, GateState, Knob, Metric,
-    Outcome, Phase, Pilot, Plan, Reading, RouteKnob, Setting, Side, SocketKnob, Trial,
+    Outcome, Pilot, Plan, Reading, RouteKnob, Setting, Side, SocketKnob, Trial, TrialPhase,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,9 +24,9 @@ const MOSTLY: f64 = 0.95;
 const NAMED: usize = 3;
 
 /// What a check found, and the evidence in a sentence.
-type Found = (GateState, String);
+type GateFinding = (GateState, String);
 /// An undeclared fact that was not as before, in words, and in how many runs of each arm.
-type Shift = (String, BTreeMap<u32, usize>);
+type FactChange = (String, BTreeMap<u32, usize>);
 
 /// Every check in the order of the manual, but those for which there is nothing to look at. Arms of several on which alone there
 /// is no verdict get it here: those whose settings were not in force, and those that had an effect though they cannot act.
@@ -59,7 +59,7 @@ pub(crate) fn gates(
             (Check::Runs, Some(runs(plan, &judged))),
         ]
     };
-    let gate = |(check, found): (Check, Option<Found>)| {
+    let gate = |(check, found): (Check, Option<GateFinding>)| {
         let (state, evidence) = found?;
         Some(Gate {
             check,
@@ -78,14 +78,14 @@ pub(crate) fn hopeless(plan: &Plan, trials: &[Trial]) -> bool {
 }
 
 fn judged(trials: &[Trial]) -> impl Iterator<Item = &Trial> {
-    let kept = |t: &&Trial| matches!(t.phase, Phase::Main | Phase::Confirmation);
+    let kept = |t: &&Trial| matches!(t.phase, TrialPhase::Main | TrialPhase::Confirmation);
     trials.iter().filter(kept)
 }
 
 // ---- 1: in force ----
 
 /// Also the arms on which alone there is no verdict.
-fn in_force(plan: &Plan, judged: &[&Trial]) -> (Found, BTreeSet<u32>) {
+fn in_force(plan: &Plan, judged: &[&Trial]) -> (GateFinding, BTreeSet<u32>) {
     let asks = |r: &&Reading| r.asked != LEFT_ALONE;
     let odd = |t: &&Trial| {
         let odd = t.readings.iter().filter(asks).find(|r| !r.in_force)?;
@@ -162,9 +162,9 @@ fn unchanged(plan: &Plan, judged: &[&Trial]) -> BTreeMap<u32, String> {
 
 // ---- 1: the hosts ----
 
-fn environment(plan: &Plan, judged: &[&Trial]) -> Found {
+fn environment(plan: &Plan, judged: &[&Trial]) -> GateFinding {
     let declared: Vec<&Setting> = plan.arms.iter().flat_map(|a| &a.settings).collect();
-    let mut shifts: BTreeMap<(Side, &str), Shift> = BTreeMap::new();
+    let mut shifts: BTreeMap<(Side, &str), FactChange> = BTreeMap::new();
     let mut made: BTreeMap<u32, usize> = BTreeMap::new();
     for trial in judged {
         *made.entry(trial.arm).or_default() += 1;
@@ -179,20 +179,20 @@ fn environment(plan: &Plan, judged: &[&Trial]) -> Found {
         }
     }
     // A fact that goes with an arm is another change beside the declared one.
-    let goes_with_an_arm = |(_, runs): &Shift| {
+    let goes_with_an_arm = |(_, runs): &FactChange| {
         let share = |arm: &u32| {
             let of = |runs: &BTreeMap<u32, usize>| runs.get(arm).copied().unwrap_or(0) as f64;
             of(runs) / of(&made).max(1.0)
         };
         made.keys().any(|arm| (share(arm) - share(&0)).abs() > 0.5)
     };
-    let list = |shifts: Vec<Shift>| {
+    let list = |shifts: Vec<FactChange>| {
         let more = shifts.len().saturating_sub(NAMED);
         let mut named: Vec<String> = shifts.into_iter().take(NAMED).map(|(w, _)| w).collect();
         named.extend((more > 0).then(|| format!("and {more} more")));
         named.join("; ")
     };
-    let (with_arm, drifting): (Vec<Shift>, Vec<Shift>) =
+    let (with_arm, drifting): (Vec<FactChange>, Vec<FactChange>) =
         shifts.into_values().partition(goes_with_an_arm);
     if !with_arm.is_empty() {
         let what = list(with_arm);
@@ -229,7 +229,11 @@ fn explains(knob: &Knob, fact: &str) -> bool {
 
 // ---- 2: can it act? ----
 
-fn relevance(plan: &Plan, judged: &[&Trial], comparisons: &mut [Comparison]) -> Option<Found> {
+fn relevance(
+    plan: &Plan,
+    judged: &[&Trial],
+    comparisons: &mut [Comparison],
+) -> Option<GateFinding> {
     let mut cannot: Vec<String> = Vec::new();
     let mut powerless: BTreeSet<u32> = BTreeSet::new();
     for (arm, own) in (0..).zip(&plan.arms).skip(1) {
@@ -347,7 +351,7 @@ fn by_evidence(plan: &Plan, arm: u32, setting: &Setting, judged: &[&Trial]) -> O
 
 // ---- 3: ceiling ----
 
-fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<Found> {
+fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<GateFinding> {
     if plan.metric.is_latency() {
         return None;
     }
@@ -380,7 +384,7 @@ fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<Found> {
 
 // ---- 4 to 6: noise, position, change ----
 
-fn pilot(plan: &Plan, pilot: &Pilot) -> Found {
+fn pilot(plan: &Plan, pilot: &Pilot) -> GateFinding {
     let seen = format!(
         "In the pilot {} of the control with itself differed by {}; at that noise the plan finds {} and more four times in five",
         counted(pilot.pairs as usize, "pair"),
@@ -397,7 +401,7 @@ fn pilot(plan: &Plan, pilot: &Pilot) -> Found {
     )
 }
 
-fn position(plan: &Plan, effect: &Estimate) -> Found {
+fn position(plan: &Plan, effect: &Estimate) -> GateFinding {
     let (low, high) = (effect.low_share, effect.high_share);
     let range = [low, high].map(signed_percent).join(" to ");
     if low <= 0.0 && high >= 0.0 {
@@ -413,7 +417,7 @@ fn position(plan: &Plan, effect: &Estimate) -> Found {
     (Warned, evidence)
 }
 
-fn stability(change: Option<&ChangePoint>) -> Found {
+fn stability(change: Option<&ChangePoint>) -> GateFinding {
     let Some(change) = change else {
         return (
             Passed,
@@ -435,7 +439,7 @@ fn slower_or_faster(share: f64) -> &'static str {
 
 // ---- the runs ----
 
-fn runs(plan: &Plan, judged: &[&Trial]) -> Found {
+fn runs(plan: &Plan, judged: &[&Trial]) -> GateFinding {
     let all = counted(judged.len(), "run");
     let failed: Vec<&&Trial> = judged.iter().filter(|t| t.value.is_none()).collect();
     let why = failed.first().and_then(|t| t.failed.as_deref());
@@ -468,7 +472,7 @@ fn runs(plan: &Plan, judged: &[&Trial]) -> Found {
 mod tests {
     use super::*;
     use crate::testing::{ask, many_arms, noisy, plan, play, settings};
-    use crate::{Ask, judge};
+    use crate::{PlanOptions, judge};
     use model::{Difference, Experiment, Outcome, Reading, Verdict};
 
     fn reading(found: &str, asked: &str, in_force: bool) -> Reading {
@@ -482,7 +486,7 @@ mod tests {
     }
 
     /// An experiment in which nothing differs, its trials changed by `change`.
-    fn with(ask: Ask, change: impl Fn(&mut Trial)) -> Verdict {
+    fn with(ask: PlanOptions, change: impl Fn(&mut Trial)) -> Verdict {
         let mut experiment: Experiment = play(plan(ask), noisy(3, 1.0, 0.01));
         experiment.trials.iter_mut().for_each(change);
         judge(&experiment)
@@ -493,8 +497,8 @@ mod tests {
         gate.map_or((GateState::Unknown, ""), |g| (g.state, g.evidence.as_str()))
     }
 
-    fn fixed() -> Ask {
-        Ask {
+    fn fixed() -> PlanOptions {
+        PlanOptions {
             pairs: Some(vec![20]),
             ..ask()
         }
@@ -527,7 +531,7 @@ mod tests {
 
     #[test]
     fn of_several_arms_only_the_inert_one_has_no_verdict() {
-        let three = Ask {
+        let three = PlanOptions {
             pairs: Some(vec![12]),
             ..many_arms(3)
         };
@@ -547,7 +551,7 @@ mod tests {
     fn another_change_beside_the_declared_one_forbids_a_verdict() {
         let differs = |what: &'static str, when: fn(&Trial) -> bool| {
             let buffers = settings(&["sysctl:net.ipv4.tcp_rmem=4096 65536 16777216"]);
-            let ask = Ask {
+            let ask = PlanOptions {
                 changes: buffers,
                 ..fixed()
             };
@@ -576,7 +580,7 @@ mod tests {
 
     #[test]
     fn what_cannot_act_is_neither_faster_nor_slower() {
-        let verdict = |ask: Ask, factor: f64| {
+        let verdict = |ask: PlanOptions, factor: f64| {
             let arm = |t: &mut Trial| {
                 if t.arm == 1 {
                     t.value = t.value.map(|v| v * factor);
@@ -584,7 +588,7 @@ mod tests {
             };
             with(ask, arm)
         };
-        let nodelay = || Ask {
+        let nodelay = || PlanOptions {
             changes: settings(&["nodelay=on"]),
             ..fixed()
         };
@@ -604,14 +608,14 @@ mod tests {
                 "{says}"
             );
             // A change of two settings, of which one acts.
-            let both = Ask {
+            let both = PlanOptions {
                 changes: settings(&["nodelay=on", "congestion=bbr"]),
                 ..fixed()
             };
             assert_ne!(verdict(both, factor).outcome, Outcome::NoVerdict);
         }
         // Of several arms the others are judged.
-        let arms = Ask {
+        let arms = PlanOptions {
             arms: vec!["a=nodelay=on".to_owned(), "b=congestion=bbr".to_owned()],
             pairs: Some(vec![20]),
             ..many_arms(0)
@@ -627,7 +631,7 @@ mod tests {
         let verdict = |base: &[&str], change: &str, witness: fn(&mut Trial)| {
             let mut run = plan(ask()).run;
             model::apply_to_spec(&settings(base), &mut run.socket);
-            let ask = Ask {
+            let ask = PlanOptions {
                 changes: settings(&[change]),
                 run: Some(run),
                 ..ask()

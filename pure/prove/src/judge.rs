@@ -13,8 +13,8 @@ use crate::stats::{ALPHA, Interval, rank_sum};
 use crate::{factorial, search};
 use model::stats::median;
 use model::{
-    ArmTable, Bytes, ChangePoint, Design, Estimate, Experiment, Nanos, Outcome, Outlier, Phase,
-    SearchStory, Trial, Verdict,
+    ArmTable, Bytes, ChangePoint, Design, Estimate, Experiment, Nanos, Outcome, Outlier,
+    SearchStory, Trial, TrialPhase, Verdict,
 };
 use std::collections::BTreeMap;
 
@@ -102,7 +102,11 @@ fn position_effect(data: &Data<'_>) -> Option<Estimate> {
 
 /// Every run but the discarded ones in order of time, with its score less the median of its arm's.
 fn residuals<'a>(data: &Data<'a>) -> Vec<(&'a Trial, f64)> {
-    let kept = || data.trials.iter().filter(|t| t.phase != Phase::Discarded);
+    let kept = || {
+        data.trials
+            .iter()
+            .filter(|t| t.phase != TrialPhase::Discarded)
+    };
     let mut by_arm: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for trial in kept() {
         by_arm.entry(trial.arm).or_default().push(data.score(trial));
@@ -159,7 +163,7 @@ fn arm_tables(data: &Data<'_>) -> Vec<ArmTable> {
         true => data
             .trials
             .iter()
-            .filter(|t| t.phase == Phase::Main)
+            .filter(|t| t.phase == TrialPhase::Main)
             .collect(),
         false => data.judged.iter().flatten().copied().collect(),
     };
@@ -198,7 +202,7 @@ fn story(data: &Data<'_>) -> Option<SearchStory> {
     let stage = search::stage(data.plan, data.trials);
     let winner = stage.winner();
     let looked = winner.and_then(|winner| {
-        let d = blocks(data.trials, Phase::Main).filter_map(|block| {
+        let d = blocks(data.trials, TrialPhase::Main).filter_map(|block| {
             let of = |arm| block.iter().find(|t| t.arm == arm).map(|t| data.score(t));
             Some(of(winner)? - of(0)?)
         });
@@ -227,7 +231,7 @@ const _: () = assert!(
 mod tests {
     use super::*;
     use crate::testing::{ask, experiment, many_arms, noisy, plan, play};
-    use crate::{Ask, Slot};
+    use crate::{PlanOptions, TrialSlot};
     use model::{Comparison, Estimand};
 
     fn only(verdict: &Verdict) -> &Comparison {
@@ -238,8 +242,8 @@ mod tests {
     #[test]
     fn the_change_itself_is_no_position_effect() {
         let mut path = noisy(3, 1.3, 0.005);
-        let second = |slot: crate::Slot| if slot.position == 1 { 0.9 } else { 1.0 };
-        let fixed = Ask {
+        let second = |slot: crate::TrialSlot| if slot.position == 1 { 0.9 } else { 1.0 };
+        let fixed = PlanOptions {
             pairs: Some(vec![20]),
             ..ask()
         };
@@ -251,7 +255,7 @@ mod tests {
 
     #[test]
     fn each_answer_where_it_belongs() {
-        let answer = |factor, spread, ask: Ask| {
+        let answer = |factor, spread, ask: PlanOptions| {
             let verdict = judge(&play(plan(ask), noisy(7, factor, spread)));
             assert!(verdict.settled);
             assert_eq!(only(&verdict).outcome, verdict.outcome);
@@ -268,7 +272,7 @@ mod tests {
         );
         let (outcome, pairs, _) = answer(1.0, 0.3, ask());
         assert_eq!((outcome, pairs), (Outcome::NotEnoughData, 20));
-        let fixed = Ask {
+        let fixed = PlanOptions {
             pairs: Some(vec![6]),
             ..ask()
         };
@@ -318,7 +322,7 @@ mod tests {
     fn false_verdicts_are_as_rare_as_promised() {
         const EXPERIMENTS: u64 = 2000;
         let false_verdict = |seed: u64| {
-            let ask = Ask {
+            let ask = PlanOptions {
                 seed,
                 pilot_pairs: Some(0),
                 ..ask()
@@ -336,7 +340,7 @@ mod tests {
     fn several_arms_share_the_5_percent() {
         const EXPERIMENTS: u64 = 400;
         let false_verdict = |seed: u64| {
-            let ask = Ask {
+            let ask = PlanOptions {
                 seed,
                 pilot_pairs: Some(0),
                 pairs: Some(vec![12]),
@@ -354,11 +358,11 @@ mod tests {
         let share = f64::from(wrong) / EXPERIMENTS as f64;
         assert!(share < 0.08, "{share}");
 
-        let ask = Ask {
+        let ask = PlanOptions {
             pairs: Some(vec![12]),
             ..many_arms(4)
         };
-        let path = |slot: Slot| Some(1e9 * [1.0, 1.3, 1.0, 0.8, 1.001][slot.arm as usize]);
+        let path = |slot: TrialSlot| Some(1e9 * [1.0, 1.3, 1.0, 0.8, 1.001][slot.arm as usize]);
         let mut noise = noisy(1, 1.0, 0.01);
         let verdict = judge(&play(plan(ask), |slot| {
             Some(path(slot)? * noise(slot)? / 9e8)
@@ -385,7 +389,7 @@ mod tests {
         let mut noise = noisy(2, 1.1, 0.01);
         let mut tried = 0;
         let broken = play(
-            plan(Ask {
+            plan(PlanOptions {
                 pairs: Some(vec![12]),
                 ..ask()
             }),
@@ -417,14 +421,14 @@ mod tests {
     fn totals_see_stalls_that_the_typical_run_does_not() {
         // A stalls in some runs and is equal otherwise; B never does.
         let path = |estimand, one_in: u32| {
-            let ask = Ask {
+            let ask = PlanOptions {
                 estimand,
                 pairs: Some(vec![20]),
                 ..ask()
             };
             let mut noise = noisy(11, 1.0, 0.02);
             judge(&play(plan(ask), move |slot| {
-                let judged = slot.arm == 0 && slot.phase == Phase::Main;
+                let judged = slot.arm == 0 && slot.phase == TrialPhase::Main;
                 let stalled = judged && slot.block % one_in == 1;
                 Some(noise(slot)? * if stalled { 0.05 } else { 1.0 })
             }))
@@ -445,10 +449,10 @@ mod tests {
 
     #[test]
     fn less_time_is_faster() {
-        let ask = Ask {
+        let ask = PlanOptions {
             metric: model::Metric::Completion,
             run: Some(model::Spec {
-                limit: model::Limit::Bytes(Bytes(100 << 20)),
+                limit: model::LegLimit::Bytes(Bytes(100 << 20)),
                 ..plan(ask()).run
             }),
             ..ask()
@@ -467,7 +471,7 @@ mod tests {
         let mut looked_better = 0;
         let mut confirmed = 0;
         for seed in 0..60 {
-            let ask = Ask {
+            let ask = PlanOptions {
                 seed,
                 search: true,
                 pilot_pairs: Some(0),

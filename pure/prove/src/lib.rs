@@ -26,9 +26,9 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::Slot;
+pub use blocks::TrialSlot;
 pub use forecast::forecast;
 pub use judge::{judge, judged};
 pub use order::{next, resume};
-pub use plan::{Ask, PlanError, parse_plan, plan_from_changes, to_toml, validate};
+pub use plan::{PlanError, PlanOptions, parse_plan, plan_from_changes, to_toml, validate};
 pub use stats::change;

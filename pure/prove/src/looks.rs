@@ -6,12 +6,14 @@ use crate::stats::decision::decide;
 use crate::stats::factors::Observation;
 use crate::stats::multiple::holm;
 use crate::stats::power::{pairs_for_equivalence, smallest_effect};
-use crate::stats::signed_rank::{self, Look, hodges_lehmann};
+use crate::stats::signed_rank::{self, InterimLook, hodges_lehmann};
 use crate::stats::spread::{deviation, planning_factor, robust_deviation};
 use crate::stats::{ALPHA, Interval};
 use crate::trial::{run_time, scores};
 use crate::{gates, search, total};
-use model::{Comparison, Design, Estimand, Estimate, Nanos, Outcome, Phase, Pilot, Plan, Trial};
+use model::{
+    Comparison, Design, Estimand, Estimate, Nanos, Outcome, Pilot, Plan, Trial, TrialPhase,
+};
 use std::collections::BTreeMap;
 
 /// True if no further run can change the answer to a plan of pairs, or of a search's confirmation.
@@ -39,18 +41,22 @@ pub(crate) struct Data<'a> {
 
 impl<'a> Data<'a> {
     pub(crate) fn of(plan: &'a Plan, trials: &'a [Trial]) -> Data<'a> {
-        let pilot = whole_blocks(trials, Phase::Pilot, &[0, 0]);
+        let pilot = whole_blocks(trials, TrialPhase::Pilot, &[0, 0]);
         let stage = search::stage(plan, trials);
         let all: Vec<u32> = (0..plan.arms.len() as u32).collect();
         let (phase, arms, searched) = match (&plan.design, stage.winner()) {
-            (Design::Search { .. }, None) => (Phase::Confirmation, Vec::new(), stage.blocks),
+            (Design::Search { .. }, None) => (TrialPhase::Confirmation, Vec::new(), stage.blocks),
             (Design::Search { .. }, Some(winner)) => {
-                (Phase::Confirmation, vec![0, winner], stage.blocks)
+                (TrialPhase::Confirmation, vec![0, winner], stage.blocks)
             }
-            _ => (Phase::Main, all, 0),
+            _ => (TrialPhase::Main, all, 0),
         };
         let judged = whole_blocks(trials, phase, &arms);
-        let phases = [Phase::Pilot, Phase::Main, Phase::Confirmation];
+        let phases = [
+            TrialPhase::Pilot,
+            TrialPhase::Main,
+            TrialPhase::Confirmation,
+        ];
         let begun: usize = phases
             .map(|phase| blocks(trials, phase).count())
             .iter()
@@ -117,7 +123,7 @@ pub(crate) fn compare(data: &Data<'_>) -> (Vec<Comparison>, bool) {
 }
 
 /// One arm, judged at each look until one decides.
-fn in_looks(data: &Data<'_>, arm: u32, looks: &[Look]) -> (Comparison, bool) {
+fn in_looks(data: &Data<'_>, arm: u32, looks: &[InterimLook]) -> (Comparison, bool) {
     let pairs = data.against_control(arm);
     let mut comparison = undecided(data, arm, &pairs);
     for look in looks {
@@ -140,7 +146,7 @@ fn in_looks(data: &Data<'_>, arm: u32, looks: &[Look]) -> (Comparison, bool) {
 }
 
 /// The estimate and its interval at a look, by what the plan asks about.
-fn estimate(plan: &Plan, pairs: &[[f64; 2]], look: &Look) -> Option<(f64, Interval)> {
+fn estimate(plan: &Plan, pairs: &[[f64; 2]], look: &InterimLook) -> Option<(f64, Interval)> {
     match plan.estimand {
         Estimand::Typical => {
             let d = differences(pairs);
@@ -185,7 +191,7 @@ fn in_blocks(data: &Data<'_>, done: bool) -> Vec<Comparison> {
         let pairs = &pairs[at];
         let made = pairs.len() as u32;
         let found = signed_rank::critical_value(made, alpha)
-            .map(|critical| Look {
+            .map(|critical| InterimLook {
                 pairs: made,
                 critical,
             })

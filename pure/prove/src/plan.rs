@@ -9,7 +9,7 @@ pub use file::{parse_plan, to_toml};
 
 use crate::stats::signed_rank::LOOKS;
 use model::{
-    Arm, Design, Direction, Directions, EXPERIMENT_SCHEMA, Estimand, Limit, Metric, Nanos, Plan,
+    Arm, Design, Direction, Directions, EXPERIMENT_SCHEMA, Estimand, LegLimit, Metric, Nanos, Plan,
     Setting, Spec,
 };
 
@@ -58,7 +58,7 @@ pub(crate) const USUAL_ROUND: u32 = 3;
 
 /// A question in one line; see [`plan_from_changes`].
 #[derive(Clone, Debug, Default)]
-pub struct Ask {
+pub struct PlanOptions {
     /// A note of the user.
     pub title: Option<String>,
     /// The other host.
@@ -96,7 +96,7 @@ pub struct Ask {
 ///
 /// # Errors
 /// If an arm cannot be read, or the plan cannot be carried out ([`validate`]).
-pub fn plan_from_changes(ask: Ask) -> Result<Plan, PlanError> {
+pub fn plan_from_changes(ask: PlanOptions) -> Result<Plan, PlanError> {
     let mut arms = vec![arm(None, ask.against)];
     if !ask.changes.is_empty() {
         arms.push(arm(None, ask.changes));
@@ -168,7 +168,7 @@ fn usual_looks() -> Vec<u32> {
 /// The order for a run if nothing is said about it.
 pub fn usual_run() -> Spec {
     Spec {
-        limit: Limit::Time(USUAL_TIME),
+        limit: LegLimit::Time(USUAL_TIME),
         ..Spec::default()
     }
 }
@@ -225,7 +225,7 @@ mod tests {
     use model::Request;
     use model::Workload;
 
-    fn why(ask: Ask) -> String {
+    fn why(ask: PlanOptions) -> String {
         plan_from_changes(ask).unwrap_err().to_string()
     }
 
@@ -245,10 +245,10 @@ mod tests {
             }
         );
         assert_eq!((plan.margin, plan.pilot_pairs), (0.05, 6));
-        assert_eq!(plan.run.limit, Limit::Time(USUAL_TIME));
+        assert_eq!(plan.run.limit, LegLimit::Time(USUAL_TIME));
 
         // Changes go together, named arms each alone, and the control can be changed too.
-        let plan = plan_from_changes(Ask {
+        let plan = plan_from_changes(PlanOptions {
             against: settings(&["congestion=cubic"]),
             changes: settings(&["congestion=bbr", "sockbuf=8M"]),
             arms: vec![
@@ -285,139 +285,139 @@ mod tests {
                 reply_size: model::Bytes(8192),
                 pace_per_s: pace,
                 reconnect: false,
-                wait: model::Wait::Hybrid,
+                wait: model::WaitMode::Hybrid,
             }),
             ..run.clone()
         };
         for (ask, says) in [
             (
-                Ask {
+                PlanOptions {
                     changes: Vec::new(),
                     ..ask()
                 },
                 "nothing to compare; add --change KNOB=VALUE",
             ),
             (
-                Ask {
+                PlanOptions {
                     against: ask().changes,
                     ..ask()
                 },
                 "two arms are called 'congestion=bbr', or one has no name",
             ),
             (
-                Ask {
+                PlanOptions {
                     arms: vec!["x=congestion=bbr".to_owned()],
                     ..ask()
                 },
                 "the arms 'congestion=bbr' and 'x' are the same",
             ),
             (
-                Ask {
+                PlanOptions {
                     arms: vec!["x".to_owned()],
                     ..ask()
                 },
                 "the arm 'x' has no '='; write NAME=",
             ),
             (
-                Ask {
+                PlanOptions {
                     arms: vec!["x=speed=11".to_owned()],
                     ..ask()
                 },
                 "arm 'x': there is no knob 'speed'; 'linerate tune knobs' lists them",
             ),
             (
-                Ask {
+                PlanOptions {
                     arms: vec!["x=sockbuf=2G".to_owned()],
                     ..ask()
                 },
                 "arm 'x': in 'sockbuf=2G' the value is out of range",
             ),
             (
-                Ask {
+                PlanOptions {
                     changes: settings(&["mss=1400", "mss=1300"]),
                     ..ask()
                 },
                 "the arm 'mss=1400, mss=1300' sets both mss=1400 and mss=1300; leave one out",
             ),
             (
-                Ask {
+                PlanOptions {
                     pairs: Some(vec![3]),
                     ..ask()
                 },
                 "3 pairs give no verdict: of 5, even all in favour come up at random in 1 of 16 experiments; write 6 pairs or more",
             ),
             (
-                Ask {
+                PlanOptions {
                     pairs: Some(vec![8, 16, 12, 20]),
                     ..ask()
                 },
                 "the looks do not rise",
             ),
             (
-                Ask {
+                PlanOptions {
                     pairs: Some(vec![8, 12, 15]),
                     ..ask()
                 },
                 "nobody has worked out how often looks after 8, 12, 15 pairs are wrong together",
             ),
             (
-                Ask {
+                PlanOptions {
                     pairs: Some(vec![6]),
                     ..many_arms(5)
                 },
                 "6 blocks give no verdict at 5 % on 5 arms; write 8 or more",
             ),
             (
-                Ask {
+                PlanOptions {
                     pairs: Some(vec![8, 12, 16, 20]),
                     ..many_arms(2)
                 },
                 "3 arms are judged once, after a fixed number of blocks",
             ),
             (
-                Ask {
+                PlanOptions {
                     search: true,
                     ..ask()
                 },
                 "a search among one arm finds that one",
             ),
             (
-                Ask {
+                PlanOptions {
                     margin: Some(0.0),
                     ..ask()
                 },
                 "with a margin of 0 no difference is too small to matter",
             ),
             (
-                Ask {
+                PlanOptions {
                     margin: Some(f64::NAN),
                     ..ask()
                 },
                 "the margin is NaN %",
             ),
             (
-                Ask {
+                PlanOptions {
                     margin: Some(5.0),
                     ..ask()
                 },
                 "the margin is 500.0000 %, and can be 0.1 % to 100 %",
             ),
             (
-                Ask {
+                PlanOptions {
                     metric: Metric::Completion,
                     ..ask()
                 },
                 "completion is the time of a whole transfer, and the runs end by time; write bytes = \"100M\"",
             ),
             (
-                Ask {
+                PlanOptions {
                     metric: Metric::LatencyP50,
                     ..ask()
                 },
                 "latency-p50 needs requests, and the runs are bulk transfers",
             ),
             (
-                Ask {
+                PlanOptions {
                     metric: Metric::LatencyP99,
                     run: Some(requests(Some(50.0))),
                     ..ask()
@@ -425,28 +425,28 @@ mod tests {
                 "the slowest 1 % of 600 requests are too few to compare",
             ),
             (
-                Ask {
+                PlanOptions {
                     run: Some(requests(None)),
                     ..ask()
                 },
                 "goodput needs bulk transfers, and the runs are requests",
             ),
             (
-                Ask {
+                PlanOptions {
                     pilot_pairs: Some(1),
                     ..ask()
                 },
                 "a pilot of 1 pair shows no noise",
             ),
             (
-                Ask {
+                PlanOptions {
                     gap: Some(Nanos::from_secs(7200)),
                     ..ask()
                 },
                 "a gap of",
             ),
             (
-                Ask {
+                PlanOptions {
                     host: String::new(),
                     ..ask()
                 },
@@ -460,7 +460,7 @@ mod tests {
                 "no remedy: {said}"
             );
         }
-        let p99 = Ask {
+        let p99 = PlanOptions {
             metric: Metric::LatencyP99,
             run: Some(requests(Some(500.0))),
             ..ask()
@@ -519,7 +519,7 @@ settings = ["congestion=bbr", "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both
         let half = parse_plan(&factors, "f.toml", 7);
         let half = half.unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((half.arms.len(), half.seed), (16, u64::MAX));
-        let search = Ask {
+        let search = PlanOptions {
             search: true,
             metric: Metric::Goodput,
             ..many_arms(3)

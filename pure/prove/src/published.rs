@@ -18,11 +18,11 @@ use crate::looks;
 use crate::stats::change::change_point;
 use crate::stats::decision::decide;
 use crate::stats::total::mean;
-use crate::stats::{ALPHA, Estimate, rank_sum, signed_rank};
+use crate::stats::{ALPHA, IntervalEstimate, rank_sum, signed_rank};
 use model::stats::{median, signed_percent};
-use model::{About, Bytes, Doubt, Outcome, Published, PublishedComparison, Statistics};
+use model::{About, Bytes, Outcome, Published, PublishedComparison, PublishedDoubt, Statistics};
 use std::collections::BTreeMap;
-use table::{Printed, Row, Table, Unit, line_of, unit_of};
+use table::{ColumnUnit, Printed, PublishedTable, Row, line_of, unit_of};
 
 /// Values of one arm that are accepted at most: more are no runs.
 const MOST: usize = 1_000;
@@ -50,7 +50,7 @@ pub enum Error {
 /// # Errors
 /// If it is no such table: what is wrong and where.
 pub fn of_table(name: &str, text: &str, margin: f64) -> Result<Published, Error> {
-    let table = Table::read(text)?;
+    let table = PublishedTable::read(text)?;
     let found = if table.has("setting_a") && table.has("setting_b") {
         differences(&table)?
     } else if table.has("statistic") {
@@ -61,13 +61,13 @@ pub fn of_table(name: &str, text: &str, margin: f64) -> Result<Published, Error>
     Ok(found.published(name, margin))
 }
 
-struct Found {
+struct PublishedFindings {
     comparisons: Vec<PublishedComparison>,
     statistics: Vec<Statistics>,
-    doubts: Vec<Doubt>,
+    doubts: Vec<PublishedDoubt>,
 }
 
-impl Found {
+impl PublishedFindings {
     fn published(mut self, name: &str, margin: f64) -> Published {
         self.doubts.sort_by_key(|doubt| doubt.about);
         Published {
@@ -91,8 +91,8 @@ fn nothing<T>(why: impl Into<String>) -> Result<T, Error> {
     Err(Error::NothingToCompare(why.into()))
 }
 
-fn doubt(about: About, words: impl Into<String>) -> Doubt {
-    Doubt {
+fn doubt(about: About, words: impl Into<String>) -> PublishedDoubt {
+    PublishedDoubt {
         about,
         words: words.into(),
     }
@@ -106,7 +106,7 @@ struct Entry<'a> {
     value: f64,
 }
 
-fn rows_of_runs(table: &Table, margin: f64) -> Result<Found, Error> {
+fn rows_of_runs(table: &PublishedTable, margin: f64) -> Result<PublishedFindings, Error> {
     let arm = ["arm", "configuration"].into_iter().find(|c| table.has(c));
     let (Some(arm_column), Some(column)) = (arm, table.values()) else {
         return nothing(format!(
@@ -143,9 +143,9 @@ fn rows_of_runs(table: &Table, margin: f64) -> Result<Found, Error> {
 fn compare(
     names: &[String],
     entries: &[Entry<'_>],
-    unit: Unit,
+    unit: ColumnUnit,
     margin: f64,
-) -> Result<Found, Error> {
+) -> Result<PublishedFindings, Error> {
     if let [only] = names {
         return nothing(format!(
             "all its rows are of '{only}'; two arms are needed to compare"
@@ -185,12 +185,12 @@ fn compare(
             }
         })
         .collect();
-    let seconds: Vec<Doubt> = names.iter().zip(&arms).filter_map(seconds).collect();
+    let seconds: Vec<PublishedDoubt> = names.iter().zip(&arms).filter_map(seconds).collect();
     let mut doubts = vec![order(arms.len(), entries, blocks.is_some())];
     doubts.extend(single_runs(names, &arms));
     doubts.extend(comparisons.iter().filter_map(units));
     doubts.extend(drift(&arms, entries));
-    let mut found = Found {
+    let mut found = PublishedFindings {
         comparisons,
         statistics: names.iter().zip(&arms).map(statistics_of).collect(),
         doubts,
@@ -203,7 +203,7 @@ fn compare(
 }
 
 /// The two values and their change, without a verdict.
-fn described(names: [&String; 2], values: [f64; 2], unit: Unit) -> PublishedComparison {
+fn described(names: [&String; 2], values: [f64; 2], unit: ColumnUnit) -> PublishedComparison {
     let [control, arm] = values;
     let ratio = match unit.is_time {
         true => control / arm,
@@ -253,18 +253,23 @@ fn pairs(entries: &[Entry<'_>], arms: usize) -> Option<Vec<Vec<f64>>> {
     blocks.into_values().map(whole).collect()
 }
 
-fn of_pairs(blocks: &[Vec<f64>], arm: usize, unit: Unit, level: f64) -> Option<Estimate> {
+fn of_pairs(
+    blocks: &[Vec<f64>],
+    arm: usize,
+    unit: ColumnUnit,
+    level: f64,
+) -> Option<IntervalEstimate> {
     let difference = |block: &Vec<f64>| speed(block[arm], unit) - speed(block[0], unit);
     let d: Vec<f64> = blocks.iter().map(difference).collect();
     let critical = signed_rank::critical_value(u32::try_from(d.len()).ok()?, level)?;
-    Some(Estimate {
+    Some(IntervalEstimate {
         value: signed_rank::hodges_lehmann(&d)?,
         interval: signed_rank::interval(&d, critical)?,
     })
 }
 
 /// The logarithm of a speed. A run that moved nothing is the slowest of all, and is not left out.
-fn speed(value: f64, unit: Unit) -> f64 {
+fn speed(value: f64, unit: ColumnUnit) -> f64 {
     let log = value.max(f64::MIN_POSITIVE).ln();
     if unit.is_time { -log } else { log }
 }
@@ -272,7 +277,7 @@ fn speed(value: f64, unit: Unit) -> f64 {
 // ---- doubts ----
 
 /// Several settings that were changed at once.
-fn several_settings(name: &String) -> Option<Doubt> {
+fn several_settings(name: &String) -> Option<PublishedDoubt> {
     let settings = name.split_whitespace().filter(|word| word.contains('='));
     let count = settings.count();
     let words =
@@ -285,7 +290,7 @@ const SIZES: &str = "sendspace recvspace sndbuf rcvbuf sockbuf wmem rmem";
 
 /// Configurations whose window, as iperf2 prints it, is at most half of what they request: the kernel may round
 /// and double it, no more. `the same ...` requests what the row before does.
-fn windows_not_in_force(table: &Table, arm: &str) -> Vec<(String, String)> {
+fn windows_not_in_force(table: &PublishedTable, arm: &str) -> Vec<(String, String)> {
     let Some(column) = table.header.iter().find(|name| name.contains("window")) else {
         return Vec::new();
     };
@@ -314,7 +319,7 @@ fn windows_not_in_force(table: &Table, arm: &str) -> Vec<(String, String)> {
     table.rows.iter().filter_map(not_in_force).collect()
 }
 
-fn single_runs(names: &[String], arms: &[Vec<f64>]) -> Option<Doubt> {
+fn single_runs(names: &[String], arms: &[Vec<f64>]) -> Option<PublishedDoubt> {
     let all = names.iter().zip(arms);
     let alone = all.filter(|(_, values)| values.len() == 1);
     let alone: Vec<String> = alone.map(|(name, _)| format!("'{name}'")).collect();
@@ -327,7 +332,7 @@ fn single_runs(names: &[String], arms: &[Vec<f64>]) -> Option<Doubt> {
 }
 
 /// A ratio that looks like two units: both of MB and Mbit.
-fn units(one: &PublishedComparison) -> Option<Doubt> {
+fn units(one: &PublishedComparison) -> Option<PublishedDoubt> {
     let ratio = one.arm_value / one.control_value;
     let near = |ratio: f64| (ratio / 8.0 - 1.0).abs() < 0.06;
     let subject = match one.of.as_str() {
@@ -340,7 +345,7 @@ fn units(one: &PublishedComparison) -> Option<Doubt> {
 }
 
 /// What is known of the order in which the runs were made.
-fn order(arms: usize, entries: &[Entry<'_>], is_paired: bool) -> Doubt {
+fn order(arms: usize, entries: &[Entry<'_>], is_paired: bool) -> PublishedDoubt {
     let turns = entries.windows(2).filter(|e| e[0].arm != e[1].arm);
     let turns = turns.count();
     let words = if is_paired {
@@ -357,7 +362,7 @@ fn order(arms: usize, entries: &[Entry<'_>], is_paired: bool) -> Doubt {
 }
 
 /// A shift of the level in all arms together.
-fn drift(arms: &[Vec<f64>], entries: &[Entry<'_>]) -> Option<Doubt> {
+fn drift(arms: &[Vec<f64>], entries: &[Entry<'_>]) -> Option<PublishedDoubt> {
     let medians: Vec<f64> = arms.iter().filter_map(median).collect();
     let rest: Vec<f64> = entries
         .iter()
@@ -375,7 +380,7 @@ fn drift(arms: &[Vec<f64>], entries: &[Entry<'_>]) -> Option<Doubt> {
 }
 
 /// Neighbouring values that resemble each other, as the seconds of one run do.
-fn seconds((name, values): (&String, &Vec<f64>)) -> Option<Doubt> {
+fn seconds((name, values): (&String, &Vec<f64>)) -> Option<PublishedDoubt> {
     let n = values.len();
     let mean = mean(values).filter(|_| n >= FEWEST_FOR_SECONDS)?;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -392,7 +397,7 @@ fn seconds((name, values): (&String, &Vec<f64>)) -> Option<Doubt> {
 // ---- one difference a row ----
 
 /// A row: two values, and the difference that was printed beside them.
-struct Difference {
+struct PrintedDifference {
     table: String,
     name: String,
     settings: [String; 2],
@@ -401,14 +406,14 @@ struct Difference {
     printed: Option<Printed>,
 }
 
-fn differences(table: &Table) -> Result<Found, Error> {
+fn differences(table: &PublishedTable) -> Result<PublishedFindings, Error> {
     let (Some(a), Some(b)) = (table.starting("value_a"), table.starting("value_b")) else {
         return nothing("it has setting_a and setting_b, but no columns value_a and value_b");
     };
     let rows = table.rows.iter().map(|row| difference(table, row, [a, b]));
-    let all: Vec<Difference> = rows.collect::<Result<_, _>>()?;
+    let all: Vec<PrintedDifference> = rows.collect::<Result<_, _>>()?;
     let unit = unit_of(a);
-    let compared = |d: &Difference| PublishedComparison {
+    let compared = |d: &PrintedDifference| PublishedComparison {
         of: d.name.clone(),
         runs: [1, 1],
         printed_share: d.printed.map(|p| p.value / 100.0),
@@ -426,13 +431,13 @@ fn differences(table: &Table) -> Result<Found, Error> {
         let words = format!("{a} and {b} are in different units.");
         doubts.push(doubt(About::Units, words));
     }
-    let value = |d: &Difference, side: usize| Statistics {
+    let value = |d: &PrintedDifference, side: usize| Statistics {
         of: d.name.clone(),
         arm: d.settings[side].clone(),
         average: Some(d.values[side].value),
         ..Statistics::default()
     };
-    Ok(Found {
+    Ok(PublishedFindings {
         statistics: all
             .iter()
             .flat_map(|d| [value(d, 0), value(d, 1)])
@@ -442,7 +447,11 @@ fn differences(table: &Table) -> Result<Found, Error> {
     })
 }
 
-fn difference(table: &Table, row: &Row, columns: [&str; 2]) -> Result<Difference, Error> {
+fn difference(
+    table: &PublishedTable,
+    row: &Row,
+    columns: [&str; 2],
+) -> Result<PrintedDifference, Error> {
     let [a, b] = columns.map(|column| table.amount(row, column));
     let values = [a?, b?];
     if values[0].value == 0.0 {
@@ -451,7 +460,7 @@ fn difference(table: &Table, row: &Row, columns: [&str; 2]) -> Result<Difference
     }
     let printed = table.starting("printed_difference");
     let (of, operation) = (table.text(row, "table"), table.text(row, "operation"));
-    Ok(Difference {
+    Ok(PrintedDifference {
         table: of.to_owned(),
         name: match (of, operation) {
             ("", operation) => operation.to_owned(),
@@ -465,7 +474,7 @@ fn difference(table: &Table, row: &Row, columns: [&str; 2]) -> Result<Difference
     })
 }
 
-impl Difference {
+impl PrintedDifference {
     /// True if this printed difference is that of these values, but for rounding.
     fn explains(&self, printed: Printed) -> bool {
         let [a, b] = self.values;
@@ -476,10 +485,10 @@ impl Difference {
 }
 
 /// Rows whose printed difference is not that of their values: of each other's, or of none.
-fn wrong(all: &[Difference]) -> Vec<Doubt> {
-    let printed = |d: &Difference| d.printed.filter(|p| !d.explains(*p));
+fn wrong(all: &[PrintedDifference]) -> Vec<PublishedDoubt> {
+    let printed = |d: &PrintedDifference| d.printed.filter(|p| !d.explains(*p));
     let wrong = all.iter().filter_map(|d| Some((d, printed(d)?)));
-    let wrong: Vec<(&Difference, Printed)> = wrong.collect();
+    let wrong: Vec<(&PrintedDifference, Printed)> = wrong.collect();
     let mut doubts = Vec::new();
     let mut swapped = vec![false; wrong.len()];
     for (at, (one, printed)) in wrong.iter().enumerate() {
@@ -509,7 +518,7 @@ fn wrong(all: &[Difference]) -> Vec<Doubt> {
 }
 
 /// The same operation that starts from another level in another table: more than the setting differed.
-fn other_baselines(all: &[Difference]) -> Option<Doubt> {
+fn other_baselines(all: &[PrintedDifference]) -> Option<PublishedDoubt> {
     /// Baselines further apart than this are not of one path and workload.
     const APART: f64 = 1.2;
     let pairs = all.iter().enumerate();
@@ -526,13 +535,13 @@ fn other_baselines(all: &[Difference]) -> Option<Doubt> {
     Some(doubt(About::Confounded, words))
 }
 
-fn operation(of: &Difference) -> &str {
+fn operation(of: &PrintedDifference) -> &str {
     of.name.rsplit_once(", ").unwrap_or_default().1
 }
 
 // ---- statistics instead of runs ----
 
-fn statistics(table: &Table) -> Result<Found, Error> {
+fn statistics(table: &PublishedTable) -> Result<PublishedFindings, Error> {
     let at = table.header.iter().position(|name| name == "statistic");
     let (settings, windows) = table.header.split_at(at.unwrap_or(0));
     let windows = &windows[1..];
@@ -586,7 +595,7 @@ fn statistics(table: &Table) -> Result<Found, Error> {
          5 % exists.",
     )];
     doubts.extend(moved(&cells.concat(), windows, name));
-    Ok(Found {
+    Ok(PublishedFindings {
         comparisons: (1..tests).map(compared).collect(),
         doubts,
         statistics: all,
@@ -598,7 +607,7 @@ fn moved<'a>(
     series: &[f64],
     windows: &[String],
     name: impl Fn(usize) -> &'a String,
-) -> Option<Doubt> {
+) -> Option<PublishedDoubt> {
     let found = change_point(series).filter(|found| found.p < DRIFT)?;
     let last = found.after - 1;
     let (test, cell) = (last / windows.len(), last % windows.len());

@@ -3,16 +3,16 @@
 
 use crate::blocks::{blocks, is_whole};
 use crate::trial::scores;
-use model::{Design, Phase, Plan, Trial};
+use model::{Design, Plan, Trial, TrialPhase};
 
 /// How far a search is.
-pub(crate) struct Stage {
+pub(crate) struct SearchStage {
     /// The arms left at the start of each round, the present one last; the control is not among them.
     pub(crate) rounds: Vec<Vec<u32>>,
     pub(crate) blocks: usize,
 }
 
-impl Stage {
+impl SearchStage {
     /// The arms of the next block: the control and what is left.
     pub(crate) fn arms(&self) -> Vec<u32> {
         let left = self.rounds.last().into_iter().flatten().copied();
@@ -29,9 +29,9 @@ impl Stage {
 
 /// Plays the rounds on record. After each, the better half (rounded up) goes on, by the sums of its
 /// ranks within all blocks so far.
-pub(crate) fn stage(plan: &Plan, trials: &[Trial]) -> Stage {
+pub(crate) fn stage(plan: &Plan, trials: &[Trial]) -> SearchStage {
     let every = (1..plan.arms.len() as u32).collect();
-    let mut stage = Stage {
+    let mut stage = SearchStage {
         rounds: vec![every],
         blocks: 0,
     };
@@ -42,7 +42,7 @@ pub(crate) fn stage(plan: &Plan, trials: &[Trial]) -> Stage {
     let score = |t: &Trial| scores.get(&t.number).copied().unwrap_or(f64::NEG_INFINITY);
     let mut judged: Vec<Vec<(u32, f64)>> = Vec::new();
     let mut in_round = 0;
-    for block in blocks(trials, Phase::Main) {
+    for block in blocks(trials, TrialPhase::Main) {
         if !is_whole(&block, &stage.arms()) || stage.winner().is_some() {
             continue;
         }

@@ -1,6 +1,6 @@
 //! Experiments for the tests: a plan, and a path that answers each run with a figure.
 
-use crate::{Ask, Slot, next, plan_from_changes, trial};
+use crate::{PlanOptions, TrialSlot, next, plan_from_changes, trial};
 use model::Random;
 use model::{
     Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Nanos, Plan, Setting, Trial,
@@ -14,23 +14,23 @@ pub(crate) fn settings(texts: &[&str]) -> Vec<Setting> {
 }
 
 /// `congestion=bbr` against the baseline, to db2, with the usual looks.
-pub(crate) fn ask() -> Ask {
-    Ask {
+pub(crate) fn ask() -> PlanOptions {
+    PlanOptions {
         host: "db2".to_owned(),
         changes: settings(&["congestion=bbr"]),
         seed: 4711,
-        ..Ask::default()
+        ..PlanOptions::default()
     }
 }
 
-pub(crate) fn plan(ask: Ask) -> Plan {
+pub(crate) fn plan(ask: PlanOptions) -> Plan {
     plan_from_changes(ask).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Arms `a`, `b`, ... beside the control, each with another congestion control.
-pub(crate) fn many_arms(arms: u32) -> Ask {
+pub(crate) fn many_arms(arms: u32) -> PlanOptions {
     let name = |n| char::from(b'a' + n as u8);
-    Ask {
+    PlanOptions {
         changes: Vec::new(),
         arms: (0..arms)
             .map(|n| format!("{0}=congestion=cc_{0}", name(n)))
@@ -39,7 +39,7 @@ pub(crate) fn many_arms(arms: u32) -> Ask {
     }
 }
 
-pub(crate) fn made(slot: Slot, number: u32, value: Option<f64>) -> Trial {
+pub(crate) fn made(slot: TrialSlot, number: u32, value: Option<f64>) -> Trial {
     let started = Nanos::from_secs(1_795_205_836 + 15 * u64::from(number));
     let failed = "the connection was reset".to_owned();
     Trial {
@@ -65,7 +65,7 @@ pub(crate) fn experiment(plan: Plan, trials: Vec<Trial>) -> Experiment {
 }
 
 /// Makes every run of the plan.
-pub(crate) fn play(plan: Plan, mut path: impl FnMut(Slot) -> Option<f64>) -> Experiment {
+pub(crate) fn play(plan: Plan, mut path: impl FnMut(TrialSlot) -> Option<f64>) -> Experiment {
     let mut trials: Vec<Trial> = Vec::new();
     while let Some(slot) = next(&plan, &trials) {
         let number = trials.len() as u32 + 1;
@@ -77,7 +77,7 @@ pub(crate) fn play(plan: Plan, mut path: impl FnMut(Slot) -> Option<f64>) -> Exp
 
 /// Runs of `rate` bit/s times `factor` for the arms but the control, each off by noise of `spread`
 /// (mean 0, deviation `spread` of the logarithm).
-pub(crate) fn noisy(seed: u64, factor: f64, spread: f64) -> impl FnMut(Slot) -> Option<f64> {
+pub(crate) fn noisy(seed: u64, factor: f64, spread: f64) -> impl FnMut(TrialSlot) -> Option<f64> {
     let mut chance = Random::new(seed, 99);
     move |slot| {
         let normal = (0..12).map(|_| chance.unit()).sum::<f64>() - 6.0;

@@ -1,10 +1,10 @@
 //! From a run to what the experiment keeps of it: the metric, whether the settings were in force, and
 //! what the kernel saw meanwhile.
 
-use crate::blocks::Slot;
+use crate::blocks::TrialSlot;
 use model::{
-    Bytes, Difference, Direction, EndRecord, Ended, Experiment, Fingerprint, Leg, LegSummary,
-    Limit, Metric, Nanos, OptionUnit, Plan, Reading, Run, SOCKET_OPTIONS, Side, SocketOptions,
+    Bytes, Difference, Direction, EndRecord, Ended, Experiment, Fingerprint, Leg, LegLimit,
+    LegSummary, Metric, Nanos, OptionUnit, Plan, Reading, Run, SOCKET_OPTIONS, Side, SocketOptions,
     SocketSettings, Trial, Witness, apply_to_spec, summarise,
 };
 use serde_json::Value;
@@ -22,7 +22,7 @@ const NOT_SET: &str = "not set";
 /// one. A run that the user interrupted is no trial: its block is run again.
 pub fn of_run(
     experiment: &Experiment,
-    slot: Slot,
+    slot: TrialSlot,
     number: u32,
     run: &Run,
     mut readings: Vec<Reading>,
@@ -34,8 +34,8 @@ pub fn of_run(
     let figures = summary.legs.iter().find(|l| l.direction == plan.direction);
     if let (Some(leg), Some(figures)) = (leg, figures) {
         trial.duration = match plan.run.limit {
-            Limit::Time(time) => figures.duration.max(time),
-            Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => figures.duration,
+            LegLimit::Time(time) => figures.duration.max(time),
+            LegLimit::Bytes(_) | LegLimit::Requests(_) | LegLimit::Whole => figures.duration,
         };
         trial.bytes = figures.bytes;
         let mut touched = SocketSettings::default();
@@ -64,7 +64,13 @@ pub fn of_run(
 }
 
 /// What the experiment keeps of a run that could not even begin; it lasted `duration` all the same.
-pub fn without_run(slot: Slot, number: u32, started: Nanos, duration: Nanos, why: String) -> Trial {
+pub fn without_run(
+    slot: TrialSlot,
+    number: u32,
+    started: Nanos,
+    duration: Nanos,
+    why: String,
+) -> Trial {
     Trial {
         number,
         phase: slot.phase,
@@ -125,7 +131,7 @@ pub(crate) fn scores(plan: &Plan, trials: &[Trial]) -> BTreeMap<u32, f64> {
         let per_second = t.bytes.0.max(1) as f64 / seconds;
         let speed = match (plan.metric, plan.run.limit) {
             (Metric::Goodput, _) => 8.0 * per_second,
-            (Metric::Completion, Limit::Bytes(all)) => per_second / all.0.max(1) as f64,
+            (Metric::Completion, LegLimit::Bytes(all)) => per_second / all.0.max(1) as f64,
             _ => 1.0 / seconds,
         };
         speed.ln().min(worst)
@@ -142,8 +148,8 @@ pub(crate) fn run_time(plan: &Plan, trials: &[Trial]) -> Option<Nanos> {
     let mut seen: Vec<Nanos> = seen.collect();
     seen.sort_unstable();
     let planned = match plan.run.limit {
-        Limit::Time(time) => Some(time + plan.gap),
-        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => None,
+        LegLimit::Time(time) => Some(time + plan.gap),
+        LegLimit::Bytes(_) | LegLimit::Requests(_) | LegLimit::Whole => None,
     };
     seen.get(seen.len() / 2).copied().or(planned)
 }
@@ -316,12 +322,12 @@ pub(crate) fn end_name(side: Side, direction: Direction) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ask;
+    use crate::PlanOptions;
     use crate::testing::{ask, plan, settings};
-    use model::{Latency, Outcome, Phase, Request, RunId};
+    use model::{Latency, Outcome, Request, RunId, TrialPhase};
 
-    const TRIED: Slot = Slot {
-        phase: Phase::Main,
+    const TRIED: TrialSlot = TrialSlot {
+        phase: TrialPhase::Main,
         block: 0,
         position: 0,
         arm: 1,
@@ -372,13 +378,13 @@ mod tests {
     }
 
     fn trial(plan: &Plan, arm: u32, run: &Run) -> Trial {
-        let slot = Slot { arm, ..TRIED };
+        let slot = TrialSlot { arm, ..TRIED };
         let experiment = crate::testing::experiment(plan.clone(), Vec::new());
         of_run(&experiment, slot, 1, run, Vec::new())
     }
 
     fn change(texts: &[&str]) -> Plan {
-        plan(Ask {
+        plan(PlanOptions {
             changes: settings(texts),
             ..ask()
         })
@@ -438,7 +444,7 @@ mod tests {
     }
 
     fn plan_down(texts: &[&str]) -> Plan {
-        plan(Ask {
+        plan(PlanOptions {
             changes: settings(texts),
             direction: Some(Direction::Down),
             ..ask()
@@ -560,7 +566,7 @@ mod tests {
         };
         assert_eq!((broken.value, broken.failed.as_ref()), (None, Some(&why)));
         assert_eq!(broken.bytes, Bytes(125_000_000));
-        let Limit::Time(ordered) = plan.run.limit else {
+        let LegLimit::Time(ordered) = plan.run.limit else {
             panic!("{:?}", plan.run.limit)
         };
         assert_eq!(broken.duration, ordered, "of the time that it had");
@@ -584,7 +590,7 @@ mod tests {
         let slow = |millis: u64, count: u64| {
             Latency::from_counts([(millis * 1_000_000, count - 2), (90_000_000, 2)])
         };
-        let plan = plan(Ask {
+        let plan = plan(PlanOptions {
             metric: Metric::LatencyP99,
             run: Some(model::Spec {
                 workload: model::Workload::Request(Request {
@@ -592,16 +598,16 @@ mod tests {
                     reply_size: Bytes(8192),
                     pace_per_s: None,
                     reconnect: false,
-                    wait: model::Wait::Block,
+                    wait: model::WaitMode::Block,
                 }),
-                limit: Limit::Requests(1000),
+                limit: LegLimit::Requests(1000),
                 ..crate::plan::usual_run()
             }),
             pairs: Some(vec![6]),
             pilot_pairs: Some(0),
             ..ask()
         });
-        let made = |slot: Slot, count| {
+        let made = |slot: TrialSlot, count| {
             let mut run = run(&plan);
             let leg = &mut run.legs[0];
             if slot.arm == 1 {

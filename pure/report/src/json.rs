@@ -414,13 +414,13 @@ mod tests {
             (format!("trace_{name}"), keys)
         };
         BTreeMap::from([
-            record("begin", fields::<Begin>()),
+            record("begin", fields::<TraceBegin>()),
             record("connection", fields::<Connection>()),
             record("segment", fields::<Segment>()),
             record("sample", fields::<TraceSample>()),
             record("owner", fields::<Owner>()),
             record("lost", fields::<Lost>()),
-            record("end", fields::<End>()),
+            record("end", fields::<TraceEnd>()),
             ("socket_state".to_owned(), fields::<SocketState>()),
             ("trace_dropped".to_owned(), fields::<Dropped>()),
         ])
@@ -483,12 +483,12 @@ mod tests {
             Workload::Blocks(testing::peer_blocks()),
         ];
         let limits = [
-            Limit::Time(Nanos(1)),
-            Limit::Bytes(Bytes(1)),
-            Limit::Requests(1),
-            Limit::Whole,
-            Limit::Time(Nanos(1)),
-            Limit::Time(Nanos(1)),
+            LegLimit::Time(Nanos(1)),
+            LegLimit::Bytes(Bytes(1)),
+            LegLimit::Requests(1),
+            LegLimit::Whole,
+            LegLimit::Time(Nanos(1)),
+            LegLimit::Time(Nanos(1)),
         ];
         for (workload, limit) in workloads.into_iter().zip(limits) {
             let mut run_ = full.clone();

@@ -8,8 +8,8 @@ use crate::words::{
     Ink, Style, blocks, cut, escape_sentence, grouped, or, round_span, three_digits,
 };
 use model::{
-    BitRate, Bytes, Direction, Ended, Event, Exchange, Latency, Limit, Nanos, Rows, Sample, Side,
-    SocketState, Spec, StreamSample, is_left_over,
+    BitRate, Bytes, Direction, Ended, Event, Exchange, Latency, LegLimit, Nanos, Rows, Sample,
+    Side, SocketState, Spec, StreamSample, is_left_over,
 };
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -37,7 +37,7 @@ pub trait Picture {
 /// The run so far, as far as a viewer cares.
 pub struct Live {
     kind: Exchange,
-    limit: Limit,
+    limit: LegLimit,
     interval: Nanos,
     planned_legs: usize,
     legs: BTreeMap<usize, Leg>,
@@ -166,15 +166,15 @@ impl Live {
         let (end, now) = (leg.paced(), leg.paced().now());
         let share = |part: u64, all: u64| (part as f64 / all.max(1) as f64).min(1.0);
         let (done, left) = match self.limit {
-            Limit::Time(all) => (share(now.at.0, all.0), Some(all.since(now.at))),
-            Limit::Bytes(Bytes(all)) | Limit::Requests(all) => {
+            LegLimit::Time(all) => (share(now.at.0, all.0), Some(all.since(now.at))),
+            LegLimit::Bytes(Bytes(all)) | LegLimit::Requests(all) => {
                 let left =
                     all.saturating_sub(now.moved) as f64 * 1e9 / end.rate_now().unwrap_or(0.0);
                 let known = left.is_finite() && left < u64::MAX as f64;
                 (share(now.moved, all), known.then_some(Nanos(left as u64)))
             }
             // How long the file is, its end knows.
-            Limit::Whole => (0.0, None),
+            LegLimit::Whole => (0.0, None),
         };
         // Rounded up: it is never over before it says so.
         let left = left.map(|left| Nanos::from_secs(left.0.div_ceil(1_000_000_000)));
@@ -589,7 +589,7 @@ mod tests {
         let mut spec = testing::spec();
         spec.workload = Workload::Request(testing::request());
         spec.directions = Directions::Up;
-        spec.limit = Limit::Requests(1_165_000);
+        spec.limit = LegLimit::Requests(1_165_000);
         let mut live = Live::new(&spec);
         live.leg_started(0, Direction::Up);
         feed(&mut live, 0, &testing::request_leg(11_650), 4);
@@ -642,7 +642,7 @@ mod tests {
     fn a_long_run_at_short_intervals_stays_small_and_right() {
         let mut spec = testing::spec();
         spec.interval = Nanos::from_millis(10);
-        spec.limit = Limit::Time(Nanos::from_secs(1000));
+        spec.limit = LegLimit::Time(Nanos::from_secs(1000));
         let mut live = Live::new(&spec);
         live.leg_started(0, Direction::Up);
         for n in 0..=50_000u64 {

@@ -1,7 +1,9 @@
 //! What size gets through, in words: the answer in a sentence, the evidence, what to do.
 
 use crate::words::{Style, Table, counted, escape, escape_sentence, grouped, or};
-use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, TcpTruth, Verdict};
+use model::mtu::{
+    Beside, Going, Method, MtuCause, MtuDoubt, MtuReport, MtuVerdict, PathEnd, TcpTruth,
+};
 use std::net::IpAddr;
 
 /// The answer in a sentence.
@@ -49,7 +51,7 @@ impl Words<'_> {
         Words { host, report }
     }
 
-    fn verdict(&self, going: Going) -> &Verdict {
+    fn verdict(&self, going: Going) -> &MtuVerdict {
         &self.report.way(going).verdict
     }
 
@@ -60,8 +62,8 @@ impl Words<'_> {
 
     fn sentence(&self) -> String {
         let [there, back] = Going::BOTH.map(|going| self.verdict(going));
-        let size = |verdict: &Verdict| match verdict.mtu {
-            Some(mtu) if verdict.cause == Cause::NotTried => format!("at least {mtu}"),
+        let size = |verdict: &MtuVerdict| match verdict.mtu {
+            Some(mtu) if verdict.cause == MtuCause::NotTried => format!("at least {mtu}"),
             mtu => or(mtu, "nothing"),
         };
         let sizes = match there.mtu == back.mtu {
@@ -69,7 +71,7 @@ impl Words<'_> {
             false => format!("{} bytes there, {} back", size(there), size(back)),
         };
         let mut parts: Vec<String> = Vec::new();
-        if there.cause == Cause::Clear && back.cause == Cause::Clear {
+        if there.cause == MtuCause::Clear && back.cause == MtuCause::Clear {
             let all = match self.report.method {
                 Method::Agent => "all that the devices of both hosts take",
                 Method::Web => "as much as could be tried",
@@ -198,17 +200,17 @@ impl Words<'_> {
             let until =
                 format!("until the path is fixed, on {from}: {until}, or a device MTU of {mtu}");
             match &verdict.cause {
-                Cause::Silent { .. } | Cause::Somewhere => {
+                MtuCause::Silent { .. } | MtuCause::Somewhere => {
                     add(until);
                     add("let the router send, and every firewall let through, ICMP 'fragmentation needed' (IPv6: 'packet too big')".to_owned());
                 }
-                Cause::Segment { .. } => {
+                MtuCause::Segment { .. } => {
                     add(until);
                     add(format!(
                         "give every port and host of that segment the same MTU: a switch or a port there takes {mtu} bytes"
                     ));
                 }
-                Cause::OwnDevice | Cause::PeerDevice => {
+                MtuCause::OwnDevice | MtuCause::PeerDevice => {
                     add("if both hosts are on one segment, give them the same MTU".to_owned());
                 }
                 _ => {}
@@ -278,7 +280,7 @@ pub(crate) fn fate(tcp: &TcpTruth) -> String {
 }
 
 /// What stops larger packets; empty where nothing does.
-pub(crate) fn stops(cause: &Cause, going: Going, host: &str) -> String {
+pub(crate) fn stops(cause: &MtuCause, going: Going, host: &str) -> String {
     let on_the_way = on_the_way(going);
     let (from, to) = ends(going, host);
     let named = |address: Option<IpAddr>| {
@@ -287,27 +289,29 @@ pub(crate) fn stops(cause: &Cause, going: Going, host: &str) -> String {
     };
     let silently = format!("drops larger packets silently {on_the_way}");
     match cause {
-        Cause::Clear => String::new(),
-        Cause::OwnDevice => format!("the device of {from} takes no more"),
-        Cause::PeerDevice => format!("the device of {to} takes no more"),
-        Cause::RouterReports { hop, from: address } => {
+        MtuCause::Clear => String::new(),
+        MtuCause::OwnDevice => format!("the device of {from} takes no more"),
+        MtuCause::PeerDevice => format!("the device of {to} takes no more"),
+        MtuCause::RouterReports { hop, from: address } => {
             let place = hop.map(|hop| format!(" {}", hops(hop, &from)));
             let place = place.unwrap_or_default();
             format!("a router{place} ({address}) takes no more {on_the_way}, and says so")
         }
-        Cause::Silent { hop, address, .. } => {
+        MtuCause::Silent { hop, address, .. } => {
             let (hops, who) = (hops(*hop, &from), named(*address));
             format!("a router {hops}{who} {silently}")
         }
-        Cause::Segment { peer: true, .. } => format!("a switch between the two hosts {silently}"),
-        Cause::Segment { to, peer: false } => {
+        MtuCause::Segment { peer: true, .. } => {
+            format!("a switch between the two hosts {silently}")
+        }
+        MtuCause::Segment { to, peer: false } => {
             let to = named(*to);
             format!("larger packets vanish silently before the first router{to} {on_the_way}")
         }
-        Cause::Somewhere => format!("something that does not show itself {silently}"),
-        Cause::SenderStops => format!("{from} itself sends no larger packets"),
-        Cause::NotTried => format!("larger packets could not be tried {on_the_way}"),
-        Cause::Nothing => format!("not even small packets get through {on_the_way}"),
+        MtuCause::Somewhere => format!("something that does not show itself {silently}"),
+        MtuCause::SenderStops => format!("{from} itself sends no larger packets"),
+        MtuCause::NotTried => format!("larger packets could not be tried {on_the_way}"),
+        MtuCause::Nothing => format!("not even small packets get through {on_the_way}"),
     }
 }
 
@@ -344,16 +348,16 @@ fn device(end: &PathEnd, from: &str, to: &str) -> String {
     format!("{from} reaches {to} {by}, over {device} with an MTU of {mtu}; {learned}")
 }
 
-fn doubt_words(doubt: Doubt) -> &'static str {
+fn doubt_words(doubt: MtuDoubt) -> &'static str {
     match doubt {
-        Doubt::RouterOrLink => "not told apart: that router's own next link, or a switch on it",
-        Doubt::SwitchOrPort => "not told apart: a switch on that segment, or the router's port",
-        Doubt::SilentOrFiltered => {
+        MtuDoubt::RouterOrLink => "not told apart: that router's own next link, or a switch on it",
+        MtuDoubt::SwitchOrPort => "not told apart: a switch on that segment, or the router's port",
+        MtuDoubt::SilentOrFiltered => {
             "not told apart: a router that sends no message, or a firewall (also the sender's own) that drops it"
         }
-        Doubt::Place => "where it stops is not known: nobody on the way answers",
-        Doubt::LastByte => "so many probes were lost that the last bytes are not certain",
-        Doubt::ClampPlace => {
+        MtuDoubt::Place => "where it stops is not known: nobody on the way answers",
+        MtuDoubt::LastByte => "so many probes were lost that the last bytes are not certain",
+        MtuDoubt::ClampPlace => {
             "who lowers the MSS is not known: too few on the way quote what they got"
         }
     }
@@ -370,13 +374,13 @@ pub(crate) mod tests {
     pub(crate) fn of_every_cause() -> Vec<MtuReport> {
         let from: IpAddr = [10, 0, 1, 1].into();
         let causes = [
-            Cause::RouterReports { hop: Some(1), from },
-            Cause::Silent {
+            MtuCause::RouterReports { hop: Some(1), from },
+            MtuCause::Silent {
                 hop: 1,
                 address: Some(from),
                 last: true,
             },
-            Cause::Segment {
+            MtuCause::Segment {
                 to: Some(from),
                 peer: false,
             },
@@ -400,7 +404,7 @@ pub(crate) mod tests {
         causes
             .into_iter()
             .map(|cause| {
-                let mut there = way(1500, cause, beside.clone(), vec![Doubt::Place]);
+                let mut there = way(1500, cause, beside.clone(), vec![MtuDoubt::Place]);
                 there.climb.too_big = Some(TooBig { from, mtu: 1500 });
                 there.climb.hops = vec![Hop::default()];
                 there.mss = Some(MssSeen {
@@ -429,7 +433,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn way(mtu: u32, cause: Cause, beside: Vec<Beside>, doubts: Vec<Doubt>) -> Way {
+    fn way(mtu: u32, cause: MtuCause, beside: Vec<Beside>, doubts: Vec<MtuDoubt>) -> Way {
         Way {
             climb: Climb {
                 ceiling: 9000,
@@ -441,7 +445,7 @@ pub(crate) mod tests {
             },
             mss: None,
             tcp: Some(TcpTruth::default()),
-            verdict: Verdict {
+            verdict: MtuVerdict {
                 mtu: Some(mtu),
                 cause,
                 beside,
@@ -465,15 +469,15 @@ pub(crate) mod tests {
 
     #[test]
     fn the_answer_is_one_sentence() {
-        let clear = || way(9000, Cause::Clear, vec![], vec![]);
+        let clear = || way(9000, MtuCause::Clear, vec![], vec![]);
         let router: IpAddr = [10, 0, 1, 1].into();
-        let silent = Cause::Silent {
+        let silent = MtuCause::Silent {
             hop: 2,
             address: Some(router),
             last: true,
         };
         let hole = || {
-            let doubts = vec![Doubt::RouterOrLink];
+            let doubts = vec![MtuDoubt::RouterOrLink];
             way(1500, silent.clone(), vec![Beside::BlackHole], doubts)
         };
         let stale = Beside::StaleCache {
@@ -492,13 +496,13 @@ pub(crate) mod tests {
                 "9000 bytes there, 1500 back: a router 2 hops from db2 (10.0.1.1) drops larger packets silently on the way back; TCP transfers hang (back).",
             ),
             (
-                way(9000, Cause::Clear, vec![stale], vec![]),
+                way(9000, MtuCause::Clear, vec![stale], vec![]),
                 clear(),
                 "9000 bytes each way: all that the devices of both hosts take; but this host believes in 1500 and sends no more.",
             ),
             (
-                way(1500, Cause::PeerDevice, vec![], vec![]),
-                way(1500, Cause::OwnDevice, vec![], vec![]),
+                way(1500, MtuCause::PeerDevice, vec![], vec![]),
+                way(1500, MtuCause::OwnDevice, vec![], vec![]),
                 "1500 bytes each way: the device of db2 takes no more.",
             ),
         ] {
@@ -517,7 +521,7 @@ pub(crate) mod tests {
 
     #[test]
     fn it_says_what_was_not_told_apart_and_what_to_do() {
-        let cause = Cause::Segment {
+        let cause = MtuCause::Segment {
             to: Some([10, 0, 0, 1].into()),
             peer: false,
         };
@@ -526,7 +530,7 @@ pub(crate) mod tests {
                 1500,
                 cause.clone(),
                 vec![Beside::BlackHole],
-                vec![Doubt::SwitchOrPort],
+                vec![MtuDoubt::SwitchOrPort],
             )
         };
         let shown = text(&report(stuck(), stuck()), Style::PLAIN);

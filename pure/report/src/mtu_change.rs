@@ -3,7 +3,9 @@
 use crate::mtu::{on_the_way, stops};
 use crate::words::{Style, escape, escape_sentence};
 use model::Nanos;
-use model::mtu::{ChangeOutcome, Going, MtuChange, Obstacle, PathEnd, Reach, Stage, Stopped};
+use model::mtu::{
+    ChangeOutcome, ChangeReach, ChangeStage, Going, MtuChange, Obstacle, PathEnd, Stopped,
+};
 
 /// What came of it, for people.
 pub fn text(change: &MtuChange, style: Style) -> String {
@@ -38,8 +40,8 @@ pub fn sentence(change: &MtuChange) -> String {
         }
         ChangeOutcome::Committed => {
             let for_whom = match change.reach {
-                Reach::Segment => "",
-                Reach::Peer => {
+                ChangeReach::Segment => "",
+                ChangeReach::Peer => {
                     "; packets to all others stay as they are, since they may not take more"
                 }
             };
@@ -75,20 +77,20 @@ fn stops_here(stopped: &Stopped, to: u32, host: &str) -> String {
     }
 }
 
-fn during(stage: Stage) -> &'static str {
+fn during(stage: ChangeStage) -> &'static str {
     match stage {
-        Stage::Arm => "before anything was changed",
-        Stage::Pin => "while routes were pinned",
-        Stage::Widen => "while the devices were changed",
-        Stage::Probe => "while probes were sent",
-        Stage::Unpin => "while routes were unpinned",
-        Stage::Verify => "while new connections were tried",
-        Stage::Commit => "at the end, when a new connection was to say that it stays",
+        ChangeStage::Arm => "before anything was changed",
+        ChangeStage::Pin => "while routes were pinned",
+        ChangeStage::Widen => "while the devices were changed",
+        ChangeStage::Probe => "while probes were sent",
+        ChangeStage::Unpin => "while routes were unpinned",
+        ChangeStage::Verify => "while new connections were tried",
+        ChangeStage::Commit => "at the end, when a new connection was to say that it stays",
     }
 }
 
 /// A stage that is done, in one line.
-pub fn done(stage: Stage, change: &MtuChange) -> String {
+pub fn done(stage: ChangeStage, change: &MtuChange) -> String {
     let to = change.to;
     let devices = |what: &dyn Fn(&PathEnd) -> String| {
         let of = |going: Going| {
@@ -103,30 +105,30 @@ pub fn done(stage: Stage, change: &MtuChange) -> String {
         both.join(", ")
     };
     match stage {
-        Stage::Arm => format!(
+        ChangeStage::Arm => format!(
             "armed: both hosts put everything back if this ends ({})",
             devices(&|end| format!(" has {}", end.device_mtu))
         ),
-        Stage::Pin => format!(
+        ChangeStage::Pin => format!(
             "pinned: no ordinary packet is or becomes larger than that ({})",
             devices(&|end| format!(" at {}", end.device_mtu.min(to)))
         ),
-        Stage::Widen => format!(
+        ChangeStage::Widen => format!(
             "changed: both devices have {to}{}",
             match change.silence {
                 Some(silence) => format!("; {} without an answer at the longest", rough(silence)),
                 None => "; the other host does not answer since".to_owned(),
             }
         ),
-        Stage::Probe => format!("probed: {to} bytes get through in both directions"),
-        Stage::Unpin => match change.reach {
-            Reach::Segment => "unpinned: ordinary packets may have that size".to_owned(),
-            Reach::Peer => {
+        ChangeStage::Probe => format!("probed: {to} bytes get through in both directions"),
+        ChangeStage::Unpin => match change.reach {
+            ChangeReach::Segment => "unpinned: ordinary packets may have that size".to_owned(),
+            ChangeReach::Peer => {
                 "opened: packets between the two hosts may have that size, all others stay pinned"
                     .to_owned()
             }
         },
-        Stage::Verify => {
+        ChangeStage::Verify => {
             let segments = |going: Going| {
                 let tcp = change.after.as_ref()?.way(going).tcp?;
                 Some(format!("{} {}", tcp.snd_mss, going.word()))
@@ -137,7 +139,7 @@ pub fn done(stage: Stage, change: &MtuChange) -> String {
                 both.join(" and ")
             )
         }
-        Stage::Commit => "committed over a new connection".to_owned(),
+        ChangeStage::Commit => "committed over a new connection".to_owned(),
     }
 }
 
@@ -178,7 +180,7 @@ pub fn against(obstacle: &Obstacle, host: &str) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use model::mtu::{CHANGE_SCHEMA, Cause, MtuReport};
+    use model::mtu::{CHANGE_SCHEMA, MtuCause, MtuReport};
 
     fn change(outcome: ChangeOutcome) -> MtuChange {
         let report = || -> Option<MtuReport> { crate::mtu::tests::of_every_cause().pop() };
@@ -186,7 +188,7 @@ pub(crate) mod tests {
             schema: CHANGE_SCHEMA,
             host: "db2\x1b[2J".to_owned(),
             to: 9000,
-            reach: Reach::Peer,
+            reach: ChangeReach::Peer,
             before: report().expect("there is one"),
             pinned: report(),
             after: report(),
@@ -199,12 +201,12 @@ pub(crate) mod tests {
 
     /// One in which nothing is left out.
     pub(crate) fn rolled_back() -> MtuChange {
-        let cause = Cause::Segment {
+        let cause = MtuCause::Segment {
             to: None,
             peer: true,
         };
         change(ChangeOutcome::RolledBack {
-            stage: Stage::Probe,
+            stage: ChangeStage::Probe,
             stopped: vec![Stopped {
                 way: Going::Back,
                 passes: Some(1500),
@@ -230,11 +232,11 @@ pub(crate) mod tests {
             "{said}"
         );
         let hangs = ChangeOutcome::RolledBack {
-            stage: Stage::Verify,
+            stage: ChangeStage::Verify,
             stopped: vec![Stopped {
                 way: Going::There,
                 passes: Some(9000),
-                cause: Cause::Clear,
+                cause: MtuCause::Clear,
                 hangs: true,
             }],
             why: String::new(),
@@ -247,13 +249,13 @@ pub(crate) mod tests {
     #[test]
     fn every_stage_and_every_end_has_words_that_move_no_cursor() {
         let all = [
-            Stage::Arm,
-            Stage::Pin,
-            Stage::Widen,
-            Stage::Probe,
-            Stage::Unpin,
-            Stage::Verify,
-            Stage::Commit,
+            ChangeStage::Arm,
+            ChangeStage::Pin,
+            ChangeStage::Widen,
+            ChangeStage::Probe,
+            ChangeStage::Unpin,
+            ChangeStage::Verify,
+            ChangeStage::Commit,
         ];
         for outcome in [ChangeOutcome::Unneeded, ChangeOutcome::Committed] {
             let change = change(outcome);

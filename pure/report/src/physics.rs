@@ -100,12 +100,12 @@ fn compared(ideals: &[Ideal]) -> Option<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use model::physics::Path;
+    use model::physics::IdealPath;
     use model::{BitRate, Bytes};
 
     pub(crate) fn of_8_kib(hops: u32) -> Vec<Ideal> {
         let of = |mtu| {
-            let path = Path {
+            let path = IdealPath {
                 mtu,
                 rate: BitRate(1_000_000_000),
                 rtt: Nanos::from_micros(200),

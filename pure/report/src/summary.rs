@@ -10,8 +10,8 @@ use crate::words::{
 use crate::{blocks, copy, explain, pictures, requests};
 use model::finding::Explanation;
 use model::{
-    BitRate, BlockServer, Blocks, Bytes, Direction, Directions, Ended, Fingerprint, Leg,
-    LegSummary, Limit, Nanos, Request, Run, SettingInForce, Summary, Wait, Warning, Workload,
+    BitRate, BlockServer, Blocks, Bytes, Direction, Directions, Ended, Fingerprint, Leg, LegLimit,
+    LegSummary, Nanos, Request, Run, SettingInForce, Summary, WaitMode, Warning, Workload,
 };
 
 /// Beyond this ratio the two directions are called different: 10 %.
@@ -340,7 +340,8 @@ pub(crate) fn done(run: &Run, summary: &Summary, style: Style) -> String {
     if spec.directions == Directions::Bidirectional && summary.legs.len() == 2 {
         say("Both directions ran at once, so processor figures are for both together.");
     }
-    if let (Limit::Bytes(_) | Limit::Requests(_), Some(leg)) = (spec.limit, summary.legs.first())
+    if let (LegLimit::Bytes(_) | LegLimit::Requests(_), Some(leg)) =
+        (spec.limit, summary.legs.first())
         && leg.steady_goodput.is_none()
         && matches!(spec.workload, Workload::Bulk(_))
     {
@@ -373,12 +374,12 @@ fn request_words(request: &Request, streams: &str) -> Vec<String> {
 }
 
 /// How who waits for an answer does that.
-pub(crate) fn wait_words(wait: Wait, [who, spin, sleep]: [&str; 3]) -> String {
+pub(crate) fn wait_words(wait: WaitMode, [who, spin, sleep]: [&str; 3]) -> String {
     match wait {
-        Wait::Hybrid => {
+        WaitMode::Hybrid => {
             format!("{who} {spin} for some tens of microseconds, then {sleep} (--wait hybrid).")
         }
-        Wait::Block => {
+        WaitMode::Block => {
             format!("{who} {sleep} at once (--wait block): waking a core is part of the latency.")
         }
     }
@@ -750,7 +751,7 @@ mod tests {
         spec.workload = Workload::Request(Request {
             pace_per_s: Some(2000.0),
             reconnect: true,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
             ..testing::request()
         });
         spec.directions = Directions::Up;

@@ -5,7 +5,8 @@ use model::finding::{
     Phase, Remedy, Share, Source,
 };
 use model::request::{
-    Call, Cause, Causes, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step, View,
+    Call, Cause, Causes, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step,
+    Viewpoint,
 };
 use model::*;
 
@@ -211,7 +212,7 @@ pub fn request() -> Request {
         reply_size: Bytes(8 << 10),
         pace_per_s: None,
         reconnect: false,
-        wait: Wait::Hybrid,
+        wait: WaitMode::Hybrid,
     }
 }
 
@@ -227,7 +228,7 @@ pub fn blocks() -> Blocks {
         mix: vec![BlockOperation::Read, BlockOperation::Commit],
         random: true,
         seed: 7,
-        wait: Wait::Block,
+        wait: WaitMode::Block,
     }
 }
 
@@ -437,7 +438,7 @@ pub fn published() -> Published {
                 max: Some(typical + 5.0),
             })
             .into(),
-        doubts: vec![Doubt {
+        doubts: vec![PublishedDoubt {
             about: About::Order,
             words: "The order was not drawn at random, and \x1b[2J is no word.".to_owned(),
         }],
@@ -475,7 +476,7 @@ pub fn requests() -> Requests {
         detail: "4096 bytes at 0, may stay in memory".to_owned(),
         call_bytes: Bytes(4248),
         reply_bytes: Bytes(140),
-        view: View::BothEnds,
+        view: Viewpoint::BothEnds,
         ideal: Nanos(58_000),
         parts,
         causes,

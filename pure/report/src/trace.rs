@@ -3,8 +3,8 @@
 use crate::words::{counted, escape, grouped, or};
 use model::segment::{ca_state, chrono, tcp_flag, tcp_state};
 use model::{
-    Bytes, Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment,
-    SocketState, TraceSample, What,
+    Bytes, Completeness, Connection, Dropped, Gap, Lost, Nanos, Retransmission, Segment,
+    SocketState, TraceEnd, TraceSample, What,
 };
 
 /// What a line is made of.
@@ -248,7 +248,7 @@ pub fn completeness(of: &Connection, found: &Completeness) -> String {
 }
 
 /// The trace as a whole, in a sentence.
-pub fn end(end: &End) -> String {
+pub fn end(end: &TraceEnd) -> String {
     let mut line = format!("{} in {}", counted(end.events, "event"), end.at);
     if end.lost > 0 {
         line += &format!(", {} lost", grouped(end.lost));

@@ -1,8 +1,10 @@
 //! From requests to figures: by operation, the longest ones, the first ones. Memory is bounded whatever comes.
 
 use crate::message_timing::MessageTiming;
-use crate::pairing::Seen;
-use model::request::{Call, Cause, Causes, Links, Moment, Operation, Parts, Requests, Step, View};
+use crate::pairing::SeenRequest;
+use model::request::{
+    Call, Cause, Causes, Links, Moment, Operation, Parts, Requests, Step, Viewpoint,
+};
 use model::{Bytes, Clocks, Latency, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use tcp::clock::{First, HostTime, Second};
@@ -24,21 +26,21 @@ const SHORTEST_MOMENT: u64 = 1000;
 /// The requests so far.
 #[derive(Default)]
 pub(crate) struct Aggregate {
-    operations: BTreeMap<String, Tally>,
+    operations: BTreeMap<String, OperationTally>,
     answered: u64,
     calls: Vec<Call>,
-    views: BTreeSet<View>,
+    views: BTreeSet<Viewpoint>,
     moments: Moments,
 }
 
 #[derive(Default)]
-struct Tally {
+struct OperationTally {
     operation: Operation,
-    times: Times,
+    times: RequestTimes,
 }
 
 impl Aggregate {
-    pub fn push(&mut self, seen: &Seen, breakdown: &Breakdown) {
+    pub fn push(&mut self, seen: &SeenRequest, breakdown: &Breakdown) {
         self.answered += 1;
         self.views.insert(breakdown.view);
         self.moments.push(seen, breakdown);
@@ -92,24 +94,26 @@ impl Aggregate {
 }
 
 /// What a place cannot show.
-fn doubt(view: View) -> Option<&'static str> {
+fn doubt(view: Viewpoint) -> Option<&'static str> {
     match view {
-        View::Client => Some(
+        Viewpoint::Client => Some(
             "seen at the client: think time has the queues of the path in it, and forward and reverse are each half of the shortest RTT",
         ),
-        View::Server => Some(
+        Viewpoint::Server => Some(
             "seen at the server: think time and the sending of replies are exact; forward and reverse are each half of the shortest RTT, and what the client waited beyond that is not in here",
         ),
-        View::Between => Some(
+        Viewpoint::Between => Some(
             "seen between the two ends: pauses of a sender show as far as the path lets them through, think time has the queues behind this place in it, and forward and reverse are those of the shortest RTT",
         ),
-        View::Unknown => Some("no RTT was seen: the path's part of the think time is not known"),
-        View::BothEnds => None,
+        Viewpoint::Unknown => {
+            Some("no RTT was seen: the path's part of the think time is not known")
+        }
+        Viewpoint::BothEnds => None,
     }
 }
 
-impl Tally {
-    fn push(&mut self, seen: &Seen, breakdown: &Breakdown) {
+impl OperationTally {
+    fn push(&mut self, seen: &SeenRequest, breakdown: &Breakdown) {
         let total = breakdown.parts.total();
         let of = &mut self.operation;
         of.count += 1;
@@ -144,10 +148,10 @@ impl Tally {
 }
 
 /// How many requests took how long, in nanoseconds.
-type Times = BTreeMap<u64, u64>;
+type RequestTimes = BTreeMap<u64, u64>;
 
 /// Counts a time by its first binary digits: as many keys for each doubling.
-fn count(times: &mut Times, time: Nanos, digits: u32) {
+fn count(times: &mut RequestTimes, time: Nanos, digits: u32) {
     let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(digits);
     *times.entry(time.0 >> shift << shift).or_default() += 1;
 }
@@ -157,11 +161,11 @@ fn count(times: &mut Times, time: Nanos, digits: u32) {
 struct Moments {
     /// Doublings of the shortest.
     doubled: u32,
-    all: BTreeMap<u64, (Times, Causes)>,
+    all: BTreeMap<u64, (RequestTimes, Causes)>,
 }
 
 impl Moments {
-    fn push(&mut self, seen: &Seen, breakdown: &Breakdown) {
+    fn push(&mut self, seen: &SeenRequest, breakdown: &Breakdown) {
         let place = (seen.call.first.0 / SHORTEST_MOMENT) >> self.doubled;
         let (times, causes) = self.all.entry(place).or_default();
         count(times, breakdown.parts.total(), COARSE);
@@ -183,7 +187,7 @@ impl Moments {
 
     fn finish(self) -> Vec<Moment> {
         let width = SHORTEST_MOMENT << self.doubled;
-        let moment = |(place, (times, causes)): (u64, (Times, Causes))| Moment {
+        let moment = |(place, (times, causes)): (u64, (RequestTimes, Causes))| Moment {
             from: Nanos(place * width),
             to: Nanos((place + 1).saturating_mul(width)),
             times: Latency::from_counts(times),
@@ -193,7 +197,7 @@ impl Moments {
     }
 }
 
-impl Seen {
+impl SeenRequest {
     /// When all of the call had passed.
     fn asked(&self) -> Nanos {
         self.call.last.min(self.reply.first)
@@ -215,7 +219,7 @@ impl Seen {
 
 /// Where the time of a request went.
 pub(crate) struct Breakdown {
-    view: View,
+    view: Viewpoint,
     /// What the links need at the least; no more than it took, which refutes links that are slower.
     ideal: Nanos,
     parts: Parts,
@@ -223,18 +227,18 @@ pub(crate) struct Breakdown {
 }
 
 /// A request as one place saw it.
-pub(crate) fn from_one(seen: &Seen, view: View, links: &Links) -> Breakdown {
+pub(crate) fn from_one(seen: &SeenRequest, view: Viewpoint, links: &Links) -> Breakdown {
     let [a, d] = [seen.call.first, seen.reply.last];
     let c = seen.reply.first;
     let b = seen.asked();
     let middle = c.since(b);
     // Beyond the place, and on this side of it; half each way.
     let beyond = match view {
-        View::Server | View::Unknown => Nanos(0),
+        Viewpoint::Server | Viewpoint::Unknown => Nanos(0),
         _ => seen.far.unwrap_or_default().min(middle),
     };
     let before = match view {
-        View::Client | View::Unknown => Nanos(0),
+        Viewpoint::Client | Viewpoint::Unknown => Nanos(0),
         _ => seen.near.unwrap_or_default(),
     };
     let way = beyond + before;
@@ -258,23 +262,23 @@ pub(crate) fn from_one(seen: &Seen, view: View, links: &Links) -> Breakdown {
 
 /// Requests that two places saw, and those that one of them did.
 pub(crate) fn of_both(
-    a: Vec<(Seen, View)>,
-    b: Vec<(Seen, View)>,
+    a: Vec<(SeenRequest, Viewpoint)>,
+    b: Vec<(SeenRequest, Viewpoint)>,
     clocks: Option<&Clocks>,
     links: &Links,
 ) -> Aggregate {
     // Whatever translates addresses leaves the numbers.
-    let name = |seen: &Seen| (seen.key, seen.call.seq, seen.reply.seq);
+    let name = |seen: &SeenRequest| (seen.key, seen.call.seq, seen.reply.seq);
     let others = b.into_iter().map(|other| (name(&other.0), other));
-    let mut others: BTreeMap<_, (Seen, View)> = others.collect();
-    let alone = |(seen, view): (Seen, View)| {
+    let mut others: BTreeMap<_, (SeenRequest, Viewpoint)> = others.collect();
+    let alone = |(seen, view): (SeenRequest, Viewpoint)| {
         let breakdown = from_one(&seen, view, links);
         (seen, breakdown)
     };
     let (mut pairs, mut calls) = (Vec::new(), Vec::new());
     for (seen, view) in a {
         match others.remove(&name(&seen)) {
-            Some((other, _)) => pairs.push(Pair::of(seen, other, clocks)),
+            Some((other, _)) => pairs.push(RequestPair::of(seen, other, clocks)),
             None => calls.push(alone((seen, view))),
         }
     }
@@ -300,14 +304,14 @@ pub(crate) fn of_both(
 }
 
 /// A request as both ends saw it.
-struct Pair {
-    at_client: Seen,
-    at_server: Seen,
+struct RequestPair {
+    at_client: SeenRequest,
+    at_server: SeenRequest,
     parts: Parts,
 }
 
-impl Pair {
-    fn of(a: Seen, b: Seen, clocks: Option<&Clocks>) -> Pair {
+impl RequestPair {
+    fn of(a: SeenRequest, b: SeenRequest, clocks: Option<&Clocks>) -> RequestPair {
         // Nearer to the client; or all of a request passes there.
         let first_is_client = match (a.near, b.near) {
             (Some(one), Some(other)) if one != other => one < other,
@@ -339,7 +343,7 @@ impl Pair {
             Some(apart) => Nanos(u64::try_from(apart).unwrap_or(0)).min(way),
             None => Nanos(way.0 / 2),
         };
-        Pair {
+        RequestPair {
             at_client,
             at_server,
             parts: Parts {
@@ -362,7 +366,7 @@ impl Pair {
         (about(&self.at_client.call), about(&self.at_client.reply))
     }
 
-    fn breakdown(self, shortest: Nanos, links: &Links) -> (Seen, Breakdown) {
+    fn breakdown(self, shortest: Nanos, links: &Links) -> (SeenRequest, Breakdown) {
         let mut causes = sending(&self.at_client.call, &self.at_server.reply, &self.parts);
         let way = self.way();
         causes.spend(Cause::Think, self.parts.think);
@@ -371,7 +375,7 @@ impl Pair {
         // Steps of the reply as they arrived, so that the ladder has one clock.
         let breakdown = Breakdown {
             ideal: self.at_client.ideal(links).min(self.parts.total()),
-            view: View::BothEnds,
+            view: Viewpoint::BothEnds,
             parts: self.parts,
             causes,
         };
@@ -403,7 +407,7 @@ fn sending(call: &MessageTiming, reply: &MessageTiming, parts: &Parts) -> Causes
 
 impl Breakdown {
     /// In words and steps, which only few need.
-    fn call(&self, seen: &Seen) -> Call {
+    fn call(&self, seen: &SeenRequest) -> Call {
         let begun = seen.call.first;
         let steps = seen.call.steps.iter().chain(&seen.reply.steps);
         Call {

@@ -1,8 +1,8 @@
 //! One direction of a connection: its bytes in order, and its messages.
 
 use crate::dissectors::{Dissector, KEPT};
-use crate::message_timing::{MessageTiming, Wait};
-use crate::pairing::Out;
+use crate::message_timing::{MessageTiming, SegmentWait};
+use crate::pairing::PairingOutput;
 use model::Nanos;
 use model::packet::Packet;
 use model::segment::tcp_flag::SYN;
@@ -17,16 +17,16 @@ const MOST_OF_ONE: usize = 4096;
 const MOST_BYTES: usize = 32 << 20;
 
 /// A segment behind a hole.
-struct Part {
+struct EarlySegment {
     at: Nanos,
     /// The captured part of its payload of `length` bytes.
     bytes: Vec<u8>,
     length: u64,
-    wait: Wait,
+    wait: SegmentWait,
 }
 
 /// A message of a known protocol.
-pub(crate) struct Found {
+pub(crate) struct FoundMessage {
     pub timing: Box<MessageTiming>,
     pub body: Vec<u8>,
     /// The capture has not all of the body that would have been kept.
@@ -39,28 +39,28 @@ pub(crate) struct Reassembly {
     pub reader: MessageReader,
     /// What is behind all that was handed on.
     next: Option<Unwrap>,
-    held: BTreeMap<u64, Part>,
+    held: BTreeMap<u64, EarlySegment>,
 }
 
 /// What became of a segment.
 pub(crate) enum Came<'a> {
     /// This is next, with what is there of it; then what [`Reassembly::held`] has.
-    Next(Piece, &'a [u8]),
+    Next(OrderedBytes, &'a [u8]),
     /// It passed before, from here to there.
     Again(u64, u64),
     Nothing,
 }
 
 /// Bytes in order.
-pub(crate) struct Piece {
+pub(crate) struct OrderedBytes {
     pub at: Nanos,
     pub seq: u32,
     pub begin: u64,
     pub length: u64,
-    pub wait: Wait,
+    pub wait: SegmentWait,
 }
 
-impl Piece {
+impl OrderedBytes {
     /// When it began to wait for its turn, where that is known, else when it left.
     pub fn since(&self) -> Nanos {
         self.wait.written.unwrap_or(self.at).min(self.at)
@@ -83,7 +83,7 @@ impl Reassembly {
         &mut self,
         packet: &Packet,
         payload: &'a [u8],
-        wait: Wait,
+        wait: SegmentWait,
         (begins, acked): (impl FnOnce() -> Option<u32>, Option<u32>),
         room: &mut usize,
     ) -> Came<'a> {
@@ -99,7 +99,7 @@ impl Reassembly {
                 .len()
                 .min(MOST_OF_ONE)
                 .min(MOST_BYTES.saturating_sub(*room));
-            let part = Part {
+            let part = EarlySegment {
                 at: packet.at,
                 bytes: payload[..fits].to_vec(),
                 length: u64::from(packet.payload),
@@ -122,11 +122,11 @@ impl Reassembly {
     }
 
     /// What is next, of this length.
-    fn piece(&mut self, at: Nanos, length: u64, wait: Wait) -> Piece {
+    fn piece(&mut self, at: Nanos, length: u64, wait: SegmentWait) -> OrderedBytes {
         let begin = self.next();
         let seq = self.next.map_or(0, |next| next.seq(begin));
         self.next = Some(Unwrap::at(seq.wrapping_add(length as u32), begin + length));
-        Piece {
+        OrderedBytes {
             at,
             seq,
             begin,
@@ -145,7 +145,7 @@ impl Reassembly {
     }
 
     /// What was held and is next now, with what is there of it.
-    pub fn held(&mut self, room: &mut usize) -> Option<(Piece, Vec<u8>)> {
+    pub fn held(&mut self, room: &mut usize) -> Option<(OrderedBytes, Vec<u8>)> {
         let next = self.next();
         while let Some(entry) = self.held.first_entry()
             && *entry.key() <= next
@@ -209,12 +209,12 @@ impl MessageReader {
     pub fn read(
         &mut self,
         dissector: Dissector,
-        piece: &Piece,
+        piece: &OrderedBytes,
         bytes: &[u8],
         done: &mut u64,
         call: bool,
-        out: &mut Out,
-    ) -> Option<Found> {
+        out: &mut PairingOutput,
+    ) -> Option<FoundMessage> {
         let from = usize::try_from(*done).unwrap_or(usize::MAX);
         let mut bytes = bytes.get(from..).unwrap_or_default();
         if self.lost {
@@ -273,7 +273,7 @@ impl MessageReader {
                 if last && let Some(timing) = self.timing.take() {
                     let body = std::mem::take(&mut self.body);
                     let cut = std::mem::take(&mut self.cut) && body.len() < KEPT;
-                    return Some(Found { timing, body, cut });
+                    return Some(FoundMessage { timing, body, cut });
                 }
             }
         }

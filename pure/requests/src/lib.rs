@@ -18,15 +18,15 @@ mod tests;
 
 pub use listing::listed;
 use tcp::clock::{self, Marks};
-use tcp::table::{Bounds, Table};
+use tcp::table::{Table, TableBounds};
 
 use aggregate::Aggregate;
 use model::packet::Packet;
-use model::request::{Links, Requests, View};
+use model::request::{Links, Requests, Viewpoint};
 use model::segment::tcp_state;
 use model::{Clocks, Segment, StreamFigures, TraceRecord, Vantage, What};
-use pairing::{Out, Pairing, Seen};
-use socket::Socket;
+use pairing::{Pairing, PairingOutput, SeenRequest};
+use socket::TracedSocket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -43,35 +43,35 @@ const NAMELESS: &str = "a trace has no payload: a request is what the client sen
 const MOST_KEPT: usize = 1 << 18;
 
 /// Follows the requests of a capture, or of a trace.
-pub struct Observer {
+pub struct RequestObserver {
     /// Of a capture.
     table: Table<Option<Box<Pairing>>, ()>,
     /// Of a trace: its connections by their numbers.
-    sockets: BTreeMap<u32, Socket>,
+    sockets: BTreeMap<u32, TracedSocket>,
     /// Of a trace, and which events it lost.
     is_trace: bool,
     lost: u64,
-    out: Out,
+    out: PairingOutput,
     aggregate: Aggregate,
     /// One of two captures, or a trace: what is joined with the other capture, or with the peer's socket on the same host.
-    kept: Option<Kept>,
+    kept: Option<KeptRequests>,
     links: Links,
     unanswered: u64,
     /// Events of connections beyond [`MOST_CONNECTIONS`].
     unfollowed: u64,
 }
 
-impl Default for Observer {
-    fn default() -> Observer {
-        Observer {
-            table: Table::new(Bounds {
+impl Default for RequestObserver {
+    fn default() -> RequestObserver {
+        RequestObserver {
+            table: Table::new(TableBounds {
                 connections: MOST_CONNECTIONS,
                 over: MOST_OVER,
             }),
             sockets: BTreeMap::new(),
             is_trace: false,
             lost: 0,
-            out: Out::default(),
+            out: PairingOutput::default(),
             aggregate: Aggregate::default(),
             kept: None,
             links: Links::default(),
@@ -82,8 +82,8 @@ impl Default for Observer {
 }
 
 #[derive(Default)]
-struct Kept {
-    seen: Vec<Seen>,
+struct KeptRequests {
+    seen: Vec<SeenRequest>,
     marks: Marks,
     /// Unanswered ones: both ends of a trace, or both places, can have seen the same.
     unanswered: BTreeSet<(Option<u64>, u32)>,
@@ -91,18 +91,18 @@ struct Kept {
     more: u64,
 }
 
-impl Observer {
+impl RequestObserver {
     /// For one of two captures or traces, to be [`joined`].
-    pub fn of_two() -> Observer {
-        Observer {
-            kept: Some(Kept::default()),
-            ..Observer::default()
+    pub fn of_two() -> RequestObserver {
+        RequestObserver {
+            kept: Some(KeptRequests::default()),
+            ..RequestObserver::default()
         }
     }
 
     /// With what is known of the links between the ends.
-    pub fn on(self, links: Links) -> Observer {
-        Observer { links, ..self }
+    pub fn on(self, links: Links) -> RequestObserver {
+        RequestObserver { links, ..self }
     }
 
     /// Takes the next packet of a capture, with what was captured of its payload.
@@ -128,7 +128,7 @@ impl Observer {
                 let ends = [new.local, new.remote].map(canonical);
                 if self.sockets.len() < MOST_CONNECTIONS || self.sockets.contains_key(&new.id) {
                     let known = self.sockets.entry(new.id);
-                    known.or_insert_with(|| Socket::new(ends)).ends = ends;
+                    known.or_insert_with(|| TracedSocket::new(ends)).ends = ends;
                 }
             }
             TraceRecord::Segment(segment) => self.segment(segment),
@@ -221,7 +221,7 @@ impl Observer {
             Some(kept) => {
                 self.unanswered += kept.unanswered.len() as u64;
                 // The peer of a connection may be on this host, and its socket in the trace too.
-                let is_client = |(_, view): &(Seen, View)| *view == View::Client;
+                let is_client = |(_, view): &(SeenRequest, Viewpoint)| *view == Viewpoint::Client;
                 let all = with_views(kept.seen, &self.out);
                 let (clients, servers) = all.into_iter().partition(is_client);
                 aggregate::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
@@ -251,8 +251,8 @@ impl Observer {
 }
 
 /// Requests with where they were seen.
-fn with_views(seen: Vec<Seen>, out: &Out) -> Vec<(Seen, View)> {
-    let with_view = |seen: Seen| {
+fn with_views(seen: Vec<SeenRequest>, out: &PairingOutput) -> Vec<(SeenRequest, Viewpoint)> {
+    let with_view = |seen: SeenRequest| {
         let view = out.view(&seen);
         (seen, view)
     };
@@ -260,7 +260,7 @@ fn with_views(seen: Vec<Seen>, out: &Out) -> Vec<(Seen, View)> {
 }
 
 /// The figures of all streams, now that it is known where they were seen.
-fn streams(out: Out) -> Vec<StreamFigures> {
+fn streams(out: PairingOutput) -> Vec<StreamFigures> {
     let votes = out.votes;
     let placed = out.streams.into_iter().map(|(mut figures, near)| {
         let (sender, receiver) = (figures.sender.ip(), figures.receiver.ip());
@@ -279,7 +279,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// The requests of two captures or traces of the same connections, reported together.
-pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
+pub fn joined(mut a: RequestObserver, mut b: RequestObserver) -> Requests {
     a.close();
     b.close();
     let mut doubts = a.doubts();

@@ -1,11 +1,11 @@
 //! Requests of a listing: there are sizes and directions alone, and the times of one end.
 
-use crate::Observer;
-use crate::dissectors::What;
-use crate::pairing::Seen;
-use crate::socket::Socket;
+use crate::RequestObserver;
+use crate::dissectors::CallContent;
+use crate::pairing::SeenRequest;
+use crate::socket::TracedSocket;
 use model::request::{Links, Requests};
-use tcp::listing::{ENDS, Listing, Order};
+use tcp::listing::{ENDS, LineOrder, Listing};
 
 /// Replies of NFSv3 by their size with that of the record mark, attributes included (RFC 1813): name, what for.
 /// A WRITE or COMMIT has no attributes from before it, as Solaris and nfs-ganesha answer them.
@@ -34,13 +34,13 @@ pub fn listed(text: &str, links: Links) -> Requests {
 }
 
 fn requests(listing: &Listing, links: Links) -> Requests {
-    let mut observer = Observer::of_two().on(links);
-    if listing.order == Order::Unknown {
+    let mut observer = RequestObserver::of_two().on(links);
+    if listing.order == LineOrder::Unknown {
         let mut found = observer.finish();
         found.doubts.push(DISORDER.to_owned());
         return found;
     }
-    let mut socket = Socket::new(ENDS);
+    let mut socket = TracedSocket::new(ENDS);
     for row in &listing.rows {
         observer.mark(&row.packet);
         socket.packet(&row.packet, None, None, &mut observer.out);
@@ -48,12 +48,13 @@ fn requests(listing: &Listing, links: Links) -> Requests {
     }
     socket.close(&mut observer.out);
     observer.close();
-    let mut seen: Vec<&mut Seen> = observer
+    let mut seen: Vec<&mut SeenRequest> = observer
         .kept
         .iter_mut()
         .flat_map(|kept| &mut kept.seen)
         .collect();
-    let names: Option<Vec<What>> = seen.iter().map(|seen| by_size(seen.reply.bytes)).collect();
+    let names: Option<Vec<CallContent>> =
+        seen.iter().map(|seen| by_size(seen.reply.bytes)).collect();
     let names = names.unwrap_or_default();
     let named = !names.is_empty();
     seen.iter_mut()
@@ -66,7 +67,7 @@ fn requests(listing: &Listing, links: Links) -> Requests {
 }
 
 /// What a reply of this size is, if all are of NFSv3.
-fn by_size(reply: u64) -> Option<What> {
+fn by_size(reply: u64) -> Option<CallContent> {
     let known = BY_REPLY.iter().find(|(size, ..)| *size == reply);
     let read = reply
         .checked_sub(READ_HEAD)
@@ -76,7 +77,7 @@ fn by_size(reply: u64) -> Option<What> {
         (None, Some(data)) => ("READ", "reads data", format!("{data} bytes")),
         (None, None) => return None,
     };
-    let mut what = What::plain();
+    let mut what = CallContent::plain();
     what.operation = format!("NFSv3 {name}").into();
     (what.purpose, what.detail) = (purpose, detail.into());
     Some(what)
@@ -112,7 +113,7 @@ mod tests {
         (39_933, 0),
     ];
 
-    fn listing(order: Order) -> Listing {
+    fn listing(order: LineOrder) -> Listing {
         let line = |(us, bytes): &(u64, i64)| match bytes {
             1.. => format!("{us} 3904 845 {bytes} -->\n"),
             _ => format!("{us} 3904 845 <-- {}\n", -bytes),
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn each_call_of_a_read_is_named_and_timed_and_what_is_idle_is_in_none() {
-        let found = requests(&listing(Order::Printed), Links::default());
+        let found = requests(&listing(LineOrder::Printed), Links::default());
         let calls: Vec<_> = found
             .calls
             .iter()
@@ -155,7 +156,7 @@ mod tests {
     fn no_ideal_is_above_what_was_measured() {
         // 8 KiB passed in 0.3 ms: the links are faster than their given rate.
         let rate = Some(model::BitRate(10_000_000));
-        let found = requests(&listing(Order::Printed), Links { rate, hops: 1 });
+        let found = requests(&listing(LineOrder::Printed), Links { rate, hops: 1 });
         for call in &found.calls {
             assert!(call.ideal <= call.parts.total(), "{call:?}");
         }
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn lines_in_no_order_have_no_requests() {
-        let found = requests(&listing(Order::Unknown), Links::default());
+        let found = requests(&listing(LineOrder::Unknown), Links::default());
         assert_eq!(
             (found.answered, &found.doubts[..]),
             (0, &[DISORDER.to_owned()][..])

@@ -12,7 +12,7 @@ const MOST_SPARE: usize = 64;
 
 /// What a segment had waited for behind the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
+pub(crate) struct SegmentWait {
     pub cause: Cause,
     /// The part of that time in which the peer delayed an acknowledgement.
     pub held: Nanos,
@@ -20,9 +20,9 @@ pub(crate) struct Wait {
     pub written: Option<Nanos>,
 }
 
-impl From<Cause> for Wait {
-    fn from(cause: Cause) -> Wait {
-        Wait {
+impl From<Cause> for SegmentWait {
+    fn from(cause: Cause) -> SegmentWait {
+        SegmentWait {
             cause,
             held: Nanos(0),
             written: None,
@@ -30,8 +30,8 @@ impl From<Cause> for Wait {
     }
 }
 
-impl From<Release> for Wait {
-    fn from(release: Release) -> Wait {
+impl From<Release> for SegmentWait {
+    fn from(release: Release) -> SegmentWait {
         let cause = match release.wait {
             tcp::waits::Wait::Rate => Cause::Rate,
             tcp::waits::Wait::Application => Cause::Application,
@@ -40,7 +40,7 @@ impl From<Release> for Wait {
             tcp::waits::Wait::Nagle => Cause::Nagle,
             tcp::waits::Wait::Retransmission => Cause::Retransmission,
         };
-        Wait {
+        SegmentWait {
             held: release.held,
             ..cause.into()
         }
@@ -108,7 +108,7 @@ impl MessageTiming {
     }
 
     /// Takes bytes of a segment; `fresh` if they are the first of it.
-    pub fn take(&mut self, at: Nanos, bytes: u64, wait: Wait, fresh: bool, call: bool) {
+    pub fn take(&mut self, at: Nanos, bytes: u64, wait: SegmentWait, fresh: bool, call: bool) {
         let waited = self.wait_until(at, wait);
         self.bytes += bytes;
         self.end += bytes;
@@ -139,7 +139,7 @@ impl MessageTiming {
     }
 
     /// Lets time pass; says what most of it was spent on.
-    fn wait_until(&mut self, at: Nanos, wait: Wait) -> Option<Cause> {
+    fn wait_until(&mut self, at: Nanos, wait: SegmentWait) -> Option<Cause> {
         let gap = at.since(self.last);
         if gap.0 == 0 {
             return None;

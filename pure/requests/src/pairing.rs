@@ -1,19 +1,19 @@
 //! Which reply belongs to which call, on one connection.
 
-use crate::direction::{Came, Found, Piece, Reassembly};
-use crate::dissectors::{Dissector, Role, What};
-use crate::message_timing::{MessageTiming, Spare, Wait};
+use crate::direction::{Came, FoundMessage, OrderedBytes, Reassembly};
+use crate::dissectors::{CallContent, Dissector, MessageRole};
+use crate::message_timing::{MessageTiming, SegmentWait, Spare};
 use model::packet::Packet;
-use model::request::{Cause, View};
+use model::request::{Cause, Viewpoint};
 use model::segment::tcp_flag::ACK;
 use model::{Nanos, SocketValues, StreamFigures, Vantage};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tcp::connection::Passed;
-use tcp::stream::Arrival;
-use tcp::table::Gone;
+use tcp::stream::DataArrival;
+use tcp::table::ForgottenConnection;
 use tcp::thresholds::TIMESTAMPS;
-use tcp::vantage::Votes;
+use tcp::vantage::VantageVotes;
 
 /// Calls of one direction that wait for their replies.
 const MOST_PENDING: usize = 1 << 12;
@@ -31,29 +31,29 @@ const HEADERS: u32 = 40;
 const EPHEMERAL: u16 = 32_768;
 
 /// A connection; its requests are followed from its first data on.
-pub(crate) type Connection = tcp::connection::Connection<Option<Box<Pairing>>, ()>;
+pub(crate) type RequestConnection = tcp::connection::TcpConnection<Option<Box<Pairing>>, ()>;
 
 /// A request that was answered, as one place saw it.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenRequest {
     pub client: SocketAddr,
     pub server: SocketAddr,
-    pub what: What,
+    pub what: CallContent,
     pub call: Box<MessageTiming>,
     pub reply: Box<MessageTiming>,
     /// From the place to the client and back, and to the server and back.
     pub near: Option<Nanos>,
     pub far: Option<Nanos>,
     /// The end that was traced: where it was seen, for certain.
-    pub traced: Option<View>,
+    pub traced: Option<Viewpoint>,
     /// The largest packet of the call's way, and of the reply's.
     pub mtu: [u32; 2],
     pub key: Option<u64>,
 }
 
-struct Pending {
+struct PendingCall {
     key: Option<u64>,
-    what: What,
+    what: CallContent,
     call: Box<MessageTiming>,
     reply: Option<Box<MessageTiming>>,
     /// The server asked for its data.
@@ -61,12 +61,12 @@ struct Pending {
 }
 
 /// What a trace reports beside a packet.
-pub(crate) struct Beside<'a> {
+pub(crate) struct SocketContext<'a> {
     /// The address of the socket.
     pub local: SocketAddr,
     pub tcb: Option<&'a SocketValues>,
     /// What the data had waited for.
-    pub wait: Option<Wait>,
+    pub wait: Option<SegmentWait>,
 }
 
 /// The calls and replies of a connection. The first of each pair is the client's.
@@ -80,18 +80,18 @@ pub(crate) struct Pairing {
     /// the connection is missing.
     tries: Option<u32>,
     /// Calls by who asks.
-    pending: [VecDeque<Pending>; 2],
+    pending: [VecDeque<PendingCall>; 2],
     /// Answered by this end; not all acknowledged.
-    tails: [VecDeque<Seen>; 2],
+    tails: [VecDeque<SeenRequest>; 2],
     /// It has voted where the observer stands.
     voted: bool,
     /// Of a trace.
-    traced: Option<Traced>,
+    traced: Option<TracedSide>,
 }
 
 /// What a trace knows of its socket.
 #[derive(Default)]
-struct Traced {
+struct TracedSide {
     local: usize,
     min_rtt: Option<Nanos>,
     mtu: Option<u32>,
@@ -101,8 +101,8 @@ struct Traced {
 
 /// What a connection gives to.
 #[derive(Default)]
-pub(crate) struct Out {
-    pub done: Vec<Seen>,
+pub(crate) struct PairingOutput {
+    pub done: Vec<SeenRequest>,
     /// Bytes that are held of all connections.
     pub room: usize,
     /// What no place of a request changes: the key of its call, and the number of its first byte.
@@ -113,39 +113,39 @@ pub(crate) struct Out {
     pub cut: u64,
     pub spare: Spare,
     /// Where connections were seen.
-    pub votes: Votes,
+    pub votes: VantageVotes,
     /// The streams of connections that are over, and the round trips to their senders.
     pub streams: Vec<(StreamFigures, Nanos)>,
 }
 
-impl Out {
+impl PairingOutput {
     /// Where a request was seen: one answer for all of two hosts.
-    pub fn view(&self, seen: &Seen) -> View {
+    pub fn view(&self, seen: &SeenRequest) -> Viewpoint {
         let vantage = || self.votes.vantage(seen.client.ip(), seen.server.ip());
         seen.traced.unwrap_or_else(|| match vantage() {
-            Vantage::AtSender => View::Client,
-            Vantage::AtReceiver => View::Server,
-            Vantage::Between => View::Between,
-            Vantage::Unknown => View::Unknown,
+            Vantage::AtSender => Viewpoint::Client,
+            Vantage::AtReceiver => Viewpoint::Server,
+            Vantage::Between => Viewpoint::Between,
+            Vantage::Unknown => Viewpoint::Unknown,
         })
     }
 }
 
 /// The account of a connection, and where its requests go.
-struct To<'a> {
-    connection: &'a Connection,
-    out: &'a mut Out,
+struct PairingTarget<'a> {
+    connection: &'a RequestConnection,
+    out: &'a mut PairingOutput,
 }
 
 impl Pairing {
     /// Takes a packet of a connection, and what was captured of its payload.
     pub fn push(
-        connection: &mut Connection,
+        connection: &mut RequestConnection,
         packet: &Packet,
         payload: &[u8],
         passed: &Passed,
-        beside: Option<&Beside<'_>>,
-        out: &mut Out,
+        beside: Option<&SocketContext<'_>>,
+        out: &mut PairingOutput,
     ) {
         let mut pairing = match connection.view.take() {
             Some(known) => known,
@@ -156,18 +156,18 @@ impl Pairing {
             pairing.socket(beside, out);
         }
         let side = pairing.side(passed.side);
-        let to = &mut To { connection, out };
+        let to = &mut PairingTarget { connection, out };
         if packet.has(ACK) {
             let is_dsack = passed.ack.is_some_and(|ack| ack.is_dsack);
             pairing.acknowledges(packet.at, side, is_dsack, to);
         }
         if let Some(arrival) = passed.data {
             let wait = match arrival {
-                Arrival::New => beside.and_then(|beside| beside.wait).unwrap_or_else(|| {
+                DataArrival::New => beside.and_then(|beside| beside.wait).unwrap_or_else(|| {
                     let stream = to.connection.stream(passed.side);
                     stream.map_or(Cause::Rate.into(), |own| own.stream.released.into())
                 }),
-                Arrival::Retransmission => Cause::Retransmission.into(),
+                DataArrival::Retransmission => Cause::Retransmission.into(),
                 _ => Cause::Rate.into(),
             };
             pairing.data(packet, payload, side, (arrival, wait), to);
@@ -175,7 +175,7 @@ impl Pairing {
         connection.view = Some(pairing);
     }
 
-    fn new(connection: &Connection, packet: &Packet, side: usize) -> Pairing {
+    fn new(connection: &RequestConnection, packet: &Packet, side: usize) -> Pairing {
         let (from, to) = (packet.from, packet.to);
         let known = |port| Dissector::by_port(port).is_some();
         let from_server = match (known(from.port()), known(to.port())) {
@@ -204,7 +204,7 @@ impl Pairing {
     }
 
     /// The socket of a trace knows what the ends agreed.
-    fn socket(&mut self, beside: &Beside<'_>, out: &mut Out) {
+    fn socket(&mut self, beside: &SocketContext<'_>, out: &mut PairingOutput) {
         let local = usize::from(beside.local != self.ends[0]);
         let traced = self.traced.get_or_insert_default();
         traced.local = local;
@@ -227,7 +227,7 @@ impl Pairing {
     }
 
     /// From the observer to an end and back.
-    fn trip(&self, connection: &Connection, end: usize) -> Option<Nanos> {
+    fn trip(&self, connection: &RequestConnection, end: usize) -> Option<Nanos> {
         let own = self.traced.as_ref();
         if own.is_some_and(|own| own.local == end) {
             return Some(Nanos(0));
@@ -243,7 +243,7 @@ impl Pairing {
 
     /// The largest packet of IPv4 in a direction, as far as is known: an MSS leaves out 40 bytes of headers (RFC 9293,
     /// 3.7.1), and what data show leaves out timestamps as well.
-    fn mtu(&self, connection: &Connection, side: usize) -> u32 {
+    fn mtu(&self, connection: &RequestConnection, side: usize) -> u32 {
         let announced = connection.announced().map(|mss| u32::from(mss) + HEADERS);
         let sender = connection.stream(self.side(side));
         let data = || sender.map_or(0, |sender| sender.stream.mss(0) + HEADERS + TIMESTAMPS);
@@ -252,7 +252,7 @@ impl Pairing {
     }
 
     /// What this end answered has arrived up to here; some of it twice (RFC 2883), so that it was not lost.
-    fn acknowledged(&mut self, side: usize, ack: u64, twice: bool, out: &mut Out) {
+    fn acknowledged(&mut self, side: usize, ack: u64, twice: bool, out: &mut PairingOutput) {
         let tails = &mut self.tails[side];
         while let Some(tail) = tails.front_mut()
             && tail.reply.end <= ack
@@ -265,7 +265,7 @@ impl Pairing {
     }
 
     /// A packet of this end acknowledges what the other sent.
-    fn acknowledges(&mut self, at: Nanos, side: usize, is_dsack: bool, to: &mut To<'_>) {
+    fn acknowledges(&mut self, at: Nanos, side: usize, is_dsack: bool, to: &mut PairingTarget<'_>) {
         let Some(first) = self.tails[1 - side].front() else {
             return;
         };
@@ -291,7 +291,7 @@ impl Pairing {
     }
 
     /// Up to here the data of an end are acknowledged.
-    fn acked(&self, connection: &Connection, side: usize) -> Option<u64> {
+    fn acked(&self, connection: &RequestConnection, side: usize) -> Option<u64> {
         let acked = connection.stream(self.side(side))?.stream.acked;
         self.directions[side].position(acked)
     }
@@ -301,13 +301,13 @@ impl Pairing {
         packet: &Packet,
         payload: &[u8],
         side: usize,
-        (arrival, wait): (Arrival, Wait),
-        to: &mut To<'_>,
+        (arrival, wait): (DataArrival, SegmentWait),
+        to: &mut PairingTarget<'_>,
     ) {
-        if let Arrival::Duplicate | Arrival::Probe | Arrival::Stray = arrival {
+        if let DataArrival::Duplicate | DataArrival::Probe | DataArrival::Stray = arrival {
             return;
         }
-        let is_again = matches!(arrival, Arrival::Retransmission);
+        let is_again = matches!(arrival, DataArrival::Retransmission);
         let account = self.side(side);
         let acked = to.connection.stream(account).map(|own| own.stream.acked);
         let begins = || to.connection.first(account);
@@ -347,7 +347,13 @@ impl Pairing {
         }
     }
 
-    fn take(&mut self, piece: &Piece, bytes: &[u8], side: usize, to: &mut To<'_>) {
+    fn take(
+        &mut self,
+        piece: &OrderedBytes,
+        bytes: &[u8],
+        side: usize,
+        to: &mut PairingTarget<'_>,
+    ) {
         let dissector = *self
             .dissector
             .get_or_insert_with(|| Dissector::guess(bytes));
@@ -355,7 +361,7 @@ impl Pairing {
             return self.plain(piece, side, to);
         }
         let (mut done, mut any) = (0, false);
-        let mut read = |direction: &mut Reassembly, out: &mut Out| {
+        let mut read = |direction: &mut Reassembly, out: &mut PairingOutput| {
             let reader = &mut direction.reader;
             reader.read(dissector, piece, bytes, &mut done, side == 0, out)
         };
@@ -372,11 +378,11 @@ impl Pairing {
         }
     }
 
-    fn message(&mut self, found: Found, side: usize, to: &mut To<'_>) {
+    fn message(&mut self, found: FoundMessage, side: usize, to: &mut PairingTarget<'_>) {
         let Some(dissector) = &mut self.dissector else {
             return;
         };
-        let Found { timing, body, cut } = found;
+        let FoundMessage { timing, body, cut } = found;
         let Some(message) = dissector.message(&body, side == 0) else {
             // No message of this protocol, if all of its head is there.
             match cut {
@@ -386,20 +392,20 @@ impl Pairing {
             return;
         };
         let of = match message.role {
-            Role::Call | Role::MoreOfCall => side,
+            MessageRole::Call | MessageRole::MoreOfCall => side,
             _ => 1 - side,
         };
         let known = self.pending[of].iter().position(|p| p.key == message.key);
         match (message.role, known) {
-            (Role::Call, known) => {
+            (MessageRole::Call, known) => {
                 if known.is_some() || self.pending[of].len() == MOST_PENDING {
                     let before = self.pending[of].remove(known.unwrap_or(0));
                     to.out.unanswered.extend(before.map(|p| p.name()));
                 }
-                self.pending[of].push_back(Pending::new(message.key, message.what, timing));
+                self.pending[of].push_back(PendingCall::new(message.key, message.what, timing));
             }
-            (Role::Turn, Some(n)) => self.pending[of][n].turn = true,
-            (Role::MoreOfCall, Some(n)) => {
+            (MessageRole::Turn, Some(n)) => self.pending[of][n].turn = true,
+            (MessageRole::MoreOfCall, Some(n)) => {
                 let pending = &mut self.pending[of][n];
                 let wait = match std::mem::take(&mut pending.turn) {
                     true => Cause::Turn,
@@ -407,8 +413,8 @@ impl Pairing {
                 };
                 pending.call.join(*timing, wait);
             }
-            (Role::PartOfReply, Some(n)) => self.pending[of][n].reply(timing),
-            (Role::Reply, Some(n)) => {
+            (MessageRole::PartOfReply, Some(n)) => self.pending[of][n].reply(timing),
+            (MessageRole::Reply, Some(n)) => {
                 if let Some(mut pending) = self.pending[of].remove(n) {
                     pending.reply(timing);
                     pending.what.answered(&body);
@@ -416,7 +422,7 @@ impl Pairing {
                 }
             }
             (role, _) => {
-                to.out.unread += u64::from(role == Role::Reply);
+                to.out.unread += u64::from(role == MessageRole::Reply);
                 to.out.spare.take(timing);
             }
         }
@@ -424,14 +430,14 @@ impl Pairing {
     }
 
     /// The reply to a call of side `of` is whole.
-    fn answered(&mut self, mut pending: Pending, of: usize, to: &mut To<'_>) {
+    fn answered(&mut self, mut pending: PendingCall, of: usize, to: &mut PairingTarget<'_>) {
         let Some(reply) = pending.reply else {
             return;
         };
         if pending.call.last > reply.first {
             pending.call.ignore_retransmissions();
         }
-        let seen = Seen {
+        let seen = SeenRequest {
             client: self.ends[of],
             server: self.ends[1 - of],
             what: pending.what,
@@ -440,8 +446,8 @@ impl Pairing {
             near: self.trip(to.connection, of),
             far: self.trip(to.connection, 1 - of),
             traced: self.traced.as_ref().map(|own| match own.local == of {
-                true => View::Client,
-                false => View::Server,
+                true => Viewpoint::Client,
+                false => Viewpoint::Server,
             }),
             mtu: [of, 1 - of].map(|side| self.mtu(to.connection, side)),
             key: pending.key,
@@ -455,7 +461,7 @@ impl Pairing {
     }
 
     /// Of an unknown protocol: a request lasts until the server answers, its reply until the client asks again.
-    fn plain(&mut self, piece: &Piece, side: usize, to: &mut To<'_>) {
+    fn plain(&mut self, piece: &OrderedBytes, side: usize, to: &mut PairingTarget<'_>) {
         let of = 0;
         if side == of {
             if self.pending[of].front().is_some_and(|p| p.reply.is_some())
@@ -469,7 +475,7 @@ impl Pairing {
                     .take(piece.at, piece.length, piece.wait, true, true),
                 None => {
                     let call = to.out.spare.of(piece, piece.since(), true);
-                    self.pending[of].push_back(Pending::new(None, What::plain(), call));
+                    self.pending[of].push_back(PendingCall::new(None, CallContent::plain(), call));
                 }
             }
         } else if let Some(pending) = self.pending[of].front_mut() {
@@ -485,7 +491,7 @@ impl Pairing {
     }
 
     /// Votes once where the observer stands.
-    fn vote(&mut self, to: &mut To<'_>) {
+    fn vote(&mut self, to: &mut PairingTarget<'_>) {
         if self.traced.is_none() && !std::mem::replace(&mut self.voted, true) {
             let away = [0, 1].map(|end| to.connection.away()[self.side(end)]);
             to.out.votes.take(self.ends.map(|end| end.ip()), away);
@@ -493,7 +499,10 @@ impl Pairing {
     }
 
     /// A connection of a capture is forgotten. Its memory can be used again.
-    pub fn forget(gone: Gone<Option<Box<Pairing>>, ()>, out: &mut Out) -> Option<Box<Connection>> {
+    pub fn forget(
+        gone: ForgottenConnection<Option<Box<Pairing>>, ()>,
+        out: &mut PairingOutput,
+    ) -> Option<Box<RequestConnection>> {
         let mut connection = gone.connection;
         let second = connection.client_is_second();
         let ends = [second, !second].map(|second| gone.ends.end(second));
@@ -516,14 +525,14 @@ impl Pairing {
     }
 
     /// A connection is over.
-    pub fn end(connection: &mut Connection, out: &mut Out) {
+    pub fn end(connection: &mut RequestConnection, out: &mut PairingOutput) {
         if let Some(mut pairing) = connection.view.take() {
-            pairing.close(To { connection, out });
+            pairing.close(PairingTarget { connection, out });
         }
     }
 
     /// Nothing more comes.
-    fn close(&mut self, mut to: To<'_>) {
+    fn close(&mut self, mut to: PairingTarget<'_>) {
         self.vote(&mut to);
         for (of, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
             for one in pending {
@@ -540,9 +549,9 @@ impl Pairing {
     }
 }
 
-impl Pending {
-    fn new(key: Option<u64>, what: What, call: Box<MessageTiming>) -> Pending {
-        Pending {
+impl PendingCall {
+    fn new(key: Option<u64>, what: CallContent, call: Box<MessageTiming>) -> PendingCall {
+        PendingCall {
             key,
             what,
             call,
@@ -565,7 +574,7 @@ impl Pending {
 
 impl Spare {
     /// A timing that begins with these bytes, and to wait for its turn at this moment.
-    fn of(&mut self, piece: &Piece, begun: Nanos, call: bool) -> Box<MessageTiming> {
+    fn of(&mut self, piece: &OrderedBytes, begun: Nanos, call: bool) -> Box<MessageTiming> {
         let mut timing = self.timing(piece.seq, piece.begin, begun.min(piece.at));
         timing.take(piece.at, piece.length, piece.wait, true, call);
         timing

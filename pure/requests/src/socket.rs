@@ -3,8 +3,8 @@
 //!
 //! Each event has the state of the socket since the event before: data unsent by then had waited for what this state shows.
 
-use crate::message_timing::Wait;
-use crate::pairing::{Beside, Connection, Out, Pairing};
+use crate::message_timing::SegmentWait;
+use crate::pairing::{Pairing, PairingOutput, RequestConnection, SocketContext};
 use model::packet::Packet;
 use model::request::{Cause, Causes};
 use model::segment::{ca_state, tcp_state};
@@ -17,10 +17,10 @@ use tcp::waits::{is_short_out, left_unsent};
 const CORK: u8 = 2;
 
 /// One socket of a trace.
-pub(crate) struct Socket {
+pub(crate) struct TracedSocket {
     /// Its own address, and its peer's.
     pub ends: [SocketAddr; 2],
-    connection: Option<Box<Connection>>,
+    connection: Option<Box<RequestConnection>>,
     at: Nanos,
     /// Bytes that were written and not sent, after the event before; `None` before the first.
     unsent: Option<u64>,
@@ -37,9 +37,9 @@ pub(crate) struct Write {
     behind_ack: bool,
 }
 
-impl Socket {
-    pub fn new(ends: [SocketAddr; 2]) -> Socket {
-        Socket {
+impl TracedSocket {
+    pub fn new(ends: [SocketAddr; 2]) -> TracedSocket {
+        TracedSocket {
             ends,
             connection: None,
             at: Nanos(0),
@@ -83,13 +83,13 @@ impl Socket {
         packet: &Packet,
         tcb: Option<&SocketValues>,
         write: Option<Write>,
-        out: &mut Out,
+        out: &mut PairingOutput,
     ) {
         let [local, _] = self.ends;
         let second = packet.from != local;
         let connection = self
             .connection
-            .get_or_insert_with(|| Box::new(Connection::new(packet, second)));
+            .get_or_insert_with(|| Box::new(RequestConnection::new(packet, second)));
         if let Some(tcb) = tcb.filter(|tcb| tcb.min_rtt.0 > 0) {
             let mut scales = [tcb.snd_wscale, tcb.rcv_wscale];
             if !connection.client_is_second() {
@@ -106,18 +106,18 @@ impl Socket {
                 (true, Some(tcb)) => held_back(release.until_ack, tcb.min_rtt),
                 _ => Nanos(0),
             };
-            Wait {
+            SegmentWait {
                 cause: write.cause,
                 held: held.min(last_ack.since(write.at)),
                 written: Some(write.at),
             }
         });
-        let beside = Beside { local, tcb, wait };
+        let beside = SocketContext { local, tcb, wait };
         Pairing::push(connection, packet, &[], &passed, Some(&beside), out);
     }
 
     /// Nothing more comes.
-    pub fn close(&mut self, out: &mut Out) {
+    pub fn close(&mut self, out: &mut PairingOutput) {
         if let Some(connection) = &mut self.connection {
             Pairing::end(connection, out);
         }
@@ -158,8 +158,8 @@ fn waits_for(tcb: &SocketValues, unsent: u64) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Observer;
-    use model::request::{Call, View};
+    use crate::RequestObserver;
+    use model::request::{Call, Viewpoint};
     use model::segment::tcp_flag::{ACK, PSH};
     use model::{Bytes, Connection, SocketState, TraceRecord};
 
@@ -172,14 +172,14 @@ mod tests {
     }
 
     /// A trace of a connection at its client, where a round trip takes 10 ms.
-    struct Traced {
-        observer: Observer,
+    struct TracedClient {
+        observer: RequestObserver,
         tcb: SocketValues,
     }
 
-    impl Traced {
-        fn new() -> Traced {
-            let mut observer = Observer::of_two();
+    impl TracedClient {
+        fn new() -> TracedClient {
+            let mut observer = RequestObserver::of_two();
             let [local, remote] =
                 [([192, 0, 2, 1], 40000), ([192, 0, 2, 2], 9000)].map(SocketAddr::from);
             let connection = Connection {
@@ -198,7 +198,7 @@ mod tests {
                 min_rtt: TRIP,
                 ..SocketValues::default()
             };
-            Traced { observer, tcb }
+            TracedClient { observer, tcb }
         }
 
         fn event(&mut self, at: Nanos, what: What, seq: u32, bytes: u32) {
@@ -249,7 +249,7 @@ mod tests {
             let calls = self.observer.finish().calls;
             assert_eq!(calls.len(), 1, "{calls:#?}");
             assert_eq!(calls[0].parts.total(), calls[0].causes.total());
-            assert_eq!(calls[0].view, View::Client);
+            assert_eq!(calls[0].view, Viewpoint::Client);
             calls[0].clone()
         }
     }
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_trace_separates_a_pause_from_nagles_rule_though_an_acknowledgement_ends_both() {
         // Two writes of one call: the second comes as the acknowledgement of the first does.
-        let mut pause = Traced::new();
+        let mut pause = TracedClient::new();
         pause.writes(ms(0), 100, 100);
         pause.acknowledged(ms(50), 0);
         pause.writes(ms(50), 200, 200);
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(call.parts.think, ms(2));
 
         // The same packets; but the second write was there after 3 ms, and waited.
-        let mut held = Traced::new();
+        let mut held = TracedClient::new();
         held.writes(ms(0), 100, 100);
         held.writes(ms(3), 200, 0);
         held.acknowledged(ms(50), 0);
@@ -285,7 +285,7 @@ mod tests {
             (2000, 10, Cause::ReceiveWindow),
             (60_000, 2, Cause::CongestionWindow),
         ] {
-            let mut traced = Traced::new();
+            let mut traced = TracedClient::new();
             (traced.tcb.snd_wnd.0, traced.tcb.cwnd) = (window, cwnd);
             traced.tcb.packets_out = 1;
             traced.writes(ms(0), 5000, MSS);
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn both_ends_in_one_trace_are_one_request() {
-        let mut observer = Observer::of_two();
+        let mut observer = RequestObserver::of_two();
         let ends = [([192, 0, 2, 1], 40000), ([192, 0, 2, 2], 9000)].map(SocketAddr::from);
         for (id, [local, remote]) in [(0, ends), (1, [ends[1], ends[0]])] {
             observer.record(&TraceRecord::Connection(Connection {
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!((found.answered, found.clocks), (1, None));
         assert_eq!(found.unanswered, 1);
         let parts = found.calls[0].parts;
-        assert_eq!(found.calls[0].view, View::BothEnds);
+        assert_eq!(found.calls[0].view, Viewpoint::BothEnds);
         assert_eq!(
             (parts.forward, parts.think, parts.back),
             (ms(4), ms(5), ms(6))

@@ -2,7 +2,7 @@
 
 use super::*;
 use model::Nanos;
-use model::request::{Call, Cause, Causes, View};
+use model::request::{Call, Cause, Causes, Viewpoint};
 use model::segment::tcp_flag::{ACK, FIN, PSH, SYN};
 
 const MSS: u32 = 1000;
@@ -83,7 +83,7 @@ impl Script {
     }
 
     fn calls(&self) -> Vec<Call> {
-        let mut observer = Observer::default();
+        let mut observer = RequestObserver::default();
         self.packets
             .iter()
             .for_each(|packet| observer.push(packet, &[]));
@@ -107,7 +107,7 @@ fn the_time_behind_the_call_is_the_way_and_think_time() {
     script.ack(ms(18), false, 0, 65000);
     let calls = script.calls();
     assert_eq!(calls.len(), 1);
-    assert_eq!(calls[0].view, View::Client);
+    assert_eq!(calls[0].view, Viewpoint::Client);
     assert_eq!(
         (calls[0].parts.forward, calls[0].parts.back),
         (ms(5), ms(5))
@@ -296,7 +296,7 @@ fn two_captures_give_each_part_its_own_clock() {
         })
         .collect();
     for swapped in [false, true] {
-        let (mut a, mut b) = (Observer::of_two(), Observer::of_two());
+        let (mut a, mut b) = (RequestObserver::of_two(), RequestObserver::of_two());
         let places = match swapped {
             false => [&at_client, &at_server],
             true => [&at_server, &at_client],
@@ -312,7 +312,7 @@ fn two_captures_give_each_part_its_own_clock() {
         assert_eq!(found.answered, 60);
         let mut queued = 0;
         for call in &found.calls {
-            assert_eq!(call.view, View::BothEnds);
+            assert_eq!(call.view, Viewpoint::BothEnds);
             assert_eq!(call.parts.total(), call.causes.total());
             // The difference of the ways cannot be seen: 5 each, and the clock's own second is longer.
             assert!(
@@ -334,7 +334,7 @@ fn requests_over_time_are_in_equal_stretches_that_are_not_too_many() {
         script.data(ms(20 * n + 10), true, 10);
         script.ack(ms(20 * n + 11), false, 0, 65000);
     }
-    let mut observer = Observer::default();
+    let mut observer = RequestObserver::default();
     script
         .packets
         .iter()
@@ -379,7 +379,7 @@ fn a_protocol_that_was_seen_is_waited_for_however_much_is_missing() {
     }
     script.data(ms(40), true, reply.len() as u32);
     ask(&mut script, 50);
-    let mut observer = Observer::default();
+    let mut observer = RequestObserver::default();
     for packet in &script.packets {
         let payload = [&call, &reply]
             .into_iter()
@@ -425,7 +425,7 @@ fn calls_in_one_packet_are_read_as_far_as_it_was_captured_and_the_others_are_cou
         }
     };
     for captured in 0..=calls.len() {
-        let mut observer = Observer::default();
+        let mut observer = RequestObserver::default();
         let mut syn = packet(0, true, u32::MAX, 0, &[]);
         syn.flags = SYN;
         observer.push(&syn, &[]);

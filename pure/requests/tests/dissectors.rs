@@ -3,11 +3,11 @@
 //! smbclient, tgt 1.0.85 with libiscsi 1.19.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-use linerate_requests::Observer;
+use linerate_requests::RequestObserver;
 use model::request::{Cause, Requests};
 
 fn requests(file: &[u8]) -> Requests {
-    let mut observer = Observer::default();
+    let mut observer = RequestObserver::default();
     capture::read_with_payload(file, |packet, payload| observer.push(packet, payload)).unwrap();
     let found = observer.finish();
     for call in &found.calls {

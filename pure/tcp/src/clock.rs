@@ -128,18 +128,18 @@ struct Mark {
     /// From what is the same at both places, wherever addresses are translated or segments joined between them.
     key: u64,
     at: Nanos,
-    flow: Flow,
+    flow: FlowKind,
 }
 
 /// Between which hosts, in which direction, with or without data: [`BARE`], [`RISES`], and a hash of the addresses.
 #[derive(Clone, Copy)]
-struct Flow(u32);
+struct FlowKind(u32);
 
-impl Flow {
+impl FlowKind {
     const BARE: u32 = 1;
     const RISES: u32 = 2;
 
-    fn of(packet: &Packet) -> Flow {
+    fn of(packet: &Packet) -> FlowKind {
         let (from, to) = (packet.from.ip(), packet.to.ip());
         let bits = |ip: std::net::IpAddr| match ip {
             std::net::IpAddr::V4(ip) => u64::from(u32::from(ip)),
@@ -151,20 +151,21 @@ impl Flow {
         let hosts = mix(bits(from)) ^ mix(bits(to));
         // On one host the ports distinguish the directions.
         let rises = (from, packet.from.port()) < (to, packet.to.port());
-        let kind = u32::from(packet.payload == 0) * Flow::BARE + u32::from(rises) * Flow::RISES;
-        Flow(hosts as u32 & !(Flow::BARE | Flow::RISES) | kind)
+        let kind =
+            u32::from(packet.payload == 0) * FlowKind::BARE + u32::from(rises) * FlowKind::RISES;
+        FlowKind(hosts as u32 & !(FlowKind::BARE | FlowKind::RISES) | kind)
     }
 
     fn hosts(self) -> u32 {
-        self.0 & !(Flow::BARE | Flow::RISES)
+        self.0 & !(FlowKind::BARE | FlowKind::RISES)
     }
 
     fn rises(self) -> bool {
-        self.0 & Flow::RISES != 0
+        self.0 & FlowKind::RISES != 0
     }
 
     fn is_bare(self) -> bool {
-        self.0 & Flow::BARE != 0
+        self.0 & FlowKind::BARE != 0
     }
 }
 
@@ -204,7 +205,7 @@ impl Marks {
         self.marks.push(Mark {
             key,
             at: packet.at,
-            flow: Flow::of(packet),
+            flow: FlowKind::of(packet),
         });
     }
 
@@ -224,10 +225,10 @@ impl Marks {
 
 /// A packet at both places: when at the first, and the second's clock minus the first's; both from the first pair's.
 #[derive(Clone, Copy)]
-struct Pair {
+struct ClockPair {
     at: f64,
     shift: f64,
-    flow: Flow,
+    flow: FlowKind,
     /// From the first place to the second.
     forward: bool,
 }
@@ -237,7 +238,7 @@ pub fn join(mut a: Marks, mut b: Marks) -> Option<Clocks> {
     let thinned = a.thinned.max(b.thinned);
     a.thin(thinned);
     b.thin(thinned);
-    let mut same: Vec<(Nanos, i64, Flow)> = Vec::new();
+    let mut same: Vec<(Nanos, i64, FlowKind)> = Vec::new();
     let mut others = b.first_of_each().peekable();
     for mark in a.first_of_each() {
         while others.next_if(|other| other.key < mark.key).is_some() {}
@@ -248,7 +249,7 @@ pub fn join(mut a: Marks, mut b: Marks) -> Option<Clocks> {
     }
     same.sort_unstable_by_key(|(at, ..)| *at);
     let (from, base, _) = *same.first()?;
-    let pairs = same.iter().map(|(at, shift, flow)| Pair {
+    let pairs = same.iter().map(|(at, shift, flow)| ClockPair {
         at: at.since(from).0 as f64,
         shift: shift.wrapping_sub(base) as f64,
         flow: *flow,
@@ -273,13 +274,13 @@ fn nanos(of: f64) -> Nanos {
 
 /// Says of each pair of hosts which of its directions leads from the first place to the second: that in which the shift
 /// is larger than in the other one at about the same time. What is seen in one direction only is left out.
-fn directed(mut pairs: Vec<Pair>) -> Vec<Pair> {
+fn directed(mut pairs: Vec<ClockPair>) -> Vec<ClockPair> {
     /// The last shift, falling and rising, with its time; and how surely rising leads to the second place.
     #[derive(Default)]
-    struct Votes([Option<(f64, f64)>; 2], f64);
-    let mut votes: BTreeMap<u32, Votes> = BTreeMap::new();
+    struct ShiftVotes([Option<(f64, f64)>; 2], f64);
+    let mut votes: BTreeMap<u32, ShiftVotes> = BTreeMap::new();
     for pair in &pairs {
-        let Votes(last, sum) = votes.entry(pair.flow.hosts()).or_default();
+        let ShiftVotes(last, sum) = votes.entry(pair.flow.hosts()).or_default();
         let rises = pair.flow.rises();
         if let Some((at, other)) = last[usize::from(!rises)] {
             let apart = if rises {
@@ -301,7 +302,7 @@ fn directed(mut pairs: Vec<Pair>) -> Vec<Pair> {
 }
 
 /// What the pairs show, from the first of them on, in nanoseconds.
-struct Found {
+struct ClockFit {
     offset: f64,
     drift: f64,
     asymmetry: f64,
@@ -313,17 +314,17 @@ struct Found {
 type Envelope = Vec<(usize, f64, f64)>;
 
 /// The pairs in their windows.
-struct Windows {
-    pairs: Vec<Pair>,
+struct PairWindows {
+    pairs: Vec<ClockPair>,
     span: f64,
 }
 
-impl Windows {
-    fn of(pairs: Vec<Pair>) -> Windows {
+impl PairWindows {
+    fn of(pairs: Vec<ClockPair>) -> PairWindows {
         let span = pairs.iter().map(|pair| pair.at).fold(0.0, f64::max);
-        let mut windows = Windows { pairs, span };
-        let bare = |p: &&Pair| p.flow.is_bare();
-        let bare: Vec<Pair> = windows.pairs.iter().filter(bare).copied().collect();
+        let mut windows = PairWindows { pairs, span };
+        let bare = |p: &&ClockPair| p.flow.is_bare();
+        let bare: Vec<ClockPair> = windows.pairs.iter().filter(bare).copied().collect();
         let enough = |forward| {
             let mut taken = [false; WINDOWS];
             let mut count = 0;
@@ -359,8 +360,8 @@ impl Windows {
     }
 }
 
-fn estimate(pairs: Vec<Pair>) -> Option<Found> {
-    let windows = Windows::of(pairs);
+fn estimate(pairs: Vec<ClockPair>) -> Option<ClockFit> {
+    let windows = PairWindows::of(pairs);
     let flat = [true, false].map(|forward| windows.envelope(forward, 0.0));
     let step = step(&flat);
     let Drift { drift, unsure } = match step {
@@ -375,7 +376,7 @@ fn estimate(pairs: Vec<Pair>) -> Option<Found> {
     // Bounds that cross: the clocks have not run straight.
     let crossed = (low - high).max(0.0) / 2.0;
     let jump = step.map(|step| step.jump.abs());
-    let delay = |pair: &Pair| (pair.shift - drift * pair.at - offset).abs();
+    let delay = |pair: &ClockPair| (pair.shift - drift * pair.at - offset).abs();
     let longest = windows.pairs.iter().map(delay).fold(0.0, f64::max);
     let residual = unsure * (windows.span / 2.0 + longest) + crossed + jump.unwrap_or(0.0);
     // Each window bounds the offset by itself, whatever the clocks did meanwhile.
@@ -390,7 +391,7 @@ fn estimate(pairs: Vec<Pair>) -> Option<Found> {
         true => residual.min(within.max(0.0) + meanwhile),
         false => residual,
     };
-    Some(Found {
+    Some(ClockFit {
         offset,
         drift,
         asymmetry,
@@ -414,7 +415,7 @@ struct Drift {
 }
 
 /// A line through the quickest packets of a direction.
-struct Line {
+struct DelayLine {
     slope: f64,
     /// How far they lie from it: median.
     scatter: f64,
@@ -422,12 +423,12 @@ struct Line {
     span: f64,
 }
 
-impl Line {
-    fn of(envelope: &Envelope) -> Option<Line> {
+impl DelayLine {
+    fn of(envelope: &Envelope) -> Option<DelayLine> {
         let span = envelope.last()?.1 - envelope.first()?.1;
         (envelope.len() >= FEWEST && span > 0.0).then(|| {
             let slope = slope(envelope, |_, _| true);
-            Line {
+            DelayLine {
                 slope,
                 scatter: scatter(envelope, slope),
                 span,
@@ -442,37 +443,39 @@ impl Line {
 }
 
 /// The drift of the clocks: what both directions show, each by the quickest of its windows (Theil 1950, Sen 1968).
-fn drift(windows: &Windows, flat: &[Envelope; 2]) -> Drift {
+fn drift(windows: &PairWindows, flat: &[Envelope; 2]) -> Drift {
     let unknown = Drift {
         drift: 0.0,
         unsure: USUAL_DRIFT,
     };
     let lines = |drift: f64| {
         [true, false]
-            .map(|forward| Line::of(&windows.envelope(forward, drift)))
+            .map(|forward| DelayLine::of(&windows.envelope(forward, drift)))
             .into_iter()
             .flatten()
-            .collect::<Vec<Line>>()
+            .collect::<Vec<DelayLine>>()
     };
-    let plausible = |line: &Line, drift: f64| (line.slope + drift).abs() <= MOST_DRIFT;
+    let plausible = |line: &DelayLine, drift: f64| (line.slope + drift).abs() <= MOST_DRIFT;
     let mut drift = 0.0;
     // Once the most of a drift is out of the windows, the quickest of each is known better.
     for _ in 0..3 {
         let mut lines = lines(drift);
         lines.retain(|line| plausible(line, drift));
-        let weight = |line: &Line| line.unsure().powi(-2);
+        let weight = |line: &DelayLine| line.unsure().powi(-2);
         let all: f64 = lines.iter().map(weight).sum();
         if all == 0.0 {
             return unknown;
         }
         drift += lines.iter().map(|l| l.slope * weight(l)).sum::<f64>() / all;
     }
-    let lines: Vec<Line> = lines(drift)
+    let lines: Vec<DelayLine> = lines(drift)
         .into_iter()
         .filter(|l| plausible(l, drift))
         .collect();
-    let of = |of: &dyn Fn(&Line) -> f64| lines.iter().map(of).collect::<Vec<f64>>();
-    let best = of(&Line::unsure).into_iter().fold(f64::INFINITY, f64::min);
+    let of = |of: &dyn Fn(&DelayLine) -> f64| lines.iter().map(of).collect::<Vec<f64>>();
+    let best = of(&DelayLine::unsure)
+        .into_iter()
+        .fold(f64::INFINITY, f64::min);
     let slopes = of(&|line| line.slope);
     // Where the two directions do not agree the drift is between them.
     let apart = slopes.iter().map(|slope| slope.abs()).fold(0.0, f64::max);
@@ -498,7 +501,7 @@ fn drift(windows: &Windows, flat: &[Envelope; 2]) -> Drift {
 
 /// A step of one of the clocks.
 #[derive(Clone, Copy)]
-struct Step {
+struct ClockStep {
     jump: f64,
     drift: Drift,
 }
@@ -537,7 +540,7 @@ impl Halves {
 }
 
 /// A step shows in both directions at once, by the same amount: no queue does that.
-fn step(flat: &[Envelope; 2]) -> Option<Step> {
+fn step(flat: &[Envelope; 2]) -> Option<ClockStep> {
     let splits = FEWEST_BESIDE_STEP..=WINDOWS - FEWEST_BESIDE_STEP;
     let halves = splits.filter_map(|n| Some([Halves::of(&flat[0], n)?, Halves::of(&flat[1], n)?]));
     let noise = |both: &[Halves; 2]| both[0].scatter + both[1].scatter;
@@ -549,7 +552,7 @@ fn step(flat: &[Envelope; 2]) -> Option<Step> {
         up.jump.abs().max(down.jump.abs()),
     );
     let is_one = up.jump.signum() == down.jump.signum() && most - least <= most / 4.0 + off;
-    (is_one && least > LEAST_STEP + 2.0 * off).then(|| Step {
+    (is_one && least > LEAST_STEP + 2.0 * off).then(|| ClockStep {
         jump: up.jump.signum() * most,
         drift: Drift {
             drift: (up.slope + down.slope) / 2.0,
@@ -589,7 +592,7 @@ mod tests {
 
     /// A path between two hosts, and their clocks; times in nanoseconds.
     #[derive(Clone, Copy, Debug)]
-    struct Path {
+    struct ClockPath {
         seed: u64,
         offset: i64,
         drift_ppm: f64,
@@ -623,8 +626,8 @@ mod tests {
         }
     }
 
-    impl Path {
-        const PLAIN: Path = Path {
+    impl ClockPath {
+        const PLAIN: ClockPath = ClockPath {
             seed: 1,
             offset: 250_000_000,
             drift_ppm: 0.0,
@@ -737,7 +740,7 @@ mod tests {
         let mut chance = Chance(20_261_123);
         for seed in 0..300 {
             let scale = 10u64.pow(chance.below(4) as u32);
-            let path = Path {
+            let path = ClockPath {
                 seed,
                 offset: chance.below(20_000_000_000) as i64 + 1_000_000_000,
                 drift_ppm: chance.below(1001) as f64 - 500.0,
@@ -766,13 +769,13 @@ mod tests {
                 (10_000_000_000, 1000),
                 (1_000_000_000, 1000),
             ] {
-                let path = Path {
+                let path = ClockPath {
                     drift_ppm,
                     span,
                     packets,
                     delays: [1_000; 2],
                     jitter: [2_000; 2],
-                    ..Path::PLAIN
+                    ..ClockPath::PLAIN
                 };
                 let clocks = path.check();
                 let most = 5e3 / span as f64 * 1e6 + 0.1;
@@ -791,9 +794,9 @@ mod tests {
 
     #[test]
     fn a_queue_of_one_direction_is_no_drift() {
-        let path = Path {
+        let path = ClockPath {
             queue: [80_000_000, 0],
-            ..Path::PLAIN
+            ..ClockPath::PLAIN
         };
         let clocks = path.check();
         assert!(clocks.drift_ppm.abs() < 10.0, "{clocks:?}");
@@ -807,11 +810,11 @@ mod tests {
     fn a_step_of_a_clock_is_reported_and_makes_the_error_larger() {
         for step in [5_000_000, -40_000_000, 900_000_000] {
             for drift_ppm in [0.0, 100.0] {
-                let path = Path {
+                let path = ClockPath {
                     step,
                     drift_ppm,
                     delays: [3_000_000, 12_000_000],
-                    ..Path::PLAIN
+                    ..ClockPath::PLAIN
                 };
                 let clocks = path.check();
                 let seen = clocks.step.unwrap();
@@ -824,9 +827,9 @@ mod tests {
 
     #[test]
     fn seen_from_the_other_host_the_same_moments_belong_together() {
-        let clocks = Path {
+        let clocks = ClockPath {
             drift_ppm: 300.0,
-            ..Path::PLAIN
+            ..ClockPath::PLAIN
         }
         .joined();
         let back = swapped(&clocks);
@@ -842,9 +845,9 @@ mod tests {
     #[test]
     fn of_more_packets_than_are_kept_both_places_keep_the_same() {
         let (mut a, mut b) = (Marks::default(), Marks::default());
-        for (packet, left, came, forward) in (Path {
+        for (packet, left, came, forward) in (ClockPath {
             packets: 3000,
-            ..Path::PLAIN
+            ..ClockPath::PLAIN
         })
         .packets()
         {

@@ -1,7 +1,7 @@
 //! One connection: its handshake, where it was observed, and its two directions.
 
 use crate::seq::before;
-use crate::stream::{Acknowledged, Arrival, Followed, Half, View};
+use crate::stream::{Acknowledged, DataArrival, FollowedStream, HalfConnection, StreamView};
 use crate::thresholds::{SYN_AGAIN, TIMESTAMPS};
 use crate::vantage::Trips;
 use model::Nanos;
@@ -9,7 +9,7 @@ use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
 
 /// The SYN of a connection that nothing else is known of.
-pub(crate) struct Asked {
+pub(crate) struct PendingSyn {
     at: Nanos,
     seq: u32,
     mss: Option<u16>,
@@ -19,11 +19,11 @@ pub(crate) struct Asked {
     second: bool,
 }
 
-impl Asked {
+impl PendingSyn {
     /// Of a packet that is nothing else.
-    pub fn of(packet: &Packet, second: bool) -> Option<Asked> {
+    pub fn of(packet: &Packet, second: bool) -> Option<PendingSyn> {
         let only = packet.flags & (SYN | ACK | FIN | RST) == SYN && packet.payload == 0;
-        only.then_some(Asked {
+        only.then_some(PendingSyn {
             at: packet.at,
             seq: packet.seq,
             mss: packet.mss,
@@ -34,12 +34,12 @@ impl Asked {
     }
 
     /// Another packet comes.
-    pub fn goes_on<C: Default, S: View>(
+    pub fn goes_on<C: Default, S: StreamView>(
         &self,
         packet: &Packet,
         second: bool,
-        spare: Option<Box<Connection<C, S>>>,
-    ) -> Box<Connection<C, S>> {
+        spare: Option<Box<TcpConnection<C, S>>>,
+    ) -> Box<TcpConnection<C, S>> {
         let (from, to) = match second == self.second {
             true => (packet.from, packet.to),
             false => (packet.to, packet.from),
@@ -53,7 +53,7 @@ impl Asked {
             options_cut: self.options_cut,
             ..Packet::new(from, to)
         };
-        let mut connection = Connection::begin(&syn, self.second, spare);
+        let mut connection = TcpConnection::begin(&syn, self.second, spare);
         connection.opens(&syn, 0);
         connection
     }
@@ -70,7 +70,7 @@ pub struct Passed {
     /// Its sender: 0 the client, 1 the server.
     pub side: usize,
     /// Its data, in the stream of its sender.
-    pub data: Option<Arrival>,
+    pub data: Option<DataArrival>,
     /// Its acknowledgement of the peer's stream, if that carried data.
     pub ack: Option<Acknowledged>,
     /// The connection is over with it.
@@ -79,11 +79,11 @@ pub struct Passed {
 
 /// A connection. What is looked at when it is forgotten comes first, as in [`Followed`].
 #[repr(C)]
-pub struct Connection<C, S> {
+pub struct TcpConnection<C, S> {
     /// The client's, the server's.
-    halves: [Half<S>; 2],
+    halves: [HalfConnection<S>; 2],
     /// From the observer to either end and back by timestamps, where the handshake is missing.
-    echoes: Option<Box<[Echo; 2]>>,
+    echoes: Option<Box<[SynEcho; 2]>>,
     /// The second of the ends is the client: who asked, or else who sent the first packet seen.
     client_is_second: bool,
     /// The first packet.
@@ -110,25 +110,25 @@ pub struct Connection<C, S> {
 /// One timestamp of an end on its way to the other and back (RFC 7323): from its first packet to the first that
 /// echoes it.
 #[derive(Default)]
-struct Echo {
+struct SynEcho {
     last: Option<u32>,
     waiting: Option<(u32, Nanos)>,
     /// The shortest RTT so far.
     shortest: Option<Nanos>,
 }
 
-impl<C: Default, S: View> Connection<C, S> {
+impl<C: Default, S: StreamView> TcpConnection<C, S> {
     /// One in the memory of another that is forgotten, with that of its streams, if there is one.
     pub(crate) fn begin(
         packet: &Packet,
         second: bool,
-        spare: Option<Box<Connection<C, S>>>,
-    ) -> Box<Connection<C, S>> {
-        let begun = Connection::new(packet, second);
+        spare: Option<Box<TcpConnection<C, S>>>,
+    ) -> Box<TcpConnection<C, S>> {
+        let begun = TcpConnection::new(packet, second);
         let Some(mut spare) = spare else {
             return Box::new(begun);
         };
-        let streams = spare.halves.each_mut().map(Half::forget);
+        let streams = spare.halves.each_mut().map(HalfConnection::forget);
         *spare = begun;
         for (half, stream) in spare.halves.iter_mut().zip(streams) {
             half.spare = stream;
@@ -137,12 +137,15 @@ impl<C: Default, S: View> Connection<C, S> {
     }
 
     /// A connection that begins with this packet, sent by the second of its ends or by the first.
-    pub fn new(packet: &Packet, second: bool) -> Connection<C, S> {
+    pub fn new(packet: &Packet, second: bool) -> TcpConnection<C, S> {
         // A SYN-ACK comes from the server.
         let answers = packet.has(SYN) && packet.has(ACK);
-        Connection {
+        TcpConnection {
             client_is_second: second != answers,
-            halves: [Half::new(packet.at), Half::new(packet.at)],
+            halves: [
+                HalfConnection::new(packet.at),
+                HalfConnection::new(packet.at),
+            ],
             begun: packet.at,
             last: packet.at,
             syn: None,
@@ -168,7 +171,7 @@ impl<C: Default, S: View> Connection<C, S> {
 
     /// Gives back memory that it does not need any more.
     pub fn slim(&mut self) {
-        self.halves.iter_mut().for_each(Half::slim);
+        self.halves.iter_mut().for_each(HalfConnection::slim);
     }
 
     /// Either end sent data.
@@ -192,18 +195,18 @@ impl<C: Default, S: View> Connection<C, S> {
     }
 
     /// The data of the client (0) or the server (1).
-    pub fn stream(&self, side: usize) -> Option<&Followed<S>> {
+    pub fn stream(&self, side: usize) -> Option<&FollowedStream<S>> {
         self.halves[side].followed.as_deref()
     }
 
     /// The same, to be changed.
     #[inline]
-    pub fn stream_mut(&mut self, side: usize) -> Option<&mut Followed<S>> {
+    pub fn stream_mut(&mut self, side: usize) -> Option<&mut FollowedStream<S>> {
         self.halves[side].followed.as_deref_mut()
     }
 
     /// Takes the data of one direction out of it.
-    pub fn take_stream(&mut self, side: usize) -> Option<Box<Followed<S>>> {
+    pub fn take_stream(&mut self, side: usize) -> Option<Box<FollowedStream<S>>> {
         self.halves[side].followed.take()
     }
 
@@ -308,7 +311,7 @@ impl<C: Default, S: View> Connection<C, S> {
         let ends = !self.over && (self.reset || self.halves.iter().all(|d| d.closed));
         if ends {
             self.over = true;
-            self.halves.iter_mut().for_each(Half::settle);
+            self.halves.iter_mut().for_each(HalfConnection::settle);
         }
         Passed {
             side,
@@ -319,7 +322,11 @@ impl<C: Default, S: View> Connection<C, S> {
     }
 
     #[inline]
-    fn follow(&mut self, packet: &Packet, side: usize) -> (Option<Arrival>, Option<Acknowledged>) {
+    fn follow(
+        &mut self,
+        packet: &Packet,
+        side: usize,
+    ) -> (Option<DataArrival>, Option<Acknowledged>) {
         self.last = self.last.max(packet.at);
         self.reset |= packet.has(RST);
         if packet.has(SYN) {
@@ -366,7 +373,7 @@ impl<C: Default, S: View> Connection<C, S> {
         if syn.has(ACK) {
             self.halves[1 - side].answered(syn.ack);
             if syn.stamps.is_some() {
-                self.halves.iter_mut().for_each(Half::stamps);
+                self.halves.iter_mut().for_each(HalfConnection::stamps);
             }
         }
         self.agree();

@@ -33,16 +33,16 @@ pub fn is_listing(head: &[u8]) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Its segments.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ListingRow>,
     /// How they came into this order.
-    pub order: Order,
+    pub order: LineOrder,
     /// Lines that are no segments: headings, and what somebody wrote beside them.
     pub skipped: u64,
 }
 
 /// How the lines of a listing were put in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum LineOrder {
     /// In the printed order: nothing contradicts it.
     #[default]
     Printed,
@@ -58,7 +58,7 @@ pub enum Order {
 
 /// One printed segment; `None` where there was no such column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ListingRow {
     /// Between [`ENDS`], since the first line. Its numbers count what was printed before it.
     pub packet: Packet,
     /// Bytes that were sent and not acknowledged.
@@ -67,7 +67,7 @@ pub struct Row {
     pub windows: Option<Windows>,
 }
 
-impl Row {
+impl ListingRow {
     /// By the host that was traced; else it received it.
     pub fn is_sent(&self) -> bool {
         self.packet.from == ENDS[0]
@@ -125,7 +125,7 @@ pub fn read(text: &str) -> Listing {
             ..Packet::new(ENDS[side], ENDS[1 - side])
         };
         seqs[side] = seqs[side].wrapping_add(payload);
-        Row {
+        ListingRow {
             packet,
             unacked: line.unacked,
             windows: line.windows,
@@ -140,7 +140,7 @@ pub fn read(text: &str) -> Listing {
 
 /// A line before its place is known.
 #[derive(Clone, Copy, Default)]
-struct Line {
+struct RawLine {
     time: Option<Nanos>,
     /// Since the line before it, of whatever processor.
     delta: Nanos,
@@ -152,7 +152,7 @@ struct Line {
     windows: Option<Windows>,
 }
 
-fn put_in_order(lines: &mut [Line]) -> Order {
+fn put_in_order(lines: &mut [RawLine]) -> LineOrder {
     if lines.iter().all(|line| line.time.is_some()) {
         let mut latest = None;
         let mut moved = 0;
@@ -162,24 +162,24 @@ fn put_in_order(lines: &mut [Line]) -> Order {
         }
         lines.sort_by_key(|line| line.time);
         return match moved {
-            0 => Order::Printed,
-            moved => Order::Sorted { moved },
+            0 => LineOrder::Printed,
+            moved => LineOrder::Sorted { moved },
         };
     }
     lines.iter_mut().for_each(|line| line.time = None);
-    let apart = |pair: &[Line]| pair[0].cpu != pair[1].cpu;
+    let apart = |pair: &[RawLine]| pair[0].cpu != pair[1].cpu;
     match lines.windows(2).any(apart) || answers_unasked(lines) {
-        true => Order::Unknown,
-        false => Order::Printed,
+        true => LineOrder::Unknown,
+        false => LineOrder::Printed,
     }
 }
 
 /// Short messages of one end that follow each other, as answers do only when what was asked between them is printed
 /// elsewhere: processors empty their buffers one by one.
-fn answers_unasked(lines: &[Line]) -> bool {
+fn answers_unasked(lines: &[RawLine]) -> bool {
     let largest = lines.iter().map(|line| line.bytes).max().unwrap_or(0);
-    let short = |line: &Line| line.bytes > 0 && line.bytes < largest / 2;
-    let same = |pair: &[Line]| pair.iter().all(short) && pair[0].sent == pair[1].sent;
+    let short = |line: &RawLine| line.bytes > 0 && line.bytes < largest / 2;
+    let same = |pair: &[RawLine]| pair.iter().all(short) && pair[0].sent == pair[1].sent;
     lines.windows(2).any(same)
 }
 
@@ -193,7 +193,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn line(&mut self, line: &str) -> Option<Line> {
+    fn line(&mut self, line: &str) -> Option<RawLine> {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let mut mark = None;
         for word in line.split_whitespace() {
@@ -228,7 +228,7 @@ impl Columns {
     }
 
     /// `[time] delta connection process`, and the bytes on the side of the arrow that they came from; then the processor.
-    fn with_arrow(before: &[u64], after: &[u64], sent: bool) -> Option<Line> {
+    fn with_arrow(before: &[u64], after: &[u64], sent: bool) -> Option<RawLine> {
         let ((bytes, whose), cpu) = match sent {
             true => (before.split_last()?, after),
             false => after
@@ -248,19 +248,19 @@ impl Columns {
         if delta.max(*bytes) > MOST {
             return None;
         }
-        Some(Line {
+        Some(RawLine {
             time,
             delta: micros(delta),
             sent,
             bytes: *bytes,
             cpu,
-            ..Line::default()
+            ..RawLine::default()
         })
     }
 
     /// `delta bytes swnd its scale rwnd its scale cwnd ssthresh`, or `unacknowledged sent and received, delta bytes swnd
     /// rwnd cwnd ssthresh`.
-    fn with_windows(&self, numbers: &[u64], sent: bool) -> Option<Line> {
+    fn with_windows(&self, numbers: &[u64], sent: bool) -> Option<RawLine> {
         let numbers: [u64; 8] = numbers.try_into().ok().filter(|_| self.windows)?;
         if numbers.iter().any(|number| *number > MOST) {
             return None;
@@ -273,7 +273,7 @@ impl Columns {
             [delta, bytes, send, ..] => (None, delta, bytes, send),
         };
         let threshold = Some(threshold).filter(|threshold| *threshold < UNSET);
-        Some(Line {
+        Some(RawLine {
             time: None,
             delta: micros(delta),
             sent,
@@ -284,7 +284,7 @@ impl Columns {
                 congestion: Bytes(congestion),
                 threshold: threshold.map(Bytes),
             }),
-            ..Line::default()
+            ..RawLine::default()
         })
     }
 }
@@ -308,7 +308,7 @@ mod tests {
 what we see is the data ordered by CPU.
 ",
         );
-        assert_eq!(listing.order, Order::Sorted { moved: 1 });
+        assert_eq!(listing.order, LineOrder::Sorted { moved: 1 });
         assert_eq!(listing.skipped, 2);
         let rows: Vec<_> = listing
             .rows
@@ -325,11 +325,11 @@ what we see is the data ordered by CPU.
     fn without_timestamps_the_order_between_processors_is_not_known() {
         let listing =
             read("66 3904 845 124 --> 0\n6091 3904 845 124 --> 2\n375 3904 845 <-- 0 3\n");
-        assert_eq!(listing.order, Order::Unknown);
+        assert_eq!(listing.order, LineOrder::Unknown);
         assert_eq!(listing.rows[2].packet.at, Nanos::from_micros(6466));
         assert_eq!(
             read("66 3904 845 124 -->\n375 3904 845 <-- 0\n").order,
-            Order::Printed
+            LineOrder::Printed
         );
     }
 

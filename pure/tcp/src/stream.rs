@@ -9,7 +9,7 @@ use crate::thresholds::{
     LARGEST_FRAME, LARGEST_WINDOW, RTO_MIN, SOON, TIMESTAMPS, TOO_SOON, USUAL_SEGMENT,
 };
 use crate::vantage::Trips;
-use crate::waits::{Before, Known, Release, Segment, Sender};
+use crate::waits::{Before, NewSegment, Release, SeenAck, SenderWaits};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ECE, PSH, SYN};
 use model::{Bytes, Nanos, StreamFigures, Vantage};
@@ -27,7 +27,7 @@ const MOST_GAPS: usize = 256;
 const RECENT: usize = 8;
 
 /// What a view keeps of a direction that carries data.
-pub trait View {
+pub trait StreamView {
     /// The first of its data, or an acknowledgement of them, was seen; the sender's packet before it was at this moment.
     fn begin(at: Nanos) -> Self;
 
@@ -40,13 +40,13 @@ pub trait View {
     }
 }
 
-impl View for () {
+impl StreamView for () {
     fn begin(_: Nanos) {}
 }
 
 /// A direction with its data, and its view.
 #[repr(C)]
-pub struct Followed<S> {
+pub struct FollowedStream<S> {
     /// What its packets say.
     pub stream: Stream,
     /// What the view keeps of it.
@@ -54,16 +54,16 @@ pub struct Followed<S> {
 }
 
 /// One direction before its first data: what is known of it from the other packets of its sender.
-pub(crate) struct Half<S> {
+pub(crate) struct HalfConnection<S> {
     /// Its SYN was seen, and offered this scale of windows, or none.
     pub offered: Option<Option<u8>>,
     /// Behind its FIN, where that was seen.
     pub end: Option<u32>,
     /// The peer acknowledged all, with the FIN.
     pub closed: bool,
-    pub followed: Option<Box<Followed<S>>>,
+    pub followed: Option<Box<FollowedStream<S>>>,
     /// Memory for it.
-    pub spare: Option<Box<Followed<S>>>,
+    pub spare: Option<Box<FollowedStream<S>>>,
     /// Bytes of its data, seen or acknowledged unseen: those of the stream, near at hand.
     pub bytes: u64,
     /// The MSS that its SYN announced.
@@ -89,9 +89,9 @@ enum Start {
     Seen(u32),
 }
 
-impl<S: View> Half<S> {
-    pub fn new(at: Nanos) -> Half<S> {
-        Half {
+impl<S: StreamView> HalfConnection<S> {
+    pub fn new(at: Nanos) -> HalfConnection<S> {
+        HalfConnection {
             offered: None,
             end: None,
             closed: false,
@@ -188,7 +188,7 @@ impl<S: View> Half<S> {
 
     /// A packet with payload passes.
     #[inline]
-    pub fn data(&mut self, packet: &Packet, trips: Trips) -> Arrival {
+    pub fn data(&mut self, packet: &Packet, trips: Trips) -> DataArrival {
         let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
         let segment = self.segment;
         if self.followed.is_none() {
@@ -238,7 +238,7 @@ impl<S: View> Half<S> {
             Start::Seen(start) | Start::Acknowledged(start) => start,
             Start::Unknown => start,
         };
-        let known = Known {
+        let known = SeenAck {
             at: self.last_ack,
             ack: start,
             window: self.window,
@@ -247,7 +247,7 @@ impl<S: View> Half<S> {
         let spare = &mut self.spare;
         self.followed.get_or_insert_with(|| {
             let Some(mut spare) = spare.take() else {
-                return Box::new(Followed {
+                return Box::new(FollowedStream {
                     stream: Stream::new(sent, known),
                     view: S::begin(sent),
                 });
@@ -265,7 +265,7 @@ impl<S: View> Half<S> {
     }
 
     /// What another may have of its memory.
-    pub fn forget(&mut self) -> Option<Box<Followed<S>>> {
+    pub fn forget(&mut self) -> Option<Box<FollowedStream<S>>> {
         let mut followed = self.followed.take().or(self.spare.take())?;
         followed.stream.settle();
         Some(followed)
@@ -289,7 +289,7 @@ impl<S: View> Half<S> {
 
 /// What a data packet is. Its stream says more of it: what is copied on its way has to be small.
 #[derive(Clone, Copy, Debug)]
-pub enum Arrival {
+pub enum DataArrival {
     /// Bytes that were not seen before: see [`Stream::released`].
     New,
     /// Bytes that had left before: see [`Stream::retransmission`].
@@ -307,7 +307,7 @@ pub enum Arrival {
 
 /// A retransmission.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Retransmission {
+pub struct StreamRetransmission {
     /// When the copy left that it repeats, as far as that was seen, else now.
     pub before: Nanos,
     /// When data behind it passed, if it never had: it was lost before the observer.
@@ -341,17 +341,17 @@ pub struct Acknowledged {
 #[repr(C)]
 pub struct Stream {
     /// Acknowledgements on their way to the sender.
-    coming: VecDeque<Known>,
-    out: VecDeque<Out>,
+    coming: VecDeque<SeenAck>,
+    out: VecDeque<OutstandingSegment>,
     trouble: Option<Box<Trouble>>,
     /// Behind the last byte seen.
     next: u32,
     /// Behind the last byte that the peer acknowledged.
     pub acked: u32,
     /// What the sender knew when the packets that pass now left; and what it knew before that.
-    known: Known,
-    known_before: Known,
-    sender: Sender,
+    known: SeenAck,
+    known_before: SeenAck,
+    sender: SenderWaits,
     /// Data packets that left: new ones and retransmissions. The last one has this number.
     pub departures: u32,
     /// The last packet goes on in fragments that have no TCP header.
@@ -406,7 +406,7 @@ pub fn usual(segment: u32) -> u32 {
 
 /// What a stream counts, and most have nothing of.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub struct StreamCounts {
     /// Retransmitted packets.
     pub retransmitted: u64,
     /// The same with those that were joined counted one by one.
@@ -432,17 +432,17 @@ pub struct Counts {
 
 #[derive(Default)]
 struct Trouble {
-    counts: Counts,
+    counts: StreamCounts,
     gaps: VecDeque<(u32, u32, Nanos)>,
     /// The oldest segment, retransmitted after timeouts: its number, and how often.
     backed_off: (u32, u32),
     /// The departures that the last retransmission repeats, and what was behind each of them.
     repeated: Vec<(u32, u32)>,
-    last: Retransmission,
+    last: StreamRetransmission,
 }
 
 /// A data packet that is not yet acknowledged.
-struct Out {
+struct OutstandingSegment {
     begin: u32,
     end: u32,
     at: Nanos,
@@ -467,7 +467,7 @@ enum Repetition {
 }
 
 impl Stream {
-    fn new(last_sent: Nanos, known: Known) -> Stream {
+    fn new(last_sent: Nanos, known: SeenAck) -> Stream {
         Stream {
             next: known.ack,
             acked: known.ack,
@@ -496,7 +496,7 @@ impl Stream {
     }
 
     /// What it counts.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> StreamCounts {
         self.trouble
             .as_deref()
             .map(|t| t.counts)
@@ -504,7 +504,7 @@ impl Stream {
     }
 
     /// The last retransmission.
-    pub fn retransmission(&self) -> Option<&Retransmission> {
+    pub fn retransmission(&self) -> Option<&StreamRetransmission> {
         self.trouble.as_deref().map(|t| &t.last)
     }
 
@@ -592,7 +592,7 @@ impl Stream {
     }
 
     #[inline]
-    fn data(&mut self, packet: &Packet, seq: u32, segment: u32, trips: Trips) -> Arrival {
+    fn data(&mut self, packet: &Packet, seq: u32, segment: u32, trips: Trips) -> DataArrival {
         while let Some(coming) = self.coming.front() {
             if coming.at + trips.to_sender > packet.at {
                 break;
@@ -604,18 +604,18 @@ impl Stream {
         if packet.payload == 1 {
             let probes = seq == self.acked && self.known.window == Some(0);
             if probes || before(seq, self.acked) {
-                return Arrival::Probe;
+                return DataArrival::Probe;
             }
         }
         let step = offset(self.next, seq);
         if step.unsigned_abs() > LARGEST_WINDOW.into() {
             self.trouble().counts.strays += 1;
-            return Arrival::Stray;
+            return DataArrival::Stray;
         }
         let end = seq.wrapping_add(packet.payload);
         if step < 0 && self.is_duplicate(packet, seq, end, trips.total) {
             self.trouble().counts.duplicates += 1;
-            return Arrival::Duplicate;
+            return DataArrival::Duplicate;
         }
         self.recent[self.packets as usize % RECENT] = (seq, packet.ip_id);
         self.packets += 1;
@@ -636,7 +636,7 @@ impl Stream {
     }
 
     #[inline]
-    fn learns(&mut self, coming: Known) {
+    fn learns(&mut self, coming: SeenAck) {
         match coming.is_behind(&self.known) {
             true => self.known_before = std::mem::replace(&mut self.known, coming),
             false => self.known.window = coming.window,
@@ -651,7 +651,7 @@ impl Stream {
         count: u64,
         segment: u32,
         trips: Trips,
-    ) -> Arrival {
+    ) -> DataArrival {
         self.released = self.release(packet, seq, count, segment, trips);
         self.delayed_ack += self.released.held;
         self.flight_before = self.flight();
@@ -666,7 +666,7 @@ impl Stream {
             self.out.pop_front();
         }
         self.departures = self.departures.wrapping_add(1);
-        self.out.push_back(Out {
+        self.out.push_back(OutstandingSegment {
             begin: seq,
             end,
             at: packet.at,
@@ -675,7 +675,7 @@ impl Stream {
             repetition: Repetition::Once,
             sacked: false,
         });
-        Arrival::New
+        DataArrival::New
     }
 
     /// Data before these were not seen.
@@ -704,7 +704,7 @@ impl Stream {
         let mut opened = None;
         // At the sender nothing is on its way, and to iterate over that takes as long as much of the rest.
         if !self.coming.is_empty() {
-            let arrived = |known: &&Known| known.at + near <= packet.at;
+            let arrived = |known: &&SeenAck| known.at + near <= packet.at;
             let end = seq.wrapping_add(packet.payload);
             for coming in self.coming.iter().take_while(arrived) {
                 if coming.is_behind(newest) {
@@ -716,7 +716,7 @@ impl Stream {
             }
         }
         self.sender.sends(
-            &Segment {
+            &NewSegment {
                 at: packet.at,
                 begin: seq,
                 bytes: packet.payload,
@@ -747,7 +747,7 @@ impl Stream {
     fn is_duplicate(&self, packet: &Packet, seq: u32, end: u32, total: Nanos) -> bool {
         let out = self.out.get(self.place_of(seq));
         if packet.ip_id != 0 {
-            let known = |out: &Out| out.id == packet.ip_id && out.begin == seq;
+            let known = |out: &OutstandingSegment| out.id == packet.ip_id && out.begin == seq;
             return out.is_some_and(known) || self.recent.contains(&(seq, packet.ip_id));
         }
         let soon = self.min_rtt.unwrap_or(total).max(total).0 / TOO_SOON;
@@ -767,7 +767,7 @@ impl Stream {
         (seq, end): (u32, u32),
         segments: u64,
         total: Nanos,
-    ) -> Arrival {
+    ) -> DataArrival {
         let first = self.place_of(seq);
         let trouble = self.trouble.get_or_insert_default();
         let gaps = &mut trouble.gaps;
@@ -788,7 +788,7 @@ impl Stream {
             };
             if packet.at.since(since).0 < soon {
                 trouble.counts.reordered += 1;
-                return Arrival::Reordered;
+                return DataArrival::Reordered;
             }
         }
         self.sender.resends(packet.payload);
@@ -826,7 +826,7 @@ impl Stream {
             }
         }
         trouble.counts.seen_needless += u64::from(needless);
-        trouble.last = Retransmission {
+        trouble.last = StreamRetransmission {
             before: last_sent,
             missed,
             timeout,
@@ -834,7 +834,7 @@ impl Stream {
             needless,
             range: (seq, end),
         };
-        Arrival::Retransmission
+        DataArrival::Retransmission
     }
 
     #[inline]
@@ -879,7 +879,7 @@ impl Stream {
         if self.coming.len() >= MOST_OUT {
             self.coming.pop_front();
         }
-        self.coming.push_back(Known {
+        self.coming.push_back(SeenAck {
             at: packet.at,
             ack: self.acked,
             window,

@@ -8,9 +8,9 @@ mod index;
 #[cfg(test)]
 mod tests;
 
-use crate::connection::{Asked, Connection, Passed};
-use crate::stream::View;
-use index::Index;
+use crate::connection::{Passed, PendingSyn, TcpConnection};
+use crate::stream::StreamView;
+use index::TableIndex;
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 /// How many connections are followed at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct TableBounds {
     /// Packets of others are only counted.
     pub connections: usize,
     /// Connections that are over and still known, for packets that come late; at least 1.
@@ -27,9 +27,9 @@ pub struct Bounds {
 
 /// Follows connections, and keeps a view `C` of each of them and a view `S` of each direction with data.
 pub struct Table<C, S> {
-    bounds: Bounds,
-    index: Index,
-    slots: Vec<Slot<C, S>>,
+    bounds: TableBounds,
+    index: TableIndex,
+    slots: Vec<TableSlot<C, S>>,
     free: Vec<u32>,
     /// The slot of the packet before: that of the next one most often.
     recent: u32,
@@ -39,36 +39,37 @@ pub struct Table<C, S> {
     over: VecDeque<Name>,
     begun: u32,
     /// A forgotten one: the next takes its memory.
-    spare: Option<Box<Connection<C, S>>>,
+    spare: Option<Box<TcpConnection<C, S>>>,
     attempts: u64,
     unfollowed: u64,
 }
 
 /// A connection that is forgotten.
-pub struct Gone<C, S> {
+pub struct ForgottenConnection<C, S> {
     /// Its addresses.
-    pub ends: Ends,
+    pub ends: AddressPair,
     /// Connections are numbered in the order of their first packets.
     pub number: u32,
     /// What is known of it.
-    pub connection: Box<Connection<C, S>>,
+    pub connection: Box<TcpConnection<C, S>>,
 }
 
 /// Gets each connection with data that is forgotten, and may give its memory back.
-pub type Forget<'a, C, S> = dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>> + 'a;
+pub type Forget<'a, C, S> =
+    dyn FnMut(ForgottenConnection<C, S>) -> Option<Box<TcpConnection<C, S>>> + 'a;
 
 /// What is followed in one slot: as much as a processor fetches at once.
-struct Slot<C, S> {
-    ends: Ends,
+struct TableSlot<C, S> {
+    ends: AddressPair,
     number: u32,
-    course: Course<C, S>,
+    course: SlotState<C, S>,
 }
 
-enum Course<C, S> {
+enum SlotState<C, S> {
     Free,
     /// A SYN, and nothing came of it so far.
-    Asked(Asked),
-    Goes(Box<Connection<C, S>>),
+    Asked(PendingSyn),
+    Goes(Box<TcpConnection<C, S>>),
 }
 
 /// A connection: slots are used again, numbers are not.
@@ -82,24 +83,24 @@ struct Name {
 /// is no larger than it is.
 #[derive(Clone, Copy, Debug, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
-pub struct Ends {
+pub struct AddressPair {
     addresses: [[u64; 2]; 2],
     /// The upper half is the first's.
     ports: u32,
 }
 
-impl PartialEq for Ends {
+impl PartialEq for AddressPair {
     /// Word by word: more at once than was written at once waits until it is in the cache.
     #[inline]
-    fn eq(&self, other: &Ends) -> bool {
+    fn eq(&self, other: &AddressPair) -> bool {
         let ([[a, b], [c, d]], [[e, f], [g, h]]) = (self.addresses, other.addresses);
         b == f && self.ports == other.ports && d == h && a == e && c == g
     }
 }
 
-impl Ends {
+impl AddressPair {
     /// Of a packet; and whether its sender is the second.
-    pub fn of(packet: &Packet) -> (Ends, bool) {
+    pub fn of(packet: &Packet) -> (AddressPair, bool) {
         let address = |at: &SocketAddr| match at {
             SocketAddr::V4(at) => [0, u64::from(u32::from(*at.ip())) | 0xffff << 32],
             SocketAddr::V6(at) => {
@@ -115,7 +116,7 @@ impl Ends {
             false => ([from, to], p << 16 | q),
             true => ([to, from], q << 16 | p),
         };
-        (Ends { addresses, ports }, second)
+        (AddressPair { addresses, ports }, second)
     }
 
     /// The first or the second end.
@@ -129,12 +130,12 @@ impl Ends {
     }
 }
 
-impl<C: Default, S: View> Table<C, S> {
+impl<C: Default, S: StreamView> Table<C, S> {
     /// An empty one.
-    pub fn new(bounds: Bounds) -> Table<C, S> {
+    pub fn new(bounds: TableBounds) -> Table<C, S> {
         Table {
             bounds,
-            index: Index::default(),
+            index: TableIndex::default(),
             slots: Vec::new(),
             free: Vec::new(),
             recent: 0,
@@ -164,8 +165,8 @@ impl<C: Default, S: View> Table<C, S> {
         &mut self,
         packet: &Packet,
         forget: &mut Forget<'_, C, S>,
-    ) -> Option<(&mut Connection<C, S>, Passed)> {
-        let (ends, second) = Ends::of(packet);
+    ) -> Option<(&mut TcpConnection<C, S>, Passed)> {
+        let (ends, second) = AddressPair::of(packet);
         let mut known = match self.slots.get(self.recent as usize) {
             Some(slot) if slot.ends == ends && !slot.is_free() => Some(self.recent),
             _ => {
@@ -192,20 +193,20 @@ impl<C: Default, S: View> Table<C, S> {
             self.end(n, forget);
         }
         match &mut self.slots[n as usize].course {
-            Course::Goes(connection) => Some((connection, passed)),
-            Course::Asked(_) | Course::Free => None,
+            SlotState::Goes(connection) => Some((connection, passed)),
+            SlotState::Asked(_) | SlotState::Free => None,
         }
     }
 
     /// A slot for one more connection; none if all that are followed carry data.
-    fn begin(&mut self, ends: Ends) -> Option<u32> {
+    fn begin(&mut self, ends: AddressPair) -> Option<u32> {
         let n = match self.free.pop() {
             Some(n) => n,
             None if self.slots.len() < self.bounds.connections => {
-                self.slots.push(Slot {
+                self.slots.push(TableSlot {
                     ends,
                     number: 0,
-                    course: Course::Free,
+                    course: SlotState::Free,
                 });
                 self.slots.len() as u32 - 1
             }
@@ -220,10 +221,10 @@ impl<C: Default, S: View> Table<C, S> {
             },
         };
         self.begun = self.begun.wrapping_add(1);
-        self.slots[n as usize] = Slot {
+        self.slots[n as usize] = TableSlot {
             ends,
             number: self.begun,
-            course: Course::Free,
+            course: SlotState::Free,
         };
         self.index.insert(ends, n);
         if self.oldest.len() >= 2 * self.slots.len() {
@@ -252,7 +253,7 @@ impl<C: Default, S: View> Table<C, S> {
         };
         let slot = &mut self.slots[first.slot as usize];
         if slot.number == first.number && !slot.is_free() {
-            let course = std::mem::replace(&mut slot.course, Course::Free);
+            let course = std::mem::replace(&mut slot.course, SlotState::Free);
             let ends = slot.ends;
             self.index.remove(&ends, first.slot);
             self.free.push(first.slot);
@@ -262,26 +263,26 @@ impl<C: Default, S: View> Table<C, S> {
 
     fn forget(
         &mut self,
-        ends: Ends,
+        ends: AddressPair,
         number: u32,
-        course: Course<C, S>,
+        course: SlotState<C, S>,
         forget: &mut Forget<'_, C, S>,
     ) {
         match course {
-            Course::Goes(connection) if connection.carries_data() => {
-                let gone = Gone {
+            SlotState::Goes(connection) if connection.carries_data() => {
+                let gone = ForgottenConnection {
                     ends,
                     number,
                     connection,
                 };
                 self.spare = forget(gone).or(self.spare.take());
             }
-            Course::Goes(connection) => {
+            SlotState::Goes(connection) => {
                 self.attempts += u64::from(connection.is_unanswered());
                 self.spare = Some(connection);
             }
-            Course::Asked(_) => self.attempts += 1,
-            Course::Free => {}
+            SlotState::Asked(_) => self.attempts += 1,
+            SlotState::Free => {}
         }
     }
 
@@ -298,9 +299,9 @@ impl<C: Default, S: View> Table<C, S> {
     }
 }
 
-impl<C: Default, S: View> Slot<C, S> {
+impl<C: Default, S: StreamView> TableSlot<C, S> {
     fn is_free(&self) -> bool {
-        matches!(self.course, Course::Free)
+        matches!(self.course, SlotState::Free)
     }
 
     /// Takes a packet. None: it is the SYN of an attempt, of which nothing else is known.
@@ -309,26 +310,31 @@ impl<C: Default, S: View> Slot<C, S> {
         &mut self,
         packet: &Packet,
         second: bool,
-        spare: &mut Option<Box<Connection<C, S>>>,
+        spare: &mut Option<Box<TcpConnection<C, S>>>,
     ) -> Option<Passed> {
-        if !matches!(self.course, Course::Goes(_)) {
+        if !matches!(self.course, SlotState::Goes(_)) {
             self.begin(packet, second, spare);
         }
         match &mut self.course {
-            Course::Goes(connection) => Some(connection.push(packet, second)),
-            Course::Asked(_) | Course::Free => None,
+            SlotState::Goes(connection) => Some(connection.push(packet, second)),
+            SlotState::Asked(_) | SlotState::Free => None,
         }
     }
 
     /// A packet comes that may be more than an attempt.
     #[inline(never)]
-    fn begin(&mut self, packet: &Packet, second: bool, spare: &mut Option<Box<Connection<C, S>>>) {
+    fn begin(
+        &mut self,
+        packet: &Packet,
+        second: bool,
+        spare: &mut Option<Box<TcpConnection<C, S>>>,
+    ) {
         self.course = match &self.course {
-            Course::Goes(_) => return,
-            Course::Asked(asked) => Course::Goes(asked.goes_on(packet, second, spare.take())),
-            Course::Free => match Asked::of(packet, second) {
-                Some(asked) => Course::Asked(asked),
-                None => Course::Goes(Connection::begin(packet, second, spare.take())),
+            SlotState::Goes(_) => return,
+            SlotState::Asked(asked) => SlotState::Goes(asked.goes_on(packet, second, spare.take())),
+            SlotState::Free => match PendingSyn::of(packet, second) {
+                Some(asked) => SlotState::Asked(asked),
+                None => SlotState::Goes(TcpConnection::begin(packet, second, spare.take())),
             },
         };
     }
@@ -336,18 +342,18 @@ impl<C: Default, S: View> Slot<C, S> {
     /// A SYN of the same ends belongs to another connection, after this one.
     fn is_before(&self, syn: &Packet, second: bool) -> bool {
         match &self.course {
-            Course::Goes(connection) => connection.is_before(syn, second),
-            Course::Asked(asked) => asked.is_before(syn, second),
-            Course::Free => false,
+            SlotState::Goes(connection) => connection.is_before(syn, second),
+            SlotState::Asked(asked) => asked.is_before(syn, second),
+            SlotState::Free => false,
         }
     }
 
     /// A connection that is still here may be forgotten for another.
     fn makes_room(&self, name: Name) -> bool {
         let empty = match &self.course {
-            Course::Free => false,
-            Course::Asked(_) => true,
-            Course::Goes(connection) => !connection.carries_data(),
+            SlotState::Free => false,
+            SlotState::Asked(_) => true,
+            SlotState::Goes(connection) => !connection.carries_data(),
         };
         empty && self.number == name.number
     }

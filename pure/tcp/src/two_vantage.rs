@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 pub const MOST_PASSES: usize = 1 << 22;
 
 /// Both ends of a connection: sender and receiver, or the lesser first.
-type Flow = (SocketAddr, SocketAddr);
+type PacketKey = (SocketAddr, SocketAddr);
 
 /// The same for both directions.
 pub fn either_way(a: SocketAddr, b: SocketAddr) -> (SocketAddr, SocketAddr) {
@@ -24,12 +24,12 @@ pub fn either_way(a: SocketAddr, b: SocketAddr) -> (SocketAddr, SocketAddr) {
 
 /// What passed one place of one connection. The first half is what the first of its ends sent.
 pub struct Passes {
-    ends: Flow,
-    halves: [Half; 2],
+    ends: PacketKey,
+    halves: [HalfPasses; 2],
 }
 
 #[derive(Default)]
-struct Half {
+struct HalfPasses {
     /// Sequence number of the SYN.
     isn: Option<u32>,
     passes: Vec<Pass>,
@@ -111,15 +111,15 @@ impl Passes {
     }
 
     /// The data of one half, with what the other half acknowledged of it, from this sequence number on.
-    fn line<H>(&self, half: usize, first: u32) -> Line<H> {
-        let mut line = Line {
+    fn line<H>(&self, half: usize, first: u32) -> DirectionPasses<H> {
+        let mut line = DirectionPasses {
             data: Vec::new(),
             acks: Vec::new(),
         };
         let mut stream = Unwrap::new(first);
         for pass in self.halves[half].passes.iter().filter(|p| p.payload > 0) {
             let from = stream.follow(pass.seq);
-            line.data.push(Range {
+            line.data.push(SentRange {
                 at: HostTime::new(pass.at),
                 from,
                 to: from + u64::from(pass.payload),
@@ -142,7 +142,7 @@ impl Passes {
 /// The connections of a place, found without a look at each of them.
 pub struct SideIndex<'a> {
     connections: &'a [Passes],
-    by_ends: BTreeMap<Flow, Vec<usize>>,
+    by_ends: BTreeMap<PacketKey, Vec<usize>>,
     by_isns: BTreeMap<[u32; 2], Vec<usize>>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> SideIndex<'a> {
 }
 
 /// Data that passed a place, by its positions in the stream.
-struct Range<H> {
+struct SentRange<H> {
     at: HostTime<H>,
     from: u64,
     to: u64,
@@ -183,8 +183,8 @@ struct Range<H> {
 }
 
 /// One direction of a connection at one place: each in the order of time.
-struct Line<H> {
-    data: Vec<Range<H>>,
+struct DirectionPasses<H> {
+    data: Vec<SentRange<H>>,
     /// When, up to; rising.
     acks: Vec<(HostTime<H>, u64)>,
 }
@@ -193,7 +193,7 @@ struct Line<H> {
 struct FirstPasses<H>(BTreeMap<u64, (u64, HostTime<H>)>);
 
 impl<H: Copy> FirstPasses<H> {
-    fn of<'a>(data: impl IntoIterator<Item = &'a Range<H>>) -> FirstPasses<H>
+    fn of<'a>(data: impl IntoIterator<Item = &'a SentRange<H>>) -> FirstPasses<H>
     where
         H: 'a,
     {
@@ -205,7 +205,7 @@ impl<H: Copy> FirstPasses<H> {
     }
 
     /// Adds a range; returns how many of its bytes are new.
-    fn add(&mut self, range: &Range<H>) -> u64 {
+    fn add(&mut self, range: &SentRange<H>) -> u64 {
         let (mut from, to) = (range.from, range.to);
         let mut new = 0;
         while from < to {
@@ -273,7 +273,7 @@ impl TwoVantage {
 }
 
 /// One direction at two places.
-pub enum Compared {
+pub enum ComparedDirection {
     /// The data passed the first place first.
     Forward(TwoVantage),
     /// The data passed the second place first: results name it the first.
@@ -292,10 +292,11 @@ pub struct BothPlaces<'a> {
 
 impl BothPlaces<'_> {
     /// What both places show; `None` if nothing passed both.
-    pub fn compare(&self, clocks: &Clocks) -> Option<Compared> {
+    pub fn compare(&self, clocks: &Clocks) -> Option<ComparedDirection> {
         let (near, far) = self.lines()?;
         if usual(&near, &far, clocks)? >= 0 {
-            return compare(&near, &far, clocks, self.segment(&near)).map(Compared::Forward);
+            return compare(&near, &far, clocks, self.segment(&near))
+                .map(ComparedDirection::Forward);
         }
         let back = BothPlaces {
             places: (self.places.1, self.places.0),
@@ -303,7 +304,7 @@ impl BothPlaces<'_> {
             segment: self.segment,
         };
         back.compare_forward(&swapped(clocks))
-            .map(Compared::Backward)
+            .map(ComparedDirection::Backward)
     }
 
     /// The same where the first place is the sender's.
@@ -312,14 +313,14 @@ impl BothPlaces<'_> {
         compare(&near, &far, clocks, self.segment(&near))
     }
 
-    fn lines(&self) -> Option<(Line<First>, Line<Second>)> {
+    fn lines(&self) -> Option<(DirectionPasses<First>, DirectionPasses<Second>)> {
         let first = self.places.0.first(self.halves.0);
         let first = first.or_else(|| self.places.1.first(self.halves.1))?;
         let near = self.places.0.line(self.halves.0, first);
         Some((near, self.places.1.line(self.halves.1, first)))
     }
 
-    fn segment<H>(&self, line: &Line<H>) -> u64 {
+    fn segment<H>(&self, line: &DirectionPasses<H>) -> u64 {
         let usual = |to: &u64| *to <= u64::from(crate::thresholds::LARGEST_FRAME);
         let largest = || {
             line.data
@@ -336,7 +337,7 @@ impl BothPlaces<'_> {
 }
 
 /// The usual time from one place to the other, in nanoseconds; below 0 if data pass the second place first.
-fn usual(a: &Line<First>, b: &Line<Second>, clocks: &Clocks) -> Option<i64> {
+fn usual(a: &DirectionPasses<First>, b: &DirectionPasses<Second>, clocks: &Clocks) -> Option<i64> {
     let left = FirstPasses::of(&a.data);
     let arrived = b.data.iter().filter(|range| !range.again);
     let times = arrived.filter_map(|range| {
@@ -349,8 +350,8 @@ fn usual(a: &Line<First>, b: &Line<Second>, clocks: &Clocks) -> Option<i64> {
 }
 
 fn compare(
-    near: &Line<First>,
-    far: &Line<Second>,
+    near: &DirectionPasses<First>,
+    far: &DirectionPasses<Second>,
     clocks: &Clocks,
     segment: u64,
 ) -> Option<TwoVantage> {
@@ -386,7 +387,7 @@ fn compare(
         .by_first(clocks)
         .after(shortest.saturating_neg());
     let is_within = |from, to| from >= nearest && to <= furthest;
-    let counts = |range: &&Range<First>| range.at <= until && is_within(range.from, range.to);
+    let counts = |range: &&SentRange<First>| range.at <= until && is_within(range.from, range.to);
     let sent: u64 = near.data.iter().filter(counts).map(|r| r.to - r.from).sum();
     let within = far.data.iter().filter(|r| is_within(r.from, r.to));
     let delivered: u64 = within.map(|r| r.to - r.from).sum();
@@ -449,7 +450,12 @@ struct Copies {
 
 impl Copies {
     /// A copy arrives no sooner than `least` after it left.
-    fn of(near: &Line<First>, far: &Line<Second>, clocks: &Clocks, least: i64) -> Copies {
+    fn of(
+        near: &DirectionPasses<First>,
+        far: &DirectionPasses<Second>,
+        clocks: &Clocks,
+        least: i64,
+    ) -> Copies {
         let again = near.data.iter().filter(|range| range.again);
         let mut starts: Vec<u64> = again.map(|range| range.from).collect();
         starts.sort_unstable();
@@ -485,7 +491,7 @@ impl Copies {
     }
 
     /// Whether a copy that left before this one arrived.
-    fn arrived_before(&self, range: &Range<First>) -> bool {
+    fn arrived_before(&self, range: &SentRange<First>) -> bool {
         let Ok(n) = self.starts.binary_search(&range.from) else {
             return false;
         };
@@ -544,18 +550,18 @@ mod tests {
 
     /// Ten segments, a millisecond apart; the fourth is lost and retransmitted 30 ms later, and the sixth is
     /// retransmitted needlessly. Each is acknowledged at once but the last, which is held for 40 ms.
-    fn lines(clocks: &Clocks) -> (Line<First>, Line<Second>) {
-        let mut near = Line {
+    fn lines(clocks: &Clocks) -> (DirectionPasses<First>, DirectionPasses<Second>) {
+        let mut near = DirectionPasses {
             data: Vec::new(),
             acks: Vec::new(),
         };
-        let mut far = Line {
+        let mut far = DirectionPasses {
             data: Vec::new(),
             acks: Vec::new(),
         };
         let mut send = |left: u64, n: u64, again: bool, lost: bool| {
             let (from, to) = (Unwrap::ORIGIN + n * MSS, Unwrap::ORIGIN + (n + 1) * MSS);
-            near.data.push(Range {
+            near.data.push(SentRange {
                 at: at(left),
                 from,
                 to,
@@ -563,7 +569,7 @@ mod tests {
             });
             if !lost {
                 let at = there(left + WAY, clocks);
-                far.data.push(Range {
+                far.data.push(SentRange {
                     at,
                     from,
                     to,
@@ -619,9 +625,9 @@ mod tests {
     fn copies_are_matched_by_their_number_and_arrival_times() {
         let arrived = |sent: &[u64], came: &[u64]| {
             let range = |us: &u64| (us * 1000, Unwrap::ORIGIN, Unwrap::ORIGIN + MSS);
-            let near = Line {
+            let near = DirectionPasses {
                 data: (sent.iter().map(range).enumerate())
-                    .map(|(n, (ns, from, to))| Range {
+                    .map(|(n, (ns, from, to))| SentRange {
                         at: at(ns),
                         from,
                         to,
@@ -630,9 +636,9 @@ mod tests {
                     .collect(),
                 acks: Vec::new(),
             };
-            let far = Line {
+            let far = DirectionPasses {
                 data: (came.iter().map(range))
-                    .map(|(ns, from, to)| Range {
+                    .map(|(ns, from, to)| SentRange {
                         at: at(ns),
                         from,
                         to,
@@ -688,7 +694,7 @@ mod tests {
 
     #[test]
     fn bytes_count_once_and_the_first_copy_shows_the_time() {
-        let range = |ns, from, to| Range {
+        let range = |ns, from, to| SentRange {
             at: at::<First>(ns),
             from,
             to,

@@ -44,15 +44,15 @@ impl Trips {
 
 /// What connections say about where they were observed, host by host.
 #[derive(Clone, Debug, Default)]
-pub struct Votes(BTreeMap<u128, Tally>);
+pub struct VantageVotes(BTreeMap<u128, HostVotes>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct HostVotes {
     here: u32,
     elsewhere: u32,
 }
 
-impl Tally {
+impl HostVotes {
     /// Of the votes, the share for here; none if most are for elsewhere.
     fn share(&self) -> Option<f64> {
         let all = self.here + self.elsewhere;
@@ -68,7 +68,7 @@ fn key(host: IpAddr) -> u128 {
     }
 }
 
-impl Votes {
+impl VantageVotes {
     /// A connection votes, by the round trips from the observer to either end.
     pub fn take(&mut self, ends: [IpAddr; 2], away: [Option<Nanos>; 2]) {
         let [Some(a), Some(b)] = away else {
@@ -99,7 +99,7 @@ impl Votes {
     /// The observer of packets from `sender` to `receiver`.
     pub fn vantage(&self, sender: IpAddr, receiver: IpAddr) -> Vantage {
         let tallies = [sender, receiver].map(|host| self.0.get(&key(host)));
-        let shares = tallies.map(|tally| tally.and_then(Tally::share));
+        let shares = tallies.map(|tally| tally.and_then(HostVotes::share));
         match shares {
             [Some(sender), Some(receiver)] if receiver > sender => Vantage::AtReceiver,
             [Some(_), _] => Vantage::AtSender,
@@ -121,8 +121,8 @@ mod tests {
     }
 
     /// Votes of connections between two hosts, by microseconds to each.
-    fn votes(all: &[(u8, u8, u64, u64)]) -> Votes {
-        let mut votes = Votes::default();
+    fn votes(all: &[(u8, u8, u64, u64)]) -> VantageVotes {
+        let mut votes = VantageVotes::default();
         for (a, b, to_a, to_b) in all {
             let away = [to_a, to_b].map(|us| Some(Nanos::from_micros(*us)));
             votes.take([host(*a), host(*b)], away);

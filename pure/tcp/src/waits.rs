@@ -62,7 +62,7 @@ pub fn is_short_out(tcb: &SocketValues) -> bool {
 
 /// What an acknowledgement says, and when it was seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct SeenAck {
     pub at: Nanos,
     pub ack: u32,
     /// The advertised window, where its scale is known.
@@ -71,7 +71,7 @@ pub(crate) struct Known {
     pub bare: bool,
 }
 
-impl Known {
+impl SeenAck {
     /// Whether data up to there fit into the window, as far as that is known.
     pub fn allows(&self, end: u32) -> bool {
         let edge = self.window.map(|window| self.ack.wrapping_add(window));
@@ -79,15 +79,15 @@ impl Known {
     }
 
     /// Whether it lets more go than another.
-    pub fn is_behind(&self, other: &Known) -> bool {
-        let edge = |k: &Known| k.ack.wrapping_add(k.window.unwrap_or(0));
+    pub fn is_behind(&self, other: &SeenAck) -> bool {
+        let edge = |k: &SeenAck| k.ack.wrapping_add(k.window.unwrap_or(0));
         before(other.ack, self.ack) || self.ack == other.ack && before(edge(other), edge(self))
     }
 }
 
 /// A new segment.
 #[derive(Clone, Copy)]
-pub(crate) struct Segment {
+pub(crate) struct NewSegment {
     pub at: Nanos,
     pub begin: u32,
     pub bytes: u32,
@@ -103,8 +103,8 @@ pub(crate) struct Segment {
 /// from the observer.
 pub(crate) struct Before<'a> {
     pub last: Nanos,
-    pub newest: &'a Known,
-    pub known: &'a Known,
+    pub newest: &'a SeenAck,
+    pub known: &'a SeenAck,
     /// Acknowledged for certain by then: of those that came within the uncertainty of the round trip, which one released
     /// the segment cannot be seen from afar.
     pub settled: u32,
@@ -132,7 +132,7 @@ impl Before<'_> {
 
 /// What the sender of a direction could send at each moment.
 #[derive(Debug, Default)]
-pub(crate) struct Sender {
+pub(crate) struct SenderWaits {
     /// Most that was in flight since the last loss or idleness: the congestion window was at least so large.
     most_out: u32,
     /// Behind the last segment that was smaller than a full one.
@@ -152,7 +152,7 @@ pub(crate) struct Sender {
     alone: bool,
 }
 
-impl Sender {
+impl SenderWaits {
     /// What a full segment carries: the largest that was seen, if it is of the order of what was announced (the path
     /// or other options may make segments smaller).
     pub fn full(&self, announced: u32) -> u32 {
@@ -180,7 +180,7 @@ impl Sender {
 
     /// New data leave.
     #[inline]
-    pub fn sends(&mut self, segment: &Segment, before: &Before) -> Release {
+    pub fn sends(&mut self, segment: &NewSegment, before: &Before) -> Release {
         self.largest = self.largest.max(segment.bytes);
         let full = self.full(segment.announced).max(1);
         let is_short = segment.bytes < full;
@@ -242,7 +242,7 @@ impl Sender {
     #[inline]
     fn released(
         &self,
-        segment: &Segment,
+        segment: &NewSegment,
         before: &Before,
         is_short: bool,
         full: u32,

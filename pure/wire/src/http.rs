@@ -14,7 +14,7 @@ const MOST_QUERIES: usize = 32;
 
 /// A request that may be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct HttpRequest {
     /// HEAD: the answer has no body.
     pub head_only: bool,
     /// The path, decoded; begins with `/`.
@@ -25,7 +25,7 @@ pub struct Request {
     pub host: String,
 }
 
-impl Request {
+impl HttpRequest {
     /// The value of the first of this name, if it says anything.
     pub fn value(&self, name: &str) -> Option<&str> {
         let mut of_name = self.query.iter().filter(|(key, _)| key == name);
@@ -97,7 +97,7 @@ impl Status {
 ///
 /// # Errors
 /// What to answer instead.
-pub fn request(bytes: &[u8]) -> Result<Option<Request>, Status> {
+pub fn request(bytes: &[u8]) -> Result<Option<HttpRequest>, Status> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
     match head.parse(bytes) {
@@ -141,7 +141,7 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Status> {
     });
     let query: Option<Vec<_>> = pairs.collect();
     let query = query.filter(|query| query.len() <= MOST_QUERIES);
-    Ok(Some(Request {
+    Ok(Some(HttpRequest {
         head_only,
         path: decoded(path).ok_or(Status::BadRequest)?,
         query: query.ok_or(Status::BadRequest)?,
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Result<Option<Request>, Status> {
+    fn read(text: &str) -> Result<Option<HttpRequest>, Status> {
         request(text.as_bytes())
     }
 

@@ -4,25 +4,25 @@
 
 use linerate_wire::Machine;
 use linerate_wire::control::{
-    AgentMachine, ControllerMachine, Endpoint, Event, Fault, IDLE, MAX_FRAME, MAX_LIVE_LEGS,
-    MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_PIECE, MAX_QUEUED, MAX_READINGS, MAX_SETTINGS, Order,
-    Origin, PING_EVERY, PROTOCOL, ProbeAnswer, ProbeRequest, Role, SILENCE, ToAgent, ToController,
-    TuneRequest, encode_frame,
+    AgentMachine, ControlRole, ControllerMachine, Endpoint, Event, Fault, IDLE, LegOrder,
+    MAX_FRAME, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_PIECE, MAX_QUEUED,
+    MAX_READINGS, MAX_SETTINGS, Origin, PING_EVERY, PROTOCOL, ProbeAnswer, ProbeRequest, SILENCE,
+    ToAgent, ToController, TuneRequest, encode_frame,
 };
 use model::mtu::{Climb, Hop};
-use model::{Bulk, EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Side};
+use model::{Bulk, EndRecord, Fingerprint, LegLimit, Nanos, Placement, Reading, Sample, Side};
 use model::{SocketSettings, Warning, Workload};
 use proptest::prelude::*;
 
 const PATIENCE: Nanos = Nanos::from_secs(10);
 
-fn order(leg: u32) -> Order {
-    Order {
+fn order(leg: u32) -> LegOrder {
+    LegOrder {
         leg,
         agent_sends: true,
         workload: Workload::Bulk(Bulk::default()),
         streams: 1,
-        limit: Limit::Time(Nanos::from_secs(10)),
+        limit: LegLimit::Time(Nanos::from_secs(10)),
         interval: Nanos::from_secs(1),
         outage: Nanos(0),
         trace: false,
@@ -124,11 +124,11 @@ fn not_tuned(number: u64) -> ToController {
     ToController::TuneRefused { number, why }
 }
 
-fn all<R: Role>(machine: &mut Endpoint<R>) -> Vec<Event<R::In>> {
+fn all<R: ControlRole>(machine: &mut Endpoint<R>) -> Vec<Event<R::In>> {
     std::iter::from_fn(|| machine.poll_event()).collect()
 }
 
-fn fault<R: Role>(machine: &mut Endpoint<R>) -> Fault {
+fn fault<R: ControlRole>(machine: &mut Endpoint<R>) -> Fault {
     match all(machine).pop() {
         Some(Event::Lost(fault)) => fault,
         _ => panic!("the session goes on"),

@@ -10,7 +10,7 @@ use archive::Traces;
 use model::request::{Links, Requests};
 use model::{Nanos, Run, Side, TraceSource};
 use observe::trace::{Options, Source};
-use requests::Observer;
+use requests::RequestObserver;
 use std::path::Path;
 
 /// Prints the requests of a capture, a trace, a listing or a run that was traced; or of two captures or traces of the same
@@ -29,8 +29,8 @@ pub fn run(
     };
     let one = Path::new(subject);
     out::result(&confined(&[one, other], || {
-        let (a, mut left_out) = observed(one, Observer::of_two().on(links))?;
-        let (b, of_other) = observed(other, Observer::of_two().on(links))?;
+        let (a, mut left_out) = observed(one, RequestObserver::of_two().on(links))?;
+        let (b, of_other) = observed(other, RequestObserver::of_two().on(links))?;
         left_out.extend(of_other);
         let mut joined = requests::joined(a, b);
         joined.doubts.extend(left_out);
@@ -48,7 +48,7 @@ pub fn requests_of(subject: &Subject, links: Links) -> Result<Requests> {
         let text = read_whole(path).map_err(|why| bad(path, why))?;
         return Ok(requests::listed(&text, links));
     }
-    let (observer, left_out) = observed(path, Observer::default().on(links))?;
+    let (observer, left_out) = observed(path, RequestObserver::default().on(links))?;
     let mut requests = observer.finish();
     requests.doubts.extend(left_out);
     Ok(requests)
@@ -71,7 +71,7 @@ pub fn live(which: &FilterArgs, time: Option<Nanos>, links: Links, json: bool) -
     if tracer.begin().source == TraceSource::Samples {
         bail!("requests are not visible to samples of the sockets alone");
     }
-    let mut observer = Observer::of_two().on(links);
+    let mut observer = RequestObserver::of_two().on(links);
     out::note("linerate: tracing requests; Ctrl-C ends it and prints them");
     while !end.has_come_for(observer.is_over()) {
         tracer.read(LOOK, &mut |record, _| observer.record(&record));
@@ -84,7 +84,7 @@ pub fn live(which: &FilterArgs, time: Option<Nanos>, links: Links, json: bool) -
 fn of_run(run: &Run, traces: &Traces, links: Links) -> Result<Requests> {
     let of_end = |n: usize, side: Side| {
         let file = traces.checked(&run.id, n, side)?;
-        observed(&file, Observer::of_two().on(links)).map(|(observer, _)| observer)
+        observed(&file, RequestObserver::of_two().on(links)).map(|(observer, _)| observer)
     };
     for (n, leg) in run.legs.iter().enumerate() {
         return Ok(

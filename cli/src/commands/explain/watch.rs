@@ -24,7 +24,7 @@ pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> 
         ..Options::default()
     };
     let (mut tracer, end) = filter_args::start(which, &options, time)?;
-    let mut watcher = explain::Watcher::default();
+    let mut watcher = explain::TraceWatcher::default();
     let started = Instant::now();
     let mut view = View::new(Now::default(), json);
     view.say("linerate: explaining live; Ctrl-C ends it");

@@ -1,8 +1,8 @@
 //! A lab as text: its tree of nodes, and what each direction of each link does to packets.
 
 use emulate::{
-    AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, Limit, Link, Loss, MssClamp,
-    Node, NodeKind, Queue, RateVariation, Scenario, Shape, Traffic,
+    AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, Link, LossModel, MssClamp,
+    Node, NodeKind, Queue, QueueLimit, RateVariation, Scenario, Shape, Traffic,
 };
 use model::stats::percent;
 use report::words::wrap;
@@ -221,8 +221,8 @@ pub fn describe(shape: &Shape) -> String {
 
 fn queue(queue: &Queue) -> String {
     let limit = match queue.limit {
-        Limit::Packets(n) => format!("queue of {n} packets"),
-        Limit::Bytes(bytes) => format!("queue of {bytes}"),
+        QueueLimit::Packets(n) => format!("queue of {n} packets"),
+        QueueLimit::Bytes(bytes) => format!("queue of {bytes}"),
     };
     let aqm = match &queue.aqm {
         Aqm::DropTail => String::new(),
@@ -237,24 +237,24 @@ fn bucket(what: &str, bucket: &Bucket) -> String {
     format!("{what} {} (burst {})", bucket.rate, bucket.burst)
 }
 
-fn loss(loss: &Loss) -> Option<String> {
+fn loss(loss: &LossModel) -> Option<String> {
     Some(match loss {
-        Loss::Off => return None,
-        Loss::Random(p) => format!("{} lost", percent(*p)),
-        Loss::GilbertElliott {
+        LossModel::Off => return None,
+        LossModel::Random(p) => format!("{} lost", percent(*p)),
+        LossModel::GilbertElliott {
             to_good,
             lost_in_bad,
             ..
         } if *lost_in_bad >= 1.0 => {
             format!("lost in bursts of {:.3} on average", 1.0 / to_good)
         }
-        Loss::GilbertElliott {
+        LossModel::GilbertElliott {
             to_bad, to_good, ..
         } => {
             format!("lost in bursts (Gilbert-Elliott {to_bad}, {to_good})")
         }
-        Loss::Periodic(every) => format!("one lost of {every}"),
-        Loss::At(frames) => match frames.as_slice() {
+        LossModel::Periodic(every) => format!("one lost of {every}"),
+        LossModel::At(frames) => match frames.as_slice() {
             [one] => format!("frame {one} lost"),
             many => format!("{} chosen frames lost", many.len()),
         },

@@ -9,8 +9,8 @@ use engine::chance;
 use engine::host::Host;
 use model::{
     BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bulk, Bytes, Cache, Directions,
-    FileCopy, Limit, Nanos, OptionUnit, Placement, Request, SOCKET_OPTIONS, SocketKnob,
-    SocketOption, SocketSettings, Spec, Udp, Wait, Workload, WorkloadKind,
+    FileCopy, LegLimit, Nanos, OptionUnit, Placement, Request, SOCKET_OPTIONS, SocketKnob,
+    SocketOption, SocketSettings, Spec, Udp, WaitMode, Workload, WorkloadKind,
 };
 use std::net::IpAddr;
 
@@ -207,8 +207,8 @@ struct RequestOptions {
     #[arg(long)]
     reconnect: bool,
     /// Wait for data spinning some microseconds first (what the network takes), or asleep
-    #[arg(long, value_parser = by_name::<Wait>(["hybrid", "block"]), default_value = "hybrid")]
-    wait: Wait,
+    #[arg(long, value_parser = by_name::<WaitMode>(["hybrid", "block"]), default_value = "hybrid")]
+    wait: WaitMode,
 }
 
 #[derive(Args)]
@@ -486,18 +486,23 @@ impl Load {
     ///
     /// # Errors
     /// Options out of bounds, or that do not fit together.
-    pub fn spec(&self, workload: Workload, directions: Directions, usual: Limit) -> Result<Spec> {
+    pub fn spec(
+        &self,
+        workload: Workload,
+        directions: Directions,
+        usual: LegLimit,
+    ) -> Result<Spec> {
         let amount = &self.amount;
         let limit = match (amount.time, amount.bytes, amount.requests) {
-            (Some(time), ..) => Limit::Time(time),
-            (_, Some(bytes), _) => Limit::Bytes(bytes),
-            (.., Some(requests)) => Limit::Requests(requests),
+            (Some(time), ..) => LegLimit::Time(time),
+            (_, Some(bytes), _) => LegLimit::Bytes(bytes),
+            (.., Some(requests)) => LegLimit::Requests(requests),
             (None, None, None) => usual,
         };
         match limit {
-            Limit::Time(Nanos(0)) => refuse!("--time must be greater than 0"),
-            Limit::Bytes(Bytes(0)) => refuse!("--bytes must be greater than 0"),
-            Limit::Requests(0) => refuse!("--requests must be greater than 0"),
+            LegLimit::Time(Nanos(0)) => refuse!("--time must be greater than 0"),
+            LegLimit::Bytes(Bytes(0)) => refuse!("--bytes must be greater than 0"),
+            LegLimit::Requests(0) => refuse!("--requests must be greater than 0"),
             _ => {}
         }
         if amount.interval < Nanos::from_millis(10) {

@@ -5,7 +5,7 @@ use crate::prelude::*;
 use anyhow::bail;
 use engine::chance;
 use engine::peer::PeerSession;
-use model::{Ended, FileCopy, Limit, Run, Spec, Workload};
+use model::{Ended, FileCopy, LegLimit, Run, Spec, Workload};
 use report::blocks::Depth;
 use report::copy::Corner;
 use std::sync::atomic::Ordering;
@@ -83,7 +83,7 @@ impl Measure {
         let all = [(false, false), (true, false), (false, true), (true, true)];
         let mut corners = all.map(corner);
         // Memory has no end of its own: it is copied as long as the file is.
-        let mut limit = Some(spec.limit).filter(|limit| *limit != Limit::Whole);
+        let mut limit = Some(spec.limit).filter(|limit| *limit != LegLimit::Whole);
         'rounds: for round in 1..=rounds {
             let mut turns = shuffled(corners.len())?;
             if limit.is_none() {
@@ -101,7 +101,7 @@ impl Measure {
                 };
                 let copy = model::summarise(&run).legs.pop().and_then(|leg| leg.copy);
                 let copy = copy.context("nothing arrived")?;
-                limit.get_or_insert(Limit::Bytes(run.legs[0].receiver().bytes));
+                limit.get_or_insert(LegLimit::Bytes(run.legs[0].receiver().bytes));
                 let name = report::copy::name(&corner.order);
                 self.progress(&format!("round {round} of {rounds}: {name}: {}", copy.rate));
                 corner.copies.push(copy);

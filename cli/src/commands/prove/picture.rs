@@ -4,8 +4,8 @@
 use crate::live::{Picture, View};
 use engine::experiment::Audience;
 use engine::progress::Event;
-use model::{BitRate, Design, Experiment, Metric, Nanos, Phase, Plan, Spec, Trial, Verdict};
-use prove::Slot;
+use model::{BitRate, Design, Experiment, Metric, Nanos, Plan, Spec, Trial, TrialPhase, Verdict};
+use prove::TrialSlot;
 use report::Style;
 use report::live::Live;
 use report::prove::signed;
@@ -39,10 +39,10 @@ impl Audience for View<Pairs> {
         });
     }
 
-    fn begins(&mut self, experiment: &Experiment, slot: Slot) {
+    fn begins(&mut self, experiment: &Experiment, slot: TrialSlot) {
         let plan = &experiment.plan;
         let first = experiment.trials.is_empty();
-        let piloted = plan.pilot_pairs > 0 && slot.phase == Phase::Main;
+        let piloted = plan.pilot_pairs > 0 && slot.phase == TrialPhase::Main;
         if first || (piloted && (slot.block, slot.position) == (0, 0)) {
             let forecast = prove::forecast(plan, &experiment.trials);
             let words = report::prove::forecast(plan, &forecast, Style::PLAIN);
@@ -98,19 +98,21 @@ impl Picture for Pairs {
     }
 }
 
-fn what(plan: &Plan, slot: Slot) -> String {
+fn what(plan: &Plan, slot: TrialSlot) -> String {
     let arm = escape(plan.arm_name(slot.arm));
     let block = slot.block + 1;
     match slot.phase {
-        Phase::Discarded => "warming up".to_owned(),
-        Phase::Pilot => format!("pilot {block} of {}: {arm}", plan.pilot_pairs),
-        Phase::Main | Phase::Confirmation => format!("{} {block}: {arm}", word(plan, slot.phase)),
+        TrialPhase::Discarded => "warming up".to_owned(),
+        TrialPhase::Pilot => format!("pilot {block} of {}: {arm}", plan.pilot_pairs),
+        TrialPhase::Main | TrialPhase::Confirmation => {
+            format!("{} {block}: {arm}", word(plan, slot.phase))
+        }
     }
 }
 
-fn word(plan: &Plan, phase: Phase) -> &'static str {
+fn word(plan: &Plan, phase: TrialPhase) -> &'static str {
     match (phase, &plan.design) {
-        (Phase::Confirmation, _) => "confirmation",
+        (TrialPhase::Confirmation, _) => "confirmation",
         (_, Design::Pairs { .. }) => "pair",
         _ => "block",
     }
@@ -123,13 +125,13 @@ fn block_done(experiment: &Experiment, verdict: &Verdict) -> Option<String> {
     let here = |phase, block| (phase, block) == (last.phase, last.block);
     let next = prove::next(plan, &experiment.trials);
     let goes_on = next.is_some_and(|slot| here(slot.phase, slot.block));
-    if goes_on || last.phase == Phase::Discarded {
+    if goes_on || last.phase == TrialPhase::Discarded {
         return None;
     }
     let trials = experiment.trials.iter();
     let mut block: Vec<&Trial> = trials.filter(|t| here(t.phase, t.block)).collect();
     let number = last.block + 1;
-    if last.phase == Phase::Pilot {
+    if last.phase == TrialPhase::Pilot {
         let values: Vec<String> = block.iter().map(|t| value(plan.metric, t)).collect();
         let values = values.join(", ");
         return Some(format!("pilot {number} of {}: {values}", plan.pilot_pairs));

@@ -5,7 +5,7 @@ use crate::commands::measure::{Path, Played, play};
 use crate::global::{Reaching, time_with_unit};
 use crate::prelude::*;
 use crate::{document, lookup};
-use advise::{Hosts, PathSample};
+use advise::{PathHosts, PathSample};
 use anyhow::bail;
 use archive::Traces;
 use engine::controller::Link;
@@ -17,7 +17,7 @@ use engine::record::blank;
 use engine::{lab, mtu, traces, tuning};
 use model::advice::{Advice, AuditReport, Configured};
 use model::finding::Explanation;
-use model::{BitRate, Directions, Limit, Nanos, Run, Side, Spec, Warning};
+use model::{BitRate, Directions, LegLimit, Nanos, Run, Side, Spec, Warning};
 use prove::plan::usual_run;
 use std::sync::atomic::AtomicBool;
 use wire::control::{ProbeAnswer, ProbeRequest};
@@ -155,7 +155,7 @@ impl Audit {
         Spec {
             directions: Directions::UpThenDown,
             streams: self.streams,
-            limit: Limit::Time(self.time),
+            limit: LegLimit::Time(self.time),
             interval: INTERVAL,
             ..usual_run()
         }
@@ -169,7 +169,7 @@ impl Audit {
             far,
             mut doubts,
         } = found;
-        let hosts = Hosts {
+        let hosts = PathHosts {
             near: &run.near,
             far: run.far.as_ref(),
         };

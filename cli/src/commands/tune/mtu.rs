@@ -9,7 +9,7 @@ use engine::mtu::change::{Wish, change};
 use engine::peer::Operation;
 use engine::transport::How;
 use engine::{mtu, tuning};
-use model::mtu::{ChangeOutcome, MtuFound, Reach};
+use model::mtu::{ChangeOutcome, ChangeReach, MtuFound};
 use std::sync::atomic::Ordering;
 
 /// Change the MTU of this host and a remote one without an outage
@@ -70,8 +70,8 @@ impl Mtu {
         let wish = Wish {
             to: self.to,
             reach: match (self.peer, self.segment) {
-                (true, _) => Some(Reach::Peer),
-                (_, true) => Some(Reach::Segment),
+                (true, _) => Some(ChangeReach::Peer),
+                (_, true) => Some(ChangeReach::Segment),
                 _ => None,
             },
             force: self.force,

@@ -14,7 +14,7 @@ use engine::host::Host;
 use engine::peer::Operation;
 use engine::{lab, namespaces, tuning};
 use model::advice::Foreign;
-use model::{BitRate, Direction, Directions, Limit, Plan, Tuning, Warning};
+use model::{BitRate, Direction, Directions, LegLimit, Plan, Tuning, Warning};
 use prove::plan::USUAL_TIME;
 use report::tune::Judged;
 
@@ -151,19 +151,19 @@ impl Path {
 
     fn question(&self, host: &str) -> Result<Question> {
         let (care, load) = (&self.care, &self.load);
-        let limit = Limit::Time(USUAL_TIME);
+        let limit = LegLimit::Time(USUAL_TIME);
         Ok(Question {
             host: host.to_owned(),
             direction: care.design.direction.unwrap_or(Direction::Up),
             run: load.spec(load.bulk(), Directions::Up, limit)?,
             rate: care.rate,
-            design: prove::Ask {
+            design: prove::PlanOptions {
                 margin: care.design.margin,
                 pairs: care.design.pairs.clone(),
                 gap: care.design.gap,
                 pilot_pairs: care.design.pilot,
                 seed: care.design.seed()?,
-                ..prove::Ask::default()
+                ..prove::PlanOptions::default()
             },
             rounds: care.rounds,
             dry_run: care.dry_run,

@@ -8,7 +8,7 @@ use crate::transport::acceptor::{Slot, source};
 use crate::transport::admission::Pending;
 use crate::transport::driver::Driver;
 use measure::{Job, Load, Role, UdpJob, UdpLoad};
-use model::{BitRate, Bulk, Bytes, Datagrams, Limit, Nanos, SocketSettings, Workload};
+use model::{BitRate, Bulk, Bytes, Datagrams, LegLimit, Nanos, SocketSettings, Workload};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -16,7 +16,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use sys::poll::Waker;
 use wire::Machine;
-use wire::iperf3::{Cookie, Failure, Params, Protocol, Results, Server, ServerEvent, State, code};
+use wire::iperf3::{
+    Cookie, Iperf3Failure, Iperf3Server, Params, ServerEvent, State, TestProtocol, TestResults,
+    code,
+};
 
 /// How soon a session notices what happens elsewhere.
 const TICK: Duration = Duration::from_millis(50);
@@ -53,7 +56,7 @@ pub fn run(
 
 struct Session<'a> {
     server: &'a ServerState<'a>,
-    control: Driver<Server>,
+    control: Driver<Iperf3Server>,
     peer: SocketAddr,
     local: SocketAddr,
     cookie: Cookie,
@@ -95,7 +98,7 @@ impl<'a> Session<'a> {
         cookie: Cookie,
     ) -> Result<Session<'a>, String> {
         let local = stream.local_addr().map_err(|error| error.to_string())?;
-        let mut machine = Server::new(Nanos(0));
+        let mut machine = Iperf3Server::new(Nanos(0));
         machine.input(Nanos(0), &cookie);
         let control = crate::iperf3::control(stream, machine).map_err(|error| error.to_string())?;
         Ok(Session {
@@ -116,8 +119,8 @@ impl<'a> Session<'a> {
         };
         let _slot = self.slot()?;
         let streams = match params.protocol {
-            Protocol::Tcp => Streams::Tcp(self.tcp_streams(&params)?),
-            Protocol::Udp => Streams::Udp(self.udp_streams(&params)?),
+            TestProtocol::Tcp => Streams::Tcp(self.tcp_streams(&params)?),
+            TestProtocol::Udp => Streams::Udp(self.udp_streams(&params)?),
         };
         self.test(&params, streams)
     }
@@ -334,7 +337,7 @@ impl<'a> Session<'a> {
         };
         let mut halves = Vec::new();
         // The client ends the test; this is the bound.
-        let limit = Limit::Time(at_most);
+        let limit = LegLimit::Time(at_most);
         match streams {
             Streams::Tcp(mut sockets) => {
                 let sending = sockets.split_off(receiving.min(sockets.len()));
@@ -446,7 +449,7 @@ impl<'a> Session<'a> {
             Some(ServerEvent::Failed(failure)) => {
                 self.control.send_all();
                 Err(match failure {
-                    Failure::ClientTerminated => "stopped its test".to_owned(),
+                    Iperf3Failure::ClientTerminated => "stopped its test".to_owned(),
                     failure => failure.to_string(),
                 })
             }
@@ -562,7 +565,7 @@ fn results(
     span: Duration,
     (cpu_user, cpu_system): (f64, f64),
     peer: SocketAddr,
-) -> Results {
+) -> TestResults {
     let mut streams = Vec::new();
     let mut congestion_used = None;
     let mut sender_has_retransmits = -1;
@@ -574,7 +577,7 @@ fn results(
             congestion_used = Some(state.congestion);
         }
         if half.sends {
-            sender_has_retransmits = i64::from(params.protocol == Protocol::Tcp);
+            sender_has_retransmits = i64::from(params.protocol == TestProtocol::Tcp);
         }
         for (index, counts) in half.counts().into_iter().enumerate() {
             let omitted = half.omitted.get(index).copied().unwrap_or_default();
@@ -589,14 +592,14 @@ fn results(
             ));
         }
     }
-    let mut results = Results {
+    let mut results = TestResults {
         cpu_total: cpu_user + cpu_system,
         cpu_user,
         cpu_system,
         sender_has_retransmits,
         congestion_used,
         streams,
-        ..Results::default()
+        ..TestResults::default()
     };
     if params.get_server_output {
         results.server_output_text = Some(output(params, &results, span, peer));
@@ -605,7 +608,7 @@ fn results(
 }
 
 /// The server's report, as requested by --get-server-output.
-fn output(params: &Params, results: &Results, span: Duration, peer: SocketAddr) -> String {
+fn output(params: &Params, results: &TestResults, span: Duration, peer: SocketAddr) -> String {
     let mut text = format!(
         "linerate {} served {peer}\n[ ID] Interval           Transfer     Bitrate\n",
         env!("CARGO_PKG_VERSION")
@@ -616,7 +619,7 @@ fn output(params: &Params, results: &Results, span: Duration, peer: SocketAddr) 
         let rate = bytes.per(Nanos::from(span));
         let (id, seconds) = (stream.id, span.as_secs_f64());
         text += &format!("[{id:3}]   0.00-{seconds:.2} sec  {bytes}  {rate}");
-        if params.protocol == Protocol::Udp && index < receiving {
+        if params.protocol == TestProtocol::Udp && index < receiving {
             let jitter_ms = stream.jitter_s * 1e3;
             text += &format!("  {jitter_ms:.3} ms  {}/{}", stream.errors, stream.packets);
         }
@@ -626,7 +629,7 @@ fn output(params: &Params, results: &Results, span: Duration, peer: SocketAddr) 
     text
 }
 
-fn summary(params: &Params, results: &Results, span: Duration) -> String {
+fn summary(params: &Params, results: &TestResults, span: Duration) -> String {
     let way = match (params.reverse, params.bidirectional) {
         (true, _) => "received",
         (_, true) => "sent and received",
@@ -637,8 +640,8 @@ fn summary(params: &Params, results: &Results, span: Duration) -> String {
         "{way} {bytes} over {} {} stream{} in {:.1} s, {}",
         results.streams.len(),
         match params.protocol {
-            Protocol::Tcp => "TCP",
-            Protocol::Udp => "UDP",
+            TestProtocol::Tcp => "TCP",
+            TestProtocol::Udp => "UDP",
         },
         if results.streams.len() == 1 { "" } else { "s" },
         span.as_secs_f64(),

@@ -4,7 +4,7 @@ use crate::block_client::BlockClient;
 use crate::spin::{Spin, is_pause};
 use crate::stream::{Phase, Stream, Tally, counts, latencies};
 use hdrhistogram::Histogram;
-use model::{Answer, BlockOperation, BlockRecord, Blocks, Bytes, Latency, Nanos};
+use model::{BlockOperation, BlockRecord, BlockReply, Blocks, Bytes, Latency, Nanos};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -159,7 +159,7 @@ impl Record {
         }
     }
 
-    fn take(&mut self, answer: &Answer) {
+    fn take(&mut self, answer: &BlockReply) {
         // Only a value beyond what the histogram can ever hold fails: half an eternity.
         let _ = self.latency.record(answer.total().0);
         let sums = &mut self.sums;

@@ -54,7 +54,7 @@ pub(super) const STRANGE: &str =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{BlockServer, BlockStore, Bytes, Wait};
+    use model::{BlockServer, BlockStore, Bytes, WaitMode};
 
     #[test]
     fn codes_stay() {
@@ -72,7 +72,7 @@ mod tests {
             mix: vec![BlockOperation::Read],
             random: false,
             seed: 0,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
         };
         let call = |operation, block: u64| {
             let mut bytes = [0; CALL];

@@ -12,7 +12,7 @@ use crate::spin::{Spin, is_pause};
 use crate::storage::{Storage, Store};
 use crate::stream::Stream;
 use crate::workload::{WorkloadEnd, no_such_role};
-use model::{Blocks, StoreRecord, Wait, Workload};
+use model::{Blocks, StoreRecord, WaitMode, Workload};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ pub(crate) fn end(job: &Job, order: &Blocks) -> Result<Box<dyn WorkloadEnd>, Err
 }
 
 impl WorkloadEnd for BlocksEnd {
-    fn wait(&self) -> Option<Wait> {
+    fn wait(&self) -> Option<WaitMode> {
         match self {
             BlocksEnd::Client(order, _) => Some(order.wait),
             BlocksEnd::Server(order, store) => {

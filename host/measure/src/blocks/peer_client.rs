@@ -3,7 +3,9 @@
 use super::frame::{REPLY, STRANGE, code};
 use crate::block_client::{BlockClient, BlockClients};
 use crate::noise::noise;
-use model::{Answer, Asked, AtServer, BlockOperation, Blocks, Bytes, Nanos, Outstanding, Places};
+use model::{
+    AtServer, BlockCall, BlockOperation, BlockOrder, BlockReply, Blocks, Bytes, Nanos, Outstanding,
+};
 use std::sync::Arc;
 
 /// Clients of a peer that has this many blocks, one for each of the connections.
@@ -12,7 +14,7 @@ pub(super) fn clients(order: &Blocks, all: u64, streams: u64) -> Arc<BlockClient
     let data = noise(order.block.0 as usize);
     Arc::new(move |stream| {
         Box::new(PeerClient {
-            places: Places::new(&order, all, stream as u64, streams),
+            places: BlockOrder::new(&order, all, stream as u64, streams),
             mix: order.mix.clone(),
             block: data.clone(),
             outstanding: Outstanding::default(),
@@ -23,7 +25,7 @@ pub(super) fn clients(order: &Blocks, all: u64, streams: u64) -> Arc<BlockClient
 }
 
 struct PeerClient {
-    places: Places,
+    places: BlockOrder,
     mix: Vec<BlockOperation>,
     /// What is written: nothing on the way or in the storage makes it smaller.
     block: Vec<u8>,
@@ -36,7 +38,7 @@ struct PeerClient {
 
 struct Reply {
     begun: Nanos,
-    call: Asked,
+    call: BlockCall,
     at_server: AtServer,
     /// Bytes that are still to come.
     left: usize,
@@ -67,7 +69,7 @@ impl BlockClient for PeerClient {
         &mut self,
         now: Nanos,
         mut bytes: &[u8],
-        answered: &mut dyn FnMut(Answer),
+        answered: &mut dyn FnMut(BlockReply),
     ) -> Result<(), String> {
         while !bytes.is_empty() {
             let reply = match &mut self.reply {
@@ -127,7 +129,7 @@ impl PeerClient {
 }
 
 impl Reply {
-    fn answer(&self, now: Nanos, block: Bytes) -> Answer {
+    fn answer(&self, now: Nanos, block: Bytes) -> BlockReply {
         let [sent, answered] = self.call.operation.carries(block);
         self.call
             .answer(self.begun, now, sent + answered, Some(self.at_server))
@@ -138,7 +140,7 @@ impl Reply {
 mod tests {
     use super::*;
     use crate::blocks::frame::CALL;
-    use model::{BlockServer, BlockStore, Wait};
+    use model::{BlockServer, BlockStore, WaitMode};
 
     fn client() -> Box<dyn BlockClient> {
         let order = Blocks {
@@ -148,7 +150,7 @@ mod tests {
             mix: vec![BlockOperation::Read, BlockOperation::Write],
             random: false,
             seed: 0,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
         };
         clients(&order, 5, 1)(0)
     }

@@ -1,7 +1,7 @@
 //! Whether each segment of each connection of a trace is there.
 
 use super::connections::ByNumber;
-use model::{Completeness, CompletenessCheck, Connection, End, Tally, TraceRecord};
+use model::{Completeness, CompletenessCheck, Connection, EventTally, TraceEnd, TraceRecord};
 use std::collections::HashMap;
 
 /// Connections that are kept at most, before complete ones are only counted.
@@ -11,7 +11,7 @@ const KEPT: usize = 100_000;
 #[derive(Debug, Default)]
 pub struct TraceCompleteness {
     /// How it ended.
-    pub end: End,
+    pub end: TraceEnd,
     kept: HashMap<u32, Checked, ByNumber>,
     /// Connections that ended and are only counted, all complete.
     pub folded: u64,
@@ -74,7 +74,7 @@ impl TraceCompleteness {
     }
 
     /// An event of the connection with this number.
-    pub(super) fn count(&mut self, id: u32, tally: &Tally) {
+    pub(super) fn count(&mut self, id: u32, tally: &EventTally) {
         if let Some(one) = self.kept.get_mut(&id) {
             one.check.count(tally);
             one.closed = tally.closes();
@@ -98,7 +98,7 @@ mod tests {
             local: any,
             remote: any,
         };
-        let closed = Tally {
+        let closed = EventTally {
             at: Nanos(0),
             what: What::State,
             segments: 0,
@@ -115,7 +115,7 @@ mod tests {
             completeness.count(id, &closed);
         }
         // One had a segment that nobody saw.
-        let late = Tally {
+        let late = EventTally {
             segs_out: 1,
             ..closed
         };

@@ -13,7 +13,7 @@
 use super::connections::Connections;
 use super::record::{self, Clock, DEVICE, Event, HEADERS, RECORD, Raw, Terms, WORD, WORDS};
 use super::{Tracer, Written};
-use model::{Begin, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource, What};
+use model::{Nanos, TRACE_SCHEMA, TraceBegin, TraceRecord, TraceSource, What};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -48,7 +48,7 @@ pub enum FileError {
 /// The second line.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
-    begin: Begin,
+    begin: TraceBegin,
     #[serde(flatten)]
     clock: Clock,
     record_bytes: usize,
@@ -298,9 +298,9 @@ impl<W: Write> Recording<W> {
 /// The head of a recording that nobody made, to read blocks behind it.
 pub fn any_head() -> Vec<u8> {
     let head = Head {
-        begin: Begin {
+        begin: TraceBegin {
             schema: TRACE_SCHEMA,
-            ..Begin::default()
+            ..TraceBegin::default()
         },
         clock: Clock {
             start: Nanos(1),
@@ -465,15 +465,15 @@ impl<R: Read> Blocks<R> {
 mod tests {
     use super::super::record::Raw;
     use super::*;
-    use model::End;
+    use model::TraceEnd;
     use proptest::prelude::*;
 
     fn file() -> Vec<u8> {
         let head = Head {
-            begin: Begin {
+            begin: TraceBegin {
                 schema: TRACE_SCHEMA,
                 host: "here".to_owned(),
-                ..Begin::default()
+                ..TraceBegin::default()
             },
             clock: Clock {
                 start: Nanos(100),
@@ -508,7 +508,7 @@ mod tests {
             recording.event(Event::of(&bytes).unwrap()).unwrap();
         }
         recording
-            .add(&TraceRecord::End(End::default()), Written(&[]))
+            .add(&TraceRecord::End(TraceEnd::default()), Written(&[]))
             .unwrap();
         recording.to
     }
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn either_form_is_known_by_how_it_begins() {
         assert!(is_trace(&file()[..]));
-        let begin = TraceRecord::Begin(Begin::default());
+        let begin = TraceRecord::Begin(TraceBegin::default());
         assert!(is_trace(&serde_json::to_vec(&begin).unwrap()[..]));
         assert!(is_trace(&b"linerate trace 2\n"[..]));
         assert!(!is_trace(&b"{\"schema\":1}"[..]));

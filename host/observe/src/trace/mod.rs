@@ -25,7 +25,7 @@ use crate::proc;
 use batch::{Batch, Content};
 pub use completeness::TraceCompleteness;
 pub use file::{FileError, Recording, any_head, is_trace, open};
-use model::{Begin, End, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
+use model::{Nanos, Segment, TRACE_SCHEMA, TraceBegin, TraceEnd, TraceRecord, TraceSource};
 use process_sampler::ProcessSampler;
 use record::{Clock, Event, RECORD, Terms};
 use std::collections::BTreeMap;
@@ -203,7 +203,7 @@ pub fn netns_at(path: &Path) -> Option<u32> {
 /// A running trace.
 pub struct Tracer {
     worker: Worker,
-    begin: Begin,
+    begin: TraceBegin,
     terms: Terms,
     processes: Option<ProcessSampler>,
     /// Tracepoints that this kernel lacks, or does not let be traced: their events are missing.
@@ -211,7 +211,7 @@ pub struct Tracer {
     /// What replaces the probes, why, and what is lost by that: sentences for the user.
     pub instead: Vec<String>,
     completeness: TraceCompleteness,
-    end: End,
+    end: TraceEnd,
 }
 
 impl Tracer {
@@ -266,7 +266,7 @@ impl Tracer {
         })
     }
 
-    fn new(worker: Worker, begin: Begin, terms: Terms, options: &Options) -> Tracer {
+    fn new(worker: Worker, begin: TraceBegin, terms: Terms, options: &Options) -> Tracer {
         Tracer {
             worker,
             begin,
@@ -275,12 +275,12 @@ impl Tracer {
             completeness: TraceCompleteness::default(),
             missing: Vec::new(),
             instead: Vec::new(),
-            end: End::default(),
+            end: TraceEnd::default(),
         }
     }
 
     /// How the trace begins: its first record, which [`Tracer::read`] leaves out.
-    pub fn begin(&self) -> &Begin {
+    pub fn begin(&self) -> &TraceBegin {
         &self.begin
     }
 
@@ -429,8 +429,8 @@ impl<'a> Written<'a> {
     }
 }
 
-fn begin(source: TraceSource, started: Nanos) -> Begin {
-    Begin {
+fn begin(source: TraceSource, started: Nanos) -> TraceBegin {
+    TraceBegin {
         schema: TRACE_SCHEMA,
         host: proc::read("/proc/sys/kernel/hostname").unwrap_or_default(),
         kernel: proc::read("/proc/sys/kernel/osrelease").unwrap_or_default(),

@@ -2,8 +2,8 @@
 
 use model::segment::{tcp_flag, tcp_state};
 use model::{
-    BitRate, Bytes, Comm, Connection, Dropped, Nanos, Segment, SocketState, SocketValues, Tally,
-    TraceRecord, What,
+    BitRate, Bytes, Comm, Connection, Dropped, EventTally, Nanos, Segment, SocketState,
+    SocketValues, TraceRecord, What,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -355,13 +355,13 @@ impl<'a> Event<'a> {
     }
 
     /// What the completeness of its connection takes of it; `None` where there is no socket.
-    pub(super) fn tally(self, clock: Clock) -> Option<Tally> {
+    pub(super) fn tally(self, clock: Clock) -> Option<EventTally> {
         if self.cookie() == 0 {
             return None;
         }
         let ends = u32::from(self.flags() & tcp_flag::SYN != 0)
             + u32::from(self.flags() & tcp_flag::FIN != 0);
-        Some(Tally {
+        Some(EventTally {
             at: self.at(clock),
             what: self.kind(),
             segments: self.segments().into(),
@@ -567,7 +567,7 @@ mod tests {
             if let Some(event) = event {
                 let segment = event.segment(&place(), &terms());
                 prop_assert_eq!(segment.at, event.at(terms().clock));
-                prop_assert_eq!(event.tally(terms().clock), Tally::of(&segment));
+                prop_assert_eq!(event.tally(terms().clock), EventTally::of(&segment));
                 let _ = (event.here(), event.there());
             }
         }

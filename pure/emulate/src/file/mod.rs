@@ -5,15 +5,17 @@ pub(crate) mod value;
 
 pub(crate) use shape::QueueFile;
 
-use crate::{Change, Cidr, Direction, End, Error, Link, Nat, Node, NodeKind, Scenario, Traffic};
+use crate::{
+    Cidr, Direction, Error, Link, LinkEnd, Nat, Node, NodeKind, Scenario, ScriptStep, Traffic,
+};
 use model::Nanos;
 use serde::Deserialize;
-use shape::{Table, lay, shape};
+use shape::{RawTable, lay, shape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use value::{Of, Whole, scalar, some};
+use value::{Of, WholeNumber, scalar, some};
 
 /// Longest text that a file may hold, in bytes.
 const MAX_FILE: usize = 1 << 20;
@@ -49,7 +51,7 @@ struct ScenarioFile {
     #[serde(deserialize_with = "scalar")]
     name: String,
     why: String,
-    seed: Option<Of<Whole<0, { (1 << 62) - 1 }>>>,
+    seed: Option<Of<WholeNumber<0, { (1 << 62) - 1 }>>>,
     #[serde(default)]
     host: Vec<Spanned<Node>>,
     #[serde(default)]
@@ -134,12 +136,12 @@ impl TryFrom<String> for Address {
 }
 
 /// The text of a file, to name lines in it.
-struct Source<'a> {
+struct SourceText<'a> {
     text: &'a str,
     file: &'a str,
 }
 
-impl Source<'_> {
+impl SourceText<'_> {
     fn error(&self, at: usize, what: impl Into<String>, remedy: impl Into<String>) -> Error {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         Error {
@@ -179,7 +181,7 @@ impl Source<'_> {
     }
 
     /// Takes an array of tables out of the file.
-    fn tables<'a>(&self, root: &mut DeTable<'a>, key: &str) -> Result<Vec<Table<'a>>, Error> {
+    fn tables<'a>(&self, root: &mut DeTable<'a>, key: &str) -> Result<Vec<RawTable<'a>>, Error> {
         let Some(value) = root.remove(key) else {
             return Ok(Vec::new());
         };
@@ -195,7 +197,7 @@ impl Source<'_> {
         }
     }
 
-    fn table<'a>(&self, value: Spanned<DeValue<'a>>) -> Result<Table<'a>, Error> {
+    fn table<'a>(&self, value: Spanned<DeValue<'a>>) -> Result<RawTable<'a>, Error> {
         let span = value.span();
         match value.into_inner() {
             DeValue::Table(keys) => Ok(Spanned::new(span, keys)),
@@ -208,7 +210,7 @@ impl Source<'_> {
         }
     }
 
-    fn read<'a, T: Deserialize<'a>>(&self, table: Table<'a>) -> Result<T, Error> {
+    fn read<'a, T: Deserialize<'a>>(&self, table: RawTable<'a>) -> Result<T, Error> {
         T::deserialize(toml::de::Deserializer::from(table)).map_err(|e| self.unread(&e))
     }
 
@@ -283,7 +285,7 @@ fn suggest(name: &str, known: &[&str]) -> String {
 }
 
 pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
-    let source = Source { text, file };
+    let source = SourceText { text, file };
     if text.len() > MAX_FILE {
         let what = format!("the file has more than {MAX_FILE} bytes");
         return Err(source.error(0, what, "give a scenario file"));
@@ -301,7 +303,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
 }
 
 /// Refuses a key of another kind of node.
-fn node_keys(root: &DeTable<'_>, source: &Source<'_>) -> Result<(), Error> {
+fn node_keys(root: &DeTable<'_>, source: &SourceText<'_>) -> Result<(), Error> {
     for (kind, keys) in NODE_KEYS.iter().filter_map(|row| row.split_once(": ")) {
         let keys: Vec<&str> = keys.split(' ').collect();
         let Some(DeValue::Array(nodes)) = root.get(kind).map(Spanned::get_ref) else {
@@ -321,9 +323,9 @@ fn node_keys(root: &DeTable<'_>, source: &Source<'_>) -> Result<(), Error> {
 
 fn scenario<'a>(
     file: ScenarioFile,
-    links: Vec<Table<'a>>,
-    changes: Vec<Table<'a>>,
-    source: &Source<'_>,
+    links: Vec<RawTable<'a>>,
+    changes: Vec<RawTable<'a>>,
+    source: &SourceText<'_>,
 ) -> Result<Scenario, Error> {
     if file.host.is_empty() {
         let what = "the scenario has no host";
@@ -373,7 +375,7 @@ fn references(
     at: usize,
     nodes: &[Node],
     drafts: &[Draft<'_>],
-    source: &Source<'_>,
+    source: &SourceText<'_>,
 ) -> Result<(), Error> {
     let Node { name, kind, .. } = node;
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
@@ -418,14 +420,14 @@ struct Draft<'a> {
     link: Link,
     given: [Option<Cidr>; 2],
     /// The keys that shape both directions by now.
-    shapes: [Table<'a>; 2],
+    shapes: [RawTable<'a>; 2],
 }
 
 fn draft<'a>(
-    mut keys: Table<'a>,
+    mut keys: RawTable<'a>,
     nodes: &[Node],
     before: &[Draft<'_>],
-    source: &Source<'_>,
+    source: &SourceText<'_>,
 ) -> Result<Draft<'a>, Error> {
     let at = keys.span().start;
     let mut part = |key| match keys.get_mut().remove(key) {
@@ -478,7 +480,7 @@ fn draft<'a>(
         }
         let mut free = (0..).map(|n| format!("eth{n}"));
         let free = free.find(|device| !taken.contains(device.as_str()));
-        Ok(End {
+        Ok(LinkEnd {
             node: node.clone(),
             device: named.or(free).unwrap_or_default(),
             mtu: mtu as u32,
@@ -510,13 +512,13 @@ fn draft<'a>(
 }
 
 /// Refuses rings of switches, in which a broadcast would run for ever.
-fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &Source<'_>) -> Result<(), Error> {
+fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &SourceText<'_>) -> Result<(), Error> {
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
     let alone = switches.map(|switch| BTreeSet::from([switch.name.as_str()]));
     let mut joined: Vec<BTreeSet<&str>> = alone.collect();
     for draft in drafts {
         let [a, b] = &draft.link.ends;
-        let group = |end: &End| joined.iter().position(|g| g.contains(end.node.as_str()));
+        let group = |end: &LinkEnd| joined.iter().position(|g| g.contains(end.node.as_str()));
         let (Some(a), Some(b)) = (group(a), group(b)) else {
             continue;
         };
@@ -534,7 +536,11 @@ fn loops(drafts: &[Draft<'_>], nodes: &[Node], source: &Source<'_>) -> Result<()
 
 /// Gives every end at a host or router an IPv4 and an IPv6 address, one network for each segment:
 /// 10.77.N.0/24, or what the file gives, and fd77:0:0:N::/64 where the MTU allows IPv6.
-fn addresses(drafts: &mut [Draft<'_>], nodes: &[Node], source: &Source<'_>) -> Result<(), Error> {
+fn addresses(
+    drafts: &mut [Draft<'_>],
+    nodes: &[Node],
+    source: &SourceText<'_>,
+) -> Result<(), Error> {
     let links: Vec<&Link> = drafts.iter().map(|d| &d.link).collect();
     let segments = crate::scenario::segments(&links, nodes);
     let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
@@ -612,10 +618,10 @@ fn free(network: Cidr, taken: &mut BTreeSet<IpAddr>) -> Option<Cidr> {
 }
 
 fn script<'a>(
-    changes: Vec<Table<'a>>,
+    changes: Vec<RawTable<'a>>,
     drafts: &mut [Draft<'a>],
-    source: &Source<'_>,
-) -> Result<Vec<Change>, Error> {
+    source: &SourceText<'_>,
+) -> Result<Vec<ScriptStep>, Error> {
     if let Some(change) = changes.get(MAX_CHANGES) {
         let what = format!("more than {MAX_CHANGES} changes");
         return source.fault(change.span().start, "", what, "leave some out");
@@ -643,7 +649,7 @@ fn script<'a>(
             for &direction in head.direction.directions() {
                 let table = &mut shapes[direction as usize];
                 lay(keys, table);
-                script.push(Change {
+                script.push(ScriptStep {
                     at: head.at,
                     link: link.name.clone(),
                     direction,
@@ -658,7 +664,7 @@ fn script<'a>(
 fn traffic(
     files: Vec<Spanned<Traffic>>,
     nodes: &[Node],
-    source: &Source<'_>,
+    source: &SourceText<'_>,
 ) -> Result<Vec<Traffic>, Error> {
     let hosts = nodes.iter().filter(|n| n.kind == NodeKind::Host);
     let hosts: Vec<&str> = hosts.map(|n| n.name.as_str()).collect();

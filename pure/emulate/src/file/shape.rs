@@ -1,22 +1,22 @@
 //! The keys that shape one direction of a link: tables laid over each other, then read and checked.
 
-use super::Source;
-use super::value::{Of, Whole, some};
-use crate::{Aqm, Bucket, CoDelRule, Cross, Error, Limit, Queue, RedRule, Shape};
+use super::SourceText;
+use super::value::{Of, WholeNumber, some};
+use crate::{Aqm, Bucket, CoDelRule, Cross, Error, Queue, QueueLimit, RedRule, Shape};
 use model::Bytes;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
 
 /// A table that is not read yet, and where it stands.
-pub(super) type Table<'a> = Spanned<DeTable<'a>>;
+pub(super) type RawTable<'a> = Spanned<DeTable<'a>>;
 
 /// What `"off"` takes away where another table gave it.
 const CAN_BE_OFF: &str = "rate jitter loss reorder duplicate queue policer shaper max_frame \
                           ack_thinning rate_variation cross";
 
 /// Lays the keys of a table over those of another.
-pub(super) fn lay<'a>(over: &Table<'a>, table: &mut Table<'a>) {
+pub(super) fn lay<'a>(over: &RawTable<'a>, table: &mut RawTable<'a>) {
     for (key, value) in over.get_ref() {
         let name: &str = key.get_ref();
         // Removed first, so that it stands where it was written last.
@@ -31,10 +31,10 @@ pub(super) fn lay<'a>(over: &Table<'a>, table: &mut Table<'a>) {
 /// Reads the shape of a direction of this link, and refuses what has no effect or passes no packet of the
 /// link's MTU.
 pub(super) fn shape(
-    table: &Table<'_>,
+    table: &RawTable<'_>,
     link: &str,
     mtu: u32,
-    source: &Source<'_>,
+    source: &SourceText<'_>,
 ) -> Result<Shape, Error> {
     let shape: Shape = source.read(table.clone())?;
     let fault = |key, what: String, remedy: &str| {
@@ -43,7 +43,7 @@ pub(super) fn shape(
         Err(source.error(at, what, remedy))
     };
     let mtu = u64::from(mtu);
-    if let Some(Limit::Bytes(Bytes(most))) = shape.queue.as_ref().map(|q| q.limit)
+    if let Some(QueueLimit::Bytes(Bytes(most))) = shape.queue.as_ref().map(|q| q.limit)
         && most < mtu
     {
         let what = format!("a queue of {most} B holds no frame of {mtu} B");
@@ -91,7 +91,7 @@ pub(super) fn shape(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueFile {
-    packets: Option<Of<Whole<1, { 1 << 30 }>>>,
+    packets: Option<Of<WholeNumber<1, { 1 << 30 }>>>,
     #[serde(default, deserialize_with = "some")]
     bytes: Option<Bytes>,
     codel: Option<CoDelRule>,
@@ -105,8 +105,8 @@ impl TryFrom<QueueFile> for Queue {
 
     fn try_from(file: QueueFile) -> Result<Queue, String> {
         let (limit, most) = match (file.packets, file.bytes) {
-            (Some(Of(Whole(packets))), None) => (Limit::Packets(packets), packets),
-            (None, Some(bytes)) => (Limit::Bytes(bytes), bytes.0),
+            (Some(Of(WholeNumber(packets))), None) => (QueueLimit::Packets(packets), packets),
+            (None, Some(bytes)) => (QueueLimit::Bytes(bytes), bytes.0),
             (Some(_), Some(_)) => {
                 let what = "the queue is limited in packets and in bytes";
                 return Err(format!("{what}; keep one of 'packets' and 'bytes'"));

@@ -120,9 +120,9 @@ impl FromScalar for String {
 }
 
 /// A whole number from `MIN` to `MAX`.
-pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub(crate) u64);
+pub(crate) struct WholeNumber<const MIN: u64, const MAX: u64>(pub(crate) u64);
 
-impl<const MIN: u64, const MAX: u64> FromScalar for Whole<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64> FromScalar for WholeNumber<MIN, MAX> {
     fn expected() -> String {
         format!("a whole number from {MIN} to {MAX}")
     }
@@ -131,7 +131,7 @@ impl<const MIN: u64, const MAX: u64> FromScalar for Whole<MIN, MAX> {
             return None;
         };
         let n = u64::try_from(*n).ok()?;
-        (MIN..=MAX).contains(&n).then_some(Whole(n))
+        (MIN..=MAX).contains(&n).then_some(WholeNumber(n))
     }
 }
 
@@ -222,7 +222,7 @@ where
     T: TryFrom<u64, Error: fmt::Display>,
     D: Deserializer<'de>,
 {
-    let Whole::<MIN, MAX>(n) = scalar(from)?;
+    let WholeNumber::<MIN, MAX>(n) = scalar(from)?;
     T::try_from(n).map_err(D::Error::custom)
 }
 
@@ -239,7 +239,7 @@ pub(crate) fn amount<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error
 
 /// Numbers of frames: 1 to 100,000 of them, rising.
 pub(crate) fn ascending<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
-    let frames = Vec::<Of<Whole<1, { 1 << 40 }>>>::deserialize(from)?;
+    let frames = Vec::<Of<WholeNumber<1, { 1 << 40 }>>>::deserialize(from)?;
     let frames: Vec<u64> = frames.into_iter().map(|of| of.0.0).collect();
     let fault = match frames.windows(2).find(|pair| pair[0] >= pair[1]) {
         Some(pair) => format!(

@@ -7,21 +7,21 @@ pub(crate) mod sender;
 #[cfg(test)]
 mod tests;
 
-use crate::facts::{Bucket, Facts, MOST_SENT, Sent};
+use crate::facts::{BucketFit, Facts, MOST_SENT, Sent};
 use crate::limits::bucket;
 use model::finding::Explanation;
 use model::packet::Packet;
 use model::{Bytes, Nanos, StreamFigures, Vantage};
-use sender::{Frame, Sender};
+use sender::{CaptureSender, Frame};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use tcp::clock::Marks;
 use tcp::connection::Passed;
-use tcp::stream::{Arrival, Followed};
-use tcp::table::{Bounds, Ends, Gone, Table};
+use tcp::stream::{DataArrival, FollowedStream};
+use tcp::table::{AddressPair, ForgottenConnection, Table, TableBounds};
 use tcp::two_vantage::{MOST_PASSES, Passes};
-use tcp::vantage::Votes;
+use tcp::vantage::VantageVotes;
 
 /// Connections that are followed at a time, packets of others are only counted; and those that are explained.
 const MOST_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
@@ -38,28 +38,29 @@ pub(crate) fn is_small(this: u64, other: u64) -> bool {
     this < other / SMALL_WAY
 }
 
-pub(crate) type Connection = tcp::connection::Connection<Option<Box<Passes>>, Sender>;
+pub(crate) type CaptureConnection =
+    tcp::connection::TcpConnection<Option<Box<Passes>>, CaptureSender>;
 
 /// Follows the connections of a capture.
-pub struct Observer {
-    table: Table<Option<Box<Passes>>, Sender>,
-    kept: Kept,
+pub struct CaptureObserver {
+    table: Table<Option<Box<Passes>>, CaptureSender>,
+    kept: KeptConnections,
     /// Of one of two captures: by what its clock is compared, and how many packets are remembered.
     marks: Option<Marks>,
     passes: usize,
 }
 
 /// Bytes of a connection, and its number.
-type Key = (u64, Reverse<u32>);
+type KeptKey = (u64, Reverse<u32>);
 
 /// Connections that are over and to be explained.
-struct Kept {
+struct KeptConnections {
     /// The first is the next to be left out: with the fewest bytes, of as many the one that began last.
-    connections: BTreeMap<Key, (Ends, Box<Connection>)>,
+    connections: BTreeMap<KeptKey, (AddressPair, Box<CaptureConnection>)>,
     most: usize,
     /// Connections that were left out, and their bytes.
     left_out: (u64, Bytes),
-    votes: Votes,
+    votes: VantageVotes,
 }
 
 /// What a capture shows.
@@ -74,32 +75,32 @@ pub struct Explained {
 }
 
 /// One of two captures: each connection as it passed, and the explanations of its client's and its server's data.
-pub(crate) struct Place {
+pub(crate) struct CapturePlace {
     pub passes: Vec<Passes>,
     pub halves: Vec<[Option<Explanation>; 2]>,
     pub doubts: Vec<String>,
     pub marks: Marks,
 }
 
-impl Default for Observer {
-    fn default() -> Observer {
-        Observer::of_most(usize::MAX)
+impl Default for CaptureObserver {
+    fn default() -> CaptureObserver {
+        CaptureObserver::of_most(usize::MAX)
     }
 }
 
-impl Observer {
+impl CaptureObserver {
     /// One that explains at most so many connections, those with the most bytes.
-    pub fn of_most(most: usize) -> Observer {
-        Observer {
-            table: Table::new(Bounds {
+    pub fn of_most(most: usize) -> CaptureObserver {
+        CaptureObserver {
+            table: Table::new(TableBounds {
                 connections: MOST_CONNECTIONS,
                 over: MOST_OVER,
             }),
-            kept: Kept {
+            kept: KeptConnections {
                 connections: BTreeMap::new(),
                 most: most.min(MOST_CONNECTIONS),
                 left_out: (0, Bytes(0)),
-                votes: Votes::default(),
+                votes: VantageVotes::default(),
             },
             marks: None,
             passes: 0,
@@ -107,10 +108,10 @@ impl Observer {
     }
 
     /// For one of two captures, to be [`crate::joined`].
-    pub fn of_two() -> Observer {
-        Observer {
+    pub fn of_two() -> CaptureObserver {
+        CaptureObserver {
             marks: Some(Marks::default()),
-            ..Observer::default()
+            ..CaptureObserver::default()
         }
     }
 
@@ -141,14 +142,14 @@ impl Observer {
         explained
     }
 
-    pub(crate) fn into_place(mut self) -> Place {
+    pub(crate) fn into_place(mut self) -> CapturePlace {
         let marks = self.marks.take().unwrap_or_default();
         let (mut passes, mut halves) = (Vec::new(), Vec::new());
         let doubts = self.close(&mut Vec::new(), |passed, explained| {
             passes.push(passed);
             halves.push(explained);
         });
-        Place {
+        CapturePlace {
             passes,
             halves,
             doubts,
@@ -186,7 +187,7 @@ impl Observer {
 
 /// Hands a packet to the views of its streams.
 #[inline]
-pub(crate) fn read(connection: &mut Connection, packet: &Packet, passed: &Passed) {
+pub(crate) fn read(connection: &mut CaptureConnection, packet: &Packet, passed: &Passed) {
     let segment = connection.segment();
     if let Some(arrival) = passed.data
         && let Some(own) = connection.stream_mut(passed.side)
@@ -203,11 +204,11 @@ pub(crate) fn read(connection: &mut Connection, packet: &Packet, passed: &Passed
 }
 
 /// Remembers a packet for the comparison with another place; whether it did.
-fn remember(connection: &mut Connection, packet: &Packet, passed: &Passed) -> bool {
+fn remember(connection: &mut CaptureConnection, packet: &Packet, passed: &Passed) -> bool {
     let again = match passed.data {
-        Some(Arrival::Duplicate | Arrival::Probe | Arrival::Stray) => return false,
-        Some(Arrival::Retransmission) => true,
-        Some(Arrival::New | Arrival::Reordered) | None => false,
+        Some(DataArrival::Duplicate | DataArrival::Probe | DataArrival::Stray) => return false,
+        Some(DataArrival::Retransmission) => true,
+        Some(DataArrival::New | DataArrival::Reordered) | None => false,
     };
     let (client, server) = match passed.side {
         0 => (packet.from, packet.to),
@@ -218,7 +219,10 @@ fn remember(connection: &mut Connection, packet: &Packet, passed: &Passed) -> bo
     true
 }
 
-fn doubts(table: &Table<Option<Box<Passes>>, Sender>, kept: &Kept) -> Vec<String> {
+fn doubts(
+    table: &Table<Option<Box<Passes>>, CaptureSender>,
+    kept: &KeptConnections,
+) -> Vec<String> {
     let mut doubts = Vec::new();
     if table.attempts() > 0 {
         doubts.push(format!(
@@ -245,10 +249,13 @@ fn doubts(table: &Table<Option<Box<Passes>>, Sender>, kept: &Kept) -> Vec<String
     doubts
 }
 
-impl Kept {
+impl KeptConnections {
     /// A connection is to be explained, if no more than [`Kept::most`] have more bytes.
-    fn keep(&mut self, gone: Gone<Option<Box<Passes>>, Sender>) -> Option<Box<Connection>> {
-        let Gone {
+    fn keep(
+        &mut self,
+        gone: ForgottenConnection<Option<Box<Passes>>, CaptureSender>,
+    ) -> Option<Box<CaptureConnection>> {
+        let ForgottenConnection {
             ends,
             number,
             mut connection,
@@ -270,7 +277,7 @@ impl Kept {
         Some(self.leave_out(least))
     }
 
-    fn leave_out(&mut self, connection: Box<Connection>) -> Box<Connection> {
+    fn leave_out(&mut self, connection: Box<CaptureConnection>) -> Box<CaptureConnection> {
         self.left_out.0 += 1;
         self.left_out.1 += Bytes(connection.bytes());
         connection
@@ -280,10 +287,10 @@ impl Kept {
 /// The queue or bucket that several connections to a destination share, seen at their sender: alone each may look like random
 /// loss.
 fn shared_buckets(
-    connections: &[(Key, (Ends, Box<Connection>))],
-    votes: &Votes,
-) -> BTreeMap<IpAddr, Bucket> {
-    let mut all: BTreeMap<IpAddr, Vec<&Followed<Sender>>> = BTreeMap::new();
+    connections: &[(KeptKey, (AddressPair, Box<CaptureConnection>))],
+    votes: &VantageVotes,
+) -> BTreeMap<IpAddr, BucketFit> {
+    let mut all: BTreeMap<IpAddr, Vec<&FollowedStream<CaptureSender>>> = BTreeMap::new();
     for (_, (ends, connection)) in connections {
         let second = connection.client_is_second();
         let ends = [second, !second].map(|second| ends.end(second).ip());
@@ -302,7 +309,7 @@ fn shared_buckets(
 }
 
 /// The one bucket of all of these, over the time in which all that they sent is known.
-fn shared(all: &[&Followed<Sender>]) -> Option<Bucket> {
+fn shared(all: &[&FollowedStream<CaptureSender>]) -> Option<BucketFit> {
     let lossy = || all.iter().filter_map(|own| own.view.lossy());
     let from = lossy().map(|(from, ..)| from).max()?;
     let until = lossy().map(|(_, until, _)| until).min()?;
@@ -313,22 +320,22 @@ fn shared(all: &[&Followed<Sender>]) -> Option<Bucket> {
     sent.truncate(MOST_SHARED);
     let rtt = all.iter().filter_map(|own| own.stream.min_rtt).min()?;
     let bucket = bucket::fit(&sent, rtt)?;
-    bucket.is_seen().then_some(Bucket {
+    bucket.is_seen().then_some(BucketFit {
         connections: all.len(),
         ..bucket
     })
 }
 
 /// Where a connection between two hosts was seen, and the bucket that those to a destination share.
-type Seen<'a> = dyn Fn(IpAddr, IpAddr) -> Vantage + 'a;
-type Shared<'a> = dyn Fn(IpAddr) -> Option<Bucket> + 'a;
+type VantageOf<'a> = dyn Fn(IpAddr, IpAddr) -> Vantage + 'a;
+type SharedBucket<'a> = dyn Fn(IpAddr) -> Option<BucketFit> + 'a;
 
 /// Explains the data of the client and of the server; `more` adds what else is known of them. What is small beside the
 /// other direction has figures alone.
 pub(crate) fn explain(
-    mut connection: Connection,
+    mut connection: CaptureConnection,
     ends: [SocketAddr; 2],
-    (vantage, shared): (&Seen, &Shared),
+    (vantage, shared): (&VantageOf, &SharedBucket),
     streams: &mut Vec<StreamFigures>,
     more: &mut dyn FnMut(&mut Facts),
 ) -> [Option<Explanation>; 2] {
@@ -371,7 +378,7 @@ pub(crate) fn explain(
             saw_receiver: connection.saw(1 - side),
             doubts: doubt.iter().cloned().collect(),
         };
-        let explanation = Sender::explain(*followed, frame, more);
+        let explanation = CaptureSender::explain(*followed, frame, more);
         streams.extend(explanation.stream.clone());
         Some(explanation)
     })

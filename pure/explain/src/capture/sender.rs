@@ -1,11 +1,12 @@
 //! What a sender does over time, as the packets of its stream show it: readings, and who limits each of them.
 
-use crate::conclude::{FEWEST_SEGMENTS, Subject, assemble};
+use crate::conclude::{ExplainedConnection, FEWEST_SEGMENTS, assemble};
 use crate::facts::{
-    self, Bucket, Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Rhythm, Sent, Vanished,
+    self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Rhythm,
+    SenderInterval, Sent, Vanished,
 };
 use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
-use crate::sender_state::{self, Piece};
+use crate::sender_state::{self, OwnedInterval};
 use crate::timestamps::{Stamped, in_ticks};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
@@ -14,7 +15,7 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::net::SocketAddr;
 use tcp::seq::before;
-use tcp::stream::{Acknowledged, Arrival, Followed, Stream, View, usual};
+use tcp::stream::{Acknowledged, DataArrival, FollowedStream, Stream, StreamView, usual};
 use tcp::thresholds::LEAST_INITIAL_WINDOW;
 use tcp::waits::{Release, Wait};
 
@@ -59,7 +60,7 @@ pub(super) struct Frame {
     /// The other direction carries data as well.
     pub is_exchange: bool,
     /// What its connection shares with others to the same destination.
-    pub shared: Option<Bucket>,
+    pub shared: Option<BucketFit>,
     /// Packets of the receiver are in the capture.
     pub saw_receiver: bool,
     pub doubts: Vec<String>,
@@ -67,13 +68,13 @@ pub(super) struct Frame {
 
 /// A sender: the reading that runs, and what came before it.
 #[derive(Default)]
-pub(crate) struct Sender {
+pub(crate) struct CaptureSender {
     /// What left, from the first [`FEWEST_SENT`] packets on.
     departed: Option<Box<Departed>>,
-    course: Option<Box<Course>>,
+    course: Option<Box<LongStream>>,
     /// Memory for it.
-    spare: Option<Box<Course>>,
-    pub losses: Vec<Loss>,
+    spare: Option<Box<LongStream>>,
+    pub losses: Vec<LostSegment>,
     pub vanished: Option<Vanished>,
     /// Time of the first packet with a timestamp, in microseconds, and its timestamp; all of them from the second on.
     first_stamp: Option<(u32, u32)>,
@@ -152,22 +153,22 @@ impl Departed {
 
 /// What only streams that last have.
 #[derive(Default)]
-struct Course {
-    readings: Vec<Reading>,
-    pieces: Vec<Piece>,
+struct LongStream {
+    readings: Vec<SenderInterval>,
+    pieces: Vec<OwnedInterval>,
     /// Readings with more in flight than the window allows, and those with less.
     beyond: u32,
     within: u32,
-    held: Held,
-    alone: Held,
-    pace: Pace,
-    echo: Echo,
+    held: AckWaitCounts,
+    alone: AckWaitCounts,
+    pace: SendSpread,
+    echo: TimestampEcho,
     stamped: Stamped,
     /// How late the data were that showed a gap before them, in microseconds.
     gaps: VecDeque<(Nanos, u32)>,
 }
 
-impl Course {
+impl LongStream {
     /// Data before these were not seen; these were so late, in microseconds.
     #[cold]
     fn misses(&mut self, at: Nanos, late: Option<u32>) {
@@ -181,7 +182,7 @@ impl Course {
 /// Round trips from the observer to the sender and back: from an acknowledgement to the first data that echo its
 /// timestamp (RFC 7323). At the receiver they hold the queueing delay that no acknowledgement shows there.
 #[derive(Default)]
-struct Echo {
+struct TimestampEcho {
     /// The timestamp that is waited for, and when it passed.
     waits: Option<(u32, Nanos)>,
     /// The newest timestamp that passed.
@@ -193,7 +194,7 @@ struct Echo {
     least: Option<Nanos>,
 }
 
-impl Echo {
+impl TimestampEcho {
     fn acked(&mut self, at: Nanos, value: u32) {
         let is_new = self.newest.is_none_or(|newest| before(newest, value));
         if is_new {
@@ -238,18 +239,18 @@ impl Echo {
 
 /// The one that there is, or a new one.
 fn course<'a>(
-    known: &'a mut Option<Box<Course>>,
-    spare: &mut Option<Box<Course>>,
-) -> &'a mut Course {
+    known: &'a mut Option<Box<LongStream>>,
+    spare: &mut Option<Box<LongStream>>,
+) -> &'a mut LongStream {
     known.get_or_insert_with(|| {
         let mut course = spare.take().unwrap_or_default();
         let (mut readings, mut pieces) = (take(&mut course.readings), take(&mut course.pieces));
         readings.clear();
         pieces.clear();
-        *course = Course {
+        *course = LongStream {
             readings,
             pieces,
-            ..Course::default()
+            ..LongStream::default()
         };
         course
     })
@@ -257,7 +258,7 @@ fn course<'a>(
 
 /// How a sender spreads out what it sends: readings without a loss, by what was seen in them.
 #[derive(Default)]
-struct Pace {
+struct SendSpread {
     readings: u32,
     /// Less than half of what the path holds was in flight for a moment.
     drained: u32,
@@ -372,7 +373,7 @@ fn apart((at, value): (u32, u32), tick: u32) -> u32 {
     at.wrapping_sub(value.wrapping_mul(tick))
 }
 
-impl Pace {
+impl SendSpread {
     fn rhythm(&self, late: Option<Nanos>) -> Option<Rhythm> {
         let share = |of: u32| f64::from(of) / f64::from(self.readings);
         (self.readings >= FEWEST_READINGS).then(|| Rhythm {
@@ -383,33 +384,33 @@ impl Pace {
     }
 }
 
-impl View for Sender {
-    fn begin(at: Nanos) -> Sender {
-        Sender {
+impl StreamView for CaptureSender {
+    fn begin(at: Nanos) -> CaptureSender {
+        CaptureSender {
             last_data: at,
             reading_from: at,
             least: u64::MAX,
             least_window: u64::MAX,
-            ..Sender::default()
+            ..CaptureSender::default()
         }
     }
 
     fn begin_again(&mut self, at: Nanos) {
-        let is_small = |course: &Course| course.readings.capacity() <= USUAL_READINGS;
+        let is_small = |course: &LongStream| course.readings.capacity() <= USUAL_READINGS;
         let spare = self.course.take().or(self.spare.take());
-        *self = Sender::begin(at);
+        *self = CaptureSender::begin(at);
         self.spare = spare.filter(|course| is_small(course));
     }
 }
 
-impl Sender {
+impl CaptureSender {
     /// A data packet passed.
     #[inline]
-    pub fn data(&mut self, stream: &Stream, packet: &Packet, arrival: Arrival, segment: u32) {
+    pub fn data(&mut self, stream: &Stream, packet: &Packet, arrival: DataArrival, segment: u32) {
         match arrival {
-            Arrival::Probe | Arrival::Stray | Arrival::Duplicate => return,
-            Arrival::Reordered => {}
-            Arrival::New => {
+            DataArrival::Probe | DataArrival::Stray | DataArrival::Duplicate => return,
+            DataArrival::Reordered => {}
+            DataArrival::New => {
                 // It left before the newest acknowledgement came: not after all was acknowledged, though it seems so from afar.
                 let was_out = |(newest, (_, echoed))| before(echoed, newest);
                 let was_out = || self.acked.zip(packet.stamps).is_some_and(was_out);
@@ -420,7 +421,7 @@ impl Sender {
                 self.pause = self.pause.max(packet.at.since(self.last_data));
                 self.departs(stream, packet, segment);
             }
-            Arrival::Retransmission => {
+            DataArrival::Retransmission => {
                 self.repeats(stream, packet, segment, None);
             }
         }
@@ -516,7 +517,7 @@ impl Sender {
         packet: &Packet,
         segment: u32,
         backoffs: Option<u32>,
-    ) -> Option<&mut Loss> {
+    ) -> Option<&mut LostSegment> {
         let again = stream.retransmission()?;
         self.again += 1;
         if let Some(departed) = &mut self.departed {
@@ -548,7 +549,7 @@ impl Sender {
             let gap = course.gaps.iter().rev().find(|(at, _)| *at == missed);
             gap.map(|(_, late)| in_ticks(*late))
         });
-        self.losses.push(Loss {
+        self.losses.push(LostSegment {
             at: again.before,
             srtt: stream.srtt,
             flight: stream.unacked(),
@@ -654,7 +655,7 @@ impl Sender {
             }
             let to = from + time;
             let bytes = Bytes(if n == 3 { self.delivered } else { 0 });
-            let piece = Piece {
+            let piece = OwnedInterval {
                 from,
                 to,
                 limit,
@@ -667,7 +668,7 @@ impl Sender {
         let late = course.stamped.read(stream.srtt, echo);
         facts::keep(
             &mut course.readings,
-            Reading {
+            SenderInterval {
                 from: self.reading_from,
                 to: at,
                 srtt: stream.srtt,
@@ -694,7 +695,7 @@ impl Sender {
     }
 
     /// The queue or bucket that what was lost shows, on a path of this RTT.
-    pub fn bucket(&self, rtt: Nanos) -> Option<Bucket> {
+    pub fn bucket(&self, rtt: Nanos) -> Option<BucketFit> {
         bucket::fit(&self.departed.as_ref()?.sent, rtt)
     }
 
@@ -710,11 +711,11 @@ impl Sender {
 
     /// Explains the direction.
     pub(super) fn explain(
-        followed: Followed<Sender>,
+        followed: FollowedStream<CaptureSender>,
         frame: Frame,
         more: &mut dyn FnMut(&mut Facts),
     ) -> Explanation {
-        let Followed {
+        let FollowedStream {
             mut stream,
             view: mut this,
         } = followed;
@@ -825,7 +826,7 @@ impl Sender {
         facts.bucket = at_sender.then(|| this.bucket(facts.rtt())).flatten();
         let is_lossy = at_sender && this.lossy().is_some();
         let shared = frame.shared.filter(|_| is_lossy);
-        let better = |shared: &Bucket| {
+        let better = |shared: &BucketFit| {
             facts
                 .bucket
                 .as_ref()
@@ -890,7 +891,7 @@ impl Sender {
                 first.from = opened;
                 pieces.insert(
                     0,
-                    Piece {
+                    OwnedInterval {
                         from,
                         to,
                         limit: Limit::Handshake,
@@ -899,7 +900,7 @@ impl Sender {
                 );
             }
         }
-        let subject = Subject {
+        let subject = ExplainedConnection {
             name: format!("{} to {}", frame.from, frame.to),
             sender: Some(frame.from),
             receiver: Some(frame.to),
@@ -930,7 +931,7 @@ fn source_of(vantage: Vantage) -> Source {
 
 #[cfg(test)]
 mod tests {
-    use crate::capture::Observer;
+    use crate::capture::CaptureObserver;
     use model::Nanos;
     use model::finding::Limit;
     use model::packet::Packet;
@@ -953,7 +954,7 @@ mod tests {
                 Packet::new(to, from)
             }
         };
-        let mut observer = Observer::default();
+        let mut observer = CaptureObserver::default();
         observer.push(&packet(true, 0, SYN));
         let answer = Packet {
             ack: 1,

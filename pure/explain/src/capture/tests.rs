@@ -87,8 +87,8 @@ impl Path {
         all
     }
 
-    fn observe(&self) -> Observer {
-        let mut observer = Observer::default();
+    fn observe(&self) -> CaptureObserver {
+        let mut observer = CaptureObserver::default();
         for packet in self.packets() {
             observer.push(&packet);
         }
@@ -202,7 +202,7 @@ fn a_policer_is_distinguished_from_random_loss() {
 #[test]
 fn a_connection_after_another_on_the_same_addresses_is_its_own() {
     let path = windowed(Nanos(0));
-    let mut observer = Observer::default();
+    let mut observer = CaptureObserver::default();
     let first = path.packets();
     let end = first.last().unwrap().at;
     for packet in &first {
@@ -222,7 +222,7 @@ fn a_connection_after_another_on_the_same_addresses_is_its_own() {
 
 /// Follows these packets, and explains the first direction.
 fn explained(packets: &[Packet]) -> Explained {
-    let mut observer = Observer::default();
+    let mut observer = CaptureObserver::default();
     for packet in packets.iter() {
         observer.push(packet);
     }
@@ -351,7 +351,7 @@ fn joined_segments_are_not_taken_for_the_segment_size() {
 #[test]
 fn a_packet_that_is_captured_twice_counts_once() {
     let all = windowed(Nanos::from_millis(10)).packets();
-    let mut observer = Observer::default();
+    let mut observer = CaptureObserver::default();
     for packet in &all {
         observer.push(packet);
         observer.push(&Packet {
@@ -377,7 +377,7 @@ fn a_flood_of_attempts_makes_room_for_what_carries_data() {
     let mut packets: Vec<Packet> = (0..MOST_CONNECTIONS + 300).map(attempt).collect();
     packets.extend(&real);
     packets.extend((0..2 * MOST_CONNECTIONS).map(attempt));
-    let mut observer = Observer::default();
+    let mut observer = CaptureObserver::default();
     for packet in packets.iter() {
         observer.push(packet);
     }
@@ -426,7 +426,7 @@ fn short(port: u16, answer: u32) -> Vec<Packet> {
 fn connections_that_are_over_make_room() {
     let many = 3 * MOST_CONNECTIONS as u16;
     for most in [usize::MAX, 5] {
-        let mut observer = Observer::of_most(most);
+        let mut observer = CaptureObserver::of_most(most);
         for port in 1..=many {
             let packets = short(port, 1000 + u32::from(port % 7));
             for packet in packets.iter() {
@@ -459,7 +459,7 @@ fn connections_that_are_over_make_room() {
 #[test]
 fn of_many_connections_those_with_the_most_bytes_are_reported() {
     let all = windowed(Nanos(0)).packets();
-    let mut observer = Observer::of_most(3);
+    let mut observer = CaptureObserver::of_most(3);
     for n in 0..10u16 {
         let port = |mut end: SocketAddr| {
             end.set_port(end.port() + n);

@@ -70,7 +70,7 @@ fn advised(confidence: Confidence, evidence: Evidence) -> Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Reading;
+    use crate::facts::SenderInterval;
     use model::finding::Source;
 
     /// A second at 40 ms on a path of 20 ms, of which so many are queueing delay of the reverse path.
@@ -83,12 +83,12 @@ mod tests {
             Nanos::from_millis(20),
         ));
         for n in 0..50 {
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos::from_millis(n * 20),
                 to: Nanos::from_millis(n * 20 + 20),
                 srtt: Nanos::from_millis(40),
                 delivered: 20_000,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         fits(&facts).map(|candidate| candidate.confidence)

@@ -4,7 +4,7 @@
 
 use super::{Candidate, Key};
 use crate::facts::Facts;
-use crate::sender_state::{Release, SenderState};
+use crate::sender_state::{SenderState, ShortSegmentRelease};
 use model::finding::Confidence;
 
 /// Nothing to send and nothing in flight.
@@ -14,7 +14,7 @@ pub(crate) fn owns_idleness(state: &SenderState) -> bool {
 
 /// Nothing to send; or so little that Nagle's algorithm held it, until the application wrote more.
 pub(crate) fn owns(state: &SenderState) -> bool {
-    state.unsent == 0 || state.held_until == Some(Release::Write)
+    state.unsent == 0 || state.held_until == Some(ShortSegmentRelease::Write)
 }
 
 /// Pacing holds the next segment, but at a rate that the application itself made low.

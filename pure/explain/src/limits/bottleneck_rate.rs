@@ -252,7 +252,7 @@ const LINE_IS_FULL: &str =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Reading;
+    use crate::facts::SenderInterval;
     use model::Nanos;
     use model::finding::Source;
 
@@ -264,12 +264,12 @@ mod tests {
         (facts.segments, facts.retransmitted) = (30_000, retransmitted);
         for n in 0..300 {
             let passed = if n % fewer_in == 0 { 30_000 } else { 100_000 };
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos::from_millis(n * 20),
                 to: Nanos::from_millis(n * 20 + 20),
                 delivered: passed,
                 passed,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         fits(&facts).map(|candidate| candidate.confidence)
@@ -283,7 +283,7 @@ mod tests {
             (facts.segments, facts.marked) = (1000, 1);
             facts.span = Nanos::from_secs(3);
             for n in 0..300 {
-                facts.read(Reading {
+                facts.read(SenderInterval {
                     from: Nanos::from_millis(n * 10),
                     to: Nanos::from_millis(n * 10 + 10),
                     srtt: Nanos::from_millis(4 + more_ms),
@@ -291,7 +291,7 @@ mod tests {
                     flight: 8 * rate / 250,
                     delivered: rate / 100,
                     passed: rate / 100,
-                    ..Reading::default()
+                    ..SenderInterval::default()
                 });
             }
             fits(&facts).map(|candidate| candidate.confidence)
@@ -327,7 +327,7 @@ mod tests {
             facts.pacing = pacing;
             for n in 0..30 {
                 let delivered = if n % 2 == 0 { 800_000 } else { 1_200_000 };
-                facts.read(Reading {
+                facts.read(SenderInterval {
                     from: Nanos::from_secs(n),
                     to: Nanos::from_secs(n + 1),
                     srtt: Nanos::from_millis(205),
@@ -335,7 +335,7 @@ mod tests {
                     flight: 200_000,
                     delivered,
                     passed: delivered,
-                    ..Reading::default()
+                    ..SenderInterval::default()
                 });
             }
             fits(&facts).map(|candidate| candidate.confidence)
@@ -353,17 +353,17 @@ mod tests {
             (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(1)));
             (facts.span, facts.segments) = (Nanos::from_secs(3), 30_000);
             for n in 0..300 {
-                facts.read(Reading {
+                facts.read(SenderInterval {
                     from: Nanos::from_millis(n * 10),
                     to: Nanos::from_millis(n * 10 + 10),
                     srtt: Nanos::from_millis(1),
                     flight: 10_000,
                     delivered: if n % 3 == 0 { 60_000 } else { 120_000 },
                     passed: 100_000,
-                    ..Reading::default()
+                    ..SenderInterval::default()
                 });
             }
-            facts.bucket = Some(crate::facts::Bucket {
+            facts.bucket = Some(crate::facts::BucketFit {
                 rate: facts.rate() / used,
                 range: [facts.rate() / used; 2],
                 depth: 20_000.0,
@@ -375,9 +375,9 @@ mod tests {
             });
             // It delays what passes as a queue does.
             facts.losses = vec![
-                crate::facts::Loss {
+                crate::facts::LostSegment {
                     srtt: Nanos::from_millis(2),
-                    ..crate::facts::Loss::default()
+                    ..crate::facts::LostSegment::default()
                 };
                 20
             ];

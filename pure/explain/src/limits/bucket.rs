@@ -5,7 +5,7 @@
 //! Delay distinguishes a queue from a policer's bucket: bytes in a queue delay those behind them.
 
 use super::Key;
-use crate::facts::{Bucket, EXCLUDED, Facts, SEEN, Sent, bit_rate};
+use crate::facts::{BucketFit, EXCLUDED, Facts, SEEN, Sent, bit_rate};
 use model::finding::Evidence;
 use model::{Bytes, Nanos};
 
@@ -38,8 +38,8 @@ const SLOPES: usize = 8;
 
 /// The bucket that separates the lost from the passed best, on a path of this RTT; `None` where too few
 /// were lost.
-pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<Bucket> {
-    let history = History::new(sent, rtt)?;
+pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<BucketFit> {
+    let history = SendHistory::new(sent, rtt)?;
     let mean = history.rate(*history.lost.first()?, *history.lost.last()?)?;
     let segment = sent.iter().map(|s| s.size).max()?;
     let events = history.events();
@@ -61,7 +61,7 @@ pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<Bucket> {
         .iter()
         .filter(|t| t.parts >= parts - DEVIATIONS * deviation);
     let slack = [1.0 - SLACK, 1.0 + SLACK].map(|slack| rate * slack);
-    Some(Bucket {
+    Some(BucketFit {
         rate,
         range: as_good.fold(slack, |[low, high], t| [low.min(t.rate), high.max(t.rate)]),
         depth,
@@ -85,7 +85,7 @@ fn steps(from: f64, to: f64, step: f64) -> impl Iterator<Item = f64> {
 }
 
 /// What left, and what of it was lost.
-struct History<'a> {
+struct SendHistory<'a> {
     sent: &'a [Sent],
     /// Numbers of those that lost something.
     lost: Vec<usize>,
@@ -103,8 +103,8 @@ struct Filled {
     parts: f64,
 }
 
-impl History<'_> {
-    fn new(sent: &[Sent], rtt: Nanos) -> Option<History<'_>> {
+impl SendHistory<'_> {
+    fn new(sent: &[Sent], rtt: Nanos) -> Option<SendHistory<'_>> {
         let lost: Vec<usize> = (0..sent.len()).filter(|n| sent[*n].lost > 0).collect();
         if lost.len() < FEWEST {
             return None;
@@ -124,7 +124,7 @@ impl History<'_> {
             sum += u64::from(s.bytes - s.lost);
             before
         });
-        Some(History {
+        Some(SendHistory {
             passed: passed.collect(),
             sent,
             lost,

@@ -4,9 +4,9 @@
 //! Near miss: random loss, which strikes anywhere in a burst and at any window. The experiment that
 //! decides is pacing. Losses that a queue separates from the others only with exceptions make it at most possible.
 
-use super::loss_runs::{self, Runs};
+use super::loss_runs::{self, LossRuns};
 use super::{Candidate, Key, bucket, experiment, policer, random_loss};
-use crate::facts::{Bucket, Facts, Loss};
+use crate::facts::{BucketFit, Facts, LostSegment};
 use model::finding::{Confidence, Evidence};
 use model::stats::{median, percentile};
 
@@ -63,8 +63,8 @@ pub(crate) fn pattern(facts: &Facts) -> Pattern {
 }
 
 /// The first loss of each round trip: the others are of the same event.
-fn episodes(facts: &Facts) -> Vec<&Loss> {
-    let mut first: Vec<&Loss> = Vec::new();
+fn episodes(facts: &Facts) -> Vec<&LostSegment> {
+    let mut first: Vec<&LostSegment> = Vec::new();
     for loss in &facts.losses {
         if first
             .last()
@@ -87,7 +87,7 @@ pub(crate) fn place(facts: &Facts) -> Option<f64> {
     (places.len() >= FEWEST).then(|| median(places))?
 }
 
-fn spread(episodes: &[&Loss]) -> Option<f64> {
+fn spread(episodes: &[&LostSegment]) -> Option<f64> {
     if episodes.len() < FEWEST {
         return None;
     }
@@ -128,7 +128,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     if policed || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
         return None;
     }
-    let clear = facts.bucket.as_ref().is_none_or(Bucket::is_clear);
+    let clear = facts.bucket.as_ref().is_none_or(BucketFit::is_clear);
     let again = facts.loss_events().len() >= FEWEST_EVENTS;
     let sure = pattern == Pattern::Bursts && clear && again;
     let candidate = Candidate::new(
@@ -145,8 +145,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     )
     .advise("a deeper buffer where the fast link meets the slow one");
     let rank = match (loss_runs::pattern(facts), pattern) {
-        (Runs::Together, _) => 1,
-        (Runs::OneByOne, _) | (_, Pattern::Anywhere) => 2,
+        (LossRuns::Together, _) => 1,
+        (LossRuns::OneByOne, _) | (_, Pattern::Anywhere) => 2,
         (_, Pattern::Unknown) => 1,
         _ => 0,
     };
@@ -165,17 +165,17 @@ mod tests {
         (facts.mss, facts.segments, facts.retransmitted) = (1448, 7_500, 46);
         facts.min_rtt = Some(Nanos::from_millis(40));
         facts.losses = (0..46)
-            .map(|n| Loss {
+            .map(|n| LostSegment {
                 at: Nanos::from_millis(n * 100),
                 srtt: Nanos::from_millis(43),
                 flight: 100_000,
                 place: None,
                 bytes: 1448,
-                ..Loss::default()
+                ..LostSegment::default()
             })
             .collect();
         let mut confidence = |parts| {
-            facts.bucket = Some(Bucket {
+            facts.bucket = Some(BucketFit {
                 rate: 2.8e6,
                 range: [2.7e6, 2.9e6],
                 depth: 20e3,

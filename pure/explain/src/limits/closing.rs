@@ -2,11 +2,11 @@
 
 use super::Candidate;
 use crate::facts::Facts;
-use crate::sender_state::{SenderState, Stage};
+use crate::sender_state::{ConnectionStage, SenderState};
 use model::finding::Confidence;
 
 pub(crate) fn owns(state: &SenderState) -> bool {
-    state.stage == Stage::Closing
+    state.stage == ConnectionStage::Closing
 }
 
 pub(crate) fn candidate(_: &Facts) -> Candidate {

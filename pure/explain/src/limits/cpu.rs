@@ -3,7 +3,7 @@
 //! Near miss: a busy host whose path is slower still. A busy processor alone proves nothing.
 
 use super::{Candidate, Key};
-use crate::facts::{Facts, LONG_QUEUE, Load, NOISE};
+use crate::facts::{CpuLoad, Facts, LONG_QUEUE, NOISE};
 use model::finding::{Confidence, Evidence, Limit};
 
 /// A process so busy has no time left on the one processor that a stream can use.
@@ -103,13 +103,13 @@ pub(crate) fn fullest(facts: &Facts) -> Option<Evidence> {
         .find(|fact| fact.threshold.is_some())
 }
 
-fn is_full(load: Load) -> bool {
+fn is_full(load: CpuLoad) -> bool {
     load.process >= process_full(load)
         || (load.process >= WORKS && load.host.is_some_and(|host| host >= HOST_FULL))
 }
 
 /// A processor for each stream, nearly.
-fn process_full(load: Load) -> f64 {
+fn process_full(load: CpuLoad) -> f64 {
     PROCESS_FULL * f64::from(load.streams.max(1))
 }
 
@@ -137,13 +137,13 @@ fn evidence(facts: &Facts) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Reading;
+    use crate::facts::SenderInterval;
     use model::Nanos;
     use model::finding::Source;
 
     /// Ten connections' worth of varying rate on a veth: 10 us of RTT, 300 us under load.
     fn veth(process: f64, host: f64) -> Facts {
-        let load = Some(Load {
+        let load = Some(CpuLoad {
             process,
             host: Some(host),
             streams: 1,
@@ -158,13 +158,13 @@ mod tests {
             ..Facts::new(Source::Samples)
         };
         for n in 0..30 {
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos::from_millis(n * 100),
                 to: Nanos::from_millis((n + 1) * 100),
                 srtt: Nanos::from_micros(300),
                 delivered: 50_000_000 + n % 3 * 20_000_000,
                 passed: 50_000_000 + n % 3 * 20_000_000,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         facts
@@ -202,7 +202,7 @@ mod tests {
     fn a_processor_is_full_at_its_bounds_and_not_below() {
         let blamed = |process, host, streams, retransmitted| {
             let facts = Facts {
-                sender_load: Some(Load {
+                sender_load: Some(CpuLoad {
                     process,
                     host,
                     streams,

@@ -6,7 +6,7 @@
 //! path that is as slow itself.
 
 use super::{Candidate, Key};
-use crate::facts::{Facts, Reading};
+use crate::facts::{Facts, SenderInterval};
 use model::Bytes;
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
@@ -92,7 +92,7 @@ fn sampled(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
             .evidence(Key::RttAboveMinRtt, later)
             .at_least((DELACK_TIMER.0 / 4) as f64),
     ];
-    let at_once = |r: &Reading| {
+    let at_once = |r: &SenderInterval| {
         r.delivered >= facts.mss.into() && r.srtt.since(facts.rtt()).0 <= later.0 / AT_ONCE
     };
     let confidence = match facts.readings.iter().any(at_once) {
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn one_wait_of_five_is_often_and_one_of_six_is_not() {
         let of = |delayed, waits| {
-            let held = crate::facts::Held {
+            let held = crate::facts::AckWaitCounts {
                 waits,
                 delayed,
                 ..Default::default()

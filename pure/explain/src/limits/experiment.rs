@@ -10,8 +10,8 @@
 //! on each; a bucket counts bytes, a buffer bytes or packets. No experiment separates a policer from a shallow buffer:
 //! the remedy is the same.
 
-use super::policer::Passed;
-use crate::facts::{Bucket, Facts, bit_rate};
+use super::policer::PassedBytes;
+use crate::facts::{BucketFit, Facts, bit_rate};
 use model::finding::{Decider, Limit};
 use model::{BitRate, Nanos};
 
@@ -70,7 +70,7 @@ fn halfway(gain: f64) -> f64 {
 
 /// The rate to pace at so that nothing overflows, be it a policer's bucket or only a buffer; `None` where losses do not show it.
 pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
-    let below = match facts.bucket.as_ref().filter(|b| Bucket::is_seen(b)) {
+    let below = match facts.bucket.as_ref().filter(|b| BucketFit::is_seen(b)) {
         Some(bucket) => bucket.range[0] * BELOW_FITTED / bucket.connections as f64,
         None => highest(facts, policed)? * BELOW_HIGHEST,
     };
@@ -83,7 +83,7 @@ pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
 /// between two losses, both of which find its bucket empty. A stretch begins after the reading with the first loss, which may
 /// still have emptied the bucket, and ends before the reading with the second.
 fn highest(facts: &Facts, between_losses: bool) -> Option<f64> {
-    let passed = Passed::of(facts);
+    let passed = PassedBytes::of(facts);
     let readings = &facts.readings;
     let lasted = readings.iter().map(|r| r.to.since(r.from).0);
     // Damaged times may be as long as a number is large.
@@ -116,7 +116,7 @@ fn highest(facts: &Facts, between_losses: bool) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Load, Loss, Reading};
+    use crate::facts::{CpuLoad, LostSegment, SenderInterval};
     use model::finding::Source;
 
     const LOSES: [Limit; 3] = [Limit::RandomLoss, Limit::BurstLoss, Limit::Policer];
@@ -137,20 +137,20 @@ mod tests {
             let is_lost = passed < asked;
             tokens -= passed;
             let (from, to) = (Nanos(n * rtt.0), Nanos((n + 1) * rtt.0));
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from,
                 to,
                 delivered: passed as u64,
                 passed: passed as u64,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
-            facts.losses.extend(is_lost.then_some(Loss {
+            facts.losses.extend(is_lost.then_some(LostSegment {
                 at: to,
                 srtt: rtt,
                 flight: asked as u64,
                 place: None,
                 bytes: 0,
-                ..Loss::default()
+                ..LostSegment::default()
             }));
             cuts += u64::from(is_lost);
             window = match is_lost {
@@ -202,20 +202,22 @@ mod tests {
         for parts in of.readings.chunk_by(|a, b| end(a.to) == end(b.to)) {
             let to = end(parts[0].to);
             let passed = parts.iter().map(|r| r.passed).sum();
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos(to.0 - EVERY),
                 to,
                 delivered: passed,
                 passed,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         for lost in of.losses.chunk_by(|a, b| end(a.at) == end(b.at)) {
             let step = EVERY / (lost.len() as u64 + 1);
-            facts.losses.extend((1..).zip(lost).map(|(n, loss)| Loss {
-                at: Nanos(end(loss.at).0 - EVERY + n * step),
-                ..*loss
-            }));
+            facts
+                .losses
+                .extend((1..).zip(lost).map(|(n, loss)| LostSegment {
+                    at: Nanos(end(loss.at).0 - EVERY + n * step),
+                    ..*loss
+                }));
         }
         facts
     }
@@ -262,9 +264,9 @@ mod tests {
         // Pacing above the rate that was reached slows no transfer down, unless it was unlucky: that excludes none.
         assert!(pacing.slower.is_empty());
         // The rate of one of four is not that of all.
-        facts.sender_load = Some(Load {
+        facts.sender_load = Some(CpuLoad {
             streams: 4,
-            ..Load::default()
+            ..CpuLoad::default()
         });
         assert_eq!(change(&LOSES, &facts), "mss=724");
         facts.congestion = Some("bbr".to_owned());

@@ -4,11 +4,11 @@
 
 use super::{Candidate, Key};
 use crate::facts::Facts;
-use crate::sender_state::{SenderState, Stage};
+use crate::sender_state::{ConnectionStage, SenderState};
 use model::finding::Confidence;
 
 pub(crate) fn owns(state: &SenderState) -> bool {
-    state.stage == Stage::Opening
+    state.stage == ConnectionStage::Opening
 }
 
 pub(crate) fn candidate(facts: &Facts) -> Candidate {

@@ -15,19 +15,19 @@ const TOGETHER: f64 = 1.45;
 const MANY: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Runs {
+pub(super) enum LossRuns {
     OneByOne,
     Together,
     Unknown,
 }
 
-pub(super) fn pattern(facts: &Facts) -> Runs {
+pub(super) fn pattern(facts: &Facts) -> LossRuns {
     match measure(facts) {
-        Some((ratio, events)) if events >= FEWEST && ratio <= ONE_BY_ONE => Runs::OneByOne,
+        Some((ratio, events)) if events >= FEWEST && ratio <= ONE_BY_ONE => LossRuns::OneByOne,
         Some((ratio, events)) if events >= FEWEST && ratio >= TOGETHER || ratio >= MANY => {
-            Runs::Together
+            LossRuns::Together
         }
-        _ => Runs::Unknown,
+        _ => LossRuns::Unknown,
     }
 }
 
@@ -57,7 +57,7 @@ fn measure(facts: &Facts) -> Option<(f64, usize)> {
 pub(crate) fn clustered(facts: &Facts) -> Option<Evidence> {
     let (ratio, _) = measure(facts)?;
     let run = facts.evidence(Key::LossRunOverRandom, ratio);
-    (pattern(facts) == Runs::Together).then(|| run.at_least(TOGETHER))
+    (pattern(facts) == LossRuns::Together).then(|| run.at_least(TOGETHER))
 }
 
 pub(super) fn evidence(facts: &Facts) -> Vec<Evidence> {
@@ -66,8 +66,8 @@ pub(super) fn evidence(facts: &Facts) -> Vec<Evidence> {
     };
     let run = facts.evidence(Key::LossRunOverRandom, ratio);
     let run = match pattern(facts) {
-        Runs::Unknown => run,
-        Runs::OneByOne | Runs::Together => run.either(ONE_BY_ONE, TOGETHER),
+        LossRuns::Unknown => run,
+        LossRuns::OneByOne | LossRuns::Together => run.either(ONE_BY_ONE, TOGETHER),
     };
     vec![run, facts.evidence(Key::LossEvents, events)]
 }
@@ -75,7 +75,7 @@ pub(super) fn evidence(facts: &Facts) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Loss, Reading};
+    use crate::facts::{LostSegment, SenderInterval};
     use model::Nanos;
     use model::finding::Source;
 
@@ -88,25 +88,25 @@ mod tests {
             facts.min_rtt = Some(Nanos::from_millis(20));
             for n in 0..20 {
                 let (from, to) = (Nanos::from_millis(n * 10), Nanos::from_millis(n * 10 + 10));
-                facts.read(Reading {
+                facts.read(SenderInterval {
                     from,
                     to,
-                    ..Reading::default()
+                    ..SenderInterval::default()
                 });
-                facts.losses.extend((0..many).map(|k| Loss {
+                facts.losses.extend((0..many).map(|k| LostSegment {
                     at: Nanos::from_millis(n * 100 + k),
                     srtt: Nanos::from_millis(20),
                     flight: 10_000,
                     place: None,
                     bytes: 1448,
-                    ..Loss::default()
+                    ..LostSegment::default()
                 }));
             }
             pattern(&facts)
         };
         for source in [Source::Samples, Source::Trace, Source::TraceOfBothEnds] {
-            assert_eq!(of(source, 1), Runs::OneByOne);
-            assert_eq!(of(source, 5), Runs::Together);
+            assert_eq!(of(source, 1), LossRuns::OneByOne);
+            assert_eq!(of(source, 5), LossRuns::Together);
         }
     }
 }

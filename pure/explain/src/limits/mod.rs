@@ -115,7 +115,7 @@ impl Candidate {
 
 /// What kinds of time there are: each has its own second level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TimeKind {
     /// Held by the network, or by what the sender believes of it.
     Network,
     Receiver,
@@ -128,35 +128,35 @@ pub(crate) enum Kind {
 }
 
 /// A limit of the first level.
-pub(crate) struct First {
+pub(crate) struct FirstLevel {
     /// What kind of time it owns; none: time that is not the transfer's.
-    pub kind: Option<Kind>,
+    pub kind: Option<TimeKind>,
     candidate: fn(&Facts) -> Candidate,
 }
 
 /// How a limit of the first level is explained; `None` of one of the second.
-pub(crate) fn first(limit: Limit) -> Option<First> {
+pub(crate) fn first(limit: Limit) -> Option<FirstLevel> {
     use Limit::*;
-    let (kind, candidate): (Option<Kind>, fn(&Facts) -> Candidate) = match limit {
+    let (kind, candidate): (Option<TimeKind>, fn(&Facts) -> Candidate) = match limit {
         Handshake => (None, handshake::candidate),
         Closing => (None, closing::candidate),
-        Application => (Some(Kind::Application), application::candidate),
-        SendBuffer => (Some(Kind::SendBuffer), send_buffer::candidate),
-        ReceiveWindow => (Some(Kind::Receiver), receive_window::candidate),
-        ZeroWindow => (Some(Kind::Receiver), zero_window::candidate),
-        SlowStart => (Some(Kind::SlowStart), slow_start::candidate),
-        CongestionWindow => (Some(Kind::Network), congestion_window::candidate),
-        LossRecovery => (Some(Kind::Network), loss_recovery::candidate),
-        RtoStall => (Some(Kind::Network), rto_stall::candidate),
-        Nagle => (Some(Kind::Nagle), nagle::candidate),
-        Pacing => (Some(Kind::Network), pacing::candidate),
-        DeviceQueue => (Some(Kind::Device), device_queue::candidate),
-        Cpu => (Some(Kind::Cpu), cpu::candidate),
+        Application => (Some(TimeKind::Application), application::candidate),
+        SendBuffer => (Some(TimeKind::SendBuffer), send_buffer::candidate),
+        ReceiveWindow => (Some(TimeKind::Receiver), receive_window::candidate),
+        ZeroWindow => (Some(TimeKind::Receiver), zero_window::candidate),
+        SlowStart => (Some(TimeKind::SlowStart), slow_start::candidate),
+        CongestionWindow => (Some(TimeKind::Network), congestion_window::candidate),
+        LossRecovery => (Some(TimeKind::Network), loss_recovery::candidate),
+        RtoStall => (Some(TimeKind::Network), rto_stall::candidate),
+        Nagle => (Some(TimeKind::Nagle), nagle::candidate),
+        Pacing => (Some(TimeKind::Network), pacing::candidate),
+        DeviceQueue => (Some(TimeKind::Device), device_queue::candidate),
+        Cpu => (Some(TimeKind::Cpu), cpu::candidate),
         BlackHole | DelayedAck | BottleneckRate | Bufferbloat | RandomLoss | BurstLoss
         | Policer | Shaper | Reordering | EcnMarks | AckPath | DuplexLoss | ReadingApplication
         | SourceStorage | SinkStorage => return None,
     };
-    Some(First { kind, candidate })
+    Some(FirstLevel { kind, candidate })
 }
 
 /// What a limit of the first level shows of the time that it owns.

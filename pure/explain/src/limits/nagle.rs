@@ -5,11 +5,11 @@
 
 use super::{Candidate, Key};
 use crate::facts::Facts;
-use crate::sender_state::{Release, SenderState};
+use crate::sender_state::{SenderState, ShortSegmentRelease};
 use model::finding::Confidence;
 
 pub(crate) fn owns(state: &SenderState) -> bool {
-    state.held_until == Some(Release::Ack)
+    state.held_until == Some(ShortSegmentRelease::Ack)
 }
 
 pub(crate) fn candidate(facts: &Facts) -> Candidate {

@@ -89,7 +89,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Reading;
+    use crate::facts::SenderInterval;
     use model::Nanos;
     use model::finding::Source;
 
@@ -98,11 +98,11 @@ mod tests {
         let mut facts = Facts::new(Source::Samples);
         (facts.min_rtt, facts.pacing) = (Some(Nanos::from_millis(20)), Some(BitRate(8_000_000)));
         for n in 0..30 {
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos::from_secs(n),
                 to: Nanos::from_secs(n + 1),
                 delivered: if n < seconds { 500_000 } else { 960_000 },
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         fits(&facts).map(|candidate| candidate.confidence)

@@ -8,9 +8,9 @@
 //! loss event however much it loses.
 
 use super::burst_loss::{self, Pattern};
-use super::loss_runs::{self, Runs};
+use super::loss_runs::{self, LossRuns};
 use super::{Candidate, Key, bucket, experiment, random_loss};
-use crate::facts::{Bucket, Facts, bit_rate};
+use crate::facts::{BucketFit, Facts, bit_rate};
 use model::Nanos;
 use model::finding::Confidence;
 use model::stats::{median, percentile};
@@ -46,7 +46,7 @@ const QUEUE: f64 = 1.10;
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let at_loss = facts.inflation_at_loss()?;
     // A bucket that parts some of them leaves the question open.
-    let decided = |b: &Bucket| b.is_seen() || b.is_excluded();
+    let decided = |b: &BucketFit| b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(decided) {
         return fits_bucket(facts);
     }
@@ -101,7 +101,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         true => 0.0,
         false => b.near,
     });
-    let open = runs != Runs::OneByOne
+    let open = runs != LossRuns::OneByOne
         && (pattern != Pattern::Anywhere || near.is_none_or(|near| near >= OFTEN_NEAR));
     let ignored = facts.is_bbr() && facts.loss_share() >= MUCH_LOSS && facts.is_flat();
     (open && (facts.loss_hurts() || ignored) && facts.losses.len() >= FEWEST_LOSSES).then(|| {
@@ -109,7 +109,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         evidence.extend(loss_runs::evidence(facts));
         // Whoever yields to a bucket stays near its rate; a buffer without depth lets the rate swing.
         let steady = facts.unsteadiness().is_some_and(|u| u < STEADY);
-        let rank = if runs == Runs::Together && steady {
+        let rank = if runs == LossRuns::Together && steady {
             0
         } else {
             2
@@ -218,7 +218,7 @@ fn bucket_of_readings(facts: &Facts) -> Option<Filling> {
         return None;
     }
     let span = last.since(first).as_secs_f64();
-    let passed = Passed::of(facts);
+    let passed = PassedBytes::of(facts);
     let begun = passed.until(first);
     let rate = (passed.until(last) - begun) / span.max(1e-9);
     let worth = rate * rtt.as_secs_f64();
@@ -246,21 +246,21 @@ fn bucket_of_readings(facts: &Facts) -> Option<Filling> {
 }
 
 /// Bytes that passed until a moment, between readings in proportion.
-pub(super) struct Passed<'a> {
+pub(super) struct PassedBytes<'a> {
     facts: &'a Facts,
     /// Before each reading.
     before: Vec<u64>,
 }
 
-impl Passed<'_> {
-    pub(super) fn of(facts: &Facts) -> Passed<'_> {
+impl PassedBytes<'_> {
+    pub(super) fn of(facts: &Facts) -> PassedBytes<'_> {
         let mut sum = 0;
         let before = facts.readings.iter().map(|r| {
             let before = sum;
             sum += r.passed;
             before
         });
-        Passed {
+        PassedBytes {
             before: before.collect(),
             facts,
         }
@@ -283,7 +283,7 @@ impl Passed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Loss, Reading};
+    use crate::facts::{LostSegment, SenderInterval};
     use model::Bytes;
     use model::finding::Source;
 
@@ -296,26 +296,26 @@ mod tests {
         (facts.bytes, facts.span) = (Bytes(1_000_000), Nanos::from_secs(10));
         (facts.segments, facts.retransmitted) = (1000, 20);
         for n in 0..500 {
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos(n * rtt.0),
                 to: Nanos((n + 1) * rtt.0),
                 srtt: rtt,
                 delivered: 2000,
                 passed: 2000,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         facts.losses = (0..20)
-            .map(|n| Loss {
+            .map(|n| LostSegment {
                 at: Nanos::from_millis(n * 500),
                 srtt: rtt + delay,
                 flight: 20_000,
                 place: None,
                 bytes: 1000,
-                ..Loss::default()
+                ..LostSegment::default()
             })
             .collect();
-        facts.bucket = Some(Bucket {
+        facts.bucket = Some(BucketFit {
             rate: 1e6,
             range: [1e6; 2],
             depth: 50e3,
@@ -349,9 +349,9 @@ mod tests {
             (facts.segments, facts.retransmitted) = (600, retransmitted);
             (facts.timeouts, facts.backoffs) = (timeouts, 1);
             // Twenty times the shortest round trip, and two segments at this rate.
-            let lost = Loss {
+            let lost = LostSegment {
                 srtt: Nanos::from_millis(20),
-                ..Loss::default()
+                ..LostSegment::default()
             };
             facts.losses = vec![lost; 20];
             fits(&facts).map(|candidate| candidate.confidence)
@@ -375,24 +375,24 @@ mod tests {
             let near = seconds.iter().find(is_before);
             let near =
                 near.is_some_and(|s| Nanos::from_secs(*s).since(from) <= Nanos::from_millis(100));
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from,
                 to: Nanos((n + 1) * rtt.0),
                 srtt: rtt,
                 delivered: 40_000,
                 passed: if near { 44_000 } else { 40_000 },
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         let each = 20u64.div_ceil(seconds.len() as u64);
         let at = seconds.iter().flat_map(|s| (0..each).map(move |n| (*s, n)));
-        let of = |(s, n): (u64, u64)| Loss {
+        let of = |(s, n): (u64, u64)| LostSegment {
             at: Nanos::from_secs(s) + Nanos::from_millis(n),
             srtt: rtt,
             flight: 40_000 + n * 1000 * s,
             place: None,
             bytes: 1000,
-            ..Loss::default()
+            ..LostSegment::default()
         };
         facts.losses = at.map(of).collect();
         facts.retransmitted = facts.losses.len() as u64;

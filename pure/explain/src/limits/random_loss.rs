@@ -4,7 +4,7 @@
 //! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts), of segments that came late
 //! (the sender saw more of these).
 
-use super::loss_runs::{self, Runs};
+use super::loss_runs::{self, LossRuns};
 use super::{Candidate, Key, burst_loss};
 use crate::facts::{Facts, bit_rate};
 use model::finding::{Confidence, Evidence};
@@ -67,8 +67,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     } else {
         candidate.ranked(match (loss_runs::pattern(facts), pattern) {
             _ if facts.reorders() => 2,
-            (Runs::OneByOne, _) => 0,
-            (Runs::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
+            (LossRuns::OneByOne, _) => 0,
+            (LossRuns::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
             _ => 1,
         })
     })
@@ -91,7 +91,7 @@ fn witness(facts: &Facts) -> Vec<Evidence> {
 mod tests {
     use super::super::reordering;
     use super::*;
-    use crate::facts::{Loss, Reading};
+    use crate::facts::{LostSegment, SenderInterval};
     use model::finding::Source;
     use model::{Bytes, Nanos};
 
@@ -102,21 +102,21 @@ mod tests {
         (facts.bytes, facts.span) = (Bytes(109 << 20), Nanos::from_secs(5));
         facts.min_rtt = Some(Nanos::from_millis(20));
         for n in 0..20 {
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos::from_millis(n * 10),
                 to: Nanos::from_millis(n * 10 + 10),
                 delivered: 220_000,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         facts.losses = (0..19)
-            .map(|n| Loss {
+            .map(|n| LostSegment {
                 at: Nanos::from_millis(n * 200),
                 srtt: Nanos::from_millis(21),
                 flight: 100_000 + n * 100_000,
                 place: Some(n as f64 / 19.0),
                 bytes: 1448,
-                ..Loss::default()
+                ..LostSegment::default()
             })
             .collect();
         facts.reordered = 3;

@@ -4,7 +4,7 @@
 //! Near miss: a small buffer that is emptied at once.
 
 use super::{Candidate, Key};
-use crate::facts::{Facts, Reading};
+use crate::facts::{Facts, SenderInterval};
 use model::finding::{Confidence, Limit};
 use model::stats::percentile;
 use model::{Bytes, Nanos};
@@ -63,11 +63,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 /// What the receiver had not read, by its buffer: the mean of the time in which its window was the limit (a
 /// closed window makes few readings, and long ones), or of all where it never was.
 fn unread(facts: &Facts) -> Option<f64> {
-    let held = |r: &&Reading| matches!(r.limit, Some(Limit::ReceiveWindow | Limit::ZeroWindow));
+    let held =
+        |r: &&SenderInterval| matches!(r.limit, Some(Limit::ReceiveWindow | Limit::ZeroWindow));
     mean(facts.readings.iter().filter(held)).or_else(|| mean(facts.steady().iter()))
 }
 
-fn mean<'a>(readings: impl Iterator<Item = &'a Reading>) -> Option<f64> {
+fn mean<'a>(readings: impl Iterator<Item = &'a SenderInterval>) -> Option<f64> {
     let (mut sum, mut whole) = (0.0, 0.0);
     for reading in readings {
         let time = reading.to.since(reading.from).0 as f64;
@@ -109,11 +110,11 @@ mod tests {
     fn a_reader_is_behind_at_a_quarter_of_its_buffer_and_not_below() {
         let of = |unread| {
             let mut facts = Facts::new(Source::Samples);
-            facts.readings = vec![Reading {
+            facts.readings = vec![SenderInterval {
                 to: Nanos::from_millis(100),
                 limit: Some(Limit::ZeroWindow),
                 unread: Some(unread),
-                ..Reading::default()
+                ..SenderInterval::default()
             }];
             fits(&facts).map(|candidate| candidate.confidence)
         };

@@ -5,12 +5,12 @@
 
 use super::{Candidate, Key};
 use crate::facts::{Facts, HELD_FLIGHT, Rhythm, bit_rate};
-use crate::sender_state::{Release, SenderState};
+use crate::sender_state::{SenderState, ShortSegmentRelease};
 use model::Bytes;
 use model::finding::{Confidence, Evidence};
 
 pub(crate) fn owns(state: &SenderState) -> bool {
-    let nothing_to_send = state.unsent == 0 || state.held_until == Some(Release::Write);
+    let nothing_to_send = state.unsent == 0 || state.held_until == Some(ShortSegmentRelease::Write);
     state.no_space && nothing_to_send
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Reading;
+    use crate::facts::SenderInterval;
     use model::Nanos;
     use model::finding::Source;
 
@@ -90,7 +90,7 @@ mod tests {
         (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
         for n in 0..trips + 150 {
             let (more, srtt) = if n < trips { (more, srtt_ms) } else { (0, 40) };
-            facts.read(Reading {
+            facts.read(SenderInterval {
                 from: Nanos::from_millis(n * 20),
                 to: Nanos::from_millis(n * 20 + 20),
                 srtt: Nanos::from_millis(srtt),
@@ -98,7 +98,7 @@ mod tests {
                 flight: 150_000,
                 delivered: 100_000 + more * 1000,
                 passed: 100_000 + more * 1000,
-                ..Reading::default()
+                ..SenderInterval::default()
             });
         }
         // The queue is on the way of the data: it marks.

@@ -1,6 +1,6 @@
 //! A change of the MTU of two hosts together, and what came of it.
 
-use super::{Cause, MtuReport, PathEnd, Way};
+use super::{MtuCause, MtuReport, PathEnd, Way};
 use crate::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct MtuChange {
     /// The MTU that both devices were to have.
     pub to: u32,
     /// `segment`: packets to everybody may have the new size; `peer`: those between the two hosts.
-    pub reach: Reach,
+    pub reach: ChangeReach,
     /// What got through before anything was changed.
     pub before: MtuReport,
     /// What got through while only probes could be of the new size.
@@ -39,7 +39,7 @@ pub struct MtuChange {
 /// Whose packets become larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reach {
+pub enum ChangeReach {
     /// Those to everybody on the segment.
     Segment,
     /// Those between the two hosts: the rest of a mixed segment is unchanged.
@@ -57,7 +57,7 @@ pub enum ChangeOutcome {
     /// It did not work, and both hosts were restored.
     RolledBack {
         /// In which stage.
-        stage: Stage,
+        stage: ChangeStage,
         /// What does not get through, if that was it.
         stopped: Vec<Stopped>,
         /// What else went wrong: a whole sentence, or nothing.
@@ -87,7 +87,7 @@ pub enum Obstacle {
 /// A stage of a change, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum ChangeStage {
     /// Both hosts will undo everything unless the change is confirmed.
     Arm,
     /// Routes keep ordinary packets at the smaller size.
@@ -122,7 +122,7 @@ pub struct Stopped {
     /// The largest size that does; `None`: none does.
     pub passes: Option<u32>,
     /// What stops larger packets.
-    pub cause: Cause,
+    pub cause: MtuCause,
     /// A transfer over TCP hung.
     pub hangs: bool,
 }

@@ -33,7 +33,7 @@ pub enum QdiscKind {
 }
 
 #[derive(Clone, Copy)]
-enum Unit {
+enum QdiscUnit {
     Count,
     Size,
     Rate,
@@ -41,35 +41,35 @@ enum Unit {
     Flag,
 }
 
-struct Row {
+struct QdiscRow {
     kind: QdiscKind,
     name: &'static str,
-    parameters: &'static [(&'static str, Unit)],
+    parameters: &'static [(&'static str, QdiscUnit)],
     /// All parameters are needed.
     all: bool,
 }
 
 #[rustfmt::skip]
-const ROWS: [Row; 7] = [
-    Row { kind: QdiscKind::Noqueue, name: "noqueue", parameters: &[], all: false },
-    Row { kind: QdiscKind::Pfifo, name: "pfifo", parameters: &[("limit", Unit::Count)], all: false },
-    Row { kind: QdiscKind::Bfifo, name: "bfifo", parameters: &[("limit", Unit::Size)], all: false },
-    Row { kind: QdiscKind::PfifoFast, name: "pfifo_fast", parameters: &[], all: false },
-    Row { kind: QdiscKind::FqCodel, name: "fq_codel", parameters: &[
-        ("limit", Unit::Count), ("flows", Unit::Count), ("target", Unit::Micros), ("interval", Unit::Micros),
-        ("quantum", Unit::Size), ("ecn", Unit::Flag),
+const ROWS: [QdiscRow; 7] = [
+    QdiscRow { kind: QdiscKind::Noqueue, name: "noqueue", parameters: &[], all: false },
+    QdiscRow { kind: QdiscKind::Pfifo, name: "pfifo", parameters: &[("limit", QdiscUnit::Count)], all: false },
+    QdiscRow { kind: QdiscKind::Bfifo, name: "bfifo", parameters: &[("limit", QdiscUnit::Size)], all: false },
+    QdiscRow { kind: QdiscKind::PfifoFast, name: "pfifo_fast", parameters: &[], all: false },
+    QdiscRow { kind: QdiscKind::FqCodel, name: "fq_codel", parameters: &[
+        ("limit", QdiscUnit::Count), ("flows", QdiscUnit::Count), ("target", QdiscUnit::Micros), ("interval", QdiscUnit::Micros),
+        ("quantum", QdiscUnit::Size), ("ecn", QdiscUnit::Flag),
     ], all: false },
-    Row { kind: QdiscKind::Fq, name: "fq", parameters: &[
-        ("limit", Unit::Count), ("flow_limit", Unit::Count), ("quantum", Unit::Size), ("maxrate", Unit::Rate),
-        ("pacing", Unit::Flag),
+    QdiscRow { kind: QdiscKind::Fq, name: "fq", parameters: &[
+        ("limit", QdiscUnit::Count), ("flow_limit", QdiscUnit::Count), ("quantum", QdiscUnit::Size), ("maxrate", QdiscUnit::Rate),
+        ("pacing", QdiscUnit::Flag),
     ], all: false },
-    Row { kind: QdiscKind::Tbf, name: "tbf", parameters: &[
-        ("rate", Unit::Rate), ("burst", Unit::Size), ("limit", Unit::Size),
+    QdiscRow { kind: QdiscKind::Tbf, name: "tbf", parameters: &[
+        ("rate", QdiscUnit::Rate), ("burst", QdiscUnit::Size), ("limit", QdiscUnit::Size),
     ], all: true },
 ];
 
 impl QdiscKind {
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static QdiscRow {
         &ROWS[self as usize]
     }
 
@@ -131,9 +131,9 @@ impl fmt::Display for Qdisc {
         for (name, value) in &self.parameters {
             let row = self.kind.row().parameters.iter().find(|p| p.0 == *name);
             let text = match row.map(|(_, unit)| unit) {
-                Some(Unit::Size) => super::short(*value, 1024),
-                Some(Unit::Rate) => super::short(*value, 1000),
-                Some(Unit::Micros) => format!("{value}us"),
+                Some(QdiscUnit::Size) => super::short(*value, 1024),
+                Some(QdiscUnit::Rate) => super::short(*value, 1000),
+                Some(QdiscUnit::Micros) => format!("{value}us"),
                 _ => value.to_string(),
             };
             write!(f, " {name} {text}")?;
@@ -142,15 +142,15 @@ impl fmt::Display for Qdisc {
     }
 }
 
-impl Unit {
+impl QdiscUnit {
     /// Within what the kernel's 32-bit fields hold, so that nothing is cut on the way.
     fn read(self, word: &str) -> Option<u64> {
         let (value, range) = match self {
-            Unit::Count => (word.parse().ok()?, 1..=1_000_000),
-            Unit::Size => (word.parse::<Bytes>().ok()?.0, 1..=1 << 30),
-            Unit::Rate => (word.parse::<BitRate>().ok()?.0, 8_000..=1 << 50),
-            Unit::Micros => (word.parse::<Nanos>().ok()?.0 / 1000, 1..=10_000_000),
-            Unit::Flag => (word.parse().ok()?, 0..=1),
+            QdiscUnit::Count => (word.parse().ok()?, 1..=1_000_000),
+            QdiscUnit::Size => (word.parse::<Bytes>().ok()?.0, 1..=1 << 30),
+            QdiscUnit::Rate => (word.parse::<BitRate>().ok()?.0, 8_000..=1 << 50),
+            QdiscUnit::Micros => (word.parse::<Nanos>().ok()?.0 / 1000, 1..=10_000_000),
+            QdiscUnit::Flag => (word.parse().ok()?, 0..=1),
         };
         range.contains(&value).then_some(value)
     }

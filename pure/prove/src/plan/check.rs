@@ -2,7 +2,7 @@
 
 use super::PlanError;
 use crate::stats::signed_rank::{FEWEST_PAIRS, looks};
-use model::{Arm, Design, Limit, Metric, Nanos, On, Plan, Setting, Workload};
+use model::{Arm, Design, LegLimit, Metric, Nanos, On, Plan, Setting, Workload};
 use std::collections::BTreeSet;
 
 /// Most arms: each is in every block.
@@ -220,10 +220,10 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
         return wrong("run.interval", what, "write 10ms or more");
     }
     let empty = match run.limit {
-        Limit::Time(time) => time.0 == 0,
-        Limit::Bytes(bytes) => bytes.0 == 0,
-        Limit::Requests(requests) => requests == 0,
-        Limit::Whole => false,
+        LegLimit::Time(time) => time.0 == 0,
+        LegLimit::Bytes(bytes) => bytes.0 == 0,
+        LegLimit::Requests(requests) => requests == 0,
+        LegLimit::Whole => false,
     };
     if empty {
         let what = "a run of nothing measures nothing";
@@ -244,25 +244,25 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
             format!("{metric} needs bulk transfers, and the runs are requests"),
             "compare latency-p50 or latency-p99, or leave the workload out",
         ),
-        (workload, Limit::Requests(_)) if !workload.is_answered() => wrong(
+        (workload, LegLimit::Requests(_)) if !workload.is_answered() => wrong(
             "run.requests",
             "requests end a run of requests, and the runs are bulk transfers",
             "write time or bytes instead",
         ),
-        (workload, Limit::Bytes(_)) if workload.is_answered() => wrong(
+        (workload, LegLimit::Bytes(_)) if workload.is_answered() => wrong(
             "run.bytes",
             "bytes end a bulk transfer, and the runs are requests",
             "write time or requests instead",
         ),
-        (_, Limit::Time(_)) if metric == Metric::Completion => wrong(
+        (_, LegLimit::Time(_)) if metric == Metric::Completion => wrong(
             "run.time",
             "completion is the time of a whole transfer, and the runs end by time",
             "write bytes = \"100M\" under [run] (--bytes 100M)",
         ),
         (Workload::Request(request), limit) if metric == Metric::LatencyP99 => {
             let expected = match (limit, request.pace_per_s) {
-                (Limit::Requests(requests), _) => requests,
-                (Limit::Time(time), Some(pace)) => (pace * time.as_secs_f64()) as u64,
+                (LegLimit::Requests(requests), _) => requests,
+                (LegLimit::Time(time), Some(pace)) => (pace * time.as_secs_f64()) as u64,
                 _ => return Ok(()),
             };
             if expected >= P99_REQUESTS {

@@ -5,9 +5,9 @@ use super::{
     usual_looks, usual_run, validate,
 };
 use model::{
-    Arm, Bulk, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Estimand, Factor, IpVersion, Knob,
-    Level, Limit, Metric, Nanos, OptionUnit, Placement, Plan, Request, SOCKET_OPTIONS, Setting,
-    SocketOption, SocketSettings, Spec, Wait, Workload, apply_to_spec,
+    Arm, Bulk, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Estimand, Factor, FactorLevel,
+    IpVersion, Knob, LegLimit, Metric, Nanos, OptionUnit, Placement, Plan, Request, SOCKET_OPTIONS,
+    Setting, SocketOption, SocketSettings, Spec, WaitMode, Workload, apply_to_spec,
 };
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -61,11 +61,11 @@ struct PlanFile {
     title: Option<String>,
     host: String,
     metric: Metric,
-    margin: Option<Quantity<Share>>,
+    margin: Option<QuantityText<ShareText>>,
     estimand: Estimand,
     direction: Option<Direction>,
-    seed: Option<Quantity<u64>>,
-    gap: Option<Quantity<Nanos>>,
+    seed: Option<QuantityText<u64>>,
+    gap: Option<QuantityText<Nanos>>,
     pilot_pairs: Option<u32>,
     pairs: Option<u32>,
     looks: Option<Vec<u32>>,
@@ -83,13 +83,13 @@ struct PlanFile {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 struct RunFile {
-    workload: Kind,
-    time: Option<Quantity<Nanos>>,
-    bytes: Option<Quantity<Bytes>>,
+    workload: WorkloadName,
+    time: Option<QuantityText<Nanos>>,
+    bytes: Option<QuantityText<Bytes>>,
     requests: Option<u64>,
     streams: Option<u32>,
-    ramp: Option<Quantity<Nanos>>,
-    interval: Option<Quantity<Nanos>>,
+    ramp: Option<QuantityText<Nanos>>,
+    interval: Option<QuantityText<Nanos>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     settings: Vec<Setting>,
     dscp: Option<u8>,
@@ -100,22 +100,22 @@ struct RunFile {
     cpus: Vec<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     far_cpus: Vec<u32>,
-    write_size: Option<Quantity<Bytes>>,
+    write_size: Option<QuantityText<Bytes>>,
     #[serde(skip_serializing_if = "is_false")]
     discard: bool,
     #[serde(skip_serializing_if = "is_false")]
     zerocopy: bool,
-    request_size: Option<Quantity<Bytes>>,
-    reply_size: Option<Quantity<Bytes>>,
+    request_size: Option<QuantityText<Bytes>>,
+    reply_size: Option<QuantityText<Bytes>>,
     pace: Option<f64>,
     #[serde(skip_serializing_if = "is_false")]
     reconnect: bool,
-    wait: Option<Wait>,
+    wait: Option<WaitMode>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum WorkloadName {
     #[default]
     Bulk,
     Request,
@@ -190,11 +190,11 @@ impl PlanFile {
             title: plan.title.clone(),
             host: plan.host.clone(),
             metric: plan.metric,
-            margin: Some(Quantity(Share(plan.margin))),
+            margin: Some(QuantityText(ShareText(plan.margin))),
             estimand: plan.estimand,
             direction: Some(plan.direction),
-            seed: Some(Quantity(plan.seed)),
-            gap: Some(Quantity(plan.gap)),
+            seed: Some(QuantityText(plan.seed)),
+            gap: Some(QuantityText(plan.gap)),
             pilot_pairs: Some(plan.pilot_pairs),
             run: RunFile::of(&plan.run),
             ..PlanFile::default()
@@ -275,7 +275,7 @@ fn factors(files: Vec<FactorFile>) -> Result<Vec<Factor>, PlanError> {
             let remedy = "write each level as \"KNOB=VALUE,KNOB=VALUE\", or \"baseline\"";
             PlanError::new("factor", what, remedy)
         })?;
-        Ok(Level {
+        Ok(FactorLevel {
             name: name_of(&settings),
             settings,
         })
@@ -332,9 +332,9 @@ fn cells(factors: &[Factor], half: bool) -> Result<Vec<Arm>, PlanError> {
 impl RunFile {
     fn spec(self, direction: Direction) -> Result<Spec, PlanError> {
         let limit = match (self.time, self.bytes, self.requests) {
-            (Some(time), None, None) => Limit::Time(time.0),
-            (None, Some(bytes), None) => Limit::Bytes(bytes.0),
-            (None, None, Some(requests)) => Limit::Requests(requests),
+            (Some(time), None, None) => LegLimit::Time(time.0),
+            (None, Some(bytes), None) => LegLimit::Bytes(bytes.0),
+            (None, None, Some(requests)) => LegLimit::Requests(requests),
             (None, None, None) => usual_run().limit,
             _ => {
                 let what = "a run has more than one of time, bytes and requests";
@@ -348,22 +348,22 @@ impl RunFile {
             || self.reconnect
             || self.wait.is_some();
         let workload = match self.workload {
-            Kind::Bulk if request => {
+            WorkloadName::Bulk if request => {
                 let what = "request_size, reply_size, pace, reconnect and wait are of requests";
                 let remedy = "add workload = \"request\", or leave them out";
                 return Err(PlanError::new("run", what, remedy));
             }
-            Kind::Request if bulk => {
+            WorkloadName::Request if bulk => {
                 let what = "write_size, discard and zerocopy are of bulk transfer";
                 let remedy = "leave them out, or write workload = \"bulk\"";
                 return Err(PlanError::new("run", what, remedy));
             }
-            Kind::Bulk => Workload::Bulk(Bulk {
+            WorkloadName::Bulk => Workload::Bulk(Bulk {
                 write_size: self.write_size.map(|s| s.0),
                 discard: self.discard,
                 zerocopy: self.zerocopy,
             }),
-            Kind::Request => Workload::Request(Request {
+            WorkloadName::Request => Workload::Request(Request {
                 request_size: self.request_size.map_or(Bytes(128), |s| s.0),
                 reply_size: self.reply_size.map_or(Bytes(8 << 10), |s| s.0),
                 pace_per_s: self.pace,
@@ -402,8 +402,8 @@ impl RunFile {
     fn of(spec: &Spec) -> RunFile {
         let mut file = RunFile {
             streams: Some(spec.streams),
-            ramp: spec.ramp.map(Quantity),
-            interval: Some(Quantity(spec.interval)),
+            ramp: spec.ramp.map(QuantityText),
+            interval: Some(QuantityText(spec.interval)),
             settings: settings_in(&spec.socket),
             dscp: spec.socket.dscp,
             ip_version: spec.socket.ip_version,
@@ -414,22 +414,22 @@ impl RunFile {
             ..RunFile::default()
         };
         match spec.limit {
-            Limit::Time(time) => file.time = Some(Quantity(time)),
-            Limit::Bytes(bytes) => file.bytes = Some(Quantity(bytes)),
-            Limit::Requests(requests) => file.requests = Some(requests),
+            LegLimit::Time(time) => file.time = Some(QuantityText(time)),
+            LegLimit::Bytes(bytes) => file.bytes = Some(QuantityText(bytes)),
+            LegLimit::Requests(requests) => file.requests = Some(requests),
             // No plan has one: it belongs to copies.
-            Limit::Whole => {}
+            LegLimit::Whole => {}
         }
         match &spec.workload {
             Workload::Bulk(bulk) => {
-                file.write_size = bulk.write_size.map(Quantity);
+                file.write_size = bulk.write_size.map(QuantityText);
                 file.discard = bulk.discard;
                 file.zerocopy = bulk.zerocopy;
             }
             Workload::Request(request) => {
-                file.workload = Kind::Request;
-                file.request_size = Some(Quantity(request.request_size));
-                file.reply_size = Some(Quantity(request.reply_size));
+                file.workload = WorkloadName::Request;
+                file.request_size = Some(QuantityText(request.request_size));
+                file.reply_size = Some(QuantityText(request.reply_size));
                 file.pace = request.pace_per_s;
                 file.reconnect = request.reconnect;
                 file.wait = Some(request.wait);
@@ -471,10 +471,10 @@ fn joined(settings: &[Setting]) -> String {
 // ---- values as a person writes them ----
 
 /// A quantity: text with its unit, or a bare number.
-struct Quantity<T>(T);
+struct QuantityText<T>(T);
 
-impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Quantity<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Quantity<T>, D::Error> {
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for QuantityText<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<QuantityText<T>, D::Error> {
         let text = match toml::Value::deserialize(from)? {
             toml::Value::String(text) => text,
             toml::Value::Integer(number) => number.to_string(),
@@ -487,18 +487,18 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Quantity<T> {
                 ));
             }
         };
-        text.parse().map(Quantity).map_err(D::Error::custom)
+        text.parse().map(QuantityText).map_err(D::Error::custom)
     }
 }
 
-impl Serialize for Quantity<Bytes> {
+impl Serialize for QuantityText<Bytes> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let units = [(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"), (1, "")];
         to.serialize_str(&exact(self.0.0, &units))
     }
 }
 
-impl Serialize for Quantity<Nanos> {
+impl Serialize for QuantityText<Nanos> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         const S: u64 = 1_000_000_000;
         let units = [(S, "s"), (S / 1000, "ms"), (1000, "us"), (1, "ns")];
@@ -506,7 +506,7 @@ impl Serialize for Quantity<Nanos> {
     }
 }
 
-impl Serialize for Quantity<u64> {
+impl Serialize for QuantityText<u64> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         // TOML's integers end at 2^63.
         match i64::try_from(self.0) {
@@ -525,17 +525,17 @@ fn exact(number: u64, units: &[(u64, &str)]) -> String {
 }
 
 /// A share: 0.05, or `"5%"`.
-struct Share(f64);
+struct ShareText(f64);
 
-impl FromStr for Share {
+impl FromStr for ShareText {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Share, String> {
-        super::parse_share(text).map(Share)
+    fn from_str(text: &str) -> Result<ShareText, String> {
+        super::parse_share(text).map(ShareText)
     }
 }
 
-impl Serialize for Quantity<Share> {
+impl Serialize for QuantityText<ShareText> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_f64(self.0.0)
     }

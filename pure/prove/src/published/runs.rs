@@ -15,7 +15,7 @@ pub struct RunsOfArm {
 }
 
 /// A run with its arm and the leg that is compared.
-struct Compared<'a> {
+struct ComparedRun<'a> {
     arm: usize,
     run: &'a Run,
     leg: LegSummary,
@@ -51,7 +51,7 @@ pub fn of_runs(
         _ => direction,
     };
     let compared = |&(arm, run)| compared(arm, run, direction);
-    let all: Vec<Compared<'_>> = runs.iter().map(compared).collect::<Result<_, _>>()?;
+    let all: Vec<ComparedRun<'_>> = runs.iter().map(compared).collect::<Result<_, _>>()?;
     let latency = all.iter().all(|one| one.leg.requests.is_some());
     let unit = unit_of(if latency { "_us" } else { "mbit_s" });
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
@@ -95,7 +95,7 @@ fn distinct(arms: &[RunsOfArm]) -> Result<(), Error> {
     Ok(())
 }
 
-fn compared(arm: usize, run: &Run, direction: Direction) -> Result<Compared<'_>, Error> {
+fn compared(arm: usize, run: &Run, direction: Direction) -> Result<ComparedRun<'_>, Error> {
     if run.ended == Ended::Interrupted {
         return nothing(format!("the run {} was interrupted; make it again", run.id));
     }
@@ -104,7 +104,7 @@ fn compared(arm: usize, run: &Run, direction: Direction) -> Result<Compared<'_>,
         .into_iter()
         .find(|leg| leg.direction == direction);
     match leg {
-        Some(leg) => Ok(Compared {
+        Some(leg) => Ok(ComparedRun {
             arm,
             run,
             is_complete: run.ended == Ended::Complete && leg.ended == Ended::Complete,
@@ -116,8 +116,8 @@ fn compared(arm: usize, run: &Run, direction: Direction) -> Result<Compared<'_>,
 
 /// The values, in Mbit/s or microseconds. A run that broke off is kept, and is never better than the
 /// worst that did not.
-fn entries<'a>(all: &[Compared<'_>], latency: bool) -> Vec<Entry<'a>> {
-    let value = |one: &Compared<'_>| match one.leg.requests {
+fn entries<'a>(all: &[ComparedRun<'_>], latency: bool) -> Vec<Entry<'a>> {
+    let value = |one: &ComparedRun<'_>| match one.leg.requests {
         Some(requests) if latency => requests.p50.0 as f64 / 1e3,
         _ => {
             let steady = one.leg.steady_goodput.filter(|_| one.is_complete);
@@ -127,7 +127,7 @@ fn entries<'a>(all: &[Compared<'_>], latency: bool) -> Vec<Entry<'a>> {
     let worse = if latency { f64::max } else { f64::min };
     let complete = all.iter().filter(|one| one.is_complete);
     let worst = complete.map(value).reduce(worse);
-    let entry = |one: &Compared<'_>| Entry {
+    let entry = |one: &ComparedRun<'_>| Entry {
         arm: one.arm,
         block: None,
         value: match worst.filter(|_| !one.is_complete) {

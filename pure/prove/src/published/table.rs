@@ -8,7 +8,7 @@ const MOST_COLUMNS: usize = 200;
 
 pub(super) use csv::StringRecord as Row;
 
-pub(super) struct Table {
+pub(super) struct PublishedTable {
     /// Names of the columns, in small letters.
     pub(super) header: Vec<String>,
     pub(super) rows: Vec<Row>,
@@ -24,15 +24,15 @@ pub(super) struct Printed {
 
 /// What a column counts.
 #[derive(Clone, Copy)]
-pub(super) struct Unit {
+pub(super) struct ColumnUnit {
     /// The printed name; empty if unknown.
     pub(super) name: &'static str,
     /// A time: less is better.
     pub(super) is_time: bool,
 }
 
-impl Table {
-    pub(super) fn read(text: &str) -> Result<Table, Error> {
+impl PublishedTable {
+    pub(super) fn read(text: &str) -> Result<PublishedTable, Error> {
         let not_csv = |why: String| Error::NotCsv(why);
         if text.len() > MOST_BYTES {
             return Err(not_csv(format!(
@@ -57,7 +57,7 @@ impl Table {
             let bounds = format!("it has more than {MOST_ROWS} rows or {MOST_COLUMNS} columns");
             return Err(not_csv(bounds));
         }
-        Ok(Table { header, rows })
+        Ok(PublishedTable { header, rows })
     }
 
     pub(super) fn has(&self, column: &str) -> bool {
@@ -108,7 +108,7 @@ pub(super) fn line_of(row: &Row) -> u64 {
 }
 
 /// The unit that the name of a column ends with.
-pub(super) fn unit_of(column: &str) -> Unit {
+pub(super) fn unit_of(column: &str) -> ColumnUnit {
     let endings = [
         ("gbits_per_s gbit_s gbps", "Gbit/s", false),
         ("mbits_per_s mbit_s mbps", "Mbit/s", false),
@@ -121,5 +121,5 @@ pub(super) fn unit_of(column: &str) -> Unit {
     let ends = |names: &str| names.split(' ').any(|ending| column.ends_with(ending));
     let found = endings.into_iter().find(|(names, ..)| ends(names));
     let (_, name, is_time) = found.unwrap_or_default();
-    Unit { name, is_time }
+    ColumnUnit { name, is_time }
 }

@@ -121,15 +121,15 @@ fn place(values: &[f64]) -> Option<usize> {
 }
 
 /// A stretch, its begin and its end, and how odd it is.
-type Stretch = ((usize, usize), f64);
+type LevelStretch = ((usize, usize), f64);
 
 /// What a statistic finds in values, and how seldom it finds as much in their other orders, if that is at most `level`.
 fn proven(
     values: &[f64],
     level: f64,
     chance: &mut Random,
-    statistic: fn(&[i64]) -> Option<Stretch>,
-) -> Option<Stretch> {
+    statistic: fn(&[i64]) -> Option<LevelStretch>,
+) -> Option<LevelStretch> {
     let mut scores = scores(values)?;
     let (what, observed) = statistic(&scores)?;
     let mut as_large = 1;
@@ -173,17 +173,17 @@ fn peak(scores: &[i64]) -> Option<(usize, i64)> {
 
 /// The stretch (its begin and its end) whose ranks differ most from those of all the rest, and by how much: by standard
 /// deviations where nothing changes, but for a factor. It may begin or end with the values. `None` below two.
-fn oddest(scores: &[i64]) -> Option<Stretch> {
+fn oddest(scores: &[i64]) -> Option<LevelStretch> {
     oddest_from(scores, scores.len())
 }
 
 /// The same of stretches that begin with the values: one change.
-fn sharpest(scores: &[i64]) -> Option<Stretch> {
+fn sharpest(scores: &[i64]) -> Option<LevelStretch> {
     oddest_from(scores, 1)
 }
 
 /// The same of stretches that begin before `begins`.
-fn oddest_from(scores: &[i64], begins: usize) -> Option<Stretch> {
+fn oddest_from(scores: &[i64], begins: usize) -> Option<LevelStretch> {
     let n = scores.len();
     let mut best = None;
     for begin in 0..begins {

@@ -4,7 +4,7 @@
 
 use super::multiple::holm;
 use super::quantile::{t_cdf, t_quantile};
-use super::{ALPHA, Estimate, Interval};
+use super::{ALPHA, Interval, IntervalEstimate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One run of a factorial plan.
@@ -23,19 +23,19 @@ type Term = Vec<(usize, u32)>;
 
 /// One effect.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Effect {
+pub(crate) struct FactorEstimate {
     /// Levels from 1, compared with level 0. One: on average over the levels of all other factors. Two: how
     /// much more one does together with the other than without it.
     pub(crate) of: Term,
     /// How large, with its own interval at 5 %.
-    pub(crate) estimate: Estimate,
+    pub(crate) estimate: IntervalEstimate,
     /// Adjusted for the number of effects (Holm).
     pub(crate) p: f64,
 }
 
 /// Fits all terms: the effects of the factors, then of each two of them. `levels` is the number of levels of
 /// each factor. `None` if the blocks are not whole, or leave no degree of freedom for the noise.
-pub(crate) fn fit(runs: &[Observation], levels: &[u32]) -> Option<Vec<Effect>> {
+pub(crate) fn fit(runs: &[Observation], levels: &[u32]) -> Option<Vec<FactorEstimate>> {
     let blocks = whole_blocks(runs, levels)?;
     let sets = sets(levels.len());
     let mut sums: BTreeMap<Term, (f64, f64)> = BTreeMap::new();
@@ -94,13 +94,16 @@ pub(crate) fn fit(runs: &[Observation], levels: &[u32]) -> Option<Vec<Effect>> {
         } else {
             -(value / error).abs()
         };
-        Some((Estimate { value, interval }, 2.0 * t_cdf(t, degrees)?))
+        Some((
+            IntervalEstimate { value, interval },
+            2.0 * t_cdf(t, degrees)?,
+        ))
     };
-    let tested: Vec<(Estimate, f64)> = terms.iter().map(test).collect::<Option<_>>()?;
+    let tested: Vec<(IntervalEstimate, f64)> = terms.iter().map(test).collect::<Option<_>>()?;
     let adjusted = holm(&tested.iter().map(|(_, p)| *p).collect::<Vec<_>>());
     let all = terms.into_iter().zip(tested).zip(adjusted);
     Some(
-        all.map(|((of, (estimate, _)), p)| Effect { of, estimate, p })
+        all.map(|((of, (estimate, _)), p)| FactorEstimate { of, estimate, p })
             .collect(),
     )
 }
@@ -179,7 +182,7 @@ mod tests {
         all
     }
 
-    fn of(fit: &[Effect], of: &[(usize, u32)]) -> Effect {
+    fn of(fit: &[FactorEstimate], of: &[(usize, u32)]) -> FactorEstimate {
         fit.iter().find(|e| e.of == of).unwrap().clone()
     }
 

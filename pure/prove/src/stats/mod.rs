@@ -41,7 +41,7 @@ impl Interval {
 
 /// A figure and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Estimate {
+pub(crate) struct IntervalEstimate {
     pub(crate) value: f64,
     pub(crate) interval: Interval,
 }

@@ -2,7 +2,7 @@
 //! (Wilcoxon 1945, Mann and Whitney 1947). For published runs, which nobody paired.
 
 use super::quantile::normal_quantile;
-use super::{Estimate, Interval, sorted};
+use super::{Interval, IntervalEstimate, sorted};
 use model::stats::median;
 
 /// Above this many values in both samples the normal approximation is good in three digits, and the
@@ -12,12 +12,12 @@ const EXACT: usize = 100;
 /// By how much values of `b` are typically above those of `a`: the median of all differences, and the
 /// interval of them whose level is at most `alpha` without a difference (exact for untied values).
 /// `None` if so few values have no such interval: 4 and 4, or 3 and 5, are the fewest at 5 %.
-pub(crate) fn shift(a: &[f64], b: &[f64], alpha: f64) -> Option<Estimate> {
+pub(crate) fn shift(a: &[f64], b: &[f64], alpha: f64) -> Option<IntervalEstimate> {
     let differences = b.iter().flat_map(|b| a.iter().map(move |a| b - a));
     let differences = sorted(&differences.collect::<Vec<_>>())?;
     let critical = critical_value(a.len(), b.len(), alpha)?;
     let high = differences.len().checked_sub(critical + 1)?;
-    Some(Estimate {
+    Some(IntervalEstimate {
         value: median(&differences)?,
         interval: Interval {
             low: *differences.get(critical)?,

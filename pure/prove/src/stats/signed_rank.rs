@@ -12,7 +12,7 @@ pub(crate) const FEWEST_PAIRS: u32 = 6;
 
 /// A moment at which the pairs made so far are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct InterimLook {
     pub(crate) pairs: u32,
     /// Critical value of min(W+, W-) there.
     pub(crate) critical: u32,
@@ -20,22 +20,23 @@ pub(crate) struct Look {
 
 /// The usual looks. A false verdict at any of them: 5.0 % in all (simulated over 2 million
 /// experiments).
-pub(crate) const LOOKS: [Look; 4] = [look(8, 0), look(12, 8), look(16, 24), look(20, 48)];
+pub(crate) const LOOKS: [InterimLook; 4] = [look(8, 0), look(12, 8), look(16, 24), look(20, 48)];
 
 /// The looks of a longer experiment, 4.99 % in all.
-pub(crate) const LONG_LOOKS: [Look; 4] = [look(10, 0), look(20, 38), look(30, 121), look(40, 254)];
+pub(crate) const LONG_LOOKS: [InterimLook; 4] =
+    [look(10, 0), look(20, 38), look(30, 121), look(40, 254)];
 
-const fn look(pairs: u32, critical: u32) -> Look {
-    Look { pairs, critical }
+const fn look(pairs: u32, critical: u32) -> InterimLook {
+    InterimLook { pairs, critical }
 }
 
 /// The looks that a plan names by their pairs: 8 12 16 20, or 10 20 30 40, or a single fixed number.
 /// `None` for others, whose joint level nobody has computed.
-pub(crate) fn looks(pairs: &[u32]) -> Option<Vec<Look>> {
+pub(crate) fn looks(pairs: &[u32]) -> Option<Vec<InterimLook>> {
     if let [pairs] = *pairs {
         return Some(vec![look(pairs, critical_value(pairs, ALPHA)?)]);
     }
-    let is_it = |known: &[Look; 4]| known.iter().map(|l| &l.pairs).eq(pairs);
+    let is_it = |known: &[InterimLook; 4]| known.iter().map(|l| &l.pairs).eq(pairs);
     [LOOKS, LONG_LOOKS].into_iter().find(is_it).map(Vec::from)
 }
 
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(looks(&[10, 20, 30, 40]).unwrap(), LONG_LOOKS);
         assert_eq!(
             looks(&[12]).unwrap(),
-            [Look {
+            [InterimLook {
                 pairs: 12,
                 critical: 13
             }]

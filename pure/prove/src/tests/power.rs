@@ -4,7 +4,7 @@
 use super::simulate::{
     Noise, Order, Runs, SECONDS, SLOT_S, blocks, bootstrap, experiment, judge, search, welch,
 };
-use crate::stats::signed_rank::{self, LONG_LOOKS, LOOKS, Look};
+use crate::stats::signed_rank::{self, InterimLook, LONG_LOOKS, LOOKS};
 use crate::stats::{ALPHA, multiple, power, rank_sum, spread, total};
 use model::Outcome;
 use std::fmt::Display;
@@ -91,7 +91,7 @@ impl Paths {
     /// Share that ends in such a verdict at any look, and the pairs made on average.
     fn judged(
         &self,
-        looks: &[Look],
+        looks: &[InterimLook],
         effect: f64,
         margin: f64,
         wanted: impl Fn(Outcome) -> bool,
@@ -192,10 +192,10 @@ fn false_verdicts(doc: &mut String, paths: &[Paths]) {
         ],
     );
     for path in paths {
-        let at = |looks: &[Look]| {
+        let at = |looks: &[InterimLook]| {
             path.judged(looks, 0.0, 0.0, |d| d != Outcome::NotEnoughData)[0].clone()
         };
-        let fixed = Look {
+        let fixed = InterimLook {
             pairs: 12,
             critical: critical(12),
         };

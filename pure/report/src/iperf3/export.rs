@@ -3,8 +3,8 @@
 use crate::json::pretty;
 use crate::words;
 use model::{
-    Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Fingerprint, Leg, Limit,
-    Nanos, Rows, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
+    Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Fingerprint, Leg,
+    LegLimit, Nanos, Rows, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
     is_left_over,
 };
 use serde_json::{Value, json};
@@ -69,9 +69,9 @@ fn start(run: &Run) -> Value {
     let port = port.or(first.map(|socket| socket.remote.port()));
     let legs = spec.directions.legs();
     let (duration, bytes) = match spec.limit {
-        Limit::Time(span) => (span.0.div_ceil(1_000_000_000), 0),
-        Limit::Bytes(bytes) => (0, bytes.0),
-        Limit::Requests(_) | Limit::Whole => (0, 0),
+        LegLimit::Time(span) => (span.0.div_ceil(1_000_000_000), 0),
+        LegLimit::Bytes(bytes) => (0, bytes.0),
+        LegLimit::Requests(_) | LegLimit::Whole => (0, 0),
     };
     let (rate, pacing) = (
         order.rate().unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use model::{
     BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended,
-    Fingerprint, Leg, Limit, Nanos, Placement, Run, Sample, SocketOptions, SocketSettings,
+    Fingerprint, Leg, LegLimit, Nanos, Placement, Run, Sample, SocketOptions, SocketSettings,
     SocketState, Spec, StreamSample, Udp, Warning, Workload,
 };
 use serde_json::{Map, Value};
@@ -206,11 +206,11 @@ impl Reader<'_> {
             },
             streams: streams as u32,
             limit: match (count("bytes"), count("blocks"), count("duration")) {
-                (Some(bytes), ..) => Limit::Bytes(Bytes(bytes)),
+                (Some(bytes), ..) => LegLimit::Bytes(Bytes(bytes)),
                 (_, Some(blocks), _) => {
-                    Limit::Bytes(Bytes(blocks.saturating_mul(block.unwrap_or_default().0)))
+                    LegLimit::Bytes(Bytes(blocks.saturating_mul(block.unwrap_or_default().0)))
                 }
-                (.., duration) => Limit::Time(Nanos::from_secs(duration.unwrap_or(0))),
+                (.., duration) => LegLimit::Time(Nanos::from_secs(duration.unwrap_or(0))),
             },
             // What iperf3 omitted is not in its figures any more.
             ramp: Some(Nanos(0)),

@@ -14,11 +14,11 @@ const SOURCES: [&str; 5] = [
 ];
 
 /// Sections that are not called as their type, or whose type shares its name: file and type.
-const NAMED: [(&str, &str, &str); 20] = [
+const NAMED: [(&str, &str, &str); 18] = [
     ("copy", "workload", "FileCopy"),
+    ("doubt", "published", "PublishedDoubt"),
     ("end", "run", "EndRecord"),
-    ("ideal_path", "physics", "Path"),
-    ("mtu_verdict", "mtu", "Verdict"),
+    ("level", "plan", "FactorLevel"),
     ("page_picture", "mod", "Picture"),
     ("page_section", "mod", "Section"),
     ("page_table", "words", "Table"),
@@ -26,10 +26,8 @@ const NAMED: [(&str, &str, &str); 20] = [
     ("socket", "socket_option", "SocketOptions"),
     ("stage", "copy", "StageUse"),
     ("stream", "sample", "StreamSample"),
-    ("trace_begin", "segment", "Begin"),
     ("trace_connection", "segment", "Connection"),
     ("trace_dropped", "segment", "Dropped"),
-    ("trace_end", "segment", "End"),
     ("trace_lost", "segment", "Lost"),
     ("trace_owner", "segment", "Owner"),
     ("trace_sample", "segment", "TraceSample"),

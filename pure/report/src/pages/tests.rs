@@ -8,8 +8,8 @@ use crate::testing::{published, rivals};
 use model::advice::{Advice, Change, Needs, Proposal, RateFrom};
 use model::finding::Limit;
 use model::mtu::{
-    Beside, Cause, Climb, Doubt, Hop, MTU_SCHEMA, Method, MtuFound, MtuReport, PathEnd, TcpTruth,
-    Verdict, Way,
+    Beside, Climb, Hop, MTU_SCHEMA, Method, MtuCause, MtuDoubt, MtuFound, MtuReport, MtuVerdict,
+    PathEnd, TcpTruth, Way,
 };
 use model::*;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ fn silent_router() -> MtuReport {
         large: large && ttl != 2,
         mss: None,
     };
-    let way = |mtu: u32, reached: u8, cause: Cause, beside: Vec<Beside>, hangs: bool| Way {
+    let way = |mtu: u32, reached: u8, cause: MtuCause, beside: Vec<Beside>, hangs: bool| Way {
         climb: Climb {
             ceiling: 9000,
             passes: Some(mtu),
@@ -48,17 +48,17 @@ fn silent_router() -> MtuReport {
             hangs,
             ..TcpTruth::default()
         }),
-        verdict: Verdict {
+        verdict: MtuVerdict {
             mtu: Some(mtu),
             cause,
             beside,
             doubts: match hangs {
-                true => vec![Doubt::RouterOrLink, Doubt::SilentOrFiltered],
+                true => vec![MtuDoubt::RouterOrLink, MtuDoubt::SilentOrFiltered],
                 false => Vec::new(),
             },
         },
     };
-    let silent = Cause::Silent {
+    let silent = MtuCause::Silent {
         hop: 1,
         address: Some([10, 0, 1, 1].into()),
         last: false,
@@ -69,7 +69,7 @@ fn silent_router() -> MtuReport {
         method: Method::Agent,
         near: end(1, 1),
         far: Some(end(4, 4)),
-        there: way(9000, 3, Cause::Clear, Vec::new(), false),
+        there: way(9000, 3, MtuCause::Clear, Vec::new(), false),
         back: way(1500, 1, silent, vec![Beside::BlackHole], true),
         notes: Vec::new(),
     }

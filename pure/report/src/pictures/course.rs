@@ -12,7 +12,7 @@ use model::segment::tcp_flag::{ACK, SYN};
 use model::{Bytes, Connection, Nanos, Segment, TraceSample, What};
 use std::net::SocketAddr;
 use tcp::seq::Unwrap;
-use tcp::stream::{Arrival, Stream};
+use tcp::stream::{DataArrival, Stream};
 
 /// Columns that hold anything: about the pixels of a picture.
 const MOST_COLUMNS: usize = 800;
@@ -99,7 +99,7 @@ pub(crate) struct Pass {
     detail: Detail,
 }
 
-type Account = tcp::connection::Connection<(), ()>;
+type Account = tcp::connection::TcpConnection<(), ()>;
 
 impl Course {
     /// Of the data from `sender` to `receiver`.
@@ -268,16 +268,16 @@ impl Pass {
         }
     }
 
-    fn sends(&mut self, at: Nanos, packet: &Packet, data: Option<Arrival>) {
+    fn sends(&mut self, at: Nanos, packet: &Packet, data: Option<DataArrival>) {
         let first = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
         let newest = self.newest.get_or_insert(Unwrap::new(first));
         let end = first.wrapping_add(packet.payload);
         match data {
-            Some(Arrival::New) => {
+            Some(DataArrival::New) => {
                 let end = newest.follow(end);
                 self.note_position(at, Track::Sent, end);
             }
-            Some(Arrival::Retransmission) => {
+            Some(DataArrival::Retransmission) => {
                 let end = newest.position(end);
                 self.detail.rest.get_or_insert(AFTER);
                 self.note_position(at, Track::Again, end);

@@ -5,7 +5,7 @@ use crate::csv::cell;
 use crate::mtu::{ends, fate, stops};
 use crate::page::{Picture, Svg};
 use crate::words::{or, wrap};
-use model::mtu::{Cause, Going, Hop, MtuReport, PathEnd};
+use model::mtu::{Going, Hop, MtuCause, MtuReport, PathEnd};
 
 /// Places of the two hosts: this one is always at the left.
 const NEAR: f64 = 70.0;
@@ -91,12 +91,12 @@ impl Lane<'_> {
     fn reach(&self) -> Option<f64> {
         let last = f64::from(self.routers) + 1.0;
         match &self.report.way(self.going).verdict.cause {
-            Cause::Clear | Cause::OwnDevice | Cause::PeerDevice => Some(last),
-            Cause::SenderStops | Cause::Nothing => Some(0.0),
-            Cause::RouterReports { hop, .. } => hop.map(f64::from),
-            Cause::Silent { hop, .. } => Some(f64::from(*hop) + 0.5),
-            Cause::Segment { .. } => Some(0.5),
-            Cause::Somewhere | Cause::NotTried => None,
+            MtuCause::Clear | MtuCause::OwnDevice | MtuCause::PeerDevice => Some(last),
+            MtuCause::SenderStops | MtuCause::Nothing => Some(0.0),
+            MtuCause::RouterReports { hop, .. } => hop.map(f64::from),
+            MtuCause::Silent { hop, .. } => Some(f64::from(*hop) + 0.5),
+            MtuCause::Segment { .. } => Some(0.5),
+            MtuCause::Somewhere | MtuCause::NotTried => None,
         }
     }
 
@@ -105,8 +105,8 @@ impl Lane<'_> {
         let beside = 16.0 * self.ahead();
         let reach = self.reach()?;
         Some(match &self.report.way(self.going).verdict.cause {
-            Cause::OwnDevice => self.x(0.0) + beside,
-            Cause::PeerDevice => self.x(reach) - beside,
+            MtuCause::OwnDevice => self.x(0.0) + beside,
+            MtuCause::PeerDevice => self.x(reach) - beside,
             _ if reach.fract() == 0.0 => self.x(reach) + beside,
             _ => self.x(reach),
         })
@@ -206,7 +206,7 @@ impl Lane<'_> {
     fn size(&self) -> String {
         let verdict = &self.report.way(self.going).verdict;
         match verdict.mtu {
-            Some(mtu) if verdict.cause == Cause::NotTried => format!("at least {mtu} bytes"),
+            Some(mtu) if verdict.cause == MtuCause::NotTried => format!("at least {mtu} bytes"),
             Some(mtu) => format!("{mtu} bytes"),
             None => "nothing passes".to_owned(),
         }
@@ -237,7 +237,11 @@ impl Lane<'_> {
             let hop = self.hop(ttl);
             (ttl, hop.and_then(|h| h.address), hop.map(|h| h.large))
         });
-        let last = (self.routers + 1, far, Some(verdict.cause == Cause::Clear));
+        let last = (
+            self.routers + 1,
+            far,
+            Some(verdict.cause == MtuCause::Clear),
+        );
         let rows = routers.chain([last]).map(|(ttl, address, large)| {
             vec![
                 self.going.word().to_owned(),

@@ -6,7 +6,7 @@ use crate::page::{Picture, Svg};
 use crate::requests::named;
 use crate::words::escape;
 use model::Nanos;
-use model::request::{Call, Step, View};
+use model::request::{Call, Step, Viewpoint};
 
 /// Where the rails begin.
 const TOP: f64 = 64.0;
@@ -72,9 +72,9 @@ fn stroke(call: &Call, step: &Step) -> Stroke {
     let delay = if step.call { parts.forward } else { parts.back };
     // How far it had come when it was captured, and how far the first byte of the call had.
     let behind = |step_is_call: bool, delay: Nanos| match call.view {
-        View::Client | View::BothEnds if !step_is_call => delay,
-        View::Server if step_is_call => delay,
-        View::Between => Nanos(delay.0 / 2),
+        Viewpoint::Client | Viewpoint::BothEnds if !step_is_call => delay,
+        Viewpoint::Server if step_is_call => delay,
+        Viewpoint::Between => Nanos(delay.0 / 2),
         _ => Nanos(0),
     };
     let begun = behind(true, parts.forward);
@@ -326,10 +326,10 @@ mod tests {
             waited: None,
         };
         for (view, reply) in [
-            (View::Client, 9000),
-            (View::BothEnds, 9000),
-            (View::Between, 7000),
-            (View::Server, 5000),
+            (Viewpoint::Client, 9000),
+            (Viewpoint::BothEnds, 9000),
+            (Viewpoint::Between, 7000),
+            (Viewpoint::Server, 5000),
         ] {
             let call = Call {
                 view,

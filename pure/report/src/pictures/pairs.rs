@@ -8,7 +8,7 @@ use crate::prove::phrase::{
     unit, value,
 };
 use crate::words::escape;
-use model::{Comparison, Estimate, Experiment, Metric, Phase, Trial, Verdict};
+use model::{Comparison, Estimate, Experiment, Metric, Trial, TrialPhase, Verdict};
 use std::fmt;
 
 /// Left and right end of the plots; beyond the right one the effect has its place.
@@ -248,7 +248,7 @@ impl Plot<'_> {
 
 /// The whole pairs of the control and this arm, in order of time.
 fn paired(experiment: &Experiment, arm: u32) -> Vec<Pair<'_>> {
-    let judged = |t: &&Trial| matches!(t.phase, Phase::Main | Phase::Confirmation);
+    let judged = |t: &&Trial| matches!(t.phase, TrialPhase::Main | TrialPhase::Confirmation);
     let judged = experiment.trials.iter().rev().find(judged).map(|t| t.phase);
     let of = |wanted: u32| {
         let trials = experiment.trials.iter();

@@ -3,7 +3,7 @@
 use crate::words::{counted, escape, escape_sentence, grouped, percent};
 use model::{
     BitRate, Check, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState,
-    Limit, Metric, Nanos, Outcome, Phase, Plan, Verdict,
+    LegLimit, Metric, Nanos, Outcome, Plan, TrialPhase, Verdict,
 };
 use std::fmt;
 
@@ -342,12 +342,12 @@ fn next_look(c: &Comparison) -> Option<String> {
 // ---- figures ----
 
 /// What a run is for: its name in files, what it does, and what was done.
-pub(crate) fn phase(phase: Phase) -> [&'static str; 3] {
+pub(crate) fn phase(phase: TrialPhase) -> [&'static str; 3] {
     match phase {
-        Phase::Discarded => ["discarded", "warming up", "discarded"],
-        Phase::Pilot => ["pilot", "pilot", "pilot"],
-        Phase::Main => ["main", "comparison", "compared"],
-        Phase::Confirmation => ["confirmation", "confirmation", "confirmed"],
+        TrialPhase::Discarded => ["discarded", "warming up", "discarded"],
+        TrialPhase::Pilot => ["pilot", "pilot", "pilot"],
+        TrialPhase::Main => ["main", "comparison", "compared"],
+        TrialPhase::Confirmation => ["confirmation", "confirmation", "confirmed"],
     }
 }
 
@@ -488,10 +488,10 @@ pub(crate) fn pairs(n: u32) -> String {
 /// `10 s runs`, `100 MiB transfers`.
 pub(crate) fn runs(plan: &Plan) -> String {
     match plan.run.limit {
-        Limit::Time(time) => format!("{} runs", crate::words::round_span(time)),
-        Limit::Bytes(bytes) => format!("{bytes} transfers"),
-        Limit::Requests(n) => format!("runs of {} requests", grouped(n)),
-        Limit::Whole => "copies".to_owned(),
+        LegLimit::Time(time) => format!("{} runs", crate::words::round_span(time)),
+        LegLimit::Bytes(bytes) => format!("{bytes} transfers"),
+        LegLimit::Requests(n) => format!("runs of {} requests", grouped(n)),
+        LegLimit::Whole => "copies".to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::pictures::{bars, drift, forest, pairs};
 use crate::words::Style;
-use ::prove::{Ask, Slot, forecast as foresee, judge, next, plan_from_changes, trial};
+use ::prove::{PlanOptions, TrialSlot, forecast as foresee, judge, next, plan_from_changes, trial};
 use model::*;
 
 /// Noise that repeats, so that golden texts need no chance: in [-1, 1].
@@ -12,18 +12,18 @@ fn wobble(n: u32) -> f64 {
     f64::from((mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b) >> 8) / f64::from(1 << 23) - 1.0
 }
 
-fn ask() -> Ask {
-    Ask {
+fn ask() -> PlanOptions {
+    PlanOptions {
         host: "db2".to_owned(),
         against: vec!["congestion=cubic".parse().unwrap()],
         changes: vec!["congestion=bbr".parse().unwrap()],
         seed: 4711,
-        ..Ask::default()
+        ..PlanOptions::default()
     }
 }
 
-fn arms(names: &[&str]) -> Ask {
-    Ask {
+fn arms(names: &[&str]) -> PlanOptions {
+    PlanOptions {
         against: Vec::new(),
         changes: Vec::new(),
         arms: names.iter().map(|n| (*n).to_owned()).collect(),
@@ -33,7 +33,7 @@ fn arms(names: &[&str]) -> Ask {
 }
 
 /// An experiment in which run n of an arm has `value(slot, n)`.
-fn play(plan: Plan, value: impl Fn(Slot, u32) -> Option<f64>) -> Experiment {
+fn play(plan: Plan, value: impl Fn(TrialSlot, u32) -> Option<f64>) -> Experiment {
     let mut trials: Vec<Trial> = Vec::new();
     while let Some(slot) = next(&plan, &trials) {
         let number = trials.len() as u32 + 1;
@@ -73,7 +73,7 @@ fn play(plan: Plan, value: impl Fn(Slot, u32) -> Option<f64>) -> Experiment {
 }
 
 /// 900 Mbit/s, the change `factor` times that, each run off by at most `spread`.
-fn path(ask: Ask, factor: f64, spread: f64) -> Experiment {
+fn path(ask: PlanOptions, factor: f64, spread: f64) -> Experiment {
     play(plan_from_changes(ask).unwrap(), |slot, n| {
         let effect = if slot.arm == 0 { 1.0 } else { factor };
         Some(9e8 * effect * (1.0 + spread * wobble(n)))
@@ -103,7 +103,7 @@ fn with_readings(mut experiment: Experiment, change: impl Fn(&mut Trial)) -> Exp
 
 /// Nine of the runs did not get the buffer that was asked for.
 fn not_in_force() -> Experiment {
-    let buffers = Ask {
+    let buffers = PlanOptions {
         changes: vec!["sockbuf=8M".parse().unwrap()],
         pairs: Some(vec![20]),
         pilot_pairs: Some(0),
@@ -124,11 +124,11 @@ fn not_in_force() -> Experiment {
 }
 
 fn latencies() -> Experiment {
-    let plan = plan_from_changes(Ask {
+    let plan = plan_from_changes(PlanOptions {
         metric: Metric::LatencyP99,
         run: Some(crate::testing::spec()).map(|spec| Spec {
             workload: Workload::Request(crate::testing::request()),
-            limit: Limit::Requests(20_000),
+            limit: LegLimit::Requests(20_000),
             ..spec
         }),
         ..ask()
@@ -140,7 +140,7 @@ fn latencies() -> Experiment {
 }
 
 fn search() -> Experiment {
-    let many = Ask {
+    let many = PlanOptions {
         search: true,
         pairs: None,
         ..arms(&[
@@ -292,7 +292,7 @@ fn nothing_is_said_that_no_data_can_say() {
 
 #[test]
 fn what_more_than_doubles_is_told_in_times() {
-    let told = |ask: Ask, factor| {
+    let told = |ask: PlanOptions, factor| {
         let e = path(ask, factor, 0.02);
         text(&e).replace('\n', " ")
     };
@@ -305,7 +305,7 @@ fn what_more_than_doubles_is_told_in_times() {
     );
     assert!(times.contains("x; "), "{times}");
     assert!(!times.contains("% against"), "{times}");
-    let without = Ask {
+    let without = PlanOptions {
         against: Vec::new(),
         ..ask()
     };
@@ -316,7 +316,7 @@ fn what_more_than_doubles_is_told_in_times() {
 #[test]
 fn a_small_effect_has_a_direction_only_where_the_change_can_act() {
     let small = |changes: &[&str]| {
-        let ask = Ask {
+        let ask = PlanOptions {
             against: Vec::new(),
             changes: changes.iter().map(|c| c.parse().unwrap()).collect(),
             ..ask()

@@ -3,8 +3,8 @@
 use super::phrase::{self, Answer};
 use crate::words::{Ink, Style, Table, counted, escape, escape_sentence, percent};
 use model::{
-    ArmTable, Comparison, Design, Ended, Experiment, Forecast, GateState, Metric, Outcome, Phase,
-    Plan, Verdict,
+    ArmTable, Comparison, Design, Ended, Experiment, Forecast, GateState, Metric, Outcome, Plan,
+    TrialPhase, Verdict,
 };
 
 /// Most runs that are named one by one.
@@ -177,12 +177,12 @@ pub fn monitor(experiment: &Experiment, verdict: &Verdict, style: Style) -> Stri
         format!("{runs}, {}{look}{running}", phrase::pairs(c.pairs_so_far))
     };
     let text = match experiment.trials.last().map(|t| (t.phase, t.block + 1)) {
-        Some((Phase::Discarded, _)) => "Warming up: this run is discarded".to_owned(),
-        Some((Phase::Pilot, pair)) => {
+        Some((TrialPhase::Discarded, _)) => "Warming up: this run is discarded".to_owned(),
+        Some((TrialPhase::Pilot, pair)) => {
             let all = plan.pilot_pairs;
             format!("Pilot, the control with itself: pair {pair} of {all}")
         }
-        Some((Phase::Main, block)) if verdict.search.is_some() => {
+        Some((TrialPhase::Main, block)) if verdict.search.is_some() => {
             format!("Search, block {block}; the winner is confirmed afterwards")
         }
         _ => so_far(),

@@ -1,6 +1,6 @@
 //! iSCSI (RFC 7143): a header of 48 bytes, then data; a task tag joins all that belongs to one command.
 
-use super::{Detail, Message, Piece, Role};
+use super::{CallDetail, MessagePart, MessageRole, RequestMessage};
 
 pub(super) const HEAD: usize = 48;
 
@@ -62,7 +62,7 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
         && bytes[4] <= 4
 }
 
-pub(super) fn piece(head: &[u8], digests: Digests) -> Option<Piece> {
+pub(super) fn piece(head: &[u8], digests: Digests) -> Option<MessagePart> {
     let head: &[u8; HEAD] = head.first_chunk()?;
     let data = u64::from(u32::from_be_bytes([0, head[5], head[6], head[7]]));
     let digest = |there: bool| if there { 4 } else { 0 };
@@ -71,27 +71,27 @@ pub(super) fn piece(head: &[u8], digests: Digests) -> Option<Piece> {
         + digest(digests.header)
         + data.next_multiple_of(4)
         + digest(digests.data && data > 0);
-    begins(head).then_some(Piece {
+    begins(head).then_some(MessagePart {
         head: 0,
         body: size,
         last: true,
     })
 }
 
-pub(super) fn message(body: &[u8], digests: &mut Digests) -> Option<Message> {
+pub(super) fn message(body: &[u8], digests: &mut Digests) -> Option<RequestMessage> {
     let head: &[u8; HEAD] = body.first_chunk()?;
     let tag = u64::from(u32::from_be_bytes([head[16], head[17], head[18], head[19]]));
     // The tag that is none.
     if tag == 0xffff_ffff {
-        return Some(Message::default());
+        return Some(RequestMessage::default());
     }
     let call = |operation: &str, purpose| {
         let operation = format!("iSCSI {operation}");
-        Some(Message::call(
+        Some(RequestMessage::call(
             Some(tag),
             operation,
             purpose,
-            Detail::default(),
+            CallDetail::default(),
         ))
     };
     let role = match opcode(head[0]) {
@@ -101,18 +101,18 @@ pub(super) fn message(body: &[u8], digests: &mut Digests) -> Option<Message> {
         0x03 => return call("login", "the initiator logs in"),
         0x04 => return call("text", "which targets are there?"),
         0x06 => return call("logout", "the initiator logs out"),
-        0x05 => Role::MoreOfCall,
+        0x05 => MessageRole::MoreOfCall,
         // Data with the S bit carry the status too (11.7.3).
-        0x25 if head[1] & 1 == 0 => Role::PartOfReply,
-        0x31 => Role::Turn,
+        0x25 if head[1] & 1 == 0 => MessageRole::PartOfReply,
+        0x31 => MessageRole::Turn,
         0x23 => {
             login(head[1], &body[HEAD..], digests);
-            Role::Reply
+            MessageRole::Reply
         }
-        0x20..=0x26 | 0x3f => Role::Reply,
-        _ => return Some(Message::default()),
+        0x20..=0x26 | 0x3f => MessageRole::Reply,
+        _ => return Some(RequestMessage::default()),
     };
-    Some(Message::of(role, tag))
+    Some(RequestMessage::of(role, tag))
 }
 
 /// What a login response agrees on, and whether it holds now (11.13.3: T and the next stage 3).
@@ -125,7 +125,7 @@ fn login(flags: u8, text: &[u8], digests: &mut Digests) {
     }
 }
 
-fn command(head: &[u8; HEAD], tag: u64) -> Option<Message> {
+fn command(head: &[u8; HEAD], tag: u64) -> Option<RequestMessage> {
     let block = &head[32..];
     let known = COMMANDS.iter().find(|(code, ..)| *code == block[0]);
     let (operation, purpose) = known.map_or_else(
@@ -147,5 +147,5 @@ fn command(head: &[u8; HEAD], tag: u64) -> Option<Message> {
         }
         _ => String::new(),
     };
-    Some(Message::call(Some(tag), operation, purpose, detail))
+    Some(RequestMessage::call(Some(tag), operation, purpose, detail))
 }

@@ -27,7 +27,7 @@ pub(crate) enum Dissector {
 }
 
 /// A part of a message that says its own length.
-pub(crate) struct Piece {
+pub(crate) struct MessagePart {
     /// Bytes in front of the body that are no part of it.
     pub head: usize,
     /// Bytes behind those.
@@ -38,7 +38,7 @@ pub(crate) struct Piece {
 
 /// What a message is to the request that it belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum MessageRole {
     Call,
     /// Further data of a call.
     MoreOfCall,
@@ -54,26 +54,26 @@ pub(crate) enum Role {
 
 /// A message.
 #[derive(Default)]
-pub(crate) struct Message {
-    pub role: Role,
+pub(crate) struct RequestMessage {
+    pub role: MessageRole,
     /// Joins a reply to its call; `None` where only their order does.
     pub key: Option<u64>,
     /// What a call asks.
-    pub what: What,
+    pub what: CallContent,
 }
 
-impl Message {
+impl RequestMessage {
     fn call(
         key: Option<u64>,
         operation: impl Into<Cow<'static, str>>,
         purpose: &'static str,
-        detail: impl Into<Detail>,
-    ) -> Message {
+        detail: impl Into<CallDetail>,
+    ) -> RequestMessage {
         let (operation, detail) = (operation.into(), detail.into());
-        Message {
-            role: Role::Call,
+        RequestMessage {
+            role: MessageRole::Call,
             key,
-            what: What {
+            what: CallContent {
                 operation,
                 purpose,
                 detail,
@@ -82,18 +82,18 @@ impl Message {
         }
     }
 
-    fn of(role: Role, key: u64) -> Message {
-        Message {
+    fn of(role: MessageRole, key: u64) -> RequestMessage {
+        RequestMessage {
             role,
             key: Some(key),
-            ..Message::default()
+            ..RequestMessage::default()
         }
     }
 }
 
 /// Of what a call asks it; only of few calls it is ever put into words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub(crate) enum CallDetail {
     Text(String),
     Range {
         offset: u64,
@@ -104,44 +104,44 @@ pub(crate) enum Detail {
     From(u64),
 }
 
-impl Default for Detail {
-    fn default() -> Detail {
-        Detail::Text(String::new())
+impl Default for CallDetail {
+    fn default() -> CallDetail {
+        CallDetail::Text(String::new())
     }
 }
 
-impl From<String> for Detail {
-    fn from(text: String) -> Detail {
-        Detail::Text(text)
+impl From<String> for CallDetail {
+    fn from(text: String) -> CallDetail {
+        CallDetail::Text(text)
     }
 }
 
-impl fmt::Display for Detail {
+impl fmt::Display for CallDetail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Detail::Text(text) => f.write_str(text),
-            Detail::Range { offset, bytes, how } => write!(f, "{bytes} bytes at {offset}{how}"),
-            Detail::From(0) => f.write_str("all of it"),
-            Detail::From(offset) => write!(f, "all from {offset} on"),
+            CallDetail::Text(text) => f.write_str(text),
+            CallDetail::Range { offset, bytes, how } => write!(f, "{bytes} bytes at {offset}{how}"),
+            CallDetail::From(0) => f.write_str("all of it"),
+            CallDetail::From(offset) => write!(f, "all from {offset} on"),
         }
     }
 }
 
 /// What a call asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct What {
+pub(crate) struct CallContent {
     pub operation: Cow<'static, str>,
     pub purpose: &'static str,
-    pub detail: Detail,
+    pub detail: CallDetail,
     /// Operations of NFSv4, of which the reply may show more than the call.
     compound: Option<Box<nfs::Compound>>,
 }
 
-impl What {
-    pub fn plain() -> What {
-        What {
+impl CallContent {
+    pub fn plain() -> CallContent {
+        CallContent {
             operation: "request".into(),
-            ..What::default()
+            ..CallContent::default()
         }
     }
 
@@ -195,7 +195,7 @@ impl Dissector {
     }
 
     /// The piece that begins with this head; `None`: it cannot be one.
-    pub fn piece(self, head: &[u8]) -> Option<Piece> {
+    pub fn piece(self, head: &[u8]) -> Option<MessagePart> {
         let piece = match self {
             Dissector::Rpc => rpc::piece(head),
             Dissector::Smb => smb::piece(head),
@@ -206,10 +206,10 @@ impl Dissector {
     }
 
     /// The message with this body, or what is there of it; `None`: it is none of this protocol.
-    pub fn message(&mut self, body: &[u8], from_client: bool) -> Option<Message> {
+    pub fn message(&mut self, body: &[u8], from_client: bool) -> Option<RequestMessage> {
         // Empty, or cut before what names it.
         if body.len() < 4 {
-            return Some(Message::default());
+            return Some(RequestMessage::default());
         }
         match self {
             Dissector::Rpc => rpc::message(body, from_client),
@@ -221,8 +221,8 @@ impl Dissector {
 }
 
 /// How much, of where: as the details of reads and writes say it.
-fn range(offset: u64, bytes: u32) -> Detail {
-    Detail::Range {
+fn range(offset: u64, bytes: u32) -> CallDetail {
+    CallDetail::Range {
         offset,
         bytes,
         how: "",

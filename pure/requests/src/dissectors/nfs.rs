@@ -3,17 +3,17 @@
 //! NFSv2 (RFC 1094), NFSv3 with MOUNT and NLM (RFC 1813), NFSv4.0 (RFC 7530), 4.1 (RFC 8881), 4.2 (RFC 7862),
 //! extended attributes (RFC 8276), the port mapper (RFC 1833).
 
-use super::{Detail, What, range};
+use super::{CallContent, CallDetail, range};
 use std::borrow::Cow;
 use wire::nfs::programs::{self, MOUNT, NFS};
 use wire::nfs::xdr::Xdr;
 
 /// What a call of a program asks.
-pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_>) -> What {
+pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_>) -> CallContent {
     if (program, version, procedure) == (NFS, 4, 1) {
         let (compound, detail) = Compound::of(arguments);
         let (operation, purpose) = compound.named();
-        return What {
+        return CallContent {
             operation: operation.into(),
             purpose,
             detail,
@@ -32,13 +32,13 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
         ("NFSv4", None) => ("NFSv4 callback".into(), "the server recalls or notifies"),
         (name, None) => (format!("{name} {procedure}").into(), ""),
     };
-    What {
+    CallContent {
         detail: match (program, version) {
             (NFS, 3) => detail(procedure, arguments).unwrap_or_default(),
             (MOUNT, _) if procedure == 1 => {
                 file_name(&mut { arguments }).unwrap_or_default().into()
             }
-            _ => Detail::default(),
+            _ => CallDetail::default(),
         },
         operation,
         purpose,
@@ -47,7 +47,7 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
 }
 
 /// The detail of a call of NFSv3: its file, range or size.
-fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<Detail> {
+fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<CallDetail> {
     // Each of them begins with the handle of a file or folder.
     xdr.opaque(usize::MAX)?;
     match procedure {
@@ -56,7 +56,7 @@ fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<Detail> {
         6 => Some(range(xdr.u64()?, xdr.u32()?)),
         21 => committed(&mut xdr),
         // WRITE.
-        7 => Some(Detail::Range {
+        7 => Some(CallDetail::Range {
             offset: xdr.u64()?,
             bytes: xdr.u32()?,
             how: stable(xdr.u32()?),
@@ -97,9 +97,9 @@ pub(super) fn step(xdr: &mut Xdr<'_>, shapes: &str) -> Option<()> {
 /// An operation of NFSv4, by its number from 3 on: its name; the shapes of its arguments and of its results when it
 /// succeeds, see [`step`] (`!`: not known, or not of one shape); and what it is for, empty where it
 /// only serves others.
-type Operation = (&'static str, &'static str, &'static str, &'static str);
+type NfsOperation = (&'static str, &'static str, &'static str, &'static str);
 
-const V4: &[Operation] = &[
+const V4: &[NfsOperation] = &[
     ("ACCESS", "w", "ww", "what may this user do with it?"),
     ("CLOSE", "ws", "s", "the file is not open any more"),
     ("COMMIT", "dw", "d", "puts written data on stable storage"),
@@ -178,7 +178,7 @@ const V4: &[Operation] = &[
 /// More operations than clients request at once.
 const MOST_OPERATIONS: usize = 32;
 
-fn operation(number: u32) -> Option<&'static Operation> {
+fn operation(number: u32) -> Option<&'static NfsOperation> {
     V4.get((number as usize).checked_sub(3)?)
 }
 
@@ -193,18 +193,18 @@ pub(super) struct Compound {
 
 impl Compound {
     /// The one that was asked for, and what of.
-    fn of(mut xdr: Xdr<'_>) -> (Compound, Detail) {
+    fn of(mut xdr: Xdr<'_>) -> (Compound, CallDetail) {
         let mut compound = Compound {
             minor: 0,
             operations: Vec::new(),
             whole: false,
         };
-        let mut detail = Detail::default();
+        let mut detail = CallDetail::default();
         compound.whole = compound.walk(&mut xdr, &mut detail).is_some();
         (compound, detail)
     }
 
-    fn walk(&mut self, xdr: &mut Xdr<'_>, detail: &mut Detail) -> Option<()> {
+    fn walk(&mut self, xdr: &mut Xdr<'_>, detail: &mut CallDetail) -> Option<()> {
         xdr.opaque(usize::MAX)?;
         self.minor = xdr.u32()?;
         let count = xdr.u32()? as usize;
@@ -257,13 +257,13 @@ impl Compound {
     /// By the operations that it is there for: those that only serve others are left out, unless there are no
     /// others.
     pub fn named(&self) -> (String, &'static str) {
-        let known: Vec<&Operation> = self
+        let known: Vec<&NfsOperation> = self
             .operations
             .iter()
             .filter_map(|n| operation(*n))
             .collect();
-        let serves = |o: &&&Operation| o.3.is_empty();
-        let looks = |o: &&&Operation| matches!(o.0, "GETATTR" | "ACCESS");
+        let serves = |o: &&&NfsOperation| o.3.is_empty();
+        let looks = |o: &&&NfsOperation| matches!(o.0, "GETATTR" | "ACCESS");
         let main: Vec<_> = known.iter().filter(|o| !serves(o) && !looks(o)).collect();
         let looked: Vec<_> = known.iter().filter(looks).collect();
         let chosen = [main, looked, known.iter().collect()]
@@ -284,7 +284,7 @@ impl Compound {
 }
 
 /// The detail of an operation, where its arguments have it.
-fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<Detail> {
+fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<CallDetail> {
     match operation {
         "READ" | "READ_PLUS" => {
             step(&mut xdr, "s")?;
@@ -294,7 +294,7 @@ fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<Detail> {
             step(&mut xdr, "s")?;
             let (offset, how) = (xdr.u64()?, stable(xdr.u32()?));
             let bytes = xdr.u32()?;
-            Some(Detail::Range { offset, bytes, how })
+            Some(CallDetail::Range { offset, bytes, how })
         }
         "COMMIT" => committed(&mut xdr),
         "ALLOCATE" | "DEALLOCATE" => {
@@ -334,10 +334,10 @@ fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<Detail> {
 }
 
 /// What is to be put on stable storage; a length of 0 means all (RFC 1813, 3.3.21; RFC 8881, 18.3.3).
-fn committed(xdr: &mut Xdr<'_>) -> Option<Detail> {
+fn committed(xdr: &mut Xdr<'_>) -> Option<CallDetail> {
     let offset = xdr.u64()?;
     Some(match xdr.u32()? {
-        0 => Detail::From(offset),
+        0 => CallDetail::From(offset),
         bytes => range(offset, bytes),
     })
 }

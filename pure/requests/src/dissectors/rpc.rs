@@ -2,15 +2,15 @@
 
 use super::nfs;
 use super::nfs::step;
-use super::{Message, Piece, Role, What};
+use super::{CallContent, MessagePart, MessageRole, RequestMessage};
 use wire::nfs::xdr::Xdr;
 
 /// Authentication that encrypts what follows: RPCSEC_GSS (RFC 2203).
 const GSS: u32 = 6;
 
-pub(super) fn piece(head: &[u8]) -> Option<Piece> {
+pub(super) fn piece(head: &[u8]) -> Option<MessagePart> {
     let mark = Xdr(head).u32()?;
-    Some(Piece {
+    Some(MessagePart {
         head: 4,
         body: u64::from(mark & 0x7fff_ffff),
         last: mark >> 31 == 1,
@@ -42,25 +42,25 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
     look().unwrap_or(false)
 }
 
-pub(super) fn message(body: &[u8], from_client: bool) -> Option<Message> {
+pub(super) fn message(body: &[u8], from_client: bool) -> Option<RequestMessage> {
     let mut xdr = Xdr(body);
     let key = u64::from(xdr.u32()?);
     // Where the capture ends before the kind: what an end says as a rule.
     match xdr.u32().unwrap_or(u32::from(!from_client)) {
-        0 => Some(Message {
-            role: Role::Call,
+        0 => Some(RequestMessage {
+            role: MessageRole::Call,
             key: Some(key),
-            what: call(xdr).unwrap_or_else(|| What {
+            what: call(xdr).unwrap_or_else(|| CallContent {
                 operation: "RPC, cut off".into(),
-                ..What::default()
+                ..CallContent::default()
             }),
         }),
-        1 => Some(Message::of(Role::Reply, key)),
+        1 => Some(RequestMessage::of(MessageRole::Reply, key)),
         _ => None,
     }
 }
 
-fn call(mut xdr: Xdr<'_>) -> Option<What> {
+fn call(mut xdr: Xdr<'_>) -> Option<CallContent> {
     let _version = xdr.u32()?;
     let [program, version, procedure] = [xdr.u32()?, xdr.u32()?, xdr.u32()?];
     let mut arguments = || {

@@ -1,6 +1,6 @@
 //! SMB 2 and 3 over TCP ([MS-SMB2]; framing in [MS-SMB2] 2.1).
 
-use super::{Detail, Message, Piece, Role, range};
+use super::{CallDetail, MessagePart, MessageRole, RequestMessage, range};
 
 /// Commands by their number (2.2.1), with what they are for.
 const COMMANDS: [(&str, &str); 19] = [
@@ -31,9 +31,9 @@ const MOST_COMMANDS: usize = 16;
 /// STATUS_PENDING: the reply proper comes later.
 const PENDING: u32 = 0x103;
 
-pub(super) fn piece(head: &[u8]) -> Option<Piece> {
+pub(super) fn piece(head: &[u8]) -> Option<MessagePart> {
     let [_, a, b, c] = *head.first_chunk()?;
-    Some(Piece {
+    Some(MessagePart {
         head: 4,
         body: u32::from_be_bytes([0, a, b, c]).into(),
         last: true,
@@ -44,12 +44,12 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
     matches!(bytes, [0, _, _, _, 0xfc..=0xff, b'S', b'M', b'B', ..])
 }
 
-pub(super) fn message(body: &[u8], from_client: bool) -> Option<Message> {
+pub(super) fn message(body: &[u8], from_client: bool) -> Option<RequestMessage> {
     let by_order = |operation: &'static str, purpose| match from_client {
-        true => Message::call(None, operation, purpose, Detail::default()),
-        false => Message {
-            role: Role::Reply,
-            ..Message::default()
+        true => RequestMessage::call(None, operation, purpose, CallDetail::default()),
+        false => RequestMessage {
+            role: MessageRole::Reply,
+            ..RequestMessage::default()
         },
     };
     match body {
@@ -61,23 +61,23 @@ pub(super) fn message(body: &[u8], from_client: bool) -> Option<Message> {
     }
 }
 
-fn commands(body: &[u8]) -> Option<Message> {
+fn commands(body: &[u8]) -> Option<RequestMessage> {
     let mut names = Vec::new();
     let mut purpose = "";
-    let mut detail = Detail::default();
+    let mut detail = CallDetail::default();
     let mut at = 0;
     let key = le64(body, 24)?;
     let response = le32(body, 16)? & 1 != 0;
     // What the server says unasked, as that an oplock is broken (3.3.4.6).
     if key == u64::MAX {
-        return Some(Message::default());
+        return Some(RequestMessage::default());
     }
     if response {
         let role = match le32(body, 8)? {
-            PENDING => Role::Aside,
-            _ => Role::Reply,
+            PENDING => MessageRole::Aside,
+            _ => MessageRole::Reply,
         };
-        return Some(Message::of(role, key));
+        return Some(RequestMessage::of(role, key));
     }
     for _ in 0..MOST_COMMANDS {
         let Some(one) = body.get(at..).filter(|one| one.len() >= HEADER) else {
@@ -86,7 +86,7 @@ fn commands(body: &[u8]) -> Option<Message> {
         let number = usize::from(u16::from_le_bytes([one[12], one[13]]));
         let (name, what) = COMMANDS.get(number).copied().unwrap_or(("unknown", ""));
         if number == CANCEL && names.is_empty() {
-            return Some(Message::default());
+            return Some(RequestMessage::default());
         }
         if names.is_empty() {
             purpose = what;
@@ -96,8 +96,8 @@ fn commands(body: &[u8]) -> Option<Message> {
             "READ" | "WRITE" => le32(one, HEADER + 4)
                 .zip(le64(one, HEADER + 8))
                 .map(|(bytes, offset)| range(offset, bytes)),
-            "CREATE" => text(one, HEADER + 44).map(Detail::Text),
-            "TREE_CONNECT" => text(one, HEADER + 4).map(Detail::Text),
+            "CREATE" => text(one, HEADER + 44).map(CallDetail::Text),
+            "TREE_CONNECT" => text(one, HEADER + 4).map(CallDetail::Text),
             _ => None,
         };
         detail = asked.unwrap_or(detail);
@@ -107,7 +107,7 @@ fn commands(body: &[u8]) -> Option<Message> {
         }
     }
     let operation = format!("SMB2 {}", names.join("+"));
-    Some(Message::call(Some(key), operation, purpose, detail))
+    Some(RequestMessage::call(Some(key), operation, purpose, detail))
 }
 
 /// The text of which the place and the length stand here.

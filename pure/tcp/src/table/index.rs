@@ -1,6 +1,6 @@
 //! Which connection has these ends.
 
-use super::Ends;
+use super::AddressPair;
 use std::collections::BTreeMap;
 
 /// Places of a row: as many as a processor fetches at once.
@@ -11,23 +11,23 @@ const GONE: u32 = u32::MAX;
 
 /// A table of short rows, and a tree of what finds its row full: ends that somebody chose so that they all
 /// meet in one row are found no slower than in a tree alone.
-pub(super) struct Index {
-    rows: Vec<Row>,
+pub(super) struct TableIndex {
+    rows: Vec<IndexRow>,
     taken: usize,
-    rest: BTreeMap<Ends, u32>,
+    rest: BTreeMap<AddressPair, u32>,
 }
 
 /// Filled from the left.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Row {
+struct IndexRow {
     hashes: [u32; ROW],
     /// One more than the place of a connection.
     places: [u32; ROW],
 }
 
-impl Row {
-    const EMPTY: Row = Row {
+impl IndexRow {
+    const EMPTY: IndexRow = IndexRow {
         hashes: [0; ROW],
         places: [FREE; ROW],
     };
@@ -48,20 +48,24 @@ impl Row {
     }
 }
 
-impl Default for Index {
-    fn default() -> Index {
-        Index {
-            rows: vec![Row::EMPTY; 1 << 6],
+impl Default for TableIndex {
+    fn default() -> TableIndex {
+        TableIndex {
+            rows: vec![IndexRow::EMPTY; 1 << 6],
             taken: 0,
             rest: BTreeMap::new(),
         }
     }
 }
 
-impl Index {
+impl TableIndex {
     /// The place of the connection with these ends.
     #[inline]
-    pub fn get(&self, ends: Ends, ends_of: impl Fn(u32) -> Option<Ends>) -> Option<u32> {
+    pub fn get(
+        &self,
+        ends: AddressPair,
+        ends_of: impl Fn(u32) -> Option<AddressPair>,
+    ) -> Option<u32> {
         let hash = hash(&ends);
         let row = &self.rows[self.row(hash)];
         let mut bits = row.of(hash);
@@ -79,7 +83,7 @@ impl Index {
     }
 
     /// These ends, which are in here no more than once, are those of this connection.
-    pub fn insert(&mut self, ends: Ends, n: u32) {
+    pub fn insert(&mut self, ends: AddressPair, n: u32) {
         if self.taken > self.rows.len() * ROW / 3 {
             self.grow();
         }
@@ -87,7 +91,7 @@ impl Index {
     }
 
     /// Forgets that these ends are those of this connection, if they are.
-    pub fn remove(&mut self, ends: &Ends, n: u32) {
+    pub fn remove(&mut self, ends: &AddressPair, n: u32) {
         let row = self.row(hash(ends));
         let row = &mut self.rows[row];
         if let Some(place) = row.places.iter().position(|place| *place == n + 1) {
@@ -104,7 +108,7 @@ impl Index {
         }
     }
 
-    fn place(&mut self, hash: u32, n: u32, ends: Ends) {
+    fn place(&mut self, hash: u32, n: u32, ends: AddressPair) {
         let row = self.row(hash);
         match self.rows[row].push(hash, n + 1) {
             true => self.taken += 1,
@@ -116,7 +120,7 @@ impl Index {
 
     /// Twice the rows: what stands in one goes to two.
     fn grow(&mut self) {
-        let rows = vec![Row::EMPTY; self.rows.len() * 2];
+        let rows = vec![IndexRow::EMPTY; self.rows.len() * 2];
         let old = std::mem::replace(&mut self.rows, rows);
         let taken = old
             .iter()
@@ -144,7 +148,7 @@ impl Index {
 }
 
 /// By multiplication with 2^64 / golden ratio (Knuth), twice.
-pub(crate) fn hash(ends: &Ends) -> u32 {
+pub(crate) fn hash(ends: &AddressPair) -> u32 {
     const RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
     let [[a, b], [c, d]] = ends.addresses;
     let ports = u64::from(ends.ports);

@@ -3,7 +3,7 @@ use crate::waits::Wait;
 use model::Nanos;
 use model::segment::tcp_flag::{FIN, RST};
 
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: TableBounds = TableBounds {
     connections: 1 << 10,
     over: 8,
 };
@@ -75,7 +75,7 @@ fn a_flood_of_attempts_makes_room_for_what_carries_data() {
 #[test]
 fn ends_that_meet_in_one_row_of_the_index_are_kept_apart() {
     // As an attacker could choose them; and others, for which the index grows.
-    let meet = |packet: &Packet| index::hash(&Ends::of(packet).0) >> 20 == 7;
+    let meet = |packet: &Packet| index::hash(&AddressPair::of(packet).0) >> 20 == 7;
     let mut asked: Vec<Packet> = (10 << 24..).map(syn).filter(meet).take(200).collect();
     asked.extend((11 << 24..).map(syn).take(200));
     let mut table = table();
@@ -144,7 +144,7 @@ fn of_acknowledgements_that_come_together_the_one_that_opened_the_window_was_wai
                 wscale: syn.then_some(0),
                 ..Packet::new(from, to)
             };
-            let gone = &mut |gone: Gone<(), ()>| Some(gone.connection);
+            let gone = &mut |gone: ForgottenConnection<(), ()>| Some(gone.connection);
             // An attempt is no connection yet.
             let Some((connection, passed)) = table.push(&packet, gone) else {
                 return;

@@ -17,7 +17,7 @@ const MAGIC: [u8; 8] = *b"LRENROL1";
 
 /// "Here is the token of my invitation; I am called `name`."
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct EnrolRequest {
     /// Of the invitation.
     pub token: Token,
     /// Name of the host to enrol: see [`is_name`].
@@ -26,7 +26,7 @@ pub struct Request {
 
 /// What becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum EnrolAnswer {
     /// Enrolled; the server calls itself `name`.
     Welcome {
         /// Name of the server: see [`is_name`].
@@ -47,44 +47,44 @@ pub fn is_name(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-impl Request {
+impl EnrolRequest {
     /// As a frame. A name that is none (see [`is_name`]) goes as an empty one, which is refused.
     pub fn encode(&self) -> Vec<u8> {
         [&MAGIC[..], self.token.as_bytes(), &named(&self.name)].concat()
     }
 
     /// The reverse; `None` for anything that [`Request::encode`] does not write.
-    pub fn decode(frame: &[u8]) -> Option<Request> {
+    pub fn decode(frame: &[u8]) -> Option<EnrolRequest> {
         let whole = frame.len() == REQUEST_LEN;
         let rest = frame.strip_prefix(&MAGIC).filter(|_| whole)?;
         let (token, name) = rest.split_first_chunk::<TOKEN_LEN>()?;
-        Some(Request {
+        Some(EnrolRequest {
             token: Token::new(*token),
             name: read_name(name)?,
         })
     }
 }
 
-impl Answer {
+impl EnrolAnswer {
     /// As a frame.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, name) = match self {
-            Answer::Welcome { name } => (b'W', name.as_str()),
-            Answer::Unknown => (b'U', ""),
-            Answer::Failed => (b'F', ""),
+            EnrolAnswer::Welcome { name } => (b'W', name.as_str()),
+            EnrolAnswer::Unknown => (b'U', ""),
+            EnrolAnswer::Failed => (b'F', ""),
         };
         [&MAGIC[..], &[kind], &named(name)].concat()
     }
 
     /// The reverse; `None` for anything that [`Answer::encode`] does not write.
-    pub fn decode(frame: &[u8]) -> Option<Answer> {
+    pub fn decode(frame: &[u8]) -> Option<EnrolAnswer> {
         let whole = frame.len() == ANSWER_LEN;
         let rest = frame.strip_prefix(&MAGIC).filter(|_| whole)?;
         let (kind, name) = rest.split_first()?;
         match kind {
-            b'W' => read_name(name).map(|name| Answer::Welcome { name }),
-            b'U' if name.iter().all(|&b| b == 0) => Some(Answer::Unknown),
-            b'F' if name.iter().all(|&b| b == 0) => Some(Answer::Failed),
+            b'W' => read_name(name).map(|name| EnrolAnswer::Welcome { name }),
+            b'U' if name.iter().all(|&b| b == 0) => Some(EnrolAnswer::Unknown),
+            b'F' if name.iter().all(|&b| b == 0) => Some(EnrolAnswer::Failed),
             _ => None,
         }
     }
@@ -115,13 +115,13 @@ mod tests {
     #[test]
     fn answers_come_back() {
         for answer in [
-            Answer::Welcome {
+            EnrolAnswer::Welcome {
                 name: "far-host.example".into(),
             },
-            Answer::Unknown,
-            Answer::Failed,
+            EnrolAnswer::Unknown,
+            EnrolAnswer::Failed,
         ] {
-            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+            assert_eq!(EnrolAnswer::decode(&answer.encode()), Some(answer));
         }
     }
 
@@ -130,19 +130,19 @@ mod tests {
         let long = "a".repeat(MAX_NAME + 1);
         for bad in ["", "a b", "a\n", "\u{1b}[2J", "ä", long.as_str()] {
             assert!(!is_name(bad), "{bad:?}");
-            let request = Request {
+            let request = EnrolRequest {
                 token: Token::new([7; TOKEN_LEN]),
                 name: bad.to_owned(),
             };
-            assert!(Request::decode(&request.encode()).is_none(), "{bad:?}");
+            assert!(EnrolRequest::decode(&request.encode()).is_none(), "{bad:?}");
         }
     }
 
     proptest! {
         #[test]
         fn requests_come_back(token: [u8; TOKEN_LEN], name in "[A-Za-z0-9._-]{1,64}") {
-            let request = Request { token: Token::new(token), name };
-            let back = Request::decode(&request.encode()).unwrap();
+            let request = EnrolRequest { token: Token::new(token), name };
+            let back = EnrolRequest::decode(&request.encode()).unwrap();
             prop_assert!(back.token.matches(&request.token));
             prop_assert_eq!(back.name, request.name);
         }
@@ -156,11 +156,11 @@ mod tests {
                 frame[..MAGIC.len()].copy_from_slice(&MAGIC);
                 frame[MAGIC.len() + TOKEN_LEN] %= 4;
             }
-            if let Some(request) = Request::decode(&frame) {
+            if let Some(request) = EnrolRequest::decode(&frame) {
                 prop_assert_eq!(request.encode(), frame);
             }
             let answer: &[u8; ANSWER_LEN] = frame.first_chunk().unwrap();
-            if let Some(read) = Answer::decode(answer) {
+            if let Some(read) = EnrolAnswer::decode(answer) {
                 prop_assert_eq!(&read.encode(), answer);
             }
         }

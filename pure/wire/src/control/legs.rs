@@ -5,9 +5,9 @@ use super::machine::{
     Fault, LONGEST_OUTAGE, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, silence,
 };
 use super::messages::{
-    MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, ToAgent, ToController, TuneRequest,
+    LegOrder, MAX_PIECE, MAX_READINGS, MAX_SETTINGS, ToAgent, ToController, TuneRequest,
 };
-use model::{Limit, Nanos};
+use model::{LegLimit, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Legs that one session may have in all.
@@ -39,7 +39,7 @@ const PIECE: Nanos = Nanos::from_secs(60);
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum LegStage {
     /// Ordered, not yet answered.
     Asked,
     /// The data listener waits for connections.
@@ -52,17 +52,17 @@ enum Stage {
     Stopping,
 }
 
-use Stage::{Asked, Connected, Granted, Running, Stopping};
+use LegStage::{Asked, Connected, Granted, Running, Stopping};
 
-const ANY: &[Stage] = &[Asked, Granted, Connected, Running, Stopping];
+const ANY: &[LegStage] = &[Asked, Granted, Connected, Running, Stopping];
 
 /// The fault of a message that is not allowed now.
 fn fault<T>(what: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Order(what.into()))
 }
 
-struct Leg {
-    stage: Stage,
+struct WireLeg {
+    stage: LegStage,
     longest: Nanos,
     /// What is due may be so late because of an outage.
     late: Nanos,
@@ -71,7 +71,7 @@ struct Leg {
 
 /// What to do with a message.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum MessageAction {
     /// It is in order.
     Take,
     /// It crossed the end of its leg on the way: drop it.
@@ -83,12 +83,12 @@ pub enum Verdict {
 /// The legs of a session.
 #[derive(Default)]
 pub struct Legs {
-    live: BTreeMap<u32, Leg>,
+    live: BTreeMap<u32, WireLeg>,
     over: BTreeSet<u32>,
     /// Turned away for now: may be asked for again, and a word about them may be on its way.
     waiting: BTreeSet<u32>,
-    tunes: Requests,
-    probes: Requests,
+    tunes: OpenRequests,
+    probes: OpenRequests,
     /// The longest that an order of this session allows for.
     outage: Nanos,
     /// Pieces of traces that were asked for, oldest first: of which leg, and when they are due.
@@ -97,15 +97,15 @@ pub struct Legs {
 
 /// Requests of one kind.
 #[derive(Default)]
-struct Requests {
+struct OpenRequests {
     /// Those that are not answered, oldest first, and when their answers are due.
     open: VecDeque<(u64, Nanos)>,
     /// Number of the latest.
     latest: u64,
 }
 
-impl Requests {
-    fn ask(&mut self, now: Nanos, number: u64, what: &str) -> Result<Verdict, Fault> {
+impl OpenRequests {
+    fn ask(&mut self, now: Nanos, number: u64, what: &str) -> Result<MessageAction, Fault> {
         if number <= self.latest {
             return fault(format!("used the number of a request to {what} twice"));
         }
@@ -114,15 +114,15 @@ impl Requests {
         }
         self.latest = number;
         self.open.push_back((number, now + REQUEST));
-        Ok(Verdict::Take)
+        Ok(MessageAction::Take)
     }
 
-    fn answer(&mut self, number: u64, what: &str) -> Result<Verdict, Fault> {
+    fn answer(&mut self, number: u64, what: &str) -> Result<MessageAction, Fault> {
         if self.open.front().map(|(oldest, _)| *oldest) != Some(number) {
             return fault(format!("answered a request to {what} out of turn"));
         }
         self.open.pop_front();
-        Ok(Verdict::Take)
+        Ok(MessageAction::Take)
     }
 
     fn due(&self) -> Option<Nanos> {
@@ -166,13 +166,17 @@ impl Legs {
 
     /// The earliest moment at which the controller owes the agent something.
     pub fn controller_owes(&self) -> Option<(Nanos, &'static str)> {
-        let connected = |leg: &&Leg| leg.stage == Connected;
+        let connected = |leg: &&WireLeg| leg.stage == Connected;
         let owed = self.live.values().filter(connected);
         owed.map(|leg| (leg.until, "start the measurement")).min()
     }
 
     /// Notes what the controller sends.
-    pub fn controller_sends(&mut self, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
+    pub fn controller_sends(
+        &mut self,
+        now: Nanos,
+        message: &ToAgent,
+    ) -> Result<MessageAction, Fault> {
         match message {
             ToAgent::Open { order } => self.open(now, order),
             ToAgent::Start { leg } => {
@@ -195,16 +199,20 @@ impl Legs {
             }
             ToAgent::Fetch { leg } => {
                 self.fetches.push_back((*leg, now + PIECE));
-                Ok(Verdict::Take)
+                Ok(MessageAction::Take)
             }
             ToAgent::Hello { .. } => fault("greeted twice"),
-            ToAgent::Ping { .. } => Ok(Verdict::Take),
-            ToAgent::Bye => Ok(Verdict::Last),
+            ToAgent::Ping { .. } => Ok(MessageAction::Take),
+            ToAgent::Bye => Ok(MessageAction::Last),
         }
     }
 
     /// Notes what the agent sends.
-    pub fn agent_sends(&mut self, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
+    pub fn agent_sends(
+        &mut self,
+        now: Nanos,
+        message: &ToController,
+    ) -> Result<MessageAction, Fault> {
         match message {
             ToController::Granted { leg, expires, .. } => {
                 let expires = Nanos(expires.0.min(LONGEST.0));
@@ -249,16 +257,16 @@ impl Legs {
                 fault("sent a larger piece of a trace than it may")
             }
             ToController::Piece { leg, .. } => match self.fetches.pop_front() {
-                Some((asked, _)) if asked == *leg => Ok(Verdict::Take),
+                Some((asked, _)) if asked == *leg => Ok(MessageAction::Take),
                 _ => fault("sent a piece of a trace out of turn"),
             },
             ToController::Hello { .. } => fault("greeted twice"),
-            ToController::Pong { .. } => Ok(Verdict::Take),
-            ToController::Bye { .. } => Ok(Verdict::Last),
+            ToController::Pong { .. } => Ok(MessageAction::Take),
+            ToController::Bye { .. } => Ok(MessageAction::Last),
         }
     }
 
-    fn open(&mut self, now: Nanos, order: &Order) -> Result<Verdict, Fault> {
+    fn open(&mut self, now: Nanos, order: &LegOrder) -> Result<MessageAction, Fault> {
         if self.live.contains_key(&order.leg) || self.over.contains(&order.leg) {
             return fault("used the number of a leg twice");
         }
@@ -267,7 +275,7 @@ impl Legs {
         }
         let longest = match order.limit {
             // However long the network takes, storage may take longer.
-            Limit::Time(span) if !order.workload.has_storage() => span.min(LONGEST),
+            LegLimit::Time(span) if !order.workload.has_storage() => span.min(LONGEST),
             _ => LONGEST,
         };
         self.outage = self.outage.max(order.outage.min(LONGEST_OUTAGE));
@@ -275,7 +283,7 @@ impl Legs {
             Nanos(0) => Nanos(0),
             outage => silence(outage),
         };
-        let leg = Leg {
+        let leg = WireLeg {
             stage: Asked,
             longest,
             late,
@@ -283,7 +291,7 @@ impl Legs {
         };
         self.waiting.remove(&order.leg);
         self.live.insert(order.leg, leg);
-        Ok(Verdict::Take)
+        Ok(MessageAction::Take)
     }
 
     /// A message about a leg, which is in order in these stages; it moves the leg on. A leg that is being
@@ -292,12 +300,12 @@ impl Legs {
         &mut self,
         number: u32,
         what: &str,
-        from: &[Stage],
-        to: Option<(Stage, Nanos)>,
-    ) -> Result<Verdict, Fault> {
+        from: &[LegStage],
+        to: Option<(LegStage, Nanos)>,
+    ) -> Result<MessageAction, Fault> {
         let Some(leg) = self.live.get_mut(&number) else {
             return if self.over.contains(&number) || self.waiting.contains(&number) {
-                Ok(Verdict::Late)
+                Ok(MessageAction::Late)
             } else {
                 fault(format!("sent a {what} for a leg that is not open"))
             };
@@ -310,11 +318,11 @@ impl Legs {
         {
             (leg.stage, leg.until) = (stage, until + leg.late);
         }
-        Ok(Verdict::Take)
+        Ok(MessageAction::Take)
     }
 
     /// The last message about a leg.
-    fn end(&mut self, number: u32, what: &str, from: &[Stage]) -> Result<Verdict, Fault> {
+    fn end(&mut self, number: u32, what: &str, from: &[LegStage]) -> Result<MessageAction, Fault> {
         let verdict = self.step(number, what, from, None)?;
         if self.live.remove(&number).is_some() {
             self.over.insert(number);

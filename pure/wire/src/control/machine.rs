@@ -1,7 +1,7 @@
 //! The two ends of a control connection.
 
 use super::frame::{FrameError, FrameReader, encode_frame};
-use super::legs::{Legs, Verdict};
+use super::legs::{Legs, MessageAction};
 use super::messages::{PROTOCOL, ProbeAnswer, ToAgent, ToController, TuneRequest};
 use super::printable;
 use crate::Machine;
@@ -55,10 +55,10 @@ const MAX_FILES: usize = 4096;
 const MAX_SENTENCE: usize = 1000;
 
 /// The end on the host of the command.
-pub type ControllerMachine = Endpoint<Controller>;
+pub type ControllerMachine = Endpoint<ControllerRole>;
 
 /// The end on the other host.
-pub type AgentMachine = Endpoint<Agent>;
+pub type AgentMachine = Endpoint<AgentRole>;
 
 /// What happens at one end.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,10 +126,10 @@ pub enum Fault {
 }
 
 /// One end of a control connection.
-pub struct Endpoint<R: Role> {
+pub struct Endpoint<R: ControlRole> {
     version: String,
     reader: FrameReader,
-    state: State,
+    state: SessionState,
     legs: Legs,
     events: VecDeque<Event<R::In>>,
     out: Vec<u8>,
@@ -142,20 +142,20 @@ pub struct Endpoint<R: Role> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SessionState {
     Greeting,
     Ready,
     Over,
 }
 
-impl<R: Role> Endpoint<R> {
+impl<R: ControlRole> Endpoint<R> {
     /// A new end at the time `now`, with its own greeting to send. `version` is linerate's;
     /// the peer has `patience` for its greeting (a human may have to type a passphrase first).
     pub fn new(now: Nanos, version: &str, patience: Nanos) -> Endpoint<R> {
         let mut end = Endpoint {
             version: version.to_owned(),
             reader: FrameReader::default(),
-            state: State::Greeting,
+            state: SessionState::Greeting,
             legs: Legs::default(),
             events: VecDeque::new(),
             out: Vec::new(),
@@ -176,22 +176,22 @@ impl<R: Role> Endpoint<R> {
     /// Nothing is sent then and the session goes on.
     pub fn send(&mut self, now: Nanos, message: &R::Out) -> Result<(), Fault> {
         match self.state {
-            State::Over => return Ok(()),
-            State::Greeting => {
+            SessionState::Over => return Ok(()),
+            SessionState::Greeting => {
                 let what = "was sent a message before its greeting";
                 return Err(Fault::Order(what.to_owned()));
             }
-            State::Ready => {}
+            SessionState::Ready => {}
         }
         let frame = encode_frame(message).map_err(Fault::Frame)?;
         if self.out.len() + frame.len() > MAX_QUEUED {
             return Err(Fault::Backlog("too much waits for the way out"));
         }
         match R::sends(&mut self.legs, now, message)? {
-            Verdict::Late => return Ok(()),
-            Verdict::Last => self.close(),
-            Verdict::Take if R::IDLES => self.next = now + R::EVERY,
-            Verdict::Take => {}
+            MessageAction::Late => return Ok(()),
+            MessageAction::Last => self.close(),
+            MessageAction::Take if R::IDLES => self.next = now + R::EVERY,
+            MessageAction::Take => {}
         }
         self.out.extend_from_slice(&frame);
         Ok(())
@@ -199,7 +199,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Ends the session; an agent says `why`. Nothing if it is over.
     pub fn bye(&mut self, why: &str) {
-        if self.state != State::Over {
+        if self.state != SessionState::Over {
             self.push(&R::goodbye(why.to_owned()));
             self.close();
         }
@@ -207,16 +207,16 @@ impl<R: Role> Endpoint<R> {
 
     /// Whether the last event has happened.
     pub fn is_over(&self) -> bool {
-        self.state == State::Over
+        self.state == SessionState::Over
     }
 
     fn close(&mut self) {
-        self.state = State::Over;
+        self.state = SessionState::Over;
         self.event(Event::Closed { why: None });
     }
 
     fn frame(&mut self, now: Nanos) -> Result<bool, Fault> {
-        let greeting = self.state == State::Greeting;
+        let greeting = self.state == SessionState::Greeting;
         let frame = match self.reader.next_frame() {
             Ok(None) => return Ok(false),
             Ok(Some(frame)) => frame,
@@ -227,7 +227,7 @@ impl<R: Role> Endpoint<R> {
         };
         if greeting {
             let version = read_greeting(frame, &self.version)?;
-            self.state = State::Ready;
+            self.state = SessionState::Ready;
             self.next = now + R::EVERY;
             self.event(Event::Ready { version });
         } else {
@@ -252,24 +252,24 @@ impl<R: Role> Endpoint<R> {
     }
 
     fn lose(&mut self, fault: Fault) {
-        if self.state != State::Over {
-            self.state = State::Over;
+        if self.state != SessionState::Over {
+            self.state = SessionState::Over;
             // Beyond the bound by this one, which is the last.
             self.events.push_back(Event::Lost(fault));
         }
     }
 }
 
-impl<R: Role> Machine for Endpoint<R> {
+impl<R: ControlRole> Machine for Endpoint<R> {
     type Event = Event<R::In>;
 
     fn input(&mut self, now: Nanos, bytes: &[u8]) {
-        if self.state == State::Over || bytes.is_empty() {
+        if self.state == SessionState::Over || bytes.is_empty() {
             return;
         }
         self.received = now;
         self.reader.push(bytes);
-        while self.state != State::Over {
+        while self.state != SessionState::Over {
             match self.frame(now) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -286,17 +286,17 @@ impl<R: Role> Machine for Endpoint<R> {
         let silent = self.received + silence(self.legs.outage());
         let owed = R::peer_owes(&self.legs).map(|(until, _)| until);
         match self.state {
-            State::Over => None,
-            State::Greeting => Some(self.next),
-            State::Ready => Some(silent.min(self.next).min(owed.unwrap_or(silent))),
+            SessionState::Over => None,
+            SessionState::Greeting => Some(self.next),
+            SessionState::Ready => Some(silent.min(self.next).min(owed.unwrap_or(silent))),
         }
     }
 
     fn on_timeout(&mut self, now: Nanos) {
         match self.state {
-            State::Greeting if now >= self.next => self.lose(Fault::Mute(self.patience)),
-            State::Over | State::Greeting => {}
-            State::Ready => {
+            SessionState::Greeting if now >= self.next => self.lose(Fault::Mute(self.patience)),
+            SessionState::Over | SessionState::Greeting => {}
+            SessionState::Ready => {
                 let owed = R::peer_owes(&self.legs).filter(|&(until, _)| now >= until);
                 let silence = silence(self.legs.outage());
                 if now >= self.received + silence {
@@ -378,7 +378,7 @@ fn bound_end(end: &mut PathEnd) {
 }
 
 /// What differs between the two ends: [`Controller`] and [`Agent`].
-pub trait Role: Sized + Send + 'static {
+pub trait ControlRole: Sized + Send + 'static {
     /// Messages that this end sends.
     type Out: Serialize + Send + 'static;
     /// Messages that it receives.
@@ -394,7 +394,7 @@ pub trait Role: Sized + Send + 'static {
     #[doc(hidden)]
     fn goodbye(why: String) -> Self::Out;
     #[doc(hidden)]
-    fn sends(legs: &mut Legs, now: Nanos, message: &Self::Out) -> Result<Verdict, Fault>;
+    fn sends(legs: &mut Legs, now: Nanos, message: &Self::Out) -> Result<MessageAction, Fault>;
     #[doc(hidden)]
     fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)>;
     /// Reads a message of the peer.
@@ -412,9 +412,9 @@ pub trait Role: Sized + Send + 'static {
 
 /// The end on the host of the command.
 #[derive(Debug)]
-pub enum Controller {}
+pub enum ControllerRole {}
 
-impl Role for Controller {
+impl ControlRole for ControllerRole {
     type Out = ToAgent;
     type In = ToController;
     const EVERY: Nanos = PING_EVERY;
@@ -432,7 +432,7 @@ impl Role for Controller {
         ToController::read(frame)
     }
 
-    fn sends(legs: &mut Legs, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
+    fn sends(legs: &mut Legs, now: Nanos, message: &ToAgent) -> Result<MessageAction, Fault> {
         legs.controller_sends(now, message)
     }
 
@@ -445,7 +445,7 @@ impl Role for Controller {
         now: Nanos,
         mut message: ToController,
     ) -> Result<(), Fault> {
-        if end.legs.agent_sends(now, &message)? == Verdict::Late {
+        if end.legs.agent_sends(now, &message)? == MessageAction::Late {
             return Ok(());
         }
         match &mut message {
@@ -453,7 +453,7 @@ impl Role for Controller {
             ToController::Bye { why } => {
                 let why = Some(printable(why, MAX_SENTENCE));
                 end.event(Event::Closed { why });
-                end.state = State::Over;
+                end.state = SessionState::Over;
                 return Ok(());
             }
             ToController::Granted { warnings, .. } | ToController::Connected { warnings, .. } => {
@@ -491,9 +491,9 @@ impl Role for Controller {
 
 /// The end on the other host.
 #[derive(Debug)]
-pub enum Agent {}
+pub enum AgentRole {}
 
-impl Role for Agent {
+impl ControlRole for AgentRole {
     type Out = ToController;
     type In = ToAgent;
     const EVERY: Nanos = IDLE;
@@ -507,7 +507,7 @@ impl Role for Agent {
         ToController::Bye { why }
     }
 
-    fn sends(legs: &mut Legs, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
+    fn sends(legs: &mut Legs, now: Nanos, message: &ToController) -> Result<MessageAction, Fault> {
         legs.agent_sends(now, message)
     }
 
@@ -516,7 +516,7 @@ impl Role for Agent {
     }
 
     fn receives(end: &mut Endpoint<Self>, now: Nanos, mut message: ToAgent) -> Result<(), Fault> {
-        if end.legs.controller_sends(now, &message)? == Verdict::Late {
+        if end.legs.controller_sends(now, &message)? == MessageAction::Late {
             return Ok(());
         }
         match &mut message {
@@ -529,7 +529,7 @@ impl Role for Agent {
             }
             ToAgent::Bye => {
                 end.event(Event::Closed { why: None });
-                end.state = State::Over;
+                end.state = SessionState::Over;
                 return Ok(());
             }
             ToAgent::Tune {

@@ -3,7 +3,7 @@
 use model::advice::Configured;
 use model::mtu::{Climb, PathEnd, TcpTruth};
 use model::{BitRate, SocketOptions, SocketSettings, Warning, Workload};
-use model::{EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Setting};
+use model::{EndRecord, Fingerprint, LegLimit, Nanos, Placement, Reading, Sample, Setting};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub const TOKEN_LEN: usize = 32;
 
 /// One leg as the agent is to play it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Order {
+pub struct LegOrder {
     /// Number of the leg within the session, chosen by the controller, never used twice.
     pub leg: u32,
     /// The agent sends the data (or the requests); otherwise it receives (or serves).
@@ -25,7 +25,7 @@ pub struct Order {
     /// Data connections, all opened by the controller.
     pub streams: u32,
     /// When the sender ends it.
-    pub limit: Limit,
+    pub limit: LegLimit,
     /// Time between samples.
     #[serde(rename = "interval_ns")]
     pub interval: Nanos,
@@ -187,7 +187,7 @@ pub enum ToAgent {
     /// Requests a grant: a listening data port for one leg.
     Open {
         /// The leg.
-        order: Box<Order>,
+        order: Box<LegOrder>,
     },
     /// All data connections are open: begin. The agent answers by starting its load at once.
     Start {
@@ -254,7 +254,7 @@ pub enum ToController {
         expires: Nanos,
         /// The leg as the agent will play it: the order, made smaller where its rules say so. The
         /// controller keeps to this one (limit, pacing) when it sends.
-        order: Box<Order>,
+        order: Box<LegOrder>,
         /// What the agent's rules made smaller than asked.
         warnings: Vec<Warning>,
     },
@@ -364,14 +364,14 @@ impl ToController {
     /// be anywhere, makes its fields be kept until it is known.
     pub fn read(json: &[u8]) -> serde_json::Result<ToController> {
         #[derive(Deserialize)]
-        struct Fields {
+        struct MessageFields {
             leg: u32,
             sample: Box<Sample>,
         }
         if !json.starts_with(br#"{"say":"sample","#) {
             return serde_json::from_slice(json);
         }
-        let Fields { leg, sample } = serde_json::from_slice(json)?;
+        let MessageFields { leg, sample } = serde_json::from_slice(json)?;
         Ok(ToController::Sample { leg, sample })
     }
 }

@@ -16,11 +16,11 @@ pub mod probe;
 
 pub use frame::{FrameError, FrameReader, HEADER_LEN, MAX_FRAME, encode_frame};
 pub use machine::{
-    Agent, AgentMachine, Controller, ControllerMachine, Endpoint, Event, Fault, IDLE,
-    LONGEST_OUTAGE, MAX_EVENTS, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_QUEUED,
-    PING_EVERY, Role, SILENCE, silence,
+    AgentMachine, AgentRole, ControlRole, ControllerMachine, ControllerRole, Endpoint, Event,
+    Fault, IDLE, LONGEST_OUTAGE, MAX_EVENTS, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS,
+    MAX_QUEUED, PING_EVERY, SILENCE, silence,
 };
-pub use messages::{MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, Origin, PROTOCOL, TOKEN_LEN};
+pub use messages::{LegOrder, MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Origin, PROTOCOL, TOKEN_LEN};
 pub use messages::{ProbeAnswer, ProbeRequest};
 pub use messages::{ToAgent, ToController, TuneRequest};
 pub use preamble::{PREAMBLE_LEN, Preamble, Token};

@@ -10,7 +10,7 @@ pub const DEFAULT_SKEW_S: u64 = 10;
 
 /// What a client says of its user.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
+pub struct UserCredentials {
     /// Name.
     pub user: String,
     /// Password in clear text.
@@ -20,7 +20,7 @@ pub struct Credentials {
 }
 
 // Not derived: a password must not get into a log.
-impl std::fmt::Debug for Credentials {
+impl std::fmt::Debug for UserCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials")
             .field("user", &self.user)
@@ -48,8 +48,8 @@ pub enum AuthError {
 }
 
 /// The text that a client encrypts.
-pub fn token_text(credentials: &Credentials) -> String {
-    let Credentials {
+pub fn token_text(credentials: &UserCredentials) -> String {
+    let UserCredentials {
         user,
         password,
         seconds,
@@ -58,11 +58,11 @@ pub fn token_text(credentials: &Credentials) -> String {
 }
 
 /// Reads the text of a token, as scanf would: six words.
-pub fn read_token_text(text: &[u8]) -> Result<Credentials, AuthError> {
+pub fn read_token_text(text: &[u8]) -> Result<UserCredentials, AuthError> {
     let text = std::str::from_utf8(text).map_err(|_| AuthError::NotAToken)?;
     let words: Vec<&str> = text.split_ascii_whitespace().take(7).collect();
     match words[..] {
-        ["user:", user, "pwd:", password, "ts:", seconds] => Ok(Credentials {
+        ["user:", user, "pwd:", password, "ts:", seconds] => Ok(UserCredentials {
             user: user.to_owned(),
             password: password.to_owned(),
             seconds: seconds.parse().map_err(|_| AuthError::NotAToken)?,
@@ -121,7 +121,7 @@ impl UsersFile {
     }
 
     /// Lets a user in, or says why not. `now` is the server's clock, seconds since 1970.
-    pub fn check(&self, who: &Credentials, now: i64, allowed_s: u64) -> Result<(), AuthError> {
+    pub fn check(&self, who: &UserCredentials, now: i64, allowed_s: u64) -> Result<(), AuthError> {
         let by = now.saturating_sub(who.seconds);
         if by.unsigned_abs() > allowed_s {
             return Err(AuthError::Skew {
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn mario(password: &str, seconds: i64) -> Credentials {
-        Credentials {
+    fn mario(password: &str, seconds: i64) -> UserCredentials {
+        UserCredentials {
             user: "mario".into(),
             password: password.into(),
             seconds,
@@ -209,7 +209,7 @@ mod tests {
     proptest! {
         #[test]
         fn reading_what_was_written(user in "[a-z]{1,9}", password in "[!-~]{1,20}", seconds in any::<i64>()) {
-            let who = Credentials { user, password, seconds };
+            let who = UserCredentials { user, password, seconds };
             prop_assert_eq!(read_token_text(token_text(&who).as_bytes()), Ok(who));
         }
 

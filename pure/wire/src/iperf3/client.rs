@@ -1,7 +1,7 @@
 //! The client's end of a control connection.
 
-use super::frame::{Incoming, framed};
-use super::{Cookie, Failure, Params, Results, State};
+use super::frame::{ReceivedBytes, framed};
+use super::{Cookie, Iperf3Failure, Params, State, TestResults};
 use crate::Machine;
 use model::Nanos;
 use std::collections::VecDeque;
@@ -22,9 +22,9 @@ pub enum ClientEvent {
     /// The server stopped its load: stop receiving and call [`Client::results`].
     GiveResults,
     /// All is over; the server's results.
-    Finished(Box<Results>),
+    Finished(Box<TestResults>),
     /// The test broke. Nothing follows.
-    Failed(Failure),
+    Failed(Iperf3Failure),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,25 +69,25 @@ impl At {
 
 /// The client's machine.
 #[derive(Debug)]
-pub struct Client {
+pub struct Iperf3Client {
     at: At,
     params: Params,
-    server_results: Option<Box<Results>>,
-    incoming: Incoming,
+    server_results: Option<Box<TestResults>>,
+    incoming: ReceivedBytes,
     outgoing: Vec<u8>,
     events: VecDeque<ClientEvent>,
     since: Nanos,
     deadline: Option<Nanos>,
 }
 
-impl Client {
+impl Iperf3Client {
     /// A test to be; its output starts with the cookie.
-    pub fn new(now: Nanos, cookie: &Cookie, params: Params) -> Client {
-        Client {
+    pub fn new(now: Nanos, cookie: &Cookie, params: Params) -> Iperf3Client {
+        Iperf3Client {
             at: At::Greeted,
             params,
             server_results: None,
-            incoming: Incoming::default(),
+            incoming: ReceivedBytes::default(),
             outgoing: cookie.to_vec(),
             events: VecDeque::new(),
             since: now,
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// This end's results, after [`ClientEvent::GiveResults`].
-    pub fn results(&mut self, now: Nanos, results: &Results) {
+    pub fn results(&mut self, now: Nanos, results: &TestResults) {
         if self.at == At::Results {
             self.outgoing.extend(framed(&results.to_json()));
             self.go(At::Exchanging, now);
@@ -132,21 +132,23 @@ impl Client {
     }
 
     /// Uses one piece of what came; false if it is not all there.
-    fn step(&mut self, now: Nanos) -> Result<bool, Failure> {
+    fn step(&mut self, now: Nanos) -> Result<bool, Iperf3Failure> {
         // A server that gives up sends a negative byte; a length cannot begin with one,
         // because it is bounded far below 2^31.
         let is_length = self.incoming.peek().is_none_or(|byte| byte < 0x80);
         match self.at {
             At::Refused => match self.incoming.exactly::<8>() {
-                Some([a, b, c, d, e, f, g, h]) => Err(Failure::ServerError {
+                Some([a, b, c, d, e, f, g, h]) => Err(Iperf3Failure::ServerError {
                     number: i32::from_be_bytes([a, b, c, d]),
                     errno: i32::from_be_bytes([e, f, g, h]),
                 }),
                 None => Ok(false),
             },
             At::Exchanging if is_length => {
-                let read = Results::from_map;
-                let results = self.incoming.object("results", Results::MAX_JSON, read)?;
+                let read = TestResults::from_map;
+                let results = self
+                    .incoming
+                    .object("results", TestResults::MAX_JSON, read)?;
                 let Some(results) = results else {
                     return Ok(false);
                 };
@@ -161,7 +163,7 @@ impl Client {
         }
     }
 
-    fn state(&mut self, now: Nanos, byte: u8) -> Result<(), Failure> {
+    fn state(&mut self, now: Nanos, byte: u8) -> Result<(), Iperf3Failure> {
         match (self.at, State::from_byte(byte)) {
             (At::Greeted, Some(State::ParamExchange)) => {
                 self.outgoing.extend(framed(&self.params.to_json()));
@@ -188,13 +190,13 @@ impl Client {
                 let results = self.server_results.take().expect("set on the way here");
                 self.events.push_back(ClientEvent::Finished(results));
             }
-            (_, Some(State::AccessDenied)) => return Err(Failure::Busy),
+            (_, Some(State::AccessDenied)) => return Err(Iperf3Failure::Busy),
             (_, Some(State::ServerError)) => self.go(At::Refused, now),
-            (_, Some(State::ServerTerminate)) => return Err(Failure::ServerTerminated),
+            (_, Some(State::ServerTerminate)) => return Err(Iperf3Failure::ServerTerminated),
             // Until this end's results are given nothing but an error may come.
             (at, _) => {
                 let during = at.words();
-                return Err(Failure::Unexpected { byte, during });
+                return Err(Iperf3Failure::Unexpected { byte, during });
             }
         }
         Ok(())
@@ -206,7 +208,7 @@ impl Client {
         self.deadline = Some(now + PATIENCE);
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: Iperf3Failure) {
         self.over();
         self.events.push_back(ClientEvent::Failed(failure));
     }
@@ -217,7 +219,7 @@ impl Client {
     }
 }
 
-impl Machine for Client {
+impl Machine for Iperf3Client {
     type Event = ClientEvent;
 
     fn input(&mut self, now: Nanos, bytes: &[u8]) {
@@ -231,11 +233,11 @@ impl Machine for Client {
         match (self.at, self.incoming.exactly::<4>()) {
             (At::Over, _) => {}
             // 3.12 closes after the first of the two integers when it does not know the user.
-            (At::Refused, Some(number)) => self.fail(Failure::ServerError {
+            (At::Refused, Some(number)) => self.fail(Iperf3Failure::ServerError {
                 number: i32::from_be_bytes(number),
                 errno: 0,
             }),
-            (at, _) => self.fail(Failure::Closed(at.words())),
+            (at, _) => self.fail(Iperf3Failure::Closed(at.words())),
         }
     }
 
@@ -245,7 +247,7 @@ impl Machine for Client {
 
     fn on_timeout(&mut self, now: Nanos) {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.fail(Failure::Silent {
+            self.fail(Iperf3Failure::Silent {
                 during: self.at.words(),
                 span: now.since(self.since),
             });

@@ -1,15 +1,15 @@
 //! Bytes as they arrive, taken a piece at a time.
 
-use super::{Failure, Malformed};
+use super::{Iperf3Failure, Malformed};
 use serde_json::{Map, Value};
 
 /// Bytes of a control connection that were received and not yet used.
 #[derive(Debug, Default)]
-pub(super) struct Incoming {
+pub(super) struct ReceivedBytes {
     bytes: Vec<u8>,
 }
 
-impl Incoming {
+impl ReceivedBytes {
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -41,13 +41,13 @@ impl Incoming {
         what: &'static str,
         limit: usize,
         read: impl FnOnce(&Map<String, Value>) -> Result<T, Malformed>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Result<Option<T>, Iperf3Failure> {
         let Some(announced) = self.bytes.first_chunk::<4>() else {
             return Ok(None);
         };
         let announced = u32::from_be_bytes(*announced) as usize;
         if announced > limit {
-            return Err(Failure::TooLarge {
+            return Err(Iperf3Failure::TooLarge {
                 what,
                 size: announced as u64,
                 limit: limit as u64,
@@ -60,7 +60,7 @@ impl Incoming {
         self.bytes.drain(..4 + announced);
         match object {
             Ok(object) => Ok(Some(object)),
-            Err(why) => Err(Failure::Malformed { what, why }),
+            Err(why) => Err(Iperf3Failure::Malformed { what, why }),
         }
     }
 }
@@ -83,9 +83,9 @@ pub(super) fn framed(value: &Value) -> Vec<u8> {
 }
 
 /// The values of a JSON object by their keys; `None` for one that is absent or null.
-pub(super) struct Keys<'a>(pub &'a Map<String, Value>);
+pub(super) struct KeyBytes<'a>(pub &'a Map<String, Value>);
 
-impl Keys<'_> {
+impl KeyBytes<'_> {
     fn typed<T>(
         &self,
         key: &str,

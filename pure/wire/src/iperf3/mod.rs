@@ -17,16 +17,17 @@ mod udp;
 mod pair_tests;
 
 pub use auth::{
-    AuthError, Credentials, DEFAULT_SKEW_S, UsersFile, UsersFileError, read_token_text, token_text,
+    AuthError, DEFAULT_SKEW_S, UserCredentials, UsersFile, UsersFileError, read_token_text,
+    token_text,
 };
-pub use client::{Client, ClientEvent};
-pub use params::{Params, Protocol};
-pub use results::{Results, StreamResult};
-pub use server::{Server, ServerEvent};
+pub use client::{ClientEvent, Iperf3Client};
+pub use params::{Params, TestProtocol};
+pub use results::{StreamResult, TestResults};
+pub use server::{Iperf3Server, ServerEvent};
 pub use state::{
-    COOKIE_LEN, Cookie, DEFAULT_PORT, Failure, State, code, error_text, is_cookie, stream_id,
+    COOKIE_LEN, Cookie, DEFAULT_PORT, Iperf3Failure, State, code, error_text, is_cookie, stream_id,
 };
-pub use udp::{CONNECT, Counter, Header, connect_reply, is_connect_reply};
+pub use udp::{CONNECT, Counter, UdpHeader, connect_reply, is_connect_reply};
 
 /// Why a JSON object of the peer was not taken: it is none, or a key is missing, of another type or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -23,8 +23,8 @@ enum Harm {
 
 #[derive(Debug, Default)]
 struct Ends {
-    client: Option<Result<Results, Failure>>,
-    server: Option<Result<Results, Failure>>,
+    client: Option<Result<TestResults, Iperf3Failure>>,
+    server: Option<Result<TestResults, Iperf3Failure>>,
 }
 
 fn params() -> Params {
@@ -36,8 +36,8 @@ fn params() -> Params {
     }
 }
 
-fn results(bytes: u64) -> Results {
-    Results {
+fn results(bytes: u64) -> TestResults {
+    TestResults {
         sender_has_retransmits: 1,
         streams: vec![StreamResult {
             id: 1,
@@ -46,7 +46,7 @@ fn results(bytes: u64) -> Results {
             omitted_packets: Some(0),
             ..StreamResult::default()
         }],
-        ..Results::default()
+        ..TestResults::default()
     }
 }
 
@@ -76,8 +76,8 @@ fn pieces(bytes: &[u8], harm: Harm) -> Vec<&[u8]> {
 /// moves any more, so every play ends.
 fn play(up: Harm, down: Harm) -> Ends {
     let mut now = Nanos(0);
-    let mut client = Client::new(now, &COOKIE, params());
-    let mut server = Server::new(now);
+    let mut client = Iperf3Client::new(now, &COOKIE, params());
+    let mut server = Iperf3Server::new(now);
     let (mut up_seen, mut down_seen) = (0, 0);
     let mut ends = Ends::default();
     for _ in 0..1000 {
@@ -152,7 +152,7 @@ fn a_whole_test() {
 
 #[test]
 fn two_states_in_one_segment() {
-    let mut client = Client::new(Nanos(0), &COOKIE, params());
+    let mut client = Iperf3Client::new(Nanos(0), &COOKIE, params());
     client.input(Nanos(0), &[9, 10]);
     assert_eq!(client.poll_event(), Some(ClientEvent::OpenStreams));
     client.input(Nanos(0), &[1, 2]);
@@ -162,7 +162,7 @@ fn two_states_in_one_segment() {
 #[test]
 fn every_refusal_has_its_words() {
     let failure = |bytes: &[u8]| {
-        let mut client = Client::new(Nanos(0), &COOKIE, params());
+        let mut client = Iperf3Client::new(Nanos(0), &COOKIE, params());
         client.input(Nanos(0), bytes);
         match client.poll_event() {
             Some(ClientEvent::Failed(failure)) => failure.to_string(),
@@ -183,13 +183,13 @@ fn every_refusal_has_its_words() {
 
 #[test]
 fn half_a_reason_is_one_if_the_server_then_leaves() {
-    let mut client = Client::new(Nanos(0), &COOKIE, params());
+    let mut client = Iperf3Client::new(Nanos(0), &COOKIE, params());
     client.input(Nanos(0), &[0xfe, 0, 0, 0, 142]);
     assert_eq!(client.poll_event(), None);
     client.input_end();
     assert_eq!(
         client.poll_event(),
-        Some(ClientEvent::Failed(Failure::ServerError {
+        Some(ClientEvent::Failed(Iperf3Failure::ServerError {
             number: 142,
             errno: 0
         }))
@@ -198,31 +198,31 @@ fn half_a_reason_is_one_if_the_server_then_leaves() {
 
 #[test]
 fn a_silent_peer_costs_a_known_time() {
-    let mut server = Server::new(Nanos(0));
+    let mut server = Iperf3Server::new(Nanos(0));
     let deadline = server.deadline().unwrap();
     server.on_timeout(deadline);
     assert!(matches!(
         server.poll_event(),
-        Some(ServerEvent::Failed(Failure::Silent { .. }))
+        Some(ServerEvent::Failed(Iperf3Failure::Silent { .. }))
     ));
 
-    let mut client = Client::new(Nanos(0), &COOKIE, params());
+    let mut client = Iperf3Client::new(Nanos(0), &COOKIE, params());
     client.on_timeout(client.deadline().unwrap());
     assert!(matches!(
         client.poll_event(),
-        Some(ClientEvent::Failed(Failure::Silent { .. }))
+        Some(ClientEvent::Failed(Iperf3Failure::Silent { .. }))
     ));
 }
 
 #[test]
 fn a_huge_frame_is_refused_before_it_is_kept() {
-    let mut server = Server::new(Nanos(0));
+    let mut server = Iperf3Server::new(Nanos(0));
     server.input(Nanos(0), &COOKIE);
     server.input(Nanos(0), &u32::MAX.to_be_bytes());
     assert!(matches!(server.poll_event(), Some(ServerEvent::Greeted(_))));
     assert!(matches!(
         server.poll_event(),
-        Some(ServerEvent::Failed(Failure::TooLarge {
+        Some(ServerEvent::Failed(Iperf3Failure::TooLarge {
             size: 0xffff_ffff,
             ..
         }))
@@ -237,7 +237,7 @@ fn a_huge_frame_is_refused_before_it_is_kept() {
 #[test]
 fn data_before_its_turn_is_kept_up_to_its_bound() {
     let failed = |early: usize| {
-        let mut server = Server::new(Nanos(0));
+        let mut server = Iperf3Server::new(Nanos(0));
         server.input(Nanos(0), &COOKIE);
         let json = params().to_json().to_string();
         server.input(Nanos(0), &(json.len() as u32).to_be_bytes());
@@ -245,7 +245,9 @@ fn data_before_its_turn_is_kept_up_to_its_bound() {
         server.input(Nanos(0), &vec![1; early]);
         match std::iter::from_fn(|| server.poll_event()).last() {
             Some(ServerEvent::Asked(_)) => None,
-            Some(ServerEvent::Failed(Failure::TooLarge { size, limit, .. })) => Some((size, limit)),
+            Some(ServerEvent::Failed(Iperf3Failure::TooLarge { size, limit, .. })) => {
+                Some((size, limit))
+            }
             other => panic!("{other:?}"),
         }
     };
@@ -255,14 +257,17 @@ fn data_before_its_turn_is_kept_up_to_its_bound() {
 
 #[test]
 fn a_client_that_gives_up_is_noticed_in_every_state() {
-    let mut server = Server::new(Nanos(0));
+    let mut server = Iperf3Server::new(Nanos(0));
     server.input(Nanos(0), &COOKIE);
     let json = params().to_json().to_string();
     server.input(Nanos(0), &(json.len() as u32).to_be_bytes());
     server.input(Nanos(0), json.as_bytes());
     server.input(Nanos(0), &[12]);
     let last = std::iter::from_fn(|| server.poll_event()).last();
-    assert_eq!(last, Some(ServerEvent::Failed(Failure::ClientTerminated)));
+    assert_eq!(
+        last,
+        Some(ServerEvent::Failed(Iperf3Failure::ClientTerminated))
+    );
 }
 
 fn harm() -> impl Strategy<Value = Harm> {
@@ -291,8 +296,8 @@ proptest! {
 
     #[test]
     fn garbage_never_panics(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..20)) {
-        let mut client = Client::new(Nanos(0), &COOKIE, params());
-        let mut server = Server::new(Nanos(0));
+        let mut client = Iperf3Client::new(Nanos(0), &COOKIE, params());
+        let mut server = Iperf3Server::new(Nanos(0));
         for chunk in &chunks {
             client.input(Nanos(0), chunk);
             server.input(Nanos(0), chunk);

@@ -1,13 +1,13 @@
 //! What a client asks of a server.
 
 use super::Malformed;
-use super::frame::{Keys, object, out_of_range};
+use super::frame::{KeyBytes, object, out_of_range};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// What carries the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
+pub enum TestProtocol {
     /// TCP.
     #[default]
     Tcp,
@@ -20,7 +20,7 @@ pub enum Protocol {
 pub struct Params {
     /// What carries the data.
     #[serde(skip)]
-    pub protocol: Protocol,
+    pub protocol: TestProtocol,
     /// Seconds at the start that the results leave out.
     #[serde(rename = "omit")]
     pub omit_s: u32,
@@ -107,7 +107,7 @@ impl Params {
     }
 
     pub(super) fn from_map(map: &Map<String, Value>) -> Result<Params, Malformed> {
-        let keys = Keys(map);
+        let keys = KeyBytes(map);
         if keys.flag("sctp")? {
             let range = "absent: only TCP and UDP are spoken here";
             return Err(out_of_range("sctp", "true", range));
@@ -120,7 +120,11 @@ impl Params {
         let any = |key| Ok::<_, Malformed>(keys.whole(key, u64::MAX, "0 or more")?.unwrap_or(0));
         let udp = keys.flag("udp")?;
         let params = Params {
-            protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
+            protocol: if udp {
+                TestProtocol::Udp
+            } else {
+                TestProtocol::Tcp
+            },
             omit_s: upto("omit", 600, "0 to 600")?,
             time_s: upto("time", 86_400, "0 to 86400")?,
             bytes: any("num")?,
@@ -164,7 +168,7 @@ impl Params {
             return Err(out_of_range("congestion", name, range));
         }
         match (self.protocol, self.block_size) {
-            (Protocol::Udp, Some(size)) if !(16..=65_507).contains(&size) => Err(out_of_range(
+            (TestProtocol::Udp, Some(size)) if !(16..=65_507).contains(&size) => Err(out_of_range(
                 "len",
                 &size.to_string(),
                 "16 to 65507 for UDP",
@@ -177,8 +181,8 @@ impl Params {
     pub fn to_json(&self) -> Value {
         let mut json = serde_json::to_value(self).expect("numbers, flags and texts");
         let protocol = match self.protocol {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
+            TestProtocol::Tcp => "tcp",
+            TestProtocol::Udp => "udp",
         };
         json[protocol] = true.into();
         json
@@ -263,7 +267,7 @@ mod tests {
             title in proptest::option::of(".{0,20}"),
         ) {
             let params = Params {
-                protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
+                protocol: if udp { TestProtocol::Udp } else { TestProtocol::Tcp },
                 omit_s, time_s, bytes, blocks, mss: Some(mss), nodelay, parallel, reverse,
                 window: Some(window), block_size: Some(size), rate_bit_s, tos, title,
                 udp_counters_64bit: wide, ..Params::default()

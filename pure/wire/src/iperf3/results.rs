@@ -1,13 +1,13 @@
 //! The results that each side reports after a test.
 
 use super::Malformed;
-use super::frame::{Keys, object, out_of_range};
+use super::frame::{KeyBytes, object, out_of_range};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// The results of one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Results {
+pub struct TestResults {
     /// Processor use in percent of one processor.
     #[serde(rename = "cpu_util_total")]
     pub cpu_total: f64,
@@ -62,7 +62,7 @@ pub struct StreamResult {
     pub end_s: f64,
 }
 
-impl Results {
+impl TestResults {
     /// Bytes of JSON that are taken at most: the report of a long test with many streams fits.
     pub const MAX_JSON: usize = 4 << 20;
 
@@ -70,15 +70,15 @@ impl Results {
     const MAX_STREAMS: usize = 256;
 
     /// Reads the peer's JSON. Unknown keys are ignored; types are checked.
-    pub fn from_json(bytes: &[u8]) -> Result<Results, Malformed> {
-        Results::from_map(&object(bytes)?)
+    pub fn from_json(bytes: &[u8]) -> Result<TestResults, Malformed> {
+        TestResults::from_map(&object(bytes)?)
     }
 
-    pub(super) fn from_map(map: &Map<String, Value>) -> Result<Results, Malformed> {
-        let keys = Keys(map);
+    pub(super) fn from_map(map: &Map<String, Value>) -> Result<TestResults, Malformed> {
+        let keys = KeyBytes(map);
         let missing = || Malformed("'streams' is missing".to_owned());
         let streams = match map.get("streams").ok_or_else(missing)? {
-            Value::Array(streams) if streams.len() <= Results::MAX_STREAMS => streams,
+            Value::Array(streams) if streams.len() <= TestResults::MAX_STREAMS => streams,
             Value::Array(streams) => {
                 let value = format!("{} long", streams.len());
                 return Err(out_of_range("streams", &value, "at most 256 long"));
@@ -86,7 +86,7 @@ impl Results {
             _ => return Err(Malformed("'streams' is not a list".to_owned())),
         };
         let streams: Result<_, _> = streams.iter().map(StreamResult::from_value).collect();
-        Ok(Results {
+        Ok(TestResults {
             cpu_total: keys.real("cpu_util_total")?,
             cpu_user: keys.real("cpu_util_user")?,
             cpu_system: keys.real("cpu_util_system")?,
@@ -112,7 +112,7 @@ fn or_zero<S: Serializer>(count: &Option<i64>, to: S) -> Result<S::Ok, S::Error>
 impl StreamResult {
     fn from_value(value: &Value) -> Result<StreamResult, Malformed> {
         let not = || Malformed("'streams' is not a list of objects".to_owned());
-        let keys = Keys(value.as_object().ok_or_else(not)?);
+        let keys = KeyBytes(value.as_object().ok_or_else(not)?);
         let needed = |key, max: u64, range| {
             let missing = || Malformed(format!("'{key}' is missing"));
             keys.whole(key, max, range)?.ok_or_else(missing)
@@ -143,7 +143,7 @@ mod tests {
             "sender_has_retransmits":1,"congestion_used":"bbr","streams":[{"id":1,"bytes":1410334720,
             "retransmits":-1,"jitter":0,"errors":0,"omitted_errors":0,"packets":0,"omitted_packets":0,
             "start_time":0,"end_time":1.003618}]}"#;
-        let results = Results::from_json(sent).unwrap();
+        let results = TestResults::from_json(sent).unwrap();
         assert_eq!(results.streams[0].bytes, 1_410_334_720);
         assert_eq!(results.streams[0].retransmits, -1);
         assert_eq!(results.congestion_used.as_deref(), Some("bbr"));
@@ -153,7 +153,7 @@ mod tests {
     fn a_stream_without_a_count_of_retransmissions_has_none() {
         let sent = br#"{"cpu_util_total":1,"cpu_util_user":1,"cpu_util_system":0,"sender_has_retransmits":0,
             "streams":[{"id":1,"bytes":7,"jitter":0,"errors":0,"packets":0}]}"#;
-        let results = Results::from_json(sent).unwrap();
+        let results = TestResults::from_json(sent).unwrap();
         assert_eq!(results.streams[0].retransmits, -1);
     }
 
@@ -173,7 +173,9 @@ mod tests {
                 "'cpu_util_total' is not a number",
             ),
         ] {
-            let error = Results::from_json(text.as_bytes()).unwrap_err().to_string();
+            let error = TestResults::from_json(text.as_bytes())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
     }
@@ -182,7 +184,7 @@ mod tests {
         #[test]
         fn reading_what_was_written(streams in proptest::collection::vec(
             (any::<u32>(), any::<u64>(), any::<i64>(), 0.0f64..10.0, any::<i64>(), 0.0f64..100.0), 0..5)) {
-            let results = Results {
+            let results = TestResults {
                 cpu_total: 12.5,
                 sender_has_retransmits: 1,
                 congestion_used: Some("cubic".into()),
@@ -190,14 +192,14 @@ mod tests {
                     id, bytes, retransmits, jitter_s, packets, end_s,
                     omitted_errors: Some(0), omitted_packets: Some(0), ..StreamResult::default()
                 }).collect(),
-                ..Results::default()
+                ..TestResults::default()
             };
-            prop_assert_eq!(Results::from_json(results.to_json().to_string().as_bytes()), Ok(results));
+            prop_assert_eq!(TestResults::from_json(results.to_json().to_string().as_bytes()), Ok(results));
         }
 
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Results::from_json(&bytes);
+            let _ = TestResults::from_json(&bytes);
         }
     }
 }

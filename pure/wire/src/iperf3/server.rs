@@ -1,7 +1,7 @@
 //! The server's end of a control connection.
 
-use super::frame::{Incoming, framed};
-use super::{Cookie, Failure, Params, Results, State, is_cookie};
+use super::frame::{ReceivedBytes, framed};
+use super::{Cookie, Iperf3Failure, Params, State, TestResults, is_cookie};
 use crate::Machine;
 use model::Nanos;
 use std::collections::VecDeque;
@@ -23,9 +23,9 @@ pub enum ServerEvent {
     /// The client ended the test: stop the load and call [`Server::results`].
     Ended,
     /// All is over; the client's results.
-    Finished(Box<Results>),
+    Finished(Box<TestResults>),
     /// The test broke. Nothing follows.
-    Failed(Failure),
+    Failed(Iperf3Failure),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,25 +63,25 @@ impl At {
 
 /// The server's machine, for one client. Every state has a deadline.
 #[derive(Debug)]
-pub struct Server {
+pub struct Iperf3Server {
     at: At,
-    client_results: Option<Box<Results>>,
-    results: Option<Results>,
-    incoming: Incoming,
+    client_results: Option<Box<TestResults>>,
+    results: Option<TestResults>,
+    incoming: ReceivedBytes,
     outgoing: Vec<u8>,
     events: VecDeque<ServerEvent>,
     since: Nanos,
     deadline: Option<Nanos>,
 }
 
-impl Server {
+impl Iperf3Server {
     /// A connection that was just accepted.
-    pub fn new(now: Nanos) -> Server {
-        Server {
+    pub fn new(now: Nanos) -> Iperf3Server {
+        Iperf3Server {
             at: At::Greeting,
             client_results: None,
             results: None,
-            incoming: Incoming::default(),
+            incoming: ReceivedBytes::default(),
             outgoing: Vec::new(),
             events: VecDeque::new(),
             since: now,
@@ -124,7 +124,7 @@ impl Server {
     }
 
     /// This end's results, after [`ServerEvent::Ended`]. They leave when the client's are in.
-    pub fn results(&mut self, now: Nanos, results: Results) {
+    pub fn results(&mut self, now: Nanos, results: TestResults) {
         if self.at == At::Exchanging {
             self.results = Some(results);
             self.answer(now);
@@ -151,14 +151,14 @@ impl Server {
     }
 
     /// Uses one piece of what came; false if it is not all there.
-    fn step(&mut self, now: Nanos) -> Result<bool, Failure> {
+    fn step(&mut self, now: Nanos) -> Result<bool, Iperf3Failure> {
         match self.at {
             At::Greeting => {
                 let Some(cookie) = self.incoming.exactly() else {
                     return Ok(false);
                 };
                 if !is_cookie(&cookie) {
-                    return Err(Failure::NotACookie);
+                    return Err(Iperf3Failure::NotACookie);
                 }
                 self.outgoing.push(State::ParamExchange.byte());
                 self.events.push_back(ServerEvent::Greeted(cookie));
@@ -177,9 +177,11 @@ impl Server {
                 self.deadline = None;
             }
             At::Exchanging if self.client_results.is_none() => {
-                let Some(results) =
-                    self.incoming
-                        .object("results", Results::MAX_JSON, Results::from_map)?
+                let Some(results) = self.incoming.object(
+                    "results",
+                    TestResults::MAX_JSON,
+                    TestResults::from_map,
+                )?
                 else {
                     return Ok(false);
                 };
@@ -201,10 +203,12 @@ impl Server {
                         self.go(At::Exchanging, now, PATIENCE);
                     }
                     (At::Parting, Some(State::Done)) => self.finish(),
-                    (_, Some(State::ClientTerminate)) => return Err(Failure::ClientTerminated),
+                    (_, Some(State::ClientTerminate)) => {
+                        return Err(Iperf3Failure::ClientTerminated);
+                    }
                     _ => {
                         let during = at.words();
-                        return Err(Failure::Unexpected { byte, during });
+                        return Err(Iperf3Failure::Unexpected { byte, during });
                     }
                 }
             }
@@ -212,9 +216,9 @@ impl Server {
         Ok(true)
     }
 
-    fn too_early(&self) -> Result<bool, Failure> {
+    fn too_early(&self) -> Result<bool, Iperf3Failure> {
         match self.incoming.len() {
-            size if size > MAX_EARLY => Err(Failure::TooLarge {
+            size if size > MAX_EARLY => Err(Iperf3Failure::TooLarge {
                 what: "data before its turn",
                 size: size as u64,
                 limit: MAX_EARLY as u64,
@@ -247,16 +251,18 @@ impl Server {
         self.deadline = Some(now + patience);
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: Iperf3Failure) {
         // iperf3's number of it, where it has one.
         let number = match &failure {
-            Failure::Malformed { what, .. } | Failure::TooLarge { what, .. } => match *what {
-                "results" => super::code::RECEIVE_RESULTS,
-                _ => super::code::RECEIVE_PARAMS,
-            },
-            Failure::Silent { .. } if self.at == At::Running => super::code::EXPIRED,
-            Failure::Silent { .. } if self.at == At::Opening => super::code::STREAM_ACCEPT,
-            Failure::Silent { .. } if self.at != At::Greeting => super::code::NO_MESSAGE,
+            Iperf3Failure::Malformed { what, .. } | Iperf3Failure::TooLarge { what, .. } => {
+                match *what {
+                    "results" => super::code::RECEIVE_RESULTS,
+                    _ => super::code::RECEIVE_PARAMS,
+                }
+            }
+            Iperf3Failure::Silent { .. } if self.at == At::Running => super::code::EXPIRED,
+            Iperf3Failure::Silent { .. } if self.at == At::Opening => super::code::STREAM_ACCEPT,
+            Iperf3Failure::Silent { .. } if self.at != At::Greeting => super::code::NO_MESSAGE,
             _ => 0,
         };
         if number != 0 {
@@ -272,7 +278,7 @@ impl Server {
     }
 }
 
-impl Machine for Server {
+impl Machine for Iperf3Server {
     type Event = ServerEvent;
 
     fn input(&mut self, now: Nanos, bytes: &[u8]) {
@@ -287,7 +293,7 @@ impl Machine for Server {
             // All has been exchanged; a client that leaves without a good bye is as welcome.
             At::Parting => self.finish(),
             At::Over => {}
-            at => self.fail(Failure::Closed(at.words())),
+            at => self.fail(Iperf3Failure::Closed(at.words())),
         }
     }
 
@@ -300,7 +306,7 @@ impl Machine for Server {
             let span = now.since(self.since);
             match self.at {
                 At::Parting => self.finish(),
-                at => self.fail(Failure::Silent {
+                at => self.fail(Iperf3Failure::Silent {
                     during: at.words(),
                     span,
                 }),

@@ -138,7 +138,7 @@ pub fn error_text(number: i32) -> &'static str {
 
 /// Why a test ended before its end. The words are for the user; `peer` is the remote host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum Iperf3Failure {
     /// The server runs another test.
     #[error("the iperf3 server is busy with another test")]
     Busy,

@@ -25,7 +25,7 @@ pub fn is_connect_reply(datagram: &[u8]) -> bool {
 
 /// What stands at the start of each datagram of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct UdpHeader {
     /// When it was sent, by the sender's clock, whole seconds.
     pub seconds: u32,
     /// The rest of it in microseconds.
@@ -34,15 +34,15 @@ pub struct Header {
     pub sequence: i64,
 }
 
-impl Header {
+impl UdpHeader {
     /// Bytes of a header with 32-bit numbers.
     pub const NARROW: usize = 12;
     /// Bytes of a header with 64-bit numbers (`--udp-counters-64bit`).
     pub const WIDE: usize = 16;
 
     /// A header for a datagram that leaves at `sent` since 1970 by the sender's clock.
-    pub fn new(sent: Nanos, sequence: i64) -> Header {
-        Header {
+    pub fn new(sent: Nanos, sequence: i64) -> UdpHeader {
+        UdpHeader {
             // Wraps in 2106, as iperf3's does.
             seconds: (sent.0 / 1_000_000_000) as u32,
             micros: (sent.0 % 1_000_000_000 / 1_000) as u32,
@@ -51,7 +51,7 @@ impl Header {
     }
 
     /// Reads the start of a datagram; `None` if it is too short.
-    pub fn decode(datagram: &[u8], wide: bool) -> Option<Header> {
+    pub fn decode(datagram: &[u8], wide: bool) -> Option<UdpHeader> {
         let word = |at: usize| {
             let bytes = datagram.get(at..at + 4)?;
             Some(u32::from_be_bytes(bytes.try_into().expect("four bytes")))
@@ -61,7 +61,7 @@ impl Header {
         } else {
             i64::from(word(8)? as i32)
         };
-        Some(Header {
+        Some(UdpHeader {
             seconds: word(0)?,
             micros: word(4)?,
             sequence,
@@ -70,7 +70,11 @@ impl Header {
 
     /// Writes the header at the start of a datagram; false if it is too short.
     pub fn encode(&self, datagram: &mut [u8], wide: bool) -> bool {
-        let length = if wide { Header::WIDE } else { Header::NARROW };
+        let length = if wide {
+            UdpHeader::WIDE
+        } else {
+            UdpHeader::NARROW
+        };
         let Some(start) = datagram.get_mut(..length) else {
             return false;
         };
@@ -106,7 +110,7 @@ impl Counter {
     /// Takes one datagram that arrived at `arrived` since 1970 by the receiver's clock. The clocks
     /// need not agree: only the difference of two transit times counts (RFC 3550, 6.4.1 and A.8).
     /// False: the sender says that the stream is over.
-    pub fn arrived(&mut self, header: &Header, arrived: Nanos) -> bool {
+    pub fn arrived(&mut self, header: &UdpHeader, arrived: Nanos) -> bool {
         let Ok(sequence) = u64::try_from(header.sequence) else {
             return false;
         };
@@ -148,8 +152,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn at(sequence: i64, sent_ms: u64) -> Header {
-        Header::new(Nanos::from_millis(sent_ms), sequence)
+    fn at(sequence: i64, sent_ms: u64) -> UdpHeader {
+        UdpHeader::new(Nanos::from_millis(sent_ms), sequence)
     }
 
     #[test]
@@ -197,10 +201,10 @@ mod tests {
         #[test]
         fn reading_what_was_written(sent in 0u64..4_000_000_000_000_000_000, sequence in any::<i64>(), wide: bool) {
             let sequence = if wide { sequence } else { i64::from(sequence as i32) };
-            let header = Header::new(Nanos(sent), sequence);
+            let header = UdpHeader::new(Nanos(sent), sequence);
             let mut datagram = [0; 20];
             prop_assert!(header.encode(&mut datagram, wide));
-            prop_assert_eq!(Header::decode(&datagram, wide), Some(header));
+            prop_assert_eq!(UdpHeader::decode(&datagram, wide), Some(header));
         }
 
         #[test]

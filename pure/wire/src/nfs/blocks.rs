@@ -2,9 +2,9 @@
 
 use super::procedures::{ATTRIBUTES, Handle, skip_change};
 use super::programs::NFS;
-use super::rpc::{self, Credentials, Failure, LAST};
-use super::xdr::{Writer, Xdr};
-use model::{Answer, BlockOperation, Blocks, Bytes, Nanos, Outstanding, Places};
+use super::rpc::{self, LAST, RpcCredentials, RpcFailure};
+use super::xdr::{Xdr, XdrWriter};
+use model::{BlockOperation, BlockOrder, BlockReply, Blocks, Bytes, Nanos, Outstanding};
 
 /// Of a reply so many bytes are looked at: more than stands in front of the data of a READ.
 const KEPT: usize = 768;
@@ -12,20 +12,20 @@ const KEPT: usize = 768;
 const LONGEST: u64 = 1 << 30;
 
 /// A client on one connection, with a file of its own.
-pub struct Client {
+pub struct NfsBlockClient {
     order: Blocks,
     file: Handle,
-    who: Credentials,
+    who: RpcCredentials,
     /// What WRITE writes.
     block: Vec<u8>,
-    places: Places,
+    places: BlockOrder,
     outstanding: Outstanding,
-    reply: Incoming,
+    reply: IncomingReply,
 }
 
 /// The reply that is coming in.
 #[derive(Default)]
-struct Incoming {
+struct IncomingReply {
     /// Of the mark, what is there.
     mark: Vec<u8>,
     /// Bytes of this fragment that are still to come.
@@ -36,23 +36,23 @@ struct Incoming {
     length: u64,
 }
 
-impl Client {
+impl NfsBlockClient {
     /// For a file that has all the blocks of `places` if they are to be read. What is written is `block`.
     pub fn new(
         order: Blocks,
         file: Handle,
-        who: Credentials,
-        places: Places,
+        who: RpcCredentials,
+        places: BlockOrder,
         block: Vec<u8>,
-    ) -> Client {
-        Client {
+    ) -> NfsBlockClient {
+        NfsBlockClient {
             block,
             order,
             file,
             who,
             places,
             outstanding: Outstanding::default(),
-            reply: Incoming::default(),
+            reply: IncomingReply::default(),
         }
     }
 
@@ -69,7 +69,7 @@ impl Client {
             }
             BlockOperation::Getattr | BlockOperation::Commit => 0,
         };
-        let mut to = Writer(out);
+        let mut to = XdrWriter(out);
         to.opaque(&self.file.0);
         match operation {
             BlockOperation::Getattr => {}
@@ -109,8 +109,8 @@ impl Client {
         &mut self,
         now: Nanos,
         mut bytes: &[u8],
-        answered: &mut dyn FnMut(Answer),
-    ) -> Result<(), Failure> {
+        answered: &mut dyn FnMut(BlockReply),
+    ) -> Result<(), RpcFailure> {
         while !bytes.is_empty() {
             let taken = self.reply.take(now, bytes)?;
             bytes = &bytes[taken..];
@@ -122,26 +122,26 @@ impl Client {
         Ok(())
     }
 
-    fn answer(&mut self, now: Nanos, reply: &Incoming) -> Result<Answer, Failure> {
+    fn answer(&mut self, now: Nanos, reply: &IncomingReply) -> Result<BlockReply, RpcFailure> {
         let mut from = Xdr(&reply.kept);
         let call = from.u32().and_then(|n| self.outstanding.take(n));
-        let call = call.ok_or(Failure::Malformed("a call"))?;
+        let call = call.ok_or(RpcFailure::Malformed("a call"))?;
         let name = call.operation.name();
         rpc::accepted(&mut from, name)?;
-        let moved = moved(call.operation, &mut from).ok_or(Failure::Malformed(name))?;
-        let data = moved.map_err(|status| Failure::Refused { call: name, status })?;
+        let moved = moved(call.operation, &mut from).ok_or(RpcFailure::Malformed(name))?;
+        let data = moved.map_err(|status| RpcFailure::Refused { call: name, status })?;
         let reads = call.operation == BlockOperation::Read;
         if data.0 > self.order.block.0 || (reads && reply.length < data.0) {
-            return Err(Failure::Malformed(name));
+            return Err(RpcFailure::Malformed(name));
         }
         let begun = reply.begun.unwrap_or(now);
         Ok(call.answer(begun, now, data, None))
     }
 }
 
-impl Incoming {
+impl IncomingReply {
     /// Takes some of the bytes; says how many.
-    fn take(&mut self, now: Nanos, bytes: &[u8]) -> Result<usize, Failure> {
+    fn take(&mut self, now: Nanos, bytes: &[u8]) -> Result<usize, RpcFailure> {
         self.begun.get_or_insert(now);
         if self.left == 0 {
             let missing = (4 - self.mark.len()).min(bytes.len());
@@ -153,7 +153,7 @@ impl Incoming {
                 self.length += self.left;
                 // An empty fragment that is not the last would be for ever.
                 if self.left == 0 || self.length > LONGEST {
-                    return Err(Failure::Malformed("a call"));
+                    return Err(RpcFailure::Malformed("a call"));
                 }
             }
             return Ok(missing);
@@ -210,10 +210,10 @@ fn moved(operation: BlockOperation, from: &mut Xdr<'_>) -> Option<Result<Bytes, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{BlockServer, Wait};
+    use model::{BlockServer, WaitMode};
     use proptest::prelude::*;
 
-    fn client(mix: &[BlockOperation], random: bool) -> Client {
+    fn client(mix: &[BlockOperation], random: bool) -> NfsBlockClient {
         let order = Blocks {
             server: BlockServer::Nfs {
                 export: String::new(),
@@ -224,15 +224,15 @@ mod tests {
             mix: mix.to_vec(),
             random,
             seed: 42,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
         };
-        let who = Credentials {
+        let who = RpcCredentials {
             machine: "here".to_owned(),
             uid: 7,
             gid: 8,
         };
-        let places = Places::new(&order, 3, 0, 1);
-        Client::new(order, Handle(vec![1, 2, 3]), who, places, vec![7; 4096])
+        let places = BlockOrder::new(&order, 3, 0, 1);
+        NfsBlockClient::new(order, Handle(vec![1, 2, 3]), who, places, vec![7; 4096])
     }
 
     /// What a call asks: its number, procedure, and the words behind the handle.
@@ -254,7 +254,7 @@ mod tests {
     /// A reply in fragments of at most `piece` bytes.
     fn reply(number: u32, results: &[u32], data: usize, piece: usize) -> Vec<u8> {
         let mut body = Vec::new();
-        let mut to = Writer(&mut body);
+        let mut to = XdrWriter(&mut body);
         for word in [number, 1, 0, 0, 0, 0] {
             to.u32(word);
         }
@@ -264,7 +264,7 @@ mod tests {
         let count = body.chunks(piece).count();
         for (n, fragment) in body.chunks(piece).enumerate() {
             let last = if n + 1 == count { LAST } else { 0 };
-            Writer(&mut bytes).u32(fragment.len() as u32 | last);
+            XdrWriter(&mut bytes).u32(fragment.len() as u32 | last);
             bytes.extend_from_slice(fragment);
         }
         bytes
@@ -306,7 +306,7 @@ mod tests {
             client
                 .recv(Nanos(60), rest, &mut |answer| answers.push(answer))
                 .unwrap();
-            let answer = |operation, [call_send, waited, reply_send]: [u64; 3]| Answer {
+            let answer = |operation, [call_send, waited, reply_send]: [u64; 3]| BlockReply {
                 operation,
                 data: Bytes(4096),
                 call_send: Nanos(call_send),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     /// A client that has asked the same; the second call did not fit at once.
-    fn again(calls: &[Vec<u8>]) -> Client {
+    fn again(calls: &[Vec<u8>]) -> NfsBlockClient {
         use BlockOperation::{Commit, Getattr, Read, WriteStable};
         let mut client = client(&[Read, WriteStable, Getattr, Commit], false);
         let mut out = Vec::new();

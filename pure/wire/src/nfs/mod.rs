@@ -7,12 +7,12 @@ pub mod programs;
 mod rpc;
 pub mod xdr;
 
-pub use blocks::Client;
+pub use blocks::NfsBlockClient;
 pub use procedures::{
-    Handle, Sizes, commit, create, exports, fs_info, lookup, mount, mount_port, nfs_port, remove,
-    unmount, write,
+    Handle, TransferSizes, commit, create, exports, fs_info, lookup, mount, mount_port, nfs_port,
+    remove, unmount, write,
 };
-pub use rpc::{Call, Calls, Credentials, Failure};
+pub use rpc::{RpcCall, RpcCalls, RpcCredentials, RpcFailure};
 
 /// Port of the port mapper (RFC 1833), which knows the others.
 pub const PORT_MAPPER: u16 = 111;

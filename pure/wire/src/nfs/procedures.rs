@@ -1,8 +1,8 @@
 //! The procedures that the client needs: of the port mapper (RFC 1833), of MOUNT and of NFS (RFC 1813).
 
 use super::programs::{MOUNT, NFS, PORTMAP};
-use super::rpc::Call;
-use super::xdr::{Writer, Xdr};
+use super::rpc::RpcCall;
+use super::xdr::{Xdr, XdrWriter};
 use model::Bytes;
 
 /// The longest handle, and path, that a server may send.
@@ -40,35 +40,35 @@ fn done<T>(
 }
 
 /// Which TCP port has MOUNT, version 3? 0: none.
-pub fn mount_port() -> Call<u16> {
+pub fn mount_port() -> RpcCall<u16> {
     port(MOUNT)
 }
 
 /// Which TCP port has NFS, version 3? 0: none.
-pub fn nfs_port() -> Call<u16> {
+pub fn nfs_port() -> RpcCall<u16> {
     port(NFS)
 }
 
-fn port(program: u32) -> Call<u16> {
+fn port(program: u32) -> RpcCall<u16> {
     const TCP: u32 = 6;
     let read = |from: &mut Xdr<'_>| u16::try_from(from.u32()?).ok().map(Ok);
-    Call::new([PORTMAP, 2, 3], read, |to| to.u32s(&[program, 3, TCP, 0]))
+    RpcCall::new([PORTMAP, 2, 3], read, |to| to.u32s(&[program, 3, TCP, 0]))
 }
 
 /// The handle of an exported folder.
-pub fn mount(export: &str) -> Call<Handle> {
+pub fn mount(export: &str) -> RpcCall<Handle> {
     let read = |from: &mut Xdr<'_>| done(from, Handle::read);
-    Call::new([MOUNT, 3, 1], read, |to| to.opaque(export.as_bytes()))
+    RpcCall::new([MOUNT, 3, 1], read, |to| to.opaque(export.as_bytes()))
 }
 
 /// The folder is not used any more.
-pub fn unmount(export: &str) -> Call<()> {
+pub fn unmount(export: &str) -> RpcCall<()> {
     let read = |_: &mut Xdr<'_>| Some(Ok(()));
-    Call::new([MOUNT, 3, 3], read, |to| to.opaque(export.as_bytes()))
+    RpcCall::new([MOUNT, 3, 3], read, |to| to.opaque(export.as_bytes()))
 }
 
 /// Which folders are exported?
-pub fn exports() -> Call<Vec<String>> {
+pub fn exports() -> RpcCall<Vec<String>> {
     let read = |from: &mut Xdr<'_>| {
         let mut all = Vec::new();
         while from.bool()? {
@@ -80,12 +80,12 @@ pub fn exports() -> Call<Vec<String>> {
         }
         Some(Ok(all))
     };
-    Call::new([MOUNT, 3, 5], read, |_| {})
+    RpcCall::new([MOUNT, 3, 5], read, |_| {})
 }
 
 /// The largest read and write that a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct TransferSizes {
     /// Of a READ.
     pub read: Bytes,
     /// Of a WRITE.
@@ -93,29 +93,29 @@ pub struct Sizes {
 }
 
 /// What does the server take?
-pub fn fs_info(folder: &Handle) -> Call<Sizes> {
-    fn sizes(from: &mut Xdr<'_>) -> Option<Sizes> {
+pub fn fs_info(folder: &Handle) -> RpcCall<TransferSizes> {
+    fn sizes(from: &mut Xdr<'_>) -> Option<TransferSizes> {
         from.skip_optional(ATTRIBUTES)?;
         let mut size = || from.u32().map(|most| Bytes(most.into()));
         let read = size()?;
         // The one preferred, and of what it is best a multiple.
         let (_, _) = (size()?, size()?);
         let write = size()?;
-        Some(Sizes { read, write })
+        Some(TransferSizes { read, write })
     }
     let read = |from: &mut Xdr<'_>| done(from, sizes);
-    Call::new([NFS, 3, 19], read, |to| to.opaque(&folder.0))
+    RpcCall::new([NFS, 3, 19], read, |to| to.opaque(&folder.0))
 }
 
 /// Creates a file that must not exist yet, for its owner alone; `None`: created, but its handle is not in the reply.
-pub fn create(folder: &Handle, name: &str) -> Call<Option<Handle>> {
+pub fn create(folder: &Handle, name: &str) -> RpcCall<Option<Handle>> {
     let read = |from: &mut Xdr<'_>| {
         done(from, |from| match from.bool()? {
             true => Handle::read(from).map(Some),
             false => Some(None),
         })
     };
-    Call::new([NFS, 3, 8], read, |to| {
+    RpcCall::new([NFS, 3, 8], read, |to| {
         const GUARDED: u32 = 1;
         to.opaque(&folder.0);
         to.opaque(name.as_bytes());
@@ -125,24 +125,24 @@ pub fn create(folder: &Handle, name: &str) -> Call<Option<Handle>> {
 }
 
 /// The handle behind a name.
-pub fn lookup(folder: &Handle, name: &str) -> Call<Handle> {
+pub fn lookup(folder: &Handle, name: &str) -> RpcCall<Handle> {
     let read = |from: &mut Xdr<'_>| done(from, Handle::read);
-    Call::new([NFS, 3, 3], read, |to| named(to, folder, name))
+    RpcCall::new([NFS, 3, 3], read, |to| named(to, folder, name))
 }
 
 /// Removes a file.
-pub fn remove(folder: &Handle, name: &str) -> Call<()> {
+pub fn remove(folder: &Handle, name: &str) -> RpcCall<()> {
     let read = |from: &mut Xdr<'_>| done(from, |_| Some(()));
-    Call::new([NFS, 3, 12], read, |to| named(to, folder, name))
+    RpcCall::new([NFS, 3, 12], read, |to| named(to, folder, name))
 }
 
-fn named(to: &mut Writer<'_>, folder: &Handle, name: &str) {
+fn named(to: &mut XdrWriter<'_>, folder: &Handle, name: &str) {
     to.opaque(&folder.0);
     to.opaque(name.as_bytes());
 }
 
 /// Writes; the server may keep it in memory. How much of it was written comes back.
-pub fn write(file: &Handle, offset: u64, data: &[u8]) -> Call<Bytes> {
+pub fn write(file: &Handle, offset: u64, data: &[u8]) -> RpcCall<Bytes> {
     let read = |from: &mut Xdr<'_>| {
         done(from, |from| {
             skip_change(from)?;
@@ -150,7 +150,7 @@ pub fn write(file: &Handle, offset: u64, data: &[u8]) -> Call<Bytes> {
         })
     };
     let size = u32::try_from(data.len()).expect("a block is below 4 GiB");
-    Call::new([NFS, 3, 7], read, |to| {
+    RpcCall::new([NFS, 3, 7], read, |to| {
         to.opaque(&file.0);
         to.u64(offset);
         to.u32s(&[size, 0]);
@@ -159,9 +159,9 @@ pub fn write(file: &Handle, offset: u64, data: &[u8]) -> Call<Bytes> {
 }
 
 /// Has everything written put on stable storage.
-pub fn commit(file: &Handle) -> Call<()> {
+pub fn commit(file: &Handle) -> RpcCall<()> {
     let read = |from: &mut Xdr<'_>| done(from, |_| Some(()));
-    Call::new([NFS, 3, 21], read, |to| {
+    RpcCall::new([NFS, 3, 21], read, |to| {
         to.opaque(&file.0);
         to.u32s(&[0, 0, 0]);
     })

@@ -1,7 +1,7 @@
 //! ONC RPC over TCP (RFC 5531): calls with the user's numbers (`AUTH_SYS`), and the replies to them.
 
 use super::programs;
-use super::xdr::{Writer, Xdr};
+use super::xdr::{Xdr, XdrWriter};
 use crate::Machine;
 use model::Nanos;
 
@@ -14,7 +14,7 @@ const VERIFIER: usize = 400;
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
+pub struct RpcCredentials {
     /// Name of the host; servers take it for their logs alone.
     pub machine: String,
     /// User.
@@ -25,25 +25,25 @@ pub struct Credentials {
 
 /// Reads what stands behind the head of a reply: what came back, or the status of a refusal; `None`: it is cut off, or
 /// something else.
-type Results<T> = fn(&mut Xdr<'_>) -> Option<Result<T, u32>>;
+type ReadResults<T> = fn(&mut Xdr<'_>) -> Option<Result<T, u32>>;
 
 /// A procedure with its arguments, and what comes back if the server did it.
-pub struct Call<T> {
+pub struct RpcCall<T> {
     /// Program, its version, the number of the procedure.
     numbers: [u32; 3],
     arguments: Vec<u8>,
-    results: Results<T>,
+    results: ReadResults<T>,
 }
 
-impl<T> Call<T> {
+impl<T> RpcCall<T> {
     pub(super) fn new(
         numbers: [u32; 3],
-        results: Results<T>,
-        write: impl FnOnce(&mut Writer<'_>),
-    ) -> Call<T> {
+        results: ReadResults<T>,
+        write: impl FnOnce(&mut XdrWriter<'_>),
+    ) -> RpcCall<T> {
         let mut arguments = Vec::new();
-        write(&mut Writer(&mut arguments));
-        Call {
+        write(&mut XdrWriter(&mut arguments));
+        RpcCall {
             numbers,
             arguments,
             results,
@@ -56,7 +56,7 @@ impl<T> Call<T> {
     }
 
     /// Its bytes.
-    pub fn encode(&self, number: u32, who: &Credentials) -> Vec<u8> {
+    pub fn encode(&self, number: u32, who: &RpcCredentials) -> Vec<u8> {
         let mut bytes = Vec::new();
         begin(&mut bytes, self.numbers, number, who);
         bytes.extend_from_slice(&self.arguments);
@@ -65,7 +65,7 @@ impl<T> Call<T> {
     }
 
     /// What the reply with this number answers; `None` if it is the reply to another call.
-    pub fn answer(&self, number: u32, reply: &[u8]) -> Result<Option<T>, Failure> {
+    pub fn answer(&self, number: u32, reply: &[u8]) -> Result<Option<T>, RpcFailure> {
         let (mut from, call) = (Xdr(reply), self.name());
         if from.u32() != Some(number) {
             return Ok(None);
@@ -73,15 +73,15 @@ impl<T> Call<T> {
         accepted(&mut from, call)?;
         match (self.results)(&mut from) {
             Some(Ok(answer)) => Ok(Some(answer)),
-            Some(Err(status)) => Err(Failure::Refused { call, status }),
-            None => Err(Failure::Malformed(call)),
+            Some(Err(status)) => Err(RpcFailure::Refused { call, status }),
+            None => Err(RpcFailure::Malformed(call)),
         }
     }
 }
 
 /// Why a call brought nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum RpcFailure {
     /// The server looked at it and says no.
     #[error("the server answers {call} with {}", in_words(*.status))]
     Refused {
@@ -128,15 +128,15 @@ fn in_words(number: u32) -> String {
 }
 
 /// Appends everything in front of the arguments.
-pub(super) fn begin(to: &mut Vec<u8>, numbers: [u32; 3], number: u32, who: &Credentials) {
+pub(super) fn begin(to: &mut Vec<u8>, numbers: [u32; 3], number: u32, who: &RpcCredentials) {
     const AUTH_SYS: u32 = 1;
-    let mut out = Writer(to);
+    let mut out = XdrWriter(to);
     // The mark, which `end` writes.
     out.u32(0);
     let [program, version, procedure] = numbers;
     out.u32s(&[number, 0, 2, program, version, procedure, AUTH_SYS]);
     let mut credentials = Vec::new();
-    let mut inner = Writer(&mut credentials);
+    let mut inner = XdrWriter(&mut credentials);
     inner.u32(0);
     inner.opaque(who.machine.as_bytes());
     inner.u32s(&[who.uid, who.gid, 0]);
@@ -152,7 +152,7 @@ pub(super) fn end(bytes: &mut [u8], at: usize) {
 }
 
 /// Reads the head of a reply, behind its number.
-pub(super) fn accepted(from: &mut Xdr<'_>, call: &'static str) -> Result<(), Failure> {
+pub(super) fn accepted(from: &mut Xdr<'_>, call: &'static str) -> Result<(), RpcFailure> {
     let mut read = || {
         if from.u32()? != 1 {
             return None;
@@ -175,24 +175,24 @@ pub(super) fn accepted(from: &mut Xdr<'_>, call: &'static str) -> Result<(), Fai
     };
     match read() {
         Some(Ok(())) => Ok(()),
-        Some(Err(why)) => Err(Failure::Rejected { call, why }),
-        None => Err(Failure::Malformed(call)),
+        Some(Err(why)) => Err(RpcFailure::Rejected { call, why }),
+        None => Err(RpcFailure::Malformed(call)),
     }
 }
 
 /// Single calls over one connection, whose replies are taken whole. An event is a reply; see [`Call::answer`].
 #[derive(Debug)]
-pub struct Calls {
-    who: Credentials,
+pub struct RpcCalls {
+    who: RpcCredentials,
     number: u32,
     out: Vec<u8>,
     bytes: Vec<u8>,
 }
 
-impl Calls {
+impl RpcCalls {
     /// Of this user; nothing is called yet.
-    pub fn new(who: Credentials) -> Calls {
-        Calls {
+    pub fn new(who: RpcCredentials) -> RpcCalls {
+        RpcCalls {
             who,
             number: 0,
             out: Vec::new(),
@@ -201,7 +201,7 @@ impl Calls {
     }
 
     /// Calls a procedure: the number of its reply.
-    pub fn call<T>(&mut self, call: &Call<T>) -> u32 {
+    pub fn call<T>(&mut self, call: &RpcCall<T>) -> u32 {
         self.number += 1;
         self.out.extend(call.encode(self.number, &self.who));
         self.number
@@ -209,7 +209,7 @@ impl Calls {
 
     /// The next reply, if all of it is there. Sun's own servers wrote each in one fragment, and so do all since;
     /// more are put together all the same.
-    fn take(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+    fn take(&mut self) -> Result<Option<Vec<u8>>, RpcFailure> {
         let mut record = Vec::new();
         let mut rest = Xdr(&self.bytes);
         loop {
@@ -218,7 +218,7 @@ impl Calls {
             };
             let length = (mark & !LAST) as usize;
             if record.len() + length > LARGEST {
-                return Err(Failure::Malformed("a call"));
+                return Err(RpcFailure::Malformed("a call"));
             }
             let Some(fragment) = rest.skip(length) else {
                 return Ok(None);
@@ -233,8 +233,8 @@ impl Calls {
     }
 }
 
-impl Machine for Calls {
-    type Event = Result<Vec<u8>, Failure>;
+impl Machine for RpcCalls {
+    type Event = Result<Vec<u8>, RpcFailure>;
 
     fn input(&mut self, _: Nanos, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -260,11 +260,11 @@ impl Machine for Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs::{Handle, Sizes, create, exports, fs_info, mount, nfs_port};
+    use crate::nfs::{Handle, TransferSizes, create, exports, fs_info, mount, nfs_port};
     use model::Bytes;
 
-    fn who() -> Credentials {
-        Credentials {
+    fn who() -> RpcCredentials {
+        RpcCredentials {
             machine: "abc".to_owned(),
             uid: 1,
             gid: 2,
@@ -272,31 +272,31 @@ mod tests {
     }
 
     /// Words as bytes; a text is padded.
-    fn bytes(parts: &[&dyn Part]) -> Vec<u8> {
+    fn bytes(parts: &[&dyn ReplyPart]) -> Vec<u8> {
         let mut all = Vec::new();
         parts.iter().for_each(|part| part.append(&mut all));
         all
     }
 
-    trait Part {
+    trait ReplyPart {
         fn append(&self, to: &mut Vec<u8>);
     }
 
-    impl Part for u32 {
+    impl ReplyPart for u32 {
         fn append(&self, to: &mut Vec<u8>) {
-            Writer(to).u32(*self);
+            XdrWriter(to).u32(*self);
         }
     }
 
-    impl Part for &str {
+    impl ReplyPart for &str {
         fn append(&self, to: &mut Vec<u8>) {
-            Writer(to).opaque(self.as_bytes());
+            XdrWriter(to).opaque(self.as_bytes());
         }
     }
 
-    const DONE: [&dyn Part; 5] = [&1u32, &0u32, &0u32, &0u32, &0u32];
+    const DONE: [&dyn ReplyPart; 5] = [&1u32, &0u32, &0u32, &0u32, &0u32];
 
-    fn reply(number: u32, results: &[&dyn Part]) -> Vec<u8> {
+    fn reply(number: u32, results: &[&dyn ReplyPart]) -> Vec<u8> {
         let mut all = bytes(&[&number]);
         all.extend(bytes(&DONE));
         all.extend(bytes(results));
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn results_are_read_and_refusals_reported() {
-        let of = |results: &[&dyn Part]| reply(1, results);
+        let of = |results: &[&dyn ReplyPart]| reply(1, results);
         assert_eq!(nfs_port().answer(1, &of(&[&2049u32])), Ok(Some(2049)));
         assert_eq!(
             nfs_port().answer(2, &of(&[&2049u32])),
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(exports().answer(1, &listed), Ok(Some(all)));
         let handle = Handle(vec![1; 4]);
         let sizes = of(&[&0u32, &0u32, &65_536u32, &9u32, &9u32, &32_768u32]);
-        let expected = Sizes {
+        let expected = TransferSizes {
             read: Bytes(65_536),
             write: Bytes(32_768),
         };
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn records_are_put_together_and_bounded() {
-        let mut records = Calls::new(who());
+        let mut records = RpcCalls::new(who());
         let whole = bytes(&[&3u32, &0x0102_0304u32]);
         for byte in [&whole[..7], &bytes(&[&(LAST | 1)]), b"x", &bytes(&[&LAST])].concat() {
             records.input(Nanos(0), &[byte]);

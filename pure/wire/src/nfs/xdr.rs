@@ -1,9 +1,9 @@
 //! The external data representation (RFC 4506): words of four bytes, big-endian, whatever is shorter padded.
 
 /// Writes values one behind the other.
-pub struct Writer<'a>(pub &'a mut Vec<u8>);
+pub struct XdrWriter<'a>(pub &'a mut Vec<u8>);
 
-impl Writer<'_> {
+impl XdrWriter<'_> {
     /// An unsigned integer.
     pub fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_be_bytes());

@@ -10,7 +10,7 @@ pub use search::search;
 use crate::stats::Interval;
 use crate::stats::decision::decide;
 use crate::stats::quantile::t_cdf;
-use crate::stats::signed_rank::{self, Look};
+use crate::stats::signed_rank::{self, InterimLook};
 use model::{Outcome, Random};
 
 /// In which order the runs of both arms are made.
@@ -83,7 +83,7 @@ impl Runs {
 
 /// Judges an experiment as it goes on: at each look, until there is a verdict. The verdict, the pairs
 /// that it took and the interval there; `margin` 0 tests for a difference only.
-pub fn judge(d: &[f64], looks: &[Look], margin: f64) -> Option<(Outcome, u32, Interval)> {
+pub fn judge(d: &[f64], looks: &[InterimLook], margin: f64) -> Option<(Outcome, u32, Interval)> {
     let mut last = None;
     for look in looks {
         let interval = signed_rank::interval(d.get(..look.pairs as usize)?, look.critical)?;
