@@ -16,7 +16,7 @@ use engine::{chance, lab, tuning};
 use model::finding::Explanation;
 use model::{Direction, Directions, LegLimit, LegSummary, Look, Nanos, Run, Spec, Tuning};
 use prove::plan::usual_run;
-use report::pages::Story;
+use report::pages::Demonstration;
 use report::tune::Judged;
 use report::words::wrap;
 use std::net::IpAddr;
@@ -102,8 +102,8 @@ impl Demo {
     }
 
     /// Writes the page, and says the most of it.
-    fn write(&self, story: &Story) -> Result<ExitCode> {
-        let page = report::pages::story(story);
+    fn write(&self, story: &Demonstration) -> Result<ExitCode> {
+        let page = report::pages::demo(story);
         write_whole(&self.output, report::page::html(&page))?;
         let width = stdout_style().width;
         let mut words = String::new();
@@ -127,7 +127,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    fn story(&mut self, watch: lab::Watch) -> Result<Story> {
+    fn story(&mut self, watch: lab::Watch) -> Result<Demonstration> {
         self.view
             .say("1 of 4: measures the path in both directions");
         let (run, why) = self.both_ways()?;
@@ -149,7 +149,7 @@ impl Play<'_> {
             .say("4 of 4: tests a popular remedy against the baseline");
         let popular = self.popular(direction)?;
         let archive = Archive::open(&self.archive)?;
-        Ok(Story {
+        Ok(Demonstration {
             measured: run_page(&run, &why, Some(&archive.traces())),
             run,
             why,

@@ -7,7 +7,7 @@ use model::finding::Explanation;
 use model::{Bytes, Connection, Leg, Run, TraceRecord};
 use report::page::{Page, Section};
 use report::pages::{self, Followed};
-use report::pictures::course::Course;
+use report::pictures::downsample::Course;
 use report::words::{grouped, utc};
 use requests::RequestObserver;
 use std::collections::BTreeMap;

@@ -35,6 +35,7 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
         entries,
         paths: ways(&rows, &histories, name),
         search: None,
+        older: None,
     };
     write("index.html", &report::pages::index(&index))?;
     Ok(pages)

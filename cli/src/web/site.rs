@@ -153,11 +153,32 @@ fn index(archive: &Archive, request: &HttpRequest) -> Result<String> {
             search.said = format!("'{text}' is no day like 2026-03-01, and was left out. ");
         }
     }
+    // Of an older page.
+    let before = asked("before").parse().ok().map(Nanos);
+    filter.until = filter.until.into_iter().chain(before).min();
     let mut entries = entries(archive, &filter)?;
-    if entries.len() > LINES as usize {
-        entries.truncate(LINES as usize);
-        search.said += &format!("These are the newest {LINES}: narrow the search to see others.");
-    }
+    let more = entries.len() > LINES as usize;
+    entries.truncate(LINES as usize);
+    let last = entries.last().filter(|_| more);
+    let older = last.map(|last| {
+        let Search {
+            text,
+            host,
+            workload,
+            since,
+            until,
+            ..
+        } = &search;
+        let fields = [
+            ("text", text),
+            ("host", host),
+            ("workload", workload),
+            ("since", since),
+            ("until", until),
+        ];
+        let fields = fields.map(|(name, value)| format!("{name}={}&", http::encoded(value)));
+        format!("/?{}before={}", fields.concat(), last.started.0)
+    });
     let address = |_, history: &History| {
         let [host, workload, direction] = key(history).map(http::encoded);
         format!("history.html?host={host}&workload={workload}&direction={direction}")
@@ -167,6 +188,7 @@ fn index(archive: &Archive, request: &HttpRequest) -> Result<String> {
         entries,
         paths: ways(&rows, &histories(&rows), address),
         search: Some(search),
+        older,
     }))
 }
 

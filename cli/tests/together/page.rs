@@ -5,7 +5,7 @@
 use crate::browser::{Browser, Tab};
 use crate::common::{Home, Lines, Running, run, stderr, stdout};
 use archive::Archive;
-use report::pages::Story;
+use report::pages::Demonstration;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -92,7 +92,7 @@ fn demo(home: &Home) -> String {
     let experiment = archive.experiment("last").unwrap();
     let verdict = prove::judge(&experiment);
     let why = explain::explain(&run);
-    let story = Story {
+    let shown = Demonstration {
         measured: report::pages::run(&run, &model::summarise(&run), &why),
         why,
         run,
@@ -102,7 +102,7 @@ fn demo(home: &Home) -> String {
         put_back: vec!["route.congctl=bbr, to cubic".to_owned()],
         warnings: Vec::new(),
     };
-    report::page::html(&report::pages::story(&story))
+    report::page::html(&report::pages::demo(&shown))
 }
 
 /// Where a picture of a page goes: below the folder that cargo builds in.

@@ -293,12 +293,12 @@ struct Scenario {
 const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "clean", drops: &[], killed: None, said: &["9000 bytes each way between this host and 10.0.3.2: committed."] },
     Scenario { name: "the switch drops both ways", drops: &["a", "b"], killed: None, said: &[
-        "1500 bytes is the most that gets through on the way there: a switch between the two hosts drops larger packets silently",
-        "1500 bytes is the most that gets through on the way back" ] },
+        "1500 bytes is the most that gets through on the forward path: a switch between the two hosts drops larger packets silently",
+        "1500 bytes is the most that gets through on the reverse path" ] },
     Scenario { name: "it drops on the forward path", drops: &["a"], killed: None,
-        said: &["Not changed: 1500 bytes is the most that gets through on the way there: a switch between the two hosts"] },
+        said: &["Not changed: 1500 bytes is the most that gets through on the forward path: a switch between the two hosts"] },
     Scenario { name: "it drops on the reverse path", drops: &["b"], killed: None,
-        said: &["Not changed: 1500 bytes is the most that gets through on the way back: a switch between the two hosts"] },
+        said: &["Not changed: 1500 bytes is the most that gets through on the reverse path: a switch between the two hosts"] },
     Scenario { name: "killed when the devices are wider", drops: &[], killed: Some("devices widened"), said: &[] },
     Scenario { name: "killed when packets are unpinned", drops: &[], killed: Some("packets unpinned"), said: &[] },
 ];

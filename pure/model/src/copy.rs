@@ -65,6 +65,9 @@ pub struct CopySummary {
     pub hashing_s_per_gb: f64,
 }
 
+/// A stage that was at work for less of the time has no rate of its own.
+const LEAST_BUSY: f64 = 0.01;
+
 /// Sums a copy up; `None` if an end did not report, or nothing moved.
 pub fn summarise_copy(sender: &EndRecord, receiver: &EndRecord) -> Option<CopySummary> {
     let bytes = receiver.bytes;
@@ -84,7 +87,7 @@ pub fn summarise_copy(sender: &EndRecord, receiver: &EndRecord) -> Option<CopySu
     let mut stages = busy.map(|(stage, busy)| StageUse {
         stage,
         busy_share: share(busy, span),
-        alone: (busy > Nanos(0)).then(|| bytes.per(busy)),
+        alone: (share(busy, span) >= LEAST_BUSY).then(|| bytes.per(busy)),
     });
     stages.sort_by(|a, b| b.busy_share.total_cmp(&a.busy_share));
     Some(CopySummary {

@@ -77,10 +77,30 @@ impl Rows {
     }
 }
 
-/// Whether the last of three moments comes less than half of the interval before it after that: what is left over at
-/// the end of a leg is no interval of its own, and a few bytes in a microsecond are no rate.
-pub fn is_left_over([a, b, c]: [Nanos; 3]) -> bool {
-    c.since(b).0 < b.since(a).0 / 2
+/// Which of these moments bound intervals that have a rate: none is shorter than half of the median interval, since a few
+/// bytes in a microsecond are no rate. What is shorter belongs to the interval that follows, at the end to the one before.
+pub fn interval_ends(moments: &[Nanos]) -> Vec<usize> {
+    let pairs = moments.windows(2);
+    let mut lengths: Vec<Nanos> = pairs.map(|pair| pair[1].since(pair[0])).collect();
+    lengths.sort_unstable();
+    let Some(median) = lengths.get(lengths.len() / 2) else {
+        return (0..moments.len()).collect();
+    };
+    let is_short = |from: usize, to: usize| moments[to].since(moments[from]).0 * 2 < median.0;
+    let mut ends = vec![0];
+    for at in 1..moments.len() {
+        if !is_short(ends[ends.len() - 1], at) {
+            ends.push(at);
+        }
+    }
+    let last = moments.len() - 1;
+    if ends[ends.len() - 1] != last {
+        if ends.len() > 1 {
+            ends.pop();
+        }
+        ends.push(last);
+    }
+    ends
 }
 
 /// Processor time used since the leg began.
@@ -109,12 +129,46 @@ pub struct CpuTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn ends(interval_ms: u64, at_ms: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let mut rows = Rows::new(Nanos::from_millis(interval_ms));
         let mut at_ms: Vec<u64> = at_ms.into_iter().collect();
         at_ms.retain(|at| rows.ends(Nanos::from_millis(*at)));
         at_ms
+    }
+
+    proptest! {
+        #[test]
+        fn no_interval_is_much_shorter_than_most(
+            steps in prop::collection::vec(prop_oneof![0..10_u64, 90_000_000..110_000_000_u64], 1..40),
+        ) {
+            let mut moments = vec![Nanos(0)];
+            for step in &steps {
+                moments.push(moments[moments.len() - 1] + Nanos(*step));
+            }
+            let ends = interval_ends(&moments);
+            prop_assert_eq!((ends[0], ends[ends.len() - 1]), (0, steps.len()));
+            let mut steps = steps;
+            steps.sort_unstable();
+            let median = steps[steps.len() / 2];
+            for pair in ends.windows(2).filter(|_| ends.len() > 2) {
+                prop_assert!(moments[pair[1]].since(moments[pair[0]]).0 * 2 >= median);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_over_is_no_interval() {
+        let ends = |at: &[u64]| interval_ends(&at.iter().map(|at| Nanos(*at)).collect::<Vec<_>>());
+        assert_eq!(ends(&[0, 100, 200, 201]), [0, 1, 3], "at the end");
+        assert_eq!(ends(&[0, 1, 100, 200]), [0, 2, 3], "at the begin");
+        assert_eq!(ends(&[0, 1, 100]), [0, 2]);
+        assert_eq!(ends(&[0, 100, 250, 300]), [0, 1, 2, 3]);
+        assert_eq!(
+            (ends(&[]), ends(&[7]), ends(&[7, 7])),
+            (vec![], vec![0], vec![0, 1])
+        );
     }
 
     #[test]

@@ -6,8 +6,8 @@ use crate::stats::percentile;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
     Latency, Leg, LegLimit, Nanos, Run, SOCKET_OPTIONS, Sample, Side, SocketOption, SocketOptions,
-    SocketState, Spec, StreamSample, Warning, Workload, blocks::read_again, summarise_blocks,
-    summarise_copy,
+    SocketState, Spec, StreamSample, Warning, Workload, blocks::read_again, interval_ends,
+    summarise_blocks, summarise_copy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -367,12 +367,19 @@ fn span(limit: LegLimit, leg: &Leg, end: &EndRecord, rtt: Option<Nanos>) -> Nano
 }
 
 /// Rate from the last sample at or before the end of the ramp to `span`, or to the sample that saw
-/// the last byte if that is later; `None` if nothing lies between.
+/// the last byte if that is later; `None` if less than half of an interval lies between.
 fn steady_rate(samples: &[Sample], ramp: Nanos, span: Nanos) -> Option<BitRate> {
     let from = samples.iter().rev().find(|s| s.at <= ramp)?;
     let total = samples.last()?.bytes;
     let to = samples.iter().find(|s| s.bytes == total)?.at.max(span);
-    (samples.len() > 1 && to > from.at).then(|| total.since(from.bytes).per(to.since(from.at)))
+    let moments: Vec<Nanos> = samples.iter().map(|s| s.at).collect();
+    let ends = interval_ends(&moments);
+    let shortest = ends
+        .windows(2)
+        .map(|pair| moments[pair[1]].since(moments[pair[0]]));
+    let steady = to.since(from.at);
+    let is_long = steady > Nanos(0) && shortest.min()? <= steady;
+    is_long.then(|| total.since(from.bytes).per(steady))
 }
 
 fn cpu_use(end: &EndRecord) -> Option<CpuUse> {

@@ -252,7 +252,7 @@ fn store_words(whose: &BlockStore) -> String {
         (true, _) => "past the page cache",
         (_, Cache::Cold) => "none of it cached before",
         (_, Cache::Hot) => "all of it cached before",
-        (_, Cache::AsIs) => "cached as it was",
+        (_, Cache::AsIs) => "with an untouched page cache",
     };
     format!("in {}{}, {cache},", escape(path), size.unwrap_or_default())
 }
@@ -276,14 +276,14 @@ pub(crate) mod tests {
         {
             host.device.as_mut().unwrap().speed = None;
         }
-        let told = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
-        insta::assert_snapshot!(told);
+        let output = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
+        insta::assert_snapshot!(output);
     }
 
     /// The deeper, the faster, until it is enough.
     pub(crate) fn some_depths() -> Vec<Depth> {
         let mut leg = testing::request_leg(100);
-        leg.near.operations = testing::told_by_server();
+        leg.near.operations = testing::reported_by_server();
         let figures = model::summarise_leg(&testing::spec(), &leg);
         let measured = |(depth, rate): (u32, f64)| Depth {
             depth,
@@ -299,11 +299,11 @@ pub(crate) mod tests {
 
     #[test]
     fn depths_stand_beside_each_other_and_one_is_enough() {
-        let told = some_depths();
-        let table = depths(&told, Style::PLAIN);
+        let output = some_depths();
+        let table = depths(&output, Style::PLAIN);
         assert_eq!(table.lines().count(), 1 + 3 * 2 + 1, "{table}");
         assert!(table.contains("A depth of 8 is enough"), "{table}");
-        assert!(depths(&told[..2], Style::PLAIN).contains("might be faster still"));
+        assert!(depths(&output[..2], Style::PLAIN).contains("might be faster still"));
         assert!(depths(&[], Style::PLAIN).contains("Nothing was measured"));
     }
 
@@ -312,7 +312,7 @@ pub(crate) mod tests {
         let mut spec = testing::spec();
         spec.workload = Workload::Blocks(testing::peer_blocks());
         let mut leg = testing::request_leg(100);
-        leg.near.operations = testing::told_by_server();
+        leg.near.operations = testing::reported_by_server();
         leg.far.store = Some(StoreRecord {
             blocks: 131_072,
             fsync: Some(Nanos::from_millis(12)),
@@ -321,7 +321,7 @@ pub(crate) mod tests {
             failed: None,
         });
         let run = testing::run(spec, vec![leg]);
-        let told = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
-        insta::assert_snapshot!(told);
+        let output = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
+        insta::assert_snapshot!(output);
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn order(order: &FileCopy) -> String {
         sentence.push_str(match order.cache {
             Cache::Cold => ", the source's page cache emptied before",
             Cache::Hot => ", the source read into the page cache before",
-            Cache::AsIs => ", the source's page cache as it was",
+            Cache::AsIs => ", the source's page cache untouched",
         });
     }
     if order.direct {
@@ -199,17 +199,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_stage_and_the_next_limit_are_told_in_a_sentence() {
+    fn the_stage_and_the_next_limit_in_a_sentence() {
         let plain = |text: String| text.replace('\u{a0}', " ");
-        let told = verdict(&order(true, false), &copied([0.99, 0.9, 0.1], true));
+        let output = verdict(&order(true, false), &copied([0.99, 0.9, 0.1], true));
         assert_eq!(
-            plain(told),
+            plain(output),
             "Held up by the source's storage: at work 99 % of the time. The next limit is the network \
              at about 400 Mbit/s (at work 90 %)."
         );
-        let told = verdict(&order(false, false), &copied([0.2, 0.98, 0.97], false));
+        let output = verdict(&order(false, false), &copied([0.2, 0.98, 0.97], false));
         assert_eq!(
-            plain(told),
+            plain(output),
             "Held up by the network and the receiver's memory and processor alike: at work 98 % and \
              97 % of the time."
         );

@@ -28,7 +28,7 @@ struct Words {
 words! {
     Goodput "goodput";
     GoodputSpread "goodput, half of its interquartile range", <= "flat";
-    QueuedGoodputOverGoodput "goodput while a queue stands, by that without",
+    QueuedGoodputOverGoodput "goodput with a standing queue, by that without",
         <= "a queue adds no goodput";
     BurstGoodput "goodput of the burst", >= "1.25 times the later goodput";
     BurstExcess "bytes of the burst above the later goodput";
@@ -145,7 +145,7 @@ words! {
     ForwardDelayMax "forward queueing delay, largest";
     ReverseDelayMedian "reverse queueing delay, median";
     AckQueueingDelay "queueing delay of ACKs, of the whole queueing delay",
-        >= "the queue is on the way back", <= "the queue is on the way of the data";
+        >= "the queue is on the reverse path", <= "the queue is on the forward path";
     ReverseDelayMax "reverse queueing delay, largest";
     AckDelayMedian "delay of ACKs at the receiver, median";
     AckDelayMax "delay of ACKs at the receiver, largest";

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_strangers_are_inert() {
+    fn names_of_others_are_inert() {
         let mut evil = testing::rivals();
         evil.name = "\u{1b}[2Jx".to_owned();
         evil.doubts = vec!["\u{9b}2J".to_owned()];

@@ -1,8 +1,8 @@
 //! A run as a data file of flent (version 4 of its form), so that its plots and its comparisons open it.
 //!
 //! Flent draws a data file by the test that it names, so a run takes the name of the test that is like it:
-//! `tcp_nup`, `tcp_ndown` or `tcp_bidirectional`. What the kernel told of the sockets stands where flent keeps what
-//! `ss` tells it (`tcp_rtt`, `tcp_cwnd`, ...). Nothing stands in for flent's pings: none were sent.
+//! `tcp_nup`, `tcp_ndown` or `tcp_bidirectional`. What the kernel reported of the sockets stands where flent keeps what
+//! `ss` reports it (`tcp_rtt`, `tcp_cwnd`, ...). Nothing stands in for flent's pings: none were sent.
 
 use crate::json::pretty;
 use crate::words::utc;

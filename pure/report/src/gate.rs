@@ -186,7 +186,7 @@ impl Expectation {
     /// What it finds in each leg of its direction.
     ///
     /// # Errors
-    /// The expectation asks for what no leg has, or its value is none of that unit.
+    /// The expectation is of a figure that no leg has, or its value is none of that unit.
     fn judge(&self, legs: &[LegSummary]) -> Result<Vec<Check>, String> {
         let mut checks = Vec::new();
         for leg in legs {

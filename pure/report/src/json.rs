@@ -45,7 +45,7 @@ pub(crate) fn compact(document: &impl Serialize) -> String {
     inert(&text)
 }
 
-/// The first line of `--json-stream`: the run as it is known before it starts.
+/// The first line of `--json-stream`: the run before it starts.
 pub fn start(run: &Run) -> String {
     let (event, schema, id, started_unix_ns) = ("start", run.schema, &run.id, run.started);
     let (host, spec) = (&run.host, &run.spec);
@@ -173,7 +173,7 @@ mod tests {
         for end in [&mut leg.near, &mut leg.far] {
             end.requests = Some(testing::latencies(10));
             end.datagrams = Some(Datagrams::default());
-            end.operations = testing::told_by_server();
+            end.operations = testing::reported_by_server();
             end.store = Some(StoreRecord::default());
             end.line = Some(model::LineErrors::default());
             end.trace = Some(model::Traced::default());
@@ -371,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Told by a structure itself, since a trace leaves out what is zero: the names of its fields.
+    /// From a structure itself, since a trace leaves out what is zero: the names of its fields.
     struct Fields(Keys);
 
     impl<'de> serde::Deserializer<'de> for &mut Fields {
@@ -388,11 +388,11 @@ mod tests {
             self,
             _: &'static str,
             fields: &'static [&'static str],
-            visitor: V,
+            v: V,
         ) -> Result<V::Value, Self::Error> {
             self.0
                 .extend(fields.iter().map(|field| (*field).to_owned()));
-            self.deserialize_any(visitor)
+            self.deserialize_any(v)
         }
 
         serde::forward_to_deserialize_any! {
@@ -426,7 +426,7 @@ mod tests {
         ])
     }
 
-    /// The sections of a tuning: what is told by others has theirs.
+    /// The sections of a tuning: others have sections of their own.
     fn tuned() -> BTreeMap<String, Keys> {
         let mut tuning = fields::<Tuning>();
         tuning.extend(["experiments", "verdicts"].map(str::to_owned));
@@ -554,7 +554,10 @@ mod tests {
         );
         see(pretty(&testing::requests()), "requests");
         see(pretty(&testing::published()), "published");
-        see(pretty(&crate::audit::tests::report()), "audit_report");
+        see(
+            pretty(&crate::settings_review::tests::report()),
+            "audit_report",
+        );
         let ideals = crate::physics::tests::of_8_kib(2);
         see(crate::physics::json(&ideals), "physics");
         for report in crate::mtu::tests::of_every_cause() {
@@ -605,7 +608,7 @@ mod tests {
         format!("{before}{marker}\n{by}<!-- end -->{after}")
     }
 
-    /// `UPDATE_DOCS=1` writes it anew.
+    /// `UPDATE_DOCS=1` writes it again.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a test writes the documentation")]
     fn what_json_has_is_documented_from_its_types() {
@@ -658,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leg_is_told_without_its_samples() {
+    fn a_leg_is_reported_without_its_samples() {
         let leg = testing::leg(Direction::Up, LAN);
         let line = event(&Event::LegEnded {
             index: 1,

@@ -3,7 +3,6 @@
 //! Whatever came from a peer or a file (host names, kernel strings, sysctls, error sentences) passes
 //! [`words::escape`] before it can reach a terminal.
 
-pub mod audit;
 pub mod blocks;
 pub mod copy;
 pub mod csv;
@@ -30,6 +29,7 @@ pub mod published;
 pub mod redact;
 pub mod requests;
 mod requests_diff;
+pub mod settings_review;
 mod summary;
 #[cfg(test)]
 mod testing;

@@ -9,13 +9,15 @@ use crate::words::{
 };
 use model::{
     BitRate, Bytes, Direction, Ended, Event, Exchange, Latency, LegLimit, Nanos, Rows, Sample,
-    Side, SocketState, Spec, StreamSample, is_left_over,
+    Side, SocketState, Spec, StreamSample, interval_ends,
 };
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// The rate that is shown as the present one covers at least this much, so that it can be read.
 const RATE_SPAN: Nanos = Nanos::from_millis(500);
+/// A rate at present is over this at least.
+const RATE_LEAST: Nanos = Nanos::from_millis(1);
 /// More points of history than this are thinned to half: enough for any screen.
 const MOST_POINTS: usize = 2048;
 /// Streams numbered beyond this are a peer's mistake.
@@ -306,7 +308,9 @@ impl End {
         let last = self.history.last()?;
         let before = self.history.iter().rev();
         let mut before = before.skip_while(|p| p.at + RATE_SPAN > last.at);
-        rate(before.next().or(self.history.first())?, last)
+        let before = before.next().or(self.history.first())?;
+        // A few bytes in a microsecond are no rate.
+        (last.at.since(before.at) >= RATE_LEAST).then(|| rate(before, last))?
     }
 }
 
@@ -431,14 +435,12 @@ impl Leg {
         if taken > width {
             return vec![cut(&format!("{head}{now}"), width)];
         }
-        // What is left over at the end is no interval.
-        let left_over = match &end.history[..] {
-            [.., a, b, c] => is_left_over([a.at, b.at, c.at]),
-            _ => false,
-        };
-        let whole = end.history.len() - usize::from(left_over);
-        let steps = end.history[..whole].windows(2);
-        let rates = steps.filter_map(|p| Some((p[1].at.as_secs_f64(), rate(&p[0], &p[1])?)));
+        let moments: Vec<Nanos> = end.history.iter().map(|point| point.at).collect();
+        let ends = interval_ends(&moments);
+        let steps = ends
+            .windows(2)
+            .map(|p| (&end.history[p[0]], &end.history[p[1]]));
+        let rates = steps.filter_map(|(a, b)| Some((b.at.as_secs_f64(), rate(a, b)?)));
         let course = blocks(
             &rates.collect::<Vec<_>>(),
             (width - taken).min(WIDEST),
@@ -621,7 +623,7 @@ mod tests {
         live.leg_started(1, Direction::Down);
         feed(&mut live, 1, &down, 2);
         lines.extend(live.plain());
-        // A peer that tells nothing.
+        // A peer that reports nothing.
         down.far.samples.clear();
         live.leg_started(2, Direction::Down);
         feed(&mut live, 2, &down, 1);

@@ -42,7 +42,7 @@ struct Words<'a> {
 }
 
 pub(crate) fn on_the_way(going: Going) -> String {
-    format!("on the way {}", going.word())
+    format!("on the {} path", going.word())
 }
 
 impl Words<'_> {
@@ -68,7 +68,7 @@ impl Words<'_> {
         };
         let sizes = match there.mtu == back.mtu {
             true => format!("{} bytes each way", size(there)),
-            false => format!("{} bytes there, {} back", size(there), size(back)),
+            false => format!("{} bytes forward, {} in reverse", size(there), size(back)),
         };
         let mut parts: Vec<String> = Vec::new();
         if there.cause == MtuCause::Clear && back.cause == MtuCause::Clear {
@@ -195,7 +195,7 @@ impl Words<'_> {
                     let device = escape(device);
                     format!("'ip route replace {target} dev {device} mtu {mtu}'")
                 }
-                None => format!("a route to the other end with 'mtu {mtu}'"),
+                None => format!("a route to the receiver with 'mtu {mtu}'"),
             };
             let until =
                 format!("until the path is fixed, on {from}: {until}, or a device MTU of {mtu}");
@@ -262,7 +262,7 @@ fn beside_words(beside: &Beside, from: &str) -> String {
             format!("the size is that of 1500 bytes with {like} inside")
         }
         Beside::BlackHole => {
-            "a black hole: the handshake is fine, small packets are fine, and a transfer hangs because nobody tells its sender".to_owned()
+            "a black hole: the handshake is fine, small packets are fine, and a transfer hangs because its sender gets no message".to_owned()
         }
     }
 }
@@ -350,10 +350,10 @@ fn device(end: &PathEnd, from: &str, to: &str) -> String {
 
 fn doubt_words(doubt: MtuDoubt) -> &'static str {
     match doubt {
-        MtuDoubt::RouterOrLink => "not told apart: that router's own next link, or a switch on it",
-        MtuDoubt::SwitchOrPort => "not told apart: a switch on that segment, or the router's port",
+        MtuDoubt::RouterOrLink => "not separable: that router's own next link, or a switch on it",
+        MtuDoubt::SwitchOrPort => "not separable: a switch on that segment, or the router's port",
         MtuDoubt::SilentOrFiltered => {
-            "not told apart: a router that sends no message, or a firewall (also the sender's own) that drops it"
+            "not separable: a router that sends no message, or a firewall (also the sender's own) that drops it"
         }
         MtuDoubt::Place => "where it stops is not known: nobody on the way answers",
         MtuDoubt::LastByte => "so many probes were lost that the last bytes are not certain",
@@ -493,7 +493,7 @@ pub(crate) mod tests {
             (
                 clear(),
                 hole(),
-                "9000 bytes there, 1500 back: a router 2 hops from db2 (10.0.1.1) drops larger packets silently on the way back; TCP transfers hang (back).",
+                "9000 bytes forward, 1500 in reverse: a router 2 hops from db2 (10.0.1.1) drops larger packets silently on the reverse path; TCP transfers hang (reverse).",
             ),
             (
                 way(9000, MtuCause::Clear, vec![stale], vec![]),
@@ -520,7 +520,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn it_says_what_was_not_told_apart_and_what_to_do() {
+    fn it_says_what_is_not_separable_and_what_to_do() {
         let cause = MtuCause::Segment {
             to: Some([10, 0, 0, 1].into()),
             peer: false,
@@ -534,7 +534,7 @@ pub(crate) mod tests {
             )
         };
         let shown = text(&report(stuck(), stuck()), Style::PLAIN);
-        assert!(shown.contains("not told apart: a switch"), "{shown}");
+        assert!(shown.contains("not separable: a switch"), "{shown}");
         assert!(shown.contains("What to do:"), "{shown}");
         assert!(
             shown.lines().all(|line| line.chars().count() <= 120),

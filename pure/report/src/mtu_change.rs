@@ -42,7 +42,7 @@ pub fn sentence(change: &MtuChange) -> String {
             let for_whom = match change.reach {
                 ChangeReach::Segment => "",
                 ChangeReach::Peer => {
-                    "; packets to all others stay as they are, since they may not take more"
+                    "; packets to all others stay unchanged, since they may not take more"
                 }
             };
             format!("{to} bytes each way between this host and {host}: committed{for_whom}.")
@@ -55,7 +55,7 @@ pub fn sentence(change: &MtuChange) -> String {
                     each.collect::<Vec<_>>().join("; ")
                 }
             };
-            format!("Not changed: {what}. Both hosts are as they were.")
+            format!("Not changed: {what}. All settings restored.")
         }
     }
 }
@@ -222,8 +222,8 @@ pub(crate) mod tests {
         let said = text(&rolled_back(), Style::PLAIN).replace('\n', " ");
         assert!(
             said.starts_with(
-                "Not changed: 1500 bytes is the most that gets through on the way back: a switch between the two \
-                 hosts drops larger packets silently on the way back. Both hosts are as they were. "
+                "Not changed: 1500 bytes is the most that gets through on the reverse path: a switch between the two \
+                 hosts drops larger packets silently on the reverse path. All settings restored. "
             ),
             "{said}"
         );
@@ -242,7 +242,7 @@ pub(crate) mod tests {
             why: String::new(),
         };
         let said = text(&change(hangs), Style::PLAIN).replace('\n', " ");
-        let expected = "9000 bytes get through on the way there, but a transfer over TCP hangs";
+        let expected = "9000 bytes get through on the forward path, but a transfer over TCP hangs";
         assert!(said.contains(expected), "{said}");
     }
 
@@ -265,7 +265,7 @@ pub(crate) mod tests {
             }
         }
         let committed = text(&change(ChangeOutcome::Committed), Style::PLAIN).replace('\n', " ");
-        assert!(committed.contains("packets to all others stay as they are"));
+        assert!(committed.contains("packets to all others stay unchanged"));
         let force = Obstacle::DropsLink {
             end: Going::Back,
             device: "eth0".to_owned(),

@@ -37,7 +37,7 @@ pub fn begin() -> Vec<u8> {
     bytes
 }
 
-/// One segment: its headers as they were, its time since 1970, its state as a comment (that of the last sample
+/// One segment: its headers unchanged, its time since 1970, its state as a comment (that of the last sample
 /// where it was not read), and one more for each of `remarks`. `None` for what is no packet.
 pub fn packet(
     segment: &Segment,

@@ -119,7 +119,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_block_and_many_are_told_both() {
+    fn one_block_and_many() {
         let two = text(&of_8_kib(2), Style::PLAIN);
         for said in [
             "8.00 KiB over 2 links that store and forward, of 1.00 Gbit/s, round trip 200 us: at best 182 us",

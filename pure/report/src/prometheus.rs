@@ -120,7 +120,7 @@ pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> Strin
     let latencies = latencies.flat_map(|(series, all)| {
         quantiles(all).map(|(quantile, value)| (format!("{series},{quantile}"), value))
     });
-    // Without _sum and _count: these are counters in a summary, and each run begins anew.
+    // Without _sum and _count: these are counters in a summary, and each run begins at zero.
     let help = "Time from a request to its whole reply.";
     family(
         &mut out,

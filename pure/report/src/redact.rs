@@ -55,7 +55,7 @@ impl Redaction {
             }
             Value::Array(all) => all.iter_mut().for_each(|one| self.replace_in(one, false)),
             Value::Object(all) => {
-                // It names its host by its key, and holds for the record as it was.
+                // It names its host by its key, and holds for the original record.
                 all.remove("signed");
                 for (key, value) in all {
                     let names = [&HOSTS[..], &FILES].concat();

@@ -88,9 +88,9 @@ fn each(one: &Operation) -> String {
     format!("{ideal}measured {}: {}", glue(mean(total)), said.join(", "))
 }
 
-/// Said of a run whose hosts do not tell the rate of a link.
+/// Of a run whose hosts do not report the rate of a link.
 pub(crate) const NO_RATE: &str =
-    "no device of the hosts tells a rate, so serialization is excluded";
+    "no device of the hosts reports a rate, so serialization is excluded";
 /// The same of a capture.
 const UNKNOWN_RATE: &str = "with --rate the time of its frames on the links comes to it";
 /// What the times by operation are.
@@ -234,17 +234,17 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn the_answer_comes_first_and_the_longest_are_told_step_by_step() {
+    fn the_answer_comes_first_and_the_longest_step_by_step() {
         insta::assert_snapshot!(text(&testing::requests(), Style::PLAIN));
     }
 
     #[test]
-    fn names_of_strangers_cannot_speak_to_the_terminal() {
-        let mut told = testing::requests();
-        told.calls[0].detail = "a\x1b[2Jb".to_owned();
-        told.operations[0].worst[0].detail = "\u{202e}c".to_owned();
-        told.operations[0].operation = "NFSv3 \x07".to_owned();
-        let said = text(&told, Style::PLAIN);
+    fn names_of_others_cannot_control_the_terminal() {
+        let mut output = testing::requests();
+        output.calls[0].detail = "a\x1b[2Jb".to_owned();
+        output.operations[0].worst[0].detail = "\u{202e}c".to_owned();
+        output.operations[0].operation = "NFSv3 \x07".to_owned();
+        let said = text(&output, Style::PLAIN);
         assert!(
             !said
                 .chars()

@@ -575,19 +575,19 @@ mod tests {
     #[test]
     fn who_was_not_there_sees_the_course_of_each_leg() {
         let run = testing::run(testing::spec(), two_way(LAN, LOSSY));
-        let told = in_retrospect(&run, &summarise(&run), &[], Style::PLAIN);
+        let output = in_retrospect(&run, &summarise(&run), &[], Style::PLAIN);
         let course = |way: &str| {
-            let mut lines = told
+            let mut lines = output
                 .lines()
                 .skip_while(|l| *l != format!("Goodput over time, {way}"));
             lines.nth(1).unwrap_or_default().to_owned()
         };
         assert!(
             course("up").starts_with("  =####") && course("up").ends_with("/s"),
-            "{told}"
+            "{output}"
         );
-        assert!(course("down").contains("  up to "), "{told}");
-        let without = told.replace(&format!("Goodput over time, up\n{}\n", course("up")), "");
+        assert!(course("down").contains("  up to "), "{output}");
+        let without = output.replace(&format!("Goodput over time, up\n{}\n", course("up")), "");
         let without = without.replace(
             &format!("Goodput over time, down\n{}\n\n", course("down")),
             "",
@@ -647,7 +647,7 @@ mod tests {
         run.warnings.push(testing::warning(
             "SO_RCVBUF 8.00 MiB asked, 6.00 MiB in force on web1, because net.core.rmem_max is 3145728",
             "The receive window cannot grow beyond what was given.",
-            "sysctl -w net.core.rmem_max=8388608 on web1, or ask for less",
+            "sysctl -w net.core.rmem_max=8388608 on web1, or set less",
         ));
         run.near.unread = (0..9)
             .map(|n| Unread {
@@ -696,7 +696,7 @@ mod tests {
         ! SO_RCVBUF 8.00 MiB asked, 6.00 MiB in force on web1, because net.core.rmem_max
           is 3145728
           The receive window cannot grow beyond what was given.
-          Do: sysctl -w net.core.rmem_max=8388608 on web1, or ask for less
+          Do: sysctl -w net.core.rmem_max=8388608 on web1, or set less
 
         Run 1a2b3c4d "before the new switch" of 2026-11-20 20:17:16 UTC. Again:
         linerate runs show 1a2b3c4d
@@ -716,7 +716,7 @@ mod tests {
         up    116,500 requests/s  to local (p50 6.60 us, p99 21.0 us; 1,165,000 answered
               in 10 s)
         Ideal 4.00 us, measured 6.60 us at the median; ideal is the shortest round trip
-        alone (no device of the hosts tells a rate, so serialization is excluded).
+        alone (no device of the hosts reports a rate, so serialization is excluded).
 
         latency p50             6.60 us
                 p90             6.60 us
@@ -772,7 +772,7 @@ mod tests {
     }
 
     #[test]
-    fn iperf3_server_that_tells_little() {
+    fn iperf3_server_that_reports_little() {
         let mut legs = two_way(LAN, LAN);
         for leg in &mut legs {
             leg.far = EndRecord {

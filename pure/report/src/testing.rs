@@ -253,7 +253,7 @@ pub fn block_records() -> Vec<BlockRecord> {
     ]
 }
 
-/// The same of the other end of a measurement.
+/// The same of the remote host of a measurement.
 pub fn peer_blocks() -> Blocks {
     Blocks {
         server: BlockServer::Peer(BlockStore {
@@ -267,16 +267,16 @@ pub fn peer_blocks() -> Blocks {
 }
 
 /// What its client was answered: reads by the network, stable writes by the storage.
-pub fn told_by_server() -> Vec<BlockRecord> {
-    let told = |storage, queued| ServerRecord {
+pub fn reported_by_server() -> Vec<BlockRecord> {
+    let output = |storage, queued| ServerRecord {
         storage: latencies(5),
         storage_time: Nanos::from_micros(storage),
         queued: Nanos::from_micros(queued),
     };
     let mut all = block_records();
     all[0].operation = BlockOperation::WriteStable;
-    all[0].at_server = Some(told(3_000, 400));
-    all[1].at_server = Some(told(500, 10));
+    all[0].at_server = Some(output(3_000, 400));
+    all[1].at_server = Some(output(500, 10));
     all
 }
 

@@ -55,7 +55,7 @@ pub static COLUMNS: &[Column] = columns! {
     "delta" 9 "microseconds since the line before" |r| whole_us(r.delta);
     "conn" 5 "number of the connection" |r| r.segment.connection.to_string();
     "local" 21 left "this end" |r| or(r.connection.map(|c| c.local), "");
-    "remote" 21 left "the other end" |r| or(r.connection.map(|c| c.remote), "");
+    "remote" 21 left "the remote host" |r| or(r.connection.map(|c| c.remote), "");
     "pid" 7 "process that uses the socket" |r| unless_zero(r.segment.pid);
     "comm" 15 left "its name" |r| escape(&r.segment.comm.to_string());
     "running" 15 left "process that the processor was running" |r| escape(&r.segment.current_comm.to_string());
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_packets_and_samples_tell_stands_in_the_same_columns() {
+    fn packets_and_samples_have_the_same_columns() {
         let (segment, connection) = sent();
         let packet = Segment {
             socket: Some(socket_state! {

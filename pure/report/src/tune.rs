@@ -92,17 +92,16 @@ pub(crate) fn outcome(story: &Tuning, judged: &[Judged]) -> Vec<String> {
     });
     let first = match (&kept[..], &open[..]) {
         ("", "") if story.dry_run && nothing_proposed => {
-            "A dry run, nothing was changed: no finding asks for a setting.".to_owned()
+            "A dry run, nothing was changed: no change recommended.".to_owned()
         }
         ("", "") if story.dry_run => {
             let proposed = titles(story, Fate::Untried);
             format!("A dry run, nothing was changed: proposed are {proposed}.")
         }
-        ("", "") if nothing_proposed => {
-            "Nothing to set: no finding asks for a setting, and everything is as it was.".to_owned()
+        ("", "") if nothing_proposed => "No change recommended; nothing was modified.".to_owned(),
+        ("", "") => {
+            "Nothing of what was proposed was proven to help; all settings restored.".to_owned()
         }
-        ("", "") => "Nothing of what was proposed was proven to help, and everything is as it was."
-            .to_owned(),
         ("", open) => format!("Proven, and for you to set: {open}."),
         (kept, _) => format!("Kept: {kept}{}.", carried.unwrap_or_default()),
     };
@@ -170,7 +169,7 @@ impl Story {
             RateFrom::User => "as you say",
             RateFrom::Line => "of the slower device",
             RateFrom::Reached => "as it reached",
-            RateFrom::Step => "four times what it reached, since nothing tells the path's rate",
+            RateFrom::Step => "four times what it reached, since no source has the path's rate",
         };
         self.part("Needed");
         self.say(&format!(
@@ -183,7 +182,7 @@ impl Story {
         ));
         self.part("Proposed");
         if advice.proposals.is_empty() {
-            self.say("Nothing: no finding asks for a setting.");
+            self.say("No change recommended.");
         }
         for (n, proposal) in advice.proposals.iter().enumerate() {
             let (title, cause) = (escape(&proposal.title), proposal.cause);
@@ -260,7 +259,7 @@ impl Story {
         self.note(&match attempt.settings[..] {
             [] => format!("It could not be tried: {why}."),
             _ => format!(
-                "It could not be tried as it is ({why}), so it was tried with {} on linerate's own connections.",
+                "It could not be tried ({why}), so it was tried with {} on linerate's own connections.",
                 list(&attempt.settings)
             ),
         });
@@ -290,7 +289,7 @@ impl Story {
         }
         let all: Vec<&str> = round.experiments.iter().map(String::as_str).collect();
         self.say(&format!(
-            "Valid for this path and this hour; 'linerate prove show {}' tells every run.",
+            "Valid for this path and this hour; 'linerate prove show {}' shows every run.",
             all.join("', 'linerate prove show ")
         ));
     }
@@ -347,8 +346,8 @@ impl Story {
         }
         let last = match (&story.ended, story.kept.is_empty()) {
             (Ended::Complete, _) if story.dry_run => "Nothing was changed: a dry run.",
-            (Ended::Complete, true) => "Nothing was changed for good: every setting is as it was.",
-            (Ended::Complete, false) => "Everything else is as it was.",
+            (Ended::Complete, true) => "Nothing was changed for good: all settings restored.",
+            (Ended::Complete, false) => "All other settings restored.",
             _ => "It broke off; what was not kept is undone.",
         };
         self.text += &format!("\n{}", self.style.prose(last));

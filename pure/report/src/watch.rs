@@ -1,4 +1,4 @@
-//! Connections as they are just now: a table that is drawn again and again, a line now and then, JSON.
+//! Connections at present: a table that is drawn again and again, a line now and then, JSON.
 
 use crate::json::{compact, document};
 use crate::words::{self, Ink, Style, percent};
@@ -8,7 +8,7 @@ use model::{BitRate, Nanos};
 /// Connections in the table.
 const SHOWN: usize = 12;
 /// Connections in a line of JSON.
-const TOLD: usize = 50;
+const LISTED: usize = 50;
 /// An address and its port take at most so many columns.
 const WIDEST_END: usize = 21;
 
@@ -33,7 +33,7 @@ pub fn frame(glances: &[Glance], seen: u64, at: Nanos, style: Style) -> Vec<Stri
 
 fn row(one: &Glance) -> Vec<String> {
     let remote = one.remote.to_string();
-    // The end of a long address tells more than its beginning.
+    // The end of a long address matters more than its beginning.
     let remote = match remote.len() > WIDEST_END {
         true => format!("..{}", &remote[remote.len() - (WIDEST_END - 2)..]),
         false => remote,
@@ -90,7 +90,7 @@ fn seconds(at: Nanos) -> String {
 /// The same for programs, one line.
 pub fn json(glances: &[Glance], at: Nanos) -> String {
     let (kind, at_ns, open) = ("now", at, glances.len());
-    let connections = &glances[..open.min(TOLD)];
+    let connections = &glances[..open.min(LISTED)];
     compact(&document!(kind, at_ns, open, connections))
 }
 

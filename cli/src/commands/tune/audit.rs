@@ -94,7 +94,7 @@ impl Audit {
         let report = self.judge(found, global.archive_path().ok().as_deref())?;
         out::print(&match self.json {
             true => report::json::pretty(&report),
-            false => report::audit::text(&report, stdout_style()),
+            false => report::settings_review::text(&report, stdout_style()),
         })?;
         Ok(Exit::Done.into())
     }

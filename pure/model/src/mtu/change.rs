@@ -134,8 +134,8 @@ impl Going {
     /// Its word.
     pub fn word(self) -> &'static str {
         match self {
-            Going::There => "there",
-            Going::Back => "back",
+            Going::There => "forward",
+            Going::Back => "reverse",
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::words;
 use model::{
     Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Fingerprint, Leg,
     LegLimit, Nanos, Rows, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
-    is_left_over,
+    interval_ends,
 };
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub fn stream_start(run: &Run) -> String {
     line("start", &start(run))
 }
 
-/// A line of the stream for the time between two samples of the near end of a leg, a row of it. `streams` of
+/// A line of the stream for the time between two samples of the local host of a leg, a row of it. `streams` of
 /// another leg at the same time are numbered before this one's if `second`.
 pub fn stream_interval(
     spec: &Spec,
@@ -129,14 +129,12 @@ fn row_ends(interval: Nanos, samples: &[Sample]) -> Vec<&Sample> {
         .iter()
         .enumerate()
         .filter(|(n, sample)| rows.ends(sample.at) || *n == 0 || n + 1 == samples.len());
-    let mut ends: Vec<&Sample> = ends.map(|(_, sample)| sample).collect();
-    // What is left over at the end belongs to the row before.
-    if let [.., a, b, c] = ends[..]
-        && is_left_over([a.at, b.at, c.at])
-    {
-        ends.remove(ends.len() - 2);
-    }
-    ends
+    let ends: Vec<&Sample> = ends.map(|(_, sample)| sample).collect();
+    let moments: Vec<Nanos> = ends.iter().map(|sample| sample.at).collect();
+    interval_ends(&moments)
+        .into_iter()
+        .map(|n| ends[n])
+        .collect()
 }
 
 /// Both legs of a bidirectional run share their intervals; otherwise each interval is of one leg.

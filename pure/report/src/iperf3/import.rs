@@ -163,7 +163,7 @@ impl Reader<'_> {
         if is_second(self.end) || self.intervals.iter().any(is_second) {
             return vec![Direction::Up, Direction::Down];
         }
-        // Since 3.2 each sum says whether this end sent; before, only the order tells.
+        // Since 3.2 each sum says whether this end sent; before, only the order shows it.
         let sums = self.intervals.iter().map(|interval| &interval["sum"]);
         let mut sums = sums.chain([&self.end["sum_sent"], &self.end["sum"]]);
         let is_server = !self.start["accepted_connection"].is_null();
@@ -346,7 +346,7 @@ impl Reader<'_> {
         samples
     }
 
-    /// The moment zero, with the buffers as they were when the test began.
+    /// The moment zero, with the buffers of when the test began.
     fn first_sample(&self, spec: &Spec) -> Sample {
         let streams = (0..spec.streams).map(|stream| StreamSample {
             stream,

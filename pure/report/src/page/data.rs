@@ -53,12 +53,12 @@ fn series(chart: &Chart) -> Vec<Value> {
     all.collect()
 }
 
-/// To a billionth: nanoseconds are what any clock here tells.
+/// To a billionth: no clock here is finer than nanoseconds.
 fn exact(value: f64) -> Value {
     number((value * 1e9).round() / 1e9)
 }
 
-/// A whole number as it is, anything else to six digits.
+/// A whole number unchanged, anything else to six digits.
 fn rounded(value: f64) -> Value {
     if value == value.trunc() || value == 0.0 {
         return number(value);

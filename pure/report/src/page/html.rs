@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_stranger_wrote_is_markup() {
+    fn nothing_that_others_wrote_is_markup() {
         let harmless = html(&page("name"));
         let hostile = html(&page(EVIL));
         for mark in ["<script", "</script", "<!--", "<p", "<style", "<svg", "<td"] {

@@ -275,7 +275,7 @@ fn drawing(picture: &Picture) -> String {
     }
 }
 
-/// All stretches of one name: a row above the plot, so that names have room and colour is not needed to tell them apart.
+/// All stretches of one name: a row above the plot, so that names have room and colour is not needed.
 struct Lane {
     name: String,
     /// Which series' colour it has: by the name alone, so that it is the same everywhere. The limits that are met most

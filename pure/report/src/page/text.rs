@@ -94,8 +94,8 @@ pub fn markdown(page: &Page) -> String {
             let _ = writeln!(out, "{}\n", words(said));
         }
         for picture in &section.pictures {
-            let (title, told) = (words(&picture.title), words(&picture.alternative));
-            let _ = writeln!(out, "### {title}\n\n{told}\n");
+            let (title, output) = (words(&picture.title), words(&picture.alternative));
+            let _ = writeln!(out, "### {title}\n\n{output}\n");
         }
         section.tables.iter().for_each(|one| marked(&mut out, one));
         // Four spaces make it code, whatever stands in it.
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_stranger_wrote_is_obeyed() {
+    fn nothing_that_others_wrote_is_obeyed() {
         let evil = "\u{1b}[2J# *x* <b>\u{202e}";
         let mut page = short();
         page.title = evil.to_owned();

@@ -4,7 +4,7 @@ use super::{Series, Stroke};
 use std::collections::BTreeSet;
 
 /// A part of `series` that looks the same over so many columns and rows: of a line the first, the smallest, the largest
-/// and the last value of each column, of points one in each cell. Values and their order stay as they were.
+/// and the last value of each column, of points one in each cell. Values and their order stay unchanged.
 pub(super) fn thinned(
     series: &Series,
     column: impl Fn(f64) -> Option<i64>,

@@ -29,7 +29,7 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
     let several = verdict.comparisons.len() > 1 || !verdict.effects.is_empty();
     let (heading, effects) = match several {
         true => (
-            "Every arm against the control",
+            "Variants vs. baseline",
             forest::of_experiment(experiment, verdict),
         ),
         false => ("The effect", pairs::picture(experiment, verdict)),
@@ -42,7 +42,7 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
         Section::new(heading)
             .words(beside.collect())
             .pictures(effects),
-        Section::new("Before it is believed").words(text::doubts(experiment, verdict)),
+        Section::new("Caveats").words(text::doubts(experiment, verdict)),
         Section::new("The classic figures")
             .words(vec![RUNS_ARE_THE_SAMPLE.to_owned()])
             .tables([text::classic_table(order.metric, &verdict.arms)])
@@ -102,17 +102,14 @@ fn about(experiment: &Experiment, verdict: &Verdict) -> Vec<(String, String)> {
     facts([
         ("Measured", utc(experiment.started)),
         ("Experiment", escape(&experiment.id)),
-        ("Asked", question.unwrap_or_default()),
+        ("Question", question.unwrap_or_default()),
         (
             "Runs",
             format!("{made} in {elapsed}: {runs}, with a pause of {gap} before each"),
         ),
         ("Design", plan::design(order)),
         ("Order", plan::order(order)),
-        (
-            "Matters",
-            format!("{} and more", phrase::share(order.margin)),
-        ),
+        ("Equivalence margin", phrase::share(order.margin)),
         ("Here", summary::host(&experiment.near)),
         (
             "There",

@@ -90,7 +90,7 @@ impl History {
             ))
         });
         let caveat = "That is where to look, and no verdict: runs of different days differ in more than one thing. \
-                      'linerate diff' sets two of them side by side, 'linerate prove' tells whether a change helps.";
+                      'linerate diff' sets two of them side by side, 'linerate prove' tests whether a change helps.";
         shifts.chain([caveat.to_owned()]).collect()
     }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_found_is_told_apart_from_too_few() {
+    fn nothing_found_is_not_the_same_as_too_few() {
         assert!(history(&past(&[1e9; 4])).verdict[0].contains("needs 14 runs (have 4)"));
         let many = history(&past(&[1e9; 14]));
         assert_eq!(many.verdict, ["No change of level in 14 runs."]);

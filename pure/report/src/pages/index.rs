@@ -14,6 +14,8 @@ pub struct Index {
     pub paths: Vec<Way>,
     /// What was searched for; `None`: files cannot search, nor compare.
     pub search: Option<Search>,
+    /// Address of the page with those before the oldest of these.
+    pub older: Option<String>,
 }
 
 /// A line.
@@ -71,7 +73,7 @@ pub struct Search {
     pub since: String,
     /// The last day.
     pub until: String,
-    /// What was wrong with them, or that there is more than the list has.
+    /// What was wrong with them.
     pub said: String,
 }
 
@@ -100,9 +102,16 @@ pub fn index(index: &Index) -> String {
         paths(&mut out, &index.paths);
     }
     if index.entries.is_empty() {
-        out.push_str("<p>Nothing is kept that is like that.</p>\n");
+        out.push_str("<p>No measurement matches.</p>\n");
     } else {
         list(&mut out, index);
+    }
+    if let Some(older) = &index.older {
+        let _ = writeln!(
+            out,
+            "<p><a href=\"{}\" rel=\"next\">Older</a></p>",
+            inert(older)
+        );
     }
     out.push_str("</main>\n");
     document(TITLE, &out, index.search.is_some())
@@ -239,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_stranger_wrote_stays_text_and_files_do_not_search() {
+    fn what_others_wrote_stays_text_and_files_do_not_search() {
         let evil = "\"><script>alert(1)</script>\u{202e}";
         let entry = |kind| Entry {
             id: "3f00c0de".to_owned(),
@@ -273,6 +282,7 @@ mod tests {
                 said: evil.to_owned(),
                 ..Search::default()
             }),
+            older: Some("/?text=a&before=7".to_owned()),
         };
         let page = index(&of);
         assert!(!page.contains("<script>alert"), "{page}");
@@ -289,9 +299,10 @@ mod tests {
             page.contains("<strong>941 Mbit/s</strong>")
                 && page.contains("2 h ago, 12 runs, 1 change of level")
         );
+        assert!(page.contains("<a href=\"/?text=a&amp;before=7\" rel=\"next\">Older</a>"));
         of.search = None;
         let file = index(&of);
         assert!(!file.contains("<form"), "{file}");
-        assert!(index(&Index::default()).contains("Nothing is kept"));
+        assert!(index(&Index::default()).contains("No measurement matches"));
     }
 }

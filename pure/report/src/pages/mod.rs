@@ -1,26 +1,26 @@
 //! The pages, one kind a file.
 
 mod compare;
+mod demo_page;
 mod experiment;
 mod history;
 mod index;
 mod mtu;
 mod published;
 mod run;
-mod story;
 #[cfg(test)]
 mod tests;
 mod trace;
 mod tuning;
 
 pub use compare::{Side, compare};
+pub use demo_page::{Demonstration, demo};
 pub use experiment::experiment;
 pub use history::{History, Past, Shift, history};
 pub use index::{Entry, Index, RUN, Search, Way, index};
 pub use mtu::mtu;
 pub use published::published;
 pub use run::run;
-pub use story::{Story, story};
 pub use trace::{Followed, segments, trace};
 pub use tuning::tuning;
 

@@ -25,9 +25,7 @@ fn looked(report: &MtuReport) -> Page {
         sections: filled(vec![
             Section::new("The path").pictures(vec![hops::picture(report, "hops", "Hop by hop")]),
             Section::new("What to do").words(todo),
-            Section::new("What it rests on")
-                .words(evidence)
-                .tables([figures]),
+            Section::new("Evidence").words(evidence).tables([figures]),
         ]),
         ..Page::default()
     }
@@ -40,7 +38,7 @@ fn changed(change: &MtuChange) -> Page {
             .tables([parts(report).0])
             .pictures(vec![hops::picture(report, id, heading)])
     };
-    let told = mtu_change::text(change, Style::PLAIN);
+    let output = mtu_change::text(change, Style::PLAIN);
     let mut sections = vec![look("before", "Before", &change.before)];
     let looks = [
         ("pinned", "While only probes were larger", &change.pinned),
@@ -51,7 +49,7 @@ fn changed(change: &MtuChange) -> Page {
         Some(look(id, heading, report))
     });
     sections.extend(looks);
-    sections.push(Section::new("What came of it").listing(told).folded(true));
+    sections.push(Section::new("Result").listing(output).folded(true));
     let (to, host) = (change.to, escape(&change.host));
     Page {
         title: format!("An MTU of {to} between this host and {host}"),
@@ -77,16 +75,16 @@ fn about(report: &MtuReport) -> Vec<(String, String)> {
     let tcp = |going: Going| report.way(going).tcp.as_ref().map(fate).unwrap_or_default();
     facts([
         (
-            "Looked at",
+            "Method",
             match report.method {
-                Method::Agent => "with an agent at the other end, by datagrams of every size",
+                Method::Agent => "with an agent at the remote host, by datagrams of every size",
                 Method::Web => "over connections of every MSS to a web server",
             }
             .to_owned(),
         ),
         ("Here", end(&report.near)),
         ("There", report.far.as_ref().map(end).unwrap_or_default()),
-        ("64 KiB there", tcp(Going::There)),
-        ("64 KiB back", tcp(Going::Back)),
+        ("64 KiB forward", tcp(Going::There)),
+        ("64 KiB in reverse", tcp(Going::Back)),
     ])
 }

@@ -11,7 +11,7 @@ use model::{Outcome, Published};
 /// Differences that stand at the top.
 const TOP: usize = 6;
 
-/// Each difference with its verdict, the caveats, and the figures as they were printed.
+/// Each difference with its verdict, the caveats, and the printed figures.
 pub fn published(of: &Published) -> Page {
     let top = of.comparisons.iter().take(TOP);
     let mut verdict: Vec<String> = top
@@ -29,7 +29,7 @@ pub fn published(of: &Published) -> Page {
     let rest = of.comparisons.iter().skip(TOP);
     let rest = rest.map(|one| published::sentence(one, of.margin_share));
     let sections = vec![
-        Section::new("As it was printed").pictures(bars::of_published(of)),
+        Section::new("Printed figures").pictures(bars::of_published(of)),
         Section::new("Caveats").words(doubts.collect()),
         Section::new("Effects").pictures(forest::of_published(of)),
         Section::new("The other differences")
@@ -42,7 +42,7 @@ pub fn published(of: &Published) -> Page {
         verdict,
         facts: facts([
             ("From", escape(&of.name)),
-            ("Matters", format!("{} and more", share(of.margin_share))),
+            ("Equivalence margin", share(of.margin_share)),
         ]),
         sections: filled(sections),
         ..Page::default()

@@ -226,8 +226,8 @@ pub(crate) mod tests {
         let page = both_ways();
         insta::assert_snapshot!(page.verdict.join("\n"));
         let pictures = page.sections.iter().flat_map(|s| &s.pictures);
-        let told = pictures.map(|p| format!("{}: {}\n{}", p.id, p.title, p.alternative));
-        insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
+        let output = pictures.map(|p| format!("{}: {}\n{}", p.id, p.title, p.alternative));
+        insta::assert_snapshot!(output.collect::<Vec<_>>().join("\n"));
     }
 
     #[test]

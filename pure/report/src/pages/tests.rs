@@ -14,7 +14,7 @@ use model::mtu::{
 use model::*;
 use std::net::IpAddr;
 
-/// A path of three routers whose way back loses what is larger than 1500 bytes behind the second.
+/// A path of three routers whose reverse path loses what is larger than 1500 bytes behind the second.
 fn silent_router() -> MtuReport {
     let end = |last: u8, gateway: u8| PathEnd {
         address: Some([10, 0, last, 2].into()),
@@ -196,7 +196,7 @@ fn published_numbers() {
     insta::assert_snapshot!("classic", elements(&page, "bars"));
 }
 
-/// What a stranger wrote stays text in every kind of page, and every picture is whole.
+/// What others wrote stays text in every kind of page, and every picture is whole.
 #[test]
 fn names_cannot_be_markup() {
     let nasty = "<script>&\"'\u{1b}[2J\u{202e}".repeat(4);

@@ -2,7 +2,7 @@
 
 use super::filled;
 use crate::page::{KeyFigure, Page, Picture, Section};
-use crate::pictures::course::Course;
+use crate::pictures::downsample::Course;
 use crate::pictures::ladder::{self, Ladder};
 use crate::pictures::socket::{self, Sender};
 use crate::pictures::time_sequence::{self, time};
@@ -212,7 +212,7 @@ fn both(all: &Requests, names: [&str; 2], other: &Requests) -> Option<Picture> {
     Some(ladder::picture("ladder-both", &title, &ladders))
 }
 
-/// What tells two paths apart: the size of their segments.
+/// What differs between two paths: the size of their segments.
 fn largest(call: &Call) -> String {
     let per = |step: &Step| step.bytes.0.div_ceil(step.segments.max(1).into());
     let most = call.steps.iter().map(per).max().unwrap_or(0);
@@ -257,20 +257,20 @@ mod tests {
     }
 
     #[test]
-    fn every_picture_has_a_name_of_its_own_and_strangers_stay_text() {
+    fn every_picture_has_a_name_of_its_own_and_names_stay_text() {
         let mut of = followed();
         let evil = "</script><img src=x onerror=alert(1)>\u{202e}";
         of.name = evil.to_owned();
         of.facts[0].1 = evil.to_owned();
         of.courses.push(lossy());
         of.explanations[1].name = evil.to_owned();
-        for told in [
+        for output in [
             of.requests.as_mut().unwrap(),
             &mut of.beside.as_mut().unwrap().1,
         ] {
-            told.calls[0].operation = evil.to_owned();
-            told.operations[0].operation = evil.to_owned();
-            told.operations[0].worst[0].detail = evil.to_owned();
+            output.calls[0].operation = evil.to_owned();
+            output.operations[0].operation = evil.to_owned();
+            output.operations[0].worst[0].detail = evil.to_owned();
         }
         let page = trace(&of);
         let mut names: Vec<&str> = page

@@ -13,7 +13,7 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
     let looks = looks(story);
     let words = looks.iter().enumerate().map(|(n, look)| {
         let what = if n == 0 {
-            "As it was"
+            "Baseline"
         } else {
             "With what was kept"
         };
@@ -27,7 +27,7 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
     ];
     sections.extend(judged.iter().enumerate().map(|(n, one)| proof(n, one)));
     sections.push(
-        Section::new("The story")
+        Section::new("Every step")
             .listing(tune::story(story, judged, Style::PLAIN))
             .folded(true),
     );

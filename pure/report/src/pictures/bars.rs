@@ -37,7 +37,7 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
     drawn(bars.collect(), csv_unit(metric), |v| value(metric, Some(v)))
 }
 
-/// The arms of published numbers, as they were printed; `None` if there are none.
+/// The arms of published numbers, as printed; `None` if there are none.
 pub(crate) fn of_published(of: &Published) -> Option<Picture> {
     let first = of.comparisons.first();
     let control = first.map(|one| one.control.as_str());
@@ -55,7 +55,7 @@ pub(crate) fn of_published(of: &Published) -> Option<Picture> {
 pub(crate) fn of_tuning(looks: &[&Look]) -> Option<Picture> {
     let bars = looks.iter().enumerate().map(|(n, look)| Bar {
         name: match n {
-            0 => "as it was".to_owned(),
+            0 => "baseline".to_owned(),
             n => format!("with what was kept of round {n}"),
         },
         is_control: n == 0,
@@ -69,7 +69,7 @@ pub(crate) fn of_tuning(looks: &[&Look]) -> Option<Picture> {
     let picture = drawn(bars.collect(), csv_unit(Metric::Goodput), rate)?;
     (looks.len() > 1).then(|| Picture {
         title: "Before and after".to_owned(),
-        reading: "Each bar is one measurement over fresh connections; whether the change did it, the experiments tell."
+        reading: "Each bar is one measurement over fresh connections; the experiments show whether the change did it."
             .to_owned(),
         ..picture
     })

@@ -1,11 +1,11 @@
 //! What arrived over time, and what held it.
 
-use super::course::Track;
+use super::downsample::Track;
 use super::seconds;
 use super::sender;
 use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke, Values};
 use crate::words::counted;
-use model::{Leg, LegSummary, Nanos, Sample, is_left_over};
+use model::{Leg, LegSummary, Nanos, Sample, interval_ends};
 
 /// What is shown beside the goodput.
 #[derive(Clone, Copy, PartialEq)]
@@ -84,16 +84,11 @@ pub fn arrived(leg: &Leg) -> Option<Series> {
     Some(Series::new(what, 0, Stroke::Steps, rates(&bits)))
 }
 
-/// The rise of a counter over time, which holds from one reading to the next. What is left over at the end
-/// belongs to the interval before it.
+/// The rise of a counter over time, which holds from one reading to the next.
 fn rates(readings: &[(Nanos, f64)]) -> Vec<(f64, Option<f64>)> {
-    let mut readings = readings.to_vec();
-    if let [.., a, b, c] = readings[..]
-        && is_left_over([a.0, b.0, c.0])
-    {
-        readings.remove(readings.len() - 2);
-    }
-    let readings = readings.iter().map(|(at, bits)| (at.as_secs_f64(), *bits));
+    let moments: Vec<Nanos> = readings.iter().map(|(at, _)| *at).collect();
+    let readings = interval_ends(&moments).into_iter().map(|n| readings[n]);
+    let readings = readings.map(|(at, bits)| (at.as_secs_f64(), bits));
     let readings: Vec<(f64, f64)> = readings.collect();
     let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let rates = pairs.map(|pair| {
@@ -133,21 +128,27 @@ fn in_order(bands: &[Band]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
-    #[test]
-    fn what_is_left_over_at_the_end_is_no_spike() {
-        let rates = |readings: &[(f64, f64)]| -> Vec<f64> {
-            let nanos = |(at, bits): &(f64, f64)| (Nanos((at * 1e9).round() as u64), *bits);
-            let readings: Vec<(Nanos, f64)> = readings.iter().map(nanos).collect();
-            rates(&readings)
-                .into_iter()
-                .filter_map(|(_, rate)| rate)
-                .collect()
-        };
-        // A packet in the microsecond after the last whole interval.
-        let course = [(0.0, 0.0), (1.0, 100.0), (2.0, 200.0), (2.000_001, 212.0)];
-        assert!(rates(&course).iter().all(|rate| *rate < 120.0));
-        let whole = [(0.0, 0.0), (1.0, 100.0), (2.0, 300.0)];
-        assert_eq!(rates(&whole), [100.0, 200.0, 200.0]);
+    proptest! {
+        /// However the samples lie, no interval shows more than all that arrived in half of a usual interval.
+        #[test]
+        fn no_rate_is_impossible(
+            steps in vec((prop_oneof![0..1000_u64, 50_000_000..150_000_000_u64], 0..1_000_000_u64), 2..30),
+        ) {
+            let (mut at, mut bits) = (0, 0.0);
+            let mut readings = vec![(Nanos(0), 0.0)];
+            for (step, more) in &steps {
+                (at, bits) = (at + step, bits + *more as f64);
+                readings.push((Nanos(at), bits));
+            }
+            let mut lengths: Vec<u64> = steps.iter().map(|(step, _)| *step).collect();
+            lengths.sort_unstable();
+            let usual = (lengths[lengths.len() / 2] as f64 / 1e9).min(at as f64 / 1e9);
+            for (_, rate) in rates(&readings) {
+                prop_assert!(rate.unwrap() <= 2.0 * bits / usual.max(1e-9) + 1.0);
+            }
+        }
     }
 }

@@ -44,19 +44,19 @@ struct Lane<'a> {
     going: Going,
     /// Who sends and who receives.
     names: (String, String),
-    /// Routers on the way, as far as they are known to be there.
+    /// Routers that are known.
     routers: u8,
 }
 
 impl Lane<'_> {
     fn of(report: &MtuReport, going: Going) -> Lane<'_> {
         let climb = &report.way(going).climb;
-        let told = climb.hops.iter().map(|hop| hop.ttl).max().unwrap_or(0);
+        let output = climb.hops.iter().map(|hop| hop.ttl).max().unwrap_or(0);
         Lane {
             report,
             going,
             names: ends(going, &cut(&report.host, IN_SENTENCE)),
-            routers: told.max(climb.distance.unwrap_or(1).saturating_sub(1)),
+            routers: output.max(climb.distance.unwrap_or(1).saturating_sub(1)),
         }
     }
 

@@ -346,8 +346,8 @@ mod tests {
 
     #[test]
     fn two_requests_stand_on_one_scale() {
-        let told = testing::requests();
-        let slow = &told.calls[0];
+        let output = testing::requests();
+        let slow = &output.calls[0];
         let mut quick = slow.clone();
         quick.parts.call_send = Nanos(100_000);
         quick.steps = vec![
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_strangers_and_endless_steps_stay_in_their_place() {
+    fn names_of_others_and_endless_steps_stay_in_their_place() {
         let mut call = testing::requests().calls[0].clone();
         call.operation = "</text><script>alert(1)</script>\u{202e}".to_owned();
         call.steps = (0..32)

@@ -1,7 +1,7 @@
 //! Pictures for pages, one file each: data to a [`crate::page::Picture`].
 
 pub mod bars;
-pub mod course;
+pub mod downsample;
 pub mod drift;
 pub mod forest;
 pub mod goodput;
@@ -101,13 +101,13 @@ mod tests {
             vec![phase(0, 1, SlowStart), phase(1, 9, Cwnd)],
             vec![phase(1, 5, Cwnd), phase(5, 6, Application)],
         ];
-        let told = bands(&all.each_ref().map(Vec::as_slice));
-        let told: Vec<_> = told
+        let output = bands(&all.each_ref().map(Vec::as_slice));
+        let output: Vec<_> = output
             .iter()
             .map(|b| (b.from, b.to, b.name.as_str()))
             .collect();
         assert_eq!(
-            told,
+            output,
             [
                 (0.0, 1.0, "slow start"),
                 (1.0, 9.0, "the congestion window")

@@ -1,6 +1,6 @@
 //! What a sender's kernel reports at each sample.
 
-use super::course::Track;
+use super::downsample::Track;
 use model::{Leg, Sample, SocketState};
 
 /// A quantity of the sender over time, all its connections together; `None` where its kernel does not report it.

@@ -1,6 +1,6 @@
 //! What the sender of a connection had to go by: its windows, what was in flight, and the RTT.
 
-use super::course::{Columns, Track};
+use super::downsample::{Columns, Track};
 use super::time_sequence::joined;
 use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke, Values};
 use model::Leg;

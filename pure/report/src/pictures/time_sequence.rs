@@ -1,6 +1,6 @@
 //! The time-sequence graph of one direction of a connection: what was sent, acknowledged and retransmitted.
 
-use super::course::{Columns, Course, Pass, Track};
+use super::downsample::{Columns, Course, Pass, Track};
 use crate::page::{Axis, Band, Chart, Picture, Scale, Stroke};
 use crate::words::{counted, grouped, percent};
 use model::Bytes;

@@ -287,7 +287,7 @@ pub(crate) fn effect(plan: &Plan, e: &FactorEffect) -> String {
     )
 }
 
-/// What effects of factors were told from: `6 blocks of 10 s runs in random order, 6 min, plan 3f2a.`
+/// What effects of factors rest on: `6 blocks of 10 s runs in random order, 6 min, plan 3f2a.`
 pub(crate) fn blocks(experiment: &Experiment, verdict: &Verdict) -> String {
     let plan = &experiment.plan;
     let blocks = verdict.arms.iter().map(|a| a.runs).min().unwrap_or(0);
@@ -304,16 +304,16 @@ pub(crate) fn blocks(experiment: &Experiment, verdict: &Verdict) -> String {
 pub(crate) fn search(plan: &Plan, verdict: &Verdict) -> Option<String> {
     let story = verdict.search.as_ref()?;
     let rounds: Vec<String> = story.rounds.iter().map(|r| r.len().to_string()).collect();
-    let told = format!("Arms left after each round: {}.", rounds.join(", "));
+    let output = format!("Arms left after each round: {}.", rounds.join(", "));
     Some(match (story.winner, story.looked_share) {
         (Some(winner), Some(looked)) => format!(
-            "{told} {} was left, and looked {} {} than {} in the search. That proves nothing, because the best of many looks good at random: what follows are fresh pairs.",
+            "{output} {} was left, and looked {} {} than {} in the search. That proves nothing, because the best of many looks good at random: what follows are fresh pairs.",
             escape(plan.arm_name(winner)),
             size(of_metric(plan.metric, looked).abs()),
             if looked < 0.0 { "worse" } else { "better" },
             escape(plan.arm_name(0)),
         ),
-        _ => told,
+        _ => output,
     })
 }
 
@@ -423,7 +423,7 @@ pub(crate) fn level(estimate: &Estimate) -> String {
     share(estimate.level)
 }
 
-/// From twice as much on a change is told in times, not in per cent.
+/// From twice as much on a change is a ratio, not a percentage.
 fn in_times(metric: Metric, estimate: &Estimate) -> bool {
     of_metric(metric, estimate.effect_share) >= 1.0 && range(metric, estimate).low > 0.0
 }

@@ -291,12 +291,12 @@ fn nothing_is_said_that_no_data_can_say() {
 }
 
 #[test]
-fn what_more_than_doubles_is_told_in_times() {
-    let told = |ask: PlanOptions, factor| {
+fn what_more_than_doubles_is_a_ratio() {
+    let output = |ask: PlanOptions, factor| {
         let e = path(ask, factor, 0.02);
         text(&e).replace('\n', " ")
     };
-    let times = told(ask(), 13.8);
+    let times = output(ask(), 13.8);
     assert!(
         times.contains(
             "median goodput with congestion=bbr 13.8x that with congestion=cubic (95 % CI "
@@ -309,8 +309,8 @@ fn what_more_than_doubles_is_told_in_times() {
         against: Vec::new(),
         ..ask()
     };
-    assert!(told(without, 3.0).contains("median goodput with congestion=bbr 3.0x baseline ("));
-    assert!(told(ask(), 1.5).contains(" % against that with congestion=cubic ("));
+    assert!(output(without, 3.0).contains("median goodput with congestion=bbr 3.0x baseline ("));
+    assert!(output(ask(), 1.5).contains(" % against that with congestion=cubic ("));
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_monitor_claims_nothing() {
     );
 }
 
-/// What a stranger's file put into a name comes out as text everywhere.
+/// What another's file put into a name comes out as text everywhere.
 #[test]
 fn names_cannot_be_markup() {
     let nasty = "<script>&\"'|*\u{1b}[2J\u{202e}";
@@ -472,9 +472,9 @@ fn figures_as_a_person_writes_them() {
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test writes its golden file")]
 fn every_answer_in_its_words() {
-    let mut told = String::new();
+    let mut output = String::new();
     for (name, e) in &all() {
-        told += &format!("=== {name}\n{}\n", text(e));
+        output += &format!("=== {name}\n{}\n", text(e));
     }
     let e = &all()[0].1;
     let style = Style {
@@ -482,13 +482,13 @@ fn every_answer_in_its_words() {
         ..Style::PLAIN
     };
     let after_the_pilot = foresee(&e.plan, &e.trials[..13]);
-    told += &format!(
+    output += &format!(
         "=== forecast\n{}\n",
         forecast(&e.plan, &after_the_pilot, style)
     );
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/prove/golden.txt");
-        return std::fs::write(path, told).unwrap();
+        return std::fs::write(path, output).unwrap();
     }
-    assert_eq!(told, include_str!("golden.txt"), "{told}");
+    assert_eq!(output, include_str!("golden.txt"), "{output}");
 }

@@ -226,9 +226,9 @@ pub fn forecast(plan: &Plan, f: &Forecast, style: Style) -> String {
     } else {
         sentences.push(match plan.pilot_pairs {
             0 => format!(
-                "Without a pilot nobody knows beforehand whether it can show the {margin} that matters."
+                "Without a pilot it is not known whether these runs can show a change of {margin}."
             ),
-            _ => format!("What it can show of the {margin} that matters is known after the pilot."),
+            _ => format!("The pilot shows whether these runs can show a change of {margin}."),
         });
     }
     sentences

@@ -9,8 +9,8 @@ use model::finding::Explanation;
 use model::{Direction, Fate, Fingerprint, Run, Tuning, Warning, summarise};
 
 /// What happened.
-pub struct Story {
-    /// Both ways as they were.
+pub struct Demonstration {
+    /// Both directions before any change.
     pub run: Run,
     /// What limited them.
     pub why: Vec<Explanation>,
@@ -20,21 +20,21 @@ pub struct Story {
     pub tuning: Tuning,
     /// Its experiments.
     pub judged: Vec<Judged>,
-    /// A remedy that many would try: one arm beside the path as it was.
+    /// A remedy that many would try: one variant beside the baseline.
     pub popular: Judged,
-    /// What was put back, a line each.
+    /// What was restored, a line each.
     pub put_back: Vec<String>,
     /// Doubts about the whole.
     pub warnings: Vec<Warning>,
 }
 
-/// The page of a story: its answers, then the page of each of its parts.
-pub fn story(story: &Story) -> Page {
-    let there = there(story);
-    let (experiment, verdict) = &story.popular;
-    let tuned = super::tuning(&story.tuning, &story.judged);
+/// The page of a demo: its answers, then the page of each of its parts.
+pub fn demo(demo: &Demonstration) -> Page {
+    let there = there(demo);
+    let (experiment, verdict) = &demo.popular;
+    let tuned = super::tuning(&demo.tuning, &demo.judged);
     let popular = super::experiment(experiment, verdict);
-    let mut sections = chapter("Measured", "measured", 1, story.measured.clone());
+    let mut sections = chapter("Measured", "measured", 1, demo.measured.clone());
     // Before and after, and what proves it.
     sections.extend(chapter("Tuned", "tuned", 2, tuned));
     let name = escape(experiment.plan.arm_name(1));
@@ -44,13 +44,13 @@ pub fn story(story: &Story) -> Page {
         1,
         popular,
     ));
-    sections.push(undone(story));
+    sections.push(undone(demo));
     Page {
         title: format!("{there}: why it is slow, what helps, what does not"),
-        verdict: verdict_of(story, &there),
-        facts: facts(story),
+        verdict: verdict_of(demo, &there),
+        facts: facts(demo),
         sections,
-        figures: super::tuning::before_and_after(&story.tuning),
+        figures: super::tuning::before_and_after(&demo.tuning),
         ..Page::default()
     }
 }
@@ -70,23 +70,23 @@ fn chapter(name: &str, id: &str, open: usize, page: Page) -> Vec<Section> {
 }
 
 /// The way that was tuned, by the names of its ends.
-fn there(story: &Story) -> String {
+fn there(demo: &Demonstration) -> String {
     let name = |of: Option<&Fingerprint>, otherwise: &str| {
-        let told = of.map(|host| host.hostname.as_str());
-        escape(told.filter(|name| !name.is_empty()).unwrap_or(otherwise))
+        let output = of.map(|host| host.hostname.as_str());
+        escape(output.filter(|name| !name.is_empty()).unwrap_or(otherwise))
     };
-    let near = name(Some(&story.run.near), "this host");
-    let far = name(story.run.far.as_ref(), &story.run.host);
-    match story.tuning.direction {
+    let near = name(Some(&demo.run.near), "this host");
+    let far = name(demo.run.far.as_ref(), &demo.run.host);
+    match demo.tuning.direction {
         Direction::Up => format!("From {near} to {far}"),
         Direction::Down => format!("From {far} to {near}"),
     }
 }
 
 /// What a reader takes away: how slow, why, what helps, what does not.
-fn verdict_of(story: &Story, there: &str) -> Vec<String> {
-    let slow = story.tuning.direction;
-    let legs = summarise(&story.run).legs;
+fn verdict_of(demo: &Demonstration, there: &str) -> Vec<String> {
+    let slow = demo.tuning.direction;
+    let legs = summarise(&demo.run).legs;
     let rate = |of_slow: bool| {
         let leg = legs.iter().find(|leg| (leg.direction == slow) == of_slow);
         or(
@@ -96,13 +96,13 @@ fn verdict_of(story: &Story, there: &str) -> Vec<String> {
     };
     let (slow_rate, other) = (rate(true), rate(false));
     let carries = format!("{there} the path carries {slow_rate}, in reverse {other}.");
-    let why = story.why.iter().find(|e| e.direction == Some(slow));
+    let why = demo.why.iter().find(|e| e.direction == Some(slow));
     let why = why.map(|e| format!("Why: it is {}", explain::sentence(e)));
-    let (experiment, verdict) = &story.popular;
+    let (experiment, verdict) = &demo.popular;
     let name = escape(experiment.plan.arm_name(1));
     let popular = in_short(experiment, verdict, 1);
     let rest = [
-        helped(story),
+        helped(demo),
         format!("What many would try first, {name}: {popular}"),
         "All settings restored.".to_owned(),
     ];
@@ -110,9 +110,9 @@ fn verdict_of(story: &Story, there: &str) -> Vec<String> {
 }
 
 /// The proposal that was proven to do the most, with what proves it.
-fn helped(story: &Story) -> String {
+fn helped(demo: &Demonstration) -> String {
     let proven = |fate: Fate| {
-        let rounds = story.tuning.rounds.iter();
+        let rounds = demo.tuning.rounds.iter();
         let mut tried = rounds.flat_map(|r| r.advice.proposals.iter().zip(&r.attempts));
         tried.find(|(_, attempt)| attempt.fate == fate)
     };
@@ -120,7 +120,7 @@ fn helped(story: &Story) -> String {
         return "Nothing that was proposed is proven to help.".to_owned();
     };
     let settings: Vec<String> = attempt.settings.iter().map(ToString::to_string).collect();
-    let proven = attempt.arm.zip(story.judged.first());
+    let proven = attempt.arm.zip(demo.judged.first());
     let proven = proven.map(|(arm, (experiment, verdict))| in_short(experiment, verdict, arm));
     let (title, settings) = (escape(&proposal.title), settings.join(", "));
     format!(
@@ -129,9 +129,9 @@ fn helped(story: &Story) -> String {
     )
 }
 
-fn facts(story: &Story) -> Vec<(String, String)> {
-    let run = &story.run;
-    let experiments = story.judged.iter().chain([&story.popular]);
+fn facts(demo: &Demonstration) -> Vec<(String, String)> {
+    let run = &demo.run;
+    let experiments = demo.judged.iter().chain([&demo.popular]);
     let runs: usize = experiments.map(|(e, _)| e.trials.len()).sum();
     super::facts([
         ("Path", escape(&run.host)),
@@ -141,12 +141,12 @@ fn facts(story: &Story) -> Vec<(String, String)> {
     ])
 }
 
-fn undone(story: &Story) -> Section {
-    let back = story.put_back.iter();
-    let back = back.map(|line| format!("Put back: {}.", escape_sentence(line)));
-    let doubts = story.warnings.iter().map(|w| {
+fn undone(demo: &Demonstration) -> Section {
+    let back = demo.put_back.iter();
+    let back = back.map(|line| format!("Restored: {}.", escape_sentence(line)));
+    let doubts = demo.warnings.iter().map(|w| {
         let (what, remedy) = (escape_sentence(&w.what), escape_sentence(&w.remedy));
         format!("{what}: {remedy}.")
     });
-    Section::new("Put back").words(back.chain(doubts).collect())
+    Section::new("Restored").words(back.chain(doubts).collect())
 }

@@ -54,11 +54,11 @@ fn needs(needs: &Needs) -> String {
         Direction::Down => "down (to this host)",
     };
     let from = match needs.rate_from {
-        RateFrom::User => " as told",
+        RateFrom::User => " as given",
         RateFrom::Line => " of the slower device",
         RateFrom::Reached => " as reached",
         RateFrom::Step => {
-            " (four times what was reached: buffers held it, and nothing tells the path's rate)"
+            " (four times what was reached: buffers held it, and no source has the path's rate)"
         }
     };
     let among = match needs.connections {
@@ -223,13 +223,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn harm_is_told_with_its_reason_and_who_set_it() {
+    fn harm_has_its_reason_and_who_set_it() {
         let text = text(&report(), Style::PLAIN);
         let expected = "\
 1 setting does harm on this path. Nothing was changed.
 
-down (to this host): 1.00 Gbit/s as told x RTT 100 ms = 11.9 MiB in flight; this
-  takes 25.0 MiB of buffer at the receiver and 25.0 MiB at the sender
+down (to this host): 1.00 Gbit/s as given x RTT 100 ms = 11.9 MiB in flight;
+  this takes 25.0 MiB of buffer at the receiver and 25.0 MiB at the sender
 
 This host: db\\u{1b}1, Linux 6.18.44
   harmful   net.ipv4.tcp_rmem = 4096 131072 16777216  ->  4096 131072 26214400
@@ -250,7 +250,7 @@ Beside the settings:
     }
 
     #[test]
-    fn a_host_without_fault_is_told_so() {
+    fn a_host_without_fault_is_reported_so() {
         let mut report = report();
         report.hosts[0].items.clear();
         assert!(

@@ -220,7 +220,7 @@ impl Course {
 }
 
 impl Pass {
-    /// Whether an event of this end's socket counts. What was seen from the other end makes room for it.
+    /// Whether an event of this end's socket counts. What was seen from the remote host makes room for it.
     fn counts(&mut self, own: bool) -> bool {
         if own && !self.own {
             *self = Pass {
@@ -249,7 +249,7 @@ impl Pass {
         self.stream().map_or(0, |stream| stream.bytes)
     }
 
-    /// A packet of either direction; `window` is what the other end's socket knows of its window.
+    /// A packet of either direction; `window` is the remote socket's window.
     fn takes(&mut self, at: Nanos, packet: &Packet, forward: bool, window: Option<u64>) {
         let account = self
             .account
@@ -264,7 +264,7 @@ impl Pass {
             };
             let field = || scale.map(|scale| u64::from(packet.window) << scale.min(14));
             let trip = passed.ack.and_then(|ack| ack.trip);
-            self.hears(at, packet, window.or_else(field), trip);
+            self.arrives(at, packet, window.or_else(field), trip);
         }
     }
 
@@ -287,7 +287,7 @@ impl Pass {
         self.note_flight(at);
     }
 
-    fn hears(&mut self, at: Nanos, packet: &Packet, window: Option<u64>, trip: Option<Nanos>) {
+    fn arrives(&mut self, at: Nanos, packet: &Packet, window: Option<u64>, trip: Option<Nanos>) {
         let newest = self.newest.get_or_insert(Unwrap::new(packet.ack));
         if newest.is_before(packet.ack) {
             // Never seen: a FIN, or what the capture lost.
@@ -573,7 +573,7 @@ mod tests {
         sacks.sack = Some((first.wrapping_add(1200), first.wrapping_add(1500)));
         course.packet(&sacks);
         course.packet(&packet(300, 0, first.wrapping_add(1000), 78, ACK, 500));
-        // Of other ends.
+        // Of others.
         course.packet(&Packet::new(end(0), end(0)));
 
         assert_eq!(values(&course, Track::Sent), [(110, 1000), (111, 1500)]);
