@@ -183,7 +183,9 @@ impl Advisor<'_> {
         };
         if set_by_hand {
             // It does not grow then, whatever the sysctls say.
-            let own = own(format!("it was set by hand, which ends its growing; {bdp}"));
+            let own = own(format!(
+                "it was set explicitly, which disables autotuning; {bdp}"
+            ));
             return self.propose(LARGER_BUFFERS, cause, vec![own], Vec::new());
         }
         let receiver = (self.receiver(), "net.ipv4.tcp_rmem", needs.receive_buffer);
@@ -194,7 +196,7 @@ impl Advisor<'_> {
             let Some(host) = self.hosts.at(side) else {
                 // An iperf3 server: what its own sockets are asked to have is all that reaches it.
                 if (side == self.sender()) == sends {
-                    changes.push(own(format!("{bdp}; that host can only be asked")));
+                    changes.push(own(format!("{bdp}; linerate cannot change that host")));
                     stand_in.extend(self.asked(side, wanted, 0));
                 }
                 continue;
@@ -208,7 +210,7 @@ impl Advisor<'_> {
             }
             let values = Value::Numbers(vec![least, initial, wanted.0]);
             let why = format!(
-                "{bdp}; a buffer of {wanted} holds that, what the kernel keeps beside it, and a quarter more"
+                "{bdp}; a buffer of {wanted} holds that, the kernel's overhead, and a quarter more"
             );
             let mut change = self.change(Knob::Sysctl(sysctl), values, side, why, BUFFERS);
             if fits_memory(host, wanted, self.way.connections) == Some(false) {
@@ -300,9 +302,7 @@ impl Advisor<'_> {
         let lost = lost.map_or_else(String::new, |(lost, of)| {
             format!("{lost} of {of} segments were retransmitted; ")
         });
-        let why = format!(
-            "{lost}{used} takes every loss for congestion, bbr goes by rate and round trip"
-        );
+        let why = format!("{lost}{used} treats every loss as congestion, bbr uses rate and RTT");
         let bbr = Value::Word(BBR.to_owned());
         let congctl = Knob::Route(RouteKnob::Congctl);
         let mut change = self.change(congctl, bbr.clone(), side, why, CONGESTION);
@@ -380,7 +380,7 @@ impl Advisor<'_> {
         let side = self.sender();
         let change = match self.way.mtu {
             Some(mtu) => {
-                let why = format!("packets above {mtu} bytes vanish, and nobody says so");
+                let why = format!("packets above {mtu} bytes are dropped silently");
                 let (knob, value) = (Knob::Route(RouteKnob::Mtu), Value::Number(mtu.into()));
                 self.change(knob, value, side, why, "RFC 2923; RFC 8899")
             }
@@ -499,7 +499,7 @@ impl Advisor<'_> {
             }
             _ => false,
         };
-        lowers.then(|| format!("it is {says}, which is more: limits are not lowered"))
+        lowers.then(|| format!("it is {says}, which is higher: limits are not lowered"))
     }
 
     fn own(&self, knob: Knob, value: Value, why: String, source: &str) -> Change {

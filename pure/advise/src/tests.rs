@@ -487,7 +487,7 @@ fn what_is_worth_nothing_or_lowers_is_declined_with_a_reason() {
         why,
         [
             "tcp_low_latency has no effect since Linux 4.14",
-            "it is 300, which is more: limits are not lowered"
+            "it is 300, which is higher: limits are not lowered"
         ]
     );
 }

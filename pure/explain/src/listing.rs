@@ -77,7 +77,7 @@ fn doubts(listing: &Listing) -> Vec<String> {
     let order = match listing.order {
         LineOrder::Printed => None,
         LineOrder::Sorted { moved } => Some(format!(
-            "each processor's lines had been printed by themselves: {moved} of {all} stood behind later ones, and were put in order by their timestamps"
+            "each processor's lines were printed separately: {moved} of {all} were out of order and were sorted by their timestamps"
         )),
         LineOrder::Unknown => Some(
             "the lines are of several processors and have no timestamps: their order is unknown, so times are not reported"

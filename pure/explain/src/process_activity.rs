@@ -154,7 +154,9 @@ impl LimitingProcess {
             format!(
                 "{comm} waits for a disk: read ahead, in larger pieces, or from a faster one (iostat -x 1)"
             ),
-            format!("{comm} waits for something else than the network: strace -p {pid} shows what"),
+            format!(
+                "{comm} waits for something other than the network: strace -p {pid} shows what"
+            ),
         ];
         let keys = [
             Key::ProcessRunning,

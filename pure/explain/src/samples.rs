@@ -105,7 +105,7 @@ pub(crate) fn stream(
     let mut doubts = Vec::new();
     if run.spec.interval > COARSE {
         doubts.push(format!(
-            "samples {} apart: what happened between them is inferred from counters; -i 10ms sees more",
+            "samples {} apart: what happened between them is inferred from counters; -i 10ms shows more",
             run.spec.interval
         ));
     }

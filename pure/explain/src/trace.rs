@@ -59,7 +59,7 @@ pub struct TraceWatcher {
     used_by: BTreeMap<u32, BTreeSet<u32>>,
     /// The last look at each process.
     owners: BTreeMap<u32, Owner>,
-    /// Events that the trace lost, of whichever connection.
+    /// Events that the trace lost, of any connection.
     lost: u64,
 }
 
@@ -234,7 +234,7 @@ impl TraceWatcher {
         let mut explained: Vec<Explanation> = explained.collect();
         if let (Some(first), 1..) = (explained.first_mut(), self.forgotten) {
             let doubt = format!(
-                "{} connections that ended early are not in here",
+                "{} connections that ended early were left out",
                 self.forgotten
             );
             first.doubts.push(doubt);
@@ -423,7 +423,7 @@ impl WatchedConnection {
         }
         if lost > 0 {
             doubts.push(format!(
-                "{lost} events of this trace were lost, of whichever connection"
+                "{lost} events of this trace were lost, of unknown connections"
             ));
         }
         doubts

@@ -348,9 +348,9 @@ pub fn joined(a: (&str, CaptureObserver), b: (&str, CaptureObserver)) -> Joined 
                         stream.path = found.figures();
                     }
                 }
-                None => own
-                    .doubts
-                    .push("both captures have it, but nothing that passed both places".to_owned()),
+                None => own.doubts.push(
+                    "it is in both captures, but no packet of it passed both places".to_owned(),
+                ),
             }
             joined.push(own);
         }
@@ -370,7 +370,7 @@ pub fn joined(a: (&str, CaptureObserver), b: (&str, CaptureObserver)) -> Joined 
 
 /// Only one of two places has a connection.
 fn alone(name: &str, other: &str) -> String {
-    format!("only {name} has it, not {other}: it is explained from there alone")
+    format!("it is in {name} only, not in {other}: it is explained from {name} alone")
 }
 
 #[cfg(test)]

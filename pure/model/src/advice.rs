@@ -60,7 +60,7 @@ pub enum RateFrom {
 pub struct Change {
     /// What to set, and where (`knob=value[@place]`): read with the direction of its proposal.
     pub setting: Setting,
-    /// The host that is meant.
+    /// The host to change.
     pub side: Side,
     /// The value now; `None` where it is not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ pub struct Change {
 pub struct Proposal {
     /// What it does, in a few words.
     pub title: String,
-    /// Which way the data goes that it is for: says who is sender and receiver.
+    /// Direction of the data that it is for: defines sender and receiver.
     pub direction: Direction,
     /// The limit that it answers, as in a finding.
     pub cause: finding::Limit,
@@ -135,7 +135,7 @@ pub struct Advice {
 }
 
 impl Change {
-    /// A change with what the table of knobs says of it.
+    /// A change with its entry in the table of knobs.
     pub fn new(setting: Setting, side: Side, why: String, source: &str) -> Change {
         let knob: Knob = setting.knob;
         Change {
@@ -228,7 +228,7 @@ pub struct AuditReport {
     pub advice: Vec<Advice>,
     /// The hosts, that of the command first.
     pub hosts: Vec<HostAudit>,
-    /// What the reader must know to take it right, a sentence each.
+    /// Caveats, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
 }
@@ -268,7 +268,7 @@ pub struct Item {
     pub lowers: bool,
     /// Why.
     pub why: String,
-    /// What well-known guides say, and what that would be worth here.
+    /// Recommendations of well-known guides, and their worth here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guides: Vec<Guidance>,
     /// The lines that set it when the host starts, in their order: the last one wins.
@@ -290,7 +290,7 @@ pub enum Worth {
     Keep,
 }
 
-/// What a guide says of a setting.
+/// A guide's recommendation for a setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Guidance {
     /// The guide.

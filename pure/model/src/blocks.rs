@@ -8,7 +8,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// What a client asks of a server that has blocks.
+/// The block requests of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     /// Who has them.
@@ -18,7 +18,7 @@ pub struct Blocks {
     pub block: Bytes,
     /// Requests that each connection has outstanding.
     pub depth: u32,
-    /// What each connection asks in turn.
+    /// Operations that each connection requests in turn.
     pub mix: Vec<BlockOperation>,
     /// Blocks in random order, each once before any repeats; otherwise in sequence, then from the first again.
     pub random: bool,
@@ -33,7 +33,7 @@ pub struct Blocks {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum BlockServer {
-    /// An NFS server: every connection has a file of its own, which the run makes and removes.
+    /// An NFS server: every connection has its own file, which the run creates and removes.
     Nfs {
         /// The folder in which the files are, as the server exports it.
         export: String,
@@ -73,7 +73,7 @@ pub struct BlockStore {
 }
 
 impl BlockStore {
-    /// Bytes of a new file, unless the order says else.
+    /// Bytes of a new file, unless the order has a size.
     pub const SIZE: Bytes = Bytes(1 << 30);
 }
 
@@ -196,7 +196,7 @@ impl BlockOperation {
 /// A request and its reply, by the client's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockReply {
-    /// What was asked.
+    /// Read or write.
     pub operation: BlockOperation,
     /// Payload that was read or written.
     pub data: Bytes,
@@ -213,7 +213,7 @@ pub struct BlockReply {
 /// The time of a request at its server, by the server's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtServer {
-    /// From the last byte of the call being there until the storage was asked.
+    /// From the last byte of the call until the storage request.
     pub queued: Nanos,
     /// Until the storage had done it.
     pub storage: Nanos,
@@ -239,7 +239,7 @@ pub struct Outstanding {
 /// A call without its reply.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockCall {
-    /// What was asked.
+    /// Read or write.
     pub operation: BlockOperation,
     number: u32,
     asked: Nanos,
@@ -255,7 +255,7 @@ impl Outstanding {
         self.asked
     }
 
-    /// The next call was asked, in so many bytes.
+    /// Queues the next call of `bytes` bytes.
     pub fn ask(&mut self, now: Nanos, operation: BlockOperation, bytes: usize) {
         self.queued += bytes as u64;
         self.calls.push_back(BlockCall {
@@ -335,12 +335,12 @@ pub struct ServerRecord {
     /// All of it.
     #[serde(rename = "storage_ns")]
     pub storage_time: Nanos,
-    /// All calls together, from being there until the storage was asked.
+    /// All calls together, from their last byte until the storage request.
     #[serde(rename = "queued_ns")]
     pub queued: Nanos,
 }
 
-/// What the blocks of a measurement were in, at the end that was asked for them.
+/// The backing store of the blocks of a measurement, at their server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreRecord {
     /// How many there are.
@@ -385,7 +385,7 @@ pub struct BlockSummary {
     /// Where the time of all together went. Think time includes queueing delay; the path takes the minimum RTT, half of it
     /// in each direction.
     pub parts: Parts,
-    /// Where the time was by what both ends report; `None`: the server reports nothing (NFS).
+    /// Where the time was, from the reports of both hosts; `None`: the server reports nothing (NFS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<BlockSplit>,
 }
@@ -396,7 +396,7 @@ pub struct BlockSplit {
     /// In the storage.
     #[serde(rename = "storage_ns")]
     pub storage: Nanos,
-    /// At the server, before the storage was asked.
+    /// At the server, before the storage request.
     #[serde(rename = "queued_ns")]
     pub queued: Nanos,
     /// All else: the RTT with its queueing delay, sending, and both kernels.
@@ -457,7 +457,7 @@ pub fn summarise_blocks(client: &EndRecord) -> Vec<BlockSummary> {
     all
 }
 
-/// Says so if blocks that were to come from the disk were read so often that they must have come from the page cache.
+/// A warning if blocks that should come from the disk were read so often that the page cache must have had them.
 pub(crate) fn read_again(spec: &Spec, leg: &Leg) -> Option<Warning> {
     let Workload::Blocks(order) = &spec.workload else {
         return None;

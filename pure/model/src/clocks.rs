@@ -13,7 +13,7 @@ pub struct Clocks {
     /// Packets that were found in both; of more than 1,048,576 in a capture only a part is
     /// compared.
     pub matched: u64,
-    /// The offset, and a one-way delay, can be wrong by so much: the asymmetry and the residual.
+    /// Error bound of the offset and of one-way delays: the asymmetry and the residual.
     #[serde(rename = "error_ns")]
     pub error: Nanos,
     /// Half of the shortest round trip between the two places: the error if all of it lay in one direction (RFC 5905,
@@ -23,7 +23,7 @@ pub struct Clocks {
     /// What the fit of offset and drift leaves, which changes of a one-way delay have as their error.
     #[serde(rename = "residual_ns")]
     pub residual: Nanos,
-    /// One of the clocks was set meanwhile, by so much.
+    /// Step of one of the clocks during the capture.
     #[serde(rename = "step_ns")]
     pub step: Option<Nanos>,
 }

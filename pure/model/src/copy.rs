@@ -38,7 +38,7 @@ pub struct CopySummary {
     pub rate: BitRate,
     /// The stages, the busiest first: it held the copy up, and the second is the next limit.
     pub stages: Vec<StageUse>,
-    /// The first stands out; otherwise the first two are about as fast.
+    /// The first is clearly the slowest; otherwise the first two are about as fast.
     pub decided: bool,
     /// Share of the sender's time that its ring was full: the network was the slower one.
     pub sender_ring_full_share: f64,
@@ -51,7 +51,7 @@ pub struct CopySummary {
     /// Making the copy safe at the end (`fsync`); null: memory, or it did not come to that.
     #[serde(rename = "fsync_ns")]
     pub fsync: Option<Nanos>,
-    /// Length and hash at both ends are the same; null: it did not come to that.
+    /// Length and hash at both hosts are the same; null: not compared.
     pub verified: Option<bool>,
     /// The new file stayed.
     pub kept: bool,
@@ -61,14 +61,14 @@ pub struct CopySummary {
     pub source_cached_after_share: Option<f64>,
     /// Share of the copy that the page cache held afterwards; null: memory, or not reported.
     pub sink_cached_after_share: Option<f64>,
-    /// Processor seconds of hashing for each 10^9 bytes, both ends together.
+    /// Processor seconds of hashing for each 10^9 bytes, both hosts together.
     pub hashing_s_per_gb: f64,
 }
 
 /// A stage that was at work for less of the time has no rate of its own.
 const LEAST_BUSY: f64 = 0.01;
 
-/// Sums a copy up; `None` if an end did not report, or nothing moved.
+/// Sums a copy up; `None` if a host did not report, or nothing moved.
 pub fn summarise_copy(sender: &EndRecord, receiver: &EndRecord) -> Option<CopySummary> {
     let bytes = receiver.bytes;
     let (sender, receiver) = (sender.copy.as_ref()?, receiver.copy.as_ref()?);
@@ -114,7 +114,7 @@ impl CopySummary {
     /// Stages that are busy for shares closer than this are about as fast as each other.
     pub const APART: f64 = 0.05;
 
-    /// The stage that held the copy up, if one stands out.
+    /// The stage that limited the copy, if one is clearly the slowest.
     pub fn bottleneck(&self) -> Option<&StageUse> {
         self.stages.first().filter(|_| self.decided)
     }

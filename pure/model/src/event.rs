@@ -22,7 +22,7 @@ pub enum Event<'a> {
         /// Which way.
         direction: Direction,
     },
-    /// An end took a sample.
+    /// A host took a sample.
     Sample {
         /// Position of the leg in the run.
         #[serde(rename = "leg")]
@@ -32,7 +32,7 @@ pub enum Event<'a> {
         /// What it saw.
         sample: &'a Sample,
     },
-    /// The trace of an end was taken, and is here.
+    /// The trace of a host was transferred.
     #[serde(skip)]
     Traced {
         /// Position of the leg in the run.

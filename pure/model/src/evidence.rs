@@ -106,11 +106,11 @@ keys! {
     ZeroWindowLongest: Time;
     /// Time for which the receiver advertised less than one segment.
     ZeroWindowTime: Time;
-    /// `SO_SNDBUF` as the kernel holds it, twice what was asked for.
+    /// `SO_SNDBUF` in the kernel, twice the requested size.
     SendBuffer: Bytes, Settings;
     /// Rate that half a send buffer in each shortest RTT carries: the other half is overhead at the most.
     SendBufferRate: BitRate;
-    /// `SO_RCVBUF` as the kernel holds it, at its largest; twice what was asked for.
+    /// `SO_RCVBUF` in the kernel at its largest; twice the requested size.
     ReceiveBuffer: Bytes, Settings;
     /// `SO_RCVBUF` when the first data arrived.
     ReceiveBufferFirst: Bytes, Settings;

@@ -55,7 +55,7 @@ pub struct Trial {
     pub bytes: Bytes,
     /// Why there is no value; a failed run counts as a slow one.
     pub failed: Option<String>,
-    /// What was asked of the machine and the sockets, beside what was there.
+    /// The requested settings of machine and sockets, with those in force.
     pub readings: Vec<Reading>,
     /// What the kernel saw meanwhile.
     pub witness: Witness,
@@ -97,7 +97,7 @@ pub struct Witness {
     pub host_cpu_share: Option<f64>,
     /// Sending MSS of the live socket, in bytes.
     pub mss: Option<u32>,
-    /// The slower of both ends' devices; `None` unless every end that reports has a link speed.
+    /// Speed of the slower of both hosts' devices; `None` unless every reporting host has a link speed.
     #[serde(rename = "link_speed_bit_s")]
     pub link_speed: Option<BitRate>,
     /// Requests answered.

@@ -71,7 +71,7 @@ limits! {
     DeviceQueue: First('q'), "the queue of the sender's device";
     /// Nothing in TCP held it: the sender's processor or scheduler did.
     Cpu: First('u'), "the processor";
-    /// Segments of full size vanish while smaller ones pass, and nobody says so.
+    /// Segments of full size are dropped silently while smaller ones pass.
     BlackHole: Second, "a path-MTU black hole";
     /// The peer held acknowledgements back.
     DelayedAck: Second, "delayed acknowledgements";
@@ -311,12 +311,12 @@ pub struct Explanation {
     pub conclusion: Conclusion,
     /// All findings: the causes of the conclusion first, then by share.
     pub findings: Vec<Finding>,
-    /// What both ends show together, or the trace of the receiver, beside the findings.
+    /// Evidence of both hosts together, or of the receiver's trace, besides the findings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<Evidence>,
     /// The time line.
     pub phases: Vec<Phase>,
-    /// What the reader must know to take it right, a sentence each.
+    /// Caveats, a sentence each.
     pub doubts: Vec<String>,
 }
 

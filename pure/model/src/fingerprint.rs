@@ -63,7 +63,7 @@ pub struct Cpu {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Route {
-    /// The peer that was asked for.
+    /// Address of the peer.
     pub destination: Option<IpAddr>,
     /// Next hop; `None` on the same link.
     pub gateway: Option<IpAddr>,

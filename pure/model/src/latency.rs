@@ -1,4 +1,4 @@
-//! Request latencies as a histogram that can be added, saved and asked for percentiles.
+//! Request latencies as a histogram that can be added and saved, with percentiles.
 
 use crate::Nanos;
 use serde::{Deserialize, Serialize};

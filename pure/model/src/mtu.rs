@@ -10,7 +10,7 @@ pub use change::{
     CHANGE_SCHEMA, ChangeOutcome, ChangeReach, ChangeStage, Going, MtuChange, Obstacle, Stopped,
 };
 
-/// Version of the JSON form of [`MtuReport`]; counts by itself.
+/// Version of the JSON form of [`MtuReport`].
 pub const MTU_SCHEMA: u32 = 1;
 
 /// What the archive keeps of a path's MTU.
@@ -87,7 +87,7 @@ pub enum Method {
     Web,
 }
 
-/// One end of a path, as its kernel sees it.
+/// One host of a path, from its kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PathEnd {
@@ -97,7 +97,7 @@ pub struct PathEnd {
     pub device: String,
     /// MTU of that device.
     pub device_mtu: u32,
-    /// Its driver; `None` where there is none to ask.
+    /// Its driver; `None` where the kernel reports none.
     pub driver: Option<String>,
     /// The driver may take the link down and up when the MTU changes.
     pub drops_link: bool,
@@ -130,7 +130,7 @@ pub struct Belief {
 /// One direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Way {
-    /// What the probes said.
+    /// Result of the probes.
     pub climb: Climb,
     /// The MSS that the handshake carried in this direction, if one was looked at.
     pub mss: Option<MssSeen>,
@@ -140,7 +140,7 @@ pub struct Way {
     pub verdict: MtuVerdict,
 }
 
-/// What a ladder of probes said of one direction.
+/// Result of a ladder of probes in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Climb {
@@ -156,7 +156,7 @@ pub struct Climb {
     pub arrived: u32,
     /// The smallest MTU that a router reported (ICMP fragmentation needed, packet too big).
     pub too_big: Option<TooBig>,
-    /// What answered packets that ran out of hops, nearest first; empty if nobody was asked.
+    /// Routers that answered packets with an expired TTL, nearest first; empty if not probed.
     pub hops: Vec<Hop>,
     /// Hops to the peer, itself included, if probes found out.
     pub distance: Option<u8>,
@@ -183,7 +183,7 @@ pub struct Hop {
     pub small: bool,
     /// It answered one that is a byte larger.
     pub large: bool,
-    /// The MSS of a SYN as it arrived there, if it quotes so much.
+    /// The MSS of the SYN that arrived there, if the quote includes it.
     pub mss: Option<u16>,
 }
 
@@ -206,7 +206,7 @@ pub struct TcpTruth {
     pub asked: u64,
     /// Bytes that were acknowledged.
     pub acked: u64,
-    /// It made no progress for so long that it was given up.
+    /// It was given up after a time without progress.
     pub hangs: bool,
     /// MSS of the sender at the end.
     pub snd_mss: u32,
@@ -239,7 +239,7 @@ pub enum MtuCause {
     OwnDevice,
     /// The receiver's own device.
     PeerDevice,
-    /// A router that says so, as it should.
+    /// A router that reports the MTU (ICMP), as required.
     #[serde(alias = "router_tells")]
     RouterReports {
         /// Hops from the sender, if its place was found.
@@ -247,7 +247,7 @@ pub enum MtuCause {
         /// Who.
         from: IpAddr,
     },
-    /// They reach this router and not what comes next, and nobody says so.
+    /// They reach this router and not the next hop, without a message.
     Silent {
         /// Hops from the sender.
         hop: u8,
@@ -287,10 +287,10 @@ pub enum Beside {
     },
     /// The sender's route is configured to less than passes.
     RouteMtu {
-        /// What the route says.
+        /// The cached MTU of the route.
         says: u32,
     },
-    /// Somebody lowers the MSS of the handshakes that go this way.
+    /// A router lowers the MSS of handshakes in this direction.
     Clamp {
         /// What was announced.
         announced: u32,
@@ -309,7 +309,7 @@ pub enum Beside {
     },
     /// The size is that of a tunnel or an encapsulation.
     Encapsulation {
-        /// Those that leave so much of 1500 bytes.
+        /// Tunnels that leave this size of 1500 bytes.
         like: String,
     },
     /// TCP transfers hang in this direction: a black hole.
@@ -326,9 +326,9 @@ pub enum MtuDoubt {
     SwitchOrPort,
     /// A router that sends no message, or one whose message is filtered before it gets here.
     SilentOrFiltered,
-    /// The place, since nobody on the way answers.
+    /// The place, since no router on the path answers.
     Place,
-    /// The last byte, since so many probes were lost.
+    /// The last byte, because of probe loss.
     LastByte,
     /// Where the MSS is lowered.
     ClampPlace,

@@ -1,4 +1,4 @@
-//! A TCP segment as it stands on the wire, without a socket.
+//! A TCP segment on the wire, without a socket.
 
 use crate::{Nanos, Segment, What};
 use std::net::SocketAddr;

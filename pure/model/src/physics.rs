@@ -30,7 +30,7 @@ pub struct IdealPath {
     pub hops: u32,
     /// Segments that a new connection sends before the first acknowledgement (RFC 6928: 10).
     pub initial_window: u32,
-    /// The least of the windows and buffers at both ends, where one limits.
+    /// The smallest of the windows and buffers of both hosts, where one limits.
     pub window: Option<Bytes>,
 }
 
@@ -202,7 +202,7 @@ impl IdealPath {
     }
 }
 
-/// What a segment with so much payload takes of a link; never a frame that has to be padded.
+/// Bytes on a link of a segment with this payload; never a frame that has to be padded.
 fn on_wire(payload: u64) -> u64 {
     payload + HEADERS + AROUND
 }

@@ -65,7 +65,7 @@ named! {
         /// A typical run (signed ranks of the pairs, Hodges-Lehmann).
         #[default]
         Typical = "typical",
-        /// All runs together (sign flips of the totals): sees rare stalls that a typical run does not have.
+        /// All runs together (sign flips of the totals): includes rare stalls that a typical run does not have.
         Total = "total",
     }
 }

@@ -1,9 +1,9 @@
-//! What numbers say that somebody published: a table, or runs that nobody planned together.
+//! Analysis of published numbers: a table, or runs without a common plan.
 
 use crate::{Estimate, Outcome};
 use serde::{Deserialize, Serialize};
 
-/// Everything that can be said of some published numbers.
+/// The analysis of some published numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// Where they come from: a file's name, as the user gave it.
@@ -52,7 +52,7 @@ pub struct PublishedComparison {
     pub estimate: Option<Estimate>,
     /// The runs were paired by their block.
     pub paired: bool,
-    /// What the figures say: `faster`, `slower`, `no_difference`, `not_enough_data`, or
+    /// Outcome of the figures: `faster`, `slower`, `no_difference`, `not_enough_data`, or
     /// `no_verdict` where no interval exists.
     pub outcome: Outcome,
 }
@@ -64,7 +64,7 @@ pub struct Statistics {
     pub of: String,
     /// The arm.
     pub arm: String,
-    /// Arithmetic mean, in the `unit` of the comparisons; one value alone stands here.
+    /// Arithmetic mean, in the `unit` of the comparisons; a single value is its own mean.
     pub average: Option<f64>,
     /// Median.
     pub median: Option<f64>,
@@ -74,7 +74,7 @@ pub struct Statistics {
     pub max: Option<f64>,
 }
 
-/// Something to know before the numbers are believed.
+/// A caveat about the numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedDoubt {
     /// What kind.

@@ -5,7 +5,7 @@ use crate::{BitRate, Bytes, Clocks, Latency, Nanos, StreamFigures};
 use serde::{Deserialize, Serialize, Serializer};
 use std::net::SocketAddr;
 
-/// Version of the JSON form of [`Requests`]; counts by itself.
+/// Version of the JSON form of [`Requests`].
 pub const REQUESTS_SCHEMA: u32 = 1;
 
 /// All requests of one or two captures, or of a trace.
@@ -131,7 +131,7 @@ pub struct Call {
     /// When the first byte of the call left the client, since the capture began.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Who asked: address and port.
+    /// The client: address and port.
     pub client: SocketAddr,
     /// Who answered.
     pub server: SocketAddr,
@@ -139,7 +139,7 @@ pub struct Call {
     pub operation: String,
     /// What it is for, in words; empty where that is not known.
     pub purpose: &'static str,
-    /// Name, offset or size that it asked for, as its client sent it; empty where that is not
+    /// Requested name, offset or size, as its client sent it; empty where that is not
     /// known.
     pub detail: String,
     /// Bytes of the call on its connection.
@@ -244,7 +244,7 @@ causes! {
     Nagle: "nagle", "Nagle's rule";
     /// The peer delayed that acknowledgement (RFC 1122, 4.2.3.2).
     DelayedAck: "delayed_ack", "a delayed acknowledgement";
-    /// The server had not asked for the data yet (iSCSI: R2T).
+    /// The server had not requested the data yet (iSCSI: R2T).
     Turn: "turn", "waiting for the server's leave to send";
     /// Segment behind segment, as fast as the line, its bottleneck or pacing lets them.
     Rate: "rate", "the rate of the sender and the path";

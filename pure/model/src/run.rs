@@ -13,7 +13,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Name of a run in the archive: eight hexadecimal digits.
 pub type RunId = String;
 
-/// One execution of a [`Spec`]: what was asked, what both hosts are, what both ends saw.
+/// One execution of a [`Spec`]: the request, the fingerprints of both hosts, and their samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Version of this form.
@@ -31,7 +31,7 @@ pub struct Run {
     /// The experiment that it is part of, by its name in the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
-    /// What was asked.
+    /// The requested measurement.
     pub spec: Spec,
     /// The host of the command.
     pub near: Fingerprint,
@@ -113,7 +113,7 @@ impl Leg {
     }
 }
 
-/// What one end of a leg did and saw.
+/// The record of one host of a leg.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndRecord {
@@ -136,39 +136,39 @@ pub struct EndRecord {
     /// The same by operation (blocks).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<BlockRecord>,
-    /// Segments retransmitted, reported as a number by an end that gives no TCP_INFO (stock iperf3).
+    /// Retransmissions, as a number from a host that reports no TCP_INFO (stock iperf3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
     /// Counts of datagrams (UDP).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
-    /// What this end's storage did (copy workload).
+    /// Storage of this host (copy workload).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<CopyRecord>,
-    /// What the blocks were in, at the end that was asked for them (blocks).
+    /// Backing store of the blocks, at their server (blocks).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreRecord>,
-    /// What the line did to this end's frames, if it did anything.
+    /// Errors of this host's line, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<LineErrors>,
-    /// The trace of this end's data sockets, where one was taken; it is kept beside the archive
+    /// The trace of this host's data sockets, where one was taken; it is kept beside the archive
     /// (`runs.db.traces`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Traced>,
-    /// Doubts about the figures of this end.
+    /// Doubts about the figures of this host.
     pub warnings: Vec<Warning>,
-    /// The signature of this end's host, where TLS authenticated both hosts.
+    /// The signature of this host, where TLS authenticated both hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed: Option<Signature>,
 }
 
-/// An end's signature of what it reports of a leg: samples, sockets, counts and times, not the warnings
+/// A host's signature of its report of a leg: samples, sockets, counts and times, not the warnings
 /// (docs/safety.md). `linerate runs verify` compares it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// Public key of the host (Ed25519, the one of its TLS), 64 hexadecimal digits.
     pub key: String,
-    /// Names the leg, alike at both ends: SHA-256 of the token of its data connections.
+    /// Identifies the leg, the same at both hosts: SHA-256 of the token of its data connections.
     pub leg: String,
     /// When it was signed by the host's clock, nanoseconds since 1970-01-01 UTC.
     #[serde(rename = "at_unix_ns")]
@@ -177,7 +177,7 @@ pub struct Signature {
     pub signature: String,
 }
 
-/// What a device says of its line over a leg, whoever's frames they were (`struct rtnl_link_stats64`).
+/// Errors that a device counted during a leg, of all its frames (`struct rtnl_link_stats64`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LineErrors {
@@ -205,7 +205,7 @@ impl LineErrors {
     }
 }
 
-/// A trace of the data sockets of one end of a leg; the events themselves are kept beside the run.
+/// A trace of the data sockets of one host of a leg; the events themselves are kept beside the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traced {
     /// Where its events come from.
@@ -225,11 +225,11 @@ pub struct Traced {
 /// thread of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CopyRecord {
-    /// From the start of the load until this end's storage had nothing more to do: at the receiver, until
+    /// From the start of the load until this host's storage was finished: at the receiver, until
     /// the copy was safe.
     #[serde(rename = "span_ns")]
     pub span: Nanos,
-    /// Until the network had nothing more to do at this end.
+    /// Until the network was finished at this host.
     #[serde(rename = "transfer_ns")]
     pub transfer: Nanos,
     /// The storage's own thread read or wrote, hashing included, `fsync` not.
@@ -238,10 +238,10 @@ pub struct CopyRecord {
     /// Of this: hashing.
     #[serde(rename = "hashing_ns")]
     pub hashing: Nanos,
-    /// Whoever fills the ring waited for room: at the sender the storage, at the receiver the network.
+    /// Waits for room in the ring: at the sender of the storage, at the receiver of the network.
     #[serde(rename = "ring_full_ns")]
     pub ring_full: Nanos,
-    /// Whoever empties the ring waited for data: at the sender the network, at the receiver the storage.
+    /// Waits for data in the ring: at the sender of the network, at the receiver of the storage.
     #[serde(rename = "ring_empty_ns")]
     pub ring_empty: Nanos,
     /// Making the written file safe (`fsync`); `None`: nothing to make safe.
@@ -261,7 +261,7 @@ pub struct CopyRecord {
     pub cached_after_share: Option<f64>,
 }
 
-/// Datagrams as one end counted them.
+/// Datagrams, as one host counted them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Datagrams {
     /// Sent, or expected by the highest sequence number seen.
@@ -303,7 +303,7 @@ pub enum Ended {
     Complete,
     /// The user stopped it.
     Interrupted,
-    /// It broke; the sentence says why.
+    /// It failed, with the reason.
     Failed {
         /// What happened, to what, and what to do.
         why: String,

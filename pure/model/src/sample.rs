@@ -1,13 +1,13 @@
-//! What one end saw at one moment.
+//! The state of one host at one time.
 
 use crate::{Bytes, Datagrams, Latency, Nanos, SocketState};
 use serde::{Deserialize, Serialize};
 
-/// One reading at one end of a leg. All counters count from the start of the leg, so that the
+/// One reading at one host of a leg. All counters count from the start of the leg, so that the
 /// difference of any two samples is right and a lost sample loses nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Time since this end started the leg.
+    /// Time since this host started the leg.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Application bytes: written at the sender, read at the receiver.
@@ -19,7 +19,7 @@ pub struct Sample {
     /// The requests finished since the sample before (request workload, at the client only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Latency>,
-    /// Datagrams of all streams so far, as this end counts them (UDP); the jitter is of now.
+    /// Datagrams of all streams so far, as this host counts them (UDP), with the current jitter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
 }

@@ -129,7 +129,7 @@ sparse! {
         pub ack: u32,
         /// Flags of the TCP header: 1 FIN, 2 SYN, 4 RST, 8 PSH, 16 ACK, 32 URG, 64 ECE, 128 CWR.
         pub flags: u8,
-        /// The window field as it stands in the header, before its scale.
+        /// The window field of the header, before its scale.
         pub window: u32,
         /// Timestamps (RFC 7323): that of its sender, and the one of the peer that it echoes;
         /// `None` where they are not the first option.
@@ -161,9 +161,9 @@ sparse! {
 
 sparse! {
     /// What the kernel reports of a connection's socket at one moment, where it cannot be read at each segment.
-    /// Nothing is known of the time between two of these but what their counters say.
+    /// Between two of these only the difference of their counters is known.
     pub struct TraceSample {
-        /// Time since the trace began: when the kernel was asked.
+        /// Time since the trace began, of the query to the kernel.
         #[serde(rename = "at_ns")]
         pub at: Nanos,
         /// Number of its connection.
@@ -227,7 +227,7 @@ pub enum Retransmission {
     Handshake,
     /// The retransmission timeout (RFC 6298), and retransmissions in its wake.
     Timeout,
-    /// Duplicate or selective acknowledgements say that it is lost (RFC 5681, RFC 6675, RFC 8985).
+    /// Duplicate or selective acknowledgements mark it as lost (RFC 5681, RFC 6675, RFC 8985).
     Fast,
     /// The end of a flight stays unacknowledged: a probe (RFC 8985, section 7).
     TailLossProbe,
@@ -323,7 +323,7 @@ impl<'de> Deserialize<'de> for Comm {
     }
 }
 
-/// One connection of a trace, as this host sees it.
+/// One connection of a trace, from this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// Number within the trace, from 0.

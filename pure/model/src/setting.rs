@@ -126,7 +126,7 @@ pub enum ValueShape {
     Qdisc,
 }
 
-/// What one setting was asked to be, and what is there.
+/// The requested value of a setting, and the value in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// The setting, as text.
@@ -180,7 +180,7 @@ impl On {
     }
 }
 
-/// What the table of knobs says of one.
+/// An entry of the table of knobs.
 pub struct KnobRow {
     /// Its name in settings; of a sysctl without the prefix.
     pub name: &'static str,
@@ -246,7 +246,7 @@ macro_rules! knobs {
                 name.split_once('.').map_or(name, |(_, name)| name)
             }
 
-            /// What the table says of it.
+            /// Its entry in the table.
             pub fn row(&self) -> &'static KnobRow {
                 match self {
                     $($name::$knob => const { &row($tool, $shape, $place, $summary, $risk) },)*
@@ -383,7 +383,7 @@ impl Knob {
         }
     }
 
-    /// The value in the words of [`Setting`]; those that the knob itself would not take are said plainly.
+    /// The value in the syntax of [`Setting`]; values outside the knob's syntax as plain text.
     pub fn say(&self, value: &Value) -> String {
         match (value, self.row().shape) {
             (Value::Number(n), ValueShape::Size(..)) => short(*n, 1024),

@@ -1,4 +1,4 @@
-//! The state of one TCP socket, whoever reads it: TCP_INFO, a probe in the kernel, sock_diag, or packets.
+//! The state of one TCP socket, from any source: TCP_INFO, a probe in the kernel, sock_diag, or packets.
 //!
 //! One table names each field once: its name in JSON, unit, sources and meaning. [`SocketState`] holds what is
 //! known of them, [`FIELDS`] is the table for output and documentation. A new field is a line of that table and
@@ -204,13 +204,13 @@ socket_fields! {
 
     /// The peer's receive window, from `snd_una`, scale applied.
     snd_wnd: Bytes, "bytes", [Probe TcpInfo Packets];
-    /// The window that this end last offered, from `rcv_wup`, scale applied.
+    /// The window that this host last advertised, from `rcv_wup`, scale applied.
     rcv_wnd: Bytes, "bytes", [Probe TcpInfo Packets];
     /// Scale of the peer's window (RFC 7323); zero or unknown if none was agreed.
     snd_wscale: u8, "bits", [Probe TcpInfo];
-    /// Scale of this end's window; zero or unknown if none was agreed.
+    /// Scale of this host's window; zero or unknown if none was agreed.
     rcv_wscale: u8, "bits", [Probe TcpInfo];
-    /// Largest window that this end would offer now.
+    /// Largest window that this host would advertise now.
     rcv_ssthresh: Bytes, "bytes", [Probe TcpInfo];
     /// Space that autotuning of the receive buffer aims at (`rcvq_space.space`).
     rcv_space: Bytes, "bytes", [Probe TcpInfo];
@@ -324,7 +324,7 @@ socket_fields! {
     delivery_rate_app_limited: bool, "", [TcpInfo];
     /// Pacing rate; unknown if not limited.
     pacing_rate as "pacing_rate_bit_s": BitRate, "bit/s", [Probe TcpInfo];
-    /// Who paces: 0 nobody, 1 TCP itself, 2 the fq queue.
+    /// Pacing by: 0 none, 1 TCP itself, 2 the fq queue.
     pacing_status: u8, "", [Probe];
 
     /// Delayed-acknowledgement timeout.

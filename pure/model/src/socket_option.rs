@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SocketSettings {
-    /// `SO_SNDBUF` as asked; the kernel doubles it for its own bookkeeping (socket(7)).
+    /// Requested `SO_SNDBUF`; the kernel doubles it for its own bookkeeping (socket(7)).
     pub send_buffer: Option<Bytes>,
-    /// `SO_RCVBUF` as asked; doubled likewise. An explicit value switches autotuning off.
+    /// Requested `SO_RCVBUF`; doubled likewise. An explicit value switches autotuning off.
     pub receive_buffer: Option<Bytes>,
     /// `TCP_MAXSEG`, in bytes.
     pub mss: Option<u32>,
@@ -61,7 +61,7 @@ pub struct SocketOptions {
     pub notsent_lowat: Option<Bytes>,
     /// Window scale that the peer's handshake announced; `None` if not negotiated or not reported.
     pub snd_wscale: Option<u8>,
-    /// Window scale that this end announced: bounds its window at 65535 << this for the whole life of
+    /// Window scale that this host announced: bounds its window at 65535 << this for the whole life of
     /// the connection (RFC 7323); `None` if not negotiated or not reported.
     pub rcv_wscale: Option<u8>,
 }

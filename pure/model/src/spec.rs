@@ -8,11 +8,11 @@ use std::net::IpAddr;
 /// The whole order for one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// What moves; `kind` says which.
+    /// The workload, by `kind`.
     pub workload: Workload,
     /// Which way.
     pub directions: Directions,
-    /// Connections for each leg, each with a thread of its own.
+    /// Connections for each leg, each with its own thread.
     pub streams: u32,
     /// When a leg ends.
     pub limit: LegLimit,

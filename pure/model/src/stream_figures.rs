@@ -72,7 +72,7 @@ pub struct PathFigures {
     /// The same: largest.
     #[serde(rename = "reverse_queueing_max_ns")]
     pub reverse_max: Nanos,
-    /// Each of these delays can be wrong by so much: what drift of the clocks is left after their fit.
+    /// Error bound of each of these delays: the clock drift that is left after the fit.
     #[serde(rename = "error_ns")]
     pub error: Nanos,
 }

@@ -89,13 +89,13 @@ pub struct LegSummary {
     pub datagrams: Option<Datagrams>,
     /// The stages of a copy (copy workload).
     pub copy: Option<CopySummary>,
-    /// Settings as asked and as the live sockets have them.
+    /// Requested settings, and those of the live sockets.
     pub settings: Vec<SettingInForce>,
     /// The receiver discarded in the kernel: the path was measured, not the reader.
     pub discarded: bool,
 }
 
-/// Processor use of one end over a leg.
+/// Processor use of one host over a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
     /// The process, in processors: 1.0 is one of them all the time.
@@ -139,16 +139,16 @@ pub struct LatencySummary {
     pub ideal: Option<Nanos>,
 }
 
-/// A setting beside what became of it.
+/// A requested setting, and its values in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingInForce {
     /// Name, as on the command line.
     pub name: String,
-    /// As asked; `None` if the kernel's own choice.
+    /// Requested; `None` if the kernel's own choice.
     pub asked: Option<String>,
-    /// On the sender's live socket; `None` if that end did not report.
+    /// On the sender's live socket; `None` if not reported.
     pub sender: Option<String>,
-    /// On the receiver's live socket; `None` if that end did not report.
+    /// On the receiver's live socket; `None` if not reported.
     pub receiver: Option<String>,
 }
 
@@ -280,7 +280,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     }
 }
 
-/// The shortest round trip that the kernel of an end saw; the handshake of each connection is one.
+/// The minimum RTT that the kernel of a host measured; the handshake of each connection is one.
 pub fn shortest_trip(end: &EndRecord) -> Option<Nanos> {
     let all = end.samples.iter().flat_map(tcp_of);
     all.filter_map(|tcp| tcp.min_rtt()).min()

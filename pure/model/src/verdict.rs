@@ -1,4 +1,4 @@
-//! What an experiment says: all of it derived from the runs, nothing added.
+//! The results of an experiment, all derived from its runs.
 //!
 //! Effects are shares of speed: 0.124 is 12.4 % more per second, or, where the metric is a time,
 //! that time divided by 1.124. More is always better. Intervals are exact (95 % unless a `level`
@@ -76,9 +76,9 @@ pub struct Comparison {
     pub arm: u32,
     /// Index of the control.
     pub against: u32,
-    /// What the figures say; the gates are not in it.
+    /// Outcome of the figures, without the gates.
     pub outcome: Outcome,
-    /// Pairs that the outcome and the estimate stand on: those of the look.
+    /// Pairs behind the outcome and the estimate: those of the look.
     pub pairs: u32,
     /// Complete pairs so far; more than `pairs` between two looks.
     pub pairs_so_far: u32,
@@ -90,7 +90,7 @@ pub struct Comparison {
     pub running_share: Option<f64>,
     /// By how much pairs differ: standard deviation of the logarithms of their ratios.
     pub noise: Option<f64>,
-    /// Two-sided p-value, for those who ask; adjusted (Holm) where there are several comparisons.
+    /// Two-sided p-value; adjusted (Holm) where there are several comparisons.
     pub p: Option<f64>,
     /// The interval lies beyond the margin as a whole.
     pub beyond_margin: bool,
@@ -113,7 +113,7 @@ pub struct FactorEffect {
     /// Number of factors in it: 1 is a main effect, 2 an interaction (by how much the effect of one
     /// grows when the other is there).
     pub order: u32,
-    /// What the figures say.
+    /// Outcome of the figures.
     pub outcome: Outcome,
     /// The effect.
     pub estimate: Estimate,
@@ -175,7 +175,7 @@ pub enum GateState {
     Passed,
     /// It could not be checked.
     Unknown,
-    /// The reader must know.
+    /// A caveat for the reader.
     Warned,
     /// No verdict can be given.
     Failed,

@@ -27,7 +27,7 @@ pub enum Workload {
 pub enum Exchange {
     /// One end sends a stream of bytes, the other receives it.
     Stream,
-    /// A client's calls are answered: both ends send.
+    /// A client's calls are answered: both hosts send.
     Calls,
     /// Datagrams, one way.
     Datagrams,
@@ -213,7 +213,7 @@ impl Workload {
     }
 }
 
-/// Largest request, reply and block: both ends keep a buffer of it for each stream.
+/// Largest request, reply and block: both hosts keep a buffer of it for each stream.
 const MAX_MESSAGE: Bytes = Bytes(1 << 30);
 /// The largest write of a bulk transfer.
 const MAX_WRITE: Bytes = Bytes(64 << 20);
@@ -275,7 +275,7 @@ pub struct Request {
     pub pace_per_s: Option<f64>,
     /// A new connection for every request; its handshake counts.
     pub reconnect: bool,
-    /// How both ends wait for data: `hybrid` spins for some tens of microseconds, then sleeps;
+    /// How both hosts wait for data: `hybrid` spins for some tens of microseconds, then sleeps;
     /// `block` sleeps at once.
     pub wait: WaitMode,
 }
@@ -310,7 +310,7 @@ impl Request {
     }
 }
 
-/// How an end waits for data: what the network takes, or what a sleeping server takes.
+/// How a host waits for data: spinning shows the network, sleeping a typical server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitMode {
@@ -332,7 +332,7 @@ pub struct FileCopy {
     /// What the sender's page cache is to hold of the file before: `cold` (nothing), `hot` (all of
     /// it) or `as_is`.
     pub cache: Cache,
-    /// Past the page cache at both ends (`O_DIRECT`).
+    /// Past the page cache at both hosts (`O_DIRECT`).
     pub direct: bool,
     /// The new file stays; otherwise it is removed once it has been verified.
     pub keep: bool,

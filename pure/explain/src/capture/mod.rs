@@ -226,7 +226,7 @@ fn doubts(
     let mut doubts = Vec::new();
     if table.attempts() > 0 {
         doubts.push(format!(
-            "{} attempts to connect came to nothing: not answered, or refused, or of no data",
+            "{} connection attempts failed: not answered, refused, or closed without data",
             table.attempts()
         ));
     }
@@ -342,10 +342,10 @@ pub(crate) fn explain(
     let bytes = [0, 1].map(|side| connection.bytes_of(side));
     let scale = match connection.knows_options() {
         true => "",
-        false => ": the scale of the windows is not known",
+        false => ", so the scale of the windows is not known",
     };
     let is_whole = connection.is_whole() && scale.is_empty();
-    let doubt = (!is_whole).then(|| format!("the handshake is not whole in the capture{scale}"));
+    let doubt = (!is_whole).then(|| format!("the capture lacks part of the handshake{scale}"));
     // A single request, as of a download, is answered once.
     let talks = |side: usize| (connection.stream(side)).is_some_and(|of| of.stream.packets > 1);
     let is_exchange = talks(0) && talks(1);

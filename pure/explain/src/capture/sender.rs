@@ -768,10 +768,10 @@ impl CaptureSender {
             (true, _) => Some("no acknowledgement of these data is in the capture".to_owned()),
             (false, 0) => None,
             _ if stream.packets == 0 => Some(format!(
-                "{unseen} were acknowledged and never seen: the capture was taken in one direction only"
+                "{unseen} were acknowledged and are not in the capture: it was taken in one direction only"
             )),
             _ => Some(format!(
-                "{unseen} were acknowledged and never seen: the capture itself lost packets"
+                "{unseen} were acknowledged and are not in the capture: it lost packets"
             )),
         });
         // The handshake may have met a queue.
@@ -822,7 +822,7 @@ impl CaptureSender {
         facts.reordered = figures.reordered;
         facts.marked = stream.marked();
         facts.readings = course.readings;
-        // Elsewhere than at the sender, what was lost before was never seen to leave.
+        // Elsewhere than at the sender, segments lost before the observer are not in the capture.
         facts.bucket = at_sender.then(|| this.bucket(facts.rtt())).flatten();
         let is_lossy = at_sender && this.lossy().is_some();
         let shared = frame.shared.filter(|_| is_lossy);

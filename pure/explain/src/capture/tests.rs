@@ -173,7 +173,7 @@ fn losses_are_counted_wherever_they_happened_and_the_captures_own_are_not() {
         let said = explanations[0]
             .doubts
             .iter()
-            .any(|d| d.contains("never seen"));
+            .any(|d| d.contains("not in the capture"));
         assert_eq!(said, unseen > 0);
     }
 }
@@ -302,7 +302,7 @@ fn a_capture_of_one_direction_says_so() {
         (client, "no acknowledgement of these data"),
         (
             server,
-            "never seen: the capture was taken in one direction only",
+            "are not in the capture: it was taken in one direction only",
         ),
     ] {
         let explained = explained(&half);
@@ -387,7 +387,7 @@ fn a_flood_of_attempts_makes_room_for_what_carries_data() {
         explained.explanations[0].cause(),
         Some(Limit::ReceiveWindow)
     );
-    assert!(doubted(&explained, "attempts to connect came to nothing"));
+    assert!(doubted(&explained, "connection attempts failed"));
 }
 
 /// A connection from this port: a request, an answer of so many bytes, and the end.
@@ -995,7 +995,7 @@ fn a_capture_of_both_directions_is_not_said_to_have_one() {
     script.packet(20_000, 1, 0);
     let leap = explained(&script.packets);
     assert!(!doubted(&leap, "one direction only"), "{leap:#?}");
-    assert!(doubted(&leap, "never seen"), "{leap:#?}");
+    assert!(doubted(&leap, "not in the capture"), "{leap:#?}");
     assert_eq!(leap.explanations[0].bytes, Bytes(20 * u64::from(MSS)));
 }
 

@@ -182,7 +182,7 @@ fn advised(candidate: Candidate, facts: &Facts) -> Candidate {
             experiment::paced(facts, true).map(|rate| format!("pacing={}", rate.0)),
             "pace just below the rate, so that the bucket is never empty",
         )
-        .advise("ask who runs the path for more, or for a shaper instead")
+        .advise("the operator of the path can raise the rate, or use a shaper instead")
 }
 
 /// The bucket that the losses would need.

@@ -4,7 +4,7 @@ use super::{MtuCause, MtuReport, PathEnd, Way};
 use crate::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Version of the JSON form of [`MtuChange`]; counts by itself.
+/// Version of the JSON form of [`MtuChange`].
 pub const CHANGE_SCHEMA: u32 = 1;
 
 /// What was done about the MTU of two hosts, and what came of it.
@@ -100,7 +100,7 @@ pub enum ChangeStage {
     Unpin,
     /// New connections transfer data both ways.
     Verify,
-    /// A new connection says that it stays.
+    /// A new connection makes it permanent.
     Commit,
 }
 

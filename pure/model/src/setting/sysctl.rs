@@ -129,7 +129,7 @@ impl SysctlKey {
         (0..ROWS.len()).map(SysctlKey)
     }
 
-    /// What the table says of it.
+    /// Its entry in the table.
     pub fn row(&self) -> &'static KnobRow {
         &ROWS[self.0].row
     }
