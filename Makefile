@@ -11,6 +11,7 @@ demo: build
 	$(LINERATE) demo
 
 test: setup-test
+	scripts/words
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
@@ -43,7 +44,7 @@ prove-known: build setup-test
 	bench/prove-known > docs/prove-known.md.new
 	mv docs/prove-known.md.new docs/prove-known.md
 
-# Paths whose cause is known, each tuned five times and put back: a quarter of an hour, best on an idle machine; writes
+# Paths whose cause is known, each tuned five times and restored: a quarter of an hour, best on an idle machine; writes
 # docs/tune-known.md.
 tune-known: build setup-test
 	bench/tune-known > docs/tune-known.md.new

@@ -387,7 +387,7 @@ fn on_a_mixed_segment_only_packets_between_the_two_hosts_grow() {
     let before = segment.snapshot();
     let out = run(&mut segment.tune(&["--to", "9000"]));
     assert!(out.status.success(), "{}", plain(&out));
-    assert!(plain(&out).contains("packets to all others stay as they are"));
+    assert!(plain(&out).contains("packets to all others stay unchanged"));
     for (node, peer) in [("a", "10.0.3.2"), ("b", "10.0.3.1")] {
         let route = |to: &str| segment.shell(&format!("at {node} ip route get {to}"));
         let (known, other, far) = (route(peer), route("10.0.3.3"), route("10.9.1.1"));
