@@ -7,9 +7,9 @@ use crate::prove::phrase::{self, RUNS_ARE_THE_SAMPLE};
 use crate::prove::{plan, text};
 use crate::summary;
 use crate::words::{escape, escape_sentence, round_span, utc};
-use model::{ArmTable, Experiment, GateState, Verdict};
+use model::{ArmTable, Experiment, GateState, Nanos, Verdict};
 
-/// The verdict with its interval first; then the pairs or all arms, the classic figures, the order of time,
+/// The verdict with its interval first; then the pairs or all arms, their figures, all runs over time,
 /// what was checked, the plan.
 pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
     let order = &experiment.plan;
@@ -43,19 +43,17 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
             .words(beside.collect())
             .pictures(effects),
         Section::new("Caveats").words(text::doubts(experiment, verdict)),
-        Section::new("The classic figures")
+        Section::new("Average, median, minimum and maximum")
             .words(vec![RUNS_ARE_THE_SAMPLE.to_owned()])
             .tables([text::classic_table(order.metric, &verdict.arms)])
             .pictures(bars::of_experiment(experiment, verdict))
             .folded(true),
-        Section::new("In the order of time")
+        Section::new("Runs over time")
             .words(plan::drift(verdict))
             .tables([plan::every_run(experiment)])
             .pictures(drift::picture(experiment, verdict))
             .folded(true),
-        Section::new("What was checked")
-            .words(checked(verdict))
-            .folded(true),
+        Section::new("Checks").words(checked(verdict)).folded(true),
         Section::new("The plan")
             .words(vec![again])
             .tables([plan::arms(order)])
@@ -80,7 +78,7 @@ fn key_figures(experiment: &Experiment, verdict: &Verdict) -> Vec<KeyFigure> {
     let arm = |arm: &ArmTable| {
         let compared = verdict.comparisons.iter().find(|c| c.arm == arm.arm);
         let effect = compared.and_then(|c| c.estimate);
-        let note = effect.map(|e| phrase::signed(phrase::of_metric(plan.metric, e.effect_share)));
+        let note = effect.map(|e| phrase::changed(plan.metric, &e));
         let median = phrase::value(plan.metric, arm.median);
         KeyFigure::new(escape(&arm.name), median, note.unwrap_or_default())
     };
@@ -105,14 +103,17 @@ fn about(experiment: &Experiment, verdict: &Verdict) -> Vec<(String, String)> {
         ("Question", question.unwrap_or_default()),
         (
             "Runs",
-            format!("{made} in {elapsed}: {runs}, with a pause of {gap} before each"),
+            match order.gap {
+                Nanos(0) => format!("{made} in {elapsed}: {runs}"),
+                _ => format!("{made} in {elapsed}: {runs}, with a pause of {gap} before each"),
+            },
         ),
         ("Design", plan::design(order)),
         ("Order", plan::order(order)),
         ("Equivalence margin", phrase::share(order.margin)),
-        ("Here", summary::host(&experiment.near)),
+        ("Local host", summary::host(&experiment.near)),
         (
-            "There",
+            "Remote host",
             summary::remote(&order.host, experiment.far.as_ref()),
         ),
     ])

@@ -3,7 +3,7 @@
 use super::{facts, filled};
 use crate::mtu::{fate, parts, sentence};
 use crate::mtu_change;
-use crate::page::{Page, Section};
+use crate::page::{KeyFigure, Page, Section};
 use crate::pictures::hops;
 use crate::words::{Style, escape};
 use model::mtu::{Going, Method, MtuChange, MtuFound, MtuReport, PathEnd};
@@ -22,6 +22,7 @@ fn looked(report: &MtuReport) -> Page {
         title: format!("What size gets through to {}", escape(&report.host)),
         verdict: vec![sentence(report)],
         facts: about(report),
+        figures: key_figures(report),
         sections: filled(vec![
             Section::new("The path").pictures(vec![hops::picture(report, "hops", "Hop by hop")]),
             Section::new("What to do").words(todo),
@@ -56,8 +57,29 @@ fn changed(change: &MtuChange) -> Page {
         verdict: vec![mtu_change::sentence(change)],
         facts: about(&change.before),
         sections,
+        figures: key_figures(change.after.as_ref().unwrap_or(&change.before)),
         ..Page::default()
     }
+}
+
+/// What passes in each direction, and what becomes of TCP there.
+fn key_figures(report: &MtuReport) -> Vec<KeyFigure> {
+    let figure = |(going, label): (Going, &str)| {
+        let way = report.way(going);
+        let mtu = way.verdict.mtu?;
+        let tcp = way.tcp.as_ref().map(fate);
+        let tcp = tcp.map(|fate| format!("64 KiB over TCP: {fate}"));
+        Some(KeyFigure::new(
+            label,
+            format!("{mtu} bytes"),
+            tcp.unwrap_or_default(),
+        ))
+    };
+    let both = [
+        (Going::There, "path MTU, forward"),
+        (Going::Back, "path MTU, reverse"),
+    ];
+    both.into_iter().filter_map(figure).collect()
 }
 
 fn about(report: &MtuReport) -> Vec<(String, String)> {
@@ -72,7 +94,6 @@ fn about(report: &MtuReport) -> Vec<(String, String)> {
             by.unwrap_or_default()
         )
     };
-    let tcp = |going: Going| report.way(going).tcp.as_ref().map(fate).unwrap_or_default();
     facts([
         (
             "Method",
@@ -82,9 +103,10 @@ fn about(report: &MtuReport) -> Vec<(String, String)> {
             }
             .to_owned(),
         ),
-        ("Here", end(&report.near)),
-        ("There", report.far.as_ref().map(end).unwrap_or_default()),
-        ("64 KiB forward", tcp(Going::There)),
-        ("64 KiB in reverse", tcp(Going::Back)),
+        ("Local host", end(&report.near)),
+        (
+            "Remote host",
+            report.far.as_ref().map(end).unwrap_or_default(),
+        ),
     ])
 }

@@ -194,12 +194,12 @@ fn what_was_done(run: &Run, summary: &Summary) -> Vec<(String, String)> {
         ("Measured", utc(run.started)),
         ("Run", run.id.clone()),
         ("What", done.trim_end().to_owned()),
-        ("Here", summary::host(&run.near)),
-        ("There", summary::remote(&run.host, run.far.as_ref())),
+        ("Local host", summary::host(&run.near)),
+        ("Remote host", summary::remote(&run.host, run.far.as_ref())),
     ]);
     let doubts = summary.warnings.iter().map(|doubt| {
         let words = format!("{}: {}", doubt.what, doubt.meaning);
-        ("Doubt".to_owned(), words)
+        ("Caveat".to_owned(), words)
     });
     all.extend(doubts);
     all

@@ -36,7 +36,7 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
     let x = Axis::new("since the first run", "s", Scale::FromZero);
     Some(Picture::chart(
         "drift",
-        "In the order of time",
+        "Runs over time",
         "Each mark is a run. What moves all arms together is the path, not the change.",
         alternative,
         Chart::new(x, vec![y], series, phases(trials, at)),

@@ -4,8 +4,8 @@ use super::{RIGHT, WIDTH, airy, cut};
 use crate::csv::cell;
 use crate::page::{Picture, Ruler, Scale, Svg};
 use crate::prove::phrase::{
-    Range, base_unit, csv_unit, interval, margins, metric_line, of_metric, range, share, signed,
-    unit, value,
+    Range, base_unit, changed, csv_unit, interval, margins, metric_line, of_metric, range, share,
+    signed, times, unit, value,
 };
 use crate::words::escape;
 use model::{Comparison, Estimate, Experiment, Metric, Trial, TrialPhase, Verdict};
@@ -53,8 +53,13 @@ impl Effect {
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [low, high] = self.ends().map(signed);
-        write!(f, "{} ({low} to {high})", signed(self.middle))
+        // As the verdict words it.
+        let words = |share| match self.middle >= 1.0 && self.range.low > 0.0 {
+            true => format!("{}x", times(share)),
+            false => signed(share),
+        };
+        let [low, high] = self.ends().map(words);
+        write!(f, "{} ({low} to {high})", words(self.middle))
     }
 }
 
@@ -89,7 +94,7 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
     });
     let differences = differences.collect::<Vec<_>>().join(", ");
     let effect = comparison.estimate.as_ref().map(|e| {
-        let middle = signed(of_metric(metric, e.effect_share));
+        let middle = changed(metric, e);
         format!(" The effect: {middle}, {}.", interval(metric, e))
     });
     let mut plot = Plot {

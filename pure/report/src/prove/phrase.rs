@@ -429,18 +429,22 @@ fn in_times(metric: Metric, estimate: &Estimate) -> bool {
 }
 
 /// `13.8`, of a change by 1279 %.
-fn times(change: f64) -> String {
+pub(crate) fn times(change: f64) -> String {
     format!("{:.1}", 1.0 + change)
 }
 
 /// `+12.4 % in goodput`, `13.8x in goodput`.
 fn change(metric: Metric, estimate: &Estimate) -> String {
+    format!("{} {}", changed(metric, estimate), unit(metric))
+}
+
+/// `+12.4 %`, `13.8x`.
+pub(crate) fn changed(metric: Metric, estimate: &Estimate) -> String {
     let change = of_metric(metric, estimate.effect_share);
-    let size = match in_times(metric, estimate) {
+    match in_times(metric, estimate) {
         true => format!("{}x", times(change)),
         false => signed(change),
-    };
-    format!("{size} {}", unit(metric))
+    }
 }
 
 /// What a change in per cent is a change of.
