@@ -199,12 +199,17 @@ fn shown(quantity: &Quantity) -> String {
         Quantity::Count(n) => grouped(*n),
         Quantity::Bytes(bytes) => bytes.to_string(),
         Quantity::Time(time) => time.to_string(),
+        // A window in an RTT of microseconds is a bound above every link, and no rate of anything.
+        Quantity::BitRate(rate) if rate.0 >= FASTEST_LINK => "above every link".to_owned(),
         Quantity::BitRate(rate) => rate.to_string(),
         Quantity::Share(share) => percent(*share),
         Quantity::Ratio(x) | Quantity::Cpus(x) => format!("{x:.2}"),
         Quantity::Name(name) => escape_sentence(name),
     }
 }
+
+/// Rates from here on are of no link, in bit/s: Ethernet has 800 Gbit/s.
+const FASTEST_LINK: u64 = 1_000_000_000_000;
 
 /// A kernel function, with what it waits for where that is known.
 fn wait(place: &str) -> String {
@@ -252,6 +257,10 @@ mod tests {
             (
                 of(EvidenceKey::VanishedSegment, Bytes(1448)).at(Nanos::from_millis(12)),
                 "segment that is never acknowledged: 1.41 KiB, at 12.0 ms",
+            ),
+            (
+                of(EvidenceKey::ReceiveWindowRate, BitRate(52_700_000_000_000)),
+                "rate of one receive window in each RTT: above every link",
             ),
             (
                 of(EvidenceKey::Goodput, BitRate(943_000_000)).at_least(9e8),

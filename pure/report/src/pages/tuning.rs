@@ -3,7 +3,7 @@
 use super::facts;
 use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pictures::{bars, forest, pairs};
-use crate::prove::phrase::{answers, of_all};
+use crate::prove::phrase::of_all;
 use crate::tune::{self, Judged};
 use crate::words::{Style, escape, utc};
 use model::{Look, Tuning};
@@ -34,12 +34,12 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
     let way = tune::up_to(story.direction);
     let host = escape(&story.host);
     Page {
-        title: format!("The way {way} {host}, tuned"),
+        title: format!("Tuning {way} {host}"),
         verdict: tune::outcome(story, judged),
         facts: facts([
             ("Begun", utc(story.started)),
             ("Tuning", escape(&story.id)),
-            ("Way", format!("{way} {host}")),
+            ("Direction", format!("{way} {host}")),
             ("Rounds", story.rounds.len().to_string()),
         ]),
         sections,
@@ -76,9 +76,8 @@ fn proof(number: usize, (experiment, verdict): &Judged) -> Section {
         id: format!("{}-{}", picture.id, number + 1),
         ..picture
     });
-    let answers = answers(experiment, verdict);
-    let mut words: Vec<String> = answers.iter().map(ToString::to_string).collect();
-    words.extend(of_all(experiment, verdict));
+    // The answers stand at the top, and beside the picture.
+    let mut words = of_all(experiment, verdict);
     let id = escape(&experiment.id);
     words.push(format!("'linerate report {id}' has the page of it."));
     Section::new(format!("Experiment {}", number + 1))

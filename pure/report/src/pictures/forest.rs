@@ -84,7 +84,7 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
         .collect();
     for tick in &ticks {
         let text = if in_times {
-            format!("{}x", 1.0 + tick)
+            format!("{}x", ((1.0 + tick) * 1e3).round() / 1e3)
         } else {
             signed(*tick)
         };

@@ -41,7 +41,7 @@ pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Option<Picture> {
             at(1.0)
         )
     });
-    let time = "time from the first byte of the call to the last of the reply";
+    let time = "latency";
     let x = Axis::new(time, "s", Scale::Logarithmic);
     let y = Axis::new("answered within it", " %", Scale::FromZero);
     Some(Picture::chart(
