@@ -135,7 +135,7 @@ pub(crate) fn assemble(
         .collect();
     findings.extend(rest);
     for finding in &mut findings {
-        contradiction::weigh(finding, facts);
+        contradiction::weigh(finding, facts, &conclusion);
     }
     if let Conclusion::Limited { by } = &mut conclusion {
         // What nothing speaks against comes first.

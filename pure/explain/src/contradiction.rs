@@ -2,7 +2,7 @@
 
 use crate::facts::{BucketFit, Facts, LONG_QUEUE, QUEUE, bit_rate};
 use crate::limits::{self, Key, QUEUE_AT_LOSS, clustered};
-use model::finding::{Confidence, Evidence, Finding, Limit};
+use model::finding::{Conclusion, Confidence, Evidence, Finding, Limit};
 
 /// The rate that the window allows by goodput: beyond it round trips were longer than the shortest, or something else held too.
 const TOO_MUCH: f64 = 1.2;
@@ -17,12 +17,6 @@ const WELL_USED: f64 = 0.7;
 
 /// The fact that speaks against this limit.
 fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
-    if limit != Limit::Cpu
-        && limits::looks_like_cpu(limit)
-        && let Some(full) = limits::full_processor(facts)
-    {
-        return Some(full);
-    }
     match limit {
         Limit::ReceiveWindow => long_queue(facts).or_else(|| {
             let window = limits::receive_window(facts)?.0 as f64;
@@ -97,9 +91,17 @@ fn yields(facts: &Facts) -> Option<Evidence> {
     mean.threshold.is_some().then_some(mean)
 }
 
-/// Lowers a finding that its own facts speak against, and says which.
-pub(crate) fn weigh(finding: &mut Finding, facts: &Facts) {
-    let Some(fact) = against(finding.limit, facts) else {
+/// Lowers a finding that its own facts speak against, and says which. Where full processors are the answer, nothing is
+/// proposed against what waiting for them looks like.
+pub(crate) fn weigh(finding: &mut Finding, facts: &Facts, conclusion: &Conclusion) {
+    let limited_by_cpu = matches!(conclusion, Conclusion::Limited { by } if by[..] == [Limit::Cpu]);
+    let waits =
+        limited_by_cpu && finding.limit != Limit::Cpu && limits::looks_like_cpu(finding.limit);
+    let full = limits::full_processor(facts).filter(|_| waits);
+    if full.is_some() {
+        finding.remedies.clear();
+    }
+    let Some(fact) = full.or_else(|| against(finding.limit, facts)) else {
         return;
     };
     finding.confidence = Confidence::Possible;
@@ -169,7 +171,7 @@ mod tests {
             remedies: Vec::new(),
             decider: None,
         };
-        weigh(&mut finding, facts);
+        weigh(&mut finding, facts, &Conclusion::Unexplained);
         let is_certain = finding.confidence == Confidence::Certain;
         assert_eq!(is_certain, finding.against.is_none(), "{finding:?}");
         let against = finding.against?;
