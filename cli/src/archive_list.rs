@@ -1,6 +1,6 @@
 //! What the archive holds, a line each: for lists in a terminal and in a browser.
 
-use archive::{Archive, Error, Filter, Named, Row};
+use archive::{Archive, Error, Named, Row, RunFilter};
 use model::mtu::{MtuFound, MtuRecord};
 use model::{BitRate, Direction, Ended, Experiment, Nanos, Round, Tuning};
 use report::pages::{Entry, RUN};
@@ -17,7 +17,7 @@ pub struct Listed {
 
 /// All that passes, the newest first. Runs of an experiment stand for themselves only where the filter names
 /// the experiment.
-pub fn list(archive: &Archive, filter: &Filter) -> Result<Vec<Listed>, Error> {
+pub fn list(archive: &Archive, filter: &RunFilter) -> Result<Vec<Listed>, Error> {
     let mut all: Vec<Listed> = archive.list(filter)?.into_iter().map(Listed::run).collect();
     if filter.experiment.is_some() {
         return Ok(all);
@@ -37,10 +37,10 @@ impl Listed {
     pub fn of(archive: &Archive, named: &Named) -> Result<Option<Listed>, Error> {
         Ok(Some(match named {
             Named::Run(id) => {
-                let filter = Filter {
+                let filter = RunFilter {
                     text: Some(id.clone()),
                     experiment: archive.get(id)?.experiment,
-                    ..Filter::default()
+                    ..RunFilter::default()
                 };
                 let found = archive.list(&filter)?.into_iter().find(|row| row.id == *id);
                 return Ok(found.map(Listed::run));

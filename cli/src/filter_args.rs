@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use model::Nanos;
-use observe::trace::{Filter, Options, Tracer, netns_at, own_netns};
+use observe::trace::{Filter, TraceOptions, Tracer, netns_at, own_netns};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +71,7 @@ pub struct End<'a> {
 /// Starts a tracer that ends after `time`, and notes what it lacks.
 pub fn start<'a>(
     which: &'a FilterArgs,
-    options: &Options,
+    options: &TraceOptions,
     time: Option<Nanos>,
 ) -> Result<(Tracer, End<'a>)> {
     let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;

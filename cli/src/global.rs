@@ -134,7 +134,7 @@ impl Reaching {
         &self,
         peer: &Host,
         spec: &Spec,
-        iperf3: &client::Options,
+        iperf3: &client::ClientOptions,
         outage: Nanos,
         global: &Global,
         stop: &AtomicBool,

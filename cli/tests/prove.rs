@@ -55,7 +55,7 @@ impl Path {
         self.home.linerate_in(&self.pair.near, &all)
     }
 
-    /// To the far host, with short runs.
+    /// To the remote host, with short runs.
     fn short(&self, args: &[&str]) -> Command {
         let mut all = vec![Pair::FAR];
         all.extend(SHORT);

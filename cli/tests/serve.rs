@@ -90,7 +90,7 @@ fn both_hosts_sign_what_they_report_and_verify_compares_it() {
     let verified = import(&changed);
     assert!(!verified.status.success());
     let said = stdout(&verified);
-    let line = "run 00000001, leg 2: the far host: the record is not the one that the key ";
+    let line = "run 00000001, leg 2: the remote host: the record is not the one that the key ";
     assert!(
         said.starts_with(line) && said.lines().count() == 1,
         "{said}"
@@ -365,7 +365,7 @@ fn what_goes_wrong_over_ssh_is_said_in_one_sentence() {
     for (body, said) in [
         (
             "echo 'me@far: Permission denied (publickey).' >&2; exit 255",
-            "ssh to me@far failed (it said: me@far: Permission denied (publickey).)",
+            "ssh to me@far failed (its message: me@far: Permission denied (publickey).)",
         ),
         (
             "echo 'sh: 1: linerate: not found' >&2; exit 127",

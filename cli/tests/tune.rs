@@ -224,7 +224,7 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
         "larger buffers: FASTER: median goodput with larger buffers ",
         " CI ",
         "tcp_wmem=",
-        "on the far host, in force",
+        "on the remote host, in force",
         &format!("'linerate tune undo {FAR}'"),
         "on this host: written to /etc/sysctl.d/90-linerate.conf",
     ] {
@@ -236,7 +236,7 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     for part in [
         "\n# freebsd in the place of this host: /etc/sysctl.conf\nkern.ipc.maxsockbuf=",
         "\nnet.inet.tcp.sendbuf_auto=1\n",
-        "\n# freebsd in the place of the far host: /etc/sysctl.conf\n",
+        "\n# freebsd in the place of the remote host: /etc/sysctl.conf\n",
         "\nnet.inet.tcp.recvbuf_max=",
     ] {
         assert!(words.contains(part), "no {part:?} in\n{words}");

@@ -3,12 +3,12 @@
 
 use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
-use crate::experiment::{Audience, DEADLINE, Driver, Over, fresh, patience};
+use crate::experiment::{Audience, DEADLINE, ExperimentRunner, Over, fresh, patience};
 use crate::host_settings::{self, HostSettings};
 use crate::leg::{failed_with, how_ended};
 use crate::peer::PeerSession;
 use crate::progress::Tee;
-use crate::record::{Record, blank};
+use crate::record::{RunArchiver, blank};
 use crate::{mtu, traces, tuning};
 use advise::{Choice, PathHosts, PathSample, arms, choose, proven_alone, together};
 use anyhow::{Context, Result, bail};
@@ -368,9 +368,9 @@ impl<'a> ClosedLoop<'a> {
         }
     }
 
-    fn driver<'b>(&'b mut self, experiment: &'b mut Experiment) -> Driver<'b> {
+    fn driver<'b>(&'b mut self, experiment: &'b mut Experiment) -> ExperimentRunner<'b> {
         let archive = self.archive.clone();
-        Driver::new(experiment, self.far, archive, self.audience, self.stop)
+        ExperimentRunner::new(experiment, self.far, archive, self.audience, self.stop)
     }
 
     /// Whether all of them do better than the best one alone, by fresh runs.
@@ -466,12 +466,12 @@ impl<'a> ClosedLoop<'a> {
         let (title, peer) = (self.title(), self.peer);
         let keeps = |side| self.story.kept.iter().any(|r| r.side == side);
         let near = keeps(Side::Near).then(|| {
-            let peer = peer.context("the far host's address is not known")?;
+            let peer = peer.context("the remote host's address is not known")?;
             tuning::persist(&title, peer, Side::Near)
         });
         let there = self.far.agent().filter(|_| keeps(Side::Far));
         let there = there.map(|link| host_settings::persist(link, &title));
-        for (host, lasting) in [("this host", near), ("the far host", there)] {
+        for (host, lasting) in [("this host", near), ("the remote host", there)] {
             match lasting {
                 Some(Ok(readings)) => self.story.lasting.extend(readings),
                 Some(Err(error)) => self.story.warnings.push(Warning {
@@ -499,7 +499,7 @@ pub fn measured(
     audience: &mut dyn Audience,
     stop: &AtomicBool,
 ) -> Result<(Run, Vec<Explanation>)> {
-    let mut record = Record::new(Ok(archive.to_owned()), &run);
+    let mut record = RunArchiver::new(Ok(archive.to_owned()), &run);
     audience.looks(&run.spec);
     let outcome = far.play(&mut run, &mut Tee(vec![audience, &mut record]), stop);
     run.ended = how_ended(&outcome, &run.legs);

@@ -2,7 +2,9 @@
 //! both ends saw.
 
 use crate::exit::Refusal;
-use crate::leg::{Played, end_trace, failed_with, inspect, job, merge, run_end, storage, traced};
+use crate::leg::{
+    LegResult, end_trace, failed_with, inspect, job, merge, run_end, storage, traced,
+};
 use crate::leg_watch::{self, LegWatch};
 use crate::outages;
 use crate::progress::{Event as Progress, Watcher};
@@ -38,13 +40,13 @@ const LISTEN: Duration = Duration::from_secs(1);
 const STOP_WITHIN: Duration = Duration::from_millis(50);
 /// What this end is called in what is shown.
 const NEAR: &str = "this host";
-/// The far host's trace has come by then, or is done without.
+/// The remote host's trace has come by then, or is done without.
 const FETCH_WITHIN: Duration = Duration::from_secs(120);
 /// Largest trace that is taken from an agent, compressed.
 const LARGEST_TRACE: usize = 64 << 20;
-/// Samples of the far host beyond twice those that were due.
+/// Samples of the remote host beyond twice those that were due.
 const MORE_SAMPLES: u64 = 64;
-/// Operations that the far host may report: more than there are.
+/// Operations that the remote host may report: more than there are.
 const MOST_OPERATIONS: usize = 64;
 /// Below this, the send time is not compared with the remote receive time: socket buffers absorb the data.
 const SHORTEST_COMPARED: Nanos = Nanos::from_millis(100);
@@ -253,7 +255,7 @@ impl Link {
         self.shares_machine
     }
 
-    /// The far host's address, as data connections from here reach it.
+    /// The remote host's address, as data connections from here reach it.
     pub fn far_address(&self) -> IpAddr {
         let first = self.addresses.first();
         *first.expect("whoever was reached has an address")
@@ -338,7 +340,7 @@ enum Incoming {
 enum Happened {
     Connected(Vec<SocketOptions>, Vec<Warning>),
     Sample(Box<Sample>),
-    Over(Box<Played>),
+    Over(Box<LegResult>),
     /// It never began.
     Failed(anyhow::Error),
 }
@@ -401,7 +403,7 @@ impl Drive<'_> {
         for leg_state in legs.iter_mut().filter(|f| f.leg.far.trace.is_some()) {
             if let Err(why) = self.fetch(leg_state) {
                 leg_state.leg.far.trace = None;
-                let warning = traces::untraced("the far host", &why);
+                let warning = traces::untraced("the remote host", &why);
                 self.warn(&mut leg_state.leg.far, vec![warning]);
             }
         }
@@ -417,7 +419,7 @@ impl Drive<'_> {
         let (ours, index) = (leg_state.order.leg, leg_state.index);
         let until = Instant::now() + FETCH_WITHIN;
         let (mut bytes, mut asked) = (Vec::new(), 0);
-        let what = "fetching the far host's trace";
+        let what = "fetching the remote host's trace";
         self.watcher.event(&Progress::Waiting { what });
         loop {
             while asked < MAX_OPEN_FETCHES / 2 {
@@ -673,7 +675,7 @@ impl Drive<'_> {
                 if leg_state.order.trace && !order.trace {
                     let name = &self.link.name;
                     let why = anyhow!("{name} runs a linerate that cannot: install this version");
-                    let warning = traces::untraced("the far host", &why);
+                    let warning = traces::untraced("the remote host", &why);
                     self.warn(&mut leg_state.leg.far, vec![warning]);
                 }
                 let order = within(&leg_state.order, &order).map_err(|granted| {
@@ -746,7 +748,7 @@ impl Drive<'_> {
                 record.retransmits = None;
                 record.datagrams = None;
                 record.operations.truncate(MOST_OPERATIONS);
-                let played = Played {
+                let played = LegResult {
                     record: *record,
                     broke: broke.map(|why| format!("{}: {why}", self.link.name)),
                     trace: None,
@@ -762,7 +764,7 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// Signs this host's record of a leg, and compares the far host's with its signature; why that fails, if it does.
+    /// Signs this host's record of a leg, and compares the remote host's with its signature; why that fails, if it does.
     fn sign(&self, leg_state: &mut LegState) -> Option<String> {
         let (Some((own_key, far_id)), Some(token)) = (&self.link.keys, &leg_state.token) else {
             leg_state.leg.far.signed = None;
@@ -952,7 +954,7 @@ fn within(ordered: &LegOrder, granted: &LegOrder) -> Result<LegOrder, String> {
     })
 }
 
-/// Whether a sample of the far host, taken in now, can be one of this leg.
+/// Whether a sample of the remote host, taken in now, can be one of this leg.
 ///
 /// # Errors
 /// The rest of a sentence about that host.
@@ -971,7 +973,7 @@ fn bounded(sample: &Sample, leg_state: &LegState, now: Nanos) -> Result<(), Stri
     Ok(())
 }
 
-/// Why the far host's counts of a transfer cannot be, if they cannot: it received more, or sooner, than this host's kernel
+/// Why the remote host's counts of a transfer cannot be, if they cannot: it received more, or sooner, than this host's kernel
 /// took to send, or sent less than arrived here.
 fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
     if spec.workload.is_answered() {
@@ -1048,7 +1050,7 @@ fn play(
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     report: &dyn Fn(Happened),
-) -> Result<Option<Played>> {
+) -> Result<Option<LegResult>> {
     let storage =
         storage(order, Side::Near, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
     let (tracing, untraced) = traced(order, dial.port, NEAR, None);
@@ -1077,7 +1079,7 @@ fn play(
     .map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
     record.warnings.extend(watch.end(NEAR));
     let trace = end_trace(tracing, &mut record, NEAR);
-    Ok(Some(Played {
+    Ok(Some(LegResult {
         record,
         broke,
         trace,
@@ -1106,12 +1108,12 @@ impl Dial {
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        Err(failure.unwrap_or_else(|| anyhow!("the far host has no address")))
+        Err(failure.unwrap_or_else(|| anyhow!("the remote host has no address")))
     }
 
     fn open(&self, stream: u32) -> Result<TcpStream> {
         let address = self.addresses.first();
-        let address = address.context("the far host has no address")?;
+        let address = address.context("the remote host has no address")?;
         let remote = SocketAddr::new(*address, self.port);
         let mut socket = measure::connect(remote, &self.settings, &self.placement, CONNECT_WITHIN)
             .map_err(data_refusal)?;

@@ -14,7 +14,7 @@ pub enum Exit {
     Failed = 1,
     /// The command line or a file was wrong; nothing was started. The same code as clap's.
     Usage = 2,
-    /// The other host could not be reached, or refused.
+    /// The remote host could not be reached, or refused.
     Unreachable = 3,
     /// The user ended it early; what had been measured until then was printed and kept.
     Interrupted = 4,
@@ -39,7 +39,7 @@ impl Exit {
         ),
         (
             Exit::Failed,
-            "The measurement or the operation failed; the sentence says why.",
+            "The measurement or the operation failed; the message has the reason.",
         ),
         (
             Exit::Usage,
@@ -47,7 +47,7 @@ impl Exit {
         ),
         (
             Exit::Unreachable,
-            "The other host could not be reached, or refused.",
+            "The remote host could not be reached, or refused.",
         ),
         (
             Exit::Interrupted,
@@ -58,7 +58,7 @@ impl Exit {
         (Exit::NotEnoughData, "prove: NOT ENOUGH DATA."),
         (
             Exit::NoVerdict,
-            "prove: NO VERDICT; the sentence says what was wrong.",
+            "prove: NO VERDICT; the message has the reason.",
         ),
         (
             Exit::GateFailed,

@@ -7,7 +7,7 @@ use crate::host_settings::{self, HostSettings};
 use crate::leg::{failed_with, how_ended};
 use crate::peer::PeerSession;
 use crate::progress::{Event, Tee, Watcher};
-use crate::record::{Record, blank};
+use crate::record::{RunArchiver, blank};
 use anyhow::{Result, anyhow, bail};
 use archive::Archive;
 use model::{
@@ -62,7 +62,7 @@ pub trait Audience: Watcher {
 }
 
 /// An experiment under way. Dropped, it undoes what it changed.
-pub struct Driver<'a> {
+pub struct ExperimentRunner<'a> {
     experiment: &'a mut Experiment,
     far: &'a mut dyn PeerSession,
     archive: PathBuf,
@@ -81,7 +81,7 @@ pub enum Over {
     Interrupted,
 }
 
-impl<'a> Driver<'a> {
+impl<'a> ExperimentRunner<'a> {
     /// For an experiment, new or begun, with runs kept in the archive at `archive`.
     pub fn new(
         experiment: &'a mut Experiment,
@@ -89,8 +89,8 @@ impl<'a> Driver<'a> {
         archive: PathBuf,
         audience: &'a mut dyn Audience,
         stop: &'a AtomicBool,
-    ) -> Driver<'a> {
-        Driver {
+    ) -> ExperimentRunner<'a> {
+        ExperimentRunner {
             host_settings: HostSettings::open(experiment.plan.direction),
             experiment,
             far,
@@ -179,7 +179,7 @@ impl<'a> Driver<'a> {
             return Ok(None);
         }
         run.started = unix_time();
-        let mut record = Record::new(Ok(self.archive.clone()), &run);
+        let mut record = RunArchiver::new(Ok(self.archive.clone()), &run);
         let mut readings = Vec::new();
         let outcome = self.measure(&mut run, Some(&mut record), &mut readings);
         let lasted = Nanos::from(begun.elapsed()).since(self.experiment.plan.gap);
@@ -287,7 +287,7 @@ impl<'a> Driver<'a> {
     fn measure(
         &mut self,
         run: &mut Run,
-        record: Option<&mut Record>,
+        record: Option<&mut RunArchiver>,
         readings: &mut Vec<Reading>,
     ) -> Result<()> {
         let patience = patience(&run.spec);
@@ -392,7 +392,7 @@ impl<'a> Driver<'a> {
         };
         let trouble = host_settings::forget(self.far, peer);
         let remedy = match self.far.agent() {
-            None => "run linerate at the far host too ('linerate serve')",
+            None => "run linerate at the remote host too ('linerate serve')",
             Some(_) => "give the right to change it: CAP_NET_ADMIN here, the right to tune there",
         };
         for (host, why) in trouble {
@@ -436,7 +436,7 @@ fn short(spec: &Spec) -> Spec {
 fn not_in_force(arm: &str, reading: &Reading) -> String {
     let host = match reading.side {
         Side::Near => "this host",
-        Side::Far => "the far host",
+        Side::Far => "the remote host",
     };
     let limit = match reading.setting.as_str() {
         "SO_SNDBUF" => "raise net.core.wmem_max there, which holds it",

@@ -1,6 +1,6 @@
 //! The agent's data listener: open for one leg, to whoever holds its token.
 
-use crate::transport::acceptor::{Acceptor, Arrival, Limits, Slots, WhenFull, is_passing};
+use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, Slots, WhenFull, is_passing};
 use crate::trust::Peer;
 use anyhow::{Context, Result, bail};
 use measure::accept_options;
@@ -74,7 +74,7 @@ impl Grant {
     /// or one that sends nothing, is closed and delays no other.
     pub fn collect(&self, until: Instant, stop: &AtomicBool) -> Result<Vec<TcpStream>> {
         let mut streams: Vec<Option<TcpStream>> = (0..self.streams).map(|_| None).collect();
-        let limits = Limits {
+        let limits = AcceptorLimits {
             prefix: PREAMBLE_LEN,
             within: PROVE_WITHIN,
             when_full: WhenFull::Wait,
@@ -90,7 +90,7 @@ impl Grant {
             if Instant::now() >= until {
                 let came = streams.iter().flatten().count();
                 bail!(
-                    "{came} of {} data connections came in time; is the data port open in every firewall on the way?",
+                    "{came} of {} data connections came in time; is the data port open in every firewall on the path?",
                     self.streams
                 );
             }
@@ -119,7 +119,7 @@ impl Grant {
 }
 
 /// Requests that each want a connection of their own come here while the leg runs.
-impl measure::Acceptor for Grant {
+impl measure::DataAcceptor for Grant {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }

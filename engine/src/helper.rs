@@ -78,19 +78,27 @@ impl Helpers {
     pub fn start(tune: Option<Rules>) -> Result<Helpers> {
         let mut helpers = Helpers::default();
         if let Some(rules) = tune {
-            let has_rights = privilege::Helper::Tuner.has_rights()?;
+            let has_rights = privilege::PrivilegedHelper::Tuner.has_rights()?;
             if !has_rights {
                 log("the capability CAP_NET_ADMIN is missing: settings cannot be changed");
             }
             let mut tuners: BTreeMap<u64, Tuner> = BTreeMap::new();
             let act = move |request| tune_for(&mut tuners, &rules, request);
-            helpers.tuner = Some(Helper::start(privilege::Helper::Tuner, "tuner", act)?);
+            helpers.tuner = Some(Helper::start(
+                privilege::PrivilegedHelper::Tuner,
+                "tuner",
+                act,
+            )?);
         }
-        if privilege::Helper::Tracer.has_rights()? {
+        if privilege::PrivilegedHelper::Tracer.has_rights()? {
             let owner = std::process::id();
             let mut traces = BTreeMap::new();
             let act = move |request| trace_for(&mut traces, owner, request);
-            helpers.tracer = Some(Helper::start(privilege::Helper::Tracer, "tracer", act)?);
+            helpers.tracer = Some(Helper::start(
+                privilege::PrivilegedHelper::Tracer,
+                "tracer",
+                act,
+            )?);
         }
         Ok(helpers)
     }
@@ -108,7 +116,7 @@ impl Helpers {
 
 impl Helper {
     fn start<Q: DeserializeOwned, A: Serialize>(
-        which: privilege::Helper,
+        which: privilege::PrivilegedHelper,
         name: &'static str,
         mut act: impl FnMut(Q) -> A,
     ) -> Result<Arc<Helper>> {
@@ -197,7 +205,7 @@ fn tune_for(tuners: &mut BTreeMap<u64, Tuner>, rules: &Rules, request: ToTuner) 
 }
 
 /// A trace that the tracer takes.
-pub struct Tracing {
+pub struct HelperTrace {
     tracer: Arc<Helper>,
     number: u64,
     /// The tracer has ended it.
@@ -206,11 +214,11 @@ pub struct Tracing {
 
 type TraceAnswer = Result<Option<(Traced, String)>, String>;
 
-impl Tracing {
+impl HelperTrace {
     /// Begins one.
-    pub fn start(tracer: &Arc<Helper>, port: u16) -> Result<Tracing> {
+    pub fn start(tracer: &Arc<Helper>, port: u16) -> Result<HelperTrace> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let tracing = Tracing {
+        let tracing = HelperTrace {
             tracer: Arc::clone(tracer),
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             is_over: false,
@@ -241,7 +249,7 @@ impl Tracing {
     }
 }
 
-impl Drop for Tracing {
+impl Drop for HelperTrace {
     fn drop(&mut self) {
         if !self.is_over {
             let _ = self.ask(ToTracer::Drop(self.number));
@@ -328,7 +336,7 @@ mod tests {
             tuner: None,
         };
         assert_eq!(helpers.lost(), None);
-        let error = Tracing::start(&helper, 1).err().unwrap();
+        let error = HelperTrace::start(&helper, 1).err().unwrap();
         assert_eq!(
             error.to_string(),
             "the tracer of this server is gone: it has to be started again"

@@ -46,7 +46,7 @@ pub enum Host {
     Lab {
         /// Name of the lab, or name or file of a scenario that is created for the measurement.
         name: String,
-        /// The far host, or the near and the far one with a dash between; whose name has a dash of
+        /// The remote host, or the near and the far one with a dash between; whose name has a dash of
         /// its own is known by the lab alone ([`ends`]). Without: the lab's first and second host.
         hosts: Option<String>,
     },
@@ -148,7 +148,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Near and far host among the hosts of a lab, by what [`Host::Lab`] says of them: the first and the
+/// Near and remote host among the hosts of a lab, by what [`Host::Lab`] says of them: the first and the
 /// second if it says nothing, the first and the named one, or both. `None` if it names no such pair.
 pub fn ends<'a>(hosts: Option<&str>, all: &[&'a str]) -> Option<(&'a str, &'a str)> {
     let find = |name: &str| all.iter().copied().find(|host| *host == name);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tune::{TuningSession, Undone};
 use wire::control::TuneRequest;
 
-/// A change of the far host's settings is answered within this.
+/// A change of the remote host's settings is answered within this.
 const TUNE_WITHIN: Duration = Duration::from_secs(30);
 
 /// The settings applied on both hosts. Dropping it undoes the local host's; the remote host
@@ -53,7 +53,7 @@ impl HostSettings {
             let kind = far.kind();
             let Some(link) = far.agent() else {
                 bail!(Refusal::usage(format!(
-                    "{host} is {kind}, whose settings cannot be changed from here: run linerate there, or change this end alone (KNOB=VALUE@near)"
+                    "{host} is {kind}, whose settings cannot be changed from here: run linerate there, or change this host alone (KNOB=VALUE@near)"
                 )));
             };
             let request = TuneRequest::Begin {
@@ -76,7 +76,7 @@ impl HostSettings {
     }
 
     /// Applies settings on both hosts; options of linerate's own connections are passed over. `peer` is
-    /// the far host's address.
+    /// the remote host's address.
     ///
     /// # Errors
     /// If one cannot be applied; then [`HostSettings::undo`] what was.
@@ -106,7 +106,10 @@ impl HostSettings {
         if let Some(hold) = &mut self.here {
             hold.renew();
             if !here.is_empty() {
-                hold.apply(&here, peer.context("the far host's address is not known")?)?;
+                hold.apply(
+                    &here,
+                    peer.context("the remote host's address is not known")?,
+                )?;
             }
         }
         Ok(())
@@ -124,7 +127,7 @@ impl HostSettings {
         Ok(readings)
     }
 
-    /// Undoes what is applied. A far host that was lost undoes it itself.
+    /// Undoes what is applied. A remote host that was lost undoes it itself.
     pub fn undo(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Undone>> {
         let here = self.here.as_mut();
         let near = here.map_or(Ok(Vec::new()), TuningSession::undo);
@@ -176,8 +179,8 @@ pub fn forget(far: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, Str
         Some(link) => link
             .tune(TuneRequest::FlushMetrics, TUNE_WITHIN)
             .map(drop)
-            .map_err(|error| ("the far host", sentence(&error))),
-        None => Err(("the far host", format!("it is {kind}"))),
+            .map_err(|error| ("the remote host", sentence(&error))),
+        None => Err(("the remote host", format!("it is {kind}"))),
     };
     [near, there].into_iter().filter_map(Result::err).collect()
 }

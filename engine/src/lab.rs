@@ -6,7 +6,7 @@ use crate::host::ends;
 use crate::log;
 use anyhow::{Context, Result};
 use emulate::Scenario;
-use lab::{CounterReport, Lab, LinkBackend, NodeRecord, Options, Tie};
+use lab::{CounterReport, Lab, LabOptions, LinkBackend, NodeRecord, Tie};
 use model::Warning;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -109,11 +109,11 @@ impl Standing {
     /// of its name can be of another scenario.
     pub fn find_or_raise(name: &str) -> Result<Standing> {
         if is_file(name) {
-            return Standing::raise(&scenario(name)?, &Options::default());
+            return Standing::raise(&scenario(name)?, &LabOptions::default());
         }
         match lab::Labs::of_user().open(name) {
             Ok(lab) => Ok(Standing { lab, tie: None }),
-            Err(lab::Error::NotUp(_)) => Standing::raise(&scenario(name)?, &Options::default()),
+            Err(lab::Error::NotUp(_)) => Standing::raise(&scenario(name)?, &LabOptions::default()),
             Err(error) => Err(error.into()),
         }
     }
@@ -122,7 +122,7 @@ impl Standing {
     ///
     /// # Errors
     /// If it cannot be brought up; nothing is left then.
-    pub fn raise(scenario: &Scenario, options: &Options) -> Result<Standing> {
+    pub fn raise(scenario: &Scenario, options: &LabOptions) -> Result<Standing> {
         let up = lab::Labs::of_user().up(scenario, options);
         let (lab, tie) = up.map_err(|error| match error {
             lab::Error::Unfit(why) => Refusal::usage(why).into(),
@@ -188,18 +188,18 @@ pub fn backends(lab: &Lab) -> String {
 }
 
 /// Looks whether the emulator, not the network, was the limit of what happens meanwhile.
-pub struct Watch {
+pub struct LabWatch {
     lab: Option<Lab>,
     before: CounterReport,
 }
 
-impl Watch {
+impl LabWatch {
     /// Begins now, in the lab that this process runs in.
-    pub fn begin() -> Watch {
+    pub fn begin() -> LabWatch {
         let lab = lab::Labs::of_user().around_this_process();
         let before = lab.as_ref().and_then(|lab| lab.counters().ok());
         let before = before.unwrap_or_default();
-        Watch { lab, before }
+        LabWatch { lab, before }
     }
 
     /// Warnings about the time since the beginning.
@@ -269,7 +269,7 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
     code
 }
 
-/// Near host, far host, and the far one's address.
+/// Near host, remote host, and the far one's address.
 fn choose<'a>(
     lab: &'a Lab,
     name: &str,

@@ -21,7 +21,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 const STOP_WITHIN: Duration = Duration::from_millis(50);
 
 /// What one end of a leg made.
-pub struct Played {
+pub struct LegResult {
     /// Everything but its samples and sockets.
     pub record: EndRecord,
     /// Why it ended before its limit, if it did.

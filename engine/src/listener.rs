@@ -6,11 +6,13 @@
 
 use crate::clock::unix_seconds;
 use crate::log;
-use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
+use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
 use crate::transport::admission::{Admission, Bounds, Pending, Startups};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{Sender, discard};
-use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, Trust, host_name};
+use crate::trust::{
+    Entry, Identity, Ledger, NodeId, Peer, Right, TrustFile, TrustStore, host_name,
+};
 use anyhow::{Context, Result, bail};
 use measure::storage::Reach;
 use model::Bytes;
@@ -53,10 +55,10 @@ const MAX_SESSIONS_PER_KEY: usize = 8;
 const MAX_LINES: u32 = 10;
 
 /// What a session does with its channel.
-pub type Session = dyn Fn(AgentChannel, Peer) -> Result<()> + Send + Sync;
+pub type SessionHandler = dyn Fn(AgentChannel, Peer) -> Result<()> + Send + Sync;
 
 /// How to serve.
-pub struct Serve {
+pub struct ListenerConfig {
     /// Where the key, the list of trusted hosts and the usage are.
     pub directory: PathBuf,
     /// Where to listen once somebody is trusted; `None`: on all addresses.
@@ -87,11 +89,11 @@ pub struct Listener {
 }
 
 struct Shared {
-    config: Serve,
+    config: ListenerConfig,
     identity: Arc<Identity>,
-    store: Store,
+    store: TrustStore,
     ledger: Arc<Ledger>,
-    session: Box<Session>,
+    session: Box<SessionHandler>,
     /// Connections whose key is not known yet.
     unknown: Admission,
     sessions: Slots<NodeId>,
@@ -120,8 +122,8 @@ impl Listener {
     ///
     /// # Errors
     /// A key or list that cannot be read, a port that is taken.
-    pub fn open(config: Serve, session: Box<Session>) -> Result<Listener> {
-        let store = Store::new(&config.directory);
+    pub fn open(config: ListenerConfig, session: Box<SessionHandler>) -> Result<Listener> {
+        let store = TrustStore::new(&config.directory);
         let trust = store.load()?;
         let directory = Some(config.directory.as_path());
         let ledger = Ledger::new(config.clients, config.buffers, directory);
@@ -170,7 +172,7 @@ impl Listener {
         while !stop.load(Ordering::Relaxed) {
             self.look()?;
             // They need not send anything before their handshake, which has a thread and a deadline of its own.
-            let limits = Limits {
+            let limits = AcceptorLimits {
                 prefix: 0,
                 within: HANDSHAKE,
                 when_full: WhenFull::Refuse,
@@ -382,7 +384,7 @@ impl Shared {
             return self.note(&format!("{address}: not enrolled: {error}"));
         }
         let enrolled = EnrolRequest::decode(&frame).map(|EnrolRequest { token, name }| {
-            let enrol = |trust: &mut Trust| Ok(trust.enrol(unix_seconds(), &token, id, &name));
+            let enrol = |trust: &mut TrustFile| Ok(trust.enrol(unix_seconds(), &token, id, &name));
             self.store.update(enrol)
         });
         let refused = |shown| {

@@ -319,7 +319,7 @@ impl Connection {
             }
             turned.map_err(|broken| {
                 Refusal::unreachable(format!(
-                    "the connection with {} broke at {} ({broken}); see what the server says",
+                    "the connection with {} broke at {} ({broken}); see the server's log",
                     self.to,
                     call.name()
                 ))
@@ -327,7 +327,7 @@ impl Connection {
         }
         self.silent = true;
         bail!(Refusal::unreachable(format!(
-            "{} does not answer {} within {} s; see what the server says",
+            "{} does not answer {} within {} s; see the server's log",
             self.to,
             call.name(),
             ANSWER_WITHIN.as_secs()

@@ -45,7 +45,7 @@ pub fn warnings(spec: &Spec, leg: &Leg) -> Vec<Warning> {
     warnings
 }
 
-/// A silence of the far host while a leg goes on.
+/// A silence of the remote host while a leg goes on.
 pub struct Silence {
     since: Instant,
     reported: bool,

@@ -42,7 +42,7 @@ pub enum ConfigFiles {
     Both,
 }
 
-/// The near and far host of a path in a lab, by name.
+/// The near and remote host of a path in a lab, by name.
 #[derive(Clone, Copy, Debug)]
 pub struct LabPath<'a> {
     /// The lab.
@@ -56,7 +56,7 @@ pub struct Opening<'a> {
     /// How to reach an agent. Made when it is needed: other peers need no key of this host.
     pub how: &'a dyn Fn() -> Result<How<'a>>,
     /// Options of tests against iperf3 servers.
-    pub iperf3: &'a client::Options,
+    pub iperf3: &'a client::ClientOptions,
 }
 
 impl Host {
@@ -81,7 +81,7 @@ impl Host {
             },
             (Host::Iperf3 { .. } | Host::Nfs { .. } | Host::Lab { .. } | Host::Local, ChangeMtu) => {
                 format!(
-                    "{self} is no other host with an agent, to which a new connection can be made whenever it is needed: name one (linerate serve --allow-tune there), or ssh:[user@]name"
+                    "{self} is no remote host with an agent that accepts a new connection at any time: name one (linerate serve --allow-tune there), or ssh:[user@]name"
                 )
             }
             (Host::Iperf3 { .. }, ProbeMtu) => format!(
@@ -156,8 +156,8 @@ impl Host {
     }
 
     /// Watches the emulator of its lab, if it is in one.
-    pub fn watch(&self) -> Option<crate::lab::Watch> {
-        self.lab().map(|_| crate::lab::Watch::begin())
+    pub fn watch(&self) -> Option<crate::lab::LabWatch> {
+        self.lab().map(|_| crate::lab::LabWatch::begin())
     }
 
     /// The exported folder, if it is an NFS server.
@@ -234,7 +234,7 @@ impl PeerSession for Link {
 struct Iperf3Session {
     name: String,
     port: u16,
-    options: client::Options,
+    options: client::ClientOptions,
     /// It has answered before: where it is gone now it is between two tests, and opens its port again.
     answered: bool,
 }

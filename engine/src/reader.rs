@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
-use sys::confine::{self, Cut, Limits};
+use sys::confine::{self, Cut, ReaderLimits};
 
 /// Processor time of a reader: at least, and in addition for each MiB of its inputs.
 const CPU_S: u64 = 60;
@@ -66,7 +66,7 @@ pub fn confined<T: Serialize + DeserializeOwned>(
     })
 }
 
-fn limits(inputs: &[&Path]) -> Limits {
+fn limits(inputs: &[&Path]) -> ReaderLimits {
     let size = |path: &&Path| std::fs::metadata(path).map_or(0, |found| found.len());
     let bytes: u64 = inputs.iter().map(size).sum();
     let memory_bytes = MEMORY.saturating_add(bytes.saturating_mul(MEMORY_PER_BYTE));
@@ -75,7 +75,7 @@ fn limits(inputs: &[&Path]) -> Limits {
         true => PIPED,
         false => Duration::from_secs(cpu_s) * WALL,
     };
-    Limits {
+    ReaderLimits {
         memory_bytes,
         cpu_s,
         within,

@@ -21,7 +21,7 @@ pub fn blank(host: &str, spec: Spec) -> Run {
 
 /// A watcher that archives the events of a run. The archive is opened before anything is measured;
 /// the run appears in it with its first leg, so a host that cannot be reached leaves nothing.
-pub struct Record {
+pub struct RunArchiver {
     path: Option<PathBuf>,
     archive: Option<Archive>,
     recorder: Option<Recorder>,
@@ -31,15 +31,15 @@ pub struct Record {
     trouble: Option<archive::Error>,
 }
 
-impl Record {
+impl RunArchiver {
     /// For the run that `head` describes, in the archive at `path`.
-    pub fn new(path: Result<PathBuf, archive::Error>, head: &Run) -> Record {
+    pub fn new(path: Result<PathBuf, archive::Error>, head: &Run) -> RunArchiver {
         let opened = path.and_then(|path| Ok((Archive::open(&path)?, path)));
         let (archive, path, trouble) = match opened {
             Ok((archive, path)) => (Some(archive), Some(path), None),
             Err(error) => (None, None, Some(error)),
         };
-        Record {
+        RunArchiver {
             path,
             archive,
             recorder: None,
@@ -91,7 +91,7 @@ impl Record {
     }
 }
 
-impl Watcher for Record {
+impl Watcher for RunArchiver {
     fn event(&mut self, event: &Event<'_>) {
         if let Event::Hosts { near, far } = event
             && let Some(archive) = self.archive.take()

@@ -3,7 +3,7 @@
 use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::helper::{Helper, Helpers};
-use crate::leg::{Played, end_trace, inspect, job, run_end, storage, traced};
+use crate::leg::{LegResult, end_trace, inspect, job, run_end, storage, traced};
 use crate::leg_watch::LegWatch;
 use crate::mtu::far::Probing;
 use crate::signature::{self, Statement};
@@ -27,7 +27,7 @@ use wire::control::{AgentRole, LegOrder, MAX_PIECE, ToAgent, ToController};
 /// Data connections have so long to come once granted.
 const GRANT_FOR: Duration = Duration::from_secs(20);
 /// What this end is called in what the controller shows.
-const FAR: &str = "the far host";
+const FAR: &str = "the remote host";
 /// The controller has so long to say go once all have come.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
@@ -89,11 +89,11 @@ struct Session {
     tracer: Option<Arc<Helper>>,
     probing: Probing,
     legs: BTreeMap<u32, Playing>,
-    traces: Arc<Mutex<Traces>>,
+    traces: Arc<Mutex<SessionTraces>>,
 }
 
 /// Traces that wait to be fetched, by their legs; read from the front.
-type Traces = VecDeque<(u32, std::io::Cursor<Vec<u8>>)>;
+type SessionTraces = VecDeque<(u32, std::io::Cursor<Vec<u8>>)>;
 
 /// Traces that wait at most: those of two legs at once. The oldest gives way.
 const MOST_TRACES: usize = 2;
@@ -256,7 +256,7 @@ fn play(
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     say: &dyn Fn(ToController),
-) -> Result<Played> {
+) -> Result<LegResult> {
     let order = &admitted.order;
     let leg = order.leg;
     let (tracing, untraced) = traced(order, grant.port()?, FAR, means.tracer.as_ref());
@@ -299,7 +299,7 @@ fn play(
     let own_key = means.own_key.as_deref();
     record.signed =
         own_key.map(|key| statement.sign(key, &token, order.agent_sends, &record, &states));
-    Ok(Played {
+    Ok(LegResult {
         record,
         broke,
         trace,

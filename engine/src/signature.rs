@@ -123,7 +123,7 @@ pub fn verify(run: &Run) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, leg) in (1..).zip(&run.legs) {
         let mut say = |what: &str| wrong.push(format!("run {}, leg {number}: {what}", run.id));
-        for (side, whose) in [(Side::Near, "this host"), (Side::Far, "the far host")] {
+        for (side, whose) in [(Side::Near, "this host"), (Side::Far, "the remote host")] {
             if let Some(signature) = &leg.end(side).signed
                 && let Err(why) = check(leg, side, signature)
             {

@@ -12,7 +12,7 @@ use model::finding::Explanation;
 use model::{
     Nanos, Run, Side, SocketOptions, TRACE_SCHEMA, Trace, TraceEnd, TraceRecord, Traced, Warning,
 };
-use observe::trace::{Filter, Options, Recording, Tracer, Written};
+use observe::trace::{EncodedEvent, Filter, Recording, TraceOptions, Tracer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ pub enum Tracing {
     /// By this process.
     Own(OwnTracing),
     /// By the tracer.
-    Helper(helper::Tracing),
+    Helper(helper::HelperTrace),
 }
 
 impl Tracing {
@@ -45,7 +45,7 @@ impl Tracing {
     pub fn start(port: u16, tracer: Option<&Arc<Helper>>) -> Result<Tracing> {
         Ok(match tracer {
             None => Tracing::Own(OwnTracing::start(port, std::process::id())?),
-            Some(tracer) => Tracing::Helper(helper::Tracing::start(tracer, port)?),
+            Some(tracer) => Tracing::Helper(helper::HelperTrace::start(tracer, port)?),
         })
     }
 
@@ -93,11 +93,11 @@ impl OwnTracing {
             port: Some(port),
             ..Filter::default()
         };
-        let options = Options {
+        let options = TraceOptions {
             owners: true,
             // Nobody watches: each look into the ring costs a little.
             late: LOOK,
-            ..Options::default()
+            ..TraceOptions::default()
         };
         let tracer = Tracer::start(&filter, &options)?;
         let (own, requested) = mpsc::channel();
@@ -207,7 +207,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    fn take(&mut self, mut record: TraceRecord, written: Written<'_>) {
+    fn take(&mut self, mut record: TraceRecord, written: EncodedEvent<'_>) {
         let (connection, at) = match &record {
             TraceRecord::Connection(c) => {
                 self.ends.insert(c.id, (flat(c.local), flat(c.remote)));
@@ -254,11 +254,11 @@ impl Keeper<'_> {
     fn settle(&mut self, own: BTreeSet<Ends>) {
         self.own = Some(own);
         for (record, written) in std::mem::take(&mut self.early) {
-            self.take(record, Written(&written));
+            self.take(record, EncodedEvent(&written));
         }
     }
 
-    fn add(&mut self, record: &TraceRecord, at: Nanos, written: Written<'_>) {
+    fn add(&mut self, record: &TraceRecord, at: Nanos, written: EncodedEvent<'_>) {
         if self.traced.events >= MOST_EVENTS {
             self.traced.cut = true;
             return;
@@ -276,7 +276,8 @@ impl Keeper<'_> {
             lost: self.traced.lost,
             unordered: self.unordered,
         };
-        self.recording.add(&TraceRecord::End(end), Written(&[]))?;
+        self.recording
+            .add(&TraceRecord::End(end), EncodedEvent(&[]))?;
         Ok(self.traced)
     }
 }

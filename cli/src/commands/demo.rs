@@ -7,7 +7,7 @@ use crate::pages::run_page;
 use crate::prelude::*;
 use archive::Archive;
 use engine::closed_loop::{ClosedLoop, Question, measured};
-use engine::experiment::{Driver, Over, fresh};
+use engine::experiment::{ExperimentRunner, Over, fresh};
 use engine::host::Host;
 use engine::iperf3::client;
 use engine::peer::{Opening, PeerSession};
@@ -87,7 +87,7 @@ impl Demo {
         };
         let opening = Opening {
             how: &|| global.how(Some(far), stop),
-            iperf3: &client::Options::default(),
+            iperf3: &client::ClientOptions::default(),
         };
         let mut play = Play {
             host: host.to_string(),
@@ -96,7 +96,7 @@ impl Demo {
             archive,
             stop,
         };
-        let story = play.story(lab::Watch::begin())?;
+        let story = play.story(lab::LabWatch::begin())?;
         drop(play);
         self.write(&story)
     }
@@ -127,7 +127,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    fn story(&mut self, watch: lab::Watch) -> Result<Demonstration> {
+    fn story(&mut self, watch: lab::LabWatch) -> Result<Demonstration> {
         self.view
             .say("1 of 4: measures the path in both directions");
         let (run, why) = self.both_ways()?;
@@ -231,7 +231,8 @@ impl Play<'_> {
         })?;
         let mut experiment = fresh(plan);
         let (view, archive) = (&mut self.view, self.archive.clone());
-        let driver = Driver::new(&mut experiment, &mut *self.far, archive, view, self.stop);
+        let driver =
+            ExperimentRunner::new(&mut experiment, &mut *self.far, archive, view, self.stop);
         match driver.run()? {
             Over::Done => Ok(prove::judged(experiment)),
             Over::Interrupted => Err(Refusal::interrupted("interrupted").into()),

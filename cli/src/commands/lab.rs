@@ -8,7 +8,8 @@ use clap::Subcommand;
 use emulate::{Direction, EmulatorCounters, FrameTally, Link, Scenario};
 use engine::lab::{self as labs, Place, Standing};
 use lab::{
-    Backend, CounterReport, LinkBackend, LinkCounters, LogEntry, NodeRecord, Options, Record, State,
+    Backend, CounterReport, LabOptions, LabRecord, LinkBackend, LinkCounters, LogEntry, NodeRecord,
+    State,
 };
 use model::{Bytes, Nanos};
 use report::words::{grouped, round_span, table, utc, wrap};
@@ -208,10 +209,10 @@ impl Up {
 }
 
 fn raise(scenario: &Scenario, name: Option<String>, shaping: &Shaping) -> Result<Standing> {
-    let options = Options {
+    let options = LabOptions {
         name,
         backend: shaping.backend,
-        ..Options::default()
+        ..LabOptions::default()
     };
     Standing::raise(scenario, &options)
 }
@@ -275,7 +276,7 @@ struct Listed<'a> {
     name: &'a str,
     state: &'static str,
     #[serde(flatten)]
-    record: Option<&'a Record>,
+    record: Option<&'a LabRecord>,
 }
 
 fn state(state: State) -> &'static str {

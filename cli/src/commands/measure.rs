@@ -17,7 +17,7 @@ use engine::lab;
 use engine::leg::how_ended;
 use engine::peer::{Operation, PeerSession};
 use engine::progress::{Event, Tee, Watcher};
-use engine::record::{Record, blank};
+use engine::record::{RunArchiver, blank};
 use engine::traces;
 use model::finding::Explanation;
 use model::{Ended, Nanos, Run, Spec, Warning};
@@ -51,7 +51,7 @@ pub struct Measure {
     #[command(flatten)]
     options: options::RunOptions,
     #[command(flatten)]
-    iperf3: iperf3::client::Options,
+    iperf3: iperf3::client::ClientOptions,
     #[command(flatten)]
     reaching: Reaching,
     /// Longest outage of the path that a leg at an agent survives, up to 10m; with 0 it ends after 6 s of silence
@@ -202,13 +202,13 @@ pub(in crate::commands) fn play(
     lines: Option<&mut (dyn Watcher + 'static)>,
 ) -> Result<Played> {
     let mut view = View::new(Live::new(&run.spec), quiet);
-    let mut record = Record::new(path.global.archive_path(), &run);
+    let mut record = RunArchiver::new(path.global.archive_path(), &run);
     let mut watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
     watchers.extend(lines.map(|lines| lines as &mut dyn Watcher));
     let mut watchers = Tee(watchers);
     let watch = path.peer.watch();
     let outcome = far.play(&mut run, &mut watchers, path.stop);
-    for warning in watch.into_iter().flat_map(lab::Watch::end) {
+    for warning in watch.into_iter().flat_map(lab::LabWatch::end) {
         watchers.event(&Event::Warning { warning: &warning });
         run.warnings.push(warning);
     }

@@ -6,7 +6,7 @@ use crate::global::{Reaching, Version};
 use crate::json_input::Document;
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use archive::Filter;
+use archive::RunFilter;
 use engine::controller::Link;
 use engine::host::Host;
 use engine::lab;
@@ -86,7 +86,7 @@ impl Mtu {
             document::print(Document::Mtu(Box::new(found)), self.json)?;
             return Ok(Exit::Done.into());
         }
-        let records = archive.mtus(&Filter::default()).map_err(refused)?;
+        let records = archive.mtus(&RunFilter::default()).map_err(refused)?;
         if self.json {
             out::print(&report::json::pretty(&records))?;
             return Ok(Exit::Done.into());

@@ -11,7 +11,7 @@ use crate::prelude::*;
 use archive::Archive;
 use clap::{ArgGroup, Subcommand};
 use engine::exit::{exit_of, sentence};
-use engine::experiment::{Driver, Over, fresh};
+use engine::experiment::{ExperimentRunner, Over, fresh};
 use engine::host::Host;
 use engine::iperf3::client;
 use engine::peer::{Operation, PeerSession};
@@ -65,7 +65,7 @@ pub struct Prove {
     #[arg(conflicts_with_all = ["what", "change", "arm", "dry_run", "markdown", "csv", "svg", "p_value"])]
     from: Vec<String>,
     #[command(flatten)]
-    session: Session,
+    session: SessionArgs,
     #[command(flatten)]
     output: Output,
 }
@@ -85,7 +85,7 @@ struct Kept {
     /// Name of the experiment, its first digits, or 'last'
     id: String,
     #[command(flatten)]
-    session: Session,
+    session: SessionArgs,
     #[command(flatten)]
     output: Output,
 }
@@ -162,9 +162,9 @@ impl Design {
 
 /// How the remote host is reached, and what is shown meanwhile.
 #[derive(Args)]
-pub(in crate::commands) struct Session {
+pub(in crate::commands) struct SessionArgs {
     #[command(flatten)]
-    iperf3: client::Options,
+    iperf3: client::ClientOptions,
     #[command(flatten)]
     pub(in crate::commands) reaching: Reaching,
     /// No live view
@@ -232,7 +232,7 @@ impl Prove {
             let plan = prove::parse_plan(&text, what, seed).map_err(refused)?;
             if self.differs_from_a_plan() {
                 refuse!(
-                    "{what} says what is asked: leave out the options of the question and of the runs, or change the file"
+                    "{what} has the whole question: leave out the options of the question and of the runs, or change the file"
                 );
             }
             return Ok(Plan {
@@ -337,7 +337,7 @@ fn print_plan(plan: &Plan) -> Result<Exit> {
 /// Makes the runs that are missing, and prints the verdict.
 fn carry_out(
     mut experiment: Experiment,
-    session: &Session,
+    session: &SessionArgs,
     output: &Output,
     global: &Global,
 ) -> Result<ExitCode> {
@@ -353,7 +353,8 @@ fn carry_out(
     let mut view = View::new(Pairs::default(), session.quiet);
     let watch = host.watch();
     let mut far = session.reach(&host, &experiment.plan.run, global, stop)?;
-    let outcome = Driver::new(&mut experiment, &mut *far, archive.clone(), &mut view, stop).run();
+    let outcome =
+        ExperimentRunner::new(&mut experiment, &mut *far, archive.clone(), &mut view, stop).run();
     drop(view);
     if let Some(watch) = watch {
         experiment.warnings.extend(watch.end());
@@ -387,7 +388,7 @@ fn carry_out(
     Ok(exit.into())
 }
 
-impl Session {
+impl SessionArgs {
     /// A session for runs of `spec`.
     ///
     /// # Errors

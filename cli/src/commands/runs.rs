@@ -9,7 +9,7 @@ use crate::files::{self, confined, read_whole, write_whole};
 use crate::json_input::{self, Document};
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use archive::{Archive, Filter, Imported, Named};
+use archive::{Archive, Imported, Named, RunFilter};
 use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
 use engine::signature;
@@ -215,13 +215,13 @@ impl List {
 
     fn rows(&self, archive: &Archive) -> Result<Vec<Listed>, archive::Error> {
         let of = |id: &String| archive.find_experiment(id);
-        let filter = Filter {
+        let filter = RunFilter {
             host: self.host.clone(),
             since: self.since,
             workload: self.workload.clone(),
             experiment: self.experiment.as_ref().map(of).transpose()?,
             limit: Some(self.number),
-            ..Filter::default()
+            ..RunFilter::default()
         };
         archive_list::list(archive, &filter)
     }

@@ -72,7 +72,7 @@ pub struct Serve {
     #[arg(long)]
     iperf3: bool,
     #[command(flatten)]
-    iperf3_options: iperf3::server::Options,
+    iperf3_options: iperf3::server::ServerOptions,
 }
 
 impl Serve {
@@ -116,7 +116,7 @@ impl Serve {
                 .collect(),
             low_ports: self.low_ports(DEFAULT_PORT),
         };
-        let config = listener::Serve {
+        let config = listener::ListenerConfig {
             directory,
             bind: self.bind,
             port: self.port.unwrap_or(DEFAULT_PORT),

@@ -6,13 +6,13 @@ mod trigger;
 use crate::filter_args::{self, FilterArgs, LOOK};
 use crate::prelude::*;
 use model::{Bytes, Nanos, TraceRecord};
-use observe::trace::{Options, Recording, Source, TraceCompleteness, Tracer, Written};
+use observe::trace::{EncodedEvent, Recording, Source, TraceCompleteness, TraceOptions, Tracer};
 use output::Output;
 use report::trace as words;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
 use std::path::PathBuf;
-use trigger::{Ring, Trigger};
+use trigger::{Trigger, TriggerRing};
 
 /// Trace TCP live: every segment, in order, with its socket's state
 #[derive(Args)]
@@ -81,7 +81,7 @@ impl Trace {
             return Ok(Exit::Done);
         }
         let columns = words::columns(&self.columns).map_err(Refusal::usage)?;
-        let mut options = Options {
+        let mut options = TraceOptions {
             source: match self.source {
                 None => Source::Whichever,
                 Some(From::Probes) => Source::Probes,
@@ -95,7 +95,7 @@ impl Trace {
             calls: self.calls,
             packed: self.write.as_deref().is_some_and(output::is_recording) && self.ring.is_none(),
             headers: self.write.as_deref().is_some_and(output::is_capture),
-            ..Options::default()
+            ..TraceOptions::default()
         };
         if self.write.is_some() {
             // Each piece of a file costs a little.
@@ -109,7 +109,9 @@ impl Trace {
         };
         let mut sink = Sink {
             output,
-            ring: self.ring.map(|span| Ring::new(span, self.trigger.clone())),
+            ring: self
+                .ring
+                .map(|span| TriggerRing::new(span, self.trigger.clone())),
             failed: None,
         };
         out::note("linerate: tracing; Ctrl-C ends it");
@@ -131,7 +133,7 @@ impl Trace {
 /// Where records go: through the ring, if there is one, to the output.
 struct Sink {
     output: Output,
-    ring: Option<Ring>,
+    ring: Option<TriggerRing>,
     failed: Option<anyhow::Error>,
 }
 
@@ -161,7 +163,7 @@ impl Sink {
         self.output.recording().filter(|_| self.ring.is_none())
     }
 
-    fn push(&mut self, record: TraceRecord, written: Written<'_>) {
+    fn push(&mut self, record: TraceRecord, written: EncodedEvent<'_>) {
         if self.failed.is_some() {
             return;
         }
@@ -191,7 +193,7 @@ impl Sink {
                 false => Err(failed),
             };
         }
-        let ring = self.ring.iter().map(Ring::account);
+        let ring = self.ring.iter().map(TriggerRing::account);
         for line in ring.chain(last_lines(books)) {
             self.output.remark(&line)?;
         }

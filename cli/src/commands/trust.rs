@@ -6,7 +6,7 @@ use engine::clock::unix_seconds;
 use engine::host::{DEFAULT_PORT, Host, agent_address, authority};
 use engine::transport::{self, How};
 use engine::trust::{
-    self, Entry, Identity, Invitation, Limits, NodeId, PendingInvitation, Right, Store,
+    self, Entry, Identity, Invitation, KeyLimits, NodeId, PendingInvitation, Right, TrustStore,
 };
 use model::{BitRate, Bytes, Nanos};
 use std::collections::BTreeSet;
@@ -119,7 +119,7 @@ struct Accept {
 impl Trust {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let directory = trust::directory(global.config.as_deref())?;
-        let store = Store::new(&directory);
+        let store = TrustStore::new(&directory);
         let said = match &self.action {
             Action::Show => Identity::open(&directory)?.id().to_string(),
             Action::Add(add) => store.update(|trust| {
@@ -142,7 +142,7 @@ impl Trust {
             Action::Invite(invite) => {
                 let line = invite.line(&Identity::open(&directory)?, &store)?;
                 out::note(&format!(
-                    "On the other host, within {}: linerate trust accept LINE (and 'linerate serve' must run here)",
+                    "On the remote host, within {}: linerate trust accept LINE (and 'linerate serve' must run here)",
                     invite.expires
                 ));
                 line.to_string()
@@ -197,8 +197,8 @@ impl Allow {
     }
 
     /// The limits, those that are not given being kept.
-    fn limits(&self, old: Limits) -> Limits {
-        Limits {
+    fn limits(&self, old: KeyLimits) -> KeyLimits {
+        KeyLimits {
             rate: self.rate.or(old.rate),
             seconds: self.seconds.or(old.seconds),
             bytes_per_day: self.bytes_per_day.or(old.bytes_per_day),
@@ -207,7 +207,7 @@ impl Allow {
 }
 
 impl Invite {
-    fn line(&self, identity: &Identity, store: &Store) -> Result<Invitation> {
+    fn line(&self, identity: &Identity, store: &TrustStore) -> Result<Invitation> {
         let (name, port) = match &self.address {
             Some(text) => address(text)?,
             None => (own_address(), DEFAULT_PORT),
@@ -226,7 +226,7 @@ impl Invite {
                 expires_unix_s,
                 name: self.name.clone(),
                 rights: self.allow.rights(),
-                limits: self.allow.limits(Limits::default()),
+                limits: self.allow.limits(KeyLimits::default()),
             });
             Ok(())
         })?;
@@ -240,7 +240,7 @@ impl Invite {
     }
 }
 
-fn list(trust: &trust::Trust) -> String {
+fn list(trust: &trust::TrustFile) -> String {
     let mut lines: Vec<String> = trust.hosts.iter().map(describe).collect();
     if lines.is_empty() {
         lines.push("nobody is trusted: 'linerate trust invite' introduces a host".to_owned());

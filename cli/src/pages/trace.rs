@@ -178,8 +178,8 @@ fn facts(
 ) -> Vec<(String, String)> {
     let bytes: Bytes = explanations.iter().map(|one| one.bytes).sum();
     let connections = match explanations.len() {
-        1 => "one way of one connection".to_owned(),
-        n => format!("{} with data, each way by itself", grouped(n as u64)),
+        1 => "1 connection, 1 direction".to_owned(),
+        n => format!("{} directions with data", grouped(n as u64)),
     };
     let all = [
         ("file", path.display().to_string()),

@@ -4,7 +4,7 @@ use super::site::{entries, histories, newest, ways};
 use crate::files::write_whole;
 use crate::pages::html_of;
 use crate::prelude::*;
-use archive::{Archive, Filter};
+use archive::{Archive, RunFilter};
 use report::page;
 use report::pages::{History, Index};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
     std::fs::create_dir_all(directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
     let write = |name: &str, text: &str| write_whole(&directory.join(name), text);
-    let entries = entries(archive, &Filter::default())?;
+    let entries = entries(archive, &RunFilter::default())?;
     for entry in &entries {
         let page = html_of(archive, &archive.named(&entry.id)?)?;
         write(&format!("{}.html", entry.id), &page)?;

@@ -8,7 +8,7 @@ pub use folder::write_all;
 pub use site::Site;
 
 use crate::prelude::*;
-use engine::transport::acceptor::{Acceptor, Arrival, Limits, Slots, WhenFull};
+use engine::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, Slots, WhenFull};
 use site::Answer;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -38,7 +38,7 @@ pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()
     listener.set_nonblocking(true).context(failed)?;
     let site = Arc::new(site);
     // The request is read, under a deadline of its own, by the connection's thread.
-    let limits = Limits {
+    let limits = AcceptorLimits {
         prefix: 0,
         within: REQUEST,
         when_full: WhenFull::Refuse,

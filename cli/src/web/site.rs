@@ -4,7 +4,7 @@ use crate::archive_list::{self, Listed};
 use crate::lookup;
 use crate::pages::html_of;
 use crate::prelude::*;
-use archive::{Archive, Filter, Named, Row};
+use archive::{Archive, Named, Row, RunFilter};
 use engine::exit::{exit_of, sentence};
 use engine::{clock, traces};
 use model::{Direction, Ended, Exchange, LegLimit, Metric, Nanos, WorkloadKind, summarise};
@@ -137,12 +137,12 @@ fn index(archive: &Archive, request: &HttpRequest) -> Result<String> {
         said: String::new(),
     };
     let some = |text: &String| (!text.is_empty()).then(|| text.clone());
-    let mut filter = Filter {
+    let mut filter = RunFilter {
         text: some(&search.text),
         host: some(&search.host),
         workload: some(&search.workload),
         limit: Some(LINES + 1),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     for (text, bound, days) in [
         (&search.since, &mut filter.since, 0),
@@ -192,7 +192,7 @@ fn index(archive: &Archive, request: &HttpRequest) -> Result<String> {
     }))
 }
 
-pub fn entries(archive: &Archive, filter: &Filter) -> Result<Vec<Entry>, archive::Error> {
+pub fn entries(archive: &Archive, filter: &RunFilter) -> Result<Vec<Entry>, archive::Error> {
     let all = archive_list::list(archive, filter)?;
     Ok(all.iter().map(Listed::entry).collect())
 }
@@ -299,9 +299,9 @@ pub fn histories(rows: &[Row]) -> Vec<History> {
 
 /// The newest runs that are over, the newest first.
 pub fn newest(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
-    let mut rows = archive.list(&Filter {
+    let mut rows = archive.list(&RunFilter {
         limit: Some(RUNS),
-        ..Filter::default()
+        ..RunFilter::default()
     })?;
     rows.retain(|row| row.ended != Ended::Unfinished.name());
     Ok(rows)

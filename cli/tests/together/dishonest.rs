@@ -4,7 +4,7 @@
 
 use crate::common::{Home, Lines, Running, alone, free_port, listening, run, stderr, stdout};
 use engine::transport::{SESSION, Tls};
-use engine::trust::{Entry, Identity, Limits, Store};
+use engine::trust::{Entry, Identity, KeyLimits, TrustStore};
 use model::{Bulk, Bytes, LegLimit, Nanos, Placement, SocketSettings, Workload};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -502,9 +502,9 @@ impl Far {
             name: "far".to_owned(),
             address: Some(at.clone()),
             rights: BTreeSet::new(),
-            limits: Limits::default(),
+            limits: KeyLimits::default(),
         };
-        let store = Store::new(&client.path().join("config"));
+        let store = TrustStore::new(&client.path().join("config"));
         store.update(|trust| trust.put(entry)).unwrap();
         let thread = std::thread::spawn(move || {
             let _home = home;

@@ -39,7 +39,7 @@ impl Bench {
         command
     }
 
-    /// Adds rules of nftables for what comes to the far host, or takes them all away.
+    /// Adds rules of nftables for what comes to the remote host, or takes them all away.
     fn rules(&self, rules: Option<&str>) {
         let far = &self.pair.far;
         let script = match rules {

@@ -261,7 +261,7 @@ const ROWS: &[Row] = &[
         sizes: (1500, 1500), causes: ("router_reports@1", "router_reports@1"), beside: (&["fragmented"], &["fragmented"]), v6: false, web: false },
 ];
 
-/// Where the far host is.
+/// Where the remote host is.
 const FAR: &str = "10.0.3.2";
 const FAR_V6: &str = "fd00:3::2";
 

@@ -76,7 +76,7 @@ impl Bench {
         Holding::of(&mut self.hold())
     }
 
-    /// What the settings of the far host are now.
+    /// What the settings of the remote host are now.
     fn state(&self) -> String {
         let far = &self.pair.far;
         let show = "ip -4 route show table all; ip -o link show dev eth0; cat /proc/sys/net/ipv4/tcp_notsent_lowat";

@@ -43,7 +43,7 @@ const BLOCK: u32 = 128 * 1024;
 /// Options that only an iperf3 server needs.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "iperf3 servers")]
-pub struct Options {
+pub struct ClientOptions {
     /// User at a server that requires one; the password comes from IPERF3_PASSWORD
     #[arg(long, value_name = "NAME", requires = "rsa_public_key")]
     pub username: Option<String>,
@@ -68,7 +68,7 @@ pub fn play(
     host: &str,
     port: u16,
     run: &mut Run,
-    options: &Options,
+    options: &ClientOptions,
     answered: bool,
     watcher: &mut dyn Watcher,
     stop: &AtomicBool,
@@ -118,7 +118,7 @@ struct Test<'a> {
     remote: SocketAddr,
     name: String,
     spec: &'a Spec,
-    options: &'a Options,
+    options: &'a ClientOptions,
     /// It has answered before.
     known: bool,
     directions: &'a [Direction],

@@ -10,7 +10,7 @@ mod udp_accept;
 
 use super::auth::Authenticator;
 use crate::exit::Refusal;
-use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
+use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
 use crate::transport::admission::{Admission, Bounds, Pending, Startups};
 use anyhow::{Context, Result, bail};
 use model::{BitRate, Bytes, Nanos, Placement, SocketSettings};
@@ -38,7 +38,7 @@ const MAX_FROM_ONE: usize = 16;
 /// What a server for iperf3 clients allows.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "iperf3 clients (with --iperf3)")]
-pub struct Options {
+pub struct ServerOptions {
     /// Private key in PEM form: only users of --authorized-users may test
     #[arg(long, value_name = "FILE", requires_all = ["authorized_users", "iperf3"])]
     pub rsa_private_key: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub struct Options {
 
 /// What all sessions share: the data connections that they await, the tests that run, the limits.
 struct ServerState<'a> {
-    options: &'a Options,
+    options: &'a ServerOptions,
     /// Verifies users; `None`: everybody may test.
     authenticator: Option<Authenticator>,
     /// Accepts UDP streams.
@@ -89,7 +89,7 @@ pub fn serve(
     (bind, port): (Option<IpAddr>, Option<u16>),
     tests: usize,
     startups: Startups,
-    options: &Options,
+    options: &ServerOptions,
     ready: &dyn Fn() -> Result<()>,
     stop: &AtomicBool,
     log: &(dyn Fn(&str) + Sync),
@@ -131,7 +131,7 @@ pub fn serve(
              --rsa-private-key and --authorized-users to let some",
         );
     }
-    let limits = Limits {
+    let limits = AcceptorLimits {
         prefix: COOKIE_LEN,
         within: COOKIE_WITHIN,
         when_full: WhenFull::Refuse,

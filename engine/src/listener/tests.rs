@@ -5,7 +5,7 @@ use crate::clock::unix_seconds;
 use crate::host::Host;
 use crate::testing::TempDir;
 use crate::transport::{Ended, Event, How, Reached, accept_invitation};
-use crate::trust::{Invitation, Limits, PendingInvitation};
+use crate::trust::{Invitation, KeyLimits, PendingInvitation};
 use aws_lc_rs::signature::Ed25519KeyPair;
 use model::{Bulk, LegLimit, Nanos, Placement, SocketSettings, Workload};
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
@@ -30,7 +30,7 @@ struct Server {
 impl Server {
     fn start() -> Server {
         let dir = TempDir::new();
-        let config = Serve {
+        let config = ListenerConfig {
             directory: dir.path().to_owned(),
             bind: Some(Ipv4Addr::LOCALHOST.into()),
             port: 0,
@@ -56,7 +56,7 @@ impl Server {
     }
 
     fn trust(&self, id: NodeId) {
-        let store = Store::new(self.dir.path());
+        let store = TrustStore::new(self.dir.path());
         store
             .update(|trust| trust.put(entry(id, "client", None)))
             .unwrap();
@@ -69,9 +69,9 @@ impl Server {
             expires_unix_s: unix_seconds() + seconds,
             name: Some("guest".to_owned()),
             rights: BTreeSet::from([Right::Measure]),
-            limits: Limits::default(),
+            limits: KeyLimits::default(),
         };
-        let store = Store::new(self.dir.path());
+        let store = TrustStore::new(self.dir.path());
         store
             .update(|trust| {
                 trust.invitations.push(pending);
@@ -127,7 +127,7 @@ fn entry(id: NodeId, name: &str, address: Option<String>) -> Entry {
         name: name.to_owned(),
         address,
         rights: BTreeSet::from([Right::Measure]),
-        limits: Limits::default(),
+        limits: KeyLimits::default(),
     }
 }
 
@@ -148,7 +148,7 @@ impl Client {
     fn of(server: &Server, id: NodeId) -> Client {
         let client = Client::new();
         let at = Some(server.address.to_string());
-        let store = Store::new(client.dir.path());
+        let store = TrustStore::new(client.dir.path());
         store
             .update(|trust| trust.put(entry(id, "server", at)))
             .unwrap();
@@ -238,7 +238,7 @@ fn whoever_is_trusted_no_longer_is_sent_away_at_once() {
     let client = Client::friend(&server);
     let reached = client.connect(&server).unwrap();
     assert_alive(&reached);
-    let store = Store::new(server.dir.path());
+    let store = TrustStore::new(server.dir.path());
     store
         .update(|trust| {
             trust.hosts.clear();
@@ -275,7 +275,7 @@ fn unauthenticated_peers_are_refused_with_the_remedy() {
     };
     assert!(said.contains("not trusted there"), "{said}");
     // A known host without rights counts as unauthenticated too.
-    let store = Store::new(server.dir.path());
+    let store = TrustStore::new(server.dir.path());
     let powerless = Entry {
         rights: BTreeSet::new(),
         ..entry(unauthenticated.id, "powerless", None)
@@ -298,7 +298,7 @@ fn an_impostor_at_the_servers_address_is_noticed() {
     assert!(said.contains("another host answers"), "{said}");
     assert!(said.contains(&server.id.to_string()), "{said}");
     // Even if its key is trusted under another address.
-    let store = Store::new(client.dir.path());
+    let store = TrustStore::new(client.dir.path());
     store
         .update(|trust| trust.put(entry(server.id, "other", Some("elsewhere".into()))))
         .unwrap();
@@ -515,7 +515,7 @@ fn an_invitation_enrols_one_host_once() {
     let said = guest.accept(&wrong).unwrap_err().to_string();
     assert!(said.contains("another host answers"), "{said}");
     assert!(
-        Store::new(guest.dir.path())
+        TrustStore::new(guest.dir.path())
             .load()
             .unwrap()
             .hosts
@@ -532,7 +532,7 @@ fn an_invitation_enrols_one_host_once() {
 
     let entry = guest.accept(&invitation).unwrap();
     assert_eq!((entry.id, entry.rights.len()), (server.id, 0));
-    let known = Store::new(server.dir.path()).load().unwrap();
+    let known = TrustStore::new(server.dir.path()).load().unwrap();
     assert_eq!(known.host(&guest.id).unwrap().name, "guest");
     assert!(known.invitations.is_empty());
     assert_alive(&guest.connect(&server).unwrap());
@@ -545,7 +545,7 @@ fn an_invitation_enrols_one_host_once() {
     let said = second.accept(&invitation).unwrap_err().to_string();
     assert!(said.contains("does not know this invitation"), "{said}");
     assert!(
-        Store::new(second.dir.path())
+        TrustStore::new(second.dir.path())
             .load()
             .unwrap()
             .hosts
@@ -573,7 +573,7 @@ fn an_expired_invitation_is_refused_at_both_ends() {
     let said = guest.accept(&believed).unwrap_err().to_string();
     assert!(said.contains("used or withdrawn"), "{said}");
     assert!(
-        Store::new(server.dir.path())
+        TrustStore::new(server.dir.path())
             .load()
             .unwrap()
             .hosts
@@ -585,12 +585,12 @@ fn an_expired_invitation_is_refused_at_both_ends() {
 fn one_key_cannot_take_all_the_places() {
     let server = Server::start();
     let (greedy, other) = (Client::friend(&server), Client::new());
-    let store = Store::new(other.dir.path());
+    let store = TrustStore::new(other.dir.path());
     let at = Some(server.address.to_string());
     store
         .update(|trust| trust.put(entry(server.id, "server", at)))
         .unwrap();
-    let list = Store::new(server.dir.path());
+    let list = TrustStore::new(server.dir.path());
     list.update(|trust| trust.put(entry(other.id, "other", None)))
         .unwrap();
 
@@ -646,7 +646,7 @@ fn a_frame_that_is_too_large_ends_the_session() {
 #[test]
 fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
     let dir = TempDir::new();
-    let config = Serve {
+    let config = ListenerConfig {
         directory: dir.path().to_owned(),
         bind: None,
         port: 0,
@@ -660,7 +660,7 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
     let mut listener = Listener::open(config, Box::new(refuse_orders)).unwrap();
     let is_loopback = |l: &Listener| l.addresses().iter().all(|a| a.ip().is_loopback());
     assert!(is_loopback(&listener));
-    let store = Store::new(dir.path());
+    let store = TrustStore::new(dir.path());
     let client = identity().id();
     store
         .update(|trust| trust.put(entry(client, "client", None)))

@@ -220,7 +220,7 @@ impl Both {
         let peer = self.link.far_address();
         if let Err(error) = self.here.keep() {
             story.notes.push(format!(
-                "this host could not keep it ({error}) and is as before, the other host keeps it: run 'linerate tune undo' there"
+                "this host could not keep it ({error}) and is restored; the remote host keeps it: run 'linerate tune undo' there"
             ));
             return;
         }
@@ -300,7 +300,7 @@ fn in_force(readings: Vec<Reading>) -> Result<()> {
     for reading in readings {
         let host = match reading.side {
             Side::Near => "this host",
-            Side::Far => "the other host",
+            Side::Far => "the remote host",
         };
         ensure!(
             reading.in_force,

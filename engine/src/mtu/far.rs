@@ -2,10 +2,10 @@
 
 use super::announced_mss;
 use super::exchange::{Exchange, LARGEST};
-use super::tcp_transfer::{self, AGENT_SENDS, CONTROLLER_SENDS, Opening};
+use super::tcp_transfer::{self, AGENT_SENDS, CONTROLLER_SENDS, HandshakeMss};
 use crate::exit::sentence;
 use crate::transport::Sender;
-use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
+use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
 use crate::trust::{Admitted, Denied, Peer};
 use crate::tuning;
 use anyhow::{Context, Result};
@@ -209,7 +209,7 @@ impl Port {
         let answer = |number, answer| drop(sender.send(answered(number, answer)));
         let started = Instant::now();
         let (results, received) = mpsc::channel();
-        let limits = Limits {
+        let limits = AcceptorLimits {
             prefix: PREAMBLE_LEN,
             within: PROVE_WITHIN,
             when_full: WhenFull::Wait,
@@ -281,7 +281,7 @@ fn converse(conn: ReadyConn, token: &Token, results: mpsc::Sender<TcpTruth>) -> 
         }
         AGENT_SENDS => {
             let syn = sys::probe::saved_syn(stream.as_fd()).unwrap_or_default();
-            let opening = Opening {
+            let opening = HandshakeMss {
                 syn_mss: pmtud::mss_of_packet(&syn).map_or(0, u32::from),
                 announced: announced_mss(&observe::tcp_info(stream.as_fd())?),
             };

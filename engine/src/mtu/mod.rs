@@ -13,7 +13,7 @@ pub mod web;
 use crate::clock::unix_time;
 use crate::log;
 use anyhow::{Context, Result};
-use archive::{Archive, Filter};
+use archive::{Archive, RunFilter};
 use model::Direction;
 use model::mtu::{Climb, MtuFound, MtuRecord};
 use probe::Ask;
@@ -37,9 +37,9 @@ pub fn keep(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFou
 /// The largest packet that got through to or from this host when somebody looked last, by the archive at this
 /// place; `None` if nobody did.
 pub fn known(archive: &Path, host: &str, direction: Direction) -> Option<u32> {
-    let of_host = Filter {
+    let of_host = RunFilter {
         host: Some(host.to_owned()),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     // The latest first; of hosts whose names contain this one as well.
     let records = Archive::open(archive).ok()?.mtus(&of_host).ok()?;
@@ -85,7 +85,7 @@ fn look_around(
     tcp: SocketAddr,
     meanwhile: &mut dyn FnMut(),
 ) -> Result<()> {
-    let found = probe::trace(ask, meanwhile).context("cannot ask who is on the way")?;
+    let found = probe::trace(ask, meanwhile).context("cannot trace the hops of the path")?;
     climb.hops = found.hops;
     climb.distance = found.distance;
     climb.too_big = climb.too_big.or(found.too_big);

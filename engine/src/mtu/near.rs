@@ -1,7 +1,7 @@
 //! The side of the host of the command.
 
 use super::exchange::{Exchange, LARGEST};
-use super::tcp_transfer::{self, Opening};
+use super::tcp_transfer::{self, HandshakeMss};
 use super::{announced_mss, tcp_header};
 use crate::controller::Link;
 use crate::exit::Refusal;
@@ -47,14 +47,14 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
     let transfers = Transfers::open(at, token);
     let transfers = transfers.map_err(|error| {
         notes.push(format!(
-            "no TCP connection to port {} of the other host, so neither MSS nor a transfer was looked at: {error:#}",
+            "no TCP connection to port {} of the remote host, so neither MSS nor a transfer was tested: {error:#}",
             at.port()
         ));
     });
     let mut exchange = port.exchange()?;
     let rtt = exchange.greet(GREETING, stop)?.ok_or_else(|| {
         Refusal::unreachable(format!(
-            "no datagram gets through to UDP port {} of {agent} and back: let it through every firewall on the way ('linerate serve --data-ports' chooses it), or look without an agent: linerate mtu http://HOST/PAGE",
+            "no datagram gets through to UDP port {} of {agent} and back: let it through every firewall on the path ('linerate serve --data-ports' chooses it), or look without an agent: linerate mtu http://HOST/PAGE",
             at.port()
         ))
     })?;
@@ -73,7 +73,7 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
         return Err(astray());
     };
     if stop.load(Ordering::Relaxed) {
-        return Err(Refusal::interrupted("stopped before all was looked at").into());
+        return Err(Refusal::interrupted("stopped before the end of the test").into());
     }
     let mss = running
         .as_ref()
@@ -151,7 +151,7 @@ impl Watch {
     pub fn begin(link: &mut Link, stop: &AtomicBool) -> Result<Watch> {
         let mut exchange = Port::open(link)?.exchange()?;
         let greeted = exchange.greet(GREETING, stop)?;
-        greeted.context("no datagram gets to the other host and back")?;
+        greeted.context("no datagram gets to the remote host and back")?;
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
         let thread = std::thread::spawn(move || exchange.longest_silence(&seen));
@@ -196,7 +196,7 @@ pub fn way(
 
 fn astray() -> anyhow::Error {
     anyhow!(
-        "the agent answered something else than it was asked: install the same version of linerate on both hosts"
+        "the agent's answer does not fit the request: install the same version of linerate on both hosts"
     )
 }
 
@@ -227,7 +227,7 @@ impl Transfers {
         let mut back = connect(tcp_transfer::AGENT_SENDS)?;
         // In the first segment of its own, before the kernel can have learned anything.
         let info = observe::tcp_info(back.as_fd())?;
-        let opening = Opening::read(&mut back)?;
+        let opening = HandshakeMss::read(&mut back)?;
         let mss = Mss {
             there: (opening.syn_mss > 0).then_some(MssSeen {
                 announced: announced_mss(&info),

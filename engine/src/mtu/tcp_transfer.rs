@@ -26,38 +26,38 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Stream of a preamble on which the controller sends.
 pub const CONTROLLER_SENDS: u32 = 0;
 
-/// Stream of a preamble on which the agent sends, behind an [`Opening`].
+/// Stream of a preamble on which the agent sends, behind a [`HandshakeMss`].
 pub const AGENT_SENDS: u32 = 1;
 
 /// What the agent knows of a connection's handshake, before its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opening {
+pub struct HandshakeMss {
     /// The MSS in the SYN as it arrived; zero if it could not be read.
     pub syn_mss: u32,
     /// The MSS that the agent announced.
     pub announced: u32,
 }
 
-impl Opening {
+impl HandshakeMss {
     /// Bytes of it.
     const LEN: usize = 8;
 
     /// Two numbers in big-endian order.
-    pub fn encode(self) -> [u8; Opening::LEN] {
-        let mut bytes = [0; Opening::LEN];
+    pub fn encode(self) -> [u8; HandshakeMss::LEN] {
+        let mut bytes = [0; HandshakeMss::LEN];
         bytes[..4].copy_from_slice(&self.syn_mss.to_be_bytes());
         bytes[4..].copy_from_slice(&self.announced.to_be_bytes());
         bytes
     }
 
     /// Reads it from a connection.
-    pub fn read(stream: &mut TcpStream) -> Result<Opening> {
-        let mut bytes = [0; Opening::LEN];
+    pub fn read(stream: &mut TcpStream) -> Result<HandshakeMss> {
+        let mut bytes = [0; HandshakeMss::LEN];
         stream.set_read_timeout(Some(HANGS_AFTER))?;
         let read = stream.read_exact(&mut bytes);
-        read.context("a data connection said nothing")?;
+        read.context("a data connection sent nothing")?;
         let [a, b, c, d, e, f, g, h] = bytes;
-        Ok(Opening {
+        Ok(HandshakeMss {
             syn_mss: u32::from_be_bytes([a, b, c, d]),
             announced: u32::from_be_bytes([e, f, g, h]),
         })

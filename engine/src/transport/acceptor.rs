@@ -19,7 +19,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// What an [`Acceptor`] allows.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct AcceptorLimits {
     /// Bytes that a connection sends before it is ready; 0: it is ready at once.
     pub prefix: usize,
     /// For these bytes to arrive.
@@ -130,7 +130,7 @@ pub struct ReadyConn<P = Slot> {
     pub stream: TcpStream,
     /// Its remote address; that of an IPv4 client as IPv4.
     pub peer: SocketAddr,
-    /// What it sent first: [`Limits::prefix`] bytes.
+    /// What it sent first: [`AcceptorLimits::prefix`] bytes.
     pub prefix: Vec<u8>,
     /// Its position in the order in which connections were accepted.
     pub number: u64,
@@ -151,7 +151,7 @@ pub enum Arrival<P = Slot> {
 /// Accepts from some listeners.
 pub struct Acceptor<'a, G: Gate = Slots> {
     listeners: Vec<&'a TcpListener>,
-    limits: Limits,
+    limits: AcceptorLimits,
     gate: G,
     /// Connections that have not sent their prefix yet, and until when each may.
     pending: Vec<(ReadyConn<G::Pass>, Instant)>,
@@ -164,7 +164,7 @@ impl<'a, G: Gate> Acceptor<'a, G> {
     /// Accepts from `listeners`, which are in non-blocking mode.
     pub fn new(
         listeners: impl IntoIterator<Item = &'a TcpListener>,
-        limits: Limits,
+        limits: AcceptorLimits,
         gate: G,
     ) -> Acceptor<'a, G> {
         Acceptor {
@@ -299,8 +299,8 @@ mod tests {
         (listener, address)
     }
 
-    fn limits(prefix: usize, within: Duration, when_full: WhenFull) -> Limits {
-        Limits {
+    fn limits(prefix: usize, within: Duration, when_full: WhenFull) -> AcceptorLimits {
+        AcceptorLimits {
             prefix,
             within,
             when_full,
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn other_addresses_than_the_expected_one_are_dropped() {
         let (listener, address) = listener();
-        let limits = Limits {
+        let limits = AcceptorLimits {
             only: Some([127, 0, 0, 2].into()),
             ..limits(0, SOON, WhenFull::Refuse)
         };

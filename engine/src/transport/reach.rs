@@ -8,7 +8,7 @@ use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, agent_address, authority};
 use crate::log;
-use crate::trust::{Entry, Identity, Invitation, Limits, NodeId, Store, host_name};
+use crate::trust::{Entry, Identity, Invitation, KeyLimits, NodeId, TrustStore, host_name};
 use anyhow::{Context, Result, bail};
 use model::{IpVersion, Nanos, Placement, SocketSettings};
 use std::collections::BTreeSet;
@@ -100,7 +100,7 @@ pub fn at_standard_input(
 /// # Errors
 /// One sentence; nothing is changed then.
 pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry> {
-    let store = Store::new(&how.directory);
+    let store = TrustStore::new(&how.directory);
     store.load()?;
     let at = authority(&invitation.name, invitation.port, DEFAULT_PORT);
     if invitation.expires_unix_s <= unix_seconds() {
@@ -142,7 +142,7 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
             "does not know this invitation: it was used, withdrawn, or has expired; request a new one"
         }
         Some(EnrolAnswer::Failed) => {
-            "could not keep this host's key: see what 'linerate serve' said there"
+            "could not keep this host's key: see the output of 'linerate serve' there"
         }
         None => {
             "gave no answer that can be understood: install the same version of linerate on both hosts"
@@ -152,7 +152,7 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
 }
 
 /// Trusts the server that enrolled this host; it lets us measure, which gives it no right here.
-fn trust_server(store: &Store, server: NodeId, name: &str, at: &str) -> Result<Entry> {
+fn trust_server(store: &TrustStore, server: NodeId, name: &str, at: &str) -> Result<Entry> {
     store.update(|trust| {
         let known = trust.host(&server).cloned();
         let entry = Entry {
@@ -162,7 +162,7 @@ fn trust_server(store: &Store, server: NodeId, name: &str, at: &str) -> Result<E
                 name: trust.free_name(name, &server),
                 address: None,
                 rights: BTreeSet::new(),
-                limits: Limits::default(),
+                limits: KeyLimits::default(),
             })
         };
         trust.put(entry.clone())?;
@@ -175,7 +175,7 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
     let at = authority(name, port, DEFAULT_PORT);
     let identity = Identity::open(&how.directory)?;
     let us = identity.id();
-    let trust = Store::new(&how.directory).load()?;
+    let trust = TrustStore::new(&how.directory).load()?;
     // A host that is known by this address or name must show its own key, not just a trusted one.
     let same = |other: &str| other.eq_ignore_ascii_case(name);
     let is_it = |entry: &&Entry| {
@@ -490,6 +490,6 @@ fn ssh_meaning(destination: String, remote: Option<String>) -> Box<Meaning> {
 pub(super) fn quoted(words: &str) -> String {
     match words {
         "" => String::new(),
-        words => format!(" (it said: {words})"),
+        words => format!(" (its message: {words})"),
     }
 }

@@ -3,7 +3,7 @@
 use super::book::Book;
 use super::identity::{Identity, NodeId};
 use super::quota::{self, Account, LegQuota};
-use super::store::Limits;
+use super::store::KeyLimits;
 use crate::leg::{direction, role};
 use measure::storage::Reach;
 use model::{BitRate, Bytes, LegLimit, Nanos, Side, Warning};
@@ -51,7 +51,7 @@ pub struct Peer {
     /// `None` over a pipe: the token alone must do.
     pub address: Option<IpAddr>,
     /// How much it may do.
-    pub limits: Limits,
+    pub limits: KeyLimits,
     /// Whether it may change this host's settings, or a sentence that says how to allow it.
     pub may_tune: Result<(), String>,
     /// Which files of this host its copies may name, or a sentence that says how to allow it.
@@ -74,7 +74,7 @@ impl Peer {
             id: None,
             own_key: None,
             address: None,
-            limits: Limits::default(),
+            limits: KeyLimits::default(),
             // It has the rights of the user who started this process, and no others.
             may_tune: Ok(()),
             may_files: Ok(Reach::Anywhere),
@@ -109,7 +109,7 @@ impl Peer {
             {
                 order.limit = LegLimit::Bytes(left);
                 warnings.push(smaller(
-                    format!("{asked} asked, {left} granted: the far host allows {a_day} a day"),
+                    format!("{asked} asked, {left} granted: the remote host allows {a_day} a day"),
                     "the leg ends earlier than asked",
                 ));
             }
@@ -165,7 +165,7 @@ impl Peer {
             let count = sessions.len();
             warnings.push(Warning {
                 what: format!(
-                    "{count} other {} on the far host at the same time",
+                    "{count} other {} on the remote host at the same time",
                     if count == 1 { "client measures" } else { "clients measure" }
                 ),
                 meaning: "they share its processors and links: the figures can be lower than the path's".to_owned(),
@@ -258,7 +258,7 @@ impl Admitted {
 
     fn limited(&self) -> Option<&Arc<LegQuota>> {
         let quota = self.quota.as_ref()?;
-        let Limits {
+        let KeyLimits {
             rate,
             bytes_per_day,
             ..
@@ -275,7 +275,7 @@ impl Admitted {
     pub fn cut(&self) -> Option<(Duration, String)> {
         self.quota.as_ref()?;
         let longest = self.longest().unwrap_or(LONGEST);
-        let why = || format!("the far host allows {longest} a leg: it was ended");
+        let why = || format!("the remote host allows {longest} a leg: it was ended");
         match self.order.limit {
             LegLimit::Time(_) => None,
             _ => Some((Duration::from(longest) + grace(longest), why())),
@@ -459,13 +459,13 @@ fn possible(order: &LegOrder) -> Result<(), String> {
 }
 
 /// Makes an order fit the limits, and says where.
-fn fit(order: &mut LegOrder, limits: &Limits, warnings: &mut Vec<Warning>) {
+fn fit(order: &mut LegOrder, limits: &KeyLimits, warnings: &mut Vec<Warning>) {
     if let (LegLimit::Time(asked), Some(longest)) = (order.limit, limits.longest())
         && asked > longest
     {
         order.limit = LegLimit::Time(longest);
         warnings.push(smaller(
-            format!("{asked} asked, {longest} granted: the far host allows no longer leg"),
+            format!("{asked} asked, {longest} granted: the remote host allows no longer leg"),
             "the leg ends earlier than asked",
         ));
     }
@@ -475,7 +475,7 @@ fn fit(order: &mut LegOrder, limits: &Limits, warnings: &mut Vec<Warning>) {
                 "samples every {} asked, {MAX_INTERVAL} granted",
                 order.interval
             ),
-            meaning: "the far host samples more often than this one".to_owned(),
+            meaning: "the remote host samples more often than this one".to_owned(),
             remedy: format!("request at most {MAX_INTERVAL} (--interval)"),
         });
         order.interval = MAX_INTERVAL;
@@ -490,7 +490,7 @@ fn fit(order: &mut LegOrder, limits: &Limits, warnings: &mut Vec<Warning>) {
             // What arrives before anything is read must not exceed the rate by more than that.
             order.socket.receive_buffer = Some(window);
             warnings.push(smaller(
-                format!("receive buffers of {window} on the far host: it allows {rate}"),
+                format!("receive buffers of {window} on the remote host: it allows {rate}"),
                 "a small receive window can hold the transfer up on a long path",
             ));
         }
@@ -499,7 +499,7 @@ fn fit(order: &mut LegOrder, limits: &Limits, warnings: &mut Vec<Warning>) {
             order.socket.pacing = Some(each);
             warnings.push(smaller(
                 format!(
-                    "paced to {rate}: the far host allows no more, all legs and both directions together"
+                    "paced to {rate}: the remote host allows no more, all legs and both directions together"
                 ),
                 "the rate is the limit's, not the path's",
             ));
@@ -545,7 +545,7 @@ mod tests {
         }
     }
 
-    fn peer(ledger: &Arc<Ledger>, session: u64, id: NodeId, limits: Limits) -> Peer {
+    fn peer(ledger: &Arc<Ledger>, session: u64, id: NodeId, limits: KeyLimits) -> Peer {
         Peer {
             name: format!("client {session}"),
             id: Some(id),
@@ -572,7 +572,7 @@ mod tests {
     #[test]
     fn a_leg_is_limited_and_the_client_is_warned() {
         let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
-        let limits = Limits {
+        let limits = KeyLimits {
             rate: Some(BitRate(100_000_000)),
             seconds: Some(5),
             bytes_per_day: None,
@@ -597,7 +597,7 @@ mod tests {
     #[test]
     fn samples_are_not_as_rare_as_the_client_likes() {
         let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
-        let peer = peer(&ledger, 1, fresh().id(), Limits::default());
+        let peer = peer(&ledger, 1, fresh().id(), KeyLimits::default());
         let mut rare = order(LegLimit::Time(Nanos::from_secs(86_400)));
         rare.interval = Nanos::from_secs(86_400);
         let leg = peer.admit(&rare).ok().unwrap();
@@ -614,7 +614,7 @@ mod tests {
     #[test]
     fn the_buffers_of_all_legs_have_a_bound() {
         let ledger = Arc::new(Ledger::new(4, BUFFERS, None));
-        let client = |n| peer(&ledger, n, fresh().id(), Limits::default());
+        let client = |n| peer(&ledger, n, fresh().id(), KeyLimits::default());
         let writes = |size, streams| LegOrder {
             workload: Workload::Bulk(Bulk {
                 write_size: Some(Bytes(size)),
@@ -647,14 +647,14 @@ mod tests {
     fn one_key_leaves_room_for_another() {
         let ledger = Arc::new(Ledger::new(3, BUFFERS, None));
         let (id, ten) = (fresh().id(), order(LegLimit::Time(Nanos::from_secs(10))));
-        let greedy = |n| peer(&ledger, n, id, Limits::default()).admit(&ten);
+        let greedy = |n| peer(&ledger, n, id, KeyLimits::default()).admit(&ten);
         let held: Vec<Admitted> = (0..2).map(|n| greedy(n).ok().unwrap()).collect();
         match greedy(2) {
             Err(Denied::Busy { why, .. }) => assert!(why.contains("(2 of 3)"), "{why}"),
             _ => panic!("it has all the places"),
         }
         assert!(
-            peer(&ledger, 3, fresh().id(), Limits::default())
+            peer(&ledger, 3, fresh().id(), KeyLimits::default())
                 .admit(&ten)
                 .is_ok()
         );
@@ -665,7 +665,7 @@ mod tests {
     #[test]
     fn impossible_orders_are_refused_in_words() {
         let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
-        let peer = peer(&ledger, 1, fresh().id(), Limits::default());
+        let peer = peer(&ledger, 1, fresh().id(), KeyLimits::default());
         let fine = order(LegLimit::Bytes(Bytes(1)));
         let bad = |change: &dyn Fn(&mut LegOrder)| {
             let mut order = fine.clone();
@@ -691,7 +691,7 @@ mod tests {
     fn a_small_number_at_once_and_the_next_gets_a_waiting_time() {
         let ledger = Arc::new(Ledger::new(2, BUFFERS, None));
         let ten = order(LegLimit::Time(Nanos::from_secs(10)));
-        let client = |n| peer(&ledger, n, fresh().id(), Limits::default());
+        let client = |n| peer(&ledger, n, fresh().id(), KeyLimits::default());
         let first = client(1);
         let up = first.admit(&ten).ok().unwrap();
         let down = first.admit(&ten).ok().unwrap();
@@ -718,9 +718,9 @@ mod tests {
     fn the_bytes_of_a_day_outlive_the_process() {
         let dir = TempDir::new();
         let (id, other) = (fresh().id(), fresh().id());
-        let limits = Limits {
+        let limits = KeyLimits {
             bytes_per_day: Some(Bytes(1000)),
-            ..Limits::default()
+            ..KeyLimits::default()
         };
         let start = |id| {
             let ledger = Arc::new(Ledger::new(4, BUFFERS, Some(dir.path())));

@@ -2,7 +2,7 @@
 
 use super::book::Book;
 use super::identity::NodeId;
-use super::store::Limits;
+use super::store::KeyLimits;
 use model::{BitRate, Bytes};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,9 +29,9 @@ const AHEAD: Bytes = Bytes(64 << 20);
 /// Datagrams cannot be held back; their sender has to stop when they are so far ahead of the rate.
 const MOST_DEBT: Duration = Duration::from_secs(1);
 
-fn used_up(limits: &Limits) -> String {
+fn used_up(limits: &KeyLimits) -> String {
     let a_day = limits.bytes_per_day.unwrap_or_default();
-    format!("the {a_day} a day that the far host allows are used up: the leg was ended")
+    format!("the {a_day} a day that the remote host allows are used up: the leg was ended")
 }
 
 /// The account of a key.
@@ -57,7 +57,7 @@ struct State {
 
 impl State {
     /// When these bytes are paid for, after all before them, less what may be in excess.
-    fn pay(&mut self, limits: &Limits, bytes: Bytes) -> Instant {
+    fn pay(&mut self, limits: &KeyLimits, bytes: Bytes) -> Instant {
         let now = Instant::now();
         let Some(rate) = limits.rate else { return now };
         let excess = EXCESS.max(time(rate, LEAST_EXCESS));
@@ -120,7 +120,7 @@ impl Account {
     }
 
     /// Takes up to `want` bytes: how many, and from when on they may be written.
-    fn take(&self, limits: &Limits, want: usize) -> Result<(usize, Instant), String> {
+    fn take(&self, limits: &KeyLimits, want: usize) -> Result<(usize, Instant), String> {
         let mut state = self.today();
         let want = Bytes(want.min(piece(limits.rate)) as u64);
         let bytes = want.min(self.enter_ahead(&mut state, limits, want)?);
@@ -135,7 +135,7 @@ impl Account {
     fn enter_ahead(
         &self,
         state: &mut State,
-        limits: &Limits,
+        limits: &KeyLimits,
         bytes: Bytes,
     ) -> Result<Bytes, String> {
         let Some(a_day) = limits.bytes_per_day else {
@@ -151,11 +151,11 @@ impl Account {
     }
 
     /// Has the rate pay for bytes that arrive before they are read.
-    pub(super) fn pay_ahead(&self, limits: &Limits, bytes: Bytes) {
+    pub(super) fn pay_ahead(&self, limits: &KeyLimits, bytes: Bytes) {
         self.today().pay(limits, bytes);
     }
 
-    fn give_back(&self, limits: &Limits, bytes: usize) {
+    fn give_back(&self, limits: &KeyLimits, bytes: usize) {
         let mut state = self.today();
         state.moved = state.moved.since(Bytes(bytes as u64));
         if let (Some(rate), Some(paid)) = (limits.rate, state.paid) {
@@ -191,7 +191,7 @@ pub(super) fn is_usual(window: Bytes) -> bool {
 /// The limits of a key that apply to the loads of one leg.
 pub struct LegQuota {
     pub(super) account: Arc<Account>,
-    pub(super) limits: Limits,
+    pub(super) limits: KeyLimits,
     pub(super) moved: AtomicU64,
     /// What the rate has paid for and has not arrived yet.
     pub(super) ahead: AtomicU64,
@@ -209,7 +209,7 @@ impl LegQuota {
             if from > Instant::now() + MOST_DEBT
                 && let Some(rate) = self.limits.rate
             {
-                let why = format!("more than the {rate} that the far host allows: it was ended");
+                let why = format!("more than the {rate} that the remote host allows: it was ended");
                 return Err(why);
             }
         }
@@ -246,8 +246,8 @@ mod tests {
     use crate::testing::TempDir;
     use std::fs;
 
-    fn limits(rate: Option<u64>, a_day: Option<u64>) -> Limits {
-        Limits {
+    fn limits(rate: Option<u64>, a_day: Option<u64>) -> KeyLimits {
+        KeyLimits {
             rate: rate.map(BitRate),
             seconds: None,
             bytes_per_day: a_day.map(Bytes),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     /// What the rate lets move within this time from the first byte on, asked as fast as can be.
-    fn moved_within(account: &Account, limits: &Limits, time: Duration) -> u64 {
+    fn moved_within(account: &Account, limits: &KeyLimits, time: Duration) -> u64 {
         let end = Instant::now() + time;
         let mut moved = 0;
         loop {

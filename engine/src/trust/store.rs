@@ -19,7 +19,7 @@ use wire::control::Token;
 /// Trusted hosts and open invitations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Trust {
+pub struct TrustFile {
     /// The trusted hosts.
     #[serde(rename = "host")]
     pub hosts: Vec<Entry>,
@@ -44,7 +44,7 @@ pub struct Entry {
     pub rights: BTreeSet<Right>,
     /// How much of it.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: KeyLimits,
 }
 
 impl Entry {
@@ -77,7 +77,7 @@ pub enum Right {
 /// How much another host may measure here; `None` is unlimited (a leg lasts a day at most).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct KeyLimits {
     /// Highest rate of all legs together, both directions in one.
     #[serde(rename = "rate_bit_s", skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
@@ -89,14 +89,14 @@ pub struct Limits {
     pub bytes_per_day: Option<Bytes>,
 }
 
-impl Limits {
+impl KeyLimits {
     /// The longest leg.
     pub fn longest(&self) -> Option<Nanos> {
         self.seconds.map(Nanos::from_secs)
     }
 }
 
-impl fmt::Display for Limits {
+impl fmt::Display for KeyLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = self.rate.map(|rate| rate.to_string());
         let seconds = self.seconds.map(|s| format!("{s} s a leg"));
@@ -124,7 +124,7 @@ pub struct PendingInvitation {
     pub rights: BTreeSet<Right>,
     /// How much of it.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: KeyLimits,
 }
 
 impl PendingInvitation {
@@ -135,7 +135,7 @@ impl PendingInvitation {
     }
 }
 
-impl Trust {
+impl TrustFile {
     /// The entry of a key.
     pub fn host(&self, id: &NodeId) -> Option<&Entry> {
         self.hosts.iter().find(|entry| entry.id == *id)
@@ -230,15 +230,15 @@ impl Trust {
 
 /// The file.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct TrustStore {
     directory: PathBuf,
 }
 
-impl Store {
+impl TrustStore {
     /// The store in this directory, which need not exist yet.
-    pub fn new(directory: &Path) -> Store {
+    pub fn new(directory: &Path) -> TrustStore {
         let directory = directory.to_owned();
-        Store { directory }
+        TrustStore { directory }
     }
 
     /// Where the file is, or will be.
@@ -250,18 +250,18 @@ impl Store {
     ///
     /// # Errors
     /// A file that cannot be read or is not what it should be: then nobody is trusted by mistake.
-    pub fn load(&self) -> Result<Trust> {
+    pub fn load(&self) -> Result<TrustFile> {
         let path = self.path();
         match fs::read_to_string(&path) {
             Ok(text) => toml::from_str(&text)
                 .with_context(|| format!("{}: not a list of trusted hosts", path.display())),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Trust::default()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(TrustFile::default()),
             Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
         }
     }
 
     /// Changes the state under a lock; nothing is written if `change` fails or changes nothing.
-    pub fn update<T>(&self, change: impl FnOnce(&mut Trust) -> Result<T>) -> Result<T> {
+    pub fn update<T>(&self, change: impl FnOnce(&mut TrustFile) -> Result<T>) -> Result<T> {
         let cannot = || format!("cannot write {}", self.path().display());
         let _lock = lock(&self.directory).with_context(cannot)?;
         let old = self.load()?;
@@ -296,7 +296,7 @@ mod tests {
             name: name.to_owned(),
             address: None,
             rights: BTreeSet::from([Right::Measure]),
-            limits: Limits {
+            limits: KeyLimits {
                 rate: Some(BitRate(1_000_000_000)),
                 seconds: Some(60),
                 bytes_per_day: None,
@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let dir = TempDir::new();
-        let store = Store::new(&dir.path().join("made"));
-        assert_eq!(store.load().unwrap(), Trust::default());
+        let store = TrustStore::new(&dir.path().join("made"));
+        assert_eq!(store.load().unwrap(), TrustFile::default());
         let far = entry(fresh().id(), "db2");
         store.update(|trust| trust.put(far.clone())).unwrap();
         assert_eq!(store.load().unwrap().hosts.first(), Some(&far));
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_damaged_file_trusts_nobody_and_is_not_overwritten() {
         let dir = TempDir::new();
-        let store = Store::new(dir.path());
+        let store = TrustStore::new(dir.path());
         for damage in [
             "[[host]]\nid = \"x\"",
             "hosts = 1",
@@ -346,7 +346,7 @@ mod tests {
         std::thread::scope(|scope| {
             for writer in 0..4 {
                 // A store of its own each, as two processes have: the lock is the file's.
-                let store = Store::new(dir.path());
+                let store = TrustStore::new(dir.path());
                 scope.spawn(move || {
                     for n in 0..10 {
                         let name = format!("host-{writer}-{n}");
@@ -357,7 +357,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(Store::new(dir.path()).load().unwrap().hosts.len(), 40);
+        assert_eq!(TrustStore::new(dir.path()).load().unwrap().hosts.len(), 40);
     }
 
     #[test]
@@ -368,9 +368,9 @@ mod tests {
             expires_unix_s: 100,
             name: None,
             rights: BTreeSet::from([Right::Measure]),
-            limits: Limits::default(),
+            limits: KeyLimits::default(),
         };
-        let trust = Trust {
+        let trust = TrustFile {
             hosts: vec![entry(fresh().id(), "laptop")],
             invitations: vec![invitation],
         };

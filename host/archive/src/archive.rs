@@ -26,7 +26,7 @@ pub struct Archive {
 
 /// Which runs to list.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct RunFilter {
     /// Part of the host's name, upper and lower case alike (ASCII).
     pub host: Option<String>,
     /// Part of the host's name, of the title or of the name in the archive, likewise.
@@ -82,7 +82,7 @@ pub enum Imported {
     Known,
 }
 
-impl Filter {
+impl RunFilter {
     /// The condition on a table and its values, given what it has of a host, a title and a workload.
     pub(crate) fn sql(&self, host: &str, title: &str, workload: &str) -> (String, Vec<Value>) {
         let contains = |of: &str| format!("instr(lower({of}), lower(?)) > 0");
@@ -343,7 +343,7 @@ impl Archive {
     }
 
     /// The runs that pass, the newest first.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Row>, Error> {
         let (wanted, mut values) = filter.sql("host", "title", "workload");
         let part = match &filter.experiment {
             Some(id) => {

@@ -2,7 +2,7 @@
 //! experiment name it.
 
 use crate::Error;
-use crate::archive::{Archive, Filter, Imported};
+use crate::archive::{Archive, Imported, RunFilter};
 use crate::rows::{
     EXPERIMENTS, Failure, Kind, MTUS, RUNS, TUNINGS, check_count, column, document, json, named,
     read_document, whole,
@@ -187,21 +187,21 @@ impl Archive {
     }
 
     /// The experiments that pass, whole, the newest first.
-    pub fn experiments(&self, filter: &Filter) -> Result<Vec<Experiment>, Error> {
+    pub fn experiments(&self, filter: &RunFilter) -> Result<Vec<Experiment>, Error> {
         let (condition, values) = filter.sql("host", "title", "workload");
         let ids = self.ids(EXPERIMENTS, &condition, values, filter.limit)?;
         ids.iter().map(|id| self.experiment(id)).collect()
     }
 
     /// The tunings that pass, the newest first.
-    pub fn tunings(&self, filter: &Filter) -> Result<Vec<Tuning>, Error> {
+    pub fn tunings(&self, filter: &RunFilter) -> Result<Vec<Tuning>, Error> {
         let (condition, values) = filter.sql("host", "''", "''");
         let ids = self.ids(TUNINGS, &condition, values, filter.limit)?;
         ids.iter().map(|id| self.tuning(id)).collect()
     }
 
     /// What was found of paths' MTUs and passes, the newest first.
-    pub fn mtus(&self, filter: &Filter) -> Result<Vec<MtuRecord>, Error> {
+    pub fn mtus(&self, filter: &RunFilter) -> Result<Vec<MtuRecord>, Error> {
         let host = "coalesce(document ->> '$.found.look.host', document ->> '$.found.change.host')";
         let (condition, values) = filter.sql(host, "''", "''");
         let ids = self.ids(MTUS, &condition, values, filter.limit)?;

@@ -30,7 +30,7 @@ mod rows;
 mod schema;
 mod traces;
 
-pub use archive::{Archive, Filter, Imported, Row};
+pub use archive::{Archive, Imported, Row, RunFilter};
 pub use documents::Named;
 pub use error::Error;
 pub use location::{default_path, is_id, new_id};

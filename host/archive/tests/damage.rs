@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, begun, complete, sample};
-use linerate_archive::{Archive, Error, Filter, Named, Row};
+use linerate_archive::{Archive, Error, Named, Row, RunFilter};
 use model::{Direction, Nanos, Run, Side};
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn read(path: &Path) -> (Vec<Option<Run>>, Option<Vec<Row>>) {
     };
     let ids = FINISHED.into_iter().chain([UNFINISHED]);
     let runs = ids.map(|id| archive.get(id).ok()).collect();
-    (runs, archive.list(&Filter::default()).ok())
+    (runs, archive.list(&RunFilter::default()).ok())
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn what_is_damaged_is_named_and_can_be_deleted() {
         assert!(verified(&[]).contains(&said.to_string()));
         assert_eq!(verified(&[Named::Run(id.to_owned())]), [said.to_string()]);
     }
-    let error = archive.list(&Filter::default()).unwrap_err();
+    let error = archive.list(&RunFilter::default()).unwrap_err();
     assert!(error.to_string().contains(other), "{error}");
     for id in [one, other, UNFINISHED] {
         archive.delete(&Named::Run(id.to_owned())).unwrap();

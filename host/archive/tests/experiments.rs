@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, complete};
-use linerate_archive::{Archive, Error, Filter, Imported, Named};
+use linerate_archive::{Archive, Error, Imported, Named, RunFilter};
 use model::mtu::{
     Climb, MTU_SCHEMA, Method, MtuCause, MtuFound, MtuRecord, MtuReport, MtuVerdict, PathEnd, Way,
 };
@@ -58,7 +58,7 @@ fn trial(number: u32) -> Trial {
         duration: Nanos::from_secs(12),
         value: (number != 3).then_some(9.41e8 / f64::from(number)),
         bytes: Bytes(u64::MAX),
-        failed: (number == 3).then(|| "the far host broke off".to_owned()),
+        failed: (number == 3).then(|| "the remote host broke off".to_owned()),
         readings: vec![Reading {
             setting: "TCP_CONGESTION".to_owned(),
             side: Side::Near,
@@ -93,7 +93,7 @@ fn an_experiment_reads_as_far_as_it_came() {
     drop(archive);
     let archive = Archive::open_existing(&scratch.file()).unwrap();
     assert_eq!(archive.experiment("last").unwrap(), whole);
-    assert_eq!(archive.experiments(&Filter::default()).unwrap(), [whole]);
+    assert_eq!(archive.experiments(&RunFilter::default()).unwrap(), [whole]);
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn runs_of_an_experiment_are_listed_with_it_and_go_with_it() {
         .unwrap();
 
     let ids = |archive: &Archive, experiment: Option<&str>| -> Vec<String> {
-        let filter = Filter {
+        let filter = RunFilter {
             experiment: experiment.map(str::to_owned),
-            ..Filter::default()
+            ..RunFilter::default()
         };
         archive
             .list(&filter)
@@ -227,32 +227,32 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
         Named::Tuning("3f000001".into())
     );
     assert!(matches!(archive.named("3f"), Err(Error::Ambiguous { .. })));
-    let listed = |filter: &Filter| -> Vec<String> {
+    let listed = |filter: &RunFilter| -> Vec<String> {
         let tunings = archive.tunings(filter).unwrap();
         tunings.into_iter().map(|story| story.id).collect()
     };
-    let only = |filter: Filter| listed(&filter);
-    assert_eq!(only(Filter::default()), ["3f000001", "3f000002"]);
-    let text = |text: &str| Filter {
+    let only = |filter: RunFilter| listed(&filter);
+    assert_eq!(only(RunFilter::default()), ["3f000001", "3f000002"]);
+    let text = |text: &str| RunFilter {
         text: Some(text.to_owned()),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     assert_eq!(only(text("0002")), ["3f000002"]);
     assert_eq!(only(text("DB2")).len(), 2);
-    let bulk = Filter {
+    let bulk = RunFilter {
         workload: Some("bulk".to_owned()),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     assert_eq!(only(bulk), [""; 0], "a tuning has no workload");
-    let early = Filter {
+    let early = RunFilter {
         until: Some(Nanos(2)),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     assert_eq!(only(early), ["3f000002"]);
     archive.delete(&Named::Tuning("3f000002".into())).unwrap();
     let gone = archive.delete(&Named::Tuning("3f000002".into()));
     assert!(matches!(gone, Err(Error::NotFound { .. })));
-    assert_eq!(archive.tunings(&Filter::default()).unwrap().len(), 1);
+    assert_eq!(archive.tunings(&RunFilter::default()).unwrap().len(), 1);
 }
 
 #[test]
@@ -296,13 +296,13 @@ fn what_was_found_of_an_mtu_is_listed_by_its_host_and_deleted() {
         archive.named("3f000001").unwrap(),
         Named::Mtu("3f000001".into())
     );
-    let of = Filter {
+    let of = RunFilter {
         host: Some("B2".to_owned()),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     assert_eq!(archive.mtus(&of).unwrap(), all[..1]);
     archive.delete(&Named::Mtu("3f000001".into())).unwrap();
-    assert_eq!(archive.mtus(&Filter::default()).unwrap(), all[1..]);
+    assert_eq!(archive.mtus(&RunFilter::default()).unwrap(), all[1..]);
     assert!(matches!(
         archive.mtu("3f000001"),
         Err(Error::NotFound { .. })

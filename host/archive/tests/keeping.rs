@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, begun, complete, leg, sample};
-use linerate_archive::{Archive, Error, Filter, Imported, Named};
+use linerate_archive::{Archive, Error, Imported, Named, RunFilter};
 use model::{
     BitRate, Bytes, Direction, Directions, EndRecord, Ended, Latency, Leg, LegLimit, Nanos,
     Request, Run, Sample, Side, StreamSample, Udp, WaitMode, Warning, Workload,
@@ -153,31 +153,34 @@ fn lists_are_filtered_and_newest_first() {
     for run in [&failed, &complete("00000002", "db2", Nanos(20)), &request] {
         archive.import(run).unwrap();
     }
-    let ids = |filter: Filter| -> Vec<String> {
+    let ids = |filter: RunFilter| -> Vec<String> {
         let rows = archive.list(&filter).unwrap();
         rows.into_iter().map(|row| row.id).collect()
     };
-    assert_eq!(ids(Filter::default()), ["00000003", "00000002", "00000001"]);
-    let host = |part: &str| Filter {
+    assert_eq!(
+        ids(RunFilter::default()),
+        ["00000003", "00000002", "00000001"]
+    );
+    let host = |part: &str| RunFilter {
         host: Some(part.to_owned()),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     assert_eq!(ids(host("DB")), ["00000002", "00000001"]);
     assert_eq!(ids(host("example")), ["00000003"]);
     assert_eq!(ids(host("%")), [""; 0]);
-    let since = Filter {
+    let since = RunFilter {
         since: Some(Nanos(20)),
         limit: Some(1),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     assert_eq!(ids(since), ["00000003"]);
-    let bulk = Filter {
+    let bulk = RunFilter {
         workload: Some("bulk".to_owned()),
-        ..Filter::default()
+        ..RunFilter::default()
     };
     assert_eq!(ids(bulk), ["00000002", "00000001"]);
 
-    let rows = archive.list(&Filter::default()).unwrap();
+    let rows = archive.list(&RunFilter::default()).unwrap();
     assert_eq!(rows[0].p50_down, None, "the client of a leg down is far");
     assert_eq!(rows[1].goodput_up, Some(BitRate(8_000_000_000)));
     assert_eq!(rows[1].goodput_down, Some(BitRate(8_000_000_000)));
@@ -191,7 +194,7 @@ fn lists_are_filtered_and_newest_first() {
     let db = rusqlite::Connection::open(scratch.file()).unwrap();
     db.execute("UPDATE runs SET document = 'no JSON'", [])
         .unwrap();
-    let list = archive.list(&Filter::default());
+    let list = archive.list(&RunFilter::default());
     assert!(matches!(list, Err(Error::DamagedPart { .. })));
     assert!(matches!(
         archive.get("last"),
@@ -257,7 +260,7 @@ fn a_deleted_run_is_gone_with_all_that_belongs_to_it() {
         Err(Error::NotFound { .. })
     ));
     assert!(matches!(archive.finish(&run), Err(Error::NotFound { .. })));
-    assert_eq!(archive.list(&Filter::default()).unwrap().len(), 1);
+    assert_eq!(archive.list(&RunFilter::default()).unwrap().len(), 1);
 }
 
 #[test]
@@ -398,7 +401,7 @@ proptest! {
         prop_assert_eq!(archive.import(&run).unwrap(), Imported::New);
         prop_assert_eq!(&archive.get(&run.id).unwrap(), &run);
         prop_assert_eq!(archive.import(&run).unwrap(), Imported::Known);
-        prop_assert_eq!(archive.list(&Filter::default()).unwrap().len(), 1);
+        prop_assert_eq!(archive.list(&RunFilter::default()).unwrap().len(), 1);
 
         // The same in steps.
         archive.delete(&Named::Run(run.id.clone())).unwrap();

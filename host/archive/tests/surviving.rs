@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, begun, child, complete, in_child, leg, sample, until};
-use linerate_archive::{Archive, Error, Filter, Named, Recorder};
+use linerate_archive::{Archive, Error, Named, Recorder, RunFilter};
 use model::{Direction, Ended, Leg, Nanos, Run, Sample, Side};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn assert_unfinished(path: &Path, at_least: usize) {
     let first: Vec<Sample> = (0..samples.len() as u64).map(sample).collect();
     assert_eq!(*samples, first);
     assert_eq!(leg.near.bytes, samples.last().unwrap().bytes);
-    assert_eq!(archive.list(&Filter::default()).unwrap().len(), 1);
+    assert_eq!(archive.list(&RunFilter::default()).unwrap().len(), 1);
     let check: String = rusqlite::Connection::open(path)
         .unwrap()
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
@@ -195,7 +195,7 @@ fn several_processes_make_the_archive_and_write_at_once() {
         let run = run_of(writer, n);
         assert_eq!(archive.get(&run.id).unwrap(), run);
     }
-    let all = archive.list(&Filter::default()).unwrap();
+    let all = archive.list(&RunFilter::default()).unwrap();
     assert_eq!(all.len() as u64, WRITERS * RUNS);
 }
 

@@ -22,7 +22,7 @@ pub use emulator_counters::{
 };
 pub use error::Error;
 pub use netns_holder::keep;
-pub use state_dir::{LinkRecord, MARK, NodeRecord, Record};
+pub use state_dir::{LabRecord, LinkRecord, MARK, NodeRecord};
 
 use emulate::Scenario;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ use sys::namespace::{self, Inside};
 
 /// How a lab is to be made.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct LabOptions {
     /// Its name, where that is not to be the scenario's: two labs of one scenario can be up at once.
     pub name: Option<String>,
     /// What makes its links.
@@ -71,7 +71,7 @@ pub struct Info {
     /// How it is.
     pub state: State,
     /// What was written of it; `None` if it never came up.
-    pub record: Option<Record>,
+    pub record: Option<LabRecord>,
 }
 
 /// How a lab is.
@@ -89,7 +89,7 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Lab {
     place: Place,
-    record: Record,
+    record: LabRecord,
 }
 
 /// What a lab hangs on from its first moment: it goes with this value, and so with the process that holds it,
@@ -133,7 +133,7 @@ impl Labs {
     ///
     /// # Errors
     /// [`Error::IsUp`], [`Error::Unfit`] and the other sentences on why it could not be made.
-    pub fn up(&self, scenario: &Scenario, options: &Options) -> Result<(Lab, Tie), Error> {
+    pub fn up(&self, scenario: &Scenario, options: &LabOptions) -> Result<(Lab, Tie), Error> {
         let name = options.name.as_ref().unwrap_or(&scenario.name);
         let place = Place::of(&self.home, name)?;
         if lives(&place) {
@@ -225,7 +225,7 @@ impl Labs {
 
 impl Lab {
     /// What is written of the lab.
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &LabRecord {
         &self.record
     }
 
@@ -317,7 +317,7 @@ impl Lab {
 /// How long a lab has to come up, to answer, or to go.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start(order: &netns_holder::Order, options: &Options) -> Result<Tie, Error> {
+fn start(order: &netns_holder::Order, options: &LabOptions) -> Result<Tie, Error> {
     let holder = match &options.holder {
         Some(holder) => holder.clone(),
         None => {

@@ -6,7 +6,7 @@ use crate::emulator_counters::{CounterReport, LinkBackend};
 use crate::lab_processes;
 use crate::link::{Cable, Worker};
 use crate::netns::in_net;
-use crate::state_dir::{LinkRecord, NodeRecord, Place, Record};
+use crate::state_dir::{LabRecord, LinkRecord, NodeRecord, Place};
 use crate::traffic::{DISCARD, Reader, Sender};
 use crate::{Backend, Error, netem, plan};
 use emulate::{NodeKind, Scenario};
@@ -195,7 +195,7 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
         netns: PathBuf::from(netns(index)),
         inode: nodes[index].inode,
     };
-    let record = Record {
+    let record = LabRecord {
         name: order.name.clone(),
         scenario: scenario.name.clone(),
         why: scenario.why.clone(),

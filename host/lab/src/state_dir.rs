@@ -20,7 +20,7 @@ pub const HOME: &str = "LINERATE_LABS";
 
 /// What is written of a lab once it is up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct LabRecord {
     /// Name of the lab.
     pub name: String,
     /// Name of the scenario that it was made from.
@@ -170,7 +170,7 @@ impl Place {
     }
 
     /// What is written of the lab; `None` before it is up.
-    pub fn record(&self) -> Option<Record> {
+    pub fn record(&self) -> Option<LabRecord> {
         serde_json::from_slice(&fs::read(self.file("lab.json")).ok()?).ok()
     }
 

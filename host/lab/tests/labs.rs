@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use emulate::Scenario;
-use linerate_lab::{Backend, Error, Lab, Labs, LinkBackend, Options, State};
+use linerate_lab::{Backend, Error, Lab, LabOptions, Labs, LinkBackend, State};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -32,7 +32,7 @@ impl Bench {
         self.raise(text, &options())
     }
 
-    fn raise(&self, text: &str, options: &Options) -> Lab {
+    fn raise(&self, text: &str, options: &LabOptions) -> Lab {
         let (lab, tie) = self.labs.up(&scenario(text), options).unwrap();
         tie.cut().unwrap();
         lab
@@ -55,7 +55,7 @@ impl Drop for Bench {
     }
 }
 
-fn options() -> Options {
+fn options() -> LabOptions {
     let unprivileged = std::env::var_os("LINERATE_TEST_UNPRIVILEGED").is_some();
     assert!(
         unprivileged || sys::process::effective_user() == 0,
@@ -65,11 +65,11 @@ fn options() -> Options {
     holder.pop();
     holder.pop();
     holder.push("examples/netns_holder");
-    Options {
+    LabOptions {
         backend: Backend::Emulator,
         in_user_namespace: unprivileged,
         holder: Some(vec![holder.into()]),
-        ..Options::default()
+        ..LabOptions::default()
     }
 }
 
@@ -349,7 +349,7 @@ fn two_labs_do_not_meet_and_a_name_is_taken_once() {
     let first = bench.up(&text);
     let again = bench.labs.up(&scenario(&text), &options()).unwrap_err();
     assert!(matches!(again, Error::IsUp(_)), "{again}");
-    let other = Options {
+    let other = LabOptions {
         name: Some("other".into()),
         ..options()
     };
@@ -508,7 +508,7 @@ fn a_lab_sends_and_reads_by_itself_and_says_how_much() {
 #[test]
 fn what_netem_cannot_make_is_refused_before_anything_is_made() {
     let bench = Bench::new();
-    let options = Options {
+    let options = LabOptions {
         backend: Backend::Netem,
         ..options()
     };
@@ -537,7 +537,7 @@ fn a_lab_that_cannot_be_built_leaves_nothing() {
         "{error}"
     );
     assert!(bench.labs.list().unwrap().is_empty());
-    let silent = Options {
+    let silent = LabOptions {
         holder: Some(vec!["false".into()]),
         ..options()
     };
@@ -552,7 +552,7 @@ fn a_lab_that_cannot_be_built_leaves_nothing() {
 #[test]
 fn a_user_namespace_does_as_well() {
     let bench = Bench::new();
-    let options = Options {
+    let options = LabOptions {
         in_user_namespace: true,
         ..options()
     };

@@ -144,15 +144,15 @@ pub enum Reconnect {
     /// The client opens them.
     Connect(Arc<Connector>),
     /// The server takes them.
-    Accept(Arc<dyn Acceptor>),
+    Accept(Arc<dyn DataAcceptor>),
 }
 
 /// Opens a data connection for one request of the stream with this number, preamble sent; blocks until it stands.
 pub type Connector = dyn Fn(u32) -> io::Result<TcpStream> + Send + Sync;
 
 /// Takes data connections, called by several threads.
-pub trait Acceptor: Send + Sync {
-    /// Readable when [`Acceptor::accept`] may have something: the listener, in non-blocking mode.
+pub trait DataAcceptor: Send + Sync {
+    /// Readable when [`DataAcceptor::accept`] may have something: the listener, in non-blocking mode.
     fn as_fd(&self) -> BorrowedFd<'_>;
     /// Takes one connection, checks its preamble (with a deadline) and returns it; `None` if none
     /// waits or an unauthenticated peer was turned away.

@@ -28,7 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use block_client::{BlockClient, BlockClients};
 pub use blocks::ready;
 pub use error::Error;
-pub use job::{Acceptor, Connector, DRAIN, Job, LOST_AFTER, Quota, Reconnect, Role};
+pub use job::{Connector, DRAIN, DataAcceptor, Job, LOST_AFTER, Quota, Reconnect, Role};
 pub use load::{Load, Outcome, buffers};
 pub use noise::noise;
 pub use open::{accept_options, connect, connect_privileged, listen};

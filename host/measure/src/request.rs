@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::cpu_distance::Distance;
-use crate::job::{Acceptor, Connector, Job, Reconnect, Role};
+use crate::job::{Connector, DataAcceptor, Job, Reconnect, Role};
 use crate::spin::{Spin, is_pause};
 use crate::stream::{Phase, Stream, Tally};
 use crate::workload::{WorkloadEnd, no_such_role};
@@ -21,7 +21,7 @@ use sys::socket;
 const CHUNK: usize = 1 << 20;
 enum RequestEnd {
     Client(Request, Option<Arc<Connector>>),
-    Server(Request, Option<Arc<dyn Acceptor>>),
+    Server(Request, Option<Arc<dyn DataAcceptor>>),
 }
 
 /// Bytes that all streams of an end have in buffers.
@@ -133,7 +133,7 @@ fn ask(
 fn answer(
     stream: &Stream<'_>,
     order: &Request,
-    acceptor: Option<&dyn Acceptor>,
+    acceptor: Option<&dyn DataAcceptor>,
     spin: Spin,
 ) -> Result<(), String> {
     let mut server = Server::new(order, spin);
@@ -351,7 +351,7 @@ impl Server<'_> {
         &mut self,
         stream: &Stream<'_>,
         distance: &Distance<'_>,
-        acceptor: &dyn Acceptor,
+        acceptor: &dyn DataAcceptor,
     ) -> Result<(), String> {
         while let Some(connection) = self.accept(stream, acceptor)? {
             prepare(stream, &connection)?;
@@ -363,7 +363,7 @@ impl Server<'_> {
     fn accept(
         &self,
         stream: &Stream<'_>,
-        acceptor: &dyn Acceptor,
+        acceptor: &dyn DataAcceptor,
     ) -> Result<Option<TcpStream>, String> {
         let fail = |e: io::Error| format!("cannot accept a new connection for a request: {e}");
         loop {

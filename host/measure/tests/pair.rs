@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use linerate_measure::{
-    Acceptor, Job, Load, Outcome, Quota, Reconnect, Role, accept_options, connect, listen,
+    DataAcceptor, Job, Load, Outcome, Quota, Reconnect, Role, accept_options, connect, listen,
 };
 use model::{
     BitRate, Bulk, Bytes, Latency, LegLimit, Nanos, Placement, Request, SocketSettings, WaitMode,
@@ -604,7 +604,7 @@ fn a_server_that_goes_away_is_an_error_with_counts() {
 
 struct Door(TcpListener);
 
-impl Acceptor for Door {
+impl DataAcceptor for Door {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -1,7 +1,7 @@
 //! Traces of real connections, in network namespaces of the tests' own. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use linerate_observe::trace::{Filter, Options, Tracer, own_netns};
+use linerate_observe::trace::{Filter, TraceOptions, Tracer, own_netns};
 use model::segment::{tcp_flag, tcp_state};
 use model::{
     Completeness, CompletenessCheck, Connection, Lost, Owner, Segment, TraceEnd, TraceRecord, What,
@@ -171,7 +171,7 @@ fn round_trip_to(to: &str, bytes: usize) -> SocketAddr {
 fn both_ends_have_the_timestamps_of_each_segment() {
     for to in ["127.0.0.1", "::1"] {
         let collected = in_namespace(move || {
-            let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+            let mut tracer = Tracer::start(&own(), &TraceOptions::default()).unwrap();
             let mut collected = Collected::default();
             round_trip_to(to, 10_000_000);
             collected.read_until(&mut tracer, |collected| collected.closed() == 2);
@@ -202,7 +202,7 @@ fn a_transfer_under_loss_is_complete_both_ways() {
         // Slow, with a queue of some tens of packets: segments are dropped all the time.
         tool("ip link set lo mtu 1500");
         tool("tc qdisc add dev lo root tbf rate 200mbit burst 16kb limit 40kb");
-        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let mut tracer = Tracer::start(&own(), &TraceOptions::default()).unwrap();
         let mut collected = Collected::default();
         // Read all the while: losses and retransmissions can be more than the ring holds.
         let at = std::thread::scope(|scope| {
@@ -286,7 +286,7 @@ fn a_transfer_under_loss_is_complete_both_ways() {
 fn many_short_connections_are_complete() {
     const MANY: usize = 1_000;
     let collected = in_namespace(|| {
-        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let mut tracer = Tracer::start(&own(), &TraceOptions::default()).unwrap();
         let mut collected = Collected::default();
         for _ in 0..MANY {
             round_trip(3_000);
@@ -335,10 +335,10 @@ fn ping_pong(rounds: usize, near: impl FnOnce()) {
 fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
     const ROUNDS: usize = 20_000;
     let collected = in_namespace(|| {
-        let options = Options {
+        let options = TraceOptions {
             buffer_bytes: 16 * 1024,
             calls: true,
-            ..Options::default()
+            ..TraceOptions::default()
         };
         let mut tracer = Tracer::start(&own(), &options).unwrap();
         let mut collected = Collected::default();
@@ -401,7 +401,7 @@ fn a_call_is_reported_where_no_segment_shows_it() {
     const ROUNDS: usize = 500;
     const LATE: Duration = Duration::from_millis(5);
     let collected = in_namespace(|| {
-        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let mut tracer = Tracer::start(&own(), &TraceOptions::default()).unwrap();
         let near = |mut stream: TcpStream| {
             let mut byte = [0];
             for _ in 0..ROUNDS {
@@ -442,11 +442,11 @@ fn a_call_is_reported_where_no_segment_shows_it() {
 /// Events out of order, of how many, while producers idle between their clock and the ring.
 fn stress(clock_first: bool) -> (usize, usize) {
     let collected = in_namespace(move || {
-        let options = Options {
+        let options = TraceOptions {
             calls: true,
             test_delay: 100_000,
             test_clock_first: clock_first,
-            ..Options::default()
+            ..TraceOptions::default()
         };
         let mut tracer = Tracer::start(&own(), &options).unwrap();
         let mut collected = Collected::default();
@@ -479,7 +479,7 @@ fn order_holds_when_producers_stand_still_and_fails_where_the_clock_comes_first(
 #[test]
 fn both_versions_of_ip_have_their_addresses_from_the_first_packet() {
     let collected = in_namespace(|| {
-        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let mut tracer = Tracer::start(&own(), &TraceOptions::default()).unwrap();
         round_trip_to("::1", 100_000);
         // A socket of IPv6 answers here, too.
         round_trip_to("127.0.0.1", 100_000);
@@ -519,7 +519,7 @@ fn both_versions_of_ip_have_their_addresses_from_the_first_packet() {
 #[test]
 fn a_segment_that_a_filter_drops_is_reported_with_its_reason() {
     let collected = in_namespace(|| {
-        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let mut tracer = Tracer::start(&own(), &TraceOptions::default()).unwrap();
         let port = TcpListener::bind("[::1]:0")
             .unwrap()
             .local_addr()
@@ -571,14 +571,14 @@ fn only_matching_connections_are_reported() {
         ];
         let tracers: Vec<_> = filters
             .iter()
-            .map(|filter| Tracer::start(filter, &Options::default()).unwrap())
+            .map(|filter| Tracer::start(filter, &TraceOptions::default()).unwrap())
             .collect();
         round_trip(10);
         let six = Filter {
             host: Some("::1".parse().unwrap()),
             ..own()
         };
-        let six = Tracer::start(&six, &Options::default()).unwrap();
+        let six = Tracer::start(&six, &TraceOptions::default()).unwrap();
         round_trip_to("::1", 10);
         let collected = Collected::default().stop(six);
         assert_eq!(collected.connections.len(), 2);

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// What a reader may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ReaderLimits {
     /// Address space.
     pub memory_bytes: u64,
     /// Processor time.
@@ -76,7 +76,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// If there can be no such process, or it cannot give its rights away.
 pub fn read(
     inputs: &[&Path],
-    limits: &Limits,
+    limits: &ReaderLimits,
     work: impl FnOnce() -> Vec<u8>,
 ) -> io::Result<Result<Vec<u8>, Cut>> {
     let stdin = inputs.contains(&Path::new("-"));
@@ -132,7 +132,7 @@ pub(crate) fn fork(work: impl FnOnce() -> bool) -> io::Result<Pid> {
 }
 
 /// All that comes until the end.
-fn collect(mut from: &io::PipeReader, limits: &Limits) -> io::Result<Result<Vec<u8>, Cut>> {
+fn collect(mut from: &io::PipeReader, limits: &ReaderLimits) -> io::Result<Result<Vec<u8>, Cut>> {
     let until = Instant::now() + limits.within;
     let mut all = Vec::new();
     let mut piece = vec![0; 1 << 16];
@@ -186,7 +186,7 @@ fn confine(
     inputs: Vec<(PathBuf, Result<File, i32>)>,
     stdin: bool,
     answer: &io::PipeWriter,
-    limits: &Limits,
+    limits: &ReaderLimits,
 ) -> io::Result<()> {
     let own: Vec<RawFd> = inputs
         .iter()

@@ -104,24 +104,24 @@ pub const CREATE: u16 = 0x400;
 
 /// What the kernel says instead of doing what it was asked.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct NetlinkRefusal {
     /// Number of the error (errno(3)).
     pub errno: i32,
     /// The kernel's own words, if it has any.
     said: Option<String>,
 }
 
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Refusal {
+impl From<io::Error> for NetlinkRefusal {
+    fn from(error: io::Error) -> NetlinkRefusal {
         let errno = error.raw_os_error();
-        Refusal {
+        NetlinkRefusal {
             errno: errno.unwrap_or(0),
             said: errno.is_none().then(|| error.to_string()),
         }
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for NetlinkRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.said {
             Some(words) => f.write_str(words),
@@ -146,8 +146,8 @@ impl Message {
     }
 }
 
-impl From<Refusal> for io::Error {
-    fn from(refusal: Refusal) -> io::Error {
+impl From<NetlinkRefusal> for io::Error {
+    fn from(refusal: NetlinkRefusal) -> io::Error {
         match refusal.errno {
             0 => io::Error::other(refusal.to_string()),
             errno => io::Error::from_raw_os_error(errno),
@@ -179,7 +179,7 @@ impl Conversation {
     }
 
     /// Requests one object.
-    pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, Refusal> {
+    pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, NetlinkRefusal> {
         let mut answer = None;
         self.converse(kind, REQUEST, body, &mut |kind, body| {
             answer = Some(Message::new(kind, body));
@@ -188,7 +188,7 @@ impl Conversation {
     }
 
     /// Requests all objects of a kind.
-    pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<Message>, Refusal> {
+    pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<Message>, NetlinkRefusal> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -207,18 +207,18 @@ impl Conversation {
         kind: u16,
         body: &[u8],
         each: &mut dyn FnMut(u16, &[u8]),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NetlinkRefusal> {
         self.converse(kind, REQUEST | DUMP, body, each)
     }
 
     /// Has something done, and waits until it is.
-    pub fn order(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
+    pub fn order(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), NetlinkRefusal> {
         self.converse(kind, REQUEST | ACK | flags, body, &mut |_, _| ())
     }
 
     /// The route by which the kernel would reach `peer` now, with `rtm_flags` of the question (`RTM_GETROUTE`, like
     /// `ip route get`). The body is a whole `struct rtmsg`, of 12 bytes, and attributes.
-    pub fn route_to(&mut self, peer: IpAddr, flags: u32) -> Result<Message, Refusal> {
+    pub fn route_to(&mut self, peer: IpAddr, flags: u32) -> Result<Message, NetlinkRefusal> {
         let (family, octets) = octets(peer);
         let mut body = vec![family, (octets.len() * 8) as u8, 0, 0, 0, 0, 0, 0];
         body.extend(flags.to_ne_bytes());
@@ -236,7 +236,7 @@ impl Conversation {
         flags: u16,
         body: &[u8],
         each: &mut dyn FnMut(u16, &[u8]),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NetlinkRefusal> {
         self.sequence += 1;
         let mut request = Vec::with_capacity(16 + body.len());
         request.extend((16 + body.len() as u32).to_ne_bytes());
@@ -263,7 +263,7 @@ impl Conversation {
                     Some(NLMSG_ERROR) => {
                         return match u32_at(message, 16).map(u32::cast_signed) {
                             Some(0) => Ok(()),
-                            errno => Err(Refusal {
+                            errno => Err(NetlinkRefusal {
                                 errno: -errno.unwrap_or(-libc::EIO),
                                 said: said(message),
                             }),

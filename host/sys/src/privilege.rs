@@ -31,7 +31,7 @@ pub struct Network {
 
 /// A process that does for it what takes a privilege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Helper {
+pub enum PrivilegedHelper {
     /// Changes settings.
     Tuner,
     /// Loads the probes of a trace.
@@ -108,12 +108,12 @@ impl Network {
     }
 }
 
-impl Helper {
+impl PrivilegedHelper {
     fn needs(self) -> CapabilitySet {
         match self {
             // The second for its guard, which is to be the last to go when memory runs out.
-            Helper::Tuner => CapabilitySet::NET_ADMIN | CapabilitySet::SYS_RESOURCE,
-            Helper::Tracer => {
+            PrivilegedHelper::Tuner => CapabilitySet::NET_ADMIN | CapabilitySet::SYS_RESOURCE,
+            PrivilegedHelper::Tracer => {
                 CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN
             }
         }
@@ -122,8 +122,8 @@ impl Helper {
     fn calls(self) -> &'static [i64] {
         match self {
             // Its guard is this program.
-            Helper::Tuner => &[libc::SYS_execve],
-            Helper::Tracer => &[libc::SYS_bpf],
+            PrivilegedHelper::Tuner => &[libc::SYS_execve],
+            PrivilegedHelper::Tracer => &[libc::SYS_bpf],
         }
     }
 
@@ -142,7 +142,7 @@ impl Helper {
         fork(|| {
             // Above all the peer of this pair, and those of earlier helpers: their end is what is waited for.
             let closed = close_others(&[theirs.as_raw_fd()]);
-            if self == Helper::Tracer {
+            if self == PrivilegedHelper::Tracer {
                 // Where there is none, it says so when it is to trace.
                 let _ = crate::bpf::cgroup_root();
             }

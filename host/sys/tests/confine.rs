@@ -8,9 +8,9 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use sys::confine::{Cut, Limits, open, read};
+use sys::confine::{Cut, ReaderLimits, open, read};
 
-const LIMITS: Limits = Limits {
+const LIMITS: ReaderLimits = ReaderLimits {
     memory_bytes: 1 << 30,
     cpu_s: 1,
     within: Duration::from_secs(120),
@@ -151,7 +151,7 @@ fn a_reader_that_does_not_end_grows_or_breaks_is_cut() {
     };
     assert_eq!(reader(spins), Err(Cut::Time));
 
-    let waits = Limits {
+    let waits = ReaderLimits {
         within: Duration::from_millis(200),
         ..LIMITS
     };

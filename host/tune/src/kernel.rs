@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use sys::netlink::Protocol;
 
 pub(crate) use sys::netlink::{
-    CREATE, Conversation as Kernel, Message, REPLACE, Refusal, attribute, attributes, ifinfomsg,
-    nest, octets, push, text, u16_at, u32_at, u64_at,
+    CREATE, Conversation as Kernel, Message, NetlinkRefusal, REPLACE, attribute, attributes,
+    ifinfomsg, nest, octets, push, text, u16_at, u32_at, u64_at,
 };
 
 /// Opened for settings.
@@ -18,7 +18,7 @@ pub(crate) fn kernel() -> Result<Kernel, Error> {
 }
 
 /// Index of the device by which the kernel would reach the peer.
-pub(crate) fn device_towards(kernel: &mut Kernel, peer: IpAddr) -> Result<u32, Refusal> {
+pub(crate) fn device_towards(kernel: &mut Kernel, peer: IpAddr) -> Result<u32, NetlinkRefusal> {
     let route = kernel.route_to(peer, 0)?;
     attribute(&route.body[12..], RTA_OIF)
         .and_then(|value| u32_at(value, 0))

@@ -24,7 +24,7 @@ pub use error::Error;
 pub use guard::guard;
 pub use kernel::interface_towards;
 pub use metrics::flush_metrics;
-pub use persist::{Written, managers, write, written};
+pub use persist::{PersistedFile, managers, write, written};
 pub use status::{Pending, PendingChange, Where, default_state, status};
 pub use tuning_session::{Begin, TuningSession, begin, commit, kept, recover, undo_kept};
 pub use undo::Undone;

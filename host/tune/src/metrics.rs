@@ -2,7 +2,7 @@
 //! experiment help or spoil the next.
 
 use crate::Error;
-use crate::kernel::{Kernel, Refusal, attribute, octets, push, u16_at};
+use crate::kernel::{Kernel, NetlinkRefusal, attribute, octets, push, u16_at};
 use crate::knobs::NO_RIGHT;
 use std::net::IpAddr;
 use sys::netlink::Protocol;
@@ -22,7 +22,7 @@ pub fn flush_metrics(peer: IpAddr) -> Result<(), Error> {
     })
 }
 
-fn forget(peer: IpAddr) -> Result<(), Refusal> {
+fn forget(peer: IpAddr) -> Result<(), NetlinkRefusal> {
     // include/uapi/linux/genetlink.h, tcp_metrics.h
     const GENL_ID_CTRL: u16 = 16;
     const CTRL_CMD_GETFAMILY: u8 = 3;

@@ -93,7 +93,7 @@ struct Entry {
 
 /// A file of settings that was written and stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct PersistedFile {
     /// The file.
     pub path: PathBuf,
     /// What its settings were kept under.
@@ -146,9 +146,9 @@ pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Resul
 }
 
 /// The files that were written and stay.
-pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
+pub fn written(state: &Path) -> Result<Vec<PersistedFile>, Error> {
     let all = load(&Place(state.join("files")))?;
-    let written = |Entry { path, title, .. }| Written { path, title };
+    let written = |Entry { path, title, .. }| PersistedFile { path, title };
     Ok(all.into_iter().map(written).collect())
 }
 
@@ -365,7 +365,7 @@ mod tests {
         fs::remove_file(root.0.join("b")).unwrap();
         let undone = root.undo();
         assert_eq!(undone[0].note, None, "it was gone already");
-        assert!(undone[1].note.as_ref().unwrap().contains("theirs"));
+        assert!(undone[1].note.as_ref().unwrap().contains("somebody else"));
         assert_eq!(root.text("/a").as_deref(), Some("theirs\n"));
 
         root.write("/a", "two\n");

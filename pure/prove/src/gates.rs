@@ -569,7 +569,7 @@ mod tests {
         let treated = |t: &Trial| t.arm == 1;
         let verdict = differs("device.mtu", treated);
         assert_eq!(verdict.outcome, Outcome::NoVerdict);
-        let says = "The arms differed in more than the change: device.mtu at the far host, the receiver: 9000 instead of 1500.";
+        let says = "The arms differed in more than the change: device.mtu at the remote host, the receiver: 9000 instead of 1500.";
         assert_eq!(of(&verdict, Check::Environment), (GateState::Failed, says));
         let declared = differs("sysctls.net.ipv4.tcp_rmem", treated);
         assert_eq!(of(&declared, Check::Environment).0, GateState::Passed);

@@ -314,8 +314,8 @@ pub(crate) fn end_name(side: Side, direction: Direction) -> &'static str {
     match (side, side == direction.sender()) {
         (Side::Near, true) => "here, at the sender",
         (Side::Near, false) => "here, at the receiver",
-        (Side::Far, true) => "at the far host, the sender",
-        (Side::Far, false) => "at the far host, the receiver",
+        (Side::Far, true) => "at the remote host, the sender",
+        (Side::Far, false) => "at the remote host, the receiver",
     }
 }
 
@@ -433,7 +433,7 @@ mod tests {
         }
         let expected = ["SO_MAX_PACING_RATE Near: 40.02 Mbit/s, 40.02 Mbit/s"];
         assert_eq!(readings(&trial(&close, 1, &made)), expected);
-        // Downwards the far host sends.
+        // Downwards the remote host sends.
         let down = plan_down(&["sockbuf=8M"]);
         let sides: Vec<Side> = trial(&down, 1, &run(&down))
             .readings

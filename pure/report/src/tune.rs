@@ -32,7 +32,7 @@ pub fn elsewhere(system: Foreign, texts: &[(Side, String)]) -> String {
     let of = |(side, text): &(Side, String)| {
         let host = match side {
             Side::Near => "this host",
-            Side::Far => "the far host",
+            Side::Far => "the remote host",
         };
         format!("\n# {name} in the place of {host}: /etc/sysctl.conf\n{text}")
     };
@@ -361,7 +361,7 @@ fn look_words(look: &Look) -> String {
 fn host(side: Side) -> &'static str {
     match side {
         Side::Near => "on this host",
-        Side::Far => "on the far host",
+        Side::Far => "on the remote host",
     }
 }
 

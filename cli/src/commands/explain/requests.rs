@@ -9,7 +9,7 @@ use anyhow::bail;
 use archive::Traces;
 use model::request::{Links, Requests};
 use model::{Nanos, Run, Side, TraceSource};
-use observe::trace::{Options, Source};
+use observe::trace::{Source, TraceOptions};
 use requests::RequestObserver;
 use std::path::Path;
 
@@ -63,9 +63,9 @@ fn text(requests: &Requests, json: bool) -> String {
 
 /// Prints the requests that go on until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
 pub fn live(which: &FilterArgs, time: Option<Nanos>, links: Links, json: bool) -> Result<Exit> {
-    let options = Options {
+    let options = TraceOptions {
         source: Source::Whichever,
-        ..Options::default()
+        ..TraceOptions::default()
     };
     let (mut tracer, end) = filter_args::start(which, &options, time)?;
     if tracer.begin().source == TraceSource::Samples {

@@ -6,7 +6,7 @@ use crate::prelude::*;
 use engine::progress::Event;
 use model::finding::Glance;
 use model::{Nanos, TraceRecord};
-use observe::trace::{Options, Source};
+use observe::trace::{Source, TraceOptions};
 use report::{Style, watch};
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const LINE: Duration = Duration::from_secs(5);
 /// Explains live until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
 pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> {
-    let options = Options {
+    let options = TraceOptions {
         source: Source::Whichever,
         owners: true,
-        ..Options::default()
+        ..TraceOptions::default()
     };
     let (mut tracer, end) = filter_args::start(which, &options, time)?;
     let mut watcher = explain::TraceWatcher::default();

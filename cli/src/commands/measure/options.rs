@@ -451,7 +451,7 @@ impl RunOptions {
     fn copy(&self) -> Result<FileCopy> {
         let options = &self.copy;
         if self.what.bidir {
-            refuse!("a copy goes one way: leave out --bidir; --down copies from HOST to here");
+            refuse!("a copy has one direction: leave out --bidir; --down copies from HOST to here");
         }
         if options.from.is_empty() || options.to.is_empty() {
             refuse!("--from and --to need the name of a file, or memory");

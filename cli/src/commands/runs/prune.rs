@@ -3,7 +3,7 @@
 use crate::archive_list::{self, Listed};
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use archive::{Archive, Filter};
+use archive::{Archive, RunFilter};
 use clap::ArgGroup;
 use engine::clock::unix_time;
 use model::{Bytes, Nanos};
@@ -78,7 +78,7 @@ impl Prune {
 
     /// What is to go, the newest first.
     fn chosen(&self, archive: &Archive) -> Result<Vec<Listed>, archive::Error> {
-        let mut all = archive_list::list(archive, &Filter::default())?;
+        let mut all = archive_list::list(archive, &RunFilter::default())?;
         let oldest = |days: u32| unix_time().since(Nanos::from_secs(u64::from(days) * 86_400));
         let is_old = |one: &Listed| self.keep_days.is_none_or(|n| one.row.started < oldest(n));
         let stays = self.keep.map_or(0, |n| n as usize);

@@ -5,7 +5,7 @@ use model::segment::tcp_state;
 use model::{
     Connection, Nanos, Segment, SocketValues, TraceRecord, TraceSample, TraceSource, What,
 };
-use observe::trace::{Recording, Tracer, Written};
+use observe::trace::{EncodedEvent, Recording, Tracer};
 use report::trace::{self as words, Column, Row};
 use report::{pcapng, words::escape};
 use std::collections::HashMap;
@@ -108,11 +108,14 @@ impl Output {
 
     fn json_to(to: Box<dyn Write>, name: String, tracer: &Tracer) -> Result<Output> {
         let mut output = Output::new(Form::Json(BufWriter::new(to)), name);
-        output.write(&TraceRecord::Begin(tracer.begin().clone()), Written(&[]))?;
+        output.write(
+            &TraceRecord::Begin(tracer.begin().clone()),
+            EncodedEvent(&[]),
+        )?;
         Ok(output)
     }
 
-    pub fn write(&mut self, record: &TraceRecord, written: Written<'_>) -> Result<()> {
+    pub fn write(&mut self, record: &TraceRecord, written: EncodedEvent<'_>) -> Result<()> {
         let sampled = &mut self.sampled;
         if let TraceRecord::Sample(sample) = record {
             match sample.gone {
@@ -189,7 +192,7 @@ impl Capture {
         &mut self,
         segment: &Segment,
         sample: Option<&TraceSample>,
-        written: Written<'_>,
+        written: EncodedEvent<'_>,
     ) -> io::Result<()> {
         if let Some(dropped) = &segment.dropped {
             if self.remarks.len() < REMARKS {

@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use model::segment::{ca_state, tcp_flag};
 use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, What};
-use observe::trace::Written;
+use observe::trace::EncodedEvent;
 use report::words::grouped;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::str::FromStr;
@@ -42,7 +42,7 @@ impl FromStr for Trigger {
     }
 }
 
-pub struct Ring {
+pub struct TriggerRing {
     span: Nanos,
     triggers: Vec<Trigger>,
     fired: u64,
@@ -66,10 +66,10 @@ fn event(record: &TraceRecord) -> Option<(Nanos, u32)> {
     }
 }
 
-impl Ring {
+impl TriggerRing {
     /// Of the last `span`; written when any of the triggers fires.
-    pub fn new(span: Nanos, triggers: Vec<Trigger>) -> Ring {
-        Ring {
+    pub fn new(span: Nanos, triggers: Vec<Trigger>) -> TriggerRing {
+        TriggerRing {
             span,
             triggers,
             fired: 0,
@@ -94,8 +94,8 @@ impl Ring {
     pub fn take(
         &mut self,
         record: TraceRecord,
-        written: Written<'_>,
-        write: &mut dyn FnMut(&TraceRecord, Written<'_>) -> Result<()>,
+        written: EncodedEvent<'_>,
+        write: &mut dyn FnMut(&TraceRecord, EncodedEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let fires = match &record {
             TraceRecord::Segment(segment) => self.fires(segment),
@@ -127,9 +127,12 @@ impl Ring {
                 && self.written.insert(id)
                 && let Some(connection) = self.connections.get(&id)
             {
-                write(&TraceRecord::Connection(connection.clone()), Written(&[]))?;
+                write(
+                    &TraceRecord::Connection(connection.clone()),
+                    EncodedEvent(&[]),
+                )?;
             }
-            write(&record, Written(&written))?;
+            write(&record, EncodedEvent(&written))?;
         }
         Ok(())
     }
@@ -210,12 +213,12 @@ mod tests {
 
     /// The times of what a ring of 10 ms writes.
     fn written_by(trigger: &str, events: Vec<Segment>) -> Vec<u64> {
-        let mut ring = Ring::new(Nanos::from_millis(10), vec![trigger.parse().unwrap()]);
+        let mut ring = TriggerRing::new(Nanos::from_millis(10), vec![trigger.parse().unwrap()]);
         let mut times = Vec::new();
         for segment in events {
             ring.take(
                 TraceRecord::Segment(segment),
-                Written(&[]),
+                EncodedEvent(&[]),
                 &mut |record, _| {
                     if let TraceRecord::Segment(segment) = record {
                         times.push(segment.at.0 / 1_000_000);
@@ -291,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_timeout_between_two_samples_fires() {
-        let mut ring = Ring::new(Nanos::from_millis(10), vec![Trigger::Rto]);
+        let mut ring = TriggerRing::new(Nanos::from_millis(10), vec![Trigger::Rto]);
         let mut written = 0;
         for total_rto in [3, 3, 4] {
             let sample = TraceSample {
@@ -299,11 +302,11 @@ mod tests {
                 ..TraceSample::default()
             };
             let record = TraceRecord::Sample(sample);
-            let mut each = |_: &TraceRecord, _: Written<'_>| {
+            let mut each = |_: &TraceRecord, _: EncodedEvent<'_>| {
                 written += 1;
                 Ok(())
             };
-            ring.take(record, Written(&[]), &mut each).unwrap();
+            ring.take(record, EncodedEvent(&[]), &mut each).unwrap();
         }
         assert_eq!(written, 3, "the trigger and what precedes it");
     }

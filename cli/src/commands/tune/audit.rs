@@ -106,7 +106,7 @@ impl Audit {
             "tune audit: fills the path to {peer} for {} in each direction, to see what it needs; '--run last' judges by an archived run",
             self.time
         ));
-        let options = client::Options::default();
+        let options = client::ClientOptions::default();
         let mut session =
             self.reaching
                 .open(peer, &spec, &options, model::Nanos(0), global, stop)?;
@@ -136,7 +136,7 @@ impl Audit {
                 match survey(link) {
                     Ok(configured) => far = configured,
                     Err(why) => doubts.push(format!(
-                        "which files set the other host up is not known: {}",
+                        "which files set up the remote host is unknown: {}",
                         sentence(&why)
                     )),
                 }

@@ -16,9 +16,9 @@ fn words() -> String {
         if scope.replace(knob.scope()) != Some(knob.scope()) {
             let heading = match knob.scope() {
                 Scope::Socket => "linerate's own connections; the machine is not changed",
-                Scope::Route => "all connections to the other host",
+                Scope::Route => "all connections to the remote host",
                 Scope::Namespace => "all connections of the host (of a network namespace)",
-                Scope::Device => "everything through the device towards the other host",
+                Scope::Device => "everything through the device towards the remote host",
                 Scope::Host => "the whole machine with all its network namespaces",
             };
             let gap = if text.is_empty() { "" } else { "\n" };

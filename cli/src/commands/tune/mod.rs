@@ -50,7 +50,7 @@ enum Action {
     /// List the knobs, by scope
     Knobs,
     Hold(hold::Hold),
-    Mtu(mtu::Mtu),
+    Mtu(mtu::TuneMtu),
     /// Show what is changed on this host now
     Status,
     Undo(undo::Undo),

@@ -25,7 +25,7 @@ new one arrive both ways; then new connections are tested and both hosts commit.
 Devices whose driver may drop the link need --force. Needs root or CAP_NET_ADMIN
 and 'linerate serve --allow-tune' there. 'tune mtu HOST --to OLD' reverses
 it in the same stages, 'tune undo' at once.")]
-pub struct Mtu {
+pub struct TuneMtu {
     /// The remote host: name[:port] (an agent with --allow-tune) or ssh:[user@]name
     host: String,
     /// MTU that the devices of both hosts are to have, in bytes
@@ -56,7 +56,7 @@ pub struct Mtu {
     remote_command: Option<String>,
 }
 
-impl Mtu {
+impl TuneMtu {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let host: Host = self.host.parse()?;
         host.supports(Operation::ChangeMtu)?;

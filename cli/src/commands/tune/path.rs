@@ -2,7 +2,7 @@
 
 use crate::commands::measure::options::Load;
 use crate::commands::prove::picture::Pairs;
-use crate::commands::prove::{Design, Session};
+use crate::commands::prove::{Design, SessionArgs};
 use crate::json_input::Document;
 use crate::live::View;
 use crate::prelude::*;
@@ -28,7 +28,7 @@ pub struct Path {
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
-    session: Session,
+    session: SessionArgs,
     /// Also write the kept settings to the boot configuration of the hosts
     #[arg(long, help_heading = "What to tune")]
     persist: bool,
@@ -124,7 +124,7 @@ impl Path {
         } = done;
         story
             .warnings
-            .extend(watch.into_iter().flat_map(lab::Watch::end));
+            .extend(watch.into_iter().flat_map(lab::LabWatch::end));
         if let Some(place) = namespaces::own().filter(|_| host.lab().is_none())
             && !story.kept.is_empty()
         {

@@ -4,7 +4,7 @@ use crate::prelude::*;
 use engine::{namespaces, tuning};
 use model::Nanos;
 use std::fmt::Write;
-use tune::{Pending, Where, Written};
+use tune::{Pending, PersistedFile, Where};
 
 pub fn status() -> Result<()> {
     let state = tuning::state()?;
@@ -27,7 +27,7 @@ pub fn place(namespace: Where) -> (Option<String>, String) {
     }
 }
 
-fn words(pending: &[Pending], written: &[Written]) -> String {
+fn words(pending: &[Pending], written: &[PersistedFile]) -> String {
     if pending.is_empty() && written.is_empty() {
         return "nothing is changed on this host\n".to_owned();
     }
@@ -65,7 +65,7 @@ fn words(pending: &[Pending], written: &[Written]) -> String {
             let _ = writeln!(text, "  {} (was {}{made})", change.setting, change.was);
         }
     }
-    for Written { path, title } in written {
+    for PersistedFile { path, title } in written {
         let path = path.display();
         let _ = writeln!(
             text,

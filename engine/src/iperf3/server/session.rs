@@ -46,7 +46,7 @@ pub fn run(
     cookie: Cookie,
     pending: Pending,
 ) {
-    let session = Session::open(server, stream, peer, cookie);
+    let session = TestSession::open(server, stream, peer, cookie);
     let outcome = session.and_then(|session| session.serve(pending));
     match outcome {
         Ok(done) => (server.log)(&format!("{peer}: {done}")),
@@ -54,7 +54,7 @@ pub fn run(
     }
 }
 
-struct Session<'a> {
+struct TestSession<'a> {
     server: &'a ServerState<'a>,
     control: Driver<Iperf3Server>,
     peer: SocketAddr,
@@ -90,18 +90,18 @@ struct Counts {
     datagrams: Datagrams,
 }
 
-impl<'a> Session<'a> {
+impl<'a> TestSession<'a> {
     fn open(
         server: &'a ServerState<'a>,
         stream: TcpStream,
         peer: SocketAddr,
         cookie: Cookie,
-    ) -> Result<Session<'a>, String> {
+    ) -> Result<TestSession<'a>, String> {
         let local = stream.local_addr().map_err(|error| error.to_string())?;
         let mut machine = Iperf3Server::new(Nanos(0));
         machine.input(Nanos(0), &cookie);
         let control = crate::iperf3::control(stream, machine).map_err(|error| error.to_string())?;
-        Ok(Session {
+        Ok(TestSession {
             server,
             control,
             peer,
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
         let asked = Nanos::from_secs(u64::from(params.time_s) + u64::from(params.omit_s));
         if asked > options.iperf3_max_time {
             let most = options.iperf3_max_time;
-            let why = format!("asked for {asked}, and --iperf3-max-time is {most}");
+            let why = format!("requested {asked}, and --iperf3-max-time is {most}");
             return Err(self.refuse(code::DURATION, &why));
         }
         let streams = stream_count(params) as u64;
@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
             && rate > limit.0
         {
             let rate = BitRate(rate);
-            let why = format!("asked for {rate}, and --iperf3-max-rate is {limit}");
+            let why = format!("requested {rate}, and --iperf3-max-rate is {limit}");
             return Err(self.refuse(code::TOTAL_RATE, &why));
         }
         Ok(())

@@ -12,7 +12,7 @@
 
 use super::connections::Connections;
 use super::record::{self, Clock, DEVICE, Event, HEADERS, RECORD, Raw, Terms, WORD, WORDS};
-use super::{Tracer, Written};
+use super::{EncodedEvent, Tracer};
 use model::{Nanos, TRACE_SCHEMA, TraceBegin, TraceRecord, TraceSource, What};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -252,7 +252,7 @@ impl<W: Write> Recording<W> {
     }
 
     /// Adds a record.
-    pub fn add(&mut self, record: &TraceRecord, written: Written<'_>) -> io::Result<()> {
+    pub fn add(&mut self, record: &TraceRecord, written: EncodedEvent<'_>) -> io::Result<()> {
         match record {
             // Stands in the head.
             TraceRecord::Begin(_) => Ok(()),
@@ -508,7 +508,7 @@ mod tests {
             recording.event(Event::of(&bytes).unwrap()).unwrap();
         }
         recording
-            .add(&TraceRecord::End(TraceEnd::default()), Written(&[]))
+            .add(&TraceRecord::End(TraceEnd::default()), EncodedEvent(&[]))
             .unwrap();
         recording.to
     }

@@ -95,7 +95,7 @@ pub enum Source {
 
 /// How to trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct TraceOptions {
     /// Where the events come from.
     pub source: Source,
     /// Time between two samples of the sockets, where there are no probes; longer where a sample takes long.
@@ -118,9 +118,9 @@ pub struct Options {
     pub test_clock_first: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for TraceOptions {
+    fn default() -> TraceOptions {
+        TraceOptions {
             source: Source::default(),
             every: Nanos::from_millis(10),
             headers: false,
@@ -216,7 +216,7 @@ pub struct Tracer {
 
 impl Tracer {
     /// Begins to trace. Moment 0 is just before.
-    pub fn start(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
+    pub fn start(filter: &Filter, options: &TraceOptions) -> Result<Tracer, Error> {
         match options.source {
             Source::Probes => Tracer::probes(filter, options),
             Source::Packets => Tracer::packets(filter, options),
@@ -232,7 +232,7 @@ impl Tracer {
         }
     }
 
-    fn probes(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
+    fn probes(filter: &Filter, options: &TraceOptions) -> Result<Tracer, Error> {
         can_run()?;
         let mut start = (Nanos(0), Nanos(0));
         let (probes, output) = probes::attach(filter, options, || {
@@ -251,7 +251,7 @@ impl Tracer {
         })
     }
 
-    fn packets(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
+    fn packets(filter: &Filter, options: &TraceOptions) -> Result<Tracer, Error> {
         let (worker, started) = packets::start(filter, options)?;
         let passed = monotonic().since(started.at);
         let begin = begin(started.source, wall().since(passed));
@@ -266,7 +266,7 @@ impl Tracer {
         })
     }
 
-    fn new(worker: Worker, begin: TraceBegin, terms: Terms, options: &Options) -> Tracer {
+    fn new(worker: Worker, begin: TraceBegin, terms: Terms, options: &TraceOptions) -> Tracer {
         Tracer {
             worker,
             begin,
@@ -285,7 +285,7 @@ impl Tracer {
     }
 
     /// Hands on what came, in true order. Waits for it at most so long.
-    pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
+    pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, EncodedEvent<'_>)) {
         self.next(wait, &mut |piece| piece.read(each));
     }
 
@@ -297,7 +297,7 @@ impl Tracer {
     }
 
     /// Detaches the probes, hands on what they had still written, and how it ended. Returns which segments are missing.
-    pub fn stop(self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> TraceCompleteness {
+    pub fn stop(self, each: &mut dyn FnMut(TraceRecord, EncodedEvent<'_>)) -> TraceCompleteness {
         self.finish(&mut |piece| piece.read(each))
     }
 
@@ -343,13 +343,13 @@ impl Tracer {
         match &mut batch.content {
             Content::Records(records) => {
                 for (record, headers) in records.drain(..) {
-                    each(Piece::Record(record, Written(&headers)));
+                    each(Piece::Record(record, EncodedEvent(&headers)));
                 }
             }
             Content::Plain(plain) => plain.drain(|bytes, place| {
                 if let Some(event) = Event::of(bytes) {
                     event.records(place, &self.terms, &mut |record| {
-                        each(Piece::Record(record, Written(bytes)));
+                        each(Piece::Record(record, EncodedEvent(bytes)));
                     });
                 }
             }),
@@ -383,7 +383,7 @@ impl Tracer {
 /// What is handed on.
 #[allow(clippy::large_enum_variant)] // consumed at once
 enum Piece<'a> {
-    Record(TraceRecord, Written<'a>),
+    Record(TraceRecord, EncodedEvent<'a>),
     /// Events for a file.
     Packed(&'a [u8]),
 }
@@ -391,10 +391,10 @@ enum Piece<'a> {
 impl Piece<'_> {
     /// Without what the probes wrote.
     fn record(record: TraceRecord) -> Piece<'static> {
-        Piece::Record(record, Written(&[]))
+        Piece::Record(record, EncodedEvent(&[]))
     }
 
-    fn read(self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
+    fn read(self, each: &mut dyn FnMut(TraceRecord, EncodedEvent<'_>)) {
         if let Piece::Record(record, written) = self {
             each(record, written);
         }
@@ -413,10 +413,10 @@ impl Piece<'_> {
 
 /// An event as the probes wrote it: what a [`Recording`] keeps.
 #[derive(Clone, Copy, Debug)]
-pub struct Written<'a>(pub &'a [u8]);
+pub struct EncodedEvent<'a>(pub &'a [u8]);
 
-impl<'a> Written<'a> {
-    /// The headers of IP and TCP, where [`Options::headers`] asked for them.
+impl<'a> EncodedEvent<'a> {
+    /// The headers of IP and TCP, where [`TraceOptions::headers`] asked for them.
     pub fn headers(self, segment: &Segment) -> &'a [u8] {
         let length = (segment.length as usize).saturating_sub(segment.payload.0 as usize);
         // They are all there is of a packet, and stand behind what probes write.

@@ -7,7 +7,7 @@ use super::diag::{Pair, Report, Sockets};
 use super::flows::{Caught, Flows, Holder};
 use super::socket_owners::SocketOwners;
 use super::worker::{Orders, Worker};
-use super::{Error, Filter, Options, filter, monotonic, netns_at, own_netns, wall};
+use super::{Error, Filter, TraceOptions, filter, monotonic, netns_at, own_netns, wall};
 use libc::{IFA_ADDRESS, IFA_LOCAL, RTM_GETADDR, RTM_NEWADDR};
 use model::{Bytes, Lost, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
 use std::collections::{HashMap, HashSet};
@@ -47,7 +47,7 @@ pub(super) struct Started {
 }
 
 /// Begins to watch the network namespace of the filter; time 0 is now.
-pub(super) fn start(filter: &Filter, options: &Options) -> Result<(Worker, Started), Error> {
+pub(super) fn start(filter: &Filter, options: &TraceOptions) -> Result<(Worker, Started), Error> {
     let (report, reported) = sync_channel(1);
     let (filter, options) = (*filter, *options);
     // A namespace is entered by a thread alone.
@@ -83,7 +83,7 @@ enum Waiting {
 /// The state of the thread.
 struct Watch {
     filter: Filter,
-    options: Options,
+    options: TraceOptions,
     ring: Option<PacketRing>,
     sockets: Option<Sockets>,
     routes: Option<Conversation>,
@@ -107,7 +107,7 @@ struct Watch {
 
 impl Watch {
     /// With what could not be had, in words.
-    fn open(filter: Filter, options: Options) -> Result<(Watch, Option<String>), Error> {
+    fn open(filter: Filter, options: TraceOptions) -> Result<(Watch, Option<String>), Error> {
         enter(&filter)?;
         let ring = PacketRing::open(options.buffer_bytes as usize, &filter::program(&filter));
         let sockets = Sockets::open(&filter);

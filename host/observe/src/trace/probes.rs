@@ -3,7 +3,7 @@
 use super::btf::Types;
 use super::order::Snapshot;
 use super::record::{DEVICE, HEADERS, PLACE, WORD, WORDS};
-use super::{Error, Filter, Options};
+use super::{Error, Filter, TraceOptions};
 use crate::proc;
 use aya::maps::{Array, Map, MapError};
 use aya::programs::cgroup_skb::CgroupSkbAttachType;
@@ -67,7 +67,7 @@ pub(super) struct Output {
 /// Loads the probes, attaches them, and lets them write from right after `starts`.
 pub(super) fn attach(
     filter: &Filter,
-    options: &Options,
+    options: &TraceOptions,
     starts: impl FnOnce(),
 ) -> Result<(Probes, Output), Error> {
     let btf = Btf::from_sys_fs()
@@ -108,7 +108,7 @@ pub(super) fn attach(
 
 fn load(
     filter: &Filter,
-    options: &Options,
+    options: &TraceOptions,
     (first_reason, drop_has_receiver): (u32, u32),
     btf: &Btf,
     (processors, places): (usize, usize),
@@ -244,7 +244,7 @@ impl Probes {
 impl Output {
     fn take(
         ebpf: &mut Ebpf,
-        options: &Options,
+        options: &TraceOptions,
         processors: usize,
         places: usize,
     ) -> Result<Output, Error> {

@@ -9,7 +9,7 @@ use super::order::{Key, Sequencer};
 use super::probes::{Output, Probes};
 use super::record::{Clock, Event, HEADERS, Place, WORD};
 use super::worker::{Orders, Worker};
-use super::{Error, Options, monotonic};
+use super::{Error, TraceOptions, monotonic};
 use model::{Comm, Lost, Nanos, What};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -26,7 +26,7 @@ const LAST_ROUNDS: u32 = 1_000;
 pub(super) fn start(
     probes: Probes,
     output: Output,
-    options: &Options,
+    options: &TraceOptions,
     clock: Clock,
 ) -> Result<Worker, Error> {
     let is_packed = options.packed;

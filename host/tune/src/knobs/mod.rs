@@ -10,7 +10,9 @@ mod route;
 mod sysctl;
 mod txqueuelen;
 
-use crate::kernel::{Kernel, Refusal, attribute, device_towards, ifinfomsg, push, text, u32_at};
+use crate::kernel::{
+    Kernel, NetlinkRefusal, attribute, device_towards, ifinfomsg, push, text, u32_at,
+};
 use libc::{
     IFLA_IFNAME, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_MASTER, IFLA_MTU, IFLA_TXQLEN, RTM_GETLINK,
     RTM_NEWLINK, RTM_SETLINK,
@@ -39,8 +41,8 @@ pub(crate) enum Failure {
     Words(String),
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
+impl From<NetlinkRefusal> for Failure {
+    fn from(refusal: NetlinkRefusal) -> Failure {
         match refusal.errno {
             libc::EPERM | libc::EACCES => Failure::Forbidden,
             libc::ENODEV => Failure::Gone,
@@ -51,7 +53,7 @@ impl From<Refusal> for Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Refusal::from(error).into()
+        NetlinkRefusal::from(error).into()
     }
 }
 
@@ -147,7 +149,7 @@ impl Target {
     }
 }
 
-fn no_route(peer: IpAddr, refusal: Refusal) -> Failure {
+fn no_route(peer: IpAddr, refusal: NetlinkRefusal) -> Failure {
     match refusal.errno {
         libc::EPERM => Failure::Forbidden,
         _ => Failure::Words(format!("this host has no route to {peer} ({refusal})")),

@@ -4,8 +4,8 @@
 use super::{Failure, Image, Part, no_route, refuse, understood};
 use crate::crash_points::step;
 use crate::kernel::{
-    self, CREATE, Kernel, REPLACE, Refusal, attributes, from_hex, nest, octets, push, text, to_hex,
-    u16_at, u32_at,
+    self, CREATE, Kernel, NetlinkRefusal, REPLACE, attributes, from_hex, nest, octets, push, text,
+    to_hex, u16_at, u32_at,
 };
 use libc::{
     RTA_CACHEINFO, RTA_DST, RTA_ENCAP, RTA_ENCAP_TYPE, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH,
@@ -198,7 +198,10 @@ fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
     )
 }
 
-pub(super) fn dump(kernel: &mut Kernel, family: i32) -> Result<Vec<kernel::Message>, Refusal> {
+pub(super) fn dump(
+    kernel: &mut Kernel,
+    family: i32,
+) -> Result<Vec<kernel::Message>, NetlinkRefusal> {
     let mut question = vec![0; 12];
     question[0] = family as u8;
     kernel.dump(RTM_GETROUTE, &question)

@@ -127,9 +127,10 @@ impl Reader<'_> {
         }
         let mut warnings = vec![Warning {
             what: "this run was imported from iperf3's JSON".to_owned(),
-            meaning: "what iperf3 does not write is empty or zero: the far host, limited times, \
+            meaning:
+                "what iperf3 does not write is empty or zero: the remote host, limited times, \
                       nodelay, pacing, processor use of the whole hosts"
-                .to_owned(),
+                    .to_owned(),
             remedy: "measure with linerate at both ends to see them".to_owned(),
         }];
         let omit = real(self.test, "omit");
