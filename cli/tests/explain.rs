@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tcp::stream::{Stream, StreamView};
-use tcp::table::{Table, TableBounds};
+use tcp::table::{ConnectionTable, TableBounds};
 
 /// Captures at a host of a lab.
 fn capture(home: &Home, lab: &Lab<'_>, host: &str) -> Recorder {
@@ -56,7 +56,7 @@ fn followed(file: &Path) -> Vec<Counted> {
         connections: 100,
         over: 1,
     };
-    let mut table: Table<(), Trips> = Table::new(bounds);
+    let mut table: ConnectionTable<(), Trips> = ConnectionTable::new(bounds);
     let mut gone = Vec::new();
     let file = std::fs::File::open(file).unwrap();
     let account = capture::read(file, |packet| {

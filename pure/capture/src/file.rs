@@ -91,7 +91,7 @@ pub fn read_with_payload(
         packet: frame::BLANK,
         see,
     };
-    let mut plain: Option<Plain> = None;
+    let mut plain: Option<PlainFile> = None;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut big_endian = false;
     let mut room = ROOM;
@@ -109,7 +109,7 @@ pub fn read_with_payload(
                 stuck = false;
                 match block {
                     PcapBlockOwned::LegacyHeader(header) => {
-                        plain = Some(Plain {
+                        plain = Some(PlainFile {
                             first: match (header.is_modified_format(), header.is_bigendian()) {
                                 (true, _) => parse_pcap_frame_modified,
                                 (false, true) => parse_pcap_frame_be,
@@ -208,7 +208,7 @@ type FirstFrame =
     for<'a> fn(&'a [u8]) -> IResult<&'a [u8], LegacyPcapBlock<'a>, PcapError<&'a [u8]>>;
 
 /// A pcap file.
-struct Plain {
+struct PlainFile {
     first: FirstFrame,
     link: i32,
     /// Nanoseconds.
@@ -226,7 +226,7 @@ struct Frames<S> {
 
 impl<S: FnMut(&Packet, &[u8])> Frames<S> {
     /// All frames of a pcap file that are whole; returns how many bytes they take.
-    fn take_all(&mut self, data: &[u8], file: &Plain) -> usize {
+    fn take_all(&mut self, data: &[u8], file: &PlainFile) -> usize {
         let mut rest = data;
         while let Ok((behind, block)) = (file.first)(rest) {
             // Both are less than 2^32: no overflow.

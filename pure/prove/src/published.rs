@@ -100,7 +100,7 @@ fn doubt(about: About, words: impl Into<String>) -> PublishedDoubt {
 
 // ---- one run a row ----
 
-struct Entry<'a> {
+struct PublishedEntry<'a> {
     arm: usize,
     block: Option<&'a str>,
     value: f64,
@@ -126,7 +126,7 @@ fn rows_of_runs(table: &PublishedTable, margin: f64) -> Result<PublishedFindings
         });
         let block = table.has("block").then(|| table.text(row, "block"));
         let value = table.amount(row, column)?.value;
-        entries.push(Entry { arm, block, value });
+        entries.push(PublishedEntry { arm, block, value });
     }
     let mut found = compare(&names, &entries, unit_of(column), margin)?;
     found
@@ -142,7 +142,7 @@ fn rows_of_runs(table: &PublishedTable, margin: f64) -> Result<PublishedFindings
 /// Compares each arm with the first; `entries` are in the order of time, or of the table.
 fn compare(
     names: &[String],
-    entries: &[Entry<'_>],
+    entries: &[PublishedEntry<'_>],
     unit: ColumnUnit,
     margin: f64,
 ) -> Result<PublishedFindings, Error> {
@@ -239,7 +239,7 @@ fn statistics_of((name, values): (&String, &Vec<f64>)) -> Statistics {
 }
 
 /// The values of each block, one an arm; `None` unless each block has one of each arm.
-fn pairs(entries: &[Entry<'_>], arms: usize) -> Option<Vec<Vec<f64>>> {
+fn pairs(entries: &[PublishedEntry<'_>], arms: usize) -> Option<Vec<Vec<f64>>> {
     let mut blocks: BTreeMap<&str, Vec<Option<f64>>> = BTreeMap::new();
     for entry in entries {
         let block = blocks
@@ -345,7 +345,7 @@ fn units(one: &PublishedComparison) -> Option<PublishedDoubt> {
 }
 
 /// What is known of the order in which the runs were made.
-fn order(arms: usize, entries: &[Entry<'_>], is_paired: bool) -> PublishedDoubt {
+fn order(arms: usize, entries: &[PublishedEntry<'_>], is_paired: bool) -> PublishedDoubt {
     let turns = entries.windows(2).filter(|e| e[0].arm != e[1].arm);
     let turns = turns.count();
     let words = if is_paired {
@@ -362,7 +362,7 @@ fn order(arms: usize, entries: &[Entry<'_>], is_paired: bool) -> PublishedDoubt 
 }
 
 /// A shift of the level in all arms together.
-fn drift(arms: &[Vec<f64>], entries: &[Entry<'_>]) -> Option<PublishedDoubt> {
+fn drift(arms: &[Vec<f64>], entries: &[PublishedEntry<'_>]) -> Option<PublishedDoubt> {
     let medians: Vec<f64> = arms.iter().filter_map(median).collect();
     let rest: Vec<f64> = entries
         .iter()

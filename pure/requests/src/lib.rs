@@ -18,7 +18,7 @@ mod tests;
 
 pub use listing::listed;
 use tcp::clock::{self, Marks};
-use tcp::table::{Table, TableBounds};
+use tcp::table::{ConnectionTable, TableBounds};
 
 use aggregate::Aggregate;
 use model::packet::Packet;
@@ -45,7 +45,7 @@ const MOST_KEPT: usize = 1 << 18;
 /// Follows the requests of a capture, or of a trace.
 pub struct RequestObserver {
     /// Of a capture.
-    table: Table<Option<Box<Pairing>>, ()>,
+    table: ConnectionTable<Option<Box<Pairing>>, ()>,
     /// Of a trace: its connections by their numbers.
     sockets: BTreeMap<u32, TracedSocket>,
     /// Of a trace, and which events it lost.
@@ -64,7 +64,7 @@ pub struct RequestObserver {
 impl Default for RequestObserver {
     fn default() -> RequestObserver {
         RequestObserver {
-            table: Table::new(TableBounds {
+            table: ConnectionTable::new(TableBounds {
                 connections: MOST_CONNECTIONS,
                 over: MOST_OVER,
             }),

@@ -92,7 +92,7 @@ pub struct Windows {
 
 /// Reads a listing, and puts its lines in order.
 pub fn read(text: &str) -> Listing {
-    let mut columns = Columns::default();
+    let mut columns = ListingColumns::default();
     let mut lines = Vec::new();
     let mut skipped = 0;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -185,14 +185,14 @@ fn answers_unasked(lines: &[RawLine]) -> bool {
 
 /// What the headings so far say of the columns.
 #[derive(Default)]
-struct Columns {
+struct ListingColumns {
     /// There are such of windows.
     windows: bool,
     /// The first two are bytes that are not acknowledged, sent and received.
     unacked: bool,
 }
 
-impl Columns {
+impl ListingColumns {
     fn line(&mut self, line: &str) -> Option<RawLine> {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let mut mark = None;

@@ -26,7 +26,7 @@ pub struct TableBounds {
 }
 
 /// Follows connections, and keeps a view `C` of each of them and a view `S` of each direction with data.
-pub struct Table<C, S> {
+pub struct ConnectionTable<C, S> {
     bounds: TableBounds,
     index: TableIndex,
     slots: Vec<TableSlot<C, S>>,
@@ -130,10 +130,10 @@ impl AddressPair {
     }
 }
 
-impl<C: Default, S: StreamView> Table<C, S> {
+impl<C: Default, S: StreamView> ConnectionTable<C, S> {
     /// An empty one.
-    pub fn new(bounds: TableBounds) -> Table<C, S> {
-        Table {
+    pub fn new(bounds: TableBounds) -> ConnectionTable<C, S> {
+        ConnectionTable {
             bounds,
             index: TableIndex::default(),
             slots: Vec::new(),
@@ -291,10 +291,10 @@ impl<C: Default, S: StreamView> Table<C, S> {
         for slot in std::mem::take(&mut self.slots) {
             self.forget(slot.ends, slot.number, slot.course, forget);
         }
-        *self = Table {
+        *self = ConnectionTable {
             attempts: self.attempts,
             unfollowed: self.unfollowed,
-            ..Table::new(self.bounds)
+            ..ConnectionTable::new(self.bounds)
         };
     }
 }

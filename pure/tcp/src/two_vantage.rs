@@ -32,11 +32,11 @@ pub struct Passes {
 struct HalfPasses {
     /// Sequence number of the SYN.
     isn: Option<u32>,
-    passes: Vec<Pass>,
+    passes: Vec<PassedSegment>,
 }
 
 #[derive(Clone, Copy)]
-struct Pass {
+struct PassedSegment {
     at: Nanos,
     seq: u32,
     payload: u32,
@@ -67,7 +67,7 @@ impl Passes {
             half.isn = Some(packet.seq);
             return;
         }
-        half.passes.push(Pass {
+        half.passes.push(PassedSegment {
             at: packet.at,
             seq: packet.seq,
             payload: packet.payload,

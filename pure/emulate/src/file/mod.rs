@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use value::{Of, WholeNumber, scalar, some};
+use value::{AnyScalar, WholeNumber, scalar, some};
 
 /// Longest text that a file may hold, in bytes.
 const MAX_FILE: usize = 1 << 20;
@@ -51,7 +51,7 @@ struct ScenarioFile {
     #[serde(deserialize_with = "scalar")]
     name: String,
     why: String,
-    seed: Option<Of<WholeNumber<0, { (1 << 62) - 1 }>>>,
+    seed: Option<AnyScalar<WholeNumber<0, { (1 << 62) - 1 }>>>,
     #[serde(default)]
     host: Vec<Spanned<Node>>,
     #[serde(default)]
@@ -69,7 +69,7 @@ struct LinkFile {
     name: Option<String>,
     between: [String; 2],
     mtu: Option<Mtus>,
-    devices: Option<[Of<String>; 2]>,
+    devices: Option<[AnyScalar<String>; 2]>,
     addresses: Option<[Address; 2]>,
 }
 

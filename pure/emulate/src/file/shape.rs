@@ -1,7 +1,7 @@
 //! The keys that shape one direction of a link: tables laid over each other, then read and checked.
 
 use super::SourceText;
-use super::value::{Of, WholeNumber, some};
+use super::value::{AnyScalar, WholeNumber, some};
 use crate::{Aqm, Bucket, CoDelRule, Cross, Error, Queue, QueueLimit, RedRule, Shape};
 use model::Bytes;
 use serde::Deserialize;
@@ -91,7 +91,7 @@ pub(super) fn shape(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueFile {
-    packets: Option<Of<WholeNumber<1, { 1 << 30 }>>>,
+    packets: Option<AnyScalar<WholeNumber<1, { 1 << 30 }>>>,
     #[serde(default, deserialize_with = "some")]
     bytes: Option<Bytes>,
     codel: Option<CoDelRule>,
@@ -105,7 +105,9 @@ impl TryFrom<QueueFile> for Queue {
 
     fn try_from(file: QueueFile) -> Result<Queue, String> {
         let (limit, most) = match (file.packets, file.bytes) {
-            (Some(Of(WholeNumber(packets))), None) => (QueueLimit::Packets(packets), packets),
+            (Some(AnyScalar(WholeNumber(packets))), None) => {
+                (QueueLimit::Packets(packets), packets)
+            }
             (None, Some(bytes)) => (QueueLimit::Bytes(bytes), bytes.0),
             (Some(_), Some(_)) => {
                 let what = "the queue is limited in packets and in bytes";

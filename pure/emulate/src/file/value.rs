@@ -179,12 +179,12 @@ impl FromScalar for MssClamp {
 
 /// Any [`FromScalar`], for where a type has to be named.
 #[derive(Clone)]
-pub(crate) struct Of<T>(pub(crate) T);
+pub(crate) struct AnyScalar<T>(pub(crate) T);
 
-impl<'de, T: FromScalar> Deserialize<'de> for Of<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Of<T>, D::Error> {
+impl<'de, T: FromScalar> Deserialize<'de> for AnyScalar<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<AnyScalar<T>, D::Error> {
         let scalar = Scalar::deserialize(from)?;
-        T::read(&scalar).map(Of).ok_or_else(|| {
+        T::read(&scalar).map(AnyScalar).ok_or_else(|| {
             let is = match scalar.is_negative() {
                 true => "negative",
                 false => "not allowed here",
@@ -197,7 +197,7 @@ impl<'de, T: FromScalar> Deserialize<'de> for Of<T> {
 // ---- for `deserialize_with` ----
 
 pub(crate) fn scalar<'de, T: FromScalar, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    Of::deserialize(from).map(|of| of.0)
+    AnyScalar::deserialize(from).map(|of| of.0)
 }
 
 /// An optional scalar that is there.
@@ -239,7 +239,7 @@ pub(crate) fn amount<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error
 
 /// Numbers of frames: 1 to 100,000 of them, rising.
 pub(crate) fn ascending<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
-    let frames = Vec::<Of<WholeNumber<1, { 1 << 40 }>>>::deserialize(from)?;
+    let frames = Vec::<AnyScalar<WholeNumber<1, { 1 << 40 }>>>::deserialize(from)?;
     let frames: Vec<u64> = frames.into_iter().map(|of| of.0.0).collect();
     let fault = match frames.windows(2).find(|pair| pair[0] >= pair[1]) {
         Some(pair) => format!(

@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use tcp::clock::Marks;
 use tcp::connection::Passed;
 use tcp::stream::{DataArrival, FollowedStream};
-use tcp::table::{AddressPair, ForgottenConnection, Table, TableBounds};
+use tcp::table::{AddressPair, ConnectionTable, ForgottenConnection, TableBounds};
 use tcp::two_vantage::{MOST_PASSES, Passes};
 use tcp::vantage::VantageVotes;
 
@@ -43,7 +43,7 @@ pub(crate) type CaptureConnection =
 
 /// Follows the connections of a capture.
 pub struct CaptureObserver {
-    table: Table<Option<Box<Passes>>, CaptureSender>,
+    table: ConnectionTable<Option<Box<Passes>>, CaptureSender>,
     kept: KeptConnections,
     /// Of one of two captures: by what its clock is compared, and how many packets are remembered.
     marks: Option<Marks>,
@@ -92,7 +92,7 @@ impl CaptureObserver {
     /// One that explains at most so many connections, those with the most bytes.
     pub fn of_most(most: usize) -> CaptureObserver {
         CaptureObserver {
-            table: Table::new(TableBounds {
+            table: ConnectionTable::new(TableBounds {
                 connections: MOST_CONNECTIONS,
                 over: MOST_OVER,
             }),
@@ -220,7 +220,7 @@ fn remember(connection: &mut CaptureConnection, packet: &Packet, passed: &Passed
 }
 
 fn doubts(
-    table: &Table<Option<Box<Passes>>, CaptureSender>,
+    table: &ConnectionTable<Option<Box<Passes>>, CaptureSender>,
     kept: &KeptConnections,
 ) -> Vec<String> {
     let mut doubts = Vec::new();

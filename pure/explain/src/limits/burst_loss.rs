@@ -24,7 +24,7 @@ const ANY_WINDOW: f64 = 0.20;
 const FEWEST_OUT: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pattern {
+pub(crate) enum LossPattern {
     /// At the end of bursts.
     Bursts,
     /// At about the same window each time.
@@ -35,30 +35,30 @@ pub(crate) enum Pattern {
     Unknown,
 }
 
-pub(crate) fn pattern(facts: &Facts) -> Pattern {
+pub(crate) fn pattern(facts: &Facts) -> LossPattern {
     if let Some(bucket) = &facts.bucket {
         return match (bucket.is_seen(), bucket.is_excluded()) {
-            (true, _) => Pattern::Bursts,
-            (_, true) => Pattern::Anywhere,
-            _ => Pattern::Unknown,
+            (true, _) => LossPattern::Bursts,
+            (_, true) => LossPattern::Anywhere,
+            _ => LossPattern::Unknown,
         };
     }
     let (episodes, place) = (episodes(facts), place(facts));
     if place.is_some_and(|p| p >= AT_THE_END) {
-        return Pattern::Bursts;
+        return LossPattern::Bursts;
     }
     if facts.is_coarse() {
-        return Pattern::Unknown;
+        return LossPattern::Unknown;
     }
     // With a handful of segments out, every window is the same, and none.
     let flights = episodes.iter().map(|l| l.flight as f64);
     if median(flights).unwrap_or(0.0) < FEWEST_OUT * f64::from(facts.mss) {
-        return Pattern::Unknown;
+        return LossPattern::Unknown;
     }
     match spread(&episodes) {
-        Some(s) if s < SAME_WINDOW => Pattern::SameWindow,
-        Some(s) if s > ANY_WINDOW => Pattern::Anywhere,
-        _ => Pattern::Unknown,
+        Some(s) if s < SAME_WINDOW => LossPattern::SameWindow,
+        Some(s) if s > ANY_WINDOW => LossPattern::Anywhere,
+        _ => LossPattern::Unknown,
     }
 }
 
@@ -123,14 +123,14 @@ pub(crate) fn spread_of_windows(facts: &Facts) -> Vec<Evidence> {
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let at_loss = facts.inflation_at_loss()?;
     let pattern = pattern(facts);
-    let anywhere = pattern == Pattern::Anywhere && is_exact(facts);
+    let anywhere = pattern == LossPattern::Anywhere && is_exact(facts);
     let policed = policer::is_policed(facts);
     if policed || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
         return None;
     }
     let clear = facts.bucket.as_ref().is_none_or(BucketFit::is_clear);
     let again = facts.loss_events().len() >= FEWEST_EVENTS;
-    let sure = pattern == Pattern::Bursts && clear && again;
+    let sure = pattern == LossPattern::Bursts && clear && again;
     let candidate = Candidate::new(
         if sure {
             Confidence::Likely
@@ -146,8 +146,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     .advise("a deeper buffer where the fast link meets the slow one");
     let rank = match (loss_runs::pattern(facts), pattern) {
         (LossRuns::Together, _) => 1,
-        (LossRuns::OneByOne, _) | (_, Pattern::Anywhere) => 2,
-        (_, Pattern::Unknown) => 1,
+        (LossRuns::OneByOne, _) | (_, LossPattern::Anywhere) => 2,
+        (_, LossPattern::Unknown) => 1,
         _ => 0,
     };
     Some(candidate.ranked(rank))

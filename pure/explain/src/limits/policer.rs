@@ -7,7 +7,7 @@
 //! Near miss: random loss, which strikes at any filling; a queue, which delays what passes; slow start's overshoot, which is one
 //! loss event however much it loses.
 
-use super::burst_loss::{self, Pattern};
+use super::burst_loss::{self, LossPattern};
 use super::loss_runs::{self, LossRuns};
 use super::{Candidate, Key, bucket, experiment, random_loss};
 use crate::facts::{BucketFit, Facts, bit_rate};
@@ -87,7 +87,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         // events; samples do not part events.
         let again = facts.is_sampled() || facts.loss_events().len() >= SURE_EVENTS;
         return Some(
-            if again && facts.is_flat() && pattern != Pattern::SameWindow {
+            if again && facts.is_flat() && pattern != LossPattern::SameWindow {
                 candidate
             } else {
                 possible(candidate, 0)
@@ -102,7 +102,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         false => b.near,
     });
     let open = runs != LossRuns::OneByOne
-        && (pattern != Pattern::Anywhere || near.is_none_or(|near| near >= OFTEN_NEAR));
+        && (pattern != LossPattern::Anywhere || near.is_none_or(|near| near >= OFTEN_NEAR));
     let ignored = facts.is_bbr() && facts.loss_share() >= MUCH_LOSS && facts.is_flat();
     (open && (facts.loss_hurts() || ignored) && facts.losses.len() >= FEWEST_LOSSES).then(|| {
         let mut evidence = vec![facts.retransmissions(), queue.at_most(queue_from)];

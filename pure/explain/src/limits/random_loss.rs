@@ -35,7 +35,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let at_loss = facts.inflation_at_loss()?;
     let pattern = burst_loss::pattern(facts);
     let clear = facts.losses.len() >= ENOUGH
-        && pattern == burst_loss::Pattern::Anywhere
+        && pattern == burst_loss::LossPattern::Anywhere
         && burst_loss::is_exact(facts)
         && facts.loss_events().len() >= ENOUGH_EVENTS
         && !facts.reorders();
@@ -43,7 +43,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     if !hurts || facts.queue_at_loss(QUEUE) {
         return None;
     }
-    if pattern == burst_loss::Pattern::Bursts {
+    if pattern == burst_loss::LossPattern::Bursts {
         return None;
     }
     let mut evidence = no_queue(facts, at_loss);
@@ -68,7 +68,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         candidate.ranked(match (loss_runs::pattern(facts), pattern) {
             _ if facts.reorders() => 2,
             (LossRuns::OneByOne, _) => 0,
-            (LossRuns::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
+            (LossRuns::Together, _) | (_, burst_loss::LossPattern::SameWindow) => 3,
             _ => 1,
         })
     })

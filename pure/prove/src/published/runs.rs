@@ -1,7 +1,7 @@
 //! Runs of linerate or iperf3 by arm, which nobody planned as one experiment.
 
 use super::table::unit_of;
-use super::{Entry, Error, compare, doubt, nothing};
+use super::{Error, PublishedEntry, compare, doubt, nothing};
 use model::{About, Bytes, Direction, Ended, LegSummary, Published, Run, summarise};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,7 +116,7 @@ fn compared(arm: usize, run: &Run, direction: Direction) -> Result<ComparedRun<'
 
 /// The values, in Mbit/s or microseconds. A run that broke off is kept, and is never better than the
 /// worst that did not.
-fn entries<'a>(all: &[ComparedRun<'_>], latency: bool) -> Vec<Entry<'a>> {
+fn entries<'a>(all: &[ComparedRun<'_>], latency: bool) -> Vec<PublishedEntry<'a>> {
     let value = |one: &ComparedRun<'_>| match one.leg.requests {
         Some(requests) if latency => requests.p50.0 as f64 / 1e3,
         _ => {
@@ -127,7 +127,7 @@ fn entries<'a>(all: &[ComparedRun<'_>], latency: bool) -> Vec<Entry<'a>> {
     let worse = if latency { f64::max } else { f64::min };
     let complete = all.iter().filter(|one| one.is_complete);
     let worst = complete.map(value).reduce(worse);
-    let entry = |one: &ComparedRun<'_>| Entry {
+    let entry = |one: &ComparedRun<'_>| PublishedEntry {
         arm: one.arm,
         block: None,
         value: match worst.filter(|_| !one.is_complete) {

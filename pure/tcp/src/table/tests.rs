@@ -8,11 +8,11 @@ const BOUNDS: TableBounds = TableBounds {
     over: 8,
 };
 
-fn table() -> Table<(), ()> {
-    Table::new(BOUNDS)
+fn table() -> ConnectionTable<(), ()> {
+    ConnectionTable::new(BOUNDS)
 }
 
-fn push(table: &mut Table<(), ()>, packet: &Packet) {
+fn push(table: &mut ConnectionTable<(), ()>, packet: &Packet) {
     table.push(packet, &mut |gone| Some(gone.connection));
 }
 

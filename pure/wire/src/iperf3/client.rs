@@ -28,7 +28,7 @@ pub enum ClientEvent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum ClientStep {
     /// The cookie is sent.
     Greeted,
     /// The parameters are sent.
@@ -51,18 +51,20 @@ enum At {
     Over,
 }
 
-impl At {
+impl ClientStep {
     fn words(self) -> &'static str {
         match self {
-            At::Greeted => "its first answer was due",
-            At::Asked => "its answer to the parameters was due",
-            At::Opening => "the streams were being opened",
-            At::Starting => "the test was about to start",
-            At::Running => "the test ran",
-            At::Ending => "the end of the test was to be confirmed",
-            At::Results | At::Exchanging | At::Displaying => "the results were exchanged",
-            At::Refused => "it was about to say why it refuses",
-            At::Over => "nothing was due",
+            ClientStep::Greeted => "its first answer was due",
+            ClientStep::Asked => "its answer to the parameters was due",
+            ClientStep::Opening => "the streams were being opened",
+            ClientStep::Starting => "the test was about to start",
+            ClientStep::Running => "the test ran",
+            ClientStep::Ending => "the end of the test was to be confirmed",
+            ClientStep::Results | ClientStep::Exchanging | ClientStep::Displaying => {
+                "the results were exchanged"
+            }
+            ClientStep::Refused => "it was about to say why it refuses",
+            ClientStep::Over => "nothing was due",
         }
     }
 }
@@ -70,7 +72,7 @@ impl At {
 /// The client's machine.
 #[derive(Debug)]
 pub struct Iperf3Client {
-    at: At,
+    at: ClientStep,
     params: Params,
     server_results: Option<Box<TestResults>>,
     incoming: ReceivedBytes,
@@ -84,7 +86,7 @@ impl Iperf3Client {
     /// A test to be; its output starts with the cookie.
     pub fn new(now: Nanos, cookie: &Cookie, params: Params) -> Iperf3Client {
         Iperf3Client {
-            at: At::Greeted,
+            at: ClientStep::Greeted,
             params,
             server_results: None,
             incoming: ReceivedBytes::default(),
@@ -98,15 +100,15 @@ impl Iperf3Client {
     /// This end's load is over (its limit is reached, or the user stopped it): ends the test.
     /// Without effect unless it runs.
     pub fn end(&mut self, now: Nanos) {
-        if self.at == At::Running {
+        if self.at == ClientStep::Running {
             self.outgoing.push(State::TestEnd.byte());
-            self.go(At::Ending, now);
+            self.go(ClientStep::Ending, now);
         }
     }
 
     /// Gives up in whatever state, and lets the server know.
     pub fn terminate(&mut self) {
-        if self.at != At::Over {
+        if self.at != ClientStep::Over {
             self.outgoing.push(State::ClientTerminate.byte());
             self.over();
         }
@@ -114,15 +116,15 @@ impl Iperf3Client {
 
     /// This end's results, after [`ClientEvent::GiveResults`].
     pub fn results(&mut self, now: Nanos, results: &TestResults) {
-        if self.at == At::Results {
+        if self.at == ClientStep::Results {
             self.outgoing.extend(framed(&results.to_json()));
-            self.go(At::Exchanging, now);
+            self.go(ClientStep::Exchanging, now);
             self.steps(now);
         }
     }
 
     fn steps(&mut self, now: Nanos) {
-        while self.at != At::Over {
+        while self.at != ClientStep::Over {
             match self.step(now) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -137,14 +139,14 @@ impl Iperf3Client {
         // because it is bounded far below 2^31.
         let is_length = self.incoming.peek().is_none_or(|byte| byte < 0x80);
         match self.at {
-            At::Refused => match self.incoming.exactly::<8>() {
+            ClientStep::Refused => match self.incoming.exactly::<8>() {
                 Some([a, b, c, d, e, f, g, h]) => Err(Iperf3Failure::ServerError {
                     number: i32::from_be_bytes([a, b, c, d]),
                     errno: i32::from_be_bytes([e, f, g, h]),
                 }),
                 None => Ok(false),
             },
-            At::Exchanging if is_length => {
+            ClientStep::Exchanging if is_length => {
                 let read = TestResults::from_map;
                 let results = self
                     .incoming
@@ -153,7 +155,7 @@ impl Iperf3Client {
                     return Ok(false);
                 };
                 self.server_results = Some(Box::new(results));
-                self.go(At::Displaying, now);
+                self.go(ClientStep::Displaying, now);
                 Ok(true)
             }
             _ => match self.incoming.byte() {
@@ -165,33 +167,33 @@ impl Iperf3Client {
 
     fn state(&mut self, now: Nanos, byte: u8) -> Result<(), Iperf3Failure> {
         match (self.at, State::from_byte(byte)) {
-            (At::Greeted, Some(State::ParamExchange)) => {
+            (ClientStep::Greeted, Some(State::ParamExchange)) => {
                 self.outgoing.extend(framed(&self.params.to_json()));
-                self.go(At::Asked, now);
+                self.go(ClientStep::Asked, now);
                 self.deadline = Some(now + QUEUE_PATIENCE);
             }
-            (At::Asked, Some(State::CreateStreams)) => {
+            (ClientStep::Asked, Some(State::CreateStreams)) => {
                 self.events.push_back(ClientEvent::OpenStreams);
-                self.go(At::Opening, now);
+                self.go(ClientStep::Opening, now);
             }
-            (At::Opening, Some(State::TestStart)) => self.go(At::Starting, now),
-            (At::Starting, Some(State::TestRunning)) => {
+            (ClientStep::Opening, Some(State::TestStart)) => self.go(ClientStep::Starting, now),
+            (ClientStep::Starting, Some(State::TestRunning)) => {
                 self.events.push_back(ClientEvent::Begin);
-                self.at = At::Running;
+                self.at = ClientStep::Running;
                 self.deadline = None;
             }
-            (At::Ending, Some(State::ExchangeResults)) => {
+            (ClientStep::Ending, Some(State::ExchangeResults)) => {
                 self.events.push_back(ClientEvent::GiveResults);
-                self.go(At::Results, now);
+                self.go(ClientStep::Results, now);
             }
-            (At::Displaying, Some(State::DisplayResults)) => {
+            (ClientStep::Displaying, Some(State::DisplayResults)) => {
                 self.outgoing.push(State::Done.byte());
                 self.over();
                 let results = self.server_results.take().expect("set on the way here");
                 self.events.push_back(ClientEvent::Finished(results));
             }
             (_, Some(State::AccessDenied)) => return Err(Iperf3Failure::Busy),
-            (_, Some(State::ServerError)) => self.go(At::Refused, now),
+            (_, Some(State::ServerError)) => self.go(ClientStep::Refused, now),
             (_, Some(State::ServerTerminate)) => return Err(Iperf3Failure::ServerTerminated),
             // Until this end's results are given nothing but an error may come.
             (at, _) => {
@@ -202,7 +204,7 @@ impl Iperf3Client {
         Ok(())
     }
 
-    fn go(&mut self, at: At, now: Nanos) {
+    fn go(&mut self, at: ClientStep, now: Nanos) {
         self.at = at;
         self.since = now;
         self.deadline = Some(now + PATIENCE);
@@ -214,7 +216,7 @@ impl Iperf3Client {
     }
 
     fn over(&mut self) {
-        self.at = At::Over;
+        self.at = ClientStep::Over;
         self.deadline = None;
     }
 }
@@ -223,7 +225,7 @@ impl Machine for Iperf3Client {
     type Event = ClientEvent;
 
     fn input(&mut self, now: Nanos, bytes: &[u8]) {
-        if self.at != At::Over {
+        if self.at != ClientStep::Over {
             self.incoming.push(bytes);
             self.steps(now);
         }
@@ -231,9 +233,9 @@ impl Machine for Iperf3Client {
 
     fn input_end(&mut self) {
         match (self.at, self.incoming.exactly::<4>()) {
-            (At::Over, _) => {}
+            (ClientStep::Over, _) => {}
             // 3.12 closes after the first of the two integers when it does not know the user.
-            (At::Refused, Some(number)) => self.fail(Iperf3Failure::ServerError {
+            (ClientStep::Refused, Some(number)) => self.fail(Iperf3Failure::ServerError {
                 number: i32::from_be_bytes(number),
                 errno: 0,
             }),

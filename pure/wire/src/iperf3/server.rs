@@ -29,7 +29,7 @@ pub enum ServerEvent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum ServerStep {
     /// The cookie is due.
     Greeting,
     /// The parameters are due.
@@ -46,17 +46,17 @@ enum At {
     Over,
 }
 
-impl At {
+impl ServerStep {
     fn words(self) -> &'static str {
         match self {
-            At::Greeting => "its cookie was due",
-            At::Asking => "its parameters were due",
-            At::Deciding => "its parameters were looked at",
-            At::Opening => "its streams were being opened",
-            At::Running => "the test ran",
-            At::Exchanging => "its results were due",
-            At::Parting => "its good bye was due",
-            At::Over => "nothing was due",
+            ServerStep::Greeting => "its cookie was due",
+            ServerStep::Asking => "its parameters were due",
+            ServerStep::Deciding => "its parameters were looked at",
+            ServerStep::Opening => "its streams were being opened",
+            ServerStep::Running => "the test ran",
+            ServerStep::Exchanging => "its results were due",
+            ServerStep::Parting => "its good bye was due",
+            ServerStep::Over => "nothing was due",
         }
     }
 }
@@ -64,7 +64,7 @@ impl At {
 /// The server's machine, for one client. Every state has a deadline.
 #[derive(Debug)]
 pub struct Iperf3Server {
-    at: At,
+    at: ServerStep,
     client_results: Option<Box<TestResults>>,
     results: Option<TestResults>,
     incoming: ReceivedBytes,
@@ -78,7 +78,7 @@ impl Iperf3Server {
     /// A connection that was just accepted.
     pub fn new(now: Nanos) -> Iperf3Server {
         Iperf3Server {
-            at: At::Greeting,
+            at: ServerStep::Greeting,
             client_results: None,
             results: None,
             incoming: ReceivedBytes::default(),
@@ -91,19 +91,19 @@ impl Iperf3Server {
 
     /// Grants the test: the client opens its streams.
     pub fn open(&mut self, now: Nanos) {
-        if self.at == At::Deciding {
+        if self.at == ServerStep::Deciding {
             self.outgoing.push(State::CreateStreams.byte());
-            self.go(At::Opening, now, OPENING);
+            self.go(ServerStep::Opening, now, OPENING);
             self.steps(now);
         }
     }
 
     /// All streams are there: the test runs, for `at_most`.
     pub fn start(&mut self, now: Nanos, at_most: Nanos) {
-        if self.at == At::Opening {
+        if self.at == ServerStep::Opening {
             self.outgoing
                 .extend([State::TestStart.byte(), State::TestRunning.byte()]);
-            self.go(At::Running, now, at_most);
+            self.go(ServerStep::Running, now, at_most);
             self.steps(now);
         }
     }
@@ -125,14 +125,14 @@ impl Iperf3Server {
 
     /// This end's results, after [`ServerEvent::Ended`]. They leave when the client's are in.
     pub fn results(&mut self, now: Nanos, results: TestResults) {
-        if self.at == At::Exchanging {
+        if self.at == ServerStep::Exchanging {
             self.results = Some(results);
             self.answer(now);
         }
     }
 
     fn leave(&mut self, state: State, numbers: &[i32]) {
-        if self.at != At::Over {
+        if self.at != ServerStep::Over {
             self.outgoing.push(state.byte());
             self.outgoing
                 .extend(numbers.iter().flat_map(|n| n.to_be_bytes()));
@@ -141,7 +141,7 @@ impl Iperf3Server {
     }
 
     fn steps(&mut self, now: Nanos) {
-        while self.at != At::Over {
+        while self.at != ServerStep::Over {
             match self.step(now) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -153,7 +153,7 @@ impl Iperf3Server {
     /// Uses one piece of what came; false if it is not all there.
     fn step(&mut self, now: Nanos) -> Result<bool, Iperf3Failure> {
         match self.at {
-            At::Greeting => {
+            ServerStep::Greeting => {
                 let Some(cookie) = self.incoming.exactly() else {
                     return Ok(false);
                 };
@@ -162,9 +162,9 @@ impl Iperf3Server {
                 }
                 self.outgoing.push(State::ParamExchange.byte());
                 self.events.push_back(ServerEvent::Greeted(cookie));
-                self.go(At::Asking, now, PATIENCE);
+                self.go(ServerStep::Asking, now, PATIENCE);
             }
-            At::Asking => {
+            ServerStep::Asking => {
                 let Some(params) =
                     self.incoming
                         .object("parameters", Params::MAX_JSON, Params::from_map)?
@@ -173,10 +173,10 @@ impl Iperf3Server {
                 };
                 self.events.push_back(ServerEvent::Asked(Box::new(params)));
                 // The decision may wait for a slot; the server bounds that itself.
-                self.at = At::Deciding;
+                self.at = ServerStep::Deciding;
                 self.deadline = None;
             }
-            At::Exchanging if self.client_results.is_none() => {
+            ServerStep::Exchanging if self.client_results.is_none() => {
                 let Some(results) = self.incoming.object(
                     "results",
                     TestResults::MAX_JSON,
@@ -188,21 +188,21 @@ impl Iperf3Server {
                 self.client_results = Some(Box::new(results));
                 self.answer(now);
             }
-            At::Deciding if self.incoming.peek() != Some(State::ClientTerminate.byte()) => {
+            ServerStep::Deciding if self.incoming.peek() != Some(State::ClientTerminate.byte()) => {
                 return self.too_early();
             }
-            At::Exchanging => return self.too_early(),
+            ServerStep::Exchanging => return self.too_early(),
             at => {
                 let Some(byte) = self.incoming.byte() else {
                     return Ok(false);
                 };
                 match (at, State::from_byte(byte)) {
-                    (At::Running, Some(State::TestEnd)) => {
+                    (ServerStep::Running, Some(State::TestEnd)) => {
                         self.outgoing.push(State::ExchangeResults.byte());
                         self.events.push_back(ServerEvent::Ended);
-                        self.go(At::Exchanging, now, PATIENCE);
+                        self.go(ServerStep::Exchanging, now, PATIENCE);
                     }
-                    (At::Parting, Some(State::Done)) => self.finish(),
+                    (ServerStep::Parting, Some(State::Done)) => self.finish(),
                     (_, Some(State::ClientTerminate)) => {
                         return Err(Iperf3Failure::ClientTerminated);
                     }
@@ -234,7 +234,7 @@ impl Iperf3Server {
         {
             self.outgoing.extend(framed(&results.to_json()));
             self.outgoing.push(State::DisplayResults.byte());
-            self.go(At::Parting, now, PATIENCE);
+            self.go(ServerStep::Parting, now, PATIENCE);
             self.steps(now);
         }
     }
@@ -245,7 +245,7 @@ impl Iperf3Server {
         self.events.push_back(ServerEvent::Finished(results));
     }
 
-    fn go(&mut self, at: At, now: Nanos, patience: Nanos) {
+    fn go(&mut self, at: ServerStep, now: Nanos, patience: Nanos) {
         self.at = at;
         self.since = now;
         self.deadline = Some(now + patience);
@@ -260,9 +260,13 @@ impl Iperf3Server {
                     _ => super::code::RECEIVE_PARAMS,
                 }
             }
-            Iperf3Failure::Silent { .. } if self.at == At::Running => super::code::EXPIRED,
-            Iperf3Failure::Silent { .. } if self.at == At::Opening => super::code::STREAM_ACCEPT,
-            Iperf3Failure::Silent { .. } if self.at != At::Greeting => super::code::NO_MESSAGE,
+            Iperf3Failure::Silent { .. } if self.at == ServerStep::Running => super::code::EXPIRED,
+            Iperf3Failure::Silent { .. } if self.at == ServerStep::Opening => {
+                super::code::STREAM_ACCEPT
+            }
+            Iperf3Failure::Silent { .. } if self.at != ServerStep::Greeting => {
+                super::code::NO_MESSAGE
+            }
             _ => 0,
         };
         if number != 0 {
@@ -273,7 +277,7 @@ impl Iperf3Server {
     }
 
     fn over(&mut self) {
-        self.at = At::Over;
+        self.at = ServerStep::Over;
         self.deadline = None;
     }
 }
@@ -282,7 +286,7 @@ impl Machine for Iperf3Server {
     type Event = ServerEvent;
 
     fn input(&mut self, now: Nanos, bytes: &[u8]) {
-        if self.at != At::Over {
+        if self.at != ServerStep::Over {
             self.incoming.push(bytes);
             self.steps(now);
         }
@@ -291,8 +295,8 @@ impl Machine for Iperf3Server {
     fn input_end(&mut self) {
         match self.at {
             // All has been exchanged; a client that leaves without a good bye is as welcome.
-            At::Parting => self.finish(),
-            At::Over => {}
+            ServerStep::Parting => self.finish(),
+            ServerStep::Over => {}
             at => self.fail(Iperf3Failure::Closed(at.words())),
         }
     }
@@ -305,7 +309,7 @@ impl Machine for Iperf3Server {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             let span = now.since(self.since);
             match self.at {
-                At::Parting => self.finish(),
+                ServerStep::Parting => self.finish(),
                 at => self.fail(Iperf3Failure::Silent {
                     during: at.words(),
                     span,
