@@ -45,7 +45,6 @@ impl Needs {
 #[serde(rename_all = "snake_case")]
 pub enum RateFrom {
     /// The user named it.
-    #[serde(alias = "told")]
     User,
     /// The slower of the two hosts' devices: buffers held the transfer, so the path may carry as much.
     Line,

@@ -240,7 +240,6 @@ pub enum MtuCause {
     /// The receiver's own device.
     PeerDevice,
     /// A router that reports the MTU (ICMP), as required.
-    #[serde(alias = "router_tells")]
     RouterReports {
         /// Hops from the sender, if its place was found.
         hop: Option<u8>,

@@ -94,6 +94,5 @@ pub enum Fate {
     /// It was proven, alone or with others, and stays.
     Kept,
     /// It was proven on linerate's own connections; this command does not set it for all.
-    #[serde(alias = "told")]
     Recommended,
 }
