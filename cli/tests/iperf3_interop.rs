@@ -419,9 +419,9 @@ fn limits_are_refused_in_iperf3s_words() {
         .output()
         .unwrap();
     assert!(!too_long.status.success());
-    ours.says("asked for 60.0 s, and --iperf3-max-time is 5.00 s");
+    ours.says("requested 60.0 s, and --iperf3-max-time is 5.00 s");
     assert!(!refused("-u -b 80M").is_empty());
-    ours.says("asked for 80.0 Mbit/s, and --iperf3-max-rate is 50.0 Mbit/s");
+    ours.says("requested 80.0 Mbit/s, and --iperf3-max-rate is 50.0 Mbit/s");
     // Without a rate the sending side is paced.
     let json = ours.client("-R");
     assert!(number(&json, "/end/sum_received/bits_per_second") < 80e6);
