@@ -86,7 +86,8 @@ pub fn interval_ends(moments: &[Nanos]) -> Vec<usize> {
     let Some(median) = lengths.get(lengths.len() / 2) else {
         return (0..moments.len()).collect();
     };
-    let is_short = |from: usize, to: usize| moments[to].since(moments[from]).0 * 2 < median.0;
+    let is_short =
+        |from: usize, to: usize| moments[to].since(moments[from]).0 < median.0.div_ceil(2);
     let mut ends = vec![0];
     for at in 1..moments.len() {
         if !is_short(ends[ends.len() - 1], at) {
