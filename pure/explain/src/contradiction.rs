@@ -42,6 +42,8 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
                     .at_least(WELL_USED)
             })
         }),
+        // Retransmissions that a sender does not yield to cost it nothing.
+        Limit::Reordering => ignores_losses(facts),
         // Random loss does not come in runs.
         Limit::RandomLoss => ignores_losses(facts).or_else(|| clustered(facts)),
         _ => None,
@@ -223,11 +225,12 @@ mod tests {
             let mut facts = steady();
             facts.retransmitted = retransmitted;
             facts.losses.truncate(2);
-            [Limit::RandomLoss, Limit::BurstLoss].map(|limit| speaks(limit, &facts))
+            let limits = [Limit::RandomLoss, Limit::BurstLoss, Limit::Reordering];
+            limits.map(|limit| speaks(limit, &facts))
         };
         // 100 segments in each RTT: 1.22 / sqrt(p) of them at a loss of 0.1 %, and of 0.2 %.
-        assert_eq!(of(30), [None; 2]);
-        assert_eq!(of(60), [Some(Key::LossLimitedRate); 2]);
+        assert_eq!(of(30), [None; 3]);
+        assert_eq!(of(60), [Some(Key::LossLimitedRate); 3]);
     }
 
     #[test]
