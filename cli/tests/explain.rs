@@ -32,6 +32,14 @@ fn trace(home: &Home, lab: &Lab<'_>, host: &str) -> Recorder {
     )
 }
 
+/// What `linerate explain` reports of the largest connection of a file.
+fn largest(home: &Home, file: &Path) -> Value {
+    let document = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
+    let explained = document["explanations"].as_array().unwrap().iter();
+    let data = explained.max_by_key(|e| e["bytes"].as_u64());
+    data.unwrap().clone()
+}
+
 /// What we count in one direction.
 struct Counted {
     from: SocketAddr,
@@ -158,12 +166,7 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
             theirs,
             "{source} and tshark"
         );
-        let document = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
-        let explained = document["explanations"].as_array().unwrap();
-        let data = explained
-            .iter()
-            .max_by_key(|e| e["bytes"].as_u64())
-            .unwrap();
+        let data = largest(&home, file);
         assert_eq!(data["source"], source);
     }
 
@@ -225,12 +228,7 @@ fn shares_of_a_trace_agree_with_the_clocks_of_the_kernel() {
         let tracing = trace(&home, &lab, "a");
         lab.measure("", &["--up", "-t", "2s", "-C", "cubic", option, size]);
         let file = tracing.end();
-        let document = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
-        let explained = document["explanations"].as_array().unwrap();
-        let data = explained
-            .iter()
-            .max_by_key(|e| e["bytes"].as_u64())
-            .unwrap();
+        let data = largest(&home, &file);
         let span = data["span_ns"].as_f64().unwrap();
         let findings = data["findings"].as_array().unwrap().iter();
         let ours: f64 = findings

@@ -3,53 +3,12 @@
 
 mod common;
 
-use common::{Home, Lines, Running, free_port, json, listening, run, stderr, stdout};
+use common::{Home, Lines, Running, Server, bench, json, run, stderr, stdout};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// A server on loopback, and its log.
-struct Server {
-    home: Home,
-    at: String,
-    running: Running,
-    log: Lines,
-}
-
-impl Server {
-    fn start(options: &[&str]) -> Server {
-        let home = Home::new();
-        let port = free_port().to_string();
-        let mut command = home.linerate(&["serve", "--bind", "127.0.0.1", "--port", &port]);
-        let (running, log) = listening(command.args(options));
-        Server {
-            home,
-            at: format!("127.0.0.1:{port}"),
-            running,
-            log,
-        }
-    }
-
-    /// A line for another host.
-    fn invite(&self, options: &[&str]) -> String {
-        let mut command = self
-            .home
-            .linerate(&["trust", "invite", "--address", &self.at]);
-        let out = run(command.args(options));
-        assert!(out.status.success(), "{}", stderr(&out));
-        stdout(&out).trim().to_owned()
-    }
-
-    /// A host that the server trusts within these limits.
-    fn guest(&self, limits: &[&str]) -> Home {
-        let guest = Home::new();
-        let out = run(&mut guest.linerate(&["trust", "accept", &self.invite(limits)]));
-        assert!(out.status.success(), "{}", stderr(&out));
-        guest
-    }
-}
 
 #[test]
 fn both_hosts_sign_what_they_report_and_verify_compares_it() {
@@ -404,14 +363,7 @@ fn what_goes_wrong_over_ssh_is_said_in_one_sentence() {
 /// The small form of 'make flood', whose figures of time are not looked at here.
 #[test]
 fn measurements_get_in_while_others_flood_the_server() {
-    let bench = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/flood");
-    let mut command = Command::new(bench);
-    command.args(["--quick", "--json", env!("CARGO_BIN_EXE_linerate")]);
-    let pipes = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let out = Running(pipes.unwrap()).output(Duration::from_secs(240));
+    let out = bench("flood", &["--quick", "--json"], Duration::from_secs(240));
     let said = stderr(&out);
     assert!(out.status.success(), "{said}");
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();

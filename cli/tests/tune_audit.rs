@@ -78,7 +78,7 @@ fn what_a_profile_lowers_is_reported_and_nothing_is_changed() {
 }
 
 #[test]
-fn an_agent_reports_its_settings_to_whoever_may_measure() {
+fn an_agent_reports_its_settings_to_trusted_hosts() {
     let pair = Pair::new("au");
     let (server, guest) = (Home::new(), Home::new());
     let invite = ["trust", "invite", "--address", Pair::FAR, "--name", "guest"];

@@ -62,11 +62,15 @@ impl Drop for Home {
 
 /// Runs to the end, at most a minute.
 pub fn run(command: &mut Command) -> Output {
+    run_within(command, Duration::from_secs(60))
+}
+
+fn run_within(command: &mut Command, within: Duration) -> Output {
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    Running(child.expect("the command can be started")).output(Duration::from_secs(60))
+    Running(child.expect("the command can be started")).output(within)
 }
 
 /// Runs a command that is to succeed and print one JSON document.
@@ -158,6 +162,57 @@ pub fn listening(serve: &mut Command) -> (Running, Lines) {
     let running = Running(child);
     log.wait_for("listens on");
     (running, log)
+}
+
+/// A server on loopback, and its log.
+pub struct Server {
+    pub home: Home,
+    pub at: String,
+    pub running: Running,
+    pub log: Lines,
+}
+
+impl Server {
+    pub fn start(options: &[&str]) -> Server {
+        let home = Home::new();
+        let port = free_port().to_string();
+        let mut command = home.linerate(&["serve", "--bind", "127.0.0.1", "--port", &port]);
+        let (running, log) = listening(command.args(options));
+        Server {
+            home,
+            at: format!("127.0.0.1:{port}"),
+            running,
+            log,
+        }
+    }
+
+    /// A line for another host.
+    pub fn invite(&self, options: &[&str]) -> String {
+        let mut command = self
+            .home
+            .linerate(&["trust", "invite", "--address", &self.at]);
+        let out = run(command.args(options));
+        assert!(out.status.success(), "{}", stderr(&out));
+        stdout(&out).trim().to_owned()
+    }
+
+    /// A host that the server trusts within these limits.
+    pub fn guest(&self, limits: &[&str]) -> Home {
+        let guest = Home::new();
+        let out = run(&mut guest.linerate(&["trust", "accept", &self.invite(limits)]));
+        assert!(out.status.success(), "{}", stderr(&out));
+        guest
+    }
+}
+
+/// Runs a bench of this project with this command, at most for so long.
+pub fn bench(name: &str, args: &[&str], within: Duration) -> Output {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../bench")
+        .join(name);
+    let mut command = Command::new(path);
+    command.args(args).arg(env!("CARGO_BIN_EXE_linerate"));
+    run_within(&mut command, within)
 }
 
 /// Lines of a pipe as they come.

@@ -1,10 +1,6 @@
 //! Recordings whose times are damaged: every reader of them ends soon, in bounded memory, with an answer or one sentence.
 //! Needs root, to trace.
 
-#[allow(
-    dead_code,
-    reason = "of the simulation this needs the captures and the random numbers"
-)]
 use crate::common::{Home, Running, run, signal, stderr};
 use crate::generated::{Case, Place, Random};
 use std::fs;

@@ -1,6 +1,5 @@
 //! `deny.toml`, held without a tool: which licences the dependencies may have, where they come from, which are banned.
 //! `cargo deny check` reads the same file.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,8 +1,7 @@
 //! Hosts that do not obey: a client and a server made of raw frames, which order, send and report what they like.
 //! Loads go over loopback only.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-use crate::common::{Home, Lines, Running, alone, free_port, listening, run, stderr, stdout};
+use crate::common::{Home, Server, alone, run, stderr, stdout};
 use engine::transport::{SESSION, Tls};
 use engine::trust::{Entry, Identity, KeyLimits, TrustStore};
 use model::{Bulk, Bytes, LegLimit, Nanos, Placement, SocketSettings, Workload};
@@ -61,44 +60,25 @@ impl Raw {
     }
 }
 
-/// An agent that obeys.
-struct Agent {
-    home: Home,
-    at: String,
-    log: Lines,
-    _running: Running,
+struct Client {
+    control: Raw,
+    legs: u32,
 }
 
-impl Agent {
-    fn start(options: &[&str]) -> Agent {
-        let home = Home::new();
-        let port = free_port().to_string();
-        let mut command = home.linerate(&["serve", "--bind", "127.0.0.1", "--port", &port]);
-        let (running, log) = listening(command.args(options));
-        Agent {
-            home,
-            at: format!("127.0.0.1:{port}"),
-            log,
-            _running: running,
-        }
-    }
+/// What a leg moves, counted by this end's kernel.
+struct Flow {
+    down: bool,
+    sockets: Vec<TcpStream>,
+    read: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
 
-    /// A key that is trusted within these limits.
-    fn key(&self, limits: &[&str]) -> Home {
-        let mut command = self
-            .home
-            .linerate(&["trust", "invite", "--address", &self.at]);
-        let invited = run(command.args(limits));
-        let key = Home::new();
-        let out = run(&mut key.linerate(&["trust", "accept", stdout(&invited).trim()]));
-        assert!(out.status.success(), "{}", stderr(&out));
-        key
-    }
-
+impl Client {
     /// A client of that key which does not obey.
-    fn client(&self, key: &Home) -> Client {
+    fn of(agent: &Server, key: &Home) -> Client {
         let identity = Identity::open(&key.path().join("config")).unwrap();
-        let socket = TcpStream::connect(&self.at).unwrap();
+        let socket = TcpStream::connect(&agent.at).unwrap();
         let until = Instant::now() + SOON;
         let tls = Tls::client(
             socket,
@@ -116,23 +96,7 @@ impl Agent {
         control.wait_for(&["hello"]);
         Client { control, legs: 0 }
     }
-}
 
-struct Client {
-    control: Raw,
-    legs: u32,
-}
-
-/// What a leg moves, counted by this end's kernel.
-struct Flow {
-    down: bool,
-    sockets: Vec<TcpStream>,
-    read: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Client {
     fn order(&mut self, down: bool, streams: u32, limit: LegLimit) -> LegOrder {
         self.legs += 1;
         LegOrder {
@@ -305,10 +269,10 @@ fn watch(clients: &mut [Client], flows: &[Flow], bit_s: f64, since: Instant) {
 #[test]
 fn the_rate_of_a_key_holds_without_samples_and_against_a_client_that_does_not_pace() {
     let _alone = alone();
-    let agent = Agent::start(&[]);
+    let agent = Server::start(&[]);
     for down in [false, true] {
-        let key = agent.key(&["--rate", "10M", "--bytes-per-day", "500M"]);
-        let mut client = agent.client(&key);
+        let key = agent.guest(&["--rate", "10M", "--bytes-per-day", "500M"]);
+        let mut client = Client::of(&agent, &key);
         let order = client.order(down, 1, LegLimit::Time(A_DAY));
         let since = Instant::now();
         let flow = client.flood(&order).unwrap();
@@ -319,9 +283,9 @@ fn the_rate_of_a_key_holds_without_samples_and_against_a_client_that_does_not_pa
 #[test]
 fn all_legs_and_sessions_of_a_key_share_its_rate_and_leave_a_seat_to_others() {
     let _alone = alone();
-    let agent = Agent::start(&["--clients", "4"]);
-    let key = agent.key(&["--rate", "100M"]);
-    let mut clients: Vec<Client> = (0..4).map(|_| agent.client(&key)).collect();
+    let agent = Server::start(&["--clients", "4"]);
+    let key = agent.guest(&["--rate", "100M"]);
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::of(&agent, &key)).collect();
     let since = Instant::now();
     let mut flows = Vec::new();
     for client in &mut clients {
@@ -341,8 +305,8 @@ fn all_legs_and_sessions_of_a_key_share_its_rate_and_leave_a_seat_to_others() {
     let order = clients[3].order(true, 1, LegLimit::Time(A_DAY));
     let busy = clients[3].ask(&order);
     assert!(busy["why"].as_str().unwrap().contains("(3 of 4)"), "{busy}");
-    let other = agent.key(&[]);
-    let mut other = agent.client(&other);
+    let other = agent.guest(&[]);
+    let mut other = Client::of(&agent, &other);
     let order = other.order(true, 1, LegLimit::Bytes(Bytes(1)));
     assert_eq!(other.ask(&order)["say"], "granted");
 }
@@ -350,10 +314,10 @@ fn all_legs_and_sessions_of_a_key_share_its_rate_and_leave_a_seat_to_others() {
 #[test]
 fn the_bytes_of_a_day_end_a_leg_at_once_and_the_client_gets_the_reason() {
     let _alone = alone();
-    let agent = Agent::start(&[]);
+    let agent = Server::start(&[]);
     for down in [false, true] {
-        let key = agent.key(&["--bytes-per-day", "20M"]);
-        let mut client = agent.client(&key);
+        let key = agent.guest(&["--bytes-per-day", "20M"]);
+        let mut client = Client::of(&agent, &key);
         let order = client.order(down, 4, LegLimit::Time(A_DAY));
         let flow = client.flood(&order).unwrap();
         until(SOON, "the end", || flow.is_over());
@@ -379,13 +343,13 @@ fn the_bytes_of_a_day_end_a_leg_at_once_and_the_client_gets_the_reason() {
 #[test]
 fn the_time_of_a_leg_is_that_of_the_agents_clock() {
     let _alone = alone();
-    let agent = Agent::start(&[]);
-    let key = agent.key(&["--seconds", "1"]);
+    let agent = Server::start(&[]);
+    let key = agent.guest(&["--seconds", "1"]);
     for (limit, reason) in [
         (LegLimit::Bytes(Bytes(1 << 50)), "1.00 s a leg"),
         (LegLimit::Time(A_DAY), ""),
     ] {
-        let mut client = agent.client(&key);
+        let mut client = Client::of(&agent, &key);
         let order = client.order(false, 1, limit);
         let flow = client.flood(&order).unwrap();
         let begun = Instant::now();
@@ -400,9 +364,9 @@ fn the_time_of_a_leg_is_that_of_the_agents_clock() {
 
 #[test]
 fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not_read() {
-    let agent = Agent::start(&[]);
-    let key = agent.key(&[]);
-    let mut client = agent.client(&key);
+    let agent = Server::start(&[]);
+    let key = agent.guest(&[]);
+    let mut client = Client::of(&agent, &key);
     let writes = |size| {
         Workload::Bulk(Bulk {
             write_size: Some(Bytes(size)),
@@ -427,7 +391,7 @@ fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not
 
     // Not a number, and a number that is none: the session ends, the agent does not.
     for pace in ["NaN", "1e999"] {
-        let mut client = agent.client(&key);
+        let mut client = Client::of(&agent, &key);
         let order = client.order(true, 1, LegLimit::Bytes(Bytes(1)));
         let workload = r#"{"kind":"request","request_size":64,"reply_size":64,"pace_per_s":PACE,"reconnect":false,"wait":"block"}"#;
         let mut open = serde_json::to_value(ToAgent::Open {
@@ -448,7 +412,7 @@ fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not
         agent.log.wait_for("cannot be read");
     }
 
-    let mut client = agent.client(&key);
+    let mut client = Client::of(&agent, &key);
     let order = client.order(true, 1, LegLimit::Bytes(Bytes(1)));
     client.control.send(&ToAgent::Bye);
     let open = ToAgent::Open {

@@ -1,5 +1,4 @@
 //! Faults of the path and of this host, and what is said of them. Real processes in two network namespaces. Needs root.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use crate::common::{Home, Lines, Pair, Running, alone, listening, one_line, run, stderr, stdout};
 use serde_json::Value;

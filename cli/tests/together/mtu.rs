@@ -1,6 +1,5 @@
 //! `linerate mtu` on real kernels: the table of faults, each in namespaces of its own, beside what common
 //! tools say of the same path. `make mtu-faults` writes the table to docs/mtu-faults.md.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use crate::common;
 use crate::common::{Home, Running, run, stdout};

@@ -204,7 +204,7 @@ fn a_picture_shows_its_values_and_can_be_zoomed_by_mouse_and_keys() {
     let zoomed = tip_at(&mut tab);
     assert_ne!(zoomed, before, "the same place shows another time");
 
-    // The keys of whoever has no mouse; a screen reader announces the selected values.
+    // For users without a mouse; a screen reader announces the selected values.
     tab.eval("document.querySelector('.zoom').focus()");
     tab.press("0");
     assert_eq!(tip_at(&mut tab), before, "all of it again");

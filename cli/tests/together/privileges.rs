@@ -1,6 +1,5 @@
 //! What the processes of a server may do, which runs as root: the one that talks to the network nothing, while others change
 //! settings and trace for it. Real processes in two network namespaces.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use crate::common::{Home, Lines, Pair, Running, json, listening, run, stderr, stdout};
 use std::fs;

@@ -1,6 +1,5 @@
 //! Settings of another host: who may change them, and that they come back whatever happens. Real processes
 //! in two network namespaces.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use crate::common::{Home, Lines, Pair, Running, listening, run, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;

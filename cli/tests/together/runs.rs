@@ -1,5 +1,6 @@
 //! Sessions with `linerate runs`, as a user types them.
 
+use crate::common;
 use archive::Archive;
 use model::mtu::{
     Climb, MTU_SCHEMA, Method, MtuCause, MtuFound, MtuRecord, MtuReport, MtuVerdict, PathEnd, Way,
@@ -13,23 +14,18 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A user with a home of their own.
-struct Home(PathBuf);
+/// A user with a home of their own, where everything is in its usual place.
+struct Home(common::Home);
 
 impl Home {
     fn new() -> Home {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "linerate-runs-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Home(path)
+        Home(common::Home::new())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     /// With three runs in the archive.
@@ -43,17 +39,21 @@ impl Home {
     }
 
     fn archive(&self) -> PathBuf {
-        self.0.join(".local/share/linerate/runs.db")
+        self.path().join(".local/share/linerate/runs.db")
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
+        self.linerate("runs", arguments)
+    }
+
+    fn linerate(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
         command
-            .arg("runs")
+            .arg(name)
             .args(arguments)
             .env_clear()
-            .env("HOME", &self.0)
-            .current_dir(&self.0)
+            .env("HOME", self.path())
+            .current_dir(self.path())
             .stdin(Stdio::null());
         command
     }
@@ -65,13 +65,7 @@ impl Home {
 
     /// The same of `linerate report`.
     fn report(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-        command.arg("report").args(arguments);
-        command
-            .env_clear()
-            .env("HOME", &self.0)
-            .current_dir(&self.0);
-        text(&command.output().unwrap())
+        text(&self.linerate("report", arguments).output().unwrap())
     }
 
     /// The sentence of a command that fails with this code and prints nothing else.
@@ -81,13 +75,7 @@ impl Home {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert_eq!(output.stdout, b"");
         assert_eq!(said.lines().count(), 1, "{said}");
-        said.replace(self.0.to_str().unwrap(), "~")
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        said.replace(self.path().to_str().unwrap(), "~")
     }
 }
 
@@ -244,7 +232,10 @@ fn before_the_first_run() {
         home.fails(&["--archive", "elsewhere.db", "list"], 2),
         "linerate: there is no archive of runs at elsewhere.db\n"
     );
-    assert!(!home.0.join(".local").exists(), "looking makes nothing");
+    assert!(
+        !home.path().join(".local").exists(),
+        "looking makes nothing"
+    );
     Archive::open(&home.archive()).unwrap();
     assert_eq!(
         home.fails(&["show", "last"], 2),
@@ -281,10 +272,10 @@ fn one_run_is_shown_by_any_of_its_names() {
 fn a_run_travels_to_another_archive_and_comes_back_the_same() {
     let home = Home::with_runs();
     assert_eq!(home.runs(&["export", "3fa", "-o", "run.json"]), "");
-    let file = std::fs::read_to_string(home.0.join("run.json")).unwrap();
+    let file = std::fs::read_to_string(home.path().join("run.json")).unwrap();
     assert_eq!(home.runs(&["export", "3fa"]), file);
     assert_eq!(serde_json::from_str::<Run>(&file).unwrap(), requests());
-    let names: Vec<_> = std::fs::read_dir(&home.0)
+    let names: Vec<_> = std::fs::read_dir(home.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .filter(|name| name != ".local")
@@ -344,7 +335,7 @@ fn samples_as_a_table() {
         home.runs(&["export", "3f00", "-f", "csv", "-o", "run.csv"]),
         ""
     );
-    let file = std::fs::read_to_string(home.0.join("run.csv")).unwrap();
+    let file = std::fs::read_to_string(home.path().join("run.csv")).unwrap();
     assert_eq!(file, report::csv::run(&bulk()));
     assert_eq!(home.runs(&["export", "3f00", "--format", "csv"]), file);
 }
@@ -353,9 +344,9 @@ fn samples_as_a_table() {
 fn read_by(command: &str, arguments: &[&str], home: &Home) -> String {
     let output = Command::new(command)
         .args(arguments)
-        .env("HOME", &home.0)
+        .env("HOME", home.path())
         .env("MPLBACKEND", "Agg")
-        .current_dir(&home.0)
+        .current_dir(home.path())
         .output()
         .unwrap_or_else(|e| panic!("{command} is installed by 'make setup-test': {e}"));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -370,14 +361,14 @@ impl Server {
     fn begin(command: &str, arguments: &[&str], home: &Home) -> Server {
         let child = Command::new(command)
             .args(arguments)
-            .current_dir(&home.0)
+            .current_dir(home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(
                 std::fs::File::options()
                     .create(true)
                     .append(true)
-                    .open(home.0.join("servers.log"))
+                    .open(home.path().join("servers.log"))
                     .unwrap(),
             )
             .spawn()
@@ -438,14 +429,14 @@ fn prometheus_and_node_exporter_take_the_figures() {
     let mut archive = Archive::open(&home.archive()).unwrap();
     archive.import(&hostile).unwrap();
     archive.import(&failed).unwrap();
-    std::fs::create_dir(home.0.join("textfiles")).unwrap();
+    std::fs::create_dir(home.path().join("textfiles")).unwrap();
     for id in ["3f00", "3fab", "000000ff"] {
         let file = format!("textfiles/{id}.prom");
         home.runs(&["export", id, "-f", "prometheus", "-o", &file]);
         let mut check = Command::new("/usr/bin/promtool");
         check
             .args(["check", "metrics"])
-            .stdin(std::fs::File::open(home.0.join(&file)).unwrap());
+            .stdin(std::fs::File::open(home.path().join(&file)).unwrap());
         let check = check.output().unwrap();
         let complaints = [check.stdout, check.stderr].concat();
         assert!(
@@ -480,7 +471,7 @@ for name in sys.argv[1:]:
     measure
         .args(["measure", "local", "-t", "500ms", "-q"])
         .env_clear()
-        .env("HOME", &home.0);
+        .env("HOME", home.path());
     text(&measure.output().unwrap());
 
     let served = Served::begin(&home);
@@ -506,7 +497,7 @@ for name in sys.argv[1:]:
         job("archive", &served.address),
         job("textfile", &exporter)
     );
-    std::fs::write(home.0.join("prometheus.yml"), config).unwrap();
+    std::fs::write(home.path().join("prometheus.yml"), config).unwrap();
     let listen = format!("--web.listen-address={prometheus}");
     let _prometheus = Server::begin(
         "/usr/bin/prometheus",
@@ -523,7 +514,7 @@ for name in sys.argv[1:]:
         if !found.is_empty() {
             return found;
         }
-        let log = || std::fs::read_to_string(home.0.join("servers.log"));
+        let log = || std::fs::read_to_string(home.path().join("servers.log"));
         assert!(
             Instant::now() < deadline,
             "{expression}: nothing is known; {:?}",
@@ -589,7 +580,7 @@ fn flent_reads_and_draws_a_run() {
         "run.flent.gz",
     ];
     read_by("/usr/bin/flent", &plot, &home);
-    let drawn = std::fs::read(home.0.join("plot.png")).unwrap();
+    let drawn = std::fs::read(home.path().join("plot.png")).unwrap();
     assert!(drawn.starts_with(b"\x89PNG") && drawn.len() > 5_000);
     assert_eq!(
         home.fails(&["export", "3fab", "-f", "flent"], 2),
@@ -842,12 +833,12 @@ fn the_archive_in_a_browser() {
     // The same as files, which ask nobody for anything.
     let printed = home.report(&["--all", "pages"]);
     assert_eq!(printed, "21 pages: begin with pages/index.html\n");
-    let index = std::fs::read_to_string(home.0.join("pages/index.html")).unwrap();
+    let index = std::fs::read_to_string(home.path().join("pages/index.html")).unwrap();
     assert!(!index.contains("<form") && !index.contains("<script>alert"));
     for link in index.split("href=\"").skip(1) {
         let file = link.split('"').next().unwrap();
         assert!(
-            file == "data:," || home.0.join("pages").join(file).is_file(),
+            file == "data:," || home.path().join("pages").join(file).is_file(),
             "{file}"
         );
     }
@@ -947,14 +938,14 @@ fn a_page_in_every_form_and_its_pictures() {
     let report = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
         command.arg("report").args(arguments).env_clear();
-        command.env("HOME", &home.0).current_dir(&home.0);
+        command.env("HOME", home.path()).current_dir(home.path());
         command.stdin(Stdio::null()).output().unwrap()
     };
     let id = bulk().id;
     let said = report(&[&id]);
     let name = format!("linerate-{id}.html");
     assert_eq!(text(&said), format!("the page is in {name}\n"));
-    let page = std::fs::read_to_string(home.0.join(&name)).unwrap();
+    let page = std::fs::read_to_string(home.path().join(&name)).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(text(&report(&[&id, "-f", "text"])).contains("All figures"));
     assert!(text(&report(&[&id, "-f", "markdown"])).starts_with("# db2.example.net: before"));
@@ -971,7 +962,7 @@ fn a_page_in_every_form_and_its_pictures() {
     assert!(png.stdout.starts_with(b"\x89PNG\r\n"), "{png:?}");
 
     // What is not there is said, and no file is made.
-    let before = std::fs::read_dir(&home.0).unwrap().count();
+    let before = std::fs::read_dir(home.path()).unwrap().count();
     for (arguments, sentence) in [
         (&[&id, "--picture", "nine"][..], "has no picture 'nine'"),
         (&[&id, "-f", "svg", "-o", "x"], "name it with --picture"),
@@ -983,20 +974,20 @@ fn a_page_in_every_form_and_its_pictures() {
         let why = String::from_utf8(out.stderr).unwrap();
         assert!(why.contains(sentence), "{why}");
     }
-    assert_eq!(std::fs::read_dir(&home.0).unwrap().count(), before);
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), before);
 }
 
 #[test]
 fn what_cannot_be_imported_is_said_and_changes_nothing() {
     let home = Home::new();
-    std::fs::write(home.0.join("empty"), "").unwrap();
-    std::fs::write(home.0.join("binary"), [0xff, 0xfe]).unwrap();
-    std::fs::write(home.0.join("other.json"), "{\"a\": 1}").unwrap();
-    std::fs::write(home.0.join("newer.json"), "{\"schema\": 99}").unwrap();
+    std::fs::write(home.path().join("empty"), "").unwrap();
+    std::fs::write(home.path().join("binary"), [0xff, 0xfe]).unwrap();
+    std::fs::write(home.path().join("other.json"), "{\"a\": 1}").unwrap();
+    std::fs::write(home.path().join("newer.json"), "{\"schema\": 99}").unwrap();
     let mut named = bulk();
     named.id = "last".to_owned();
     std::fs::write(
-        home.0.join("named.json"),
+        home.path().join("named.json"),
         serde_json::to_string(&named).unwrap(),
     )
     .unwrap();
@@ -1024,7 +1015,7 @@ fn what_cannot_be_imported_is_said_and_changes_nothing() {
     );
     // A good file beside a bad one is not kept.
     std::fs::write(
-        home.0.join("good.json"),
+        home.path().join("good.json"),
         serde_json::to_string(&bulk()).unwrap(),
     )
     .unwrap();
@@ -1035,7 +1026,7 @@ fn what_cannot_be_imported_is_said_and_changes_nothing() {
     let mut other = bulk();
     other.title = None;
     std::fs::write(
-        home.0.join("good.json"),
+        home.path().join("good.json"),
         serde_json::to_string(&other).unwrap(),
     )
     .unwrap();
@@ -1114,7 +1105,7 @@ fn what_is_passed_on_names_nobody() {
     }
     assert!(outputs[5].contains("host-1"), "the page");
     // It is a run still, and the same names stand for the same hosts.
-    std::fs::write(home.0.join("redacted.json"), &outputs[1]).unwrap();
+    std::fs::write(home.path().join("redacted.json"), &outputs[1]).unwrap();
     let redacted: Run = serde_json::from_str(&outputs[1]).unwrap();
     let far = redacted.far.unwrap();
     assert_eq!(redacted.host, format!("ssh:user-1@{}:22", far.hostname));
@@ -1273,15 +1264,15 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
         said,
         "linerate: cannot write no/such/run.json: No such file or directory\n"
     );
-    std::fs::write(home.0.join("kept.json"), "kept").unwrap();
+    std::fs::write(home.path().join("kept.json"), "kept").unwrap();
     // A file size limit stands for a full disk: the archive is read all the same, and the file is not
     // replaced by half of another.
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh"])
         .arg(env!("CARGO_BIN_EXE_linerate"))
         .args(["runs", "export", "3f00", "-o", "kept.json"])
-        .env("HOME", &home.0)
-        .current_dir(&home.0)
+        .env("HOME", home.path())
+        .current_dir(home.path())
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -1290,9 +1281,9 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
         said.starts_with("linerate: cannot write kept.json: "),
         "{said}"
     );
-    let kept = |name: &str| std::fs::read_to_string(Path::new(&home.0).join(name)).unwrap();
+    let kept = |name: &str| std::fs::read_to_string(Path::new(home.path()).join(name)).unwrap();
     assert_eq!(kept("kept.json"), "kept");
-    assert_eq!(std::fs::read_dir(&home.0).unwrap().count(), 2);
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 2);
 }
 
 #[test]

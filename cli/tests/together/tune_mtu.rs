@@ -1,6 +1,5 @@
 //! `linerate tune mtu` on real kernels: hosts on a switch, one of which fetches from the other all the
 //! while, and everything that can happen to the switch and to the command.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use crate::common::{Home, Lines, Running, listening, one_line, run, stderr, stdout};
 use std::os::unix::process::ExitStatusExt;

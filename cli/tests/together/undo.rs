@@ -1,11 +1,10 @@
 //! What is printed to undo a change undoes it, wherever it was made, and nothing stays whoever is killed. Needs root.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-use crate::common::{Home, Lab, Pair, Running, run, stderr, stdout};
+use crate::common::{Home, Lab, Pair, bench, run, stderr, stdout};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// Keeps a setting in a network namespace, as 'tune HOST' keeps what it has proven; the device is that to `peer`.
@@ -148,14 +147,7 @@ fn what_is_kept_at_this_host_an_agent_over_ssh_undoes() {
 /// 'make kills' in small: a new seed in each run, which it prints.
 #[test]
 fn every_setting_is_as_before_after_a_dozen_random_kills() {
-    let bench = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/kills");
-    let mut command = Command::new(bench);
-    command.args(["--count", "12", env!("CARGO_BIN_EXE_linerate")]);
-    let child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let out = Running(child.unwrap()).output(Duration::from_secs(1200));
+    let out = bench("kills", &["--count", "12"], Duration::from_secs(1200));
     println!("{}{}", stdout(&out), stderr(&out));
     assert!(out.status.success());
 }

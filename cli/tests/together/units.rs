@@ -1,5 +1,4 @@
 //! The units of `dist/systemd`: what systemd says of their exposure, and whether it understands them.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use crate::common::{Home, run, stderr, stdout};
 use std::fs;

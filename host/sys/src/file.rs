@@ -101,7 +101,7 @@ pub fn advise_random(file: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The share of the first `length` bytes of a file that the page cache holds, 0 to 1 (mincore(2)). The kernel
-/// gives the true answer only to the file's owner, root and whoever may write it: to others all of it seems cached.
+/// gives the true answer only to the file's owner, root and those who may write it: to others all of it seems cached.
 pub fn cached_share(file: BorrowedFd<'_>, length: u64) -> io::Result<f64> {
     /// Looked at at once: 64 KiB of answers with pages of 4 KiB.
     const WINDOW: u64 = 256 << 20;

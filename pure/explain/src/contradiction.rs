@@ -99,7 +99,7 @@ pub(crate) fn weigh(finding: &mut Finding, facts: &Facts, conclusion: &Conclusio
     let limited_by_cpu = matches!(conclusion, Conclusion::Limited { by } if by[..] == [Limit::Cpu]);
     let waits =
         limited_by_cpu && finding.limit != Limit::Cpu && limits::looks_like_cpu(finding.limit);
-    let full = limits::full_processor(facts).filter(|_| waits);
+    let full = waits.then(|| limits::full_processor(facts)).flatten();
     if full.is_some() {
         finding.remedies.clear();
     }

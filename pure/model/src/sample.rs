@@ -77,25 +77,27 @@ impl Rows {
     }
 }
 
-/// Which of these moments bound intervals that have a rate: none is shorter than half of the median interval, since a few
-/// bytes in a microsecond are no rate. What is shorter belongs to the interval that follows, at the end to the one before.
-pub fn interval_ends(moments: &[Nanos]) -> Vec<usize> {
-    let pairs = moments.windows(2);
-    let mut lengths: Vec<Nanos> = pairs.map(|pair| pair[1].since(pair[0])).collect();
+/// The readings that bound intervals with a rate: none is shorter than half of the median interval, since a few bytes in a
+/// microsecond are no rate. What is shorter belongs to the interval that follows, at the end to the one before.
+pub fn interval_ends<T>(readings: &[T], at: impl Fn(&T) -> Nanos) -> Vec<&T> {
+    let length = |from: &T, to: &T| at(to).since(at(from));
+    let pairs = readings.windows(2);
+    let mut lengths: Vec<Nanos> = pairs.map(|pair| length(&pair[0], &pair[1])).collect();
     lengths.sort_unstable();
-    let Some(median) = lengths.get(lengths.len() / 2) else {
-        return (0..moments.len()).collect();
+    let (Some(median), [first, rest @ ..]) = (lengths.get(lengths.len() / 2), readings) else {
+        return readings.iter().collect();
     };
-    let is_short =
-        |from: usize, to: usize| moments[to].since(moments[from]).0 < median.0.div_ceil(2);
-    let mut ends = vec![0];
-    for at in 1..moments.len() {
-        if !is_short(ends[ends.len() - 1], at) {
-            ends.push(at);
+    let least = Nanos(median.0.div_ceil(2));
+    let mut ends = vec![first];
+    let mut left_over = None;
+    for reading in rest {
+        left_over = Some(reading);
+        if length(ends[ends.len() - 1], reading) >= least {
+            ends.push(reading);
+            left_over = None;
         }
     }
-    let last = moments.len() - 1;
-    if ends[ends.len() - 1] != last {
+    if let Some(last) = left_over {
         if ends.len() > 1 {
             ends.pop();
         }
@@ -139,6 +141,13 @@ mod tests {
         at_ms
     }
 
+    /// Where the ends of intervals stand among these moments.
+    fn places(moments: &[Nanos]) -> Vec<usize> {
+        let placed: Vec<(usize, Nanos)> = moments.iter().copied().enumerate().collect();
+        let ends = interval_ends(&placed, |(_, at)| *at);
+        ends.into_iter().map(|(n, _)| *n).collect()
+    }
+
     proptest! {
         #[test]
         fn no_interval_is_much_shorter_than_most(
@@ -148,7 +157,7 @@ mod tests {
             for step in &steps {
                 moments.push(moments[moments.len() - 1] + Nanos(*step));
             }
-            let ends = interval_ends(&moments);
+            let ends = places(&moments);
             prop_assert_eq!((ends[0], ends[ends.len() - 1]), (0, steps.len()));
             let mut steps = steps;
             steps.sort_unstable();
@@ -161,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_left_over_is_no_interval() {
-        let ends = |at: &[u64]| interval_ends(&at.iter().map(|at| Nanos(*at)).collect::<Vec<_>>());
+        let ends = |at: &[u64]| places(&at.iter().map(|at| Nanos(*at)).collect::<Vec<_>>());
         assert_eq!(ends(&[0, 100, 200, 201]), [0, 1, 3], "at the end");
         assert_eq!(ends(&[0, 1, 100, 200]), [0, 2, 3], "at the begin");
         assert_eq!(ends(&[0, 1, 100]), [0, 2]);

@@ -372,11 +372,8 @@ fn steady_rate(samples: &[Sample], ramp: Nanos, span: Nanos) -> Option<BitRate> 
     let from = samples.iter().rev().find(|s| s.at <= ramp)?;
     let total = samples.last()?.bytes;
     let to = samples.iter().find(|s| s.bytes == total)?.at.max(span);
-    let moments: Vec<Nanos> = samples.iter().map(|s| s.at).collect();
-    let ends = interval_ends(&moments);
-    let shortest = ends
-        .windows(2)
-        .map(|pair| moments[pair[1]].since(moments[pair[0]]));
+    let ends = interval_ends(samples, |s| s.at);
+    let shortest = ends.windows(2).map(|pair| pair[1].at.since(pair[0].at));
     let steady = to.since(from.at);
     let is_long = steady > Nanos(0) && shortest.min()? <= steady;
     is_long.then(|| total.since(from.bytes).per(steady))

@@ -435,12 +435,9 @@ impl Leg {
         if taken > width {
             return vec![cut(&format!("{head}{now}"), width)];
         }
-        let moments: Vec<Nanos> = end.history.iter().map(|point| point.at).collect();
-        let ends = interval_ends(&moments);
-        let steps = ends
-            .windows(2)
-            .map(|p| (&end.history[p[0]], &end.history[p[1]]));
-        let rates = steps.filter_map(|(a, b)| Some((b.at.as_secs_f64(), rate(a, b)?)));
+        let ends = interval_ends(&end.history, |point| point.at);
+        let steps = ends.windows(2);
+        let rates = steps.filter_map(|p| Some((p[1].at.as_secs_f64(), rate(p[0], p[1])?)));
         let course = blocks(
             &rates.collect::<Vec<_>>(),
             (width - taken).min(WIDEST),

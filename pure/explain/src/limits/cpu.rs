@@ -28,14 +28,15 @@ const OTHERS: &str = "measure again while the hosts are idle: other work has the
 
 /// An end is full of work, and no queue on the path shows that the network is.
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
-    let full = [facts.sender_load, facts.receiver_load]
-        .into_iter()
-        .flatten()
-        .any(is_full);
-    if !full || facts.loss_share() > MUCH_LOSS {
+    if !loads(facts).any(is_full) || facts.loss_share() > MUCH_LOSS {
         return None;
     }
     Some(Candidate::new(Confidence::Possible, evidence(facts)).advise(ADVICE))
+}
+
+fn loads(facts: &Facts) -> impl Iterator<Item = CpuLoad> {
+    let of_both = [facts.sender_load, facts.receiver_load];
+    of_both.into_iter().flatten()
 }
 
 /// Limits that waiting for a processor looks like on a short path: segments, acknowledgements and the processes themselves wait
@@ -65,11 +66,7 @@ pub(crate) fn looks_like(limit: Limit) -> bool {
 /// A host has no processor left, and the path is so short that waiting for one is most of a loaded RTT: what the sockets waited
 /// for is not known to be anything else.
 pub(crate) fn hides_the_path(facts: &Facts) -> Option<Candidate> {
-    let loads = || {
-        [facts.sender_load, facts.receiver_load]
-            .into_iter()
-            .flatten()
-    };
+    let loads = || loads(facts);
     let works: f64 = loads().map(|load| load.process).sum();
     let host_full = loads().any(|load| load.host.is_some_and(|host| host >= HOST_FULL));
     let own = loads().any(is_full) || host_full && works >= WORKS;

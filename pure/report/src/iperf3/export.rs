@@ -130,11 +130,8 @@ fn row_ends(interval: Nanos, samples: &[Sample]) -> Vec<&Sample> {
         .enumerate()
         .filter(|(n, sample)| rows.ends(sample.at) || *n == 0 || n + 1 == samples.len());
     let ends: Vec<&Sample> = ends.map(|(_, sample)| sample).collect();
-    let moments: Vec<Nanos> = ends.iter().map(|sample| sample.at).collect();
-    interval_ends(&moments)
-        .into_iter()
-        .map(|n| ends[n])
-        .collect()
+    let bounds = interval_ends(&ends, |sample| sample.at);
+    bounds.into_iter().copied().collect()
 }
 
 /// Both legs of a bidirectional run share their intervals; otherwise each interval is of one leg.

@@ -86,10 +86,8 @@ pub fn arrived(leg: &Leg) -> Option<Series> {
 
 /// The rise of a counter over time, which holds from one reading to the next.
 fn rates(readings: &[(Nanos, f64)]) -> Vec<(f64, Option<f64>)> {
-    let moments: Vec<Nanos> = readings.iter().map(|(at, _)| *at).collect();
-    let readings = interval_ends(&moments).into_iter().map(|n| readings[n]);
-    let readings = readings.map(|(at, bits)| (at.as_secs_f64(), bits));
-    let readings: Vec<(f64, f64)> = readings.collect();
+    let ends = interval_ends(readings, |(at, _)| *at).into_iter();
+    let readings: Vec<(f64, f64)> = ends.map(|(at, bits)| (at.as_secs_f64(), *bits)).collect();
     let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let rates = pairs.map(|pair| {
         let rate = (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0);
