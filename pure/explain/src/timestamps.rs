@@ -48,6 +48,12 @@ impl Lateness {
         is_later.then(|| late[0].max(late[1]))
     }
 
+    /// A packet is later than the one before by the time between them.
+    fn is_same_tick(&self, at: Nanos, value: u32) -> bool {
+        let (last, ticks) = self.last;
+        value == ticks && at >= last && at.since(self.since) < LEAST_OVER
+    }
+
     /// The clock ticks once in a millisecond, as far as packets that were late themselves can show it.
     fn is_in_milliseconds(&self) -> bool {
         let Some((at, value)) = self.first else {
@@ -69,6 +75,8 @@ pub(crate) struct Stamped {
     readings: u64,
     /// The least lateness of the reading that runs, in microseconds: of acknowledgements, of data.
     least: [Option<u32>; 2],
+    /// The last data are in it.
+    counted: bool,
     /// Sums, in microseconds.
     late: [u64; 2],
     srtt: Nanos,
@@ -76,9 +84,21 @@ pub(crate) struct Stamped {
 }
 
 impl Stamped {
-    /// Data passed with this timestamp: so late, in microseconds.
-    pub fn data(&mut self, at: Nanos, value: u32) -> Option<u32> {
+    /// Data passed with this timestamp.
+    #[inline]
+    pub fn data(&mut self, at: Nanos, value: u32) {
+        // What follows with the same timestamp is later than they were.
+        match self.counted && self.data.is_same_tick(at, value) {
+            true => self.data.last.0 = at,
+            false => _ = self.data_late(at, value),
+        }
+    }
+
+    /// The same, which were so late, in microseconds.
+    #[inline(never)]
+    pub fn data_late(&mut self, at: Nanos, value: u32) -> Option<u32> {
         let late = self.data.of(at, value);
+        self.counted = late.is_some();
         self.passed(1, late);
         late
     }
@@ -100,6 +120,7 @@ impl Stamped {
     /// A reading ends: how late its data were at the least.
     pub fn read(&mut self, srtt: Nanos, echo: Nanos) -> Nanos {
         let [acks, data] = take(&mut self.least);
+        self.counted = false;
         if let (Some(acks), Some(data)) = (acks, data) {
             self.readings += 1;
             self.late[0] += u64::from(acks);

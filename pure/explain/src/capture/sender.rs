@@ -169,9 +169,10 @@ struct LongStream {
 }
 
 impl LongStream {
-    /// Data before these were not seen; these were so late, in microseconds.
+    /// Data before these were not seen.
     #[cold]
-    fn misses(&mut self, at: Nanos, late: Option<u32>) {
+    fn misses(&mut self, at: Nanos, value: u32) {
+        let late = self.stamped.data_late(at, value);
         if self.gaps.len() >= MOST_GAPS {
             self.gaps.pop_front();
         }
@@ -273,7 +274,7 @@ struct Stamps {
     last: (u32, u32),
     /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
     least: [u32; TICKS.len()],
-    /// Packets, and the microseconds that they were late; those of the tick that runs are not in the sum yet.
+    /// Packets, and the microseconds that they were late; those of the tick that runs are not in them yet.
     count: u32,
     late: [u64; TICKS.len()],
     tick: Tick,
@@ -325,7 +326,6 @@ impl Stamps {
         } else if counts {
             self.tick.since += u64::from(since);
         }
-        self.count += u32::from(counts);
         self.tick.count += u32::from(counts);
     }
 
@@ -336,6 +336,7 @@ impl Stamps {
             first: now,
             ..Tick::default()
         };
+        self.count += self.tick.count;
         for (n, tick) in TICKS.into_iter().enumerate() {
             self.late[n] += self.tick.late(n);
             let by = apart(now, tick).wrapping_sub(self.least[n]);
@@ -361,7 +362,7 @@ impl Stamps {
         let fits = |tick: &u32| (length / f64::from(*tick) - 1.0).abs() <= TICK_WITHIN;
         let place = TICKS.iter().position(fits)?;
         let late = self.late[place] + self.tick.late(place);
-        let mean = late.checked_div(self.count.into())?;
+        let mean = late.checked_div((self.count + self.tick.count).into())?;
         // On the average a packet leaves half a tick after the tick of its stamp.
         let late = mean.saturating_sub(u64::from(TICKS[place] / 2));
         (late >= TICKS[place].into()).then_some(Nanos::from_micros(late))
@@ -430,9 +431,9 @@ impl CaptureSender {
             if let Some(course) = &mut self.course {
                 let pause = packet.at.since(self.last_data);
                 course.echo.data(packet.at, echoed, pause);
-                let late = course.stamped.data(packet.at, value);
-                if stream.last_gap() == Some(packet.at) {
-                    course.misses(packet.at, late);
+                match stream.last_gap() == Some(packet.at) {
+                    true => course.misses(packet.at, value),
+                    false => course.stamped.data(packet.at, value),
                 }
             }
         }
@@ -470,18 +471,25 @@ impl CaptureSender {
     }
 
     /// A packet with a timestamp passes.
+    #[inline]
     fn stamped(&mut self, at: Nanos, value: u32) {
         let now = ((at.0 / 1000) as u32, value);
-        let Some(first) = self.first_stamp else {
-            self.first_stamp = Some(now);
-            return;
-        };
-        let readings = self.course.as_ref().map(|course| course.readings.len());
-        if readings.is_none_or(|many| many < TIMED) {
-            let stamps = self
-                .stamps
-                .get_or_insert_with(|| Box::new(Stamps::of(first)));
-            stamps.push(now, readings.is_some());
+        match (&mut self.stamps, &self.course) {
+            (None, _) => self.begin_stamps(now),
+            (Some(stamps), None) => stamps.push(now, false),
+            (Some(stamps), Some(course)) if course.readings.len() < TIMED => stamps.push(now, true),
+            (Some(_), Some(_)) => {}
+        }
+    }
+
+    #[inline(never)]
+    fn begin_stamps(&mut self, now: (u32, u32)) {
+        match self.first_stamp {
+            None => self.first_stamp = Some(now),
+            Some(first) => {
+                let stamps = self.stamps.insert(Box::new(Stamps::of(first)));
+                stamps.push(now, self.course.is_some());
+            }
         }
     }
 

@@ -93,6 +93,34 @@ struct SendHistory<'a> {
     events: Vec<usize>,
     /// Bytes that had passed before each of `sent`.
     passed: Vec<u64>,
+    /// Each of `sent`, as every rate needs it.
+    steps: Vec<Step>,
+    /// Of how many the last segment passed.
+    fitted: usize,
+}
+
+/// One of those that left.
+struct Step {
+    /// Seconds since the one before.
+    gap: f64,
+    /// Bytes that passed.
+    passed: f64,
+    /// Bytes of its last segment; without limit if that was lost, so that no bucket is full before it.
+    last: f64,
+}
+
+impl Step {
+    fn of(sent: &Sent, before: Nanos) -> Step {
+        let fitted = sent.lost == 0 || sent.lost_from.saturating_add(sent.lost) < sent.bytes;
+        Step {
+            gap: sent.at.since(before).as_secs_f64(),
+            passed: f64::from(sent.bytes - sent.lost),
+            last: match fitted {
+                true => f64::from(sent.size.min(sent.bytes)),
+                false => f64::INFINITY,
+            },
+        }
+    }
 }
 
 /// A bucket of this rate, as in [`Bucket`].
@@ -124,7 +152,12 @@ impl SendHistory<'_> {
             sum += u64::from(s.bytes - s.lost);
             before
         });
+        let before = std::iter::once(Nanos(0)).chain(sent.iter().map(|s| s.at));
+        let steps = sent.iter().zip(before).map(|(s, at)| Step::of(s, at));
+        let steps: Vec<Step> = steps.collect();
         Some(SendHistory {
+            fitted: steps.iter().filter(|step| step.last.is_finite()).count(),
+            steps,
             passed: passed.collect(),
             sent,
             lost,
@@ -164,8 +197,8 @@ impl SendHistory<'_> {
 
     /// Loss events of which something was lost in a bucket that was as full as this.
     fn events_at(&self, rate: f64, depth: f64) -> usize {
-        let (at_loss, _) = self.levels(rate);
-        let mut at_loss = at_loss.into_iter();
+        let levels = self.levels(rate);
+        let mut at_loss = self.at_loss(&levels);
         let is_at = |many: &&usize| {
             let levels = at_loss.by_ref().take(**many);
             levels.fold(0.0, f64::max) >= depth
@@ -173,29 +206,26 @@ impl SendHistory<'_> {
         self.events.iter().filter(is_at).count()
     }
 
-    /// What a bucket holds that drains at a rate (bytes a second) and is filled by what passed: at each loss, and before the
-    /// last segment of each that passed, which still fitted.
-    fn levels(&self, rate: f64) -> (Vec<f64>, Vec<f64>) {
-        let (mut level, mut at) = (0.0, Nanos(0));
-        let mut at_loss = Vec::with_capacity(self.lost.len());
-        let mut at_pass = Vec::with_capacity(self.sent.len());
-        for sent in self.sent {
-            level = f64::max(level - rate * sent.at.since(at).as_secs_f64(), 0.0);
-            at = sent.at;
-            if sent.lost > 0 {
-                at_loss.push(level + f64::from(sent.lost_from));
-            }
-            level += f64::from(sent.bytes - sent.lost);
-            if sent.lost == 0 || sent.lost_from.saturating_add(sent.lost) < sent.bytes {
-                at_pass.push(level - f64::from(sent.size.min(sent.bytes)));
-            }
-        }
-        (at_loss, at_pass)
+    /// What a bucket that drains at a rate (bytes a second) and is filled by what passed holds before each of `sent`.
+    fn levels(&self, rate: f64) -> Vec<f64> {
+        let mut level = 0.0;
+        let levels = self.steps.iter().map(|step| {
+            let before = f64::max(level - rate * step.gap, 0.0);
+            level = before + step.passed;
+            before
+        });
+        levels.collect()
+    }
+
+    /// The same at each loss.
+    fn at_loss(&self, levels: &[f64]) -> impl Iterator<Item = f64> {
+        let lost = self.lost.iter();
+        lost.map(|n| levels[*n] + f64::from(self.sent[*n].lost_from))
     }
 
     /// The bucket of this rate whose depth most loss events reach.
     fn filled(&self, rate: f64) -> Filled {
-        let (at_loss, at_pass) = self.levels(rate);
+        let levels = self.levels(rate);
         let weights = self.events.iter().flat_map(|many| {
             let weight = match self.events.len() >= MANY_EVENTS {
                 true => 1.0 / *many as f64,
@@ -203,7 +233,7 @@ impl SendHistory<'_> {
             };
             std::iter::repeat_n(weight, *many)
         });
-        let mut at_loss: Vec<(f64, f64)> = at_loss.into_iter().zip(weights).collect();
+        let mut at_loss: Vec<(f64, f64)> = self.at_loss(&levels).zip(weights).collect();
         at_loss.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         let all: f64 = at_loss.iter().map(|(_, weight)| weight).sum();
         let mut below = (1.0 - AT_THE_BRIM) * all;
@@ -212,11 +242,13 @@ impl SendHistory<'_> {
             below < 0.0
         });
         let brim = at_brim.map_or(0.0, |(level, _)| *level);
-        let above = at_pass.iter().filter(|level| **level >= brim).count();
+        // What passed still fitted before its last segment.
+        let steps = self.steps.iter().zip(&levels);
+        let above = steps.filter(|(step, level)| *level + step.passed - step.last >= brim);
         Filled {
             rate,
             depth: brim,
-            parts: AT_THE_BRIM - above as f64 / at_pass.len().max(1) as f64,
+            parts: AT_THE_BRIM - above.count() as f64 / self.fitted.max(1) as f64,
         }
     }
 }
