@@ -3,11 +3,7 @@
 use crate::{FrameCounts, Skip, frame};
 use model::Nanos;
 use model::packet::Packet;
-use pcap_parser::nom::IResult;
-use pcap_parser::{
-    Block, LegacyPcapBlock, PcapBlockOwned, PcapError, create_reader, parse_pcap_frame,
-    parse_pcap_frame_be, parse_pcap_frame_modified,
-};
+use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use std::io::{BufRead, BufReader, Read};
 
 /// Nanoseconds.
@@ -110,10 +106,10 @@ pub fn read_with_payload(
                 match block {
                     PcapBlockOwned::LegacyHeader(header) => {
                         plain = Some(PlainFile {
-                            first: match (header.is_modified_format(), header.is_bigendian()) {
-                                (true, _) => parse_pcap_frame_modified,
-                                (false, true) => parse_pcap_frame_be,
-                                (false, false) => parse_pcap_frame,
+                            is_big_endian: header.is_bigendian(),
+                            more: match header.is_modified_format() {
+                                true => 8,
+                                false => 0,
                             },
                             link: header.network.0,
                             tick: match header.is_nanosecond_precision() {
@@ -203,16 +199,46 @@ pub fn read_with_payload(
     }
 }
 
-/// The first frame of some bytes, and what is behind.
-type FirstFrame =
-    for<'a> fn(&'a [u8]) -> IResult<&'a [u8], LegacyPcapBlock<'a>, PcapError<&'a [u8]>>;
-
 /// A pcap file.
 struct PlainFile {
-    first: FirstFrame,
+    is_big_endian: bool,
+    /// Bytes of the header of a frame beyond the usual ones: some systems wrote more.
+    more: usize,
     link: i32,
     /// Nanoseconds.
     tick: u64,
+}
+
+/// A frame of a pcap file.
+struct PlainFrame<'a> {
+    /// Nanoseconds.
+    at: u64,
+    data: &'a [u8],
+    /// How long it was before the capture cut it.
+    whole: u32,
+}
+
+impl PlainFile {
+    /// The first frame of some bytes, and what is behind; none if it is not whole.
+    #[inline]
+    fn first<'a>(&self, bytes: &'a [u8]) -> Option<(PlainFrame<'a>, &'a [u8])> {
+        let (head, rest) = bytes.split_first_chunk::<16>()?;
+        let field = |n: usize| {
+            let field = [head[n], head[n + 1], head[n + 2], head[n + 3]];
+            match self.is_big_endian {
+                true => u32::from_be_bytes(field),
+                false => u32::from_le_bytes(field),
+            }
+        };
+        let (data, rest) = rest.get(self.more..)?.split_at_checked(field(8) as usize)?;
+        let frame = PlainFrame {
+            // Both are less than 2^32: no overflow.
+            at: u64::from(field(0)) * SECOND + u64::from(field(4)) * self.tick,
+            data,
+            whole: field(12),
+        };
+        Some((frame, rest))
+    }
 }
 
 /// What becomes of the frames.
@@ -228,16 +254,15 @@ impl<S: FnMut(&Packet, &[u8])> Frames<S> {
     /// All frames of a pcap file that are whole; returns how many bytes they take.
     fn take_all(&mut self, data: &[u8], file: &PlainFile) -> usize {
         let mut rest = data;
-        while let Ok((behind, block)) = (file.first)(rest) {
-            // Both are less than 2^32: no overflow.
-            let at = u64::from(block.ts_sec) * SECOND + u64::from(block.ts_usec) * file.tick;
-            self.take(at, file.link, block.data, block.origlen);
+        while let Some((frame, behind)) = file.first(rest) {
+            self.take(frame.at, file.link, frame.data, frame.whole);
             rest = behind;
         }
         data.len() - rest.len()
     }
 
     /// The next frame; `whole` is how long it was before the capture cut it.
+    #[inline]
     fn take(&mut self, at: u64, link: i32, data: &[u8], whole: u32) {
         let begun = *self.begun.get_or_insert(at);
         self.account.cut += u64::from((data.len() as u64) < u64::from(whole));

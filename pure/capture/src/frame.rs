@@ -96,7 +96,7 @@ pub fn packet(link: i32, frame: &[u8], at: Nanos) -> Result<Packet, Skip> {
 ///
 /// # Errors
 /// Why there is none.
-#[inline]
+#[inline(always)]
 pub(crate) fn write<'a>(
     link: i32,
     frame: &'a [u8],
@@ -269,7 +269,7 @@ fn ipv6(ip: &[u8]) -> Result<Carried<'_>, Skip> {
 
 impl<'a> Carried<'a> {
     /// Writes the packet of a TCP segment; returns what was captured of its payload.
-    #[inline]
+    #[inline(always)]
     fn write(&self, at: Nanos, packet: &mut Packet) -> Result<&'a [u8], Skip> {
         let (head, behind) = self.bytes.split_first_chunk::<20>().ok_or(Skip::Cut)?;
         let header = usize::from(head[12] >> 4) * 4;
@@ -371,13 +371,20 @@ fn tunnel<'a>(outer: &Carried<'a>) -> Result<(Next, &'a [u8]), Skip> {
 }
 
 /// The options of a TCP header that a packet has.
-#[inline]
-fn write_options(mut rest: &[u8], packet: &mut Packet) {
-    // What nearly every packet has, and as nearly every host writes it (RFC 7323, appendix A).
-    if rest.len() == 12 && u32_at(rest, 0) == Ok(0x0101_080a) {
-        packet.stamps = u32_at(rest, 4).ok().zip(u32_at(rest, 8).ok());
-        return;
+#[inline(always)]
+fn write_options(options: &[u8], packet: &mut Packet) {
+    match options {
+        // What nearly every packet has, and as nearly every host writes it (RFC 7323, appendix A).
+        [1, 1, 8, 10, stamps @ ..] if stamps.len() == 8 => {
+            packet.stamps = u32_at(stamps, 0).ok().zip(u32_at(stamps, 4).ok());
+        }
+        [] => {}
+        _ => write_each_option(options, packet),
     }
+}
+
+#[inline(never)]
+fn write_each_option(mut rest: &[u8], packet: &mut Packet) {
     let syn = packet.has(SYN);
     while let Some(&kind) = rest.first() {
         let length = match kind {

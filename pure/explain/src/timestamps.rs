@@ -2,7 +2,6 @@
 
 use crate::facts::ReverseQueueing;
 use model::Nanos;
-use std::mem::take;
 use tcp::seq::before;
 use tcp::thresholds::TIMESTAMP_TICK;
 
@@ -28,10 +27,26 @@ struct Lateness {
     since: Nanos,
     first: Option<(Nanos, u32)>,
     last: (Nanos, u32),
+    /// The least lateness of the reading that runs, in microseconds; and whether it counts the last packet.
+    of_reading: Option<u32>,
+    counted: bool,
 }
 
 impl Lateness {
-    /// A packet passed: so late, in microseconds; none of one that shows that the others were late.
+    /// A packet passed.
+    #[inline]
+    fn push(&mut self, at: Nanos, value: u32) {
+        // What follows with the same timestamp is later by the time between them.
+        let (last, tick) = self.last;
+        let is_later = value == tick && at >= last && at.since(self.since) < LEAST_OVER;
+        match self.counted && is_later {
+            true => self.last.0 = at,
+            false => _ = self.of(at, value),
+        }
+    }
+
+    /// The same, so late, in microseconds; none of one that shows that the others were late.
+    #[inline(never)]
     fn of(&mut self, at: Nanos, value: u32) -> Option<u32> {
         self.first.get_or_insert((at, value));
         self.last = (at, value);
@@ -44,14 +59,16 @@ impl Lateness {
         if before(apart, least[0]) {
             least[0] = apart;
         }
-        let is_later = late.iter().all(|late| *late <= u32::MAX / 2);
-        is_later.then(|| late[0].max(late[1]))
+        self.counted = late.iter().all(|late| *late <= u32::MAX / 2);
+        let late = self.counted.then(|| late[0].max(late[1]))?;
+        self.of_reading = Some(self.of_reading.map_or(late, |least| least.min(late)));
+        Some(late)
     }
 
-    /// A packet is later than the one before by the time between them.
-    fn is_same_tick(&self, at: Nanos, value: u32) -> bool {
-        let (last, ticks) = self.last;
-        value == ticks && at >= last && at.since(self.since) < LEAST_OVER
+    /// A reading ends: the least lateness of it.
+    fn read(&mut self) -> Option<u32> {
+        self.counted = false;
+        self.of_reading.take()
     }
 
     /// The clock ticks once in a millisecond, as far as packets that were late themselves can show it.
@@ -73,10 +90,6 @@ pub(crate) struct Stamped {
     data: Lateness,
     acks: Lateness,
     readings: u64,
-    /// The least lateness of the reading that runs, in microseconds: of acknowledgements, of data.
-    least: [Option<u32>; 2],
-    /// The last data are in it.
-    counted: bool,
     /// Sums, in microseconds.
     late: [u64; 2],
     srtt: Nanos,
@@ -87,40 +100,23 @@ impl Stamped {
     /// Data passed with this timestamp.
     #[inline]
     pub fn data(&mut self, at: Nanos, value: u32) {
-        // What follows with the same timestamp is later than they were.
-        match self.counted && self.data.is_same_tick(at, value) {
-            true => self.data.last.0 = at,
-            false => _ = self.data_late(at, value),
-        }
+        self.data.push(at, value);
     }
 
     /// The same, which were so late, in microseconds.
-    #[inline(never)]
     pub fn data_late(&mut self, at: Nanos, value: u32) -> Option<u32> {
-        let late = self.data.of(at, value);
-        self.counted = late.is_some();
-        self.passed(1, late);
-        late
+        self.data.of(at, value)
     }
 
     /// An acknowledgement passed with this timestamp.
+    #[inline]
     pub fn ack(&mut self, at: Nanos, value: u32) {
-        let late = self.acks.of(at, value);
-        self.passed(0, late);
-    }
-
-    fn passed(&mut self, which: usize, late: Option<u32>) {
-        let Some(late) = late else {
-            return;
-        };
-        let least = &mut self.least[which];
-        *least = Some(least.map_or(late, |least| least.min(late)));
+        self.acks.push(at, value);
     }
 
     /// A reading ends: how late its data were at the least.
     pub fn read(&mut self, srtt: Nanos, echo: Nanos) -> Nanos {
-        let [acks, data] = take(&mut self.least);
-        self.counted = false;
+        let (acks, data) = (self.acks.read(), self.data.read());
         if let (Some(acks), Some(data)) = (acks, data) {
             self.readings += 1;
             self.late[0] += u64::from(acks);

@@ -346,7 +346,7 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
         if self.halves[side].sends(packet) {
             self.agree();
         }
-        let trips = self.trips[side];
+        let trips = &self.trips[side];
         let [client, server] = &mut self.halves;
         let (own, peer) = match side {
             0 => (client, server),

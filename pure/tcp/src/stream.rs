@@ -77,7 +77,14 @@ pub(crate) struct HalfConnection<S> {
     start: Start,
     last_sent: Nanos,
     last_ack: Nanos,
-    window: Option<u32>,
+    /// The last window field of the peer, and its scale.
+    window: u16,
+    window_scale: Option<u8>,
+}
+
+/// Bytes of an advertised window, where its scale is known.
+fn advertised(window: u16, scale: Option<u8>) -> Option<u32> {
+    scale.map(|scale| u32::from(window) << scale.min(14))
 }
 
 /// The sequence number of the first byte.
@@ -105,7 +112,8 @@ impl<S: StreamView> HalfConnection<S> {
             start: Start::Unknown,
             last_sent: at,
             last_ack: at,
-            window: None,
+            window: 0,
+            window_scale: None,
         }
     }
 
@@ -156,7 +164,7 @@ impl<S: StreamView> HalfConnection<S> {
 
     /// The peer's SYN offers this window, which has no scale (RFC 7323, 2.2).
     pub fn may_send(&mut self, window: u16) {
-        self.window = Some(window.into());
+        (self.window, self.window_scale) = (window, Some(0));
     }
 
     /// The sequence number of the first byte, where it was seen.
@@ -188,7 +196,7 @@ impl<S: StreamView> HalfConnection<S> {
 
     /// A packet with payload passes.
     #[inline]
-    pub fn data(&mut self, packet: &Packet, trips: Trips) -> DataArrival {
+    pub fn data(&mut self, packet: &Packet, trips: &Trips) -> DataArrival {
         let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
         let segment = self.segment;
         if self.followed.is_none() {
@@ -218,7 +226,7 @@ impl<S: StreamView> HalfConnection<S> {
     #[inline]
     fn on_first_ack(&mut self, packet: &Packet, scale: Option<u8>) {
         self.last_ack = packet.at;
-        self.window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
+        (self.window, self.window_scale) = (packet.window, scale);
         match self.start {
             Start::Unknown => self.start = Start::Acknowledged(packet.ack),
             // Data that were acknowledged, and not seen; a FIN alone takes one number.
@@ -241,7 +249,7 @@ impl<S: StreamView> HalfConnection<S> {
         let known = SeenAck {
             at: self.last_ack,
             ack: start,
-            window: self.window,
+            window: advertised(self.window, self.window_scale),
             bare: false,
         };
         let spare = &mut self.spare;
@@ -592,7 +600,7 @@ impl Stream {
     }
 
     #[inline]
-    fn data(&mut self, packet: &Packet, seq: u32, segment: u32, trips: Trips) -> DataArrival {
+    fn data(&mut self, packet: &Packet, seq: u32, segment: u32, trips: &Trips) -> DataArrival {
         while let Some(coming) = self.coming.front() {
             if coming.at + trips.to_sender > packet.at {
                 break;
@@ -650,7 +658,7 @@ impl Stream {
         (seq, end): (u32, u32),
         count: u64,
         segment: u32,
-        trips: Trips,
+        trips: &Trips,
     ) -> DataArrival {
         self.released = self.release(packet, seq, count, segment, trips);
         self.delayed_ack += self.released.held;
@@ -696,7 +704,7 @@ impl Stream {
         seq: u32,
         count: u64,
         segment: u32,
-        trips: Trips,
+        trips: &Trips,
     ) -> Release {
         // The round trip is known from the handshake, as a rule, and later ones can be shorter.
         let near = Nanos(trips.to_sender.0 - trips.to_sender.0 / 10);
@@ -847,8 +855,7 @@ impl Stream {
         self.acknowledgements += 1;
         self.echoed += u32::from(packet.flags & (ECE | SYN) == ECE); // RFC 3168
         // Without its scale a window says something only when it is closed.
-        let window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
-        let window = window.or((packet.window == 0).then_some(0));
+        let window = advertised(packet.window, scale).or((packet.window == 0).then_some(0));
         let mut ack = Acknowledged {
             gained: 0,
             window: window.map(u64::from),
@@ -916,7 +923,7 @@ impl Stream {
     #[inline]
     fn trip(&mut self, packet: &Packet, segment: u32) -> Option<Nanos> {
         let (mut newest, mut at_once) = (None, true);
-        let mut from = self.acked;
+        let (mut from, mut largest) = (self.acked, self.largest_acked);
         while let Some(out) = self.out.front() {
             if before(packet.ack, out.end) {
                 break;
@@ -924,10 +931,11 @@ impl Stream {
             newest = Some(out.at);
             at_once &= out.repetition == Repetition::Once;
             let size = out.end.wrapping_sub(from).min(usual(segment));
-            self.largest_acked = self.largest_acked.max(size);
+            largest = largest.max(size);
             from = out.end;
             self.out.pop_front();
         }
+        self.largest_acked = largest;
         let trip = newest
             .filter(|_| at_once)
             .map(|sent| packet.at.since(sent))?;

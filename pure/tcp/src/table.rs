@@ -10,6 +10,7 @@ mod tests;
 
 use crate::connection::{Passed, PendingSyn, TcpConnection};
 use crate::stream::StreamView;
+use crate::vantage::HostKey;
 use index::TableIndex;
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
@@ -121,12 +122,15 @@ impl AddressPair {
 
     /// The first or the second end.
     pub fn end(&self, second: bool) -> SocketAddr {
-        let ([high, low], port) = match second {
-            false => (self.addresses[0], self.ports >> 16),
-            true => (self.addresses[1], self.ports),
-        };
-        let ip = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
+        let port = if second { self.ports } else { self.ports >> 16 };
+        let ip = Ipv6Addr::from(self.host(second).0);
         SocketAddr::new(ip.to_canonical(), port as u16)
+    }
+
+    /// The host of the first or the second end.
+    pub fn host(&self, second: bool) -> HostKey {
+        let [high, low] = self.addresses[usize::from(second)];
+        HostKey(u128::from(high) << 64 | u128::from(low))
     }
 }
 

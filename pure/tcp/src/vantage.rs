@@ -44,7 +44,20 @@ impl Trips {
 
 /// What connections say about where they were observed, host by host.
 #[derive(Clone, Debug, Default)]
-pub struct VantageVotes(BTreeMap<u128, HostVotes>);
+pub struct VantageVotes(BTreeMap<HostKey, HostVotes>);
+
+/// An address as a number, that of IPv4 as IPv6 has it: compared at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostKey(pub(crate) u128);
+
+impl From<IpAddr> for HostKey {
+    fn from(host: IpAddr) -> HostKey {
+        HostKey(match host {
+            IpAddr::V4(host) => u128::from(u32::from(host)) | 0xffff << 32,
+            IpAddr::V6(host) => host.into(),
+        })
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct HostVotes {
@@ -60,17 +73,9 @@ impl HostVotes {
     }
 }
 
-/// An address as a number, that of IPv4 as IPv6 has it: compared at once.
-fn key(host: IpAddr) -> u128 {
-    match host {
-        IpAddr::V4(host) => u128::from(u32::from(host)) | 0xffff << 32,
-        IpAddr::V6(host) => host.into(),
-    }
-}
-
 impl VantageVotes {
     /// A connection votes, by the round trips from the observer to either end.
-    pub fn take(&mut self, ends: [IpAddr; 2], away: [Option<Nanos>; 2]) {
+    pub fn take(&mut self, ends: [impl Into<HostKey>; 2], away: [Option<Nanos>; 2]) {
         let [Some(a), Some(b)] = away else {
             return;
         };
@@ -78,7 +83,7 @@ impl VantageVotes {
             return;
         }
         for (end, here) in ends.into_iter().zip([is_here(a, b), is_here(b, a)]) {
-            let end = key(end);
+            let end = end.into();
             let is_full = self.is_full();
             let tally = match self.0.get_mut(&end) {
                 Some(tally) => tally,
@@ -98,7 +103,7 @@ impl VantageVotes {
 
     /// The observer of packets from `sender` to `receiver`.
     pub fn vantage(&self, sender: IpAddr, receiver: IpAddr) -> Vantage {
-        let tallies = [sender, receiver].map(|host| self.0.get(&key(host)));
+        let tallies = [sender, receiver].map(|host| self.0.get(&host.into()));
         let shares = tallies.map(|tally| tally.and_then(HostVotes::share));
         match shares {
             [Some(sender), Some(receiver)] if receiver > sender => Vantage::AtReceiver,

@@ -204,6 +204,7 @@ pub(crate) fn read(connection: &mut CaptureConnection, packet: &Packet, passed: 
 }
 
 /// Remembers a packet for the comparison with another place; whether it did.
+#[inline(never)]
 fn remember(connection: &mut CaptureConnection, packet: &Packet, passed: &Passed) -> bool {
     let again = match passed.data {
         Some(DataArrival::Duplicate | DataArrival::Probe | DataArrival::Stray) => return false,
@@ -262,7 +263,7 @@ impl KeptConnections {
         } = gone;
         let second = connection.client_is_second();
         self.votes.take(
-            [second, !second].map(|second| ends.end(second).ip()),
+            [second, !second].map(|second| ends.host(second)),
             connection.away(),
         );
         let key = (connection.bytes(), Reverse(number));

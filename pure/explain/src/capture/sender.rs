@@ -101,7 +101,7 @@ pub(crate) struct CaptureSender {
 
 /// What left, in the order of time: all from shortly before the first loss, up to [`MOST_SENT`].
 #[derive(Default)]
-struct Departed {
+pub(crate) struct Departed {
     sent: Vec<Sent>,
     /// Number of the first that is kept.
     first: u32,
@@ -495,7 +495,7 @@ impl CaptureSender {
 
     /// What leaves from now on is kept packet by packet.
     #[cold]
-    pub fn keeps(&mut self, stream: &Stream) {
+    pub fn keeps(&mut self, stream: &Stream) -> &mut Departed {
         let first = stream.departures;
         let departed = || {
             Box::new(Departed {
@@ -503,17 +503,18 @@ impl CaptureSender {
                 ..Departed::default()
             })
         };
-        self.departed.get_or_insert_with(departed);
+        self.departed.get_or_insert_with(departed)
     }
 
     /// Keeps what leaves.
     #[inline]
     pub fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
-        if self.departed.is_none() && stream.packets > FEWEST_SENT {
-            self.keeps(stream);
-        }
-        if let Some(departed) = &mut self.departed {
-            departed.keep(packet, segment);
+        match &mut self.departed {
+            Some(departed) => departed.keep(packet, segment),
+            None if stream.packets > FEWEST_SENT => {
+                self.keeps(stream).keep(packet, segment);
+            }
+            None => {}
         }
     }
 
