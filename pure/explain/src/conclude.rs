@@ -80,14 +80,15 @@ pub(crate) fn assemble(
         _ => Conclusion::TooShort,
     };
 
-    // Processors that take turns reorder.
+    // Processors that take turns reorder, and on one machine that is at work for both ends they are all that there is.
     let certain = |(limit, _, t): &(Limit, _, Candidate)| {
         *limit != Limit::Reordering && t.confidence == Confidence::Certain
     };
+    let is_all = |cpu: &Candidate| facts.memory_path && cpu.confidence == Confidence::Likely;
     if let Conclusion::Limited { by } = &mut conclusion
         && by.iter().all(|limit| limits::looks_like_cpu(*limit))
-        && !behind.iter().any(certain)
         && let Some(candidate) = limits::hides_the_path(facts)
+        && (is_all(&candidate) || !behind.iter().any(certain))
     {
         *by = vec![Limit::Cpu];
         behind = vec![(Limit::Cpu, KINDS.to_vec(), candidate)];
@@ -103,8 +104,12 @@ pub(crate) fn assemble(
         });
         share(time, bytes, total)
     };
-    // A limit of the first level that is also the cause behind it is reported once, with its own time.
-    let own = |limit: Limit| shares.iter().find(|(l, _)| *l == limit).map(|(_, s)| *s);
+    // A limit of the first level that is also the cause behind it is reported once, with its own time; behind all kinds of time it
+    // has all of them.
+    let own = |limit: Limit, kinds: &[TimeKind]| {
+        let of_limit = shares.iter().find(|(l, _)| *l == limit);
+        of_limit.filter(|_| kinds != KINDS).map(|(_, s)| *s)
+    };
     let mut findings: Vec<Finding> = behind
         .into_iter()
         .map(|(limit, kinds, candidate)| {
@@ -114,10 +119,10 @@ pub(crate) fn assemble(
                     facts.bytes,
                     total,
                 ),
-                None => own(limit).unwrap_or_else(|| explained(&kinds)),
+                None => own(limit, &kinds).unwrap_or_else(|| explained(&kinds)),
             };
             // The processor may own time, or lie behind that of others: then it has none of its own.
-            let level = own(limit).map_or(Level::Second, |_| limit.level());
+            let level = own(limit, &kinds).map_or(Level::Second, |_| limit.level());
             finding(limit, level, share, candidate)
         })
         .collect();

@@ -98,6 +98,8 @@ pub(crate) struct Facts {
     pub pacing: Option<BitRate>,
     pub sender_load: Option<CpuLoad>,
     pub receiver_load: Option<CpuLoad>,
+    /// Both ends run on one machine, and nobody set a buffer or a rate: the path is its memory and its processors.
+    pub memory_path: bool,
     /// The slower of both ends' devices.
     pub link: Option<BitRate>,
     /// A device that says that it runs half duplex.
@@ -310,6 +312,8 @@ pub(crate) struct CpuLoad {
     pub process: f64,
     /// All processors of the host.
     pub host: Option<f64>,
+    /// The processor of the host that was busiest at the time.
+    pub busiest: Option<f64>,
     pub streams: u32,
 }
 

@@ -9,7 +9,8 @@ use crate::trace::GROWS_WITHIN;
 use model::finding::{Confidence, Explanation, Limit, Source};
 use model::segment::{ca_state, tcp_state};
 use model::{
-    BitRate, Bytes, EndRecord, Fingerprint, Leg, Nanos, Run, SocketState, StreamSample, Workload,
+    BitRate, Bytes, EndRecord, Fingerprint, Leg, Nanos, Run, SocketOptions, SocketState,
+    StreamSample, Workload,
 };
 
 /// Round trips that bbr needs to fill a path (its gain of 2.89 doubles the rate each).
@@ -148,6 +149,7 @@ pub(crate) fn of_hosts(run: &Run, ends: LegEnds, n: usize, facts: &mut Facts) {
     facts.pacing = socket.and_then(|s| s.pacing);
     let order = &run.spec.workload;
     facts.always_writes = order.always_writes();
+    facts.memory_path = is_memory_path(run, socket);
     facts.most_written = order.most_written();
     if let Workload::Copy(copy) = &run.spec.workload {
         facts.copy = model::summarise_copy(ends.sender, ends.receiver)
@@ -322,9 +324,12 @@ fn load(end: &EndRecord, streams: u32) -> Option<CpuLoad> {
     let own = |c: &model::CpuTimes| c.process_user + c.process_system;
     let total = last.cpu.host_total.since(first.cpu.host_total).0;
     let busy = last.cpu.host_busy.since(first.cpu.host_busy).0;
+    let busiest = last.cpu.busiest_processor;
+    let busiest = busiest.map(|busy| busy.since(first.cpu.busiest_processor.unwrap_or_default()));
     Some(CpuLoad {
         process: own(&last.cpu).since(own(&first.cpu)).0 as f64 / wall as f64,
         host: (total > 0).then(|| busy as f64 / total as f64),
+        busiest: busiest.map(|busy| busy.0 as f64 / wall as f64),
         streams,
     })
 }
@@ -332,6 +337,16 @@ fn load(end: &EndRecord, streams: u32) -> Option<CpuLoad> {
 fn slowest(hosts: &[Option<&Fingerprint>]) -> Option<BitRate> {
     let devices = hosts.iter().flatten().filter_map(|h| h.device.as_ref());
     devices.filter_map(|d| d.speed).min()
+}
+
+/// One kernel has both ends, in whatever namespaces or containers, of a load that neither storage nor a setting slows.
+fn is_memory_path(run: &Run, socket: Option<&SocketOptions>) -> bool {
+    let of_far = run.far.as_ref().and_then(|far| far.boot_id.as_ref());
+    let same_kernel = of_far.is_some() && of_far == run.near.boot_id.as_ref();
+    let loopback = socket.is_some_and(|socket| socket.remote.ip().to_canonical().is_loopback());
+    let asked = &run.spec.socket;
+    let free = asked.send_buffer.or(asked.receive_buffer).is_none() && asked.pacing.is_none();
+    (same_kernel || loopback) && free && matches!(run.spec.workload, Workload::Bulk(_))
 }
 
 fn half_duplex(hosts: &[Option<&Fingerprint>]) -> Option<String> {

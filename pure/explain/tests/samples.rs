@@ -43,6 +43,9 @@ struct Case {
     sender_load: [f64; 2],
     #[serde(default)]
     receiver_load: [f64; 2],
+    /// One kernel has both ends.
+    #[serde(default)]
+    one_machine: bool,
     phase: Vec<Phase>,
     expect: Expect,
 }
@@ -159,6 +162,7 @@ impl Case {
     fn run(&self) -> Run {
         let end = |sends: bool| self.end(sends);
         let (near, far) = (end(true), end(false));
+        let boot_id = self.one_machine.then(|| "one".to_owned());
         Run {
             host: "far".to_owned(),
             spec: Spec {
@@ -189,8 +193,13 @@ impl Case {
                     duplex: self.duplex.clone(),
                     ..Device::default()
                 }),
+                boot_id: boot_id.clone(),
                 ..Fingerprint::default()
             },
+            far: self.one_machine.then(|| Fingerprint {
+                boot_id,
+                ..Fingerprint::default()
+            }),
             legs: vec![Leg {
                 direction: Direction::Up,
                 started: Nanos(0),

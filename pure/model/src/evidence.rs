@@ -207,10 +207,16 @@ keys! {
     SenderProcessCpu: Cpus, Counters;
     /// Load of all processors of the sending host.
     SenderHostCpu: Share, Counters;
+    /// Load of the sending host's busiest processor.
+    SenderBusiestProcessor: Share, Counters;
     /// Processors that the receiving process used.
     ReceiverProcessCpu: Cpus, Counters;
     /// Load of all processors of the receiving host.
     ReceiverHostCpu: Share, Counters;
+    /// Load of the receiving host's busiest processor.
+    ReceiverBusiestProcessor: Share, Counters;
+    /// Processors that both processes used, on the one machine that has both.
+    BothProcessesCpu: Cpus, Counters;
     /// Time of which the next four are shares: the process held the connection up, and was sampled.
     ProcessTime: Time, Process;
     /// The process ran on a processor.

@@ -13,6 +13,9 @@ pub struct Fingerprint {
     pub linerate: String,
     /// Name of the host.
     pub hostname: String,
+    /// Random id of this start of the kernel (random(4)): the same in all its network namespaces and containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
     /// Operating system and kernel release, as `uname -sr` prints them.
     pub kernel: String,
     /// Machine architecture.

@@ -118,6 +118,14 @@ pub struct CpuTimes {
     /// All processors of the host, busy with anything, interrupts included.
     #[serde(rename = "host_busy_ns")]
     pub host_busy: Nanos,
+    /// The busiest processor of the host, summed over windows of a tenth of a second: equal to the wall time if there always
+    /// was a full one. `None` if not known.
+    #[serde(
+        rename = "busiest_processor_ns",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub busiest_processor: Option<Nanos>,
     /// Part of busy spent in soft interrupts, where most of the receive path runs.
     #[serde(rename = "host_softirq_ns")]
     pub host_softirq: Nanos,

@@ -18,7 +18,7 @@ struct Row<'a> {
 type Column = (&'static str, fn(&Row<'_>) -> String);
 
 /// The columns before those of the socket.
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 22] = [
     ("run_id", |r| escape(&r.run.id)),
     ("host", |r| escape(&r.run.host)),
     ("leg", |r| r.index.to_string()),
@@ -37,6 +37,9 @@ const COLUMNS: [Column; 21] = [
     ("end_process_user_ns", |r| ns(r.sample.cpu.process_user)),
     ("end_process_system_ns", |r| ns(r.sample.cpu.process_system)),
     ("end_host_busy_ns", |r| ns(r.sample.cpu.host_busy)),
+    ("end_busiest_processor_ns", |r| {
+        cell(r.sample.cpu.busiest_processor.map(|busy| busy.0))
+    }),
     ("end_host_softirq_ns", |r| ns(r.sample.cpu.host_softirq)),
     ("end_host_steal_ns", |r| ns(r.sample.cpu.host_steal)),
     ("end_host_total_ns", |r| ns(r.sample.cpu.host_total)),

@@ -114,8 +114,11 @@ words! {
     SenderProcessCpu "processors of the sending process",
         >= "a full processor", <= "not the processor";
     SenderHostCpu "load of the sending host", >= "a full host";
+    SenderBusiestProcessor "load of the sending host's busiest processor", >= "a full processor";
     ReceiverProcessCpu "processors of the receiving process", >= "a full processor";
     ReceiverHostCpu "load of the receiving host", >= "a full host";
+    ReceiverBusiestProcessor "load of the receiving host's busiest processor", >= "a full processor";
+    BothProcessesCpu "processors of both processes, on one machine", >= "most of one processor";
     ProcessTime "time in which the process was observed";
     ProcessRunning "running";
     ProcessReady "ready, without a processor";

@@ -80,6 +80,7 @@ pub fn host(name: &str) -> Fingerprint {
             governor: Some("performance".to_owned()),
         },
         memory: Some(Bytes(64 << 30)),
+        boot_id: Some("6c4d5f3a-0b6e-4c55-9a0e-2f5b7d1c8e90".to_owned()),
         clock_source: Some("tsc".to_owned()),
         device: Some(Device {
             name: "eno1".to_owned(),
@@ -132,6 +133,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
                     process_user: Nanos::from_millis(10 * s),
                     process_system: Nanos::from_millis(if sends { 110 } else { 240 } * s),
                     host_busy: Nanos::from_millis(1600 * s),
+                    busiest_processor: Some(Nanos::from_millis(900 * s)),
                     host_softirq: Nanos::from_millis(300 * s),
                     host_total: Nanos::from_secs(32 * s),
                     ..CpuTimes::default()

@@ -12,6 +12,9 @@ const PROCESS_FULL: f64 = 0.9;
 const HOST_FULL: f64 = 0.95;
 /// And the transfer itself is a good part of that.
 const WORKS: f64 = 0.25;
+/// Of one machine that has both ends, their processes use so many processors, and its kernel, which moves the data between them,
+/// some more: a copy at each end is most of the work of a path that is memory.
+const BOTH_WORK: f64 = 0.9;
 /// With more loss than this there is something else to look at first.
 const MUCH_LOSS: f64 = 0.01;
 /// Goodput by the speed of the slowest device, from which the device is full: headers and acknowledgements have the rest.
@@ -69,18 +72,25 @@ pub(crate) fn hides_the_path(facts: &Facts) -> Option<Candidate> {
     let loads = || loads(facts);
     let works: f64 = loads().map(|load| load.process).sum();
     let host_full = loads().any(|load| load.host.is_some_and(|host| host >= HOST_FULL));
+    let busiest_full = loads().any(|load| load.busiest.is_some_and(|busy| busy >= HOST_FULL));
     let own = loads().any(is_full) || host_full && works >= WORKS;
+    let all_memory = facts.memory_path && (own || works >= BOTH_WORK);
+    let own = own || all_memory;
     let short = facts.min_rtt.is_some_and(|rtt| rtt < NOISE);
-    let waits = facts
-        .inflation()
-        .is_some_and(|inflation| inflation >= LONG_QUEUE);
+    let inflated = |inflation| inflation >= LONG_QUEUE;
+    let waits = all_memory || facts.inflation().is_some_and(inflated);
     // A device that is full, or a rate as steady as a link's, is the path's, however busy the hosts are.
     let device_full = facts
         .link
         .is_some_and(|link| (DEVICE_FULL..=1.0).contains(&(facts.rate() * 8.0 / link.0 as f64)));
-    let of_path =
-        device_full || facts.is_flat() && !loads().any(|load| load.process >= process_full(load));
-    if !(own || host_full) || !short || !waits || of_path || facts.loss_share() > MUCH_LOSS {
+    let process_full = || loads().any(|load| load.process >= process_full(load));
+    let of_path = device_full || facts.is_flat() && !all_memory && !process_full();
+    if !(own || host_full || busiest_full)
+        || !short
+        || !waits
+        || of_path
+        || facts.loss_share() > MUCH_LOSS
+    {
         return None;
     }
     let confidence = if own {
@@ -111,23 +121,38 @@ fn process_full(load: CpuLoad) -> f64 {
 }
 
 fn evidence(facts: &Facts) -> Vec<Evidence> {
+    let both: f64 = loads(facts).map(|load| load.process).sum();
+    let of_both = facts.memory_path.then(|| {
+        facts
+            .evidence(Key::BothProcessesCpu, both)
+            .if_at_least(BOTH_WORK)
+    });
     [
-        (Key::SenderProcessCpu, Key::SenderHostCpu, facts.sender_load),
+        (
+            Key::SenderProcessCpu,
+            Key::SenderHostCpu,
+            Key::SenderBusiestProcessor,
+            facts.sender_load,
+        ),
         (
             Key::ReceiverProcessCpu,
             Key::ReceiverHostCpu,
+            Key::ReceiverBusiestProcessor,
             facts.receiver_load,
         ),
     ]
     .into_iter()
-    .filter_map(|(process, host, load)| Some((process, host, load?)))
-    .flat_map(|(process, host, load)| {
+    .filter_map(|(process, host, busiest, load)| Some((process, host, busiest, load?)))
+    .flat_map(|(process, host, busiest, load)| {
         let judged = |key, used: f64, full| facts.evidence(key, used).if_at_least(full);
         let of_host = load.host.map(|used| judged(host, used, HOST_FULL));
+        let of_busiest = load.busiest.map(|used| judged(busiest, used, HOST_FULL));
         [judged(process, load.process, process_full(load))]
             .into_iter()
             .chain(of_host)
+            .chain(of_busiest)
     })
+    .chain(of_both)
     .collect()
 }
 
@@ -140,9 +165,14 @@ mod tests {
 
     /// Ten connections' worth of varying rate on a veth: 10 us of RTT, 300 us under load.
     fn veth(process: f64, host: f64) -> Facts {
+        veth_at(process, host, 20_000_000)
+    }
+
+    fn veth_at(process: f64, host: f64, variation: u64) -> Facts {
         let load = Some(CpuLoad {
             process,
             host: Some(host),
+            busiest: None,
             streams: 1,
         });
         let mut facts = Facts {
@@ -159,8 +189,8 @@ mod tests {
                 from: Nanos::from_millis(n * 100),
                 to: Nanos::from_millis((n + 1) * 100),
                 srtt: Nanos::from_micros(300),
-                delivered: 50_000_000 + n % 3 * 20_000_000,
-                passed: 50_000_000 + n % 3 * 20_000_000,
+                delivered: 50_000_000 + n % 3 * variation,
+                passed: 50_000_000 + n % 3 * variation,
                 ..SenderInterval::default()
             });
         }
@@ -196,6 +226,42 @@ mod tests {
     }
 
     #[test]
+    fn two_ends_on_one_machine_have_no_path_but_its_processors() {
+        let confidence =
+            |facts: &Facts| hides_the_path(facts).map(|candidate| candidate.confidence);
+        // At a steady rate, which elsewhere is a line's.
+        let both = |process: f64| Facts {
+            memory_path: true,
+            ..veth_at(process, 0.7, 0)
+        };
+        assert_eq!(confidence(&both(0.45)), Some(Confidence::Likely));
+        assert_eq!(confidence(&both(0.44)), None);
+        let limited = Facts {
+            memory_path: false,
+            ..both(0.45)
+        };
+        assert_eq!(confidence(&limited), None);
+        let fullest = fullest(&both(0.45)).map(|fact| fact.key);
+        assert_eq!(fullest, Some(Key::BothProcessesCpu));
+    }
+
+    #[test]
+    fn one_full_processor_of_many_is_no_more_than_possible() {
+        let of = |busiest| {
+            let mut facts = veth(0.3, 0.1);
+            for load in [&mut facts.sender_load, &mut facts.receiver_load] {
+                *load = load.map(|load| CpuLoad {
+                    busiest: Some(busiest),
+                    ..load
+                });
+            }
+            hides_the_path(&facts).map(|candidate| candidate.confidence)
+        };
+        assert_eq!(of(HOST_FULL), Some(Confidence::Possible));
+        assert_eq!(of(HOST_FULL - 0.01), None);
+    }
+
+    #[test]
     fn a_processor_is_full_at_its_bounds_and_not_below() {
         let blamed = |process, host, streams, retransmitted| {
             let facts = Facts {
@@ -203,6 +269,7 @@ mod tests {
                     process,
                     host,
                     streams,
+                    ..CpuLoad::default()
                 }),
                 segments: 1000,
                 retransmitted,
