@@ -78,9 +78,11 @@ impl ConnectionAccount {
         let followed = self.followed.get_or_insert_with(begin);
         let mut passed = followed.push(&packet, !is_sent);
         if !is_sent {
+            let full = followed.segment();
             let own = followed.stream_mut(1 - passed.side);
-            if let (Some(own), Some(_)) = (own, passed.ack.take()) {
+            if let (Some(own), Some(ack)) = (own, passed.ack.take()) {
                 own.view.acknowledged(&own.stream);
+                own.view.holds(&own.stream, segment.at, ack.gained, full);
             }
             capture::read(followed, &packet, &passed);
             if segment.payload.0 == 0 {
@@ -136,6 +138,7 @@ impl ConnectionAccount {
             ..v
         });
         facts.bucket = own.bucket(facts.rtt());
+        facts.held_acks = own.held_acks(facts.rtt());
     }
 
     /// Its own end opened it: when the first packet passed, and from its SYN to the answer.

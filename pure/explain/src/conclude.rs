@@ -305,8 +305,14 @@ fn conclude(
         }
         TimeKind::Receiver => {
             let names = fitting(limits::BEHIND_THE_RECEIVER, &[TimeKind::Receiver]);
+            // A small buffer with hardly anything in it.
+            let open =
+                limits::reads_slowly(facts).is_some_and(|t| t.confidence == Confidence::Possible);
             match names.is_empty() {
                 true => [path_behind(facts, &mut fitting), vec![Limit::ReceiveWindow]].concat(),
+                false if open && facts.unread_is_known() => {
+                    [vec![Limit::ReceiveWindow], names].concat()
+                }
                 false => names,
             }
         }

@@ -110,6 +110,10 @@ pub(crate) struct Facts {
     pub always_writes: bool,
     /// What the sending application can have under way at the most: what it was asked for.
     pub most_written: Option<Bytes>,
+    /// Time for which the receiver held back acknowledgements of three full segments and more, where packets show it.
+    pub held_acks: Nanos,
+    /// What let new data go, where a capture at the sender shows it.
+    pub send_clock: Option<SendClock>,
     /// How it spread out what it sent, where packets show it.
     pub rhythm: Option<Rhythm>,
     /// Waits that Nagle's algorithm made, and how many of them outlasted a delayed ACK.
@@ -172,6 +176,19 @@ impl Rhythm {
     /// Sends are spread out over the round trip all the time: no acknowledgement makes them so even.
     pub fn is_spread(&self) -> bool {
         self.paused <= Rhythm::SPREAD && self.drained <= Rhythm::SPREAD
+    }
+}
+
+/// What let new data go, as far as it shows at the sender: bursts that left when an acknowledgement had just arrived, and others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SendClock {
+    pub by_ack: u32,
+    pub by_itself: u32,
+}
+
+impl SendClock {
+    pub fn bursts(self) -> u32 {
+        self.by_ack.saturating_add(self.by_itself)
     }
 }
 
@@ -477,6 +494,11 @@ impl Facts {
                 )
             });
         delivered / f64::max(time, 1e-9) / self.rate().max(1.0)
+    }
+
+    /// What the receiving application left unread is known.
+    pub fn unread_is_known(&self) -> bool {
+        self.readings.iter().any(|r| r.unread.is_some())
     }
 
     /// Readings are so far apart that what happened within a round trip is not in them.

@@ -14,6 +14,7 @@ mod listing;
 mod mixed;
 mod process_activity;
 mod receiver;
+mod reverse_path;
 mod samples;
 mod sender_state;
 mod sliding_window;

@@ -193,6 +193,10 @@ keys! {
     DelayedAckTime: Time;
     /// Single segments in flight whose acknowledgement outlasts the RTT by 15 ms or more, of all of them.
     SingleSegmentWaits: Count;
+    /// Time for which the receiver held back acknowledgements of three full segments and more.
+    HeldAckTime: Time;
+    /// Bursts of new data that did not follow an acknowledgement within a millisecond, of all of them.
+    SelfClockedSends: Share;
     /// Round trips in half of which nothing was sent.
     PausedRtts: Share;
     /// Round trips in which less than half of what the path holds was in flight.

@@ -106,6 +106,10 @@ words! {
     DelayedAckWaits "waits for a delayed ACK", >= "one in five";
     DelayedAckTime "time in them", >= "a quarter of the time";
     SingleSegmentWaits "single segments that waited for a delayed ACK";
+    HeldAckTime "time in which the receiver held back ACKs of many segments",
+        >= "its application does not read";
+    SelfClockedSends "bursts that left without an ACK before them",
+        >= "a clock, not ACKs, releases segments";
     PausedRtts "RTTs in half of which nothing was sent", <= "a clock, not ACKs, releases segments";
     DrainedRtts "RTTs in which the path ran half empty",
         >= "the sender did not send, though it could";

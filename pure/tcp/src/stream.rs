@@ -511,6 +511,11 @@ impl Stream {
             .unwrap_or_default()
     }
 
+    /// When the last data passed, if they were new.
+    pub fn last_new(&self) -> Option<Nanos> {
+        (self.last_new == self.last_data).then_some(self.last_new)
+    }
+
     /// The last retransmission.
     pub fn retransmission(&self) -> Option<&StreamRetransmission> {
         self.trouble.as_deref().map(|t| &t.last)

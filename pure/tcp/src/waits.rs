@@ -7,6 +7,10 @@ use crate::seq::{ahead, before};
 use crate::thresholds::{AT_ONCE, IDLE, INITIAL_WINDOW, NO_PAUSE, USUAL_SEGMENT, held_back};
 use model::{Nanos, SocketValues, What};
 
+/// What is written independently of acknowledgements follows one within this part (1 / n) of the wait for it in one case of
+/// so many.
+const CHANCE: u64 = 16;
+
 /// What a segment waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
@@ -118,7 +122,9 @@ pub(crate) struct Before<'a> {
 impl Before<'_> {
     /// Whether an acknowledgement that was seen then let a segment of this moment go.
     fn is_at_once(&self, seen: Nanos, at: Nanos) -> bool {
-        at.since(seen + self.near) <= AT_ONCE.max(Nanos(self.near.0 / 4))
+        // From afar, a full segment takes longer than a SYN.
+        let soon = Nanos((self.near.0 / 4).max(seen.since(self.last).0 / CHANCE));
+        at.since(seen + self.near) <= AT_ONCE.max(soon)
     }
 
     /// A short segment takes as long as a SYN; a full one may take longer.

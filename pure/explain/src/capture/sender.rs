@@ -2,7 +2,7 @@
 
 use crate::conclude::{ExplainedConnection, FEWEST_SEGMENTS, assemble};
 use crate::facts::{
-    self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Rhythm,
+    self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Rhythm, SendClock,
     SenderInterval, Sent, Vanished,
 };
 use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
@@ -16,9 +16,11 @@ use std::mem::take;
 use std::net::SocketAddr;
 use tcp::seq::before;
 use tcp::stream::{Acknowledged, DataArrival, FollowedStream, Stream, StreamView, usual};
-use tcp::thresholds::LEAST_INITIAL_WINDOW;
+use tcp::thresholds::{AT_ONCE, LEAST_INITIAL_WINDOW};
 use tcp::waits::{Release, Wait};
 
+/// Full segments whose acknowledgement a receiver holds back for a reason: of every second one it is due at once.
+const HELD_SEGMENTS: u32 = 3;
 /// A reading is no shorter than this.
 const SHORTEST_READING: Nanos = Nanos::from_millis(5);
 /// Readings whose packets are looked at for how long they lay below TCP: later, clocks may have drifted.
@@ -97,6 +99,19 @@ pub(crate) struct CaptureSender {
     held: Nanos,
     stalled: Nanos,
     least_window: u64,
+    held_acks: HeldAcks,
+    sends: SendClock,
+    /// The last acknowledgement.
+    last_ack: Nanos,
+}
+
+/// Acknowledgements of all that was in flight at once, of three full segments or more: a receiver whose application reads
+/// acknowledges every second one when it arrives (RFC 5681, 4.2).
+#[derive(Clone, Copy, Default)]
+struct HeldAcks {
+    count: u32,
+    /// Since the last data before each of them.
+    time: Nanos,
 }
 
 /// What left, in the order of time: all from shortly before the first loss, up to [`MOST_SENT`].
@@ -418,6 +433,7 @@ impl CaptureSender {
                 if stream.released.all_acked && !was_out() {
                     self.released(&stream.released);
                 }
+                self.sends(packet.at);
                 self.least = self.least.min(stream.flight_before);
                 self.pause = self.pause.max(packet.at.since(self.last_data));
                 self.departs(stream, packet, segment);
@@ -443,6 +459,38 @@ impl CaptureSender {
         }
         self.passed += u64::from(packet.payload);
         self.last_data = packet.at;
+    }
+
+    /// New data leave.
+    #[inline]
+    fn sends(&mut self, at: Nanos) {
+        let pause = at.since(self.last_data);
+        if pause <= AT_ONCE && self.last_ack <= self.last_data {
+            return;
+        }
+        match self.last_ack > self.last_data && at.since(self.last_ack) <= AT_ONCE {
+            true => self.sends.by_ack += 1,
+            false => self.sends.by_itself += 1,
+        }
+    }
+
+    /// The receiver acknowledged; the data before it passed at `last_data`.
+    #[inline]
+    pub fn holds(&mut self, stream: &Stream, at: Nanos, gained: u32, segment: u32) {
+        // What fills a gap is acknowledged with all that had come behind it.
+        let Some(since) = stream.last_new() else {
+            return;
+        };
+        if stream.unacked() == 0 && gained >= HELD_SEGMENTS * usual(segment) {
+            self.held_acks.count += 1;
+            self.held_acks.time += at.since(since);
+        }
+    }
+
+    /// Time for which the receiver held acknowledgements back, as far as the round trip does not take it.
+    pub fn held_acks(&self, rtt: Nanos) -> Nanos {
+        let trips = rtt.0.saturating_mul(self.held_acks.count.into());
+        self.held_acks.time.since(Nanos(trips))
     }
 
     /// The receiver's socket knows the round trip to the sender.
@@ -596,6 +644,8 @@ impl CaptureSender {
                 course.stamped.ack(at, value);
             }
         }
+        self.holds(stream, at, ack.gained, segment);
+        self.last_ack = at;
         if let Some(window) = ack.window {
             self.least_window = self.least_window.min(window);
         }
@@ -827,6 +877,8 @@ impl CaptureSender {
             course.pace.rhythm(late)
         });
         facts.rhythm = rhythm.flatten();
+        facts.held_acks = this.held_acks(stream.min_rtt.unwrap_or_default());
+        facts.send_clock = at_sender.then_some(this.sends);
         facts.needless = figures.needless_retransmissions;
         facts.reordered = figures.reordered;
         facts.marked = stream.marked();
@@ -1000,6 +1052,59 @@ mod tests {
             .iter()
             .find(|f| f.limit == Limit::Application);
         own.map_or(0.0, |finding| finding.share.time_share)
+    }
+
+    /// Single segments, of which the receiver acknowledges the first at once, and each other one after so many milliseconds,
+    /// seen there: the next comes a round trip and 2 ms later, for a full segment takes longer than the SYN.
+    fn alone(held_ms: u64) -> Option<Limit> {
+        let (from, to) = (
+            ([192, 0, 2, 1], 40000).into(),
+            ([192, 0, 2, 2], 5210).into(),
+        );
+        let packet = |forward: bool, ms: u64, flags| Packet {
+            at: Nanos::from_millis(ms),
+            flags,
+            window: 65_000,
+            ..if forward {
+                Packet::new(from, to)
+            } else {
+                Packet::new(to, from)
+            }
+        };
+        let mut observer = CaptureObserver::default();
+        observer.push(&packet(true, 0, SYN));
+        observer.push(&Packet {
+            ack: 1,
+            ..packet(false, 0, SYN | ACK)
+        });
+        observer.push(&Packet {
+            seq: 1,
+            ack: 1,
+            ..packet(true, 1, ACK)
+        });
+        for n in 0..100u64 {
+            let at = 10 + n * (held_ms + 3);
+            let held_ms = if n == 0 { 0 } else { held_ms };
+            let seq = 1 + n as u32 * 1448;
+            observer.push(&Packet {
+                seq,
+                ack: 1,
+                payload: 1448,
+                ..packet(true, at, ACK)
+            });
+            observer.push(&Packet {
+                seq: 1,
+                ack: seq + 1448,
+                ..packet(false, at + held_ms, ACK)
+            });
+        }
+        observer.explain().explanations[0].cause()
+    }
+
+    #[test]
+    fn what_follows_a_delayed_acknowledgement_soon_had_waited_for_it() {
+        assert_eq!(alone(40), Some(Limit::DelayedAck));
+        assert_eq!(alone(20), Some(Limit::Application));
     }
 
     #[test]

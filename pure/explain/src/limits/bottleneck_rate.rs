@@ -33,7 +33,7 @@ const FEWEST_OUT: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     // A path that carried less would not let that rate through.
-    if pacing::is_kept(facts) {
+    if pacing::is_kept(facts) || pacing::is_even(facts) {
         return None;
     }
     full(facts)
@@ -194,6 +194,8 @@ fn full(facts: &Facts) -> Option<Candidate> {
         let paused = facts.rhythm.is_none();
         let open = facts.loss_share() > MUCH_LOSS
             || facts.held_flight().is_some()
+            || pacing::self_clocked(facts).is_some()
+            || !facts.has_long_queue()
             || paused
             || !facts.has_forward_queue();
         let confidence = match open {

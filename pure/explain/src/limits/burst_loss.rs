@@ -20,6 +20,8 @@ const AT_THE_END: f64 = 0.75;
 /// each time; above the other, any window.
 const SAME_WINDOW: f64 = 0.12;
 const ANY_WINDOW: f64 = 0.20;
+/// Delay at the losses by that of the full queue, from which it stood.
+const DELAYS: f64 = 0.5;
 /// Segments in flight at losses, median, below which their number is no evidence.
 const FEWEST_OUT: f64 = 4.0;
 
@@ -130,7 +132,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     }
     let clear = facts.bucket.as_ref().is_none_or(BucketFit::is_clear);
     let again = facts.loss_events().len() >= FEWEST_EVENTS;
-    let sure = pattern == LossPattern::Bursts && clear && again;
+    // Behind a queue that delays as it would when full, the line is full.
+    let delay = facts.delay_at_loss().unwrap_or_default();
+    let delays = |b: &BucketFit| delay.0 as f64 >= b.delay().0 as f64 * DELAYS;
+    let stands = facts.bucket.as_ref().is_some_and(delays);
+    let sure = pattern == LossPattern::Bursts && clear && again && !stands;
     let candidate = Candidate::new(
         if sure {
             Confidence::Likely
@@ -174,11 +180,11 @@ mod tests {
                 ..LostSegment::default()
             })
             .collect();
-        let mut confidence = |parts| {
+        let mut confidence = |parts, depth| {
             facts.bucket = Some(BucketFit {
                 rate: 2.8e6,
                 range: [2.7e6, 2.9e6],
-                depth: 20e3,
+                depth,
                 parts,
                 events: 46,
                 of_events: 46,
@@ -193,7 +199,9 @@ mod tests {
             );
             candidate.confidence
         };
-        assert_eq!(confidence(0.9), Confidence::Likely);
-        assert_eq!(confidence(0.83), Confidence::Possible);
+        assert_eq!(confidence(0.9, 20e3), Confidence::Likely);
+        assert_eq!(confidence(0.83, 20e3), Confidence::Possible);
+        // Losses came 3 ms late: a queue of 5 ms stood.
+        assert_eq!(confidence(0.9, 14e3), Confidence::Possible);
     }
 }

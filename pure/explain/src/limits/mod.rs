@@ -173,6 +173,7 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
     (Limit::BlackHole, black_hole::fits),
     (Limit::RtoStall, rto_stall::fits),
     (Limit::AckPath, ack_path::fits),
+    (Limit::ReadingApplication, reading_application::holds_acks),
     (Limit::DuplexLoss, duplex_loss::fits),
     (Limit::DelayedAck, delayed_ack::fits_alone),
     (Limit::Reordering, reordering::fits),
@@ -237,6 +238,7 @@ pub(crate) use cpu::{
 };
 pub(crate) use loss_runs::clustered;
 pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
+pub(crate) use reading_application::fits as reads_slowly;
 
 /// A black hole is seen at once, however short the transfer was.
 pub(crate) fn is_black_hole(facts: &Facts) -> bool {

@@ -2,10 +2,10 @@
 //! control believes in (then the cause is behind it).
 
 use super::{Candidate, Key, send_buffer};
-use crate::facts::{Facts, Rhythm, bit_rate};
+use crate::facts::{FEWEST_LOST, Facts, Rhythm, bit_rate};
 use crate::sender_state::SenderState;
 use model::BitRate;
-use model::finding::Confidence;
+use model::finding::{Confidence, Evidence};
 use model::stats::percentile;
 
 pub(crate) fn owns(state: &SenderState) -> bool {
@@ -23,9 +23,37 @@ pub(crate) fn candidate(facts: &Facts) -> Candidate {
 /// Goodput by that of its fastest tenth, of data that come evenly.
 const EVEN: f64 = 0.95;
 
+/// Bursts of new data that no acknowledgement let go, of all of them: up to 0.9 seen of BBR, less of all that a window holds.
+const BY_ITSELF: f64 = 0.9;
+/// Fewer bursts show no clock.
+const FEWEST: u32 = 50;
+
+/// Of a capture at the sender: a clock lets segments go. Who waits for a window, or for room in a buffer, sends when an
+/// acknowledgement arrives.
+pub(super) fn self_clocked(facts: &Facts) -> Option<Evidence> {
+    let clock = facts.send_clock.filter(|c| c.bursts() >= FEWEST)?;
+    let share = f64::from(clock.by_itself) / f64::from(clock.bursts());
+    (share >= BY_ITSELF).then(|| {
+        facts
+            .evidence(Key::SelfClockedSends, share)
+            .at_least(BY_ITSELF)
+    })
+}
+
+/// The same, always at one rate and without losses: BBR, which paces too, looks for more in one of eight round trips.
+pub(super) fn is_even(facts: &Facts) -> bool {
+    let harmless = facts.retransmitted < FEWEST_LOST;
+    harmless && facts.is_flat() && self_clocked(facts).is_some()
+}
+
 /// From packets alone: the same amount in flight all the time, and sends spread out over the round trip by a clock of
 /// their own. An application that writes little at a time, at a rate of its own, looks the same.
 pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
+    if is_even(facts) {
+        let mut evidence = vec![facts.evidence(Key::Goodput, bit_rate(facts.rate()))];
+        evidence.extend(self_clocked(facts));
+        return Some(advised(evidence));
+    }
     let steady = send_buffer::steady(facts)?;
     let spread = match facts.rhythm {
         Some(rhythm) => rhythm.is_spread().then(|| {
@@ -43,11 +71,13 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
         spread?,
         facts.evidence(Key::Goodput, bit_rate(facts.rate())),
     ];
-    Some(
-        Candidate::new(Confidence::Possible, evidence)
-            .ranked(0)
-            .advise("look whether the sender paces: pacing_rate in 'ss -ti', SO_MAX_PACING_RATE, a queueing discipline (fq maxrate)"),
-    )
+    Some(advised(evidence))
+}
+
+fn advised(evidence: Vec<Evidence>) -> Candidate {
+    Candidate::new(Confidence::Possible, evidence)
+        .ranked(0)
+        .advise("look whether the sender paces: pacing_rate in 'ss -ti', SO_MAX_PACING_RATE, a queueing discipline (fq maxrate)")
 }
 
 /// Of a pacing rate, goodput at the least if it is reached.
@@ -88,10 +118,61 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{bottleneck_rate, send_buffer};
     use super::*;
-    use crate::facts::SenderInterval;
+    use crate::facts::{SendClock, SenderInterval};
     use model::Nanos;
     use model::finding::Source;
+
+    /// Two seconds of four segments in flight on a path of 20 ms, of whose bursts so many followed no acknowledgement.
+    fn bursts(by_itself: u32) -> Facts {
+        let mut facts = Facts::new(Source::CaptureAtSender);
+        (facts.mss, facts.min_rtt) = (1448, Some(Nanos::from_millis(20)));
+        (facts.segments, facts.span) = (400, Nanos::from_secs(2));
+        facts.send_clock = Some(SendClock {
+            by_ack: 200 - by_itself,
+            by_itself,
+        });
+        for n in 0..100 {
+            facts.read(SenderInterval {
+                from: Nanos::from_millis(n * 20),
+                to: Nanos::from_millis(n * 20 + 20),
+                srtt: Nanos::from_millis(22),
+                cwnd: 5792,
+                flight: 5792,
+                delivered: 5792,
+                passed: 5792,
+                ..SenderInterval::default()
+            });
+        }
+        facts
+    }
+
+    #[test]
+    fn segments_that_wait_for_no_acknowledgement_are_paced_and_not_held_by_a_buffer() {
+        let named = |facts: &Facts| {
+            [
+                fits_spread(facts).is_some(),
+                send_buffer::fits(facts).is_some(),
+            ]
+        };
+        assert_eq!(named(&bursts(200)), [true, false]);
+        assert_eq!(named(&bursts(20)), [false, true]);
+        // A round trip of a slow line is longer than that of a SYN.
+        let full = |by_itself| {
+            let mut facts = bursts(by_itself);
+            facts
+                .readings
+                .iter_mut()
+                .for_each(|r| r.srtt = Nanos::from_millis(40));
+            facts
+                .readings
+                .iter_mut()
+                .for_each(|r| (r.flight, r.cwnd) = (11_584, 11_584));
+            bottleneck_rate::fits(&facts).is_some()
+        };
+        assert_eq!([full(20), full(200)], [true, false]);
+    }
 
     /// Half a minute at a pacing rate of 8 Mbit/s that is not reached in the first seconds.
     fn slow_at_first(seconds: u64) -> Option<Confidence> {

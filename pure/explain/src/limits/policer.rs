@@ -150,7 +150,11 @@ pub(crate) fn fits_bucket(facts: &Facts) -> Option<Candidate> {
     evidence.push(facts.evidence(Key::LossEvents, bucket.events));
     let sharing = Some(bucket.connections).filter(|many| *many > 1);
     evidence.extend(sharing.map(|many| facts.evidence(Key::BucketConnections, many)));
-    let confidence = match bucket.events >= SURE_EVENTS {
+    // Where a small bucket fits many rates, the fastest would hardly have delayed anything as a queue.
+    let [_, fastest] = bucket.range;
+    let least = Nanos((bucket.depth / fastest.max(1.0) * 1e9 * DELAYS) as u64);
+    let queued = facts.delay_at_loss().unwrap_or_default() > least;
+    let confidence = match bucket.events >= SURE_EVENTS && !queued {
         true => Confidence::Certain,
         false => Confidence::Possible,
     };
@@ -290,6 +294,11 @@ mod tests {
     /// Ten seconds at 0.1 MB/s through a bucket of 1 MB/s that would hold 50 ms, with so many loss events at its brim, each
     /// with such a delay.
     fn cut(events: usize, delay: Nanos) -> Option<Confidence> {
+        cut_at(events, delay, 1e6)
+    }
+
+    /// The same where rates up to this one fit.
+    fn cut_at(events: usize, delay: Nanos, fastest: f64) -> Option<Confidence> {
         let mut facts = Facts::new(Source::Trace);
         let rtt = Nanos::from_millis(20);
         (facts.mss, facts.min_rtt) = (1000, Some(rtt));
@@ -317,7 +326,7 @@ mod tests {
             .collect();
         facts.bucket = Some(BucketFit {
             rate: 1e6,
-            range: [1e6; 2],
+            range: [1e6, fastest],
             depth: 50e3,
             parts: 0.9,
             events,
@@ -338,6 +347,14 @@ mod tests {
         assert_eq!(cut(20, Nanos::from_millis(25)), None);
         assert_eq!(cut(20, Nanos::from_millis(10)), None);
         assert_eq!(cut(20, Nanos::from_millis(3)), Some(Confidence::Certain));
+    }
+
+    #[test]
+    fn a_policer_is_certain_only_if_no_rate_that_fits_would_make_it_a_queue() {
+        let delay = Nanos::from_millis(3);
+        assert_eq!(cut_at(20, delay, 4e6), Some(Confidence::Certain));
+        // At 5 MB/s a queue of this depth delays by 10 ms when it is full.
+        assert_eq!(cut_at(20, delay, 5e6), Some(Confidence::Possible));
     }
 
     #[test]

@@ -11,11 +11,16 @@ use model::{Bytes, Nanos};
 
 /// Unread data by the buffer from which the reader is behind.
 const BEHIND: f64 = 0.25;
+/// The same where it shows it alone; and so many unread segments.
+const FULL: f64 = 0.5;
+const MANY: f64 = 8.0;
 /// A window that falls to this part of its largest, and is full there, was closed by its reader.
 const CLOSES: f64 = 0.5;
 /// A small buffer that is emptied at once is closed for less than so many round trips, and this.
 const ROUND_TRIPS: u64 = 3;
 const MOMENT: Nanos = Nanos::from_millis(50);
+/// Part of the time (1 / n) in which acknowledgements were held back, from which that limits the transfer.
+const MUCH: u64 = 4;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let steady = facts.steady();
@@ -24,10 +29,15 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
             return None;
         }
         let evidence = vec![facts.evidence(Key::UnreadData, unread).at_least(BEHIND)];
-        return Some(advised(
-            Candidate::new(Confidence::Certain, evidence),
-            facts,
-        ));
+        // Half of the buffer is all that a window lets in (`tcp_adv_win_scale`): less of a small one may be the segments of a
+        // moment.
+        let buffer = facts.receive_buffer.unwrap_or_default().0 as f64;
+        let sure = unread >= FULL || unread * buffer >= MANY * f64::from(facts.mss);
+        let confidence = match sure {
+            true => Confidence::Certain,
+            false => Confidence::Possible,
+        };
+        return Some(advised(Candidate::new(confidence, evidence), facts));
     }
     // Not reported by the receiver: its window shows whether the buffer is emptied.
     let mut windows: Vec<f64> = steady.iter().map(|r| r.window as f64).collect();
@@ -58,6 +68,18 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         false => Confidence::Likely,
     };
     Some(advised(Candidate::new(confidence, evidence), facts))
+}
+
+/// Every second full segment draws an acknowledgement when it arrives (RFC 5681, 4.2), unless its receiver has so much to read
+/// that the window would not open: then Linux acknowledges once the application reads, or when a timer fires
+/// (`__tcp_ack_snd_check` in `net/ipv4/tcp_input.c`). To the sender, round trips grow as if a queue stood.
+pub(crate) fn holds_acks(facts: &Facts) -> Option<Candidate> {
+    let least = facts.span.0 / MUCH;
+    (facts.held_acks.0 >= least.max(1)).then(|| {
+        let held = facts.evidence(Key::HeldAckTime, facts.held_acks);
+        let evidence = vec![held.of(facts.span.0).at_least(least as f64)];
+        advised(Candidate::new(Confidence::Possible, evidence), facts).ranked(0)
+    })
 }
 
 /// What the receiver had not read, by its buffer: the mean of the time in which its window was the limit (a
@@ -107,9 +129,21 @@ mod tests {
     use model::finding::Source;
 
     #[test]
+    fn who_acknowledges_many_segments_late_for_a_quarter_of_the_time_does_not_read() {
+        let of = |held| {
+            let mut facts = Facts::new(Source::CaptureAtReceiver);
+            (facts.span, facts.held_acks) = (Nanos::from_secs(4), Nanos::from_millis(held));
+            holds_acks(&facts).map(|candidate| candidate.confidence)
+        };
+        assert_eq!(of(1000), Some(Confidence::Possible));
+        assert_eq!(of(999), None);
+    }
+
+    #[test]
     fn a_reader_is_behind_at_a_quarter_of_its_buffer_and_not_below() {
-        let of = |unread| {
+        let of = |unread, buffer| {
             let mut facts = Facts::new(Source::Samples);
+            (facts.mss, facts.receive_buffer) = (1448, Some(Bytes(buffer)));
             facts.readings = vec![SenderInterval {
                 to: Nanos::from_millis(100),
                 limit: Some(Limit::ZeroWindow),
@@ -118,7 +152,10 @@ mod tests {
             }];
             fits(&facts).map(|candidate| candidate.confidence)
         };
-        assert_eq!(of(BEHIND), Some(Confidence::Certain));
-        assert_eq!(of(BEHIND - 0.01), None);
+        assert_eq!(of(BEHIND, 1 << 20), Some(Confidence::Certain));
+        assert_eq!(of(BEHIND - 0.01, 1 << 20), None);
+        // Three segments of a small buffer.
+        assert_eq!(of(0.26, 16_384), Some(Confidence::Possible));
+        assert_eq!(of(FULL, 16_384), Some(Confidence::Certain));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Near miss: an application with nothing to write. In a capture both look the same.
 
-use super::{Candidate, Key};
+use super::{Candidate, Key, pacing};
 use crate::facts::{Facts, HELD_FLIGHT, Rhythm, bit_rate};
 use crate::sender_state::{SenderState, ShortSegmentRelease};
 use model::Bytes;
@@ -62,8 +62,12 @@ pub(super) fn held(facts: &Facts) -> Option<Evidence> {
     })
 }
 
-/// From packets alone: see [`held`]. An application that keeps so much out itself looks the same.
+/// From packets alone: see [`held`]. An application that keeps so much out itself looks the same. Room in a buffer comes with
+/// acknowledgements.
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
+    if pacing::is_even(facts) {
+        return None;
+    }
     let evidence = vec![held(facts)?];
     let mut candidate = candidate(facts);
     candidate.confidence = Confidence::Possible;

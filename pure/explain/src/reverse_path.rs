@@ -1,0 +1,88 @@
+//! Queueing delay of acknowledgements, from samples of both ends: what had arrived when, and when it was acknowledged.
+
+use crate::facts::ReverseQueueing;
+use model::{Bytes, Nanos};
+
+/// Fewer samples do not show what goes along with what.
+const FEWEST: usize = 10;
+/// Part of the changes of a delay that goes along with those of another, from which one makes the other (the square of
+/// Pearson's coefficient of correlation).
+const GOES_ALONG: f64 = 0.5;
+/// Growth of the way back by that of the round trip, from which the queue is there.
+const MOST_OF_IT: f64 = 0.5;
+
+/// The time from the moment at which the receiver had data until the sender sees them acknowledged contains the difference of
+/// their clocks. But when round trips grow, it grows as well if the queue is on the reverse path, and else does not: by how
+/// much, a line through all samples shows (least squares). `acked` has the moment, the RTT and the bytes of each.
+pub(crate) fn queueing(
+    acked: impl Iterator<Item = (Nanos, Nanos, Bytes)>,
+    arrived: &[(Nanos, Bytes)],
+    min_rtt: Nanos,
+) -> Option<ReverseQueueing> {
+    let both = acked.filter_map(|(at, srtt, acked)| {
+        let had = had(arrived, acked)?;
+        Some((srtt.0 as f64, at.0 as f64 - had))
+    });
+    let both: Vec<(f64, f64)> = both.collect();
+    if both.len() < FEWEST {
+        return None;
+    }
+    let mean = |of: &dyn Fn(f64, f64) -> f64| {
+        both.iter().map(|(x, y)| of(*x, *y)).sum::<f64>() / both.len() as f64
+    };
+    let (srtt, late) = (mean(&|x, _| x), mean(&|_, y| y));
+    let varies = mean(&|x, _| (x - srtt) * (x - srtt));
+    let late_varies = mean(&|_, y| (y - late) * (y - late));
+    let together = mean(&|x, y| (x - srtt) * (y - late));
+    let along = together * together / (varies * late_varies);
+    let slope = together / varies;
+    let all = Nanos(srtt as u64).since(min_rtt);
+    (along >= GOES_ALONG && slope >= MOST_OF_IT)
+        .then(|| ReverseQueueing::of(Nanos((all.0 as f64 * slope) as u64), all))
+}
+
+/// When so many bytes had arrived, in nanoseconds: on the line between two samples.
+fn had(arrived: &[(Nanos, Bytes)], bytes: Bytes) -> Option<f64> {
+    let place = arrived.partition_point(|(_, known)| *known < bytes);
+    let (before, after) = (arrived.get(place.checked_sub(1)?)?, arrived.get(place)?);
+    let part = bytes.since(before.1).0 as f64 / after.1.since(before.1).0.max(1) as f64;
+    Some(before.0.0 as f64 + after.0.since(before.0).0 as f64 * part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two seconds at a byte in a microsecond, sampled each 20 ms by clocks that differ by 70 ms. The round trip grows from 20
+    /// to 220 ms, by so many parts of a hundred on the way back.
+    fn share(back: u64) -> Option<f64> {
+        let arrived: Vec<(Nanos, Bytes)> = (0..200)
+            .map(|n| (Nanos::from_millis(n * 20), Bytes(n * 20_000)))
+            .collect();
+        let acked = (1..100).map(|n| {
+            let queued = Nanos::from_millis(2 * n);
+            // The sampler is late by up to 15 ms.
+            let late = Nanos::from_millis(70 + 10 + n * 7 % 16);
+            let at = Nanos::from_millis(n * 20) + late + Nanos(queued.0 / 100 * back);
+            (at, Nanos::from_millis(20) + queued, Bytes(n * 20_000))
+        });
+        let way = queueing(acked, &arrived, Nanos::from_millis(20))?;
+        Some(way.share())
+    }
+
+    #[test]
+    fn a_queue_of_acknowledgements_is_seen_though_the_clocks_differ() {
+        assert!(
+            share(100).is_some_and(|share| share > 0.9),
+            "{:?}",
+            share(100)
+        );
+        assert!(
+            share(70).is_some_and(|share| share > 0.5),
+            "{:?}",
+            share(70)
+        );
+        assert_eq!(share(20), None);
+        assert_eq!(share(0), None);
+    }
+}
