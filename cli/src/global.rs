@@ -109,23 +109,23 @@ pub struct Reaching {
     /// How ssh starts linerate on the remote host [default: linerate]
     #[arg(long, value_name = "CMD", help_heading = "Placement")]
     remote_command: Option<String>,
-    /// Where the agent listens whose control connection is standard input: this process is the near
+    /// Where the agent listens whose control connection is standard input: this process is the local
     /// end inside a lab
     #[arg(long, hide = true, value_name = "ADDRESS")]
-    lab_far: Option<IpAddr>,
+    lab_remote: Option<IpAddr>,
 }
 
 impl Reaching {
     /// The path in a lab, if this process is to be started again inside of it.
     pub fn lab<'a>(&self, peer: &'a Host) -> Option<LabPath<'a>> {
-        peer.lab().filter(|_| self.lab_far.is_none())
+        peer.lab().filter(|_| self.lab_remote.is_none())
     }
 
     /// How an agent is reached.
     pub fn how<'a>(&'a self, global: &Global, stop: &'a AtomicBool) -> Result<How<'a>> {
         Ok(How {
             remote_command: self.remote_command.as_deref(),
-            ..global.how(self.lab_far, stop)?
+            ..global.how(self.lab_remote, stop)?
         })
     }
 
@@ -143,7 +143,7 @@ impl Reaching {
             Ok(How {
                 outage,
                 ip_version: spec.socket.ip_version,
-                placement: spec.near.clone(),
+                placement: spec.local.clone(),
                 ..self.how(global, stop)?
             })
         };

@@ -157,12 +157,12 @@ pub fn answer(args: &[String], error: &mut clap::Error) -> Option<String> {
         ErrorKind::UnknownArgument => {
             let typed = context(ContextKind::InvalidArg)?;
             let found = option(command, args, &typed);
-            let near = |name: &ContextValue| match name {
+            let local = |name: &ContextValue| match name {
                 // A slip of at most two letters.
                 ContextValue::String(name) => strsim::levenshtein(&typed, name) <= 2,
                 _ => false,
             };
-            if !error.get(ContextKind::SuggestedArg).is_some_and(near) {
+            if !error.get(ContextKind::SuggestedArg).is_some_and(local) {
                 error.remove(ContextKind::SuggestedArg);
             }
             // "To pass '-c' as a value, use '-- -c'": nobody wants that.

@@ -253,7 +253,7 @@ mod tests {
             let bytes = Bytes(125_000_000 * s);
             view.event(&Event::Sample {
                 index: 0,
-                side: Side::Near,
+                side: Side::Local,
                 sample: &Sample {
                     at: Nanos::from_secs(s),
                     bytes,

@@ -43,7 +43,7 @@ impl Subject {
         Ok(Subject::Run(Box::new(run), traces))
     }
 
-    /// The files of untrusted origin: a trace of the other host too.
+    /// The files of untrusted origin: a trace of the remote host too.
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
             Subject::File(file) => vec![file.clone()],

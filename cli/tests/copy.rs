@@ -99,7 +99,7 @@ fn files_arrive_both_ways_and_the_corners_are_compared() {
     assert!(fs::read(&from).unwrap() == data);
 }
 
-/// A real server of ssh on loopback and a client that may log in to it as `far`; ended with the test.
+/// A real server of ssh on loopback and a client that may log in to it as `remote`; ended with the test.
 struct Ssh {
     _server: Running,
     /// Where the client is that knows of it.
@@ -215,7 +215,7 @@ fn a_host_without_linerate_gets_a_copy_that_goes_away_again() {
         "there is no ",
     );
     failed(
-        &run(&mut linerate(&["install", "far"])),
+        &run(&mut linerate(&["install", "remote"])),
         2,
         "far is not reached over ssh",
     );
@@ -508,8 +508,8 @@ fn blocks_of_a_file_are_measured_both_ways_and_leave_nothing() {
         assert_eq!(report["spec"]["workload"]["seed"], 9);
         let leg = &report["legs"][0];
         let (asks, has) = match way {
-            "--up" => ("near", "far"),
-            _ => ("far", "near"),
+            "--up" => ("local", "remote"),
+            _ => ("remote", "local"),
         };
         assert_eq!(leg[has]["store"]["blocks"], 512);
         assert!(
@@ -518,8 +518,8 @@ fn blocks_of_a_file_are_measured_both_ways_and_leave_nothing() {
         );
         let operations = leg[asks]["operations"].as_array().unwrap();
         assert_eq!(operations.len(), 3, "{operations:#?}");
-        assert_eq!(leg["near"]["bytes"], 400 * 8192);
-        assert_eq!(leg["far"]["bytes"], 400 * 8192);
+        assert_eq!(leg["local"]["bytes"], 400 * 8192);
+        assert_eq!(leg["remote"]["bytes"], 400 * 8192);
         let id = report["id"].as_str().unwrap();
         let shown = stdout(&run(&mut home.linerate(&["runs", "show", id])));
         let shown = one_line(&shown);

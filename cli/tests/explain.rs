@@ -140,11 +140,11 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
     let (at_sender, at_receiver) = (capture(&home, &lab, "a"), capture(&home, &lab, "b"));
     let measured = lab.measure("", &["--up", "-t", "3s", "-C", "cubic"]);
     let (at_sender, at_receiver) = (at_sender.end(), at_receiver.end());
-    let samples = measured["legs"][0]["near"]["samples"].as_array().unwrap();
+    let samples = measured["legs"][0]["local"]["samples"].as_array().unwrap();
     let tcp = &samples.last().unwrap()["streams"][0]["tcp"];
     let lost = tcp["total_retrans"].as_u64().unwrap();
     assert!(lost >= 5, "the path lost {lost}");
-    let arrived = measured["legs"][0]["far"]["bytes"].as_u64().unwrap();
+    let arrived = measured["legs"][0]["remote"]["bytes"].as_u64().unwrap();
 
     for (file, source) in [
         (&at_sender, "capture_at_sender"),
@@ -368,17 +368,17 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
     // A queue that a burst overflows.
     run(format!(
         "tc -n {} qdisc replace dev eth0 root tbf rate 200mbit burst 64k limit 100k",
-        pair.near
+        pair.local
     ));
     let inside = |netns: &str, program: &str| {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", netns, program]);
         command
     };
-    let mut command = inside(&pair.far, "tcpdump");
+    let mut command = inside(&pair.remote, "tcpdump");
     command.args(["-i", "eth0"]);
     let bare = Recorder::tcpdump(command, "256", home.path().join("bare.pcap"));
-    let mut served = inside(&pair.far, "iperf3")
+    let mut served = inside(&pair.remote, "iperf3")
         .args(["-s", "--forceflush"])
         .stdout(Stdio::piped())
         .spawn()
@@ -386,7 +386,7 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
     Lines::of(served.stdout.take().unwrap()).wait_for("listening on");
     let _served = Running(served);
     for host in [Pair::FAR, "fd99::2"] {
-        let mut command = inside(&pair.near, "iperf3");
+        let mut command = inside(&pair.local, "iperf3");
         command.args(["-c", host, "-n", "2M", "--connect-timeout", "5000"]);
         let out = command.output().unwrap();
         assert!(out.status.success(), "{host}: {}", stdout(&out));

@@ -221,31 +221,38 @@ fn our_client_in_every_mode_against_the_stock_server() {
             .collect();
         assert_eq!(seen, legs, "{args}");
         for leg in run["legs"].as_array().unwrap() {
-            let (near, far) = (number(leg, "/near/bytes"), number(leg, "/far/bytes"));
-            assert!(near > 1e6 && far > 1e6, "{args}: {near} {far}");
+            let (local, remote) = (number(leg, "/local/bytes"), number(leg, "/remote/bytes"));
+            assert!(local > 1e6 && remote > 1e6, "{args}: {local} {remote}");
             // What one end sent the other received, but for what was on the way at the end.
-            assert!((near / far - 1.0).abs() < 0.3, "{args}: {near} {far}");
+            assert!(
+                (local / remote - 1.0).abs() < 0.3,
+                "{args}: {local} {remote}"
+            );
             if args.contains("-n 20M") {
-                let sent = if leg["direction"] == "up" { near } else { far };
+                let sent = if leg["direction"] == "up" {
+                    local
+                } else {
+                    remote
+                };
                 assert!(sent >= 20.0 * 1024.0 * 1024.0, "{args}: {sent}");
             }
             if args.contains("--pacing 100M") {
-                assert!(near < 2.0 * 12.5e6, "{args}: {near}");
+                assert!(local < 2.0 * 12.5e6, "{args}: {local}");
             }
             if args.contains("udp") {
                 let receiver = if leg["direction"] == "up" {
-                    "far"
+                    "remote"
                 } else {
-                    "near"
+                    "local"
                 };
                 let counted = &leg[receiver]["datagrams"];
                 assert!(number(counted, "/packets") > 500.0, "{args}: {counted}");
                 assert!(number(counted, "/lost") < 50.0, "{args}: {counted}");
             } else if leg["direction"] == "up" {
-                let last = leg["near"]["samples"].as_array().unwrap().last().unwrap();
+                let last = leg["local"]["samples"].as_array().unwrap().last().unwrap();
                 assert!(number(last, "/streams/0/tcp/bytes_acked") > 0.0, "{args}");
             } else {
-                assert!(number(leg, "/far/retransmits") >= 0.0, "{args}");
+                assert!(number(leg, "/remote/retransmits") >= 0.0, "{args}");
             }
         }
     }
@@ -591,7 +598,7 @@ fn what_cannot_be_is_said_in_one_sentence() {
     assert!(refused(nobody, "--up", 3).contains("nothing listens on that port"));
     assert!(refused(nobody, "--workload request", 2).contains("answers no requests"));
     assert!(
-        refused(nobody, "--up --far-cpus 0", 2)
+        refused(nobody, "--up --remote-cpus 0", 2)
             .contains("the server chooses its processors itself")
     );
     assert!(

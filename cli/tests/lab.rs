@@ -175,7 +175,7 @@ fn a_window_bounds_the_rate() {
         "256K",
     ];
     let run = lab.measure("", &order);
-    let last = run["legs"][0]["near"]["samples"]
+    let last = run["legs"][0]["local"]["samples"]
         .as_array()
         .unwrap()
         .last()

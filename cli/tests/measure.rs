@@ -22,7 +22,7 @@ fn both_ways_against_this_machine() {
         (&legs[0]["direction"], &legs[1]["direction"]),
         (&"up".into(), &"down".into())
     );
-    for (leg, sender, receiver) in [(&legs[0], "near", "far"), (&legs[1], "far", "near")] {
+    for (leg, sender, receiver) in [(&legs[0], "local", "remote"), (&legs[1], "remote", "local")] {
         let bytes = |end: &str| leg[end]["bytes"].as_u64().unwrap();
         assert!(
             bytes(receiver) > 10_000_000,
@@ -55,7 +55,7 @@ fn both_ways_against_this_machine() {
             "{acked} acknowledged"
         );
     }
-    for end in ["near", "far"] {
+    for end in ["local", "remote"] {
         assert!(run[end]["kernel"].as_str().unwrap().starts_with("Linux"));
         assert_eq!(run[end]["device"]["name"], "lo");
         assert!(run[end]["sysctls"]["net.ipv4.tcp_rmem"].is_string());
@@ -79,8 +79,8 @@ fn short_transfers_are_not_faster_than_the_senders_clock() {
             let run = json(&mut home.linerate(&args));
             let (leg, figures) = (&run["legs"][0], &run["summary"]["legs"][0]);
             let [sender, receiver] = match way {
-                "--up" => ["near", "far"],
-                _ => ["far", "near"],
+                "--up" => ["local", "remote"],
+                _ => ["remote", "local"],
             };
             let number = |value: &Value| value.as_u64().unwrap();
             let acknowledged = number(&leg[sender]["acknowledged_ns"]);
@@ -103,7 +103,7 @@ fn by_bytes_with_several_streams_both_at_once() {
     let run = json(&mut home.linerate(&args));
     let legs = run["legs"].as_array().unwrap();
     assert_eq!(legs.len(), 2);
-    for (leg, receiver) in [(&legs[0], "far"), (&legs[1], "near")] {
+    for (leg, receiver) in [(&legs[0], "remote"), (&legs[1], "local")] {
         assert_eq!(leg[receiver]["bytes"], 64 << 20);
         assert_eq!(leg[receiver]["sockets"].as_array().unwrap().len(), 3);
     }
@@ -199,9 +199,9 @@ fn a_paced_run_keeps_its_pace() {
 #[test]
 fn a_path_of_known_rates_is_measured_right_each_way() {
     let (home, pair) = (Home::new(), Pair::new("rate"));
-    Pair::limit(&pair.near, "200mbit");
-    Pair::limit(&pair.far, "50mbit");
-    let server = serve(&home, Some(&pair.far), Pair::FAR);
+    Pair::limit(&pair.local, "200mbit");
+    Pair::limit(&pair.remote, "50mbit");
+    let server = serve(&home, Some(&pair.remote), Pair::FAR);
     let args = [
         "measure",
         &server.host,
@@ -216,7 +216,7 @@ fn a_path_of_known_rates_is_measured_right_each_way() {
         "--json",
         "-q",
     ];
-    let run = json(&mut home.linerate_in(&pair.near, &args));
+    let run = json(&mut home.linerate_in(&pair.local, &args));
     for (leg, rate) in [(0, 200e6), (1, 50e6)] {
         let goodput = run["summary"]["legs"][leg]["steady_goodput_bit_s"]
             .as_f64()
@@ -225,8 +225,8 @@ fn a_path_of_known_rates_is_measured_right_each_way() {
         let share = goodput / (rate * 1448.0 / 1514.0);
         assert!((0.93..1.02).contains(&share), "{goodput} of {rate} bit/s");
     }
-    assert_eq!(run["near"]["device"]["name"], "eth0");
-    assert_eq!(run["legs"][0]["near"]["sockets"][0]["congestion"], "reno");
+    assert_eq!(run["local"]["device"]["name"], "eth0");
+    assert_eq!(run["legs"][0]["local"]["sockets"][0]["congestion"], "reno");
 }
 
 #[test]
@@ -255,8 +255,8 @@ fn settings_are_read_back_from_the_live_socket() {
         "-4",
     ];
     let run = json(&mut home.linerate(&args));
-    let sender = &run["legs"][0]["near"]["sockets"][0];
-    let receiver = &run["legs"][0]["far"]["sockets"][0];
+    let sender = &run["legs"][0]["local"]["sockets"][0];
+    let receiver = &run["legs"][0]["remote"]["sockets"][0];
     assert_eq!(sender["congestion"], "reno");
     assert_eq!(sender["dscp"], 46);
     assert_eq!(sender["pacing_bit_s"], 2_000_000_000u64);
@@ -284,7 +284,7 @@ fn a_buffer_larger_than_the_kernel_allows_is_said() {
 fn ipv6_works() {
     let home = Home::new();
     let run = json(&mut home.linerate(&["measure", "local", "-6", "-n", "1M", "--json", "-q"]));
-    let remote = run["legs"][0]["near"]["sockets"][0]["remote"]
+    let remote = run["legs"][0]["local"]["sockets"][0]["remote"]
         .as_str()
         .unwrap();
     assert!(remote.starts_with("[::1]"), "{remote}");
@@ -366,7 +366,7 @@ fn ctrl_c_ends_both_ends_and_prints_what_there_is() {
     let mut child = Running(command.stdout(Stdio::piped()).spawn().unwrap());
     let lines = Lines::of(child.0.stdout.take().unwrap());
     lines.wait_for("\"leg_started\"");
-    lines.wait_for("\"far\"");
+    lines.wait_for("\"remote\"");
     child.interrupt();
     let end: Value = serde_json::from_str(&lines.wait_for("\"summary\"")).unwrap();
     assert_eq!(end["ended"]["how"], "interrupted");
@@ -375,7 +375,7 @@ fn ctrl_c_ends_both_ends_and_prints_what_there_is() {
     let shown = json(&mut home.linerate(&["runs", "export", "last", "--format", "json"]));
     let leg = &shown["legs"][0];
     assert_eq!(
-        leg["far"]["bytes"], leg["near"]["bytes"],
+        leg["remote"]["bytes"], leg["local"]["bytes"],
         "what was sent was received"
     );
 }
@@ -413,7 +413,7 @@ fn a_lost_agent_is_noticed_and_what_was_measured_is_kept() {
     assert_ne!(out.status.code(), Some(0));
     let kept = json(&mut home.linerate(&["runs", "export", "last", "--format", "json"]));
     assert!(
-        !kept["legs"][0]["near"]["samples"]
+        !kept["legs"][0]["local"]["samples"]
             .as_array()
             .unwrap()
             .is_empty()
@@ -481,7 +481,7 @@ fn both_ends_are_traced_kept_explained_and_deleted() {
     let run_ = json(&mut home.linerate(&args));
     assert_eq!(run_["spec"]["trace"], true);
     for leg in run_["legs"].as_array().unwrap() {
-        for end in ["near", "far"] {
+        for end in ["local", "remote"] {
             let trace = &leg[end]["trace"];
             assert_eq!(trace["source"], "probes", "this test needs root: {leg}");
             assert!(trace["events"].as_u64().unwrap() > 20, "{trace}");
@@ -521,7 +521,7 @@ fn both_ends_are_traced_kept_explained_and_deleted() {
 #[test]
 fn only_both_ends_see_that_the_receiving_application_is_slow() {
     let (home, pair) = (Home::new(), Pair::new("ends"));
-    let server = serve(&home, Some(&pair.far), Pair::FAR);
+    let server = serve(&home, Some(&pair.remote), Pair::FAR);
     let args = [
         "measure",
         &server.host,
@@ -536,9 +536,9 @@ fn only_both_ends_see_that_the_receiving_application_is_slow() {
         "--json-stream",
         "-q",
     ];
-    let mut command = home.linerate_in(&pair.near, &args);
-    let mut near = Running(command.stdout(Stdio::piped()).spawn().expect("it starts"));
-    let lines = Lines::of(near.0.stdout.take().expect("it is piped"));
+    let mut command = home.linerate_in(&pair.local, &args);
+    let mut local = Running(command.stdout(Stdio::piped()).spawn().expect("it starts"));
+    let lines = Lines::of(local.0.stdout.take().expect("it is piped"));
     lines.wait_for("\"leg_started\"");
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -555,7 +555,7 @@ fn only_both_ends_see_that_the_receiving_application_is_slow() {
         over.store(true, Ordering::Relaxed);
         assert!(ended);
     });
-    assert!(near.output(Duration::from_secs(30)).status.success());
+    assert!(local.output(Duration::from_secs(30)).status.success());
     let slow_reader = |args: &[&str]| {
         let document = json(home.linerate(args).arg("--json"));
         let explained = &document["explanations"][0];
@@ -595,7 +595,7 @@ fn an_end_without_the_rights_says_so_and_the_measurement_goes_on() {
     home.furnish(&mut command);
     let run = json(&mut command);
     assert_eq!(run["ended"]["how"], "complete");
-    for end in ["near", "far"] {
+    for end in ["local", "remote"] {
         let end = &run["legs"][0][end];
         assert_ne!(end["trace"]["source"], "probes");
         let warnings = end["warnings"].as_array().unwrap();
@@ -636,10 +636,10 @@ fn serve(home: &Home, netns: Option<&str>, address: &str) -> Server {
         .expect("a line")
         .to_owned();
     log.wait_for(&format!("listens on {at}"));
-    let near = netns.map(|far| far.trim_end_matches('f').to_owned() + "n");
+    let local = netns.map(|remote| remote.trim_end_matches('f').to_owned() + "n");
     let accepted = run(&mut command(
         home,
-        near.as_deref(),
+        local.as_deref(),
         &["trust", "accept", &line],
     ));
     assert!(accepted.status.success(), "{}", stderr(&accepted));

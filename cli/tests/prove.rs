@@ -17,11 +17,11 @@ const SHORT: [&str; 11] = [
     "-t", "0.4s", "-O", "0.1s", "-i", "50ms", "-w", "256K", "--gap", "0s", "-q",
 ];
 
-/// A near host, and a far one that lets it measure and tune.
+/// A local host, and a remote one that lets it measure and tune.
 struct Path {
     pair: Pair,
     home: Home,
-    far_home: Home,
+    remote_home: Home,
     server: Option<Running>,
 }
 
@@ -30,14 +30,14 @@ impl Path {
         let mut path = Path {
             pair: Pair::new(name),
             home: Home::new(),
-            far_home: Home::new(),
+            remote_home: Home::new(),
             server: None,
         };
         let invite = ["trust", "invite", "--address", Pair::FAR, "--tune"];
-        let line = stdout(&common::run(&mut path.far_home.linerate(&invite)));
+        let line = stdout(&common::run(&mut path.remote_home.linerate(&invite)));
         path.serve();
         let accept = ["trust", "accept", line.trim()];
-        let out = common::run(&mut path.home.linerate_in(&path.pair.near, &accept));
+        let out = common::run(&mut path.home.linerate_in(&path.pair.local, &accept));
         assert!(out.status.success(), "{}", stderr(&out));
         path
     }
@@ -45,14 +45,14 @@ impl Path {
     /// Starts the server, or restarts it.
     fn serve(&mut self) {
         let args = ["serve", "--bind", Pair::FAR, "--allow-tune"];
-        let mut command = self.far_home.linerate_in(&self.pair.far, &args);
+        let mut command = self.remote_home.linerate_in(&self.pair.remote, &args);
         self.server = Some(listening(&mut command).0);
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let mut all = vec!["prove"];
         all.extend(args);
-        self.home.linerate_in(&self.pair.near, &all)
+        self.home.linerate_in(&self.pair.local, &all)
     }
 
     /// To the remote host, with short runs.
@@ -71,7 +71,7 @@ impl Path {
             let args = ["netns", "exec", netns, "sh", "-c", show];
             stdout(&Command::new("ip").args(args).output().unwrap())
         };
-        of(&self.pair.near) + &of(&self.pair.far)
+        of(&self.pair.local) + &of(&self.pair.remote)
     }
 
     fn comes_back(&self, before: &str) {
@@ -542,7 +542,7 @@ fn a_bad_plan_is_one_sentence_and_nothing_is_changed() {
     command.args([
         "netns",
         "exec",
-        &path.pair.near,
+        &path.pair.local,
         "setpriv",
         "--bounding-set=-net_admin",
     ]);
@@ -552,7 +552,7 @@ fn a_bad_plan_is_one_sentence_and_nothing_is_changed() {
         "prove",
         Pair::FAR,
     ]);
-    command.args(["--change", "route.initcwnd=33@near", "-q"]);
+    command.args(["--change", "route.initcwnd=33@local", "-q"]);
     path.home.furnish(&mut command);
     let out = finish(&mut command);
     let said = stderr(&out);

@@ -376,20 +376,20 @@ fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
     let _alone = alone();
     let home = Home::new();
     let pair = Pair::new("nfs");
-    let server = Nfs::serve(&home, &pair.far);
+    let server = Nfs::serve(&home, &pair.remote);
     let [small, large] = [(8192, "small"), (1 << 20, "large")].map(|(bytes, name)| {
         let file = home.path().join(name);
         std::fs::write(&file, vec![7; bytes]).unwrap();
         file
     });
     for mtu in ["1500", "9000"] {
-        for netns in [&pair.near, &pair.far] {
+        for netns in [&pair.local, &pair.remote] {
             let args = ["-n", netns, "link", "set", "eth0", "mtu", mtu];
             assert!(Command::new("ip").args(args).status().unwrap().success());
         }
         let [whole, cut] = ["0", "256"].map(|snap| {
             let mut tcpdump = Command::new("ip");
-            tcpdump.args(["netns", "exec", &pair.near, "tcpdump", "-i", "eth0"]);
+            tcpdump.args(["netns", "exec", &pair.local, "tcpdump", "-i", "eth0"]);
             Recorder::tcpdump(
                 tcpdump,
                 snap,
@@ -403,7 +403,7 @@ fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
             let args = [
                 "netns",
                 "exec",
-                &pair.near,
+                &pair.local,
                 "nfs-cp",
                 file.to_str().unwrap(),
                 &url,
@@ -546,22 +546,22 @@ fn nfs_version_4_is_named_and_sized_as_tshark_does() {
     let _alone = alone();
     let home = Home::new();
     let pair = Pair::new("nfs4");
-    let _server = Nfs::serve(&home, &pair.far);
+    let _server = Nfs::serve(&home, &pair.remote);
     let script = home.path().join("nfs4.py");
     std::fs::write(&script, include_str!("common/nfs4.py")).unwrap();
-    let in_near = |program: &str| {
+    let in_local = |program: &str| {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &pair.near, program]);
+        command.args(["netns", "exec", &pair.local, program]);
         command
     };
     for (minor, least) in [("0", 23), ("1", 24), ("2", 38)] {
         let [whole, cut] = ["0", "256"].map(|snap| {
-            let mut tcpdump = in_near("tcpdump");
+            let mut tcpdump = in_local("tcpdump");
             tcpdump.args(["-i", "eth0"]);
             let file = home.path().join(format!("4.{minor}-{snap}.pcap"));
             Recorder::tcpdump(tcpdump, snap, file)
         });
-        let mut client = in_near("/usr/bin/python3");
+        let mut client = in_local("/usr/bin/python3");
         client.args([script.to_str().unwrap(), Pair::FAR, "disk", minor]);
         let out = common::run(&mut client);
         assert!(out.status.success(), "{}", common::stderr(&out));
@@ -596,11 +596,11 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     let _alone = alone();
     let home = Home::new();
     let pair = Pair::new("blocks");
-    let server = Nfs::serve(&home, &pair.far);
+    let server = Nfs::serve(&home, &pair.remote);
     let disk = server.folder.join("export");
     let measure = |export: &str, more: &[&str]| {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &pair.near]);
+        command.args(["netns", "exec", &pair.local]);
         let linerate = home.linerate(&["measure", &format!("nfs://{}{export}", Pair::FAR)]);
         command
             .arg(linerate.get_program())
@@ -615,12 +615,12 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     };
 
     for mtu in ["1500", "9000"] {
-        for netns in [&pair.near, &pair.far] {
+        for netns in [&pair.local, &pair.remote] {
             let args = ["-n", netns, "link", "set", "eth0", "mtu", mtu];
             assert!(Command::new("ip").args(args).status().unwrap().success());
         }
         let mut tcpdump = Command::new("ip");
-        tcpdump.args(["netns", "exec", &pair.near, "tcpdump", "-i", "eth0"]);
+        tcpdump.args(["netns", "exec", &pair.local, "tcpdump", "-i", "eth0"]);
         let capture = Recorder::tcpdump(tcpdump, "256", home.path().join(format!("{mtu}.pcap")));
         let order = [
             "--block",
@@ -649,7 +649,7 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
             };
             let measured = of(&summary["operations"], "operation", operation);
             let record = of(
-                &run["legs"][0]["near"]["operations"],
+                &run["legs"][0]["local"]["operations"],
                 "operation",
                 operation,
             );

@@ -27,8 +27,8 @@ fn both_hosts_sign_what_they_report_and_verify_compares_it() {
     let id = |home: &Home| stdout(&run(&mut home.linerate(&["trust", "show"])));
     assert_ne!(id(&guest), id(&server.home));
     let signed = |side: &str| exported["legs"][0][side]["signed"].clone();
-    assert_eq!(signed("near")["leg"], signed("far")["leg"]);
-    assert_ne!(signed("near")["key"], signed("far")["key"]);
+    assert_eq!(signed("local")["leg"], signed("remote")["leg"]);
+    assert_ne!(signed("local")["key"], signed("remote")["key"]);
     let redacted = run(&mut guest.linerate(&["runs", "export", "last", "--redact"]));
     assert!(!stdout(&redacted).contains("signed"));
 
@@ -44,8 +44,8 @@ fn both_hosts_sign_what_they_report_and_verify_compares_it() {
     assert_eq!(stdout(&import(&exported)), whole);
     let mut changed = exported.clone();
     changed["id"] = "00000001".into();
-    let bytes = changed["legs"][1]["far"]["bytes"].as_u64().unwrap();
-    changed["legs"][1]["far"]["bytes"] = (bytes + 1).into();
+    let bytes = changed["legs"][1]["remote"]["bytes"].as_u64().unwrap();
+    changed["legs"][1]["remote"]["bytes"] = (bytes + 1).into();
     let verified = import(&changed);
     assert!(!verified.status.success());
     let said = stdout(&verified);
@@ -83,7 +83,7 @@ fn two_hosts_meet_by_an_invitation_and_measure() {
     let warned = measured["legs"].to_string() + &measured["warnings"].to_string();
     assert!(warned.contains("9.00 s asked, 1.00 s granted"), "{warned}");
     for leg in measured["legs"].as_array().unwrap() {
-        let moved = leg["near"]["bytes"].as_u64().unwrap();
+        let moved = leg["local"]["bytes"].as_u64().unwrap();
         // 500 Mbit/s for a second, and what the buffers take at the start.
         assert!((10_000_000..90_000_000).contains(&moved), "{moved} bytes");
     }
@@ -93,7 +93,7 @@ fn two_hosts_meet_by_an_invitation_and_measure() {
 
     let list = stdout(&run(&mut server.home.linerate(&["trust", "list"])));
     assert!(
-        list.contains("laptop  may measure here, 500 Mbit/s, 1 s a leg"),
+        list.contains("laptop  may measure, 500 Mbit/s, 1 s a leg"),
         "{list}"
     );
     let gone = run(&mut server.home.linerate(&["trust", "remove", "laptop"]));
@@ -122,7 +122,7 @@ fn the_bytes_of_a_day_are_counted_and_then_refused() {
     let guest = server.guest(&["--bytes-per-day", "100M"]);
     let args = ["measure", &server.at, "--up", "-n", "1G", "--json"];
     let measured = json(&mut guest.linerate(&args));
-    let moved = measured["legs"][0]["near"]["bytes"].as_u64().unwrap();
+    let moved = measured["legs"][0]["local"]["bytes"].as_u64().unwrap();
     assert!((100 << 20..101 << 20).contains(&moved), "{moved}");
     let out = run(&mut guest.linerate(&args));
     assert!(!out.status.success());
@@ -194,7 +194,7 @@ fn a_server_that_is_stopped_lets_its_client_keep_what_was_measured() {
         .unwrap();
     let lines = Lines::of(child.stdout.take().unwrap());
     for _ in 0..5 {
-        lines.wait_for("\"side\":\"far\"");
+        lines.wait_for("\"side\":\"remote\"");
     }
     server.running.interrupt();
     let stopped = server.running.output(Duration::from_secs(15));

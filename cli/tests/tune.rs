@@ -117,10 +117,10 @@ struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    fn new(lab: &'a Lab<'a>, home: &'a Home, far_home: &Home, may_tune: bool) -> Agent<'a> {
-        let far = |args: &[&str]| inside(lab, home, far_home, "b", args);
-        let mut invite = far(&["trust", "invite", "--address", FAR]);
-        let mut serve = far(&["serve", "--bind", FAR]);
+    fn new(lab: &'a Lab<'a>, home: &'a Home, remote_home: &Home, may_tune: bool) -> Agent<'a> {
+        let remote = |args: &[&str]| inside(lab, home, remote_home, "b", args);
+        let mut invite = remote(&["trust", "invite", "--address", FAR]);
+        let mut serve = remote(&["serve", "--bind", FAR]);
         if may_tune {
             invite.arg("--tune");
             serve.arg("--allow-tune");
@@ -132,12 +132,12 @@ impl<'a> Agent<'a> {
             home,
             _server: server,
         };
-        let accepted = run(&mut agent.near(&["trust", "accept", &line]));
+        let accepted = run(&mut agent.local(&["trust", "accept", &line]));
         assert!(accepted.status.success(), "{}", stderr(&accepted));
         agent
     }
 
-    fn near(&self, args: &[&str]) -> Command {
+    fn local(&self, args: &[&str]) -> Command {
         self.near_by(&[], args)
     }
 
@@ -173,12 +173,12 @@ fn started(
 
 #[test]
 fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_back() {
-    let (home, far_home) = (Home::new(), Home::new());
+    let (home, remote_home) = (Home::new(), Home::new());
     let lab = up(&home, SMALL_BUFFERS, LONG_AND_FAT, "");
-    let agent = Agent::new(&lab, &home, &far_home, true);
+    let agent = Agent::new(&lab, &home, &remote_home, true);
     let before = state(&lab);
     let tuned = |more: &[&str]| {
-        let mut command = agent.near(&["tune", FAR, "--json", "-t", "700ms"]);
+        let mut command = agent.local(&["tune", FAR, "--json", "-t", "700ms"]);
         story(command.args(SHORT).args(ENOUGH).args(more))
     };
 
@@ -188,7 +188,9 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     assert_eq!(state(&lab), before, "a dry run changes nothing");
 
     // Somebody's own file of our name, which is to come back.
-    let theirs = far_home.path().join("root/etc/sysctl.d/90-linerate.conf");
+    let theirs = remote_home
+        .path()
+        .join("root/etc/sysctl.d/90-linerate.conf");
     std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
     let text = "# mine\nnet.ipv4.tcp_sack = 1\n";
     std::fs::write(&theirs, text).unwrap();
@@ -206,7 +208,7 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     );
     assert!(tuning["after"]["goodput_bit_s"].is_u64());
     assert_ne!(state(&lab), before);
-    for (of, key) in [(&home, "wmem"), (&far_home, "rmem")] {
+    for (of, key) in [(&home, "wmem"), (&remote_home, "rmem")] {
         let file = of.path().join("root/etc/sysctl.d/90-linerate.conf");
         let text = std::fs::read_to_string(file).unwrap();
         assert!(
@@ -245,7 +247,7 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     assert_eq!(status.matches(": kept since ").count(), 2, "{status}");
     assert_eq!(status.matches(": written to ").count(), 2, "{status}");
 
-    let undone = run(&mut agent.near(&["tune", "undo", FAR]));
+    let undone = run(&mut agent.local(&["tune", "undo", FAR]));
     let said = stdout(&undone);
     assert!(undone.status.success(), "{}", stderr(&undone));
     assert!(said.contains("undone: sysctl:net.ipv4.tcp_wmem="), "{said}");
@@ -342,12 +344,12 @@ fn a_remedy_that_does_not_help_is_undone() {
 
 #[test]
 fn what_the_remote_host_refuses_is_tried_with_socket_options_and_reported() {
-    let (home, far_home) = (Home::new(), Home::new());
+    let (home, remote_home) = (Home::new(), Home::new());
     let lab = up(&home, SMALL_BUFFERS, LONG_AND_FAT, "");
-    let agent = Agent::new(&lab, &home, &far_home, false);
+    let agent = Agent::new(&lab, &home, &remote_home, false);
     let before = state(&lab);
     let tune = || {
-        let mut command = agent.near(&["tune", FAR, "--json", "-t", "800ms"]);
+        let mut command = agent.local(&["tune", FAR, "--json", "-t", "800ms"]);
         story(command.args(SHORT).args(FEWEST))
     };
     let tuning = patiently(tune, |s| proposes(s, "larger buffers"));
@@ -366,8 +368,8 @@ fn what_the_remote_host_refuses_is_tried_with_socket_options_and_reported() {
 fn where_sysctls_can_only_be_read_options_of_the_own_sockets_are_tried() {
     let home = Home::new();
     let lab = up(&home, SMALL_BUFFERS, LONG_AND_FAT, "");
-    let far_home = Home::new();
-    let agent = Agent::new(&lab, &home, &far_home, true);
+    let remote_home = Home::new();
+    let agent = Agent::new(&lab, &home, &remote_home, true);
     let before = state(&lab);
     let tune = || {
         // As in most containers. Only the mounts of this process change.

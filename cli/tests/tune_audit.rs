@@ -71,7 +71,7 @@ fn what_a_profile_lowers_is_reported_and_nothing_is_changed() {
     let words = stdout(&run(&mut home.linerate(&["tune", "audit", "--run", id])));
     assert!(
         words.contains("harmful   net.ipv4.tcp_timestamps = 0  ->  1")
-            && words.contains("The other host: b, Linux"),
+            && words.contains("The remote host: b, Linux"),
         "{words}"
     );
     lab.down();
@@ -86,12 +86,12 @@ fn an_agent_reports_its_settings_to_trusted_hosts() {
         .trim()
         .to_owned();
     let serve = ["serve", "--bind", Pair::FAR];
-    let _running = listening(&mut server.linerate_in(&pair.far, &serve));
-    let out = run(&mut guest.linerate_in(&pair.near, &["trust", "accept", &line]));
+    let _running = listening(&mut server.linerate_in(&pair.remote, &serve));
+    let out = run(&mut guest.linerate_in(&pair.local, &["trust", "accept", &line]));
     assert!(out.status.success(), "{}", stderr(&out));
     let audit = ["tune", "audit", Pair::FAR, "-t", "500ms", "-q", "--json"];
-    let audit = json(&mut guest.linerate_in(&pair.near, &audit));
-    assert_eq!(audit["hosts"][1]["side"], "far");
+    let audit = json(&mut guest.linerate_in(&pair.local, &audit));
+    assert_eq!(audit["hosts"][1]["side"], "remote");
     assert_eq!(item(&audit, 1, "net.ipv4.tcp_rmem")["lowers"], false);
     // It could report the files of its settings: no doubt mentions them.
     let doubts = audit["doubts"].to_string();

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is to be tuned, and how carefully.
 pub struct Question {
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// Which way the data goes.
     pub direction: Direction,
@@ -48,7 +48,7 @@ pub struct Question {
 /// A path that is being tuned.
 pub struct ClosedLoop<'a> {
     question: Question,
-    far: &'a mut dyn PeerSession,
+    remote: &'a mut dyn PeerSession,
     archive: PathBuf,
     audience: &'a mut dyn Audience,
     stop: &'a AtomicBool,
@@ -75,7 +75,7 @@ impl<'a> ClosedLoop<'a> {
     /// For a path whose runs are kept in the archive at `archive`.
     pub fn new(
         question: Question,
-        far: &'a mut dyn PeerSession,
+        remote: &'a mut dyn PeerSession,
         archive: PathBuf,
         audience: &'a mut dyn Audience,
         stop: &'a AtomicBool,
@@ -96,8 +96,8 @@ impl<'a> ClosedLoop<'a> {
         };
         ClosedLoop {
             question,
-            peer: far.address(),
-            far,
+            peer: remote.address(),
+            remote,
             archive,
             audience,
             stop,
@@ -178,15 +178,15 @@ impl<'a> ClosedLoop<'a> {
         plans: &mut Vec<Plan>,
     ) -> Result<Option<(Run, Look)>> {
         self.audience.note(&report::tune::seen(&look));
-        let routed = || run.near.route.as_ref()?.destination;
+        let routed = || run.local.route.as_ref()?.destination;
         self.peer = self.peer.or_else(routed);
         let mut way = PathSample::of(run, 0)
             .context("too few bytes moved to estimate what the path needs")?;
         way.user_rate = self.question.rate;
         way.mtu = mtu::known(&self.archive, &self.question.host, self.question.direction);
         let hosts = PathHosts {
-            near: &run.near,
-            far: run.far.as_ref(),
+            local: &run.local,
+            remote: run.remote.as_ref(),
         };
         let advice = advise::propose(&way, hosts, &look.explanations);
         let proposals = advice.proposals.clone();
@@ -259,12 +259,13 @@ impl<'a> ClosedLoop<'a> {
                 Direction::Up => Directions::Up,
                 Direction::Down => Directions::Down,
             },
-            trace: self.far.agent().is_some(),
+            trace: self.remote.agent().is_some(),
             ..self.question.run.clone()
         };
         let mut run = blank(&self.question.host, spec);
         run.title = Some(format!("tuning {}", self.story.id));
-        let (run, explanations) = measured(run, self.far, &self.archive, self.audience, self.stop)?;
+        let (run, explanations) =
+            measured(run, self.remote, &self.archive, self.audience, self.stop)?;
         let summary = model::summarise(&run);
         let leg = summary.legs.first().context("nothing was measured")?;
         let look = Look {
@@ -291,7 +292,7 @@ impl<'a> ClosedLoop<'a> {
             stopped(self.stop)?;
             match tried {
                 Ok(_) => return Ok(untried(settings, instead)),
-                Err(error) if self.far.is_lost() => return Err(error),
+                Err(error) if self.remote.is_lost() => return Err(error),
                 Err(error) => {
                     let before = instead.map_or(String::new(), |before| before + "; ");
                     instead = Some(before + &sentence(&error));
@@ -370,7 +371,7 @@ impl<'a> ClosedLoop<'a> {
 
     fn driver<'b>(&'b mut self, experiment: &'b mut Experiment) -> ExperimentRunner<'b> {
         let archive = self.archive.clone();
-        ExperimentRunner::new(experiment, self.far, archive, self.audience, self.stop)
+        ExperimentRunner::new(experiment, self.remote, archive, self.audience, self.stop)
     }
 
     /// Whether all of them do better than the best one alone, by fresh runs.
@@ -413,7 +414,7 @@ impl<'a> ClosedLoop<'a> {
         let mut host_settings = HostSettings::open(self.question.direction);
         let kept = self.set_for_good(&mut host_settings, &settings);
         // After it was kept there is nothing left to undo.
-        let undone = host_settings.end(self.far);
+        let undone = host_settings.end(self.remote);
         let seen = kept?;
         undone?;
         for n in stay {
@@ -429,14 +430,14 @@ impl<'a> ClosedLoop<'a> {
     ) -> Result<(Run, Look)> {
         let (host, title) = (self.question.host.clone(), self.title());
         let deadline = patience(&self.question.run) + DEADLINE;
-        host_settings.take(self.far, settings, &host, &title, deadline)?;
-        host_settings.apply(self.far, settings, self.peer)?;
+        host_settings.take(self.remote, settings, &host, &title, deadline)?;
+        host_settings.apply(self.remote, settings, self.peer)?;
         if let Some(peer) = self.peer {
             // Where it cannot be flushed the experiment has said so.
-            host_settings::forget(self.far, peer);
+            host_settings::forget(self.remote, peer);
         }
         let seen = self.look()?;
-        let readings = host_settings.verify(self.far)?;
+        let readings = host_settings.verify(self.remote)?;
         if let Some(reading) = readings.iter().find(|r| !r.in_force) {
             let Reading {
                 setting,
@@ -446,7 +447,7 @@ impl<'a> ClosedLoop<'a> {
             } = reading;
             bail!("{setting} was proven and could not be kept: it is {found}, asked {asked}");
         }
-        let kept = host_settings.keep(self.far)?;
+        let kept = host_settings.keep(self.remote)?;
         // What an earlier round kept of the same knob is not in force any more.
         let knob = |r: &Reading| (r.side, r.setting.split('=').next().map(str::to_owned));
         let old = &mut self.story.kept;
@@ -465,13 +466,13 @@ impl<'a> ClosedLoop<'a> {
     fn persist(&mut self) {
         let (title, peer) = (self.title(), self.peer);
         let keeps = |side| self.story.kept.iter().any(|r| r.side == side);
-        let near = keeps(Side::Near).then(|| {
+        let local = keeps(Side::Local).then(|| {
             let peer = peer.context("the remote host's address is not known")?;
-            tuning::persist(&title, peer, Side::Near)
+            tuning::persist(&title, peer, Side::Local)
         });
-        let there = self.far.agent().filter(|_| keeps(Side::Far));
+        let there = self.remote.agent().filter(|_| keeps(Side::Remote));
         let there = there.map(|link| host_settings::persist(link, &title));
-        for (host, lasting) in [("this host", near), ("the remote host", there)] {
+        for (host, lasting) in [("this host", local), ("the remote host", there)] {
             match lasting {
                 Some(Ok(readings)) => self.story.lasting.extend(readings),
                 Some(Err(error)) => self.story.warnings.push(Warning {
@@ -494,14 +495,14 @@ impl<'a> ClosedLoop<'a> {
 /// If it could not be measured to its end, or not be kept.
 pub fn measured(
     mut run: Run,
-    far: &mut dyn PeerSession,
+    remote: &mut dyn PeerSession,
     archive: &Path,
     audience: &mut dyn Audience,
     stop: &AtomicBool,
 ) -> Result<(Run, Vec<Explanation>)> {
     let mut record = RunArchiver::new(Ok(archive.to_owned()), &run);
     audience.looks(&run.spec);
-    let outcome = far.play(&mut run, &mut Tee(vec![audience, &mut record]), stop);
+    let outcome = remote.play(&mut run, &mut Tee(vec![audience, &mut record]), stop);
     run.ended = how_ended(&outcome, &run.legs);
     record.settle(&run)?;
     outcome?;

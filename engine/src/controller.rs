@@ -92,13 +92,13 @@ impl Link {
         } = reached;
         let (post, inbox) = mpsc::channel();
         let (agent, name) = (channel.sender(), channel.peer().to_owned());
-        let far = post.clone();
+        let remote = post.clone();
         let listener = std::thread::spawn(move || {
             loop {
                 match channel.recv(LISTEN) {
-                    Some(Event::Message(message)) => drop(far.send(Incoming::Far(message))),
+                    Some(Event::Message(message)) => drop(remote.send(Incoming::Remote(message))),
                     // A controller that is over has hung up itself.
-                    Some(Event::Ended(ended)) => return drop(far.send(Incoming::Ended(ended))),
+                    Some(Event::Ended(ended)) => return drop(remote.send(Incoming::Ended(ended))),
                     None => {}
                 }
             }
@@ -172,7 +172,7 @@ impl Link {
         self.send(ToAgent::Tune {
             number: ours,
             origin: Origin {
-                address: self.near_address(),
+                address: self.local_address(),
                 place: crate::tuning::place(),
             },
             request,
@@ -188,7 +188,7 @@ impl Link {
         })?;
         self.shares_machine = shared;
         for reading in &mut readings {
-            reading.side = Side::Far;
+            reading.side = Side::Remote;
         }
         Ok(readings)
     }
@@ -228,7 +228,7 @@ impl Link {
             let left = until.saturating_duration_since(Instant::now());
             let moment = meanwhile.as_ref().map(|_| Duration::from_millis(2));
             match self.recv(moment.map_or(left, |moment| moment.min(left))) {
-                Some(Incoming::Far(message)) => match pick(message) {
+                Some(Incoming::Remote(message)) => match pick(message) {
                     Some(Ok(answer)) => return Ok(answer),
                     Some(Err(why)) => bail!(self.refuses(&why)),
                     // An answer that came too late, the last message of a leg that was not waited for.
@@ -256,19 +256,19 @@ impl Link {
     }
 
     /// The remote host's address, as data connections from here reach it.
-    pub fn far_address(&self) -> IpAddr {
+    pub fn remote_address(&self) -> IpAddr {
         let first = self.addresses.first();
         *first.expect("whoever was reached has an address")
     }
 
     /// This host's address, as the agent sees data connections come from it; before the first run
     /// what this host's routes say.
-    pub fn near_address(&self) -> Option<IpAddr> {
+    pub fn local_address(&self) -> Option<IpAddr> {
         self.seen_as.or_else(|| {
-            let far = self.far_address();
+            let remote = self.remote_address();
             // Connecting a UDP socket sends nothing: it asks the kernel for the route.
-            let socket = UdpSocket::bind((probe::unspecified(far), 0)).ok()?;
-            socket.connect((far, 9)).ok()?;
+            let socket = UdpSocket::bind((probe::unspecified(remote), 0)).ok()?;
+            socket.connect((remote, 9)).ok()?;
             socket.local_addr().ok().map(|address| address.ip())
         })
     }
@@ -329,9 +329,9 @@ impl Drop for Link {
 /// What comes to a link.
 enum Incoming {
     /// What happens at this host's end of a leg, by the leg's number.
-    Near(u32, Happened),
+    Local(u32, Happened),
     /// A message of the agent.
-    Far(ToController),
+    Remote(ToController),
     /// The session is over.
     Ended(SessionEnd),
 }
@@ -362,8 +362,8 @@ struct LegState {
     order: LegOrder,
     /// Of its data connections, once it is granted.
     token: Option<Token>,
-    near: Stage,
-    far: Stage,
+    local: Stage,
+    remote: Stage,
     began: bool,
     /// A busy agent is asked again then.
     ask_again: Option<Instant>,
@@ -400,11 +400,11 @@ impl Drive<'_> {
         }
         let outcome = self.run_legs(&mut legs);
         let mut outcome = outcome.and(self.end(&mut legs));
-        for leg_state in legs.iter_mut().filter(|f| f.leg.far.trace.is_some()) {
+        for leg_state in legs.iter_mut().filter(|f| f.leg.remote.trace.is_some()) {
             if let Err(why) = self.fetch(leg_state) {
-                leg_state.leg.far.trace = None;
+                leg_state.leg.remote.trace = None;
                 let warning = traces::untraced("the remote host", &why);
-                self.warn(&mut leg_state.leg.far, vec![warning]);
+                self.warn(&mut leg_state.leg.remote, vec![warning]);
             }
         }
         for leg_state in legs {
@@ -433,7 +433,7 @@ impl Drive<'_> {
                 bail!("it did not come within {FETCH_WITHIN:?}");
             }
             match self.link.recv(STOP_WITHIN) {
-                Some(Incoming::Far(ToController::Piece { leg, data })) if leg == ours => {
+                Some(Incoming::Remote(ToController::Piece { leg, data })) if leg == ours => {
                     asked -= 1;
                     let piece = BASE64.decode(data).context("a piece of it is damaged")?;
                     if piece.is_empty() {
@@ -450,7 +450,7 @@ impl Drive<'_> {
         }
         self.watcher.event(&Progress::Traced {
             index,
-            side: Side::Far,
+            side: Side::Remote,
             bytes: &bytes,
         });
         Ok(())
@@ -469,7 +469,7 @@ impl Drive<'_> {
                 }
                 for leg_state in legs.iter_mut() {
                     leg_state.stop.store(true, Ordering::Relaxed);
-                    self.stop_far(leg_state)?;
+                    self.stop_remote(leg_state)?;
                 }
             }
             self.ask_again(legs)?;
@@ -481,10 +481,10 @@ impl Drive<'_> {
                 self.watcher.event(&Progress::Waiting { what: &what });
             }
             match self.link.recv(STOP_WITHIN) {
-                Some(Incoming::Near(leg, what)) => self.near(legs, leg, what),
-                Some(Incoming::Far(message)) => {
+                Some(Incoming::Local(leg, what)) => self.local(legs, leg, what),
+                Some(Incoming::Remote(message)) => {
                     silence = outages::Silence::begin();
-                    self.far(legs, message, patience)?;
+                    self.remote(legs, message, patience)?;
                 }
                 Some(Incoming::Ended(ended)) => return Err(self.link.lost(&ended)),
                 None => {}
@@ -500,39 +500,39 @@ impl Drive<'_> {
         for leg_state in legs.iter_mut() {
             leg_state.stop.store(true, Ordering::Relaxed);
             leg_state.go = None;
-            if leg_state.near != Stage::Running {
-                leg_state.near = Stage::Over;
+            if leg_state.local != Stage::Running {
+                leg_state.local = Stage::Over;
             }
         }
         let mut outcome = Ok(());
         loop {
             for leg_state in legs.iter_mut() {
                 // A lost link is noticed by the receiver below.
-                let _ = self.stop_far(leg_state);
+                let _ = self.stop_remote(leg_state);
             }
-            let near = legs.iter().any(|f| f.near != Stage::Over);
-            let far = legs.iter().any(|f| f.far != Stage::Over) && self.link.ended.is_none();
-            if !near && !far {
+            let local = legs.iter().any(|f| f.local != Stage::Over);
+            let remote = legs.iter().any(|f| f.remote != Stage::Over) && self.link.ended.is_none();
+            if !local && !remote {
                 return outcome;
             }
             match self.link.recv(measure::LOST_AFTER) {
-                Some(Incoming::Near(leg, what)) => self.near(legs, leg, what),
+                Some(Incoming::Local(leg, what)) => self.local(legs, leg, what),
                 // Why an order that is not wanted any more was refused does not matter.
-                Some(Incoming::Far(message)) => drop(self.far(legs, message, Instant::now())),
+                Some(Incoming::Remote(message)) => drop(self.remote(legs, message, Instant::now())),
                 Some(Incoming::Ended(ended)) => outcome = Err(self.link.lost(&ended)),
-                None if far => {}
+                None if remote => {}
                 None => return outcome,
             }
         }
     }
 
     /// Requests once that the agent ends its part of a leg.
-    fn stop_far(&mut self, leg_state: &mut LegState) -> Result<()> {
+    fn stop_remote(&mut self, leg_state: &mut LegState) -> Result<()> {
         if leg_state.ask_again.take().is_some() {
             // There is nothing of it there.
-            leg_state.far = Stage::Over;
+            leg_state.remote = Stage::Over;
         }
-        if leg_state.far == Stage::Over || std::mem::replace(&mut leg_state.stop_sent, true) {
+        if leg_state.remote == Stage::Over || std::mem::replace(&mut leg_state.stop_sent, true) {
             return Ok(());
         }
         let leg = leg_state.order.leg;
@@ -541,12 +541,12 @@ impl Drive<'_> {
 
     /// Starts the legs once all connections of all of them stand; passes a failure on.
     fn settle(&mut self, legs: &mut [LegState]) -> Result<()> {
-        let connected = |f: &LegState| f.near == Stage::Connected && f.far == Stage::Connected;
+        let connected = |f: &LegState| f.local == Stage::Connected && f.remote == Stage::Connected;
         if !legs.is_empty() && legs.iter().all(connected) {
             if legs[0].index == 0 {
                 self.watcher.event(&Progress::Hosts {
-                    near: &self.run.near,
-                    far: self.run.far.as_ref(),
+                    local: &self.run.local,
+                    remote: self.run.remote.as_ref(),
                 });
             }
             for leg_state in legs.iter_mut() {
@@ -564,19 +564,19 @@ impl Drive<'_> {
                     // A thread that is gone has left its reason in the inbox.
                     let _ = go.send(());
                 }
-                (leg_state.near, leg_state.far, leg_state.began) =
+                (leg_state.local, leg_state.remote, leg_state.began) =
                     (Stage::Running, Stage::Running, true);
             }
         }
         // One leg that cannot begin keeps the others of its group from ever starting.
         let failed = legs.iter().any(|f| f.failure.is_some() && !f.began);
         for leg_state in legs.iter_mut() {
-            if failed && matches!(leg_state.near, Stage::Opening | Stage::Connected) {
+            if failed && matches!(leg_state.local, Stage::Opening | Stage::Connected) {
                 leg_state.cancelled = true;
                 leg_state.fail(anyhow!("the other direction could not begin"));
             }
             if leg_state.failure.is_some() {
-                self.stop_far(leg_state)?;
+                self.stop_remote(leg_state)?;
             }
         }
         Ok(())
@@ -600,8 +600,8 @@ impl Drive<'_> {
                 if let Some(socket) = sockets.first() {
                     let remote = socket.remote.ip();
                     match side {
-                        Side::Near => self.link.addresses = vec![remote],
-                        Side::Far => self.link.seen_as = Some(remote),
+                        Side::Local => self.link.addresses = vec![remote],
+                        Side::Remote => self.link.seen_as = Some(remote),
                     }
                 }
                 let (end, stage) = leg.end(side);
@@ -639,15 +639,15 @@ impl Drive<'_> {
     }
 
     /// Takes what this host's end reports.
-    fn near(&mut self, legs: &mut [LegState], number: u32, what: Happened) {
+    fn local(&mut self, legs: &mut [LegState], number: u32, what: Happened) {
         // An end that came too late to be waited for may still report in a later run.
         if let Some(leg) = legs.iter_mut().find(|leg| leg.order.leg == number) {
-            self.happened(leg, Side::Near, what);
+            self.happened(leg, Side::Local, what);
         }
     }
 
     /// Takes a message of the agent.
-    fn far(
+    fn remote(
         &mut self,
         legs: &mut [LegState],
         message: ToController,
@@ -671,12 +671,12 @@ impl Drive<'_> {
                 let token = Token::from_hex(&token)
                     .with_context(|| format!("{} sent a token that is none", self.link.name))?;
                 leg_state.token = Some(token);
-                self.warn(&mut leg_state.leg.far, warnings);
+                self.warn(&mut leg_state.leg.remote, warnings);
                 if leg_state.order.trace && !order.trace {
                     let name = &self.link.name;
                     let why = anyhow!("{name} runs a linerate that cannot: install this version");
                     let warning = traces::untraced("the remote host", &why);
-                    self.warn(&mut leg_state.leg.far, vec![warning]);
+                    self.warn(&mut leg_state.leg.remote, vec![warning]);
                 }
                 let order = within(&leg_state.order, &order).map_err(|granted| {
                     Refusal::unreachable(format!(
@@ -694,17 +694,21 @@ impl Drive<'_> {
                     port,
                     token,
                     settings: SocketSettings {
-                        congestion: congestion(&self.run.spec, leg_state.leg.direction, Side::Near),
+                        congestion: congestion(
+                            &self.run.spec,
+                            leg_state.leg.direction,
+                            Side::Local,
+                        ),
                         ..order.socket.clone()
                     },
-                    placement: self.run.spec.near.clone(),
+                    placement: self.run.spec.local.clone(),
                 };
-                leg_state.go = Some(near_end(order, dial, leg_state, self.link.post.clone()));
+                leg_state.go = Some(local_end(order, dial, leg_state, self.link.post.clone()));
             }
             ToController::Busy { wait, why, .. } => {
                 let why = format!("{} is busy: {why}", self.link.name);
                 if leg_state.stop_sent || Instant::now() >= patience {
-                    leg_state.far = Stage::Over;
+                    leg_state.remote = Stage::Over;
                     bail!(Refusal::unreachable(why));
                 }
                 let wait =
@@ -713,7 +717,7 @@ impl Drive<'_> {
                 self.watcher.event(&Progress::Waiting { what: &why });
             }
             ToController::Refused { why, .. } => {
-                leg_state.far = Stage::Over;
+                leg_state.remote = Stage::Over;
                 bail!(self.link.refuses(&why));
             }
             ToController::Connected { sockets, .. }
@@ -732,12 +736,16 @@ impl Drive<'_> {
                 warnings,
                 ..
             } => {
-                self.run.far.get_or_insert(*fingerprint);
-                self.happened(leg_state, Side::Far, Happened::Connected(sockets, warnings));
+                self.run.remote.get_or_insert(*fingerprint);
+                self.happened(
+                    leg_state,
+                    Side::Remote,
+                    Happened::Connected(sockets, warnings),
+                );
             }
             ToController::Sample { sample, .. } => {
                 match bounded(&sample, leg_state, self.started.elapsed().into()) {
-                    Ok(()) => self.happened(leg_state, Side::Far, Happened::Sample(sample)),
+                    Ok(()) => self.happened(leg_state, Side::Remote, Happened::Sample(sample)),
                     Err(why) => leg_state.fail(anyhow!("{} {why}", self.link.name)),
                 }
             }
@@ -753,11 +761,11 @@ impl Drive<'_> {
                     broke: broke.map(|why| format!("{}: {why}", self.link.name)),
                     trace: None,
                 };
-                self.happened(leg_state, Side::Far, Happened::Over(Box::new(played)));
+                self.happened(leg_state, Side::Remote, Happened::Over(Box::new(played)));
             }
             ToController::Failed { why, .. } => {
                 let why = anyhow!("{}: {why}", self.link.name);
-                self.happened(leg_state, Side::Far, Happened::Failed(why));
+                self.happened(leg_state, Side::Remote, Happened::Failed(why));
             }
             _ => {}
         }
@@ -766,15 +774,15 @@ impl Drive<'_> {
 
     /// Signs this host's record of a leg, and compares the remote host's with its signature; why that fails, if it does.
     fn sign(&self, leg_state: &mut LegState) -> Option<String> {
-        let (Some((own_key, far_id)), Some(token)) = (&self.link.keys, &leg_state.token) else {
-            leg_state.leg.far.signed = None;
+        let (Some((own_key, remote_id)), Some(token)) = (&self.link.keys, &leg_state.token) else {
+            leg_state.leg.remote.signed = None;
             return None;
         };
         let leg = &mut leg_state.leg;
-        leg.near.signed = Some(signature::sign(leg, Side::Near, own_key, token));
-        let signed = leg.far.signed.as_ref()?;
-        let holds = signature::is_of(signed, *far_id, token)
-            && signature::check(leg, Side::Far, signed).is_ok();
+        leg.local.signed = Some(signature::sign(leg, Side::Local, own_key, token));
+        let signed = leg.remote.signed.as_ref()?;
+        let holds = signature::is_of(signed, *remote_id, token)
+            && signature::check(leg, Side::Remote, signed).is_ok();
         (!holds).then(|| {
             format!(
                 "{} signed something else than it reported: the figures are those of this host alone",
@@ -808,7 +816,7 @@ impl Drive<'_> {
             copy.or_else(|| end.store.as_ref()?.failed.clone())
         };
         let leg = &leg_state.leg;
-        if let Some(why) = failed(&leg.near).or_else(|| failed(&leg.far)) {
+        if let Some(why) = failed(&leg.local).or_else(|| failed(&leg.remote)) {
             leg_state.failure = Some(anyhow!(why));
         }
         let forged = self.sign(&mut leg_state);
@@ -817,17 +825,17 @@ impl Drive<'_> {
                 forged.or_else(|| disputed(&self.run.spec, &leg_state.leg, &self.link.name))
         {
             // The figures that are left are those of this end.
-            let far = &mut leg_state.leg.far;
-            *far = EndRecord {
-                sockets: std::mem::take(&mut far.sockets),
-                warnings: std::mem::take(&mut far.warnings),
+            let remote = &mut leg_state.leg.remote;
+            *remote = EndRecord {
+                sockets: std::mem::take(&mut remote.sockets),
+                warnings: std::mem::take(&mut remote.warnings),
                 ..EndRecord::default()
             };
             leg_state.failure = Some(anyhow!(why));
         }
         let silences = outages::warnings(&self.run.spec, &leg_state.leg);
-        self.warn(&mut leg_state.leg.near, silences);
-        let moved = leg_state.leg.near.bytes + leg_state.leg.far.bytes > Bytes(0);
+        self.warn(&mut leg_state.leg.local, silences);
+        let moved = leg_state.leg.local.bytes + leg_state.leg.remote.bytes > Bytes(0);
         if !leg_state.began || (leg_state.failure.is_some() && !moved) {
             return leg_state.failure.map_or(Ok(()), Err);
         }
@@ -850,8 +858,8 @@ impl LegState {
         let leg = Leg {
             direction,
             started: Nanos(0),
-            near: EndRecord::default(),
-            far: EndRecord::default(),
+            local: EndRecord::default(),
+            remote: EndRecord::default(),
             ended: Ended::Unfinished,
         };
         LegState {
@@ -859,8 +867,8 @@ impl LegState {
             leg,
             order,
             token: None,
-            near: Stage::Opening,
-            far: Stage::Opening,
+            local: Stage::Opening,
+            remote: Stage::Opening,
             began: false,
             ask_again: None,
             go: None,
@@ -873,13 +881,13 @@ impl LegState {
 
     fn end(&mut self, side: Side) -> (&mut EndRecord, &mut Stage) {
         match side {
-            Side::Near => (&mut self.leg.near, &mut self.near),
-            Side::Far => (&mut self.leg.far, &mut self.far),
+            Side::Local => (&mut self.leg.local, &mut self.local),
+            Side::Remote => (&mut self.leg.remote, &mut self.remote),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.near == Stage::Over && self.far == Stage::Over
+        self.local == Stage::Over && self.remote == Stage::Over
     }
 
     /// Ends this host's end, as far as it has begun; what it has seen is kept.
@@ -888,14 +896,14 @@ impl LegState {
         self.stop.store(true, Ordering::Relaxed);
         // Without a go, its thread ends at once.
         self.go = None;
-        if self.near != Stage::Running {
-            self.near = Stage::Over;
+        if self.local != Stage::Running {
+            self.local = Stage::Over;
         }
     }
 }
 
 fn order(spec: &Spec, leg: u32, direction: Direction) -> LegOrder {
-    let agent_sends = direction.sender() == Side::Far;
+    let agent_sends = direction.sender() == Side::Remote;
     LegOrder {
         leg,
         agent_sends,
@@ -906,10 +914,10 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> LegOrder {
         outage: Nanos(0),
         trace: spec.trace,
         socket: SocketSettings {
-            congestion: congestion(spec, direction, Side::Far),
+            congestion: congestion(spec, direction, Side::Remote),
             ..spec.socket.clone()
         },
-        placement: spec.far.clone(),
+        placement: spec.remote.clone(),
     }
 }
 
@@ -967,7 +975,7 @@ fn bounded(sample: &Sample, leg_state: &LegState, now: Nanos) -> Result<(), Stri
     }
     let interval = leg_state.order.interval.max(Nanos::from_millis(1));
     let due = now.since(leg_state.leg.started).0 / interval.0;
-    if leg_state.leg.far.samples.len() as u64 > 2 * due + MORE_SAMPLES {
+    if leg_state.leg.remote.samples.len() as u64 > 2 * due + MORE_SAMPLES {
         return Err("sent more samples than there was time for".to_owned());
     }
     Ok(())
@@ -987,14 +995,14 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
         ));
     }
     let counts = leg.direction == Direction::Up;
-    let samples = leg.far.samples.iter().map(|sample| sample.bytes);
-    let claimed = samples.chain([leg.far.bytes]).max()?;
-    let (sent, took) = (leg.near.bytes, leg.near.duration);
+    let samples = leg.remote.samples.iter().map(|sample| sample.bytes);
+    let claimed = samples.chain([leg.remote.bytes]).max()?;
+    let (sent, took) = (leg.local.bytes, leg.local.duration);
     // The sender of a copy also waits for storage at both hosts.
     let sooner = !matches!(spec.workload, Workload::Copy(_))
-        && leg.far.bytes > Bytes(0)
+        && leg.remote.bytes > Bytes(0)
         && took > SHORTEST_COMPARED
-        && leg.far.duration < Nanos(took.0 / 2);
+        && leg.remote.duration < Nanos(took.0 / 2);
     let of_this_kernel = "the figures are those of this host alone";
     match counts {
         true if sent > Bytes(0) && claimed > sent => Some(format!(
@@ -1002,7 +1010,7 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
         )),
         true if sooner => Some(format!(
             "the remote host claims to have received for {}, this kernel sent for {took} to {name}: {of_this_kernel}",
-            leg.far.duration
+            leg.remote.duration
         )),
         _ => None,
     }
@@ -1023,7 +1031,7 @@ fn leg_of(message: &ToController) -> Option<u32> {
 
 /// Starts the thread of this host's side, which plays the order as granted: it connects,
 /// waits for the go, and runs.
-fn near_end(
+fn local_end(
     order: LegOrder,
     dial: Dial,
     leg_state: &LegState,
@@ -1033,7 +1041,7 @@ fn near_end(
     let (leg, stop) = (leg_state.order.leg, Arc::clone(&leg_state.stop));
     std::thread::spawn(move || {
         // A controller that is over receives nothing more and needs nothing more.
-        let report = |what| drop(post.send(Incoming::Near(leg, what)));
+        let report = |what| drop(post.send(Incoming::Local(leg, what)));
         match play(&order, dial, &gone, &stop, &report) {
             Ok(Some(played)) => report(Happened::Over(Box::new(played))),
             Ok(None) => {}
@@ -1052,7 +1060,7 @@ fn play(
     report: &dyn Fn(Happened),
 ) -> Result<Option<LegResult>> {
     let storage =
-        storage(order, Side::Near, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
+        storage(order, Side::Local, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
     let (tracing, untraced) = traced(order, dial.port, NEAR, None);
     let mut sockets = vec![dial.first()?];
     for stream in 1..order.streams {
@@ -1069,7 +1077,7 @@ fn play(
     }
     let watch = LegWatch::begin(&signature::tag(&dial.token));
     let cpus = dial.placement.cpus.clone();
-    let job = job(order, Side::Near, &cpus, storage, || {
+    let job = job(order, Side::Local, &cpus, storage, || {
         let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
         Reconnect::Connect(Arc::new(open))
     });

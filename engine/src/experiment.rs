@@ -41,8 +41,8 @@ pub fn fresh(plan: Plan) -> Experiment {
         id: archive::new_id(),
         started: unix_time(),
         plan,
-        near: Fingerprint::default(),
-        far: None,
+        local: Fingerprint::default(),
+        remote: None,
         trials: Vec::new(),
         warnings: Vec::new(),
         ended: Ended::Unfinished,
@@ -64,7 +64,7 @@ pub trait Audience: Watcher {
 /// An experiment under way. Dropped, it undoes what it changed.
 pub struct ExperimentRunner<'a> {
     experiment: &'a mut Experiment,
-    far: &'a mut dyn PeerSession,
+    remote: &'a mut dyn PeerSession,
     archive: PathBuf,
     audience: &'a mut dyn Audience,
     stop: &'a AtomicBool,
@@ -85,7 +85,7 @@ impl<'a> ExperimentRunner<'a> {
     /// For an experiment, new or begun, with runs kept in the archive at `archive`.
     pub fn new(
         experiment: &'a mut Experiment,
-        far: &'a mut dyn PeerSession,
+        remote: &'a mut dyn PeerSession,
         archive: PathBuf,
         audience: &'a mut dyn Audience,
         stop: &'a AtomicBool,
@@ -93,7 +93,7 @@ impl<'a> ExperimentRunner<'a> {
         ExperimentRunner {
             host_settings: HostSettings::open(experiment.plan.direction),
             experiment,
-            far,
+            remote,
             archive,
             audience,
             stop,
@@ -108,7 +108,7 @@ impl<'a> ExperimentRunner<'a> {
     /// can be resumed.
     pub fn run(mut self) -> Result<Over> {
         let outcome = self.play();
-        let undone = self.host_settings.end(self.far);
+        let undone = self.host_settings.end(self.remote);
         let outcome = outcome.and_then(|over| undone.map(|()| over));
         let ended = match &outcome {
             Ok(Over::Done) => Ended::Complete,
@@ -128,7 +128,7 @@ impl<'a> ExperimentRunner<'a> {
     /// Why the plan cannot be carried out; both hosts are restored.
     pub fn try_out(mut self) -> Result<Over> {
         let outcome = self.take_hold().and_then(|()| self.try_arms(false));
-        let undone = self.host_settings.end(self.far);
+        let undone = self.host_settings.end(self.remote);
         outcome.and_then(|over| undone.map(|()| over))
     }
 
@@ -154,7 +154,7 @@ impl<'a> ExperimentRunner<'a> {
             archive.keep_trial(self.experiment, &trial)?;
             self.experiment.trials.push(trial);
             self.audience.kept(self.experiment);
-            if self.far.is_lost() {
+            if self.remote.is_lost() {
                 let host = &self.experiment.plan.host;
                 bail!(Refusal::unreachable(format!(
                     "{host} was lost during a run"
@@ -192,7 +192,8 @@ impl<'a> ExperimentRunner<'a> {
         Ok(Some(match outcome {
             // An iperf3 server that is not there any more is no failed run, and nor are all that would follow.
             Err(error)
-                if run.legs.is_empty() && (self.far.is_lost() || self.far.is_gone(&error)) =>
+                if run.legs.is_empty()
+                    && (self.remote.is_lost() || self.remote.is_gone(&error)) =>
             {
                 return Err(error);
             }
@@ -212,8 +213,8 @@ impl<'a> ExperimentRunner<'a> {
             return Ok(Over::Interrupted);
         }
         if new {
-            self.experiment.near = plain.near;
-            self.experiment.far = plain.far;
+            self.experiment.local = plain.local;
+            self.experiment.remote = plain.remote;
             self.object();
         }
         for arm in 0..self.experiment.plan.arms.len() as u32 {
@@ -260,8 +261,8 @@ impl<'a> ExperimentRunner<'a> {
     fn object(&mut self) {
         let experiment = &mut *self.experiment;
         let version = |side| match side {
-            Side::Near => experiment.near.kernel_version(),
-            Side::Far => experiment.far.as_ref()?.kernel_version(),
+            Side::Local => experiment.local.kernel_version(),
+            Side::Remote => experiment.remote.as_ref()?.kernel_version(),
         };
         let settings = experiment.plan.arms.iter().flat_map(|arm| &arm.settings);
         let mut objections: Vec<Warning> = settings
@@ -293,7 +294,7 @@ impl<'a> ExperimentRunner<'a> {
         let patience = patience(&run.spec);
         let over = AtomicBool::new(false);
         let mut late = false;
-        let (far, user, mut hold) = (&mut *self.far, self.stop, self.host_settings.here());
+        let (remote, user, mut hold) = (&mut *self.remote, self.stop, self.host_settings.here());
         let mut tee = Tee(match record {
             Some(record) => vec![&mut *self.audience as &mut dyn Watcher, record],
             None => Vec::new(),
@@ -318,7 +319,7 @@ impl<'a> ExperimentRunner<'a> {
                     }
                 }
             });
-            let outcome = far.play(run, &mut tee, over);
+            let outcome = remote.play(run, &mut tee, over);
             drop(done);
             outcome
         });
@@ -327,7 +328,7 @@ impl<'a> ExperimentRunner<'a> {
             outcome => outcome,
         };
         run.ended = how_ended(&outcome, &run.legs);
-        *readings = self.host_settings.verify(self.far)?;
+        *readings = self.host_settings.verify(self.remote)?;
         outcome
     }
 
@@ -359,18 +360,18 @@ impl<'a> ExperimentRunner<'a> {
         // Renewed before every run and, while one is under way, beside it.
         let deadline = Duration::from(plan.gap) + DEADLINE;
         let host_settings = &mut self.host_settings;
-        host_settings.take(self.far, settings, &plan.host, &title, deadline)
+        host_settings.take(self.remote, settings, &plan.host, &title, deadline)
     }
 
     /// Applies the settings of an arm on both hosts.
     fn apply(&mut self, settings: &[Setting]) -> Result<()> {
         let peer = self.peer();
-        self.host_settings.apply(self.far, settings, peer)
+        self.host_settings.apply(self.remote, settings, peer)
     }
 
     /// Undoes what is applied.
     fn undo(&mut self) -> Result<()> {
-        for undone in self.host_settings.undo(self.far)? {
+        for undone in self.host_settings.undo(self.remote)? {
             if let Some(note) = undone.note {
                 let warning = Warning {
                     what: format!("{} was not as it had been set: {note}", undone.setting),
@@ -390,8 +391,8 @@ impl<'a> ExperimentRunner<'a> {
         let Some(peer) = self.peer() else {
             return;
         };
-        let trouble = host_settings::forget(self.far, peer);
-        let remedy = match self.far.agent() {
+        let trouble = host_settings::forget(self.remote, peer);
+        let remedy = match self.remote.agent() {
             None => "run linerate at the remote host too ('linerate serve')",
             Some(_) => "give the right to change it: CAP_NET_ADMIN here, the right to tune there",
         };
@@ -409,8 +410,8 @@ impl<'a> ExperimentRunner<'a> {
     }
 
     fn peer(&self) -> Option<IpAddr> {
-        let routed = || self.experiment.near.route.as_ref()?.destination;
-        self.far.address().or_else(routed)
+        let routed = || self.experiment.local.route.as_ref()?.destination;
+        self.remote.address().or_else(routed)
     }
 }
 
@@ -435,8 +436,8 @@ fn short(spec: &Spec) -> Spec {
 
 fn not_in_force(arm: &str, reading: &Reading) -> String {
     let host = match reading.side {
-        Side::Near => "this host",
-        Side::Far => "the remote host",
+        Side::Local => "this host",
+        Side::Remote => "the remote host",
     };
     let limit = match reading.setting.as_str() {
         "SO_SNDBUF" => "raise net.core.wmem_max there, which holds it",

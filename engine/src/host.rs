@@ -1,4 +1,4 @@
-//! The other host, as the user names it.
+//! The remote host, as the user names it.
 
 use crate::exit::Refusal;
 use crate::lab;
@@ -46,7 +46,7 @@ pub enum Host {
     Lab {
         /// Name of the lab, or name or file of a scenario that is created for the measurement.
         name: String,
-        /// The remote host, or the near and the far one with a dash between; whose name has a dash of
+        /// The remote host, or the local and the remote one with a dash between; whose name has a dash of
         /// its own is known by the lab alone ([`ends`]). Without: the lab's first and second host.
         hosts: Option<String>,
     },
@@ -148,20 +148,20 @@ impl fmt::Display for Host {
     }
 }
 
-/// Near and remote host among the hosts of a lab, by what [`Host::Lab`] says of them: the first and the
+/// Local and remote host among the hosts of a lab, by what [`Host::Lab`] says of them: the first and the
 /// second if it says nothing, the first and the named one, or both. `None` if it names no such pair.
 pub fn ends<'a>(hosts: Option<&str>, all: &[&'a str]) -> Option<(&'a str, &'a str)> {
     let find = |name: &str| all.iter().copied().find(|host| *host == name);
-    let (near, far) = match hosts {
+    let (local, remote) = match hosts {
         None => (*all.first()?, *all.get(1)?),
         Some(text) => match find(text) {
-            Some(far) => (*all.iter().find(|host| **host != far)?, far),
+            Some(remote) => (*all.iter().find(|host| **host != remote)?, remote),
             None => text
                 .match_indices('-')
                 .find_map(|(at, _)| Some((find(&text[..at])?, find(&text[at + 1..])?)))?,
         },
     };
-    (near != far).then_some((near, far))
+    (local != remote).then_some((local, remote))
 }
 
 /// Name and port of an agent that listens: `name[:port]`, and nothing with a prefix.

@@ -34,13 +34,13 @@ impl HostSettings {
         }
     }
 
-    /// Takes hold of the hosts that these settings change. `host` is the far one's name.
+    /// Takes hold of the hosts that these settings change. `host` is the remote one's name.
     ///
     /// # Errors
     /// If one of them is held by another, or does not let itself be changed.
     pub fn take<'a>(
         &mut self,
-        far: &mut dyn PeerSession,
+        remote: &mut dyn PeerSession,
         settings: impl IntoIterator<Item = &'a Setting>,
         host: &str,
         title: &str,
@@ -48,12 +48,12 @@ impl HostSettings {
     ) -> Result<()> {
         let settings = settings.into_iter().filter(|s| !s.knob.is_socket());
         let machine: Vec<&Side> = settings.flat_map(|s| s.on.sides(self.direction)).collect();
-        let mut here = machine.contains(&&Side::Near);
-        if machine.contains(&&Side::Far) {
-            let kind = far.kind();
-            let Some(link) = far.agent() else {
+        let mut here = machine.contains(&&Side::Local);
+        if machine.contains(&&Side::Remote) {
+            let kind = remote.kind();
+            let Some(link) = remote.agent() else {
                 bail!(Refusal::usage(format!(
-                    "{host} is {kind}, whose settings cannot be changed from here: run linerate there, or change this host alone (KNOB=VALUE@near)"
+                    "{host} is {kind}, whose settings cannot be changed from here: run linerate there, or change this host alone (KNOB=VALUE@local)"
                 )));
             };
             let request = TuneRequest::Begin {
@@ -65,12 +65,12 @@ impl HostSettings {
             here |= link.shares_machine();
         }
         if here {
-            self.here = Some(tuning::begin(title, deadline, Side::Near)?);
+            self.here = Some(tuning::begin(title, deadline, Side::Local)?);
         }
         Ok(())
     }
 
-    /// The near host's, to show that it is still wanted while something else has the far one.
+    /// The local host's, to show that it is still wanted while something else has the remote one.
     pub fn here(&mut self) -> Option<&mut TuningSession> {
         self.here.as_mut()
     }
@@ -82,7 +82,7 @@ impl HostSettings {
     /// If one cannot be applied; then [`HostSettings::undo`] what was.
     pub fn apply(
         &mut self,
-        far: &mut dyn PeerSession,
+        remote: &mut dyn PeerSession,
         settings: &[Setting],
         peer: Option<IpAddr>,
     ) -> Result<()> {
@@ -91,8 +91,8 @@ impl HostSettings {
             let here = machine.filter(|s| s.on.sides(self.direction).contains(&side));
             here.cloned().collect()
         };
-        let (mut here, there) = (of(Side::Near), of(Side::Far));
-        if let Some(link) = self.agent(far) {
+        let (mut here, there) = (of(Side::Local), of(Side::Remote));
+        if let Some(link) = self.agent(remote) {
             link.tune(TuneRequest::Renew, TUNE_WITHIN)?;
             if !there.is_empty() {
                 let settings = there;
@@ -116,34 +116,34 @@ impl HostSettings {
     }
 
     /// Reads back what is applied.
-    pub fn verify(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Reading>> {
+    pub fn verify(&mut self, remote: &mut dyn PeerSession) -> Result<Vec<Reading>> {
         let mut readings = match &self.here {
             Some(hold) => hold.verify()?,
             None => Vec::new(),
         };
-        if let Some(link) = self.agent(far) {
+        if let Some(link) = self.agent(remote) {
             readings.extend(link.tune(TuneRequest::Verify, TUNE_WITHIN)?);
         }
         Ok(readings)
     }
 
     /// Undoes what is applied. A remote host that was lost undoes it itself.
-    pub fn undo(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Undone>> {
+    pub fn undo(&mut self, remote: &mut dyn PeerSession) -> Result<Vec<Undone>> {
         let here = self.here.as_mut();
-        let near = here.map_or(Ok(Vec::new()), TuningSession::undo);
-        if let Some(link) = self.agent(far) {
+        let local = here.map_or(Ok(Vec::new()), TuningSession::undo);
+        if let Some(link) = self.agent(remote) {
             link.tune(TuneRequest::Undo, TUNE_WITHIN)?;
         }
-        Ok(near?)
+        Ok(local?)
     }
 
     /// Lets what is applied stay, and lets go of both hosts.
     ///
     /// # Errors
     /// If a host has undone it meanwhile, or cannot keep it: what the other one kept stays.
-    pub fn keep(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Reading>> {
+    pub fn keep(&mut self, remote: &mut dyn PeerSession) -> Result<Vec<Reading>> {
         let mut kept = Vec::new();
-        if let Some(link) = self.agent(far) {
+        if let Some(link) = self.agent(remote) {
             kept = link.tune(TuneRequest::Keep, TUNE_WITHIN)?;
             self.there = false;
         }
@@ -154,35 +154,35 @@ impl HostSettings {
     }
 
     /// Undoes what is still applied, and lets go of both hosts.
-    pub fn end(&mut self, far: &mut dyn PeerSession) -> Result<()> {
-        let near = self.here.take().map_or(Ok(Vec::new()), TuningSession::end);
-        if let Some(link) = self.agent(far) {
+    pub fn end(&mut self, remote: &mut dyn PeerSession) -> Result<()> {
+        let local = self.here.take().map_or(Ok(Vec::new()), TuningSession::end);
+        if let Some(link) = self.agent(remote) {
             link.tune(TuneRequest::End, TUNE_WITHIN)?;
         }
         self.there = false;
-        near?;
+        local?;
         Ok(())
     }
 
     /// The agent, if it holds settings of its own and is there.
-    fn agent<'f>(&self, far: &'f mut dyn PeerSession) -> Option<&'f mut Link> {
-        far.agent().filter(|link| self.there && !link.is_lost())
+    fn agent<'f>(&self, remote: &'f mut dyn PeerSession) -> Option<&'f mut Link> {
+        remote.agent().filter(|link| self.there && !link.is_lost())
     }
 }
 
 /// Clears both kernels' cached metrics (RTT, cwnd, ssthresh) of the path to each other. Returns the
 /// reason of each host that could not.
-pub fn forget(far: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, String)> {
-    let near = tune::flush_metrics(peer).map_err(|error| ("this host", error.to_string()));
-    let kind = far.kind();
-    let there = match far.agent() {
+pub fn forget(remote: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, String)> {
+    let local = tune::flush_metrics(peer).map_err(|error| ("this host", error.to_string()));
+    let kind = remote.kind();
+    let there = match remote.agent() {
         Some(link) => link
             .tune(TuneRequest::FlushMetrics, TUNE_WITHIN)
             .map(drop)
             .map_err(|error| ("the remote host", sentence(&error))),
         None => Err(("the remote host", format!("it is {kind}"))),
     };
-    [near, there].into_iter().filter_map(Result::err).collect()
+    [local, there].into_iter().filter_map(Result::err).collect()
 }
 
 /// Has the remote host write what it keeps under this title to its boot configuration.

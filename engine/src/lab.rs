@@ -224,26 +224,26 @@ impl LabWatch {
     }
 }
 
-/// Measures between two hosts of a lab: starts the agent in the far one, and this same command again
-/// in the near one, with the agent at its standard input.
+/// Measures between two hosts of a lab: starts the agent in the remote one, and this same command again
+/// in the local one, with the agent at its standard input.
 pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<ExitCode> {
     let standing = Standing::find_or_raise(name)?;
     let lab = standing.lab();
-    let (near, far, listen) = choose(lab, name, ends)?;
+    let (local, remote, listen) = choose(lab, name, ends)?;
     if !quiet {
         let state = match standing.tie.is_some() {
             true => "up for this measurement",
             false => "is up",
         };
         log::note(&format!(
-            "lab {name} {state}: from {near} to {far}, {}",
+            "lab {name} {state}: from {local} to {remote}, {}",
             backends(lab)
         ));
     }
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the agent")?;
     let output = theirs.try_clone();
     let output = output.context("cannot share the agent's socket")?;
-    let mut command = lab.command(far, MYSELF)?;
+    let mut command = lab.command(remote, MYSELF)?;
     command.args(["agent", "--stdio", "--listen", &listen.to_string()]);
     command
         .stdin(OwnedFd::from(theirs))
@@ -252,24 +252,24 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
     let agent = command.spawn();
     // The command holds copies of the socket: without them the agent's input ends with the client.
     drop(command);
-    let mut agent = agent.with_context(|| format!("cannot start an agent in {far}"))?;
-    let mut command = lab.command(near, MYSELF)?;
+    let mut agent = agent.with_context(|| format!("cannot start an agent in {remote}"))?;
+    let mut command = lab.command(local, MYSELF)?;
     command.args(std::env::args_os().skip(1));
     command
-        .arg(format!("--lab-far={listen}"))
+        .arg(format!("--lab-remote={listen}"))
         .stdin(OwnedFd::from(ours));
     sys::signal::end_with_parent(&mut command);
     let inside = command.spawn();
     drop(command);
     let code = inside
-        .with_context(|| format!("cannot start linerate in {near}"))
+        .with_context(|| format!("cannot start linerate in {local}"))
         .and_then(|child| wait(child, stop));
     agent.wait().context("cannot wait for the agent")?;
     standing.lower()?;
     code
 }
 
-/// Near host, remote host, and the far one's address.
+/// Local host, remote host, and the remote one's address.
 fn choose<'a>(
     lab: &'a Lab,
     name: &str,
@@ -277,7 +277,7 @@ fn choose<'a>(
 ) -> Result<(&'a str, &'a str, IpAddr)> {
     let hosts = hosts(lab);
     let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
-    let (near, far) = ends(wanted, &names).ok_or_else(|| {
+    let (local, remote) = ends(wanted, &names).ok_or_else(|| {
         Refusal::usage(match wanted {
             Some(wanted) => format!(
                 "'{wanted}' names no two hosts of the lab {name}, which has {}: write lab:{name}/FAR or lab:{name}/NEAR-FAR",
@@ -286,10 +286,10 @@ fn choose<'a>(
             None => format!("the lab {name} has no two hosts to measure between"),
         })
     })?;
-    let host = hosts.iter().find(|host| host.name == far);
+    let host = hosts.iter().find(|host| host.name == remote);
     let address = host.and_then(|host| host.addresses.first());
-    let address = address.with_context(|| format!("{far} in the lab {name} has no address"))?;
-    Ok((near, far, *address))
+    let address = address.with_context(|| format!("{remote} in the lab {name} has no address"))?;
+    Ok((local, remote, *address))
 }
 
 /// Waits for the end of a child that receives Ctrl-C itself, and returns its exit code.

@@ -115,7 +115,7 @@ mod tests {
             UnixDatagram::bind_addr(&address.unwrap()).unwrap()
         };
         // The remote side of this leg, in another process of this host; a leg of others, with both its sides here.
-        let _far = bind("6d696e65/1");
+        let _remote = bind("6d696e65/1");
         let others = [bind("00ff/1"), bind("00ff/2")];
         let own = own().clone();
         let seen = names();

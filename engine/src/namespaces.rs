@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// A network namespace.
 pub struct Place {
-    /// "near of the lab x", "the network namespace y".
+    /// "home of the lab x", "the network namespace y".
     pub name: String,
     /// What a command begins with to run in it.
     prefix: String,

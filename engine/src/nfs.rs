@@ -81,10 +81,10 @@ pub fn play(
     let what = "files to read and write are made at the server";
     watcher.event(&Event::Waiting { what });
     files.make(&order, &run.id)?;
-    run.near = observe::fingerprint(transport::VERSION, Some(files.at.nfs.ip()));
+    run.local = observe::fingerprint(transport::VERSION, Some(files.at.nfs.ip()));
     watcher.event(&Event::Hosts {
-        near: &run.near,
-        far: None,
+        local: &run.local,
+        remote: None,
     });
     let outcome = requester.leg(&order, &files, Nanos::from(began.elapsed()), watcher);
     run.warnings.extend(files.remove());
@@ -125,7 +125,7 @@ impl Requester<'_> {
             nodelay: Some(true),
             ..SocketSettings::default()
         };
-        let stream = measure::connect_privileged(to, &settings, &self.spec.near, within)
+        let stream = measure::connect_privileged(to, &settings, &self.spec.local, within)
             .map_err(unreachable)?;
         stream.set_nonblocking(true)?;
         Ok(Connection {
@@ -203,8 +203,8 @@ impl Requester<'_> {
             notsent_lowat: self.spec.socket.notsent_lowat.or(Some(UNSENT)),
             ..self.spec.socket.clone()
         };
-        let (to, near) = (files.at.nfs, &self.spec.near);
-        let connect = |_| measure::connect_privileged(to, &settings, near, CONNECT_WITHIN);
+        let (to, local) = (files.at.nfs, &self.spec.local);
+        let connect = |_| measure::connect_privileged(to, &settings, local, CONNECT_WITHIN);
         let sockets: Result<Vec<_>, _> = files.handles.iter().map(connect).collect();
         let sockets = sockets?;
         let (states, warnings) = leg::inspect(&sockets, &self.spec.socket, "this host")?;
@@ -215,7 +215,7 @@ impl Requester<'_> {
         });
         let mut job = Job::new(Role::Ask, self.spec.workload.clone(), self.spec.limit);
         job.clients = Some(self.clients(order, files));
-        job.cpus.clone_from(&self.spec.near.cpus);
+        job.cpus.clone_from(&self.spec.local.cpus);
         job.nodelay = self.spec.socket.nodelay;
         let mut samples = Vec::new();
         let mut on_sample = |sample| {
@@ -231,13 +231,13 @@ impl Requester<'_> {
         let leg = Leg {
             direction,
             started,
-            near: EndRecord {
+            local: EndRecord {
                 sockets: states,
                 samples,
                 warnings: [warnings, record.warnings].concat(),
                 ..record
             },
-            far: EndRecord::default(),
+            remote: EndRecord::default(),
             ended: match broke {
                 Some(why) => Ended::Failed { why },
                 None if self.stop.load(Ordering::Relaxed) => Ended::Interrupted,

@@ -85,11 +85,11 @@ mod tests {
             let mut leg = model::Leg {
                 direction: model::Direction::Up,
                 started: Nanos(0),
-                near: model::EndRecord::default(),
-                far: model::EndRecord::default(),
+                local: model::EndRecord::default(),
+                remote: model::EndRecord::default(),
                 ended: model::Ended::Complete,
             };
-            leg.far.samples = arrivals
+            leg.remote.samples = arrivals
                 .iter()
                 .map(|(ms, bytes)| sample(*ms, *bytes))
                 .collect();

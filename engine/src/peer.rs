@@ -1,4 +1,4 @@
-//! The other hosts of a path: what each kind of [`Host`] can do, and a session with it.
+//! The remote hosts of a path: what each kind of [`Host`] can do, and a session with it.
 
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal, exit_of};
@@ -42,7 +42,7 @@ pub enum ConfigFiles {
     Both,
 }
 
-/// The near and remote host of a path in a lab, by name.
+/// The local and remote host of a path in a lab, by name.
 #[derive(Clone, Copy, Debug)]
 pub struct LabPath<'a> {
     /// The lab.
@@ -209,7 +209,7 @@ pub trait PeerSession {
 
 impl PeerSession for Link {
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()> {
-        run.near = observe::fingerprint(VERSION, Some(self.far_address()));
+        run.local = observe::fingerprint(VERSION, Some(self.remote_address()));
         self.measure(run, watcher, stop)
     }
 
@@ -222,7 +222,7 @@ impl PeerSession for Link {
     }
 
     fn address(&self) -> Option<IpAddr> {
-        Some(self.far_address())
+        Some(self.remote_address())
     }
 
     fn is_lost(&self) -> bool {

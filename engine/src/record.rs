@@ -93,11 +93,11 @@ impl RunArchiver {
 
 impl Watcher for RunArchiver {
     fn event(&mut self, event: &Event<'_>) {
-        if let Event::Hosts { near, far } = event
+        if let Event::Hosts { local, remote } = event
             && let Some(archive) = self.archive.take()
         {
-            self.head.near = (*near).clone();
-            self.head.far = far.cloned();
+            self.head.local = (*local).clone();
+            self.head.remote = remote.cloned();
             match Recorder::start(archive, &self.head) {
                 Ok(recorder) => self.recorder = Some(recorder),
                 Err(error) => self.trouble = Some(error),

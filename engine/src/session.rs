@@ -5,7 +5,7 @@ use crate::grant::Grant;
 use crate::helper::{Helper, Helpers};
 use crate::leg::{LegResult, end_trace, inspect, job, run_end, storage, traced};
 use crate::leg_watch::LegWatch;
-use crate::mtu::far::Probing;
+use crate::mtu::remote::Probing;
 use crate::signature::{self, Statement};
 use crate::transport::{AgentChannel, Ended, Event, Sender};
 use crate::trust::{Admitted, Denied, Identity, Peer};
@@ -232,7 +232,7 @@ impl Session {
             // Memory is nobody's.
             (Err(_), None) => &Reach::Anywhere,
         };
-        storage(order, Side::Far, reach).map_err(|error| error.to_string())
+        storage(order, Side::Remote, reach).map_err(|error| error.to_string())
     }
 }
 
@@ -280,7 +280,7 @@ fn play(
     let token = *grant.token();
     let watch = LegWatch::begin(&signature::tag(&token));
     let mut statement = Statement::of(&[]);
-    let mut job = job(order, Side::Far, &order.placement.cpus, storage, || {
+    let mut job = job(order, Side::Remote, &order.placement.cpus, storage, || {
         Reconnect::Accept(grant)
     });
     job.quota = admitted.quota();

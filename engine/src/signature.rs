@@ -123,15 +123,18 @@ pub fn verify(run: &Run) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, leg) in (1..).zip(&run.legs) {
         let mut say = |what: &str| wrong.push(format!("run {}, leg {number}: {what}", run.id));
-        for (side, whose) in [(Side::Near, "this host"), (Side::Far, "the remote host")] {
+        for (side, whose) in [
+            (Side::Local, "this host"),
+            (Side::Remote, "the remote host"),
+        ] {
             if let Some(signature) = &leg.end(side).signed
                 && let Err(why) = check(leg, side, signature)
             {
                 say(&format!("{whose}: {why}"));
             }
         }
-        if let (Some(near), Some(far)) = (&leg.near.signed, &leg.far.signed)
-            && near.leg != far.leg
+        if let (Some(local), Some(remote)) = (&leg.local.signed, &leg.remote.signed)
+            && local.leg != remote.leg
         {
             say("its ends signed records of different legs");
         }
@@ -167,19 +170,19 @@ mod tests {
         let mut leg = Leg {
             direction: Direction::Up,
             started: Nanos(0),
-            near: EndRecord {
+            local: EndRecord {
                 bytes: Bytes(1000),
                 samples: vec![Sample::default(); 3],
                 ..EndRecord::default()
             },
-            far: EndRecord::default(),
+            remote: EndRecord::default(),
             ended: Ended::Complete,
         };
-        let signature = sign(&leg, Side::Near, &identity, &token);
+        let signature = sign(&leg, Side::Local, &identity, &token);
         assert!(is_of(&signature, identity.id(), &token));
         assert!(!is_of(&signature, fresh().id(), &token));
         assert!(!is_of(&signature, identity.id(), &Token::new([8; 32])));
-        leg.near.signed = Some(signature);
+        leg.local.signed = Some(signature);
         let mut run = Run {
             legs: vec![leg],
             ..Run::default()
@@ -193,13 +196,13 @@ mod tests {
 
         type Change = fn(&mut Leg);
         let changes: [Change; 7] = [
-            |leg| leg.near.bytes.0 += 1,
-            |leg| leg.near.duration.0 += 1,
-            |leg| leg.near.samples[1].bytes.0 += 1,
-            |leg| drop(leg.near.samples.pop()),
+            |leg| leg.local.bytes.0 += 1,
+            |leg| leg.local.duration.0 += 1,
+            |leg| leg.local.samples[1].bytes.0 += 1,
+            |leg| drop(leg.local.samples.pop()),
             |leg| leg.direction = Direction::Down,
-            |leg| leg.near.signed.as_mut().unwrap().at.0 += 1,
-            |leg| leg.near.signed.as_mut().unwrap().leg.push('0'),
+            |leg| leg.local.signed.as_mut().unwrap().at.0 += 1,
+            |leg| leg.local.signed.as_mut().unwrap().leg.push('0'),
         ];
         for (number, change) in changes.iter().enumerate() {
             let mut changed = run.clone();

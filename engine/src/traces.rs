@@ -362,8 +362,13 @@ fn explain_here(run: &Run, traces: &Traces) -> Vec<Explanation> {
             let note = |why| crate::log::note(&format!("linerate: {why}"));
             read_file().map_err(note).ok()
         };
-        let (near, far) = (trace(Side::Near), trace(Side::Far));
-        all.extend(explain::explain_leg(run, n, near.as_ref(), far.as_ref()));
+        let (local, remote) = (trace(Side::Local), trace(Side::Remote));
+        all.extend(explain::explain_leg(
+            run,
+            n,
+            local.as_ref(),
+            remote.as_ref(),
+        ));
     }
     all
 }

@@ -384,7 +384,7 @@ impl Tuner {
                 self.note(&format!("keeps: {title}"));
             }
             TuneRequest::Persist { title } => {
-                let lasting = persist(&self.full(&title), address?, Side::Far);
+                let lasting = persist(&self.full(&title), address?, Side::Remote);
                 let lasting = lasting.map_err(|error| sentence(&error))?;
                 for reading in lasting.iter().filter(|reading| reading.in_force) {
                     self.note(&format!("writes {} to {}", reading.setting, reading.found));
@@ -406,7 +406,7 @@ impl Tuner {
                 self.note(&format!("undone: {}", all.join("; ")));
                 let restored = |undone: Undone| Reading {
                     setting: undone.setting,
-                    side: Side::Far,
+                    side: Side::Remote,
                     asked: undone.back_to.clone(),
                     found: undone.back_to,
                     in_force: true,
@@ -436,7 +436,7 @@ impl Tuner {
         }
         self.hold = None;
         let title = self.full(title);
-        self.hold = Some(begin(&title, deadline, Side::Far).map_err(|e| sentence(&e))?);
+        self.hold = Some(begin(&title, deadline, Side::Remote).map_err(|e| sentence(&e))?);
         self.note(&format!("tunes: {title}"));
         Ok(())
     }

@@ -40,10 +40,10 @@ pub struct Demo {
     /// No live view
     #[arg(short, long)]
     quiet: bool,
-    /// Where the agent listens whose control connection is standard input: this process is the near
+    /// Where the agent listens whose control connection is standard input: this process is the local
     /// end inside the lab
     #[arg(long, hide = true, value_name = "ADDRESS")]
-    lab_far: Option<IpAddr>,
+    lab_remote: Option<IpAddr>,
 }
 
 const LAB: &str = "berkeley-chicago";
@@ -70,7 +70,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 impl Demo {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        let Some(far) = self.lab_far else {
+        let Some(remote) = self.lab_remote else {
             check_writable(&self.output)?;
             if ::lab::Labs::of_user().open(LAB).is_ok() {
                 refuse!(
@@ -86,12 +86,12 @@ impl Demo {
             hosts: None,
         };
         let opening = Opening {
-            how: &|| global.how(Some(far), stop),
+            how: &|| global.how(Some(remote), stop),
             iperf3: &client::ClientOptions::default(),
         };
         let mut play = Play {
             host: host.to_string(),
-            far: host.open(&opening)?,
+            remote: host.open(&opening)?,
             view: View::new(Pairs::default(), self.quiet),
             archive,
             stop,
@@ -120,7 +120,7 @@ impl Demo {
 /// What is played, on which path.
 struct Play<'a> {
     host: String,
-    far: Box<dyn PeerSession>,
+    remote: Box<dyn PeerSession>,
     view: View<Pairs>,
     archive: PathBuf,
     stop: &'a AtomicBool,
@@ -171,7 +171,7 @@ impl Play<'_> {
         };
         let blank = blank(&self.host, spec);
         let (view, archive) = (&mut self.view, &self.archive);
-        measured(blank, &mut *self.far, archive, view, self.stop)
+        measured(blank, &mut *self.remote, archive, view, self.stop)
     }
 
     fn tune(&mut self, direction: Direction, seen: (Run, Look)) -> Result<(Tuning, Vec<Judged>)> {
@@ -193,7 +193,7 @@ impl Play<'_> {
             persist: false,
         };
         let (view, archive) = (&mut self.view, self.archive.clone());
-        let tuned = ClosedLoop::new(question, &mut *self.far, archive, view, self.stop);
+        let tuned = ClosedLoop::new(question, &mut *self.remote, archive, view, self.stop);
         let done = tuned.with(seen).run()?;
         Archive::open(&self.archive)?.keep_tuning(&done.story)?;
         match done.broke {
@@ -204,9 +204,9 @@ impl Play<'_> {
 
     /// Takes back what was kept on both hosts; a line each.
     fn restore(&mut self) -> Result<Vec<String>> {
-        let near = tuning::restore()?;
-        let mut all: Vec<String> = near.iter().map(tuning::restored_line).collect();
-        if let Some(link) = self.far.agent() {
+        let local = tuning::restore()?;
+        let mut all: Vec<String> = local.iter().map(tuning::restored_line).collect();
+        if let Some(link) = self.remote.agent() {
             let there = link.tune(TuneRequest::Restore, ANSWER)?.into_iter();
             all.extend(there.map(|r| format!("{}, back to {}", r.setting, r.found)));
         }
@@ -232,7 +232,7 @@ impl Play<'_> {
         let mut experiment = fresh(plan);
         let (view, archive) = (&mut self.view, self.archive.clone());
         let driver =
-            ExperimentRunner::new(&mut experiment, &mut *self.far, archive, view, self.stop);
+            ExperimentRunner::new(&mut experiment, &mut *self.remote, archive, view, self.stop);
         match driver.run()? {
             Over::Done => Ok(prove::judged(experiment)),
             Over::Interrupted => Err(Refusal::interrupted("interrupted").into()),

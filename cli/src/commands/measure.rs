@@ -40,7 +40,7 @@ use std::sync::atomic::AtomicBool;
   linerate measure db2 --workload blocks --store /srv --depth 1,8,32
 
 HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port],
-nfs://name[:port]/EXPORT, lab:NAME[/host], lab:NAME/near-far, lab:FILE.toml or local.
+nfs://name[:port]/EXPORT, lab:NAME[/host], lab:NAME/FROM-TO, lab:FILE.toml or local.
 Sizes take K, M, G (1024-based); rates K, M, G bits per second (1000-based);
 times s, ms, us, m. docs/measure.md describes the workloads and their figures.")]
 #[command(group = ArgGroup::new("output"))]
@@ -124,7 +124,7 @@ impl Measure {
         if self.options.corners().is_some() || self.options.depths().is_some() {
             return self.series(path, &spec);
         }
-        let mut far = self.open(path, &spec)?;
+        let mut remote = self.open(path, &spec)?;
         let run = self.blank(spec);
         let mut lines: Option<Box<dyn Watcher>> = match &self.output {
             output if output.json_stream => Some(Box::new(stream::JsonLines::begin(&run))),
@@ -132,7 +132,7 @@ impl Measure {
             _ => None,
         };
         let quiet = self.output.quiet;
-        let played = play(&mut *far, path, run, quiet, lines.as_deref_mut())?;
+        let played = play(&mut *remote, path, run, quiet, lines.as_deref_mut())?;
         let (mut run, kept) = (played.run, played.not_kept.is_none());
         run.warnings.extend(played.not_kept);
         let why = match global.archive_path() {
@@ -195,7 +195,7 @@ impl Measure {
 /// # Errors
 /// If nothing was measured.
 pub(in crate::commands) fn play(
-    far: &mut dyn PeerSession,
+    remote: &mut dyn PeerSession,
     path: Path<'_>,
     mut run: Run,
     quiet: bool,
@@ -207,7 +207,7 @@ pub(in crate::commands) fn play(
     watchers.extend(lines.map(|lines| lines as &mut dyn Watcher));
     let mut watchers = Tee(watchers);
     let watch = path.peer.watch();
-    let outcome = far.play(&mut run, &mut watchers, path.stop);
+    let outcome = remote.play(&mut run, &mut watchers, path.stop);
     for warning in watch.into_iter().flat_map(lab::LabWatch::end) {
         watchers.event(&Event::Warning { warning: &warning });
         run.warnings.push(warning);

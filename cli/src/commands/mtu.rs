@@ -10,7 +10,7 @@ use archive::RunFilter;
 use engine::controller::Link;
 use engine::host::Host;
 use engine::lab;
-use engine::mtu::{self, near, web};
+use engine::mtu::{self, local, web};
 use engine::peer::Operation;
 use engine::transport::How;
 use model::mtu::{MtuFound, MtuRecord};
@@ -71,7 +71,7 @@ impl Mtu {
                 ip_version: self.version.chosen(),
                 ..self.reaching.how(global, stop)?
             };
-            near::look(name, &mut Link::new(host.connect(&how)?), stop)?
+            local::look(name, &mut Link::new(host.connect(&how)?), stop)?
         };
         let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
         document::print(Document::Mtu(Box::new(found)), self.json)?;

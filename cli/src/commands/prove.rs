@@ -103,7 +103,7 @@ struct Show {
 #[derive(Args, Clone, Default, PartialEq)]
 #[command(next_help_heading = "The question")]
 struct Question {
-    /// The change: KNOB=VALUE[@near|@far|@both|@sender|@receiver]; several together are one change
+    /// The change: KNOB=VALUE[@local|@remote|@both|@sender|@receiver]; several together are one change
     #[arg(long, value_name = "K=V")]
     change: Vec<Setting>,
     /// Settings of the baseline [default: none]
@@ -352,9 +352,15 @@ fn carry_out(
     drop(Archive::open(&archive)?);
     let mut view = View::new(Pairs::default(), session.quiet);
     let watch = host.watch();
-    let mut far = session.reach(&host, &experiment.plan.run, global, stop)?;
-    let outcome =
-        ExperimentRunner::new(&mut experiment, &mut *far, archive.clone(), &mut view, stop).run();
+    let mut remote = session.reach(&host, &experiment.plan.run, global, stop)?;
+    let outcome = ExperimentRunner::new(
+        &mut experiment,
+        &mut *remote,
+        archive.clone(),
+        &mut view,
+        stop,
+    )
+    .run();
     drop(view);
     if let Some(watch) = watch {
         experiment.warnings.extend(watch.end());

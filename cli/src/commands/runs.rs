@@ -63,7 +63,7 @@ struct List {
     /// Only runs with a host whose name contains this
     #[arg(long, value_name = "TEXT")]
     host: Option<String>,
-    /// Only runs started since: an age like 12h, 7d, 2w, or a day like 2026-03-01 (UTC)
+    /// Only runs started since: an age like 12h, 7d or '2 weeks ago', or a day: yesterday, 2026-03-01 (UTC)
     #[arg(long, value_name = "TIME", value_parser = |text: &str| since(text, unix_time()))]
     since: Option<Nanos>,
     /// Only runs of this workload
@@ -381,7 +381,8 @@ impl Verify {
         let mut signed = 0;
         let mut forged = Vec::new();
         let damaged = archive.verify(&named, &mut |run| {
-            let both = |leg: &&model::Leg| leg.near.signed.is_some() && leg.far.signed.is_some();
+            let both =
+                |leg: &&model::Leg| leg.local.signed.is_some() && leg.remote.signed.is_some();
             signed += run.legs.iter().filter(both).count();
             forged.extend(signature::verify(run));
         });
@@ -452,23 +453,36 @@ fn read(file: &Path) -> Result<Importable> {
 
 /// The moment of a day, or of an age before `now`.
 fn since(text: &str, now: Nanos) -> Result<Nanos, String> {
-    let text = text.trim();
-    let days = |count: &str, days: u64| {
-        let count: u64 = count.parse().ok()?;
-        count.checked_mul(days)?.checked_mul(86_400)
-    };
-    let age = match text.char_indices().last() {
-        Some((at, 'd')) => days(&text[..at], 1).map(Nanos::from_secs),
-        Some((at, 'w')) => days(&text[..at], 7).map(Nanos::from_secs),
-        // A bare number would leave open what it counts.
-        Some((_, last)) if last.is_ascii_alphabetic() => text.parse().ok(),
+    const DAY: Nanos = Nanos::from_secs(86_400);
+    let text = text.trim().to_lowercase();
+    let age = text.strip_suffix("ago").unwrap_or(&text).trim();
+    let (count, unit) = age.split_at(age.find(|c: char| !c.is_ascii_digit()).unwrap_or(age.len()));
+    let today = Nanos(now.0 - now.0 % DAY.0);
+    let seconds = match unit.trim() {
+        "w" | "week" | "weeks" => Some(7 * 86_400),
+        "d" | "day" | "days" => Some(86_400),
+        "hour" | "hours" => Some(3600),
+        "min" | "minute" | "minutes" => Some(60),
         _ => None,
     };
-    age.map(|age| now.since(age))
-        .or_else(|| day(text))
-        .ok_or_else(|| {
-            "an age is like 90m, 12h, 7d or 2w; a day is like 2026-03-01 (UTC)".to_owned()
-        })
+    let age = match seconds {
+        Some(seconds) => {
+            let count = count.parse::<u64>().ok();
+            count
+                .and_then(|n| n.checked_mul(seconds))
+                .map(Nanos::from_secs)
+        }
+        // A bare number would leave open what it counts.
+        None => age.parse().ok().filter(|_| !unit.is_empty()),
+    };
+    let day = match &*text {
+        "today" => Some(today),
+        "yesterday" => Some(today.since(DAY)),
+        text => day(text),
+    };
+    age.map(|age| now.since(age)).or(day).ok_or_else(|| {
+        "an age is like 12h, 7d or '2 weeks ago'; a day like 2026-03-01, today or yesterday (UTC)".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -485,6 +499,11 @@ mod tests {
             ("7d", 7 * 86_400),
             ("2w", 14 * 86_400),
             ("90m", 5400),
+            ("12h ago", 12 * 3600),
+            ("2 days ago", 2 * 86_400),
+            ("1 Week", 7 * 86_400),
+            ("today", now % 86_400),
+            ("yesterday", 86_400 + now % 86_400),
             ("99999d", now),
         ] {
             assert_eq!(since(age), unix(now - seconds), "{age}");
@@ -502,6 +521,9 @@ mod tests {
             "2026-13-01",
             "2026-1",
             "tomorrow",
+            "ago",
+            "days ago",
+            "2 moons ago",
             "99999999999999999d",
             "1e3d",
             "2026-11-20T10:00",

@@ -47,7 +47,7 @@ enum Action {
 
 #[derive(Args)]
 struct Add {
-    /// The other host's id: 'linerate trust show' prints it there
+    /// The remote host's id: 'linerate trust show' prints it there
     id: NodeId,
     /// What to call it
     #[arg(long, value_name = "NAME", value_parser = name)]
@@ -97,13 +97,13 @@ struct Remove {
 
 #[derive(Args)]
 struct Invite {
-    /// How the other host reaches this one [default: the address of the default route]
+    /// How the remote host reaches this one [default: the address of the default route]
     #[arg(long, value_name = "NAME[:PORT]")]
     address: Option<String>,
     /// Until when the line can be used
     #[arg(long, default_value = "1h", value_name = "TIME")]
     expires: Nanos,
-    /// What to call the other host [default: what it calls itself]
+    /// What to call the remote host [default: what it calls itself]
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
     #[command(flatten)]
@@ -251,7 +251,7 @@ fn list(trust: &trust::TrustFile) -> String {
         let whom = open.name.as_deref().unwrap_or("a host");
         let left = Nanos::from_secs(open.expires_unix_s - now);
         let limits = &open.limits;
-        format!("invitation for {whom}, open for another {left}; {limits}")
+        format!("open invitation for {whom}: {left} left; {limits}")
     }));
     lines.join("\n")
 }
@@ -264,12 +264,18 @@ fn describe(entry: &Entry) -> String {
     });
     let rights: Vec<&str> = rights.collect();
     let may = match rights.is_empty() {
-        true => "may do nothing here".to_owned(),
-        false => format!("may {} here, {}", rights.join(" and "), entry.limits),
+        true => "no rights on this host".to_owned(),
+        false => format!("may {}, {}", rights.join(" and "), entry.limits),
     };
-    let serves = entry.address.iter().map(|at| format!("; serves at {at}"));
+    let serves = entry.address.iter().map(|at| format!("; server at {at}"));
     let serves: String = serves.collect();
-    format!("{}  {}  {may}{serves}", entry.id, entry.name)
+    let width = stdout_style().width;
+    report::words::wrap(
+        &format!("{may}{serves}"),
+        width,
+        &format!("{}  ", entry.name),
+        "    ",
+    ) + &format!("    {}", entry.id)
 }
 
 /// `name[:port]`, and nothing with a prefix.

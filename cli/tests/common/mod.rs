@@ -326,8 +326,8 @@ pub fn free_port() -> u16 {
 /// Two network namespaces joined by a veth pair, 10.99.0.1 and 10.99.0.2 (fd99::1, fd99::2), gone with
 /// the test.
 pub struct Pair {
-    pub near: String,
-    pub far: String,
+    pub local: String,
+    pub remote: String,
 }
 
 impl Pair {
@@ -337,19 +337,20 @@ impl Pair {
     pub fn new(name: &str) -> Pair {
         let id = std::process::id();
         let pair = Pair {
-            near: format!("lr{id}{name}n"),
-            far: format!("lr{id}{name}f"),
+            local: format!("lr{id}{name}n"),
+            remote: format!("lr{id}{name}f"),
         };
-        for netns in [&pair.near, &pair.far] {
+        for netns in [&pair.local, &pair.remote] {
             ip(&["netns", "add", netns]);
         }
-        let (near, far) = (pair.near.as_str(), pair.far.as_str());
+        let (local, remote) = (pair.local.as_str(), pair.remote.as_str());
         ip(&[
-            "-n", near, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", far,
+            "-n", local, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns",
+            remote,
         ]);
         for (netns, v4, v6) in [
-            (near, "10.99.0.1/24", "fd99::1/64"),
-            (far, "10.99.0.2/24", "fd99::2/64"),
+            (local, "10.99.0.1/24", "fd99::1/64"),
+            (remote, "10.99.0.2/24", "fd99::2/64"),
         ] {
             ip(&["-n", netns, "address", "add", v4, "dev", "eth0"]);
             ip(&["-n", netns, "address", "add", v6, "dev", "eth0", "nodad"]);
@@ -371,7 +372,7 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        for netns in [&self.near, &self.far] {
+        for netns in [&self.local, &self.remote] {
             let _ = Command::new("ip").args(["netns", "delete", netns]).status();
         }
     }
@@ -430,7 +431,7 @@ impl<'a> Lab<'a> {
         run(&mut self.home.linerate(&args))
     }
 
-    /// Measures between hosts: `""` for the first two, or `/near-far`.
+    /// Measures between hosts: `""` for the first two, or `/local-remote`.
     pub fn measure(&self, hosts: &str, options: &[&str]) -> Value {
         let host = format!("lab:{}{hosts}", self.name);
         let mut args = vec!["measure", &host, "--json", "-q"];

@@ -430,7 +430,7 @@ fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not
 }
 
 /// A server that grants and reports what it likes.
-struct Far {
+struct Remote {
     at: String,
     client: Home,
     thread: JoinHandle<()>,
@@ -455,15 +455,15 @@ const HONEST: Lies = Lies {
     signed: None,
 };
 
-impl Far {
-    fn start(lies: Lies) -> Far {
+impl Remote {
+    fn start(lies: Lies) -> Remote {
         let (home, client) = (Home::new(), Home::new());
         let identity = Identity::open(&home.path().join("config")).unwrap();
         let control = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = control.local_addr().unwrap().to_string();
         let entry = Entry {
             id: identity.id(),
-            name: "far".to_owned(),
+            name: "remote".to_owned(),
             address: Some(at.clone()),
             rights: BTreeSet::new(),
             limits: KeyLimits::default(),
@@ -481,9 +481,9 @@ impl Far {
                 version: "dishonest".to_owned(),
             });
             // A client that has had enough has closed.
-            let _ = far_end(&mut control, &lies);
+            let _ = remote_end(&mut control, &lies);
         });
-        Far { at, client, thread }
+        Remote { at, client, thread }
     }
 
     fn measured_by(self, options: &[&str]) -> std::process::Output {
@@ -495,7 +495,7 @@ impl Far {
 }
 
 /// Receives one leg.
-fn far_end(control: &mut Raw, lies: &Lies) -> Option<()> {
+fn remote_end(control: &mut Raw, lies: &Lies) -> Option<()> {
     let end = Instant::now() + Duration::from_secs(20);
     let message = loop {
         let message = control.recv(end)?;
@@ -603,8 +603,8 @@ fn a_grant_above_the_order_is_refused_in_one_sentence() {
         ),
     ];
     for (grant, named) in above {
-        let far = Far::start(Lies { grant, ..HONEST });
-        let out = far.measured_by(&options);
+        let remote = Remote::start(Lies { grant, ..HONEST });
+        let out = remote.measured_by(&options);
         let said = stderr(&out);
         assert!(!out.status.success(), "{named}: {}", stdout(&out));
         assert!(
@@ -617,21 +617,21 @@ fn a_grant_above_the_order_is_refused_in_one_sentence() {
 
 #[test]
 fn an_interval_of_zero_does_not_loop() {
-    let far = Far::start(Lies {
+    let remote = Remote::start(Lies {
         grant: |order| order.interval = Nanos(0),
         ..HONEST
     });
-    let out = far.measured_by(&["--up", "-n", "1M", "-q"]);
+    let out = remote.measured_by(&["--up", "-n", "1M", "-q"]);
     assert!(out.status.success(), "{}", stderr(&out));
 }
 
 #[test]
 fn bytes_that_this_kernel_did_not_send_are_not_the_runs() {
-    let far = Far::start(Lies {
+    let remote = Remote::start(Lies {
         factor: 10,
         ..HONEST
     });
-    let out = far.measured_by(&["--up", "-n", "8M", "--json"]);
+    let out = remote.measured_by(&["--up", "-n", "8M", "--json"]);
     let measured: Value = serde_json::from_slice(&out.stdout).unwrap();
     let why = measured["legs"][0]["ended"]["why"].as_str().unwrap();
     assert!(
@@ -652,7 +652,7 @@ fn bytes_that_this_kernel_did_not_send_are_not_the_runs() {
 
 #[test]
 fn a_signature_of_something_else_leaves_the_figures_of_this_host() {
-    let far = Far::start(Lies {
+    let remote = Remote::start(Lies {
         signed: Some(|| model::Signature {
             key: "00".repeat(32),
             leg: "00".repeat(32),
@@ -661,7 +661,7 @@ fn a_signature_of_something_else_leaves_the_figures_of_this_host() {
         }),
         ..HONEST
     });
-    let out = far.measured_by(&["--up", "-n", "8M", "--json"]);
+    let out = remote.measured_by(&["--up", "-n", "8M", "--json"]);
     let measured: Value = serde_json::from_slice(&out.stdout).unwrap();
     let leg = &measured["legs"][0];
     let why = leg["ended"]["why"].as_str().unwrap();
@@ -669,9 +669,9 @@ fn a_signature_of_something_else_leaves_the_figures_of_this_host() {
         why.contains("signed something else than it reported"),
         "{why}"
     );
-    assert!(leg["far"]["signed"].is_null());
+    assert!(leg["remote"]["signed"].is_null());
     assert_eq!(
-        leg["near"]["signed"]["signature"].as_str().unwrap().len(),
+        leg["local"]["signed"]["signature"].as_str().unwrap().len(),
         128
     );
     assert!(!out.status.success());
@@ -706,7 +706,7 @@ fn samples_without_end_or_sense_end_the_run() {
         (wide, "3000 streams"),
         (none, "cannot be read"),
     ] {
-        let out = Far::start(lies).measured_by(&["--up", "-t", "2", "-q"]);
+        let out = Remote::start(lies).measured_by(&["--up", "-t", "2", "-q"]);
         assert!(!out.status.success(), "{reason}");
         let said = stderr(&out) + &stdout(&out);
         assert!(said.contains(reason), "{reason}: {said}");

@@ -20,8 +20,8 @@ impl Bench {
             .trim()
             .to_owned();
         let serve = ["serve", "--bind", Pair::FAR, "--data-ports", "5300-5309"];
-        let (running, log) = listening(&mut server.linerate_in(&pair.far, &serve));
-        let out = run(&mut guest.linerate_in(&pair.near, &["trust", "accept", &line]));
+        let (running, log) = listening(&mut server.linerate_in(&pair.remote, &serve));
+        let out = run(&mut guest.linerate_in(&pair.local, &["trust", "accept", &line]));
         assert!(out.status.success(), "{}", stderr(&out));
         Bench {
             pair,
@@ -33,14 +33,14 @@ impl Bench {
     fn measure(&self, options: &[&str]) -> Command {
         let mut command = self
             .guest
-            .linerate_in(&self.pair.near, &["measure", Pair::FAR, "--up"]);
+            .linerate_in(&self.pair.local, &["measure", Pair::FAR, "--up"]);
         command.args(options);
         command
     }
 
     /// Adds rules of nftables for what comes to the remote host, or takes them all away.
     fn rules(&self, rules: Option<&str>) {
-        let far = &self.pair.far;
+        let remote = &self.pair.remote;
         let script = match rules {
             Some(rule) => format!(
                 "nft add table ip t; nft 'add chain ip t in {{ type filter hook input priority 0; }}'; nft 'add rule ip t in {rule}'"
@@ -48,7 +48,7 @@ impl Bench {
             None => "nft delete table ip t".to_owned(),
         };
         let out = Command::new("ip")
-            .args(["netns", "exec", far, "sh", "-ec", &script])
+            .args(["netns", "exec", remote, "sh", "-ec", &script])
             .output();
         let out = out.unwrap();
         assert!(out.status.success(), "{script}: {}", stderr(&out));
@@ -69,7 +69,7 @@ fn started(command: &mut Command) -> (Running, Lines) {
 fn survives(name: &str, outage: Duration, time: &str) {
     let _alone = alone();
     let bench = Bench::new(name);
-    Pair::limit(&bench.pair.near, "50mbit");
+    Pair::limit(&bench.pair.local, "50mbit");
     let (running, lines) = started(&mut bench.measure(&["-t", time, "--json-stream", "-q"]));
     // Samples come: the leg is under way.
     for _ in 0..10 {
@@ -89,7 +89,7 @@ fn survives(name: &str, outage: Duration, time: &str) {
     let run: Value = serde_json::from_str(&show(&["export", "last"])).unwrap();
     let leg = &run["legs"][0];
     assert_eq!(leg["ended"]["how"], "complete", "{:#}", leg["ended"]);
-    let samples = leg["far"]["samples"].as_array().unwrap();
+    let samples = leg["remote"]["samples"].as_array().unwrap();
     let at = |bytes: &dyn Fn(u64) -> bool| {
         let found = samples
             .iter()

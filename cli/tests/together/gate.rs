@@ -42,7 +42,7 @@ fn the_documented_workflow_fails_a_regression() {
     let read = |name: &str| std::fs::read_to_string(home.path().join(name)).unwrap();
     let path = |rate: &str| {
         let scenario = format!(
-            "name = \"path\"\nwhy = \"A path of a test.\"\n[[host]]\nname = \"near\"\n[[host]]\nname = \"far\"\n[[link]]\nname = \"wan\"\nbetween = [\"near\", \"far\"]\n[link.both]\nrate = \"{rate}\"\ndelay = \"1ms\"\n"
+            "name = \"path\"\nwhy = \"A path of a test.\"\n[[host]]\nname = \"local\"\n[[host]]\nname = \"remote\"\n[[link]]\nname = \"wan\"\nbetween = [\"local\", \"remote\"]\n[link.both]\nrate = \"{rate}\"\ndelay = \"1ms\"\n"
         );
         std::fs::write(home.path().join("path.toml"), scenario).unwrap();
     };

@@ -14,7 +14,7 @@ fn every_mistake_has_its_sentence() {
     std::fs::write(home.path().join("junk"), "no:table:at all\nx\n").unwrap();
     // Something that listens on an agent's port and is not trusted.
     let args = ["serve", "--iperf3", "--bind", Pair::FAR, "--port", "5210"];
-    let mut other = home.linerate_in(&pair.far, &args);
+    let mut other = home.linerate_in(&pair.remote, &args);
     let mut other = Running(other.stderr(Stdio::piped()).spawn().unwrap());
     Lines::of(other.0.stderr.take().unwrap()).wait_for("are served on");
     let mut answers = String::new();
@@ -23,7 +23,9 @@ fn every_mistake_has_its_sentence() {
         .filter_map(|line| line.strip_prefix("$ linerate"))
     {
         let args: Vec<&str> = line.split_whitespace().collect();
-        let out = run(home.linerate_in(&pair.near, &args).current_dir(home.path()));
+        let out = run(home
+            .linerate_in(&pair.local, &args)
+            .current_dir(home.path()));
         assert!(!out.status.success(), "{line}: {}", stdout(&out));
         let code = out.status.code().unwrap();
         let said = one_line(&stderr(&out));

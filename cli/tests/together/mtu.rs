@@ -100,29 +100,29 @@ impl Net {
     }
 
     /// `linerate` in `a`, with an agent in `b` at its standard input, as in a lab.
-    fn linerate(&self, home: &Home, far: &str, args: &[&str]) -> Running {
-        let (near_end, far_end) = UnixStream::pair().unwrap();
+    fn linerate(&self, home: &Home, remote: &str, args: &[&str]) -> Running {
+        let (local_end, remote_end) = UnixStream::pair().unwrap();
         let own = |end: UnixStream| Stdio::from(OwnedFd::from(end));
         let program = env!("CARGO_BIN_EXE_linerate");
         let mut agent = self.inside("b", program);
-        agent.args(["agent", "--stdio", "--listen", far]);
+        agent.args(["agent", "--stdio", "--listen", remote]);
         home.furnish(&mut agent);
-        agent.stdin(own(far_end.try_clone().unwrap()));
-        agent.stdout(own(far_end));
+        agent.stdin(own(remote_end.try_clone().unwrap()));
+        agent.stdout(own(remote_end));
         let mut agent = agent.spawn().unwrap();
-        let mut near = self.inside("a", program);
-        near.args(args).arg(format!("--lab-far={far}"));
-        home.furnish(&mut near);
-        near.stdin(own(near_end));
-        near.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let near = near.spawn().unwrap();
+        let mut local = self.inside("a", program);
+        local.args(args).arg(format!("--lab-remote={remote}"));
+        home.furnish(&mut local);
+        local.stdin(own(local_end));
+        local.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let local = local.spawn().unwrap();
         // The agent ends when the client has; nobody else waits for it.
         std::thread::spawn(move || agent.wait());
-        Running(near)
+        Running(local)
     }
 
-    fn mtu(&self, home: &Home, far: &str) -> Value {
-        let out = self.linerate(home, far, &["mtu", "lab:there", "--json"]);
+    fn mtu(&self, home: &Home, remote: &str) -> Value {
+        let out = self.linerate(home, remote, &["mtu", "lab:there", "--json"]);
         let out = out.output(Duration::from_secs(60));
         assert!(out.status.success(), "{}", common::stderr(&out));
         serde_json::from_slice(&out.stdout).unwrap()
@@ -296,8 +296,8 @@ fn ask_tools(row: &Row, net: &Net) -> [String; 4] {
         command.args(["-c", script, "tool", program]).args(args);
         stdout(&run(&mut command))
     };
-    let (there, back) = row.sizes;
-    let least = there.min(back);
+    let (forward, reverse) = row.sizes;
+    let least = forward.min(reverse);
     let scamper = ask("scamper", &["-I", "trace -M -w 1 10.0.3.2"]);
     let tracepath = ask("tracepath", &["-n", "-m", "4", FAR]);
     let ping = ask(
@@ -310,13 +310,13 @@ fn ask_tools(row: &Row, net: &Net) -> [String; 4] {
         ping_says(&ping, least),
         tracepath_says(&tracepath, least),
         scamper_says(&scamper, least),
-        format!("{there} / {back}"),
+        format!("{forward} / {reverse}"),
     ]
 }
 
 fn sizes(found: &Value) -> (u32, u32) {
     let size = |way: &str| found[way]["verdict"]["mtu"].as_u64().unwrap_or(0) as u32;
-    (size("there"), size("back"))
+    (size("forward"), size("reverse"))
 }
 
 fn check(row: &Row, found: &Value) {
@@ -329,8 +329,8 @@ fn check(row: &Row, found: &Value) {
         }
     };
     for (way, cause, beside) in [
-        ("there", row.causes.0, row.beside.0),
-        ("back", row.causes.1, row.beside.1),
+        ("forward", row.causes.0, row.beside.0),
+        ("reverse", row.causes.1, row.beside.1),
     ] {
         let verdict = &found[way]["verdict"];
         assert_eq!(

@@ -205,13 +205,13 @@ impl Check {
         let of_requests: u64 = causes
             .map(|o| o["causes"]["delayed_ack_ns"].as_u64().unwrap())
             .sum();
-        let near = |a: u64, b: u64, share: f64| a.abs_diff(b) as f64 <= share * a.max(b) as f64;
-        self.is(near(of_streams, of_requests, 0.01), || {
+        let local = |a: u64, b: u64, share: f64| a.abs_diff(b) as f64 <= share * a.max(b) as f64;
+        self.is(local(of_streams, of_requests, 0.01), || {
             format!("{place:?}: {of_streams} ns behind delayed ACKs by explain, {of_requests} by requests")
         });
         let all = u64::from(count) * u64::from(case.connections) * held;
         let right = match held >= SURELY_DELAYED {
-            true => near(of_streams, all, 0.1),
+            true => local(of_streams, all, 0.1),
             // Whether it was delayed is a matter of the threshold; if so, by no more than was true.
             false => of_streams <= all + all / 10,
         };
@@ -225,12 +225,12 @@ impl Check {
             "forward_ns",
             "think_ns",
             "reply_send_ns",
-            "back_ns",
+            "reverse_ns",
         ];
         let found: u64 = operations
             .flat_map(|o| parts.map(|part| o["parts"][part].as_u64().unwrap()))
             .sum();
-        self.is(near(found, took, 0.02), || {
+        self.is(local(found, took, 0.02), || {
             format!("{place:?}: requests took {found} ns, {took} are true")
         });
     }

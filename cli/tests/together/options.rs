@@ -28,7 +28,7 @@ fn a_rate_limits_bulk_and_copies() {
             let rate = number(&run, "/summary/legs/0/goodput_bit_s");
             assert!(rate < 130_000_000, "{workload:?} {option}: {rate}");
             assert_eq!(
-                number(&run, "/legs/0/near/sockets/0/pacing_bit_s"),
+                number(&run, "/legs/0/local/sockets/0/pacing_bit_s"),
                 100_000_000
             );
         }
@@ -43,7 +43,7 @@ fn what_is_ordered_reaches_the_sockets_and_the_load() {
     let file = file.to_str().unwrap();
     let copied = home.path().join("copied");
     let copied = copied.to_str().unwrap();
-    let socket = "/legs/0/near/sockets/0";
+    let socket = "/legs/0/local/sockets/0";
     let order = "/spec/workload";
     let cases: &[(&[&str], &str, Value)] = &[
         (
@@ -73,7 +73,7 @@ fn what_is_ordered_reaches_the_sockets_and_the_load() {
         ),
         (
             &["-n", "64K", "--receive-buffer", "64K"],
-            "/legs/0/far/sockets/0/receive_buffer",
+            "/legs/0/remote/sockets/0/receive_buffer",
             (128 << 10).into(),
         ),
         (
@@ -83,10 +83,10 @@ fn what_is_ordered_reaches_the_sockets_and_the_load() {
         ),
         (
             &["-n", "64K", "-P", "3"],
-            "/legs/0/near/sockets/2/stream",
+            "/legs/0/local/sockets/2/stream",
             2.into(),
         ),
-        (&["-n", "64K"], "/legs/0/far/bytes", (64 << 10).into()),
+        (&["-n", "64K"], "/legs/0/remote/bytes", (64 << 10).into()),
         (
             &["-n", "64K", "--discard"],
             "/summary/legs/0/discarded",
@@ -117,7 +117,7 @@ fn what_is_ordered_reaches_the_sockets_and_the_load() {
                 "--request-size",
                 "500",
             ],
-            "/legs/0/near/bytes",
+            "/legs/0/local/bytes",
             3500.into(),
         ),
         (
@@ -151,7 +151,7 @@ fn what_is_ordered_reaches_the_sockets_and_the_load() {
         ),
         (
             &["--workload", "copy", "--from", file, "--to", copied],
-            "/legs/0/far/copy/kept",
+            "/legs/0/remote/copy/kept",
             true.into(),
         ),
         (
@@ -164,12 +164,12 @@ fn what_is_ordered_reaches_the_sockets_and_the_load() {
                 copied,
                 "--no-keep",
             ],
-            "/legs/0/far/copy/kept",
+            "/legs/0/remote/copy/kept",
             false.into(),
         ),
         (
             &["--workload", "copy", "--from", file, "--cache", "hot"],
-            "/legs/0/near/copy/cached_before_share",
+            "/legs/0/local/copy/cached_before_share",
             1.0.into(),
         ),
         (
@@ -184,7 +184,7 @@ fn what_is_ordered_reaches_the_sockets_and_the_load() {
         ),
         (
             &["--workload", "blocks", "--requests", "6", "--mix", "write"],
-            "/legs/0/near/operations/0/operation",
+            "/legs/0/local/operations/0/operation",
             "write".into(),
         ),
         (
@@ -207,7 +207,7 @@ fn what_is_ordered_reaches_the_sockets_and_the_load() {
         ),
         (
             &["--workload", "blocks", "--requests", "6", "--store", file],
-            "/legs/0/far/store/blocks",
+            "/legs/0/remote/store/blocks",
             128.into(),
         ),
     ];
@@ -224,6 +224,6 @@ fn a_pace_spreads_requests() {
     let home = Home::new();
     let args = ["--workload", "request", "--requests", "20", "--pace", "200"];
     let run = measure(&home, &args);
-    let took = number(&run, "/legs/0/near/duration_ns");
+    let took = number(&run, "/legs/0/local/duration_ns");
     assert!(took >= 90_000_000, "{took}");
 }

@@ -225,7 +225,7 @@ fn foreign_names_stay_text() {
     for key in ["host", "title"] {
         run[key] = json!(EVIL);
     }
-    for end in ["near", "far"] {
+    for end in ["local", "remote"] {
         for key in ["hostname", "kernel"] {
             run[end][key] = json!(EVIL);
         }

@@ -42,7 +42,7 @@ impl Bench {
             .to_owned();
         let server = bench.serve(&[]);
         let accept = ["trust", "accept", &line];
-        let out = run(&mut bench.client.linerate_in(&bench.pair.near, &accept));
+        let out = run(&mut bench.client.linerate_in(&bench.pair.local, &accept));
         assert!(out.status.success(), "{}", stderr(&out));
         drop(server);
         bench
@@ -50,7 +50,7 @@ impl Bench {
 
     fn command(&self, options: &[&str]) -> Command {
         let serve = ["serve", "--bind", Pair::FAR];
-        let mut command = self.server.linerate_in(&self.pair.far, &serve);
+        let mut command = self.server.linerate_in(&self.pair.remote, &serve);
         command.args(options);
         command
     }
@@ -61,7 +61,7 @@ impl Bench {
 
     fn hold(&self, settings: &[&str]) -> Command {
         let args = ["tune", "hold", Pair::FAR, "--title", "a trial"];
-        let mut command = self.client.linerate_in(&self.pair.near, &args);
+        let mut command = self.client.linerate_in(&self.pair.local, &args);
         command.args(settings);
         command
     }
@@ -79,7 +79,7 @@ impl Bench {
 
     fn measure(&self, options: &[&str]) -> Command {
         let args = ["measure", Pair::FAR, "--json", "-q"];
-        let mut command = self.client.linerate_in(&self.pair.near, &args);
+        let mut command = self.client.linerate_in(&self.pair.local, &args);
         command.args(options);
         command
     }
@@ -147,7 +147,15 @@ fn measured_traced_and_tuned_by_a_server_whose_network_process_has_no_rights() {
 
     let (held, said) = bench.held(&["route.initcwnd=32", "device.txqueuelen=321"]);
     let device = || {
-        let show = ["-n", &bench.pair.far, "-o", "link", "show", "dev", "eth0"];
+        let show = [
+            "-n",
+            &bench.pair.remote,
+            "-o",
+            "link",
+            "show",
+            "dev",
+            "eth0",
+        ];
         stdout(&Command::new("ip").args(show).output().unwrap())
     };
     assert!(device().contains("qlen 321"));
@@ -172,8 +180,8 @@ fn measured_traced_and_tuned_by_a_server_whose_network_process_has_no_rights() {
     let measured: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     for leg in measured["legs"].as_array().unwrap() {
         assert_eq!(leg["ended"]["how"], "complete", "{leg:#}");
-        let trace = &leg["far"]["trace"];
-        assert_eq!(trace["source"], "probes", "{:#}", leg["far"]["warnings"]);
+        let trace = &leg["remote"]["trace"];
+        assert_eq!(trace["source"], "probes", "{:#}", leg["remote"]["warnings"]);
         assert!(trace["events"].as_u64().unwrap() > 0, "{trace:#}");
     }
     has_nothing(&server.0);
@@ -261,7 +269,7 @@ fn without_capabilities_it_measures_and_names_what_is_missing() {
     command.args([
         "netns",
         "exec",
-        &bench.pair.far,
+        &bench.pair.remote,
         "setpriv",
         "--bounding-set=-all",
         "--inh-caps=-all",
@@ -276,9 +284,9 @@ fn without_capabilities_it_measures_and_names_what_is_missing() {
     has_nothing(&server.0);
 
     let measured = json(&mut bench.measure(&["--trace", "-t", "1", "--up"]));
-    let far = &measured["legs"][0]["far"];
-    assert!(far["bytes"].as_u64().unwrap() > 0);
-    let warnings = far["warnings"].to_string();
+    let remote = &measured["legs"][0]["remote"];
+    assert!(remote["bytes"].as_u64().unwrap() > 0);
+    let warnings = remote["warnings"].to_string();
     assert!(warnings.contains("CAP_BPF"), "{warnings}");
     let out = run(&mut bench.hold(&["route.initcwnd=32"]));
     assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
@@ -302,7 +310,7 @@ fn a_user_with_ambient_capabilities_tunes_and_traces_too() {
     command.args([
         "netns",
         "exec",
-        &bench.pair.far,
+        &bench.pair.remote,
         "sh",
         "-c",
         mounted,
@@ -331,8 +339,12 @@ fn a_user_with_ambient_capabilities_tunes_and_traces_too() {
         "device.txqueuelen=321",
     ]);
     let measured = json(&mut bench.measure(&["--trace", "-t", "1", "--up"]));
-    let far = &measured["legs"][0]["far"];
-    assert_eq!(far["trace"]["source"], "probes", "{:#}", far["warnings"]);
+    let remote = &measured["legs"][0]["remote"];
+    assert_eq!(
+        remote["trace"]["source"], "probes",
+        "{:#}",
+        remote["warnings"]
+    );
     held.interrupt();
     said.wait_for("restored");
 }

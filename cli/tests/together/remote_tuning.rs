@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// One knob of every kind that a namespace has; the route is that to the near host.
+/// One knob of every kind that a namespace has; the route is that to the local host.
 const SETTINGS: [&str; 3] = [
     "route.initcwnd=32",
     "sysctl:net.ipv4.tcp_notsent_lowat=131072",
@@ -50,7 +50,7 @@ impl Bench {
         let line = stdout(&run(invite.args(rights))).trim().to_owned();
         let server = bench.serve(&[], &[]);
         let accept = ["trust", "accept", &line];
-        let out = run(&mut bench.guest.linerate_in(&bench.pair.near, &accept));
+        let out = run(&mut bench.guest.linerate_in(&bench.pair.local, &accept));
         assert!(out.status.success(), "{}", stderr(&out));
         drop(server);
         bench
@@ -58,7 +58,7 @@ impl Bench {
 
     fn serve(&self, options: &[&str], environment: &[(&str, &str)]) -> Server {
         let serve = ["serve", "--bind", Pair::FAR];
-        let mut command = self.server.linerate_in(&self.pair.far, &serve);
+        let mut command = self.server.linerate_in(&self.pair.remote, &serve);
         command.args(options).envs(environment.iter().copied());
         let (running, log) = listening(&mut command);
         Server { running, log }
@@ -66,7 +66,7 @@ impl Bench {
 
     fn hold(&self) -> Command {
         let args = ["tune", "hold", Pair::FAR, "--title", "a trial"];
-        let mut command = self.guest.linerate_in(&self.pair.near, &args);
+        let mut command = self.guest.linerate_in(&self.pair.local, &args);
         command.args(SETTINGS);
         command
     }
@@ -77,10 +77,10 @@ impl Bench {
 
     /// What the settings of the remote host are now.
     fn state(&self) -> String {
-        let far = &self.pair.far;
+        let remote = &self.pair.remote;
         let show = "ip -4 route show table all; ip -o link show dev eth0; cat /proc/sys/net/ipv4/tcp_notsent_lowat";
         let out = Command::new("ip")
-            .args(["netns", "exec", far, "sh", "-c", show])
+            .args(["netns", "exec", remote, "sh", "-c", show])
             .output()
             .unwrap();
         assert!(out.status.success(), "{}", stderr(&out));
@@ -100,7 +100,7 @@ impl Bench {
         }
         // A journal that was begun before there was anybody to guard it is cleared away by hand or by the
         // next start.
-        let tune = |what| run(&mut self.server.linerate_in(&self.pair.far, &["tune", what]));
+        let tune = |what| run(&mut self.server.linerate_in(&self.pair.remote, &["tune", what]));
         let undo = tune("undo");
         assert!(
             undo.status.success(),
@@ -206,7 +206,7 @@ fn whatever_ends_the_session_the_far_host_is_restored() {
     let cut = |what| {
         let route = ["route", what, "blackhole", "10.99.0.2/32"];
         let cut = Command::new("ip")
-            .args(["-n", &bench.pair.near])
+            .args(["-n", &bench.pair.local])
             .args(route)
             .status();
         assert!(cut.unwrap().success());
@@ -270,7 +270,7 @@ fn an_agent_that_the_user_started_needs_no_right_and_changes_the_route_back_to_t
     let script = format!(
         "#!/bin/sh\nfor last; do :; done\ncase \"$*\" in *-G*) echo 'hostname {}'; exit;; esac\nexec ip netns exec {} sh -c \"$last\"\n",
         Pair::FAR,
-        bench.pair.far
+        bench.pair.remote
     );
     std::fs::write(bin.join("ssh"), script).unwrap();
     let all = std::fs::Permissions::from_mode(0o755);
@@ -280,7 +280,7 @@ fn an_agent_that_the_user_started_needs_no_right_and_changes_the_route_back_to_t
     let path = format!("{}:{}:{path}", bin.display(), there.display());
 
     let args = ["tune", "hold", "ssh:far"];
-    let mut command = bench.guest.linerate_in(&bench.pair.near, &args);
+    let mut command = bench.guest.linerate_in(&bench.pair.local, &args);
     let held = Holding::of(command.args(SETTINGS).env("PATH", path)).set();
     let state = bench.state();
     assert!(state.contains("\n10.99.0.1 dev eth0"), "{state}");
@@ -300,10 +300,10 @@ fn on_one_machine_only_this_end_holds_the_settings() {
     let bench = Bench::new("l", &[]);
     let before = bench.state();
     let args = ["tune", "hold", "local", SETTINGS[1], "--title", "alone"];
-    let mut command = bench.server.linerate_in(&bench.pair.far, &args);
+    let mut command = bench.server.linerate_in(&bench.pair.remote, &args);
     let held = Holding::of(&mut command).set();
     assert_ne!(bench.state(), before);
-    let tune = |args: &[&str]| run(&mut bench.server.linerate_in(&bench.pair.far, args));
+    let tune = |args: &[&str]| run(&mut bench.server.linerate_in(&bench.pair.remote, args));
     let status = stdout(&tune(&["tune", "status"]));
     assert!(
         status.starts_with("alone: process ")
@@ -345,7 +345,7 @@ fn what_cannot_be_set_is_one_sentence() {
         // What the driver of a veth does not do.
         (&["hold", "local", "device.rxring=512"], 1, "ring"),
     ] {
-        let mut command = bench.server.linerate_in(&bench.pair.far, &["tune"]);
+        let mut command = bench.server.linerate_in(&bench.pair.remote, &["tune"]);
         let out = run(command.args(args));
         let words = stderr(&out);
         assert_eq!(out.status.code(), Some(code), "{args:?}: {words}");

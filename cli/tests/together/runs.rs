@@ -109,8 +109,8 @@ fn leg(direction: Direction, rate_bytes_s: u64) -> Leg {
     Leg {
         direction,
         started: Nanos(0),
-        near: end(rate_bytes_s, 10),
-        far: end(rate_bytes_s, 10),
+        local: end(rate_bytes_s, 10),
+        remote: end(rate_bytes_s, 10),
         ended: Ended::Complete,
     }
 }
@@ -126,7 +126,7 @@ fn bulk() -> Run {
             directions: Directions::UpThenDown,
             ..Spec::default()
         },
-        far: Some(Fingerprint::default()),
+        remote: Some(Fingerprint::default()),
         legs: vec![
             leg(Direction::Up, 117_625_000),
             leg(Direction::Down, 1_500_000_000),
@@ -152,7 +152,7 @@ fn requests() -> Run {
         wait: WaitMode::Hybrid,
     });
     run.legs.truncate(1);
-    run.legs[0].near.requests = Some(Latency::from_counts([(41_000, 99), (90_000, 1)]));
+    run.legs[0].local.requests = Some(Latency::from_counts([(41_000, 99), (90_000, 1)]));
     run
 }
 
@@ -547,7 +547,7 @@ for name in sys.argv[1:]:
         for target in panel["targets"].as_array().unwrap() {
             let expression = target["expr"].as_str().unwrap();
             known(
-                &["near", "host", "workload"]
+                &["local", "host", "workload"]
                     .iter()
                     .fold(expression.to_owned(), |e, name| {
                         e.replace(&format!("${name}"), ".*")
@@ -628,10 +628,10 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
                 schema: MTU_SCHEMA,
                 host: "web1".to_owned(),
                 method: Method::Agent,
-                near: PathEnd::default(),
-                far: None,
-                there: way(),
-                back: way(),
+                local: PathEnd::default(),
+                remote: None,
+                forward: way(),
+                reverse: way(),
                 notes: Vec::new(),
             })),
         })
@@ -798,7 +798,7 @@ fn the_archive_in_a_browser() {
         "/history.html?host={host}&workload=bulk%2C+10+s&direction=up"
     ));
     assert!(
-        history.contains("Look here: about 936 Mbit/s until 2026-11-20 09:00 (run a0000008)"),
+        history.contains("Change of level: about 936 Mbit/s until 2026-11-20 09:00 (run a0000008)"),
         "{history}"
     );
     let sides = served.page("/compare.html?a=a0000000&b=a000000f");
@@ -1077,8 +1077,8 @@ fn what_is_passed_on_names_nobody() {
         }),
         ..Fingerprint::default()
     };
-    run.near = host("moon-7", "10.1.2.3", "fd00:1::7");
-    run.far = Some(host("db2", "fd00:1::7", "10.1.2.3"));
+    run.local = host("moon-7", "10.1.2.3", "fd00:1::7");
+    run.remote = Some(host("db2", "fd00:1::7", "10.1.2.3"));
     run.warnings = vec![Warning {
         what: "db2: cannot open '/home/alice/disk.img' of 0a:1b:2c:3d:4e:5f".to_owned(),
         meaning: "10.1.2.3:5201 had /opt/secrets/nginx: alice's".to_owned(),
@@ -1107,10 +1107,13 @@ fn what_is_passed_on_names_nobody() {
     // It is a run still, and the same names stand for the same hosts.
     std::fs::write(home.path().join("redacted.json"), &outputs[1]).unwrap();
     let redacted: Run = serde_json::from_str(&outputs[1]).unwrap();
-    let far = redacted.far.unwrap();
-    assert_eq!(redacted.host, format!("ssh:user-1@{}:22", far.hostname));
-    let (near, far) = (redacted.near.route.unwrap(), far.route.unwrap());
-    assert_eq!((near.source, near.gateway), (far.destination, far.gateway));
+    let remote = redacted.remote.unwrap();
+    assert_eq!(redacted.host, format!("ssh:user-1@{}:22", remote.hostname));
+    let (local, remote) = (redacted.local.route.unwrap(), remote.route.unwrap());
+    assert_eq!(
+        (local.source, local.gateway),
+        (remote.destination, remote.gateway)
+    );
     assert_eq!(redacted.legs, run.legs);
     home.runs(&["delete", "last"]);
     home.runs(&["import", "redacted.json"]);
@@ -1127,7 +1130,7 @@ fn damage_is_named_and_not_shown() {
     let traces = archive.traces();
     // The head of a gzip file, and no more.
     let broken = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
-    traces.keep("3fabcdef", 0, Side::Near, &broken).unwrap();
+    traces.keep("3fabcdef", 0, Side::Local, &broken).unwrap();
     drop(archive);
     let mut bytes = std::fs::read(home.archive()).unwrap();
     let title = b"before the change";
@@ -1177,12 +1180,12 @@ fn the_archive_keeps_what_it_is_to_keep() {
         let mut run = bulk();
         run.id = format!("0000000{day}");
         run.started = Nanos::from_secs(now - day * 86_400 - 60);
-        run.legs[0].near = end(1, 400);
+        run.legs[0].local = end(1, 400);
         archive.import(&run).unwrap();
     }
     archive
         .traces()
-        .keep("00000001", 0, Side::Near, &[0; 300_000])
+        .keep("00000001", 0, Side::Local, &[0; 300_000])
         .unwrap();
     drop(archive);
     let whole = size();
@@ -1233,7 +1236,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     // Longer than a pipe holds.
     let mut long = bulk();
     long.id = "0000beef".to_owned();
-    long.legs[0].near = end(1, 5_000);
+    long.legs[0].local = end(1, 5_000);
     Archive::open(&home.archive())
         .unwrap()
         .import(&long)

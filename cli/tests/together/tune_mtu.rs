@@ -52,8 +52,8 @@ while not over.wait(0.02):
 /// Hosts `a`, `b` and `c` with an MTU of 1500 on a switch `x` that takes 9000, offloads off.
 struct Segment {
     name: String,
-    near: Home,
-    far: Home,
+    local: Home,
+    remote: Home,
 }
 
 impl Segment {
@@ -62,8 +62,8 @@ impl Segment {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let segment = Segment {
             name: format!("lt{}-{n}", std::process::id()),
-            near: Home::new(),
-            far: Home::new(),
+            local: Home::new(),
+            remote: Home::new(),
         };
         segment.shell(
             r#"
@@ -138,32 +138,32 @@ impl Segment {
     /// An agent in `b` that lets `a` tune it.
     fn agent(&self) -> Agent {
         let invite = ["trust", "invite", "--address", FAR, "--name", "a", "--tune"];
-        let line = stdout(&run(&mut self.far.linerate(&invite)));
+        let line = stdout(&run(&mut self.remote.linerate(&invite)));
         let serve = ["serve", "--bind", FAR, "--allow-tune"];
-        let mut command = self.far.linerate_in(&self.inside("b"), &serve);
-        command.env("LINERATE_ROOT", self.far.path());
+        let mut command = self.remote.linerate_in(&self.inside("b"), &serve);
+        command.env("LINERATE_ROOT", self.remote.path());
         let (running, log) = listening(&mut command);
         let agent = Agent {
             log,
             _running: running,
         };
         let accept = ["trust", "accept", line.trim()];
-        let out = run(&mut self.near.linerate_in(&self.inside("a"), &accept));
+        let out = run(&mut self.local.linerate_in(&self.inside("a"), &accept));
         assert!(out.status.success(), "{}", stderr(&out));
         agent
     }
 
     fn tune(&self, args: &[&str]) -> Command {
         let all = [&["tune", "mtu", FAR][..], args].concat();
-        let mut command = self.near.linerate_in(&self.inside("a"), &all);
-        command.env("LINERATE_ROOT", self.near.path());
+        let mut command = self.local.linerate_in(&self.inside("a"), &all);
+        command.env("LINERATE_ROOT", self.local.path());
         command
     }
 
     /// systemd-networkd says that it sets up the device of `a`, by its file 10-lan.network.
     fn networkd(&self) {
         let index = self.shell("at a cat /sys/class/net/e0/ifindex");
-        let links = self.near.path().join("run/systemd/netif/links");
+        let links = self.local.path().join("run/systemd/netif/links");
         std::fs::create_dir_all(&links).unwrap();
         let says = "NETWORK_FILE=/run/systemd/network/10-lan.network\n";
         std::fs::write(links.join(index.trim()), says).unwrap();
@@ -179,15 +179,15 @@ impl Segment {
                     &mut home.linerate_in(&self.inside(node), &["tune", "status"])
                 ))
             };
-            let (near, far) = (status(&self.near, "a"), status(&self.far, "b"));
+            let (local, remote) = (status(&self.local, "a"), status(&self.remote, "b"));
             let now = self.snapshot();
             let clean = "nothing is changed on this host\n";
-            if now == before && near == clean && far == clean {
+            if now == before && local == clean && remote == clean {
                 return;
             }
             assert!(
                 Instant::now() < until,
-                "{when}: {near}{far}before:\n{before}\nnow:\n{now}"
+                "{when}: {local}{remote}before:\n{before}\nnow:\n{now}"
             );
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -195,7 +195,7 @@ impl Segment {
 
     /// Whatever was kept goes.
     fn undo(&self) {
-        for (home, node) in [(&self.near, "a"), (&self.far, "b")] {
+        for (home, node) in [(&self.local, "a"), (&self.remote, "b")] {
             let out = run(&mut home.linerate_in(&self.inside(node), &["tune", "undo"]));
             assert!(out.status.success(), "{}", stderr(&out));
         }
@@ -328,7 +328,7 @@ fn play(scenario: &Scenario) {
         assert!(said.contains(what), "{name}: '{what}' is not in {said}");
     }
     let file = segment
-        .near
+        .local
         .path()
         .join("etc/systemd/network/10-lan.network.d/linerate-mtu.conf");
     assert_eq!(file.exists(), out.status.success(), "{name}");
@@ -350,7 +350,7 @@ fn play(scenario: &Scenario) {
         assert_eq!(segment.snapshot(), before, "{name}");
         segment.undo();
         assert!(!file.exists(), "{name}: what was written goes as well");
-        let list = stdout(&run(&mut segment.near.linerate(&["mtu", "--list"])));
+        let list = stdout(&run(&mut segment.local.linerate(&["mtu", "--list"])));
         assert_eq!(list.matches("committed.").count(), 2, "{list}");
     }
     segment.assert_put_back(&before, name);
@@ -389,15 +389,16 @@ fn on_a_mixed_segment_only_packets_between_the_two_hosts_grow() {
     assert!(plain(&out).contains("packets to all others stay unchanged"));
     for (node, peer) in [("a", "10.0.3.2"), ("b", "10.0.3.1")] {
         let route = |to: &str| segment.shell(&format!("at {node} ip route get {to}"));
-        let (known, other, far) = (route(peer), route("10.0.3.3"), route("10.9.1.1"));
+        let (known, other, remote) = (route(peer), route("10.0.3.3"), route("10.9.1.1"));
         assert!(known.contains("mtu lock 9000 advmss 8960"), "{known}");
         assert!(other.contains("mtu lock 1500 advmss 1460"), "{other}");
         assert!(
-            far.contains("mtu lock 1500 initcwnd 20 advmss 1460") || far.contains("mtu lock 1500"),
-            "{far}"
+            remote.contains("mtu lock 1500 initcwnd 20 advmss 1460")
+                || remote.contains("mtu lock 1500"),
+            "{remote}"
         );
     }
-    // The route to the other host has an MTU of its own by now, which does not follow the device.
+    // The route to the remote host has an MTU of its own by now, which does not follow the device.
     let out = run(&mut segment.tune(&["--to", "4000"]));
     assert!(out.status.success(), "{}", plain(&out));
     let route = segment.shell("at a ip route get 10.0.3.2");
@@ -419,7 +420,7 @@ fn what_cannot_be_changed_is_one_sentence_and_changes_nothing() {
         (FAR, "1500", 0, "Nothing to do"),
     ] {
         let args = ["tune", "mtu", host, "--to", to, "-q"];
-        let out = run(&mut segment.near.linerate_in(&segment.inside("a"), &args));
+        let out = run(&mut segment.local.linerate_in(&segment.inside("a"), &args));
         assert_eq!(
             out.status.code(),
             Some(code),

@@ -21,7 +21,7 @@ fn keep(home: &Home, netns: &Path, peer: &str) {
             title: "a trial".to_owned(),
             deadline: Duration::from_secs(60),
             guard,
-            side: model::Side::Near,
+            side: model::Side::Local,
         })
         .unwrap();
         let setting = "device.txqueuelen=321".parse().unwrap();
@@ -59,13 +59,16 @@ const BACK: &str = "undone: device.txqueuelen=321";
 #[test]
 fn a_change_in_a_network_namespace_is_named_and_undone_by_what_is_printed() {
     let (home, pair) = (Home::new(), Pair::new("u"));
-    keep(&home, &Path::new("/run/netns").join(&pair.near), Pair::FAR);
+    keep(&home, &Path::new("/run/netns").join(&pair.local), Pair::FAR);
     let status = tune(&home, &["status"]);
-    let place = format!(", in the network namespace {}; stays until ", pair.near);
+    let place = format!(", in the network namespace {}; stays until ", pair.local);
     assert!(status.contains(&place), "{status}");
     // Undone on this host, nothing is; it says where something is.
     let undo = tune(&home, &["undo"]);
-    let elsewhere = format!("'ip netns exec {} linerate tune undo' undoes it", pair.near);
+    let elsewhere = format!(
+        "'ip netns exec {} linerate tune undo' undoes it",
+        pair.local
+    );
     assert!(undo.contains(&elsewhere), "{undo}");
     let undone = printed(&home, &status);
     assert!(undone.contains(BACK), "{undone}");
@@ -120,14 +123,18 @@ fn a_change_in_a_lab_is_named_while_it_is_up_and_after_it_is_down() {
 #[test]
 fn what_is_kept_at_this_host_an_agent_over_ssh_undoes() {
     let (home, pair) = (Home::new(), Pair::new("v"));
-    keep(&home, &Path::new("/run/netns").join(&pair.far), Pair::NEAR);
+    keep(
+        &home,
+        &Path::new("/run/netns").join(&pair.remote),
+        Pair::NEAR,
+    );
     // A stand-in for ssh that runs the command in the other namespace.
     let bin = home.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
     let script = format!(
         "#!/bin/sh\nfor last; do :; done\ncase \"$*\" in *-G*) echo 'hostname {}'; exit;; esac\nexec ip netns exec {} sh -c \"$last\"\n",
         Pair::FAR,
-        pair.far
+        pair.remote
     );
     std::fs::write(bin.join("ssh"), script).unwrap();
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -135,7 +142,7 @@ fn what_is_kept_at_this_host_an_agent_over_ssh_undoes() {
     let there = Path::new(env!("CARGO_BIN_EXE_linerate")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let path = format!("{}:{}:{path}", bin.display(), there.display());
-    let mut undo = home.linerate_in(&pair.near, &["tune", "undo", "ssh:far"]);
+    let mut undo = home.linerate_in(&pair.local, &["tune", "undo", "ssh:far"]);
     let out = run(undo.env("PATH", path));
     assert!(
         stdout(&out).contains("undone on ssh:far: device.txqueuelen=321"),

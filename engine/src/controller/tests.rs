@@ -20,11 +20,11 @@ struct Agent {
 }
 
 fn linked() -> (Link, Agent) {
-    let (near, far) = UnixStream::pair().unwrap();
+    let (local, remote) = UnixStream::pair().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
-        let line = byte_stream(far);
+        let line = byte_stream(remote);
         let channel: AgentChannel = Channel::start(line, "the controller", SOON, None)?;
         session::serve(
             channel,
@@ -33,7 +33,7 @@ fn linked() -> (Link, Agent) {
             &stopped,
         )
     });
-    let line = byte_stream(near);
+    let line = byte_stream(local);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
     let addresses = vec![HERE];
     let link = Link::new(Reached {
@@ -68,8 +68,8 @@ fn more_than_the_far_end_claims_to_have_sent_is_disputed() {
         let leg = model::Leg {
             direction: model::Direction::Down,
             started: Nanos(0),
-            near: bytes(received),
-            far: bytes(sent),
+            local: bytes(received),
+            remote: bytes(sent),
             ended: Ended::Complete,
         };
         super::disputed(&Spec::default(), &leg, "db2")
@@ -114,11 +114,11 @@ fn one_link_serves_many_runs_each_over_connections_of_its_own() {
         let mut run = run(directions, LegLimit::Bytes(Bytes(1 << 20)));
         link.measure(&mut run, &mut Deaf, &go_on).unwrap();
         assert_eq!(run.legs.len(), directions.legs().len());
-        assert!(run.far.is_some());
+        assert!(run.remote.is_some());
         for leg in &run.legs {
             assert_eq!(leg.ended, Ended::Complete);
             assert_eq!(leg.receiver().bytes, Bytes(1 << 20));
-            for socket in &leg.near.sockets {
+            for socket in &leg.local.sockets {
                 assert!(locals.insert(socket.local), "connected afresh");
             }
         }
@@ -141,7 +141,7 @@ fn what_ends_a_run_does_not_end_the_link() {
         .unwrap();
     assert_eq!(stopped.legs.len(), 1);
     assert_eq!(stopped.legs[0].ended, Ended::Interrupted);
-    assert!(!stopped.legs[0].far.samples.is_empty());
+    assert!(!stopped.legs[0].remote.samples.is_empty());
 
     let mut refused = run(Directions::Bidirectional, brief);
     refused.spec.streams = 129;
@@ -149,7 +149,7 @@ fn what_ends_a_run_does_not_end_the_link() {
     assert!(error.to_string().starts_with("db2 refuses: 129 streams"));
 
     // Nothing listens at this address, so the connections of neither direction come about.
-    let far = std::mem::replace(
+    let remote = std::mem::replace(
         &mut link.addresses,
         vec![Ipv4Addr::new(127, 9, 9, 9).into()],
     );
@@ -157,7 +157,7 @@ fn what_ends_a_run_does_not_end_the_link() {
     let error = link.measure(&mut apart, &mut Deaf, &go_on).unwrap_err();
     assert!(error.to_string().contains("127.9.9.9"), "{error:#}");
     assert!(apart.legs.is_empty() && !link.is_lost());
-    link.addresses = far;
+    link.addresses = remote;
 
     let mut fine = run(Directions::Bidirectional, brief);
     link.measure(&mut fine, &mut Deaf, &go_on).unwrap();
@@ -192,7 +192,7 @@ fn on_one_machine_the_settings_are_left_to_the_controller() {
     let begun = link.tune(TuneRequest::Begin { title, deadline }, SOON);
     assert_eq!(begun.unwrap(), []);
     assert!(link.shares_machine());
-    let settings = vec!["route.initcwnd=32@far".parse().unwrap()];
+    let settings = vec!["route.initcwnd=32@remote".parse().unwrap()];
     let refused = link
         .tune(TuneRequest::Apply { settings }, SOON)
         .unwrap_err();
@@ -202,7 +202,7 @@ fn on_one_machine_the_settings_are_left_to_the_controller() {
     );
     assert_eq!(link.tune(TuneRequest::End, SOON).unwrap(), []);
     assert_eq!(
-        (link.near_address(), link.far_address()),
+        (link.local_address(), link.remote_address()),
         (Some(HERE), HERE)
     );
 
@@ -215,9 +215,9 @@ fn on_one_machine_the_settings_are_left_to_the_controller() {
 
 #[test]
 fn an_answer_that_comes_too_late_is_not_taken_for_another() {
-    let (near, far) = UnixStream::pair().unwrap();
+    let (local, remote) = UnixStream::pair().unwrap();
     let agent = std::thread::spawn(move || {
-        let line = byte_stream(far);
+        let line = byte_stream(remote);
         let channel: AgentChannel = Channel::start(line, "the controller", SOON, None).unwrap();
         let mut asked = Vec::new();
         while let Some(Event::Message(ToAgent::Tune { number, .. })) = channel.recv(SOON) {
@@ -226,7 +226,7 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
                 for number in &asked {
                     let reading = Reading {
                         setting: number.to_string(),
-                        side: Side::Near,
+                        side: Side::Local,
                         asked: String::new(),
                         found: String::new(),
                         in_force: true,
@@ -241,7 +241,7 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
             }
         }
     });
-    let line = byte_stream(near);
+    let line = byte_stream(local);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
     let addresses = vec![HERE];
     let mut link = Link::new(Reached {
@@ -255,7 +255,7 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
     let readings = link.tune(TuneRequest::Verify, SOON).unwrap();
     assert_eq!(
         (readings[0].setting.as_str(), readings[0].side),
-        ("2", Side::Far)
+        ("2", Side::Remote)
     );
     drop(link);
     agent.join().unwrap();

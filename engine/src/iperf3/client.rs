@@ -76,11 +76,11 @@ pub fn play(
     check(&run.spec)?;
     let remote = transport::resolve(host, port, run.spec.socket.ip_version)?[0];
     let began = Instant::now();
-    run.near = observe::fingerprint(env!("CARGO_PKG_VERSION"), Some(remote.ip()));
+    run.local = observe::fingerprint(env!("CARGO_PKG_VERSION"), Some(remote.ip()));
     run.warnings.push(stock_server());
     watcher.event(&Event::Hosts {
-        near: &run.near,
-        far: None,
+        local: &run.local,
+        remote: None,
     });
     let tests: Vec<&[Direction]> = match run.spec.directions {
         Directions::UpThenDown => vec![&[Direction::Up], &[Direction::Down]],
@@ -135,7 +135,7 @@ enum Sockets {
 }
 
 /// What this end of one leg did.
-struct NearEnd {
+struct LocalEnd {
     record: EndRecord,
     broke: Option<String>,
     /// Counts of each stream (UDP).
@@ -182,7 +182,7 @@ impl Test<'_> {
         // What is wrong here is said before anybody is bothered.
         let params = self.params()?;
         let settings = SocketSettings::default();
-        let stream = measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)
+        let stream = measure::connect(self.remote, &settings, &self.spec.local, CONNECT_WITHIN)
             .map_err(unreachable)?;
         let cookie = new_cookie()?;
         let machine = Iperf3Client::new(Nanos(0), &cookie, params);
@@ -235,7 +235,7 @@ impl Test<'_> {
             ..spec.socket.clone()
         };
         let open = |_| {
-            let mut stream = measure::connect(self.remote, &settings, &spec.near, CONNECT_WITHIN)?;
+            let mut stream = measure::connect(self.remote, &settings, &spec.local, CONNECT_WITHIN)?;
             let greeted = stream.write_all(cookie);
             greeted.context("cannot greet the server on a data connection")?;
             Ok(stream)
@@ -246,10 +246,10 @@ impl Test<'_> {
 
     fn open_udp(&self) -> Result<UdpSocket> {
         let any = probe::unspecified(self.remote.ip());
-        let local = SocketAddr::new(self.spec.near.bind_address.unwrap_or(any), 0);
+        let local = SocketAddr::new(self.spec.local.bind_address.unwrap_or(any), 0);
         let socket = UdpSocket::bind(local)
             .with_context(|| format!("cannot bind a UDP socket to {}", local.ip()))?;
-        if let Some(device) = &self.spec.near.bind_device {
+        if let Some(device) = &self.spec.local.bind_device {
             sys::socket::set_device(socket.as_fd(), device)
                 .with_context(|| format!("cannot bind a UDP socket to the device {device}"))?;
         }
@@ -297,10 +297,10 @@ impl Test<'_> {
         // They keep the data connections open until the results are in, as a server expects it.
         let mut kept: Vec<(Direction, TcpStream)> = Vec::new();
         for (&direction, opened) in self.directions.iter().zip(&sockets) {
-            let mut near = EndRecord::default();
+            let mut local = EndRecord::default();
             match opened {
                 Sockets::Tcp(streams) => {
-                    (near.sockets, near.warnings) =
+                    (local.sockets, local.warnings) =
                         leg::inspect(streams, &self.spec.socket, "this host")?;
                     for stream in streams {
                         kept.push((direction, stream.try_clone()?));
@@ -309,14 +309,14 @@ impl Test<'_> {
                 Sockets::Udp(streams) => {
                     let state =
                         |(n, socket): (u32, &UdpSocket)| observe::socket_options(n, socket.as_fd());
-                    near.sockets = (0..).zip(streams).map(state).collect::<Result<_, _>>()?;
+                    local.sockets = (0..).zip(streams).map(state).collect::<Result<_, _>>()?;
                 }
             }
             legs.push(Leg {
                 direction,
                 started,
-                near,
-                far: EndRecord::default(),
+                local,
+                remote: EndRecord::default(),
                 ended: Ended::Complete,
             });
         }
@@ -334,7 +334,7 @@ impl Test<'_> {
                 let (reports, stop) = (reports.clone(), &stops[index]);
                 let direction = self.directions[index];
                 scope.spawn(move || {
-                    let end = self.near_end(direction, opened, stop, &mut |sample| {
+                    let end = self.local_end(direction, opened, stop, &mut |sample| {
                         // Nobody listens any more: then the sample is of no use either.
                         let _ = reports.send(Report::Sample(index, Box::new(sample)));
                     });
@@ -362,9 +362,9 @@ impl Test<'_> {
         let interrupted = self.stop.load(Ordering::Relaxed);
         for (index, (leg, end)) in legs.iter_mut().zip(ends).enumerate() {
             let end = end.expect("every thread returns its record")?;
-            leg::merge(&mut leg.near, end.record);
+            leg::merge(&mut leg.local, end.record);
             match &results {
-                Ok(results) => leg.far = self.far_end(index, leg, results),
+                Ok(results) => leg.remote = self.remote_end(index, leg, results),
                 Err(failure) => leg.ended = leg::failed_with(&self.explain(failure)),
             }
             if let (Some(why), true) = (end.broke, results.is_ok()) {
@@ -384,14 +384,14 @@ impl Test<'_> {
     }
 
     /// This end of one leg, in a thread of its own.
-    fn near_end(
+    fn local_end(
         &self,
         direction: Direction,
         sockets: Sockets,
         stop: &AtomicBool,
         on_sample: &mut dyn FnMut(Sample),
-    ) -> Result<NearEnd> {
-        let role = leg::role(&self.spec.workload, direction, Side::Near);
+    ) -> Result<LocalEnd> {
+        let role = leg::role(&self.spec.workload, direction, Side::Local);
         // The receiver stops when the server has confirmed the end, not before.
         let limit = match direction {
             Direction::Up => self.spec.limit,
@@ -404,11 +404,11 @@ impl Test<'_> {
         match sockets {
             Sockets::Tcp(streams) => {
                 let mut job = Job::new(role, self.spec.workload.clone(), limit);
-                job.cpus.clone_from(&self.spec.near.cpus);
+                job.cpus.clone_from(&self.spec.local.cpus);
                 job.half_close = false;
                 job.drain = Duration::from_millis(300);
                 let (record, broke) = leg::run_end(job, streams, interval, stop, on_sample)?;
-                Ok(NearEnd {
+                Ok(LocalEnd {
                     record,
                     broke,
                     datagrams: Vec::new(),
@@ -424,14 +424,14 @@ impl Test<'_> {
                             rate: Some(workload.rate).filter(|rate| rate.0 > 0),
                             size: workload.datagram_size,
                             limit,
-                            cpus: self.spec.near.cpus.clone(),
+                            cpus: self.spec.local.cpus.clone(),
                         },
                         sockets,
                         udp::stamp(true),
                     ),
                     Direction::Down => {
                         let counters = udp::counters(sockets.len(), true);
-                        UdpLoad::receive(sockets, counters, &self.spec.near.cpus)
+                        UdpLoad::receive(sockets, counters, &self.spec.local.cpus)
                     }
                 }?;
                 Ok(udp_end(load, interval, stop, on_sample))
@@ -445,7 +445,7 @@ impl Test<'_> {
     }
 
     /// The server's side, from its results.
-    fn far_end(&self, index: usize, leg: &Leg, results: &TestResults) -> EndRecord {
+    fn remote_end(&self, index: usize, leg: &Leg, results: &TestResults) -> EndRecord {
         let count = self.spec.streams as usize;
         let ids = (index * count..(index + 1) * count).map(stream_id);
         let of = |id| results.streams.iter().find(|s| s.id == id);
@@ -455,7 +455,7 @@ impl Test<'_> {
         let duration = if seconds > 0.0 && seconds < 1e6 {
             Nanos((seconds * 1e9) as u64)
         } else {
-            leg.near.duration
+            leg.local.duration
         };
         let cpu = |percent: f64| {
             Nanos((percent.clamp(0.0, 1e6) / 100.0 * duration.as_secs_f64() * 1e9) as u64)
@@ -619,7 +619,7 @@ impl Test<'_> {
 /// From the threads of the legs to the conductor.
 enum Report {
     Sample(usize, Box<Sample>),
-    Over(usize, Box<Result<NearEnd>>),
+    Over(usize, Box<Result<LocalEnd>>),
 }
 
 /// Leads a test from its start to its results.
@@ -628,7 +628,7 @@ struct Conductor<'a> {
     legs: &'a mut Vec<Leg>,
     stops: &'a [AtomicBool],
     kept: &'a [(Direction, TcpStream)],
-    ends: Vec<Option<Result<NearEnd>>>,
+    ends: Vec<Option<Result<LocalEnd>>>,
     looked: Vec<Option<Sample>>,
     inbox: &'a Receiver<Report>,
     watcher: &'a mut dyn Watcher,
@@ -684,7 +684,7 @@ impl Conductor<'_> {
             match (leg.direction, self.test.spec.limit) {
                 (Direction::Up, _) => false,
                 (Direction::Down, LegLimit::Time(span)) => elapsed >= Duration::from(span),
-                (Direction::Down, LegLimit::Bytes(limit)) => leg.near.bytes >= limit,
+                (Direction::Down, LegLimit::Bytes(limit)) => leg.local.bytes >= limit,
                 (Direction::Down, LegLimit::Requests(_) | LegLimit::Whole) => true,
             }
         })
@@ -732,9 +732,9 @@ impl Conductor<'_> {
             }
             Report::Sample(index, sample) => {
                 let leg = &mut self.legs[index];
-                leg.near.bytes = sample.bytes;
+                leg.local.bytes = sample.bytes;
                 let beat = |at: Nanos| at.0 / self.test.spec.interval.0.max(1);
-                let last = leg.near.samples.last();
+                let last = leg.local.samples.last();
                 let due = last.is_none_or(|last| beat(sample.at) > beat(last.at));
                 // Looks between two beats serve the byte limit of a receiver only.
                 if due || !self.test.looks_often(leg.direction) {
@@ -750,10 +750,10 @@ impl Conductor<'_> {
     fn keep(&mut self, index: usize, sample: Sample) {
         self.watcher.event(&Event::Sample {
             index: self.test.first_leg + index,
-            side: Side::Near,
+            side: Side::Local,
             sample: &sample,
         });
-        self.legs[index].near.samples.push(sample);
+        self.legs[index].local.samples.push(sample);
     }
 
     /// This end's results, as the server wants them.
@@ -765,7 +765,7 @@ impl Conductor<'_> {
         let mut sender_has_retransmits = -1;
         for (index, (leg, end)) in self.legs.iter().zip(&self.ends).enumerate() {
             let Some(Ok(end)) = end else { continue };
-            let last = leg.near.samples.last();
+            let last = leg.local.samples.last();
             if let Some(last) = last {
                 (cpu, span) = (last.cpu, last.at);
             }
@@ -790,7 +790,7 @@ impl Conductor<'_> {
             0 => 0.0,
             span => 100.0 * time.0 as f64 / span as f64,
         };
-        let socket = self.legs.first().and_then(|leg| leg.near.sockets.first());
+        let socket = self.legs.first().and_then(|leg| leg.local.sockets.first());
         let congestion = socket.map(|socket| socket.congestion.clone());
         TestResults {
             cpu_total: percent(cpu.process_user + cpu.process_system),
@@ -810,7 +810,7 @@ fn udp_end(
     interval: Nanos,
     stop: &AtomicBool,
     on_sample: &mut dyn FnMut(Sample),
-) -> NearEnd {
+) -> LocalEnd {
     let mut sampler = observe::Sampler::<UdpSocket>::start(Vec::new());
     let started = Instant::now();
     let mut sample = |at: Nanos| Sample {
@@ -826,7 +826,7 @@ fn udp_end(
     let outcome = load.finish();
     let broke: Vec<String> = outcome.errors.iter().map(|(_, why)| why.clone()).collect();
     let all_broke = streams > 0 && broke.len() == streams;
-    NearEnd {
+    LocalEnd {
         record: EndRecord {
             bytes: outcome.bytes.iter().copied().sum(),
             duration: outcome.duration,
@@ -866,9 +866,9 @@ fn check(spec: &Spec) -> Result<()> {
             spec.streams
         )));
     }
-    if !spec.far.cpus.is_empty() {
+    if !spec.remote.cpus.is_empty() {
         bail!(Refusal::usage(
-            "--far-cpus: an iperf3 server chooses its processors itself; start it with -A there"
+            "--remote-cpus: an iperf3 server chooses its processors itself; start it with -A there"
         ));
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Brings the devices of two hosts to another MTU while nobody who uses them notices, or puts everything
 //! back: `pmtud::change` says what is set in which stage, and whether it worked.
 
-use super::near::{Watch, look};
+use super::local::{Watch, look};
 use crate::controller::Link;
 use crate::exit::{Refusal, sentence};
 use crate::host::Host;
@@ -57,13 +57,13 @@ pub fn change(
     let mut link = Link::new(host.connect(how)?);
     let before = look(&name, &mut link, stop)?;
     let reach = wish.reach.unwrap_or_else(|| reach_of(&before));
-    let far = before.far.as_ref();
-    let far = far.with_context(|| format!("{name} does not report its device"))?;
-    let address = link.near_address().context("this host has no address")?;
+    let remote = before.remote.as_ref();
+    let remote = remote.with_context(|| format!("{name} does not report its device"))?;
+    let address = link.local_address().context("this host has no address")?;
     let turn = |side, end, peer| Turn::of(side, end, wish.to, reach, peer);
-    let near = turn(Side::Near, &before.near, link.far_address());
-    let far = turn(Side::Far, far, address);
-    let idle = near == Turn::default() && far == Turn::default();
+    let local = turn(Side::Local, &before.local, link.remote_address());
+    let remote = turn(Side::Remote, remote, address);
+    let idle = local == Turn::default() && remote == Turn::default();
     let against = obstacle(&before, wish.to);
     let mut story = MtuChange {
         schema: CHANGE_SCHEMA,
@@ -90,7 +90,7 @@ pub fn change(
     }
     // Named so that no other change can be meant.
     let title = format!("MTU {} ({}) with {name}", wish.to, archive::new_id());
-    let mut both = Both::arm(link, near, far, &title)?;
+    let mut both = Both::arm(link, local, remote, &title)?;
     progress(ChangeStage::Arm, &story);
     let mut stage = ChangeStage::Pin;
     let played = both.play(&mut stage, &mut story, stop, progress);
@@ -124,12 +124,12 @@ pub fn change(
 struct Both {
     here: TuningSession,
     link: Link,
-    near: Turn,
-    far: Turn,
+    local: Turn,
+    remote: Turn,
 }
 
 impl Both {
-    fn arm(mut link: Link, near: Turn, far: Turn, title: &str) -> Result<Both> {
+    fn arm(mut link: Link, local: Turn, remote: Turn, title: &str) -> Result<Both> {
         let begin = TuneRequest::Begin {
             title: title.to_owned(),
             deadline: DEADLINE.into(),
@@ -140,12 +140,12 @@ impl Both {
                 "both ends are on this machine, whose packets to itself no MTU of a cable bounds: name another host",
             ));
         }
-        let here = tuning::begin(title, DEADLINE, Side::Near)?;
+        let here = tuning::begin(title, DEADLINE, Side::Local)?;
         Ok(Both {
             here,
             link,
-            near,
-            far,
+            local,
+            remote,
         })
     }
 
@@ -161,7 +161,7 @@ impl Both {
         let (name, to) = (story.host.clone(), story.to);
         self.apply(|turn| &turn.pin)?;
         progress(*stage, story);
-        if self.near.narrower || self.far.narrower {
+        if self.local.narrower || self.remote.narrower {
             std::thread::sleep(DRAIN);
         }
 
@@ -201,7 +201,7 @@ impl Both {
         Ok(bad)
     }
 
-    /// The other host keeps it by a word over a new connection. This one comes second, since it is the one
+    /// The remote host keeps it by a word over a new connection. This one comes second, since it is the one
     /// that can still restore its setting when that message is lost.
     fn commit(&self, host: &Host, how: &How<'_>, title: &str) -> Result<()> {
         let once = || {
@@ -217,7 +217,7 @@ impl Both {
 
     /// This host keeps it as well; with `persist`, both write it down.
     fn keep(mut self, title: &str, persist: bool, story: &mut MtuChange) {
-        let peer = self.link.far_address();
+        let peer = self.link.remote_address();
         if let Err(error) = self.here.keep() {
             story.notes.push(format!(
                 "this host could not keep it ({error}) and is restored; the remote host keeps it: run 'linerate tune undo' there"
@@ -227,10 +227,10 @@ impl Both {
         if !persist {
             return;
         }
-        let near = tuning::persist(title, peer, Side::Near);
+        let local = tuning::persist(title, peer, Side::Local);
         let title = title.to_owned();
-        let far = self.link.tune(TuneRequest::Persist { title }, ANSWER);
-        for (host, lasting) in [("this host", near), (&*story.host, far)] {
+        let remote = self.link.tune(TuneRequest::Persist { title }, ANSWER);
+        for (host, lasting) in [("this host", local), (&*story.host, remote)] {
             match lasting {
                 Ok(readings) => {
                     for reading in readings {
@@ -269,9 +269,9 @@ impl Both {
     }
 
     fn apply(&mut self, what: impl Fn(&Turn) -> &Vec<Setting>) -> Result<()> {
-        let (near, settings) = (what(&self.near), what(&self.far).clone());
-        if !near.is_empty() {
-            in_force(self.here.apply(near, self.link.far_address())?)?;
+        let (local, settings) = (what(&self.local), what(&self.remote).clone());
+        if !local.is_empty() {
+            in_force(self.here.apply(local, self.link.remote_address())?)?;
         }
         if !settings.is_empty() {
             in_force(self.link.tune(TuneRequest::Apply { settings }, ANSWER)?)?;
@@ -280,9 +280,9 @@ impl Both {
     }
 
     fn undo_only(&mut self, what: impl Fn(&Turn) -> &Vec<Setting>) -> Result<()> {
-        let (near, settings) = (what(&self.near), what(&self.far).clone());
-        if !near.is_empty() {
-            self.here.undo_only(near)?;
+        let (local, settings) = (what(&self.local), what(&self.remote).clone());
+        if !local.is_empty() {
+            self.here.undo_only(local)?;
         }
         if !settings.is_empty() {
             self.link.tune(TuneRequest::UndoOnly { settings }, ANSWER)?;
@@ -299,8 +299,8 @@ impl Both {
 fn in_force(readings: Vec<Reading>) -> Result<()> {
     for reading in readings {
         let host = match reading.side {
-            Side::Near => "this host",
-            Side::Far => "the remote host",
+            Side::Local => "this host",
+            Side::Remote => "the remote host",
         };
         ensure!(
             reading.in_force,

@@ -158,9 +158,9 @@ impl Exchange {
                 },
                 Datagram::Probe(probe) => {
                     let whole = length as u32 + header(from.ip()) == probe.size;
-                    let there = self.proven().is_some_and(|peer| peer.ip() == from.ip());
+                    let forward = self.proven().is_some_and(|peer| peer.ip() == from.ip());
                     let known = self.seen.contains_key(&from) || self.seen.len() < MOST_SOURCES;
-                    if whole && there && known {
+                    if whole && forward && known {
                         let seen = self.seen.entry(from).or_default();
                         if seen.len() >= 2 * MOST_SEEN {
                             seen.drain(..MOST_SEEN);
@@ -308,46 +308,49 @@ mod tests {
     fn pair() -> (Exchange, Exchange) {
         let open = || Datagrams::open("127.0.0.1:0".parse().unwrap()).unwrap();
         let token = Token::new([7; 32]);
-        let far = open();
-        let at = SocketAddr::new("127.0.0.1".parse().unwrap(), far.port().unwrap());
-        let far = Exchange::new(far, token, None, Some([9; CHALLENGE_LEN]));
-        (Exchange::new(open(), token, Some(at), None), far)
+        let remote = open();
+        let at = SocketAddr::new("127.0.0.1".parse().unwrap(), remote.port().unwrap());
+        let remote = Exchange::new(remote, token, None, Some([9; CHALLENGE_LEN]));
+        (Exchange::new(open(), token, Some(at), None), remote)
     }
 
     /// Lets the remote exchange answer until the local one is done.
-    fn beside<T: Send>(far: &mut Exchange, near: impl FnOnce() -> T + Send) -> T {
+    fn beside<T: Send>(remote: &mut Exchange, local: impl FnOnce() -> T + Send) -> T {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let near = scope.spawn(|| {
-                let result = near();
+            let local = scope.spawn(|| {
+                let result = local();
                 over.store(true, Ordering::Relaxed);
                 result
             });
             while !over.load(Ordering::Relaxed) {
-                far.wait(Duration::from_millis(1));
-                far.pump();
+                remote.wait(Duration::from_millis(1));
+                remote.pump();
             }
-            near.join().unwrap()
+            local.join().unwrap()
         })
     }
 
     #[test]
     fn over_loopback_the_largest_packet_gets_through() {
-        let (mut near, mut far) = pair();
+        let (mut local, mut remote) = pair();
         let stop = AtomicBool::new(false);
-        let climb = beside(&mut far, || {
-            let rtt = near.greet(Duration::from_secs(10), &stop).unwrap().unwrap();
-            near.climb(LARGEST, rtt, None, &stop).unwrap()
+        let climb = beside(&mut remote, || {
+            let rtt = local
+                .greet(Duration::from_secs(10), &stop)
+                .unwrap()
+                .unwrap();
+            local.climb(LARGEST, rtt, None, &stop).unwrap()
         });
         assert_eq!((climb.passes, climb.confirmed), (Some(LARGEST), true));
-        assert!(far.proven().is_some());
+        assert!(remote.proven().is_some());
     }
 
     #[test]
     fn nobody_gets_probes_or_answers_before_it_proved_to_be_there() {
-        let (mut near, mut far) = pair();
+        let (mut local, mut remote) = pair();
         let stop = AtomicBool::new(false);
-        assert!(far.climb(1500, Duration::ZERO, None, &stop).is_err());
+        assert!(remote.climb(1500, Duration::ZERO, None, &stop).is_err());
         let probe = Probe {
             round: 1,
             size: 200,
@@ -355,18 +358,18 @@ mod tests {
         };
         // With the right token, but from somewhere that may be anybody's address.
         let unproven = Datagrams::open("127.0.0.1:0".parse().unwrap()).unwrap();
-        let port = far.socket.port().unwrap();
+        let port = remote.socket.port().unwrap();
         let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
-        let bytes = Datagram::Probe(probe).encode(&near.token, 172);
+        let bytes = Datagram::Probe(probe).encode(&local.token, 172);
         unproven.send(&bytes, to).unwrap();
-        let wrong = Datagram::Echo([1; CHALLENGE_LEN]).encode(&near.token, 0);
+        let wrong = Datagram::Echo([1; CHALLENGE_LEN]).encode(&local.token, 0);
         unproven.send(&wrong, to).unwrap();
-        far.wait(Duration::from_secs(10));
-        far.pump();
-        assert!(far.proven().is_none());
+        remote.wait(Duration::from_secs(10));
+        remote.pump();
+        assert!(remote.proven().is_none());
         let mut room = [0; 100];
         assert!(unproven.receive(&mut room).is_none());
-        let greeted = beside(&mut far, || near.greet(Duration::from_secs(10), &stop));
+        let greeted = beside(&mut remote, || local.greet(Duration::from_secs(10), &stop));
         assert!(greeted.unwrap().is_some());
     }
 }

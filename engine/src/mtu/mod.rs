@@ -1,12 +1,12 @@
 //! What size gets through: joins the ladder of sizes, which has no socket, with the sockets.
 //!
 //! Both hosts have an [`exchange::Exchange`]: it acknowledges the peer's probes and climbs with its
-//! own. [`near`] is the host of the command, [`far`] the agent; [`web`] does without one.
+//! own. [`local`] is the host of the command, [`remote`] the agent; [`web`] does without one.
 
 pub mod change;
 mod exchange;
-pub mod far;
-pub mod near;
+pub mod local;
+pub mod remote;
 mod tcp_transfer;
 pub mod web;
 
@@ -46,8 +46,8 @@ pub fn known(archive: &Path, host: &str, direction: Direction) -> Option<u32> {
     let last = records.iter().find(|record| record.found.host() == host)?;
     let look = last.found.look();
     let way = match direction {
-        Direction::Up => &look.there,
-        Direction::Down => &look.back,
+        Direction::Up => &look.forward,
+        Direction::Down => &look.reverse,
     };
     way.climb.passes
 }

@@ -5,7 +5,7 @@
 //! on the reverse path. TCP retransmits random losses, so each size is tried once.
 
 use super::exchange::LARGEST;
-use super::near::{end_of, way};
+use super::local::{end_of, way};
 use super::{handshake_mss, look_around, options, tcp_header};
 use crate::exit::Refusal;
 use crate::host::authority;
@@ -140,13 +140,14 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
             "the server's side takes segments of packets of {theirs} bytes at most (its MSS, or one that this host has learned): larger ones cannot be sent there"
         ));
     }
-    let ((mut there, _), (back, smaller)) = std::thread::scope(|scope| {
-        let there = scope.spawn(|| climb(own.min(theirs), |size, over| push(at, size, page, over)));
-        let back = climb(own.min(longest), |size, over| pull(at, size, page, over));
-        there.join().map(|there| (there, back))
+    let ((mut forward, _), (reverse, smaller)) = std::thread::scope(|scope| {
+        let forward =
+            scope.spawn(|| climb(own.min(theirs), |size, over| push(at, size, page, over)));
+        let reverse = climb(own.min(longest), |size, over| pull(at, size, page, over));
+        forward.join().map(|forward| (forward, reverse))
     })
     .map_err(|_| anyhow!("a thread ended early"))?;
-    if let Some(passes) = there.passes.filter(|passes| *passes < there.ceiling) {
+    if let Some(passes) = forward.passes.filter(|passes| *passes < forward.ceiling) {
         // With datagrams to a port where nothing listens.
         let large = vec![0; (passes + 1 - probe::header(ip)) as usize];
         let ask = Ask {
@@ -155,17 +156,17 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
             large: &large,
             wait: ROUTERS,
         };
-        look_around(&mut there, &ask, at, &mut || {})?;
+        look_around(&mut forward, &ask, at, &mut || {})?;
     }
-    let near = observe::path_end_after(&before, ip).unwrap_or(before);
+    let local = observe::path_end_after(&before, ip).unwrap_or(before);
     Ok(MtuReport {
         schema: MTU_SCHEMA,
         host: host.to_owned(),
         method: Method::Web,
-        there: way(&near, Some(&server(theirs)), there, None, None),
-        back: back_way(&near, back, smaller),
-        near,
-        far: None,
+        forward: way(&local, Some(&server(theirs)), forward, None, None),
+        reverse: back_way(&local, reverse, smaller),
+        local,
+        remote: None,
         notes,
     })
 }
@@ -179,21 +180,21 @@ fn server(device_mtu: u32) -> PathEnd {
 }
 
 /// The reverse path. If the whole page came in `smaller` segments, nothing on the path has stopped it.
-fn back_way(near: &PathEnd, climb: Climb, smaller: bool) -> Way {
+fn back_way(local: &PathEnd, climb: Climb, smaller: bool) -> Way {
     let sender = PathEnd {
         // Unknown, and not none.
-        gateway: near.gateway.or(near.address),
-        ..server(near.device_mtu)
+        gateway: local.gateway.or(local.address),
+        ..server(local.device_mtu)
     };
-    let short = climb.ceiling < near.device_mtu.min(CEILING);
-    let mut back = way(&sender, Some(near), climb, None, None);
-    if back.climb.passes == Some(back.climb.ceiling) && short {
-        back.verdict.cause = MtuCause::NotTried;
-    } else if smaller && back.verdict.cause == MtuCause::Somewhere {
-        back.verdict.cause = MtuCause::SenderStops;
-        back.verdict.doubts.clear();
+    let short = climb.ceiling < local.device_mtu.min(CEILING);
+    let mut reverse = way(&sender, Some(local), climb, None, None);
+    if reverse.climb.passes == Some(reverse.climb.ceiling) && short {
+        reverse.verdict.cause = MtuCause::NotTried;
+    } else if smaller && reverse.verdict.cause == MtuCause::Somewhere {
+        reverse.verdict.cause = MtuCause::SenderStops;
+        reverse.verdict.doubts.clear();
     }
-    back
+    reverse
 }
 
 /// Climbs with connections, each in a thread of its own; also says whether one that was to be larger carried

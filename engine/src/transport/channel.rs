@@ -325,22 +325,22 @@ mod tests {
 
     /// An agent's channel, and the peer's side of its stream.
     fn agent(says: &[u8]) -> (Result<AgentChannel>, UnixStream) {
-        let (near, mut far) = UnixStream::pair().unwrap();
-        far.write_all(says).unwrap();
-        let stream = byte_stream(near);
-        (Channel::start(stream, "the peer", SOON, None), far)
+        let (local, mut remote) = UnixStream::pair().unwrap();
+        remote.write_all(says).unwrap();
+        let stream = byte_stream(local);
+        (Channel::start(stream, "the peer", SOON, None), remote)
     }
 
     #[test]
     fn a_message_from_another_thread_goes_out_at_once_and_dropping_says_good_bye() {
-        let (channel, mut far) = agent(&greeting());
+        let (channel, mut remote) = agent(&greeting());
         let channel = channel.unwrap();
         assert_eq!(channel.version(), "0.0.1");
         let mut read = || {
             let mut len = [0; 4];
-            far.read_exact(&mut len).unwrap();
+            remote.read_exact(&mut len).unwrap();
             let mut frame = vec![0; u32::from_be_bytes(len) as usize];
-            far.read_exact(&mut frame).unwrap();
+            remote.read_exact(&mut frame).unwrap();
             String::from_utf8(frame).unwrap()
         };
         assert!(read().contains("hello"));
@@ -355,19 +355,19 @@ mod tests {
             Some(Event::Ended(Ended::Closed { .. }))
         ));
         drop(channel);
-        assert_eq!(far.read(&mut [0; 1]).unwrap(), 0);
+        assert_eq!(remote.read(&mut [0; 1]).unwrap(), 0);
     }
 
     #[test]
     fn whoever_talks_and_never_reads_is_lost() {
-        let (channel, mut far) = agent(&greeting());
+        let (channel, mut remote) = agent(&greeting());
         let channel = channel.unwrap();
         let pings = encode_frame(&ToAgent::Ping { number: 1 })
             .unwrap()
             .repeat(1000);
-        far.set_write_timeout(Some(SOON)).unwrap();
+        remote.set_write_timeout(Some(SOON)).unwrap();
         // Until it is hung up upon.
-        while far.write_all(&pings).is_ok() {}
+        while remote.write_all(&pings).is_ok() {}
         match channel.recv(SOON) {
             Some(Event::Ended(Ended::Lost(said))) => assert!(said.contains("read"), "{said}"),
             other => panic!("{other:?}"),
@@ -376,15 +376,15 @@ mod tests {
 
     #[test]
     fn a_stream_that_ends_or_never_greets_is_named() {
-        let (near, far) = UnixStream::pair().unwrap();
-        drop(far);
-        let stream = byte_stream(near);
+        let (local, remote) = UnixStream::pair().unwrap();
+        drop(remote);
+        let stream = byte_stream(local);
         let gone: Result<AgentChannel> = Channel::start(stream, "the peer", SOON, None);
         let said = gone.err().unwrap().to_string();
         assert!(said.starts_with("the peer"), "{said}");
 
-        let (near, _far) = UnixStream::pair().unwrap();
-        let stream = byte_stream(near);
+        let (local, _remote) = UnixStream::pair().unwrap();
+        let stream = byte_stream(local);
         let brief = Duration::from_millis(20);
         let mute: Result<AgentChannel> = Channel::start(stream, "the peer", brief, None);
         let said = mute.err().unwrap().to_string();

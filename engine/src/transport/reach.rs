@@ -377,7 +377,7 @@ pub fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<R
     };
     let real = ssh_host_name(destination, port, how.ip_version)?;
     let mut command = ssh(destination, port, how.ip_version, &[]);
-    // One string: the shell of the other host splits it, as it does for ssh itself. The data
+    // One string: the shell of the remote host splits it, as it does for ssh itself. The data
     // listener is dual-stack; the agent falls back to IPv4 where there is no IPv6.
     command.arg(format!("{remote} agent --stdio --listen ::"));
     let meaning = ssh_meaning(

@@ -145,7 +145,7 @@ impl Peer {
                 ),
             );
         }
-        let role = role(&order.workload, direction(&order), Side::Far);
+        let role = role(&order.workload, direction(&order), Side::Remote);
         let buffers = measure::buffers(&order.workload, order.streams, role);
         let (held, allowed) = (accounts.buffers(), self.ledger.buffers);
         if buffers > allowed {

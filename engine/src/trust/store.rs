@@ -309,12 +309,12 @@ mod tests {
         let dir = TempDir::new();
         let store = TrustStore::new(&dir.path().join("made"));
         assert_eq!(store.load().unwrap(), TrustFile::default());
-        let far = entry(fresh().id(), "db2");
-        store.update(|trust| trust.put(far.clone())).unwrap();
-        assert_eq!(store.load().unwrap().hosts.first(), Some(&far));
+        let remote = entry(fresh().id(), "db2");
+        store.update(|trust| trust.put(remote.clone())).unwrap();
+        assert_eq!(store.load().unwrap().hosts.first(), Some(&remote));
         let trust = store.load().unwrap();
-        assert_eq!(trust.named("db2").unwrap().id, far.id);
-        assert_eq!(trust.named(&far.id.short()).unwrap().id, far.id);
+        assert_eq!(trust.named("db2").unwrap().id, remote.id);
+        assert_eq!(trust.named(&remote.id.short()).unwrap().id, remote.id);
         assert!(trust.named("db").is_err());
         let text = fs::read_to_string(store.path()).unwrap();
         assert!(text.contains("rate_bit_s = 1000000000"), "{text}");

@@ -51,7 +51,7 @@ pub struct Row {
     pub id: RunId,
     /// Start, since 1970-01-01 UTC.
     pub started: Nanos,
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// The user's note.
     pub title: Option<String>,
@@ -619,7 +619,7 @@ mod tests {
         archive.start_leg(id, 0, Direction::Up, Nanos(0)).unwrap();
         let mut kept = 0;
         let error = loop {
-            match archive.samples(id, [(0, Side::Near, &Sample::default())]) {
+            match archive.samples(id, [(0, Side::Local, &Sample::default())]) {
                 Ok(()) => kept += 1,
                 Err(error) => break error,
             }

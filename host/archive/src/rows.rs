@@ -143,8 +143,8 @@ impl Head<'_> {
             title: run.title.clone(),
             experiment: run.experiment.clone(),
             spec: run.spec.clone(),
-            near: run.near.clone(),
-            far: run.far.clone(),
+            local: run.local.clone(),
+            remote: run.remote.clone(),
             warnings: run.warnings.clone(),
             ended: run.ended.clone(),
         };
@@ -253,14 +253,14 @@ pub(crate) fn put_whole_leg(
     let bare = Leg {
         direction: leg.direction,
         started: leg.started,
-        near: without_samples(&leg.near),
-        far: without_samples(&leg.far),
+        local: without_samples(&leg.local),
+        remote: without_samples(&leg.remote),
         ended: leg.ended.clone(),
     };
-    let samples = leg.near.samples.len() + leg.far.samples.len();
+    let samples = leg.local.samples.len() + leg.remote.samples.len();
     let whole = Some((samples, json(&bare)));
     put_leg(tx, id, index, leg.direction, leg.started, whole)?;
-    for side in [Side::Near, Side::Far] {
+    for side in [Side::Local, Side::Remote] {
         put_samples(tx, id, index, side, &leg.end(side).samples)?;
     }
     Ok(())
@@ -393,22 +393,22 @@ pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
         if !row.get::<_, bool>(0)? || index != run.legs.len() {
             return Err(Failure::Damaged(RUNS, format!("leg {number}")));
         }
-        let near = read_samples(tx, id, index, Side::Near)?;
-        let far = read_samples(tx, id, index, Side::Far)?;
+        let local = read_samples(tx, id, index, Side::Local)?;
+        let remote = read_samples(tx, id, index, Side::Remote)?;
         let samples = format!("samples of leg {number}");
-        check_count(RUNS, &samples, near.len() + far.len(), row.get(5)?)?;
+        check_count(RUNS, &samples, local.len() + remote.len(), row.get(5)?)?;
         run.legs.push(match row.get::<_, Option<String>>(1)? {
             Some(document) => {
                 let mut leg: Leg = serde_json::from_str(&document).map_err(Failure::Document)?;
-                leg.near.samples = near;
-                leg.far.samples = far;
+                leg.local.samples = local;
+                leg.remote.samples = remote;
                 leg
             }
             None => Leg {
                 direction: row.get::<_, String>(3)?.parse().unwrap_or(Direction::Up),
                 started: Nanos(row.get::<_, i64>(4)?.max(0) as u64),
-                near: as_seen(near),
-                far: as_seen(far),
+                local: as_seen(local),
+                remote: as_seen(remote),
                 ended: Ended::Unfinished,
             },
         });

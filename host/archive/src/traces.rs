@@ -131,10 +131,10 @@ mod tests {
     fn traces_are_kept_for_their_run_alone_and_go_with_it() {
         let archive = std::env::temp_dir().join(format!("linerate-traces-{}", std::process::id()));
         let traces = Traces::beside(&archive);
-        traces.keep("00c0ffee", 0, Side::Near, b"one").unwrap();
-        traces.keep("00c0ffee", 1, Side::Far, b"two").unwrap();
-        traces.keep("0badcafe", 0, Side::Near, b"three").unwrap();
-        let file = traces.file("00c0ffee", 1, Side::Far);
+        traces.keep("00c0ffee", 0, Side::Local, b"one").unwrap();
+        traces.keep("00c0ffee", 1, Side::Remote, b"two").unwrap();
+        traces.keep("0badcafe", 0, Side::Local, b"three").unwrap();
+        let file = traces.file("00c0ffee", 1, Side::Remote);
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o77, 0);
         assert_eq!(traces.of("00c0ffee").len(), 2);

@@ -23,7 +23,7 @@ fn fill(path: &Path) {
         .start_leg(UNFINISHED, 0, Direction::Up, Nanos(0))
         .unwrap();
     let all: Vec<_> = (0..40).map(sample).collect();
-    let all = all.iter().map(|one| (0, Side::Near, one));
+    let all = all.iter().map(|one| (0, Side::Local, one));
     archive.samples(UNFINISHED, all).unwrap();
     assert!(archive.verify(&[], &mut |_| {}).is_empty());
 }
@@ -86,12 +86,12 @@ fn what_is_damaged_is_named_and_can_be_deleted() {
     for (damage, id, part) in [
         (
             "UPDATE samples SET document = replace(document, '30000000', '30000001')
-             WHERE run = '00c0ffee' AND leg = 1 AND side = 'far' AND n = 3",
+             WHERE run = '00c0ffee' AND leg = 1 AND side = 'remote' AND n = 3",
             one,
             "sample 4 of leg 2",
         ),
         (
-            "DELETE FROM samples WHERE run = '00c0ffee' AND leg = 0 AND side = 'near' AND n = 29",
+            "DELETE FROM samples WHERE run = '00c0ffee' AND leg = 0 AND side = 'local' AND n = 29",
             one,
             "it has 49 of 50 samples of leg 1",
         ),

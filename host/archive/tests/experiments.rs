@@ -38,8 +38,8 @@ fn experiment(id: &str, started: Nanos) -> Experiment {
             seed: u64::MAX,
             pilot_pairs: 6,
         },
-        near: Fingerprint::default(),
-        far: None,
+        local: Fingerprint::default(),
+        remote: None,
         trials: Vec::new(),
         warnings: Vec::new(),
         ended: Ended::Unfinished,
@@ -61,7 +61,7 @@ fn trial(number: u32) -> Trial {
         failed: (number == 3).then(|| "the remote host broke off".to_owned()),
         readings: vec![Reading {
             setting: "TCP_CONGESTION".to_owned(),
-            side: Side::Near,
+            side: Side::Local,
             asked: "bbr".to_owned(),
             found: "cubic".to_owned(),
             in_force: false,
@@ -88,7 +88,7 @@ fn an_experiment_reads_as_far_as_it_came() {
         assert_eq!(archive.experiment("3f2a").unwrap(), whole);
     }
     whole.ended = Ended::Complete;
-    whole.far = Some(Fingerprint::default());
+    whole.remote = Some(Fingerprint::default());
     archive.update_experiment(&whole).unwrap();
     drop(archive);
     let archive = Archive::open_existing(&scratch.file()).unwrap();
@@ -280,10 +280,10 @@ fn what_was_found_of_an_mtu_is_listed_by_its_host_and_deleted() {
             schema: MTU_SCHEMA,
             host: host.to_owned(),
             method: Method::Agent,
-            near: PathEnd::default(),
-            far: None,
-            there: way(1500),
-            back: way(9000),
+            local: PathEnd::default(),
+            remote: None,
+            forward: way(1500),
+            reverse: way(9000),
             notes: Vec::new(),
         })),
     };

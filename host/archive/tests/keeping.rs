@@ -20,11 +20,11 @@ fn a_run_recorded_step_by_step_reads_as_it_ended() {
     let mut begun = run.clone();
     begun.legs.clear();
     begun.ended = Ended::Unfinished;
-    begun.far = None;
+    begun.remote = None;
 
     archive.begin(&begun).unwrap();
     assert_eq!(archive.get("last").unwrap(), begun);
-    begun.far = run.far.clone();
+    begun.remote = run.remote.clone();
     archive.update(&begun).unwrap();
     assert_eq!(archive.get("last").unwrap(), begun);
 
@@ -32,13 +32,15 @@ fn a_run_recorded_step_by_step_reads_as_it_ended() {
         archive
             .start_leg(&run.id, index, leg.direction, leg.started)
             .unwrap();
-        for (n, s) in leg.near.samples.iter().enumerate() {
-            archive.samples(&run.id, [(index, Side::Near, s)]).unwrap();
+        for (n, s) in leg.local.samples.iter().enumerate() {
+            archive.samples(&run.id, [(index, Side::Local, s)]).unwrap();
             // A sample that never came is made good at the end of the leg.
             if n % 3 == 0
-                && let Some(far) = leg.far.samples.get(n)
+                && let Some(remote) = leg.remote.samples.get(n)
             {
-                archive.samples(&run.id, [(index, Side::Far, far)]).unwrap();
+                archive
+                    .samples(&run.id, [(index, Side::Remote, remote)])
+                    .unwrap();
             }
         }
         archive.finish_leg(&run.id, index, leg).unwrap();
@@ -71,7 +73,7 @@ fn the_end_of_a_run_has_the_last_word() {
             .unwrap();
         for n in 0..50 {
             archive
-                .samples(&run.id, [(index, Side::Far, &sample(n * 7))])
+                .samples(&run.id, [(index, Side::Remote, &sample(n * 7))])
                 .unwrap();
         }
     }
@@ -92,19 +94,19 @@ fn an_unfinished_leg_is_read_from_its_samples() {
     for n in 0..=100 {
         let mut one = sample(n);
         one.requests = (n > 0).then(|| Latency::from_counts([(n % 2 + 1, 1)]));
-        archive.samples(&run.id, [(0, Side::Near, &one)]).unwrap();
+        archive.samples(&run.id, [(0, Side::Local, &one)]).unwrap();
     }
     let got = archive.get(&run.id).unwrap();
     assert_eq!(got.ended, Ended::Unfinished);
     let leg = &got.legs[0];
     assert_eq!((leg.direction, leg.started), (Direction::Down, Nanos(77)));
     assert_eq!(leg.ended, Ended::Unfinished);
-    assert_eq!(leg.near.samples.len(), 101);
-    assert_eq!(leg.near.bytes, Bytes(1_000_000_000));
-    assert_eq!(leg.near.duration, Nanos::from_secs(1));
-    let requests = leg.near.requests.as_ref().unwrap();
+    assert_eq!(leg.local.samples.len(), 101);
+    assert_eq!(leg.local.bytes, Bytes(1_000_000_000));
+    assert_eq!(leg.local.duration, Nanos::from_secs(1));
+    let requests = leg.local.requests.as_ref().unwrap();
     assert_eq!(requests.counts(), [(1, 50), (2, 50)]);
-    assert_eq!(leg.far, EndRecord::default());
+    assert_eq!(leg.remote, EndRecord::default());
     let summary = model::summarise(&got);
     assert_eq!(summary.legs[0].goodput, BitRate(8_000_000_000));
 }
@@ -181,7 +183,7 @@ fn lists_are_filtered_and_newest_first() {
     assert_eq!(ids(bulk), ["00000002", "00000001"]);
 
     let rows = archive.list(&RunFilter::default()).unwrap();
-    assert_eq!(rows[0].p50_down, None, "the client of a leg down is far");
+    assert_eq!(rows[0].p50_down, None, "the client of a leg down is remote");
     assert_eq!(rows[1].goodput_up, Some(BitRate(8_000_000_000)));
     assert_eq!(rows[1].goodput_down, Some(BitRate(8_000_000_000)));
     assert_eq!(rows[1].title.as_deref(), Some("before the change"));
@@ -210,7 +212,7 @@ fn the_same_run_comes_in_once_and_another_does_not_replace_it() {
     assert_eq!(archive.import(&run).unwrap(), Imported::New);
     assert_eq!(archive.import(&run).unwrap(), Imported::Known);
     let mut other = run.clone();
-    other.legs[0].near.samples[3].bytes = Bytes(1);
+    other.legs[0].local.samples[3].bytes = Bytes(1);
     assert!(matches!(archive.import(&other), Err(Error::Taken { .. })));
     assert!(matches!(archive.begin(&other), Err(Error::Taken { .. })));
     assert_eq!(archive.get(&run.id).unwrap(), run);
@@ -252,7 +254,7 @@ fn a_deleted_run_is_gone_with_all_that_belongs_to_it() {
         Err(Error::NotFound { .. })
     ));
     assert!(matches!(
-        archive.samples(&run.id, [(0, Side::Near, &sample(0))]),
+        archive.samples(&run.id, [(0, Side::Local, &sample(0))]),
         Err(Error::NotFound { .. })
     ));
     assert!(matches!(
@@ -350,10 +352,10 @@ fn any_ended() -> impl Strategy<Value = Ended> {
 }
 
 prop_compose! {
-    fn any_leg()(up in any::<bool>(), started in any::<u64>(), near in any_end(), far in any_end(),
+    fn any_leg()(up in any::<bool>(), started in any::<u64>(), local in any_end(), remote in any_end(),
                  ended in any_ended()) -> Leg {
         let direction = if up { Direction::Up } else { Direction::Down };
-        Leg { direction, started: Nanos(started), near, far, ended }
+        Leg { direction, started: Nanos(started), local, remote, ended }
     }
 }
 
@@ -380,11 +382,11 @@ prop_compose! {
                  known in any::<bool>()) -> Run {
         let mut run = complete(&id, &host, Nanos(started));
         run.title = title;
-        run.far = run.far.filter(|_| known);
+        run.remote = run.remote.filter(|_| known);
         run.spec.workload = workload;
         run.spec.directions = Directions::Bidirectional;
         run.spec.limit = if known { LegLimit::Bytes(Bytes(n)) } else { LegLimit::Requests(n) };
-        run.near.sysctls.insert(host.clone(), host);
+        run.local.sysctls.insert(host.clone(), host);
         run.legs = legs;
         run.ended = ended;
         run
@@ -408,7 +410,7 @@ proptest! {
         archive.begin(&run).unwrap();
         for (index, leg) in run.legs.iter().enumerate() {
             archive.start_leg(&run.id, index, Direction::Up, Nanos(0)).unwrap();
-            archive.samples(&run.id, leg.far.samples.iter().map(|s| (index, Side::Far, s))).unwrap();
+            archive.samples(&run.id, leg.remote.samples.iter().map(|s| (index, Side::Remote, s))).unwrap();
             archive.finish_leg(&run.id, index, leg).unwrap();
         }
         prop_assert_eq!(&archive.get(&run.id).unwrap(), &run);

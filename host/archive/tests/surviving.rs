@@ -19,11 +19,11 @@ fn assert_unfinished(path: &Path, at_least: usize) {
     assert_eq!(run.ended, Ended::Unfinished);
     let leg = &run.legs[0];
     assert_eq!(leg.ended, Ended::Unfinished);
-    let samples = &leg.near.samples;
+    let samples = &leg.local.samples;
     assert!(samples.len() >= at_least, "{} samples", samples.len());
     let first: Vec<Sample> = (0..samples.len() as u64).map(sample).collect();
     assert_eq!(*samples, first);
-    assert_eq!(leg.near.bytes, samples.last().unwrap().bytes);
+    assert_eq!(leg.local.bytes, samples.last().unwrap().bytes);
     assert_eq!(archive.list(&RunFilter::default()).unwrap().len(), 1);
     let check: String = rusqlite::Connection::open(path)
         .unwrap()
@@ -43,7 +43,7 @@ fn child_that_writes_until_killed() {
         .unwrap();
     for n in 0.. {
         archive
-            .samples(&run.id, [(0, Side::Near, &sample(n))])
+            .samples(&run.id, [(0, Side::Local, &sample(n))])
             .unwrap();
         println!("\nwritten {n}");
     }
@@ -70,7 +70,7 @@ fn child_that_records_until_killed() {
     let mut recorder = Recorder::start(Archive::open(&path).unwrap(), &run).unwrap();
     recorder.start_leg(0, Direction::Up, Nanos(0));
     for n in 0.. {
-        recorder.sample(0, Side::Near, &sample(n));
+        recorder.sample(0, Side::Local, &sample(n));
         assert!(recorder.trouble().is_none());
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
@@ -86,7 +86,7 @@ fn a_recording_that_is_killed_can_be_read_before_and_after() {
     let kept = || {
         let run = Archive::open_existing(&scratch.file()).and_then(|a| a.get("last"));
         run.map_or(0, |run| {
-            run.legs.first().map_or(0, |leg| leg.near.samples.len())
+            run.legs.first().map_or(0, |leg| leg.local.samples.len())
         })
     };
     until("300 samples", || kept() >= 300);
@@ -103,11 +103,13 @@ fn samples_are_committed_without_waiting_for_the_next() {
     recorder.start_leg(0, Direction::Up, Nanos(0));
     let reader = Archive::open_existing(&scratch.file()).unwrap();
     for n in 0..3 {
-        recorder.sample(0, Side::Far, &sample(n));
+        recorder.sample(0, Side::Remote, &sample(n));
     }
     until("three samples", || {
         let run = reader.get("last").unwrap();
-        run.legs.first().is_some_and(|l| l.far.samples.len() == 3)
+        run.legs
+            .first()
+            .is_some_and(|l| l.remote.samples.len() == 3)
     });
     drop(recorder);
     assert_eq!(reader.get("last").unwrap().ended, Ended::Unfinished);
@@ -129,7 +131,7 @@ fn record(recorder: &mut Recorder, run: &Run) {
     recorder.update(run);
     for (index, leg) in run.legs.iter().enumerate() {
         recorder.start_leg(index, leg.direction, leg.started);
-        for side in [Side::Near, Side::Far] {
+        for side in [Side::Local, Side::Remote] {
             for sample in &leg.end(side).samples {
                 recorder.sample(index, side, sample);
             }
@@ -167,7 +169,7 @@ fn child_that_records_several_runs() {
             .unwrap();
         for n in 0..20 {
             archive
-                .samples(&run.id, [(leg, Side::Near, &sample(n))])
+                .samples(&run.id, [(leg, Side::Local, &sample(n))])
                 .unwrap();
         }
         archive.finish(&run).unwrap();
@@ -216,7 +218,7 @@ fn record_until_trouble(path: &Path) -> (Recorder, Run, Error) {
     let mut n = 0;
     let mut trouble = None;
     until("trouble", || {
-        recorder.sample(0, Side::Near, &sample(n));
+        recorder.sample(0, Side::Local, &sample(n));
         n += 1;
         trouble = recorder.trouble();
         trouble.is_some()
@@ -249,9 +251,9 @@ fn child_on_a_full_disk() {
     let _ = std::io::copy(&mut std::io::repeat(1), &mut left.unwrap());
     let kept = Archive::open_existing(&path).unwrap().get("last").unwrap();
     assert_eq!(kept.ended, Ended::Unfinished);
-    let samples = &kept.legs[0].near.samples;
+    let samples = &kept.legs[0].local.samples;
     assert!(!samples.is_empty());
-    assert_eq!(*samples, run.legs[0].near.samples[..samples.len()]);
+    assert_eq!(*samples, run.legs[0].local.samples[..samples.len()]);
 
     // Once there is room, the end of the run brings all that was left out.
     for left in ["rest", "runs.db", "runs.db-wal", "runs.db-shm"] {
@@ -314,7 +316,7 @@ fn a_refused_write_is_said() {
         .unwrap();
     assert_passed(&output);
     let kept = Archive::open(&scratch.file()).unwrap().get("last").unwrap();
-    assert!(!kept.legs[0].near.samples.is_empty());
+    assert!(!kept.legs[0].local.samples.is_empty());
 }
 
 #[test]

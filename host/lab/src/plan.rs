@@ -374,9 +374,9 @@ mod tests {
             .into_iter()
             .map(|n| n.1)
             .collect();
-        let near = scenario.link("sr").unwrap().ends[1].addresses.clone();
-        let near: Vec<IpAddr> = near.into_iter().map(|a| a.address).collect();
-        assert_eq!(known, near);
+        let local = scenario.link("sr").unwrap().ends[1].addresses.clone();
+        let local: Vec<IpAddr> = local.into_iter().map(|a| a.address).collect();
+        assert_eq!(known, local);
     }
 
     #[test]

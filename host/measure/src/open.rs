@@ -312,10 +312,10 @@ mod tests {
         };
         let listener = listener(&settings);
         let remote = listener.local_addr().unwrap();
-        let near = connect(remote, &settings, &Placement::default(), SHORTLY).unwrap();
-        let far = listener.accept().unwrap().0;
-        accept_options(&far, &settings).unwrap();
-        for stream in [&near, &far] {
+        let local = connect(remote, &settings, &Placement::default(), SHORTLY).unwrap();
+        let remote = listener.accept().unwrap().0;
+        accept_options(&remote, &settings).unwrap();
+        for stream in [&local, &remote] {
             assert_eq!(option(stream, 1, 7), 100_000, "SO_SNDBUF, doubled");
             assert_eq!(option(stream, 1, 8), 120_000, "SO_RCVBUF, doubled");
             assert_eq!(

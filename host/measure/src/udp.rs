@@ -449,7 +449,7 @@ mod tests {
         })
     }
 
-    fn far() -> Instant {
+    fn remote() -> Instant {
         Instant::now() + Duration::from_secs(20)
     }
 
@@ -467,13 +467,13 @@ mod tests {
             cpus: Vec::new(),
         };
         let sending = UdpLoad::send(job, vec![a], numbered()).unwrap();
-        assert!(sending.wait(far()));
+        assert!(sending.wait(remote()));
         let sent = sending.finish();
         assert_eq!(sent.bytes, [Bytes(100_000)]);
         assert_eq!(sent.datagrams[0].packets, 100);
         assert!(sent.errors.is_empty());
         end.send(&[0; 16]).unwrap();
-        assert!(receiving.wait(far()));
+        assert!(receiving.wait(remote()));
         let received = receiving.finish();
         assert_eq!(received.bytes, [Bytes(100_000)]);
         assert_eq!(received.datagrams[0].packets, 100);
@@ -490,7 +490,7 @@ mod tests {
             cpus: Vec::new(),
         };
         let sending = UdpLoad::send(job, vec![a, c], numbered()).unwrap();
-        assert!(sending.wait(far()));
+        assert!(sending.wait(remote()));
         let outcome = sending.finish();
         assert_eq!(outcome.bytes.iter().copied().sum::<Bytes>(), Bytes(50_000));
 
@@ -500,7 +500,7 @@ mod tests {
         let receiving = receiving.unwrap();
         assert!(!receiving.wait(Instant::now()));
         receiving.stop();
-        assert!(receiving.wait(far()));
+        assert!(receiving.wait(remote()));
         assert_eq!(receiving.finish().duration, Nanos(0));
     }
 

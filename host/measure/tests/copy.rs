@@ -66,7 +66,7 @@ impl Sink for Slowly {
 
 /// Sockets whose sender the kernel paces.
 fn sockets(pacing: Option<BitRate>) -> (TcpStream, TcpStream) {
-    let (near, far) = (
+    let (local, remote) = (
         SocketSettings {
             pacing,
             // What buffers hold is not the network's rate.
@@ -79,22 +79,22 @@ fn sockets(pacing: Option<BitRate>) -> (TcpStream, TcpStream) {
         },
     );
     let placement = Placement::default();
-    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), &far, &placement).unwrap();
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), &remote, &placement).unwrap();
     let address = listener.local_addr().unwrap();
-    let stream = connect(address, &near, &placement, PATIENCE).unwrap();
+    let stream = connect(address, &local, &placement, PATIENCE).unwrap();
     let accepted = listener.accept().unwrap().0;
-    accept_options(&accepted, &far).unwrap();
+    accept_options(&accepted, &remote).unwrap();
     (stream, accepted)
 }
 
 fn run(from: Storage, to: Storage, limit: LegLimit, pacing: Option<BitRate>) -> [Outcome; 2] {
-    let (near, far) = sockets(pacing);
+    let (local, remote) = sockets(pacing);
     let job = |role, storage| Job {
         storage: Some(storage),
         ..Job::new(role, Workload::Copy(FileCopy::default()), limit)
     };
-    let receiver = Load::start(job(Role::Receive, to), vec![far]).unwrap();
-    let sender = Load::start(job(Role::Send, from), vec![near]).unwrap();
+    let receiver = Load::start(job(Role::Receive, to), vec![remote]).unwrap();
+    let sender = Load::start(job(Role::Send, from), vec![local]).unwrap();
     // A receiver that failed lets its sender go when it closes.
     let [received, sent] = [receiver, sender].map(|load| {
         assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
@@ -390,15 +390,15 @@ fn job(role: Role, order: &Blocks, limit: LegLimit) -> Job {
 }
 
 fn asked(order: &Blocks, store: Arc<dyn Store>, limit: LegLimit) -> [Outcome; 2] {
-    let (near, far) = sockets(None);
-    let (near, far, stop) = (vec![near], vec![far], AtomicBool::new(false));
+    let (local, remote) = sockets(None);
+    let (local, remote, stop) = (vec![local], vec![remote], AtomicBool::new(false));
     let mut server = job(Role::Answer, order, limit);
     server.storage = Some(Storage::Store(store));
-    assert_eq!(ready(&mut server, &far, &stop), Ok(true));
+    assert_eq!(ready(&mut server, &remote, &stop), Ok(true));
     let mut client = job(Role::Ask, order, limit);
-    assert_eq!(ready(&mut client, &near, &stop), Ok(true));
-    let server = Load::start(server, far).unwrap();
-    let client = Load::start(client, near).unwrap();
+    assert_eq!(ready(&mut client, &local, &stop), Ok(true));
+    let server = Load::start(server, remote).unwrap();
+    let client = Load::start(client, local).unwrap();
     [client, server].map(|load| {
         assert!(load.wait(Instant::now() + PATIENCE), "the blocks hang");
         load.finish()
@@ -593,11 +593,11 @@ fn a_storage_that_fails_ends_both_ends_with_its_reason() {
 #[test]
 fn who_waits_for_blocks_that_never_come_says_so_or_stops() {
     let order = blocks(1, &[BlockOperation::Read], BlockStore::default());
-    let (near, far) = sockets(None);
-    let (near, mut client) = (vec![near], job(Role::Ask, &order, LegLimit::Whole));
-    let stopped = ready(&mut client, &near, &AtomicBool::new(true));
+    let (local, remote) = sockets(None);
+    let (local, mut client) = (vec![local], job(Role::Ask, &order, LegLimit::Whole));
+    let stopped = ready(&mut client, &local, &AtomicBool::new(true));
     assert_eq!(stopped, Ok(false));
-    drop(far);
-    let lost = ready(&mut client, &near, &AtomicBool::new(false));
+    drop(remote);
+    let lost = ready(&mut client, &local, &AtomicBool::new(false));
     assert!(lost.unwrap_err().contains("before the blocks were ready"));
 }

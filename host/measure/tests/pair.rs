@@ -26,17 +26,17 @@ fn sockets(n: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
 
 fn sockets_with(
     n: usize,
-    near: &SocketSettings,
-    far: &SocketSettings,
+    local: &SocketSettings,
+    remote: &SocketSettings,
 ) -> (Vec<TcpStream>, Vec<TcpStream>) {
     let placement = Placement::default();
-    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), far, &placement).unwrap();
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), remote, &placement).unwrap();
     let address = listener.local_addr().unwrap();
     (0..n)
         .map(|_| {
-            let stream = connect(address, near, &placement, PATIENCE).unwrap();
+            let stream = connect(address, local, &placement, PATIENCE).unwrap();
             let accepted = listener.accept().unwrap().0;
-            accept_options(&accepted, far).unwrap();
+            accept_options(&accepted, remote).unwrap();
             (stream, accepted)
         })
         .unzip()
@@ -72,9 +72,9 @@ fn done(load: Load) -> Outcome {
 
 /// A bulk transfer over `n` streams; both ends must have ended well.
 fn transfer(n: usize, limit: LegLimit, order: &Bulk) -> (Outcome, Outcome) {
-    let (near, far) = sockets(n);
-    let receiver = Load::start(bulk(Role::Receive, limit, order), far).unwrap();
-    let sender = Load::start(bulk(Role::Send, limit, order), near).unwrap();
+    let (local, remote) = sockets(n);
+    let receiver = Load::start(bulk(Role::Receive, limit, order), remote).unwrap();
+    let sender = Load::start(bulk(Role::Send, limit, order), local).unwrap();
     let (sent, received) = (done(sender), done(receiver));
     assert_eq!(sent.errors, []);
     assert_eq!(received.errors, []);
@@ -118,14 +118,14 @@ fn a_write_size_that_was_asked_is_used() {
 
 #[test]
 fn zero_copy_over_loopback_is_copied_and_said() {
-    let (near, far) = sockets(1);
+    let (local, remote) = sockets(1);
     let limit = LegLimit::Bytes(Bytes(20_000_000));
     let order = Bulk {
         zerocopy: true,
         ..Bulk::default()
     };
-    let receiver = Load::start(bulk(Role::Receive, limit, &order), far).unwrap();
-    let sent = done(Load::start(bulk(Role::Send, limit, &order), near).unwrap());
+    let receiver = Load::start(bulk(Role::Receive, limit, &order), remote).unwrap();
+    let sent = done(Load::start(bulk(Role::Send, limit, &order), local).unwrap());
     assert_eq!(sent.errors, []);
     assert_eq!(total(&sent), 20_000_000);
     assert_eq!(total(&done(receiver)), 20_000_000);
@@ -138,11 +138,11 @@ fn zero_copy_over_loopback_is_copied_and_said() {
 
 #[test]
 fn stop_ends_a_transfer_early() {
-    let (near, far) = sockets(2);
+    let (local, remote) = sockets(2);
     let limit = LegLimit::Time(Nanos::from_secs(3600));
     let order = Bulk::default();
-    let receiver = Load::start(bulk(Role::Receive, limit, &order), far).unwrap();
-    let sender = Load::start(bulk(Role::Send, limit, &order), near).unwrap();
+    let receiver = Load::start(bulk(Role::Receive, limit, &order), remote).unwrap();
+    let sender = Load::start(bulk(Role::Send, limit, &order), local).unwrap();
     while receiver.bytes().iter().any(|b| b.0 == 0) {
         assert!(!sender.wait(Instant::now() + Duration::from_millis(1)));
     }
@@ -153,67 +153,67 @@ fn stop_ends_a_transfer_early() {
 #[test]
 fn the_limit_ends_a_sender_that_is_stuck_in_a_write() {
     // Nobody reads: the writes fill the buffers and sleep.
-    let (near, _far) = sockets(2);
+    let (local, _remote) = sockets(2);
     let limit = LegLimit::Time(Nanos::from_millis(300));
-    let sent = done(Load::start(bulk(Role::Send, limit, &Bulk::default()), near).unwrap());
+    let sent = done(Load::start(bulk(Role::Send, limit, &Bulk::default()), local).unwrap());
     assert_eq!(sent.errors, []);
     assert!(total(&sent) > 0);
 }
 
 #[test]
 fn without_half_close_the_connection_stays_open() {
-    let (near, mut far) = sockets(1);
+    let (local, mut remote) = sockets(1);
     let mut job = bulk(Role::Send, LegLimit::Bytes(Bytes(5000)), &Bulk::default());
     job.half_close = false;
-    let sender = Load::start(job, near).unwrap();
+    let sender = Load::start(job, local).unwrap();
     assert!(sender.wait(Instant::now() + PATIENCE));
     let mut got = [0; 5000];
-    far[0].read_exact(&mut got).unwrap();
-    far[0].set_nonblocking(true).unwrap();
-    let open = far[0].read(&mut got).unwrap_err();
+    remote[0].read_exact(&mut got).unwrap();
+    remote[0].set_nonblocking(true).unwrap();
+    let open = remote[0].read(&mut got).unwrap_err();
     assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
     assert_eq!(total(&sender.finish()), 5000);
 
     // A stuck write ends as well.
-    let (near, _far) = sockets(1);
+    let (local, _remote) = sockets(1);
     let mut job = bulk(
         Role::Send,
         LegLimit::Time(Nanos::from_millis(200)),
         &Bulk::default(),
     );
     job.half_close = false;
-    assert_eq!(done(Load::start(job, near).unwrap()).errors, []);
+    assert_eq!(done(Load::start(job, local).unwrap()).errors, []);
 }
 
 #[test]
 fn a_receiver_gives_up_when_the_time_to_drain_is_over() {
-    let (_near, far) = sockets(1);
+    let (_local, remote) = sockets(1);
     let limit = LegLimit::Time(Nanos::from_millis(50));
     let mut job = bulk(Role::Receive, limit, &Bulk::default());
     job.drain = Duration::from_millis(50);
-    let received = done(Load::start(job, far).unwrap());
+    let received = done(Load::start(job, remote).unwrap());
     assert_eq!(received.errors, []);
     assert!(received.warnings[0].what.contains("drain"));
 
-    let (_near, far) = sockets(1);
+    let (_local, remote) = sockets(1);
     let mut job = bulk(Role::Receive, LegLimit::Bytes(Bytes(10)), &Bulk::default());
     job.drain = Duration::from_millis(50);
-    let receiver = Load::start(job, far).unwrap();
+    let receiver = Load::start(job, remote).unwrap();
     receiver.stop();
     assert_eq!(done(receiver).errors, []);
 }
 
 #[test]
 fn a_peer_that_resets_ends_its_stream_and_keeps_the_counts() {
-    let (near, mut far) = sockets(2);
+    let (local, mut remote) = sockets(2);
     // Far more than fits into buffers: both streams sleep in a write until someone reads.
     let limit = LegLimit::Bytes(Bytes(200_000_000));
-    let sender = Load::start(bulk(Role::Send, limit, &Bulk::default()), near).unwrap();
+    let sender = Load::start(bulk(Role::Send, limit, &Bulk::default()), local).unwrap();
     let mut some = vec![0; 100_000];
-    far[0].read_exact(&mut some).unwrap();
+    remote[0].read_exact(&mut some).unwrap();
     // Closing with unread data resets the connection (RFC 2525, 2.17).
-    drop(far.remove(0));
-    let well = far.remove(0);
+    drop(remote.remove(0));
+    let well = remote.remove(0);
     let reader = thread::spawn(move || io::copy(&mut &well, &mut io::sink()).unwrap());
     let sent = done(sender);
     assert_eq!(reader.join().unwrap(), sent.bytes[1].0);
@@ -229,10 +229,10 @@ fn a_peer_that_resets_ends_its_stream_and_keeps_the_counts() {
 
 #[test]
 fn a_receiver_takes_no_more_than_was_ordered() {
-    let (mut near, far) = sockets(1);
+    let (mut local, remote) = sockets(1);
     let limit = LegLimit::Bytes(Bytes(100_000));
-    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), far).unwrap();
-    let writer = thread::spawn(move || while near[0].write_all(&[0; 10_000]).is_ok() {});
+    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), remote).unwrap();
+    let writer = thread::spawn(move || while local[0].write_all(&[0; 10_000]).is_ok() {});
     let received = done(receiver);
     writer.join().unwrap();
     let why = received.limit.unwrap();
@@ -275,9 +275,9 @@ fn every_byte_of_a_load_is_taken_from_the_quota_and_its_end_has_a_name() {
     for (mut limited, free) in pairs {
         let role = limited.role;
         limited.quota = Some(Arc::new(Purse(Mutex::new(ALL))));
-        let (near, far) = sockets(2);
-        let free = Load::start(free, far).unwrap();
-        let limited = done(Load::start(limited, near).unwrap());
+        let (local, remote) = sockets(2);
+        let free = Load::start(free, remote).unwrap();
+        let limited = done(Load::start(limited, local).unwrap());
         assert_eq!(
             limited.limit.as_deref(),
             Some("the purse is empty"),
@@ -327,14 +327,15 @@ impl Quota for LastPiece {
 
 #[test]
 fn the_last_bytes_of_a_quota_are_read_although_another_stream_was_refused_meanwhile() {
-    let (mut near, far) = sockets(2);
+    let (mut local, remote) = sockets(2);
     let hour = LegLimit::Time(Nanos::from_secs(3600));
     let mut job = bulk(Role::Receive, hour, &Bulk::default());
     let quota = Arc::new(LastPiece::default());
     job.quota = Some(Arc::clone(&quota) as Arc<dyn Quota>);
-    near.iter_mut()
+    local
+        .iter_mut()
         .for_each(|socket| socket.write_all(&[0; 10_000]).unwrap());
-    let received = done(Load::start(job, far).unwrap());
+    let received = done(Load::start(job, remote).unwrap());
     assert_eq!(received.limit.as_deref(), Some("nothing is left"));
     assert_eq!(quota.given_back.load(Ordering::Relaxed), 0);
     assert_eq!(total(&received), 1000);
@@ -343,19 +344,19 @@ fn the_last_bytes_of_a_quota_are_read_although_another_stream_was_refused_meanwh
 #[test]
 fn a_load_is_cut_after_its_longest_time_whatever_its_peer_does() {
     for role in [Role::Send, Role::Receive] {
-        let (near, _far) = sockets(1);
+        let (local, _remote) = sockets(1);
         let mut job = bulk(role, LegLimit::Bytes(Bytes(1 << 50)), &Bulk::default());
         job.longest = Some((Duration::from_millis(50), "too long".to_owned()));
-        let outcome = done(Load::start(job, near).unwrap());
+        let outcome = done(Load::start(job, local).unwrap());
         assert_eq!(outcome.limit.as_deref(), Some("too long"), "{role:?}");
     }
 }
 
 #[test]
 fn dropping_a_load_ends_it() {
-    let (near, _far) = sockets(2);
+    let (local, _remote) = sockets(2);
     let limit = LegLimit::Time(Nanos::from_secs(3600));
-    drop(Load::start(bulk(Role::Receive, limit, &Bulk::default()), near).unwrap());
+    drop(Load::start(bulk(Role::Receive, limit, &Bulk::default()), local).unwrap());
 }
 
 #[test]
@@ -367,9 +368,9 @@ fn a_hundred_streams() {
 
 /// Requests against an answering load; both ends must have ended well.
 fn ask(n: usize, limit: LegLimit, order: &Request) -> (Outcome, Outcome) {
-    let (near, far) = sockets(n);
-    let server = Load::start(request(Role::Answer, limit, order), far).unwrap();
-    let client = Load::start(request(Role::Ask, limit, order), near).unwrap();
+    let (local, remote) = sockets(n);
+    let server = Load::start(request(Role::Answer, limit, order), remote).unwrap();
+    let client = Load::start(request(Role::Ask, limit, order), local).unwrap();
     let (asked, answered) = (done(client), done(server));
     assert_eq!(asked.errors, []);
     assert_eq!(answered.errors, []);
@@ -418,10 +419,10 @@ fn requests_and_replies_of_any_size() {
 
 #[test]
 fn taken_latencies_add_up_to_the_total() {
-    let (near, far) = sockets(2);
+    let (local, remote) = sockets(2);
     let limit = LegLimit::Requests(2000);
-    let server = Load::start(request(Role::Answer, limit, &small()), far).unwrap();
-    let client = Load::start(request(Role::Ask, limit, &small()), near).unwrap();
+    let server = Load::start(request(Role::Answer, limit, &small()), remote).unwrap();
+    let client = Load::start(request(Role::Ask, limit, &small()), local).unwrap();
     assert_eq!(server.take_requests(), None);
     let mut taken = Latency::default();
     while !client.wait(Instant::now() + Duration::from_millis(1)) {
@@ -493,16 +494,16 @@ fn gate(open: u64) -> Arc<Gate> {
 
 #[test]
 fn a_stall_is_charged_to_every_request_that_was_due_in_it() {
-    let (near, mut far) = sockets(1);
+    let (local, mut remote) = sockets(1);
     let gate = gate(10);
-    let server = gate.serve(far.remove(0));
+    let server = gate.serve(remote.remove(0));
     let order = Request {
         reply_size: Bytes(100),
         pace_per_s: Some(1000.0),
         ..small()
     };
     let began = Instant::now();
-    let client = Load::start(request(Role::Ask, LegLimit::Requests(500), &order), near).unwrap();
+    let client = Load::start(request(Role::Ask, LegLimit::Requests(500), &order), local).unwrap();
     while gate.seen.load(Ordering::SeqCst) < 11 {
         assert!(!client.wait(Instant::now() + Duration::from_millis(1)));
     }
@@ -529,9 +530,9 @@ fn a_stall_is_charged_to_every_request_that_was_due_in_it() {
 
 #[test]
 fn what_was_never_answered_or_sent_is_said() {
-    let (near, mut far) = sockets(1);
+    let (local, mut remote) = sockets(1);
     let gate = gate(3);
-    let server = gate.serve(far.remove(0));
+    let server = gate.serve(remote.remove(0));
     let order = Request {
         reply_size: Bytes(100),
         pace_per_s: Some(1000.0),
@@ -539,7 +540,7 @@ fn what_was_never_answered_or_sent_is_said() {
     };
     let mut job = request(Role::Ask, LegLimit::Time(Nanos::from_millis(200)), &order);
     job.drain = Duration::from_millis(50);
-    let asked = done(Load::start(job, near).unwrap());
+    let asked = done(Load::start(job, local).unwrap());
     gate.let_through(u64::MAX);
     server.join().unwrap();
     assert_eq!(asked.errors, []);
@@ -565,11 +566,15 @@ fn a_paced_client_keeps_its_pace_and_no_more() {
 
 #[test]
 fn a_reply_beyond_the_order_is_refused() {
-    let (mut near, far) = sockets(1);
-    let server = Load::start(request(Role::Answer, LegLimit::Requests(1), &small()), far).unwrap();
+    let (mut local, remote) = sockets(1);
+    let server = Load::start(
+        request(Role::Answer, LegLimit::Requests(1), &small()),
+        remote,
+    )
+    .unwrap();
     let mut wild = [0; 64];
     wild[..4].copy_from_slice(&u32::MAX.to_be_bytes());
-    near[0].write_all(&wild).unwrap();
+    local[0].write_all(&wild).unwrap();
     let answered = done(server);
     assert!(
         answered.errors[0].what.contains("4294967295 bytes"),
@@ -580,9 +585,9 @@ fn a_reply_beyond_the_order_is_refused() {
 
 #[test]
 fn a_server_that_goes_away_is_an_error_with_counts() {
-    let (near, mut far) = sockets(1);
+    let (local, mut remote) = sockets(1);
     let gate = gate(5);
-    let socket = far.remove(0);
+    let socket = remote.remove(0);
     let handle = socket.try_clone().unwrap();
     let server = gate.serve(socket);
     let order = Request {
@@ -590,7 +595,7 @@ fn a_server_that_goes_away_is_an_error_with_counts() {
         ..small()
     };
     let limit = LegLimit::Time(Nanos::from_secs(3600));
-    let client = Load::start(request(Role::Ask, limit, &order), near).unwrap();
+    let client = Load::start(request(Role::Ask, limit, &order), local).unwrap();
     while gate.seen.load(Ordering::SeqCst) < 6 {
         assert!(!client.wait(Instant::now() + Duration::from_millis(1)));
     }
@@ -632,7 +637,7 @@ fn a_new_connection_for_every_request() {
         connect(address, &plain, &here, PATIENCE).map_err(io::Error::other)
     };
     for wait in [WaitMode::Hybrid, WaitMode::Block] {
-        let (near, far) = sockets(2);
+        let (local, remote) = sockets(2);
         let order = Request {
             reconnect: true,
             wait,
@@ -645,8 +650,8 @@ fn a_new_connection_for_every_request() {
         ))));
         let mut job = request(Role::Ask, limit, &order);
         job.reconnect = Some(Reconnect::Connect(Arc::new(open.clone())));
-        let server = Load::start(serve, far).unwrap();
-        let asked = done(Load::start(job, near).unwrap());
+        let server = Load::start(serve, remote).unwrap();
+        let asked = done(Load::start(job, local).unwrap());
         let answered = done(server);
         assert_eq!(asked.errors, []);
         assert_eq!(answered.errors, []);
@@ -663,7 +668,7 @@ fn a_reconnecting_client_gives_up_on_a_silent_server() {
     // The backlog completes the handshakes; nobody accepts.
     let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), &plain, &here).unwrap();
     let address = listener.local_addr().unwrap();
-    let (near, _far) = sockets(1);
+    let (local, _remote) = sockets(1);
     let order = Request {
         reconnect: true,
         ..small()
@@ -672,25 +677,25 @@ fn a_reconnecting_client_gives_up_on_a_silent_server() {
     job.drain = Duration::from_millis(50);
     let open = move |_: u32| connect(address, &plain, &here, PATIENCE).map_err(io::Error::other);
     job.reconnect = Some(Reconnect::Connect(Arc::new(open)));
-    let asked = done(Load::start(job, near).unwrap());
+    let asked = done(Load::start(job, local).unwrap());
     assert_eq!(asked.errors, []);
     assert!(asked.warnings[0].what.contains("never answered"));
 }
 
 #[test]
 fn threads_stay_on_the_processors_given() {
-    let (near, far) = sockets(2);
+    let (local, remote) = sockets(2);
     let limit = LegLimit::Bytes(Bytes(1000));
     let mut job = bulk(Role::Send, limit, &Bulk::default());
     job.cpus = vec![first_cpu()];
-    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), far).unwrap();
-    assert_eq!(done(Load::start(job, near).unwrap()).errors, []);
+    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), remote).unwrap();
+    assert_eq!(done(Load::start(job, local).unwrap()).errors, []);
     done(receiver);
 
-    let (near, _far) = sockets(1);
+    let (local, _remote) = sockets(1);
     let mut job = bulk(Role::Send, limit, &Bulk::default());
     job.cpus = vec![1_000_000];
-    let refused = Load::start(job, near).err().unwrap().to_string();
+    let refused = Load::start(job, local).err().unwrap().to_string();
     assert!(
         refused.starts_with("CPU 1000000 is out of range"),
         "{refused}"
@@ -732,8 +737,8 @@ fn orders_that_do_not_fit_together_are_refused() {
         (request(Role::Ask, limit, &reconnecting), "must go together"),
     ];
     for (job, words) in cases {
-        let (near, _far) = sockets(1);
-        let refused = Load::start(job, near).err().unwrap().to_string();
+        let (local, _remote) = sockets(1);
+        let refused = Load::start(job, local).err().unwrap().to_string();
         assert!(refused.contains(words), "{refused}");
     }
 }
@@ -745,10 +750,10 @@ fn over_ipv6() {
     let local = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     let listener = listen(local, &plain, &here).unwrap();
     let address = listener.local_addr().unwrap();
-    let near = connect(address, &plain, &here, PATIENCE).unwrap();
-    let far = listener.accept().unwrap().0;
+    let local = connect(address, &plain, &here, PATIENCE).unwrap();
+    let remote = listener.accept().unwrap().0;
     let limit = LegLimit::Bytes(Bytes(100_000));
-    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), vec![far]).unwrap();
-    done(Load::start(bulk(Role::Send, limit, &Bulk::default()), vec![near]).unwrap());
+    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), vec![remote]).unwrap();
+    done(Load::start(bulk(Role::Send, limit, &Bulk::default()), vec![local]).unwrap());
     assert_eq!(total(&done(receiver)), 100_000);
 }

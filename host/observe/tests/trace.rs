@@ -138,9 +138,9 @@ fn converse(
     // Takes IPv4 as well.
     let listener = TcpListener::bind("[::]:0").unwrap();
     let at = SocketAddr::new(to.parse().unwrap(), listener.local_addr().unwrap().port());
-    let far = std::thread::spawn(move || answer(listener.accept().unwrap().0));
+    let remote = std::thread::spawn(move || answer(listener.accept().unwrap().0));
     send(TcpStream::connect(at).unwrap());
-    far.join().unwrap();
+    remote.join().unwrap();
     at
 }
 
@@ -305,8 +305,8 @@ fn many_short_connections_are_complete() {
     );
 }
 
-/// One byte to and fro, and what `near` does before it closes.
-fn ping_pong(rounds: usize, near: impl FnOnce()) {
+/// One byte to and fro, and what `local` does before it closes.
+fn ping_pong(rounds: usize, local: impl FnOnce()) {
     let turn = move |stream: &mut TcpStream, first: bool| {
         stream.set_nodelay(true).unwrap();
         let mut byte = [0];
@@ -322,7 +322,7 @@ fn ping_pong(rounds: usize, near: impl FnOnce()) {
     };
     let send = |mut stream: TcpStream| {
         turn(&mut stream, true);
-        near();
+        local();
     };
     let answer = move |mut stream: TcpStream| {
         turn(&mut stream, false);
@@ -402,7 +402,7 @@ fn a_call_is_reported_where_no_segment_shows_it() {
     const LATE: Duration = Duration::from_millis(5);
     let collected = in_namespace(|| {
         let mut tracer = Tracer::start(&own(), &TraceOptions::default()).unwrap();
-        let near = |mut stream: TcpStream| {
+        let local = |mut stream: TcpStream| {
             let mut byte = [0];
             for _ in 0..ROUNDS {
                 stream.write_all(&byte).unwrap();
@@ -413,7 +413,7 @@ fn a_call_is_reported_where_no_segment_shows_it() {
             stream.write_all(&[0; 11]).unwrap();
             assert_eq!(stream.read(&mut byte).unwrap(), 0);
         };
-        let far = |mut stream: TcpStream| {
+        let remote = |mut stream: TcpStream| {
             let mut byte = [0];
             for round in 0..ROUNDS {
                 // Late while answers carry the acknowledgements: else the read itself has one sent, which shows it.
@@ -425,7 +425,7 @@ fn a_call_is_reported_where_no_segment_shows_it() {
             }
             stream.read_exact(&mut [0; 21]).unwrap();
         };
-        converse("127.0.0.1", near, far);
+        converse("127.0.0.1", local, remote);
         let mut collected = Collected::default();
         collected.read_until(&mut tracer, |collected| collected.closed() == 2);
         collected.stop(tracer)
@@ -582,8 +582,8 @@ fn only_matching_connections_are_reported() {
         round_trip_to("::1", 10);
         let collected = Collected::default().stop(six);
         assert_eq!(collected.connections.len(), 2);
-        let near = TcpStream::connect(wanted.local_addr().unwrap()).unwrap();
-        drop((wanted.accept().unwrap(), near));
+        let local = TcpStream::connect(wanted.local_addr().unwrap()).unwrap();
+        drop((wanted.accept().unwrap(), local));
         let counts: Vec<_> = tracers
             .into_iter()
             .map(|tracer| {

@@ -142,13 +142,13 @@ mod tests {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(any).unwrap();
             save_syn(listener.as_fd()).unwrap();
-            let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (far, from) = listener.accept().unwrap();
-            let syn = saved_syn(far.as_fd()).unwrap();
+            let _local = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (remote, from) = listener.accept().unwrap();
+            let syn = saved_syn(remote.as_fd()).unwrap();
             let header = if from.is_ipv6() { 40 } else { 20 };
             assert_eq!(syn[0] >> 4, if from.is_ipv6() { 6 } else { 4 });
             assert_eq!(syn[header..header + 2], from.port().to_be_bytes());
-            assert!(saved_syn(far.as_fd()).unwrap().is_empty());
+            assert!(saved_syn(remote.as_fd()).unwrap().is_empty());
         }
     }
 }

@@ -64,7 +64,7 @@ fn begin(state: &str, deadline: Duration) -> Result<TuningSession, Error> {
         title: "a test".to_owned(),
         deadline,
         guard,
-        side: Side::Near,
+        side: Side::Local,
     })
 }
 
@@ -104,15 +104,15 @@ fn talk(address: &str) {
     use std::io::{Read, Write};
     let address: std::net::IpAddr = address.parse().unwrap();
     let listener = std::net::TcpListener::bind((address, 0)).unwrap();
-    let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut far, _) = listener.accept().unwrap();
+    let mut local = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut remote, _) = listener.accept().unwrap();
     let mut room = vec![0; 64 << 10];
     for _ in 0..20 {
-        near.write_all(&room).unwrap();
-        far.read_exact(&mut room).unwrap();
+        local.write_all(&room).unwrap();
+        remote.read_exact(&mut room).unwrap();
     }
-    drop(near);
-    assert_eq!(far.read(&mut room).unwrap(), 0);
+    drop(local);
+    assert_eq!(remote.read(&mut room).unwrap(), 0);
 }
 
 /// Lines: `renew`, `verify`, `apply` (again), `end`, and the end of the input, which drops the hold.

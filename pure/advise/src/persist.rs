@@ -116,7 +116,7 @@ struct Matter {
     holds: Vec<Setting>,
 }
 
-/// The settings of the device and of the route to the other host.
+/// The settings of the device and of the route to the remote host.
 fn matters(settings: &[Setting], host: &Fingerprint) -> Vec<Matter> {
     let device = host.device.as_ref().map(|device| device.name.as_str());
     let Some(device) = device.filter(|name| is_device(name)) else {
@@ -182,7 +182,7 @@ fn device_matter(knob: DeviceKnob, setting: &Setting, device: &str) -> Option<Ma
     })
 }
 
-/// The route to the other host: what it has beside these settings is part of it, without that it would be
+/// The route to the remote host: what it has beside these settings is part of it, without that it would be
 /// another one.
 fn route_matter(settings: &[Setting], host: &Fingerprint, device: &str) -> Option<Matter> {
     let of_route = |s: &&Setting| matches!(s.knob, Knob::Route(_));
@@ -282,7 +282,7 @@ pub fn elsewhere(system: Foreign, tuning: &Tuning) -> Vec<(Side, String)> {
         let mine: Vec<&Setting> = mine.map(|change| &change.setting).collect();
         Some((side, lines(system, &mine)?))
     };
-    [Side::Near, Side::Far]
+    [Side::Local, Side::Remote]
         .into_iter()
         .filter_map(of_side)
         .collect()

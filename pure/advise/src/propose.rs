@@ -15,17 +15,17 @@ use model::{
 #[derive(Clone, Copy, Debug)]
 pub struct PathHosts<'a> {
     /// The host of the command.
-    pub near: &'a Fingerprint,
+    pub local: &'a Fingerprint,
     /// The remote host; `None` if its settings are unknown.
-    pub far: Option<&'a Fingerprint>,
+    pub remote: Option<&'a Fingerprint>,
 }
 
 impl<'a> PathHosts<'a> {
     /// The host at one side.
     pub fn at(self, side: Side) -> Option<&'a Fingerprint> {
         match side {
-            Side::Near => Some(self.near),
-            Side::Far => self.far,
+            Side::Local => Some(self.local),
+            Side::Remote => self.remote,
         }
     }
 }
@@ -459,7 +459,7 @@ impl Advisor<'_> {
             let (setting, version) = (&change.setting, host.and_then(Fingerprint::kernel_version));
             let objection = setting.objection(version).map(str::to_owned);
             if objection.is_none() && host.is_none() && !setting.knob.is_socket() {
-                let why = "at the other host, which cannot be read or set from here";
+                let why = "at the remote host, which cannot be read or set from here";
                 self.advice.otherwise.push(format!("{setting} {why}"));
             } else if let Some(why) = objection.or_else(|| self.lowers(setting, host)) {
                 let setting = change.setting;

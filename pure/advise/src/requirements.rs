@@ -41,9 +41,9 @@ fn rate(way: &PathSample, hosts: PathHosts<'_>, held: bool) -> (BitRate, RateFro
         return (way.goodput, RateFrom::Reached);
     }
     let speed = |host: Option<&Fingerprint>| host?.device.as_ref()?.speed;
-    match (speed(Some(hosts.near)), speed(hosts.far)) {
+    match (speed(Some(hosts.local)), speed(hosts.remote)) {
         // Either device may be the slower one, so both speeds must be known.
-        (Some(near), Some(far)) => (near.min(far).max(way.goodput), RateFrom::Line),
+        (Some(local), Some(remote)) => (local.min(remote).max(way.goodput), RateFrom::Line),
         _ => (BitRate(way.goodput.0.saturating_mul(STEP)), RateFrom::Step),
     }
 }

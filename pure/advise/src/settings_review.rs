@@ -391,7 +391,7 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    /// What the device that leads to the other host takes from every transfer.
+    /// What the device that leads to the remote host takes from every transfer.
     fn device(&self) -> Vec<Item> {
         let Some(device) = &self.host.device else {
             return Vec::new();
@@ -427,7 +427,7 @@ impl<'a> Reviewer<'a> {
         items
     }
 
-    /// What the route to the other host bounds.
+    /// What the route to the remote host bounds.
     fn route(&self) -> Vec<Item> {
         let Some(metrics) = self.host.route.as_ref().map(|r| &r.metrics) else {
             return Vec::new();

@@ -104,10 +104,15 @@ fn explained_by(findings: Vec<Finding>) -> Explanation {
     }
 }
 
-fn of(way: &PathSample, near: &Fingerprint, far: &Fingerprint, findings: Vec<Finding>) -> Advice {
+fn of(
+    way: &PathSample,
+    local: &Fingerprint,
+    remote: &Fingerprint,
+    findings: Vec<Finding>,
+) -> Advice {
     let hosts = PathHosts {
-        near,
-        far: Some(far),
+        local,
+        remote: Some(remote),
     };
     propose(way, hosts, &[explained_by(findings)])
 }
@@ -120,16 +125,16 @@ fn settings(advice: &Advice) -> Vec<Vec<String>> {
 
 #[test]
 fn small_buffers_on_a_long_path_are_raised_at_both_ends_together() {
-    let near = with("net.ipv4.tcp_wmem", "4096 16384 262144");
-    let far = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
+    let local = with("net.ipv4.tcp_wmem", "4096 16384 262144");
+    let remote = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
     let slow = PathSample {
         goodput: BitRate(50_000_000),
         ..way()
     };
     let advice = of(
         &slow,
-        &near,
-        &far,
+        &local,
+        &remote,
         vec![finding(Limit::SendBuffer, &[], "x")],
     );
     // 4 x 50 Mbit/s x 80 ms = 2 MB; x 1.25 / 0.62 = 4.03 MB.
@@ -146,7 +151,7 @@ fn small_buffers_on_a_long_path_are_raised_at_both_ends_together() {
     let [receiver, sender] = &proposal.changes[..] else {
         panic!("{proposal:?}")
     };
-    assert_eq!((receiver.side, sender.side), (Side::Far, Side::Near));
+    assert_eq!((receiver.side, sender.side), (Side::Remote, Side::Local));
     assert_eq!(receiver.now.as_deref(), Some("4096 131072 1048576"));
     assert_eq!(receiver.default.as_deref(), Some("4096 131072 33554432"));
     assert!(
@@ -210,11 +215,11 @@ fn buffers_that_suffice_stay_and_larger_ones_too() {
 
 #[test]
 fn a_host_that_can_only_be_asked_is_asked_for_what_holds_the_transfer() {
-    let near = host();
+    let local = host();
     let of = |limit| {
         let hosts = PathHosts {
-            near: &near,
-            far: None,
+            local: &local,
+            remote: None,
         };
         let advice = propose(
             &way(),
@@ -239,13 +244,13 @@ fn a_host_that_can_only_be_asked_is_asked_for_what_holds_the_transfer() {
 
 #[test]
 fn the_rate_is_the_users_or_of_the_line_or_reached_or_a_step() {
-    let needs = |way: &PathSample, near: &Fingerprint, held| {
-        let far = near.clone();
+    let needs = |way: &PathSample, local: &Fingerprint, held| {
+        let remote = local.clone();
         needs(
             way,
             PathHosts {
-                near,
-                far: Some(&far),
+                local,
+                remote: Some(&remote),
             },
             held,
         )
@@ -275,19 +280,19 @@ fn the_rate_is_the_users_or_of_the_line_or_reached_or_a_step() {
 #[test]
 fn how_much_of_a_buffer_becomes_window_is_the_kernels() {
     let receive_buffer = |kernel: &str, scale: &str, share| {
-        let mut far = with("net.ipv4.tcp_adv_win_scale", scale);
-        far.kernel = kernel.to_owned();
+        let mut remote = with("net.ipv4.tcp_adv_win_scale", scale);
+        remote.kernel = kernel.to_owned();
         let way = PathSample {
             window_share: share,
             rtt: Nanos::from_millis(800),
             ..way()
         };
-        let near = host();
+        let local = host();
         needs(
             &way,
             PathHosts {
-                near: &near,
-                far: Some(&far),
+                local: &local,
+                remote: Some(&remote),
             },
             false,
         )
@@ -322,8 +327,8 @@ fn a_full_path_and_an_idle_application_want_no_setting() {
     }
     let hosts = host();
     let hosts = PathHosts {
-        near: &hosts,
-        far: None,
+        local: &hosts,
+        remote: None,
     };
     assert!(propose(&way(), hosts, &[]).proposals.is_empty());
 }
@@ -494,10 +499,10 @@ fn what_is_worth_nothing_or_lowers_is_declined_with_a_reason() {
 
 #[test]
 fn a_host_that_cannot_be_read_is_reported_and_not_set() {
-    let near = with("net.ipv4.tcp_wmem", "4096 16384 262144");
+    let local = with("net.ipv4.tcp_wmem", "4096 16384 262144");
     let hosts = PathHosts {
-        near: &near,
-        far: None,
+        local: &local,
+        remote: None,
     };
     let mut window = explained_by(vec![finding(
         Limit::SlowStart,
@@ -512,7 +517,7 @@ fn a_host_that_cannot_be_read_is_reported_and_not_set() {
     let advice = propose(&down, hosts, &[window.clone()]);
     assert!(advice.proposals.is_empty());
     assert!(
-        advice.otherwise[0].contains("at the other host"),
+        advice.otherwise[0].contains("at the remote host"),
         "{advice:?}"
     );
     // Of the other direction nothing is taken.
@@ -555,11 +560,11 @@ fn audited(host: &Fingerprint, rate: u64, rtt_ms: u64) -> Vec<Item> {
         ..way()
     };
     let hosts = PathHosts {
-        near: host,
-        far: None,
+        local: host,
+        remote: None,
     };
     let advice = propose(&way, hosts, &[]);
-    review_settings(host, Side::Near, &[(way, advice)], &Configured::default()).items
+    review_settings(host, Side::Local, &[(way, advice)], &Configured::default()).items
 }
 
 fn item<'a>(items: &'a [Item], name: &str) -> &'a Item {
@@ -695,21 +700,21 @@ fn cargo_cult_and_harm_are_named() {
 #[test]
 fn what_a_finding_asks_for_is_raised() {
     let way = way();
-    let near = host();
-    let far = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
+    let local = host();
+    let remote = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
     let hosts = PathHosts {
-        near: &near,
-        far: Some(&far),
+        local: &local,
+        remote: Some(&remote),
     };
     let loss = explained_by(vec![finding(Limit::RandomLoss, &["congestion=bbr"], "x")]);
     let path = [(way.clone(), propose(&way, hosts, &[loss]))];
-    let near = review_settings(&near, Side::Near, &path, &Configured::default());
-    let cc = item(&near.items, "net.ipv4.tcp_congestion_control");
+    let local = review_settings(&local, Side::Local, &path, &Configured::default());
+    let cc = item(&local.items, "net.ipv4.tcp_congestion_control");
     assert_eq!(cc.worth, Worth::Raise);
     assert!(cc.why.contains("route.congctl=bbr"), "{}", cc.why);
     // The receiver's small buffer is short of what was reached already.
-    let far = review_settings(&far, Side::Far, &path, &Configured::default());
-    let rmem = item(&far.items, "net.ipv4.tcp_rmem");
+    let remote = review_settings(&remote, Side::Remote, &path, &Configured::default());
+    let rmem = item(&remote.items, "net.ipv4.tcp_rmem");
     assert_eq!((rmem.worth, rmem.lowers), (Worth::Harmful, true));
 }
 

@@ -309,7 +309,11 @@ fn conclude(
             let open =
                 limits::reads_slowly(facts).is_some_and(|t| t.confidence == Confidence::Possible);
             match names.is_empty() {
-                true => [path_behind(facts, &mut fitting), vec![Limit::ReceiveWindow]].concat(),
+                true => [
+                    path_behind(most, facts, &mut fitting),
+                    vec![Limit::ReceiveWindow],
+                ]
+                .concat(),
                 false if open && facts.unread_is_known() => {
                     [vec![Limit::ReceiveWindow], names].concat()
                 }
@@ -317,7 +321,7 @@ fn conclude(
             }
         }
         TimeKind::SendBuffer => {
-            let path = path_behind(facts, &mut fitting).into_iter();
+            let path = path_behind(most, facts, &mut fitting).into_iter();
             path.chain(largest(most)).collect()
         }
         TimeKind::Nagle => {
@@ -349,13 +353,15 @@ fn conclude(
 }
 
 /// The cause in the path where a buffer is full and the queue is longer than bursts make it: more room would lengthen it.
+/// Its time is that of the full buffer as well.
 fn path_behind(
+    full: TimeKind,
     facts: &Facts,
     fitting: &mut impl FnMut(&[(Limit, Fits)], &[TimeKind]) -> Vec<Limit>,
 ) -> Vec<Limit> {
     let inflation = facts.inflation().unwrap_or(1.0);
     match facts.is_queue(inflation, BEYOND_BURSTS) {
-        true => fitting(limits::BEHIND_A_QUEUE, &[TimeKind::Network]),
+        true => fitting(limits::BEHIND_A_QUEUE, &[TimeKind::Network, full]),
         false => Vec::new(),
     }
 }

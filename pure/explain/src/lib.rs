@@ -42,13 +42,13 @@ pub fn explain(run: &Run) -> Vec<Explanation> {
 pub fn explain_leg(
     run: &Run,
     leg: usize,
-    near: Option<&Trace>,
-    far: Option<&Trace>,
+    local: Option<&Trace>,
+    remote: Option<&Trace>,
 ) -> Vec<Explanation> {
     run.legs.get(leg).map_or_else(Vec::new, |leg| {
         let (sender, receiver) = match leg.direction.sender() {
-            Side::Near => (near, far),
-            Side::Far => (far, near),
+            Side::Local => (local, remote),
+            Side::Remote => (remote, local),
         };
         two_vantage::explain_leg(run, leg, sender, receiver)
     })

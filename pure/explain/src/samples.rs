@@ -143,7 +143,7 @@ pub(crate) fn subject(run: &Run, leg: &Leg, ends: LegEnds, n: usize) -> Explaine
 
 /// What a run has of a stream's hosts and sockets, for samples and traces alike.
 pub(crate) fn of_hosts(run: &Run, ends: LegEnds, n: usize, facts: &mut Facts) {
-    let hosts = [Some(&run.near), run.far.as_ref()];
+    let hosts = [Some(&run.local), run.remote.as_ref()];
     facts.link = slowest(&hosts);
     facts.half_duplex = half_duplex(&hosts);
     facts.line = [ends.sender, ends.receiver].map(|end| end.line.clone());
@@ -362,8 +362,11 @@ fn slowest(hosts: &[Option<&Fingerprint>]) -> Option<BitRate> {
 
 /// One kernel has both ends, in whatever namespaces or containers, of a load that neither storage nor a setting slows.
 fn is_memory_path(run: &Run, socket: Option<&SocketOptions>) -> bool {
-    let of_far = run.far.as_ref().and_then(|far| far.boot_id.as_ref());
-    let same_kernel = of_far.is_some() && of_far == run.near.boot_id.as_ref();
+    let of_remote = run
+        .remote
+        .as_ref()
+        .and_then(|remote| remote.boot_id.as_ref());
+    let same_kernel = of_remote.is_some() && of_remote == run.local.boot_id.as_ref();
     let loopback = socket.is_some_and(|socket| socket.remote.ip().to_canonical().is_loopback());
     let asked = &run.spec.socket;
     let free = asked.send_buffer.or(asked.receive_buffer).is_none() && asked.pacing.is_none();

@@ -99,7 +99,7 @@ pub(crate) fn explain_leg(
         true => (sender, receiver),
         false => (receiver, sender),
     };
-    let token = std::ptr::eq(ends.sender, &leg.near);
+    let token = std::ptr::eq(ends.sender, &leg.local);
     let (sender, receiver) = (sender.map(TraceEvents::of), receiver.map(TraceEvents::of));
     let both = sender.as_ref().zip(receiver.as_ref());
     let clocks = both.and_then(|(sender, receiver)| join(sender.marks(), receiver.marks()));

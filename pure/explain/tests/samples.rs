@@ -161,10 +161,10 @@ const MSS: u32 = 1448;
 impl Case {
     fn run(&self) -> Run {
         let end = |sends: bool| self.end(sends);
-        let (near, far) = (end(true), end(false));
+        let (local, remote) = (end(true), end(false));
         let boot_id = self.one_machine.then(|| "one".to_owned());
         Run {
-            host: "far".to_owned(),
+            host: "remote".to_owned(),
             spec: Spec {
                 workload: if self.copy.is_some() {
                     Workload::Copy(FileCopy {
@@ -186,7 +186,7 @@ impl Case {
                 interval: Nanos::from_millis(self.every_ms),
                 ..Spec::default()
             },
-            near: Fingerprint {
+            local: Fingerprint {
                 device: Some(Device {
                     name: "eth0".to_owned(),
                     speed: self.link_mbit.map(|m| BitRate(m * 1_000_000)),
@@ -196,15 +196,15 @@ impl Case {
                 boot_id: boot_id.clone(),
                 ..Fingerprint::default()
             },
-            far: self.one_machine.then(|| Fingerprint {
+            remote: self.one_machine.then(|| Fingerprint {
                 boot_id,
                 ..Fingerprint::default()
             }),
             legs: vec![Leg {
                 direction: Direction::Up,
                 started: Nanos(0),
-                near,
-                far,
+                local,
+                remote,
                 ended: Ended::Complete,
             }],
             ended: Ended::Complete,

@@ -219,7 +219,7 @@ impl Foreign {
 /// What the settings of the hosts of a path are worth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuditReport {
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// The run that it was judged by, by its name in the archive.
     pub run: crate::RunId,

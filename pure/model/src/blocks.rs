@@ -442,7 +442,7 @@ pub fn summarise_blocks(client: &EndRecord) -> Vec<BlockSummary> {
                 forward: Nanos(way.0 / 2),
                 think: one.waited.since(way),
                 reply_send: one.reply_send,
-                back: way.since(Nanos(way.0 / 2)),
+                reverse: way.since(Nanos(way.0 / 2)),
             };
             Some(BlockSummary {
                 operation: one.operation,

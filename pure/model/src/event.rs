@@ -10,9 +10,9 @@ pub enum Event<'a> {
     /// Both ends are known. Reported once, before the first leg.
     Hosts {
         /// The host of the command.
-        near: &'a Fingerprint,
-        /// The other host; `None` for a peer that does not report what it is.
-        far: Option<&'a Fingerprint>,
+        local: &'a Fingerprint,
+        /// The remote host; `None` for a peer that does not report what it is.
+        remote: Option<&'a Fingerprint>,
     },
     /// A leg begins: its load starts now.
     LegStarted {

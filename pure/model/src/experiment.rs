@@ -16,9 +16,9 @@ pub struct Experiment {
     /// What was to be done.
     pub plan: Plan,
     /// The host of the command, before anything was changed.
-    pub near: Fingerprint,
-    /// The other host, before anything was changed; `None` if not reported.
-    pub far: Option<Fingerprint>,
+    pub local: Fingerprint,
+    /// The remote host, before anything was changed; `None` if not reported.
+    pub remote: Option<Fingerprint>,
     /// Every run, in the order in which they were made; none is ever dropped.
     pub trials: Vec<Trial>,
     /// Doubts about the whole.

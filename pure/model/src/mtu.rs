@@ -47,7 +47,7 @@ impl MtuFound {
         }
     }
 
-    /// The other host, as the user named it.
+    /// The remote host, as the user named it.
     pub fn host(&self) -> &str {
         match self {
             MtuFound::Look(report) => &report.host,
@@ -61,18 +61,18 @@ impl MtuFound {
 pub struct MtuReport {
     /// Version of this form.
     pub schema: u32,
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// `agent`: datagrams that the peer acknowledged; `web`: connections to a web server.
     pub method: Method,
     /// This host.
-    pub near: PathEnd,
-    /// The other host; `None` without an agent there.
-    pub far: Option<PathEnd>,
-    /// From here to there.
-    pub there: Way,
-    /// From there to here.
-    pub back: Way,
+    pub local: PathEnd,
+    /// The remote host; `None` without an agent there.
+    pub remote: Option<PathEnd>,
+    /// From this host to the remote one.
+    pub forward: Way,
+    /// From the remote host to this one.
+    pub reverse: Way,
     /// What could not be looked at, and why: whole sentences.
     pub notes: Vec<String>,
 }

@@ -264,11 +264,11 @@ mod tests {
         assert_eq!(ideal.new_connection.slow_start, Nanos(4 * round - sent));
         assert_eq!(ideal.window_wait, Nanos(0));
         // Where a window fills the path there is nothing to wait for.
-        let near = IdealPath {
+        let local = IdealPath {
             rtt: Nanos(0),
             ..path
         };
-        assert_eq!(near.ideal(Bytes(1 << 30)).new_connection.rounds, 0);
+        assert_eq!(local.ideal(Bytes(1 << 30)).new_connection.rounds, 0);
     }
 
     #[test]

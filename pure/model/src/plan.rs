@@ -16,7 +16,7 @@ pub struct Plan {
     /// A note of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// What is compared.
     pub metric: Metric,

@@ -176,8 +176,8 @@ pub struct Parts {
     #[serde(rename = "reply_send_ns")]
     pub reply_send: Nanos,
     /// The last byte of the reply on its way to the client.
-    #[serde(rename = "back_ns")]
-    pub back: Nanos,
+    #[serde(rename = "reverse_ns")]
+    pub reverse: Nanos,
 }
 
 impl Parts {
@@ -188,7 +188,7 @@ impl Parts {
             ("forward", self.forward),
             ("think", self.think),
             ("reply send", self.reply_send),
-            ("back", self.back),
+            ("reverse", self.reverse),
         ]
     }
 
@@ -203,7 +203,7 @@ impl Parts {
         self.forward += other.forward;
         self.think += other.think;
         self.reply_send += other.reply_send;
-        self.back += other.back;
+        self.reverse += other.reverse;
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Run {
     /// Start, nanoseconds since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]
     pub started: Nanos,
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// A note of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,9 +34,9 @@ pub struct Run {
     /// The requested measurement.
     pub spec: Spec,
     /// The host of the command.
-    pub near: Fingerprint,
-    /// The other host; `None` if not reported (by a stock iperf3 server).
-    pub far: Option<Fingerprint>,
+    pub local: Fingerprint,
+    /// The remote host; `None` if not reported (by a stock iperf3 server).
+    pub remote: Option<Fingerprint>,
     /// One direction each, in the order of their start.
     pub legs: Vec<Leg>,
     /// Doubts about the whole run.
@@ -56,8 +56,8 @@ impl Default for Run {
             title: None,
             experiment: None,
             spec: Spec::default(),
-            near: Fingerprint::default(),
-            far: None,
+            local: Fingerprint::default(),
+            remote: None,
             legs: Vec::new(),
             warnings: Vec::new(),
             ended: Ended::Unfinished,
@@ -68,7 +68,9 @@ impl Default for Run {
 impl Run {
     /// The links between the hosts as their devices report them: the slower of the two, and no more than one of them.
     pub fn links(&self) -> Links {
-        let hosts = [Some(&self.near), self.far.as_ref()].into_iter().flatten();
+        let hosts = [Some(&self.local), self.remote.as_ref()]
+            .into_iter()
+            .flatten();
         let speeds = hosts.filter_map(|host| host.device.as_ref()?.speed);
         Links {
             rate: speeds.min(),
@@ -86,9 +88,9 @@ pub struct Leg {
     #[serde(rename = "started_ns")]
     pub started: Nanos,
     /// What the end on the host of the command saw.
-    pub near: EndRecord,
+    pub local: EndRecord,
     /// What the peer saw; empty where it does not report.
-    pub far: EndRecord,
+    pub remote: EndRecord,
     /// How it ended.
     pub ended: Ended,
 }
@@ -97,8 +99,8 @@ impl Leg {
     /// The record of one side.
     pub fn end(&self, side: Side) -> &EndRecord {
         match side {
-            Side::Near => &self.near,
-            Side::Far => &self.far,
+            Side::Local => &self.local,
+            Side::Remote => &self.remote,
         }
     }
 

@@ -17,7 +17,7 @@ pub use sysctl::SysctlKey;
 
 /// A knob, the value that it is to have, and on which host.
 ///
-/// Text: `knob=value[@near|@far|@both|@sender|@receiver]`; without a place it is the knob's
+/// Text: `knob=value[@local|@remote|@both|@sender|@receiver]`; without a place it is the knob's
 /// [usual](KnobRow::place). Values are checked when they are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -34,9 +34,9 @@ named! {
     /// On which of the two hosts.
     On, "place" {
         /// The host where the command runs.
-        Near = "near",
+        Local = "local",
         /// The remote host.
-        Far = "far",
+        Remote = "remote",
         /// Both.
         Both = "both",
         /// Whichever sends the data.
@@ -169,12 +169,12 @@ impl On {
     /// The hosts that are meant when the data goes this way.
     pub fn sides(self, direction: Direction) -> &'static [Side] {
         match (self, direction) {
-            (On::Both, _) => &[Side::Near, Side::Far],
-            (On::Near, _) | (On::Sender, Direction::Up) | (On::Receiver, Direction::Down) => {
-                &[Side::Near]
+            (On::Both, _) => &[Side::Local, Side::Remote],
+            (On::Local, _) | (On::Sender, Direction::Up) | (On::Receiver, Direction::Down) => {
+                &[Side::Local]
             }
-            (On::Far, _) | (On::Sender, Direction::Down) | (On::Receiver, Direction::Up) => {
-                &[Side::Far]
+            (On::Remote, _) | (On::Sender, Direction::Down) | (On::Receiver, Direction::Up) => {
+                &[Side::Remote]
             }
         }
     }
@@ -264,11 +264,11 @@ knobs! {
     kinds {
         /// An option of linerate's own connections.
         Socket(SocketKnob),
-        /// An attribute of the route to the other host, and to no one else.
+        /// An attribute of the route to the remote host, and to no one else.
         Route(RouteKnob),
         /// A key below `/proc/sys/net`.
         Sysctl(SysctlKey),
-        /// A property of the network device that leads to the other host.
+        /// A property of the network device that leads to the remote host.
         Device(DeviceKnob),
     }
 }
@@ -295,14 +295,14 @@ knobs! {
     /// Attributes of a route, by the names of ip-route(8).
     RouteKnob
     rows {
-        Mtu = row("route.mtu", ValueShape::Count(68, 65_520), On::Sender, "MTU in bytes towards the other host, locked", "IPv4 packets to it may be fragmented on the way, because a locked MTU ends path MTU discovery"),
-        Advmss = row("route.advmss", ValueShape::Count(88, 65_495), On::Receiver, "MSS in bytes that is announced to the other host", PEER),
-        Congctl = row("route.congctl", ValueShape::Name, On::Sender, "congestion control towards the other host", PEER),
+        Mtu = row("route.mtu", ValueShape::Count(68, 65_520), On::Sender, "MTU in bytes towards the remote host, locked", "IPv4 packets to it may be fragmented on the way, because a locked MTU ends path MTU discovery"),
+        Advmss = row("route.advmss", ValueShape::Count(88, 65_495), On::Receiver, "MSS in bytes that is announced to the remote host", PEER),
+        Congctl = row("route.congctl", ValueShape::Name, On::Sender, "congestion control towards the remote host", PEER),
         Initcwnd = row("route.initcwnd", ValueShape::Count(1, 65_535), On::Sender, "segments that a new connection sends at once", "a burst of that size into the first full queue"),
-        Initrwnd = row("route.initrwnd", ValueShape::Count(1, 65_535), On::Receiver, "segments that a new connection lets the other host send", PEER),
+        Initrwnd = row("route.initrwnd", ValueShape::Count(1, 65_535), On::Receiver, "segments that a new connection lets the remote host send", PEER),
         Quickack = row("route.quickack", ValueShape::Switch, On::Receiver, "every segment is acknowledged at once", PEER),
-        RtoMin = row("route.rto_min", ValueShape::Millis(1, 120_000), On::Sender, "least retransmission timeout", "below the other host's delayed acknowledgements (40 ms or more) timeouts are needless"),
-        Window = row("route.window", ValueShape::Size(256, 1 << 30), On::Receiver, "greatest window that is announced to the other host", PEER),
+        RtoMin = row("route.rto_min", ValueShape::Millis(1, 120_000), On::Sender, "least retransmission timeout", "below the remote host's delayed acknowledgements (40 ms or more) timeouts are needless"),
+        Window = row("route.window", ValueShape::Size(256, 1 << 30), On::Receiver, "greatest window that is announced to the remote host", PEER),
     }
     kinds {}
 }
@@ -311,7 +311,7 @@ knobs! {
     /// Properties of a network device.
     DeviceKnob
     rows {
-        Mtu = row("device.mtu", ValueShape::Count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the other host takes, large packets vanish; many drivers take the link down and up for it"),
+        Mtu = row("device.mtu", ValueShape::Count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the remote host takes, large packets vanish; many drivers take the link down and up for it"),
         Mtu6 = row("device.mtu6", ValueShape::Count(1280, 65_535), On::Sender, "MTU in bytes that IPv6 goes by on the device", "it follows the next change of the device's MTU"),
         Pin = row("device.pin", ValueShape::Count(576, 65_520), On::Sender, "MTU in bytes that no IPv4 route through the device exceeds, locked", "IPv4 packets that go by them may be fragmented on the way, because a locked MTU ends path MTU discovery"),
         Txqueuelen = row("device.txqueuelen", ValueShape::Count(1, 100_000), On::Sender, "packets that a plain queue holds", "packets that wait are lost where a queue becomes shorter"),
@@ -457,7 +457,7 @@ impl FromStr for Setting {
         };
         let on = on.ok_or_else(|| {
             let (_, place) = text.rsplit_once('@').unwrap_or_default();
-            format!("'@{place}' is not a place: write @near, @far, @both, @sender or @receiver")
+            format!("'@{place}' is not a place: write @local, @remote, @both, @sender or @receiver")
         })?;
         if knob.is_socket() && on != On::Both {
             return Err(format!(
@@ -595,9 +595,9 @@ mod tests {
             "notsent_lowat=128K",
             "route.initcwnd=32",
             "route.initcwnd=32@both",
-            "route.congctl=cubic@far",
+            "route.congctl=cubic@remote",
             "route.rto_min=40ms",
-            "route.window=64K@near",
+            "route.window=64K@local",
             "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both",
             "sysctl:net.core.rmem_max=16M",
             "device.mtu=9000@receiver",
@@ -639,10 +639,10 @@ mod tests {
             ),
             (
                 "route.mtu=1400@home",
-                "'@home' is not a place: write @near, @far, @both, @sender or @receiver",
+                "'@home' is not a place: write @local, @remote, @both, @sender or @receiver",
             ),
             (
-                "sockbuf=8M@near",
+                "sockbuf=8M@local",
                 "sockbuf is an option of linerate's own connections, which have it at both ends: leave the '@' out",
             ),
             (
@@ -677,12 +677,12 @@ mod tests {
 
     #[test]
     fn places_are_hosts_once_the_direction_is_known() {
-        use Side::{Far, Near};
-        assert_eq!(On::Sender.sides(Direction::Up), [Near]);
-        assert_eq!(On::Sender.sides(Direction::Down), [Far]);
-        assert_eq!(On::Receiver.sides(Direction::Up), [Far]);
-        assert_eq!(On::Near.sides(Direction::Down), [Near]);
-        assert_eq!(On::Both.sides(Direction::Down), [Near, Far]);
+        use Side::{Local, Remote};
+        assert_eq!(On::Sender.sides(Direction::Up), [Local]);
+        assert_eq!(On::Sender.sides(Direction::Down), [Remote]);
+        assert_eq!(On::Receiver.sides(Direction::Up), [Remote]);
+        assert_eq!(On::Local.sides(Direction::Down), [Local]);
+        assert_eq!(On::Both.sides(Direction::Down), [Local, Remote]);
     }
 
     #[test]
@@ -749,9 +749,9 @@ mod tests {
 
     #[test]
     fn in_json_a_setting_is_its_text() {
-        let setting = read("route.initcwnd=32@far");
+        let setting = read("route.initcwnd=32@remote");
         let json = serde_json::to_string(&setting).unwrap();
-        assert_eq!(json, "\"route.initcwnd=32@far\"");
+        assert_eq!(json, "\"route.initcwnd=32@remote\"");
         assert_eq!(serde_json::from_str::<Setting>(&json).unwrap(), setting);
         let error = serde_json::from_str::<Setting>("\"x=1\"").unwrap_err();
         assert!(error.to_string().starts_with("there is no knob 'x'"));

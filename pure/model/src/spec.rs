@@ -29,9 +29,9 @@ pub struct Spec {
     /// Options of every data socket.
     pub socket: SocketSettings,
     /// Where the load runs on the host of the command.
-    pub near: Placement,
-    /// Where the load runs on the other host.
-    pub far: Placement,
+    pub local: Placement,
+    /// Where the load runs on the remote host.
+    pub remote: Placement,
 }
 
 /// A bulk transfer up over one connection for 10 s, sampled every 100 ms.
@@ -46,8 +46,8 @@ impl Default for Spec {
             interval: Nanos::from_millis(100),
             trace: false,
             socket: SocketSettings::default(),
-            near: Placement::default(),
-            far: Placement::default(),
+            local: Placement::default(),
+            remote: Placement::default(),
         }
     }
 }
@@ -55,9 +55,9 @@ impl Default for Spec {
 named! {
     /// One way between the two hosts, seen from the host of the command.
     Direction, "direction" {
-        /// From here to the other host.
+        /// From here to the remote host.
         Up = "up",
-        /// From the other host to here.
+        /// From the remote host to here.
         Down = "down",
     }
 }
@@ -66,8 +66,8 @@ impl Direction {
     /// The side whose host sends the data (or the requests).
     pub fn sender(self) -> Side {
         match self {
-            Direction::Up => Side::Near,
-            Direction::Down => Side::Far,
+            Direction::Up => Side::Local,
+            Direction::Down => Side::Remote,
         }
     }
 }
@@ -101,9 +101,9 @@ named! {
     /// The host of the command, or the other one.
     Side, "side" {
         /// The host where the command runs.
-        Near = "near",
+        Local = "local",
         /// The remote host.
-        Far = "far",
+        Remote = "remote",
     }
 }
 
@@ -111,8 +111,8 @@ impl Side {
     /// The other one.
     pub fn other(self) -> Side {
         match self {
-            Side::Near => Side::Far,
-            Side::Far => Side::Near,
+            Side::Local => Side::Remote,
+            Side::Remote => Side::Local,
         }
     }
 }

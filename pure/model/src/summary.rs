@@ -175,7 +175,7 @@ pub fn summarise(run: &Run) -> Summary {
     if run.spec.directions == Directions::Bidirectional {
         share_cpu(&mut legs);
     }
-    let ends = run.legs.iter().flat_map(|leg| [&leg.near, &leg.far]);
+    let ends = run.legs.iter().flat_map(|leg| [&leg.local, &leg.remote]);
     let again = run.legs.iter().filter_map(|leg| read_again(&run.spec, leg));
     let seen = run.warnings.iter();
     let seen = seen.chain(ends.flat_map(|end| &end.warnings)).cloned();
@@ -360,8 +360,8 @@ fn span(limit: LegLimit, leg: &Leg, end: &EndRecord, rtt: Option<Nanos>) -> Nano
     };
     let back = Nanos(rtt.unwrap_or_default().0 / 2);
     let believed = match leg.direction.sender() {
-        Side::Near => acknowledged,
-        Side::Far => acknowledged.min(seen(end)),
+        Side::Local => acknowledged,
+        Side::Remote => acknowledged.min(seen(end)),
     };
     end.duration.max(believed.since(back))
 }
@@ -476,27 +476,27 @@ mod tests {
             ..EndRecord::default()
         };
         let (sender, receiver) = (end(5_000, Some(Nanos(25_000))), end(731, None));
-        for (direction, near, far) in [
+        for (direction, local, remote) in [
             (Direction::Up, &sender, &receiver),
             (Direction::Down, &receiver, &sender),
         ] {
             let mut leg = Leg {
                 direction,
                 started: Nanos(0),
-                near: near.clone(),
-                far: far.clone(),
+                local: local.clone(),
+                remote: remote.clone(),
                 ended: Ended::Complete,
             };
             let figures = summarise_leg(&spec, &leg);
             assert_eq!(figures.duration, Nanos(20_000), "{direction}");
             assert_eq!(figures.goodput, Bytes(64 << 10).per(Nanos(20_000)));
-            // A far sender cannot claim more time than this host saw.
-            leg.far.acknowledged = leg.far.acknowledged.map(|_| Nanos(u64::MAX));
+            // A remote sender cannot claim more time than this host saw.
+            leg.remote.acknowledged = leg.remote.acknowledged.map(|_| Nanos(u64::MAX));
             let figures = summarise_leg(&spec, &leg);
             assert!(figures.duration <= Nanos::from_secs(1), "{direction}");
             // A receiver that read as it arrived has the time itself.
-            leg.near.acknowledged = None;
-            leg.far.acknowledged = None;
+            leg.local.acknowledged = None;
+            leg.remote.acknowledged = None;
             assert_eq!(summarise_leg(&spec, &leg).duration, Nanos(731));
         }
     }
@@ -564,13 +564,13 @@ mod tests {
         Leg {
             direction: Direction::Up,
             started: Nanos(0),
-            near: EndRecord {
+            local: EndRecord {
                 samples: samples(true),
                 bytes,
                 duration,
                 ..EndRecord::default()
             },
-            far: EndRecord {
+            remote: EndRecord {
                 samples: samples(false),
                 bytes,
                 duration,
@@ -623,7 +623,7 @@ mod tests {
     #[test]
     fn a_silent_end_leaves_figures_open_and_a_stalled_tail_counts() {
         let mut silent = leg();
-        silent.far = EndRecord::default();
+        silent.remote = EndRecord::default();
         let s = summarise_leg(&spec(), &silent);
         assert_eq!(
             s.goodput,
@@ -633,11 +633,11 @@ mod tests {
         assert!(s.receiver_cpu.is_none() && s.receive_buffer.is_none());
 
         let mut stalled = leg();
-        stalled.far.duration = Nanos::from_secs(1);
-        for sample in &mut stalled.far.samples[1..] {
+        stalled.remote.duration = Nanos::from_secs(1);
+        for sample in &mut stalled.remote.samples[1..] {
             sample.bytes = Bytes(125_000_000);
         }
-        stalled.far.bytes = Bytes(125_000_000);
+        stalled.remote.bytes = Bytes(125_000_000);
         let s = summarise_leg(&spec(), &stalled);
         assert_eq!(
             (s.duration, s.goodput),
@@ -645,7 +645,7 @@ mod tests {
         );
         assert_eq!(s.steady_goodput, Some(BitRate(0)));
 
-        silent.near = EndRecord::default();
+        silent.local = EndRecord::default();
         let s = summarise_leg(&spec(), &silent);
         assert_eq!(s.goodput, BitRate(0));
         assert!(s.steady_goodput.is_none() && s.retransmits.is_none() && s.rtt_idle.is_none());
@@ -653,7 +653,7 @@ mod tests {
 
     #[test]
     fn beside_requests_stands_what_the_path_needs_for_one() {
-        let mut client = leg().near;
+        let mut client = leg().local;
         client.requests = Some(Latency::from_counts([(2_000_000, 5)]));
         let request = |reconnect| {
             Workload::Request(Request {
@@ -666,7 +666,7 @@ mod tests {
         };
         let ideal = |reconnect, rate| {
             let leg = Leg {
-                near: client.clone(),
+                local: client.clone(),
                 ..leg()
             };
             let mut figures = summarise_leg(&spec(), &leg);
@@ -696,14 +696,14 @@ mod tests {
             remedy: "c".into(),
         };
         let mut both = leg();
-        both.near.warnings = vec![warning.clone()];
-        both.far.warnings = vec![warning.clone()];
+        both.local.warnings = vec![warning.clone()];
+        both.remote.warnings = vec![warning.clone()];
         let run = Run {
             schema: crate::SCHEMA_VERSION,
             id: "0badcafe".into(),
-            host: "far".into(),
+            host: "remote".into(),
             spec: spec(),
-            near: crate::Fingerprint::default(),
+            local: crate::Fingerprint::default(),
             legs: vec![both],
             warnings: vec![],
             ended: Ended::Complete,

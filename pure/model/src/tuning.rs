@@ -19,7 +19,7 @@ pub struct Tuning {
     /// Start, nanoseconds since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]
     pub started: Nanos,
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// Which way the data goes.
     pub direction: Direction,

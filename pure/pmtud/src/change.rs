@@ -33,8 +33,8 @@ impl Turn {
     /// Of the host at this side, which sees the path like this, towards `peer`.
     pub fn of(side: Side, end: &PathEnd, to: u32, reach: ChangeReach, peer: IpAddr) -> Turn {
         let on = match side {
-            Side::Near => On::Near,
-            Side::Far => On::Far,
+            Side::Local => On::Local,
+            Side::Remote => On::Remote,
         };
         let set = |knob, value: u32| Setting {
             knob,
@@ -93,10 +93,10 @@ impl Turn {
 }
 
 /// Whose packets become larger unless the user says: only those between the two hosts where others are
-/// on the segment, or behind the router that leads to the other host, who may not take them.
+/// on the segment, or behind the router that leads to the remote host, who may not take them.
 pub fn reach_of(before: &MtuReport) -> ChangeReach {
     let alone = |end: &PathEnd| end.neighbours == 0 && end.gateway.is_none();
-    let ends = [Some(&before.near), before.far.as_ref()];
+    let ends = [Some(&before.local), before.remote.as_ref()];
     match ends.into_iter().flatten().all(alone) {
         true => ChangeReach::Segment,
         false => ChangeReach::Peer,
@@ -171,44 +171,44 @@ mod tests {
 
     #[test]
     fn wider_pins_before_and_narrower_pins_at_the_end() {
-        let wider = Turn::of(Side::Near, &at(1500), 9000, ChangeReach::Segment, PEER);
-        assert_eq!(texts(&wider.pin), "device.pin=1500@near");
+        let wider = Turn::of(Side::Local, &at(1500), 9000, ChangeReach::Segment, PEER);
+        assert_eq!(texts(&wider.pin), "device.pin=1500@local");
         assert_eq!(
             texts(&wider.device),
-            "device.mtu=9000@near device.mtu6=1500@near"
+            "device.mtu=9000@local device.mtu6=1500@local"
         );
         assert_eq!(
             texts(&wider.unpin),
-            "device.mtu6=1500@near device.pin=1500@near"
+            "device.mtu6=1500@local device.pin=1500@local"
         );
         assert!(wider.peer.is_empty() && !wider.narrower);
 
-        let narrower = Turn::of(Side::Far, &at(9000), 1500, ChangeReach::Segment, PEER);
+        let narrower = Turn::of(Side::Remote, &at(9000), 1500, ChangeReach::Segment, PEER);
         assert_eq!(
             texts(&narrower.pin),
-            "device.pin=1500@far device.mtu6=1500@far"
+            "device.pin=1500@remote device.mtu6=1500@remote"
         );
-        assert_eq!(texts(&narrower.device), "device.mtu=1500@far");
-        assert_eq!(texts(&narrower.unpin), "device.pin=1500@far");
+        assert_eq!(texts(&narrower.device), "device.mtu=1500@remote");
+        assert_eq!(texts(&narrower.unpin), "device.pin=1500@remote");
         assert!(narrower.peer.is_empty() && narrower.narrower);
 
-        let stays = Turn::of(Side::Far, &at(9000), 9000, ChangeReach::Segment, PEER);
+        let stays = Turn::of(Side::Remote, &at(9000), 9000, ChangeReach::Segment, PEER);
         assert_eq!(stays, Turn::default());
     }
 
     #[test]
     fn on_a_mixed_segment_only_the_route_to_the_peer_grows() {
         for (peer, mss) in [(PEER, 8960), ("fd00::2".parse().unwrap(), 8940)] {
-            let turn = Turn::of(Side::Near, &at(1500), 9000, ChangeReach::Peer, peer);
+            let turn = Turn::of(Side::Local, &at(1500), 9000, ChangeReach::Peer, peer);
             assert!(turn.unpin.is_empty());
-            let expected = format!("route.mtu=9000@near route.advmss={mss}@near");
+            let expected = format!("route.mtu=9000@local route.advmss={mss}@local");
             assert_eq!(texts(&turn.peer), expected);
         }
         // Nobody may send more than the device takes, whoever it is.
-        let turn = Turn::of(Side::Near, &at(9000), 1500, ChangeReach::Peer, PEER);
+        let turn = Turn::of(Side::Local, &at(9000), 1500, ChangeReach::Peer, PEER);
         assert_eq!(
             turn,
-            Turn::of(Side::Near, &at(9000), 1500, ChangeReach::Segment, PEER)
+            Turn::of(Side::Local, &at(9000), 1500, ChangeReach::Segment, PEER)
         );
     }
 
@@ -216,25 +216,25 @@ mod tests {
     fn a_route_with_an_mtu_of_its_own_is_given_the_new_one() {
         let mut end = at(9000);
         end.before.mtu = Some(9000);
-        let narrower = Turn::of(Side::Near, &end, 4000, ChangeReach::Segment, PEER);
-        let expected = "route.mtu=4000@near route.advmss=3960@near";
+        let narrower = Turn::of(Side::Local, &end, 4000, ChangeReach::Segment, PEER);
+        let expected = "route.mtu=4000@local route.advmss=3960@local";
         assert_eq!(texts(&narrower.peer), expected);
         // That the device has it already is not enough.
         end.device_mtu = 4000;
-        let stays = Turn::of(Side::Near, &end, 4000, ChangeReach::Segment, PEER);
+        let stays = Turn::of(Side::Local, &end, 4000, ChangeReach::Segment, PEER);
         assert_eq!(texts(&stays.peer), expected);
         assert!(stays.pin.is_empty() && stays.device.is_empty());
         // What was learned is forgotten by itself.
         end.before.expires_s = Some(300);
-        let stays = Turn::of(Side::Near, &end, 4000, ChangeReach::Segment, PEER);
+        let stays = Turn::of(Side::Local, &end, 4000, ChangeReach::Segment, PEER);
         assert_eq!(stays, Turn::default());
     }
 
     #[test]
     fn without_ipv6_at_that_size_only_routes_are_pinned() {
-        let turn = Turn::of(Side::Near, &at(1000), 9000, ChangeReach::Segment, PEER);
-        assert_eq!(texts(&turn.device), "device.mtu=9000@near");
-        assert_eq!(texts(&turn.unpin), "device.pin=1000@near");
+        let turn = Turn::of(Side::Local, &at(1000), 9000, ChangeReach::Segment, PEER);
+        assert_eq!(texts(&turn.device), "device.mtu=9000@local");
+        assert_eq!(texts(&turn.unpin), "device.pin=1000@local");
     }
 
     fn way(passes: Option<u32>, hangs: Option<bool>) -> Way {
@@ -269,15 +269,15 @@ mod tests {
         }
     }
 
-    fn report(there: Way, back: Way) -> MtuReport {
+    fn report(forward: Way, reverse: Way) -> MtuReport {
         MtuReport {
             schema: MTU_SCHEMA,
             host: "db2".to_owned(),
             method: Method::Agent,
-            near: end(),
-            far: Some(end()),
-            there,
-            back,
+            local: end(),
+            remote: Some(end()),
+            forward,
+            reverse,
             notes: Vec::new(),
         }
     }
@@ -286,16 +286,19 @@ mod tests {
     fn a_path_that_is_broken_now_is_not_changed() {
         let well = || way(Some(1500), Some(false));
         assert_eq!(obstacle(&report(well(), well()), 9000), None);
-        for (bad, there) in [
-            (way(None, Some(false)), Obstacle::Broken(Going::There)),
-            (way(Some(1500), None), Obstacle::Broken(Going::There)),
-            (way(Some(1500), Some(true)), Obstacle::Broken(Going::There)),
+        for (bad, forward) in [
+            (way(None, Some(false)), Obstacle::Broken(Going::Forward)),
+            (way(Some(1500), None), Obstacle::Broken(Going::Forward)),
+            (
+                way(Some(1500), Some(true)),
+                Obstacle::Broken(Going::Forward),
+            ),
             (
                 way(Some(1400), Some(true)),
-                Obstacle::Hole(Going::There, 1400),
+                Obstacle::Hole(Going::Forward, 1400),
             ),
         ] {
-            assert_eq!(obstacle(&report(bad, well()), 9000), Some(there));
+            assert_eq!(obstacle(&report(bad, well()), 9000), Some(forward));
         }
         let hole = way(Some(1400), Some(true));
         assert_eq!(obstacle(&report(well(), hole), 1400), None);
@@ -304,11 +307,11 @@ mod tests {
     #[test]
     fn a_link_that_may_go_down_is_reported() {
         let mut nic = report(way(Some(1500), Some(false)), way(Some(1500), Some(false)));
-        if let Some(far) = &mut nic.far {
-            (far.drops_link, far.driver) = (true, Some("e1000e".to_owned()));
+        if let Some(remote) = &mut nic.remote {
+            (remote.drops_link, remote.driver) = (true, Some("e1000e".to_owned()));
         }
         let drops = Obstacle::DropsLink {
-            end: Going::Back,
+            end: Going::Reverse,
             device: "eth0".to_owned(),
             driver: "e1000e".to_owned(),
         };
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(bad.len(), 1);
         assert_eq!(
             (bad[0].way, bad[0].passes, bad[0].hangs),
-            (Going::Back, Some(1400), false)
+            (Going::Reverse, Some(1400), false)
         );
         assert_eq!(
             bad[0].cause,
@@ -340,14 +343,14 @@ mod tests {
     #[test]
     fn others_on_the_segment_or_behind_a_router_are_left_alone() {
         let good = || way(Some(1500), Some(false));
-        let mut there = report(good(), good());
-        assert_eq!(reach_of(&there), ChangeReach::Segment);
-        there.near.neighbours = 1;
-        assert_eq!(reach_of(&there), ChangeReach::Peer);
-        there.near.neighbours = 0;
-        if let Some(far) = &mut there.far {
-            far.gateway = Some(PEER);
+        let mut forward = report(good(), good());
+        assert_eq!(reach_of(&forward), ChangeReach::Segment);
+        forward.local.neighbours = 1;
+        assert_eq!(reach_of(&forward), ChangeReach::Peer);
+        forward.local.neighbours = 0;
+        if let Some(remote) = &mut forward.remote {
+            remote.gateway = Some(PEER);
         }
-        assert_eq!(reach_of(&there), ChangeReach::Peer);
+        assert_eq!(reach_of(&forward), ChangeReach::Peer);
     }
 }

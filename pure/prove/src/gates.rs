@@ -478,7 +478,7 @@ mod tests {
     fn reading(found: &str, asked: &str, in_force: bool) -> Reading {
         Reading {
             setting: "SO_SNDBUF".to_owned(),
-            side: Side::Near,
+            side: Side::Local,
             asked: asked.to_owned(),
             found: found.to_owned(),
             in_force,
@@ -558,7 +558,7 @@ mod tests {
             with(ask, |t| {
                 if when(t) {
                     t.witness.differences = vec![Difference {
-                        side: Side::Far,
+                        side: Side::Remote,
                         what: what.to_owned(),
                         before: "1500".to_owned(),
                         now: "9000".to_owned(),

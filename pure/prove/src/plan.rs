@@ -61,7 +61,7 @@ pub(crate) const USUAL_ROUND: u32 = 3;
 pub struct PlanOptions {
     /// A note of the user.
     pub title: Option<String>,
-    /// The other host.
+    /// The remote host.
     pub host: String,
     /// What is compared.
     pub metric: Metric,
@@ -499,7 +499,7 @@ settings = ["congestion=bbr", "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both
         assert_eq!(plan.gap, Nanos::from_millis(2500));
         assert_eq!(plan.arms[0].name, BASELINE);
         assert_eq!(plan.run.socket.congestion.as_deref(), Some("cubic"));
-        assert_eq!(plan.run.near.cpus, [0, 1]);
+        assert_eq!(plan.run.local.cpus, [0, 1]);
         assert_eq!(
             plan.design,
             Design::Pairs {

@@ -334,13 +334,13 @@ fn single_runs(names: &[String], arms: &[Vec<f64>]) -> Option<PublishedDoubt> {
 /// A ratio that looks like two units: both of MB and Mbit.
 fn units(one: &PublishedComparison) -> Option<PublishedDoubt> {
     let ratio = one.arm_value / one.control_value;
-    let near = |ratio: f64| (ratio / 8.0 - 1.0).abs() < 0.06;
+    let local = |ratio: f64| (ratio / 8.0 - 1.0).abs() < 0.06;
     let subject = match one.of.as_str() {
         "" => format!("'{}' and '{}'", one.control, one.arm),
         of => of.to_owned(),
     };
     let words = "one is about 8 times the other, as where MB and Mbit are compared";
-    let found = near(ratio) || near(1.0 / ratio);
+    let found = local(ratio) || local(1.0 / ratio);
     found.then(|| doubt(About::Units, format!("{subject}: {words}.")))
 }
 

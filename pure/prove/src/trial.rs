@@ -48,10 +48,10 @@ pub fn of_run(
         trial.witness = witness(leg, figures, run);
     }
     trial.readings = readings;
-    trial.witness.differences = differences(Side::Near, &experiment.near, &run.near);
-    if let (Some(then), Some(now)) = (&experiment.far, &run.far) {
-        let far = differences(Side::Far, then, now);
-        trial.witness.differences.extend(far);
+    trial.witness.differences = differences(Side::Local, &experiment.local, &run.local);
+    if let (Some(then), Some(now)) = (&experiment.remote, &run.remote) {
+        let remote = differences(Side::Remote, then, now);
+        trial.witness.differences.extend(remote);
     }
     match outcome(plan.metric, run, leg, figures) {
         Ok(value) => {
@@ -159,7 +159,9 @@ fn witness(leg: &Leg, figures: &LegSummary, run: &Run) -> Witness {
     let most = |of: &dyn Fn(&model::CpuUse) -> Option<f64>| {
         cpu.iter().flatten().filter_map(of).reduce(f64::max)
     };
-    let hosts = [Some(&run.near), run.far.as_ref()].into_iter().flatten();
+    let hosts = [Some(&run.local), run.remote.as_ref()]
+        .into_iter()
+        .flatten();
     Witness {
         steady_goodput: figures.steady_goodput,
         rwnd_limited_share: figures.rwnd_limited_share,
@@ -196,7 +198,7 @@ fn socket_readings(
 ) -> Vec<Reading> {
     let ends = |at_receiver: bool| {
         let sender = leg.direction.sender();
-        [Side::Near, Side::Far]
+        [Side::Local, Side::Remote]
             .into_iter()
             .filter(move |side| both || (*side == sender) != at_receiver)
     };
@@ -312,10 +314,10 @@ fn facts(host: &Fingerprint) -> BTreeMap<String, Option<String>> {
 /// The direction's receiver and sender, for sentences.
 pub(crate) fn end_name(side: Side, direction: Direction) -> &'static str {
     match (side, side == direction.sender()) {
-        (Side::Near, true) => "here, at the sender",
-        (Side::Near, false) => "here, at the receiver",
-        (Side::Far, true) => "at the remote host, the sender",
-        (Side::Far, false) => "at the remote host, the receiver",
+        (Side::Local, true) => "at this host, the sender",
+        (Side::Local, false) => "at this host, the receiver",
+        (Side::Remote, true) => "at the remote host, the sender",
+        (Side::Remote, false) => "at the remote host, the receiver",
     }
 }
 
@@ -368,8 +370,8 @@ mod tests {
             legs: vec![Leg {
                 direction: plan.direction,
                 started: Nanos(7),
-                near: end(),
-                far: end(),
+                local: end(),
+                remote: end(),
                 ended: Ended::Complete,
             }],
             ended: Ended::Complete,
@@ -405,33 +407,33 @@ mod tests {
         let plan = change(&["sockbuf=8M", "congestion=bbr"]);
         let mut made = run(&plan);
         // The sender got half of what was asked: the limit of its host. The receiver got it all.
-        for socket in &mut made.legs[0].near.sockets {
+        for socket in &mut made.legs[0].local.sockets {
             socket.send_buffer = Bytes(8 << 20);
             socket.congestion = "bbr".to_owned();
         }
-        made.legs[0].far.sockets[0].receive_buffer = Bytes(16 << 20);
-        made.legs[0].far.sockets[1].receive_buffer = Bytes(16 << 20);
+        made.legs[0].remote.sockets[0].receive_buffer = Bytes(16 << 20);
+        made.legs[0].remote.sockets[1].receive_buffer = Bytes(16 << 20);
         let expected = [
-            "!SO_SNDBUF Near: 8192 KiB, 4096 KiB",
-            "SO_RCVBUF Far: 8192 KiB, 8192 KiB",
-            "TCP_CONGESTION Near: bbr, bbr",
+            "!SO_SNDBUF Local: 8192 KiB, 4096 KiB",
+            "SO_RCVBUF Remote: 8192 KiB, 8192 KiB",
+            "TCP_CONGESTION Local: bbr, bbr",
         ];
         assert_eq!(readings(&trial(&plan, 1, &made)), expected);
         // The control does not set them, and reports their values too.
         let control = readings(&trial(&plan, 0, &run(&plan)));
         let expected = [
-            "SO_SNDBUF Near: not set, 43520 B",
-            "SO_RCVBUF Far: not set, 64 KiB",
-            "TCP_CONGESTION Near: not set, cubic",
+            "SO_SNDBUF Local: not set, 43520 B",
+            "SO_RCVBUF Remote: not set, 64 KiB",
+            "TCP_CONGESTION Local: not set, cubic",
         ];
         assert_eq!(control, expected);
         // A little more is not the same.
         let close = change(&["pacing=40.02M"]);
         let mut made = run(&close);
-        for socket in &mut made.legs[0].near.sockets {
+        for socket in &mut made.legs[0].local.sockets {
             socket.pacing = Some(model::BitRate(40_020_000));
         }
-        let expected = ["SO_MAX_PACING_RATE Near: 40.02 Mbit/s, 40.02 Mbit/s"];
+        let expected = ["SO_MAX_PACING_RATE Local: 40.02 Mbit/s, 40.02 Mbit/s"];
         assert_eq!(readings(&trial(&close, 1, &made)), expected);
         // Downwards the remote host sends.
         let down = plan_down(&["sockbuf=8M"]);
@@ -440,7 +442,7 @@ mod tests {
             .iter()
             .map(|r| r.side)
             .collect();
-        assert_eq!(sides, [Side::Far, Side::Near]);
+        assert_eq!(sides, [Side::Remote, Side::Local]);
     }
 
     fn plan_down(texts: &[&str]) -> Plan {
@@ -455,11 +457,11 @@ mod tests {
     fn one_connection_of_many_that_does_not_hold_is_reported() {
         let plan = change(&["congestion=bbr"]);
         let mut made = run(&plan);
-        made.legs[0].near.sockets[0].congestion = "bbr".to_owned();
+        made.legs[0].local.sockets[0].congestion = "bbr".to_owned();
         let readings = readings(&trial(&plan, 1, &made));
-        assert_eq!(readings, ["!TCP_CONGESTION Near: bbr, cubic"]);
+        assert_eq!(readings, ["!TCP_CONGESTION Local: bbr, cubic"]);
         // A host that reports nothing makes no reading: that is not the same as being in force.
-        made.legs[0].near.sockets.clear();
+        made.legs[0].local.sockets.clear();
         assert!(trial(&plan, 1, &made).readings.is_empty());
     }
 
@@ -492,7 +494,7 @@ mod tests {
         for (text, set, right) in cases {
             let plan = change(&[text]);
             let mut made = run(&plan);
-            made.legs[0].near.sockets.iter_mut().for_each(set);
+            made.legs[0].local.sockets.iter_mut().for_each(set);
             let trial = trial(&plan, 1, &made);
             let [reading] = &trial.readings[..] else {
                 panic!("{text}: {:?}", trial.readings)
@@ -514,7 +516,7 @@ mod tests {
             ..Fingerprint::default()
         };
         let mut made = run(&plan);
-        made.near = Fingerprint {
+        made.local = Fingerprint {
             linerate: "another".to_owned(),
             memory: Some(Bytes(2)),
             // What could not be read now has not changed for all that is known.
@@ -522,13 +524,13 @@ mod tests {
             sysctls: [("net.ipv4.tcp_rmem".to_owned(), "1 2 4".to_owned())].into(),
             ..before.clone()
         };
-        made.far = Some(Fingerprint {
+        made.remote = Some(Fingerprint {
             kernel: "Linux 6.18.2".to_owned(),
             ..before.clone()
         });
         let both = Experiment {
-            near: before.clone(),
-            far: Some(before),
+            local: before.clone(),
+            remote: Some(before),
             ..crate::testing::experiment(plan, Vec::new())
         };
         let trial = of_run(&both, TRIED, 1, &made, Vec::new());
@@ -539,9 +541,9 @@ mod tests {
             .map(|d| format!("{:?} {}: {} -> {}", d.side, d.what, d.before, d.now))
             .collect();
         let expected = [
-            "Near sysctls.net.ipv4.gone: 1 -> not set",
-            "Near sysctls.net.ipv4.tcp_rmem: 1 2 3 -> 1 2 4",
-            "Far kernel: Linux 6.18.1 -> Linux 6.18.2",
+            "Local sysctls.net.ipv4.gone: 1 -> not set",
+            "Local sysctls.net.ipv4.tcp_rmem: 1 2 3 -> 1 2 4",
+            "Remote kernel: Linux 6.18.1 -> Linux 6.18.2",
         ];
         assert_eq!(changes, expected);
     }
@@ -555,7 +557,7 @@ mod tests {
         // It broke off after a fast start: nearly all bytes in a tenth of the time.
         let mut broken = run(&plan);
         let leg = &mut broken.legs[0];
-        for end in [&mut leg.near, &mut leg.far] {
+        for end in [&mut leg.local, &mut leg.remote] {
             end.duration = Nanos::from_secs(1);
         }
         let why = "the connection was reset".to_owned();
@@ -578,7 +580,7 @@ mod tests {
         // Nothing arrived, and it did not even fail.
         let mut empty = run(&plan);
         let leg = &mut empty.legs[0];
-        for end in [&mut leg.near, &mut leg.far] {
+        for end in [&mut leg.local, &mut leg.remote] {
             end.bytes = Bytes(0);
         }
         let empty = trial(&plan, 1, &empty);
@@ -611,10 +613,10 @@ mod tests {
             let mut run = run(&plan);
             let leg = &mut run.legs[0];
             if slot.arm == 1 {
-                let both = leg.near.sockets.iter_mut().chain(&mut leg.far.sockets);
+                let both = leg.local.sockets.iter_mut().chain(&mut leg.remote.sockets);
                 both.for_each(|s| s.congestion = "bbr".to_owned());
             }
-            leg.near.requests = Some(slow(if slot.arm == 0 { 20 } else { 10 }, count));
+            leg.local.requests = Some(slow(if slot.arm == 0 { 20 } else { 10 }, count));
             trial(&plan, slot.arm, &run)
         };
         let of = |count: u64| {

@@ -93,7 +93,7 @@ pub(crate) fn verdict(order: &Blocks, host: &str, leg: &Leg, all: &[BlockSummary
     };
     let place = match leg.direction {
         Direction::Up => format!("at {}", escape(host)),
-        Direction::Down => "here".to_owned(),
+        Direction::Down => "at this host".to_owned(),
     };
     let storage = match whose.store {
         Some(_) => format!("the storage {place}"),
@@ -110,7 +110,7 @@ fn sentence(one: &BlockSummary, split: &BlockSplit, storage: &str) -> String {
     let of = |time: Nanos| format!("{} ({})", glue(time), percent(share(time)));
     let queued = match share(split.queued) {
         small if small < 0.01 => String::new(),
-        _ => format!(", {} the wait for it there", of(split.queued)),
+        _ => format!(", {} the wait for it", of(split.queued)),
     };
     let verdict = match (share(split.storage + split.queued), share(split.network)) {
         (storage, _) if storage > LARGER => "the storage takes the time",
@@ -268,9 +268,9 @@ pub(crate) mod tests {
         let mut spec = testing::spec();
         spec.workload = Workload::Blocks(testing::blocks());
         let mut leg = testing::request_leg(100);
-        leg.near.operations = testing::block_records();
+        leg.local.operations = testing::block_records();
         let mut run = testing::run(spec, vec![leg]);
-        for host in [Some(&mut run.near), run.far.as_mut()]
+        for host in [Some(&mut run.local), run.remote.as_mut()]
             .into_iter()
             .flatten()
         {
@@ -283,7 +283,7 @@ pub(crate) mod tests {
     /// The deeper, the faster, until it is enough.
     pub(crate) fn some_depths() -> Vec<Depth> {
         let mut leg = testing::request_leg(100);
-        leg.near.operations = testing::reported_by_server();
+        leg.local.operations = testing::reported_by_server();
         let figures = model::summarise_leg(&testing::spec(), &leg);
         let measured = |(depth, rate): (u32, f64)| Depth {
             depth,
@@ -312,8 +312,8 @@ pub(crate) mod tests {
         let mut spec = testing::spec();
         spec.workload = Workload::Blocks(testing::peer_blocks());
         let mut leg = testing::request_leg(100);
-        leg.near.operations = testing::reported_by_server();
-        leg.far.store = Some(StoreRecord {
+        leg.local.operations = testing::reported_by_server();
+        leg.remote.store = Some(StoreRecord {
             blocks: 131_072,
             fsync: Some(Nanos::from_millis(12)),
             cached_before_share: Some(0.0),

@@ -66,7 +66,7 @@ pub fn run(run: &Run) -> String {
     header.extend(FIELDS.iter().map(|field| format!("tcp_{}", field.name)));
     let mut rows = Vec::new();
     for (index, leg) in run.legs.iter().enumerate() {
-        for side in [Side::Near, Side::Far] {
+        for side in [Side::Local, Side::Remote] {
             for sample in &leg.end(side).samples {
                 let none = sample.streams.is_empty().then_some(None);
                 for stream in sample.streams.iter().map(Some).chain(none) {
@@ -155,8 +155,8 @@ mod tests {
 
     fn run_of_two_legs() -> Run {
         let mut requests = testing::request_leg(100);
-        requests.far.samples.truncate(1);
-        requests.far.samples[0].streams.clear();
+        requests.remote.samples.truncate(1);
+        requests.remote.samples[0].streams.clear();
         testing::run(
             testing::spec(),
             vec![testing::leg(Direction::Down, LAN), requests],
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(cell("run_id"), "1a2b3c4d");
         assert_eq!(
             (cell("leg"), cell("direction"), cell("side")),
-            ("0", "down", "far")
+            ("0", "down", "remote")
         );
         assert_eq!((cell("at_ns"), cell("stream")), ("2000000000", "0"));
         assert_eq!(cell("bytes"), "176812500");

@@ -67,8 +67,11 @@ fn sentence_of(group: &[&Explanation]) -> String {
             return "not known: none of the limits that are looked for explains it.".into();
         }
     };
-    let first = group.iter().filter_map(|one| causes(one).next());
-    let mut shares: Vec<f64> = first.map(|f| f.share.time_share).collect();
+    let mut shares: Vec<f64> = group
+        .iter()
+        .flat_map(|one| causes(one))
+        .map(time_share)
+        .collect();
     shares.sort_by(f64::total_cmp);
     let share = shares.first().zip(shares.last()).map(|(least, most)| {
         let [least, most] = [least, most].map(|share| glue(percent(*share)));
@@ -77,7 +80,19 @@ fn sentence_of(group: &[&Explanation]) -> String {
             false => format!("{least} to {most} of the time"),
         }
     });
-    let how = [confidence.map(str::to_owned), share];
+    // What had more of the time than any cause and is none, as the pauses of an exchange that waits for itself.
+    let more = group.iter().flat_map(|one| &one.findings);
+    let more = more.filter(|f| f.level == Level::First && !by.contains(&f.limit));
+    let more = more.max_by(|a, b| time_share(a).total_cmp(&time_share(b)));
+    let more = more.filter(|f| shares.last().is_some_and(|most| time_share(f) > *most));
+    let more = more.map(|f| {
+        format!(
+            "beside it {} {}",
+            f.limit.words(),
+            glue(percent(time_share(f)))
+        )
+    });
+    let how = [confidence.map(str::to_owned), share, more];
     let how = match &how.into_iter().flatten().collect::<Vec<_>>()[..] {
         [] => String::new(),
         how => format!(" ({})", how.join(", ")),
@@ -101,6 +116,10 @@ fn causes(of: &Explanation) -> impl Iterator<Item = &Finding> {
         _ => &[],
     };
     by.iter().filter_map(|limit| of.finding(*limit))
+}
+
+fn time_share(finding: &Finding) -> f64 {
+    finding.share.time_share
 }
 
 /// The causes of the answer with the shares that it has in the headline, then what the sender waited for.
@@ -407,6 +426,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
+    use std::collections::BTreeMap;
 
     #[test]
     fn what_carried_most_comes_first() {
@@ -458,6 +478,16 @@ mod tests {
         ");
     }
 
+    fn shown_shares(one: &Explanation) -> Vec<f64> {
+        let in_table =
+            |f: &&Finding| f.level == Level::First || causes(one).any(|cause| cause == *f);
+        one.findings
+            .iter()
+            .filter(in_table)
+            .map(time_share)
+            .collect()
+    }
+
     proptest! {
         #[test]
         fn the_shares_of_a_headline_stand_in_the_tables(
@@ -474,7 +504,14 @@ mod tests {
             };
             let group = group.into_iter().map(|findings| Explanation {
                 conclusion: Conclusion::Limited { by: by.clone() },
-                findings: findings.into_iter().map(finding).collect(),
+                // Each limit is found once.
+                findings: findings
+                    .into_iter()
+                    .map(|one| (one.0, one))
+                    .collect::<BTreeMap<_, _>>()
+                    .into_values()
+                    .map(finding)
+                    .collect(),
                 ..testing::rivals()
             });
             let group: Vec<Explanation> = group.collect();
@@ -482,9 +519,15 @@ mod tests {
             let rows = group.iter().flat_map(|one| shares(one).rows);
             let rows: Vec<String> = rows.map(|row| glue(&row[0])).collect();
             // In the headline nothing else is a number.
-            let words: Vec<&str> = headline.split([' ', '(']).collect();
-            for share in words.into_iter().filter(|word| word.contains('%')) {
+            let words = headline.split([' ', '(', ',', ')']).collect::<Vec<_>>();
+            let named: Vec<&str> = words.into_iter().filter(|word| word.contains('%')).collect();
+            for share in &named {
                 prop_assert!(rows.iter().any(|row| row == share), "{headline}: {rows:?}");
+            }
+            // Nor has any row more than the headline has.
+            let largest = group.iter().flat_map(shown_shares).max_by(f64::total_cmp);
+            if let Some(largest) = largest.filter(|_| !named.is_empty()) {
+                prop_assert!(named.contains(&&*glue(percent(largest))), "{headline}: {rows:?}");
             }
         }
     }

@@ -82,7 +82,7 @@ pub fn json(run: &Run) -> Result<String, String> {
             "NOTE": format!("run {} of linerate", run.id),
             "HOST": run.host,
             "HOSTS": [run.host],
-            "LOCAL_HOST": run.near.hostname,
+            "LOCAL_HOST": run.local.hostname,
             "TIME": started,
             "T0": started,
             "LENGTH": seconds(last).ceil(),

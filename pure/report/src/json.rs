@@ -88,7 +88,7 @@ pub fn end(run: &Run, summary: &Summary) -> String {
 /// A leg without the samples of its ends.
 fn without_samples(leg: &Leg) -> Value {
     let mut record = serde_json::to_value(leg).expect(NEVER_FAILS);
-    for side in ["near", "far"] {
+    for side in ["local", "remote"] {
         if let Some(end) = record[side].as_object_mut() {
             end.remove("samples");
         }
@@ -170,7 +170,7 @@ mod tests {
         leg.ended = Ended::Failed {
             why: "it broke".to_owned(),
         };
-        for end in [&mut leg.near, &mut leg.far] {
+        for end in [&mut leg.local, &mut leg.remote] {
             end.requests = Some(testing::latencies(10));
             end.datagrams = Some(Datagrams::default());
             end.operations = testing::reported_by_server();
@@ -194,16 +194,16 @@ mod tests {
         run.title = Some("all of it".to_owned());
         run.experiment = Some("0000beef".to_owned());
         run.warnings = vec![testing::warning("d", "e", "f")];
-        run.near.unread = vec![Unread {
+        run.local.unread = vec![Unread {
             what: "a".to_owned(),
             why: "b".to_owned(),
         }];
-        run.near.sysctls = strings();
-        run.near.route = Some(Route {
+        run.local.sysctls = strings();
+        run.local.route = Some(Route {
             metrics: strings(),
             ..Route::default()
         });
-        run.near.device = Some(Device {
+        run.local.device = Some(Device {
             offloads: [("tso".to_owned(), true)].into(),
             ..Device::default()
         });
@@ -214,7 +214,7 @@ mod tests {
     fn section(parent: &str, key: &str, value: &Value) -> Option<&'static str> {
         Some(match (parent, key) {
             ("run" | "start", "spec") => "spec",
-            ("run" | "hosts", "near" | "far") => "fingerprint",
+            ("run" | "hosts", "local" | "remote") => "fingerprint",
             ("run", "legs") | ("leg_ended", "record") => "leg",
             ("run" | "end" | "summary", "warnings") | ("warned", "warning") => "warning",
             (_, "ended") => "ended",
@@ -230,13 +230,13 @@ mod tests {
             },
             ("spec", "limit") => "limit",
             ("spec", "socket") => "socket_settings",
-            ("spec", "near" | "far") => "placement",
+            ("spec", "local" | "remote") => "placement",
             ("fingerprint", "cpu") => "cpu",
             ("fingerprint", "route") => "route",
             ("fingerprint", "device") => "device",
             ("fingerprint", "congestion") => "congestion",
             ("fingerprint", "unread") => "unread",
-            ("leg", "near" | "far") => "end",
+            ("leg", "local" | "remote") => "end",
             ("end", "sockets") => "socket",
             ("end", "samples") | ("sample_taken", "sample") => "sample",
             ("end" | "sample", "requests") => "latency",
@@ -271,8 +271,8 @@ mod tests {
             ("physics", "ideals") => "ideal",
             ("ideal", "path") => "ideal_path",
             ("ideal", "new_connection") => "new_connection",
-            ("mtu_report", "near" | "far") => "path_end",
-            ("mtu_report", "there" | "back") => "way",
+            ("mtu_report", "local" | "remote") => "path_end",
+            ("mtu_report", "forward" | "reverse") => "way",
             ("path_end", "before" | "after") => "belief",
             ("way", "climb") => "climb",
             ("way", "mss") => "mss_seen",
@@ -321,7 +321,7 @@ mod tests {
             ("published", "doubts") => "doubt",
             ("published_comparison", "estimate") => "estimate",
             ("experiment", "plan") => "plan",
-            ("experiment", "near" | "far") => "fingerprint",
+            ("experiment", "local" | "remote") => "fingerprint",
             ("experiment", "trials") => "trial",
             ("experiment", "warnings") => "warning",
             ("experiment", "verdict") => "verdict",
@@ -501,8 +501,8 @@ mod tests {
             (
                 "hosts",
                 Event::Hosts {
-                    near: &full.near,
-                    far: full.far.as_ref(),
+                    local: &full.local,
+                    remote: full.remote.as_ref(),
                 },
             ),
             (
@@ -516,8 +516,8 @@ mod tests {
                 "sample_taken",
                 Event::Sample {
                     index: 0,
-                    side: Side::Far,
-                    sample: &leg.far.samples[0],
+                    side: Side::Remote,
+                    sample: &leg.remote.samples[0],
                 },
             ),
             ("leg_ended", Event::LegEnded { index: 0, leg }),
@@ -669,8 +669,8 @@ mod tests {
         });
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         assert_eq!(line["leg"], json!(1));
-        assert_eq!(line["record"]["near"].get("samples"), None);
-        assert_eq!(line["record"]["near"]["bytes"], json!(leg.near.bytes.0));
+        assert_eq!(line["record"]["local"].get("samples"), None);
+        assert_eq!(line["record"]["local"]["bytes"], json!(leg.local.bytes.0));
     }
 
     #[test]

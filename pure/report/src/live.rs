@@ -51,8 +51,8 @@ pub struct Live {
 struct Leg {
     kind: Exchange,
     direction: Direction,
-    near: End,
-    far: End,
+    local: End,
+    remote: End,
     ended: Option<Ended>,
     /// Where the last plain line stopped.
     line_at: Point,
@@ -116,8 +116,8 @@ impl Live {
         let leg = Leg {
             kind: self.kind,
             direction,
-            near: End::default(),
-            far: End::default(),
+            local: End::default(),
+            remote: End::default(),
             ended: None,
             line_at: Point::default(),
             line_retransmits: 0,
@@ -317,15 +317,15 @@ impl End {
 impl Leg {
     fn end_mut(&mut self, side: Side) -> &mut End {
         match side {
-            Side::Near => &mut self.near,
-            Side::Far => &mut self.far,
+            Side::Local => &mut self.local,
+            Side::Remote => &mut self.remote,
         }
     }
 
     fn end(&self, side: Side) -> &End {
         match side {
-            Side::Near => &self.near,
-            Side::Far => &self.far,
+            Side::Local => &self.local,
+            Side::Remote => &self.remote,
         }
     }
 
@@ -334,7 +334,7 @@ impl Leg {
     fn pace(&self) -> Side {
         match self.kind {
             Exchange::Calls => self.direction.sender(),
-            Exchange::Stream | Exchange::Datagrams => Side::Near,
+            Exchange::Stream | Exchange::Datagrams => Side::Local,
         }
     }
 
@@ -505,7 +505,7 @@ mod tests {
     /// Feeds both ends of a leg up to and with sample `upto`, far behind near, as they arrive.
     fn feed(live: &mut Live, index: usize, leg: &Leg, upto: usize) {
         for at in 0..=upto {
-            for side in [Side::Near, Side::Far] {
+            for side in [Side::Local, Side::Remote] {
                 if let Some(sample) = leg.end(side).samples.get(at) {
                     live.sample(index, side, sample);
                 }
@@ -616,12 +616,12 @@ mod tests {
         let mut lines = live.plain();
         assert!(live.plain().is_empty());
         let mut down = testing::leg(Direction::Down, LOSSY);
-        down.far.samples.truncate(2);
+        down.remote.samples.truncate(2);
         live.leg_started(1, Direction::Down);
         feed(&mut live, 1, &down, 2);
         lines.extend(live.plain());
         // A peer that reports nothing.
-        down.far.samples.clear();
+        down.remote.samples.clear();
         live.leg_started(2, Direction::Down);
         feed(&mut live, 2, &down, 1);
         lines.extend(live.plain());
@@ -655,10 +655,10 @@ mod tests {
                 }],
                 ..Sample::default()
             };
-            live.sample(0, Side::Near, &sample);
+            live.sample(0, Side::Local, &sample);
             live.plain();
         }
-        assert!(live.legs[&0].near.history.len() <= MOST_POINTS);
+        assert!(live.legs[&0].local.history.len() <= MOST_POINTS);
         let frame = live.frame(style(60));
         assert_eq!(
             frame[0],
@@ -681,7 +681,7 @@ mod tests {
                 requests: Some(Latency::from_counts([(1_000 + n % 10 / 5 * 8_000, 10)])),
                 ..Sample::default()
             };
-            live.sample(0, Side::Near, &sample);
+            live.sample(0, Side::Local, &sample);
         }
         let mut lines = live.plain();
         live.leg_ended(0, &Ended::Complete);
@@ -701,12 +701,12 @@ mod tests {
     fn samples_that_make_no_sense_change_nothing() {
         let mut live = Live::new(&testing::spec());
         let leg = testing::leg(Direction::Up, LAN);
-        live.sample(7, Side::Near, &leg.near.samples[1]);
+        live.sample(7, Side::Local, &leg.local.samples[1]);
         assert!(live.frame(style(80)).is_empty());
         live.leg_started(0, Direction::Up);
         feed(&mut live, 0, &leg, 5);
         let before = live.frame(style(80));
-        live.sample(0, Side::Near, &leg.near.samples[2]);
+        live.sample(0, Side::Local, &leg.local.samples[2]);
         assert_eq!(live.frame(style(80)), before);
     }
 }

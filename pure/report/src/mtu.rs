@@ -61,17 +61,21 @@ impl Words<'_> {
     }
 
     fn sentence(&self) -> String {
-        let [there, back] = Going::BOTH.map(|going| self.verdict(going));
+        let [forward, reverse] = Going::BOTH.map(|going| self.verdict(going));
         let size = |verdict: &MtuVerdict| match verdict.mtu {
             Some(mtu) if verdict.cause == MtuCause::NotTried => format!("at least {mtu}"),
             mtu => or(mtu, "nothing"),
         };
-        let sizes = match there.mtu == back.mtu {
-            true => format!("{} bytes each way", size(there)),
-            false => format!("{} bytes forward, {} in reverse", size(there), size(back)),
+        let sizes = match forward.mtu == reverse.mtu {
+            true => format!("{} bytes each way", size(forward)),
+            false => format!(
+                "{} bytes forward, {} in reverse",
+                size(forward),
+                size(reverse)
+            ),
         };
         let mut parts: Vec<String> = Vec::new();
-        if there.cause == MtuCause::Clear && back.cause == MtuCause::Clear {
+        if forward.cause == MtuCause::Clear && reverse.cause == MtuCause::Clear {
             let all = match self.report.method {
                 Method::Agent => "all that the devices of both hosts take",
                 Method::Web => "as much as could be tried",
@@ -183,8 +187,8 @@ impl Words<'_> {
                 continue;
             };
             let target = match going {
-                Going::There => self.report.far.as_ref().and_then(|end| end.address),
-                Going::Back => self.report.near.address,
+                Going::Forward => self.report.remote.as_ref().and_then(|end| end.address),
+                Going::Reverse => self.report.local.address,
             };
             let target = target.zip(self.report.sender(going));
             let until = match target.map(|(target, end)| (target, end.gateway, &end.device)) {
@@ -319,8 +323,8 @@ pub(crate) fn stops(cause: &MtuCause, going: Going, host: &str) -> String {
 pub(crate) fn ends(going: Going, host: &str) -> (String, String) {
     let here = "this host".to_owned();
     match going {
-        Going::There => (here, host.to_owned()),
-        Going::Back => (host.to_owned(), here),
+        Going::Forward => (here, host.to_owned()),
+        Going::Reverse => (host.to_owned(), here),
     }
 }
 
@@ -404,15 +408,15 @@ pub(crate) mod tests {
         causes
             .into_iter()
             .map(|cause| {
-                let mut there = way(1500, cause, beside.clone(), vec![MtuDoubt::Place]);
-                there.climb.too_big = Some(TooBig { from, mtu: 1500 });
-                there.climb.hops = vec![Hop::default()];
-                there.mss = Some(MssSeen {
+                let mut forward = way(1500, cause, beside.clone(), vec![MtuDoubt::Place]);
+                forward.climb.too_big = Some(TooBig { from, mtu: 1500 });
+                forward.climb.hops = vec![Hop::default()];
+                forward.mss = Some(MssSeen {
                     announced: 8960,
                     seen: 1460,
                     at_least: false,
                 });
-                report(there.clone(), there)
+                report(forward.clone(), forward)
             })
             .collect()
     }
@@ -454,15 +458,15 @@ pub(crate) mod tests {
         }
     }
 
-    fn report(there: Way, back: Way) -> MtuReport {
+    fn report(forward: Way, reverse: Way) -> MtuReport {
         MtuReport {
             schema: MTU_SCHEMA,
             host: "db2".to_owned(),
             method: Method::Agent,
-            near: PathEnd::default(),
-            far: Some(PathEnd::default()),
-            there,
-            back,
+            local: PathEnd::default(),
+            remote: Some(PathEnd::default()),
+            forward,
+            reverse,
             notes: vec!["a note \x1b[2J".to_owned()],
         }
     }
@@ -484,7 +488,7 @@ pub(crate) mod tests {
             says: 1500,
             expires_s: 9,
         };
-        for (there, back, said) in [
+        for (forward, reverse, said) in [
             (
                 clear(),
                 clear(),
@@ -506,7 +510,7 @@ pub(crate) mod tests {
                 "1500 bytes each way: the device of db2 takes no more.",
             ),
         ] {
-            let report = report(there, back);
+            let report = report(forward, reverse);
             let shown = text(
                 &report,
                 Style {

@@ -96,8 +96,8 @@ pub fn done(stage: ChangeStage, change: &MtuChange) -> String {
         let of = |going: Going| {
             let end = change.before.sender(going);
             let host = match going {
-                Going::There => "here".to_owned(),
-                Going::Back => format!("on {}", escape(&change.host)),
+                Going::Forward => "on this host".to_owned(),
+                Going::Reverse => format!("on {}", escape(&change.host)),
             };
             end.map(|end| format!("{} {host}{}", escape(&end.device), what(end)))
         };
@@ -117,7 +117,7 @@ pub fn done(stage: ChangeStage, change: &MtuChange) -> String {
             "changed: both devices have {to}{}",
             match change.silence {
                 Some(silence) => format!("; {} without an answer at the longest", rough(silence)),
-                None => "; the other host does not answer since".to_owned(),
+                None => "; the remote host does not answer since".to_owned(),
             }
         ),
         ChangeStage::Probe => format!("probed: {to} bytes get through in both directions"),
@@ -165,8 +165,8 @@ pub fn against(obstacle: &Obstacle, host: &str) -> String {
             driver,
         } => {
             let at = match end {
-                Going::There => "this host".to_owned(),
-                Going::Back => host,
+                Going::Forward => "this host".to_owned(),
+                Going::Reverse => host,
             };
             format!(
                 "{} ({}) of {at} may take the link down for some seconds when its MTU changes, and connections with it, this one too: try it at a time when that may be, with --force",
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         change(ChangeOutcome::RolledBack {
             stage: ChangeStage::Probe,
             stopped: vec![Stopped {
-                way: Going::Back,
+                way: Going::Reverse,
                 passes: Some(1500),
                 cause,
                 hangs: false,
@@ -234,7 +234,7 @@ pub(crate) mod tests {
         let hangs = ChangeOutcome::RolledBack {
             stage: ChangeStage::Verify,
             stopped: vec![Stopped {
-                way: Going::There,
+                way: Going::Forward,
                 passes: Some(9000),
                 cause: MtuCause::Clear,
                 hangs: true,
@@ -267,7 +267,7 @@ pub(crate) mod tests {
         let committed = text(&change(ChangeOutcome::Committed), Style::PLAIN).replace('\n', " ");
         assert!(committed.contains("packets to all others stay unchanged"));
         let force = Obstacle::DropsLink {
-            end: Going::Back,
+            end: Going::Reverse,
             device: "eth0".to_owned(),
             driver: "e1000e".to_owned(),
         };

@@ -194,7 +194,7 @@ fn family(
 fn path(run: &Run) -> String {
     let workload = run.spec.workload.kind().name;
     [
-        label("near", &run.near.hostname),
+        label("local", &run.local.hostname),
         label("host", &run.host),
         label("workload", workload),
     ]
@@ -241,7 +241,7 @@ mod tests {
             let start = format!("linerate_{name}{{");
             text.lines().filter(|l| l.starts_with(&start)).collect()
         };
-        let path = r#"near="web1",host="db\"1\\",workload="bulk""#;
+        let path = r#"local="web1",host="db\"1\\",workload="bulk""#;
         assert_eq!(
             of("received_bytes"),
             [
@@ -285,7 +285,7 @@ mod tests {
         for part in [
             "# TYPE linerate_request_latency_seconds summary\n# UNIT linerate_request_latency_seconds seconds\n",
             "direction=\"up\",quantile=\"0.5\"} 0.0000066\n",
-            "linerate_answered_requests{near=\"web1\"",
+            "linerate_answered_requests{local=\"web1\"",
             "direction=\"up\"} 10000\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_same_original_has_the_same_replacement() {
-        let document = r#"{"host": "ssh:alice@db2.example.net:5210", "far": {"hostname": "db2"},
+        let document = r#"{"host": "ssh:alice@db2.example.net:5210", "remote": {"hostname": "db2"},
             "workload": {"from": "data/disk.img"}, "kind": "bulk",
             "why": "cannot open '/home/bob/x y': denied"}"#;
         let mut redaction = Redaction::of(document);

@@ -1,6 +1,6 @@
 //! Requests in words: by operation where the time went, the longest ones with their ladders, and the list of calls.
 
-use crate::words::{Style, Table, escape, escape_sentence, glue, percent, table};
+use crate::words::{Style, Table, escape, escape_sentence, glue, percent};
 use model::Nanos;
 use model::request::{Call, Causes, Links, Operation, Requests};
 
@@ -17,7 +17,9 @@ const SMALL: f64 = 0.02;
 pub fn text(of: &Requests, style: Style) -> String {
     let mut out = style.bold(&sentence(of));
     if !of.operations.is_empty() {
-        out += &format!("\n{}", operations(&of.operations));
+        for table in operations(&of.operations) {
+            out += &format!("\n{}", table.fit(style));
+        }
         match of.operations.len().saturating_sub(OPERATIONS) {
             0 => {}
             more => out += &format!("And {more} more (--json has all).\n"),
@@ -32,7 +34,7 @@ pub fn text(of: &Requests, style: Style) -> String {
         let longest = of.operations.iter().take(LADDERS);
         let longest = longest.filter_map(|one| one.worst.first());
         out.extend(longest.map(|call| ladder(call, style)));
-        out += &list(of);
+        out += &list(of, style);
     }
     if let Some(clocks) = &of.clocks {
         out += &format!("\n{}", crate::explain::clocks(clocks, style));
@@ -106,24 +108,35 @@ pub(crate) fn ideal(links: &Links, unknown: &str) -> String {
     format!("ideal is the shortest round trip {frames}.")
 }
 
-fn operations(operations: &[Operation]) -> Table {
-    let rows = operations.iter().take(OPERATIONS).map(|one| {
+/// How many of each, how long they took, and which parts of it.
+fn operations(operations: &[Operation]) -> [Table; 2] {
+    let shown = || operations.iter().take(OPERATIONS);
+    let times = shown().map(|one| {
+        let count = one.count.to_string();
+        let times = [one.p50, one.p99, one.max].map(|time| time.to_string());
+        [escape(&one.operation), count]
+            .into_iter()
+            .chain(times)
+            .collect()
+    });
+    let parts = shown().map(|one| {
         let total = one.parts.total().0.max(1) as f64;
         let parts = one.parts.each();
         let parts = parts.map(|(_, time)| percent(time.0 as f64 / total));
-        let first = [
-            escape(&one.operation),
-            one.count.to_string(),
-            one.p50.to_string(),
-            one.p99.to_string(),
-            one.max.to_string(),
-        ];
-        first.into_iter().chain(parts).collect()
+        [escape(&one.operation)].into_iter().chain(parts).collect()
     });
-    let heads: Vec<&str> = "operation|count|p50|p99|longest|call send|there|think|reply send|back"
-        .split('|')
-        .collect();
-    Table::new(&heads, rows)
+    let heads = [
+        "operation",
+        "call send",
+        "forward",
+        "think",
+        "reply send",
+        "reverse",
+    ];
+    [
+        Table::new(&["operation", "count", "p50", "p99", "longest"], times),
+        Table::new(&heads, parts),
+    ]
 }
 
 /// One request, step by step between its ends.
@@ -153,7 +166,7 @@ pub(crate) fn ladder(call: &Call, style: Style) -> String {
     let parts = call.parts.each();
     let parts = parts.map(|(name, time)| format!("{name} {}", glue(span(time))));
     style.hang("  ", 4, &title)
-        + &table(&[], rows)
+        + &Table::new(&[], rows).fit(style)
         + &style.hang(
             "    ",
             4,
@@ -178,7 +191,7 @@ pub(crate) fn named(call: &Call) -> String {
 }
 
 /// All the communication, call by call.
-fn list(of: &Requests) -> String {
+fn list(of: &Requests, style: Style) -> String {
     let shown = of.calls.len().min(LISTED);
     let cut = of.answered > LISTED as u64;
     let heading = match cut {
@@ -190,7 +203,7 @@ fn list(of: &Requests) -> String {
         (_, all) if all == of.answered => "--json has all of them.\n".to_owned(),
         (_, first) => format!("--json has the first {first}.\n"),
     };
-    format!("\n{heading}:\n{}{more}", calls(of))
+    format!("\n{heading}:\n{}{more}", calls(of).fit(style))
 }
 
 fn calls(of: &Requests) -> Table {
@@ -202,18 +215,18 @@ fn calls(of: &Requests) -> Table {
             call.reply_bytes.0.to_string(),
             call.parts.total().to_string(),
             span(call.parts.think),
-            named(call),
-            call.purpose.to_owned(),
+            match call.purpose {
+                "" => named(call),
+                purpose => format!("{}: {purpose}", named(call)),
+            },
         ]
     });
-    let heads: Vec<&str> = "at|call|reply|took|think|operation|what for"
-        .split('|')
-        .collect();
+    let heads = ["at", "call", "reply", "took", "think", "operation"];
     Table::new(&heads, rows)
 }
 
 /// The operations and the first calls, and what is to be said of them, for a page.
-pub(crate) fn tables(of: &Requests) -> ([Table; 2], Vec<String>) {
+pub(crate) fn tables(of: &Requests) -> (Vec<Table>, Vec<String>) {
     let clocks = of.clocks.as_ref();
     let clocks = clocks.map(|clocks| {
         crate::explain::clocks(clocks, Style::WIDE)
@@ -225,7 +238,8 @@ pub(crate) fn tables(of: &Requests) -> ([Table; 2], Vec<String>) {
     let of_each = of_each.map(|one| format!("{}: {}", escape(&one.operation), each(one)));
     let explained = format!("{EACH} {}", ideal(&of.links, UNKNOWN_RATE));
     let words = of_each.chain([explained]).chain(clocks).chain(doubts);
-    ([operations(&of.operations), calls(of)], words.collect())
+    let tables = operations(&of.operations).into_iter().chain([calls(of)]);
+    (tables.collect(), words.collect())
 }
 
 #[cfg(test)]

@@ -72,8 +72,8 @@ fn needs(needs: &Needs) -> String {
 
 fn of_host(host: &HostAudit, style: Style) -> String {
     let which = match host.side {
-        Side::Near => "This host",
-        Side::Far => "The other host",
+        Side::Local => "This host",
+        Side::Remote => "The remote host",
     };
     let (name, kernel) = (escape(&host.hostname), escape(&host.kernel));
     let title = style.paint(Ink::Bold, &format!("{which}: {name}, {kernel}"));
@@ -180,7 +180,7 @@ pub(crate) mod tests {
                     changes: vec![Change {
                         now: Some("1".to_owned()),
                         default: Some("2".to_owned()),
-                        ..Change::new(setting(), Side::Near, "w".to_owned(), "s")
+                        ..Change::new(setting(), Side::Local, "w".to_owned(), "s")
                     }],
                     stand_in: vec![setting()],
                 }],
@@ -191,7 +191,7 @@ pub(crate) mod tests {
                 otherwise: vec!["find the link that loses".to_owned()],
             }],
             hosts: vec![HostAudit {
-                side: Side::Near,
+                side: Side::Local,
                 hostname: "db\u{1b}1".to_owned(),
                 kernel: "Linux 6.18.44".to_owned(),
                 items: vec![Item {

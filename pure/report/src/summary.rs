@@ -262,7 +262,7 @@ fn details(run: &Run, summary: &Summary) -> (Table, String) {
         true => figures::known(head, &rows),
         false => Table::default(),
     };
-    let who = match run.far {
+    let who = match run.remote {
         None => format!("{} did not report its side", escape(&run.host)),
         Some(_) => "the end or the kernel that knows did not report it".to_owned(),
     };
@@ -402,8 +402,8 @@ fn settings(summary: &Summary) -> (Table, &'static str) {
             };
             let name = escape(&setting.name);
             let asked = cell(&setting.asked, "-");
-            let [here, there] = ends.map(|end| cell(end, UNKNOWN));
-            let mut row = vec![name, asked, here, there];
+            let [local, remote] = ends.map(|end| cell(end, UNKNOWN));
+            let mut row = vec![name, asked, local, remote];
             if rows.contains(&row) {
                 continue;
             }
@@ -422,7 +422,7 @@ fn settings(summary: &Summary) -> (Table, &'static str) {
         false => "",
     };
     (
-        Table::new(&["setting", "asked", "here", "there"], rows),
+        Table::new(&["setting", "asked", "local", "remote"], rows),
         note,
     )
 }
@@ -447,26 +447,29 @@ fn is_shown(setting: &SettingInForce) -> bool {
 // ---- where ----
 
 fn hosts(run: &Run, style: Style) -> String {
-    let line = |label: &str, words: &str| style.hang(&format!("{label:<5} "), 6, words);
-    let same = |far: &&Fingerprint| run.host == "local" && far.hostname == run.near.hostname;
-    let there = match run.far.as_ref().filter(same) {
+    let line = |label: &str, words: &str| style.hang(&format!("{label:<6} "), 7, words);
+    let same = |remote: &&Fingerprint| run.host == "local" && remote.hostname == run.local.hostname;
+    let peer = match run.remote.as_ref().filter(same) {
         Some(_) => "the same host".to_owned(),
-        None => remote(&run.host, run.far.as_ref()),
+        None => remote(&run.host, run.remote.as_ref()),
     };
-    let mut out = line("here", &host(&run.near)) + &line("there", &there);
-    let far = run.far.as_ref().filter(|far| far.unread != run.near.unread);
-    for (label, host) in [("here", Some(&run.near)), ("there", far)] {
-        if let Some(host) = host.filter(|host| !host.unread.is_empty()) {
-            out += &style.hang("", 2, &unread(label, host));
+    let mut out = line("local", &host(&run.local)) + &line("remote", &peer);
+    let remote = run
+        .remote
+        .as_ref()
+        .filter(|remote| remote.unread != run.local.unread);
+    for host in [&run.local].into_iter().chain(remote) {
+        if !host.unread.is_empty() {
+            out += &style.hang("", 2, &unread(host));
         }
     }
     out
 }
 
-/// The other host in one line.
-pub(crate) fn remote(name: &str, far: Option<&Fingerprint>) -> String {
+/// The remote host in one line.
+pub(crate) fn remote(name: &str, remote: Option<&Fingerprint>) -> String {
     let unknown = || format!("{} did not report what it is", escape(name));
-    far.map_or_else(unknown, host)
+    remote.map_or_else(unknown, host)
 }
 
 /// One host in one line.
@@ -510,14 +513,15 @@ fn link_speed(speed: BitRate) -> String {
     }
 }
 
-fn unread(label: &str, host: &Fingerprint) -> String {
+fn unread(host: &Fingerprint) -> String {
     let all = host.unread.len();
     let named = host.unread.iter().take(UNREAD_NAMED);
     let mut names: Vec<String> = named.map(|u| escape(&u.what)).collect();
     if all > UNREAD_NAMED {
         names.push(format!("and {} more", all - UNREAD_NAMED));
     }
-    format!("Not readable {label} ({all}): {}.", names.join(", "))
+    let name = escape(&host.hostname);
+    format!("Not readable on {name} ({all}): {}.", names.join(", "))
 }
 
 // ---- doubts, and where to find it all again ----
@@ -598,7 +602,7 @@ mod tests {
     #[test]
     fn clean_two_way_bulk() {
         let run = testing::run(testing::spec(), two_way(LAN, LAN));
-        insta::assert_snapshot!(plain(&run), @r#"
+        insta::assert_snapshot!(plain(&run), @r"
         up    896 Mbit/s  to db1 (943 Mbit/s after the first 2 s; 1.04 GiB in 10 s)
         down  896 Mbit/s  from db1 (943 Mbit/s after the first 2 s; 1.04 GiB in 10 s)
 
@@ -621,13 +625,13 @@ mod tests {
         receiver's CPU               0.25 cores, 2.23 s/GB  0.25 cores, 2.23 s/GB
           its whole host             5.0 %                  5.0 %
 
-        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
-              fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        there db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc fq_codel,
-              cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        local  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        remote db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
-        "#);
+        ");
     }
 
     #[test]
@@ -639,7 +643,7 @@ mod tests {
         run.host = "chicago.example.net".to_owned();
         run.title = Some("before the new switch".to_owned());
         for leg in &mut run.legs {
-            for end in [&mut leg.near, &mut leg.far] {
+            for end in [&mut leg.local, &mut leg.remote] {
                 end.sockets[0].receive_buffer = Bytes(6 << 20);
                 end.sockets[0].congestion = "reno".to_owned();
             }
@@ -649,7 +653,7 @@ mod tests {
             "The receive window cannot grow beyond what was given.",
             "sysctl -w net.core.rmem_max=8388608 on web1, or set less",
         ));
-        run.near.unread = (0..9)
+        run.local.unread = (0..9)
             .map(|n| Unread {
                 what: format!("net.ipv4.thing_{n}"),
                 why: "no such file".to_owned(),
@@ -681,16 +685,16 @@ mod tests {
         receiver's CPU               0.25 cores, 34.0 s/GB  0.25 cores, 2.48 s/GB
           its whole host             5.0 %                  5.0 %
 
-        setting         asked     here      there
+        setting         asked     local     remote
         receive-buffer  8.00 MiB  6.00 MiB  6.00 MiB
         congestion      reno      reno      reno
         The kernel holds twice the buffer that it grants (socket(7)).
 
-        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
-              fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        there db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc fq_codel,
-              cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        Not readable here (9): net.ipv4.thing_0, net.ipv4.thing_1, net.ipv4.thing_2,
+        local  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        remote db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        Not readable on web1 (9): net.ipv4.thing_0, net.ipv4.thing_1, net.ipv4.thing_2,
           net.ipv4.thing_3, net.ipv4.thing_4, net.ipv4.thing_5, and 3 more.
 
         ! SO_RCVBUF 8.00 MiB asked, 6.00 MiB in force on web1, because net.core.rmem_max
@@ -710,9 +714,9 @@ mod tests {
         spec.directions = Directions::Up;
         let mut run = testing::run(spec, vec![testing::request_leg(11_650)]);
         run.host = "local".to_owned();
-        run.near.device.as_mut().unwrap().speed = None;
-        run.far = Some(run.near.clone());
-        insta::assert_snapshot!(plain(&run), @r#"
+        run.local.device.as_mut().unwrap().speed = None;
+        run.remote = Some(run.local.clone());
+        insta::assert_snapshot!(plain(&run), @r"
         up    116,500 requests/s  to local (p50 6.60 us, p99 21.0 us; 1,165,000 answered
               in 10 s)
         Ideal 4.00 us, measured 6.60 us at the median; ideal is the shortest round trip
@@ -737,12 +741,12 @@ mod tests {
         leaves when the reply is in. Both ends spin for some tens of microseconds, then
         sleep (--wait hybrid).
 
-        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe), MTU 1500, qdisc fq_codel, cubic,
-              32 x AMD EPYC 7313P, no virtualisation seen
-        there the same host
+        local  web1: Linux 6.12.48-amd64, eno1 (ixgbe), MTU 1500, qdisc fq_codel, cubic,
+               32 x AMD EPYC 7313P, no virtualisation seen
+        remote the same host
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
-        "#);
+        ");
     }
 
     #[test]
@@ -775,15 +779,15 @@ mod tests {
     fn iperf3_server_that_reports_little() {
         let mut legs = two_way(LAN, LAN);
         for leg in &mut legs {
-            leg.far = EndRecord {
-                bytes: leg.far.bytes,
+            leg.remote = EndRecord {
+                bytes: leg.remote.bytes,
                 ..EndRecord::default()
             };
         }
         let mut run = testing::run(testing::spec(), legs);
         run.host = "iperf3:speed.example".to_owned();
-        run.far = None;
-        insta::assert_snapshot!(plain(&run), @r#"
+        run.remote = None;
+        insta::assert_snapshot!(plain(&run), @r"
         up    896 Mbit/s  to iperf3:speed.example (943 Mbit/s after the first 2 s;
               1.04 GiB in 10 s; as sent: the receiver did not report what arrived)
         down  896 Mbit/s  from iperf3:speed.example (943 Mbit/s after the first 2 s;
@@ -809,33 +813,33 @@ mod tests {
           its whole host             not reported           5.0 %
         not reported: iperf3:speed.example did not report its side.
 
-        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
-              fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        there iperf3:speed.example did not report what it is
+        local  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        remote iperf3:speed.example did not report what it is
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
-        "#);
+        ");
     }
 
     #[test]
     fn settings_that_differ_without_being_asked() {
         let mut leg = testing::leg(Direction::Up, LAN);
-        leg.near.sockets[0].mss = 1460;
+        leg.local.sockets[0].mss = 1460;
         let mut run = testing::run(testing::spec(), vec![leg]);
         assert!(settings(&summarise(&run)).0.rows.is_empty());
-        run.legs[0].near.sockets[0].mss = 8948;
-        run.legs[0].far.sockets[0].dscp = 46;
-        insta::assert_snapshot!(settings(&summarise(&run)).0, @r#"
-        setting  asked  here  there
-        mss      -      8948  1448
-        dscp     -      0     46
-        "#);
+        run.legs[0].local.sockets[0].mss = 8948;
+        run.legs[0].remote.sockets[0].dscp = 46;
+        insta::assert_snapshot!(settings(&summarise(&run)).0, @r"
+        setting  asked  local  remote
+        mss      -      8948   1448
+        dscp     -      0      46
+        ");
     }
 
     #[test]
     fn interrupted() {
         let mut leg = testing::leg(Direction::Up, LAN);
-        for end in [&mut leg.near, &mut leg.far] {
+        for end in [&mut leg.local, &mut leg.remote] {
             end.samples.truncate(4);
             end.bytes = end.samples[3].bytes;
             end.duration = end.samples[3].at;
@@ -843,7 +847,7 @@ mod tests {
         leg.ended = Ended::Interrupted;
         let mut run = testing::run(testing::spec(), vec![leg]);
         run.ended = Ended::Interrupted;
-        insta::assert_snapshot!(plain(&run), @r#"
+        insta::assert_snapshot!(plain(&run), @r"
         Interrupted: what follows was measured until then.
         up    786 Mbit/s  to db1 (943 Mbit/s after the first 1.50 s; 281 MiB in 3 s)
 
@@ -865,32 +869,32 @@ mod tests {
         receiver's CPU               0.25 cores, 2.55 s/GB
           its whole host             5.0 %
 
-        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
-              fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        there db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc fq_codel,
-              cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        local  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        remote db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
-        "#);
+        ");
     }
 
     #[test]
     fn failed_before_anything_moved() {
         let mut run = testing::run(testing::spec(), Vec::new());
-        run.far = None;
+        run.remote = None;
         run.ended = Ended::Failed {
             why: "db1 went silent for 5 s: check the path and the agent's log".to_owned(),
         };
-        insta::assert_snapshot!(plain(&run), @r#"
+        insta::assert_snapshot!(plain(&run), @r"
         Failed: db1 went silent for 5 s: check the path and the agent's log
         Nothing was measured.
 
-        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
-              fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        there db1 did not report what it is
+        local  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        remote db1 did not report what it is
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
-        "#);
+        ");
     }
 
     #[test]
@@ -902,19 +906,19 @@ mod tests {
         });
         spec.directions = Directions::Up;
         let mut leg = testing::leg(Direction::Up, LAN);
-        leg.far.datagrams = Some(Datagrams {
+        leg.remote.datagrams = Some(Datagrams {
             packets: 773_000,
             lost: 930,
             out_of_order: 12,
             jitter: Nanos(17_000),
         });
-        for end in [&mut leg.near, &mut leg.far] {
+        for end in [&mut leg.local, &mut leg.remote] {
             for stream in end.samples.iter_mut().flat_map(|s| &mut s.streams) {
                 stream.tcp = None;
             }
         }
         let run = testing::run(spec, vec![leg]);
-        insta::assert_snapshot!(plain(&run), @r#"
+        insta::assert_snapshot!(plain(&run), @r"
         up    896 Mbit/s  to db1 (0.12 % lost, jitter 17.0 us; 1.04 GiB in 10 s)
 
         datagrams expected  773,000
@@ -928,13 +932,13 @@ mod tests {
 
         Datagrams of 1,448 bytes at 943 Mbit/s on 1 stream.
 
-        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
-              fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        there db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc fq_codel,
-              cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        local  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        remote db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
+               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
-        "#);
+        ");
     }
 
     #[test]
@@ -952,21 +956,21 @@ mod tests {
         };
         run.warnings = vec![testing::warning(nasty, nasty, &nasty.repeat(1000))];
         for leg in &mut run.legs {
-            for end in [&mut leg.near, &mut leg.far] {
+            for end in [&mut leg.local, &mut leg.remote] {
                 end.sockets[0].congestion = nasty.to_owned();
             }
         }
-        let far = run.far.as_mut().unwrap();
-        far.hostname = nasty.to_owned();
-        far.kernel = nasty.repeat(1000);
-        far.virtualisation = Some(nasty.to_owned());
-        far.cpu.model = nasty.to_owned();
-        far.congestion.as_mut().unwrap().default = nasty.to_owned();
-        let device = far.device.as_mut().unwrap();
+        let remote = run.remote.as_mut().unwrap();
+        remote.hostname = nasty.to_owned();
+        remote.kernel = nasty.repeat(1000);
+        remote.virtualisation = Some(nasty.to_owned());
+        remote.cpu.model = nasty.to_owned();
+        remote.congestion.as_mut().unwrap().default = nasty.to_owned();
+        let device = remote.device.as_mut().unwrap();
         device.name = nasty.to_owned();
         device.driver = Some(nasty.to_owned());
         device.qdisc = Some(nasty.to_owned());
-        far.unread = vec![Unread {
+        remote.unread = vec![Unread {
             what: nasty.to_owned(),
             why: nasty.to_owned(),
         }];

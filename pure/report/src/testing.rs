@@ -104,8 +104,8 @@ pub fn run(spec: Spec, legs: Vec<Leg>) -> Run {
         started: Nanos::from_secs(1_795_205_836),
         host: "db1".to_owned(),
         spec,
-        near: host("web1"),
-        far: Some(host("db1")),
+        local: host("web1"),
+        remote: Some(host("db1")),
         legs,
         ended: Ended::Complete,
         ..Run::default()
@@ -146,15 +146,15 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
         signed: Some(model::Signature::default()),
         ..EndRecord::default()
     };
-    let (near, far) = match direction {
+    let (local, remote) = match direction {
         Direction::Up => (end(true), end(false)),
         Direction::Down => (end(false), end(true)),
     };
     Leg {
         direction,
         started: Nanos(0),
-        near,
-        far,
+        local,
+        remote,
         ended: Ended::Complete,
     }
 }
@@ -295,8 +295,8 @@ pub fn latencies(times: u64) -> Latency {
 /// Ten seconds of requests upwards.
 pub fn request_leg(times: u64) -> Leg {
     let mut leg = leg(Direction::Up, LAN);
-    leg.near.requests = Some(latencies(times));
-    for sample in leg.near.samples.iter_mut().skip(1) {
+    leg.local.requests = Some(latencies(times));
+    for sample in leg.local.samples.iter_mut().skip(1) {
         sample.requests = Some(latencies(times / 10));
         for tcp in sample.streams.iter_mut().filter_map(|s| s.tcp.as_mut()) {
             let min_rtt = Some(Nanos::from_micros(4));
@@ -454,7 +454,7 @@ pub fn requests() -> Requests {
         forward: Nanos(10_000),
         think: Nanos(190_000),
         reply_send: Nanos(0),
-        back: Nanos(12_000),
+        reverse: Nanos(12_000),
     };
     let mut causes = Causes::default();
     causes.spend(Cause::Retransmission, Nanos(1_100_000));

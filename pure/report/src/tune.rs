@@ -31,8 +31,8 @@ pub fn elsewhere(system: Foreign, texts: &[(Side, String)]) -> String {
     }
     let of = |(side, text): &(Side, String)| {
         let host = match side {
-            Side::Near => "this host",
-            Side::Far => "the remote host",
+            Side::Local => "this host",
+            Side::Remote => "the remote host",
         };
         format!("\n# {name} in the place of {host}: /etc/sysctl.conf\n{text}")
     };
@@ -306,9 +306,9 @@ impl Story {
         }
         if !kept.is_empty() {
             // In a lab both hosts are namespaces, which 'tune undo' without its name does not reach.
-            let far =
-                story.kept.iter().any(|r| r.side == Side::Far) || story.host.starts_with("lab:");
-            let host = far.then(|| format!(" {}", escape(&story.host)));
+            let remote =
+                story.kept.iter().any(|r| r.side == Side::Remote) || story.host.starts_with("lab:");
+            let host = remote.then(|| format!(" {}", escape(&story.host)));
             let until = glue(format!("'linerate tune undo{}'", host.unwrap_or_default()));
             kept.push(match story.lasting[..] {
                 [] => format!("Until {until} or until reboot: --persist keeps it."),
@@ -360,8 +360,8 @@ fn look_words(look: &Look) -> String {
 
 fn host(side: Side) -> &'static str {
     match side {
-        Side::Near => "on this host",
-        Side::Far => "on the remote host",
+        Side::Local => "on this host",
+        Side::Remote => "on the remote host",
     }
 }
 

@@ -207,6 +207,34 @@ impl fmt::Display for Table {
     }
 }
 
+impl Table {
+    /// As text whose lines are no longer than the screen, if the last column can be broken to fit it.
+    pub(crate) fn fit(&self, style: Style) -> String {
+        let text = self.to_string();
+        let screen = usize::from(style.width);
+        if text.lines().all(|line| line.chars().count() <= screen) {
+            return text;
+        }
+        let all = || {
+            (!self.head.is_empty())
+                .then_some(&self.head)
+                .into_iter()
+                .chain(&self.rows)
+        };
+        let cut = |row: &Vec<String>| row.split_last().map(|(_, front)| front.to_vec());
+        let front = Table::new(&[], all().filter_map(cut)).to_string();
+        let before = front.lines().map(|line| line.chars().count()).max();
+        let before = before.map_or(0, |columns| columns + 2);
+        let lines = front.lines().zip(all().filter_map(|row| row.last()));
+        lines
+            .map(|(line, last)| {
+                let text = style.hang(&format!("{line:<before$}"), before, last);
+                text.trim_end().to_owned() + "\n"
+            })
+            .collect()
+    }
+}
+
 /// A table as text.
 pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     Table::new(head, rows).to_string()

@@ -247,7 +247,7 @@ pub(crate) fn from_one(seen: &SeenRequest, view: Viewpoint, links: &Links) -> Br
         forward: Nanos(way.0 / 2),
         think: middle.since(beyond),
         reply_send: d.since(c),
-        back: way.since(Nanos(way.0 / 2)),
+        reverse: way.since(Nanos(way.0 / 2)),
     };
     let mut causes = sending(&seen.call, &seen.reply, &parts);
     causes.spend(Cause::Path, way);
@@ -351,13 +351,13 @@ impl RequestPair {
                 forward,
                 think,
                 reply_send,
-                back: way.since(forward),
+                reverse: way.since(forward),
             },
         }
     }
 
     fn way(&self) -> Nanos {
-        self.parts.forward + self.parts.back
+        self.parts.forward + self.parts.reverse
     }
 
     /// Of the last segment each way, about.

@@ -343,7 +343,7 @@ mod tests {
         let parts = found.calls[0].parts;
         assert_eq!(found.calls[0].view, Viewpoint::BothEnds);
         assert_eq!(
-            (parts.forward, parts.think, parts.back),
+            (parts.forward, parts.think, parts.reverse),
             (ms(4), ms(5), ms(6))
         );
     }

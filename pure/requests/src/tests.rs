@@ -109,7 +109,7 @@ fn the_time_behind_the_call_is_the_way_and_think_time() {
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].view, Viewpoint::Client);
     assert_eq!(
-        (calls[0].parts.forward, calls[0].parts.back),
+        (calls[0].parts.forward, calls[0].parts.reverse),
         (ms(5), ms(5))
     );
     assert_eq!(calls[0].parts.think, ms(7));

@@ -99,7 +99,7 @@ fn tune(number: u64, request: TuneRequest) -> ToAgent {
 }
 
 fn apply(number: u64, settings: usize) -> ToAgent {
-    let one = "route.initcwnd=32@far".parse().unwrap();
+    let one = "route.initcwnd=32@remote".parse().unwrap();
     let settings = vec![one; settings];
     tune(number, TuneRequest::Apply { settings })
 }
@@ -107,7 +107,7 @@ fn apply(number: u64, settings: usize) -> ToAgent {
 fn tuned(number: u64, readings: usize) -> ToController {
     let reading = Reading {
         setting: "route.initcwnd".to_owned(),
-        side: Side::Far,
+        side: Side::Remote,
         asked: "32".to_owned(),
         found: "10\u{1b}[2J".to_owned(),
         in_force: false,
@@ -655,7 +655,7 @@ fn requests_and_answers_out_of_turn_or_bounds_are_not_sent_and_not_taken() {
         assert!(matches!(fault(&mut pair.controller), Fault::Order(_)));
     }
     let many: Vec<u64> = (1..=MAX_OPEN_REQUESTS as u64).collect();
-    let settings = vec!["device.pin=1500@far".parse().unwrap(); MAX_SETTINGS + 1];
+    let settings = vec!["device.pin=1500@remote".parse().unwrap(); MAX_SETTINGS + 1];
     for (numbers, wrong) in [
         (vec![], tune(1, TuneRequest::UndoOnly { settings })),
         (vec![], tune(0, TuneRequest::Undo)),
@@ -781,8 +781,8 @@ fn a_request_names_as_many_settings_as_it_may() {
 #[test]
 fn a_setting_is_one_of_a_closed_list_or_the_session_ends() {
     for setting in [
-        "sysctl:kernel.core_pattern=|/bin/sh@far",
-        "route.initcwnd=0@far",
+        "sysctl:kernel.core_pattern=|/bin/sh@remote",
+        "route.initcwnd=0@remote",
         "../../etc/passwd=1",
         "exec=reboot",
     ] {
@@ -921,9 +921,9 @@ proptest! {
     #[test]
     fn two_of_us_never_find_fault_with_each_other(acts in acts(false)) {
         let mut pair = play(acts);
-        let (near, far) = (all(&mut pair.controller), all(&mut pair.agent));
-        prop_assert!(only_late(&near), "{near:?}");
-        prop_assert!(only_late(&far), "{far:?}");
+        let (local, remote) = (all(&mut pair.controller), all(&mut pair.agent));
+        prop_assert!(only_late(&local), "{local:?}");
+        prop_assert!(only_late(&remote), "{remote:?}");
     }
 
     /// A wire that does what it likes never makes a machine panic, go on after its last event, or

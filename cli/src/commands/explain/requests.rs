@@ -88,10 +88,10 @@ fn of_run(run: &Run, traces: &Traces, links: Links) -> Result<Requests> {
     };
     for (n, leg) in run.legs.iter().enumerate() {
         return Ok(
-            match [Side::Near, Side::Far].map(|side| leg.end(side).trace.is_some()) {
-                [true, true] => requests::joined(of_end(n, Side::Near)?, of_end(n, Side::Far)?),
-                [true, false] => of_end(n, Side::Near)?.finish(),
-                [false, true] => of_end(n, Side::Far)?.finish(),
+            match [Side::Local, Side::Remote].map(|side| leg.end(side).trace.is_some()) {
+                [true, true] => requests::joined(of_end(n, Side::Local)?, of_end(n, Side::Remote)?),
+                [true, false] => of_end(n, Side::Local)?.finish(),
+                [false, true] => of_end(n, Side::Remote)?.finish(),
                 [false, false] => continue,
             },
         );

@@ -174,7 +174,7 @@ struct Place {
     cpus: Vec<u32>,
     /// Processors for the stream threads at HOST
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    far_cpus: Vec<u32>,
+    remote_cpus: Vec<u32>,
 }
 
 #[derive(Args)]
@@ -531,13 +531,13 @@ impl Load {
                 ip_version: sockets.version.chosen(),
                 ..settings.clone()
             },
-            near: Placement {
+            local: Placement {
                 bind_address: place.bind,
                 bind_device: place.bind_device.clone(),
                 cpus: place.cpus.clone(),
             },
-            far: Placement {
-                cpus: place.far_cpus.clone(),
+            remote: Placement {
+                cpus: place.remote_cpus.clone(),
                 ..Placement::default()
             },
         })

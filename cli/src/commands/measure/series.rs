@@ -18,10 +18,10 @@ impl Measure {
                 "several runs make a table, or with --json one document; each of them: linerate runs export"
             );
         }
-        let mut far = self.open(path, spec)?;
+        let mut remote = self.open(path, spec)?;
         let table = match self.options.depths() {
-            Some(depths) => self.depths(&mut *far, path, spec, depths)?,
-            None => self.corners(&mut *far, path, spec)?,
+            Some(depths) => self.depths(&mut *remote, path, spec, depths)?,
+            None => self.corners(&mut *remote, path, spec)?,
         };
         out::print(&table)?;
         let exit = match path.stop.load(Ordering::Relaxed) {
@@ -33,7 +33,7 @@ impl Measure {
 
     fn depths(
         &self,
-        far: &mut dyn PeerSession,
+        remote: &mut dyn PeerSession,
         path: Path<'_>,
         spec: &Spec,
         depths: &[u32],
@@ -44,7 +44,7 @@ impl Measure {
             if let Workload::Blocks(order) = &mut spec.workload {
                 order.depth = *depth;
             }
-            let Some(run) = self.part(far, path, spec)? else {
+            let Some(run) = self.part(remote, path, spec)? else {
                 break;
             };
             let legs = model::summarise(&run).legs;
@@ -65,7 +65,7 @@ impl Measure {
     }
 
     /// Copies from memory and the file to memory and the file, in a random order; none of the copies stays.
-    fn corners(&self, far: &mut dyn PeerSession, path: Path<'_>, spec: &Spec) -> Result<String> {
+    fn corners(&self, remote: &mut dyn PeerSession, path: Path<'_>, spec: &Spec) -> Result<String> {
         let Workload::Copy(order) = &spec.workload else {
             bail!("--corners belongs to copies: add --workload copy");
         };
@@ -96,7 +96,7 @@ impl Measure {
                 if corner.order.from.is_none() {
                     spec.limit = limit.unwrap_or(spec.limit);
                 }
-                let Some(run) = self.part(far, path, spec)? else {
+                let Some(run) = self.part(remote, path, spec)? else {
                     break 'rounds;
                 };
                 let copy = model::summarise(&run).legs.pop().and_then(|leg| leg.copy);
@@ -118,8 +118,13 @@ impl Measure {
     ///
     /// # Errors
     /// If it is not complete.
-    fn part(&self, far: &mut dyn PeerSession, path: Path<'_>, spec: Spec) -> Result<Option<Run>> {
-        let played = play(far, path, self.blank(spec), self.output.quiet, None);
+    fn part(
+        &self,
+        remote: &mut dyn PeerSession,
+        path: Path<'_>,
+        spec: Spec,
+    ) -> Result<Option<Run>> {
+        let played = play(remote, path, self.blank(spec), self.output.quiet, None);
         if path.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }

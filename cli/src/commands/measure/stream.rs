@@ -78,7 +78,7 @@ impl Watcher for Iperf3Lines {
             }
             Event::Sample {
                 index,
-                side: Side::Near,
+                side: Side::Local,
                 sample,
             } => {
                 let Some(leg) = self.legs.get_mut(&index) else {

@@ -137,7 +137,7 @@ const BY_PEER: &[ByPeer] = &[
         "these servers end a test by rules of their own; it belongs to legs at agents",
     ),
     (
-        &["far-cpus"],
+        &["remote-cpus"],
         |peer| !matches!(peer, Host::Iperf3 { .. } | Host::Nfs { .. }),
         "the server chooses its processors itself: start it with taskset there",
     ),

@@ -71,8 +71,8 @@ pub struct Audit {
 struct Found {
     run: Run,
     why: Vec<Explanation>,
-    near: Configured,
-    far: Configured,
+    local: Configured,
+    remote: Configured,
     doubts: Vec<String>,
 }
 
@@ -120,21 +120,21 @@ impl Audit {
         run.warnings.extend(not_kept);
         let traces = global.archive_path().map(|path| Traces::beside(&path));
         let why = document::why(&run, traces.ok().as_ref());
-        let (mut near, mut far) = (Configured::default(), Configured::default());
+        let (mut local, mut remote) = (Configured::default(), Configured::default());
         let mut doubts = Vec::new();
         match peer.config_files() {
             // Its namespaces have what the lab gave them, not what the files of the machine say.
             ConfigFiles::None => {}
             // The same host at both ends counts once.
             ConfigFiles::Local => {
-                near = tuning::configured();
-                run.far = None;
+                local = tuning::configured();
+                run.remote = None;
             }
             ConfigFiles::Both => {
-                near = tuning::configured();
+                local = tuning::configured();
                 let link = session.agent().context("it has no agent")?;
                 match survey(link) {
-                    Ok(configured) => far = configured,
+                    Ok(configured) => remote = configured,
                     Err(why) => doubts.push(format!(
                         "which files set up the remote host is unknown: {}",
                         sentence(&why)
@@ -145,8 +145,8 @@ impl Audit {
         Ok(Found {
             run,
             why,
-            near,
-            far,
+            local,
+            remote,
             doubts,
         })
     }
@@ -165,13 +165,13 @@ impl Audit {
         let Found {
             run,
             why,
-            near,
-            far,
+            local,
+            remote,
             mut doubts,
         } = found;
         let hosts = PathHosts {
-            near: &run.near,
-            far: run.far.as_ref(),
+            local: &run.local,
+            remote: run.remote.as_ref(),
         };
         let path: Vec<(PathSample, Advice)> = (0..run.legs.len())
             .filter_map(|leg| PathSample::of(&run, leg))
@@ -194,9 +194,14 @@ impl Audit {
         }
         let words = |w: &Warning| format!("{}: {}; {}", w.what, w.meaning, w.remedy);
         doubts.extend(run.warnings.iter().map(words));
-        let mut audits = vec![advise::review_settings(&run.near, Side::Near, &path, &near)];
-        let of_far = |host| advise::review_settings(host, Side::Far, &path, &far);
-        audits.extend(run.far.as_ref().map(of_far));
+        let mut audits = vec![advise::review_settings(
+            &run.local,
+            Side::Local,
+            &path,
+            &local,
+        )];
+        let of_remote = |host| advise::review_settings(host, Side::Remote, &path, &remote);
+        audits.extend(run.remote.as_ref().map(of_remote));
         Ok(AuditReport {
             host: run.host.clone(),
             run: run.id.clone(),
@@ -207,7 +212,7 @@ impl Audit {
     }
 }
 
-/// What sets the other host up when it starts.
+/// What sets the remote host up when it starts.
 fn survey(link: &mut Link) -> Result<Configured> {
     let asked = link.ask(ProbeRequest::Survey)?;
     match link.answer(asked, ANSWER, &mut || ())? {
@@ -226,8 +231,8 @@ fn kept(id: &str, global: &Global) -> Result<Found> {
             run.id
         )],
         why,
-        near: Configured::default(),
-        far: Configured::default(),
+        local: Configured::default(),
+        remote: Configured::default(),
         run,
     })
 }

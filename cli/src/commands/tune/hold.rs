@@ -57,8 +57,8 @@ impl Hold {
         };
         link.tune(begin, ANSWER)?;
         let (mut holder, readings) = if link.shares_machine() {
-            let mut hold = tuning::begin(&self.title, self.deadline.into(), Side::Far)?;
-            let readings = hold.apply(&settings, link.far_address())?;
+            let mut hold = tuning::begin(&self.title, self.deadline.into(), Side::Remote)?;
+            let readings = hold.apply(&settings, link.remote_address())?;
             (Holder::Here(hold), readings)
         } else {
             let readings = link.tune(TuneRequest::Apply { settings }, ANSWER)?;

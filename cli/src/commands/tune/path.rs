@@ -113,8 +113,9 @@ impl Path {
         drop(Archive::open(&archive)?);
         let mut view = View::new(Pairs::default(), self.session.quiet);
         let watch = host.watch();
-        let mut far = self.session.reach(&host, &question.run, global, stop)?;
-        let done = ClosedLoop::new(question, &mut *far, archive.clone(), &mut view, stop).run()?;
+        let mut remote = self.session.reach(&host, &question.run, global, stop)?;
+        let done =
+            ClosedLoop::new(question, &mut *remote, archive.clone(), &mut view, stop).run()?;
         drop(view);
         let TuningResult {
             mut story,

@@ -22,7 +22,7 @@ The latest change is undone first. Files of --persist are restored too, unless
 somebody changed them since; what they set at the last start stays until the
 next. Another host needs the right to tune there.")]
 pub struct Undo {
-    /// The other host: name[:port] (an agent with --allow-tune), ssh:[user@]name, lab:NAME[/host], lab:FILE.toml
+    /// The remote host: name[:port] (an agent with --allow-tune), ssh:[user@]name, lab:NAME[/host], lab:FILE.toml
     host: Option<String>,
     #[command(flatten)]
     reaching: Reaching,

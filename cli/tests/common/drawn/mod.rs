@@ -356,7 +356,7 @@ pub fn start(home: &Home, lab: &Lab<'_>, host: &str, program: &str, ready: &str)
 pub fn sampled_every(mut run: Value, interval_ns: u64) -> Value {
     run["spec"]["interval_ns"] = interval_ns.into();
     for leg in run["legs"].as_array_mut().into_iter().flatten() {
-        for end in ["near", "far"] {
+        for end in ["local", "remote"] {
             let Some(samples) = leg[end]["samples"].as_array_mut() else {
                 continue;
             };

@@ -186,12 +186,12 @@ pub fn end(samples: u64) -> EndRecord {
     }
 }
 
-pub fn leg(direction: Direction, near: u64, far: u64) -> Leg {
+pub fn leg(direction: Direction, local: u64, remote: u64) -> Leg {
     Leg {
         direction,
         started: Nanos::from_secs(1),
-        near: end(near),
-        far: end(far),
+        local: end(local),
+        remote: end(remote),
         ended: Ended::Complete,
     }
 }
@@ -200,7 +200,7 @@ pub fn leg(direction: Direction, near: u64, far: u64) -> Leg {
 pub fn complete(id: &str, host: &str, started: Nanos) -> Run {
     let mut run = begun(id, host, started);
     run.title = Some("before the change".to_owned());
-    run.far = Some(Fingerprint {
+    run.remote = Some(Fingerprint {
         kernel: "Linux 6.12".to_owned(),
         unread: vec![Unread {
             what: "qdisc".to_owned(),
@@ -209,7 +209,7 @@ pub fn complete(id: &str, host: &str, started: Nanos) -> Run {
         ..Fingerprint::default()
     });
     run.legs = vec![leg(Direction::Up, 30, 20), leg(Direction::Down, 20, 30)];
-    run.legs[1].near.requests = Some(Latency::from_counts([(41_000, 9), (90_000, 1)]));
+    run.legs[1].local.requests = Some(Latency::from_counts([(41_000, 9), (90_000, 1)]));
     run.ended = Ended::Complete;
     run
 }

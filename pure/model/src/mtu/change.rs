@@ -12,7 +12,7 @@ pub const CHANGE_SCHEMA: u32 = 1;
 pub struct MtuChange {
     /// Version of this form.
     pub schema: u32,
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// The MTU that both devices were to have.
     pub to: u32,
@@ -24,7 +24,7 @@ pub struct MtuChange {
     pub pinned: Option<MtuReport>,
     /// What got through over new connections once all could be.
     pub after: Option<MtuReport>,
-    /// The longest time without an answer of the other host while the devices were changed; `None` if
+    /// The longest time without an answer of the remote host while the devices were changed; `None` if
     /// they were not, or nothing was answered any more.
     #[serde(rename = "silence_ns")]
     pub silence: Option<Nanos>,
@@ -108,10 +108,10 @@ pub enum ChangeStage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Going {
-    /// To the other host.
-    There,
+    /// To the remote host.
+    Forward,
     /// From it.
-    Back,
+    Reverse,
 }
 
 /// A direction in which a size does not get through.
@@ -129,13 +129,13 @@ pub struct Stopped {
 
 impl Going {
     /// Both.
-    pub const BOTH: [Going; 2] = [Going::There, Going::Back];
+    pub const BOTH: [Going; 2] = [Going::Forward, Going::Reverse];
 
     /// Its word.
     pub fn word(self) -> &'static str {
         match self {
-            Going::There => "forward",
-            Going::Back => "reverse",
+            Going::Forward => "forward",
+            Going::Reverse => "reverse",
         }
     }
 }
@@ -144,16 +144,16 @@ impl MtuReport {
     /// What was found in a direction.
     pub fn way(&self, going: Going) -> &Way {
         match going {
-            Going::There => &self.there,
-            Going::Back => &self.back,
+            Going::Forward => &self.forward,
+            Going::Reverse => &self.reverse,
         }
     }
 
     /// The end that sends in a direction.
     pub fn sender(&self, going: Going) -> Option<&PathEnd> {
         match going {
-            Going::There => Some(&self.near),
-            Going::Back => self.far.as_ref(),
+            Going::Forward => Some(&self.local),
+            Going::Reverse => self.remote.as_ref(),
         }
     }
 }

@@ -68,7 +68,7 @@ fn arms(plan: &Plan) -> Result<(), PlanError> {
     };
     // Two settings of a knob meet on a host unless each names another.
     let meet = |a: On, b: On| {
-        let apart = [[On::Near, On::Far], [On::Sender, On::Receiver]];
+        let apart = [[On::Local, On::Remote], [On::Sender, On::Receiver]];
         !apart.contains(&[a, b]) && !apart.contains(&[b, a])
     };
     match plan.arms.len() {

@@ -99,7 +99,7 @@ struct RunFile {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cpus: Vec<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    far_cpus: Vec<u32>,
+    remote_cpus: Vec<u32>,
     write_size: Option<QuantityText<Bytes>>,
     #[serde(skip_serializing_if = "is_false")]
     discard: bool,
@@ -387,13 +387,13 @@ impl RunFile {
             interval: self.interval.map_or(usual.interval, |i| i.0),
             trace: false,
             socket,
-            near: Placement {
+            local: Placement {
                 bind_address: self.bind,
                 bind_device: self.bind_device,
                 cpus: self.cpus,
             },
-            far: Placement {
-                cpus: self.far_cpus,
+            remote: Placement {
+                cpus: self.remote_cpus,
                 ..Placement::default()
             },
         })
@@ -407,10 +407,10 @@ impl RunFile {
             settings: settings_in(&spec.socket),
             dscp: spec.socket.dscp,
             ip_version: spec.socket.ip_version,
-            bind: spec.near.bind_address,
-            bind_device: spec.near.bind_device.clone(),
-            cpus: spec.near.cpus.clone(),
-            far_cpus: spec.far.cpus.clone(),
+            bind: spec.local.bind_address,
+            bind_device: spec.local.bind_device.clone(),
+            cpus: spec.local.cpus.clone(),
+            remote_cpus: spec.remote.cpus.clone(),
             ..RunFile::default()
         };
         match spec.limit {

@@ -195,8 +195,8 @@ mod tests {
             legs: vec![Leg {
                 direction: Direction::Up,
                 started: Nanos(0),
-                near: end.clone(),
-                far: end,
+                local: end.clone(),
+                remote: end,
                 ended: Ended::Complete,
             }],
             ended: Ended::Complete,
@@ -260,7 +260,7 @@ mod tests {
         let mut arms = arms();
         for run in &mut arms[1].runs {
             run.spec.socket.congestion = Some("bbr".to_owned());
-            run.legs[0].near.sockets = vec![model::SocketOptions {
+            run.legs[0].local.sockets = vec![model::SocketOptions {
                 mss: 1448,
                 congestion: "cubic".to_owned(),
                 ..model::SocketOptions::new(

@@ -51,10 +51,10 @@ pub(crate) fn outliers(values: &[f64], deviations: f64) -> Vec<usize> {
     let (Some(centre), Some(deviation)) = (median(values), robust_deviation(values)) else {
         return Vec::new();
     };
-    let far = |&i: &usize| (values[i] - centre).abs() > deviations * deviation;
+    let remote = |&i: &usize| (values[i] - centre).abs() > deviations * deviation;
     // Where more than half of the values are equal, none of the others can be called far.
     (0..values.len())
-        .filter(|i| deviation > 0.0 && far(i))
+        .filter(|i| deviation > 0.0 && remote(i))
         .collect()
 }
 

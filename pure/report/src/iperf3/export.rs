@@ -57,7 +57,7 @@ fn start(run: &Run) -> Value {
     let spec = &run.spec;
     let (socket, order) = (&spec.socket, &spec.workload);
     let udp = spec.workload.is_udp();
-    let sockets: Vec<&SocketOptions> = run.legs.iter().flat_map(|leg| &leg.near.sockets).collect();
+    let sockets: Vec<&SocketOptions> = run.legs.iter().flat_map(|leg| &leg.local.sockets).collect();
     let first = sockets.first();
     let host = run.host.strip_prefix("iperf3:").unwrap_or(&run.host);
     let (name, port) = match host.rsplit_once(':') {
@@ -88,8 +88,8 @@ fn start(run: &Run) -> Value {
     });
     let start = json!({
         "connected": connected.collect::<Vec<_>>(),
-        "version": format!("linerate {}", run.near.linerate),
-        "system_info": system_info(&run.near),
+        "version": format!("linerate {}", run.local.linerate),
+        "system_info": system_info(&run.local),
         "timestamp": {
             "time": rfc_date(run.started),
             "timesecs": run.started.0 / 1_000_000_000,
@@ -139,7 +139,7 @@ fn intervals(run: &Run) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     let at_once = run.spec.directions == Directions::Bidirectional;
     for (leg, second) in run.legs.iter().zip([false, true]) {
-        let ends = row_ends(run.spec.interval, &leg.near.samples);
+        let ends = row_ends(run.spec.interval, &leg.local.samples);
         for (position, pair) in ends.windows(2).enumerate() {
             let (list, sum) = interval(&run.spec, leg.direction, second, pair[0], pair[1]);
             let key = sum_key("sum", second);
@@ -364,15 +364,15 @@ fn cpu(run: &Run) -> Value {
         };
         (of(cpu.process_user), of(cpu.process_system))
     };
-    let (user, system) = percent(|leg| &leg.near);
-    let (far_user, far_system) = percent(|leg| &leg.far);
+    let (user, system) = percent(|leg| &leg.local);
+    let (remote_user, remote_system) = percent(|leg| &leg.remote);
     json!({
         "host_total": user + system,
         "host_user": user,
         "host_system": system,
-        "remote_total": far_user + far_system,
-        "remote_user": far_user,
-        "remote_system": far_system,
+        "remote_total": remote_user + remote_system,
+        "remote_user": remote_user,
+        "remote_system": remote_system,
     })
 }
 

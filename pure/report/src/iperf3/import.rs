@@ -121,7 +121,7 @@ impl Reader<'_> {
         let legs = ways.iter().zip([false, true]);
         let legs = legs.map(|(&way, second)| self.leg(&spec, way, second, &ended));
         let mut legs: Vec<Leg> = legs.collect();
-        let is_empty = |leg: &Leg| leg.near.samples.is_empty() && leg.near.bytes == Bytes(0);
+        let is_empty = |leg: &Leg| leg.local.samples.is_empty() && leg.local.bytes == Bytes(0);
         if legs.iter().all(is_empty) {
             legs.clear();
         }
@@ -147,7 +147,7 @@ impl Reader<'_> {
             host: self.host(),
             title: self.start["title"].as_str().map(str::to_owned),
             spec,
-            near: self.near(),
+            local: self.local(),
             legs,
             warnings,
             ended,
@@ -227,8 +227,8 @@ impl Reader<'_> {
                     .map(|tos| (tos >> 2) as u8),
                 ..SocketSettings::default()
             },
-            near: Placement::default(),
-            far: Placement::default(),
+            local: Placement::default(),
+            remote: Placement::default(),
         })
     }
 
@@ -245,20 +245,20 @@ impl Reader<'_> {
             duration: seconds(sum, "seconds"),
             ..EndRecord::default()
         };
-        let (mut near, mut far) = match sends {
+        let (mut local, mut remote) = match sends {
             true => (end(sent), end(received)),
             false => (end(counted.unwrap_or(&Value::Null)), end(sent)),
         };
-        near.sockets = self.sockets(spec, sends, second);
-        near.samples = self.samples(spec, sends);
-        if let (Nanos(0), Some(last)) = (near.duration, near.samples.last()) {
-            (near.bytes, near.duration) = (last.bytes, last.at);
+        local.sockets = self.sockets(spec, sends, second);
+        local.samples = self.samples(spec, sends);
+        if let (Nanos(0), Some(last)) = (local.duration, local.samples.last()) {
+            (local.bytes, local.duration) = (last.bytes, last.at);
         }
-        self.processors("host", &mut near);
-        self.processors("remote", &mut far);
+        self.processors("host", &mut local);
+        self.processors("remote", &mut remote);
         let (sender, receiver) = match sends {
-            true => (&mut near, &mut far),
-            false => (&mut far, &mut near),
+            true => (&mut local, &mut remote),
+            false => (&mut remote, &mut local),
         };
         match spec.workload.is_udp() {
             true => {
@@ -276,8 +276,8 @@ impl Reader<'_> {
         Leg {
             direction,
             started: Nanos(0),
-            near,
-            far,
+            local,
+            remote,
             ended: ended.clone(),
         }
     }
@@ -438,7 +438,7 @@ impl Reader<'_> {
     }
 
     /// What `uname -a` said: system, name, release, ..., machine.
-    fn near(&self) -> Fingerprint {
+    fn local(&self) -> Fingerprint {
         let info = self.start["system_info"].as_str().unwrap_or_default();
         let words: Vec<&str> = info.split_whitespace().collect();
         let word = |at: usize| words.get(at).copied().unwrap_or_default();
@@ -542,11 +542,11 @@ mod tests {
             );
             assert!(run.started > Nanos::from_secs(1_700_000_000), "{name}");
             for leg in &run.legs {
-                assert!(leg.near.bytes > Bytes(0), "{name}");
-                assert!(leg.far.bytes > Bytes(0), "{name}");
-                let last = leg.near.samples.last().unwrap();
+                assert!(leg.local.bytes > Bytes(0), "{name}");
+                assert!(leg.remote.bytes > Bytes(0), "{name}");
+                let last = leg.local.samples.last().unwrap();
                 // The intervals add up to the total that iperf3 prints at the end.
-                assert_eq!(last.bytes, leg.near.bytes, "{name}");
+                assert_eq!(last.bytes, leg.local.bytes, "{name}");
             }
             let summary = model::summarise(&run);
             assert!(
@@ -566,13 +566,13 @@ mod tests {
         assert_eq!(run("reverse").spec.directions, Directions::Down);
         assert_eq!(run("bidir").spec.directions, Directions::Bidirectional);
         let up = &run("tcp").legs[0];
-        assert_eq!(up.near.retransmits, Some(20));
-        assert_eq!(up.near.sockets[0].congestion, "bbr");
+        assert_eq!(up.local.retransmits, Some(20));
+        assert_eq!(up.local.sockets[0].congestion, "bbr");
         let udp = &run("udp").legs[0];
-        let counted = udp.far.datagrams.unwrap();
+        let counted = udp.remote.datagrams.unwrap();
         assert_eq!((counted.packets, counted.lost), (39, 0));
         assert!(counted.jitter > Nanos(0));
-        let last = udp.near.samples.last().unwrap();
+        let last = udp.local.samples.last().unwrap();
         assert_eq!(last.datagrams.unwrap().packets, 39);
     }
 
@@ -622,10 +622,10 @@ mod tests {
             "end":{"sum":{"seconds":1.0,"bytes":131072,"jitter_ms":0.5,"lost_packets":2,"packets":16}}}"#;
         let run = from_json(text).unwrap();
         assert_eq!(run.spec.directions, Directions::Up);
-        assert_eq!(run.legs[0].near.bytes, Bytes(131_072));
-        let counted = run.legs[0].far.datagrams.unwrap();
+        assert_eq!(run.legs[0].local.bytes, Bytes(131_072));
+        let counted = run.legs[0].remote.datagrams.unwrap();
         assert_eq!((counted.lost, counted.jitter), (2, Nanos(500_000)));
-        assert_eq!(run.legs[0].far.duration, Nanos(0));
+        assert_eq!(run.legs[0].remote.duration, Nanos(0));
     }
 
     #[test]

@@ -75,11 +75,11 @@ fn there(demo: &Demonstration) -> String {
         let output = of.map(|host| host.hostname.as_str());
         escape(output.filter(|name| !name.is_empty()).unwrap_or(otherwise))
     };
-    let near = name(Some(&demo.run.near), "this host");
-    let far = name(demo.run.far.as_ref(), &demo.run.host);
+    let local = name(Some(&demo.run.local), "this host");
+    let remote = name(demo.run.remote.as_ref(), &demo.run.host);
     match demo.tuning.direction {
-        Direction::Up => format!("From {near} to {far}"),
-        Direction::Down => format!("From {far} to {near}"),
+        Direction::Up => format!("From {local} to {remote}"),
+        Direction::Down => format!("From {remote} to {local}"),
     }
 }
 
@@ -137,7 +137,7 @@ fn facts(demo: &Demonstration) -> Vec<(String, String)> {
         ("Path", escape(&run.host)),
         ("Begun", utc(run.started)),
         ("Runs", format!("{} and {runs} of experiments", run.id)),
-        ("Kernel", escape(&run.near.kernel)),
+        ("Kernel", escape(&run.local.kernel)),
     ])
 }
 

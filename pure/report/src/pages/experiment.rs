@@ -111,10 +111,10 @@ fn about(experiment: &Experiment, verdict: &Verdict) -> Vec<(String, String)> {
         ("Design", plan::design(order)),
         ("Order", plan::order(order)),
         ("Equivalence margin", phrase::share(order.margin)),
-        ("Local host", summary::host(&experiment.near)),
+        ("Local host", summary::host(&experiment.local)),
         (
             "Remote host",
-            summary::remote(&order.host, experiment.far.as_ref()),
+            summary::remote(&order.host, experiment.remote.as_ref()),
         ),
     ])
 }

@@ -12,7 +12,7 @@ use model::{Direction, Metric, Nanos, RunId};
 /// What runs of one workload found in one direction between here and a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// Kind of the workload, and what else makes runs alike: `bulk, 10.0 s, 4 streams`.
     pub workload: String,
@@ -80,7 +80,7 @@ impl History {
             let first = self.runs.get(shift.at)?;
             let change = 100.0 * (shift.after / shift.before - 1.0);
             Some(format!(
-                "Look here: about {} until {} (run {}), about {} from {} (run {}): {change:+.0} %.",
+                "Change of level: about {} until {} (run {}), about {} from {} (run {}): {change:+.0} %.",
                 value(self.metric, Some(shift.before)),
                 minute(last.started),
                 last.id,
@@ -238,7 +238,7 @@ mod tests {
         let page = history(&of);
         assert_eq!(
             page.verdict[0],
-            "Look here: about 940 Mbit/s until 2026-11-20 01:00 (run 00000001), \
+            "Change of level: about 940 Mbit/s until 2026-11-20 01:00 (run 00000001), \
              about 621 Mbit/s from 2026-11-20 02:00 (run 00000002): -34 %."
         );
         assert!(page.verdict[1].contains("no verdict"));

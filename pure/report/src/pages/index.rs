@@ -27,7 +27,7 @@ pub struct Entry {
     pub kind: &'static str,
     /// Start, since 1970-01-01 UTC.
     pub started: Nanos,
-    /// The other host as the user named it.
+    /// The remote host as the user named it.
     pub host: String,
     /// What was found from here to the host.
     pub up: String,

@@ -76,8 +76,8 @@ fn key_figures(report: &MtuReport) -> Vec<KeyFigure> {
         ))
     };
     let both = [
-        (Going::There, "path MTU, forward"),
-        (Going::Back, "path MTU, reverse"),
+        (Going::Forward, "path MTU, forward"),
+        (Going::Reverse, "path MTU, reverse"),
     ];
     both.into_iter().filter_map(figure).collect()
 }
@@ -103,10 +103,10 @@ fn about(report: &MtuReport) -> Vec<(String, String)> {
             }
             .to_owned(),
         ),
-        ("Local host", end(&report.near)),
+        ("Local host", end(&report.local)),
         (
             "Remote host",
-            report.far.as_ref().map(end).unwrap_or_default(),
+            report.remote.as_ref().map(end).unwrap_or_default(),
         ),
     ])
 }

@@ -49,7 +49,7 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
 /// What went on, and between whom.
 fn subject(run: &Run) -> String {
     let what = run.spec.workload.kind().title;
-    match run.near.hostname.as_str() {
+    match run.local.hostname.as_str() {
         "" => format!("{what} with {}", run.host),
         here => format!("{what} between {here} and {}", run.host),
     }
@@ -194,8 +194,11 @@ fn what_was_done(run: &Run, summary: &Summary) -> Vec<(String, String)> {
         ("Measured", utc(run.started)),
         ("Run", run.id.clone()),
         ("What", done.trim_end().to_owned()),
-        ("Local host", summary::host(&run.near)),
-        ("Remote host", summary::remote(&run.host, run.far.as_ref())),
+        ("Local host", summary::host(&run.local)),
+        (
+            "Remote host",
+            summary::remote(&run.host, run.remote.as_ref()),
+        ),
     ]);
     let doubts = summary.warnings.iter().map(|doubt| {
         let words = format!("{}: {}", doubt.what, doubt.meaning);
@@ -241,9 +244,9 @@ pub(crate) mod tests {
     #[test]
     fn a_run_of_an_hour_is_a_page_that_a_browser_takes() {
         let mut legs = vec![testing::leg(Direction::Up, LOSSY)];
-        let samples = legs[0].near.samples.clone();
-        let Leg { near, far, .. } = &mut legs[0];
-        for end in [near, far] {
+        let samples = legs[0].local.samples.clone();
+        let Leg { local, remote, .. } = &mut legs[0];
+        for end in [local, remote] {
             end.samples = (0..36_000u64)
                 .map(|n| {
                     let mut sample = samples[n as usize % samples.len()].clone();

@@ -67,10 +67,10 @@ fn silent_router() -> MtuReport {
         schema: MTU_SCHEMA,
         host: "db2".to_owned(),
         method: Method::Agent,
-        near: end(1, 1),
-        far: Some(end(4, 4)),
-        there: way(9000, 3, MtuCause::Clear, Vec::new(), false),
-        back: way(1500, 1, silent, vec![Beside::BlackHole], true),
+        local: end(1, 1),
+        remote: Some(end(4, 4)),
+        forward: way(9000, 3, MtuCause::Clear, Vec::new(), false),
+        reverse: way(1500, 1, silent, vec![Beside::BlackHole], true),
         notes: Vec::new(),
     }
 }
@@ -111,7 +111,7 @@ fn tuned() -> (Tuning, Vec<crate::tune::Judged>) {
                     cause: Limit::RandomLoss,
                     changes: vec![Change::new(
                         setting.clone(),
-                        Side::Near,
+                        Side::Local,
                         "losses without a queue".to_owned(),
                         "Mathis 1997",
                     )],
@@ -130,7 +130,7 @@ fn tuned() -> (Tuning, Vec<crate::tune::Judged>) {
         }],
         kept: vec![Reading {
             setting: "congestion=bbr".to_owned(),
-            side: Side::Near,
+            side: Side::Local,
             asked: "bbr".to_owned(),
             found: "bbr".to_owned(),
             in_force: true,
@@ -202,7 +202,7 @@ fn names_cannot_be_markup() {
     let nasty = "<script>&\"'\u{1b}[2J\u{202e}".repeat(4);
     let mut look = silent_router();
     look.host = nasty.clone();
-    look.near.device = nasty.clone();
+    look.local.device = nasty.clone();
     let mut change = crate::mtu_change::tests::rolled_back();
     change.host = nasty.clone();
     let mut numbers = published();

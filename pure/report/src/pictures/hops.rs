@@ -71,9 +71,9 @@ impl Lane<'_> {
     }
 
     fn end(&self, receives: bool) -> Option<&PathEnd> {
-        match receives == (self.going == Going::There) {
-            true => self.report.far.as_ref(),
-            false => Some(&self.report.near),
+        match receives == (self.going == Going::Forward) {
+            true => self.report.remote.as_ref(),
+            false => Some(&self.report.local),
         }
     }
 
@@ -81,8 +81,8 @@ impl Lane<'_> {
     fn x(&self, hops: f64) -> f64 {
         let share = hops / (f64::from(self.routers) + 1.0);
         match self.going {
-            Going::There => NEAR + share * (FAR - NEAR),
-            Going::Back => FAR - share * (FAR - NEAR),
+            Going::Forward => NEAR + share * (FAR - NEAR),
+            Going::Reverse => FAR - share * (FAR - NEAR),
         }
     }
 
@@ -115,8 +115,8 @@ impl Lane<'_> {
     /// To the right or to the left.
     fn ahead(&self) -> f64 {
         match self.going {
-            Going::There => 1.0,
-            Going::Back => -1.0,
+            Going::Forward => 1.0,
+            Going::Reverse => -1.0,
         }
     }
 
@@ -137,9 +137,12 @@ impl Lane<'_> {
         // Which way it goes.
         let ahead = self.ahead();
         let tip = self.x(last - 0.25);
-        let back = tip - 7.0 * ahead;
+        let reverse = tip - 7.0 * ahead;
         let (above, below) = (y - 5.0, y + 5.0);
-        svg.path(&format!("M{back} {above}L{tip} {y}L{back} {below}"), "ink");
+        svg.path(
+            &format!("M{reverse} {above}L{tip} {y}L{reverse} {below}"),
+            "ink",
+        );
         self.draw_sizes(svg, y);
         for receives in [false, true] {
             let x = if receives { end } else { begin };
@@ -232,14 +235,14 @@ impl Lane<'_> {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let verdict = &self.report.way(self.going).verdict;
-        let far = self.end(true).and_then(|end| end.address);
+        let remote = self.end(true).and_then(|end| end.address);
         let routers = (1..=self.routers).map(|ttl| {
             let hop = self.hop(ttl);
             (ttl, hop.and_then(|h| h.address), hop.map(|h| h.large))
         });
         let last = (
             self.routers + 1,
-            far,
+            remote,
             Some(verdict.cause == MtuCause::Clear),
         );
         let rows = routers.chain([last]).map(|(ttl, address, large)| {

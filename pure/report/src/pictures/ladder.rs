@@ -69,7 +69,11 @@ struct Stroke {
 /// When a step left its sender, by where it was captured; times since the first byte of the call left the client.
 fn stroke(call: &Call, step: &Step) -> Stroke {
     let parts = &call.parts;
-    let delay = if step.call { parts.forward } else { parts.back };
+    let delay = if step.call {
+        parts.forward
+    } else {
+        parts.reverse
+    };
     // How far it had come when it was captured, and how far the first byte of the call had.
     let behind = |step_is_call: bool, delay: Nanos| match call.view {
         Viewpoint::Client | Viewpoint::BothEnds if !step_is_call => delay,
@@ -314,7 +318,7 @@ mod tests {
         let parts = Parts {
             forward: Nanos(1000),
             think: Nanos(5000),
-            back: Nanos(3000),
+            reverse: Nanos(3000),
             ..Parts::default()
         };
         let step = |at: u64, call| Step {

@@ -51,7 +51,7 @@ fn play(plan: Plan, value: impl Fn(TrialSlot, u32) -> Option<f64>) -> Experiment
             .iter()
             .map(|s| Reading {
                 setting: "TCP_CONGESTION".to_owned(),
-                side: Side::Near,
+                side: Side::Local,
                 asked: s.to_string(),
                 found: s.to_string(),
                 in_force: true,
@@ -64,8 +64,8 @@ fn play(plan: Plan, value: impl Fn(TrialSlot, u32) -> Option<f64>) -> Experiment
         id: "3f2a0c11".to_owned(),
         started: Nanos::from_secs(1_795_205_836),
         plan,
-        near: Fingerprint::default(),
-        far: None,
+        local: Fingerprint::default(),
+        remote: None,
         trials,
         warnings: Vec::new(),
         ended: Ended::Complete,
@@ -114,7 +114,7 @@ fn not_in_force() -> Experiment {
             let odd = t.block < 9;
             *reading = Reading {
                 setting: "SO_SNDBUF".to_owned(),
-                side: Side::Near,
+                side: Side::Local,
                 asked: "8192 KiB".to_owned(),
                 found: if odd { "65 KiB" } else { "8192 KiB" }.to_owned(),
                 in_force: !odd,
@@ -203,9 +203,9 @@ pub(crate) fn of_every_design() -> Vec<String> {
     let full = |mut e: Experiment| {
         e.plan.title = Some("all of it".to_owned());
         e.warnings = vec![crate::testing::warning("a", "b", "c")];
-        e.far = Some(Fingerprint::default());
+        e.remote = Some(Fingerprint::default());
         e.trials[0].witness.differences = vec![Difference {
-            side: Side::Near,
+            side: Side::Local,
             what: "device.mtu".to_owned(),
             before: "1500".to_owned(),
             now: "9000".to_owned(),

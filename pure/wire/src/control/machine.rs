@@ -57,7 +57,7 @@ const MAX_SENTENCE: usize = 1000;
 /// The end on the host of the command.
 pub type ControllerMachine = Endpoint<ControllerRole>;
 
-/// The end on the other host.
+/// The end on the remote host.
 pub type AgentMachine = Endpoint<AgentRole>;
 
 /// What happens at one end.
@@ -489,7 +489,7 @@ impl ControlRole for ControllerRole {
     }
 }
 
-/// The end on the other host.
+/// The end on the remote host.
 #[derive(Debug)]
 pub enum AgentRole {}
 

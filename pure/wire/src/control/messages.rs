@@ -153,7 +153,7 @@ pub enum ProbeAnswer {
         /// The agent's host afterwards.
         end: Box<PathEnd>,
         /// The agent's transfer to the controller over TCP, if it was asked for one.
-        back: Option<TcpTruth>,
+        reverse: Option<TcpTruth>,
     },
     /// What sets the host up, no more of it than bears on transfers.
     Surveyed {

@@ -1,4 +1,4 @@
-//! The protocol between a controller (the host of the command) and an agent (the other host).
+//! The protocol between a controller (the host of the command) and an agent (the remote host).
 //!
 //! Over an authenticated stream of bytes both send [frames](frame) of JSON: [`ToAgent`] one way,
 //! [`ToController`] the other. [`ControllerMachine`] and [`AgentMachine`] are the two ends.

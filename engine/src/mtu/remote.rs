@@ -249,10 +249,10 @@ impl Port {
                 Ok((number, ProbeRequest::End)) => {
                     // Until the last connection that may have a result has sent it.
                     drop(results);
-                    let back = received.iter().last();
+                    let reverse = received.iter().last();
                     let end = observe::path_end_after(&self.end, self.controller);
                     let end = Box::new(end.unwrap_or_else(|_| self.end.clone()));
-                    return answer(number, Ok(ProbeAnswer::Ended { end, back }));
+                    return answer(number, Ok(ProbeAnswer::Ended { end, reverse }));
                 }
                 Ok((number, ProbeRequest::Begin { .. } | ProbeRequest::Survey)) => {
                     answer(number, Err("a port is open already".to_owned()));

@@ -36,7 +36,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// # Errors
 /// If the agent refuses or is lost, or not even the smallest datagrams get through.
 pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport> {
-    let agent = link.far_address();
+    let agent = link.remote_address();
     // Before anything is sent: what the kernel learns from now on is its own story.
     let before = end_of(agent)?;
     let port = Port::open(link)?;
@@ -65,11 +65,11 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
         ceiling,
         rtt: rtt.into(),
     })?;
-    let there = exchange.climb(ceiling, rtt, rate, stop)?;
+    let forward = exchange.climb(ceiling, rtt, rate, stop)?;
     let climbed = link.answer(asked, CLIMB, &mut || {
         exchange.pump();
     })?;
-    let ProbeAnswer::Climbed { climb: back } = climbed else {
+    let ProbeAnswer::Climbed { climb: reverse } = climbed else {
         return Err(astray());
     };
     if stop.load(Ordering::Relaxed) {
@@ -81,21 +81,21 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
     let tcp_there = running.as_mut().and_then(Running::carried);
     let number = link.ask(ProbeRequest::End)?;
     let ProbeAnswer::Ended {
-        end: far,
-        back: tcp_back,
+        end: remote,
+        reverse: tcp_back,
     } = link.answer(number, ANSWER, &mut || {})?
     else {
         return Err(astray());
     };
-    let near = observe::path_end_after(&before, agent).unwrap_or(before);
+    let local = observe::path_end_after(&before, agent).unwrap_or(before);
     Ok(MtuReport {
         schema: MTU_SCHEMA,
         host: host.to_owned(),
         method: Method::Agent,
-        there: way(&near, Some(&far), there, mss.there, tcp_there),
-        back: way(&far, Some(&near), back, mss.back, tcp_back),
-        near,
-        far: Some(*far),
+        forward: way(&local, Some(&remote), forward, mss.forward, tcp_there),
+        reverse: way(&remote, Some(&local), reverse, mss.reverse, tcp_back),
+        local,
+        remote: Some(*remote),
         notes,
     })
 }
@@ -111,8 +111,8 @@ struct Port {
 
 impl Port {
     fn open(link: &mut Link) -> Result<Port> {
-        let agent = link.far_address();
-        let controller = link.near_address();
+        let agent = link.remote_address();
+        let controller = link.local_address();
         let controller =
             controller.with_context(|| format!("this host has no route to {agent}"))?;
         let number = link.ask(ProbeRequest::Begin { controller })?;
@@ -202,16 +202,16 @@ fn astray() -> anyhow::Error {
 
 /// Two data connections: one carries data to the agent, the other from it.
 struct Transfers {
-    there: TcpStream,
-    back: TcpStream,
+    forward: TcpStream,
+    reverse: TcpStream,
     mss: Mss,
 }
 
 /// The MSS of both handshakes, each as the peer saw it.
 #[derive(Clone, Copy, Default)]
 struct Mss {
-    there: Option<MssSeen>,
-    back: Option<MssSeen>,
+    forward: Option<MssSeen>,
+    reverse: Option<MssSeen>,
 }
 
 impl Transfers {
@@ -223,34 +223,38 @@ impl Transfers {
             socket.write_all(&Preamble { token, stream }.encode())?;
             Ok(socket)
         };
-        let there = connect(tcp_transfer::CONTROLLER_SENDS)?;
-        let mut back = connect(tcp_transfer::AGENT_SENDS)?;
+        let forward = connect(tcp_transfer::CONTROLLER_SENDS)?;
+        let mut reverse = connect(tcp_transfer::AGENT_SENDS)?;
         // In the first segment of its own, before the kernel can have learned anything.
-        let info = observe::tcp_info(back.as_fd())?;
-        let opening = HandshakeMss::read(&mut back)?;
+        let info = observe::tcp_info(reverse.as_fd())?;
+        let opening = HandshakeMss::read(&mut reverse)?;
         let mss = Mss {
-            there: (opening.syn_mss > 0).then_some(MssSeen {
+            forward: (opening.syn_mss > 0).then_some(MssSeen {
                 announced: announced_mss(&info),
                 seen: opening.syn_mss,
                 at_least: false,
             }),
-            back: Some(tcp_transfer::mss_seen(
+            reverse: Some(tcp_transfer::mss_seen(
                 opening.announced,
                 &info,
                 tcp_header(at),
             )),
         };
-        Ok(Transfers { there, back, mss })
+        Ok(Transfers {
+            forward,
+            reverse,
+            mss,
+        })
     }
 
     /// Both at once, beside the probes: where packets vanish, each waits for its own timeouts.
     fn run(mut self) -> Running {
-        let back = self.back.try_clone().ok();
-        std::thread::spawn(move || tcp_transfer::receive(&mut self.back));
-        let there = std::thread::spawn(move || tcp_transfer::send(&mut self.there).ok());
+        let reverse = self.reverse.try_clone().ok();
+        std::thread::spawn(move || tcp_transfer::receive(&mut self.reverse));
+        let forward = std::thread::spawn(move || tcp_transfer::send(&mut self.forward).ok());
         Running {
-            there: Some(there),
-            back,
+            forward: Some(forward),
+            reverse,
             mss: self.mss,
         }
     }
@@ -258,8 +262,8 @@ impl Transfers {
 
 /// Both transfers under way. Dropping this ends the one from the agent, which may wait for what does not come.
 struct Running {
-    there: Option<JoinHandle<Option<TcpTruth>>>,
-    back: Option<TcpStream>,
+    forward: Option<JoinHandle<Option<TcpTruth>>>,
+    reverse: Option<TcpStream>,
     mss: Mss,
 }
 
@@ -267,15 +271,15 @@ impl Running {
     /// Waits for the transfer to the agent, which is bounded by its own patience; the agent reports the other one.
     fn carried(&mut self) -> Option<TcpTruth> {
         // One that panicked has nothing to report.
-        self.there.take()?.join().ok().flatten()
+        self.forward.take()?.join().ok().flatten()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(back) = &self.back {
+        if let Some(reverse) = &self.reverse {
             // Ends the thread that reads it; one that is over cannot be ended again.
-            let _ = back.shutdown(Shutdown::Both);
+            let _ = reverse.shutdown(Shutdown::Both);
         }
     }
 }
