@@ -215,7 +215,7 @@ fn a_host_without_linerate_gets_a_copy_that_goes_away_again() {
         "there is no ",
     );
     failed(
-        &run(&mut linerate(&["install", "remote"])),
+        &run(&mut linerate(&["install", "far"])),
         2,
         "far is not reached over ssh",
     );
@@ -380,7 +380,7 @@ fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
     let grant = ["trust", "add", id.trim(), "--files"];
     let granted = run(&mut server.linerate(&grant));
     assert!(
-        stdout(&granted).contains("measure and use files here"),
+        stdout(&granted).contains("may measure and use files"),
         "{}",
         stdout(&granted)
     );

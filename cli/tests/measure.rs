@@ -507,9 +507,9 @@ fn both_ends_are_traced_kept_explained_and_deleted() {
         all[0]["source"].as_str().unwrap().to_owned()
     };
     let name = |n: usize| files[n].to_str().unwrap();
-    // In the order of their names: the server's trace of the upload, the client's.
-    assert_eq!(one(&["explain", name(0)]), "trace_at_receiver");
-    assert_eq!(one(&["explain", name(1)]), "trace");
+    // In the order of their names: the client's trace of the upload, the server's.
+    assert_eq!(one(&["explain", name(0)]), "trace");
+    assert_eq!(one(&["explain", name(1)]), "trace_at_receiver");
     assert_eq!(one(&["explain", name(0), name(1)]), "trace_of_both_ends");
 
     let id = run_["id"].as_str().unwrap();
@@ -579,7 +579,7 @@ fn only_both_ends_see_that_the_receiving_application_is_slow() {
     );
     // The sender alone can only infer it from a window that closes.
     let files = traces(&home);
-    let (source, sure) = slow_reader(&["explain", files[1].to_str().unwrap()]);
+    let (source, sure) = slow_reader(&["explain", files[0].to_str().unwrap()]);
     assert_eq!((source, sure), ("trace".into(), "likely".into()));
 }
 

@@ -56,8 +56,8 @@ fn captured(path: &Path) -> Result<Followed> {
         again.map_err(|why| bad(path, why))?;
     }
     let (packets, frames) = (grouped(account.packets), grouped(account.frames));
-    let more = vec![("packets", format!("{packets} of TCP, of {frames} frames"))];
-    let what = "a capture: packets, and no sockets";
+    let more = vec![("Packets", format!("{packets} of TCP, of {frames} frames"))];
+    let what = "capture: packets without socket state";
     let mut doubts = account.left_out();
     doubts.extend(explained.doubts);
     Ok(Followed {
@@ -182,10 +182,10 @@ fn facts(
         n => format!("{} directions with data", grouped(n as u64)),
     };
     let all = [
-        ("file", path.display().to_string()),
-        ("it is", kind.to_owned()),
-        ("connections", connections),
-        ("data", bytes.to_string()),
+        ("File", path.display().to_string()),
+        ("Kind", kind.to_owned()),
+        ("Connections", connections),
+        ("Data", bytes.to_string()),
     ];
     let all = all.into_iter().chain(more);
     all.map(|(name, value)| (name.to_owned(), value)).collect()

@@ -215,7 +215,7 @@ impl Words<'_> {
                     ));
                 }
                 MtuCause::OwnDevice | MtuCause::PeerDevice => {
-                    add("if both hosts are on one segment, give them the same MTU".to_owned());
+                    add("If both hosts are on one segment, give them the same MTU.".to_owned());
                 }
                 _ => {}
             }
@@ -334,14 +334,14 @@ fn hops(hop: u8, from: &str) -> String {
 
 fn device(end: &PathEnd, from: &str, to: &str) -> String {
     let learned = match (end.before.mtu, end.after.mtu) {
-        (None, None) => "it has learned nothing of this path".to_owned(),
-        (None, Some(after)) => format!("its kernel has learned {after} of this path meanwhile"),
-        (Some(before), None) => format!("its kernel believed in {before} before, and no more"),
+        (None, None) => "no path MTU is cached".to_owned(),
+        (None, Some(after)) => format!("a path MTU of {after} was cached meanwhile"),
+        (Some(before), None) => format!("a path MTU of {before} was cached before, and is no more"),
         (Some(before), Some(after)) if before == after => {
-            format!("its kernel believes in {after} for this path")
+            format!("a path MTU of {after} is cached")
         }
         (Some(before), Some(after)) => {
-            format!("its kernel believed in {before} before, and in {after} now")
+            format!("a path MTU of {before} was cached before, and {after} is now")
         }
     };
     let by = match end.gateway {

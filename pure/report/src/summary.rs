@@ -62,7 +62,7 @@ fn parts(
     let (details, unknown) = details(run, summary);
     let (settings, note) = settings(summary);
     let parts = [
-        answer(run, summary, why, style),
+        answer(run, summary, why, style, true),
         course,
         operations.collect(),
         details.to_string() + &prose(&unknown),
@@ -78,16 +78,18 @@ fn parts(
 
 /// The answers and what limited it, a sentence each.
 pub(crate) fn sentences(run: &Run, summary: &Summary, why: &[Explanation]) -> Vec<String> {
-    let text = answer(run, summary, why, Style::WIDE);
+    // What each leg reached are the figures of the page.
+    let text = answer(run, summary, why, Style::WIDE, false);
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     text.lines().map(words).collect()
 }
 
 // ---- the answer ----
 
-fn answer(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
+/// The answer, with or without what each leg reached.
+fn answer(run: &Run, summary: &Summary, why: &[Explanation], style: Style, legs: bool) -> String {
     let why = explain::sentences(&copy::beside(why), style);
-    how_it_ended(run, style) + &answers(run, summary, style) + &why
+    how_it_ended(run, style) + &answers(run, summary, style, legs) + &why
 }
 
 fn how_it_ended(run: &Run, style: Style) -> String {
@@ -115,13 +117,15 @@ fn how_it_ended(run: &Run, style: Style) -> String {
     style.paint_lines(Ink::Red, &style.prose(&sentence))
 }
 
-fn answers(run: &Run, summary: &Summary, style: Style) -> String {
+fn answers(run: &Run, summary: &Summary, style: Style, legs: bool) -> String {
     if summary.legs.is_empty() {
         return "Nothing was measured.\n".to_owned();
     }
     let mut out = String::new();
     for (leg, figures) in run.legs.iter().zip(&summary.legs) {
-        out += &of_leg(run, leg, figures, style);
+        if legs {
+            out += &of_leg(run, leg, figures, style);
+        }
         let mut beside = Vec::new();
         let latencies = figures.requests.as_ref();
         if let Some((ideal, p50)) =
@@ -164,6 +168,14 @@ fn of_leg(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
         Direction::Up => "to",
         Direction::Down => "from",
     };
+    let (figure, beside) = reached(run, leg, figures);
+    let first = format!("{:<5} {figure}  ", leg.direction);
+    let line = style.hang(&first, 6, &format!("{to} {host} ({})", beside.join("; ")));
+    line.replacen(&figure, &style.paint(Ink::Bold, &figure), 1)
+}
+
+/// What a leg reached, and what belongs to that.
+pub(crate) fn reached(run: &Run, leg: &Leg, figures: &LegSummary) -> (String, Vec<String>) {
     let span = format!("in {}", glue(round_span(figures.duration)));
     let moved = format!("{} {span}", glue(figures.bytes));
     let goodput = figures.goodput.to_string();
@@ -198,9 +210,7 @@ fn of_leg(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
         Ended::Failed { .. } => Some("it broke off".to_owned()),
         Ended::Complete | Ended::Interrupted | Ended::Unfinished => None,
     });
-    let first = format!("{:<5} {figure}  ", leg.direction);
-    let line = style.hang(&first, 6, &format!("{to} {host} ({})", beside.join("; ")));
-    line.replacen(&figure, &style.paint(Ink::Bold, &figure), 1)
+    (figure, beside)
 }
 
 /// `116,500 requests/s`.
@@ -242,7 +252,7 @@ fn asymmetry(legs: &[LegSummary]) -> Option<String> {
     };
     let decimals = usize::from(ratio < 9.95);
     let differ = a.min(b) > 0.0 && ratio > ASYMMETRY;
-    differ.then(|| format!("{more} is {ratio:.decimals$} times {less}."))
+    differ.then(|| format!("{more} is {ratio:.decimals$}x {less}."))
 }
 
 // ---- what the kernel reports ----
@@ -664,7 +674,7 @@ mod tests {
               70.2 MiB in 10 s)
         down  808 Mbit/s  from chicago.example.net (850 Mbit/s after the first 2 s;
               963 MiB in 10 s)
-        down is 14 times up.
+        down is 14x up.
 
                                      up                     down
         retransmitted segments       410 (0.80 % of bytes)  0

@@ -55,7 +55,7 @@ pub fn html(page: &Page) -> String {
             let (label, value, note) = (
                 inert(&figure.label),
                 inert(&figure.value),
-                inert(&figure.note),
+                phrase(&figure.note),
             );
             let _ = writeln!(
                 out,
@@ -74,7 +74,7 @@ pub fn html(page: &Page) -> String {
     if !page.facts.is_empty() {
         out.push_str("<dl>\n");
         for (name, value) in &page.facts {
-            let _ = writeln!(out, "<dt>{}</dt><dd>{}</dd>", inert(name), inert(value));
+            let _ = writeln!(out, "<dt>{}</dt><dd>{}</dd>", inert(name), phrase(value));
         }
         out.push_str("</dl>\n");
     }
@@ -114,9 +114,36 @@ fn hashes(parts: &[&str]) -> String {
 
 fn paragraph(out: &mut String, class: &str, text: &str) {
     let _ = match class {
-        "" => writeln!(out, "<p>{}</p>", inert(text)),
-        class => writeln!(out, "<p class=\"{class}\">{}</p>", inert(text)),
+        "" => writeln!(out, "<p>{}</p>", phrase(text)),
+        class => writeln!(out, "<p class=\"{class}\">{}</p>", phrase(text)),
     };
+}
+
+/// What the units of figures begin with or are.
+const UNITS: [&str; 17] = [
+    "%", "s", "ms", "us", "ns", "min", "h", "B", "KiB", "MiB", "GiB", "bytes", "bit/s", "kbit/s",
+    "Mbit/s", "Gbit/s", "times",
+];
+
+/// Text in which no line ends between a number and its unit.
+fn phrase(text: &str) -> String {
+    let is_number = |word: &str| word.ends_with(|c: char| c.is_ascii_digit());
+    let is_unit = |word: &str| UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':', ')']));
+    let mut out = String::new();
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let space = if out.is_empty() { "" } else { " " };
+        let _ = match words.next_if(|next| is_number(word) && is_unit(next)) {
+            Some(unit) => write!(
+                out,
+                "{space}<span class=\"q\">{} {}</span>",
+                inert(word),
+                inert(unit)
+            ),
+            None => write!(out, "{space}{}", inert(word)),
+        };
+    }
+    out
 }
 
 fn section(out: &mut String, n: usize, section: &Section) {

@@ -26,7 +26,7 @@ use crate::redact::Redaction;
 use crate::words::{Table, is_unprintable};
 use model::StreamFigures;
 use serde::{Serialize, Serializer};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// All that a page says. Its strings are plain text; the page escapes them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -57,6 +57,16 @@ pub struct KeyFigure {
     pub value: String,
     /// What belongs to it, in a few words; may be empty.
     pub note: String,
+}
+
+impl fmt::Display for KeyFigure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.label, self.value)?;
+        match self.note.as_str() {
+            "" => Ok(()),
+            note => write!(f, " ({note})"),
+        }
+    }
 }
 
 impl KeyFigure {

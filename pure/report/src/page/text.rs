@@ -15,6 +15,7 @@ pub fn text(page: &Page, style: Style) -> String {
     let bold = |text: &str| style.paint(Ink::Bold, &escape_sentence(text)) + "\n";
     let prose = |text: &String| style.prose(&escape_sentence(text));
     let mut out = bold(&page.title) + "\n";
+    out.extend(page.figures.iter().map(|one| prose(&one.to_string())));
     out.extend(page.verdict.iter().map(prose));
     out.push('\n');
     let names = page.facts.iter().map(|(name, _)| name.chars().count());
@@ -82,8 +83,9 @@ fn escaped_line(line: &str) -> String {
 pub fn markdown(page: &Page) -> String {
     let words = |text: &str| unmarked(&escape_sentence(text));
     let mut out = format!("# {}\n\n", words(&page.title));
-    for said in &page.verdict {
-        let _ = writeln!(out, "**{}**\n", words(said));
+    let figures = page.figures.iter().map(ToString::to_string);
+    for said in figures.chain(page.verdict.iter().cloned()) {
+        let _ = writeln!(out, "**{}**\n", words(&said));
     }
     for (name, value) in &page.facts {
         let _ = writeln!(out, "- {}: {}", words(name), words(value));

@@ -175,12 +175,16 @@
         return texts;
       },
     });
-    const scales = { x: { time: false, distr: data.x.scale === "log" ? 3 : 1, range: (u, min, max) => (min == null || (min <= first && max >= last) ? whole : [min, max]) } };
+    // Charts that are zoomed together show all of each.
+    const group = figure.closest("[data-part]").dataset.part + " " + data.x.label;
+    const together = groups.get(group) || { charts: [], whole };
+    groups.set(group, together);
+    together.whole.splice(0, 2, Math.min(together.whole[0], whole[0]), Math.max(together.whole[1], whole[1]));
+    const scales = { x: { time: false, distr: data.x.scale === "log" ? 3 : 1, range: (u, min, max) => (min == null || (min <= first && max >= last) ? together.whole : [min, max]) } };
     data.y.forEach((of, n) => {
       scales["y" + n] = of.scale === "log" ? { distr: 3 } : of.scale === "zero"
         ? { range: (u, min, max) => (max == null ? [0, 1] : [Math.min(0, min), max > 0 ? max * 1.05 : 1]) } : {};
     });
-    const group = figure.closest("[data-part]").dataset.part + " " + data.x.label;
     const u = new uPlot({
       ...size(), scales,
       padding: [10 + LANE * data.lanes.length, data.y.length > 1 ? 0 : 14, 0, 0],
@@ -206,15 +210,14 @@
         setScale: [(u, key) => {
           if (key !== "x") return;
           const { min, max } = u.scales.x;
-          (groups.get(group) || []).forEach(other => {
+          together.charts.forEach(other => {
             if (other !== u && (other.scales.x.min !== min || other.scales.x.max !== max)) other.setScale("x", { min, max });
           });
         }],
       },
     }, joined, place);
-    u.whole = whole;
-    if (!groups.has(group)) groups.set(group, []);
-    groups.get(group).push(u);
+    u.whole = together.whole;
+    together.charts.push(u);
     charts.push(u);
 
     place.addEventListener("wheel", event => {
@@ -234,7 +237,7 @@
       };
       const keys = {
         "+": () => zoom(u, at, 0.5), "=": () => zoom(u, at, 0.5), "-": () => zoom(u, at, 2),
-        "0": () => u.setScale("x", { min: whole[0], max: whole[1] }),
+        "0": () => u.setScale("x", { min: u.whole[0], max: u.whole[1] }),
         ArrowLeft: () => (event.shiftKey ? pan(u, -0.2) : go(-1)), ArrowRight: () => (event.shiftKey ? pan(u, 0.2) : go(1)),
         Escape: () => u.setCursor({ left: -10, top: -10 }),
       };

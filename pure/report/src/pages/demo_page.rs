@@ -50,7 +50,7 @@ pub fn demo(demo: &Demonstration) -> Page {
         verdict: verdict_of(demo, &there),
         facts: facts(demo),
         sections,
-        figures: super::tuning::before_and_after(&demo.tuning),
+        figures: super::tuning::key_figures(&demo.tuning, &demo.judged),
         ..Page::default()
     }
 }

@@ -67,13 +67,17 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
         verdict: sentences,
         facts: about(experiment, verdict),
         sections: filled(sections),
-        figures: key_figures(experiment, verdict),
+        figures: key_figures(experiment, verdict, None),
         ..Page::default()
     }
 }
 
-/// The median of each arm, the baseline first, with the effect where there is one.
-fn key_figures(experiment: &Experiment, verdict: &Verdict) -> Vec<KeyFigure> {
+/// The median of each arm, or of one and of the baseline, which comes first; with the effect where there is one.
+pub(super) fn key_figures(
+    experiment: &Experiment,
+    verdict: &Verdict,
+    only: Option<u32>,
+) -> Vec<KeyFigure> {
     let plan = &experiment.plan;
     let arm = |arm: &ArmTable| {
         let compared = verdict.comparisons.iter().find(|c| c.arm == arm.arm);
@@ -85,7 +89,7 @@ fn key_figures(experiment: &Experiment, verdict: &Verdict) -> Vec<KeyFigure> {
     verdict
         .arms
         .iter()
-        .filter(|a| a.median.is_some())
+        .filter(|a| a.median.is_some() && only.is_none_or(|arm| [0, arm].contains(&a.arm)))
         .take(4)
         .map(arm)
         .collect()

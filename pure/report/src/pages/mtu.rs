@@ -98,7 +98,7 @@ fn about(report: &MtuReport) -> Vec<(String, String)> {
         (
             "Method",
             match report.method {
-                Method::Agent => "with an agent at the remote host, by datagrams of every size",
+                Method::Agent => "UDP probes to an agent at the remote host",
                 Method::Web => "over connections of every MSS to a web server",
             }
             .to_owned(),

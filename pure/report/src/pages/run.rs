@@ -5,7 +5,7 @@ use crate::pages::{facts, filled};
 use crate::pictures::goodput::{self, Beside};
 use crate::pictures::socket::{self, Sender};
 use crate::pictures::{bands, latencies, latency, seconds, stages};
-use crate::words::{Style, counted, escape, utc};
+use crate::words::{Style, escape, utc};
 use crate::{blocks, explain, summary};
 use model::finding::{Explanation, Level, Limit, Phase};
 use model::request::{Causes, Moment};
@@ -30,10 +30,11 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
     let figures = Section::new("All figures").words(words).tables(tables);
     sections.push(figures.folded(true));
     Page {
-        figures: summary
+        figures: run
             .legs
             .iter()
-            .map(|leg| key_figure(run, leg))
+            .zip(&summary.legs)
+            .map(|(leg, figures)| key_figure(run, leg, figures))
             .collect(),
         title: match &run.title {
             Some(title) => format!("{}: {title}", run.host),
@@ -56,38 +57,27 @@ fn subject(run: &Run) -> String {
 }
 
 /// What a leg reached, and the RTT that it had.
-fn key_figure(run: &Run, leg: &LegSummary) -> KeyFigure {
-    let direction = match leg.direction {
-        Direction::Up => "up",
-        Direction::Down => "down",
-    };
-    let rtt = match (leg.rtt_idle, leg.rtt_loaded) {
-        (Some(idle), Some(loaded)) => format!("RTT {idle}, under load {loaded}"),
-        (None, Some(loaded)) => format!("RTT under load {loaded}"),
-        _ => String::new(),
-    };
-    match &leg.requests {
+fn key_figure(run: &Run, leg: &Leg, figures: &LegSummary) -> KeyFigure {
+    let (reached, mut notes) = summary::reached(run, leg, figures);
+    notes.extend(match (figures.rtt_idle, figures.rtt_loaded) {
+        _ if figures.requests.is_some() => None,
+        (Some(idle), Some(loaded)) => Some(format!("RTT {idle}, under load {loaded}")),
+        (None, Some(loaded)) => Some(format!("RTT under load {loaded}")),
+        _ => None,
+    });
+    let (what, value) = match &figures.requests {
         Some(requests) => {
-            let note = format!(
-                "p99 {}, {}",
-                requests.p99,
-                counted(requests.count, "request")
-            );
-            KeyFigure::new(
-                format!("latency p50, {direction}"),
-                requests.p50.to_string(),
-                note,
-            )
+            notes[0] = format!("p99 {}, {reached}", requests.p99);
+            ("latency p50", requests.p50.to_string())
         }
-        None => {
-            let what = if run.spec.workload.is_udp() {
-                "received"
-            } else {
-                "goodput"
-            };
-            KeyFigure::new(format!("{what}, {direction}"), leg.goodput.to_string(), rtt)
-        }
-    }
+        None if run.spec.workload.is_udp() => ("received", reached),
+        None => ("goodput", reached),
+    };
+    KeyFigure::new(
+        format!("{what}, {}", leg.direction),
+        value,
+        notes.join("; "),
+    )
 }
 
 /// What is in flight below its ceilings shows these limits best.

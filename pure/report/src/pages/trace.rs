@@ -47,7 +47,8 @@ pub fn trace(of: &Followed) -> Page {
     let rest = [by_sentence(others), left_out.folded(true)];
     let sections = drawn.chain(asked.into_iter().flatten()).chain(rest);
     let answers = of.explanations.iter().take(of.courses.len().max(1));
-    let answers = answers.map(answer);
+    // What these carried are the figures of the page.
+    let answers = answers.map(|one| format!("{}: {}", escape(&one.name), explain::sentence(one)));
     let mut verdict: Vec<String> = answers.chain(answered.map(requests::sentence)).collect();
     if verdict.is_empty() {
         let nothing = "No connection with data is in this file: there is nothing to explain.";
@@ -66,12 +67,14 @@ pub fn trace(of: &Followed) -> Page {
 
 /// What a connection carried, a second.
 fn key_figure(one: &Explanation) -> KeyFigure {
-    let note = one
+    let again = one
         .stream
         .as_ref()
         .map(|stream| counted(stream.retransmissions, "retransmission"));
+    let moved = format!("{} in {}", one.bytes, one.span);
+    let note = [moved].into_iter().chain(again).collect::<Vec<_>>();
     let rate = one.bytes.per(one.span).to_string();
-    KeyFigure::new(escape(&one.name), rate, note.unwrap_or_default())
+    KeyFigure::new(escape(&one.name), rate, note.join(", "))
 }
 
 /// A connection and its answer, in one sentence.
@@ -162,9 +165,7 @@ fn asked(name: &str, all: &Requests, beside: Option<&(String, Requests)>) -> [Se
     ];
     let (tables, words) = requests::tables(all);
     [
-        Section::new("Requests")
-            .words(vec![requests::sentence(all)])
-            .pictures(pictures.into_iter().flatten()),
+        Section::new("Requests").pictures(pictures.into_iter().flatten()),
         Section::new("Requests one by one")
             .words(words)
             .tables(tables)

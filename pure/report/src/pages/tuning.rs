@@ -6,7 +6,7 @@ use crate::pictures::{bars, forest, pairs};
 use crate::prove::phrase::of_all;
 use crate::tune::{self, Judged};
 use crate::words::{Style, escape, utc};
-use model::{Look, Tuning};
+use model::{Attempt, Fate, Look, Tuning};
 
 /// What was kept and what it brought; then before and after, each experiment, and the whole story.
 pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
@@ -43,13 +43,20 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
             ("Rounds", story.rounds.len().to_string()),
         ]),
         sections,
-        figures: before_and_after(story),
+        figures: key_figures(story, judged),
         ..Page::default()
     }
 }
 
-/// The goodput of the path before the first round and at the end.
-pub(super) fn before_and_after(story: &Tuning) -> Vec<KeyFigure> {
+/// What the only experiment proves of what is kept or recommended; else the goodput of the path before the first round
+/// and at the end.
+pub(super) fn key_figures(story: &Tuning, judged: &[Judged]) -> Vec<KeyFigure> {
+    let attempts = story.rounds.iter().flat_map(|round| &round.attempts);
+    let helps = |a: &Attempt| matches!(a.fate, Fate::Kept | Fate::Recommended);
+    let proven = attempts.filter(|a| helps(a)).find_map(|a| a.arm);
+    if let ([(experiment, verdict)], Some(arm)) = (judged, proven) {
+        return super::experiment::key_figures(experiment, verdict, Some(arm));
+    }
     let looks = looks(story);
     let figure = |label: &str, look: &Look| KeyFigure::new(label, look.goodput.to_string(), "");
     match looks[..] {

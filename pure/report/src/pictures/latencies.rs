@@ -3,7 +3,7 @@
 use super::seconds;
 use crate::page::{Axis, Chart, Picture, Scale, Series, Stroke};
 use crate::words::counted;
-use model::{Latency, LatencySummary, Leg, Nanos};
+use model::{Latency, LatencySummary, Leg, Nanos, interval_ends};
 
 /// Median, 99th percentile and the longest of the requests between two samples; `None` if there were none.
 pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture> {
@@ -13,16 +13,25 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
         ("99 % are faster than", Stroke::Line, |l| l.percentile(0.99)),
         ("longest", Stroke::Points, Latency::max),
     ];
-    let samples = leg.sender().samples.iter();
-    let samples = samples.filter_map(|s| Some((s.at.as_secs_f64(), s.requests.as_ref()?)));
-    let samples: Vec<(f64, &Latency)> = samples.collect();
+    // A few requests at the very end are no interval of their own.
+    let all = &leg.sender().samples;
+    let mut ends = interval_ends(all, |sample| sample.at)
+        .into_iter()
+        .peekable();
+    let mut since = Latency::default();
+    let samples = all.iter().filter_map(|sample| {
+        since = since.merged(sample.requests.as_ref()?);
+        ends.next_if(|end| end.at == sample.at)?;
+        Some((sample.at.as_secs_f64(), std::mem::take(&mut since)))
+    });
+    let samples: Vec<(f64, Latency)> = samples.collect();
     samples.iter().find(|(_, all)| all.count() > 0)?;
     // One request has no spread.
     if requests.count < 2 {
         return None;
     }
     let series = lines.map(|(name, stroke, pick)| {
-        let point = |(at, all): &(f64, &Latency)| (*at, pick(all).map(Nanos::as_secs_f64));
+        let point = |(at, all): &(f64, Latency)| (*at, pick(all).map(Nanos::as_secs_f64));
         Series::new(name, 0, stroke, samples.iter().map(point).collect())
     });
     let y = Axis::new("time of a request", "s", Scale::Logarithmic);

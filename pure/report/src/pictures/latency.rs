@@ -181,7 +181,7 @@ fn stack(
             }
         }
     }
-    let names = ranked.iter().map(|(cause, _)| (*cause, cause.words()));
+    let names = ranked.iter().map(|(cause, _)| (*cause, short(*cause)));
     legend(names, (LEFT, top - 14.0), svg);
     foot
 }
