@@ -8,7 +8,7 @@ const FEWEST: usize = 10;
 /// Part of the changes of a delay that goes along with those of another, from which one makes the other (the square of
 /// Pearson's coefficient of correlation).
 const GOES_ALONG: f64 = 0.5;
-/// Growth of the way back by that of the round trip, from which the queue is there.
+/// Growth of the reverse path by that of the round trip, from which the queue is there.
 const MOST_OF_IT: f64 = 0.5;
 
 /// The time from the moment at which the receiver had data until the sender sees them acknowledged contains the difference of
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     /// Two seconds at a byte in a microsecond, sampled each 20 ms by clocks that differ by 70 ms. The round trip grows from 20
-    /// to 220 ms, by so many parts of a hundred on the way back.
+    /// to 220 ms, by so many parts of a hundred on the reverse path.
     fn share(back: u64) -> Option<f64> {
         let arrived: Vec<(Nanos, Bytes)> = (0..200)
             .map(|n| (Nanos::from_millis(n * 20), Bytes(n * 20_000)))
