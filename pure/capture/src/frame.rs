@@ -103,19 +103,9 @@ pub(crate) fn write<'a>(
     at: Nanos,
     packet: &mut Packet,
 ) -> Result<&'a [u8], Skip> {
-    let (next, rest) = match link {
-        link::ETHERNET => (Next::Ether(u16_at(frame, 12)?), behind(frame, 14)?),
-        link::SLL => (Next::Ether(u16_at(frame, 14)?), behind(frame, 16)?),
-        link::SLL2 => (Next::Ether(u16_at(frame, 0)?), behind(frame, 20)?),
-        // The family of the machine that captured, in its own byte order: the IP version says it too.
-        link::NULL | link::LOOP => (Next::Ip, behind(frame, 4)?),
-        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => {
-            (Next::Ip, frame)
-        }
-        // The address and control of HDLC (RFC 1662) are the same in every frame, and may be left out.
-        link::PPP | link::PPP_HDLC if frame.starts_with(&[0xff, 3]) => (Next::Ppp, &frame[2..]),
-        link::PPP | link::PPP_HDLC => (Next::Ppp, frame),
-        _ => return Err(Skip::UnknownLink),
+    let (next, rest) = match link == link::ETHERNET {
+        true => (Next::Ether(u16_at(frame, 12)?), behind(frame, 14)?),
+        false => behind_link(link, frame)?,
     };
     // What most frames are: TCP in IPv4, with nothing between it and the link.
     if matches!(next, Next::Ether(0x0800) | Next::Ip)
@@ -127,6 +117,24 @@ pub(crate) fn write<'a>(
         }
     }
     layers(next, rest, at, packet)
+}
+
+/// What follows on a link other than Ethernet.
+#[inline(never)]
+fn behind_link(link: i32, frame: &[u8]) -> Result<(Next, &[u8]), Skip> {
+    Ok(match link {
+        link::SLL => (Next::Ether(u16_at(frame, 14)?), behind(frame, 16)?),
+        link::SLL2 => (Next::Ether(u16_at(frame, 0)?), behind(frame, 20)?),
+        // The family of the machine that captured, in its own byte order: the IP version says it too.
+        link::NULL | link::LOOP => (Next::Ip, behind(frame, 4)?),
+        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => {
+            (Next::Ip, frame)
+        }
+        // The address and control of HDLC (RFC 1662) are the same in every frame, and may be left out.
+        link::PPP | link::PPP_HDLC if frame.starts_with(&[0xff, 3]) => (Next::Ppp, &frame[2..]),
+        link::PPP | link::PPP_HDLC => (Next::Ppp, frame),
+        _ => return Err(Skip::UnknownLink),
+    })
 }
 
 /// Walks over what lies between the link and TCP.

@@ -18,6 +18,8 @@ const MOST_WORST: usize = 3;
 /// Binary digits that are kept of times: right within 0.05 %, and within a fifth.
 const FINE: u32 = 11;
 const COARSE: u32 = 3;
+/// Times that are counted side by side.
+const PAGE: usize = 64;
 /// Spans of time that have figures of their own.
 const MOST_MOMENTS: u64 = 96;
 /// The shortest of them, in nanoseconds.
@@ -123,7 +125,7 @@ impl OperationTally {
         of.ideal += breakdown.ideal;
         of.parts.add(&breakdown.parts);
         of.causes.add(&breakdown.causes);
-        count(&mut self.times, total, FINE);
+        self.times.count(total);
         let place = of
             .worst
             .partition_point(|worst| worst.parts.total() >= total);
@@ -134,7 +136,7 @@ impl OperationTally {
     }
 
     fn finish(self, name: String) -> Operation {
-        let latency = Latency::from_counts(self.times);
+        let latency = self.times.latency();
         let max = self.operation.max;
         let percentile = |share| latency.percentile(share).unwrap_or(max);
         Operation {
@@ -147,47 +149,76 @@ impl OperationTally {
     }
 }
 
-/// How many requests took how long, in nanoseconds.
-type RequestTimes = BTreeMap<u64, u64>;
-
-/// Counts a time by its first binary digits: as many keys for each doubling.
-fn count(times: &mut RequestTimes, time: Nanos, digits: u32) {
-    let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(digits);
-    *times.entry(time.0 >> shift << shift).or_default() += 1;
+/// Binary digits that do not matter of a time of which so many are kept.
+fn dropped(time: u64, digits: u32) -> u32 {
+    (u64::BITS - time.leading_zeros()).saturating_sub(digits)
 }
+
+/// How many requests took how long: a page counts [`PAGE`] neighbouring times of [`FINE`] digits, and its key is the
+/// first of them, in nanoseconds.
+#[derive(Default)]
+struct RequestTimes(BTreeMap<u64, [u32; PAGE]>);
+
+impl RequestTimes {
+    fn count(&mut self, time: Nanos) {
+        let shift = dropped(time.0, FINE);
+        let kept = (time.0 >> shift) as usize;
+        let first = (kept - kept % PAGE) as u64;
+        let page = self.0.entry(first << shift).or_insert([0; PAGE]);
+        page[kept % PAGE] = page[kept % PAGE].saturating_add(1);
+    }
+
+    fn latency(self) -> Latency {
+        Latency::from_counts(self.0.into_iter().flat_map(|(first, counts)| {
+            let shift = dropped(first, FINE);
+            let counts = counts.into_iter().zip(0_u64..);
+            counts.map(move |(count, n)| (first + (n << shift), count.into()))
+        }))
+    }
+}
+
+/// How many requests took how long, by the first [`COARSE`] digits of their nanoseconds.
+type CoarseTimes = BTreeMap<u64, u64>;
 
 /// Requests by when they began. All spans are equal; they double when there are too many.
 #[derive(Default)]
 struct Moments {
     /// Doublings of the shortest.
     doubled: u32,
-    all: BTreeMap<u64, (RequestTimes, Causes)>,
+    all: BTreeMap<u64, (CoarseTimes, Causes)>,
 }
 
 impl Moments {
     fn push(&mut self, seen: &SeenRequest, breakdown: &Breakdown) {
         let place = (seen.call.first.0 / SHORTEST_MOMENT) >> self.doubled;
         let (times, causes) = self.all.entry(place).or_default();
-        count(times, breakdown.parts.total(), COARSE);
+        let total = breakdown.parts.total().0;
+        let shift = dropped(total, COARSE);
+        *times.entry(total >> shift << shift).or_default() += 1;
         causes.add(&breakdown.causes);
         while let (Some((first, _)), Some((last, _))) =
             (self.all.first_key_value(), self.all.last_key_value())
             && last - first >= MOST_MOMENTS
         {
-            self.doubled += 1;
-            for (place, (old, causes)) in std::mem::take(&mut self.all) {
-                let (times, sum) = self.all.entry(place / 2).or_default();
-                for (time, count) in old {
-                    *times.entry(time).or_default() += count;
-                }
-                sum.add(&causes);
+            self.double();
+        }
+    }
+
+    #[cold]
+    fn double(&mut self) {
+        self.doubled += 1;
+        for (place, (old, causes)) in std::mem::take(&mut self.all) {
+            let (times, sum) = self.all.entry(place / 2).or_default();
+            for (time, count) in old {
+                *times.entry(time).or_default() += count;
             }
+            sum.add(&causes);
         }
     }
 
     fn finish(self) -> Vec<Moment> {
         let width = SHORTEST_MOMENT << self.doubled;
-        let moment = |(place, (times, causes)): (u64, (RequestTimes, Causes))| Moment {
+        let moment = |(place, (times, causes)): (u64, (CoarseTimes, Causes))| Moment {
             from: Nanos(place * width),
             to: Nanos((place + 1).saturating_mul(width)),
             times: Latency::from_counts(times),

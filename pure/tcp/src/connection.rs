@@ -336,7 +336,8 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
                 return (None, None);
             }
         }
-        if packet.has(ACK) && side == 0 && self.away[0].is_none() && !self.unsure {
+        // The handshake is over, as a rule.
+        if self.away[0].is_none() && packet.has(ACK) && side == 0 && !self.unsure {
             self.away[0] = self.syn_ack.map(|syn_ack| packet.at.since(syn_ack));
             self.locate();
         }
