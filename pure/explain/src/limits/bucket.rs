@@ -8,6 +8,7 @@ use super::Key;
 use crate::facts::{BucketFit, EXCLUDED, Facts, SEEN, Sent, bit_rate};
 use model::finding::Evidence;
 use model::{Bytes, Nanos};
+use std::array::from_fn;
 
 /// With fewer losses a pattern is chance.
 const FEWEST: usize = 12;
@@ -33,6 +34,8 @@ const DEVIATIONS: f64 = 2.0;
 const SLACK: f64 = 0.005;
 /// The highest of these rates by the lowest, up to which they are one rate.
 const ONE_RATE: f64 = 1.05;
+/// Rates that are tried at once: what a bucket holds follows from what it held before, so one rate alone waits at each step.
+const AT_ONCE: usize = 4;
 /// So many loss events of the first third, and of the last, have slopes between them.
 const SLOPES: usize = 8;
 
@@ -46,13 +49,13 @@ pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<BucketFit> {
     let slopes = history.slopes(&events);
     let slopes = slopes.filter(|rate| (mean / FASTEST..mean * FASTEST).contains(rate));
     let coarse = steps(mean * SLOWEST, mean * FASTEST, COARSE);
-    let mut tried = vec![history.filled(mean)];
-    tried.extend(slopes.chain(coarse).map(|rate| history.filled(rate)));
+    let first = std::iter::once(mean).chain(slopes).chain(coarse);
+    let mut tried = history.filled(first);
     let mut around = COARSE;
     for step in FINER {
         let rate = best(&tried).rate;
         let finer = steps(rate * (1.0 - around), rate * (1.0 + around), step);
-        tried.extend(finer.map(|rate| history.filled(rate)));
+        tried.extend(history.filled(finer));
         around = step;
     }
     let Filled { rate, depth, parts } = best(&tried);
@@ -197,8 +200,8 @@ impl SendHistory<'_> {
 
     /// Loss events of which something was lost in a bucket that was as full as this.
     fn events_at(&self, rate: f64, depth: f64) -> usize {
-        let levels = self.levels(rate);
-        let mut at_loss = self.at_loss(&levels);
+        let levels = self.levels([rate]);
+        let mut at_loss = self.at_loss(&levels, 0);
         let is_at = |many: &&usize| {
             let levels = at_loss.by_ref().take(**many);
             levels.fold(0.0, f64::max) >= depth
@@ -206,26 +209,49 @@ impl SendHistory<'_> {
         self.events.iter().filter(is_at).count()
     }
 
-    /// What a bucket that drains at a rate (bytes a second) and is filled by what passed holds before each of `sent`.
-    fn levels(&self, rate: f64) -> Vec<f64> {
-        let mut level = 0.0;
-        let levels = self.steps.iter().map(|step| {
-            let before = f64::max(level - rate * step.gap, 0.0);
-            level = before + step.passed;
+    /// What buckets hold before each of `sent` that drain at these rates (bytes a second) and are filled by what passed.
+    fn levels<const N: usize>(&self, rates: [f64; N]) -> Vec<[f64; N]> {
+        let mut levels = [0.0; N];
+        let all = self.steps.iter().map(|step| {
+            let before = from_fn(|n| f64::max(levels[n] - rates[n] * step.gap, 0.0));
+            levels = before.map(|level| level + step.passed);
             before
         });
-        levels.collect()
+        all.collect()
     }
 
-    /// The same at each loss.
-    fn at_loss(&self, levels: &[f64]) -> impl Iterator<Item = f64> {
+    /// The same of one bucket at each loss.
+    fn at_loss<const N: usize>(&self, levels: &[[f64; N]], n: usize) -> impl Iterator<Item = f64> {
         let lost = self.lost.iter();
-        lost.map(|n| levels[*n] + f64::from(self.sent[*n].lost_from))
+        lost.map(move |at| levels[*at][n] + f64::from(self.sent[*at].lost_from))
     }
 
-    /// The bucket of this rate whose depth most loss events reach.
-    fn filled(&self, rate: f64) -> Filled {
-        let levels = self.levels(rate);
+    /// The buckets of these rates whose depths most loss events reach.
+    fn filled(&self, rates: impl Iterator<Item = f64>) -> Vec<Filled> {
+        let rates: Vec<f64> = rates.collect();
+        let mut filled = Vec::with_capacity(rates.len());
+        for rates in rates.chunks(AT_ONCE) {
+            let all: [f64; AT_ONCE] = from_fn(|n| rates[n.min(rates.len() - 1)]);
+            let levels = self.levels(all);
+            let brims: [f64; AT_ONCE] = from_fn(|n| self.brim(self.at_loss(&levels, n)));
+            let mut above = [0_u32; AT_ONCE];
+            for (step, levels) in self.steps.iter().zip(&levels) {
+                for n in 0..AT_ONCE {
+                    // What passed still fitted before its last segment.
+                    above[n] += u32::from(levels[n] + step.passed - step.last >= brims[n]);
+                }
+            }
+            filled.extend((0..rates.len()).map(|n| Filled {
+                rate: rates[n],
+                depth: brims[n],
+                parts: AT_THE_BRIM - f64::from(above[n]) / self.fitted.max(1) as f64,
+            }));
+        }
+        filled
+    }
+
+    /// The level that most loss events reach.
+    fn brim(&self, at_loss: impl Iterator<Item = f64>) -> f64 {
         let weights = self.events.iter().flat_map(|many| {
             let weight = match self.events.len() >= MANY_EVENTS {
                 true => 1.0 / *many as f64,
@@ -233,7 +259,7 @@ impl SendHistory<'_> {
             };
             std::iter::repeat_n(weight, *many)
         });
-        let mut at_loss: Vec<(f64, f64)> = self.at_loss(&levels).zip(weights).collect();
+        let mut at_loss: Vec<(f64, f64)> = at_loss.zip(weights).collect();
         at_loss.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         let all: f64 = at_loss.iter().map(|(_, weight)| weight).sum();
         let mut below = (1.0 - AT_THE_BRIM) * all;
@@ -241,15 +267,7 @@ impl SendHistory<'_> {
             below -= weight;
             below < 0.0
         });
-        let brim = at_brim.map_or(0.0, |(level, _)| *level);
-        // What passed still fitted before its last segment.
-        let steps = self.steps.iter().zip(&levels);
-        let above = steps.filter(|(step, level)| *level + step.passed - step.last >= brim);
-        Filled {
-            rate,
-            depth: brim,
-            parts: AT_THE_BRIM - above.count() as f64 / self.fitted.max(1) as f64,
-        }
+        at_brim.map_or(0.0, |(level, _)| *level)
     }
 }
 
