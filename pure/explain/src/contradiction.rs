@@ -80,6 +80,10 @@ fn ignores_losses(facts: &Facts) -> Option<Evidence> {
 
 /// A sender that yields to losses does not keep the line full: no queue stood when they came, or it was slower after them.
 fn yields(facts: &Facts) -> Option<Evidence> {
+    // A queue that was not seen.
+    if facts.loss_allows_more().is_some() {
+        return None;
+    }
     let at_loss = facts.inflation_at_loss()?;
     if !facts.queue_at_loss(QUEUE_AT_LOSS) {
         let bound = facts.queue_from(QUEUE_AT_LOSS);

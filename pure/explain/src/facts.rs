@@ -41,6 +41,8 @@ const QUEUED_TIME: u64 = 20;
 const STARTUP: f64 = 60.0;
 /// With fewer losses nothing is known of what they do.
 pub(crate) const FEWEST_LOST: u64 = 5;
+/// The rate that losses allow by goodput, from which they are not what holds a sender back.
+pub(crate) const ALLOWS_MORE: f64 = 2.0;
 /// A path that was seen to reorder so often reorders.
 pub(crate) const MUCH_REORDERING: u64 = 20;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
@@ -694,6 +696,15 @@ impl Facts {
     /// The same in the round trips that it had.
     pub fn loss_limited_rate(&self) -> Option<f64> {
         Some(self.mathis()? / self.inflation()?.max(1.0))
+    }
+
+    /// From afar, where a short queue is not seen at the losses: the rate that they allow a sender which yields to them, if
+    /// that is so much more than flowed that its round trips must have been longer than the shortest. Empty queues leave it
+    /// 0.7 of that.
+    pub fn loss_allows_more(&self) -> Option<f64> {
+        let yields = self.loss_hurts() && self.is_seen_from_afar() && self.timeouts < FEWEST_LOST;
+        let allowed = self.mathis().filter(|_| yields)?;
+        (allowed >= ALLOWS_MORE * self.rate()).then_some(allowed)
     }
 
     /// The rate that a loss-based sender of this loss and round trip can reach, in bytes a second

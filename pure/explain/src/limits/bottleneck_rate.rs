@@ -4,7 +4,7 @@
 //! Near miss: a flat rate without a queue (a full receive window, requested pacing).
 
 use super::{Candidate, Key, ack_path, cpu, pacing, policer};
-use crate::facts::{FEWEST_LOST, FLAT, Facts, NO_MORE, QUEUE, bit_rate};
+use crate::facts::{ALLOWS_MORE, FEWEST_LOST, FLAT, Facts, HELD_FLIGHT, NO_MORE, QUEUE, bit_rate};
 use model::finding::{Confidence, Evidence};
 use model::stats::median;
 
@@ -45,6 +45,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
             )
         })
         .or_else(|| well_used(facts))
+        .or_else(|| queues_unseen(facts))
         .or_else(|| probed(facts))
 }
 
@@ -84,6 +85,41 @@ fn overflows(facts: &Facts, mut evidence: Vec<Evidence>) -> Option<Candidate> {
             .at_least(facts.queue_from(QUEUE)),
     );
     Some(Candidate::new(Confidence::Possible, evidence).advise(YIELDS))
+}
+
+/// From afar a short queue is not seen at the losses. But where they allow twice of what flowed, round trips were longer than
+/// the shortest.
+fn queues_unseen(facts: &Facts) -> Option<Candidate> {
+    let allowed = facts.loss_allows_more()?;
+    let least = bit_rate(ALLOWS_MORE * facts.rate()).0 as f64;
+    let evidence = vec![
+        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+        facts
+            .evidence(Key::LossLimitedRate, bit_rate(allowed))
+            .at_least(least),
+    ];
+    Some(Candidate::new(Confidence::Possible, evidence).advise(YIELDS))
+}
+
+/// From afar, the same in flight all the time and never faster: BBR keeps a full line so, as well as a sender that is held
+/// back itself.
+pub(crate) fn fits_from_afar(facts: &Facts) -> Option<Candidate> {
+    let ratio = facts.goodput_by_peak()?;
+    let spread = facts.held_flight().filter(|_| facts.is_seen_from_afar())?;
+    (ratio >= NEVER_FASTER).then(|| {
+        let evidence = vec![
+            facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+            facts
+                .evidence(Key::GoodputOverPeak, ratio)
+                .at_least(NEVER_FASTER),
+            facts
+                .evidence(Key::InFlightSpread, spread)
+                .at_most(HELD_FLIGHT),
+        ];
+        Candidate::new(Confidence::Possible, evidence)
+            .ranked(0)
+            .advise(LINE_IS_FULL)
+    })
 }
 
 /// The queue that lost segments drains at hardly more than the goodput: a deeper one could not give more than that.
@@ -253,10 +289,11 @@ const LINE_IS_FULL: &str =
 
 #[cfg(test)]
 mod tests {
+    use super::super::{burst_loss, random_loss};
     use super::*;
-    use crate::facts::SenderInterval;
-    use model::Nanos;
+    use crate::facts::{LostSegment, SenderInterval};
     use model::finding::Source;
+    use model::{Bytes, Nanos};
 
     /// Round trips of 20 ms with 100 segments each, of which one in so many carries fewer, elsewhere than at the sender.
     fn seen(source: Source, fewer_in: u64, retransmitted: u64) -> Option<Confidence> {
@@ -275,6 +312,71 @@ mod tests {
             });
         }
         fits(&facts).map(|candidate| candidate.confidence)
+    }
+
+    #[test]
+    fn from_afar_losses_that_allow_twice_the_goodput_show_longer_round_trips() {
+        let of = |source, retransmitted| {
+            let mut facts = Facts::new(source);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(2)));
+            (facts.segments, facts.retransmitted) = (10_000, retransmitted);
+            (facts.span, facts.bytes) = (Nanos::from_secs(4), Bytes(10_000_000));
+            // A third of the time at a third of the rate: nothing else shows a full line.
+            for n in 0..400 {
+                let passed = if n % 30 < 10 { 9_000 } else { 30_000 };
+                facts.read(SenderInterval {
+                    from: Nanos::from_millis(n * 10),
+                    to: Nanos::from_millis(n * 10 + 10),
+                    srtt: Nanos::from_millis(2),
+                    delivered: passed,
+                    passed,
+                    ..SenderInterval::default()
+                });
+            }
+            facts.losses = (0..retransmitted)
+                .map(|n| LostSegment {
+                    at: Nanos(n * 4_000_000_000 / retransmitted),
+                    srtt: Nanos::from_millis(2),
+                    flight: 20_000,
+                    ..LostSegment::default()
+                })
+                .collect();
+            let named = [
+                fits(&facts).is_some(),
+                random_loss::fits(&facts).is_some(),
+                burst_loss::fits(&facts).is_some(),
+            ];
+            named
+        };
+        // 1.22 / sqrt(1 %) segments in 2 ms are 6.1 MB/s, 1.22 / sqrt(10 %) 1.9 MB/s, and 2.5 MB/s arrive.
+        assert_eq!(of(Source::CaptureAtReceiver, 100), [true, false, false]);
+        assert_eq!(of(Source::CaptureAtReceiver, 1000), [false, true, true]);
+        assert_eq!(of(Source::CaptureAtSender, 100), [false, true, true]);
+    }
+
+    #[test]
+    fn from_afar_the_same_in_flight_and_never_faster_may_be_a_full_line() {
+        let of = |source, flight: fn(u64) -> u64| {
+            let mut facts = Facts::new(source);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+            (facts.segments, facts.span) = (30_000, Nanos::from_secs(6));
+            for n in 0..300 {
+                facts.read(SenderInterval {
+                    from: Nanos::from_millis(n * 20),
+                    to: Nanos::from_millis(n * 20 + 20),
+                    srtt: Nanos::from_millis(20),
+                    flight: flight(n),
+                    delivered: 100_000,
+                    passed: 100_000,
+                    ..SenderInterval::default()
+                });
+            }
+            fits_from_afar(&facts).map(|candidate| candidate.confidence)
+        };
+        let possible = Some(Confidence::Possible);
+        assert_eq!(of(Source::CaptureAtReceiver, |_| 100_000), possible);
+        assert_eq!(of(Source::CaptureAtSender, |_| 100_000), None);
+        assert_eq!(of(Source::CaptureAtReceiver, |n| n % 10 * 20_000), None);
     }
 
     #[test]

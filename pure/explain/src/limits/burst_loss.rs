@@ -127,6 +127,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let pattern = pattern(facts);
     let anywhere = pattern == LossPattern::Anywhere && is_exact(facts);
     let policed = policer::is_policed(facts);
+    let exact = facts.bucket.is_some();
+    if !exact && facts.loss_allows_more().is_some() {
+        return None;
+    }
     if policed || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
         return None;
     }

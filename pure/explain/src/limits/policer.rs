@@ -109,10 +109,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         evidence.extend(loss_runs::evidence(facts));
         // Whoever yields to a bucket stays near its rate; a buffer without depth lets the rate swing.
         let steady = facts.unsteadiness().is_some_and(|u| u < STEADY);
-        let rank = if runs == LossRuns::Together && steady {
-            0
-        } else {
-            2
+        let rank = match runs == LossRuns::Together && steady {
+            _ if facts.loss_allows_more().is_some() => 2,
+            true => 0,
+            false => 2,
         };
         possible(
             advised(Candidate::new(Confidence::Possible, evidence), facts),

@@ -43,7 +43,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     if !hurts || facts.queue_at_loss(QUEUE) {
         return None;
     }
-    if pattern == burst_loss::LossPattern::Bursts {
+    if pattern == burst_loss::LossPattern::Bursts || (!clear && facts.loss_allows_more().is_some())
+    {
         return None;
     }
     let mut evidence = no_queue(facts, at_loss);

@@ -32,12 +32,20 @@ pub(crate) fn candidate(facts: &Facts) -> Candidate {
     if let Some(rtt) = facts.min_rtt {
         evidence.push(facts.evidence(Key::MinRtt, rtt));
     }
-    Candidate::new(Confidence::Certain, evidence).change(
+    // BBR leaves no queue on a full line either: that it was faster at times shows that the path carries more.
+    let peak = facts.goodput_by_peak();
+    let confidence = match facts.is_bbr() && peak.is_none_or(|ratio| ratio > FASTER) {
+        true => Confidence::Possible,
+        false => Confidence::Certain,
+    };
+    Candidate::new(confidence, evidence).change(
         format!("sndbuf={}", needed.0),
         "a larger send buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_wmem",
     )
 }
 
+/// Goodput by that of its fastest tenth, up to which more had passed at times.
+const FASTER: f64 = 0.8;
 /// Losses that a burst into a queue makes, and no more.
 const FEW_LOST: f64 = 0.002;
 
@@ -80,4 +88,34 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     Some(candidate.ranked(rank).advise(
         "trace the sender's connections ('linerate trace'): their sockets show whether the application waits for room to write",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::SenderInterval;
+    use model::Nanos;
+    use model::finding::Source;
+
+    #[test]
+    fn bbr_does_not_show_whether_a_larger_buffer_would_help_unless_it_was_faster_at_times() {
+        let of = |congestion: &str, fast: u64| {
+            let mut facts = Facts::new(Source::Trace);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+            facts.congestion = Some(congestion.to_owned());
+            for n in 0..300 {
+                facts.read(SenderInterval {
+                    from: Nanos::from_millis(n * 20),
+                    to: Nanos::from_millis(n * 20 + 20),
+                    passed: if n % 5 == 0 { fast } else { 100_000 },
+                    delivered: 100_000,
+                    ..SenderInterval::default()
+                });
+            }
+            candidate(&facts).confidence
+        };
+        assert_eq!(of("cubic", 100_000), Confidence::Certain);
+        assert_eq!(of("bbr", 100_000), Confidence::Possible);
+        assert_eq!(of("bbr", 200_000), Confidence::Certain);
+    }
 }
