@@ -91,8 +91,8 @@ pub fn packet(link: i32, frame: &[u8], at: Nanos) -> Result<Packet, Skip> {
     Ok(packet)
 }
 
-/// Writes the TCP packet in a frame over another: to move one takes longer. Returns what was captured of its
-/// payload.
+/// Writes the TCP packet in a frame over another: to move one takes longer. It is inlined, for every frame passes here.
+/// Returns what was captured of its payload.
 ///
 /// # Errors
 /// Why there is none.
