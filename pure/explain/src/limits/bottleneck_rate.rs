@@ -341,12 +341,11 @@ mod tests {
                     ..LostSegment::default()
                 })
                 .collect();
-            let named = [
+            [
                 fits(&facts).is_some(),
                 random_loss::fits(&facts).is_some(),
                 burst_loss::fits(&facts).is_some(),
-            ];
-            named
+            ]
         };
         // 1.22 / sqrt(1 %) segments in 2 ms are 6.1 MB/s, 1.22 / sqrt(10 %) 1.9 MB/s, and 2.5 MB/s arrive.
         assert_eq!(of(Source::CaptureAtReceiver, 100), [true, false, false]);
