@@ -33,7 +33,7 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
     let pages = entries.len() + histories.len() + 1;
     let index = Index {
         entries,
-        paths: ways(&rows, &histories, name),
+        paths: ways(&rows, &histories, name, report::words::minute),
         search: None,
         older: None,
     };

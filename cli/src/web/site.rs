@@ -186,7 +186,9 @@ fn index(archive: &Archive, request: &HttpRequest) -> Result<String> {
     let rows = newest(archive)?;
     Ok(report::pages::index(&Index {
         entries,
-        paths: ways(&rows, &histories(&rows), address),
+        paths: ways(&rows, &histories(&rows), address, |at| {
+            format!("{} ago", report::words::age(clock::unix_time().since(at)))
+        }),
         search: Some(search),
         older,
     }))
@@ -202,8 +204,8 @@ pub fn ways(
     rows: &[Row],
     histories: &[History],
     address: impl Fn(usize, &History) -> String,
+    when: impl Fn(Nanos) -> String,
 ) -> Vec<Way> {
-    let now = clock::unix_time();
     let ways = histories.iter().enumerate().map(|(at, history)| {
         let last = history.runs.last();
         let newest = rows
@@ -216,9 +218,7 @@ pub fn ways(
             shifts: history.shifts.len(),
             href: address(at, history),
             last: last.map(|run| history.value(run)).unwrap_or_default(),
-            age: last
-                .map(|run| report::words::age(now.since(run.started)))
-                .unwrap_or_default(),
+            when: last.map(|run| when(run.started)).unwrap_or_default(),
             failed: failed.filter(|ended| *ended != Ended::Complete.name()),
             values: history.runs.iter().map(|run| run.value).collect(),
         }

@@ -161,7 +161,7 @@ fn the_right_to_tune_takes_both_the_server_and_its_word_for_the_host() {
     let (_, rest) = said.split_once("run 'linerate ").unwrap();
     let args: Vec<&str> = rest.split_once('\'').unwrap().0.split(' ').collect();
     let added = run(&mut bench.server.linerate(&args));
-    assert!(stdout(&added).contains("guest  may measure and tune here"));
+    assert!(stdout(&added).contains("guest  may measure and tune"));
 
     let held = bench.holding().set();
     let state = bench.state();

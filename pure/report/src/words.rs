@@ -298,7 +298,7 @@ pub fn utc(unix: Nanos) -> String {
 }
 
 /// The same to the minute: `2026-11-20 20:17`.
-pub(crate) fn minute(unix: Nanos) -> String {
+pub fn minute(unix: Nanos) -> String {
     utc(unix).chars().take(16).collect()
 }
 

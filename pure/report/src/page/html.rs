@@ -120,9 +120,9 @@ fn paragraph(out: &mut String, class: &str, text: &str) {
 }
 
 /// What the units of figures begin with or are.
-const UNITS: [&str; 17] = [
+const UNITS: [&str; 18] = [
     "%", "s", "ms", "us", "ns", "min", "h", "B", "KiB", "MiB", "GiB", "bytes", "bit/s", "kbit/s",
-    "Mbit/s", "Gbit/s", "times",
+    "Mbit/s", "Gbit/s", "times", "x",
 ];
 
 /// Text in which no line ends between a number and its unit.

@@ -2,7 +2,7 @@
 
 use crate::explain;
 use crate::page::{Page, Section};
-use crate::prove::in_short;
+use crate::prove::{in_short, phrase};
 use crate::tune::Judged;
 use crate::words::{escape, escape_sentence, or, utc};
 use model::finding::Explanation;
@@ -96,6 +96,9 @@ fn verdict_of(demo: &Demonstration, there: &str) -> Vec<String> {
     };
     let (slow_rate, other) = (rate(true), rate(false));
     let carries = format!("{there} the path carries {slow_rate}, in reverse {other}.");
+    let compared = phrase::judged_runs(&demo.popular.0.plan);
+    let compared =
+        format!("The experiments compare {compared}; the rates above are of longer ones.");
     let why = demo.why.iter().find(|e| e.direction == Some(slow));
     let why = why.map(|e| format!("Why: it is {}", explain::sentence(e)));
     let (experiment, verdict) = &demo.popular;
@@ -104,6 +107,7 @@ fn verdict_of(demo: &Demonstration, there: &str) -> Vec<String> {
     let rest = [
         helped(demo),
         format!("What many would try first, {name}: {popular}"),
+        compared,
         "All settings restored.".to_owned(),
     ];
     [carries].into_iter().chain(why).chain(rest).collect()

@@ -50,8 +50,8 @@ pub struct Way {
     pub shifts: usize,
     /// What the last run found.
     pub last: String,
-    /// How long ago that was.
-    pub age: String,
+    /// When that was.
+    pub when: String,
     /// How the newest run ended, unless it was complete.
     pub failed: Option<String>,
     /// All of them, the oldest first, for the line that shows them.
@@ -117,7 +117,7 @@ pub fn index(index: &Index) -> String {
     document(TITLE, &out, index.search.is_some())
 }
 
-/// A card for each path: its last figure, its age and state, all of its runs as a line.
+/// A card for each path: its last figure, its time and state, all of its runs as a line.
 fn paths(out: &mut String, paths: &[Way]) {
     out.push_str("<section>\n<h2>Paths</h2>\n<ul class=\"paths\">\n");
     for way in paths {
@@ -127,16 +127,16 @@ fn paths(out: &mut String, paths: &[Way]) {
             (None, 0) => ("steady", String::new()),
             (None, _) => ("changed", format!(", {changes} of level")),
         };
-        let (href, name, last, age) = (
+        let (href, name, last, when) = (
             inert(&way.href),
             inert(&way.name),
             inert(&way.last),
-            inert(&way.age),
+            inert(&way.when),
         );
         let (runs, line) = (counted(way.runs as u64, "run"), spark(&way.values));
         let _ = writeln!(
             out,
-            "<li class=\"{class}\"><a href=\"{href}\">{name}</a><strong>{last}</strong>{line}<small>{age} ago, {runs}{state}</small></li>"
+            "<li class=\"{class}\"><a href=\"{href}\">{name}</a><strong>{last}</strong>{line}<small>{when}, {runs}{state}</small></li>"
         );
     }
     out.push_str("</ul>\n</section>\n");
@@ -271,7 +271,7 @@ mod tests {
                 runs: 12,
                 shifts: 1,
                 last: "941 Mbit/s".to_owned(),
-                age: "2 h".to_owned(),
+                when: "2 h ago".to_owned(),
                 failed: None,
                 values: vec![1.0, 2.0],
                 href: "history.html?host=%22".to_owned(),

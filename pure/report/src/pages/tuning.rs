@@ -3,7 +3,7 @@
 use super::facts;
 use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pictures::{bars, forest, pairs};
-use crate::prove::phrase::of_all;
+use crate::prove::phrase::{self, of_all};
 use crate::tune::{self, Judged};
 use crate::words::{Style, escape, utc};
 use model::{Attempt, Fate, Look, Tuning};
@@ -20,9 +20,13 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
         let run = escape(&look.run);
         format!("{what}: {} (run {run}).", tune::seen(look))
     });
+    let compared = judged.first().map(|(experiment, _)| {
+        let runs = phrase::judged_runs(&experiment.plan);
+        format!("These are whole runs; the experiment compares {runs}.")
+    });
     let mut sections = vec![
         Section::new("Before and after")
-            .words(words.collect())
+            .words(words.chain(compared).collect())
             .pictures(bars::of_tuning(&looks)),
     ];
     sections.extend(judged.iter().enumerate().map(|(n, one)| proof(n, one)));

@@ -20,8 +20,12 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
         .peekable();
     let mut since = Latency::default();
     let samples = all.iter().filter_map(|sample| {
-        since = since.merged(sample.requests.as_ref()?);
+        if let Some(new) = &sample.requests {
+            since = since.merged(new);
+        }
         ends.next_if(|end| end.at == sample.at)?;
+        // At the first sample nothing was answered yet.
+        sample.requests.as_ref()?;
         Some((sample.at.as_secs_f64(), std::mem::take(&mut since)))
     });
     let samples: Vec<(f64, Latency)> = samples.collect();
@@ -48,4 +52,39 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
         ),
         Chart::new(seconds(), vec![y], series.into(), Vec::new()),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Drawing;
+    use crate::testing;
+    use model::summarise_leg;
+
+    #[test]
+    fn requests_of_a_moment_at_the_end_belong_to_the_interval_before() {
+        let mut leg = testing::request_leg(1000);
+        let drawn = |leg: &Leg| {
+            let figures = summarise_leg(&testing::spec(), leg);
+            let requests = figures.requests.unwrap();
+            let picture = picture("id", leg, &requests).unwrap();
+            let Drawing::Chart(chart) = picture.drawing else {
+                panic!("a chart")
+            };
+            chart
+                .series
+                .into_iter()
+                .map(|s| s.points)
+                .collect::<Vec<_>>()
+        };
+        let whole = drawn(&leg);
+        assert!(whole[0].len() > 5, "{whole:?}");
+        let mut last = leg.local.samples.last().unwrap().clone();
+        last.at += Nanos(1);
+        last.requests = Some(Latency::from_counts([(1 << 40, 1)]));
+        leg.local.samples.push(last);
+        let longer = drawn(&leg);
+        assert_eq!(longer[0].len(), whole[0].len());
+        assert!(longer[2].last().unwrap().1 > whole[2].last().unwrap().1);
+    }
 }

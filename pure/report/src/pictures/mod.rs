@@ -22,7 +22,7 @@ use model::finding::{Limit, Phase};
 
 /// Width of a still picture, in its own units: a page shows it at this size where there is room, and its text can still be
 /// read where a window of 390 pixels makes it smaller.
-const WIDTH: f64 = 520.0;
+const WIDTH: f64 = 452.0;
 /// Right end of what is drawn in it.
 const RIGHT: f64 = WIDTH - 10.0;
 

@@ -65,13 +65,13 @@ impl fmt::Display for Effect {
 
 /// The equivalence margin between two corners: a band with dashed edges.
 pub(super) fn margin_band(svg: &mut Svg, from: (f64, f64), to: (f64, f64), upright: bool) {
-    svg.rect(from, (to.0 - from.0, to.1 - from.1), "good soft");
+    svg.rect(from, (to.0 - from.0, to.1 - from.1), "faint soft");
     let (a, b) = match upright {
         true => ((from.0, to.1), (to.0, from.1)),
         false => ((to.0, from.1), (from.0, to.1)),
     };
-    svg.line(from, a, "good dashed");
-    svg.line(b, to, "good dashed");
+    svg.line(from, a, "faint dashed");
+    svg.line(b, to, "faint dashed");
 }
 
 /// A pair, and by how much its runs differ.

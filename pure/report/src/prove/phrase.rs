@@ -499,6 +499,13 @@ pub(crate) fn runs(plan: &Plan) -> String {
     }
 }
 
+/// `1.5 s runs, each without its first 500 ms`: what is judged.
+pub(crate) fn judged_runs(plan: &Plan) -> String {
+    let ramp = plan.run.ramp.filter(|ramp| *ramp > Nanos(0));
+    let ramp = ramp.map(|ramp| format!(", each without its first {ramp}"));
+    runs(plan) + &ramp.unwrap_or_default()
+}
+
 /// `45 s`, `6 min 5 s`, `2 h 10 min`.
 pub(crate) fn span(time: Nanos) -> String {
     let seconds = time.0.saturating_add(500_000_000) / 1_000_000_000;
