@@ -88,7 +88,7 @@ impl<P: Picture, W: Write> View<P, W> {
     }
 
     /// Writes a line that stays.
-    pub fn say(&mut self, line: &str) {
+    pub fn report(&mut self, line: &str) {
         let line = format!("{line}\n");
         match self.mode {
             Mode::Quiet => {}
@@ -158,8 +158,8 @@ impl<P: Picture, W: Write> View<P, W> {
     fn warn(&mut self, warning: &Warning) {
         let line = format!("! {}", escape_sentence(&warning.what));
         match self.mode {
-            Mode::InPlace => self.say(&(self.style)().style.paint(Ink::Yellow, &line)),
-            Mode::Lines | Mode::Quiet => self.say(&line),
+            Mode::InPlace => self.report(&(self.style)().style.paint(Ink::Yellow, &line)),
+            Mode::Lines | Mode::Quiet => self.report(&line),
         }
     }
 

@@ -151,7 +151,7 @@ impl<'a> ExperimentRunner<'a> {
             let Some(trial) = self.trial(slot)? else {
                 return Ok(Over::Interrupted);
             };
-            archive.keep_trial(self.experiment, &trial)?;
+            archive.store_trial(self.experiment, &trial)?;
             self.experiment.trials.push(trial);
             self.audience.kept(self.experiment);
             if self.remote.is_lost() {

@@ -129,24 +129,24 @@ struct Play<'a> {
 impl Play<'_> {
     fn story(&mut self, watch: lab::LabWatch) -> Result<Demonstration> {
         self.view
-            .say("1 of 4: measures the path in both directions");
+            .report("1 of 4: measures the path in both directions");
         let (run, why) = self.both_ways()?;
         for leg in model::summarise(&run).legs {
             let rate = leg.steady_goodput.unwrap_or(leg.goodput);
-            self.view.say(&format!("{}: {rate}", leg.direction));
+            self.view.report(&format!("{}: {rate}", leg.direction));
         }
 
         self.view
-            .say("2 of 4: diagnoses the slow direction, proposes a fix and tests it");
+            .report("2 of 4: diagnoses the slow direction, proposes a fix and tests it");
         let (direction, seen) =
             slow(&run, &why).context("nothing was measured: is the machine too busy?")?;
         let (tuning, judged) = self.tune(direction, seen)?;
 
-        self.view.say("3 of 4: restores all settings");
+        self.view.report("3 of 4: restores all settings");
         let restored = self.restore()?;
 
         self.view
-            .say("4 of 4: tests a popular remedy against the baseline");
+            .report("4 of 4: tests a popular remedy against the baseline");
         let popular = self.popular(direction)?;
         let archive = Archive::open(&self.archive)?;
         Ok(Demonstration {
@@ -195,7 +195,7 @@ impl Play<'_> {
         let (view, archive) = (&mut self.view, self.archive.clone());
         let tuned = ClosedLoop::new(question, &mut *self.remote, archive, view, self.stop);
         let done = tuned.with(seen).run()?;
-        Archive::open(&self.archive)?.keep_tuning(&done.story)?;
+        Archive::open(&self.archive)?.store_tuning(&done.story)?;
         match done.broke {
             Some(error) => Err(error),
             None => Ok((done.story, done.experiments)),
@@ -211,7 +211,7 @@ impl Play<'_> {
             all.extend(there.map(|r| format!("{}, back to {}", r.setting, r.found)));
         }
         for line in &all {
-            self.view.say(&format!("undone: {line}"));
+            self.view.report(&format!("undone: {line}"));
         }
         Ok(all)
     }

@@ -180,8 +180,8 @@ impl Lab {
 }
 
 /// Holds a lab: the hidden command that `lab up` starts.
-pub fn keep() -> Result<Exit> {
-    ::lab::keep()?;
+pub fn hold_namespaces() -> Result<Exit> {
+    ::lab::hold_namespaces()?;
     Ok(Exit::Done)
 }
 

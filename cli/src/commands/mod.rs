@@ -94,7 +94,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Trace(trace) => trace.run(),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Agent(agent) => agent.run(),
-        Command::LabEmulator => lab::keep(),
+        Command::LabEmulator => lab::hold_namespaces(),
     };
     exit.map(ExitCode::from)
 }

@@ -594,7 +594,7 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
     let mut archive = Archive::open(&home.archive()).unwrap();
     let started = Nanos::from_secs(1_795_132_800 + 3 * 86_400);
     archive
-        .keep_tuning(&Tuning {
+        .store_tuning(&Tuning {
             schema: TUNING_SCHEMA,
             id: "70000001".to_owned(),
             started,
@@ -621,7 +621,7 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
         },
     };
     archive
-        .keep_mtu(&MtuRecord {
+        .store_mtu(&MtuRecord {
             id: "80000001".to_owned(),
             ended: started + Nanos::from_secs(60),
             found: MtuFound::Look(Box::new(MtuReport {

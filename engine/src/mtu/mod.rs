@@ -27,7 +27,7 @@ pub fn keep(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFou
         ended: unix_time(),
         found,
     };
-    let kept = archive.and_then(|path| Archive::open(&path)?.keep_mtu(&record));
+    let kept = archive.and_then(|path| Archive::open(&path)?.store_mtu(&record));
     if let Err(error) = kept {
         log::note(&format!("linerate: not kept: {error}"));
     }

@@ -58,7 +58,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error::NotFound`] if the experiment was deleted meanwhile, and failures to write.
-    pub fn keep_trial(&mut self, experiment: &Experiment, trial: &Trial) -> Result<(), Error> {
+    pub fn store_trial(&mut self, experiment: &Experiment, trial: &Trial) -> Result<(), Error> {
         let head = head(experiment);
         self.write_through("keep a trial", &experiment.id, |tx| {
             put_trial(tx, &experiment.id, trial)?;
@@ -118,7 +118,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error::BadId`] if its name is none, and failures to write.
-    pub fn keep_tuning(&mut self, tuning: &Tuning) -> Result<(), Error> {
+    pub fn store_tuning(&mut self, tuning: &Tuning) -> Result<(), Error> {
         let id = &tuning.id;
         self.write_through("keep a tuning", id, |tx| {
             named(id)?;
@@ -142,7 +142,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error::BadId`] if its name is none, and failures to write.
-    pub fn keep_mtu(&mut self, record: &MtuRecord) -> Result<(), Error> {
+    pub fn store_mtu(&mut self, record: &MtuRecord) -> Result<(), Error> {
         let id = &record.id;
         self.write_through("keep what was found of an MTU", id, |tx| {
             named(id)?;

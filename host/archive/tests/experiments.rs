@@ -83,7 +83,7 @@ fn an_experiment_reads_as_far_as_it_came() {
     assert!(matches!(taken, Error::Taken { .. }), "{taken}");
     for number in 1..=4 {
         let trial = trial(number);
-        archive.keep_trial(&whole, &trial).unwrap();
+        archive.store_trial(&whole, &trial).unwrap();
         whole.trials.push(trial);
         assert_eq!(archive.experiment("3f2a").unwrap(), whole);
     }
@@ -207,16 +207,16 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
     ));
     let (mut first, second) = (story("3f000001", 2), story("3f000002", 1));
     for one in [&first, &second] {
-        archive.keep_tuning(one).unwrap();
+        archive.store_tuning(one).unwrap();
     }
     first.ended = Ended::Complete;
-    archive.keep_tuning(&first).unwrap();
+    archive.store_tuning(&first).unwrap();
     assert_eq!(archive.tuning("last").unwrap(), first);
     assert_eq!(archive.tuning("3f000002").unwrap(), second);
     assert!(matches!(archive.tuning("3f"), Err(Error::Ambiguous { .. })));
     let error = archive.tuning("4").unwrap_err().to_string();
     assert!(error.contains("'linerate tune HOST' makes one"), "{error}");
-    let bad = archive.keep_tuning(&story("no id", 3));
+    let bad = archive.store_tuning(&story("no id", 3));
     assert!(matches!(bad, Err(Error::BadId { .. })));
     assert_eq!(
         archive.named("3f000002").unwrap(),
@@ -289,7 +289,7 @@ fn what_was_found_of_an_mtu_is_listed_by_its_host_and_deleted() {
     };
     let all = [record("3f000001", "db2", 1), record("3f000002", "web1", 2)];
     for one in &all {
-        archive.keep_mtu(one).unwrap();
+        archive.store_mtu(one).unwrap();
     }
     assert_eq!(archive.mtu("last").unwrap(), all[1]);
     assert_eq!(

@@ -21,7 +21,7 @@ pub use emulator_counters::{
     TrafficCounters,
 };
 pub use error::Error;
-pub use netns_holder::keep;
+pub use netns_holder::hold_namespaces;
 pub use state_dir::{LabRecord, LinkRecord, MARK, NodeRecord};
 
 use emulate::Scenario;
@@ -46,7 +46,7 @@ pub struct LabOptions {
     pub backend: Backend,
     /// A user namespace even for root; a user who is not root gets one anyway.
     pub in_user_namespace: bool,
-    /// The command that calls [`keep`]; without it this program with `lab-emulator`.
+    /// The command that calls [`hold_namespaces`]; without it this program with `lab-emulator`.
     pub holder: Option<Vec<OsString>>,
 }
 

@@ -29,7 +29,7 @@ use sys::namespace;
 use sys::packet::PacketSocket;
 use sys::poll::{PollFd, poll};
 
-/// What [`keep`] reads from its standard input.
+/// What [`hold_namespaces`] reads from its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The directory of all labs.
@@ -44,7 +44,7 @@ pub(crate) struct Order {
 /// and it goes too.
 pub(crate) const STAY: &[u8] = b"stay\n";
 
-/// What [`keep`] writes, once, to its standard output.
+/// What [`hold_namespaces`] writes, once, to its standard output.
 pub(crate) type Answer = Result<(), Error>;
 
 /// Holds one lab, as [`crate::up`] orders by standard input, until it is asked to end or who ordered it is gone. To be called by a
@@ -53,7 +53,7 @@ pub(crate) type Answer = Result<(), Error>;
 /// # Errors
 /// [`Error::Failed`] if there is no order or nobody to answer; why the lab cannot be made goes to
 /// [`crate::up`].
-pub fn keep() -> Result<(), Error> {
+pub fn hold_namespaces() -> Result<(), Error> {
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line);
     let order = read.and_then(|_| Ok(serde_json::from_str::<Order>(&line)?));

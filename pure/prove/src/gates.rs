@@ -397,7 +397,7 @@ fn pilot(plan: &Plan, pilot: &Pilot) -> GateFinding {
     let margin = percent(plan.margin);
     (
         Warned,
-        format!("{seen}, and {margin} matters: longer runs or more pairs find less."),
+        format!("{seen}, and the margin is {margin}: longer runs or more pairs find less."),
     )
 }
 
@@ -406,10 +406,10 @@ fn position(plan: &Plan, effect: &Estimate) -> GateFinding {
     let range = [low, high].map(signed_percent).join(" to ");
     if low <= 0.0 && high >= 0.0 {
         let seen = "No shift between the first and the second run of a pair is seen";
-        return (Passed, format!("{seen} (95 % interval {range})."));
+        return (Passed, format!("{seen} (95 % CI {range})."));
     }
     let evidence = format!(
-        "The second run of a pair was {} than the first by {} (95 % interval {range}): a gap longer than {} lets the path recover (burst credit of a shaper does this).",
+        "The second run of a pair was {} than the first by {} (95 % CI {range}): a gap longer than {} lets the path recover (burst credit of a shaper does this).",
         slower_or_faster(effect.effect_share),
         percent(effect.effect_share.abs()),
         plan.gap

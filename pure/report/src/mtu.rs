@@ -349,7 +349,8 @@ fn device(end: &PathEnd, from: &str, to: &str) -> String {
         None => "on the same segment".to_owned(),
     };
     let (device, mtu) = (escape(&end.device), end.device_mtu);
-    format!("{from} reaches {to} {by}, over {device} with an MTU of {mtu}; {learned}")
+    let line = format!("{from} reaches {to} {by}, over {device} with an MTU of {mtu}; {learned}.");
+    line.replacen("this host reaches", "This host reaches", 1)
 }
 
 fn doubt_words(doubt: MtuDoubt) -> &'static str {

@@ -16,7 +16,7 @@ pub fn text(of: &Published, style: Style) -> String {
     let mut out = String::new();
     for one in of.comparisons.iter().take(SHOWN) {
         let word = answer(one.outcome);
-        let text = format!("{word}. {}", explained(one, of.margin_share));
+        let text = format!("{word}: {}", explained(one, of.margin_share));
         // Painted after wrapping, so that escapes count for no width.
         let text = style.hang("  ", 2, &text);
         out += &style.hang("", 2, &values(one));
@@ -34,7 +34,7 @@ pub fn text(of: &Published, style: Style) -> String {
 /// A difference and its verdict in one line.
 pub(crate) fn sentence(one: &PublishedComparison, margin_share: f64) -> String {
     let explained = explained(one, margin_share);
-    format!("{}: {}. {explained}", values(one), answer(one.outcome))
+    format!("{}: {}: {explained}", values(one), answer(one.outcome))
 }
 
 fn values(one: &PublishedComparison) -> String {
@@ -62,7 +62,7 @@ fn explained(one: &PublishedComparison, margin_share: f64) -> String {
     match one.outcome {
         Outcome::NoDifference => {
             let margin = glue(share(margin_share));
-            format!("Between {low} and {high} ({margin} matters; {runs}).")
+            format!("within \u{b1}{margin}: {low} to {high} ({runs}).")
         }
         Outcome::NotEnoughData | Outcome::NoVerdict => {
             format!("Anything from {low} to {high} fits {runs}.")
@@ -71,7 +71,7 @@ fn explained(one: &PublishedComparison, margin_share: f64) -> String {
             let faster = one.outcome == Outcome::Faster;
             let (size, level) = (glue(size(e.effect_share.abs())), level(&e));
             format!(
-                "A typical run was {size} {} ({level} interval {low} to {high}; {runs}).",
+                "{size} {} ({level} CI {low} to {high}; {runs}).",
                 if faster { "faster" } else { "slower" }
             )
         }
@@ -142,22 +142,20 @@ mod tests {
             one(Outcome::NoVerdict, [3, 3], None),
         ]), @r"
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          FASTER. A typical run was 12.0 % faster (95 % interval +6.0 % to +19.0 %; 8
-          and 9 runs without pairs).
+          FASTER: 12.0 % faster (95 % CI +6.0 % to +19.0 %; 8 and 9 runs without pairs).
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          EQUIVALENT. Between -2.1 % and +3.3 % (5 % matters; 20 and 20 runs without
-          pairs).
+          EQUIVALENT: within ±5 %: -2.1 % to +3.3 % (20 and 20 runs without pairs).
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NOT ENOUGH DATA. Anything from -7.0 % to +15.0 % fits 8 and 8 runs without
+          NOT ENOUGH DATA: Anything from -7.0 % to +15.0 % fits 8 and 8 runs without
           pairs.
         table 1, write: cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO VERDICT. The values differ by +12.0 % (printed +0.5 %); one run a side has
+          NO VERDICT: The values differ by +12.0 % (printed +0.5 %); one run a side has
           no interval.
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO VERDICT. The values differ by +12.0 %; the runs behind them were not
+          NO VERDICT: The values differ by +12.0 %; the runs behind them were not
           published.
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO VERDICT. The values differ by +12.0 %; 3 and 3 runs are too few for an
+          NO VERDICT: The values differ by +12.0 %; 3 and 3 runs are too few for an
           interval.
 
         Caveats:

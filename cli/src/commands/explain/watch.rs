@@ -27,7 +27,7 @@ pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> 
     let mut watcher = explain::TraceWatcher::default();
     let started = Instant::now();
     let mut view = View::new(Now::default(), json);
-    view.say("linerate: explaining live; Ctrl-C ends it");
+    view.report("linerate: explaining live; Ctrl-C ends it");
     let every = if json { SECOND } else { REDRAW };
     let mut due = started + every;
     while !end.has_come_for(watcher.is_over()) {

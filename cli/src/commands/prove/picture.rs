@@ -27,7 +27,7 @@ pub struct Pairs {
 
 impl Audience for View<Pairs> {
     fn note(&mut self, words: &str) {
-        self.say(words);
+        self.report(words);
     }
 
     fn looks(&mut self, spec: &Spec) {
@@ -46,7 +46,7 @@ impl Audience for View<Pairs> {
         if first || (piloted && (slot.block, slot.position) == (0, 0)) {
             let forecast = prove::forecast(plan, &experiment.trials);
             let words = report::prove::forecast(plan, &forecast, Style::PLAIN);
-            self.say(words.trim_end());
+            self.report(words.trim_end());
         }
         self.update(|pairs| {
             pairs.now = what(&experiment.plan, slot);

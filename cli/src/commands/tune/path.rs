@@ -135,7 +135,7 @@ impl Path {
                 remedy: format!("undo what is kept there: {}", place.undo()),
             });
         }
-        Archive::open(&archive)?.keep_tuning(&story)?;
+        Archive::open(&archive)?.store_tuning(&story)?;
         print(&story, &experiments, &self.form)?;
         if !self.form.json {
             plans.iter().try_for_each(forecast)?;

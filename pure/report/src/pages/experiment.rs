@@ -82,7 +82,7 @@ pub(super) fn key_figures(
     let arm = |arm: &ArmTable| {
         let compared = verdict.comparisons.iter().find(|c| c.arm == arm.arm);
         let effect = compared.and_then(|c| c.estimate);
-        let note = effect.map(|e| phrase::changed(plan.metric, &e));
+        let note = effect.map(|e| format!("{} pair by pair", phrase::changed(plan.metric, &e)));
         let median = phrase::value(plan.metric, arm.median);
         KeyFigure::new(escape(&arm.name), median, note.unwrap_or_default())
     };

@@ -90,7 +90,6 @@ pub fn segments(heading: &str, id: &str, one: &Explanation, course: &Course) -> 
     pictures.insert(0, sequence);
     let is_loss = one.cause().is_some_and(is_loss);
     Section::new(heading.to_owned())
-        .words(vec![answer(one)])
         .pictures(pictures)
         .folded(!is_loss)
 }

@@ -30,11 +30,11 @@ pub(crate) fn design(plan: &Plan) -> String {
     };
     if plan.pilot_pairs > 0 {
         let pilot = plan.pilot_pairs;
-        words += &format!("; before them {pilot} pairs of the control with itself");
+        words += &format!("; a pilot of {pilot} pairs of the baseline with itself");
     }
     words += match plan.estimand {
-        Estimand::Typical => "; judged is a typical run",
-        Estimand::Total => "; judged are all runs together",
+        Estimand::Typical => "; typical run",
+        Estimand::Total => "; all runs together",
     };
     words
 }
