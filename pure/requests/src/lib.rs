@@ -173,8 +173,16 @@ impl RequestObserver {
         }
     }
 
-    /// Takes what is done.
+    /// Takes what is done: after most packets nothing is.
+    #[inline]
     fn settle(&mut self) {
+        if !self.out.unanswered.is_empty() || !self.out.done.is_empty() {
+            self.take_done();
+        }
+    }
+
+    #[inline(never)]
+    fn take_done(&mut self) {
         if !self.out.unanswered.is_empty() {
             match &mut self.kept {
                 Some(kept) if kept.unanswered.len() < MOST_KEPT => {
@@ -182,9 +190,6 @@ impl RequestObserver {
                 }
                 _ => self.unanswered += self.out.unanswered.drain(..).len() as u64,
             }
-        }
-        if self.out.done.is_empty() {
-            return;
         }
         let mut done = std::mem::take(&mut self.out.done);
         for seen in done.drain(..) {
