@@ -186,7 +186,7 @@ fn table(out: &mut String, table: &Table) {
             } else {
                 ""
             };
-            format!("<{tag}{class}>{}</{}>", inert(cell.trim()), &tag[..2])
+            format!("<{tag}{class}>{}</{}>", phrase(cell.trim()), &tag[..2])
         });
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
