@@ -1,6 +1,6 @@
 //! What the archive holds, a line each: for lists in a terminal and in a browser.
 
-use archive::{Archive, Error, Named, Row, RunFilter};
+use archive::{Archive, ArchiveRow, Error, NamedDocument, RunFilter};
 use model::mtu::{MtuFound, MtuRecord};
 use model::{BitRate, Direction, Ended, Experiment, Nanos, Round, Tuning};
 use report::pages::{Entry, RUN};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 pub struct Listed {
     /// What every kind has.
-    pub row: Row,
+    pub row: ArchiveRow,
     kind: &'static str,
     /// What its kind has beside, for scripts.
     more: Value,
@@ -34,9 +34,9 @@ pub fn list(archive: &Archive, filter: &RunFilter) -> Result<Vec<Listed>, Error>
 
 impl Listed {
     /// What a name stands for.
-    pub fn of(archive: &Archive, named: &Named) -> Result<Option<Listed>, Error> {
+    pub fn of(archive: &Archive, named: &NamedDocument) -> Result<Option<Listed>, Error> {
         Ok(Some(match named {
-            Named::Run(id) => {
+            NamedDocument::Run(id) => {
                 let filter = RunFilter {
                     text: Some(id.clone()),
                     experiment: archive.get(id)?.experiment,
@@ -45,13 +45,13 @@ impl Listed {
                 let found = archive.list(&filter)?.into_iter().find(|row| row.id == *id);
                 return Ok(found.map(Listed::run));
             }
-            Named::Experiment(id) => Listed::experiment(&archive.experiment(id)?),
-            Named::Tuning(id) => Listed::tuning(&archive.tuning(id)?),
-            Named::Mtu(id) => Listed::mtu(&archive.mtu(id)?),
+            NamedDocument::Experiment(id) => Listed::experiment(&archive.experiment(id)?),
+            NamedDocument::Tuning(id) => Listed::tuning(&archive.tuning(id)?),
+            NamedDocument::Mtu(id) => Listed::mtu(&archive.mtu(id)?),
         }))
     }
 
-    fn run(row: Row) -> Listed {
+    fn run(row: ArchiveRow) -> Listed {
         let more = json!({
             "title": row.title,
             "workload": row.workload,
@@ -71,7 +71,7 @@ impl Listed {
         let arms = || plan.arms.iter().map(|arm| arm.name.as_str());
         let title = plan.title.clone();
         let title = title.unwrap_or_else(|| arms().collect::<Vec<_>>().join(" | "));
-        let row = Row {
+        let row = ArchiveRow {
             title: Some(format!("{}: {title}", report::prove::answer(outcome))),
             workload: plan.run.workload.kind().name.to_owned(),
             ended: experiment.ended.name().to_owned(),
@@ -99,7 +99,7 @@ impl Listed {
             n => format!("tuning: {n} settings kept"),
         };
         Listed {
-            row: Row {
+            row: ArchiveRow {
                 title: Some(title),
                 ended: story.ended.name().to_owned(),
                 goodput_up: last.filter(|_| story.direction == Direction::Up),
@@ -123,7 +123,7 @@ impl Listed {
         Listed {
             kind: "mtu",
             more: json!({ "sentence": sentence }),
-            row: Row {
+            row: ArchiveRow {
                 title: Some(sentence),
                 ..bare(&record.id, record.ended, record.found.host())
             },
@@ -167,18 +167,18 @@ pub fn sentence(found: &MtuFound) -> String {
     }
 }
 
-fn bare(id: &str, started: Nanos, host: &str) -> Row {
-    Row {
+fn bare(id: &str, started: Nanos, host: &str) -> ArchiveRow {
+    ArchiveRow {
         id: id.to_owned(),
         started,
         host: host.to_owned(),
         ended: Ended::Complete.name().to_owned(),
-        ..Row::default()
+        ..ArchiveRow::default()
     }
 }
 
 /// The runs as a table of `width` columns: host and note share what the figures leave.
-pub fn table(rows: &[Row], width: usize) -> String {
+pub fn table(rows: &[ArchiveRow], width: usize) -> String {
     let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         let figure = |p50, goodput| figure(p50, goodput).unwrap_or_else(|| "-".to_owned());
@@ -219,7 +219,7 @@ fn figure(p50: Option<Nanos>, goodput: Option<BitRate>) -> Option<String> {
 }
 
 /// How a run ended unless as ordered, and as much of its title as `room` has place for.
-fn note(row: &Row, room: usize) -> String {
+fn note(row: &ArchiveRow, room: usize) -> String {
     /// A shorter title is not readable.
     const LEAST: usize = 6;
     let ended = match row.ended.as_str() {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_table_keeps_to_its_width_and_says_how_runs_ended() {
-        let row = |host: &str, title: Option<&str>, ended: &str| Row {
+        let row = |host: &str, title: Option<&str>, ended: &str| ArchiveRow {
             id: "00c0ffee".to_owned(),
             started: Nanos::from_secs(1_795_132_800),
             host: host.to_owned(),
@@ -260,7 +260,7 @@ mod tests {
             goodput_down: None,
             p50_up: None,
             p50_down: Some(Nanos(41_000)),
-            ..Row::default()
+            ..ArchiveRow::default()
         };
         let rows = [
             row(

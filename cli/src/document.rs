@@ -4,7 +4,7 @@ use crate::json_input::{self, Document};
 use crate::lookup::refused;
 use crate::pages::run_page;
 use crate::prelude::*;
-use archive::{Archive, Named, Traces};
+use archive::{Archive, NamedDocument, Traces};
 use engine::traces;
 use model::finding::Explanation;
 use model::mtu::MtuFound;
@@ -15,13 +15,13 @@ use report::redact::Redaction;
 use report::tune::Judged;
 
 /// What the archive has by this name.
-pub fn load(archive: &Archive, named: &Named) -> Result<Document> {
+pub fn load(archive: &Archive, named: &NamedDocument) -> Result<Document> {
     Ok(match named {
-        Named::Run(id) => Document::Run(Box::new(archive.get(id).map_err(refused)?)),
-        Named::Experiment(id) => {
+        NamedDocument::Run(id) => Document::Run(Box::new(archive.get(id).map_err(refused)?)),
+        NamedDocument::Experiment(id) => {
             Document::Experiment(Box::new(archive.experiment(id).map_err(refused)?))
         }
-        Named::Tuning(id) => {
+        NamedDocument::Tuning(id) => {
             let story = archive.tuning(id).map_err(refused)?;
             let experiments = story.rounds.iter().flat_map(|round| &round.experiments);
             // One that was deleted meanwhile is left out.
@@ -29,7 +29,7 @@ pub fn load(archive: &Archive, named: &Named) -> Result<Document> {
             let kept = kept.collect();
             Document::Tuning(Box::new(story), kept)
         }
-        Named::Mtu(id) => Document::Mtu(Box::new(archive.mtu(id).map_err(refused)?.found)),
+        NamedDocument::Mtu(id) => Document::Mtu(Box::new(archive.mtu(id).map_err(refused)?.found)),
     })
 }
 

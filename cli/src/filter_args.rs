@@ -62,7 +62,7 @@ impl FilterArgs {
 pub const LOOK: Duration = Duration::from_millis(100);
 
 /// The end of a trace: Ctrl-C, a time, or the end of the chosen socket or process.
-pub struct End<'a> {
+pub struct FilterEnd<'a> {
     stop: &'static AtomicBool,
     at: Option<Instant>,
     which: &'a FilterArgs,
@@ -73,7 +73,7 @@ pub fn start<'a>(
     which: &'a FilterArgs,
     options: &TraceOptions,
     time: Option<Nanos>,
-) -> Result<(Tracer, End<'a>)> {
+) -> Result<(Tracer, FilterEnd<'a>)> {
     let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
     let tracer = Tracer::start(&which.filter()?, options)?;
     for sentence in &tracer.instead {
@@ -85,10 +85,10 @@ pub fn start<'a>(
         ));
     }
     let at = time.map(|time| Instant::now() + Duration::from(time));
-    Ok((tracer, End { stop, at, which }))
+    Ok((tracer, FilterEnd { stop, at, which }))
 }
 
-impl End<'_> {
+impl FilterEnd<'_> {
     /// Ctrl-C or the time.
     pub fn has_come(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.at.is_some_and(|at| Instant::now() >= at)

@@ -29,7 +29,7 @@ pub fn each_record(path: &Path, mut each: impl FnMut(TraceRecord)) -> Result<()>
 }
 
 /// What a file is, by how it begins.
-pub enum Kind {
+pub enum InputKind {
     /// What `linerate trace` wrote.
     Trace,
     /// A capture of packets (pcap, pcapng).
@@ -40,14 +40,14 @@ pub enum Kind {
     Other,
 }
 
-pub fn kind(path: &Path) -> Result<Kind> {
+pub fn kind(path: &Path) -> Result<InputKind> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| bad(path, error))?;
     Ok(match head.first_chunk() {
-        Some(first) if capture::is_capture(*first) => Kind::Capture,
-        _ if observe::trace::is_trace(head) => Kind::Trace,
-        _ if explain::is_listing(head) => Kind::Listing,
-        _ => Kind::Other,
+        Some(first) if capture::is_capture(*first) => InputKind::Capture,
+        _ if observe::trace::is_trace(head) => InputKind::Trace,
+        _ if explain::is_listing(head) => InputKind::Listing,
+        _ => InputKind::Other,
     })
 }
 
@@ -57,17 +57,17 @@ pub fn observed(
     mut observer: RequestObserver,
 ) -> Result<(RequestObserver, Vec<String>)> {
     let left_out = match kind(path)? {
-        Kind::Capture => {
+        InputKind::Capture => {
             let account = capture::read_with_payload(open(path)?, |packet, payload| {
                 observer.push(packet, payload);
             });
             account.map_err(|e| bad(path, e))?.left_out()
         }
-        Kind::Trace => {
+        InputKind::Trace => {
             each_record(path, |record| observer.record(&record))?;
             Vec::new()
         }
-        Kind::Listing | Kind::Other => {
+        InputKind::Listing | InputKind::Other => {
             let why = "requests are found in captures (pcap, pcapng) and in traces of linerate";
             return Err(bad(path, why));
         }

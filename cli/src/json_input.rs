@@ -23,7 +23,7 @@ pub enum Document {
 pub fn from_json(text: &str) -> Result<Document, String> {
     /// Members that one kind alone has.
     #[derive(Deserialize)]
-    struct Members {
+    struct InputMembers {
         plan: Option<IgnoredAny>,
         rounds: Option<IgnoredAny>,
         method: Option<IgnoredAny>,
@@ -36,7 +36,7 @@ pub fn from_json(text: &str) -> Result<Document, String> {
         #[serde(default)]
         experiments: Vec<Experiment>,
     }
-    let members: Members = match serde_json::from_str(text) {
+    let members: InputMembers = match serde_json::from_str(text) {
         Ok(members) => members,
         // One line an event: iperf3's, or nobody's.
         Err(_) => return run_from(text).map(|run| Document::Run(Box::new(run))),

@@ -4,7 +4,7 @@
 use engine::progress::{Event, Watcher};
 use model::Warning;
 use report::live::Live;
-pub use report::live::Picture;
+pub use report::live::LivePicture;
 use report::words::escape_sentence;
 use report::{Ink, Style};
 use std::io::{IsTerminal, Stderr, Write};
@@ -30,7 +30,7 @@ pub fn stdout_style() -> Style {
 
 /// Shows what goes on. What was drawn is gone when this is dropped, however the command ends; the
 /// cursor is never hidden, so that even a killed process leaves a terminal to work with.
-pub struct View<P: Picture = Live, W: Write = Stderr> {
+pub struct View<P: LivePicture = Live, W: Write = Stderr> {
     picture: P,
     out: W,
     mode: Mode,
@@ -55,7 +55,7 @@ struct Screen {
     height: u16,
 }
 
-impl<P: Picture> View<P> {
+impl<P: LivePicture> View<P> {
     /// On standard error: in place if that is a terminal that can move its cursor, else in lines; not
     /// at all if `quiet`.
     pub fn new(picture: P, quiet: bool) -> View<P> {
@@ -75,7 +75,7 @@ impl<P: Picture> View<P> {
     }
 }
 
-impl<P: Picture, W: Write> View<P, W> {
+impl<P: LivePicture, W: Write> View<P, W> {
     fn over(picture: P, out: W, mode: Mode, style: fn() -> Screen) -> View<P, W> {
         View {
             picture,
@@ -172,7 +172,7 @@ impl<P: Picture, W: Write> View<P, W> {
     }
 }
 
-impl<P: Picture, W: Write> Watcher for View<P, W> {
+impl<P: LivePicture, W: Write> Watcher for View<P, W> {
     fn event(&mut self, event: &Event<'_>) {
         self.picture.event(event);
         match event {
@@ -184,7 +184,7 @@ impl<P: Picture, W: Write> Watcher for View<P, W> {
     }
 }
 
-impl<P: Picture, W: Write> Drop for View<P, W> {
+impl<P: LivePicture, W: Write> Drop for View<P, W> {
     fn drop(&mut self) {
         if self.mode == Mode::InPlace {
             let erasing = self.erasing((self.style)().style.width);

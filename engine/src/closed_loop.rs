@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is to be tuned, and how carefully.
-pub struct Question {
+pub struct TuneQuestion {
     /// The remote host as the user named it.
     pub host: String,
     /// Which way the data goes.
@@ -47,7 +47,7 @@ pub struct Question {
 
 /// A path that is being tuned.
 pub struct ClosedLoop<'a> {
-    question: Question,
+    question: TuneQuestion,
     remote: &'a mut dyn PeerSession,
     archive: PathBuf,
     audience: &'a mut dyn Audience,
@@ -74,7 +74,7 @@ pub struct TuningResult {
 impl<'a> ClosedLoop<'a> {
     /// For a path whose runs are kept in the archive at `archive`.
     pub fn new(
-        question: Question,
+        question: TuneQuestion,
         remote: &'a mut dyn PeerSession,
         archive: PathBuf,
         audience: &'a mut dyn Audience,

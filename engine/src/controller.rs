@@ -10,7 +10,7 @@ use crate::outages;
 use crate::progress::{Event as Progress, Watcher};
 use crate::signature;
 use crate::traces;
-use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
+use crate::transport::{ChannelEnd as SessionEnd, ChannelEvent, ChannelSender, Reached};
 use crate::trust::{Identity, NodeId};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
@@ -54,8 +54,8 @@ const SHORTEST_COMPARED: Nanos = Nanos::from_millis(100);
 const BUSY_FOR: Duration = Duration::from_secs(120);
 
 /// A control connection that serves many runs, one after the other. Dropping it says good-bye.
-pub struct Link {
-    agent: Sender<ControllerRole>,
+pub struct PeerLink {
+    agent: ChannelSender<ControllerRole>,
     name: String,
     /// This host's key and the agent's id, where both are authenticated.
     keys: Option<(Identity, NodeId)>,
@@ -82,9 +82,9 @@ pub struct Link {
     suspended: Duration,
 }
 
-impl Link {
+impl PeerLink {
     /// Over the control connection of an agent that was reached.
-    pub fn new(reached: Reached) -> Link {
+    pub fn new(reached: Reached) -> PeerLink {
         let Reached {
             channel,
             addresses,
@@ -96,14 +96,18 @@ impl Link {
         let listener = std::thread::spawn(move || {
             loop {
                 match channel.recv(LISTEN) {
-                    Some(Event::Message(message)) => drop(remote.send(Incoming::Remote(message))),
+                    Some(ChannelEvent::Message(message)) => {
+                        drop(remote.send(Incoming::Remote(message)))
+                    }
                     // A controller that is over has hung up itself.
-                    Some(Event::Ended(ended)) => return drop(remote.send(Incoming::Ended(ended))),
+                    Some(ChannelEvent::Ended(ended)) => {
+                        return drop(remote.send(Incoming::Ended(ended)));
+                    }
                     None => {}
                 }
             }
         });
-        Link {
+        PeerLink {
             agent,
             name,
             keys,
@@ -123,7 +127,7 @@ impl Link {
     }
 
     /// The same with legs that survive an outage of the path of this length.
-    pub fn surviving(mut self, outage: Nanos) -> Link {
+    pub fn surviving(mut self, outage: Nanos) -> PeerLink {
         self.outage = outage;
         self
     }
@@ -316,7 +320,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for PeerLink {
     fn drop(&mut self) {
         self.agent.close("");
         if let Some(listener) = self.listener.take() {
@@ -347,7 +351,7 @@ enum Happened {
 
 /// One run over a link.
 struct Drive<'a> {
-    link: &'a mut Link,
+    link: &'a mut PeerLink,
     run: &'a mut Run,
     watcher: &'a mut dyn Watcher,
     stop: &'a AtomicBool,
@@ -362,8 +366,8 @@ struct LegState {
     order: LegOrder,
     /// Of its data connections, once it is granted.
     token: Option<Token>,
-    local: Stage,
-    remote: Stage,
+    local: ConnectStage,
+    remote: ConnectStage,
     began: bool,
     /// A busy agent is asked again then.
     ask_again: Option<Instant>,
@@ -379,7 +383,7 @@ struct LegState {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ConnectStage {
     Opening,
     Connected,
     Running,
@@ -500,8 +504,8 @@ impl Drive<'_> {
         for leg_state in legs.iter_mut() {
             leg_state.stop.store(true, Ordering::Relaxed);
             leg_state.go = None;
-            if leg_state.local != Stage::Running {
-                leg_state.local = Stage::Over;
+            if leg_state.local != ConnectStage::Running {
+                leg_state.local = ConnectStage::Over;
             }
         }
         let mut outcome = Ok(());
@@ -510,8 +514,9 @@ impl Drive<'_> {
                 // A lost link is noticed by the receiver below.
                 let _ = self.stop_remote(leg_state);
             }
-            let local = legs.iter().any(|f| f.local != Stage::Over);
-            let remote = legs.iter().any(|f| f.remote != Stage::Over) && self.link.ended.is_none();
+            let local = legs.iter().any(|f| f.local != ConnectStage::Over);
+            let remote =
+                legs.iter().any(|f| f.remote != ConnectStage::Over) && self.link.ended.is_none();
             if !local && !remote {
                 return outcome;
             }
@@ -530,9 +535,11 @@ impl Drive<'_> {
     fn stop_remote(&mut self, leg_state: &mut LegState) -> Result<()> {
         if leg_state.ask_again.take().is_some() {
             // There is nothing of it there.
-            leg_state.remote = Stage::Over;
+            leg_state.remote = ConnectStage::Over;
         }
-        if leg_state.remote == Stage::Over || std::mem::replace(&mut leg_state.stop_sent, true) {
+        if leg_state.remote == ConnectStage::Over
+            || std::mem::replace(&mut leg_state.stop_sent, true)
+        {
             return Ok(());
         }
         let leg = leg_state.order.leg;
@@ -541,7 +548,9 @@ impl Drive<'_> {
 
     /// Starts the legs once all connections of all of them stand; passes a failure on.
     fn settle(&mut self, legs: &mut [LegState]) -> Result<()> {
-        let connected = |f: &LegState| f.local == Stage::Connected && f.remote == Stage::Connected;
+        let connected = |f: &LegState| {
+            f.local == ConnectStage::Connected && f.remote == ConnectStage::Connected
+        };
         if !legs.is_empty() && legs.iter().all(connected) {
             if legs[0].index == 0 {
                 self.watcher.event(&Progress::Hosts {
@@ -565,13 +574,18 @@ impl Drive<'_> {
                     let _ = go.send(());
                 }
                 (leg_state.local, leg_state.remote, leg_state.began) =
-                    (Stage::Running, Stage::Running, true);
+                    (ConnectStage::Running, ConnectStage::Running, true);
             }
         }
         // One leg that cannot begin keeps the others of its group from ever starting.
         let failed = legs.iter().any(|f| f.failure.is_some() && !f.began);
         for leg_state in legs.iter_mut() {
-            if failed && matches!(leg_state.local, Stage::Opening | Stage::Connected) {
+            if failed
+                && matches!(
+                    leg_state.local,
+                    ConnectStage::Opening | ConnectStage::Connected
+                )
+            {
                 leg_state.cancelled = true;
                 leg_state.fail(anyhow!("the other direction could not begin"));
             }
@@ -606,8 +620,8 @@ impl Drive<'_> {
                 }
                 let (end, stage) = leg.end(side);
                 end.sockets = sockets;
-                if *stage == Stage::Opening {
-                    *stage = Stage::Connected;
+                if *stage == ConnectStage::Opening {
+                    *stage = ConnectStage::Connected;
                 }
                 self.warn(end, warnings);
             }
@@ -626,13 +640,13 @@ impl Drive<'_> {
                 }
                 let (end, stage) = leg.end(side);
                 merge(end, played.record);
-                *stage = Stage::Over;
+                *stage = ConnectStage::Over;
                 if let Some(why) = played.broke {
                     leg.fail(anyhow!(why));
                 }
             }
             Happened::Failed(error) => {
-                *leg.end(side).1 = Stage::Over;
+                *leg.end(side).1 = ConnectStage::Over;
                 leg.fail(error);
             }
         }
@@ -708,7 +722,7 @@ impl Drive<'_> {
             ToController::Busy { wait, why, .. } => {
                 let why = format!("{} is busy: {why}", self.link.name);
                 if leg_state.stop_sent || Instant::now() >= patience {
-                    leg_state.remote = Stage::Over;
+                    leg_state.remote = ConnectStage::Over;
                     bail!(Refusal::unreachable(why));
                 }
                 let wait =
@@ -717,7 +731,7 @@ impl Drive<'_> {
                 self.watcher.event(&Progress::Waiting { what: &why });
             }
             ToController::Refused { why, .. } => {
-                leg_state.remote = Stage::Over;
+                leg_state.remote = ConnectStage::Over;
                 bail!(self.link.refuses(&why));
             }
             ToController::Connected { sockets, .. }
@@ -867,8 +881,8 @@ impl LegState {
             leg,
             order,
             token: None,
-            local: Stage::Opening,
-            remote: Stage::Opening,
+            local: ConnectStage::Opening,
+            remote: ConnectStage::Opening,
             began: false,
             ask_again: None,
             go: None,
@@ -879,7 +893,7 @@ impl LegState {
         }
     }
 
-    fn end(&mut self, side: Side) -> (&mut EndRecord, &mut Stage) {
+    fn end(&mut self, side: Side) -> (&mut EndRecord, &mut ConnectStage) {
         match side {
             Side::Local => (&mut self.leg.local, &mut self.local),
             Side::Remote => (&mut self.leg.remote, &mut self.remote),
@@ -887,7 +901,7 @@ impl LegState {
     }
 
     fn is_over(&self) -> bool {
-        self.local == Stage::Over && self.remote == Stage::Over
+        self.local == ConnectStage::Over && self.remote == ConnectStage::Over
     }
 
     /// Ends this host's end, as far as it has begun; what it has seen is kept.
@@ -896,8 +910,8 @@ impl LegState {
         self.stop.store(true, Ordering::Relaxed);
         // Without a go, its thread ends at once.
         self.go = None;
-        if self.local != Stage::Running {
-            self.local = Stage::Over;
+        if self.local != ConnectStage::Running {
+            self.local = ConnectStage::Over;
         }
     }
 }

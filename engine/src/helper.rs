@@ -3,9 +3,9 @@
 
 use crate::exit::sentence;
 use crate::listener::log;
-use crate::traces::{Ends, Kept, OwnTracing};
+use crate::traces::{Ends, KeptTrace, OwnTracing};
 use crate::tune_rules::Rules;
-use crate::tuning::{Controller, Outcome, Tuner};
+use crate::tuning::{Controller, TuneOutcome, Tuner};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -163,29 +163,29 @@ impl Helper {
     }
 
     /// Has the tuner do what the controller requests.
-    pub fn tune(&self, by: &Controller, origin: &Origin, request: TuneRequest) -> Outcome {
+    pub fn tune(&self, by: &Controller, origin: &Origin, request: TuneRequest) -> TuneOutcome {
         let request = ToTuner::Act(by.clone(), origin.clone(), request);
-        self.ask(&request).unwrap_or_else(Outcome::refused)
+        self.ask(&request).unwrap_or_else(TuneOutcome::refused)
     }
 
     /// A leg of this session is under way.
     pub fn goes_on(&self, session: u64) {
         // Whether it lives shows when something is to be changed.
-        let _: Result<Outcome, _> = self.ask(&ToTuner::GoesOn(session));
+        let _: Result<TuneOutcome, _> = self.ask(&ToTuner::GoesOn(session));
     }
 
     /// A session is over, and what it changed is undone.
     pub fn end(&self, session: u64) {
         // Without it, its guard does that.
-        let _: Result<Outcome, _> = self.ask(&ToTuner::End(session));
+        let _: Result<TuneOutcome, _> = self.ask(&ToTuner::End(session));
     }
 }
 
-fn tune_for(tuners: &mut BTreeMap<u64, Tuner>, rules: &Rules, request: ToTuner) -> Outcome {
+fn tune_for(tuners: &mut BTreeMap<u64, Tuner>, rules: &Rules, request: ToTuner) -> TuneOutcome {
     match request {
         ToTuner::Act(by, origin, request) => {
             if tuners.len() >= MOST_AT_ONCE && !tuners.contains_key(&by.session) {
-                return Outcome::refused("too many sessions tune this host".to_owned());
+                return TuneOutcome::refused("too many sessions tune this host".to_owned());
             }
             let tuner = tuners.entry(by.session);
             let tuner = tuner.or_insert_with(|| Tuner::new(by, Some(rules.clone())));
@@ -195,11 +195,11 @@ fn tune_for(tuners: &mut BTreeMap<u64, Tuner>, rules: &Rules, request: ToTuner) 
             if let Some(tuner) = tuners.get_mut(&session) {
                 tuner.goes_on();
             }
-            Outcome::done()
+            TuneOutcome::done()
         }
         ToTuner::End(session) => {
             tuners.remove(&session);
-            Outcome::done()
+            TuneOutcome::done()
         }
     }
 }
@@ -234,13 +234,13 @@ impl HelperTrace {
     }
 
     /// Ends it.
-    pub fn finish(mut self) -> Result<Kept> {
+    pub fn finish(mut self) -> Result<KeptTrace> {
         let kept = self.ask(ToTracer::Finish(self.number));
         self.is_over = kept.is_ok();
         let kept = kept?;
         let (traced, bytes) = kept.context("the tracer gave no trace")?;
         let bytes = BASE64.decode(bytes).context("the tracer gave no trace")?;
-        Ok(Kept { traced, bytes })
+        Ok(KeptTrace { traced, bytes })
     }
 
     fn ask(&self, request: ToTracer) -> Result<Option<(Traced, String)>> {
@@ -273,7 +273,7 @@ fn trace_for(traces: &mut BTreeMap<u64, OwnTracing>, owner: u32, request: ToTrac
             }
             ToTracer::Finish(number) => {
                 let tracing = traces.remove(&number).context("there is no such trace")?;
-                let Kept { traced, bytes } = tracing.finish()?;
+                let KeptTrace { traced, bytes } = tracing.finish()?;
                 return Ok(Some((traced, BASE64.encode(bytes))));
             }
             ToTracer::Drop(number) => drop(traces.remove(&number)),

@@ -1,6 +1,6 @@
 //! The settings of both hosts of a path in one hand: taken, applied, read back, undone, or kept.
 
-use crate::controller::Link;
+use crate::controller::PeerLink;
 use crate::exit::{Refusal, sentence};
 use crate::peer::PeerSession;
 use crate::tuning;
@@ -165,7 +165,7 @@ impl HostSettings {
     }
 
     /// The agent, if it holds settings of its own and is there.
-    fn agent<'f>(&self, remote: &'f mut dyn PeerSession) -> Option<&'f mut Link> {
+    fn agent<'f>(&self, remote: &'f mut dyn PeerSession) -> Option<&'f mut PeerLink> {
         remote.agent().filter(|link| self.there && !link.is_lost())
     }
 }
@@ -186,7 +186,7 @@ pub fn forget(remote: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, 
 }
 
 /// Has the remote host write what it keeps under this title to its boot configuration.
-pub fn persist(link: &mut Link, title: &str) -> Result<Vec<Reading>> {
+pub fn persist(link: &mut PeerLink, title: &str) -> Result<Vec<Reading>> {
     let title = title.to_owned();
     link.tune(TuneRequest::Persist { title }, TUNE_WITHIN)
 }

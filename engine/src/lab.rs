@@ -6,7 +6,7 @@ use crate::host::ends;
 use crate::log;
 use anyhow::{Context, Result};
 use emulate::Scenario;
-use lab::{CounterReport, Lab, LabOptions, LinkBackend, NodeRecord, Tie};
+use lab::{CounterReport, LabOptions, LinkBackend, NodeRecord, RunningLab, Tie};
 use model::Warning;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -30,24 +30,24 @@ pub const MYSELF: &str = "/proc/self/exe";
 
 /// `NAME` or `FILE.toml`, and `/HOST`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LabPlace {
     /// The lab or scenario.
     pub lab: String,
     /// A host in it; the first without.
     pub host: Option<String>,
 }
 
-impl FromStr for Place {
+impl FromStr for LabPlace {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
+    fn from_str(text: &str) -> Result<LabPlace, String> {
         let (lab, host) = split(text);
         if lab.is_empty() || host.is_some_and(str::is_empty) {
             return Err(format!(
                 "'{text}' is no place in a lab: write NAME or FILE.toml, or one of them with /HOST"
             ));
         }
-        Ok(Place {
+        Ok(LabPlace {
             lab: lab.to_owned(),
             host: host.map(str::to_owned),
         })
@@ -99,7 +99,7 @@ pub fn is_file(what: &str) -> bool {
 
 /// A running lab; dropping it removes the lab if it was created for this value.
 pub struct Standing {
-    lab: Lab,
+    lab: RunningLab,
     /// The lab was created for this.
     tie: Option<Tie>,
 }
@@ -133,7 +133,7 @@ impl Standing {
     }
 
     /// The lab.
-    pub fn lab(&self) -> &Lab {
+    pub fn lab(&self) -> &RunningLab {
         &self.lab
     }
 
@@ -167,12 +167,12 @@ pub fn is_up(name: &str) -> bool {
 }
 
 /// The hosts of a lab in the order of its scenario, routers left out.
-pub fn hosts(lab: &Lab) -> Vec<&NodeRecord> {
+pub fn hosts(lab: &RunningLab) -> Vec<&NodeRecord> {
     lab.hosts().filter(|node| node.kind == "host").collect()
 }
 
 /// What makes the shaped links of a lab, in words.
-pub fn backends(lab: &Lab) -> String {
+pub fn backends(lab: &RunningLab) -> String {
     let links = &lab.record().links;
     let made_by = |backend| {
         let names = links.iter().filter(|l| l.backend == backend);
@@ -189,7 +189,7 @@ pub fn backends(lab: &Lab) -> String {
 
 /// Looks whether the emulator, not the network, was the limit of what happens meanwhile.
 pub struct LabWatch {
-    lab: Option<Lab>,
+    lab: Option<RunningLab>,
     before: CounterReport,
 }
 
@@ -271,7 +271,7 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
 
 /// Local host, remote host, and the remote one's address.
 fn choose<'a>(
-    lab: &'a Lab,
+    lab: &'a RunningLab,
     name: &str,
     wanted: Option<&str>,
 ) -> Result<(&'a str, &'a str, IpAddr)> {

@@ -7,11 +7,11 @@
 use crate::clock::unix_seconds;
 use crate::log;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
-use crate::transport::admission::{Admission, Bounds, Pending, Startups};
+use crate::transport::admission::{Admission, Bounds, PendingConnection, Startups};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
-use crate::transport::{Sender, discard};
+use crate::transport::{ChannelSender, discard};
 use crate::trust::{
-    Entry, Identity, Ledger, NodeId, Peer, Right, TrustFile, TrustStore, host_name,
+    Identity, Ledger, NodeId, Peer, Right, TrustEntry, TrustFile, TrustStore, host_name,
 };
 use anyhow::{Context, Result, bail};
 use measure::storage::Reach;
@@ -81,14 +81,14 @@ pub struct ListenerConfig {
 
 /// A server that listens.
 pub struct Listener {
-    shared: Arc<Shared>,
+    shared: Arc<ListenerShared>,
     sockets: Vec<TcpListener>,
     is_open: bool,
     stamp: Option<(SystemTime, u64)>,
     said: String,
 }
 
-struct Shared {
+struct ListenerShared {
     config: ListenerConfig,
     identity: Arc<Identity>,
     store: TrustStore,
@@ -114,7 +114,7 @@ struct OpenSession {
     /// The rights that it was opened with, each with the message to send when it is withdrawn.
     rights: Vec<(Right, &'static str)>,
     /// Once it has been greeted.
-    sender: Option<Sender<AgentRole>>,
+    sender: Option<ChannelSender<AgentRole>>,
 }
 
 impl Listener {
@@ -133,7 +133,7 @@ impl Listener {
             kept,
             kept_for_one: kept / 2,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ListenerShared {
             identity: Arc::new(Identity::open(&config.directory)?),
             ledger: Arc::new(ledger),
             session,
@@ -255,7 +255,7 @@ impl Listener {
     }
 
     /// Starts a thread for a connection.
-    fn serve(&self, arrival: Arrival<Pending>) {
+    fn serve(&self, arrival: Arrival<PendingConnection>) {
         let conn = match arrival {
             Arrival::Ready(conn) => conn,
             Arrival::Refused(_, address) => {
@@ -319,9 +319,9 @@ fn bind_all(addresses: &[IpAddr], port: u16) -> Result<Vec<TcpListener>> {
     }
 }
 
-impl Shared {
+impl ListenerShared {
     /// From the connection to the end of its session.
-    fn receive(self: &Arc<Shared>, conn: ReadyConn<Pending>) {
+    fn receive(self: &Arc<ListenerShared>, conn: ReadyConn<PendingConnection>) {
         let ReadyConn {
             stream: socket,
             peer: address,
@@ -376,7 +376,7 @@ impl Shared {
     }
 
     /// All that an unauthenticated peer may do.
-    fn enrol(&self, mut tls: Tls, address: SocketAddr, pending: Pending) {
+    fn enrol(&self, mut tls: Tls, address: SocketAddr, pending: PendingConnection) {
         let until = Instant::now() + ENROLMENT;
         let id = tls.peer();
         let mut frame = [0; REQUEST_LEN];
@@ -416,11 +416,11 @@ impl Shared {
     }
 
     fn serve(
-        self: &Arc<Shared>,
+        self: &Arc<ListenerShared>,
         mut tls: Tls,
         address: SocketAddr,
-        entry: &Entry,
-        pending: Pending,
+        entry: &TrustEntry,
+        pending: PendingConnection,
     ) {
         // What it does no longer counts against its neighbours.
         pending.authenticated();
@@ -479,7 +479,7 @@ impl Shared {
     }
 
     /// Whether a client may change this host's settings, or who would have to allow it and how.
-    fn may_tune(&self, entry: &Entry) -> Result<(), String> {
+    fn may_tune(&self, entry: &TrustEntry) -> Result<(), String> {
         if !self.config.allow_tune {
             return Err(
                 "remote tuning is off there: run 'linerate serve --allow-tune' there".into(),
@@ -489,7 +489,7 @@ impl Shared {
     }
 
     /// Which files copies of a client may name, or who would have to allow it and how.
-    fn may_files(&self, entry: &Entry) -> Result<Reach, String> {
+    fn may_files(&self, entry: &TrustEntry) -> Result<Reach, String> {
         let Some(directory) = &self.config.allow_files else {
             return Err(
                 "files are not to be used there: run 'linerate serve --allow-files DIR' there, or copy from or to memory"
@@ -567,19 +567,19 @@ fn dismiss(tls: &mut Tls, why: &str) {
 
 /// A session's place in the table.
 struct SessionSlot {
-    shared: Arc<Shared>,
+    shared: Arc<ListenerShared>,
     number: u64,
 }
 
 impl SessionSlot {
-    fn new(shared: &Arc<Shared>, session: OpenSession) -> SessionSlot {
+    fn new(shared: &Arc<ListenerShared>, session: OpenSession) -> SessionSlot {
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
         shared.tables().sessions.insert(number, session);
         let shared = Arc::clone(shared);
         SessionSlot { shared, number }
     }
 
-    fn set(&self, sender: Sender<AgentRole>) {
+    fn set(&self, sender: ChannelSender<AgentRole>) {
         if let Some(session) = self.shared.tables().sessions.get_mut(&self.number) {
             session.sender = Some(sender);
         }

@@ -5,14 +5,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A network namespace.
-pub struct Place {
+pub struct NamespacePlace {
     /// "home of the lab x", "the network namespace y".
     pub name: String,
     /// What a command begins with to run in it.
     prefix: String,
 }
 
-impl Place {
+impl NamespacePlace {
     /// The command that undoes what was kept there.
     pub fn undo(&self) -> String {
         format!("'{}linerate tune undo'", self.prefix)
@@ -20,13 +20,13 @@ impl Place {
 }
 
 /// The namespace with this inode number: a host of a lab, one that 'ip netns' lists, or that of a process.
-pub fn find(inode: u64) -> Option<Place> {
+pub fn find(inode: u64) -> Option<NamespacePlace> {
     named(inode).or_else(|| {
         let processes = fs::read_dir("/proc").ok()?.flatten();
         let mut pids =
             processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let pid = pids.find(|pid| is(format!("/proc/{pid}/ns/net"), inode))?;
-        Some(Place {
+        Some(NamespacePlace {
             name: format!("the network namespace of process {pid}"),
             prefix: format!("nsenter --net=/proc/{pid}/ns/net "),
         })
@@ -34,28 +34,28 @@ pub fn find(inode: u64) -> Option<Place> {
 }
 
 /// That of this process, if it has a name.
-pub fn own() -> Option<Place> {
+pub fn own() -> Option<NamespacePlace> {
     named(fs::metadata("/proc/thread-self/ns/net").ok()?.ino())
 }
 
-fn named(inode: u64) -> Option<Place> {
+fn named(inode: u64) -> Option<NamespacePlace> {
     in_a_lab(inode).or_else(|| {
         let names = fs::read_dir("/run/netns").ok()?.flatten();
         let entry = names.into_iter().find(|entry| is(entry.path(), inode))?;
         let name = entry.file_name().into_string().ok()?;
-        Some(Place {
+        Some(NamespacePlace {
             prefix: format!("ip netns exec {name} "),
             name: format!("the network namespace {name}"),
         })
     })
 }
 
-fn in_a_lab(inode: u64) -> Option<Place> {
+fn in_a_lab(inode: u64) -> Option<NamespacePlace> {
     let labs = lab::Labs::of_user();
     labs.list().ok()?.into_iter().find_map(|info| {
         let lab = labs.open(&info.name).ok()?;
         let host = lab.hosts().find(|host| host.inode == inode)?;
-        Some(Place {
+        Some(NamespacePlace {
             name: format!("{} of the lab {}", host.name, info.name),
             prefix: format!("linerate lab exec {}/{} -- ", info.name, host.name),
         })

@@ -38,7 +38,7 @@ const FILL: u64 = 256 << 10;
 
 /// An NFS server and a folder that it exports.
 #[derive(Clone)]
-pub struct Server {
+pub struct NfsServer {
     /// Name or address.
     pub name: String,
     /// Port of NFS, if the port mapper is not to be asked.
@@ -53,7 +53,7 @@ pub struct Server {
 /// # Errors
 /// If the server could not be asked, or it refused what is needed before: then nothing of ours stays there.
 pub fn play(
-    server: &Server,
+    server: &NfsServer,
     run: &mut Run,
     watcher: &mut dyn Watcher,
     stop: &AtomicBool,
@@ -120,7 +120,7 @@ struct Mounted {
 
 impl Requester<'_> {
     /// A connection for single calls.
-    fn open(&self, to: SocketAddr, within: Duration) -> Result<Connection> {
+    fn open(&self, to: SocketAddr, within: Duration) -> Result<NfsConnection> {
         let settings = SocketSettings {
             nodelay: Some(true),
             ..SocketSettings::default()
@@ -128,7 +128,7 @@ impl Requester<'_> {
         let stream = measure::connect_privileged(to, &settings, &self.spec.local, within)
             .map_err(unreachable)?;
         stream.set_nonblocking(true)?;
-        Ok(Connection {
+        Ok(NfsConnection {
             driver: Driver::new(RpcCalls::new(self.who.clone()), Box::new(stream)),
             to,
             silent: false,
@@ -136,7 +136,7 @@ impl Requester<'_> {
     }
 
     /// Finds the programs and mounts the folder.
-    fn mount(&self, server: &Server) -> Result<Mounted> {
+    fn mount(&self, server: &NfsServer) -> Result<Mounted> {
         let addresses = transport::resolve(&server.name, PORT_MAPPER, self.spec.socket.ip_version)?;
         let answers = |address: &SocketAddr| {
             let open = self.open(*address, MAPPER_WITHIN).ok()?;
@@ -293,14 +293,14 @@ impl BlockClient for NfsClient {
 }
 
 /// A connection for one call after the other.
-struct Connection {
+struct NfsConnection {
     driver: Driver<RpcCalls>,
     to: SocketAddr,
     /// Something was not answered in time.
     silent: bool,
 }
 
-impl Connection {
+impl NfsConnection {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
@@ -422,7 +422,7 @@ impl Drop for Files<'_> {
 
 /// Gives a file all its blocks.
 fn fill(
-    server: &mut Connection,
+    server: &mut NfsConnection,
     file: &Handle,
     size: Bytes,
     largest: Bytes,

@@ -1,10 +1,10 @@
 //! The remote hosts of a path: what each kind of [`Host`] can do, and a session with it.
 
-use crate::controller::Link;
+use crate::controller::PeerLink;
 use crate::exit::{Exit, Refusal, exit_of};
 use crate::host::Host;
 use crate::iperf3::client;
-use crate::nfs::{self, Server};
+use crate::nfs::{self, NfsServer};
 use crate::progress::Watcher;
 use crate::transport::{
     How, Reached, VERSION, at_standard_input, on_this_machine, over_ssh, over_tls,
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 /// An operation on a remote host.
 #[derive(Clone, Copy, Debug)]
-pub enum Operation<'a> {
+pub enum PeerOperation<'a> {
     /// A measurement of this order.
     Measure(&'a Spec),
     /// Probes of the size that gets through.
@@ -61,8 +61,8 @@ pub struct Opening<'a> {
 
 impl Host {
     /// Whether it can do this; if not, why, and what to do instead.
-    pub fn supports(&self, operation: Operation<'_>) -> Result<(), Refusal> {
-        use Operation::{Audit, ChangeMtu, Measure, Persist, ProbeMtu, Restore};
+    pub fn supports(&self, operation: PeerOperation<'_>) -> Result<(), Refusal> {
+        use PeerOperation::{Audit, ChangeMtu, Measure, Persist, ProbeMtu, Restore};
         let why = match (self, operation) {
             (Host::Iperf3 { .. } | Host::Nfs { .. }, Measure(spec)) if spec.trace => {
                 "--trace requires an agent on the remote host; with other servers run in parallel: linerate trace --host HOST".to_owned()
@@ -136,10 +136,10 @@ impl Host {
                 options: opening.iperf3.clone(),
                 answered: false,
             }),
-            Host::Nfs { name, port, export } => Box::new(Server { name, port, export }),
+            Host::Nfs { name, port, export } => Box::new(NfsServer { name, port, export }),
             _ => {
                 let how = (opening.how)()?;
-                Box::new(Link::new(self.connect(&how)?).surviving(how.outage))
+                Box::new(PeerLink::new(self.connect(&how)?).surviving(how.outage))
             }
         })
     }
@@ -187,7 +187,7 @@ pub trait PeerSession {
     fn kind(&self) -> &'static str;
 
     /// The control connection, if it is an agent.
-    fn agent(&mut self) -> Option<&mut Link> {
+    fn agent(&mut self) -> Option<&mut PeerLink> {
         None
     }
 
@@ -207,7 +207,7 @@ pub trait PeerSession {
     }
 }
 
-impl PeerSession for Link {
+impl PeerSession for PeerLink {
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()> {
         run.local = observe::fingerprint(VERSION, Some(self.remote_address()));
         self.measure(run, watcher, stop)
@@ -217,7 +217,7 @@ impl PeerSession for Link {
         "an agent"
     }
 
-    fn agent(&mut self) -> Option<&mut Link> {
+    fn agent(&mut self) -> Option<&mut PeerLink> {
         Some(self)
     }
 
@@ -226,7 +226,7 @@ impl PeerSession for Link {
     }
 
     fn is_lost(&self) -> bool {
-        Link::is_lost(self)
+        PeerLink::is_lost(self)
     }
 }
 
@@ -257,7 +257,7 @@ impl PeerSession for Iperf3Session {
 }
 
 /// An NFS server: it is measured with blocks, and nothing else.
-impl PeerSession for Server {
+impl PeerSession for NfsServer {
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()> {
         nfs::play(self, run, watcher, stop)
     }

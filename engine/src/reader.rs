@@ -25,7 +25,7 @@ const PIPED: Duration = Duration::from_secs(24 * 3600);
 
 /// What a reader answers.
 #[derive(Serialize, Deserialize)]
-struct Answer<T> {
+struct DecoderAnswer<T> {
     notes: Vec<String>,
     result: Result<T, (u8, String)>,
 }
@@ -51,13 +51,14 @@ pub fn confined<T: Serialize + DeserializeOwned>(
         let result = done.unwrap_or_else(|_| Err(anyhow!("the reader of {names} panicked")));
         let result = result.map_err(|error| (exit_of(&error) as u8, sentence(&error)));
         let notes = log::take_kept();
-        serde_json::to_vec(&Answer { notes, result }).expect("an answer has no keys but text")
+        serde_json::to_vec(&DecoderAnswer { notes, result })
+            .expect("an answer has no keys but text")
     });
     let bytes = match answer.with_context(doing)? {
         Ok(bytes) => bytes,
         Err(cut) => bail!("{}: {}", doing(), sentence_of(cut)),
     };
-    let answer: Answer<T> = serde_json::from_slice(&bytes).with_context(doing)?;
+    let answer: DecoderAnswer<T> = serde_json::from_slice(&bytes).with_context(doing)?;
     answer.notes.iter().for_each(|line| log::note(line));
     answer.result.map_err(|(code, sentence)| {
         let code = Exit::ALL.into_iter().find(|(exit, _)| *exit as u8 == code);

@@ -3,7 +3,7 @@
 use crate::clock::unix_time;
 use crate::progress::{Event, Watcher};
 use anyhow::{Result, anyhow};
-use archive::{Archive, Named, Recorder, Traces};
+use archive::{Archive, NamedDocument, Recorder, Traces};
 use model::{Nanos, Run, Spec, Warning};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -85,7 +85,7 @@ impl RunArchiver {
         if let (Some(recorder), Some(path)) = (self.recorder, self.path) {
             drop(recorder);
             // An archive that cannot be written shows an empty run that never finished: no harm.
-            let run = Named::Run(self.head.id);
+            let run = NamedDocument::Run(self.head.id);
             let _ = Archive::open(&path).and_then(|mut archive| archive.delete(&run));
         }
     }

@@ -7,9 +7,9 @@ use crate::leg::{LegResult, end_trace, inspect, job, run_end, storage, traced};
 use crate::leg_watch::LegWatch;
 use crate::mtu::remote::Probing;
 use crate::signature::{self, Statement};
-use crate::transport::{AgentChannel, Ended, Event, Sender};
+use crate::transport::{AgentChannel, ChannelEnd, ChannelEvent, ChannelSender};
 use crate::trust::{Admitted, Denied, Identity, Peer};
-use crate::tuning::Tuning;
+use crate::tuning::TuneService;
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -44,7 +44,7 @@ pub fn serve(
 ) -> Result<()> {
     let mut session = Session {
         sender: channel.sender(),
-        tuning: Tuning::new(&peer, helpers.tuner.clone()),
+        tuning: TuneService::new(&peer, helpers.tuner.clone()),
         probing: Probing::new(peer.clone(), channel.sender()),
         tracer: helpers.tracer.clone(),
         peer,
@@ -61,8 +61,8 @@ pub fn serve(
             session.tuning.goes_on();
         }
         match channel.recv(Duration::from_millis(200)) {
-            Some(Event::Message(message)) => session.take(message),
-            Some(Event::Ended(ended)) => break ended,
+            Some(ChannelEvent::Message(message)) => session.take(message),
+            Some(ChannelEvent::Ended(ended)) => break ended,
             None => {}
         }
     };
@@ -77,15 +77,15 @@ pub fn serve(
         let _ = leg.thread.join();
     }
     match ended {
-        Ended::Closed { .. } => Ok(()),
-        Ended::Lost(sentence) => bail!(sentence),
+        ChannelEnd::Closed { .. } => Ok(()),
+        ChannelEnd::Lost(sentence) => bail!(sentence),
     }
 }
 
 struct Session {
-    sender: Sender<AgentRole>,
+    sender: ChannelSender<AgentRole>,
     peer: Peer,
-    tuning: Tuning,
+    tuning: TuneService,
     tracer: Option<Arc<Helper>>,
     probing: Probing,
     legs: BTreeMap<u32, Playing>,
@@ -237,7 +237,7 @@ impl Session {
 }
 
 /// A session that is over receives nothing more and needs nothing more.
-fn say(sender: &Sender<AgentRole>, message: ToController) {
+fn say(sender: &ChannelSender<AgentRole>, message: ToController) {
     let _ = sender.send(message);
 }
 

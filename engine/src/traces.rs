@@ -59,7 +59,7 @@ impl Tracing {
     }
 
     /// Ends it.
-    pub fn finish(self) -> Result<Kept> {
+    pub fn finish(self) -> Result<KeptTrace> {
         match self {
             Tracing::Own(tracing) => tracing.finish(),
             Tracing::Helper(tracing) => tracing.finish(),
@@ -71,14 +71,14 @@ impl Tracing {
 pub struct OwnTracing {
     own: mpsc::Sender<BTreeSet<Ends>>,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Kept>>,
+    thread: JoinHandle<Result<KeptTrace>>,
 }
 
 /// Both ends of a connection, this one first.
 pub type Ends = (SocketAddr, SocketAddr);
 
 /// A trace that was taken.
-pub struct Kept {
+pub struct KeptTrace {
     /// What it is.
     pub traced: Traced,
     /// The file, compressed.
@@ -117,7 +117,7 @@ impl OwnTracing {
     }
 
     /// Ends it.
-    pub fn finish(self) -> Result<Kept> {
+    pub fn finish(self) -> Result<KeptTrace> {
         self.stop.store(true, Ordering::Relaxed);
         let kept = self.thread.join();
         kept.map_err(|_| anyhow!("the thread that kept the trace is gone"))?
@@ -157,7 +157,7 @@ fn keep(
     owner: u32,
     requested: &mpsc::Receiver<BTreeSet<Ends>>,
     stop: &AtomicBool,
-) -> Result<Kept> {
+) -> Result<KeptTrace> {
     let mut file = Vec::new();
     let mut keeper = Keeper {
         recording: Recording::begin(&mut file, &tracer)?,
@@ -188,7 +188,7 @@ fn keep(
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&file)?;
     let bytes = packed.finish()?;
-    Ok(Kept { traced, bytes })
+    Ok(KeptTrace { traced, bytes })
 }
 
 /// Chooses what is kept.

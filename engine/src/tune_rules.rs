@@ -25,7 +25,7 @@ pub struct Rules {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listed {
+struct ListedRule {
     #[serde(default)]
     allow: Vec<Allowed>,
 }
@@ -114,7 +114,7 @@ impl Rules {
         Ok(())
     }
 
-    fn read(&self) -> Result<Option<Listed>> {
+    fn read(&self) -> Result<Option<ListedRule>> {
         let name = self.file.display();
         let mut file = match File::open(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound && !self.required => return Ok(None),

@@ -211,23 +211,23 @@ pub struct Controller {
 
 /// What came of a request.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct TuneOutcome {
     done: Result<Vec<Reading>, String>,
     shared: bool,
 }
 
-impl Outcome {
+impl TuneOutcome {
     /// Done, and there is nothing to be said of it.
-    pub fn done() -> Outcome {
-        Outcome {
+    pub fn done() -> TuneOutcome {
+        TuneOutcome {
             done: Ok(Vec::new()),
             shared: false,
         }
     }
 
     /// Nothing, and why.
-    pub fn refused(why: String) -> Outcome {
-        Outcome {
+    pub fn refused(why: String) -> TuneOutcome {
+        TuneOutcome {
             done: Err(why),
             shared: false,
         }
@@ -235,32 +235,32 @@ impl Outcome {
 }
 
 /// What one session may change of this machine's settings, here or by a process that has the right.
-pub struct Tuning {
+pub struct TuneService {
     may_tune: Result<(), String>,
     by: Controller,
-    way: Way,
+    way: TuneWay,
     /// Something was requested that it may.
     used: bool,
 }
 
-enum Way {
+enum TuneWay {
     Here(Box<Tuner>),
     Helper(Arc<Helper>),
 }
 
-impl Tuning {
+impl TuneService {
     /// Of a session with `peer`, in which nothing is held yet.
-    pub fn new(peer: &Peer, helper: Option<Arc<Helper>>) -> Tuning {
+    pub fn new(peer: &Peer, helper: Option<Arc<Helper>>) -> TuneService {
         let by = Controller {
             name: peer.name.clone(),
             key: peer.id.map(|id| id.to_string()),
             address: peer.address,
             session: peer.session,
         };
-        let here = || Way::Here(Box::new(Tuner::new(by.clone(), None)));
-        Tuning {
+        let here = || TuneWay::Here(Box::new(Tuner::new(by.clone(), None)));
+        TuneService {
             may_tune: peer.may_tune.clone(),
-            way: helper.map_or_else(here, Way::Helper),
+            way: helper.map_or_else(here, TuneWay::Helper),
             by,
             used: false,
         }
@@ -269,10 +269,10 @@ impl Tuning {
     /// Does what is requested, and says what came of it.
     pub fn answer(&mut self, number: u64, origin: &Origin, request: TuneRequest) -> ToController {
         self.used |= self.may_tune.is_ok();
-        let Outcome { done, shared } = match (&self.may_tune, &mut self.way) {
-            (Err(why), _) => Outcome::refused(why.clone()),
-            (Ok(()), Way::Here(tuner)) => tuner.answer(origin, request),
-            (Ok(()), Way::Helper(helper)) => helper.tune(&self.by, origin, request),
+        let TuneOutcome { done, shared } = match (&self.may_tune, &mut self.way) {
+            (Err(why), _) => TuneOutcome::refused(why.clone()),
+            (Ok(()), TuneWay::Here(tuner)) => tuner.answer(origin, request),
+            (Ok(()), TuneWay::Helper(helper)) => helper.tune(&self.by, origin, request),
         };
         match done {
             Ok(readings) => ToController::Tuned {
@@ -288,18 +288,18 @@ impl Tuning {
     /// of the controller.
     pub fn goes_on(&mut self) {
         match &mut self.way {
-            Way::Here(tuner) => tuner.goes_on(),
-            Way::Helper(helper) if self.used => helper.goes_on(self.by.session),
-            Way::Helper(_) => {}
+            TuneWay::Here(tuner) => tuner.goes_on(),
+            TuneWay::Helper(helper) if self.used => helper.goes_on(self.by.session),
+            TuneWay::Helper(_) => {}
         }
     }
 }
 
-impl Drop for Tuning {
+impl Drop for TuneService {
     fn drop(&mut self) {
         match &self.way {
-            Way::Helper(helper) if self.used => helper.end(self.by.session),
-            Way::Here(_) | Way::Helper(_) => {}
+            TuneWay::Helper(helper) if self.used => helper.end(self.by.session),
+            TuneWay::Here(_) | TuneWay::Helper(_) => {}
         }
     }
 }
@@ -328,8 +328,8 @@ impl Tuner {
     }
 
     /// Does what is requested.
-    pub fn answer(&mut self, origin: &Origin, request: TuneRequest) -> Outcome {
-        Outcome {
+    pub fn answer(&mut self, origin: &Origin, request: TuneRequest) -> TuneOutcome {
+        TuneOutcome {
             done: self.act(origin, request),
             shared: self.shared,
         }

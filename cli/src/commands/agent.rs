@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Serve one session over standard input and output
 #[derive(Args)]
-pub struct Agent {
+pub struct AgentArgs {
     /// Speak over standard input and output
     #[arg(long, required = true)]
     stdio: bool,
@@ -21,7 +21,7 @@ pub struct Agent {
     data_ports: Option<RangeInclusive<u16>>,
 }
 
-impl Agent {
+impl AgentArgs {
     pub fn run(&self) -> Result<Exit> {
         tuning::recover();
         let channel = transport::at_stdio()?;

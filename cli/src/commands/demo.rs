@@ -6,7 +6,7 @@ use crate::live::View;
 use crate::pages::run_page;
 use crate::prelude::*;
 use archive::Archive;
-use engine::closed_loop::{ClosedLoop, Question, measured};
+use engine::closed_loop::{ClosedLoop, TuneQuestion, measured};
 use engine::experiment::{ExperimentRunner, Over, fresh};
 use engine::host::Host;
 use engine::iperf3::client;
@@ -175,7 +175,7 @@ impl Play<'_> {
     }
 
     fn tune(&mut self, direction: Direction, seen: (Run, Look)) -> Result<(Tuning, Vec<Judged>)> {
-        let question = Question {
+        let question = TuneQuestion {
             host: self.host.clone(),
             direction,
             run: short(),

@@ -5,7 +5,7 @@ mod watch;
 
 use crate::files::{confined, read_whole};
 use crate::filter_args::FilterArgs;
-use crate::inputs::{Kind, bad, kind, open, whole};
+use crate::inputs::{InputKind, bad, kind, open, whole};
 use crate::json_input::run_from;
 use crate::lookup::Subject;
 use crate::prelude::*;
@@ -126,18 +126,18 @@ pub(super) fn explanations(
         Subject::File(path) => path,
     };
     match kind(path)? {
-        Kind::Capture => Ok((captured(path, most)?, None)),
-        Kind::Trace => {
+        InputKind::Capture => Ok((captured(path, most)?, None)),
+        InputKind::Trace => {
             let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
             Ok((watcher.explain(), None))
         }
-        Kind::Listing => {
+        InputKind::Listing => {
             let text = read_whole(path).map_err(|why| bad(path, why))?;
             let listing = explain::read_listing(&text);
             let explained = explain::explain_listing(&path.to_string_lossy(), &listing);
             Ok((vec![explained], None))
         }
-        Kind::Other => {
+        InputKind::Other => {
             let run = run_of(path).map_err(|why| bad(path, why))?;
             Ok((explain::explain(&run), Some(run.host)))
         }
@@ -161,11 +161,11 @@ fn run_of(path: &Path) -> Result<Run, String> {
 fn both(a: &Path, b: &Path) -> Result<Joined> {
     let names = (a.display().to_string(), b.display().to_string());
     Ok(match (kind(a)?, kind(b)?) {
-        (Kind::Trace, Kind::Trace) => {
+        (InputKind::Trace, InputKind::Trace) => {
             let (a, b) = (whole(a)?, whole(b)?);
             explain::explain_traces((&names.0, &a), (&names.1, &b))
         }
-        (Kind::Capture, Kind::Capture) => {
+        (InputKind::Capture, InputKind::Capture) => {
             let (a, doubts_a) = observed(a, CaptureObserver::of_two())?;
             let (b, doubts_b) = observed(b, CaptureObserver::of_two())?;
             let mut joined = explain::joined((&names.0, a), (&names.1, b));

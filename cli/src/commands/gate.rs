@@ -24,7 +24,7 @@ exit status is 0 or 14. docs/gate.md has a workflow for GitHub.
 
 The figures are those of 'leg_summary' in docs/json.md, without the unit at the
 end of their names; behind a dot those of 'requests' and 'copy'.")]
-pub struct Gate {
+pub struct GateArgs {
     /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input
     #[arg(value_name = "ID|FILE", default_value = "last")]
     subject: String,
@@ -39,7 +39,7 @@ pub struct Gate {
     summary: Option<PathBuf>,
 }
 
-impl Gate {
+impl GateArgs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let subject = &self.subject;
         let (name, checks) = judged(subject, global, |found| match found {

@@ -6,10 +6,10 @@ use crate::global::by_name;
 use crate::prelude::*;
 use clap::Subcommand;
 use emulate::{Direction, EmulatorCounters, FrameTally, Link, Scenario};
-use engine::lab::{self as labs, Place, Standing};
+use engine::lab::{self as labs, LabPlace, Standing};
 use lab::{
-    Backend, CounterReport, LabOptions, LabRecord, LinkBackend, LinkCounters, LogEntry, NodeRecord,
-    State,
+    Backend, CounterReport, LabOptions, LabRecord, LabState, LinkBackend, LinkCounters, LogEntry,
+    NodeRecord,
 };
 use model::{Bytes, Nanos};
 use report::words::{grouped, round_span, table, utc, wrap};
@@ -30,19 +30,19 @@ use std::os::unix::process::CommandExt;
   linerate lab up my-path.toml                  a scenario of your own
 
 A host is a network namespace. Nothing outside the lab is changed. docs/lab.md")]
-pub struct Lab {
+pub struct LabArgs {
     #[command(subcommand)]
-    action: Action,
+    action: LabAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum LabAction {
     Up(Up),
     Down(Down),
-    List(List),
-    Show(Show),
+    List(LabList),
+    Show(LabShow),
     Exec(Exec),
-    Run(Run),
+    Run(LabRun),
     Truth(Truth),
     Scenarios(Scenarios),
 }
@@ -87,7 +87,7 @@ struct Down {
 
 /// List the labs that are up
 #[derive(Args)]
-struct List {
+struct LabList {
     /// An array of JSON objects instead of a table
     #[arg(short = 'J', long)]
     json: bool,
@@ -98,7 +98,7 @@ struct List {
 #[command(after_long_help = "EXAMPLES
   linerate lab show berkeley-chicago
   linerate lab show my-path.toml")]
-struct Show {
+struct LabShow {
     /// The lab, a shipped scenario, or a file
     #[arg(value_name = "NAME|FILE")]
     what: String,
@@ -114,7 +114,7 @@ The exit code is that of the command.")]
 struct Exec {
     /// The lab and the host in it [default: its first host]
     #[arg(value_name = "NAME/HOST")]
-    place: Place,
+    place: LabPlace,
     /// The command and its arguments [default: $SHELL]
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -127,7 +127,7 @@ struct Exec {
   linerate lab run home-lan/microserver -- sh -c 'ip route; ss -ltn'
 
 The exit code is that of the command.")]
-struct Run {
+struct LabRun {
     /// A shipped scenario, with /HOST for another than the first host, or a file (*.toml)
     #[arg(value_name = "NAME[/HOST]|FILE")]
     what: String,
@@ -163,17 +163,17 @@ struct Scenarios {
     print: Option<String>,
 }
 
-impl Lab {
+impl LabArgs {
     pub fn run(&self) -> Result<ExitCode> {
         match &self.action {
-            Action::Up(up) => up.run(),
-            Action::Down(down) => down.run(),
-            Action::List(list) => list.run(),
-            Action::Show(show) => show.run(),
-            Action::Exec(exec) => return exec.run(),
-            Action::Run(run) => return run.run(),
-            Action::Truth(truth) => truth.run(),
-            Action::Scenarios(scenarios) => scenarios.run(),
+            LabAction::Up(up) => up.run(),
+            LabAction::Down(down) => down.run(),
+            LabAction::List(list) => list.run(),
+            LabAction::Show(show) => show.run(),
+            LabAction::Exec(exec) => return exec.run(),
+            LabAction::Run(run) => return run.run(),
+            LabAction::Truth(truth) => truth.run(),
+            LabAction::Scenarios(scenarios) => scenarios.run(),
         }
         .map(ExitCode::from)
     }
@@ -239,11 +239,11 @@ impl Down {
     }
 }
 
-impl List {
+impl LabList {
     fn run(&self) -> Result<Exit> {
         let labs = lab::Labs::of_user().list()?;
         if self.json {
-            let labs = labs.iter().map(|info| Listed {
+            let labs = labs.iter().map(|info| ListedLab {
                 name: &info.name,
                 state: state(info.state),
                 record: info.record.as_ref(),
@@ -272,22 +272,22 @@ impl List {
 }
 
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedLab<'a> {
     name: &'a str,
     state: &'static str,
     #[serde(flatten)]
     record: Option<&'a LabRecord>,
 }
 
-fn state(state: State) -> &'static str {
+fn state(state: LabState) -> &'static str {
     match state {
-        State::Up => "up",
-        State::Changing => "changing",
-        State::Dead => "dead: 'linerate lab down' removes what is left",
+        LabState::Up => "up",
+        LabState::Changing => "changing",
+        LabState::Dead => "dead: 'linerate lab down' removes what is left",
     }
 }
 
-impl Show {
+impl LabShow {
     fn run(&self) -> Result<Exit> {
         let up = match labs::is_file(&self.what) {
             true => None,
@@ -349,13 +349,13 @@ impl Exec {
     }
 }
 
-impl Run {
+impl LabRun {
     fn run(&self) -> Result<ExitCode> {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let (what, host) = match labs::is_file(&self.what) {
             true => (self.what.clone(), None),
             false => {
-                let place: Place = self.what.parse().map_err(Refusal::usage)?;
+                let place: LabPlace = self.what.parse().map_err(Refusal::usage)?;
                 (place.lab, place.host)
             }
         };
@@ -371,7 +371,11 @@ impl Run {
 }
 
 /// A command in a host, or in the first one.
-fn inside(lab: &lab::Lab, host: Option<&str>, words: &[OsString]) -> Result<std::process::Command> {
+fn inside(
+    lab: &lab::RunningLab,
+    host: Option<&str>,
+    words: &[OsString],
+) -> Result<std::process::Command> {
     let hosts = labs::hosts(lab);
     let first = hosts.first().map(|host| host.name.as_str());
     let host = host.or(first).context("the lab has no host")?;

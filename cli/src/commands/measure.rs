@@ -15,7 +15,7 @@ use engine::host::Host;
 use engine::iperf3;
 use engine::lab;
 use engine::leg::how_ended;
-use engine::peer::{Operation, PeerSession};
+use engine::peer::{PeerOperation, PeerSession};
 use engine::progress::{Event, Tee, Watcher};
 use engine::record::{RunArchiver, blank};
 use engine::traces;
@@ -63,13 +63,13 @@ pub struct Measure {
     )]
     outage: Nanos,
     #[command(flatten)]
-    output: Output,
+    output: MeasureOutput,
 }
 
 /// What is printed, and how.
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
-struct Output {
+struct MeasureOutput {
     /// A note kept with the run
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -90,7 +90,7 @@ struct Output {
     quiet: bool,
 }
 
-impl Output {
+impl MeasureOutput {
     fn is_machine(&self) -> bool {
         self.json || self.json_stream || self.iperf3_json || self.iperf3_json_stream
     }
@@ -157,7 +157,7 @@ impl Measure {
     fn order(&self) -> Result<(Host, Spec)> {
         let host: Host = self.host.parse()?;
         let spec = self.options.spec(&host)?;
-        host.supports(Operation::Measure(&spec))?;
+        host.supports(PeerOperation::Measure(&spec))?;
         Ok((host, spec))
     }
 

@@ -7,11 +7,11 @@ use crate::json_input::Document;
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
 use archive::RunFilter;
-use engine::controller::Link;
+use engine::controller::PeerLink;
 use engine::host::Host;
 use engine::lab;
 use engine::mtu::{self, local, web};
-use engine::peer::Operation;
+use engine::peer::PeerOperation;
 use engine::transport::How;
 use model::mtu::{MtuFound, MtuRecord};
 use report::words::{escape, utc};
@@ -30,7 +30,7 @@ Sizes are those of whole IP packets. Both hosts send probes of all candidate
 sizes with DF set; a size is confirmed by alternating it with the next one.
 Nothing is changed and no privilege is needed. A web server is probed by the
 MSS of some tens of connections; its direction gets a size only.")]
-pub struct Mtu {
+pub struct MtuArgs {
     /// The remote host: name[:port], ssh:[user@]name, lab:NAME[/host], lab:FILE.toml, local, or http://name[:port]/page
     #[arg(required_unless_present_any = ["list", "show"])]
     host: Option<String>,
@@ -52,18 +52,18 @@ pub struct Mtu {
     reaching: Reaching,
 }
 
-impl Mtu {
+impl MtuArgs {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let Some(host) = &self.host else {
             return self.kept(global);
         };
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        let report = if let Some(page) = web::Page::of(host)? {
+        let report = if let Some(page) = web::WebPage::of(host)? {
             web::look(host, &page, self.version.chosen())?
         } else {
             let name = host;
             let host: Host = name.parse()?;
-            host.supports(Operation::ProbeMtu)?;
+            host.supports(PeerOperation::ProbeMtu)?;
             if let Some(lab) = self.reaching.lab(&host) {
                 return lab::measure(lab.name, lab.hosts, self.quiet, stop);
             }
@@ -71,7 +71,7 @@ impl Mtu {
                 ip_version: self.version.chosen(),
                 ..self.reaching.how(global, stop)?
             };
-            local::look(name, &mut Link::new(host.connect(&how)?), stop)?
+            local::look(name, &mut PeerLink::new(host.connect(&how)?), stop)?
         };
         let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
         document::print(Document::Mtu(Box::new(found)), self.json)?;

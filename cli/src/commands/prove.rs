@@ -3,7 +3,7 @@
 mod from;
 pub(in crate::commands) mod picture;
 
-use super::measure::options::Load;
+use super::measure::options::LoadOptions;
 use crate::files::write_whole;
 use crate::global::{Reaching, by_name};
 use crate::live::View;
@@ -14,7 +14,7 @@ use engine::exit::{exit_of, sentence};
 use engine::experiment::{ExperimentRunner, Over, fresh};
 use engine::host::Host;
 use engine::iperf3::client;
-use engine::peer::{Operation, PeerSession};
+use engine::peer::{PeerOperation, PeerSession};
 use engine::{chance, lab, tuning};
 use model::{
     Direction, Directions, Ended, Estimand, Experiment, LegLimit, Metric, Nanos, Outcome, Plan,
@@ -48,14 +48,14 @@ exit status is 0, 10, 11, 12 or 13. Changes are undone after each run, also if
 this command is killed. 'linerate tune knobs' lists what can be changed.")]
 pub struct Prove {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<ProveAction>,
     /// The remote host, as 'linerate measure' takes it, or a plan
     #[arg(value_name = "HOST|PLAN.toml")]
     what: Option<String>,
     #[command(flatten)]
     question: Question,
     #[command(flatten)]
-    load: Load,
+    load: LoadOptions,
     /// Print the plan and its duration; touch nothing
     #[arg(long, help_heading = "The question")]
     dry_run: bool,
@@ -67,36 +67,36 @@ pub struct Prove {
     #[command(flatten)]
     session: SessionArgs,
     #[command(flatten)]
-    output: Output,
+    output: ProveOutput,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum ProveAction {
     /// Resume an interrupted experiment; its runs so far count
-    Resume(Kept),
+    Resume(KeptRun),
     /// Run an experiment again: the same plan, in the same order
-    Again(Kept),
-    Show(Show),
+    Again(KeptRun),
+    Show(ProveShow),
 }
 
 /// An experiment of the archive, and how its runs are made.
 #[derive(Args)]
-struct Kept {
+struct KeptRun {
     /// Name of the experiment, its first digits, or 'last'
     id: String,
     #[command(flatten)]
     session: SessionArgs,
     #[command(flatten)]
-    output: Output,
+    output: ProveOutput,
 }
 
 /// Judge an archived experiment again and print the verdict
 #[derive(Args)]
-struct Show {
+struct ProveShow {
     /// Name of the experiment, its first digits, or 'last'
     id: String,
     #[command(flatten)]
-    output: Output,
+    output: ProveOutput,
 }
 
 /// What is compared.
@@ -122,7 +122,7 @@ struct Question {
     #[arg(long, default_value = "typical")]
     estimand: Estimand,
     #[command(flatten)]
-    design: Design,
+    design: DesignArgs,
     /// A note kept with the experiment
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -130,7 +130,7 @@ struct Question {
 
 /// Options of an experiment that `tune` has as well.
 #[derive(Args, Clone, Default, PartialEq)]
-pub(in crate::commands) struct Design {
+pub(in crate::commands) struct DesignArgs {
     /// Direction of the data: up (from here to HOST) or down [default: up]
     #[arg(long, value_name = "WAY", value_parser = by_name::<Direction>(["up", "down"]))]
     pub direction: Option<Direction>,
@@ -151,7 +151,7 @@ pub(in crate::commands) struct Design {
     pub seed: Option<u64>,
 }
 
-impl Design {
+impl DesignArgs {
     pub fn seed(&self) -> Result<u64> {
         match self.seed {
             Some(seed) => Ok(seed),
@@ -176,7 +176,7 @@ pub(in crate::commands) struct SessionArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 #[command(group = ArgGroup::new("form"))]
-struct Output {
+struct ProveOutput {
     /// The experiment with its verdict as JSON
     #[arg(short = 'J', long, group = "form")]
     json: bool,
@@ -197,9 +197,9 @@ struct Output {
 impl Prove {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let exit = match &self.action {
-            Some(Action::Show(show)) => show.run(global),
-            Some(Action::Resume(kept)) => return kept.resume(global),
-            Some(Action::Again(kept)) => return kept.again(global),
+            Some(ProveAction::Show(show)) => show.run(global),
+            Some(ProveAction::Resume(kept)) => return kept.resume(global),
+            Some(ProveAction::Again(kept)) => return kept.again(global),
             None if !self.from.is_empty() => {
                 let Question { metric, design, .. } = &self.question;
                 let margin = design.margin.unwrap_or(metric.usual_margin());
@@ -276,9 +276,9 @@ impl Prove {
     fn differs_from_a_plan(&self) -> bool {
         let usual = Question {
             title: self.question.title.clone(),
-            design: Design {
+            design: DesignArgs {
                 seed: self.question.design.seed,
-                ..Design::default()
+                ..DesignArgs::default()
             },
             ..Question::default()
         };
@@ -293,7 +293,7 @@ fn is_plan(what: &str) -> bool {
     lab::is_file(what) && !what.starts_with("lab:")
 }
 
-impl Kept {
+impl KeptRun {
     fn resume(&self, global: &Global) -> Result<ExitCode> {
         let experiment = kept(&self.id, global)?;
         if experiment.ended == Ended::Complete {
@@ -311,7 +311,7 @@ impl Kept {
     }
 }
 
-impl Show {
+impl ProveShow {
     fn run(&self, global: &Global) -> Result<Exit> {
         let experiment = kept(&self.id, global)?;
         let verdict = prove::judge(&experiment);
@@ -338,7 +338,7 @@ fn print_plan(plan: &Plan) -> Result<Exit> {
 fn carry_out(
     mut experiment: Experiment,
     session: &SessionArgs,
-    output: &Output,
+    output: &ProveOutput,
     global: &Global,
 ) -> Result<ExitCode> {
     let host: Host = experiment.plan.host.parse()?;
@@ -406,13 +406,13 @@ impl SessionArgs {
         global: &Global,
         stop: &AtomicBool,
     ) -> Result<Box<dyn PeerSession>> {
-        peer.supports(Operation::Measure(spec))?;
+        peer.supports(PeerOperation::Measure(spec))?;
         self.reaching
             .open(peer, spec, &self.iperf3, model::Nanos(0), global, stop)
     }
 }
 
-impl Output {
+impl ProveOutput {
     fn print(&self, experiment: &Experiment, verdict: &Verdict) -> Result<()> {
         if let Some(directory) = &self.svg {
             std::fs::create_dir_all(directory)

@@ -26,7 +26,7 @@ use std::process::{Command, Stdio};
 
 The page is one file that uses no network. PNG needs 'rsvg-convert' (Debian:
 librsvg2-bin). Of a capture or a trace the two largest directions are drawn.")]
-pub struct Report {
+pub struct ReportArgs {
     /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input [default: last]
     #[arg(value_name = "ID|FILE")]
     subject: Option<String>,
@@ -39,7 +39,7 @@ pub struct Report {
     all: Option<PathBuf>,
     /// Form [default: html, and svg of a picture]
     #[arg(short = 'f', long, value_enum)]
-    format: Option<Format>,
+    format: Option<ReportFormat>,
     /// One picture alone, by its name; 'list' names them
     #[arg(long, value_name = "NAME")]
     picture: Option<String>,
@@ -52,7 +52,7 @@ pub struct Report {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ReportFormat {
     Html,
     Text,
     Markdown,
@@ -62,7 +62,7 @@ enum Format {
     Csv,
 }
 
-impl Report {
+impl ReportArgs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         if let Some(directory) = &self.all {
             return all(directory, global);
@@ -77,10 +77,10 @@ impl Report {
             }
         })?;
         let bytes = match (self.format, &self.picture) {
-            (Some(Format::Png), Some(picture)) if picture != "list" => png(&text)?,
+            (Some(ReportFormat::Png), Some(picture)) if picture != "list" => png(&text)?,
             _ => text.into_bytes(),
         };
-        let is_page = self.picture.is_none() && self.format.is_none_or(|f| f == Format::Html);
+        let is_page = self.picture.is_none() && self.format.is_none_or(|f| f == ReportFormat::Html);
         let file = match &self.output {
             Some(file) if file.as_os_str() != "-" => file.clone(),
             None if is_page => PathBuf::from(format!("linerate-{}.html", plain(&name))),
@@ -99,12 +99,12 @@ impl Report {
     }
 
     fn whole(&self, page: &Page) -> Result<String> {
-        Ok(match self.format.unwrap_or(Format::Html) {
-            Format::Html => page::html(page),
-            Format::Text => page::text(page, stdout_style()),
-            Format::Markdown => page::markdown(page),
-            Format::Json => page::json(page),
-            Format::Svg | Format::Png | Format::Csv => {
+        Ok(match self.format.unwrap_or(ReportFormat::Html) {
+            ReportFormat::Html => page::html(page),
+            ReportFormat::Text => page::text(page, stdout_style()),
+            ReportFormat::Markdown => page::markdown(page),
+            ReportFormat::Json => page::json(page),
+            ReportFormat::Svg | ReportFormat::Png | ReportFormat::Csv => {
                 refuse!("svg, png and csv are forms of one picture: name it with --picture");
             }
         })
@@ -119,11 +119,14 @@ impl Report {
             };
             refuse!("this page has no picture '{name}': {has}");
         };
-        Ok(match self.format.unwrap_or(Format::Svg) {
+        Ok(match self.format.unwrap_or(ReportFormat::Svg) {
             // A PNG is drawn from it.
-            Format::Svg | Format::Png => page::svg(picture),
-            Format::Csv => page::csv(picture),
-            Format::Html | Format::Text | Format::Markdown | Format::Json => {
+            ReportFormat::Svg | ReportFormat::Png => page::svg(picture),
+            ReportFormat::Csv => page::csv(picture),
+            ReportFormat::Html
+            | ReportFormat::Text
+            | ReportFormat::Markdown
+            | ReportFormat::Json => {
                 refuse!("a picture alone can be svg, png or csv");
             }
         })

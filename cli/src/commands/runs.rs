@@ -9,7 +9,7 @@ use crate::files::{self, confined, read_whole, write_whole};
 use crate::json_input::{self, Document};
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use archive::{Archive, Imported, Named, RunFilter};
+use archive::{Archive, Imported, NamedDocument, RunFilter};
 use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
 use engine::signature;
@@ -35,19 +35,19 @@ use std::path::{Path, PathBuf};
 ID is a name in the list, its first digits where they are unique, or 'last'.")]
 pub struct Runs {
     #[command(subcommand)]
-    command: Command,
+    command: RunsAction,
 }
 
 #[derive(Subcommand)]
-enum Command {
-    List(List),
-    Show(Show),
+enum RunsAction {
+    List(RunsList),
+    Show(RunsShow),
     Export(Export),
     Import(Import),
     Delete(Delete),
     Prune(prune::Prune),
     Verify(Verify),
-    Serve(serve::Serve),
+    Serve(serve::RunsServe),
 }
 
 /// List the runs that are kept, the newest first
@@ -59,7 +59,7 @@ enum Command {
   linerate runs list --json | jq -r '.[].id'
 
 UP and DOWN are the goodput, or the median latency of requests.")]
-struct List {
+struct RunsList {
     /// Only runs with a host whose name contains this
     #[arg(long, value_name = "TEXT")]
     host: Option<String>,
@@ -86,7 +86,7 @@ struct List {
 #[command(after_long_help = "EXAMPLES
   linerate runs show last
   linerate runs show 3f")]
-struct Show {
+struct RunsShow {
     /// Name of the run, its first digits, or 'last'
     id: String,
     /// Replace addresses and the names of hosts, users and files
@@ -108,8 +108,8 @@ struct Export {
     /// Name of the run, its first digits, or 'last'
     id: String,
     /// Form of the output
-    #[arg(short = 'f', long, value_enum, default_value_t = Format::Json)]
-    format: Format,
+    #[arg(short = 'f', long, value_enum, default_value_t = ExportFormat::Json)]
+    format: ExportFormat,
     /// File to write [default: standard output]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -119,7 +119,7 @@ struct Export {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// All of it, to be imported again
     Json,
     /// The samples of a run, the runs of an experiment
@@ -178,19 +178,19 @@ struct Verify {
 impl Runs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         match &self.command {
-            Command::List(list) => list.run(global),
-            Command::Show(show) => show.run(global),
-            Command::Export(export) => export.run(global),
-            Command::Import(import) => import.run(global),
-            Command::Delete(delete) => delete.run(global),
-            Command::Prune(prune) => prune.run(global),
-            Command::Verify(verify) => verify.run(global),
-            Command::Serve(serve) => serve.run(global),
+            RunsAction::List(list) => list.run(global),
+            RunsAction::Show(show) => show.run(global),
+            RunsAction::Export(export) => export.run(global),
+            RunsAction::Import(import) => import.run(global),
+            RunsAction::Delete(delete) => delete.run(global),
+            RunsAction::Prune(prune) => prune.run(global),
+            RunsAction::Verify(verify) => verify.run(global),
+            RunsAction::Serve(serve) => serve.run(global),
         }
     }
 }
 
-impl List {
+impl RunsList {
     fn run(&self, global: &Global) -> Result<Exit> {
         let path = global.archive_path().map_err(refused)?;
         let rows = match Archive::open_existing(&path) {
@@ -240,7 +240,7 @@ fn table(rows: &[Listed]) -> String {
     archive_list::table(&rows, usize::from(stdout_style().width))
 }
 
-impl Show {
+impl RunsShow {
     fn run(&self, global: &Global) -> Result<Exit> {
         let archive = open_existing(global)?;
         let named = archive.named(&self.id).map_err(refused)?;
@@ -261,7 +261,7 @@ impl Export {
     fn run(&self, global: &Global) -> Result<Exit> {
         let archive = open_existing(global)?;
         let named = archive.named(&self.id).map_err(refused)?;
-        if let Named::Run(id) = &named {
+        if let NamedDocument::Run(id) = &named {
             for file in archive.traces().of(id) {
                 out::note(&format!(
                     "linerate: a trace of this run is a file of its own: {}",
@@ -276,7 +276,7 @@ impl Export {
         let bytes = self.format.of(document)?;
         match &self.output {
             Some(file) if file.as_os_str() != "-" => write_whole(file, &bytes)?,
-            _ if self.format == Format::Flent && std::io::stdout().is_terminal() => {
+            _ if self.format == ExportFormat::Flent && std::io::stdout().is_terminal() => {
                 refuse!(
                     "a file of flent is compressed, and nothing for a terminal: name one with -o FILE.flent.gz"
                 );
@@ -287,21 +287,23 @@ impl Export {
     }
 }
 
-impl Format {
+impl ExportFormat {
     fn of(self, document: Document) -> Result<Vec<u8>> {
         let (what, forms) = match (self, &document) {
-            (Format::Csv, Document::Run(run)) => return Ok(report::csv::run(run).into()),
-            (Format::Csv, Document::Experiment(one)) => return Ok(report::prove::csv(one).into()),
-            (Format::Iperf3, Document::Run(run)) => {
+            (ExportFormat::Csv, Document::Run(run)) => return Ok(report::csv::run(run).into()),
+            (ExportFormat::Csv, Document::Experiment(one)) => {
+                return Ok(report::prove::csv(one).into());
+            }
+            (ExportFormat::Iperf3, Document::Run(run)) => {
                 return Ok(report::iperf3::to_json(run, &summarise(run)).into());
             }
-            (Format::Prometheus, Document::Run(run)) => {
+            (ExportFormat::Prometheus, Document::Run(run)) => {
                 return Ok(report::prometheus::text([(&**run, &summarise(run))]).into());
             }
-            (Format::Flent, Document::Run(run)) => {
+            (ExportFormat::Flent, Document::Run(run)) => {
                 return compressed(&report::flent::json(run).map_err(Refusal::usage)?);
             }
-            (Format::Json, _) => return Ok(document::json(document).into()),
+            (ExportFormat::Json, _) => return Ok(document::json(document).into()),
             (_, Document::Experiment(_)) => ("an experiment", "json or csv"),
             _ => ("a tuning or what was found of an MTU", "json"),
         };
@@ -350,7 +352,7 @@ impl Import {
 impl Delete {
     fn run(&self, global: &Global) -> Result<Exit> {
         let mut archive = open_existing(global)?;
-        let mut ids: Vec<Named> = Vec::new();
+        let mut ids: Vec<NamedDocument> = Vec::new();
         for name in &self.ids {
             let id = archive.named(name).map_err(refused)?;
             if !ids.contains(&id) {
@@ -363,9 +365,9 @@ impl Delete {
         for id in &ids {
             archive.delete(id).map_err(refused)?;
             let what = match id {
-                Named::Run(_) | Named::Mtu(_) => "",
-                Named::Experiment(_) => " and its runs",
-                Named::Tuning(_) => "; its runs and experiments stay",
+                NamedDocument::Run(_) | NamedDocument::Mtu(_) => "",
+                NamedDocument::Experiment(_) => " and its runs",
+                NamedDocument::Tuning(_) => "; its runs and experiments stay",
             };
             out::print(&format!("deleted {}{what}\n", id.id()))?;
         }
@@ -403,7 +405,7 @@ impl Verify {
     }
 }
 
-fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
+fn agreed(archive: &Archive, ids: &[NamedDocument]) -> Result<bool> {
     let mut chosen = Vec::new();
     for id in ids {
         match Listed::of(archive, id) {

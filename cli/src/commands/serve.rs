@@ -32,7 +32,7 @@ with raw public keys; a data connection is accepted only during a leg, from the
 client's address and with the leg's token. The process that listens has no
 capabilities; with root's, others tune and trace for it. docs/safety.md lists the
 rules of /etc/linerate/tune.toml.")]
-pub struct Serve {
+pub struct ServeArgs {
     /// Where to listen once a host is trusted [default: all addresses]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
@@ -75,7 +75,7 @@ pub struct Serve {
     iperf3_options: iperf3::server::ServerOptions,
 }
 
-impl Serve {
+impl ServeArgs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag()?;
         // A service: what a reload would read again, the list of trusted hosts, is followed anyway.

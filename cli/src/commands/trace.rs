@@ -6,8 +6,10 @@ mod trigger;
 use crate::filter_args::{self, FilterArgs, LOOK};
 use crate::prelude::*;
 use model::{Bytes, Nanos, TraceRecord};
-use observe::trace::{EncodedEvent, Recording, Source, TraceCompleteness, TraceOptions, Tracer};
-use output::Output;
+use observe::trace::{
+    EncodedEvent, PreferredSource, Recording, TraceCompleteness, TraceOptions, Tracer,
+};
+use output::TraceOutput;
 use report::trace as words;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
@@ -30,7 +32,7 @@ A line is a segment with its socket's state before it. Probes need root, or
 CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; else packets (CAP_NET_RAW) and samples
 of the sockets every 10 ms replace them: sampled values have a ~, unknown ones
 are '-'. The last lines count what is missing.")]
-pub struct Trace {
+pub struct TraceArgs {
     #[command(flatten)]
     which: FilterArgs,
     /// Columns, separated by commas; +NAME,... adds to the usual ones
@@ -72,7 +74,7 @@ enum From {
     Packets,
 }
 
-impl Trace {
+impl TraceArgs {
     pub fn run(&self) -> Result<Exit> {
         if self.columns == "help" {
             for column in words::COLUMNS {
@@ -83,9 +85,9 @@ impl Trace {
         let columns = words::columns(&self.columns).map_err(Refusal::usage)?;
         let mut options = TraceOptions {
             source: match self.source {
-                None => Source::Whichever,
-                Some(From::Probes) => Source::Probes,
-                Some(From::Packets) => Source::Packets,
+                None => PreferredSource::Whichever,
+                Some(From::Probes) => PreferredSource::Probes,
+                Some(From::Packets) => PreferredSource::Packets,
             },
             every: self.every.max(Nanos::from_millis(1)),
             buffer_bytes: u32::try_from(self.buffer.0)
@@ -103,11 +105,11 @@ impl Trace {
         }
         let (mut tracer, end) = filter_args::start(&self.which, &options, self.time)?;
         let output = match (&self.write, self.json) {
-            (Some(path), _) => Output::file(path, &tracer)?,
-            (None, true) => Output::json(&tracer)?,
-            (None, false) => Output::lines(columns, self.calls, &tracer),
+            (Some(path), _) => TraceOutput::file(path, &tracer)?,
+            (None, true) => TraceOutput::json(&tracer)?,
+            (None, false) => TraceOutput::lines(columns, self.calls, &tracer),
         };
-        let mut sink = Sink {
+        let mut sink = TraceSink {
             output,
             ring: self
                 .ring
@@ -131,13 +133,13 @@ impl Trace {
 }
 
 /// Where records go: through the ring, if there is one, to the output.
-struct Sink {
-    output: Output,
+struct TraceSink {
+    output: TraceOutput,
     ring: Option<TriggerRing>,
     failed: Option<anyhow::Error>,
 }
 
-impl Sink {
+impl TraceSink {
     /// What came since the last time.
     fn take(&mut self, tracer: &mut Tracer) {
         let Some(recording) = self.recording() else {

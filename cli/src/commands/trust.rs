@@ -6,7 +6,7 @@ use engine::clock::unix_seconds;
 use engine::host::{DEFAULT_PORT, Host, agent_address, authority};
 use engine::transport::{self, How};
 use engine::trust::{
-    self, Entry, Identity, Invitation, KeyLimits, NodeId, PendingInvitation, Right, TrustStore,
+    self, Identity, Invitation, KeyLimits, NodeId, PendingInvitation, Right, TrustEntry, TrustStore,
 };
 use model::{BitRate, Bytes, Nanos};
 use std::collections::BTreeSet;
@@ -26,11 +26,11 @@ A host is its key; 'linerate trust show' prints its id. Send an invitation as
 you would send a password.")]
 pub struct Trust {
     #[command(subcommand)]
-    action: Action,
+    action: TrustAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum TrustAction {
     /// Print this host's id
     Show,
     /// Trust a host by its id, or change what it may do; limits that are not given stay
@@ -121,25 +121,25 @@ impl Trust {
         let directory = trust::directory(global.config.as_deref())?;
         let store = TrustStore::new(&directory);
         let said = match &self.action {
-            Action::Show => Identity::open(&directory)?.id().to_string(),
-            Action::Add(add) => store.update(|trust| {
+            TrustAction::Show => Identity::open(&directory)?.id().to_string(),
+            TrustAction::Add(add) => store.update(|trust| {
                 let entry = add.entry(trust.host(&add.id))?;
                 trust.put(entry.clone())?;
                 Ok(describe(&entry))
             })?,
-            Action::List => list(&store.load()?),
-            Action::Remove(remove) => store.update(|trust| {
+            TrustAction::List => list(&store.load()?),
+            TrustAction::Remove(remove) => store.update(|trust| {
                 if remove.invitations {
                     trust.invitations.clear();
                 }
                 let Some(host) = &remove.host else {
                     return Ok("no invitation is open".to_owned());
                 };
-                let Entry { name, id, .. } = trust.named(host)?.clone();
+                let TrustEntry { name, id, .. } = trust.named(host)?.clone();
                 trust.hosts.retain(|other| other.id != id);
                 Ok(format!("{name} ({}) is trusted no longer", id.short()))
             })?,
-            Action::Invite(invite) => {
+            TrustAction::Invite(invite) => {
                 let line = invite.line(&Identity::open(&directory)?, &store)?;
                 out::note(&format!(
                     "On the remote host, within {}: linerate trust accept LINE (and 'linerate serve' must run here)",
@@ -147,7 +147,7 @@ impl Trust {
                 ));
                 line.to_string()
             }
-            Action::Accept(accept) => {
+            TrustAction::Accept(accept) => {
                 let invitation: Invitation = accept.line.parse()?;
                 let how = How {
                     directory,
@@ -165,7 +165,7 @@ impl Trust {
 
 impl Add {
     /// The entry: a new one, or the old one changed. What is not given is kept, but for the rights.
-    fn entry(&self, old: Option<&Entry>) -> Result<Entry> {
+    fn entry(&self, old: Option<&TrustEntry>) -> Result<TrustEntry> {
         let address = match &self.address {
             Some(text) => {
                 let (name, port) = address(text)?;
@@ -175,7 +175,7 @@ impl Add {
         };
         let name = self.name.clone().or(old.map(|old| old.name.clone()));
         let limits = old.filter(|_| !self.server).map(|old| old.limits.clone());
-        Ok(Entry {
+        Ok(TrustEntry {
             id: self.id,
             name: name.unwrap_or_else(|| self.id.short()),
             address,
@@ -256,7 +256,7 @@ fn list(trust: &trust::TrustFile) -> String {
     lines.join("\n")
 }
 
-fn describe(entry: &Entry) -> String {
+fn describe(entry: &TrustEntry) -> String {
     let rights = entry.rights.iter().map(|right| match right {
         Right::Measure => "measure",
         Right::Tune => "tune",

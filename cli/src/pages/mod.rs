@@ -3,7 +3,7 @@
 mod trace;
 
 use crate::files::{self, confined, read_whole};
-use crate::inputs::{self, Kind};
+use crate::inputs::{self, InputKind};
 use crate::json_input::{self, Document};
 use crate::prelude::*;
 use crate::{document, lookup};
@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-struct Named {
+struct NamedPage {
     /// For the name of its file.
     name: String,
     /// The page.
@@ -34,7 +34,7 @@ pub fn formed<T: Serialize + DeserializeOwned>(
     global: &Global,
     form: impl FnOnce(&Page) -> Result<T>,
 ) -> Result<(String, T)> {
-    let formed = |Named { name, page }: Named| Ok((name, form(&page)?));
+    let formed = |NamedPage { name, page }: NamedPage| Ok((name, form(&page)?));
     let path = Path::new(subject);
     let is_file = path.is_file();
     if is_file || subject == "-" {
@@ -45,7 +45,7 @@ pub fn formed<T: Serialize + DeserializeOwned>(
     let (name, found, archive) = in_archive(subject, global)?;
     let traces = archive.traces();
     confined(&traces.of(&name), || {
-        formed(Named::of(name, found, Some(&traces), redact))
+        formed(NamedPage::of(name, found, Some(&traces), redact))
     })
 }
 
@@ -71,14 +71,14 @@ pub fn judged<T: Serialize + DeserializeOwned>(
     Ok((name, judge(found)?))
 }
 
-impl Named {
-    fn of(name: String, found: Document, beside: Option<&Traces>, redact: bool) -> Named {
+impl NamedPage {
+    fn of(name: String, found: Document, beside: Option<&Traces>, redact: bool) -> NamedPage {
         let redaction = redact.then(|| document::redaction(&found));
         let page = document::page(found, beside);
-        Named { name, page }.redacted(redaction)
+        NamedPage { name, page }.redacted(redaction)
     }
 
-    fn redacted(mut self, redaction: Option<Redaction>) -> Named {
+    fn redacted(mut self, redaction: Option<Redaction>) -> NamedPage {
         if let Some(mut redaction) = redaction {
             self.page.redact(&mut redaction);
             self.name = redaction.text(&self.name);
@@ -88,7 +88,7 @@ impl Named {
 }
 
 /// The page of what the archive has by this name, as HTML, made by a process that can only read its traces.
-pub fn html_of(archive: &Archive, named: &archive::Named) -> Result<String> {
+pub fn html_of(archive: &Archive, named: &archive::NamedDocument) -> Result<String> {
     let found = document::load(archive, named)?;
     let traces = archive.traces();
     confined(&traces.of(named.id()), || {
@@ -111,11 +111,11 @@ pub fn run_page(run: &Run, why: &[Explanation], traces: Option<&Traces>) -> Page
 }
 
 /// The page of a file, whose kind its beginning shows.
-fn of_file(path: &Path, is_file: bool, beside: Option<&Path>, redact: bool) -> Result<Named> {
+fn of_file(path: &Path, is_file: bool, beside: Option<&Path>, redact: bool) -> Result<NamedPage> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let kind = is_file.then(|| inputs::kind(path)).transpose()?;
-    if let Some(kind @ (Kind::Trace | Kind::Capture)) = kind {
-        let named = Named {
+    if let Some(kind @ (InputKind::Trace | InputKind::Capture)) = kind {
+        let named = NamedPage {
             name: stem.into_owned(),
             page: trace::page(path, &kind, beside)?,
         };
@@ -130,7 +130,7 @@ fn of_file(path: &Path, is_file: bool, beside: Option<&Path>, redact: bool) -> R
         Document::Mtu(found) => format!("mtu-{}", found.host()),
         Document::Published(_) => stem.into_owned(),
     };
-    Ok(Named::of(name, document, None, redact))
+    Ok(NamedPage::of(name, document, None, redact))
 }
 
 /// A document: JSON that linerate printed, or a table of published numbers.

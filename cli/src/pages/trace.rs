@@ -1,13 +1,13 @@
 //! The page of a trace or a capture.
 
-use crate::inputs::{Kind, bad, each_record, observed, open};
+use crate::inputs::{InputKind, bad, each_record, observed, open};
 use crate::prelude::*;
 use archive::Traces;
 use model::finding::Explanation;
 use model::{Bytes, Connection, Leg, Run, TraceRecord};
 use report::page::{Page, Section};
 use report::pages::{self, Followed};
-use report::pictures::downsample::Course;
+use report::pictures::downsample::Downsampled;
 use report::words::{grouped, utc};
 use requests::RequestObserver;
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ const DRAWN: usize = 2;
 
 /// The page of a file, which is read twice: which connections are the largest shows only at its end. `beside` is
 /// another capture, whose requests are drawn beside these.
-pub fn page(path: &Path, kind: &Kind, beside: Option<&Path>) -> Result<Page> {
+pub fn page(path: &Path, kind: &InputKind, beside: Option<&Path>) -> Result<Page> {
     let mut of = match kind {
-        Kind::Trace => traced(path)?,
+        InputKind::Trace => traced(path)?,
         _ => captured(path)?,
     };
     of.beside = match beside {
@@ -108,7 +108,7 @@ fn traced(path: &Path) -> Result<Followed> {
 }
 
 /// Takes what belongs to the courses.
-fn follow(path: &Path, courses: &mut [Course]) -> Result<()> {
+fn follow(path: &Path, courses: &mut [Downsampled]) -> Result<()> {
     if courses.is_empty() {
         return Ok(());
     }
@@ -161,12 +161,12 @@ fn largest_first(mut all: Vec<Explanation>) -> Vec<Explanation> {
 }
 
 /// Of the first explanations whose ends are known.
-fn courses(explanations: &[Explanation]) -> Vec<Course> {
+fn courses(explanations: &[Explanation]) -> Vec<Downsampled> {
     let ends = explanations
         .iter()
         .map_while(|one| Some((one.sender?, one.receiver?)));
     ends.take(DRAWN)
-        .map(|(sender, receiver)| Course::new(sender, receiver))
+        .map(|(sender, receiver)| Downsampled::new(sender, receiver))
         .collect()
 }
 

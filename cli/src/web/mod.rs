@@ -9,7 +9,7 @@ pub use site::Site;
 
 use crate::prelude::*;
 use engine::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, Slots, WhenFull};
-use site::Answer;
+use site::SiteAnswer;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()
                 Arrival::Ready(conn) => conn,
                 Arrival::Refused(mut stream, _) => {
                     // It fits into the socket's buffer; who sends faster than it is read loses it.
-                    let _ = stream.write_all(&Answer::of(Status::Busy).bytes(false));
+                    let _ = stream.write_all(&SiteAnswer::of(Status::Busy).bytes(false));
                     continue;
                 }
                 Arrival::Failed(_) => continue,
@@ -73,7 +73,7 @@ pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()
 fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
     let (answer, head_only) = match request(stream)? {
         Ok(request) => (site.answer(&request), request.head_only),
-        Err(status) => (Answer::of(status), false),
+        Err(status) => (SiteAnswer::of(status), false),
     };
     let until = Instant::now() + ANSWER;
     let bytes = answer.bytes(head_only);

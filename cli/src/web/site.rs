@@ -4,13 +4,13 @@ use crate::archive_list::{self, Listed};
 use crate::lookup;
 use crate::pages::html_of;
 use crate::prelude::*;
-use archive::{Archive, Named, Row, RunFilter};
+use archive::{Archive, ArchiveRow, NamedDocument, RunFilter};
 use engine::exit::{exit_of, sentence};
 use engine::{clock, traces};
 use model::{Direction, Ended, Exchange, LegLimit, Metric, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
 use report::page::{self, Page};
-use report::pages::{Entry, History, Index, Past, Search, Shift, Side, Way};
+use report::pages::{Entry, History, Index, Past, PathHistory, Search, Shift, Side};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use wire::http::{self, HttpRequest, Status};
@@ -34,7 +34,7 @@ pub struct Site {
     pub any_name: bool,
 }
 
-pub struct Answer {
+pub struct SiteAnswer {
     status: Status,
     kind: &'static str,
     body: String,
@@ -44,21 +44,21 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-impl Answer {
+impl SiteAnswer {
     /// Nothing but how it went.
-    pub fn of(status: Status) -> Answer {
-        Answer::text(status, status.line())
+    pub fn of(status: Status) -> SiteAnswer {
+        SiteAnswer::text(status, status.line())
     }
 
-    fn ok(kind: &'static str, body: String) -> Answer {
+    fn ok(kind: &'static str, body: String) -> SiteAnswer {
         let status = Status::Ok;
-        Answer { status, kind, body }
+        SiteAnswer { status, kind, body }
     }
 
-    fn text(status: Status, line: &str) -> Answer {
-        Answer {
+    fn text(status: Status, line: &str) -> SiteAnswer {
+        SiteAnswer {
             status,
-            ..Answer::ok(TEXT, format!("{line}\n"))
+            ..SiteAnswer::ok(TEXT, format!("{line}\n"))
         }
     }
 
@@ -75,9 +75,9 @@ impl Answer {
 
 impl Site {
     /// Whatever is asked, there is an answer.
-    pub fn answer(&self, request: &HttpRequest) -> Answer {
+    pub fn answer(&self, request: &HttpRequest) -> SiteAnswer {
         if !self.any_name && !request.names_no_name() {
-            return Answer::of(Status::Misdirected);
+            return SiteAnswer::of(Status::Misdirected);
         }
         self.found(request).unwrap_or_else(|error| {
             let error = error.downcast().map_or_else(|other| other, lookup::refused);
@@ -86,21 +86,21 @@ impl Site {
                 Exit::Usage => Status::NotFound,
                 _ => Status::Failed,
             };
-            Answer::text(status, &sentence(&error))
+            SiteAnswer::text(status, &sentence(&error))
         })
     }
 
-    fn found(&self, request: &HttpRequest) -> Result<Answer> {
+    fn found(&self, request: &HttpRequest) -> Result<SiteAnswer> {
         let archive = Archive::open_to_read(&self.archive)?;
         let asked = |name| request.value(name).unwrap_or_default();
         let page = match request.path.as_str() {
-            "/" => return Ok(Answer::ok(HTML, index(&archive, request)?)),
-            "/metrics" => return Ok(Answer::ok(METRICS, metrics(&archive)?)),
+            "/" => return Ok(SiteAnswer::ok(HTML, index(&archive, request)?)),
+            "/metrics" => return Ok(SiteAnswer::ok(METRICS, metrics(&archive)?)),
             "/compare.html" => match compare(&archive, asked("a"), asked("b"))? {
                 Some(page) => page,
                 None => {
                     let line = "only runs can be compared: choose two in the list";
-                    return Ok(Answer::text(Status::BadRequest, line));
+                    return Ok(SiteAnswer::text(Status::BadRequest, line));
                 }
             },
             "/history.html" => {
@@ -108,7 +108,7 @@ impl Site {
                 let all = histories(&newest(&archive)?);
                 match all.iter().find(|history| key(history) == wanted) {
                     Some(history) => report::pages::history(history),
-                    None => return Ok(Answer::of(Status::NotFound)),
+                    None => return Ok(SiteAnswer::of(Status::NotFound)),
                 }
             }
             other => {
@@ -116,13 +116,13 @@ impl Site {
                 match name.strip_suffix(".html") {
                     Some(id) if archive::is_id(id) => {
                         let page = html_of(&archive, &archive.named(id)?)?;
-                        return Ok(Answer::ok(HTML, page));
+                        return Ok(SiteAnswer::ok(HTML, page));
                     }
-                    _ => return Ok(Answer::of(Status::NotFound)),
+                    _ => return Ok(SiteAnswer::of(Status::NotFound)),
                 }
             }
         };
-        Ok(Answer::ok(HTML, page::html(&page)))
+        Ok(SiteAnswer::ok(HTML, page::html(&page)))
     }
 }
 
@@ -201,18 +201,18 @@ pub fn entries(archive: &Archive, filter: &RunFilter) -> Result<Vec<Entry>, arch
 
 /// Paths with a history, and its address.
 pub fn ways(
-    rows: &[Row],
+    rows: &[ArchiveRow],
     histories: &[History],
     address: impl Fn(usize, &History) -> String,
     when: impl Fn(Nanos) -> String,
-) -> Vec<Way> {
+) -> Vec<PathHistory> {
     let ways = histories.iter().enumerate().map(|(at, history)| {
         let last = history.runs.last();
         let newest = rows
             .iter()
             .find(|row| row.host == history.host && alike(row) == history.workload);
         let failed = newest.map(|row| row.ended.clone());
-        Way {
+        PathHistory {
             name: history.name(),
             runs: history.runs.len(),
             shifts: history.shifts.len(),
@@ -227,7 +227,7 @@ pub fn ways(
 }
 
 /// What runs have in common that can be compared: `bulk, 10 s, 4 streams`.
-fn alike(row: &Row) -> String {
+fn alike(row: &ArchiveRow) -> String {
     let limit = match row.limit {
         Some(LegLimit::Time(time)) => format!(", {}", report::words::round_span(time)),
         Some(LegLimit::Bytes(bytes)) => format!(", {bytes}"),
@@ -246,7 +246,7 @@ fn key(history: &History) -> [&str; 3] {
 }
 
 /// The history of each path, from its complete runs without those of experiments.
-pub fn histories(rows: &[Row]) -> Vec<History> {
+pub fn histories(rows: &[ArchiveRow]) -> Vec<History> {
     let mut paths: BTreeMap<(String, String, Direction), (Metric, Vec<Past>)> = BTreeMap::new();
     // The oldest first.
     let complete = rows
@@ -298,7 +298,7 @@ pub fn histories(rows: &[Row]) -> Vec<History> {
 }
 
 /// The newest runs that are over, the newest first.
-pub fn newest(archive: &Archive) -> Result<Vec<Row>, archive::Error> {
+pub fn newest(archive: &Archive) -> Result<Vec<ArchiveRow>, archive::Error> {
     let mut rows = archive.list(&RunFilter {
         limit: Some(RUNS),
         ..RunFilter::default()
@@ -315,7 +315,8 @@ fn of_latency(workload: &str) -> bool {
 
 /// Two runs side by side; `None`: one of them is no run.
 fn compare(archive: &Archive, a: &str, b: &str) -> Result<Option<Page>> {
-    let (Named::Run(a), Named::Run(b)) = (archive.named(a)?, archive.named(b)?) else {
+    let (NamedDocument::Run(a), NamedDocument::Run(b)) = (archive.named(a)?, archive.named(b)?)
+    else {
         return Ok(None);
     };
     let explained = |id: &str| -> Result<_> {

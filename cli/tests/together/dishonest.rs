@@ -3,7 +3,7 @@
 
 use crate::common::{Home, Server, alone, run, stderr, stdout};
 use engine::transport::{SESSION, Tls};
-use engine::trust::{Entry, Identity, KeyLimits, TrustStore};
+use engine::trust::{Identity, KeyLimits, TrustEntry, TrustStore};
 use model::{Bulk, Bytes, LegLimit, Nanos, Placement, SocketSettings, Workload};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -461,7 +461,7 @@ impl Remote {
         let identity = Identity::open(&home.path().join("config")).unwrap();
         let control = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = control.local_addr().unwrap().to_string();
-        let entry = Entry {
+        let entry = TrustEntry {
             id: identity.id(),
             name: "remote".to_owned(),
             address: Some(at.clone()),

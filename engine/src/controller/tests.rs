@@ -14,12 +14,12 @@ const SOON: Duration = Duration::from_secs(30);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// An agent that serves until its link ends or it is stopped.
-struct Agent {
+struct TestAgent {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<()>>,
 }
 
-fn linked() -> (Link, Agent) {
+fn linked() -> (PeerLink, TestAgent) {
     let (local, remote) = UnixStream::pair().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -36,12 +36,12 @@ fn linked() -> (Link, Agent) {
     let line = byte_stream(local);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
     let addresses = vec![HERE];
-    let link = Link::new(Reached {
+    let link = PeerLink::new(Reached {
         channel,
         addresses,
         keys: None,
     });
-    (link, Agent { stop, thread })
+    (link, TestAgent { stop, thread })
 }
 
 fn run(directions: Directions, limit: LegLimit) -> Run {
@@ -220,7 +220,7 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
         let line = byte_stream(remote);
         let channel: AgentChannel = Channel::start(line, "the controller", SOON, None).unwrap();
         let mut asked = Vec::new();
-        while let Some(Event::Message(ToAgent::Tune { number, .. })) = channel.recv(SOON) {
+        while let Some(ChannelEvent::Message(ToAgent::Tune { number, .. })) = channel.recv(SOON) {
             asked.push(number);
             if asked.len() == 2 {
                 for number in &asked {
@@ -244,7 +244,7 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
     let line = byte_stream(local);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
     let addresses = vec![HERE];
-    let mut link = Link::new(Reached {
+    let mut link = PeerLink::new(Reached {
         channel,
         addresses,
         keys: None,

@@ -129,7 +129,7 @@ struct Test<'a> {
 }
 
 /// The open sockets of one direction.
-enum Sockets {
+enum ClientSockets {
     Tcp(Vec<TcpStream>),
     Udp(Vec<UdpSocket>),
 }
@@ -178,7 +178,7 @@ impl Test<'_> {
     }
 
     /// From the first connection to the moment when the server says go. A [`Failure`] is the server's.
-    fn open(&self) -> Result<(Driver<Iperf3Client>, Vec<Sockets>)> {
+    fn open(&self) -> Result<(Driver<Iperf3Client>, Vec<ClientSockets>)> {
         // What is wrong here is said before anybody is bothered.
         let params = self.params()?;
         let settings = SocketSettings::default();
@@ -223,11 +223,11 @@ impl Test<'_> {
         }
     }
 
-    fn open_streams(&self, direction: Direction, cookie: &[u8]) -> Result<Sockets> {
+    fn open_streams(&self, direction: Direction, cookie: &[u8]) -> Result<ClientSockets> {
         let (spec, streams) = (self.spec, 0..self.spec.streams);
         if spec.workload.is_udp() {
             let opened: Result<_> = streams.map(|_| self.open_udp()).collect();
-            return opened.map(Sockets::Udp);
+            return opened.map(ClientSockets::Udp);
         }
         let settings = SocketSettings {
             // A pacing of the sender only: the server's own is among the parameters.
@@ -241,7 +241,7 @@ impl Test<'_> {
             Ok(stream)
         };
         let opened: Result<_> = streams.map(open).collect();
-        opened.map(Sockets::Tcp)
+        opened.map(ClientSockets::Tcp)
     }
 
     fn open_udp(&self) -> Result<UdpSocket> {
@@ -289,7 +289,7 @@ impl Test<'_> {
     fn play(
         &self,
         control: &mut Driver<Iperf3Client>,
-        sockets: Vec<Sockets>,
+        sockets: Vec<ClientSockets>,
         watcher: &mut dyn Watcher,
     ) -> Result<Vec<Leg>> {
         let started = Nanos::from(self.began.elapsed());
@@ -299,14 +299,14 @@ impl Test<'_> {
         for (&direction, opened) in self.directions.iter().zip(&sockets) {
             let mut local = EndRecord::default();
             match opened {
-                Sockets::Tcp(streams) => {
+                ClientSockets::Tcp(streams) => {
                     (local.sockets, local.warnings) =
                         leg::inspect(streams, &self.spec.socket, "this host")?;
                     for stream in streams {
                         kept.push((direction, stream.try_clone()?));
                     }
                 }
-                Sockets::Udp(streams) => {
+                ClientSockets::Udp(streams) => {
                     let state =
                         |(n, socket): (u32, &UdpSocket)| observe::socket_options(n, socket.as_fd());
                     local.sockets = (0..).zip(streams).map(state).collect::<Result<_, _>>()?;
@@ -336,9 +336,9 @@ impl Test<'_> {
                 scope.spawn(move || {
                     let end = self.local_end(direction, opened, stop, &mut |sample| {
                         // Nobody listens any more: then the sample is of no use either.
-                        let _ = reports.send(Report::Sample(index, Box::new(sample)));
+                        let _ = reports.send(ClientReport::Sample(index, Box::new(sample)));
                     });
-                    let _ = reports.send(Report::Over(index, Box::new(end)));
+                    let _ = reports.send(ClientReport::Over(index, Box::new(end)));
                 });
             }
             drop(reports);
@@ -387,7 +387,7 @@ impl Test<'_> {
     fn local_end(
         &self,
         direction: Direction,
-        sockets: Sockets,
+        sockets: ClientSockets,
         stop: &AtomicBool,
         on_sample: &mut dyn FnMut(Sample),
     ) -> Result<LocalEnd> {
@@ -402,7 +402,7 @@ impl Test<'_> {
             false => self.spec.interval,
         };
         match sockets {
-            Sockets::Tcp(streams) => {
+            ClientSockets::Tcp(streams) => {
                 let mut job = Job::new(role, self.spec.workload.clone(), limit);
                 job.cpus.clone_from(&self.spec.local.cpus);
                 job.half_close = false;
@@ -414,7 +414,7 @@ impl Test<'_> {
                     datagrams: Vec::new(),
                 })
             }
-            Sockets::Udp(sockets) => {
+            ClientSockets::Udp(sockets) => {
                 let Workload::Udp(workload) = &self.spec.workload else {
                     unreachable!("datagram sockets are opened for datagrams only");
                 };
@@ -617,7 +617,7 @@ impl Test<'_> {
 }
 
 /// From the threads of the legs to the conductor.
-enum Report {
+enum ClientReport {
     Sample(usize, Box<Sample>),
     Over(usize, Box<Result<LocalEnd>>),
 }
@@ -630,7 +630,7 @@ struct Conductor<'a> {
     kept: &'a [(Direction, TcpStream)],
     ends: Vec<Option<Result<LocalEnd>>>,
     looked: Vec<Option<Sample>>,
-    inbox: &'a Receiver<Report>,
+    inbox: &'a Receiver<ClientReport>,
     watcher: &'a mut dyn Watcher,
 }
 
@@ -721,16 +721,16 @@ impl Conductor<'_> {
         }
     }
 
-    fn take(&mut self, report: Report) {
+    fn take(&mut self, report: ClientReport) {
         match report {
-            Report::Over(index, end) => {
+            ClientReport::Over(index, end) => {
                 // The last look is the final sample of its leg.
                 if let Some(sample) = self.looked[index].take() {
                     self.keep(index, sample);
                 }
                 self.ends[index] = Some(*end);
             }
-            Report::Sample(index, sample) => {
+            ClientReport::Sample(index, sample) => {
                 let leg = &mut self.legs[index];
                 leg.local.bytes = sample.bytes;
                 let beat = |at: Nanos| at.0 / self.test.spec.interval.0.max(1);

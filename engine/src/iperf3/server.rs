@@ -11,7 +11,7 @@ mod udp_accept;
 use super::auth::Authenticator;
 use crate::exit::Refusal;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
-use crate::transport::admission::{Admission, Bounds, Pending, Startups};
+use crate::transport::admission::{Admission, Bounds, PendingConnection, Startups};
 use anyhow::{Context, Result, bail};
 use model::{BitRate, Bytes, Nanos, Placement, SocketSettings};
 use reservations::Reservations;
@@ -165,7 +165,7 @@ pub fn serve(
 fn serve_connection<'scope>(
     scope: &'scope Scope<'scope, '_>,
     server: &'scope ServerState<'scope>,
-    conn: ReadyConn<Pending>,
+    conn: ReadyConn<PendingConnection>,
 ) {
     let peer = conn.peer;
     let Ok(cookie) = Cookie::try_from(&conn.prefix[..]) else {

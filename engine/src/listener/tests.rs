@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::unix_seconds;
 use crate::host::Host;
 use crate::testing::TempDir;
-use crate::transport::{Ended, Event, How, Reached, accept_invitation};
+use crate::transport::{ChannelEnd, ChannelEvent, How, Reached, accept_invitation};
 use crate::trust::{Invitation, KeyLimits, PendingInvitation};
 use aws_lc_rs::signature::Ed25519KeyPair;
 use model::{Bulk, LegLimit, Nanos, Placement, SocketSettings, Workload};
@@ -19,7 +19,7 @@ use std::net::TcpStream;
 use wire::control::{LegOrder, ToAgent, Token};
 
 /// A server whose sessions say of every order that it is refused.
-struct Server {
+struct TestServer {
     dir: TempDir,
     id: NodeId,
     address: SocketAddr,
@@ -27,8 +27,8 @@ struct Server {
     thread: Option<std::thread::JoinHandle<Result<()>>>,
 }
 
-impl Server {
-    fn start() -> Server {
+impl TestServer {
+    fn start() -> TestServer {
         let dir = TempDir::new();
         let config = ListenerConfig {
             directory: dir.path().to_owned(),
@@ -46,7 +46,7 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || listener.run(&seen));
-        Server {
+        TestServer {
             dir,
             id,
             address,
@@ -96,7 +96,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -108,21 +108,21 @@ impl Drop for Server {
 fn refuse_orders(channel: AgentChannel, _: Peer) -> Result<()> {
     loop {
         match channel.recv(Duration::from_secs(1)) {
-            Some(Event::Message(ToAgent::Open { order })) => {
+            Some(ChannelEvent::Message(ToAgent::Open { order })) => {
                 let why = "this is a test".to_owned();
                 let _ = channel.sender().send(ToController::Refused {
                     leg: order.leg,
                     why,
                 });
             }
-            Some(Event::Ended(_)) => return Ok(()),
+            Some(ChannelEvent::Ended(_)) => return Ok(()),
             _ => {}
         }
     }
 }
 
-fn entry(id: NodeId, name: &str, address: Option<String>) -> Entry {
-    Entry {
+fn entry(id: NodeId, name: &str, address: Option<String>) -> TrustEntry {
+    TrustEntry {
         id,
         name: name.to_owned(),
         address,
@@ -132,21 +132,21 @@ fn entry(id: NodeId, name: &str, address: Option<String>) -> Entry {
 }
 
 /// A client with a key of its own.
-struct Client {
+struct TestClient {
     dir: TempDir,
     id: NodeId,
 }
 
-impl Client {
-    fn new() -> Client {
+impl TestClient {
+    fn new() -> TestClient {
         let dir = TempDir::new();
         let id = Identity::open(dir.path()).unwrap().id();
-        Client { dir, id }
+        TestClient { dir, id }
     }
 
     /// One that takes whoever answers at the server's address for `id`.
-    fn of(server: &Server, id: NodeId) -> Client {
-        let client = Client::new();
+    fn of(server: &TestServer, id: NodeId) -> TestClient {
+        let client = TestClient::new();
         let at = Some(server.address.to_string());
         let store = TrustStore::new(client.dir.path());
         store
@@ -155,8 +155,8 @@ impl Client {
         client
     }
 
-    fn friend(server: &Server) -> Client {
-        let client = Client::of(server, server.id);
+    fn friend(server: &TestServer) -> TestClient {
+        let client = TestClient::of(server, server.id);
         server.trust(client.id);
         client
     }
@@ -168,16 +168,16 @@ impl Client {
         })
     }
 
-    fn connect(&self, server: &Server) -> Result<Reached> {
+    fn connect(&self, server: &TestServer) -> Result<Reached> {
         let host: Host = server.address.to_string().parse().unwrap();
         self.with(|how| host.connect(how))
     }
 
-    fn accept(&self, invitation: &Invitation) -> Result<Entry> {
+    fn accept(&self, invitation: &Invitation) -> Result<TrustEntry> {
         self.with(|how| accept_invitation(invitation, how))
     }
 
-    fn refusal(&self, server: &Server) -> String {
+    fn refusal(&self, server: &TestServer) -> String {
         self.connect(server)
             .err()
             .expect("it is not to be let in")
@@ -208,7 +208,7 @@ fn assert_alive(reached: &Reached) {
         .send(ToAgent::Open { order: order() })
         .unwrap();
     match reached.channel.recv(Duration::from_secs(30)) {
-        Some(Event::Message(ToController::Refused { why, .. })) => {
+        Some(ChannelEvent::Message(ToController::Refused { why, .. })) => {
             assert_eq!(why, "this is a test")
         }
         other => panic!("{other:?}"),
@@ -217,15 +217,15 @@ fn assert_alive(reached: &Reached) {
 
 #[test]
 fn trusted_clients_are_served_and_notified_when_the_server_stops() {
-    let server = Server::start();
-    let client = Client::friend(&server);
+    let server = TestServer::start();
+    let client = TestClient::friend(&server);
     let reached = client.connect(&server).unwrap();
     assert_eq!(reached.addresses, [server.address.ip()]);
     assert_eq!(reached.channel.version(), VERSION);
     assert_alive(&reached);
     drop(server);
     match reached.channel.recv(Duration::from_secs(30)) {
-        Some(Event::Ended(Ended::Closed { why: Some(why), .. })) => {
+        Some(ChannelEvent::Ended(ChannelEnd::Closed { why: Some(why), .. })) => {
             assert!(why.contains("stopped"), "{why}")
         }
         other => panic!("{other:?}"),
@@ -234,8 +234,8 @@ fn trusted_clients_are_served_and_notified_when_the_server_stops() {
 
 #[test]
 fn whoever_is_trusted_no_longer_is_sent_away_at_once() {
-    let server = Server::start();
-    let client = Client::friend(&server);
+    let server = TestServer::start();
+    let client = TestClient::friend(&server);
     let reached = client.connect(&server).unwrap();
     assert_alive(&reached);
     let store = TrustStore::new(server.dir.path());
@@ -246,7 +246,7 @@ fn whoever_is_trusted_no_longer_is_sent_away_at_once() {
         })
         .unwrap();
     match reached.channel.recv(Duration::from_secs(30)) {
-        Some(Event::Ended(Ended::Closed { why: Some(why), .. })) => {
+        Some(ChannelEvent::Ended(ChannelEnd::Closed { why: Some(why), .. })) => {
             assert!(why.contains("no longer trusted"), "{why}");
         }
         other => panic!("{other:?}"),
@@ -255,8 +255,8 @@ fn whoever_is_trusted_no_longer_is_sent_away_at_once() {
 
 #[test]
 fn unauthenticated_peers_are_refused_with_the_remedy() {
-    let server = Server::start();
-    let unauthenticated = Client::of(&server, server.id);
+    let server = TestServer::start();
+    let unauthenticated = TestClient::of(&server, server.id);
     let said = unauthenticated.refusal(&server);
     assert!(said.contains("does not trust this host's key"), "{said}");
     assert!(
@@ -269,14 +269,14 @@ fn unauthenticated_peers_are_refused_with_the_remedy() {
     let said = match &reached {
         Err(error) => error.to_string(),
         Ok(reached) => match reached.channel.recv(Duration::from_secs(30)) {
-            Some(Event::Ended(ended)) => ended.to_string(),
+            Some(ChannelEvent::Ended(ended)) => ended.to_string(),
             other => panic!("{other:?}"),
         },
     };
     assert!(said.contains("not trusted there"), "{said}");
     // A known host without rights counts as unauthenticated too.
     let store = TrustStore::new(server.dir.path());
-    let powerless = Entry {
+    let powerless = TrustEntry {
         rights: BTreeSet::new(),
         ..entry(unauthenticated.id, "powerless", None)
     };
@@ -291,8 +291,8 @@ fn unauthenticated_peers_are_refused_with_the_remedy() {
 
 #[test]
 fn an_impostor_at_the_servers_address_is_noticed() {
-    let server = Server::start();
-    let client = Client::of(&server, Client::new().id);
+    let server = TestServer::start();
+    let client = TestClient::of(&server, TestClient::new().id);
     server.trust(client.id);
     let said = client.refusal(&server);
     assert!(said.contains("another host answers"), "{said}");
@@ -305,14 +305,14 @@ fn an_impostor_at_the_servers_address_is_noticed() {
     assert!(client.refusal(&server).contains("another host answers"));
     // And who trusts nobody opens no session.
     assert!(
-        Client::new()
+        TestClient::new()
             .refusal(&server)
             .contains("is not trusted yet")
     );
 }
 
 /// A TLS client as an attacker would write it: any public key, any private key, or none.
-fn attack(server: &Server, key: Option<(&Identity, &Identity)>) -> String {
+fn attack(server: &TestServer, key: Option<(&Identity, &Identity)>) -> String {
     #[derive(Debug)]
     struct Anybody;
     impl rustls::client::danger::ServerCertVerifier for Anybody {
@@ -387,7 +387,7 @@ fn identity() -> Identity {
 
 #[test]
 fn a_stolen_public_key_opens_nothing() {
-    let server = Server::start();
+    let server = TestServer::start();
     let (owner, thief) = (identity(), identity());
     server.trust(owner.id());
     // The attacker's own tools work: with the private key it is let in and greeted.
@@ -409,8 +409,8 @@ fn a_stolen_public_key_opens_nothing() {
 
 #[test]
 fn noise_and_silence_keep_nobody_waiting() {
-    let server = Server::start();
-    let client = Client::friend(&server);
+    let server = TestServer::start();
+    let client = TestClient::friend(&server);
     let silent = [(); 11].map(|()| server.socket());
     let before = Instant::now();
     assert_alive(&client.connect(&server).unwrap());
@@ -446,8 +446,8 @@ fn noise_and_silence_keep_nobody_waiting() {
 
 #[test]
 fn beyond_the_places_of_an_address_clients_are_asked_to_come_again_and_known_ones_are_not() {
-    let server = Server::start();
-    let client = Client::friend(&server);
+    let server = TestServer::start();
+    let client = TestClient::friend(&server);
     // Each sends a byte, so that none is dropped for another before its time.
     let hold = |count| -> Vec<TcpStream> {
         let mut held: Vec<TcpStream> = (0..count).map(|_| server.socket()).collect();
@@ -492,7 +492,7 @@ fn older_tls_is_refused() {
     body.extend(extensions);
     let mut hello = vec![22, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8];
     hello.extend(&body);
-    let server = Server::start();
+    let server = TestServer::start();
     let mut socket = server.socket();
     socket.write_all(&hello).unwrap();
     let mut answer = Vec::new();
@@ -503,9 +503,9 @@ fn older_tls_is_refused() {
 
 #[test]
 fn an_invitation_enrols_one_host_once() {
-    let server = Server::start();
+    let server = TestServer::start();
     let invitation = server.invite(60);
-    let (guest, second) = (Client::new(), Client::new());
+    let (guest, second) = (TestClient::new(), TestClient::new());
 
     // Whoever answers with another key than the line's gets neither token nor trust.
     let wrong = Invitation {
@@ -555,8 +555,8 @@ fn an_invitation_enrols_one_host_once() {
 
 #[test]
 fn an_expired_invitation_is_refused_at_both_ends() {
-    let server = Server::start();
-    let guest = Client::new();
+    let server = TestServer::start();
+    let guest = TestClient::new();
     let expired = server.invite(0);
     assert!(
         guest
@@ -583,8 +583,8 @@ fn an_expired_invitation_is_refused_at_both_ends() {
 
 #[test]
 fn one_key_cannot_take_all_the_places() {
-    let server = Server::start();
-    let (greedy, other) = (Client::friend(&server), Client::new());
+    let server = TestServer::start();
+    let (greedy, other) = (TestClient::friend(&server), TestClient::new());
     let store = TrustStore::new(other.dir.path());
     let at = Some(server.address.to_string());
     store
@@ -599,7 +599,7 @@ fn one_key_cannot_take_all_the_places() {
         .collect();
     let one_more = greedy.connect(&server).unwrap();
     match one_more.channel.recv(Duration::from_secs(30)) {
-        Some(Event::Ended(Ended::Closed { why: Some(why), .. })) => {
+        Some(ChannelEvent::Ended(ChannelEnd::Closed { why: Some(why), .. })) => {
             assert!(why.contains("sessions"), "{why}")
         }
         other => panic!("{other:?}"),
@@ -612,8 +612,8 @@ fn one_key_cannot_take_all_the_places() {
 
 #[test]
 fn a_frame_that_is_too_large_ends_the_session() {
-    let server = Server::start();
-    let client = Client::friend(&server);
+    let server = TestServer::start();
+    let client = TestClient::friend(&server);
     let identity = Identity::open(client.dir.path()).unwrap();
     let id = server.id;
     let accepts: Arc<Verdict> = Arc::new(move |other| *other == id);

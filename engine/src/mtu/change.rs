@@ -1,8 +1,8 @@
 //! Brings the devices of two hosts to another MTU while nobody who uses them notices, or puts everything
 //! back: `pmtud::change` says what is set in which stage, and whether it worked.
 
-use super::local::{Watch, look};
-use crate::controller::Link;
+use super::local::{SocketWatch, look};
+use crate::controller::PeerLink;
 use crate::exit::{Refusal, sentence};
 use crate::host::Host;
 use crate::transport::How;
@@ -54,7 +54,7 @@ pub fn change(
     progress: &mut dyn FnMut(ChangeStage, &MtuChange),
 ) -> Result<MtuChange> {
     let name = host.to_string();
-    let mut link = Link::new(host.connect(how)?);
+    let mut link = PeerLink::new(host.connect(how)?);
     let before = look(&name, &mut link, stop)?;
     let reach = wish.reach.unwrap_or_else(|| reach_of(&before));
     let remote = before.remote.as_ref();
@@ -123,13 +123,13 @@ pub fn change(
 /// Both hosts, armed: each undoes everything by itself if this process or its connection dies.
 struct Both {
     here: TuningSession,
-    link: Link,
+    link: PeerLink,
     local: Turn,
     remote: Turn,
 }
 
 impl Both {
-    fn arm(mut link: Link, local: Turn, remote: Turn, title: &str) -> Result<Both> {
+    fn arm(mut link: PeerLink, local: Turn, remote: Turn, title: &str) -> Result<Both> {
         let begin = TuneRequest::Begin {
             title: title.to_owned(),
             deadline: DEADLINE.into(),
@@ -166,7 +166,7 @@ impl Both {
         }
 
         *stage = ChangeStage::Widen;
-        let watch = Watch::begin(&mut self.link, stop)?;
+        let watch = SocketWatch::begin(&mut self.link, stop)?;
         let changed = self.apply(|turn| &turn.device);
         story.silence = watch.end().map(Into::into);
         changed?;
@@ -205,7 +205,7 @@ impl Both {
     /// that can still restore its setting when that message is lost.
     fn commit(&self, host: &Host, how: &How<'_>, title: &str) -> Result<()> {
         let once = || {
-            let mut link = Link::new(host.connect(how)?);
+            let mut link = PeerLink::new(host.connect(how)?);
             let title = title.to_owned();
             link.tune(TuneRequest::Commit { title }, ANSWER)
         };

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use model::mtu::{Climb, TooBig};
 use model::{BitRate, Bytes};
 use pmtud::{Probe, ProbeLadder, Rule};
-use probe::{Ask, Datagrams, Said, header};
+use probe::{Ask, DatagramProbe, Said, header};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,8 +38,8 @@ const LINK_UP: Duration = Duration::from_secs(15);
 const MOST_SOURCES: usize = 64;
 
 /// A UDP socket, and whom it talks to.
-pub struct Exchange {
-    socket: Datagrams,
+pub struct MtuExchange {
+    socket: DatagramProbe,
     token: Token,
     peer: Option<SocketAddr>,
     /// What the peer has to return to prove its address: the agent's.
@@ -51,16 +51,16 @@ pub struct Exchange {
     room: Vec<u8>,
 }
 
-impl Exchange {
+impl MtuExchange {
     /// Of the controller, which knows its `peer`, or of the agent, which talks to whoever has the token and sends the
     /// challenge back.
     pub fn new(
-        socket: Datagrams,
+        socket: DatagramProbe,
         token: Token,
         peer: Option<SocketAddr>,
         challenge: Option<[u8; CHALLENGE_LEN]>,
-    ) -> Exchange {
-        Exchange {
+    ) -> MtuExchange {
+        MtuExchange {
             socket,
             token,
             peer,
@@ -305,17 +305,17 @@ impl Exchange {
 mod tests {
     use super::*;
 
-    fn pair() -> (Exchange, Exchange) {
-        let open = || Datagrams::open("127.0.0.1:0".parse().unwrap()).unwrap();
+    fn pair() -> (MtuExchange, MtuExchange) {
+        let open = || DatagramProbe::open("127.0.0.1:0".parse().unwrap()).unwrap();
         let token = Token::new([7; 32]);
         let remote = open();
         let at = SocketAddr::new("127.0.0.1".parse().unwrap(), remote.port().unwrap());
-        let remote = Exchange::new(remote, token, None, Some([9; CHALLENGE_LEN]));
-        (Exchange::new(open(), token, Some(at), None), remote)
+        let remote = MtuExchange::new(remote, token, None, Some([9; CHALLENGE_LEN]));
+        (MtuExchange::new(open(), token, Some(at), None), remote)
     }
 
     /// Lets the remote exchange answer until the local one is done.
-    fn beside<T: Send>(remote: &mut Exchange, local: impl FnOnce() -> T + Send) -> T {
+    fn beside<T: Send>(remote: &mut MtuExchange, local: impl FnOnce() -> T + Send) -> T {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let local = scope.spawn(|| {
@@ -357,7 +357,7 @@ mod tests {
             copy: 1,
         };
         // With the right token, but from somewhere that may be anybody's address.
-        let unproven = Datagrams::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let unproven = DatagramProbe::open("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = remote.socket.port().unwrap();
         let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
         let bytes = Datagram::Probe(probe).encode(&local.token, 172);

@@ -1,15 +1,15 @@
 //! The side of the host of the command.
 
-use super::exchange::{Exchange, LARGEST};
+use super::exchange::{LARGEST, MtuExchange};
 use super::tcp_transfer::{self, HandshakeMss};
 use super::{announced_mss, tcp_header};
-use crate::controller::Link;
+use crate::controller::PeerLink;
 use crate::exit::Refusal;
 use anyhow::{Context, Result, anyhow};
 use model::BitRate;
 use model::mtu::{Climb, MTU_SCHEMA, Method, MssSeen, MtuReport, PathEnd, TcpTruth, Way};
 use pmtud::{DirectionFacts, judge};
-use probe::{Datagrams, unspecified};
+use probe::{DatagramProbe, unspecified};
 use std::io::Write;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -35,11 +35,11 @@ const CONNECT: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// If the agent refuses or is lost, or not even the smallest datagrams get through.
-pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport> {
+pub fn look(host: &str, link: &mut PeerLink, stop: &AtomicBool) -> Result<MtuReport> {
     let agent = link.remote_address();
     // Before anything is sent: what the kernel learns from now on is its own story.
     let before = end_of(agent)?;
-    let port = Port::open(link)?;
+    let port = LocalPort::open(link)?;
     let (at, token, rate) = (port.at, port.token, port.rate);
 
     // The handshakes come first: a smaller MTU that the kernel learns makes it announce a smaller MSS.
@@ -101,7 +101,7 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
 }
 
 /// A port for probes that the agent has open.
-struct Port {
+struct LocalPort {
     at: SocketAddr,
     token: Token,
     /// The agent's host, as it saw the path.
@@ -109,8 +109,8 @@ struct Port {
     rate: Option<BitRate>,
 }
 
-impl Port {
-    fn open(link: &mut Link) -> Result<Port> {
+impl LocalPort {
+    fn open(link: &mut PeerLink) -> Result<LocalPort> {
         let agent = link.remote_address();
         let controller = link.local_address();
         let controller =
@@ -125,7 +125,7 @@ impl Port {
         else {
             return Err(astray());
         };
-        Ok(Port {
+        Ok(LocalPort {
             at: SocketAddr::new(agent, port),
             token: Token::from_hex(&token).context("the agent sent a token that is none")?,
             end,
@@ -133,29 +133,29 @@ impl Port {
         })
     }
 
-    fn exchange(&self) -> Result<Exchange> {
-        let socket = Datagrams::open(SocketAddr::new(unspecified(self.at.ip()), 0))
+    fn exchange(&self) -> Result<MtuExchange> {
+        let socket = DatagramProbe::open(SocketAddr::new(unspecified(self.at.ip()), 0))
             .context("cannot open a UDP socket")?;
-        Ok(Exchange::new(socket, self.token, Some(self.at), None))
+        Ok(MtuExchange::new(socket, self.token, Some(self.at), None))
     }
 }
 
 /// Asks the agent again and again whether it is there, beside something that may take the link down.
-pub struct Watch {
+pub struct SocketWatch {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Option<Duration>>,
 }
 
-impl Watch {
+impl SocketWatch {
     /// Begins, once the agent has answered for the first time.
-    pub fn begin(link: &mut Link, stop: &AtomicBool) -> Result<Watch> {
-        let mut exchange = Port::open(link)?.exchange()?;
+    pub fn begin(link: &mut PeerLink, stop: &AtomicBool) -> Result<SocketWatch> {
+        let mut exchange = LocalPort::open(link)?.exchange()?;
         let greeted = exchange.greet(GREETING, stop)?;
         greeted.context("no datagram gets to the remote host and back")?;
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
         let thread = std::thread::spawn(move || exchange.longest_silence(&seen));
-        Ok(Watch { over, thread })
+        Ok(SocketWatch { over, thread })
     }
 
     /// The longest time without an answer; it waits for one more answer. `None` if none comes.

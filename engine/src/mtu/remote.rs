@@ -1,17 +1,17 @@
 //! The agent's side: opens a port under a grant, acknowledges probes, sends its own on request.
 
 use super::announced_mss;
-use super::exchange::{Exchange, LARGEST};
+use super::exchange::{LARGEST, MtuExchange};
 use super::tcp_transfer::{self, AGENT_SENDS, CONTROLLER_SENDS, HandshakeMss};
 use crate::exit::sentence;
-use crate::transport::Sender;
+use crate::transport::ChannelSender;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
 use crate::trust::{Admitted, Denied, Peer};
 use crate::tuning;
 use anyhow::{Context, Result};
 use model::mtu::{PathEnd, TcpTruth};
 use model::{BitRate, Bulk, Bytes, LegLimit, Nanos, Placement, SocketSettings, Workload};
-use probe::{Datagrams, unspecified};
+use probe::{DatagramProbe, unspecified};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -44,11 +44,11 @@ const PROVE_WITHIN: Duration = Duration::from_secs(2);
 /// What one session finds out about the path to its controller.
 pub struct Probing {
     peer: Peer,
-    sender: Sender<AgentRole>,
-    open: Option<Open>,
+    sender: ChannelSender<AgentRole>,
+    open: Option<OpenProbe>,
 }
 
-struct Open {
+struct OpenProbe {
     post: mpsc::Sender<(u64, ProbeRequest)>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -56,7 +56,7 @@ struct Open {
 
 impl Probing {
     /// Of a session with `peer`, in which nothing is open yet.
-    pub fn new(peer: Peer, sender: Sender<AgentRole>) -> Probing {
+    pub fn new(peer: Peer, sender: ChannelSender<AgentRole>) -> Probing {
         let open = None;
         Probing { peer, sender, open }
     }
@@ -82,7 +82,7 @@ impl Probing {
         self.close();
         let admitted = self.admitted("MTU probes")?;
         let rate = admitted.order.socket.pacing;
-        let port = Port::open(&self.peer, controller, admitted).map_err(|e| sentence(&e))?;
+        let port = RemotePort::open(&self.peer, controller, admitted).map_err(|e| sentence(&e))?;
         let answer = ProbeAnswer::Begun {
             port: port.number,
             token: port.token.to_hex(),
@@ -93,7 +93,7 @@ impl Probing {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, stopped) = (self.sender.clone(), Arc::clone(&stop));
         let thread = std::thread::spawn(move || port.serve(&inbox, &stopped, &sender, rate));
-        self.open = Some(Open { post, stop, thread });
+        self.open = Some(OpenProbe { post, stop, thread });
         Ok(answer)
     }
 
@@ -152,20 +152,20 @@ fn order() -> LegOrder {
 }
 
 /// An open port.
-struct Port {
+struct RemotePort {
     number: u16,
     token: Token,
     controller: IpAddr,
     end: PathEnd,
-    exchange: Exchange,
+    exchange: MtuExchange,
     listener: TcpListener,
     /// Where data connections come from, if that is known.
     only: Option<IpAddr>,
     admitted: Admitted,
 }
 
-impl Port {
-    fn open(peer: &Peer, controller: IpAddr, admitted: Admitted) -> Result<Port> {
+impl RemotePort {
+    fn open(peer: &Peer, controller: IpAddr, admitted: Admitted) -> Result<RemotePort> {
         let controller = peer.address.unwrap_or(controller).to_canonical();
         let end = observe::path_end(controller)
             .with_context(|| format!("cannot see the path to {controller}"))?;
@@ -173,9 +173,9 @@ impl Port {
         let fits = !peer.listen.is_unspecified() && peer.listen.is_ipv4() == controller.is_ipv4();
         let local = Some(peer.listen).filter(|_| fits);
         let local = local.unwrap_or(unspecified(controller));
-        let bind = |port: u16| -> std::io::Result<(TcpListener, Datagrams)> {
+        let bind = |port: u16| -> std::io::Result<(TcpListener, DatagramProbe)> {
             let listener = TcpListener::bind((local, port))?;
-            let udp = Datagrams::open(SocketAddr::new(local, listener.local_addr()?.port()))?;
+            let udp = DatagramProbe::open(SocketAddr::new(local, listener.local_addr()?.port()))?;
             Ok((listener, udp))
         };
         let (listener, udp) = match &peer.data_ports {
@@ -187,12 +187,12 @@ impl Port {
         sys::probe::save_syn(listener.as_fd()).context("cannot keep SYNs")?;
         listener.set_nonblocking(true)?;
         let token = Token::new(crate::chance::bytes()?);
-        Ok(Port {
+        Ok(RemotePort {
             number: listener.local_addr()?.port(),
             token,
             controller,
             end,
-            exchange: Exchange::new(udp, token, None, Some(crate::chance::bytes()?)),
+            exchange: MtuExchange::new(udp, token, None, Some(crate::chance::bytes()?)),
             listener,
             only: peer.address.map(|address| address.to_canonical()),
             admitted,
@@ -203,7 +203,7 @@ impl Port {
         mut self,
         inbox: &mpsc::Receiver<(u64, ProbeRequest)>,
         stop: &AtomicBool,
-        sender: &Sender<AgentRole>,
+        sender: &ChannelSender<AgentRole>,
         rate: Option<BitRate>,
     ) {
         let answer = |number, answer| drop(sender.send(answered(number, answer)));

@@ -51,18 +51,18 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// A page of a web server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct WebPage {
     name: String,
     port: u16,
     path: String,
 }
 
-impl Page {
+impl WebPage {
     /// Reads `http://name[:port][/page]`; `None` for what is no such address.
     ///
     /// # Errors
     /// If it is one, and wrong.
-    pub fn of(text: &str) -> Result<Option<Page>> {
+    pub fn of(text: &str) -> Result<Option<WebPage>> {
         if text.starts_with("https://") {
             bail!(Refusal::usage(format!(
                 "{text}: without an agent only http:// is measured; a server that redirects plain http suffices for the forward path"
@@ -81,7 +81,7 @@ impl Page {
         if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong("has a page with spaces or other odd characters").into());
         }
-        Ok(Some(Page {
+        Ok(Some(WebPage {
             name,
             port: port.unwrap_or(80),
             path: path.to_owned(),
@@ -99,7 +99,7 @@ impl Page {
 }
 
 /// Finds out what gets through between this host and a web server, in both directions.
-pub fn look(host: &str, page: &Page, version: Option<IpVersion>) -> Result<MtuReport> {
+pub fn look(host: &str, page: &WebPage, version: Option<IpVersion>) -> Result<MtuReport> {
     let mut last = None;
     for at in transport::resolve(&page.name, page.port, version)? {
         match look_at(host, page, at) {
@@ -110,7 +110,7 @@ pub fn look(host: &str, page: &Page, version: Option<IpVersion>) -> Result<MtuRe
     Err(last.context("a name that was resolved has an address")?)
 }
 
-fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
+fn look_at(host: &str, page: &WebPage, at: SocketAddr) -> Result<MtuReport> {
     let ip = at.ip().to_canonical();
     let at = SocketAddr::new(ip, at.port());
     let before = end_of(ip)?;
@@ -201,7 +201,7 @@ fn back_way(local: &PathEnd, climb: Climb, smaller: bool) -> Way {
 /// everything in smaller segments.
 fn climb(
     ceiling: u32,
-    attempt: impl Fn(u32, &AtomicBool) -> Result<Outcome> + Sync,
+    attempt: impl Fn(u32, &AtomicBool) -> Result<WebOutcome> + Sync,
 ) -> (Climb, bool) {
     let mut ladder = ProbeLadder::new(Rule::CONNECTIONS, FLOOR.min(ceiling), ceiling);
     let mut smaller = false;
@@ -214,7 +214,7 @@ fn climb(
                     let results = results.clone();
                     scope.spawn(move || {
                         // One that cannot even begin has not passed.
-                        let outcome = attempt(probe.size, over).unwrap_or(Outcome::Stuck);
+                        let outcome = attempt(probe.size, over).unwrap_or(WebOutcome::Stuck);
                         results.send((probe, outcome))
                     });
                     // Not all at once: many servers let only a few wait to be accepted.
@@ -222,8 +222,8 @@ fn climb(
                 }
             });
             for (probe, outcome) in outcomes {
-                smaller |= outcome == Outcome::Smaller;
-                if outcome == Outcome::Passes {
+                smaller |= outcome == WebOutcome::Smaller;
+                if outcome == WebOutcome::Passes {
                     ladder.arrived(probe);
                 }
                 over.store(ladder.climb().passes == Some(ceiling), Ordering::Relaxed);
@@ -235,7 +235,7 @@ fn climb(
 
 /// What became of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum WebOutcome {
     /// Full segments arrived.
     Passes,
     /// Everything arrived, in smaller segments.
@@ -245,39 +245,39 @@ enum Outcome {
 }
 
 /// Sends two full segments to the server.
-fn push(at: SocketAddr, size: u32, page: &Page, over: &AtomicBool) -> Result<Outcome> {
+fn push(at: SocketAddr, size: u32, page: &WebPage, over: &AtomicBool) -> Result<WebOutcome> {
     let mut connection = Try::connect(at, Some(size), over)?;
     let info = connection.info()?;
     if handshake_mss(&info) + tcp_header(at) < size {
         // The server, or what the kernel has learned meanwhile, allows no such segment.
-        return Ok(Outcome::Smaller);
+        return Ok(WebOutcome::Smaller);
     }
     let mss = info.mss().unwrap_or(0);
     let mut request = format!("{}X-Path: ", page.request()).into_bytes();
     request.resize(2 * mss as usize, b'x');
     if connection.0.write(&request)? < request.len() {
-        return Ok(Outcome::Stuck);
+        return Ok(WebOutcome::Stuck);
     }
     let since = Instant::now();
     while since.elapsed() < STUCK_AFTER && !over.load(Ordering::Relaxed) {
         let info = connection.info()?;
         if info.mss().is_some_and(|now| now < mss) {
             // A router has said that they are too big.
-            return Ok(Outcome::Smaller);
+            return Ok(WebOutcome::Smaller);
         }
         if info.packets_out() == Some(0) && info.notsent_bytes().unwrap_or_default().0 == 0 {
             return Ok(match info.state() {
-                Some(ESTABLISHED | CLOSE_WAIT) => Outcome::Passes,
-                _ => Outcome::Stuck,
+                Some(ESTABLISHED | CLOSE_WAIT) => WebOutcome::Passes,
+                _ => WebOutcome::Stuck,
             });
         }
         std::thread::sleep(LOOK);
     }
-    Ok(Outcome::Stuck)
+    Ok(WebOutcome::Stuck)
 }
 
 /// Has a page come from the server.
-fn pull(at: SocketAddr, size: u32, page: &Page, over: &AtomicBool) -> Result<Outcome> {
+fn pull(at: SocketAddr, size: u32, page: &WebPage, over: &AtomicBool) -> Result<WebOutcome> {
     let mut connection = Try::connect(at, Some(size), over)?;
     let mut passes = false;
     let got = connection.fetch(page, |got, info| {
@@ -286,10 +286,10 @@ fn pull(at: SocketAddr, size: u32, page: &Page, over: &AtomicBool) -> Result<Out
         passes || over.load(Ordering::Relaxed)
     })?;
     Ok(match passes {
-        true => Outcome::Passes,
+        true => WebOutcome::Passes,
         // As much as was there when the page was fetched in small segments.
-        false if got as u32 + tcp_header(at) >= size => Outcome::Smaller,
-        false => Outcome::Stuck,
+        false if got as u32 + tcp_header(at) >= size => WebOutcome::Smaller,
+        false => WebOutcome::Stuck,
     })
 }
 
@@ -338,7 +338,7 @@ impl Try {
     /// Bytes of a page with its header, as far as they come before `enough`.
     fn fetch(
         &mut self,
-        page: &Page,
+        page: &WebPage,
         mut enough: impl FnMut(usize, &model::SocketState) -> bool,
     ) -> Result<usize> {
         let request = format!("{}\r\n", page.request());
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn addresses_of_pages() {
         let page = |name: &str, port, path: &str| {
-            Some(Page {
+            Some(WebPage {
                 name: name.to_owned(),
                 port,
                 path: path.to_owned(),
@@ -383,7 +383,7 @@ mod tests {
             ("db2:8080", None),
             ("ssh:db2", None),
         ] {
-            assert_eq!(Page::of(text).unwrap(), expected, "{text}");
+            assert_eq!(WebPage::of(text).unwrap(), expected, "{text}");
         }
         for bad in [
             "https://db2/",
@@ -392,7 +392,7 @@ mod tests {
             "http://db2:x/",
             "http://db2/a b",
         ] {
-            assert!(Page::of(bad).is_err(), "{bad}");
+            assert!(WebPage::of(bad).is_err(), "{bad}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct AcceptorLimits {
 }
 
 /// Who decides whether a connection is kept.
-pub trait Gate {
+pub trait AcceptorGate {
     /// Counts a connection until it is dropped.
     type Pass;
 
@@ -102,7 +102,7 @@ impl<K: Ord + Copy> Slots<K> {
     }
 }
 
-impl Gate for Slots {
+impl AcceptorGate for Slots {
     type Pass = Slot;
 
     fn enter(&self, _: &TcpStream, peer: IpAddr) -> Option<Slot> {
@@ -149,7 +149,7 @@ pub enum Arrival<P = Slot> {
 }
 
 /// Accepts from some listeners.
-pub struct Acceptor<'a, G: Gate = Slots> {
+pub struct Acceptor<'a, G: AcceptorGate = Slots> {
     listeners: Vec<&'a TcpListener>,
     limits: AcceptorLimits,
     gate: G,
@@ -160,7 +160,7 @@ pub struct Acceptor<'a, G: Gate = Slots> {
     pause: Option<Instant>,
 }
 
-impl<'a, G: Gate> Acceptor<'a, G> {
+impl<'a, G: AcceptorGate> Acceptor<'a, G> {
     /// Accepts from `listeners`, which are in non-blocking mode.
     pub fn new(
         listeners: impl IntoIterator<Item = &'a TcpListener>,

@@ -3,7 +3,7 @@
 //! After sshd's MaxStartups and PerSourcePenalties, with one difference: what is dropped is not the newest connection
 //! but a stale one of the source that has most, so that a flood of silent connections makes room for who answers.
 
-use super::acceptor::{Gate, source};
+use super::acceptor::{AcceptorGate, source};
 use model::Bytes;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
@@ -48,23 +48,23 @@ pub struct Bounds {
 
 /// Admits connections; clones count together.
 #[derive(Clone)]
-pub struct Admission(Arc<Mutex<Table<Held>>>);
+pub struct Admission(Arc<Mutex<AdmissionTable<HeldSlot>>>);
 
 /// A connection that has not authenticated itself yet, until this is dropped.
-pub struct Pending {
+pub struct PendingConnection {
     admission: Admission,
     number: u64,
 }
 
 /// A connection as the table sees it.
-trait Connection {
+trait AdmittedConnection {
     /// Nothing came from it yet.
     fn is_silent(&self) -> bool;
     /// Closes it, to come again after this; whoever waits for it notices.
     fn close(self, again: Duration);
 }
 
-struct Held {
+struct HeldSlot {
     stream: TcpStream,
     refuse: Refuse,
 }
@@ -72,10 +72,10 @@ struct Held {
 /// Sends a connection away, to come again after this.
 pub type Refuse = fn(&TcpStream, Duration);
 
-struct Table<C> {
+struct AdmissionTable<C> {
     bounds: Bounds,
     refuse: Refuse,
-    pending: BTreeMap<u64, Entry<C>>,
+    pending: BTreeMap<u64, AdmissionEntry<C>>,
     next: u64,
     /// Until when.
     penalties: BTreeMap<IpAddr, Instant>,
@@ -83,7 +83,7 @@ struct Table<C> {
     known: BTreeMap<IpAddr, Instant>,
 }
 
-struct Entry<C> {
+struct AdmissionEntry<C> {
     source: IpAddr,
     known: bool,
     since: Instant,
@@ -145,29 +145,29 @@ impl std::fmt::Display for Startups {
 impl Admission {
     /// Within `bounds`; `refuse` sends away whom there is no room for.
     pub fn new(bounds: Bounds, refuse: Refuse) -> Admission {
-        Admission(Arc::new(Mutex::new(Table::new(bounds, refuse))))
+        Admission(Arc::new(Mutex::new(AdmissionTable::new(bounds, refuse))))
     }
 
-    fn table(&self) -> MutexGuard<'_, Table<Held>> {
+    fn table(&self) -> MutexGuard<'_, AdmissionTable<HeldSlot>> {
         // Every change of the table is a single step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Gate for Admission {
-    type Pass = Pending;
+impl AcceptorGate for Admission {
+    type Pass = PendingConnection;
 
-    fn enter(&self, stream: &TcpStream, peer: IpAddr) -> Option<Pending> {
+    fn enter(&self, stream: &TcpStream, peer: IpAddr) -> Option<PendingConnection> {
         let held = stream.try_clone().ok()?;
         let mut table = self.table();
-        let connection = Held {
+        let connection = HeldSlot {
             stream: held,
             refuse: table.refuse,
         };
         let dice = f64::from(random_byte()) / 256.0;
         let number = table.enter(Instant::now(), source(peer), connection, dice)?;
         let admission = self.clone();
-        Some(Pending { admission, number })
+        Some(PendingConnection { admission, number })
     }
 
     fn is_full(&self) -> bool {
@@ -175,7 +175,7 @@ impl Gate for Admission {
     }
 }
 
-impl Pending {
+impl PendingConnection {
     /// The connection authenticated itself: it counts no longer, and its source is known from now on.
     pub fn authenticated(self) {
         self.admission
@@ -194,13 +194,13 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingConnection {
     fn drop(&mut self) {
         self.admission.table().failed(Instant::now(), self.number);
     }
 }
 
-impl Connection for Held {
+impl AdmittedConnection for HeldSlot {
     fn is_silent(&self) -> bool {
         let info = observe::tcp_info(self.stream.as_fd());
         info.is_ok_and(|info| info.bytes_received() == Some(Bytes(0)))
@@ -212,9 +212,9 @@ impl Connection for Held {
     }
 }
 
-impl<C: Connection> Table<C> {
-    fn new(bounds: Bounds, refuse: Refuse) -> Table<C> {
-        Table {
+impl<C: AdmittedConnection> AdmissionTable<C> {
+    fn new(bounds: Bounds, refuse: Refuse) -> AdmissionTable<C> {
+        AdmissionTable {
             bounds,
             refuse,
             pending: BTreeMap::new(),
@@ -261,7 +261,7 @@ impl<C: Connection> Table<C> {
             }
         }
         self.next += 1;
-        let entry = Entry {
+        let entry = AdmissionEntry {
             source,
             known,
             since: now,
@@ -353,7 +353,7 @@ mod tests {
         closed: Rc<Cell<Option<Duration>>>,
     }
 
-    impl Connection for Simulated {
+    impl AdmittedConnection for Simulated {
         fn is_silent(&self) -> bool {
             self.speaks.is_none_or(|at| at > self.clock.get())
         }
@@ -364,7 +364,7 @@ mod tests {
     }
 
     struct Simulation {
-        table: Table<Simulated>,
+        table: AdmissionTable<Simulated>,
         clock: Rc<Cell<Instant>>,
         random: u64,
     }
@@ -379,7 +379,7 @@ mod tests {
                 kept_for_one: kept / 2,
             };
             Simulation {
-                table: Table::new(bounds, |_, _| {}),
+                table: AdmissionTable::new(bounds, |_, _| {}),
                 clock: Rc::new(Cell::new(Instant::now())),
                 random: seed | 1,
             }

@@ -24,16 +24,16 @@ const INBOX: usize = 64;
 
 /// What happens on a channel.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event<M> {
+pub enum ChannelEvent<M> {
     /// The peer said this.
     Message(M),
     /// The session is over. Every further [`Channel::recv`] says the same.
-    Ended(Ended),
+    Ended(ChannelEnd),
 }
 
 /// How a session ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ChannelEnd {
     /// Either end said good-bye; an agent may have said why.
     Closed {
         /// The peer, as its sentences begin.
@@ -45,14 +45,14 @@ pub enum Ended {
     Lost(String),
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for ChannelEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Ended::Closed { peer, why } => match why {
+            ChannelEnd::Closed { peer, why } => match why {
                 Some(why) => write!(f, "{peer} ended the session: {why}"),
                 None => write!(f, "the session with {peer} was ended"),
             },
-            Ended::Lost(sentence) => f.write_str(sentence),
+            ChannelEnd::Lost(sentence) => f.write_str(sentence),
         }
     }
 }
@@ -60,40 +60,40 @@ impl std::fmt::Display for Ended {
 /// One end of a control connection. A thread of its own reads, writes and keeps it alive, so the
 /// owner may block as long as it likes. Dropping it says good-bye.
 pub struct Channel<R: ControlRole> {
-    sender: Sender<R>,
+    sender: ChannelSender<R>,
     events: Receiver<R::In>,
-    shared: Arc<Shared>,
+    shared: Arc<ChannelShared>,
     thread: Option<JoinHandle<()>>,
     peer: String,
     version: String,
 }
 
-struct Shared {
+struct ChannelShared {
     waker: Waker,
     closing: AtomicBool,
     farewell: OnceLock<String>,
-    ended: OnceLock<Ended>,
+    ended: OnceLock<ChannelEnd>,
 }
 
 /// Sends on a channel from any thread.
-pub struct Sender<R: ControlRole> {
+pub struct ChannelSender<R: ControlRole> {
     inbox: SyncSender<R::Out>,
-    shared: Arc<Shared>,
+    shared: Arc<ChannelShared>,
 }
 
-impl<R: ControlRole> Clone for Sender<R> {
-    fn clone(&self) -> Sender<R> {
+impl<R: ControlRole> Clone for ChannelSender<R> {
+    fn clone(&self) -> ChannelSender<R> {
         let (inbox, shared) = (self.inbox.clone(), Arc::clone(&self.shared));
-        Sender { inbox, shared }
+        ChannelSender { inbox, shared }
     }
 }
 
-impl<R: ControlRole> Sender<R> {
+impl<R: ControlRole> ChannelSender<R> {
     /// Sends as soon as the stream takes it. Waits while too much is waiting already.
     ///
     /// # Errors
     /// How the session ended, if it did.
-    pub fn send(&self, message: R::Out) -> Result<(), Ended> {
+    pub fn send(&self, message: R::Out) -> Result<(), ChannelEnd> {
         let sent = self.inbox.send(message);
         self.shared.waker.wake();
         sent.map_err(|_| self.shared.ended())
@@ -107,10 +107,10 @@ impl<R: ControlRole> Sender<R> {
     }
 }
 
-impl Shared {
+impl ChannelShared {
     /// How it ended, asked once the driving thread has gone.
-    fn ended(&self) -> Ended {
-        let gone = || Ended::Lost("the thread of the control connection failed".to_owned());
+    fn ended(&self) -> ChannelEnd {
+        let gone = || ChannelEnd::Lost("the thread of the control connection failed".to_owned());
         self.ended.get().cloned().unwrap_or_else(gone)
     }
 }
@@ -124,7 +124,7 @@ impl<R: ControlRole> Channel<R> {
         patience: Duration,
         stop: Option<&AtomicBool>,
     ) -> Result<Channel<R>> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ChannelShared {
             waker: Waker::new().context("cannot start a control connection")?,
             closing: AtomicBool::new(false),
             farewell: OnceLock::new(),
@@ -134,7 +134,7 @@ impl<R: ControlRole> Channel<R> {
         let (inbound, events) = mpsc::sync_channel(MAX_EVENTS);
         let (ready, greeted) = mpsc::sync_channel(1);
         let machine = Endpoint::new(Nanos(0), super::VERSION, Nanos::from(patience));
-        let driver: Thread<R> = Thread {
+        let driver: ChannelThread<R> = ChannelThread {
             driver: Driver::new(machine, stream),
             messages,
             inbound,
@@ -147,7 +147,7 @@ impl<R: ControlRole> Channel<R> {
             .spawn(move || driver.run())
             .context("cannot start the thread of a control connection")?;
         let mut channel = Channel {
-            sender: Sender {
+            sender: ChannelSender {
                 inbox,
                 shared: Arc::clone(&shared),
             },
@@ -185,16 +185,16 @@ impl<R: ControlRole> Channel<R> {
     }
 
     /// A sender for other threads.
-    pub fn sender(&self) -> Sender<R> {
+    pub fn sender(&self) -> ChannelSender<R> {
         self.sender.clone()
     }
 
     /// The next event, waiting at most `timeout` for it; `None` after that time.
-    pub fn recv(&self, timeout: Duration) -> Option<Event<R::In>> {
+    pub fn recv(&self, timeout: Duration) -> Option<ChannelEvent<R::In>> {
         match self.events.recv_timeout(timeout) {
-            Ok(message) => Some(Event::Message(message)),
+            Ok(message) => Some(ChannelEvent::Message(message)),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Event::Ended(self.shared.ended())),
+            Err(RecvTimeoutError::Disconnected) => Some(ChannelEvent::Ended(self.shared.ended())),
         }
     }
 }
@@ -209,19 +209,22 @@ impl<R: ControlRole> Drop for Channel<R> {
 }
 
 /// The thread of a channel.
-struct Thread<R: ControlRole> {
+struct ChannelThread<R: ControlRole> {
     driver: Driver<Endpoint<R>>,
     messages: Receiver<R::Out>,
     inbound: SyncSender<R::In>,
     ready: SyncSender<String>,
-    shared: Arc<Shared>,
+    shared: Arc<ChannelShared>,
     peer: String,
 }
 
-impl<R: ControlRole> Thread<R> {
+impl<R: ControlRole> ChannelThread<R> {
     fn run(mut self) {
         let ended = loop {
-            if let Some(ended) = self.turn().unwrap_or_else(|why| Some(Ended::Lost(why))) {
+            if let Some(ended) = self
+                .turn()
+                .unwrap_or_else(|why| Some(ChannelEnd::Lost(why)))
+            {
                 break ended;
             }
         };
@@ -233,7 +236,7 @@ impl<R: ControlRole> Thread<R> {
         driver.stream.finish();
     }
 
-    fn turn(&mut self) -> Result<Option<Ended>, String> {
+    fn turn(&mut self) -> Result<Option<ChannelEnd>, String> {
         self.take_messages()?;
         if let Some(ended) = self.events() {
             return Ok(Some(ended));
@@ -279,25 +282,25 @@ impl<R: ControlRole> Thread<R> {
     }
 
     /// Passes the machine's events on; the end, if that is among them.
-    fn events(&mut self) -> Option<Ended> {
+    fn events(&mut self) -> Option<ChannelEnd> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
-                control::Event::Ready { version } => {
+                control::MachineEvent::Ready { version } => {
                     let _ = self.ready.try_send(version);
                 }
-                control::Event::Message(message) => {
+                control::MachineEvent::Message(message) => {
                     if let Err(TrySendError::Full(_)) = self.inbound.try_send(message) {
                         let fault = Fault::Backlog("too many messages wait to be read");
-                        return Some(Ended::Lost(format!("{} {fault}", self.peer)));
+                        return Some(ChannelEnd::Lost(format!("{} {fault}", self.peer)));
                     }
                 }
-                control::Event::Closed { why } => {
+                control::MachineEvent::Closed { why } => {
                     let why = why.filter(|why| !why.is_empty());
                     let peer = self.peer.clone();
-                    return Some(Ended::Closed { peer, why });
+                    return Some(ChannelEnd::Closed { peer, why });
                 }
-                control::Event::Lost(fault) => {
-                    return Some(Ended::Lost(format!("{} {fault}", self.peer)));
+                control::MachineEvent::Lost(fault) => {
+                    return Some(ChannelEnd::Lost(format!("{} {fault}", self.peer)));
                 }
             }
         }
@@ -352,7 +355,7 @@ mod tests {
         assert!(read().contains("enough"));
         assert!(matches!(
             channel.recv(SOON),
-            Some(Event::Ended(Ended::Closed { .. }))
+            Some(ChannelEvent::Ended(ChannelEnd::Closed { .. }))
         ));
         drop(channel);
         assert_eq!(remote.read(&mut [0; 1]).unwrap(), 0);
@@ -369,7 +372,9 @@ mod tests {
         // Until it is hung up upon.
         while remote.write_all(&pings).is_ok() {}
         match channel.recv(SOON) {
-            Some(Event::Ended(Ended::Lost(said))) => assert!(said.contains("read"), "{said}"),
+            Some(ChannelEvent::Ended(ChannelEnd::Lost(said))) => {
+                assert!(said.contains("read"), "{said}")
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -78,7 +78,7 @@ impl ByteStream for Pipes {
 pub struct ChildAgent {
     pipes: Pipes,
     child: Child,
-    words: Arc<Words>,
+    words: Arc<ChildWords>,
     meaning: Box<Meaning>,
 }
 
@@ -87,7 +87,7 @@ pub type Meaning = dyn Fn(Option<ExitStatus>, &str) -> Option<String> + Send;
 
 /// What a child writes to its standard error.
 #[derive(Default)]
-struct Words {
+struct ChildWords {
     state: Mutex<(Vec<u8>, bool)>,
     closed: Condvar,
 }
@@ -105,7 +105,7 @@ impl ChildAgent {
             from: child.stdout.take().map(|fd| File::from(OwnedFd::from(fd))),
             to: child.stdin.take().map(|fd| File::from(OwnedFd::from(fd))),
         };
-        let words = Arc::new(Words::default());
+        let words = Arc::new(ChildWords::default());
         if let Some(stderr) = child.stderr.take() {
             let words = Arc::clone(&words);
             // Not joined: an ssh that stays behind for others (ControlPersist) keeps it open.
@@ -165,7 +165,7 @@ impl Drop for ChildAgent {
     }
 }
 
-impl Words {
+impl ChildWords {
     fn listen(&self, mut stderr: ChildStderr) {
         let mut piece = [0; 1024];
         while let Ok(n @ 1..) = stderr.read(&mut piece) {

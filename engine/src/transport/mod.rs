@@ -14,7 +14,7 @@ mod tls;
 
 #[cfg(test)]
 pub use channel::ControllerChannel;
-pub use channel::{AgentChannel, Channel, Ended, Event, Sender};
+pub use channel::{AgentChannel, Channel, ChannelEnd, ChannelEvent, ChannelSender};
 pub use reach::{
     How, Reached, accept_invitation, at_standard_input, at_stdio, on_this_machine, over_ssh,
     over_tls, resolve,

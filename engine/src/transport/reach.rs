@@ -8,7 +8,7 @@ use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, agent_address, authority};
 use crate::log;
-use crate::trust::{Entry, Identity, Invitation, KeyLimits, NodeId, TrustStore, host_name};
+use crate::trust::{Identity, Invitation, KeyLimits, NodeId, TrustEntry, TrustStore, host_name};
 use anyhow::{Context, Result, bail};
 use model::{IpVersion, Nanos, Placement, SocketSettings};
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ pub fn at_standard_input(
 ///
 /// # Errors
 /// One sentence; nothing is changed then.
-pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry> {
+pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<TrustEntry> {
     let store = TrustStore::new(&how.directory);
     store.load()?;
     let at = authority(&invitation.name, invitation.port, DEFAULT_PORT);
@@ -152,12 +152,12 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
 }
 
 /// Trusts the server that enrolled this host; it lets us measure, which gives it no right here.
-fn trust_server(store: &TrustStore, server: NodeId, name: &str, at: &str) -> Result<Entry> {
+fn trust_server(store: &TrustStore, server: NodeId, name: &str, at: &str) -> Result<TrustEntry> {
     store.update(|trust| {
         let known = trust.host(&server).cloned();
-        let entry = Entry {
+        let entry = TrustEntry {
             address: Some(at.to_owned()),
-            ..known.unwrap_or_else(|| Entry {
+            ..known.unwrap_or_else(|| TrustEntry {
                 id: server,
                 name: trust.free_name(name, &server),
                 address: None,
@@ -178,7 +178,7 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
     let trust = TrustStore::new(&how.directory).load()?;
     // A host that is known by this address or name must show its own key, not just a trusted one.
     let same = |other: &str| other.eq_ignore_ascii_case(name);
-    let is_it = |entry: &&Entry| {
+    let is_it = |entry: &&TrustEntry| {
         let at = entry.address.as_deref().and_then(agent_address);
         same(&entry.name) || at.is_some_and(|(name, at)| at == port && same(&name))
     };

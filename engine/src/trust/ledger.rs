@@ -190,7 +190,7 @@ impl Peer {
         }
         let number = accounts.next;
         accounts.next += 1;
-        let live = Live {
+        let live = LiveUse {
             session: self.session,
             id: self.id,
             ends: now + lasts + AROUND_A_LEG,
@@ -344,7 +344,7 @@ pub struct Ledger {
     accounts: Mutex<Accounts>,
 }
 
-struct Live {
+struct LiveUse {
     session: u64,
     id: Option<NodeId>,
     ends: Instant,
@@ -353,7 +353,7 @@ struct Live {
 
 #[derive(Default)]
 struct Accounts {
-    live: BTreeMap<u64, Live>,
+    live: BTreeMap<u64, LiveUse>,
     next: u64,
     /// Those of the keys that have measured since the start.
     keys: BTreeMap<NodeId, Arc<Account>>,
@@ -405,7 +405,7 @@ impl Ledger {
 
 impl Accounts {
     /// The sessions of these legs.
-    fn measuring(&self, which: impl Fn(&Live) -> bool) -> BTreeSet<u64> {
+    fn measuring(&self, which: impl Fn(&LiveUse) -> bool) -> BTreeSet<u64> {
         let legs = self.live.values().filter(|leg| which(leg));
         legs.map(|leg| leg.session).collect()
     }

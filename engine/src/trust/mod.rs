@@ -17,7 +17,7 @@ pub use identity::tests as identity_tests;
 pub use identity::{Identity, NodeId, SPKI_PREFIX};
 pub use invitation::Invitation;
 pub use ledger::{Admitted, Denied, Ledger, Peer};
-pub use store::{Entry, KeyLimits, PendingInvitation, Right, TrustFile, TrustStore};
+pub use store::{KeyLimits, PendingInvitation, Right, TrustEntry, TrustFile, TrustStore};
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};

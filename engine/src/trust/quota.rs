@@ -38,11 +38,11 @@ fn used_up(limits: &KeyLimits) -> String {
 pub(super) struct Account {
     id: NodeId,
     book: Arc<Book>,
-    state: Mutex<State>,
+    state: Mutex<QuotaState>,
 }
 
 #[derive(Default)]
-struct State {
+struct QuotaState {
     /// Days since 1970-01-01 UTC.
     day: u64,
     /// Moved today by this process.
@@ -55,7 +55,7 @@ struct State {
     paid: Option<Instant>,
 }
 
-impl State {
+impl QuotaState {
     /// When these bytes are paid for, after all before them, less what may be in excess.
     fn pay(&mut self, limits: &KeyLimits, bytes: Bytes) -> Instant {
         let now = Instant::now();
@@ -98,21 +98,21 @@ impl Account {
         self.enter(&mut state, more, less)
     }
 
-    fn today(&self) -> MutexGuard<'_, State> {
+    fn today(&self) -> MutexGuard<'_, QuotaState> {
         // Every change of the state is complete before the next step that could panic.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let day = crate::clock::unix_seconds() / 86_400;
         if state.day != day {
-            *state = State {
+            *state = QuotaState {
                 day,
                 paid: state.paid,
-                ..State::default()
+                ..QuotaState::default()
             };
         }
         state
     }
 
-    fn enter(&self, state: &mut State, more: Bytes, less: Bytes) -> Result<(), String> {
+    fn enter(&self, state: &mut QuotaState, more: Bytes, less: Bytes) -> Result<(), String> {
         let all = self.book.enter(state.day, &self.id, more, less)?;
         state.entered = (state.entered + more).since(less);
         state.others = all.since(state.entered);
@@ -134,14 +134,14 @@ impl Account {
     /// What is left of the bytes a day, of which the book has these before they move.
     fn enter_ahead(
         &self,
-        state: &mut State,
+        state: &mut QuotaState,
         limits: &KeyLimits,
         bytes: Bytes,
     ) -> Result<Bytes, String> {
         let Some(a_day) = limits.bytes_per_day else {
             return Ok(Bytes(u64::MAX));
         };
-        let left = |state: &State| a_day.since(state.others + state.moved);
+        let left = |state: &QuotaState| a_day.since(state.others + state.moved);
         let entered = state.entered.since(state.moved);
         if bytes > entered {
             let more = AHEAD.max(bytes).min(left(state).since(entered));

@@ -22,7 +22,7 @@ use wire::control::Token;
 pub struct TrustFile {
     /// The trusted hosts.
     #[serde(rename = "host")]
-    pub hosts: Vec<Entry>,
+    pub hosts: Vec<TrustEntry>,
     /// The open invitations.
     #[serde(rename = "invitation")]
     pub invitations: Vec<PendingInvitation>,
@@ -31,7 +31,7 @@ pub struct TrustFile {
 /// A trusted host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct TrustEntry {
     /// Its key's id.
     pub id: NodeId,
     /// What people call it.
@@ -47,7 +47,7 @@ pub struct Entry {
     pub limits: KeyLimits,
 }
 
-impl Entry {
+impl TrustEntry {
     /// Whether the host may do this besides measuring, or how to allow it.
     pub fn may(&self, right: Right, what: &str, option: &str) -> Result<(), String> {
         match self.rights.contains(&right) {
@@ -137,18 +137,18 @@ impl PendingInvitation {
 
 impl TrustFile {
     /// The entry of a key.
-    pub fn host(&self, id: &NodeId) -> Option<&Entry> {
+    pub fn host(&self, id: &NodeId) -> Option<&TrustEntry> {
         self.hosts.iter().find(|entry| entry.id == *id)
     }
 
     /// The entry of a key, if it may do this here.
-    pub fn allowed(&self, id: &NodeId, right: Right) -> Option<&Entry> {
+    pub fn allowed(&self, id: &NodeId, right: Right) -> Option<&TrustEntry> {
         self.host(id).filter(|entry| entry.rights.contains(&right))
     }
 
     /// The entry that the user means: by name, id or the beginning of the id.
-    pub fn named(&self, text: &str) -> Result<&Entry> {
-        let fits = |entry: &&Entry| {
+    pub fn named(&self, text: &str) -> Result<&TrustEntry> {
+        let fits = |entry: &&TrustEntry| {
             entry.name == text || text.len() >= 4 && entry.id.to_string().starts_with(text)
         };
         let mut found = self.hosts.iter().filter(fits);
@@ -160,8 +160,8 @@ impl TrustFile {
     }
 
     /// Adds a host, or replaces the entry with the same key.
-    pub fn put(&mut self, entry: Entry) -> Result<()> {
-        let other = |e: &&Entry| e.name == entry.name && e.id != entry.id;
+    pub fn put(&mut self, entry: TrustEntry) -> Result<()> {
+        let other = |e: &&TrustEntry| e.name == entry.name && e.id != entry.id;
         if let Some(other) = self.hosts.iter().find(other) {
             bail!(
                 "the name '{}' belongs to the trusted host {} already: give another with --name, or remove that one",
@@ -184,7 +184,7 @@ impl TrustFile {
         token: &Token,
         id: NodeId,
         calls_itself: &str,
-    ) -> Option<Entry> {
+    ) -> Option<TrustEntry> {
         self.invitations.retain(|i| i.expires_unix_s > now_unix_s);
         let digest = PendingInvitation::digest(token);
         let mut open = self.invitations.iter();
@@ -196,7 +196,7 @@ impl TrustFile {
             Some(old) => old.name.clone(),
             None => self.free_name(&wanted, &id),
         };
-        let entry = Entry {
+        let entry = TrustEntry {
             id,
             name,
             address: old.and_then(|old| old.address),
@@ -223,7 +223,7 @@ impl TrustFile {
 
     /// Whether anybody may measure here or is invited to.
     pub fn expects_anybody(&self, now_unix_s: u64) -> bool {
-        let may_measure = |entry: &Entry| entry.rights.contains(&Right::Measure);
+        let may_measure = |entry: &TrustEntry| entry.rights.contains(&Right::Measure);
         self.is_inviting(now_unix_s) || self.hosts.iter().any(may_measure)
     }
 }
@@ -290,8 +290,8 @@ mod tests {
     use crate::testing::TempDir;
     use wire::control::TOKEN_LEN;
 
-    fn entry(id: NodeId, name: &str) -> Entry {
-        Entry {
+    fn entry(id: NodeId, name: &str) -> TrustEntry {
+        TrustEntry {
             id,
             name: name.to_owned(),
             address: None,

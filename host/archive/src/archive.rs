@@ -3,11 +3,11 @@
 use crate::documents::KINDS;
 use crate::location::is_hex;
 use crate::rows::{
-    EXPERIMENTS, Failure, Figures, Head, Kind, MTUS, RUNS, TUNINGS, column, document, json,
-    put_leg, put_legs, put_whole_leg, read_run,
+    EXPERIMENTS, Figures, MTUS, RUNS, RowFailure, RowHead, RowKind, TUNINGS, column, document,
+    json, put_leg, put_legs, put_whole_leg, read_run,
 };
 use crate::schema;
-use crate::{Error, Named, Traces};
+use crate::{Error, NamedDocument, Traces};
 use model::{BitRate, Bytes, Direction, Leg, LegLimit, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params, params_from_iter};
@@ -46,7 +46,7 @@ pub struct RunFilter {
 
 /// A run in a list, read without opening any document.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct ArchiveRow {
     /// Name.
     pub id: RunId,
     /// Start, since 1970-01-01 UTC.
@@ -206,10 +206,10 @@ impl Archive {
     /// # Errors
     /// [`Error::Taken`] if the name is in use, [`Error::BadId`] if it is none, and failures to write.
     pub fn begin(&mut self, run: &Run) -> Result<(), Error> {
-        let head = Head::of(run);
+        let head = RowHead::of(run);
         self.write("begin a run", &run.id, |tx| match head.insert(tx)? {
             true => Ok(()),
-            false => Err(Failure::Taken),
+            false => Err(RowFailure::Taken),
         })
     }
 
@@ -218,7 +218,7 @@ impl Archive {
     /// # Errors
     /// [`Error::NotFound`] if the run was deleted meanwhile, and failures to write.
     pub fn update(&mut self, run: &Run) -> Result<(), Error> {
-        let head = Head::of(run);
+        let head = RowHead::of(run);
         self.write("keep what is known of a run", &run.id, |tx| head.update(tx))
     }
 
@@ -272,7 +272,7 @@ impl Archive {
 
     /// Ends a run: from now on it reads exactly as given here. Survives a power cut once done.
     pub fn finish(&mut self, run: &Run) -> Result<(), Error> {
-        let head = Head::of(run);
+        let head = RowHead::of(run);
         self.write_through("keep the end of a run", &run.id, |tx| {
             head.update(tx)?;
             put_legs(tx, run)
@@ -285,7 +285,7 @@ impl Archive {
     /// [`Error::Taken`] if another run has its name, [`Error::BadId`] if it has none, and failures to
     /// write; then nothing of it is kept.
     pub fn import(&mut self, run: &Run) -> Result<Imported, Error> {
-        let head = Head::of(run);
+        let head = RowHead::of(run);
         self.write_through("import a run", &run.id, |tx| {
             if head.insert(tx)? {
                 put_legs(tx, run)?;
@@ -293,7 +293,7 @@ impl Archive {
             }
             match read_run(tx, &run.id)? {
                 kept if kept == *run => Ok(Imported::Known),
-                _ => Err(Failure::Taken),
+                _ => Err(RowFailure::Taken),
             }
         })
     }
@@ -314,7 +314,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error::Ambiguous`], and failures to read.
-    pub(crate) fn search(&self, kind: Kind, name: &str) -> Result<Option<String>, Error> {
+    pub(crate) fn search(&self, kind: RowKind, name: &str) -> Result<Option<String>, Error> {
         let table = kind.table;
         if name == "last" {
             return Ok(self.ids(kind, "1", Vec::new(), Some(1))?.pop());
@@ -343,7 +343,7 @@ impl Archive {
     }
 
     /// The runs that pass, the newest first.
-    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Row>, Error> {
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<ArchiveRow>, Error> {
         let (wanted, mut values) = filter.sql("host", "title", "workload");
         let part = match &filter.experiment {
             Some(id) => {
@@ -361,7 +361,7 @@ impl Archive {
              FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?",
             RUNS.whole()
         );
-        let rows = || -> rusqlite::Result<Vec<Result<Row, String>>> {
+        let rows = || -> rusqlite::Result<Vec<Result<ArchiveRow, String>>> {
             self.db
                 .prepare_cached(&sql)?
                 .query_map(params_from_iter(values), |row| {
@@ -375,7 +375,7 @@ impl Archive {
                     let order = order.and_then(|text| serde_json::from_str(&text).ok());
                     let (limit, streams): (Option<LegLimit>, Option<u32>) =
                         order.unwrap_or_default();
-                    Ok(Ok(Row {
+                    Ok(Ok(ArchiveRow {
                         id: row.get(0)?,
                         started: Nanos(number(1)?.unwrap_or_default()),
                         host: row.get(2)?,
@@ -401,7 +401,7 @@ impl Archive {
     /// The names of those of a kind that meet a condition with these values, the newest first.
     pub(crate) fn ids(
         &self,
-        kind: Kind,
+        kind: RowKind,
         condition: &str,
         mut values: Vec<Value>,
         limit: Option<u32>,
@@ -434,23 +434,23 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error::NotFound`], and failures to write.
-    pub fn delete(&mut self, named: &Named) -> Result<(), Error> {
+    pub fn delete(&mut self, named: &NamedDocument) -> Result<(), Error> {
         let id = named.id();
         let table = match named {
-            Named::Run(_) => RUNS,
-            Named::Experiment(_) => EXPERIMENTS,
-            Named::Tuning(_) => TUNINGS,
-            Named::Mtu(_) => MTUS,
+            NamedDocument::Run(_) => RUNS,
+            NamedDocument::Experiment(_) => EXPERIMENTS,
+            NamedDocument::Tuning(_) => TUNINGS,
+            NamedDocument::Mtu(_) => MTUS,
         }
         .table;
         let sql = format!("DELETE FROM {table} WHERE id = ?1");
         let runs = self.write_through("delete what is kept", id, |tx| {
             if tx.execute(&sql, [id])? == 0 {
-                return Err(Failure::Gone);
+                return Err(RowFailure::Gone);
             }
             let mut delete = tx.prepare("DELETE FROM runs WHERE experiment = ?1 RETURNING id")?;
             let runs = match named {
-                Named::Experiment(_) => delete.query_map([id], |row| row.get(0))?.collect(),
+                NamedDocument::Experiment(_) => delete.query_map([id], |row| row.get(0))?.collect(),
                 _ => Ok(vec![id.to_owned()]),
             };
             Ok(runs?)
@@ -461,7 +461,7 @@ impl Archive {
 
     /// What is damaged of these, or of all that is kept and of the file itself where none is named; a sentence each.
     /// `read` gets each run that is whole.
-    pub fn verify(&self, named: &[Named], read: &mut dyn FnMut(&Run)) -> Vec<Error> {
+    pub fn verify(&self, named: &[NamedDocument], read: &mut dyn FnMut(&Run)) -> Vec<Error> {
         let mut found = Vec::new();
         let mut all = named.to_vec();
         if named.is_empty() {
@@ -475,13 +475,13 @@ impl Archive {
         }
         for one in &all {
             let found_whole = match one {
-                Named::Run(id) => self.get(id).and_then(|run| {
+                NamedDocument::Run(id) => self.get(id).and_then(|run| {
                     read(&run);
                     self.traces().verify(id)
                 }),
-                Named::Experiment(id) => self.experiment(id).map(drop),
-                Named::Tuning(id) => self.tuning(id).map(drop),
-                Named::Mtu(id) => self.mtu(id).map(drop),
+                NamedDocument::Experiment(id) => self.experiment(id).map(drop),
+                NamedDocument::Tuning(id) => self.tuning(id).map(drop),
+                NamedDocument::Mtu(id) => self.mtu(id).map(drop),
             };
             found.extend(found_whole.err());
         }
@@ -510,7 +510,7 @@ impl Archive {
     }
 
     /// Bytes of the documents of this and of its runs, and of their traces: its share of the whole.
-    pub fn weight(&self, named: &Named) -> Result<u64, Error> {
+    pub fn weight(&self, named: &NamedDocument) -> Result<u64, Error> {
         let id = named.id();
         let runs = "SELECT id FROM runs WHERE ?1 IN (id, experiment)";
         // What a row takes beside its document, with its part of an index.
@@ -556,9 +556,9 @@ impl Archive {
     pub(crate) fn read<T>(
         &self,
         id: &str,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, RowFailure>,
     ) -> Result<T, Error> {
-        let tx = self.db.unchecked_transaction().map_err(Failure::from);
+        let tx = self.db.unchecked_transaction().map_err(RowFailure::from);
         tx.and_then(|tx| work(&tx))
             .map_err(|failure| failure.into_error(&self.path, "read what is kept", id))
     }
@@ -569,9 +569,9 @@ impl Archive {
         &mut self,
         doing: &'static str,
         id: &str,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, RowFailure>,
     ) -> Result<T, Error> {
-        let commit = |db: &mut Connection| -> Result<T, Failure> {
+        let commit = |db: &mut Connection| -> Result<T, RowFailure> {
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let done = work(&tx)?;
             tx.commit()?;
@@ -585,7 +585,7 @@ impl Archive {
         &mut self,
         doing: &'static str,
         id: &str,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, RowFailure>,
     ) -> Result<T, Error> {
         let synchronous = |archive: &Archive, how| {
             let set = archive.db.pragma_update(None, "synchronous", how);
@@ -631,7 +631,7 @@ mod tests {
             .unwrap();
         assert_eq!(count, kept);
         assert!(kept > 0);
-        archive.delete(&Named::Run(id.to_owned())).unwrap();
+        archive.delete(&NamedDocument::Run(id.to_owned())).unwrap();
         drop(archive);
         std::fs::remove_file(path).unwrap();
     }

@@ -4,8 +4,8 @@
 use crate::Error;
 use crate::archive::{Archive, Imported, RunFilter};
 use crate::rows::{
-    EXPERIMENTS, Failure, Kind, MTUS, RUNS, TUNINGS, check_count, column, document, json, named,
-    read_document, whole,
+    EXPERIMENTS, MTUS, RUNS, RowFailure, RowKind, TUNINGS, check_count, column, document, json,
+    named, read_document, whole,
 };
 use model::mtu::MtuRecord;
 use model::{Experiment, Trial, Tuning};
@@ -13,7 +13,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 /// What a name in the archive stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NamedDocument {
     /// A run, by its full name.
     Run(String),
     /// An experiment, by its full name.
@@ -24,19 +24,22 @@ pub enum Named {
     Mtu(String),
 }
 
-type OfKind = (Kind, fn(String) -> Named);
+type OfKind = (RowKind, fn(String) -> NamedDocument);
 pub(crate) const KINDS: [OfKind; 4] = [
-    (RUNS, Named::Run),
-    (EXPERIMENTS, Named::Experiment),
-    (TUNINGS, Named::Tuning),
-    (MTUS, Named::Mtu),
+    (RUNS, NamedDocument::Run),
+    (EXPERIMENTS, NamedDocument::Experiment),
+    (TUNINGS, NamedDocument::Tuning),
+    (MTUS, NamedDocument::Mtu),
 ];
 
-impl Named {
+impl NamedDocument {
     /// The full name.
     pub fn id(&self) -> &str {
         match self {
-            Named::Run(id) | Named::Experiment(id) | Named::Tuning(id) | Named::Mtu(id) => id,
+            NamedDocument::Run(id)
+            | NamedDocument::Experiment(id)
+            | NamedDocument::Tuning(id)
+            | NamedDocument::Mtu(id) => id,
         }
     }
 }
@@ -84,7 +87,7 @@ impl Archive {
             named(id)?;
             let taken = "SELECT count(*) FROM runs WHERE id = ?1";
             if tx.query_row(taken, [id], |row| row.get::<_, i64>(0))? > 0 {
-                return Err(Failure::Taken);
+                return Err(RowFailure::Taken);
             }
             let inserted = tx.execute(
                 "INSERT INTO experiments (id, started_unix_ns, host, title, workload, ended, document)
@@ -108,7 +111,7 @@ impl Archive {
             }
             match read(tx, id)? {
                 kept if kept == *experiment => Ok(Imported::Known),
-                _ => Err(Failure::Taken),
+                _ => Err(RowFailure::Taken),
             }
         })
     }
@@ -181,7 +184,7 @@ impl Archive {
         self.read(&id, |tx| document(tx, MTUS, &id))
     }
 
-    fn full_name(&self, kind: Kind, name: &str) -> Result<String, Error> {
+    fn full_name(&self, kind: RowKind, name: &str) -> Result<String, Error> {
         let found = self.search(kind, name)?;
         found.ok_or_else(|| kind.has_no(self.path(), name))
     }
@@ -209,7 +212,7 @@ impl Archive {
     }
 
     /// What a name stands for: `last` is what started last, runs of an experiment left aside.
-    pub fn named(&self, name: &str) -> Result<Named, Error> {
+    pub fn named(&self, name: &str) -> Result<NamedDocument, Error> {
         if name == "last" {
             let newest = self
                 .db()
@@ -232,7 +235,7 @@ impl Archive {
             found.extend(self.search(kind, name)?.map(named));
         }
         match found.len() {
-            0 => self.find(name).map(Named::Run),
+            0 => self.find(name).map(NamedDocument::Run),
             1 => Ok(found.remove(0)),
             _ => {
                 let ids = found.iter().map(|one| one.id().to_owned());
@@ -250,7 +253,7 @@ fn head(experiment: &Experiment) -> String {
     })
 }
 
-fn update(tx: &Transaction<'_>, experiment: &Experiment, head: &str) -> Result<(), Failure> {
+fn update(tx: &Transaction<'_>, experiment: &Experiment, head: &str) -> Result<(), RowFailure> {
     let updated = tx.execute(
         "UPDATE experiments SET ended = ?2, document = ?3,
                                 trials = (SELECT count(*) FROM trials WHERE experiment = ?1)
@@ -258,12 +261,12 @@ fn update(tx: &Transaction<'_>, experiment: &Experiment, head: &str) -> Result<(
         params![experiment.id, experiment.ended.name(), head],
     )?;
     match updated {
-        0 => Err(Failure::Gone),
+        0 => Err(RowFailure::Gone),
         _ => EXPERIMENTS.seal(tx, &experiment.id),
     }
 }
 
-fn put_trial(tx: &Transaction<'_>, id: &str, trial: &Trial) -> Result<(), Failure> {
+fn put_trial(tx: &Transaction<'_>, id: &str, trial: &Trial) -> Result<(), RowFailure> {
     tx.prepare_cached(
         "INSERT INTO trials (experiment, number, document, sum)
          VALUES (?1, ?2, ?3, row_sum(?1, ?2, ?3))
@@ -273,7 +276,7 @@ fn put_trial(tx: &Transaction<'_>, id: &str, trial: &Trial) -> Result<(), Failur
     Ok(())
 }
 
-fn read(tx: &Transaction<'_>, id: &str) -> Result<Experiment, Failure> {
+fn read(tx: &Transaction<'_>, id: &str) -> Result<Experiment, RowFailure> {
     let mut experiment: Experiment = document(tx, EXPERIMENTS, id)?;
     let kept = tx
         .prepare_cached("SELECT trials FROM experiments WHERE id = ?1")?

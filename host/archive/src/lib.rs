@@ -30,8 +30,8 @@ mod rows;
 mod schema;
 mod traces;
 
-pub use archive::{Archive, Imported, Row, RunFilter};
-pub use documents::Named;
+pub use archive::{Archive, ArchiveRow, Imported, RunFilter};
+pub use documents::NamedDocument;
 pub use error::Error;
 pub use location::{default_path, is_id, new_id};
 pub use recorder::{GROUP, Recorder};

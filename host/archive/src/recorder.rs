@@ -1,6 +1,6 @@
 //! Keeps a run while it is measured, without ever holding the measurement up.
 
-use crate::{Archive, Error, Named};
+use crate::{Archive, Error, NamedDocument};
 use model::{Direction, Leg, Nanos, Run, RunId, Sample, Side};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -170,7 +170,9 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => {
                     self.commit(&mut waiting);
                     if !self.measured {
-                        self.write(|archive, id| archive.delete(&Named::Run(id.to_owned())));
+                        self.write(|archive, id| {
+                            archive.delete(&NamedDocument::Run(id.to_owned()))
+                        });
                     }
                     return Ok(());
                 }

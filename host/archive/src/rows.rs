@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// Why a transaction did not go through.
-pub(crate) enum Failure {
+pub(crate) enum RowFailure {
     Sql(rusqlite::Error),
     Document(serde_json::Error),
     /// The checksum of this part of a record does not match.
-    Damaged(Kind, String),
+    Damaged(RowKind, String),
     /// The run is not there.
     Gone,
     /// The name is in use.
@@ -22,33 +22,33 @@ pub(crate) enum Failure {
     BadId,
 }
 
-impl From<rusqlite::Error> for Failure {
-    fn from(source: rusqlite::Error) -> Failure {
+impl From<rusqlite::Error> for RowFailure {
+    fn from(source: rusqlite::Error) -> RowFailure {
         match source.sqlite_error().map(|e| e.extended_code) {
             // What the row belongs to was deleted, by this process or another.
-            Some(rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => Failure::Gone,
-            _ => Failure::Sql(source),
+            Some(rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => RowFailure::Gone,
+            _ => RowFailure::Sql(source),
         }
     }
 }
 
-impl Failure {
+impl RowFailure {
     pub(crate) fn into_error(self, path: &Path, doing: &'static str, id: &str) -> Error {
         let (path, id) = (path.to_owned(), id.to_owned());
         match self {
-            Failure::Sql(source) => Error::sql(&path, doing, source),
-            Failure::Document(source) => Error::Document(path, id, source),
-            Failure::Damaged(kind, part) => kind.damaged(&path, &id, part),
-            Failure::Gone => RUNS.has_no(&path, &id),
-            Failure::Taken => Error::Taken(id),
-            Failure::BadId => Error::BadId(id),
+            RowFailure::Sql(source) => Error::sql(&path, doing, source),
+            RowFailure::Document(source) => Error::Document(path, id, source),
+            RowFailure::Damaged(kind, part) => kind.damaged(&path, &id, part),
+            RowFailure::Gone => RUNS.has_no(&path, &id),
+            RowFailure::Taken => Error::Taken(id),
+            RowFailure::BadId => Error::BadId(id),
         }
     }
 }
 
 /// A kind of what is kept, each with a table of its own.
 #[derive(Clone, Copy)]
-pub(crate) struct Kind {
+pub(crate) struct RowKind {
     pub(crate) table: &'static str,
     /// Its columns but `sum`.
     columns: &'static str,
@@ -56,7 +56,7 @@ pub(crate) struct Kind {
     remedy: &'static str,
 }
 
-impl Kind {
+impl RowKind {
     /// Whether the checksum of a row matches, in SQL.
     pub(crate) fn whole(self) -> String {
         whole(self.columns)
@@ -72,7 +72,7 @@ impl Kind {
     }
 
     /// Writes the checksum of a row, the last thing to be done to it in a transaction.
-    pub(crate) fn seal(self, tx: &Transaction<'_>, id: &str) -> Result<(), Failure> {
+    pub(crate) fn seal(self, tx: &Transaction<'_>, id: &str) -> Result<(), RowFailure> {
         let (table, columns) = (self.table, self.columns);
         let sql = format!("UPDATE {table} SET sum = row_sum({columns}) WHERE id = ?1");
         tx.prepare_cached(&sql)?.execute([id])?;
@@ -89,7 +89,7 @@ impl Kind {
     }
 }
 
-pub(crate) const RUNS: Kind = Kind {
+pub(crate) const RUNS: RowKind = RowKind {
     table: "runs",
     columns:
         "id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
@@ -97,19 +97,19 @@ pub(crate) const RUNS: Kind = Kind {
     what: "run",
     remedy: "see linerate runs list",
 };
-pub(crate) const EXPERIMENTS: Kind = Kind {
+pub(crate) const EXPERIMENTS: RowKind = RowKind {
     table: "experiments",
     columns: "id, started_unix_ns, host, title, workload, ended, trials, document",
     what: "experiment",
     remedy: "see linerate runs list",
 };
-pub(crate) const TUNINGS: Kind = Kind {
+pub(crate) const TUNINGS: RowKind = RowKind {
     table: "tunings",
     columns: "id, started_unix_ns, host, ended, document",
     what: "tuning",
     remedy: "'linerate tune HOST' makes one",
 };
-pub(crate) const MTUS: Kind = Kind {
+pub(crate) const MTUS: RowKind = RowKind {
     table: "mtus",
     columns: "id, started_unix_ns, document",
     what: "record of an MTU",
@@ -122,14 +122,14 @@ pub(crate) fn whole(columns: &str) -> String {
 }
 
 /// The row of a run, without its legs.
-pub(crate) struct Head<'a> {
+pub(crate) struct RowHead<'a> {
     run: &'a Run,
     document: String,
     figures: Figures,
 }
 
-impl Head<'_> {
-    pub(crate) fn of(run: &Run) -> Head<'_> {
+impl RowHead<'_> {
+    pub(crate) fn of(run: &Run) -> RowHead<'_> {
         let mut figures = Figures::default();
         for leg in &run.legs {
             figures.add(&run.spec, leg);
@@ -148,7 +148,7 @@ impl Head<'_> {
             warnings: run.warnings.clone(),
             ended: run.ended.clone(),
         };
-        Head {
+        RowHead {
             run,
             document: json(&bare),
             figures,
@@ -156,7 +156,7 @@ impl Head<'_> {
     }
 
     /// Whether it went in; not if the name is taken.
-    pub(crate) fn insert(&self, tx: &Transaction<'_>) -> Result<bool, Failure> {
+    pub(crate) fn insert(&self, tx: &Transaction<'_>) -> Result<bool, RowFailure> {
         let run = self.run;
         named(&run.id)?;
         let inserted = tx.execute(
@@ -171,7 +171,7 @@ impl Head<'_> {
         Ok(inserted == 1)
     }
 
-    pub(crate) fn update(&self, tx: &Transaction<'_>) -> Result<(), Failure> {
+    pub(crate) fn update(&self, tx: &Transaction<'_>) -> Result<(), RowFailure> {
         let run = self.run;
         let updated = tx.execute(
             "UPDATE runs SET started_unix_ns = ?2, host = ?3, title = ?4, workload = ?5, ended = ?6,
@@ -187,7 +187,7 @@ impl Head<'_> {
             ],
         )?;
         match updated {
-            0 => Err(Failure::Gone),
+            0 => Err(RowFailure::Gone),
             _ => self.figures.update(tx, &run.id),
         }
     }
@@ -211,7 +211,7 @@ impl Figures {
     }
 
     /// What is not known yet leaves what is kept.
-    pub(crate) fn update(&self, tx: &Transaction<'_>, id: &str) -> Result<(), Failure> {
+    pub(crate) fn update(&self, tx: &Transaction<'_>, id: &str) -> Result<(), RowFailure> {
         tx.prepare_cached(
             "UPDATE runs SET goodput_up_bit_s = coalesce(?2, goodput_up_bit_s),
                              goodput_down_bit_s = coalesce(?3, goodput_down_bit_s),
@@ -229,7 +229,7 @@ impl Figures {
     }
 }
 
-pub(crate) fn put_legs(tx: &Transaction<'_>, run: &Run) -> Result<(), Failure> {
+pub(crate) fn put_legs(tx: &Transaction<'_>, run: &Run) -> Result<(), RowFailure> {
     for (index, leg) in run.legs.iter().enumerate() {
         put_whole_leg(tx, &run.id, index, leg)?;
     }
@@ -249,7 +249,7 @@ pub(crate) fn put_whole_leg(
     id: &str,
     index: usize,
     leg: &Leg,
-) -> Result<(), Failure> {
+) -> Result<(), RowFailure> {
     let bare = Leg {
         direction: leg.direction,
         started: leg.started,
@@ -273,7 +273,7 @@ pub(crate) fn put_leg(
     direction: Direction,
     started: Nanos,
     finished: Option<(usize, String)>,
-) -> Result<(), Failure> {
+) -> Result<(), RowFailure> {
     let (samples, document) = finished.unzip();
     tx.prepare_cached(
         "INSERT INTO legs (run, leg, direction, started_ns, samples, document, sum)
@@ -300,7 +300,7 @@ fn put_samples(
     index: usize,
     side: Side,
     samples: &[Sample],
-) -> Result<(), Failure> {
+) -> Result<(), RowFailure> {
     let mut kept = tx.prepare_cached(
         "SELECT at_ns FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
     )?;
@@ -326,16 +326,16 @@ fn put_samples(
 }
 
 /// Refuses what is not the form of a name.
-pub(crate) fn named(id: &str) -> Result<(), Failure> {
-    is_id(id).then_some(()).ok_or(Failure::BadId)
+pub(crate) fn named(id: &str) -> Result<(), RowFailure> {
+    is_id(id).then_some(()).ok_or(RowFailure::BadId)
 }
 
 /// A document, by its full name.
 pub(crate) fn document<T: DeserializeOwned>(
     db: &Connection,
-    kind: Kind,
+    kind: RowKind,
     id: &str,
-) -> Result<T, Failure> {
+) -> Result<T, RowFailure> {
     let table = kind.table;
     let sql = format!(
         "SELECT {}, document FROM {table} WHERE id = ?1",
@@ -343,7 +343,7 @@ pub(crate) fn document<T: DeserializeOwned>(
     );
     let mut query = db.prepare_cached(&sql)?;
     let mut rows = query.query([id])?;
-    read_document(rows.next()?.ok_or(Failure::Gone)?, || {
+    read_document(rows.next()?.ok_or(RowFailure::Gone)?, || {
         (kind, "its document".to_owned())
     })
 }
@@ -351,33 +351,33 @@ pub(crate) fn document<T: DeserializeOwned>(
 /// The document of a row whose first column is the result of its checksum; else the part that is damaged.
 pub(crate) fn read_document<T: DeserializeOwned>(
     row: &Row<'_>,
-    part: impl FnOnce() -> (Kind, String),
-) -> Result<T, Failure> {
+    part: impl FnOnce() -> (RowKind, String),
+) -> Result<T, RowFailure> {
     if !row.get::<_, bool>(0)? {
         let (kind, part) = part();
-        return Err(Failure::Damaged(kind, part));
+        return Err(RowFailure::Damaged(kind, part));
     }
     let document = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-    serde_json::from_str(document).map_err(Failure::Document)
+    serde_json::from_str(document).map_err(RowFailure::Document)
 }
 
 /// Whether there are as many of a thing as there were when it was finished.
 pub(crate) fn check_count(
-    kind: Kind,
+    kind: RowKind,
     what: &str,
     found: usize,
     kept: Option<usize>,
-) -> Result<(), Failure> {
+) -> Result<(), RowFailure> {
     match kept {
         Some(kept) if kept != found => {
             let part = format!("it has {found} of {kept} {what}");
-            Err(Failure::Damaged(kind, part))
+            Err(RowFailure::Damaged(kind, part))
         }
         _ => Ok(()),
     }
 }
 
-pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
+pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, RowFailure> {
     let mut run: Run = document(tx, RUNS, id)?;
     let kept = "SELECT legs FROM runs WHERE id = ?1";
     let kept: Option<usize> = tx.prepare_cached(kept)?.query_row([id], |row| row.get(0))?;
@@ -391,7 +391,7 @@ pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
         let index: usize = row.get(2)?;
         let number = index + 1;
         if !row.get::<_, bool>(0)? || index != run.legs.len() {
-            return Err(Failure::Damaged(RUNS, format!("leg {number}")));
+            return Err(RowFailure::Damaged(RUNS, format!("leg {number}")));
         }
         let local = read_samples(tx, id, index, Side::Local)?;
         let remote = read_samples(tx, id, index, Side::Remote)?;
@@ -399,7 +399,7 @@ pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
         check_count(RUNS, &samples, local.len() + remote.len(), row.get(5)?)?;
         run.legs.push(match row.get::<_, Option<String>>(1)? {
             Some(document) => {
-                let mut leg: Leg = serde_json::from_str(&document).map_err(Failure::Document)?;
+                let mut leg: Leg = serde_json::from_str(&document).map_err(RowFailure::Document)?;
                 leg.local.samples = local;
                 leg.remote.samples = remote;
                 leg
@@ -422,7 +422,7 @@ fn read_samples(
     id: &str,
     index: usize,
     side: Side,
-) -> Result<Vec<Sample>, Failure> {
+) -> Result<Vec<Sample>, RowFailure> {
     let sql = format!(
         "SELECT {}, document, n FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
         whole("run, leg, side, n, at_ns, document")
@@ -438,7 +438,7 @@ fn read_samples(
         let sample = read_document(row, part)?;
         if row.get::<_, usize>(2)? != samples.len() {
             let (kind, part) = part();
-            return Err(Failure::Damaged(kind, part));
+            return Err(RowFailure::Damaged(kind, part));
         }
         samples.push(sample);
     }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, begun, complete, sample};
-use linerate_archive::{Archive, Error, Named, Row, RunFilter};
+use linerate_archive::{Archive, ArchiveRow, Error, NamedDocument, RunFilter};
 use model::{Direction, Nanos, Run, Side};
 use std::path::Path;
 
@@ -29,7 +29,7 @@ fn fill(path: &Path) {
 }
 
 /// What the archive gives out, `None` where it refuses.
-fn read(path: &Path) -> (Vec<Option<Run>>, Option<Vec<Row>>) {
+fn read(path: &Path) -> (Vec<Option<Run>>, Option<Vec<ArchiveRow>>) {
     let Ok(archive) = Archive::open_existing(path) else {
         return (vec![None; 3], None);
     };
@@ -127,7 +127,7 @@ fn what_is_damaged_is_named_and_can_be_deleted() {
                 path.display()
             )
         );
-        let verified = |named: &[Named]| -> Vec<String> {
+        let verified = |named: &[NamedDocument]| -> Vec<String> {
             archive
                 .verify(named, &mut |_| {})
                 .iter()
@@ -135,12 +135,15 @@ fn what_is_damaged_is_named_and_can_be_deleted() {
                 .collect()
         };
         assert!(verified(&[]).contains(&said.to_string()));
-        assert_eq!(verified(&[Named::Run(id.to_owned())]), [said.to_string()]);
+        assert_eq!(
+            verified(&[NamedDocument::Run(id.to_owned())]),
+            [said.to_string()]
+        );
     }
     let error = archive.list(&RunFilter::default()).unwrap_err();
     assert!(error.to_string().contains(other), "{error}");
     for id in [one, other, UNFINISHED] {
-        archive.delete(&Named::Run(id.to_owned())).unwrap();
+        archive.delete(&NamedDocument::Run(id.to_owned())).unwrap();
     }
     assert!(archive.verify(&[], &mut |_| {}).is_empty());
 }

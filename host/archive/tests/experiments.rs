@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, complete};
-use linerate_archive::{Archive, Error, Imported, Named, RunFilter};
+use linerate_archive::{Archive, Error, Imported, NamedDocument, RunFilter};
 use model::mtu::{
     Climb, MTU_SCHEMA, Method, MtuCause, MtuFound, MtuRecord, MtuReport, MtuVerdict, PathEnd, Way,
 };
@@ -135,30 +135,30 @@ fn runs_of_an_experiment_are_listed_with_it_and_go_with_it() {
     let named = |archive: &Archive, name: &str| archive.named(name);
     assert_eq!(
         named(&archive, "last").unwrap(),
-        Named::Experiment("3f2a0001".into())
+        NamedDocument::Experiment("3f2a0001".into())
     );
     assert_eq!(
         named(&archive, "3f").unwrap(),
-        Named::Experiment("3f2a0001".into())
+        NamedDocument::Experiment("3f2a0001".into())
     );
     assert_eq!(
         named(&archive, "00000001").unwrap(),
-        Named::Run("00000001".into())
+        NamedDocument::Run("00000001".into())
     );
     for bad in ["0000", "77", "no"] {
         assert!(named(&archive, bad).is_err(), "{bad}");
     }
 
     archive
-        .delete(&Named::Experiment("3f2a0001".into()))
+        .delete(&NamedDocument::Experiment("3f2a0001".into()))
         .unwrap();
     assert!(archive.get("00000001").is_err());
     assert_eq!(
         named(&archive, "last").unwrap(),
-        Named::Run("00c0ffee".into())
+        NamedDocument::Run("00c0ffee".into())
     );
     let gone = archive
-        .delete(&Named::Experiment("3f2a0001".into()))
+        .delete(&NamedDocument::Experiment("3f2a0001".into()))
         .unwrap_err();
     assert!(matches!(gone, Error::NotFound { .. }), "{gone}");
 }
@@ -220,11 +220,11 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
     assert!(matches!(bad, Err(Error::BadId { .. })));
     assert_eq!(
         archive.named("3f000002").unwrap(),
-        Named::Tuning("3f000002".into())
+        NamedDocument::Tuning("3f000002".into())
     );
     assert_eq!(
         archive.named("last").unwrap(),
-        Named::Tuning("3f000001".into())
+        NamedDocument::Tuning("3f000001".into())
     );
     assert!(matches!(archive.named("3f"), Err(Error::Ambiguous { .. })));
     let listed = |filter: &RunFilter| -> Vec<String> {
@@ -249,8 +249,10 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
         ..RunFilter::default()
     };
     assert_eq!(only(early), ["3f000002"]);
-    archive.delete(&Named::Tuning("3f000002".into())).unwrap();
-    let gone = archive.delete(&Named::Tuning("3f000002".into()));
+    archive
+        .delete(&NamedDocument::Tuning("3f000002".into()))
+        .unwrap();
+    let gone = archive.delete(&NamedDocument::Tuning("3f000002".into()));
     assert!(matches!(gone, Err(Error::NotFound { .. })));
     assert_eq!(archive.tunings(&RunFilter::default()).unwrap().len(), 1);
 }
@@ -294,14 +296,16 @@ fn what_was_found_of_an_mtu_is_listed_by_its_host_and_deleted() {
     assert_eq!(archive.mtu("last").unwrap(), all[1]);
     assert_eq!(
         archive.named("3f000001").unwrap(),
-        Named::Mtu("3f000001".into())
+        NamedDocument::Mtu("3f000001".into())
     );
     let of = RunFilter {
         host: Some("B2".to_owned()),
         ..RunFilter::default()
     };
     assert_eq!(archive.mtus(&of).unwrap(), all[..1]);
-    archive.delete(&Named::Mtu("3f000001".into())).unwrap();
+    archive
+        .delete(&NamedDocument::Mtu("3f000001".into()))
+        .unwrap();
     assert_eq!(archive.mtus(&RunFilter::default()).unwrap(), all[1..]);
     assert!(matches!(
         archive.mtu("3f000001"),

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, begun, complete, leg, sample};
-use linerate_archive::{Archive, Error, Imported, Named, RunFilter};
+use linerate_archive::{Archive, Error, Imported, NamedDocument, RunFilter};
 use model::{
     BitRate, Bytes, Direction, Directions, EndRecord, Ended, Latency, Leg, LegLimit, Nanos,
     Request, Run, Sample, Side, StreamSample, Udp, WaitMode, Warning, Workload,
@@ -231,9 +231,9 @@ fn a_deleted_run_is_gone_with_all_that_belongs_to_it() {
     archive
         .import(&complete("00c0ffef", "db2", Nanos(6)))
         .unwrap();
-    archive.delete(&Named::Run(run.id.clone())).unwrap();
+    archive.delete(&NamedDocument::Run(run.id.clone())).unwrap();
     assert!(matches!(
-        archive.delete(&Named::Run(run.id.clone())),
+        archive.delete(&NamedDocument::Run(run.id.clone())),
         Err(Error::NotFound { .. })
     ));
     assert!(matches!(archive.get(&run.id), Err(Error::NotFound { .. })));
@@ -406,7 +406,7 @@ proptest! {
         prop_assert_eq!(archive.list(&RunFilter::default()).unwrap().len(), 1);
 
         // The same in steps.
-        archive.delete(&Named::Run(run.id.clone())).unwrap();
+        archive.delete(&NamedDocument::Run(run.id.clone())).unwrap();
         archive.begin(&run).unwrap();
         for (index, leg) in run.legs.iter().enumerate() {
             archive.start_leg(&run.id, index, Direction::Up, Nanos(0)).unwrap();

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, begun, child, complete, in_child, leg, sample, until};
-use linerate_archive::{Archive, Error, Named, Recorder, RunFilter};
+use linerate_archive::{Archive, Error, NamedDocument, Recorder, RunFilter};
 use model::{Direction, Ended, Leg, Nanos, Run, Sample, Side};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -352,7 +352,9 @@ fn child_without_rights() {
             archive.get("last").unwrap(),
             complete("00c0ffee", "db2", Nanos(1))
         );
-        let error = archive.delete(&Named::Run("00c0ffee".into())).unwrap_err();
+        let error = archive
+            .delete(&NamedDocument::Run("00c0ffee".into()))
+            .unwrap_err();
         assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
     }
     assert!(!directory.join("new.db").exists());

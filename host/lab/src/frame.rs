@@ -16,7 +16,7 @@ const GSO_ECN: u8 = 0x80;
 
 /// A frame as a path sees it. Offsets count from the frame's first byte, behind the virtio-net header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct FrameView {
     /// All bytes that the wire carries for it, in all its segments.
     pub wire_bytes: u64,
     /// Frames on the wire.
@@ -42,10 +42,10 @@ pub struct View {
 
 /// Looks at a frame that begins with its virtio-net header. A frame that is not understood is a single
 /// one of no flow.
-pub fn view(framed: &[u8]) -> View {
+pub fn view(framed: &[u8]) -> FrameView {
     let (header, frame) = framed.split_at(VNET_HEADER.min(framed.len()));
     let single = EmulatedPacket::frame(frame.len() as u64, ());
-    let mut view = View {
+    let mut view = FrameView {
         wire_bytes: single.wire_bytes,
         segments: 1,
         segment_wire_bytes: single.segment_wire_bytes,
@@ -84,7 +84,7 @@ pub fn view(framed: &[u8]) -> View {
     };
     if view.transport < at + 20 || view.transport > frame.len() {
         // A header that lies about its own length.
-        return View {
+        return FrameView {
             transport: view.network,
             ..view
         };
@@ -134,7 +134,7 @@ pub fn view(framed: &[u8]) -> View {
 
 /// A part of a super-packet: these segments of it, as a smaller super-packet, or as the single frame that
 /// a wire would carry, whose checksum is complete. A frame that is no super-packet is its own only part.
-pub fn part(framed: &[u8], view: &View, segments: Range<u32>) -> Vec<u8> {
+pub fn part(framed: &[u8], view: &FrameView, segments: Range<u32>) -> Vec<u8> {
     let (header, frame) = framed.split_at(VNET_HEADER);
     let kind = gso_type(header);
     let size = usize::from(gso_size(header));
@@ -193,7 +193,7 @@ pub fn part(framed: &[u8], view: &View, segments: Range<u32>) -> Vec<u8> {
 }
 
 /// Marks a frame "congestion experienced" (RFC 3168), and corrects the checksum of an IPv4 header.
-pub fn mark_congestion(framed: &mut [u8], view: &View) {
+pub fn mark_congestion(framed: &mut [u8], view: &FrameView) {
     let frame = &mut framed[VNET_HEADER..];
     let at = view.network;
     if view.is_v6 {
@@ -204,13 +204,13 @@ pub fn mark_congestion(framed: &mut [u8], view: &View) {
     }
 }
 
-fn update_header_sum(frame: &mut [u8], view: &View) {
+fn update_header_sum(frame: &mut [u8], view: &FrameView) {
     put16(frame, view.network + 10, 0);
     let sum = !fold(add(0, &frame[view.network..view.transport]));
     put16(frame, view.network + 10, sum);
 }
 
-fn pseudo_header(frame: &[u8], view: &View, protocol: u8) -> u64 {
+fn pseudo_header(frame: &[u8], view: &FrameView, protocol: u8) -> u64 {
     let (from, to) = if view.is_v6 { (8, 40) } else { (12, 20) };
     let addresses = view.network + from..view.network + to;
     let length = (frame.len() - view.transport) as u64;

@@ -26,7 +26,7 @@ pub use state_dir::{LabRecord, LinkRecord, MARK, NodeRecord};
 
 use emulate::Scenario;
 use serde::{Deserialize, Serialize};
-use state_dir::Place;
+use state_dir::StatePlace;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -69,14 +69,14 @@ pub struct Info {
     /// Its name.
     pub name: String,
     /// How it is.
-    pub state: State,
+    pub state: LabState,
     /// What was written of it; `None` if it never came up.
     pub record: Option<LabRecord>,
 }
 
 /// How a lab is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LabState {
     /// It can be used.
     Up,
     /// It is being made, or removed.
@@ -87,8 +87,8 @@ pub enum State {
 
 /// A lab that is up.
 #[derive(Clone, Debug)]
-pub struct Lab {
-    place: Place,
+pub struct RunningLab {
+    place: StatePlace,
     record: LabRecord,
 }
 
@@ -133,9 +133,13 @@ impl Labs {
     ///
     /// # Errors
     /// [`Error::IsUp`], [`Error::Unfit`] and the other sentences on why it could not be made.
-    pub fn up(&self, scenario: &Scenario, options: &LabOptions) -> Result<(Lab, Tie), Error> {
+    pub fn up(
+        &self,
+        scenario: &Scenario,
+        options: &LabOptions,
+    ) -> Result<(RunningLab, Tie), Error> {
         let name = options.name.as_ref().unwrap_or(&scenario.name);
-        let place = Place::of(&self.home, name)?;
+        let place = StatePlace::of(&self.home, name)?;
         if lives(&place) {
             return Err(Error::IsUp(name.clone()));
         }
@@ -160,30 +164,30 @@ impl Labs {
     }
 
     /// A lab that is up.
-    pub fn open(&self, name: &str) -> Result<Lab, Error> {
-        let place = Place::of(&self.home, name)?;
+    pub fn open(&self, name: &str) -> Result<RunningLab, Error> {
+        let place = StatePlace::of(&self.home, name)?;
         match place.record() {
-            Some(record) if place.is_alive() => Ok(Lab { place, record }),
+            Some(record) if place.is_alive() => Ok(RunningLab { place, record }),
             _ => Err(Error::NotUp(name.to_owned())),
         }
     }
 
     /// The lab that this process runs in, started by [`Lab::command`].
-    pub fn around_this_process(&self) -> Option<Lab> {
+    pub fn around_this_process(&self) -> Option<RunningLab> {
         let id = std::env::var(MARK).ok()?;
-        let places = Place::all(&self.home).ok()?;
+        let places = StatePlace::all(&self.home).ok()?;
         let mut labs = places.iter().filter_map(|(name, _)| self.open(name).ok());
         labs.find(|lab| lab.record.id == id)
     }
 
     /// All labs, those included whose process was killed.
     pub fn list(&self) -> Result<Vec<Info>, Error> {
-        let info = |(name, place): (String, Place)| {
+        let info = |(name, place): (String, StatePlace)| {
             let record = place.record();
             let state = match (place.is_alive(), &record) {
-                (true, Some(_)) => State::Up,
-                (true, None) => State::Changing,
-                (false, _) => State::Dead,
+                (true, Some(_)) => LabState::Up,
+                (true, None) => LabState::Changing,
+                (false, _) => LabState::Dead,
             };
             Info {
                 name,
@@ -191,7 +195,7 @@ impl Labs {
                 record,
             }
         };
-        Ok(Place::all(&self.home)?.into_iter().map(info).collect())
+        Ok(StatePlace::all(&self.home)?.into_iter().map(info).collect())
     }
 
     /// Removes a lab, dead or alive, and ends the programs that run in it.
@@ -199,7 +203,7 @@ impl Labs {
     /// # Errors
     /// [`Error::NotUp`] if there is nothing of this name.
     pub fn down(&self, name: &str) -> Result<(), Error> {
-        let place = Place::of(&self.home, name)?;
+        let place = StatePlace::of(&self.home, name)?;
         if !place.exists() {
             return Err(Error::NotUp(name.to_owned()));
         }
@@ -213,7 +217,7 @@ impl Labs {
     pub fn down_all(&self) -> Result<Vec<String>, Error> {
         let mut first = Ok(());
         let mut names = Vec::new();
-        for (name, place) in Place::all(&self.home)? {
+        for (name, place) in StatePlace::all(&self.home)? {
             match clear(&place) {
                 Ok(()) => names.push(name),
                 Err(error) => first = first.and(Err(error)),
@@ -223,7 +227,7 @@ impl Labs {
     }
 }
 
-impl Lab {
+impl RunningLab {
     /// What is written of the lab.
     pub fn record(&self) -> &LabRecord {
         &self.record
@@ -359,7 +363,7 @@ fn start(order: &netns_holder::Order, options: &LabOptions) -> Result<Tie, Error
 
 /// Whether a lab is up, or about to be. One that was killed a moment ago holds its lock until the kernel has
 /// cleared it away, and one that is being made does not answer yet: both are waited for.
-fn lives(place: &Place) -> bool {
+fn lives(place: &StatePlace) -> bool {
     let start = Instant::now();
     while place.is_alive() {
         if ask(place, "alive").is_ok() || start.elapsed() > PATIENCE {
@@ -371,7 +375,7 @@ fn lives(place: &Place) -> bool {
 }
 
 /// Ends what lives of a lab and removes what is left.
-fn clear(place: &Place) -> Result<(), Error> {
+fn clear(place: &StatePlace) -> Result<(), Error> {
     let record = place.record();
     if place.is_alive() {
         // Asked, it ends the programs in the lab and itself; if it is stuck or being made, it is killed.
@@ -396,7 +400,7 @@ fn clear(place: &Place) -> Result<(), Error> {
     place.remove(None)
 }
 
-fn ask(place: &Place, what: &str) -> std::io::Result<Vec<u8>> {
+fn ask(place: &StatePlace, what: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(place.file("control"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(what.as_bytes())?;

@@ -46,20 +46,20 @@ const NAP: Nanos = Nanos::from_micros(30);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The thread of a link, as the rest of the process sees it.
-pub(crate) struct Worker {
+pub(crate) struct LinkWorker {
     link: String,
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
 }
 
-impl Worker {
-    pub(crate) fn start(mut cable: Cable) -> io::Result<Worker> {
-        let shared = Arc::new(Shared {
+impl LinkWorker {
+    pub(crate) fn start(mut cable: Cable) -> io::Result<LinkWorker> {
+        let shared = Arc::new(LinkShared {
             waker: Waker::new()?,
             asked: AtomicU64::new(0),
-            answer: Mutex::new(Answer::default()),
+            answer: Mutex::new(LinkAnswer::default()),
             changed: Condvar::new(),
         });
-        let worker = Worker {
+        let worker = LinkWorker {
             link: cable.link.name.clone(),
             shared: Arc::clone(&shared),
         };
@@ -81,7 +81,7 @@ impl Worker {
         self.fresh().log.iter().cloned().collect()
     }
 
-    fn fresh(&self) -> MutexGuard<'_, Answer> {
+    fn fresh(&self) -> MutexGuard<'_, LinkAnswer> {
         let wanted = self.shared.asked.fetch_add(1, Ordering::AcqRel) + 1;
         self.shared.waker.wake();
         let answer = self.shared.lock();
@@ -93,24 +93,24 @@ impl Worker {
     }
 }
 
-struct Shared {
+struct LinkShared {
     waker: Waker,
     /// Questions so far.
     asked: AtomicU64,
-    answer: Mutex<Answer>,
+    answer: Mutex<LinkAnswer>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Answer {
+struct LinkAnswer {
     /// Questions that the rest of this answers.
     answered: u64,
     counters: LinkCounters,
     log: VecDeque<LogEntry>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Answer> {
+impl LinkShared {
+    fn lock(&self) -> MutexGuard<'_, LinkAnswer> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -187,7 +187,7 @@ impl Cable {
         Nanos::from(self.start.elapsed())
     }
 
-    fn run(&mut self, shared: &Shared) {
+    fn run(&mut self, shared: &LinkShared) {
         // Where it is not allowed, it is as prompt as any other thread.
         let _ = sys::sched::wake_on_time();
         let _ = sys::sched::run_first().or_else(|_| sys::sched::run_in_short_turns());
@@ -306,7 +306,7 @@ impl Cable {
         }
     }
 
-    fn keep_log(&mut self, shared: &Shared, now: Nanos) {
+    fn keep_log(&mut self, shared: &LinkShared, now: Nanos) {
         self.last_log = now;
         let mut answer = None;
         for direction in Direction::BOTH {
@@ -325,7 +325,7 @@ impl Cable {
         }
     }
 
-    fn answer(&mut self, shared: &Shared, now: Nanos, asked: u64) {
+    fn answer(&mut self, shared: &LinkShared, now: Nanos, asked: u64) {
         self.keep_log(shared, now);
         for socket in &self.sockets {
             self.missed += u64::from(socket.take_drops().unwrap_or(0));
@@ -354,7 +354,7 @@ impl Cable {
     }
 
     /// Sleeps until something arrives or is due; returns at which ends there is something to fetch.
-    fn wait(&mut self, shared: &Shared) -> [bool; 2] {
+    fn wait(&mut self, shared: &LinkShared) -> [bool; 2] {
         let next = [self.duplex.due(), self.script.front().map(|step| step.at)];
         let next = next.into_iter().flatten().min();
         let span = |now| next.map_or(LONGEST_WAIT, |at| at.since(now).min(LONGEST_WAIT));
@@ -382,7 +382,7 @@ impl Cable {
     }
 }
 
-fn packet(bytes: Vec<u8>, view: &frame::View) -> EmulatedPacket<Body> {
+fn packet(bytes: Vec<u8>, view: &frame::FrameView) -> EmulatedPacket<Body> {
     EmulatedPacket {
         wire_bytes: view.wire_bytes,
         segments: view.segments,

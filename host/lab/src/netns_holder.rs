@@ -4,10 +4,10 @@
 
 use crate::emulator_counters::{CounterReport, LinkBackend};
 use crate::lab_processes;
-use crate::link::{Cable, Worker};
+use crate::link::{Cable, LinkWorker};
 use crate::netns::in_net;
-use crate::state_dir::{LabRecord, LinkRecord, NodeRecord, Place};
-use crate::traffic::{DISCARD, Reader, Sender};
+use crate::state_dir::{LabRecord, LinkRecord, NodeRecord, StatePlace};
+use crate::traffic::{DISCARD, TrafficReader, TrafficSender};
 use crate::{Backend, Error, netem, plan};
 use emulate::{NodeKind, Scenario};
 use model::Nanos;
@@ -60,7 +60,7 @@ pub fn hold_namespaces() -> Result<(), Error> {
     let order = order.map_err(Error::system(
         "read the order for a lab from standard input",
     ))?;
-    let place = Place::of(&order.home, &order.name)?;
+    let place = StatePlace::of(&order.home, &order.name)?;
     let lock = place.take(&order.name);
     let made = lock.and_then(|lock| Ok((lock, make(&order, &place)?)));
     let (made, answer): (_, Answer) = match made {
@@ -87,21 +87,21 @@ const BRIDGE: Duration = Duration::from_secs(5);
 /// Room for frames that wait to be fetched, in bytes: some milliseconds at 10 Gbit/s.
 const SOCKET_BUFFER: u32 = 32 * 1024 * 1024;
 
-struct Held {
-    nodes: Vec<Node>,
-    workers: Vec<Worker>,
-    readers: Vec<Reader>,
-    senders: Vec<Sender>,
+struct HeldNamespace {
+    nodes: Vec<LabNode>,
+    workers: Vec<LinkWorker>,
+    readers: Vec<TrafficReader>,
+    senders: Vec<TrafficSender>,
     control: UnixListener,
     start: Instant,
 }
 
-struct Node {
+struct LabNode {
     net: OwnedFd,
     inode: u64,
 }
 
-fn make(order: &Order, place: &Place) -> Result<Held, Error> {
+fn make(order: &Order, place: &StatePlace) -> Result<HeldNamespace, Error> {
     let scenario = &order.scenario;
     let in_user_namespace = enter_own_namespaces(order.in_user_namespace)?;
     let links = choose(scenario, order.backend)?;
@@ -121,9 +121,9 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
                 .map_err(Error::system("look at a network namespace"))?
                 .ino();
             in_net(&net, || write_sysctls(&plan::sysctls(scenario, node)))?;
-            Ok(Node { net, inode })
+            Ok(LabNode { net, inode })
         })
-        .collect::<Result<Vec<Node>, Error>>()?;
+        .collect::<Result<Vec<LabNode>, Error>>()?;
     let pid = std::process::id();
     let netns = |index: usize| format!("/proc/{pid}/fd/{}", nodes[index].net.as_raw_fd());
     let number = |name: &str| {
@@ -172,7 +172,7 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
         };
         let cable = Cable::new(scenario, link, [socket(0)?, socket(1)?], start);
         let what = format!("start the thread of link {}", link.name);
-        workers.push(Worker::start(cable).map_err(Error::system(what))?);
+        workers.push(LinkWorker::start(cable).map_err(Error::system(what))?);
     }
 
     for (node, held) in scenario.nodes.iter().zip(&nodes) {
@@ -212,7 +212,7 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
     place.write("scenario.json", scenario)?;
     let (readers, senders) = transfers(scenario, |name| &nodes[number(name)].net)?;
     place.write("lab.json", &record)?;
-    Ok(Held {
+    Ok(HeldNamespace {
         nodes,
         workers,
         readers,
@@ -226,11 +226,15 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
 fn transfers<'a>(
     scenario: &Scenario,
     net: impl Fn(&str) -> &'a OwnedFd,
-) -> Result<(Vec<Reader>, Vec<Sender>), Error> {
+) -> Result<(Vec<TrafficReader>, Vec<TrafficSender>), Error> {
     let mut readers = Vec::new();
     for node in &scenario.nodes {
         if node.reads_at.is_some() || scenario.traffic.iter().any(|t| t.to == node.name) {
-            readers.push(Reader::start(&node.name, net(&node.name), node.reads_at)?);
+            readers.push(TrafficReader::start(
+                &node.name,
+                net(&node.name),
+                node.reads_at,
+            )?);
         }
     }
     let mut senders = Vec::new();
@@ -238,15 +242,15 @@ fn transfers<'a>(
         // A host has a link, and the end of a link at a host has an address.
         if let Some(to) = plan::addresses(scenario, &traffic.to).first() {
             let to = SocketAddr::new(*to, DISCARD);
-            senders.push(Sender::start(traffic, net(&traffic.from), to)?);
+            senders.push(TrafficSender::start(traffic, net(&traffic.from), to)?);
         }
     }
     Ok((readers, senders))
 }
 
-impl Held {
+impl HeldNamespace {
     /// Answers questions, and writes the account each second, until asked to end or let go.
-    fn serve(self, place: &Place) -> Result<(), Error> {
+    fn serve(self, place: &StatePlace) -> Result<(), Error> {
         const EVERY: Duration = Duration::from_secs(1);
         let stdin = io::stdin();
         let mut tied = true;
@@ -296,7 +300,7 @@ impl Held {
             "counters" => serde_json::to_vec(&self.counters()),
             "alive" => Ok(Vec::new()),
             "log" => {
-                let log = self.workers.iter().flat_map(Worker::log);
+                let log = self.workers.iter().flat_map(LinkWorker::log);
                 serde_json::to_vec(&log.collect::<Vec<_>>())
             }
             "end" => {
@@ -318,9 +322,9 @@ impl Held {
     fn counters(&self) -> CounterReport {
         CounterReport {
             at: Nanos::from(self.start.elapsed()),
-            links: self.workers.iter().map(Worker::counters).collect(),
-            traffic: self.senders.iter().map(Sender::counters).collect(),
-            readers: self.readers.iter().map(Reader::counters).collect(),
+            links: self.workers.iter().map(LinkWorker::counters).collect(),
+            traffic: self.senders.iter().map(TrafficSender::counters).collect(),
+            readers: self.readers.iter().map(TrafficReader::counters).collect(),
         }
     }
 }

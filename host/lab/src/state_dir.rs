@@ -90,17 +90,17 @@ pub(crate) fn home_of_user() -> PathBuf {
 
 /// The directory of one lab.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct StatePlace {
     directory: PathBuf,
 }
 
-impl Place {
+impl StatePlace {
     /// The place of the lab `name` in the directory of all labs; it need not exist.
-    pub fn of(home: &Path, name: &str) -> Result<Place, Error> {
+    pub fn of(home: &Path, name: &str) -> Result<StatePlace, Error> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let first = name.starts_with(|c: char| c.is_ascii_alphanumeric());
         match first && name.len() <= 40 && name.chars().all(plain) {
-            true => Ok(Place {
+            true => Ok(StatePlace {
                 directory: home.join(name),
             }),
             false => Err(Error::Failed(format!(
@@ -110,7 +110,7 @@ impl Place {
     }
 
     /// The places of all labs, dead or alive, by name.
-    pub fn all(home: &Path) -> Result<Vec<(String, Place)>, Error> {
+    pub fn all(home: &Path) -> Result<Vec<(String, StatePlace)>, Error> {
         let entries = match fs::read_dir(home) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -118,7 +118,7 @@ impl Place {
         };
         let mut all: Vec<_> = entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter_map(|name| Some((name.clone(), Place::of(home, &name).ok()?)))
+            .filter_map(|name| Some((name.clone(), StatePlace::of(home, &name).ok()?)))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)

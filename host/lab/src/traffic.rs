@@ -33,14 +33,14 @@ const WRITE: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A rate that its users keep together.
-struct Pace {
+struct TrafficPace {
     rate: Option<BitRate>,
     next: Mutex<Instant>,
 }
 
-impl Pace {
-    fn new(rate: Option<BitRate>) -> Pace {
-        Pace {
+impl TrafficPace {
+    fn new(rate: Option<BitRate>) -> TrafficPace {
+        TrafficPace {
             rate,
             next: Mutex::new(Instant::now()),
         }
@@ -68,20 +68,24 @@ impl Pace {
 }
 
 /// A host that reads what comes to its discard port.
-pub(crate) struct Reader {
+pub(crate) struct TrafficReader {
     host: String,
-    counts: Arc<Counts>,
+    counts: Arc<TrafficCounts>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct TrafficCounts {
     connections: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Reader {
-    pub(crate) fn start(host: &str, net: &OwnedFd, rate: Option<BitRate>) -> Result<Reader, Error> {
+impl TrafficReader {
+    pub(crate) fn start(
+        host: &str,
+        net: &OwnedFd,
+        rate: Option<BitRate>,
+    ) -> Result<TrafficReader, Error> {
         let system = || Error::system(format!("listen at the discard port of {host}"));
         // A socket stays in the namespace in which it was made.
         let listener = in_net(net, || {
@@ -90,12 +94,12 @@ impl Reader {
                 .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, DISCARD)))
                 .map_err(system())
         })?;
-        let counts = Arc::new(Counts::default());
-        let reader = Reader {
+        let counts = Arc::new(TrafficCounts::default());
+        let reader = TrafficReader {
             host: host.to_owned(),
             counts: Arc::clone(&counts),
         };
-        let pace = Arc::new(Pace::new(rate));
+        let pace = Arc::new(TrafficPace::new(rate));
         spawn("discard", move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
@@ -126,7 +130,7 @@ impl Reader {
     }
 }
 
-fn discard(mut stream: TcpStream, pace: &Pace, counts: &Counts) {
+fn discard(mut stream: TcpStream, pace: &TrafficPace, counts: &TrafficCounts) {
     let mut buffer = vec![0; pace.chunk()];
     while let Ok(got @ 1..) = stream.read(&mut buffer) {
         counts.bytes.fetch_add(got as u64, Ordering::Relaxed);
@@ -135,15 +139,19 @@ fn discard(mut stream: TcpStream, pace: &Pace, counts: &Counts) {
 }
 
 /// Connections that come and go.
-pub(crate) struct Sender {
+pub(crate) struct TrafficSender {
     name: String,
-    counts: Arc<Counts>,
+    counts: Arc<TrafficCounts>,
 }
 
-impl Sender {
-    pub(crate) fn start(traffic: &Traffic, net: &OwnedFd, to: SocketAddr) -> Result<Sender, Error> {
+impl TrafficSender {
+    pub(crate) fn start(
+        traffic: &Traffic,
+        net: &OwnedFd,
+        to: SocketAddr,
+    ) -> Result<TrafficSender, Error> {
         let system = || Error::system(format!("start the traffic {}", traffic.name));
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(TrafficCounts::default());
         for _ in 0..traffic.streams {
             let (traffic, counts) = (traffic.clone(), Arc::clone(&counts));
             let net = net.try_clone().map_err(system())?;
@@ -154,7 +162,7 @@ impl Sender {
             })
             .map_err(system())?;
         }
-        Ok(Sender {
+        Ok(TrafficSender {
             name: traffic.name.clone(),
             counts,
         })
@@ -171,8 +179,8 @@ impl Sender {
 }
 
 /// Never ends; the process does.
-fn send(traffic: &Traffic, to: SocketAddr, counts: &Counts) {
-    let pace = Pace::new(traffic.rate);
+fn send(traffic: &Traffic, to: SocketAddr, counts: &TrafficCounts) {
+    let pace = TrafficPace::new(traffic.rate);
     let chunk = vec![0; pace.chunk()];
     loop {
         let until = (traffic.off > Nanos(0)).then(|| Instant::now() + traffic.on.into());
@@ -189,9 +197,9 @@ fn transfer(
     traffic: &Traffic,
     to: SocketAddr,
     chunk: &[u8],
-    pace: &Pace,
+    pace: &TrafficPace,
     until: Option<Instant>,
-    counts: &Counts,
+    counts: &TrafficCounts,
 ) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&to, CONNECT)?;
     stream.set_write_timeout(Some(WRITE))?;

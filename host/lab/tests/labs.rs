@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use emulate::Scenario;
-use linerate_lab::{Backend, Error, Lab, LabOptions, Labs, LinkBackend, State};
+use linerate_lab::{Backend, Error, LabOptions, LabState, Labs, LinkBackend, RunningLab};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -28,11 +28,11 @@ impl Bench {
         }
     }
 
-    fn up(&self, text: &str) -> Lab {
+    fn up(&self, text: &str) -> RunningLab {
         self.raise(text, &options())
     }
 
-    fn raise(&self, text: &str, options: &LabOptions) -> Lab {
+    fn raise(&self, text: &str, options: &LabOptions) -> RunningLab {
         let (lab, tie) = self.labs.up(&scenario(text), options).unwrap();
         tie.cut().unwrap();
         lab
@@ -86,7 +86,7 @@ fn pair(link: &str) -> String {
     )
 }
 
-fn run(lab: &Lab, host: &str, words: &str) -> Output {
+fn run(lab: &RunningLab, host: &str, words: &str) -> Output {
     let mut words = words.split(' ');
     let output = lab
         .command(host, words.next().unwrap())
@@ -98,12 +98,12 @@ fn run(lab: &Lab, host: &str, words: &str) -> Output {
     output
 }
 
-fn said(lab: &Lab, host: &str, words: &str) -> String {
+fn said(lab: &RunningLab, host: &str, words: &str) -> String {
     String::from_utf8(run(lab, host, words).stdout).unwrap()
 }
 
 /// Least, mean and greatest of ping's round trips, in ms.
-fn round_trips(lab: &Lab, words: &str) -> [f64; 3] {
+fn round_trips(lab: &RunningLab, words: &str) -> [f64; 3] {
     let text = said(lab, "one", words);
     let line = text.lines().find(|l| l.starts_with("rtt")).unwrap();
     let mut values = line.split(" = ").nth(1).unwrap().split('/');
@@ -111,7 +111,7 @@ fn round_trips(lab: &Lab, words: &str) -> [f64; 3] {
 }
 
 /// iperf3 from one to two for some seconds: goodput in Mbit/s, retransmissions, and all that it says.
-fn iperf3(lab: &Lab, more: &str) -> (f64, u64, Value) {
+fn iperf3(lab: &RunningLab, more: &str) -> (f64, u64, Value) {
     let mut server = lab
         .command("two", "iperf3")
         .unwrap()
@@ -235,7 +235,7 @@ fn a_router_joins_and_a_longer_packet_needs_its_message() {
     let backends: Vec<_> = lab.record().links.iter().map(|l| l.backend).collect();
     assert_eq!(backends, [LinkBackend::Cable, LinkBackend::Emulator]);
     run(&lab, "one", "ping -q -c 1 two");
-    let probe = |lab: &Lab| {
+    let probe = |lab: &RunningLab| {
         let mut ping = lab.command("one", "ping").unwrap();
         let output = ping
             .args(["-4", "-c", "1", "-W", "1", "-M", "do", "-s", "8000", "two"])
@@ -356,7 +356,7 @@ fn two_labs_do_not_meet_and_a_name_is_taken_once() {
     let second = bench.raise(&text, &other);
     run(&first, "one", "ping -q -c 2 -i 0.01 two");
     run(&second, "one", "ping -q -c 5 -i 0.01 two");
-    let seen = |lab: &Lab| lab.counters().unwrap().links[0].forward.offered.frames;
+    let seen = |lab: &RunningLab| lab.counters().unwrap().links[0].forward.offered.frames;
     assert_eq!((seen(&first), seen(&second)), (2, 5));
     let names: Vec<_> = bench
         .labs
@@ -367,7 +367,10 @@ fn two_labs_do_not_meet_and_a_name_is_taken_once() {
         .collect();
     assert_eq!(
         names,
-        [("other".into(), State::Up), ("pair".into(), State::Up)]
+        [
+            ("other".into(), LabState::Up),
+            ("pair".into(), LabState::Up)
+        ]
     );
     bench.labs.down("pair").unwrap();
     assert!(matches!(first.counters(), Err(Error::NotUp(_))));
@@ -402,10 +405,10 @@ fn what_a_killed_lab_leaves_is_removed() {
         .unwrap();
     sys::signal::end(lab.pid(), true).unwrap();
     // Its last thread drops the lock.
-    let is_dead = || bench.labs.list().unwrap()[0].state == State::Dead;
+    let is_dead = || bench.labs.list().unwrap()[0].state == LabState::Dead;
     wait_until("the lab is dead", is_dead);
     let info = &bench.labs.list().unwrap()[0];
-    assert_eq!((info.name.as_str(), info.state), ("pair", State::Dead));
+    assert_eq!((info.name.as_str(), info.state), ("pair", LabState::Dead));
     assert!(matches!(lab.counters(), Err(Error::NotUp(_))));
     assert_eq!(bench.labs.down_all().unwrap(), ["pair"]);
     assert!(!sleeper.wait().unwrap().success());

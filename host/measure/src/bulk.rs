@@ -5,7 +5,7 @@ use crate::cpu_distance::{Busy, Distance};
 use crate::job::{Job, Role};
 use crate::noise::noise;
 use crate::spin::{Spin, is_pause};
-use crate::stream::{Phase, Stream, Tally};
+use crate::stream::{LoadPhase, LoadStream, Tally};
 use crate::stride::Stride;
 use crate::workload::{WorkloadEnd, no_such_role};
 use model::{Bulk, LegLimit};
@@ -62,7 +62,7 @@ pub(crate) fn end(job: &Job, order: &Bulk) -> Result<Box<dyn WorkloadEnd>, Error
 }
 
 impl WorkloadEnd for BulkEnd {
-    fn run(&self, stream: &Stream<'_>, _spin: Spin) -> Result<(), String> {
+    fn run(&self, stream: &LoadStream<'_>, _spin: Spin) -> Result<(), String> {
         match self.sends {
             true => send(stream, &self.order),
             false => receive(stream, &self.order),
@@ -71,7 +71,7 @@ impl WorkloadEnd for BulkEnd {
 }
 
 /// Writes until the limit, then ends the stream.
-fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
+fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
     let mut stride = Stride::new(order.write_size, buffer(stream.streams.len()));
     let buffer = noise(stride.largest());
@@ -79,13 +79,13 @@ fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
     let first = Instant::now();
     let mut before = first;
     let mut result = Ok(());
-    while stream.phase() == Phase::Running {
+    while stream.phase() == LoadPhase::Running {
         let claimed = stream.claim(stride.size as u64);
         if claimed == 0 {
             break;
         }
         let sent = stream
-            .admit(claimed as usize, Phase::Ending)
+            .admit(claimed as usize, LoadPhase::Ending)
             .and_then(|bytes| {
                 let sent = zerocopy.send(stream.fd(), &buffer[..bytes]);
                 stream.unmoved(bytes, &sent);
@@ -98,7 +98,8 @@ fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
             Ok(_) => before = stride.follow(before),
             Err(e) if is_pause(&e) => {}
             // The keeper ended the stream under a waiting write.
-            Err(e) if e.kind() == ErrorKind::BrokenPipe && stream.phase() != Phase::Running => {}
+            Err(e) if e.kind() == ErrorKind::BrokenPipe && stream.phase() != LoadPhase::Running => {
+            }
             Err(e) => {
                 result = Err(stream.broken(&e));
                 break;
@@ -119,7 +120,7 @@ fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
 }
 
 /// Reads to the end of the stream.
-fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
+fn receive(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
     let most = buffer(stream.streams.len());
     let mut buffer = vec![0; if order.discard { 0 } else { most }];
@@ -153,11 +154,11 @@ fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
                 break Instant::now();
             }
         }
-        if stream.phase() == Phase::Cut {
+        if stream.phase() == LoadPhase::Cut {
             break Instant::now();
         }
     };
-    if stream.phase() == Phase::Cut {
+    if stream.phase() == LoadPhase::Cut {
         if stream.job.half_close && !stream.is_limited() {
             stream.tally(|t: &mut Tally| t.cut_receivers += 1);
         }
@@ -176,7 +177,7 @@ fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
 /// stay smooth, and up to an eighth of the receive buffer, so that the window stays open. A timeout
 /// ends the wait for a batch on a path that slows down.
 struct Intake<'a> {
-    stream: &'a Stream<'a>,
+    stream: &'a LoadStream<'a>,
     distance: Distance<'a>,
     batch: usize,
     bytes: usize,
@@ -190,7 +191,7 @@ impl<'a> Intake<'a> {
     const LOOK_AFTER: Duration = Duration::from_millis(5);
     const PLACE_AFTER: Duration = Duration::from_millis(50);
 
-    fn new(stream: &'a Stream<'a>) -> Intake<'a> {
+    fn new(stream: &'a LoadStream<'a>) -> Intake<'a> {
         let now = Instant::now();
         Intake {
             stream,
@@ -257,7 +258,7 @@ struct ZeroCopy {
 }
 
 impl ZeroCopy {
-    fn new(stream: &Stream<'_>, asked: bool) -> Result<ZeroCopy, String> {
+    fn new(stream: &LoadStream<'_>, asked: bool) -> Result<ZeroCopy, String> {
         if asked {
             socket::set(stream.fd(), socket::ZERO_COPY, 1).map_err(|e| {
                 format!("cannot set SO_ZEROCOPY: {e}; leave zero-copy away on this kernel")
@@ -304,7 +305,7 @@ impl ZeroCopy {
     }
 
     /// Waits a little for the last completions: they come with the acknowledgements.
-    fn settle(&mut self, stream: &Stream<'_>) {
+    fn settle(&mut self, stream: &LoadStream<'_>) {
         let until = Instant::now() + Duration::from_millis(200);
         while self.pending > 0 {
             let left = until.saturating_duration_since(Instant::now());

@@ -6,8 +6,8 @@ use crate::Error;
 use crate::job::{Job, Role, STORAGE_DRAIN};
 use crate::ring;
 use crate::spin::{Spin, is_pause};
-use crate::storage::{Sink, Source, Storage};
-use crate::stream::{Phase, Stream};
+use crate::storage::{CopySink, CopySource, Storage};
+use crate::stream::{LoadPhase, LoadStream};
 use crate::stride::Stride;
 use crate::workload::{WorkloadEnd, no_such_role};
 use model::CopyRecord;
@@ -64,8 +64,8 @@ impl Trailer {
 }
 
 enum CopyEnd {
-    From(Arc<dyn Source>),
-    To(Arc<dyn Sink>),
+    From(Arc<dyn CopySource>),
+    To(Arc<dyn CopySink>),
 }
 
 /// This end of a copy.
@@ -88,7 +88,7 @@ impl WorkloadEnd for CopyEnd {
         }
     }
 
-    fn run(&self, stream: &Stream<'_>, _spin: Spin) -> Result<(), String> {
+    fn run(&self, stream: &LoadStream<'_>, _spin: Spin) -> Result<(), String> {
         match self {
             CopyEnd::From(source) => send(stream, source.as_ref()),
             CopyEnd::To(sink) => receive(stream, sink.as_ref()),
@@ -107,7 +107,7 @@ struct Worked {
 }
 
 /// Reads, hashes and sends until the end of the source, of the bytes or of the time.
-fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
+fn send(stream: &LoadStream<'_>, source: &dyn CopySource) -> Result<(), String> {
     let cached_before = source.cached();
     let ring = new_ring();
     let begun = Instant::now();
@@ -147,7 +147,7 @@ fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
 }
 
 /// The storage's thread at the sender.
-fn read(stream: &Stream<'_>, source: &dyn Source, ring: &Ring) -> Worked {
+fn read(stream: &LoadStream<'_>, source: &dyn CopySource, ring: &Ring) -> Worked {
     let mut worked = Worked::default();
     let mut hasher = Hasher::new();
     while let Some(mut block) = ring.free() {
@@ -186,10 +186,10 @@ fn read(stream: &Stream<'_>, source: &dyn Source, ring: &Ring) -> Worked {
 }
 
 /// The network's thread at the sender: how much it has sent, and the hash of that.
-fn push(stream: &Stream<'_>, ring: &Ring) -> Result<(u64, u128), String> {
+fn push(stream: &LoadStream<'_>, ring: &Ring) -> Result<(u64, u128), String> {
     let mut stride = Stride::new(None, BLOCK);
     let (mut length, mut hash) = (0, Hasher::new().finish_128());
-    while stream.phase() == Phase::Running {
+    while stream.phase() == LoadPhase::Running {
         let Some(mut block) = ring.filled() else {
             break;
         };
@@ -204,7 +204,7 @@ fn push(stream: &Stream<'_>, ring: &Ring) -> Result<(u64, u128), String> {
 
 /// Sends all of this; the first `header` bytes are not counted.
 fn write(
-    stream: &Stream<'_>,
+    stream: &LoadStream<'_>,
     stride: &mut Stride,
     mut data: &[u8],
     mut header: usize,
@@ -220,7 +220,7 @@ fn write(
                 stream.count(written - of_header);
                 before = stride.follow(before);
             }
-            Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
+            Err(e) if is_pause(&e) && stream.phase() != LoadPhase::Cut => {}
             Err(e) if is_pause(&e) && !stream.is_limited() => {
                 return Err(format!(
                     "what was begun could not be finished within {} s; the copy was not kept",
@@ -234,7 +234,7 @@ fn write(
 }
 
 /// Receives, hashes and writes until the sender's end, verifies, makes it safe and puts it in its place.
-fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
+fn receive(stream: &LoadStream<'_>, sink: &dyn CopySink) -> Result<(), String> {
     let ring = new_ring();
     // The time of a copy begins with its first byte: the source may have had to be prepared.
     let mut header = [0; HEADER];
@@ -277,7 +277,7 @@ fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
 }
 
 /// Makes a verified copy safe; if it is the whole, it may stay.
-fn safe(sink: &dyn Sink, whole: bool, copy: &mut CopyRecord) -> Result<(), String> {
+fn safe(sink: &dyn CopySink, whole: bool, copy: &mut CopyRecord) -> Result<(), String> {
     let before = Instant::now();
     let settled = sink.settle()?;
     copy.kept = whole && sink.keep()?;
@@ -287,7 +287,7 @@ fn safe(sink: &dyn Sink, whole: bool, copy: &mut CopyRecord) -> Result<(), Strin
 
 /// The network's thread at the receiver; `None` if nobody wanted more.
 fn pull(
-    stream: &Stream<'_>,
+    stream: &LoadStream<'_>,
     ring: &Ring,
     mut header: [u8; HEADER],
 ) -> Result<Option<Trailer>, String> {
@@ -317,7 +317,7 @@ fn pull(
     }
 }
 
-fn fill(stream: &Stream<'_>, mut room: &mut [u8]) -> Result<(), String> {
+fn fill(stream: &LoadStream<'_>, mut room: &mut [u8]) -> Result<(), String> {
     while !room.is_empty() {
         let got = some(stream, room)?;
         room = &mut room[got..];
@@ -326,7 +326,7 @@ fn fill(stream: &Stream<'_>, mut room: &mut [u8]) -> Result<(), String> {
 }
 
 /// At least one byte.
-fn some(stream: &Stream<'_>, room: &mut [u8]) -> Result<usize, String> {
+fn some(stream: &LoadStream<'_>, room: &mut [u8]) -> Result<usize, String> {
     match Spin::NEVER.some(stream, stream.fd(), room, || {})? {
         0 if stream.is_limited() => Err(stream.broken(&ErrorKind::BrokenPipe.into())),
         0 => Err("the sender ended before the end of the copy: it was removed".into()),
@@ -335,7 +335,7 @@ fn some(stream: &Stream<'_>, room: &mut [u8]) -> Result<usize, String> {
 }
 
 /// The storage's thread at the receiver.
-fn write_down(sink: &dyn Sink, ring: &Ring) -> Worked {
+fn write_down(sink: &dyn CopySink, ring: &Ring) -> Worked {
     let mut worked = Worked::default();
     let mut hasher = Hasher::new();
     while let Some(block) = ring.filled() {

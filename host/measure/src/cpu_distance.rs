@@ -1,6 +1,6 @@
 //! Where the threads of a load run, if nobody placed them.
 
-use crate::stream::Stream;
+use crate::stream::LoadStream;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use sys::{sched, socket};
@@ -11,12 +11,12 @@ use sys::{sched, socket};
 /// scheduler that sees them wake each other keeps them together. Only one end may move, or both
 /// meet again: the end that receives or answers.
 pub(crate) struct Distance<'a> {
-    stream: &'a Stream<'a>,
+    stream: &'a LoadStream<'a>,
     cpus: Vec<u32>,
 }
 
 impl<'a> Distance<'a> {
-    pub(crate) fn new(stream: &'a Stream<'a>) -> Distance<'a> {
+    pub(crate) fn new(stream: &'a LoadStream<'a>) -> Distance<'a> {
         let cpus = if stream.job.cpus.is_empty() {
             sched::allowed_cpus().unwrap_or_default()
         } else {

@@ -29,7 +29,7 @@ pub use block_client::{BlockClient, BlockClients};
 pub use blocks::ready;
 pub use error::Error;
 pub use job::{Connector, DRAIN, DataAcceptor, Job, LOST_AFTER, Quota, Reconnect, Role};
-pub use load::{Load, Outcome, buffers};
+pub use load::{Load, LoadOutcome, buffers};
 pub use noise::noise;
 pub use open::{accept_options, connect, connect_privileged, listen};
 pub use stream::StreamError;

@@ -2,7 +2,7 @@
 
 use crate::job::{Job, Role};
 use crate::spin::Spin;
-use crate::stream::{Shared, Stream, StreamError};
+use crate::stream::{LoadStream, StreamError, StreamShared};
 use crate::workload::{WorkloadEnd, no_such_role};
 use crate::{Error, blocks, bulk, copy, request};
 use model::{BlockRecord, Bytes, CopyRecord, Latency, Nanos, StoreRecord, Warning, Workload};
@@ -14,7 +14,7 @@ use sys::sched;
 
 /// What a finished load did.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// Bytes of each stream in the direction of the leg: written by [`Role::Send`] and
     /// [`Role::Ask`], read by the others.
     pub bytes: Vec<Bytes>,
@@ -40,7 +40,7 @@ pub struct Outcome {
 
 /// A running load. Dropping it without [`Load::finish`] cuts its streams off.
 pub struct Load {
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
     end: Arc<dyn WorkloadEnd>,
     streams: Vec<JoinHandle<()>>,
     keeper: Option<JoinHandle<()>>,
@@ -57,7 +57,7 @@ impl Load {
         end.prepare().map_err(Error::Job)?;
         let mut warnings = Vec::new();
         let spin = Spin::allowed(end.wait(), &sockets, &mut warnings);
-        let shared = Arc::new(Shared::new(job, sockets, warnings)?);
+        let shared = Arc::new(StreamShared::new(job, sockets, warnings)?);
         let cpus = &shared.job.cpus;
         let mut load = Load {
             shared: Arc::clone(&shared),
@@ -69,7 +69,7 @@ impl Load {
             let (shared, end) = (Arc::clone(&shared), Arc::clone(&end));
             let cpu = cpus.iter().cycle().nth(index).copied();
             let thread = spawn(format!("stream {index}"), move || {
-                let stream = Stream {
+                let stream = LoadStream {
                     shared: &shared,
                     index,
                 };
@@ -129,7 +129,7 @@ impl Load {
     }
 
     /// Waits for all streams, however long, and closes the sockets.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> LoadOutcome {
         self.join();
         let shared = &self.shared;
         let failed = shared.lock().storage_failed.take();
@@ -141,7 +141,7 @@ impl Load {
         let mut outcome = std::mem::take(&mut state.outcome);
         outcome.warnings.extend(state.tally.warnings());
         outcome.errors.sort_by_key(|e| e.stream);
-        Outcome {
+        LoadOutcome {
             bytes: shared.bytes(),
             duration: match (state.first, state.last) {
                 (Some(first), Some(last)) => last.saturating_duration_since(first).into(),

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::cpu_distance::Distance;
 use crate::job::{Connector, DataAcceptor, Job, Reconnect, Role};
 use crate::spin::{Spin, is_pause};
-use crate::stream::{Phase, Stream, Tally};
+use crate::stream::{LoadPhase, LoadStream, Tally};
 use crate::workload::{WorkloadEnd, no_such_role};
 use model::{Bytes, Request, WaitMode};
 use std::io::{self, ErrorKind};
@@ -61,7 +61,7 @@ impl WorkloadEnd for RequestEnd {
         }
     }
 
-    fn run(&self, stream: &Stream<'_>, spin: Spin) -> Result<(), String> {
+    fn run(&self, stream: &LoadStream<'_>, spin: Spin) -> Result<(), String> {
         match self {
             RequestEnd::Client(order, source) => ask(stream, order, source.as_deref(), spin),
             RequestEnd::Server(order, source) => answer(stream, order, source.as_deref(), spin),
@@ -71,19 +71,19 @@ impl WorkloadEnd for RequestEnd {
 
 /// Asks until the limit.
 fn ask(
-    stream: &Stream<'_>,
+    stream: &LoadStream<'_>,
     order: &Request,
     connector: Option<&Connector>,
     spin: Spin,
 ) -> Result<(), String> {
     // Timers may be late otherwise by more than a whole exchange; without it they only are.
     let _ = sched::wake_on_time();
-    let mut client = Client::new(order, spin);
-    let pace = order.pace_per_s.map(|rate| Pace::new(stream, rate));
+    let mut client = RequestClient::new(order, spin);
+    let pace = order.pace_per_s.map(|rate| RequestPace::new(stream, rate));
     let started = Instant::now();
     let mut done = 0u64;
     let mut result = Ok(());
-    while stream.phase() == Phase::Running {
+    while stream.phase() == LoadPhase::Running {
         let due = pace.as_ref().map(|p| p.due(done));
         if let Some(due) = due
             && !sleep_until(stream, in_time(stream, due), spin.due)
@@ -103,7 +103,7 @@ fn ask(
         };
         match answered {
             Ok(()) => done += 1,
-            Err(_) if stream.phase() == Phase::Cut => {
+            Err(_) if stream.phase() == LoadPhase::Cut => {
                 stream.tally(|t: &mut Tally| t.unanswered += 1);
                 break;
             }
@@ -119,7 +119,7 @@ fn ask(
         let late = pace.due_before(stream.ends.map_or(ended, |e| e.min(ended)));
         // The last one may just have been on its way to its moment.
         let missed = late.saturating_sub(done + 1);
-        if stream.phase() != Phase::Running && missed > 0 {
+        if stream.phase() != LoadPhase::Running && missed > 0 {
             stream.tally(|t: &mut Tally| t.never_sent += missed);
         }
     }
@@ -131,12 +131,12 @@ fn ask(
 
 /// Answers until the client closes.
 fn answer(
-    stream: &Stream<'_>,
+    stream: &LoadStream<'_>,
     order: &Request,
     acceptor: Option<&dyn DataAcceptor>,
     spin: Spin,
 ) -> Result<(), String> {
-    let mut server = Server::new(order, spin);
+    let mut server = RequestServer::new(order, spin);
     let distance = Distance::new(stream);
     let started = Instant::now();
     let result = match acceptor {
@@ -150,7 +150,7 @@ fn answer(
         Some(acceptor) => server.serve_new(stream, &distance, acceptor),
     };
     stream.moved(server.first.unwrap_or(started), Instant::now());
-    if stream.phase() == Phase::Cut {
+    if stream.phase() == LoadPhase::Cut {
         return Ok(());
     }
     result
@@ -158,15 +158,15 @@ fn answer(
 
 /// When the requests of one connection are due: the connections take turns, so that together they
 /// ask at even steps.
-struct Pace {
+struct RequestPace {
     first: Instant,
     step_s: f64,
 }
 
-impl Pace {
-    fn new(stream: &Stream<'_>, rate: f64) -> Pace {
+impl RequestPace {
+    fn new(stream: &LoadStream<'_>, rate: f64) -> RequestPace {
         let offset = Duration::try_from_secs_f64(stream.index as f64 / rate);
-        Pace {
+        RequestPace {
             first: stream.begun + offset.unwrap_or(FAR),
             step_s: stream.streams.len() as f64 / rate,
         }
@@ -187,7 +187,7 @@ impl Pace {
 }
 
 /// A request that is due at the very end of the time is not sent.
-fn in_time(stream: &Stream<'_>, due: Instant) -> Instant {
+fn in_time(stream: &LoadStream<'_>, due: Instant) -> Instant {
     match stream.ends {
         Some(end) if due >= end => end + FAR,
         _ => due,
@@ -198,9 +198,9 @@ fn in_time(stream: &Stream<'_>, due: Instant) -> Instant {
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Sleeps until `due`, the last bit of it spinning; `false` if the load ends meanwhile.
-fn sleep_until(stream: &Stream<'_>, due: Instant, spin: Duration) -> bool {
+fn sleep_until(stream: &LoadStream<'_>, due: Instant, spin: Duration) -> bool {
     loop {
-        if stream.phase() != Phase::Running {
+        if stream.phase() != LoadPhase::Running {
             return false;
         }
         let left = due.saturating_duration_since(Instant::now());
@@ -216,19 +216,19 @@ fn sleep_until(stream: &Stream<'_>, due: Instant, spin: Duration) -> bool {
     }
 }
 
-struct Client<'a> {
+struct RequestClient<'a> {
     order: &'a Request,
     request: Vec<u8>,
     reply: Vec<u8>,
     spin: Spin,
 }
 
-impl Client<'_> {
-    fn new(order: &Request, spin: Spin) -> Client<'_> {
+impl RequestClient<'_> {
+    fn new(order: &Request, spin: Spin) -> RequestClient<'_> {
         let mut request = vec![0x5a; order.request_size.0.min(CHUNK as u64) as usize];
         let size = u32::try_from(order.reply_size.0).expect("checked to be at most 1 GiB");
         request[..4].copy_from_slice(&size.to_be_bytes());
-        Client {
+        RequestClient {
             order,
             request,
             reply: vec![0; order.reply_size.0.min(CHUNK as u64) as usize],
@@ -238,7 +238,7 @@ impl Client<'_> {
 
     fn exchange(
         &mut self,
-        stream: &Stream<'_>,
+        stream: &LoadStream<'_>,
         fd: BorrowedFd<'_>,
         answered: impl FnOnce(),
     ) -> Result<(), String> {
@@ -261,7 +261,7 @@ impl Client<'_> {
 
     fn exchange_once(
         &mut self,
-        stream: &Stream<'_>,
+        stream: &LoadStream<'_>,
         connector: &Connector,
         answered: impl FnOnce(),
     ) -> Result<(), String> {
@@ -279,7 +279,7 @@ impl Client<'_> {
 }
 
 /// Readies a new connection.
-fn prepare(stream: &Stream<'_>, connection: &TcpStream) -> Result<(), String> {
+fn prepare(stream: &LoadStream<'_>, connection: &TcpStream) -> Result<(), String> {
     // The keeper cannot cut a connection that it does not know: so its thread looks.
     let look = Some(Duration::from_millis(100));
     stream.begin_connection();
@@ -291,17 +291,17 @@ fn prepare(stream: &Stream<'_>, connection: &TcpStream) -> Result<(), String> {
         .map_err(|e| stream.broken(&e))
 }
 
-struct Server<'a> {
+struct RequestServer<'a> {
     order: &'a Request,
     buffer: Vec<u8>,
     spin: Spin,
     first: Option<Instant>,
 }
 
-impl Server<'_> {
-    fn new(order: &Request, spin: Spin) -> Server<'_> {
+impl RequestServer<'_> {
+    fn new(order: &Request, spin: Spin) -> RequestServer<'_> {
         let largest = order.request_size.max(order.reply_size).0;
-        Server {
+        RequestServer {
             order,
             buffer: vec![0x5a; largest.min(CHUNK as u64) as usize],
             spin,
@@ -312,7 +312,7 @@ impl Server<'_> {
     /// Answers one request; `false`: the client closed.
     fn serve(
         &mut self,
-        stream: &Stream<'_>,
+        stream: &LoadStream<'_>,
         distance: &Distance<'_>,
         fd: BorrowedFd<'_>,
     ) -> Result<bool, String> {
@@ -349,7 +349,7 @@ impl Server<'_> {
     /// Serves new connections, one request each, until the client closes the idle one.
     fn serve_new(
         &mut self,
-        stream: &Stream<'_>,
+        stream: &LoadStream<'_>,
         distance: &Distance<'_>,
         acceptor: &dyn DataAcceptor,
     ) -> Result<(), String> {
@@ -362,7 +362,7 @@ impl Server<'_> {
 
     fn accept(
         &self,
-        stream: &Stream<'_>,
+        stream: &LoadStream<'_>,
         acceptor: &dyn DataAcceptor,
     ) -> Result<Option<TcpStream>, String> {
         let fail = |e: io::Error| format!("cannot accept a new connection for a request: {e}");
@@ -394,7 +394,7 @@ impl Server<'_> {
 
 /// Sends `size` bytes: `data`, and again from its start until it is enough.
 pub(crate) fn send_all(
-    stream: &Stream<'_>,
+    stream: &LoadStream<'_>,
     fd: BorrowedFd<'_>,
     data: &[u8],
     size: u64,
@@ -405,7 +405,7 @@ pub(crate) fn send_all(
         let want = (size - sent).min((data.len() - at) as u64) as usize;
         match stream.send(fd, &data[at..at + want]) {
             Ok(now) => sent += now as u64,
-            Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
+            Err(e) if is_pause(&e) && stream.phase() != LoadPhase::Cut => {}
             Err(e) => return Err(e),
         }
     }

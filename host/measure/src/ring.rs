@@ -59,12 +59,12 @@ impl<T> Block<T> {
 
 /// A ring of blocks between a thread that fills them and those that empty them.
 pub(crate) struct Ring<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<RingState<T>>,
     freed: Condvar,
     arrived: Condvar,
 }
 
-struct State<T> {
+struct RingState<T> {
     free: Vec<Block<T>>,
     filled: VecDeque<Block<T>>,
     /// No more will be filled.
@@ -89,7 +89,7 @@ impl<T: Default> Ring<T> {
         let noise = noise(size);
         let block = |_| Block::new(&noise, header, T::default());
         Ring {
-            state: Mutex::new(State {
+            state: Mutex::new(RingState {
                 free: (0..blocks).map(block).collect(),
                 filled: VecDeque::new(),
                 ended: false,
@@ -115,8 +115,8 @@ impl<T: Default> Ring<T> {
     fn wait(
         &self,
         changed: &Condvar,
-        nothing: impl Fn(&mut State<T>) -> bool,
-    ) -> (MutexGuard<'_, State<T>>, Duration) {
+        nothing: impl Fn(&mut RingState<T>) -> bool,
+    ) -> (MutexGuard<'_, RingState<T>>, Duration) {
         let mut state = lock(&self.state);
         if !nothing(&mut state) {
             return (state, Duration::ZERO);

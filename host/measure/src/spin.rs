@@ -1,6 +1,6 @@
 //! How a thread waits for data: spinning first, or asleep at once.
 
-use crate::stream::{Phase, Stream};
+use crate::stream::{LoadPhase, LoadStream};
 use model::{WaitMode, Warning};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -73,7 +73,7 @@ impl Spin {
     /// brought nothing.
     pub(crate) fn receive(
         &self,
-        stream: &Stream<'_>,
+        stream: &LoadStream<'_>,
         fd: BorrowedFd<'_>,
         buffer: &mut [u8],
         in_vain: impl FnOnce(),
@@ -95,14 +95,14 @@ impl Spin {
     /// The same until something has come, or the load is cut; zero: the peer has ended its stream.
     pub(crate) fn some(
         &self,
-        stream: &Stream<'_>,
+        stream: &LoadStream<'_>,
         fd: BorrowedFd<'_>,
         buffer: &mut [u8],
         in_vain: impl Fn(),
     ) -> Result<usize, String> {
         loop {
             match self.receive(stream, fd, buffer, &in_vain) {
-                Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
+                Err(e) if is_pause(&e) && stream.phase() != LoadPhase::Cut => {}
                 got => return got.map_err(|e| stream.broken(&e)),
             }
         }

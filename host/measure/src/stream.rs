@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::job::{Job, Role};
-use crate::load::Outcome;
+use crate::load::LoadOutcome;
 use crate::lock;
 use hdrhistogram::Histogram;
 use model::{BlockRecord, Bytes, CopyRecord, Latency, LegLimit, Warning};
@@ -28,7 +28,7 @@ pub struct StreamError {
 
 /// How far the load is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum LoadPhase {
     /// Go on.
     Running = 0,
     /// The limit is reached or someone stopped it: senders stop, receivers read to the end.
@@ -38,7 +38,7 @@ pub(crate) enum Phase {
 }
 
 /// What all threads of a load see.
-pub(crate) struct Shared {
+pub(crate) struct StreamShared {
     pub(crate) sockets: Vec<TcpStream>,
     pub(crate) streams: Vec<PerStream>,
     pub(crate) job: Job,
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     budget: Option<AtomicU64>,
     /// When the load is cut.
     longest: Option<Instant>,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
     pub(crate) changed: Condvar,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct PerStream {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct StreamState {
     pub(crate) running: usize,
     pub(crate) stopped: bool,
     pub(crate) first: Option<Instant>,
@@ -77,7 +77,7 @@ pub(crate) struct State {
     /// Why what has the blocks failed, if it did.
     pub(crate) storage_failed: Option<String>,
     /// As far as the streams know it.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: LoadOutcome,
     /// All latencies that were taken out of the streams.
     pub(crate) all: Latency,
     /// Empty, to be swapped with a stream's; it keeps its size.
@@ -104,7 +104,7 @@ fn prepare(stream: &TcpStream, job: &Job) -> io::Result<()> {
     }
 }
 
-impl Shared {
+impl StreamShared {
     /// The same for one that is made meanwhile.
     pub(crate) fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
         prepare(stream, &self.job)
@@ -114,7 +114,7 @@ impl Shared {
         job: Job,
         sockets: Vec<TcpStream>,
         warnings: Vec<Warning>,
-    ) -> Result<Shared, Error> {
+    ) -> Result<StreamShared, Error> {
         for stream in &sockets {
             let fail = |e| Error::system("prepare a data connection", e);
             prepare(stream, &job).map_err(fail)?;
@@ -135,7 +135,7 @@ impl Shared {
             _ => None,
         };
         let longest = job.longest.as_ref();
-        Ok(Shared {
+        Ok(StreamShared {
             streams: sockets.iter().map(PerStream::new).collect(),
             begun,
             ends: match limits_here {
@@ -144,18 +144,18 @@ impl Shared {
                 // patience are over, see `keep`.
                 false => ends.and_then(|at| at.checked_add(job.drain)),
             },
-            phase: AtomicU8::new(Phase::Running as u8),
+            phase: AtomicU8::new(LoadPhase::Running as u8),
             budget: budget
                 .filter(|_| limits_here || receives)
                 .map(AtomicU64::new),
             longest: longest.and_then(|(time, _)| begun.checked_add(*time)),
-            state: Mutex::new(State {
+            state: Mutex::new(StreamState {
                 running: sockets.len(),
-                outcome: Outcome {
+                outcome: LoadOutcome {
                     warnings,
-                    ..Outcome::default()
+                    ..LoadOutcome::default()
                 },
-                ..State::default()
+                ..StreamState::default()
             }),
             changed: Condvar::new(),
             sockets,
@@ -172,24 +172,24 @@ impl Shared {
             let now = Instant::now();
             let due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
             match self.phase() {
-                Phase::Running | Phase::Ending if due(self.longest) => {
+                LoadPhase::Running | LoadPhase::Ending if due(self.longest) => {
                     let why = self.job.longest.as_ref().map(|(_, why)| why.clone());
                     state.outcome.limit = state.outcome.limit.take().or(why);
                     self.cut();
                 }
-                Phase::Running if due(self.ends) && !limits_here => self.cut(),
-                Phase::Running if due(self.ends) || state.stopped => {
+                LoadPhase::Running if due(self.ends) && !limits_here => self.cut(),
+                LoadPhase::Running if due(self.ends) || state.stopped => {
                     self.end();
                     cut_at = now.checked_add(self.job.drain);
                 }
-                Phase::Ending if due(cut_at) => self.cut(),
+                LoadPhase::Ending if due(cut_at) => self.cut(),
                 phase => {
                     let next = match phase {
-                        Phase::Running => self.ends,
-                        Phase::Ending => cut_at,
-                        Phase::Cut => None,
+                        LoadPhase::Running => self.ends,
+                        LoadPhase::Ending => cut_at,
+                        LoadPhase::Cut => None,
                     };
-                    let longest = self.longest.filter(|_| phase != Phase::Cut);
+                    let longest = self.longest.filter(|_| phase != LoadPhase::Cut);
                     let next = next.into_iter().chain(longest).min();
                     let left = next.map_or(FOR_EVER, |at| at.saturating_duration_since(now));
                     state = self.sleep(state, left);
@@ -201,7 +201,7 @@ impl Shared {
     }
 
     fn end(&self) {
-        self.phase.store(Phase::Ending as u8, Ordering::Relaxed);
+        self.phase.store(LoadPhase::Ending as u8, Ordering::Relaxed);
         if self.job.role == Role::Send && self.job.half_close {
             // Also wakes a writer that waits for room on a stalled path.
             self.shutdown(Shutdown::Write);
@@ -209,7 +209,7 @@ impl Shared {
     }
 
     pub(crate) fn cut(&self) {
-        self.phase.store(Phase::Cut as u8, Ordering::Relaxed);
+        self.phase.store(LoadPhase::Cut as u8, Ordering::Relaxed);
         match self.job.role {
             Role::Ask | Role::Answer => self.shutdown(Shutdown::Both),
             Role::Receive => self.shutdown(Shutdown::Read),
@@ -225,23 +225,23 @@ impl Shared {
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> LoadPhase {
         match self.phase.load(Ordering::Relaxed) {
-            0 => Phase::Running,
-            1 => Phase::Ending,
-            _ => Phase::Cut,
+            0 => LoadPhase::Running,
+            1 => LoadPhase::Ending,
+            _ => LoadPhase::Cut,
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, StreamState> {
         lock(&self.state)
     }
 
     pub(crate) fn sleep<'a>(
         &self,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, StreamState>,
         time: Duration,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, StreamState> {
         self.changed
             .wait_timeout(state, time)
             .unwrap_or_else(PoisonError::into_inner)
@@ -301,25 +301,25 @@ pub(crate) fn counts(histogram: &Histogram<u64>) -> Latency {
 }
 
 /// One thread's view of the load.
-pub(crate) struct Stream<'a> {
-    pub(crate) shared: &'a Shared,
+pub(crate) struct LoadStream<'a> {
+    pub(crate) shared: &'a StreamShared,
     pub(crate) index: usize,
 }
 
-impl Deref for Stream<'_> {
-    type Target = Shared;
+impl Deref for LoadStream<'_> {
+    type Target = StreamShared;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &StreamShared {
         self.shared
     }
 }
 
-impl Stream<'_> {
+impl LoadStream<'_> {
     /// Runs this thread's part, and keeps why it broke.
     pub(crate) fn play(
         &self,
         cpu: Option<u32>,
-        part: impl FnOnce(&Stream<'_>) -> Result<(), String>,
+        part: impl FnOnce(&LoadStream<'_>) -> Result<(), String>,
     ) {
         let placed = cpu.map_or(Ok(()), |cpu| sched::run_on(&[cpu]));
         let result = placed
@@ -379,7 +379,7 @@ impl Stream<'_> {
                 return;
             }
             let waited = now - began;
-            if self.phase() == Phase::Cut || waited > self.shared.job.drain {
+            if self.phase() == LoadPhase::Cut || waited > self.shared.job.drain {
                 return;
             }
             match waited < SPIN {
@@ -418,7 +418,7 @@ impl Stream<'_> {
     ///
     /// # Errors
     /// A pause, if the load has come to the phase `last` during the wait: a reached limit cuts it.
-    pub(crate) fn admit(&self, want: usize, last: Phase) -> io::Result<usize> {
+    pub(crate) fn admit(&self, want: usize, last: LoadPhase) -> io::Result<usize> {
         let Some(quota) = &self.shared.job.quota else {
             return Ok(want);
         };
@@ -447,7 +447,7 @@ impl Stream<'_> {
 
     /// Sends as much of this as the peer's quota allows.
     pub(crate) fn send(&self, fd: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
-        let bytes = self.admit(data.len(), Phase::Cut)?;
+        let bytes = self.admit(data.len(), LoadPhase::Cut)?;
         let sent = socket::send(fd, &data[..bytes], SendMode::Copy);
         self.unmoved(bytes, &sent);
         sent
@@ -475,7 +475,7 @@ impl Stream<'_> {
             ahead.store(queued, Ordering::Relaxed);
             quota.pay_ahead(queued - paid);
         }
-        let bytes = self.admit(most.min(queued), Phase::Cut)?;
+        let bytes = self.admit(most.min(queued), LoadPhase::Cut)?;
         let got = receive(bytes);
         self.unmoved(bytes, &got);
         got

@@ -66,7 +66,7 @@ pub struct UdpOutcome {
 /// A running load of datagrams.
 pub struct UdpLoad {
     streams: Vec<Arc<Stream>>,
-    shared: Arc<Shared>,
+    shared: Arc<UdpShared>,
     threads: Vec<JoinHandle<()>>,
     sockets: Vec<UdpSocket>,
     /// Disconnected when the last thread ends, in whatever way.
@@ -74,16 +74,16 @@ pub struct UdpLoad {
 }
 
 #[derive(Default)]
-struct Shared {
+struct UdpShared {
     stop: AtomicBool,
     /// Bytes that all streams together have taken from the limit.
     taken: AtomicU64,
 }
 
-type Stream = Mutex<Counts>;
+type Stream = Mutex<UdpCounts>;
 
 #[derive(Clone, Default)]
-struct Counts {
+struct UdpCounts {
     bytes: Bytes,
     datagrams: Datagrams,
     first: Option<Instant>,
@@ -126,7 +126,7 @@ impl UdpLoad {
     fn start<F: FnOnce() + Send + 'static>(
         sockets: Vec<UdpSocket>,
         cpus: &[u32],
-        mut work: impl FnMut(UdpSocket, Arc<Stream>, Arc<Shared>) -> F,
+        mut work: impl FnMut(UdpSocket, Arc<Stream>, Arc<UdpShared>) -> F,
     ) -> Result<UdpLoad, Error> {
         let system = |what| move |error| Error::system(what, error);
         let (runs, running) = channel();
@@ -204,7 +204,7 @@ impl UdpLoad {
             // A thread that panicked has left its counts behind.
             let _ = thread.join();
         }
-        let counts: Vec<Counts> = self.streams.iter().map(|s| lock(s).clone()).collect();
+        let counts: Vec<UdpCounts> = self.streams.iter().map(|s| lock(s).clone()).collect();
         let first = counts.iter().filter_map(|c| c.first).min();
         let last = counts.iter().filter_map(|c| c.last).max();
         UdpOutcome {
@@ -234,11 +234,11 @@ fn sender(
     size: usize,
     stamp: &Stamp,
     stream: &Stream,
-    shared: &Shared,
+    shared: &UdpShared,
 ) {
     // Used again and again.
     let mut buffers = vec![0; BATCH * size];
-    let mut pace = Pace::new(job.rate, size, Instant::now());
+    let mut pace = UdpPace::new(job.rate, size, Instant::now());
     let end = match job.limit {
         LegLimit::Time(span) => Some(Instant::now() + Duration::from(span)),
         LegLimit::Bytes(_) | LegLimit::Requests(_) | LegLimit::Whole => None,
@@ -332,16 +332,16 @@ fn passing(error: &io::Error) -> bool {
 }
 
 /// Says how many datagrams are due.
-struct Pace {
+struct UdpPace {
     /// Time that one datagram takes at the rate; `None`: no rate.
     each: Option<f64>,
     origin: Instant,
     sent: u64,
 }
 
-impl Pace {
-    fn new(rate: Option<BitRate>, size: usize, now: Instant) -> Pace {
-        Pace {
+impl UdpPace {
+    fn new(rate: Option<BitRate>, size: usize, now: Instant) -> UdpPace {
+        UdpPace {
             each: rate
                 .filter(|rate| rate.0 > 0)
                 .map(|rate| size as f64 * 8.0 / rate.0 as f64),
@@ -374,7 +374,7 @@ impl Pace {
     }
 }
 
-fn receiver(socket: &UdpSocket, mut counter: Box<dyn Count>, stream: &Stream, shared: &Shared) {
+fn receiver(socket: &UdpSocket, mut counter: Box<dyn Count>, stream: &Stream, shared: &UdpShared) {
     let mut batch = ReceiveBatch::new(LARGEST + 1);
     loop {
         // Looked at first: after the flag one more round takes what has arrived.
@@ -508,7 +508,7 @@ mod tests {
     fn the_pace_holds_the_rate_and_skips_what_it_cannot_catch_up() {
         let start = Instant::now();
         // 1000 bytes at 8 Mbit/s: one a millisecond.
-        let mut pace = Pace::new(Some(BitRate(8_000_000)), 1000, start);
+        let mut pace = UdpPace::new(Some(BitRate(8_000_000)), 1000, start);
         assert_eq!(pace.due(start), Ok(1));
         pace.sent(1);
         let wait = pace.due(start).unwrap_err();

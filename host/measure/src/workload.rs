@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::spin::Spin;
-use crate::stream::Stream;
+use crate::stream::LoadStream;
 use model::{StoreRecord, WaitMode};
 
 /// One end of a workload. [`WorkloadEnd::run`] is called once a stream: the loop inside it is the workload's own, and no
@@ -19,7 +19,7 @@ pub(crate) trait WorkloadEnd: Send + Sync {
     }
 
     /// Runs one stream to its end, on a thread of its own.
-    fn run(&self, stream: &Stream<'_>, spin: Spin) -> Result<(), String>;
+    fn run(&self, stream: &LoadStream<'_>, spin: Spin) -> Result<(), String>;
 
     /// Called once after the last stream, with the first failure of the storage: the record of the blocks' storage,
     /// at the end that has it.

@@ -4,9 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use linerate_measure::storage::{
-    Reach, Sink, Source, Storage, Store, open_store as open, sink, source,
+    CopySink, CopySource, Reach, Storage, Store, open_store as open, sink, source,
 };
-use linerate_measure::{Job, Load, Outcome, Role, accept_options, connect, listen, ready};
+use linerate_measure::{Job, Load, LoadOutcome, Role, accept_options, connect, listen, ready};
 use model::{
     BitRate, BlockOperation, BlockServer, BlockStore, BlockSummary, Blocks, Bytes, Cache,
     CopySummary, EndRecord, FileCopy, LegLimit, Nanos, Placement, SocketSettings, Stage, WaitMode,
@@ -49,7 +49,7 @@ impl Slowly {
     }
 }
 
-impl Source for Slowly {
+impl CopySource for Slowly {
     fn read(&self, at: u64, into: &mut [u8]) -> Result<usize, String> {
         let got = (self.length - at).min(into.len() as u64) as usize;
         self.pass(got);
@@ -57,7 +57,7 @@ impl Source for Slowly {
     }
 }
 
-impl Sink for Slowly {
+impl CopySink for Slowly {
     fn write(&self, _at: u64, data: &[u8]) -> Result<(), String> {
         self.pass(data.len());
         Ok(())
@@ -87,7 +87,7 @@ fn sockets(pacing: Option<BitRate>) -> (TcpStream, TcpStream) {
     (stream, accepted)
 }
 
-fn run(from: Storage, to: Storage, limit: LegLimit, pacing: Option<BitRate>) -> [Outcome; 2] {
+fn run(from: Storage, to: Storage, limit: LegLimit, pacing: Option<BitRate>) -> [LoadOutcome; 2] {
     let (local, remote) = sockets(pacing);
     let job = |role, storage| Job {
         storage: Some(storage),
@@ -103,9 +103,9 @@ fn run(from: Storage, to: Storage, limit: LegLimit, pacing: Option<BitRate>) -> 
     [sent, received]
 }
 
-fn judged([sent, received]: &[Outcome; 2]) -> CopySummary {
+fn judged([sent, received]: &[LoadOutcome; 2]) -> CopySummary {
     assert_eq!((&sent.errors, &received.errors), (&vec![], &vec![]));
-    let end = |outcome: &Outcome| EndRecord {
+    let end = |outcome: &LoadOutcome| EndRecord {
         bytes: outcome.bytes.iter().copied().sum(),
         copy: outcome.copy.clone(),
         ..EndRecord::default()
@@ -195,7 +195,7 @@ fn order(from: Option<String>, to: Option<String>) -> FileCopy {
     }
 }
 
-fn copy(order: &FileCopy, limit: LegLimit) -> [Outcome; 2] {
+fn copy(order: &FileCopy, limit: LegLimit) -> [LoadOutcome; 2] {
     let from = Storage::Source(source(order, &Reach::Anywhere).unwrap().into());
     let to = Storage::Sink(sink(order, &Reach::Anywhere).unwrap().into());
     run(from, to, limit, None)
@@ -329,7 +329,7 @@ fn beneath_path(reach: &Reach, name: &str) -> String {
 /// A disk that fills up.
 struct Full;
 
-impl Sink for Full {
+impl CopySink for Full {
     fn write(&self, at: u64, _data: &[u8]) -> Result<(), String> {
         match at {
             0 => Ok(()),
@@ -389,7 +389,7 @@ fn job(role: Role, order: &Blocks, limit: LegLimit) -> Job {
     Job::new(role, Workload::Blocks(order.clone()), limit)
 }
 
-fn asked(order: &Blocks, store: Arc<dyn Store>, limit: LegLimit) -> [Outcome; 2] {
+fn asked(order: &Blocks, store: Arc<dyn Store>, limit: LegLimit) -> [LoadOutcome; 2] {
     let (local, remote) = sockets(None);
     let (local, remote, stop) = (vec![local], vec![remote], AtomicBool::new(false));
     let mut server = job(Role::Answer, order, limit);
@@ -405,7 +405,7 @@ fn asked(order: &Blocks, store: Arc<dyn Store>, limit: LegLimit) -> [Outcome; 2]
     })
 }
 
-fn summaries_of([client, server]: &[Outcome; 2]) -> Vec<BlockSummary> {
+fn summaries_of([client, server]: &[LoadOutcome; 2]) -> Vec<BlockSummary> {
     assert_eq!((&client.errors, &server.errors), (&vec![], &vec![]));
     assert_eq!(client.bytes, server.bytes, "both ends count the same");
     summarise_blocks(&EndRecord {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use linerate_measure::{
-    DataAcceptor, Job, Load, Outcome, Quota, Reconnect, Role, accept_options, connect, listen,
+    DataAcceptor, Job, Load, LoadOutcome, Quota, Reconnect, Role, accept_options, connect, listen,
 };
 use model::{
     BitRate, Bulk, Bytes, Latency, LegLimit, Nanos, Placement, Request, SocketSettings, WaitMode,
@@ -60,18 +60,18 @@ fn small() -> Request {
     }
 }
 
-fn total(outcome: &Outcome) -> u64 {
+fn total(outcome: &LoadOutcome) -> u64 {
     outcome.bytes.iter().map(|b| b.0).sum()
 }
 
-fn done(load: Load) -> Outcome {
+fn done(load: Load) -> LoadOutcome {
     assert!(load.wait(Instant::now() + PATIENCE), "the load hangs");
     assert!(load.is_finished());
     load.finish()
 }
 
 /// A bulk transfer over `n` streams; both ends must have ended well.
-fn transfer(n: usize, limit: LegLimit, order: &Bulk) -> (Outcome, Outcome) {
+fn transfer(n: usize, limit: LegLimit, order: &Bulk) -> (LoadOutcome, LoadOutcome) {
     let (local, remote) = sockets(n);
     let receiver = Load::start(bulk(Role::Receive, limit, order), remote).unwrap();
     let sender = Load::start(bulk(Role::Send, limit, order), local).unwrap();
@@ -367,7 +367,7 @@ fn a_hundred_streams() {
 }
 
 /// Requests against an answering load; both ends must have ended well.
-fn ask(n: usize, limit: LegLimit, order: &Request) -> (Outcome, Outcome) {
+fn ask(n: usize, limit: LegLimit, order: &Request) -> (LoadOutcome, LoadOutcome) {
     let (local, remote) = sockets(n);
     let server = Load::start(request(Role::Answer, limit, order), remote).unwrap();
     let client = Load::start(request(Role::Ask, limit, order), local).unwrap();
@@ -378,7 +378,7 @@ fn ask(n: usize, limit: LegLimit, order: &Request) -> (Outcome, Outcome) {
     (asked, answered)
 }
 
-fn count(outcome: &Outcome) -> u64 {
+fn count(outcome: &LoadOutcome) -> u64 {
     outcome.requests.as_ref().map_or(0, Latency::count)
 }
 

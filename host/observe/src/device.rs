@@ -18,7 +18,7 @@ pub(crate) fn read(
     index: u32,
     unread: &mut Unreadable,
 ) -> io::Result<Device> {
-    let Link { mut device, kind } = link(netlink, index)?;
+    let LinkSettings { mut device, kind } = link(netlink, index)?;
     let name = device.name.clone();
     // With parameters where there are any; the kind alone came with the link.
     let what = format!("parameters of the qdisc of {name}");
@@ -32,7 +32,7 @@ pub(crate) fn read(
 }
 
 /// What the kernel itself knows of a device.
-pub(crate) struct Link {
+pub(crate) struct LinkSettings {
     pub device: Device,
     /// Kind of a virtual device.
     kind: Option<String>,
@@ -47,7 +47,7 @@ fn attributes(netlink: &mut Conversation, question: &[u8]) -> io::Result<Vec<u8>
 }
 
 /// The device of this index, without what only its driver knows.
-pub(crate) fn link(netlink: &mut Conversation, index: u32) -> io::Result<Link> {
+pub(crate) fn link(netlink: &mut Conversation, index: u32) -> io::Result<LinkSettings> {
     const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
     let mut question = ifinfomsg(index);
     let filter = RTEXT_FILTER_SKIP_STATS.to_ne_bytes();
@@ -56,7 +56,7 @@ pub(crate) fn link(netlink: &mut Conversation, index: u32) -> io::Result<Link> {
     let number = |kind| u32_at(attribute(&all, kind)?, 0);
     let words = |kind| attribute(&all, kind).map(text);
     let info = attribute(&all, IFLA_LINKINFO).unwrap_or_default();
-    Ok(Link {
+    Ok(LinkSettings {
         device: Device {
             name: words(IFLA_IFNAME).unwrap_or_default(),
             mtu: number(IFLA_MTU).unwrap_or(0),

@@ -4,7 +4,7 @@ use libc::{RTM_GETQDISC, RTM_NEWQDISC, TCA_KIND, TCA_OPTIONS};
 use model::{BitRate, Bytes, Nanos};
 use std::collections::BTreeMap;
 use std::io;
-use sys::netlink::{Conversation, Message, attribute, attributes, text, u32_at, u64_at};
+use sys::netlink::{Conversation, NetlinkMessage, attribute, attributes, text, u32_at, u64_at};
 
 /// Parent of the discipline at the root (`TC_H_ROOT`).
 const ROOT: u32 = u32::MAX;
@@ -24,7 +24,7 @@ pub(crate) fn root(netlink: &mut Conversation, device_index: u32) -> io::Result<
             && answer.body.len() >= 20
             && u32_at(&answer.body, 4) == Some(device_index)
     });
-    let parent = |qdisc: &Message| u32_at(&qdisc.body, 12).unwrap_or(0);
+    let parent = |qdisc: &NetlinkMessage| u32_at(&qdisc.body, 12).unwrap_or(0);
     let Some(root) = all.iter().find(|q| parent(q) == ROOT) else {
         return Ok(None);
     };
@@ -44,7 +44,7 @@ pub(crate) fn root(netlink: &mut Conversation, device_index: u32) -> io::Result<
 }
 
 /// The kind of a discipline, and the same with its parameters.
-fn describe(qdisc: &Message) -> (String, String) {
+fn describe(qdisc: &NetlinkMessage) -> (String, String) {
     let all = &qdisc.body[20..];
     let kind = attribute(all, TCA_KIND).map(text).unwrap_or_default();
     let options = attribute(all, TCA_OPTIONS).unwrap_or_default();

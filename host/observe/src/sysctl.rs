@@ -7,7 +7,7 @@ use std::io;
 
 /// Where a key is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum KeptSysctl {
     /// In every network namespace of every kernel that is in use: its absence is worth a word.
     Everywhere,
     /// In the initial network namespace alone, on all or many kernels: its absence elsewhere is
@@ -17,12 +17,12 @@ enum Kept {
     Sometimes,
 }
 
-use Kept::{Everywhere, Host, Sometimes};
+use KeptSysctl::{Everywhere, Host, Sometimes};
 
 /// Each key, where it is, and why it bears on a transfer (`Documentation/networking/ip-sysctl.rst` and
 /// `Documentation/admin-guide/sysctl/net.rst`).
 #[rustfmt::skip]
-const KEYS: &[(&str, Kept, &str)] = &[
+const KEYS: &[(&str, KeptSysctl, &str)] = &[
     ("net.core.rmem_default", Host, "receive buffer of sockets other than TCP"),
     ("net.core.rmem_max", Host, "the most that SO_RCVBUF gives"),
     ("net.core.wmem_default", Host, "send buffer of sockets other than TCP"),

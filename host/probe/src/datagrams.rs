@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use sys::poll::{PollFd, poll};
-use sys::probe::Message;
+use sys::probe::ProbeMessage;
 
 /// Room for what arrives while its reader has no processor; the kernel cuts it to `net.core.rmem_max`.
 const BUFFER: u32 = 1 << 20;
@@ -28,20 +28,20 @@ pub fn unspecified(ip: IpAddr) -> IpAddr {
 
 /// A UDP socket that never blocks, ignores what the kernel believes of the path, sets DF, and keeps what
 /// routers report of its packets.
-pub struct Datagrams {
+pub struct DatagramProbe {
     udp: UdpSocket,
 }
 
-impl Datagrams {
+impl DatagramProbe {
     /// Opens it.
-    pub fn open(local: SocketAddr) -> io::Result<Datagrams> {
+    pub fn open(local: SocketAddr) -> io::Result<DatagramProbe> {
         let udp = UdpSocket::bind(local)?;
         let fd = udp.as_fd();
         sys::probe::ignore_path_mtu(fd, local.is_ipv6())?;
         sys::probe::keep_messages(fd, local.is_ipv6())?;
         sys::udp::set_buffers(&udp, BUFFER)?;
         udp.set_nonblocking(true)?;
-        Ok(Datagrams { udp })
+        Ok(DatagramProbe { udp })
     }
 
     /// Sets the TTL (hop limit) of its packets.
@@ -85,7 +85,7 @@ impl Datagrams {
     }
 
     /// A router's message about a packet.
-    pub fn message(&self) -> Option<Message> {
+    pub fn message(&self) -> Option<ProbeMessage> {
         sys::probe::take_message(self.udp.as_fd()).ok().flatten()
     }
 

@@ -1,6 +1,6 @@
 //! The routers of a path, and those that packets of a size still reach.
 
-use crate::datagrams::{Datagrams, unspecified};
+use crate::datagrams::{DatagramProbe, unspecified};
 use model::mtu::{Hop, TooBig};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -44,18 +44,22 @@ pub fn trace(ask: &Ask<'_>, meanwhile: &mut dyn FnMut()) -> io::Result<Found> {
     let local = SocketAddr::new(unspecified(ask.to.ip()), 0);
     let sockets = (1..=MOST)
         .map(|ttl| {
-            let socket = Datagrams::open(local)?;
+            let socket = DatagramProbe::open(local)?;
             socket.set_hop_limit(ttl)?;
             Ok(socket)
         })
-        .collect::<io::Result<Vec<Datagrams>>>()?;
+        .collect::<io::Result<Vec<DatagramProbe>>>()?;
     let mut too_big = None;
-    let mut round = |sockets: &[Datagrams], payload: &[u8]| {
+    let mut round = |sockets: &[DatagramProbe], payload: &[u8]| {
         round(sockets, ask, payload, &mut too_big, meanwhile)
     };
     let small = round(&sockets, ask.small)?;
-    let end = small.iter().position(|answer| *answer == Answer::End);
-    let farthest = || small.iter().rposition(|a| matches!(a, Answer::Router(_)));
+    let end = small.iter().position(|answer| *answer == HopAnswer::End);
+    let farthest = || {
+        small
+            .iter()
+            .rposition(|a| matches!(a, HopAnswer::Router(_)))
+    };
     let last = end.or_else(|| farthest().map(|at| at + 1)).unwrap_or(0);
     let distance = end.map(|at| at as u8 + 1);
     let large = round(&sockets[..last], ask.large)?;
@@ -77,54 +81,54 @@ pub fn trace(ask: &Ask<'_>, meanwhile: &mut dyn FnMut()) -> io::Result<Found> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum HopAnswer {
     None,
     Router(IpAddr),
     End,
 }
 
-impl Answer {
+impl HopAnswer {
     fn address(self) -> Option<IpAddr> {
         match self {
-            Answer::Router(address) => Some(address),
-            Answer::None | Answer::End => None,
+            HopAnswer::Router(address) => Some(address),
+            HopAnswer::None | HopAnswer::End => None,
         }
     }
 }
 
 fn round(
-    sockets: &[Datagrams],
+    sockets: &[DatagramProbe],
     ask: &Ask<'_>,
     payload: &[u8],
     too_big: &mut Option<TooBig>,
     meanwhile: &mut dyn FnMut(),
-) -> io::Result<Vec<Answer>> {
+) -> io::Result<Vec<HopAnswer>> {
     let Ask { to, wait, .. } = *ask;
-    let mut answers = vec![Answer::None; sockets.len()];
+    let mut answers = vec![HopAnswer::None; sockets.len()];
     let mut room = [0; 64];
     // Unanswered probes are repeated: either direction may lose some.
     for _ in 0..3 {
         for (socket, answer) in sockets.iter().zip(&answers) {
-            if *answer == Answer::None {
+            if *answer == HopAnswer::None {
                 socket.send(payload, to)?;
             }
         }
         let until = Instant::now() + wait / 3;
         while Instant::now() < until {
             // Beyond the end nobody needs to answer.
-            let end = answers.iter().position(|answer| *answer == Answer::End);
+            let end = answers.iter().position(|answer| *answer == HopAnswer::End);
             let wanted = &answers[..end.unwrap_or(answers.len())];
-            if !wanted.contains(&Answer::None) {
+            if !wanted.contains(&HopAnswer::None) {
                 return Ok(answers);
             }
-            let mut fds: Vec<_> = sockets.iter().map(Datagrams::poll_fd).collect();
+            let mut fds: Vec<_> = sockets.iter().map(DatagramProbe::poll_fd).collect();
             poll(&mut fds, Some(LOOK))?;
             for (socket, answer) in sockets.iter().zip(&mut answers) {
                 while let Some(message) = socket.message() {
                     *answer = match (message.what, message.from) {
-                        (Said::HopLimit, Some(from)) => Answer::Router(from),
+                        (Said::HopLimit, Some(from)) => HopAnswer::Router(from),
                         // The kernel of the destination, which takes the probes of no other port.
-                        (Said::Unreachable, Some(from)) if from == to.ip() => Answer::End,
+                        (Said::Unreachable, Some(from)) if from == to.ip() => HopAnswer::End,
                         (Said::TooBig(mtu), Some(from)) => {
                             *too_big = Some(TooBig { from, mtu });
                             continue;
@@ -136,7 +140,7 @@ fn round(
                     .receive(&mut room)
                     .is_some_and(|(_, from)| from == to)
                 {
-                    *answer = Answer::End;
+                    *answer = HopAnswer::End;
                 }
             }
             meanwhile();

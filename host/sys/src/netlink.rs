@@ -132,17 +132,17 @@ impl std::fmt::Display for NetlinkRefusal {
 
 /// A message of the kernel: its type and what follows the header.
 #[derive(Debug)]
-pub struct Message {
+pub struct NetlinkMessage {
     /// `RTM_*`, or the number of a family.
     pub kind: u16,
     /// What follows the header.
     pub body: Vec<u8>,
 }
 
-impl Message {
-    fn new(kind: u16, body: &[u8]) -> Message {
+impl NetlinkMessage {
+    fn new(kind: u16, body: &[u8]) -> NetlinkMessage {
         let body = body.to_vec();
-        Message { kind, body }
+        NetlinkMessage { kind, body }
     }
 }
 
@@ -179,21 +179,21 @@ impl Conversation {
     }
 
     /// Requests one object.
-    pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, NetlinkRefusal> {
+    pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<NetlinkMessage, NetlinkRefusal> {
         let mut answer = None;
         self.converse(kind, REQUEST, body, &mut |kind, body| {
-            answer = Some(Message::new(kind, body));
+            answer = Some(NetlinkMessage::new(kind, body));
         })?;
         answer.ok_or_else(|| io::Error::other("the kernel's answer is empty").into())
     }
 
     /// Requests all objects of a kind.
-    pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<Message>, NetlinkRefusal> {
+    pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<NetlinkMessage>, NetlinkRefusal> {
         let mut tries = 0;
         loop {
             tries += 1;
             let mut all = Vec::new();
-            let each = &mut |kind: u16, body: &[u8]| all.push(Message::new(kind, body));
+            let each = &mut |kind: u16, body: &[u8]| all.push(NetlinkMessage::new(kind, body));
             match self.dump_each(kind, body, each) {
                 Err(refusal) if refusal.errno == libc::EINTR && tries < PATIENCE => {}
                 other => return other.map(|()| all),
@@ -218,7 +218,7 @@ impl Conversation {
 
     /// The route by which the kernel would reach `peer` now, with `rtm_flags` of the question (`RTM_GETROUTE`, like
     /// `ip route get`). The body is a whole `struct rtmsg`, of 12 bytes, and attributes.
-    pub fn route_to(&mut self, peer: IpAddr, flags: u32) -> Result<Message, NetlinkRefusal> {
+    pub fn route_to(&mut self, peer: IpAddr, flags: u32) -> Result<NetlinkMessage, NetlinkRefusal> {
         let (family, octets) = octets(peer);
         let mut body = vec![family, (octets.len() * 8) as u8, 0, 0, 0, 0, 0, 0];
         body.extend(flags.to_ne_bytes());

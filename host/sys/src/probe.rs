@@ -60,7 +60,7 @@ pub fn saved_syn(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
 
 /// What somebody on the way said of a packet of this socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct ProbeMessage {
     /// Who.
     pub from: Option<IpAddr>,
     /// What.
@@ -85,14 +85,14 @@ pub enum Said {
 }
 
 /// Takes one message off the error queue; `None` if there is none. Never sleeps.
-pub fn take_message(fd: BorrowedFd<'_>) -> io::Result<Option<Message>> {
+pub fn take_message(fd: BorrowedFd<'_>) -> io::Result<Option<ProbeMessage>> {
     let mut quoted = vec![0u8; 576];
     let Some(entry) = error_queue(fd, &mut quoted)? else {
         return Ok(None);
     };
     quoted.truncate(entry.quoted);
     let from = entry.error.as_ref().and_then(|(_, from)| *from);
-    Ok(Some(Message {
+    Ok(Some(ProbeMessage {
         from: from.map(|address| address.ip()),
         what: entry.error.map_or(Said::Other, |(error, _)| said(&error)),
         to: entry.to,

@@ -322,8 +322,8 @@ pub(crate) fn error_queue(
 ) -> io::Result<Option<QueuedError>> {
     /// Room for the extended error with the address of who reported it, and others that may come along.
     #[repr(C, align(8))]
-    struct Control([u8; 512]);
-    let mut control = Control([0; 512]);
+    struct ControlMessage([u8; 512]);
+    let mut control = ControlMessage([0; 512]);
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),

@@ -109,7 +109,7 @@ impl ReceiveBatch {
     ) -> io::Result<usize> {
         self.received.clear();
         let mut parts = [NO_PART; BATCH];
-        let mut controls = [Control([0; CONTROL]); BATCH];
+        let mut controls = [UdpControl([0; CONTROL]); BATCH];
         // SAFETY: an all-zero mmsghdr is valid: no name, no parts, no control.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
         for (index, buffer) in self.buffers.chunks_exact_mut(self.size).enumerate() {
@@ -150,7 +150,7 @@ impl ReceiveBatch {
 /// Aligned as control messages must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL]);
+struct UdpControl([u8; CONTROL]);
 
 /// The kernel's time of arrival since 1970 in what recvmmsg(2) filled.
 fn arrival(header: &libc::msghdr) -> Option<Duration> {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::crash_points::{i_am_the_guard, step};
-use crate::journal::{Journal, Place};
+use crate::journal::{Journal, JournalPlace};
 use crate::kernel::kernel;
 use crate::undo::undo_from;
 use std::fs;
@@ -35,7 +35,7 @@ pub(crate) const SIGN: u8 = b'.';
 /// [`recover`](crate::recover).
 pub fn guard(journal: &Path) -> Result<(), Error> {
     i_am_the_guard();
-    let place = Place(journal.to_owned());
+    let place = JournalPlace(journal.to_owned());
     let owner = io::stdin().as_fd().try_clone_to_owned();
     let owner = owner.map_err(|_| Error::no_guard("has no connection to it"))?;
     let mut owner = UnixStream::from(owner);
@@ -81,7 +81,7 @@ pub fn guard(journal: &Path) -> Result<(), Error> {
     }
 }
 
-fn undo(place: &Place, id: &str) -> Result<(), Error> {
+fn undo(place: &JournalPlace, id: &str) -> Result<(), Error> {
     let _changing = place.lock("change")?;
     // Gone: the owner or a later start has undone everything. Another's: the same.
     let Some(mut journal) = Journal::load(place)?.filter(|journal| journal.header.id == id) else {

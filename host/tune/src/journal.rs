@@ -105,7 +105,7 @@ pub(crate) fn now() -> u64 {
 
 /// One change, as planned before it is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Change {
+pub(crate) struct JournalChange {
     pub number: u64,
     #[serde(with = "SettingRecord")]
     pub setting: Setting,
@@ -126,10 +126,10 @@ struct SettingRecord {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum JournalLine {
     Header(Header),
     /// About to be made.
-    Change(Change),
+    Change(JournalChange),
     /// Made, and read back.
     Made {
         number: u64,
@@ -142,25 +142,25 @@ enum Line {
 
 /// A change that may be in force.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub change: Change,
+pub(crate) struct JournalEntry {
+    pub change: JournalChange,
     /// What was read back; `None`: perhaps it was never made.
     pub after: Option<Image>,
 }
 
 /// The directory of one network namespace.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(pub PathBuf);
+pub(crate) struct JournalPlace(pub PathBuf);
 
-impl Place {
+impl JournalPlace {
     /// That of a namespace, made if it is not there.
-    pub fn of(state: &Path, namespace: &Namespace) -> Result<Place, Error> {
-        Place::named(state, &format!("net-{}", namespace.inode))
+    pub fn of(state: &Path, namespace: &Namespace) -> Result<JournalPlace, Error> {
+        JournalPlace::named(state, &format!("net-{}", namespace.inode))
     }
 
     /// One with this name, made if it is not there.
-    pub fn named(state: &Path, name: &str) -> Result<Place, Error> {
-        let place = Place(state.join(name));
+    pub fn named(state: &Path, name: &str) -> Result<JournalPlace, Error> {
+        let place = JournalPlace(state.join(name));
         let mut directory = DirBuilder::new();
         let made = directory.recursive(true).mode(0o700).create(&place.0);
         made.map_err(Error::journal("make", &place.0))?;
@@ -177,14 +177,14 @@ impl Place {
     }
 
     /// All that there are.
-    pub fn all(state: &Path) -> Result<Vec<Place>, Error> {
+    pub fn all(state: &Path) -> Result<Vec<JournalPlace>, Error> {
         let entries = match fs::read_dir(state) {
             Ok(entries) => entries,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(Error::journal("read", state)(e)),
         };
-        let mut all: Vec<Place> = entries
-            .filter_map(|entry| Some(Place(entry.ok()?.path())))
+        let mut all: Vec<JournalPlace> = entries
+            .filter_map(|entry| Some(JournalPlace(entry.ok()?.path())))
             .filter(|place| place.journal().exists() || !place.kept().is_empty())
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
@@ -256,7 +256,7 @@ pub(crate) struct Journal {
     file: File,
     pub header: Header,
     /// In the order in which they were made.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// Where the first line ends.
     begin: u64,
     /// Where the last whole line ends.
@@ -265,7 +265,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Begins a journal, on the disk when this returns.
-    pub fn create(place: &Place, header: Header) -> Result<Journal, Error> {
+    pub fn create(place: &JournalPlace, header: Header) -> Result<Journal, Error> {
         let path = place.journal();
         let file = OpenOptions::new()
             .read(true)
@@ -283,7 +283,7 @@ impl Journal {
             begin: 0,
             end: 0,
         };
-        if let Err(error) = journal.append(&Line::Header(header), true) {
+        if let Err(error) = journal.append(&JournalLine::Header(header), true) {
             let _ = fs::remove_file(&path);
             return Err(error);
         }
@@ -299,13 +299,13 @@ impl Journal {
     pub fn peek_at(path: &Path) -> Option<Header> {
         let text = fs::read(path).ok()?;
         match serde_json::from_slice(text.split(|b| *b == b'\n').next()?) {
-            Ok(Line::Header(header)) => Some(header),
+            Ok(JournalLine::Header(header)) => Some(header),
             _ => None,
         }
     }
 
     /// Opens the journal; `None` if there is none, or only one that was never begun, which is removed.
-    pub fn load(place: &Place) -> Result<Option<Journal>, Error> {
+    pub fn load(place: &JournalPlace) -> Result<Option<Journal>, Error> {
         let path = place.journal();
         let there = path.exists();
         let journal = Journal::read_at(path.clone())?;
@@ -328,28 +328,28 @@ impl Journal {
         read.map_err(Error::journal("read", &path))?;
         let damaged = |why: String| Error::damaged(&path, why);
         let mut header = None;
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<JournalEntry> = Vec::new();
         let (mut begin, mut end) = (0, 0);
         // An entry after the last newline was never completed, and its change was never made.
         let lines = text.split_inclusive(|b| *b == b'\n');
         for line in lines.filter(|l| l.ends_with(b"\n")) {
             end += line.len() as u64;
             match (serde_json::from_slice(line), &header) {
-                (Ok(Line::Header(first)), None) => {
+                (Ok(JournalLine::Header(first)), None) => {
                     header = Some(first);
                     begin = end;
                 }
-                (Ok(Line::Change(change)), Some(_)) => {
+                (Ok(JournalLine::Change(change)), Some(_)) => {
                     let after = None;
-                    entries.push(Entry { change, after });
+                    entries.push(JournalEntry { change, after });
                 }
-                (Ok(Line::Made { number, after }), Some(_)) => {
+                (Ok(JournalLine::Made { number, after }), Some(_)) => {
                     let made = entries.iter_mut().find(|e| e.change.number == number);
                     let made =
                         made.ok_or_else(|| damaged(format!("no change {number} was begun")))?;
                     made.after = Some(after);
                 }
-                (Ok(Line::Undone { number }), Some(_)) => {
+                (Ok(JournalLine::Undone { number }), Some(_)) => {
                     entries.retain(|entry| entry.change.number != number);
                 }
                 (Ok(_), _) => return Err(damaged("its lines are in a wrong order".to_owned())),
@@ -370,10 +370,10 @@ impl Journal {
     }
 
     /// Writes down what is about to be changed; it is on the disk when this returns.
-    pub fn before(&mut self, change: Change) -> Result<(), Error> {
-        self.append(&Line::Change(change.clone()), true)?;
+    pub fn before(&mut self, change: JournalChange) -> Result<(), Error> {
+        self.append(&JournalLine::Change(change.clone()), true)?;
         let after = None;
-        self.entries.push(Entry { change, after });
+        self.entries.push(JournalEntry { change, after });
         step("change written down");
         Ok(())
     }
@@ -384,14 +384,14 @@ impl Journal {
         if let Some(entry) = self.entries.iter_mut().find(|e| e.change.number == number) {
             entry.after = Some(after.clone());
         }
-        let _ = self.append(&Line::Made { number, after }, false);
+        let _ = self.append(&JournalLine::Made { number, after }, false);
         step("change marked as made");
     }
 
     /// Records that a change was undone. Without this mark it is undone again, which changes
     /// nothing.
     pub fn undone(&mut self, number: u64) {
-        let _ = self.append(&Line::Undone { number }, false);
+        let _ = self.append(&JournalLine::Undone { number }, false);
         self.entries.retain(|entry| entry.change.number != number);
         step("change marked as undone");
     }
@@ -418,7 +418,7 @@ impl Journal {
 
     /// Sets the journal aside with its changes in force: nobody undoes them of their own accord any
     /// more. On the disk when this returns.
-    pub fn keep(self, place: &Place) -> Result<(), Error> {
+    pub fn keep(self, place: &JournalPlace) -> Result<(), Error> {
         let last = place.kept().pop_last().map_or(0, |(number, _)| number);
         let path = place.0.join(format!("{KEPT}{}", last + 1));
         self.file
@@ -431,7 +431,7 @@ impl Journal {
         Ok(())
     }
 
-    fn append(&mut self, line: &Line, on_disk: bool) -> Result<(), Error> {
+    fn append(&mut self, line: &JournalLine, on_disk: bool) -> Result<(), Error> {
         use std::io::{Seek, SeekFrom};
         let mut text = serde_json::to_vec(line).expect("plain data with text keys becomes JSON");
         text.push(b'\n');

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use sys::netlink::Protocol;
 
 pub(crate) use sys::netlink::{
-    CREATE, Conversation as Kernel, Message, NetlinkRefusal, REPLACE, attribute, attributes,
+    CREATE, Conversation as Kernel, NetlinkMessage, NetlinkRefusal, REPLACE, attribute, attributes,
     ifinfomsg, nest, octets, push, text, u16_at, u32_at, u64_at,
 };
 

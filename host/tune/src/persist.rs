@@ -5,7 +5,7 @@
 //! back with [`undo_kept`](crate::undo_kept), unless somebody else has changed the file since: then it is theirs.
 
 use crate::crash_points::step;
-use crate::journal::{Namespace, Place, plain};
+use crate::journal::{JournalPlace, Namespace, plain};
 use crate::{Error, Undone};
 use model::advice::{Manager, Persistent};
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ struct Image {
 
 /// A file that was written, as the journal keeps it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct PersistEntry {
     path: PathBuf,
     /// What the latest settings in it were kept under, and where.
     title: String,
@@ -106,7 +106,7 @@ pub struct PersistedFile {
 /// # Errors
 /// [`Error::Failed`], with nothing written.
 pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Result<(), Error> {
-    let place = Place::named(state, "files")?;
+    let place = JournalPlace::named(state, "files")?;
     let _alone = place.lock("change")?;
     let path = below(root, &file.path);
     let unwritten = |source| {
@@ -131,7 +131,7 @@ pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Resul
         None => (found, Vec::new()),
     };
     ours.push(new.clone());
-    all.push(Entry {
+    all.push(PersistEntry {
         path: path.clone(),
         title: plain(title),
         namespace: Namespace::current()?,
@@ -147,18 +147,18 @@ pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Resul
 
 /// The files that were written and stay.
 pub fn written(state: &Path) -> Result<Vec<PersistedFile>, Error> {
-    let all = load(&Place(state.join("files")))?;
-    let written = |Entry { path, title, .. }| PersistedFile { path, title };
+    let all = load(&JournalPlace(state.join("files")))?;
+    let written = |PersistEntry { path, title, .. }| PersistedFile { path, title };
     Ok(all.into_iter().map(written).collect())
 }
 
 /// Puts the files back that were written for this network namespace, the last first.
 pub(crate) fn undo_written(state: &Path) -> Result<Vec<Undone>, Error> {
-    if load(&Place(state.join("files")))?.is_empty() {
+    if load(&JournalPlace(state.join("files")))?.is_empty() {
         return Ok(Vec::new());
     }
     let here = Namespace::current()?;
-    let place = Place::named(state, "files")?;
+    let place = JournalPlace::named(state, "files")?;
     let _alone = place.lock("change")?;
     let mut all = load(&place)?;
     let mut undone = Vec::new();
@@ -173,7 +173,7 @@ pub(crate) fn undo_written(state: &Path) -> Result<Vec<Undone>, Error> {
     Ok(undone)
 }
 
-impl Entry {
+impl PersistEntry {
     /// Namespaces end with the boot: earlier entries are the machine's, whose first process knows its
     /// own.
     fn is_of(&self, here: &Namespace) -> bool {
@@ -182,7 +182,7 @@ impl Entry {
     }
 }
 
-fn restore(entry: &Entry) -> io::Result<Undone> {
+fn restore(entry: &PersistEntry) -> io::Result<Undone> {
     let found = image(&entry.path)?;
     let undone = |back_to: &str, note: Option<&str>| Undone {
         setting: entry.path.display().to_string(),
@@ -253,7 +253,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
-fn load(place: &Place) -> Result<Vec<Entry>, Error> {
+fn load(place: &JournalPlace) -> Result<Vec<PersistEntry>, Error> {
     let path = list(place);
     match fs::read(&path) {
         Ok(text) => serde_json::from_slice(&text).map_err(|why| Error::damaged(&path, why)),
@@ -262,14 +262,14 @@ fn load(place: &Place) -> Result<Vec<Entry>, Error> {
     }
 }
 
-fn save(place: &Place, all: &[Entry]) -> Result<(), Error> {
+fn save(place: &JournalPlace, all: &[PersistEntry]) -> Result<(), Error> {
     let path = list(place);
     let text = serde_json::to_string(all).expect("plain data with text keys becomes JSON");
     let image = Image { text, mode: 0o600 };
     replace(&path, &image).map_err(Error::journal("write", &path))
 }
 
-fn list(place: &Place) -> PathBuf {
+fn list(place: &JournalPlace) -> PathBuf {
     place.0.join("written")
 }
 

@@ -1,7 +1,7 @@
 //! What is changed now, and by whom.
 
 use crate::Error;
-use crate::journal::{Entry, Journal, Namespace, Place};
+use crate::journal::{Journal, JournalEntry, JournalPlace, Namespace};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub struct PendingChange {
 pub fn status(state: &Path) -> Result<Vec<Pending>, Error> {
     let here = Namespace::current()?;
     let mut all = Vec::new();
-    for place in Place::all(state)? {
+    for place in JournalPlace::all(state)? {
         for path in place.kept().into_values() {
             if let Some(journal) = Journal::read_at(path)? {
                 all.push(pending(journal, &place, &here, true));
@@ -69,8 +69,8 @@ pub fn status(state: &Path) -> Result<Vec<Pending>, Error> {
     Ok(all)
 }
 
-fn pending(journal: Journal, place: &Place, here: &Namespace, kept: bool) -> Pending {
-    let change = |entry: Entry| PendingChange {
+fn pending(journal: Journal, place: &JournalPlace, here: &Namespace, kept: bool) -> Pending {
+    let change = |entry: JournalEntry| PendingChange {
         made: entry.after.is_some(),
         setting: entry.change.setting.to_string(),
         was: entry.change.was,

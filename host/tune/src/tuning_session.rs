@@ -2,9 +2,9 @@
 
 use crate::crash_points::step;
 use crate::guard::SIGN;
-use crate::journal::{Change, Header, Journal, Namespace, Place, plain};
+use crate::journal::{Header, Journal, JournalChange, JournalPlace, Namespace, plain};
 use crate::kernel::{Kernel, kernel};
-use crate::knobs::{Failure, Image, NO_RIGHT, Target};
+use crate::knobs::{Image, KnobFailure, NO_RIGHT, Target};
 use crate::persist::undo_written;
 use crate::undo::{undo_from, undo_those};
 use crate::{Error, Undone};
@@ -41,7 +41,7 @@ pub struct Begin {
 /// The exclusive right to change the settings of this network namespace. Undoes everything when dropped.
 #[derive(Debug)]
 pub struct TuningSession {
-    place: Place,
+    place: JournalPlace,
     header: Header,
     side: Side,
     guard: Option<(UnixStream, Child)>,
@@ -56,7 +56,7 @@ pub struct TuningSession {
 /// [`Error::Held`] while another has them.
 pub fn begin(begin: Begin) -> Result<TuningSession, Error> {
     let header = Header::new(&begin.title, begin.deadline)?;
-    let place = Place::of(&begin.state, &header.namespace)?;
+    let place = JournalPlace::of(&begin.state, &header.namespace)?;
     let Some(alone) = place.try_lock("hold")? else {
         return Err(held(&place));
     };
@@ -76,7 +76,7 @@ pub fn begin(begin: Begin) -> Result<TuningSession, Error> {
     Ok(session)
 }
 
-fn held(place: &Place) -> Error {
+fn held(place: &JournalPlace) -> Error {
     // The journal is read without the lock: it may be just being written, and then has no title yet.
     let header = Journal::peek_at(&place.journal());
     let (title, pid) = header.map_or(("an experiment".to_owned(), 0), |h| (h.title, h.pid));
@@ -84,7 +84,7 @@ fn held(place: &Place) -> Error {
 }
 
 /// Undoes what a dead experiment left in this place, under the locks `hold` and `change`.
-pub(crate) fn undo_the_dead(place: &Place) -> Result<Vec<Undone>, Error> {
+pub(crate) fn undo_the_dead(place: &JournalPlace) -> Result<Vec<Undone>, Error> {
     let Some(mut journal) = Journal::load(place)? else {
         return Ok(Vec::new());
     };
@@ -170,7 +170,7 @@ impl TuningSession {
     /// [`Error::Expired`] if the guard has undone them.
     pub fn undo_only(&mut self, settings: &[Setting]) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
-        let which = |change: &Change| settings.contains(&change.setting);
+        let which = |change: &JournalChange| settings.contains(&change.setting);
         undo_those(&mut journal, &mut kernel()?, which)
     }
 
@@ -306,7 +306,7 @@ fn plan(
     kernel: &mut Kernel,
     setting: &Setting,
     peer: IpAddr,
-) -> Result<Option<(Target, Image, String)>, Failure> {
+) -> Result<Option<(Target, Image, String)>, KnobFailure> {
     let Some(target) = Target::of(kernel, setting, peer)? else {
         return Ok(None);
     };
@@ -329,7 +329,7 @@ fn apply_one(
         return Ok(());
     };
     let number = journal.next_number();
-    journal.before(Change {
+    journal.before(JournalChange {
         number,
         setting: setting.clone(),
         was,
@@ -345,12 +345,12 @@ fn apply_one(
     Ok(())
 }
 
-fn refused(setting: &Setting, failure: Failure) -> Error {
+fn refused(setting: &Setting, failure: KnobFailure) -> Error {
     let what = setting.to_string();
     let why = match failure {
-        Failure::Forbidden => NO_RIGHT.to_owned(),
-        Failure::Gone => "the device is not there".to_owned(),
-        Failure::Words(why) => why,
+        KnobFailure::Forbidden => NO_RIGHT.to_owned(),
+        KnobFailure::Gone => "the device is not there".to_owned(),
+        KnobFailure::Words(why) => why,
     };
     Error::Refused { what, why }
 }
@@ -362,7 +362,7 @@ fn refused(setting: &Setting, failure: Failure) -> Error {
 /// [`Error::Expired`] if nothing of that title is in force any more.
 pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
     let here = Namespace::current()?;
-    let place = Place::of(state, &here)?;
+    let place = JournalPlace::of(state, &here)?;
     let _changing = place.lock("change")?;
     let title = plain(title);
     let is_it = |header: &Header| header.title == title && header.namespace == here;
@@ -384,7 +384,7 @@ pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
     let here = Namespace::current()?;
     let title = plain(title);
     let mut kept: Vec<Setting> = Vec::new();
-    for path in Place::of(state, &here)?.kept().into_values() {
+    for path in JournalPlace::of(state, &here)?.kept().into_values() {
         let journal = Journal::read_at(path)?;
         let ours = |j: &Journal| j.header.title == title && j.header.namespace == here;
         for entry in journal.filter(ours).map_or(Vec::new(), |j| j.entries) {
@@ -420,7 +420,7 @@ pub fn undo_kept(state: &Path) -> Result<Vec<Undone>, Error> {
 fn restore(state: &Path, kept_too: bool) -> Result<Vec<Undone>, Error> {
     let here = Namespace::current()?;
     let mut undone = Vec::new();
-    for place in Place::all(state)? {
+    for place in JournalPlace::all(state)? {
         let ours = place.0.ends_with(format!("net-{}", here.inode));
         let kept = place.kept();
         let journals = kept.values().cloned().chain([place.journal()]);

@@ -3,9 +3,9 @@
 
 use crate::Error;
 use crate::crash_points::step;
-use crate::journal::{Change, Entry, Journal};
+use crate::journal::{Journal, JournalChange, JournalEntry};
 use crate::kernel::Kernel;
-use crate::knobs::{Failure, NO_RIGHT};
+use crate::knobs::{KnobFailure, NO_RIGHT};
 
 /// One setting that was undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +32,12 @@ pub(crate) fn undo_from(
 pub(crate) fn undo_those(
     journal: &mut Journal,
     kernel: &mut Kernel,
-    which: impl Fn(&Change) -> bool,
+    which: impl Fn(&JournalChange) -> bool,
 ) -> Result<Vec<Undone>, Error> {
     let mut undone = Vec::new();
     let mut failed = Vec::new();
     let entries = journal.entries.iter().rev();
-    let entries: Vec<Entry> = entries.filter(|e| which(&e.change)).cloned().collect();
+    let entries: Vec<JournalEntry> = entries.filter(|e| which(&e.change)).cloned().collect();
     for entry in entries {
         match undo(kernel, &entry) {
             Ok(note) => {
@@ -59,7 +59,7 @@ pub(crate) fn undo_those(
 }
 
 /// A note, if there is something to say.
-fn undo(kernel: &mut Kernel, entry: &Entry) -> Result<Option<String>, String> {
+fn undo(kernel: &mut Kernel, entry: &JournalEntry) -> Result<Option<String>, String> {
     let part = entry.change.target.part();
     let before = &entry.change.before;
     let gone = || {
@@ -69,7 +69,7 @@ fn undo(kernel: &mut Kernel, entry: &Entry) -> Result<Option<String>, String> {
     };
     let now = match part.read(kernel) {
         Ok(now) => now,
-        Err(Failure::Gone) => return gone(),
+        Err(KnobFailure::Gone) => return gone(),
         Err(failure) => return Err(words(failure)),
     };
     if now == *before {
@@ -83,13 +83,13 @@ fn undo(kernel: &mut Kernel, entry: &Entry) -> Result<Option<String>, String> {
     });
     match part.restore(kernel, before) {
         Ok(()) => {}
-        Err(Failure::Gone) => return gone(),
+        Err(KnobFailure::Gone) => return gone(),
         Err(failure) => return Err(words(failure)),
     }
     match part.read(kernel) {
         Ok(back) if back == *before => {}
         Ok(_) => return Err("the kernel did not give back what was there".to_owned()),
-        Err(Failure::Gone) => return gone(),
+        Err(KnobFailure::Gone) => return gone(),
         Err(failure) => return Err(words(failure)),
     }
     step("change undone");
@@ -99,10 +99,10 @@ fn undo(kernel: &mut Kernel, entry: &Entry) -> Result<Option<String>, String> {
     }))
 }
 
-fn words(failure: Failure) -> String {
+fn words(failure: KnobFailure) -> String {
     match failure {
-        Failure::Forbidden => NO_RIGHT.to_owned(),
-        Failure::Gone => "its device is gone".to_owned(),
-        Failure::Words(words) => words,
+        KnobFailure::Forbidden => NO_RIGHT.to_owned(),
+        KnobFailure::Gone => "its device is gone".to_owned(),
+        KnobFailure::Words(words) => words,
     }
 }

@@ -6,7 +6,7 @@ use model::{Latency, Leg, Nanos, Run, Sample, Side, StreamSample};
 use std::borrow::Cow;
 
 /// What a row is of.
-struct Row<'a> {
+struct CsvRow<'a> {
     run: &'a Run,
     index: usize,
     leg: &'a Leg,
@@ -15,7 +15,7 @@ struct Row<'a> {
     stream: Option<&'a StreamSample>,
 }
 
-type Column = (&'static str, fn(&Row<'_>) -> String);
+type Column = (&'static str, fn(&CsvRow<'_>) -> String);
 
 /// The columns before those of the socket.
 const COLUMNS: [Column; 22] = [
@@ -70,7 +70,7 @@ pub fn run(run: &Run) -> String {
             for sample in &leg.end(side).samples {
                 let none = sample.streams.is_empty().then_some(None);
                 for stream in sample.streams.iter().map(Some).chain(none) {
-                    let row = Row {
+                    let row = CsvRow {
                         run,
                         index,
                         leg,
@@ -98,7 +98,7 @@ fn ns(time: Nanos) -> String {
     time.0.to_string()
 }
 
-fn of_requests(row: &Row<'_>, figure: fn(&Latency) -> Option<u64>) -> String {
+fn of_requests(row: &CsvRow<'_>, figure: fn(&Latency) -> Option<u64>) -> String {
     cell(row.sample.requests.as_ref().and_then(figure))
 }
 

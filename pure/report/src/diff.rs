@@ -51,7 +51,7 @@ pub(crate) fn pairs(
         let busiest = [a, b].map(|all| all.iter().max_by_key(|e| e.bytes));
         pairs.extend(busiest[0].zip(busiest[1]));
     }
-    let side = |name, one, all| Side {
+    let side = |name, one, all| DiffSide {
         name: escape(name),
         which: which_of(one, all),
         one,
@@ -94,13 +94,13 @@ fn largest(all: &[Explanation], way: Option<Direction>) -> Option<&Explanation> 
 }
 
 /// A connection, the name of what it is in, and which one there it is.
-struct Side<'a> {
+struct DiffSide<'a> {
     name: String,
     which: String,
     one: &'a Explanation,
 }
 
-impl Side<'_> {
+impl DiffSide<'_> {
     fn rate(&self) -> f64 {
         self.one.bytes.per(self.one.span).0 as f64
     }
@@ -137,7 +137,7 @@ pub(crate) fn sign(difference: f64) -> &'static str {
     if difference >= 0.0 { "+" } else { "-" }
 }
 
-fn pair(a: Side<'_>, b: Side<'_>) -> Compared {
+fn pair(a: DiffSide<'_>, b: DiffSide<'_>) -> Compared {
     let (fast, slow) = if a.rate() >= b.rate() { (a, b) } else { (b, a) };
     let way = fast.one.direction;
     let way = way.filter(|way| slow.one.direction == Some(*way));
@@ -152,7 +152,7 @@ fn pair(a: Side<'_>, b: Side<'_>) -> Compared {
             format!("{way}{faster} is {ratio} times as fast as {slower}.")
         }
     };
-    let sides = [&fast, &slow].map(|Side { name, which, one }| {
+    let sides = [&fast, &slow].map(|DiffSide { name, which, one }| {
         let (bytes, span) = (glue(one.bytes), glue(one.span));
         let (rate, why) = (glue(one.bytes.per(one.span)), sentence(one));
         format!("{name}{which}: {bytes} in {span}, {rate}; {why}")
@@ -181,7 +181,7 @@ fn pair(a: Side<'_>, b: Side<'_>) -> Compared {
     let table = Table::new(&["ms/MB", &a, &b, "difference", "share"], rows);
     let largest = costs.iter().take(RESTED);
     let evidence = largest.flat_map(|(limit, ..)| {
-        let of_side = |side: &Side<'_>| {
+        let of_side = |side: &DiffSide<'_>| {
             let facts = &side.one.finding(*limit)?.evidence;
             let facts: Vec<String> = facts.iter().map(crate::evidence::line).collect();
             (!facts.is_empty()).then(|| (format!("{}, {}", side.name, limit.words()), facts))

@@ -7,9 +7,9 @@ use model::finding::{Evidence, EvidenceKey, Quantity, Threshold};
 /// not say it.
 macro_rules! words {
     ($($key:ident $label:literal $(, >= $at_least:literal)? $(, <= $at_most:literal)?;)*) => {
-        fn words(key: EvidenceKey) -> Words {
+        fn words(key: EvidenceKey) -> EvidenceWords {
             match key {
-                $(EvidenceKey::$key => Words {
+                $(EvidenceKey::$key => EvidenceWords {
                     label: $label,
                     at_least: concat!("" $(, $at_least)?),
                     at_most: concat!("" $(, $at_most)?),
@@ -19,7 +19,7 @@ macro_rules! words {
     };
 }
 
-struct Words {
+struct EvidenceWords {
     label: &'static str,
     at_least: &'static str,
     at_most: &'static str,

@@ -37,7 +37,7 @@ pub fn json(run: &Run) -> Result<String, String> {
         ),
     };
     let step = run.spec.interval.max(Nanos(1));
-    let mut series: BTreeMap<String, Series> = BTreeMap::new();
+    let mut series: BTreeMap<String, FlentSeries> = BTreeMap::new();
     for leg in &run.legs {
         let name = match leg.direction {
             Direction::Up => "TCP upload",
@@ -46,12 +46,12 @@ pub fn json(run: &Run) -> Result<String, String> {
         if both {
             let only = (streams == 1).then_some(0);
             let sum = |sample: &Sample| Some(sample.bytes);
-            series.insert(name.to_owned(), Series::of(run, leg, step, sum, only));
+            series.insert(name.to_owned(), FlentSeries::of(run, leg, step, sum, only));
             continue;
         }
         for stream in 0..streams {
             let own = |sample: &Sample| Some(stream_of(sample, stream)?.bytes);
-            let of = Series::of(run, leg, step, own, Some(stream));
+            let of = FlentSeries::of(run, leg, step, own, Some(stream));
             series.insert(format!("{name}::{}", stream + 1), of);
         }
     }
@@ -98,13 +98,13 @@ pub fn json(run: &Run) -> Result<String, String> {
 }
 
 /// A series of flent.
-struct Series {
+struct FlentSeries {
     /// Mbit/s by the number of the interval since the start of the run.
     rates: BTreeMap<u64, f64>,
     raw: Vec<Value>,
 }
 
-impl Series {
+impl FlentSeries {
     /// Of a leg: its bytes as the receiver took them, and the socket of one stream at its sender.
     fn of(
         run: &Run,
@@ -112,7 +112,7 @@ impl Series {
         step: Nanos,
         bytes: impl Fn(&Sample) -> Option<Bytes>,
         stream: Option<u32>,
-    ) -> Series {
+    ) -> FlentSeries {
         let many = |end: &&EndRecord| end.samples.len() > 2;
         let counted = Some(leg.receiver()).filter(many);
         let counted = counted.unwrap_or(leg.sender());
@@ -142,7 +142,7 @@ impl Series {
             }))
         });
         raw.extend(sockets);
-        Series { rates, raw }
+        FlentSeries { rates, raw }
     }
 }
 

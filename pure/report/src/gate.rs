@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum CheckState {
     /// As expected, or not proven slower.
     Passed,
     /// The gate is closed.
@@ -21,23 +21,23 @@ pub enum State {
     Undecided,
 }
 
-impl State {
+impl CheckState {
     fn word(self) -> &'static str {
         match self {
-            State::Passed => "passed",
-            State::Failed => "FAILED",
-            State::Undecided => "undecided",
+            CheckState::Passed => "passed",
+            CheckState::Failed => "FAILED",
+            CheckState::Undecided => "undecided",
         }
     }
 }
 
 /// One line of the gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
+pub struct GateCheck {
     /// What was checked.
     pub name: String,
     /// What came out.
-    pub state: State,
+    pub state: CheckState,
     /// The figure, or the verdict with its numbers.
     pub found: String,
 }
@@ -121,7 +121,7 @@ impl fmt::Display for Expectation {
 
 /// The unit of a key of JSON, by its suffix.
 #[derive(Clone, Copy)]
-enum Unit {
+enum GateUnit {
     Rate,
     Time,
     Share,
@@ -129,25 +129,25 @@ enum Unit {
 }
 
 /// Suffixes of keys, which an expectation leaves out.
-const SUFFIXES: [(&str, Unit); 5] = [
-    ("_bit_s", Unit::Rate),
-    ("_ns", Unit::Time),
-    ("_share", Unit::Share),
-    ("_per_s", Unit::Number),
-    ("", Unit::Number),
+const SUFFIXES: [(&str, GateUnit); 5] = [
+    ("_bit_s", GateUnit::Rate),
+    ("_ns", GateUnit::Time),
+    ("_share", GateUnit::Share),
+    ("_per_s", GateUnit::Number),
+    ("", GateUnit::Number),
 ];
 
-impl Unit {
+impl GateUnit {
     fn parse(self, text: &str) -> Result<f64, String> {
         match self {
-            Unit::Rate => BitRate::from_str(text).map(|rate| rate.0 as f64),
-            Unit::Time => Nanos::from_str(text).map(|time| time.0 as f64),
-            Unit::Share => match text.strip_suffix('%') {
+            GateUnit::Rate => BitRate::from_str(text).map(|rate| rate.0 as f64),
+            GateUnit::Time => Nanos::from_str(text).map(|time| time.0 as f64),
+            GateUnit::Share => match text.strip_suffix('%') {
                 Some(number) => number.trim().parse().map(|n: f64| n / 100.0),
                 None => text.parse(),
             }
             .map_err(|_| format!("'{text}' is no share like 1% or 0.01")),
-            Unit::Number => text
+            GateUnit::Number => text
                 .parse()
                 .or_else(|_| Bytes::from_str(text).map(|bytes| bytes.0 as f64)),
         }
@@ -155,27 +155,27 @@ impl Unit {
 
     fn print(self, value: f64) -> String {
         match self {
-            Unit::Rate => BitRate(value as u64).to_string(),
-            Unit::Time => Nanos(value as u64).to_string(),
-            Unit::Share => percent(value),
-            Unit::Number => three_digits(value),
+            GateUnit::Rate => BitRate(value as u64).to_string(),
+            GateUnit::Time => Nanos(value as u64).to_string(),
+            GateUnit::Share => percent(value),
+            GateUnit::Number => three_digits(value),
         }
     }
 }
 
 impl Expectation {
     /// The figure in the summary of a leg: its unit, and its value where it is known.
-    fn figure(&self, leg: &Value) -> Option<(Unit, Option<f64>)> {
+    fn figure(&self, leg: &Value) -> Option<(GateUnit, Option<f64>)> {
         let (last, path) = self.figure.split_last()?;
         let mut object = leg;
         for key in path {
             object = object.get(key)?;
             if object.is_null() {
-                return Some((Unit::Number, None));
+                return Some((GateUnit::Number, None));
             }
         }
         let found =
-            |(suffix, unit): (&str, Unit)| Some((object.get(format!("{last}{suffix}"))?, unit));
+            |(suffix, unit): (&str, GateUnit)| Some((object.get(format!("{last}{suffix}"))?, unit));
         let (value, unit) = SUFFIXES.into_iter().find_map(found)?;
         match value {
             Value::Null => Some((unit, None)),
@@ -187,7 +187,7 @@ impl Expectation {
     ///
     /// # Errors
     /// The expectation is of a figure that no leg has, or its value is none of that unit.
-    fn judge(&self, legs: &[LegSummary]) -> Result<Vec<Check>, String> {
+    fn judge(&self, legs: &[LegSummary]) -> Result<Vec<GateCheck>, String> {
         let mut checks = Vec::new();
         for leg in legs {
             let direction = leg.direction.to_string();
@@ -210,19 +210,23 @@ impl Expectation {
                 Some(found) => self.operator.holds(found, unit.parse(&self.value)?),
                 None => false,
             };
-            checks.push(Check {
+            checks.push(GateCheck {
                 name: match self.direction {
                     Some(_) => self.text.clone(),
                     None => format!("{direction}.{}", self.text),
                 },
-                state: if passes { State::Passed } else { State::Failed },
+                state: if passes {
+                    CheckState::Passed
+                } else {
+                    CheckState::Failed
+                },
                 found: found.map_or_else(|| "not reported".to_owned(), |found| unit.print(found)),
             });
         }
         if checks.is_empty() {
-            checks.push(Check {
+            checks.push(GateCheck {
                 name: self.text.clone(),
-                state: State::Failed,
+                state: CheckState::Failed,
                 found: "not measured".to_owned(),
             });
         }
@@ -255,12 +259,12 @@ pub fn of_run(
     run: &Run,
     summary: &Summary,
     expected: &[Expectation],
-) -> Result<Vec<Check>, String> {
-    let mut checks = vec![Check {
+) -> Result<Vec<GateCheck>, String> {
+    let mut checks = vec![GateCheck {
         name: "the run is complete".to_owned(),
         state: match run.ended {
-            Ended::Complete => State::Passed,
-            _ => State::Failed,
+            Ended::Complete => CheckState::Passed,
+            _ => CheckState::Failed,
         },
         found: match &run.ended {
             Ended::Failed { why } => why.clone(),
@@ -274,7 +278,7 @@ pub fn of_run(
 }
 
 /// An experiment: a variant fails that is proven slower than the baseline by more than the margin.
-pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Vec<Check> {
+pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Vec<GateCheck> {
     let arm = |arm: u32| experiment.plan.arm_name(arm);
     let compared = verdict.comparisons.iter().map(|c| {
         let name = format!("{} is not slower than {}", arm(c.arm), arm(c.against));
@@ -289,9 +293,9 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Vec<Check> {
     });
     let judged: Vec<_> = compared.chain(effects).collect();
     let answers = phrase::answers(experiment, verdict);
-    let of_all = |name| Check {
+    let of_all = |name| GateCheck {
         name,
-        state: State::Undecided,
+        state: CheckState::Undecided,
         found: answers.first().map(ToString::to_string).unwrap_or_default(),
     };
     if verdict.outcome == Outcome::NoVerdict || judged.is_empty() {
@@ -301,12 +305,12 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Vec<Check> {
     }
     let check =
         |((name, outcome, beyond_margin), answer): ((String, Outcome, bool), &phrase::Answer)| {
-            Check {
+            GateCheck {
                 name,
                 state: match outcome {
-                    Outcome::Slower if beyond_margin => State::Failed,
-                    Outcome::Slower | Outcome::Faster | Outcome::NoDifference => State::Passed,
-                    Outcome::NotEnoughData | Outcome::NoVerdict => State::Undecided,
+                    Outcome::Slower if beyond_margin => CheckState::Failed,
+                    Outcome::Slower | Outcome::Faster | Outcome::NoDifference => CheckState::Passed,
+                    Outcome::NotEnoughData | Outcome::NoVerdict => CheckState::Undecided,
                 },
                 found: answer.to_string(),
             }
@@ -315,12 +319,12 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Vec<Check> {
 }
 
 /// True if nothing failed.
-pub fn passes(checks: &[Check]) -> bool {
-    checks.iter().all(|check| check.state != State::Failed)
+pub fn passes(checks: &[GateCheck]) -> bool {
+    checks.iter().all(|check| check.state != CheckState::Failed)
 }
 
 /// For a terminal.
-pub fn text(subject: &str, checks: &[Check], style: Style) -> String {
+pub fn text(subject: &str, checks: &[GateCheck], style: Style) -> String {
     let answer = if passes(checks) { "passed" } else { "FAILED" };
     let mut out = style.bold(&format!("{}: {answer}", escape(subject)));
     for check in checks {
@@ -331,7 +335,7 @@ pub fn text(subject: &str, checks: &[Check], style: Style) -> String {
 }
 
 /// For the summary of a job, a ticket or a mail.
-pub fn markdown(subject: &str, checks: &[Check]) -> String {
+pub fn markdown(subject: &str, checks: &[GateCheck]) -> String {
     let answer = if passes(checks) {
         "passed"
     } else {
@@ -343,7 +347,7 @@ pub fn markdown(subject: &str, checks: &[Check]) -> String {
     );
     for check in checks {
         let state = match check.state {
-            State::Failed => "**failed**",
+            CheckState::Failed => "**failed**",
             other => other.word(),
         };
         let _ = writeln!(
@@ -357,9 +361,13 @@ pub fn markdown(subject: &str, checks: &[Check]) -> String {
 }
 
 /// JUnit XML, which pipelines show as tests.
-pub fn junit(subject: &str, checks: &[Check]) -> String {
+pub fn junit(subject: &str, checks: &[GateCheck]) -> String {
     let count = |state| checks.iter().filter(|check| check.state == state).count();
-    let (tests, failures, skipped) = (checks.len(), count(State::Failed), count(State::Undecided));
+    let (tests, failures, skipped) = (
+        checks.len(),
+        count(CheckState::Failed),
+        count(CheckState::Undecided),
+    );
     let counts =
         format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\"");
     let name = attribute(subject);
@@ -370,9 +378,9 @@ pub fn junit(subject: &str, checks: &[Check]) -> String {
         let (name, found) = (attribute(&check.name), attribute(&check.found));
         let _ = write!(out, "<testcase classname=\"linerate\" name=\"{name}\">");
         out += &match check.state {
-            State::Passed => format!("<system-out>{found}</system-out>"),
-            State::Failed => format!("<failure message=\"{found}\"/>"),
-            State::Undecided => format!("<skipped message=\"{found}\"/>"),
+            CheckState::Passed => format!("<system-out>{found}</system-out>"),
+            CheckState::Failed => format!("<failure message=\"{found}\"/>"),
+            CheckState::Undecided => format!("<skipped message=\"{found}\"/>"),
         };
         out += "</testcase>\n";
     }
@@ -395,7 +403,7 @@ mod tests {
     use crate::testing::{self, LAN};
     use model::{Direction, summarise};
 
-    fn checks(expected: &[&str]) -> Result<Vec<Check>, String> {
+    fn checks(expected: &[&str]) -> Result<Vec<GateCheck>, String> {
         let run = testing::run(testing::spec(), vec![testing::leg(Direction::Up, LAN)]);
         let expected: Result<Vec<Expectation>, String> =
             expected.iter().map(|text| text.parse()).collect();
@@ -407,11 +415,11 @@ mod tests {
         let goodput = |limit: &str| checks(&[&format!("goodput{limit}")]).unwrap()[1].state;
         let run = testing::run(testing::spec(), vec![testing::leg(Direction::Up, LAN)]);
         let exact = summarise(&run).legs[0].goodput.0;
-        assert_eq!(goodput(&format!(">={exact}")), State::Passed);
-        assert_eq!(goodput(&format!(">{exact}")), State::Failed);
-        assert_eq!(goodput(&format!("<={exact}")), State::Passed);
-        assert_eq!(goodput(&format!("<{exact}")), State::Failed);
-        assert_eq!(goodput(">1M"), State::Passed);
+        assert_eq!(goodput(&format!(">={exact}")), CheckState::Passed);
+        assert_eq!(goodput(&format!(">{exact}")), CheckState::Failed);
+        assert_eq!(goodput(&format!("<={exact}")), CheckState::Passed);
+        assert_eq!(goodput(&format!("<{exact}")), CheckState::Failed);
+        assert_eq!(goodput(">1M"), CheckState::Passed);
         let all = checks(&["up.retransmit < 1%", "up.duration>1s", "rtt_loaded<10s"]).unwrap();
         assert!(passes(&all), "{all:?}");
         assert_eq!(all[1].name, "up.retransmit < 1%");
@@ -427,7 +435,7 @@ mod tests {
             let all = checks(&[expected]).unwrap();
             assert_eq!(
                 (all[1].state, all[1].found.as_str()),
-                (State::Failed, found)
+                (CheckState::Failed, found)
             );
         }
         let mut run = testing::run(testing::spec(), vec![testing::leg(Direction::Up, LAN)]);
@@ -453,11 +461,11 @@ mod tests {
     #[test]
     fn only_what_is_proven_slower_fails() {
         for (factor, spread, state) in [
-            (1.3, 0.01, State::Passed),
-            (0.7, 0.01, State::Failed),
-            (1.0, 0.001, State::Passed),
-            (0.98, 0.001, State::Passed),
-            (1.0, 0.4, State::Undecided),
+            (1.3, 0.01, CheckState::Passed),
+            (0.7, 0.01, CheckState::Failed),
+            (1.0, 0.001, CheckState::Passed),
+            (0.98, 0.001, CheckState::Passed),
+            (1.0, 0.4, CheckState::Undecided),
         ] {
             let experiment = path_of(factor, spread);
             let all = of_experiment(&experiment, &::prove::judge(&experiment));
@@ -467,12 +475,17 @@ mod tests {
 
     #[test]
     fn the_forms_escape_what_they_carry() {
-        let check = |state| Check {
+        let check = |state| GateCheck {
             name: "a<b>|\"&\u{1b}".to_owned(),
             state,
             found: "]]>&".to_owned(),
         };
-        let all = [State::Passed, State::Failed, State::Undecided].map(check);
+        let all = [
+            CheckState::Passed,
+            CheckState::Failed,
+            CheckState::Undecided,
+        ]
+        .map(check);
         assert!(!passes(&all));
         let xml = junit("x\"y", &all);
         assert!(xml.contains("<testsuite name=\"linerate x&quot;y\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\">"), "{xml}");

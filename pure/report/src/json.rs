@@ -12,10 +12,10 @@ macro_rules! document {
         #[allow(non_camel_case_types)] // the type of a key is called as the key
         let document = {
             #[derive(serde::Serialize)]
-            struct Document<$($key),*> {
+            struct JsonDocument<$($key),*> {
                 $($(#[$how])* $key: $key),*
             }
-            Document { $($key),* }
+            JsonDocument { $($key),* }
         };
         document
     }};

@@ -27,7 +27,7 @@ const RATE: usize = 11;
 const WIDEST: usize = 60;
 
 /// What a view shows: lines that stay, where nothing can be drawn in place, and a picture of now.
-pub trait Picture {
+pub trait LivePicture {
     /// Takes the lines that are due, without colour.
     fn plain(&mut self) -> Vec<String>;
     /// All of it, to be drawn over the picture before. No line is wider than `style.width`.
@@ -42,17 +42,17 @@ pub struct Live {
     limit: LegLimit,
     interval: Nanos,
     planned_legs: usize,
-    legs: BTreeMap<usize, Leg>,
+    legs: BTreeMap<usize, LiveLeg>,
     waiting: Option<String>,
     header_due: bool,
     pending: Vec<String>,
 }
 
-struct Leg {
+struct LiveLeg {
     kind: Exchange,
     direction: Direction,
-    local: End,
-    remote: End,
+    local: LiveEnd,
+    remote: LiveEnd,
     ended: Option<Ended>,
     /// Where the last plain line stopped.
     line_at: Point,
@@ -68,8 +68,8 @@ struct Point {
 }
 
 #[derive(Default)]
-struct End {
-    streams: BTreeMap<u32, Stream>,
+struct LiveEnd {
+    streams: BTreeMap<u32, LiveStream>,
     history: Vec<Point>,
     answered: u64,
     /// Of the present row, and of the last one that is whole.
@@ -79,7 +79,7 @@ struct End {
 }
 
 #[derive(Default)]
-struct Stream {
+struct LiveStream {
     /// Acknowledged bytes at a sender that knows them, since what was only written may still sit in a
     /// buffer; else application bytes.
     moved: u64,
@@ -113,11 +113,11 @@ impl Live {
 
     fn leg_started(&mut self, index: usize, direction: Direction) {
         self.waiting = None;
-        let leg = Leg {
+        let leg = LiveLeg {
             kind: self.kind,
             direction,
-            local: End::default(),
-            remote: End::default(),
+            local: LiveEnd::default(),
+            remote: LiveEnd::default(),
             ended: None,
             line_at: Point::default(),
             line_retransmits: 0,
@@ -202,7 +202,7 @@ impl Live {
     }
 }
 
-impl Picture for Live {
+impl LivePicture for Live {
     fn plain(&mut self) -> Vec<String> {
         std::mem::take(&mut self.pending)
     }
@@ -232,7 +232,7 @@ impl Picture for Live {
     }
 }
 
-impl End {
+impl LiveEnd {
     fn take(&mut self, sample: &Sample, sends: bool, kind: Exchange) {
         let at = sample.at;
         if self.history.last().is_some_and(|last| at <= last.at) {
@@ -314,15 +314,15 @@ impl End {
     }
 }
 
-impl Leg {
-    fn end_mut(&mut self, side: Side) -> &mut End {
+impl LiveLeg {
+    fn end_mut(&mut self, side: Side) -> &mut LiveEnd {
         match side {
             Side::Local => &mut self.local,
             Side::Remote => &mut self.remote,
         }
     }
 
-    fn end(&self, side: Side) -> &End {
+    fn end(&self, side: Side) -> &LiveEnd {
         match side {
             Side::Local => &self.local,
             Side::Remote => &self.remote,
@@ -338,7 +338,7 @@ impl Leg {
         }
     }
 
-    fn paced(&self) -> &End {
+    fn paced(&self) -> &LiveEnd {
         self.end(self.pace())
     }
 

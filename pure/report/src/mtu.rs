@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 /// The answer in a sentence.
 pub fn sentence(report: &MtuReport) -> String {
-    Words::of(report).sentence()
+    MtuWords::of(report).sentence()
 }
 
 /// For people.
@@ -32,11 +32,11 @@ pub fn text(report: &MtuReport, style: Style) -> String {
 
 /// The figures of both directions as a table, the evidence, and what to do: the parts of [`text`] behind the answer.
 pub(crate) fn parts(report: &MtuReport) -> (Table, Vec<String>, Vec<String>) {
-    let words = Words::of(report);
+    let words = MtuWords::of(report);
     (words.figures(), words.evidence(), words.todo())
 }
 
-struct Words<'a> {
+struct MtuWords<'a> {
     host: String,
     report: &'a MtuReport,
 }
@@ -45,10 +45,10 @@ pub(crate) fn on_the_way(going: Going) -> String {
     format!("on the {} path", going.word())
 }
 
-impl Words<'_> {
-    fn of(report: &MtuReport) -> Words<'_> {
+impl MtuWords<'_> {
+    fn of(report: &MtuReport) -> MtuWords<'_> {
         let host = escape(&report.host);
-        Words { host, report }
+        MtuWords { host, report }
     }
 
     fn verdict(&self, going: Going) -> &MtuVerdict {

@@ -2,7 +2,7 @@
 
 use crate::figures::{self, UNKNOWN};
 use crate::page::{Drawing, sparkline};
-use crate::pictures::goodput::Beside;
+use crate::pictures::goodput::SecondCurve;
 use crate::words::{
     self, Ink, Style, Table, escape, escape_sentence, glue, grouped, per_second, percent,
     round_span,
@@ -32,7 +32,7 @@ pub fn in_retrospect(run: &Run, summary: &Summary, why: &[Explanation], style: S
     let legs = run.legs.iter().zip(&summary.legs);
     let over_time = legs.filter_map(|(leg, figures)| {
         let picture =
-            pictures::goodput::picture("", leg, figures, Beside::Retransmissions, Vec::new())?;
+            pictures::goodput::picture("", leg, figures, SecondCurve::Retransmissions, Vec::new())?;
         let Drawing::Chart(chart) = &picture.drawing else {
             return None;
         };
@@ -579,7 +579,7 @@ mod tests {
         text
     }
 
-    fn two_way(up: testing::Way, down: testing::Way) -> Vec<Leg> {
+    fn two_way(up: testing::TestDirection, down: testing::TestDirection) -> Vec<Leg> {
         vec![
             testing::leg(Direction::Up, up),
             testing::leg(Direction::Down, down),

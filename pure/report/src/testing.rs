@@ -12,7 +12,7 @@ use model::*;
 
 /// What one direction of a made-up path does.
 #[derive(Clone, Copy)]
-pub struct Way {
+pub struct TestDirection {
     pub mbit: u64,
     pub idle: Nanos,
     pub loaded: Nanos,
@@ -25,7 +25,7 @@ pub struct Way {
 }
 
 /// A quiet gigabit LAN.
-pub const LAN: Way = Way {
+pub const LAN: TestDirection = TestDirection {
     mbit: 943,
     idle: Nanos(212_000),
     loaded: Nanos(1_900_000),
@@ -37,7 +37,7 @@ pub const LAN: Way = Way {
 };
 
 /// Berkeley to Chicago with small buffers, in the bad direction: shallow buffers lose bursts.
-pub const LOSSY: Way = Way {
+pub const LOSSY: TestDirection = TestDirection {
     mbit: 62,
     idle: Nanos(52_100_000),
     loaded: Nanos(52_900_000),
@@ -48,7 +48,7 @@ pub const LOSSY: Way = Way {
 };
 
 /// The same path in the good direction, held back by the receive window.
-pub const WINDOWED: Way = Way {
+pub const WINDOWED: TestDirection = TestDirection {
     mbit: 850,
     idle: Nanos(52_100_000),
     loaded: Nanos(53_400_000),
@@ -113,7 +113,7 @@ pub fn run(spec: Spec, legs: Vec<Leg>) -> Run {
 }
 
 /// A bulk leg; its first second runs at half the rate.
-pub fn leg(direction: Direction, way: Way) -> Leg {
+pub fn leg(direction: Direction, way: TestDirection) -> Leg {
     let second = Bytes(way.mbit * 125_000);
     let sent = |s: u64| Bytes(second.0 * s - if s > 0 { second.0 / 2 } else { 0 });
     let end = |sends: bool| EndRecord {
@@ -172,7 +172,7 @@ pub fn socket(port: u16) -> SocketOptions {
     }
 }
 
-fn tcp(way: Way, s: u64, sent: Bytes, sends: bool) -> SocketState {
+fn tcp(way: TestDirection, s: u64, sent: Bytes, sends: bool) -> SocketState {
     let busy = Nanos::from_secs(s);
     let share = |of: f64| Some(Nanos((busy.0 as f64 * of) as u64));
     let retransmitted = way.retransmits * s as u32;

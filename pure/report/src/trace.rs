@@ -9,7 +9,7 @@ use model::{
 
 /// What a line is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct TraceRow<'a> {
     /// The event.
     pub segment: &'a Segment,
     /// Its connection; `None` where a line does not show its ends.
@@ -28,7 +28,7 @@ pub struct Column {
     pub meaning: &'static str,
     width: usize,
     left: bool,
-    cell: fn(&Row<'_>) -> String,
+    cell: fn(&TraceRow<'_>) -> String,
 }
 
 /// The columns that are shown where none are picked.
@@ -137,7 +137,7 @@ pub fn heading(columns: &[&Column]) -> String {
 }
 
 /// One event.
-pub fn line(columns: &[&Column], row: &Row<'_>) -> String {
+pub fn line(columns: &[&Column], row: &TraceRow<'_>) -> String {
     let line = join(columns, |column| (column.cell)(row));
     match &row.segment.dropped {
         None => line,
@@ -268,7 +268,7 @@ pub(crate) fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> St
     }
     let names =
         "flight unsent swnd rwnd cwnd ssthresh rtt minrtt rto mss ca limit unread lost sacked";
-    let row = Row {
+    let row = TraceRow {
         segment,
         connection: None,
         sample,
@@ -292,7 +292,7 @@ pub(crate) fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> St
 }
 
 /// A figure of the socket at the segment, or behind a `~` of its last sample.
-fn state_of<T: ToString>(row: &Row<'_>, figure: impl Fn(&SocketState) -> Option<T>) -> String {
+fn state_of<T: ToString>(row: &TraceRow<'_>, figure: impl Fn(&SocketState) -> Option<T>) -> String {
     let now = row.segment.socket.as_ref().and_then(&figure);
     let before = || format!("~{}", figure(&row.sample?.socket)?.to_string()).into();
     let text = now.map(|figure| figure.to_string()).or_else(before);
@@ -305,7 +305,7 @@ fn threshold(socket: &SocketState) -> Option<u64> {
     Some(u64::from(segments) * u64::from(socket.mss()?))
 }
 
-fn of_packet(row: &Row<'_>, number: u32) -> String {
+fn of_packet(row: &TraceRow<'_>, number: u32) -> String {
     match row.segment.segments {
         0 => String::new(),
         _ => number.to_string(),
@@ -463,7 +463,7 @@ mod tests {
         };
         let columns = columns("flight,swnd,rwnd,cwnd,ssthresh,re,cpu").unwrap();
         let cells = |sample| {
-            let row = Row {
+            let row = TraceRow {
                 segment: &packet,
                 connection: Some(&connection),
                 sample,
@@ -493,7 +493,7 @@ mod tests {
         };
         let usual = columns(USUAL).unwrap();
         let row = |segment| {
-            let row = Row {
+            let row = TraceRow {
                 segment,
                 connection: Some(&connection),
                 sample: None,
@@ -522,7 +522,7 @@ mod tests {
                 })),
                 ..segment.clone()
             };
-            let row = Row {
+            let row = TraceRow {
                 segment: &segment,
                 connection: Some(&connection),
                 sample: None,
@@ -557,7 +557,7 @@ mod tests {
         let bare = Segment::default();
         let (_, connection) = sent();
         let all: Vec<_> = COLUMNS.iter().collect();
-        let row = Row {
+        let row = TraceRow {
             segment: &bare,
             connection: Some(&connection),
             sample: None,

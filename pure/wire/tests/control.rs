@@ -4,9 +4,9 @@
 
 use linerate_wire::Machine;
 use linerate_wire::control::{
-    AgentMachine, ControlRole, ControllerMachine, Endpoint, Event, Fault, IDLE, LegOrder,
-    MAX_FRAME, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_PIECE, MAX_QUEUED,
-    MAX_READINGS, MAX_SETTINGS, Origin, PING_EVERY, PROTOCOL, ProbeAnswer, ProbeRequest, SILENCE,
+    AgentMachine, ControlRole, ControllerMachine, Endpoint, Fault, IDLE, LegOrder, MAX_FRAME,
+    MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_PIECE, MAX_QUEUED, MAX_READINGS,
+    MAX_SETTINGS, MachineEvent, Origin, PING_EVERY, PROTOCOL, ProbeAnswer, ProbeRequest, SILENCE,
     ToAgent, ToController, TuneRequest, encode_frame,
 };
 use model::mtu::{Climb, Hop};
@@ -124,13 +124,13 @@ fn not_tuned(number: u64) -> ToController {
     ToController::TuneRefused { number, why }
 }
 
-fn all<R: ControlRole>(machine: &mut Endpoint<R>) -> Vec<Event<R::In>> {
+fn all<R: ControlRole>(machine: &mut Endpoint<R>) -> Vec<MachineEvent<R::In>> {
     std::iter::from_fn(|| machine.poll_event()).collect()
 }
 
 fn fault<R: ControlRole>(machine: &mut Endpoint<R>) -> Fault {
     match all(machine).pop() {
-        Some(Event::Lost(fault)) => fault,
+        Some(MachineEvent::Lost(fault)) => fault,
         _ => panic!("the session goes on"),
     }
 }
@@ -156,7 +156,7 @@ impl Pair {
         let mut pair = Pair::new();
         pair.exchange();
         let version = "0.1.0".to_owned();
-        assert_eq!(all(&mut pair.controller), [Event::Ready { version }]);
+        assert_eq!(all(&mut pair.controller), [MachineEvent::Ready { version }]);
         assert_eq!(all(&mut pair.agent).len(), 1);
         pair
     }
@@ -240,7 +240,7 @@ fn a_session_with_both_directions_at_once() {
     assert_eq!(all(&mut pair.controller).len(), 9);
     let events = all(&mut pair.agent);
     assert_eq!(events.len(), 5);
-    assert_eq!(events.last(), Some(&Event::Closed { why: None }));
+    assert_eq!(events.last(), Some(&MachineEvent::Closed { why: None }));
     assert!(pair.agent.is_over() && pair.controller.is_over());
     assert_eq!(pair.agent.deadline(), None);
 }
@@ -278,7 +278,11 @@ fn bytes_cut_at_every_position_make_the_same_session() {
         }
         let events = all(&mut controller);
         assert_eq!(events.len(), 5, "cut at {cut}");
-        assert_eq!(events[4], Event::Message(finished(1)), "cut at {cut}");
+        assert_eq!(
+            events[4],
+            MachineEvent::Message(finished(1)),
+            "cut at {cut}"
+        );
     }
     // And byte by byte.
     let mut pair = Pair::running();
@@ -290,7 +294,10 @@ fn bytes_cut_at_every_position_make_the_same_session() {
     let events = all(&mut pair.controller);
     assert_eq!(
         events,
-        [Event::Message(sample(1)), Event::Message(finished(1))]
+        [
+            MachineEvent::Message(sample(1)),
+            MachineEvent::Message(finished(1))
+        ]
     );
 }
 
@@ -423,10 +430,12 @@ fn what_is_owed_has_a_deadline_in_every_stage() {
     let mut pair = Pair::ready();
     pair.pass(IDLE + PING_EVERY);
     match all(&mut pair.controller).pop() {
-        Some(Event::Closed { why: Some(why) }) => assert!(why.contains("nothing was ordered")),
+        Some(MachineEvent::Closed { why: Some(why) }) => {
+            assert!(why.contains("nothing was ordered"))
+        }
         _ => panic!("an idle session goes on"),
     }
-    assert_eq!(all(&mut pair.agent), [Event::Closed { why: None }]);
+    assert_eq!(all(&mut pair.agent), [MachineEvent::Closed { why: None }]);
 }
 
 #[test]
@@ -488,7 +497,10 @@ fn what_crosses_on_the_way_is_no_fault() {
     pair.agent.send(pair.now, &finished(1)).unwrap();
     pair.agent.send(pair.now, &sample(1)).unwrap();
     pair.exchange();
-    assert_eq!(all(&mut pair.controller), [Event::Message(finished(1))]);
+    assert_eq!(
+        all(&mut pair.controller),
+        [MachineEvent::Message(finished(1))]
+    );
     assert_eq!(all(&mut pair.agent), []);
 
     // The start is on its way while the agent gives up.
@@ -500,7 +512,7 @@ fn what_crosses_on_the_way_is_no_fault() {
     pair.exchange();
     assert_eq!(
         all(&mut pair.controller),
-        [Event::Message(failed(1, "lost"))]
+        [MachineEvent::Message(failed(1, "lost"))]
     );
     assert_eq!(all(&mut pair.agent), []);
 
@@ -560,7 +572,8 @@ fn sentences_of_a_peer_are_fit_for_a_terminal() {
     let mut pair = Pair::with_leg(&[], false);
     let why = format!("\u{1b}]0;title\u{7}\u{202e}{}", "x".repeat(5000));
     pair.answer(&failed(1, &why)).unwrap();
-    let Some(Event::Message(ToController::Failed { why, .. })) = all(&mut pair.controller).pop()
+    let Some(MachineEvent::Message(ToController::Failed { why, .. })) =
+        all(&mut pair.controller).pop()
     else {
         panic!("no failure");
     };
@@ -577,7 +590,7 @@ fn sentences_of_a_peer_are_fit_for_a_terminal() {
     }
     pair.answer(&grant).unwrap();
     match all(&mut pair.controller).pop() {
-        Some(Event::Message(ToController::Granted { warnings, .. })) => {
+        Some(MachineEvent::Message(ToController::Granted { warnings, .. })) => {
             assert_eq!(
                 (warnings[0].what.as_str(), warnings[0].meaning.as_str()),
                 ("a?b", "?")
@@ -597,7 +610,7 @@ fn the_end_of_the_stream_is_a_loss_only_before_the_good_bye() {
     pair.exchange();
     pair.controller.input_end();
     let why = Some("the server was stopped".to_owned());
-    assert_eq!(all(&mut pair.controller), [Event::Closed { why }]);
+    assert_eq!(all(&mut pair.controller), [MachineEvent::Closed { why }]);
     // After the end nothing is said any more.
     pair.agent.send(pair.now, &sample(1)).unwrap();
     assert_eq!(pair.agent.poll_output(), None);
@@ -611,7 +624,9 @@ fn requests_to_tune_are_answered_in_their_order_with_a_leg_open_or_not() {
         let begin = TuneRequest::Begin { title, deadline };
         pair.send(&tune(1, begin)).unwrap();
         pair.send(&apply(7, MAX_SETTINGS)).unwrap();
-        let [Event::Message(begun), Event::Message(applied)] = &all(&mut pair.agent)[..] else {
+        let [MachineEvent::Message(begun), MachineEvent::Message(applied)] =
+            &all(&mut pair.agent)[..]
+        else {
             panic!("two requests");
         };
         assert_eq!(applied, &apply(7, MAX_SETTINGS));
@@ -619,7 +634,10 @@ fn requests_to_tune_are_answered_in_their_order_with_a_leg_open_or_not() {
         assert_eq!(begun, &tune(1, TuneRequest::Begin { title, deadline }));
         pair.answer(&not_tuned(1)).unwrap();
         pair.answer(&tuned(7, MAX_READINGS)).unwrap();
-        let [Event::Message(refused), Event::Message(answer)] = &all(&mut pair.controller)[..]
+        let [
+            MachineEvent::Message(refused),
+            MachineEvent::Message(answer),
+        ] = &all(&mut pair.controller)[..]
         else {
             panic!("two answers");
         };
@@ -721,8 +739,8 @@ fn requests_to_probe_are_answered_in_turn_and_their_reports_are_bounded() {
         .unwrap();
     match &all(&mut pair.controller)[..] {
         [
-            Event::Message(ToController::ProbeRefused { why, .. }),
-            Event::Message(ToController::Probed {
+            MachineEvent::Message(ToController::ProbeRefused { why, .. }),
+            MachineEvent::Message(ToController::Probed {
                 answer: ProbeAnswer::Climbed { climb },
                 ..
             }),
@@ -763,7 +781,10 @@ fn pieces_of_a_trace_are_asked_for_and_sent_up_to_their_bounds() {
     let longest = MAX_PIECE.div_ceil(3) * 4;
     all(&mut pair.controller);
     pair.answer(&piece(longest)).unwrap();
-    assert_eq!(all(&mut pair.controller), [Event::Message(piece(longest))]);
+    assert_eq!(
+        all(&mut pair.controller),
+        [MachineEvent::Message(piece(longest))]
+    );
     assert!(pair.agent.send(pair.now, &piece(longest + 1)).is_err());
 }
 
@@ -900,9 +921,9 @@ fn play(acts: Vec<Act>) -> Pair {
 }
 
 /// Whether a session that broke was broken by time alone.
-fn only_late<M>(events: &[Event<M>]) -> bool {
+fn only_late<M>(events: &[MachineEvent<M>]) -> bool {
     events.iter().all(|event| match event {
-        Event::Lost(fault) => {
+        MachineEvent::Lost(fault) => {
             matches!(fault, Fault::Silent(_) | Fault::Mute(_) | Fault::Overdue(_))
         }
         _ => true,
@@ -910,8 +931,9 @@ fn only_late<M>(events: &[Event<M>]) -> bool {
 }
 
 /// Whether the one end is the last event.
-fn ends_once<M>(events: &[Event<M>]) -> bool {
-    let is_end = |e: &Event<M>| matches!(e, Event::Lost(_) | Event::Closed { .. });
+fn ends_once<M>(events: &[MachineEvent<M>]) -> bool {
+    let is_end =
+        |e: &MachineEvent<M>| matches!(e, MachineEvent::Lost(_) | MachineEvent::Closed { .. });
     events.iter().filter(|e| is_end(e)).count() == 1 && events.last().is_some_and(is_end)
 }
 

@@ -2,14 +2,14 @@
 
 use crate::files::{confined, read_whole};
 use crate::filter_args::{self, FilterArgs, LOOK};
-use crate::inputs::{Kind, bad, kind, observed};
+use crate::inputs::{InputKind, bad, kind, observed};
 use crate::lookup::Subject;
 use crate::prelude::*;
 use anyhow::bail;
 use archive::Traces;
 use model::request::{Links, Requests};
 use model::{Nanos, Run, Side, TraceSource};
-use observe::trace::{Source, TraceOptions};
+use observe::trace::{PreferredSource, TraceOptions};
 use requests::RequestObserver;
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub fn requests_of(subject: &Subject, links: Links) -> Result<Requests> {
         Subject::Run(run, traces) => return of_run(run, traces, links),
         Subject::File(path) => path,
     };
-    if matches!(kind(path)?, Kind::Listing) {
+    if matches!(kind(path)?, InputKind::Listing) {
         let text = read_whole(path).map_err(|why| bad(path, why))?;
         return Ok(requests::listed(&text, links));
     }
@@ -64,7 +64,7 @@ fn text(requests: &Requests, json: bool) -> String {
 /// Prints the requests that go on until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
 pub fn live(which: &FilterArgs, time: Option<Nanos>, links: Links, json: bool) -> Result<Exit> {
     let options = TraceOptions {
-        source: Source::Whichever,
+        source: PreferredSource::Whichever,
         ..TraceOptions::default()
     };
     let (mut tracer, end) = filter_args::start(which, &options, time)?;

@@ -1,12 +1,12 @@
 //! `linerate explain --live`: connections explained while they go on.
 
 use crate::filter_args::{self, FilterArgs, LOOK};
-use crate::live::{Picture, View};
+use crate::live::{LivePicture, View};
 use crate::prelude::*;
 use engine::progress::Event;
 use model::finding::Glance;
 use model::{Nanos, TraceRecord};
-use observe::trace::{Source, TraceOptions};
+use observe::trace::{PreferredSource, TraceOptions};
 use report::{Style, watch};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const LINE: Duration = Duration::from_secs(5);
 /// Explains live until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
 pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> {
     let options = TraceOptions {
-        source: Source::Whichever,
+        source: PreferredSource::Whichever,
         owners: true,
         ..TraceOptions::default()
     };
@@ -78,7 +78,7 @@ impl Now {
     }
 }
 
-impl Picture for Now {
+impl LivePicture for Now {
     fn plain(&mut self) -> Vec<String> {
         if self.at.since(self.lined) < Nanos::from(LINE) {
             return Vec::new();

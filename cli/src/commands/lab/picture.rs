@@ -14,7 +14,7 @@ pub fn why(scenario: &Scenario, width: u16) -> String {
 
 /// The nodes as a tree, beginning at the first; `by` says of a link who shapes it and how well.
 pub fn tree(scenario: &Scenario, by: &dyn Fn(&Link) -> Option<String>) -> String {
-    let mut picture = Picture {
+    let mut picture = LabPicture {
         scenario,
         by,
         seen: Vec::new(),
@@ -71,14 +71,14 @@ pub fn arrow(scenario: &Scenario, link: &str, direction: Direction) -> String {
     format!("{} -> {}", link.ends[from].node, link.ends[to].node)
 }
 
-struct Picture<'a> {
+struct LabPicture<'a> {
     scenario: &'a Scenario,
     by: &'a dyn Fn(&Link) -> Option<String>,
     seen: Vec<&'a str>,
     text: String,
 }
 
-impl<'a> Picture<'a> {
+impl<'a> LabPicture<'a> {
     /// A node, and behind each of its links but `from` the next. `first` begins its own line,
     /// `rest` all below it.
     fn node(&mut self, node: &'a Node, from: Option<&'a str>, first: &str, rest: &str) {

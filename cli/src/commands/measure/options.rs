@@ -22,9 +22,9 @@ pub struct RunOptions {
     #[command(flatten)]
     given: Given,
     #[command(flatten)]
-    what: What,
+    what: WhatArgs,
     #[command(flatten)]
-    load: Load,
+    load: LoadOptions,
     #[command(flatten)]
     datagrams: DatagramOptions,
     #[command(flatten)]
@@ -38,16 +38,16 @@ pub struct RunOptions {
 /// The options of a run that experiments have too: their workload and direction come from the question.
 #[derive(Args)]
 #[command(group = ArgGroup::new("end"))]
-pub struct Load {
+pub struct LoadOptions {
     // The first, as in [`RunOptions`].
     #[command(flatten)]
     given: Given,
     #[command(flatten)]
     amount: Amount,
     #[command(flatten)]
-    sockets: Sockets,
+    sockets: SocketArgs,
     #[command(flatten)]
-    place: Place,
+    place: PlaceOption,
     #[command(flatten)]
     bulk: BulkOptions,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub struct Load {
 
 #[derive(Args)]
 #[command(next_help_heading = "What to measure")]
-struct What {
+struct WhatArgs {
     /// Only from here to HOST
     #[arg(long, group = "direction")]
     up: bool,
@@ -101,7 +101,7 @@ struct Amount {
 /// Options of the data sockets: a flag for each row of [`SOCKET_OPTIONS`], and those that are no numbers.
 #[derive(Args)]
 #[command(next_help_heading = "Sockets")]
-struct Sockets {
+struct SocketArgs {
     /// Send and receive buffer, at both hosts
     #[arg(short = 'w', long, value_name = "SIZE", value_parser = buffer)]
     sockbuf: Option<Bytes>,
@@ -162,7 +162,7 @@ impl FromArgMatches for SocketNumbers {
 
 #[derive(Args)]
 #[command(next_help_heading = "Placement")]
-struct Place {
+struct PlaceOption {
     /// Local source address
     #[arg(short = 'B', long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
@@ -481,7 +481,7 @@ impl RunOptions {
     }
 }
 
-impl Load {
+impl LoadOptions {
     /// The order for this workload in these directions; `usual` ends a leg if no option does.
     ///
     /// # Errors

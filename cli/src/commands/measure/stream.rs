@@ -27,11 +27,11 @@ impl Watcher for JsonLines {
 /// The lines of iperf3's `--json-stream`: the start and each local row; the end is printed with the result.
 pub struct Iperf3Lines {
     spec: Spec,
-    legs: BTreeMap<usize, Course>,
+    legs: BTreeMap<usize, LegProgress>,
 }
 
 /// The last row of a leg, and the samples since.
-struct Course {
+struct LegProgress {
     direction: Direction,
     rows: Rows,
     before: Option<Sample>,
@@ -68,7 +68,7 @@ impl Watcher for Iperf3Lines {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::LegStarted { index, direction } => {
-                let leg = Course {
+                let leg = LegProgress {
                     direction,
                     rows: Rows::new(self.spec.interval),
                     before: None,

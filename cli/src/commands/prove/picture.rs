@@ -1,7 +1,7 @@
 //! An experiment while it goes on: the pairs so far, the run of now, the time that is left. The
 //! figures may be watched without harm: nothing here is a claim, and nothing decides by it.
 
-use crate::live::{Picture, View};
+use crate::live::{LivePicture, View};
 use engine::experiment::Audience;
 use engine::progress::Event;
 use model::{BitRate, Design, Experiment, Metric, Nanos, Plan, Spec, Trial, TrialPhase, Verdict};
@@ -67,7 +67,7 @@ impl Audience for View<Pairs> {
     }
 }
 
-impl Picture for Pairs {
+impl LivePicture for Pairs {
     fn plain(&mut self) -> Vec<String> {
         let mut new = self.done[self.printed..].to_vec();
         self.printed = self.done.len();
@@ -93,7 +93,7 @@ impl Picture for Pairs {
 
     fn event(&mut self, event: &Event<'_>) {
         if let Some(live) = &mut self.live {
-            Picture::event(live, event);
+            LivePicture::event(live, event);
         }
     }
 }

@@ -14,13 +14,13 @@ use std::net::{SocketAddr, TcpListener};
   linerate runs serve --listen 127.0.0.1:0     a free port, which is printed
 
 Read-only, until Ctrl-C. /metrics has the last run of each host and workload.")]
-pub struct Serve {
+pub struct RunsServe {
     /// Where to listen; all who can connect can read the archive
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5220")]
     listen: SocketAddr,
 }
 
-impl Serve {
+impl RunsServe {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let archive = global.archive_path().map_err(refused)?;

@@ -6,7 +6,7 @@ use model::{
     Connection, Nanos, Segment, SocketValues, TraceRecord, TraceSample, TraceSource, What,
 };
 use observe::trace::{EncodedEvent, Recording, Tracer};
-use report::trace::{self as words, Column, Row};
+use report::trace::{self as words, Column, TraceRow};
 use report::{pcapng, words::escape};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -20,15 +20,15 @@ const HEADING_EVERY: u64 = 40;
 /// Closed connections whose names are still known.
 const MOST_CLOSED: usize = 10_000;
 
-pub struct Output {
-    form: Form,
+pub struct TraceOutput {
+    form: TraceForm,
     name: String,
     /// The last of each connection whose socket is there.
     sampled: HashMap<u32, TraceSample>,
 }
 
-enum Form {
-    Lines(Box<Lines>),
+enum TraceForm {
+    Lines(Box<TextLines>),
     Json(BufWriter<Box<dyn Write>>),
     Capture(Box<Capture>),
     Recording(Box<Recording<BufWriter<File>>>),
@@ -48,9 +48,9 @@ fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "jsonl")
 }
 
-impl Output {
-    pub fn lines(columns: Vec<&'static Column>, calls: bool, tracer: &Tracer) -> Output {
-        let form = Form::Lines(Box::new(Lines {
+impl TraceOutput {
+    pub fn lines(columns: Vec<&'static Column>, calls: bool, tracer: &Tracer) -> TraceOutput {
+        let form = TraceForm::Lines(Box::new(TextLines {
             columns,
             calls,
             samples: calls || tracer.begin().source == TraceSource::Samples,
@@ -59,15 +59,15 @@ impl Output {
             last: None,
             lines: 0,
         }));
-        Output::new(form, "standard output".to_owned())
+        TraceOutput::new(form, "standard output".to_owned())
     }
 
-    pub fn json(tracer: &Tracer) -> Result<Output> {
-        Output::json_to(Box::new(io::stdout()), "standard output".to_owned(), tracer)
+    pub fn json(tracer: &Tracer) -> Result<TraceOutput> {
+        TraceOutput::json_to(Box::new(io::stdout()), "standard output".to_owned(), tracer)
     }
 
     /// A file, in the format of its extension.
-    pub fn file(path: &Path, tracer: &Tracer) -> Result<Output> {
+    pub fn file(path: &Path, tracer: &Tracer) -> Result<TraceOutput> {
         let name = escape(&path.display().to_string());
         let has_no_state = |end: &OsStr| end == "pcap" || end == "cap";
         if path.extension().is_some_and(has_no_state) {
@@ -79,35 +79,35 @@ impl Output {
         let file = File::create(path).with_context(|| format!("cannot make the file {name}"))?;
         let context = || format!("cannot write {name}");
         if is_json(path) {
-            return Output::json_to(Box::new(file), name, tracer);
+            return TraceOutput::json_to(Box::new(file), name, tracer);
         }
         let mut to = BufWriter::with_capacity(1 << 16, file);
         let form = if is_capture(path) {
             to.write_all(&pcapng::begin()).with_context(context)?;
-            Form::Capture(Box::new(Capture {
+            TraceForm::Capture(Box::new(Capture {
                 to,
                 started: tracer.begin().started,
                 remarks: Vec::new(),
             }))
         } else {
-            Form::Recording(Box::new(
+            TraceForm::Recording(Box::new(
                 Recording::begin(to, tracer).with_context(context)?,
             ))
         };
-        Ok(Output::new(form, name))
+        Ok(TraceOutput::new(form, name))
     }
 
-    fn new(form: Form, name: String) -> Output {
+    fn new(form: TraceForm, name: String) -> TraceOutput {
         let sampled = HashMap::new();
-        Output {
+        TraceOutput {
             form,
             name,
             sampled,
         }
     }
 
-    fn json_to(to: Box<dyn Write>, name: String, tracer: &Tracer) -> Result<Output> {
-        let mut output = Output::new(Form::Json(BufWriter::new(to)), name);
+    fn json_to(to: Box<dyn Write>, name: String, tracer: &Tracer) -> Result<TraceOutput> {
+        let mut output = TraceOutput::new(TraceForm::Json(BufWriter::new(to)), name);
         output.write(
             &TraceRecord::Begin(tracer.begin().clone()),
             EncodedEvent(&[]),
@@ -124,17 +124,17 @@ impl Output {
             };
         }
         match &mut self.form {
-            Form::Lines(lines) => lines.write(record, sampled),
-            Form::Json(to) => serde_json::to_writer(&mut *to, record)
+            TraceForm::Lines(lines) => lines.write(record, sampled),
+            TraceForm::Json(to) => serde_json::to_writer(&mut *to, record)
                 .map_err(io::Error::from)
                 .and_then(|()| to.write_all(b"\n")),
-            Form::Capture(capture) => match record {
+            TraceForm::Capture(capture) => match record {
                 TraceRecord::Segment(segment) => {
                     capture.write(segment, sampled.get(&segment.connection), written)
                 }
                 _ => Ok(()),
             },
-            Form::Recording(recording) => recording.add(record, written),
+            TraceForm::Recording(recording) => recording.add(record, written),
         }
         .with_context(|| format!("cannot write {}", self.name))
     }
@@ -142,7 +142,7 @@ impl Output {
     /// The recording, if that is where it goes.
     pub fn recording(&mut self) -> Option<&mut Recording<BufWriter<File>>> {
         match &mut self.form {
-            Form::Recording(recording) => Some(recording),
+            TraceForm::Recording(recording) => Some(recording),
             _ => None,
         }
     }
@@ -155,7 +155,7 @@ impl Output {
     /// Says something about the trace: among its lines, else on standard error.
     pub fn remark(&mut self, words: &str) -> Result<()> {
         match &mut self.form {
-            Form::Lines(lines) => {
+            TraceForm::Lines(lines) => {
                 writeln!(lines.to, "-- {words}").context("cannot write to standard output")
             }
             _ => {
@@ -168,10 +168,10 @@ impl Output {
     /// Hands on what is buffered.
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.form {
-            Form::Lines(lines) => lines.to.flush(),
-            Form::Json(to) => to.flush(),
-            Form::Capture(capture) => capture.to.flush(),
-            Form::Recording(recording) => recording.flush(),
+            TraceForm::Lines(lines) => lines.to.flush(),
+            TraceForm::Json(to) => to.flush(),
+            TraceForm::Capture(capture) => capture.to.flush(),
+            TraceForm::Recording(recording) => recording.flush(),
         }
         .with_context(|| format!("cannot write {}", self.name))
     }
@@ -212,7 +212,7 @@ impl Capture {
     }
 }
 
-struct Lines {
+struct TextLines {
     columns: Vec<&'static Column>,
     calls: bool,
     samples: bool,
@@ -222,7 +222,7 @@ struct Lines {
     lines: u64,
 }
 
-impl Lines {
+impl TextLines {
     fn write(
         &mut self,
         record: &TraceRecord,
@@ -245,7 +245,7 @@ impl Lines {
                     writeln!(self.to, "{}", words::heading(&self.columns))?;
                 }
                 self.lines += 1;
-                let row = Row {
+                let row = TraceRow {
                     segment,
                     connection: Some(connection),
                     sample: sampled.get(&segment.connection),

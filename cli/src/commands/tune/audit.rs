@@ -8,11 +8,11 @@ use crate::{document, lookup};
 use advise::{PathHosts, PathSample};
 use anyhow::bail;
 use archive::Traces;
-use engine::controller::Link;
+use engine::controller::PeerLink;
 use engine::exit::sentence;
 use engine::host::Host;
 use engine::iperf3::client;
-use engine::peer::{ConfigFiles, Operation};
+use engine::peer::{ConfigFiles, PeerOperation};
 use engine::record::blank;
 use engine::{lab, mtu, traces, tuning};
 use model::advice::{Advice, AuditReport, Configured};
@@ -68,7 +68,7 @@ pub struct Audit {
     quiet: bool,
 }
 
-struct Found {
+struct AuditFindings {
     run: Run,
     why: Vec<Explanation>,
     local: Configured,
@@ -83,7 +83,7 @@ impl Audit {
             (None, Some(host)) => {
                 let host: Host = host.parse()?;
                 let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-                host.supports(Operation::Audit)?;
+                host.supports(PeerOperation::Audit)?;
                 if let Some(lab) = self.reaching.lab(&host) {
                     return lab::measure(lab.name, lab.hosts, self.quiet, stop);
                 }
@@ -99,7 +99,7 @@ impl Audit {
         Ok(Exit::Done.into())
     }
 
-    fn measured(&self, peer: &Host, global: &Global, stop: &AtomicBool) -> Result<Found> {
+    fn measured(&self, peer: &Host, global: &Global, stop: &AtomicBool) -> Result<AuditFindings> {
         let path = Path { peer, global, stop };
         let spec = self.spec();
         out::note(&format!(
@@ -142,7 +142,7 @@ impl Audit {
                 }
             }
         }
-        Ok(Found {
+        Ok(AuditFindings {
             run,
             why,
             local,
@@ -161,8 +161,12 @@ impl Audit {
         }
     }
 
-    fn judge(&self, found: Found, archive: Option<&std::path::Path>) -> Result<AuditReport> {
-        let Found {
+    fn judge(
+        &self,
+        found: AuditFindings,
+        archive: Option<&std::path::Path>,
+    ) -> Result<AuditReport> {
+        let AuditFindings {
             run,
             why,
             local,
@@ -213,7 +217,7 @@ impl Audit {
 }
 
 /// What sets the remote host up when it starts.
-fn survey(link: &mut Link) -> Result<Configured> {
+fn survey(link: &mut PeerLink) -> Result<Configured> {
     let asked = link.ask(ProbeRequest::Survey)?;
     match link.answer(asked, ANSWER, &mut || ())? {
         ProbeAnswer::Surveyed { configured } => Ok(*configured),
@@ -222,10 +226,10 @@ fn survey(link: &mut Link) -> Result<Configured> {
 }
 
 /// A run of the archive, and what its host is set up by if it is this one.
-fn kept(id: &str, global: &Global) -> Result<Found> {
+fn kept(id: &str, global: &Global) -> Result<AuditFindings> {
     let (run, traces) = lookup::run(id, global)?;
     let why = traces::explain(&run, &traces);
-    Ok(Found {
+    Ok(AuditFindings {
         doubts: vec![format!(
             "judged by the run {}, so by the settings of that time; which files set them is unknown",
             run.id

@@ -2,7 +2,7 @@
 
 use super::ANSWER;
 use crate::prelude::*;
-use engine::controller::Link;
+use engine::controller::PeerLink;
 use engine::host::Host;
 use engine::transport::How;
 use engine::tuning;
@@ -37,7 +37,7 @@ enum Holder {
     /// This process: both ends are on this machine.
     Here(tune::TuningSession),
     /// The agent on the remote host.
-    There(Link),
+    There(PeerLink),
 }
 
 impl Hold {
@@ -50,7 +50,7 @@ impl Hold {
             remote_command: self.remote_command.as_deref(),
             ..global.how(None, stop)?
         };
-        let mut link = Link::new(host.connect(&how)?);
+        let mut link = PeerLink::new(host.connect(&how)?);
         let begin = TuneRequest::Begin {
             title: self.title.clone(),
             deadline: self.deadline,

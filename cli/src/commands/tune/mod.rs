@@ -39,13 +39,13 @@ it is undone even if linerate is killed. --persist writes what is kept to
 /etc/sysctl.d and for netplan, systemd-networkd or NetworkManager.")]
 pub struct Tune {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<TuneAction>,
     #[command(flatten)]
-    path: Box<path::Path>,
+    path: Box<path::TunePath>,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum TuneAction {
     Audit(audit::Audit),
     /// List the knobs, by scope
     Knobs,
@@ -54,7 +54,7 @@ enum Action {
     /// Show what is changed on this host now
     Status,
     Undo(undo::Undo),
-    Show(path::Show),
+    Show(path::TuneShow),
     /// Undo what a journal says once its process is gone or its deadline has passed
     #[command(hide = true)]
     Guard {
@@ -70,14 +70,14 @@ impl Tune {
             return self.path.run(global);
         };
         match action {
-            Action::Audit(audit) => return audit.run(global),
-            Action::Knobs => knobs::run()?,
-            Action::Hold(hold) => hold.run(global)?,
-            Action::Mtu(mtu) => return Ok(mtu.run(global)?.into()),
-            Action::Status => status::status()?,
-            Action::Undo(undo) => return undo.run(global),
-            Action::Show(show) => show.run(global)?,
-            Action::Guard { journal } => tune::guard(journal)?,
+            TuneAction::Audit(audit) => return audit.run(global),
+            TuneAction::Knobs => knobs::run()?,
+            TuneAction::Hold(hold) => hold.run(global)?,
+            TuneAction::Mtu(mtu) => return Ok(mtu.run(global)?.into()),
+            TuneAction::Status => status::status()?,
+            TuneAction::Undo(undo) => return undo.run(global),
+            TuneAction::Show(show) => show.run(global)?,
+            TuneAction::Guard { journal } => tune::guard(journal)?,
         }
         Ok(Exit::Done.into())
     }

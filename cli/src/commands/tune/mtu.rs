@@ -6,7 +6,7 @@ use crate::json_input::Document;
 use crate::prelude::*;
 use engine::host::Host;
 use engine::mtu::change::{Wish, change};
-use engine::peer::Operation;
+use engine::peer::PeerOperation;
 use engine::transport::How;
 use engine::{mtu, tuning};
 use model::mtu::{ChangeOutcome, ChangeReach, MtuFound};
@@ -59,7 +59,7 @@ pub struct TuneMtu {
 impl TuneMtu {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let host: Host = self.host.parse()?;
-        host.supports(Operation::ChangeMtu)?;
+        host.supports(PeerOperation::ChangeMtu)?;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         tuning::recover();
         let how = How {

@@ -1,17 +1,17 @@
 //! `linerate tune HOST`: from a measurement to settings that are proven to help.
 
-use crate::commands::measure::options::Load;
+use crate::commands::measure::options::LoadOptions;
 use crate::commands::prove::picture::Pairs;
-use crate::commands::prove::{Design, SessionArgs};
+use crate::commands::prove::{DesignArgs, SessionArgs};
 use crate::json_input::Document;
 use crate::live::View;
 use crate::prelude::*;
 use crate::{document, lookup};
-use archive::{Archive, Named};
-use engine::closed_loop::{ClosedLoop, Question, TuningResult};
+use archive::{Archive, NamedDocument};
+use engine::closed_loop::{ClosedLoop, TuneQuestion, TuningResult};
 use engine::exit::{exit_of, sentence};
 use engine::host::Host;
-use engine::peer::Operation;
+use engine::peer::PeerOperation;
 use engine::{lab, namespaces, tuning};
 use model::advice::Foreign;
 use model::{BitRate, Direction, Directions, LegLimit, Plan, Tuning, Warning};
@@ -20,26 +20,26 @@ use report::tune::Judged;
 
 /// The closed loop.
 #[derive(Args)]
-pub struct Path {
+pub struct TunePath {
     /// The remote host, as 'linerate measure' takes it
     host: Option<String>,
     #[command(flatten)]
     care: Care,
     #[command(flatten)]
-    load: Load,
+    load: LoadOptions,
     #[command(flatten)]
     session: SessionArgs,
     /// Also write the kept settings to the boot configuration of the hosts
     #[arg(long, help_heading = "What to tune")]
     persist: bool,
     #[command(flatten)]
-    form: Form,
+    form: TuneForm,
 }
 
 /// How the story is printed.
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
-struct Form {
+struct TuneForm {
     /// Print the result with its verdicts as JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -60,7 +60,7 @@ fn parse_system(text: &str) -> Result<Foreign, String> {
 #[command(next_help_heading = "What to tune")]
 struct Care {
     #[command(flatten)]
-    design: Design,
+    design: DesignArgs,
     /// Target rate of the path [default: from the devices and the measurement]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
@@ -77,14 +77,14 @@ struct Care {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune show last --for freebsd")]
-pub struct Show {
+pub struct TuneShow {
     /// Name of the tuning, its first digits, or 'last'
     id: String,
     #[command(flatten)]
-    form: Form,
+    form: TuneForm,
 }
 
-impl Path {
+impl TunePath {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let Some(name) = self.host.as_deref() else {
             refuse!(
@@ -94,7 +94,7 @@ impl Path {
         let host: Host = name.parse()?;
         let question = self.question(name)?;
         if self.persist {
-            host.supports(Operation::Persist)?;
+            host.supports(PeerOperation::Persist)?;
         }
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         if let Some(lab) = self.session.reaching.lab(&host) {
@@ -150,10 +150,10 @@ impl Path {
         .into())
     }
 
-    fn question(&self, host: &str) -> Result<Question> {
+    fn question(&self, host: &str) -> Result<TuneQuestion> {
         let (care, load) = (&self.care, &self.load);
         let limit = LegLimit::Time(USUAL_TIME);
-        Ok(Question {
+        Ok(TuneQuestion {
             host: host.to_owned(),
             direction: care.design.direction.unwrap_or(Direction::Up),
             run: load.spec(load.bulk(), Directions::Up, limit)?,
@@ -173,11 +173,11 @@ impl Path {
     }
 }
 
-impl Show {
+impl TuneShow {
     pub fn run(&self, global: &Global) -> Result<()> {
         let archive = lookup::open_existing(global)?;
         let story = archive.tuning(&self.id).map_err(lookup::refused)?;
-        match document::load(&archive, &Named::Tuning(story.id))? {
+        match document::load(&archive, &NamedDocument::Tuning(story.id))? {
             Document::Tuning(story, experiments) => {
                 print(&story, &document::judged(experiments), &self.form)
             }
@@ -186,7 +186,7 @@ impl Show {
     }
 }
 
-fn print(story: &Tuning, judged: &[Judged], form: &Form) -> Result<()> {
+fn print(story: &Tuning, judged: &[Judged], form: &TuneForm) -> Result<()> {
     if form.json {
         return out::print(&report::tune::json(story, judged));
     }

@@ -3,9 +3,9 @@
 use super::ANSWER;
 use crate::global::Reaching;
 use crate::prelude::*;
-use engine::controller::Link;
+use engine::controller::PeerLink;
 use engine::host::Host;
-use engine::peer::Operation;
+use engine::peer::PeerOperation;
 use engine::{lab, tuning};
 use model::Reading;
 use report::words::escape;
@@ -57,9 +57,9 @@ impl Undo {
         let Some(peer) = host else {
             return Ok(Exit::Done.into());
         };
-        peer.supports(Operation::Restore)?;
+        peer.supports(PeerOperation::Restore)?;
         let reached = peer.connect(&self.reaching.how(global, stop)?)?;
-        let readings = Link::new(reached).tune(TuneRequest::Restore, ANSWER)?;
+        let readings = PeerLink::new(reached).tune(TuneRequest::Restore, ANSWER)?;
         if readings.is_empty() {
             out::print(&format!("nothing was changed on {peer}\n"))?;
         }

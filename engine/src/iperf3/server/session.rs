@@ -5,7 +5,7 @@ use super::reservations::Reservation;
 use crate::clock::unix_seconds;
 use crate::iperf3::{stream_result, udp};
 use crate::transport::acceptor::{Slot, source};
-use crate::transport::admission::Pending;
+use crate::transport::admission::PendingConnection;
 use crate::transport::driver::Driver;
 use measure::{Job, Load, Role, UdpJob, UdpLoad};
 use model::{BitRate, Bulk, Bytes, Datagrams, LegLimit, Nanos, SocketSettings, Workload};
@@ -44,7 +44,7 @@ pub fn run(
     stream: TcpStream,
     peer: SocketAddr,
     cookie: Cookie,
-    pending: Pending,
+    pending: PendingConnection,
 ) {
     let session = TestSession::open(server, stream, peer, cookie);
     let outcome = session.and_then(|session| session.serve(pending));
@@ -79,12 +79,12 @@ struct Half {
     load: AnyLoad,
     sends: bool,
     /// What came before the end of the omitted start, by stream.
-    omitted: Vec<Counts>,
+    omitted: Vec<SessionCounts>,
 }
 
 /// The counters of one stream.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct SessionCounts {
     bytes: Bytes,
     retransmits: Option<u32>,
     datagrams: Datagrams,
@@ -110,7 +110,7 @@ impl<'a> TestSession<'a> {
         })
     }
 
-    fn serve(mut self, pending: Pending) -> Result<String, String> {
+    fn serve(mut self, pending: PendingConnection) -> Result<String, String> {
         let params = self.params()?;
         self.admit(&params)?;
         pending.authenticated();
@@ -490,7 +490,7 @@ impl AnyLoad {
 
 impl Half {
     /// The counters now, by stream.
-    fn counts(&self) -> Vec<Counts> {
+    fn counts(&self) -> Vec<SessionCounts> {
         match &self.load {
             AnyLoad::Tcp(load) => load
                 .bytes()
@@ -500,7 +500,7 @@ impl Half {
                     let tcp = observe::tcp_info(socket.as_fd()).ok();
                     // What still waits in this host has not been sent.
                     let unsent = tcp.as_ref().and_then(|tcp| tcp.notsent_bytes());
-                    Counts {
+                    SessionCounts {
                         bytes: bytes.since(unsent.filter(|_| self.sends).unwrap_or_default()),
                         retransmits: tcp.and_then(|tcp| tcp.total_retrans()),
                         datagrams: Datagrams::default(),
@@ -509,7 +509,7 @@ impl Half {
                 .collect(),
             AnyLoad::Udp(load) => {
                 let counts = load.bytes().into_iter().zip(load.datagrams());
-                let of = |(bytes, datagrams)| Counts {
+                let of = |(bytes, datagrams)| SessionCounts {
                     bytes,
                     retransmits: None,
                     datagrams,

@@ -2,7 +2,7 @@
 
 use crate::block_client::BlockClient;
 use crate::spin::{Spin, is_pause};
-use crate::stream::{Phase, Stream, Tally, counts, latencies};
+use crate::stream::{LoadPhase, LoadStream, Tally, counts, latencies};
 use hdrhistogram::Histogram;
 use model::{BlockOperation, BlockRecord, BlockReply, Blocks, Bytes, Latency, Nanos};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Asks until the limit, so that `depth` calls are outstanding all the time.
 pub(super) fn ask(
-    stream: &Stream<'_>,
+    stream: &LoadStream<'_>,
     order: &Blocks,
     client: &mut dyn BlockClient,
     spin: Spin,
@@ -41,7 +41,7 @@ pub(super) fn ask(
         records: BTreeMap::new(),
     };
     let result = calls.run(order.depth);
-    if stream.phase() == Phase::Cut {
+    if stream.phase() == LoadPhase::Cut {
         let lost = calls.outstanding;
         stream.tally(|tally: &mut Tally| tally.unanswered += lost);
     }
@@ -50,13 +50,13 @@ pub(super) fn ask(
     stream.operated(calls.records.into_values().map(Record::finish));
     stream.moved(started, Instant::now());
     match stream.phase() {
-        Phase::Cut => Ok(()),
+        LoadPhase::Cut => Ok(()),
         _ => result,
     }
 }
 
 struct Calls<'a> {
-    stream: &'a Stream<'a>,
+    stream: &'a LoadStream<'a>,
     client: &'a mut dyn BlockClient,
     spin: Spin,
     started: Instant,
@@ -77,13 +77,13 @@ impl Calls<'_> {
         let stream = self.stream;
         loop {
             while self.outstanding < u64::from(depth)
-                && stream.phase() == Phase::Running
+                && stream.phase() == LoadPhase::Running
                 && stream.claim(1) == 1
             {
                 self.client.ask(self.now(), &mut self.out);
                 self.outstanding += 1;
             }
-            if self.outstanding == 0 || stream.phase() == Phase::Cut {
+            if self.outstanding == 0 || stream.phase() == LoadPhase::Cut {
                 return Ok(());
             }
             self.send().map_err(|error| stream.broken(&error))?;

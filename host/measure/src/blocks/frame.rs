@@ -20,7 +20,7 @@ pub(super) fn code(operation: BlockOperation) -> u8 {
 
 /// A call as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Call {
+pub(super) struct FramedCall {
     pub(super) number: u32,
     pub(super) operation: BlockOperation,
     pub(super) block: u64,
@@ -28,14 +28,18 @@ pub(super) struct Call {
     pub(super) arrived: Instant,
 }
 
-impl Call {
+impl FramedCall {
     /// # Errors
     /// What the order does not allow.
-    pub(super) fn decode(bytes: &[u8; CALL], order: &Blocks, all: u64) -> Result<Call, String> {
+    pub(super) fn decode(
+        bytes: &[u8; CALL],
+        order: &Blocks,
+        all: u64,
+    ) -> Result<FramedCall, String> {
         let (number, rest) = bytes.split_at(4);
         let (what, block) = rest.split_at(1);
         let known = |operation: &BlockOperation| code(*operation) == what[0];
-        let call = Call {
+        let call = FramedCall {
             number: u32::from_be_bytes(number.try_into().expect("four bytes")),
             operation: *order.mix.iter().find(|one| known(one)).ok_or(STRANGE)?,
             block: u64::from_be_bytes(block.try_into().expect("eight bytes")),
@@ -79,7 +83,7 @@ mod tests {
             bytes[3] = 7;
             bytes[4] = code(operation);
             bytes[5..].copy_from_slice(&block.to_be_bytes());
-            Call::decode(&bytes, &order, 10).map(|call| (call.number, call.block))
+            FramedCall::decode(&bytes, &order, 10).map(|call| (call.number, call.block))
         };
         assert_eq!(call(BlockOperation::Read, 9), Ok((7, 9)));
         assert!(call(BlockOperation::Read, 10).is_err());

@@ -10,7 +10,7 @@ use crate::block_client::BlockClients;
 use crate::job::{Job, Role};
 use crate::spin::{Spin, is_pause};
 use crate::storage::{Storage, Store};
-use crate::stream::Stream;
+use crate::stream::LoadStream;
 use crate::workload::{WorkloadEnd, no_such_role};
 use model::{Blocks, StoreRecord, WaitMode, Workload};
 use std::io::{ErrorKind, Read, Write};
@@ -109,7 +109,7 @@ impl WorkloadEnd for BlocksEnd {
         }
     }
 
-    fn run(&self, stream: &Stream<'_>, spin: Spin) -> Result<(), String> {
+    fn run(&self, stream: &LoadStream<'_>, spin: Spin) -> Result<(), String> {
         match self {
             BlocksEnd::Client(order, clients) => {
                 let mut client = clients(stream.index);

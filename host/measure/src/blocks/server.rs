@@ -1,13 +1,13 @@
 //! The server of blocks.
 
-use super::frame::{CALL, Call, REPLY};
+use super::frame::{CALL, FramedCall, REPLY};
 use crate::cpu_distance::Distance;
 use crate::lock;
 use crate::request::send_all;
 use crate::ring::{Block, Ring};
 use crate::spin::Spin;
 use crate::storage::Store;
-use crate::stream::{Phase, Stream};
+use crate::stream::{LoadPhase, LoadStream};
 use model::{BlockOperation, Blocks, Nanos, StoreRecord};
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -18,13 +18,13 @@ use std::time::Instant;
 /// Does what the peer asks until it closes. With several calls outstanding on blocks of a file, each has a thread
 /// of its own, so that the storage sees as many at once.
 pub(super) fn serve(
-    stream: &Stream<'_>,
+    stream: &LoadStream<'_>,
     order: &Blocks,
     store: &dyn Store,
     spin: Spin,
 ) -> Result<(), String> {
     let workers = workers(order, store);
-    let server = Server {
+    let server = BlocksLoop {
         stream,
         order,
         store,
@@ -52,7 +52,7 @@ pub(super) fn serve(
         let _ = stream.socket().shutdown(Shutdown::Both);
     }
     match stream.phase() {
-        Phase::Cut => Ok(()),
+        LoadPhase::Cut => Ok(()),
         _ => result,
     }
 }
@@ -66,17 +66,17 @@ pub(super) fn workers(order: &Blocks, store: &dyn Store) -> usize {
     }
 }
 
-struct Server<'a> {
-    stream: &'a Stream<'a>,
+struct BlocksLoop<'a> {
+    stream: &'a LoadStream<'a>,
     order: &'a Blocks,
     store: &'a dyn Store,
-    ring: Ring<Option<Call>>,
+    ring: Ring<Option<FramedCall>>,
     /// Replies go one after the other.
     turn: Mutex<()>,
     failed: Mutex<Option<String>>,
 }
 
-impl Server<'_> {
+impl BlocksLoop<'_> {
     /// Takes calls; does them itself, or passes them on.
     fn listen(&self, spin: Spin, alone: bool) -> Result<(), String> {
         let distance = Distance::new(self.stream);
@@ -86,7 +86,7 @@ impl Server<'_> {
             if !self.fill(&mut head, spin, &distance, true)? {
                 return Ok(());
             }
-            let mut call = Call::decode(&head, self.order, self.store.blocks())?;
+            let mut call = FramedCall::decode(&head, self.order, self.store.blocks())?;
             let [sent, _] = call.operation.carries(self.order.block);
             self.fill(block.room(sent.0 as usize), spin, &distance, false)?;
             call.arrived = Instant::now();
@@ -115,7 +115,7 @@ impl Server<'_> {
     }
 
     /// Has the storage do it, and replies.
-    fn execute(&self, block: &mut Block<Option<Call>>) -> Result<(), String> {
+    fn execute(&self, block: &mut Block<Option<FramedCall>>) -> Result<(), String> {
         let call = block
             .note
             .take()

@@ -65,7 +65,7 @@ pub fn open(order: &Blocks, reach: &Reach) -> Result<Box<dyn Store>, Error> {
     let count = |size: Bytes| size.0 / order.block.0.max(1);
     let size = whose.file_size.unwrap_or(BlockStore::SIZE);
     let Some(path) = &whose.store else {
-        return Ok(Box::new(Memory(count(size).max(1))));
+        return Ok(Box::new(BlockMemory(count(size).max(1))));
     };
     if whose.direct && !order.block.0.is_multiple_of(ALIGNED as u64) {
         return Err(Error::Job(format!(
@@ -129,9 +129,9 @@ pub fn open(order: &Blocks, reach: &Reach) -> Result<Box<dyn Store>, Error> {
 }
 
 /// Reads find what was last in the buffer, and writes go nowhere: it takes the storage out of the way.
-struct Memory(u64);
+struct BlockMemory(u64);
 
-impl Store for Memory {
+impl Store for BlockMemory {
     fn blocks(&self) -> u64 {
         self.0
     }

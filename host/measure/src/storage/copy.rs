@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::file::{self, Open};
 
 /// The source of a copy. Errors are sentences.
-pub trait Source: Send + Sync {
+pub trait CopySource: Send + Sync {
     /// Fills the buffer from this position on; fewer bytes are the last ones.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<usize, String>;
 
@@ -34,7 +34,7 @@ pub trait Source: Send + Sync {
 }
 
 /// The destination of a copy; removed when dropped unless kept. Errors are sentences.
-pub trait Sink: Send + Sync {
+pub trait CopySink: Send + Sync {
     /// Writes all of this at the position: the end of what was written so far.
     fn write(&self, at: u64, data: &[u8]) -> Result<(), String>;
 
@@ -58,9 +58,9 @@ pub trait Sink: Send + Sync {
 ///
 /// # Errors
 /// A file that is missing, out of reach, or none.
-pub fn source(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Source>, Error> {
+pub fn source(order: &FileCopy, reach: &Reach) -> Result<Box<dyn CopySource>, Error> {
     let Some(path) = &order.from else {
-        return Ok(Box::new(Memory));
+        return Ok(Box::new(CopyMemory));
     };
     let (directory, relative, bound) = reach.start(path)?;
     let fail = |e| unopened("read", path, reach, e);
@@ -88,9 +88,9 @@ pub fn source(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Source>, Error>
 ///
 /// # Errors
 /// A name that is taken, a directory that is missing, out of reach or not writable.
-pub fn sink(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Sink>, Error> {
+pub fn sink(order: &FileCopy, reach: &Reach) -> Result<Box<dyn CopySink>, Error> {
     let Some(path) = &order.to else {
-        return Ok(Box::new(Memory));
+        return Ok(Box::new(CopyMemory));
     };
     let (directory, relative, bound) = reach.start(path)?;
     let fail = |e| unopened("write", path, reach, e);
@@ -134,9 +134,9 @@ fn taken(path: &str) -> Error {
     ))
 }
 
-struct Memory;
+struct CopyMemory;
 
-impl Source for Memory {
+impl CopySource for CopyMemory {
     fn read(&self, _at: u64, into: &mut [u8]) -> Result<usize, String> {
         // Blocks are noise from the beginning.
         Ok(into.len())
@@ -147,7 +147,7 @@ impl Source for Memory {
     }
 }
 
-impl Sink for Memory {
+impl CopySink for CopyMemory {
     fn write(&self, _at: u64, _data: &[u8]) -> Result<(), String> {
         Ok(())
     }
@@ -162,7 +162,7 @@ struct FileSource {
     sees_cache: bool,
 }
 
-impl Source for FileSource {
+impl CopySource for FileSource {
     fn read(&self, at: u64, into: &mut [u8]) -> Result<usize, String> {
         let mut got = 0;
         while got < into.len() {
@@ -205,7 +205,7 @@ struct FileSink {
     kept: AtomicBool,
 }
 
-impl Sink for FileSink {
+impl CopySink for FileSink {
     fn write(&self, at: u64, data: &[u8]) -> Result<(), String> {
         let fail = |e| format!("cannot write {}: {e}; the copy was removed", self.path);
         if self.direct && !data.len().is_multiple_of(ALIGNED) {

@@ -5,7 +5,7 @@ mod copy;
 mod files;
 
 pub use blocks::{Store, open as open_store};
-pub use copy::{Sink, Source, sink, source};
+pub use copy::{CopySink, CopySource, sink, source};
 pub use files::Reach;
 
 use crate::Error;
@@ -29,9 +29,9 @@ pub fn open(workload: &Workload, sender: bool, reach: &Reach) -> Result<Option<S
 #[derive(Clone)]
 pub enum Storage {
     /// A copy comes from here.
-    Source(Arc<dyn Source>),
+    Source(Arc<dyn CopySource>),
     /// A copy goes here.
-    Sink(Arc<dyn Sink>),
+    Sink(Arc<dyn CopySink>),
     /// The blocks that the peer requests.
     Store(Arc<dyn Store>),
 }

@@ -2,7 +2,7 @@
 
 use super::completeness::TraceCompleteness;
 use super::file::Packed;
-use super::record::{Event, Place, WORD, WORDS};
+use super::record::{EncodedRecord, RecordPlace, WORD, WORDS};
 use model::{Comm, Lost, Nanos, TraceRecord};
 
 /// Bytes after which a batch is handed on: a file takes long pieces at half the cost.
@@ -55,7 +55,7 @@ pub(super) enum Content {
 pub(super) struct Plain {
     bytes: Vec<u8>,
     /// The place of each, and the end of its bytes.
-    places: Vec<(Place, usize)>,
+    places: Vec<(RecordPlace, usize)>,
 }
 
 /// The processes that use the sockets, the thread's name and the time of the last use.
@@ -106,19 +106,19 @@ impl Plain {
         &mut self,
         word: impl Fn(usize) -> [u8; WORD],
         behind: &[u8],
-        place: impl FnOnce(Event<'_>) -> Option<Place>,
+        place: impl FnOnce(EncodedRecord<'_>) -> Option<RecordPlace>,
     ) {
         let start = self.bytes.len();
         (0..WORDS).for_each(|n| self.bytes.extend_from_slice(&word(n)));
         self.bytes.extend_from_slice(behind);
-        match Event::of(&self.bytes[start..]).and_then(place) {
+        match EncodedRecord::of(&self.bytes[start..]).and_then(place) {
             Some(place) => self.places.push((place, self.bytes.len())),
             None => self.bytes.truncate(start),
         }
     }
 
     /// Hands on the bytes of each event, and its place.
-    pub(super) fn drain(&mut self, mut each: impl FnMut(&[u8], Place)) {
+    pub(super) fn drain(&mut self, mut each: impl FnMut(&[u8], RecordPlace)) {
         let mut start = 0;
         for (place, end) in self.places.drain(..) {
             each(&self.bytes[start..end], place);

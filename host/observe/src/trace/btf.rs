@@ -16,16 +16,16 @@ const FUNC_PROTO: u32 = 13;
 const REASON: &str = "SKB_DROP_REASON_";
 
 /// The kernel's types.
-pub(super) struct Types<'a> {
+pub(super) struct BtfTypes<'a> {
     types: &'a [u8],
     strings: &'a [u8],
     /// Where each begins in `types`; the first has number 1.
     at: Vec<usize>,
 }
 
-impl<'a> Types<'a> {
+impl<'a> BtfTypes<'a> {
     /// Of the content of `/sys/kernel/btf/vmlinux`; `None` if that is something else.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<Types<'a>> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<BtfTypes<'a>> {
         let magic = u16::from_ne_bytes(*bytes.first_chunk()?);
         let header = u32_at(bytes, 4)? as usize;
         let part = |at: usize| {
@@ -33,7 +33,7 @@ impl<'a> Types<'a> {
             bytes.get(from..from.checked_add(u32_at(bytes, at + 4)? as usize)?)
         };
         let (types, strings) = (part(8)?, part(16)?);
-        let mut all = Types {
+        let mut all = BtfTypes {
             types,
             strings,
             at: Vec::new(),
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn reasons_and_arguments_are_found() {
         let bytes = kernel();
-        let types = Types::parse(&bytes).unwrap();
+        let types = BtfTypes::parse(&bytes).unwrap();
         assert_eq!(
             types.drop_reasons(),
             BTreeMap::from([(3, "NO_SOCKET".to_owned())])
@@ -164,7 +164,7 @@ mod tests {
             let mut bytes = kernel();
             let at = at % bytes.len();
             bytes[at] = with;
-            if let Some(types) = Types::parse(&bytes) {
+            if let Some(types) = BtfTypes::parse(&bytes) {
                 let _ = (types.drop_reasons(), types.arguments("kfree_skb"));
             }
         }

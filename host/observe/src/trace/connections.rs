@@ -1,6 +1,6 @@
 //! Which connection an event belongs to, and where in its stream.
 
-use super::record::{Event, Place};
+use super::record::{EncodedRecord, RecordPlace};
 use model::segment::{tcp_flag, tcp_state};
 use model::{Connection, What};
 use std::collections::{HashMap, VecDeque};
@@ -65,15 +65,15 @@ struct Known {
 
 impl Connections {
     /// Finds the place of an event; `None` for what a socket does outside any connection.
-    pub(super) fn place(&mut self, event: Event<'_>) -> Option<Place> {
+    pub(super) fn place(&mut self, event: EncodedRecord<'_>) -> Option<RecordPlace> {
         let place = self.find(event)?;
         let known = self.known.get_mut(&event.cookie());
         let offset = known.and_then(|known| offset(event, known));
-        Some(Place { offset, ..place })
+        Some(RecordPlace { offset, ..place })
     }
 
     /// As [`Connections::place`], but for the offset.
-    pub(super) fn find(&mut self, event: Event<'_>) -> Option<Place> {
+    pub(super) fn find(&mut self, event: EncodedRecord<'_>) -> Option<RecordPlace> {
         let what = event.kind();
         if event.state() == tcp_state::LISTEN {
             return self.greet(flow(event), event.flags() & tcp_flag::SYN != 0);
@@ -85,7 +85,7 @@ impl Connections {
         let closes = what == What::State && event.state() == tcp_state::CLOSE;
         match self.known.get_mut(&event.cookie()) {
             Some(known) if !(known.closed && opens) => {
-                let place = Place::new(known.id, None);
+                let place = RecordPlace::new(known.id, None);
                 if closes && !known.closed {
                     known.closed = true;
                     self.forget_after(event);
@@ -116,11 +116,11 @@ impl Connections {
             self.forget_after(event);
         }
         let new = connection(id, event.cookie(), flow);
-        Some(Place::new(id, Some(new)))
+        Some(RecordPlace::new(id, Some(new)))
     }
 
     /// What has closed is remembered for a while.
-    fn forget_after(&mut self, event: Event<'_>) {
+    fn forget_after(&mut self, event: EncodedRecord<'_>) {
         self.closed.push_back((event.cookie(), flow(event)));
         if self.closed.len() > CLOSED
             && let Some((oldest, flow)) = self.closed.pop_front()
@@ -134,16 +134,16 @@ impl Connections {
 
     /// A segment that was dropped before its socket was known: of the end that it was meant for, or else, on
     /// the same host, of the end that sent it.
-    fn stray(&mut self, (netns, local, remote): Flow) -> Option<Place> {
+    fn stray(&mut self, (netns, local, remote): Flow) -> Option<RecordPlace> {
         let receiver = self.flows.get(&(netns, local, remote));
         let id = receiver.or_else(|| self.flows.get(&(netns, remote, local)))?;
-        Some(Place::new(*id, None))
+        Some(RecordPlace::new(*id, None))
     }
 
     /// A listener's own packets: a handshake begins with SYN, else it is a straggler of what was closed.
-    fn greet(&mut self, flow: Flow, opens: bool) -> Option<Place> {
+    fn greet(&mut self, flow: Flow, opens: bool) -> Option<RecordPlace> {
         if let Some(id) = self.greeting.get(&flow) {
-            return Some(Place::new(*id, None));
+            return Some(RecordPlace::new(*id, None));
         }
         if !opens {
             return None;
@@ -153,7 +153,7 @@ impl Connections {
         }
         let id = self.number();
         self.greeting.insert(flow, id);
-        Some(Place::new(id, Some(connection(id, 0, flow))))
+        Some(RecordPlace::new(id, Some(connection(id, 0, flow))))
     }
 
     fn number(&mut self) -> u32 {
@@ -163,7 +163,7 @@ impl Connections {
     }
 }
 
-fn flow(event: Event<'_>) -> Flow {
+fn flow(event: EncodedRecord<'_>) -> Flow {
     (event.netns(), event.here(), event.there())
 }
 
@@ -178,7 +178,7 @@ fn connection(id: u32, cookie: u64, (netns, local, remote): Flow) -> Box<Connect
 }
 
 /// Place in the stream of a segment's first byte, from the kernel's 64-bit counts of it.
-fn offset(event: Event<'_>, known: &mut Known) -> Option<u64> {
+fn offset(event: EncodedRecord<'_>, known: &mut Known) -> Option<u64> {
     if event.payload() == 0 {
         return None;
     }
@@ -231,8 +231,8 @@ mod tests {
         }
     }
 
-    fn place(connections: &mut Connections, raw: &Raw) -> Option<Place> {
-        connections.place(Event::of(&raw.encode()).unwrap())
+    fn place(connections: &mut Connections, raw: &Raw) -> Option<RecordPlace> {
+        connections.place(EncodedRecord::of(&raw.encode()).unwrap())
     }
 
     #[test]

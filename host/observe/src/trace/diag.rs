@@ -31,7 +31,7 @@ const ROOM: usize = 64 * 1024;
 
 /// A socket at the moment of its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct DiagReport {
     pub cookie: u64,
     /// Zero once no process holds it.
     pub inode: u32,
@@ -43,21 +43,21 @@ pub(super) struct Report {
 pub(super) type Pair = (SocketAddr, SocketAddr);
 
 /// Dumps all sockets, and receives those that end.
-pub(super) struct Sockets {
+pub(super) struct DiagSockets {
     dumps: Conversation,
     ended: Option<Socket>,
     bytecode: Vec<u8>,
     room: Vec<u8>,
 }
 
-impl Sockets {
+impl DiagSockets {
     /// Of the calling thread's network namespace. Needs no privilege.
-    pub(super) fn open(filter: &Filter) -> io::Result<Sockets> {
+    pub(super) fn open(filter: &Filter) -> io::Result<DiagSockets> {
         let ended = Socket::open(Protocol::Sockets).and_then(|socket| {
             DESTROYED.iter().try_for_each(|group| socket.join(*group))?;
             Ok(socket)
         });
-        let mut sockets = Sockets {
+        let mut sockets = DiagSockets {
             dumps: Conversation::open(Protocol::Sockets)?,
             ended: ended.ok(),
             bytecode: bytecode(filter),
@@ -72,7 +72,7 @@ impl Sockets {
     }
 
     /// Every socket that may be of interest, now.
-    pub(super) fn ask(&mut self, each: &mut dyn FnMut(Pair, Report)) -> io::Result<()> {
+    pub(super) fn ask(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) -> io::Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let question = question(family as u8, &self.bytecode);
             let each = &mut |_, body: &[u8]| {
@@ -86,7 +86,7 @@ impl Sockets {
     }
 
     /// The last state of every socket that ended since the last call, as far as there was room to keep them.
-    pub(super) fn ended(&mut self, each: &mut dyn FnMut(Pair, Report)) {
+    pub(super) fn ended(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) {
         let Some(socket) = &self.ended else { return };
         // A message that was lost is an error once, and not the end.
         for _ in 0..ROOM {
@@ -163,7 +163,7 @@ fn bytecode(filter: &Filter) -> Vec<u8> {
 }
 
 /// `struct inet_diag_msg` with its attributes.
-fn decode(body: &[u8]) -> Option<(Pair, Report)> {
+fn decode(body: &[u8]) -> Option<(Pair, DiagReport)> {
     let rest = body.get(ANSWER..)?;
     let word = |at: usize| u32_at(body, at).unwrap_or(0);
     let octets = match i32::from(body[0]) {
@@ -175,10 +175,10 @@ fn decode(body: &[u8]) -> Option<(Pair, Report)> {
         Some(SocketAddr::new(ip, u16::from_be(u16_at(body, port)?)))
     };
     let pair = (end(8, 4)?, end(24, 6)?);
-    let mut report = Report {
+    let mut report = DiagReport {
         cookie: u64::from(word(44)) | u64::from(word(48)) << 32,
         inode: word(68),
-        ..Report::default()
+        ..DiagReport::default()
     };
     let (mut info, mut memory) = (SocketState::default(), [None; 5]);
     for (kind, value) in attributes(rest) {
@@ -249,7 +249,7 @@ mod tests {
             ),
         ];
         for (filter, wanted) in filters {
-            let mut sockets = Sockets::open(&filter).unwrap();
+            let mut sockets = DiagSockets::open(&filter).unwrap();
             assert_eq!(
                 sockets.bytecode,
                 bytecode(&filter),

@@ -11,7 +11,7 @@
 //! nothing is packed.
 
 use super::connections::Connections;
-use super::record::{self, Clock, DEVICE, Event, HEADERS, RECORD, Raw, Terms, WORD, WORDS};
+use super::record::{self, Clock, DEVICE, EncodedRecord, HEADERS, RECORD, Raw, Terms, WORD, WORDS};
 use super::{EncodedEvent, Tracer};
 use model::{Nanos, TRACE_SCHEMA, TraceBegin, TraceRecord, TraceSource, What};
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub enum FileError {
 
 /// The second line.
 #[derive(Debug, Serialize, Deserialize)]
-struct Head {
+struct TraceHead {
     begin: TraceBegin,
     #[serde(flatten)]
     clock: Clock,
@@ -55,7 +55,7 @@ struct Head {
     drop_reasons: BTreeMap<u32, String>,
 }
 
-impl Head {
+impl TraceHead {
     /// Writes the first two lines.
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
         to.write_all(MAGIC.as_bytes())?;
@@ -138,7 +138,7 @@ impl Packer {
         now: impl Fn(usize) -> [u8; WORD],
         behind: &'a [u8],
         to: &mut Packed,
-    ) -> Event<'a> {
+    ) -> EncodedRecord<'a> {
         const COOKIE: usize = offset_of!(Raw, cookie);
         let received = what(&now) == What::Received;
         // Any slot will do; both directions of a connection have their own.
@@ -167,7 +167,7 @@ impl Packer {
             to.filled += behind.len();
         }
         let last = last.as_flattened().first_chunk();
-        Event::new(last.expect("a record is whole words"), behind)
+        EncodedRecord::new(last.expect("a record is whole words"), behind)
     }
 }
 
@@ -204,7 +204,7 @@ impl Default for Unpacker {
 
 impl Unpacker {
     /// Reads an event and what is behind it, after the byte of its kind.
-    fn event(&mut self, kind: u8, from: &mut impl Read) -> Result<Event<'_>, FileError> {
+    fn event(&mut self, kind: u8, from: &mut impl Read) -> Result<EncodedRecord<'_>, FileError> {
         let [slot] = take(from)?;
         let mut mask = u64::from_le_bytes(take(from)?);
         if mask >> WORDS != 0 {
@@ -223,7 +223,7 @@ impl Unpacker {
             _ => return Err(form("a block is of no known kind")),
         };
         from.read_exact(behind)?;
-        Ok(Event::new(last, behind))
+        Ok(EncodedRecord::new(last, behind))
     }
 }
 
@@ -236,7 +236,7 @@ fn take<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
 impl<W: Write> Recording<W> {
     /// Begins the file.
     pub fn begin(mut to: W, tracer: &Tracer) -> io::Result<Recording<W>> {
-        let head = Head {
+        let head = TraceHead {
             begin: tracer.begin.clone(),
             clock: tracer.terms.clock,
             record_bytes: RECORD,
@@ -256,7 +256,7 @@ impl<W: Write> Recording<W> {
         match record {
             // Stands in the head.
             TraceRecord::Begin(_) => Ok(()),
-            TraceRecord::Segment(_) if self.raw => match Event::of(written.0) {
+            TraceRecord::Segment(_) if self.raw => match EncodedRecord::of(written.0) {
                 Some(event) => self.event(event),
                 None => Ok(()),
             },
@@ -281,7 +281,7 @@ impl<W: Write> Recording<W> {
         self.to.write_all(packed)
     }
 
-    pub(super) fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+    pub(super) fn event(&mut self, event: EncodedRecord<'_>) -> io::Result<()> {
         let words = event.record().as_chunks().0;
         let tail = event.tail();
         // The device's room is always filled.
@@ -297,7 +297,7 @@ impl<W: Write> Recording<W> {
 
 /// The head of a recording that nobody made, to read blocks behind it.
 pub fn any_head() -> Vec<u8> {
-    let head = Head {
+    let head = TraceHead {
         begin: TraceBegin {
             schema: TRACE_SCHEMA,
             ..TraceBegin::default()
@@ -337,7 +337,7 @@ pub fn open<'a>(
     let mut from = BufReader::with_capacity(1 << 18, from);
     if from.fill_buf()?.first() == Some(&b'{') {
         let numbers = HashMap::new();
-        let mut lines = Lines { from, numbers };
+        let mut lines = TraceLines { from, numbers };
         return Ok(Box::new(iter::from_fn(move || lines.next().transpose())));
     }
     let mut magic = [0; MAGIC.len()];
@@ -346,14 +346,14 @@ pub fn open<'a>(
     if magic != MAGIC.as_bytes() {
         return Err(form("it begins like something else"));
     }
-    let head: Head = match line(&mut from)? {
+    let head: TraceHead = match line(&mut from)? {
         Some(line) => serde_json::from_str(&line).map_err(form)?,
         None => return Err(form("it is too short")),
     };
     if head.record_bytes != RECORD {
         return Err(form("its events are those of another version"));
     }
-    let mut blocks = Blocks {
+    let mut blocks = TraceBlocks {
         from,
         terms: Terms {
             clock: head.clock,
@@ -367,12 +367,12 @@ pub fn open<'a>(
 }
 
 /// What a trigger lets out has only some of the connections: they are numbered again.
-struct Lines<R> {
+struct TraceLines<R> {
     from: R,
     numbers: HashMap<u32, u32>,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> TraceLines<R> {
     fn next(&mut self) -> Result<Option<TraceRecord>, FileError> {
         let Some(line) = line(&mut self.from)? else {
             return Ok(None);
@@ -415,7 +415,7 @@ fn line(from: &mut impl BufRead) -> Result<Option<String>, FileError> {
     }
 }
 
-struct Blocks<R> {
+struct TraceBlocks<R> {
     from: R,
     terms: Terms,
     unpacker: Unpacker,
@@ -424,7 +424,7 @@ struct Blocks<R> {
     ready: VecDeque<TraceRecord>,
 }
 
-impl<R: Read> Blocks<R> {
+impl<R: Read> TraceBlocks<R> {
     /// `None` at the end, also where the last block is not whole.
     fn next(&mut self) -> Result<Option<TraceRecord>, FileError> {
         while self.ready.is_empty() {
@@ -469,7 +469,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn file() -> Vec<u8> {
-        let head = Head {
+        let head = TraceHead {
             begin: TraceBegin {
                 schema: TRACE_SCHEMA,
                 host: "here".to_owned(),
@@ -505,7 +505,7 @@ mod tests {
         };
         for (raw, tail) in [(sent, &[][..]), (dropped, b"eth0\0...........")] {
             let bytes = [&raw.encode()[..], tail].concat();
-            recording.event(Event::of(&bytes).unwrap()).unwrap();
+            recording.event(EncodedRecord::of(&bytes).unwrap()).unwrap();
         }
         recording
             .add(&TraceRecord::End(TraceEnd::default()), EncodedEvent(&[]))

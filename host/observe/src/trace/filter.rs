@@ -33,10 +33,10 @@ enum To {
 }
 
 #[derive(Clone, Copy)]
-struct Line(u16, u32, To, To);
+struct FilterLine(u16, u32, To, To);
 
-fn load(code: u16, at: u32) -> Line {
-    Line(code, at, To::Next, To::Next)
+fn load(code: u16, at: u32) -> FilterLine {
+    FilterLine(code, at, To::Next, To::Next)
 }
 
 /// Packets of TCP that a filter may want.
@@ -45,14 +45,14 @@ pub(super) fn program(filter: &Filter) -> Vec<libc::sock_filter> {
     let v6 = family(filter, false);
     let mut lines = vec![
         load(LOAD_WORD, LINK_PROTOCOL),
-        Line(IF_EQUAL, 0x0800, To::Next, To::Skip(v4.len() as u8)),
+        FilterLine(IF_EQUAL, 0x0800, To::Next, To::Skip(v4.len() as u8)),
     ];
     lines.extend(v4);
     // The accumulator holds the protocol still: this is reached by the jump alone.
-    lines.push(Line(IF_EQUAL, 0x86dd, To::Next, To::Drop));
+    lines.push(FilterLine(IF_EQUAL, 0x86dd, To::Next, To::Drop));
     lines.extend(v6);
-    lines.push(Line(RETURN, KEPT, To::Next, To::Next));
-    lines.push(Line(RETURN, 0, To::Next, To::Next));
+    lines.push(FilterLine(RETURN, KEPT, To::Next, To::Next));
+    lines.push(FilterLine(RETURN, 0, To::Next, To::Next));
     let keep = lines.len() - 2;
     let place = |n: usize, to: To| match to {
         To::Next => 0,
@@ -60,7 +60,7 @@ pub(super) fn program(filter: &Filter) -> Vec<libc::sock_filter> {
         To::Keep => (keep - n - 1) as u8,
         To::Drop => (keep - n) as u8,
     };
-    let line = |(n, line): (usize, &Line)| libc::sock_filter {
+    let line = |(n, line): (usize, &FilterLine)| libc::sock_filter {
         code: line.0,
         jt: place(n, line.2),
         jf: place(n, line.3),
@@ -70,29 +70,29 @@ pub(super) fn program(filter: &Filter) -> Vec<libc::sock_filter> {
 }
 
 /// What an IP packet of one version must be; ends by keeping or dropping it.
-fn family(filter: &Filter, v4: bool) -> Vec<Line> {
+fn family(filter: &Filter, v4: bool) -> Vec<FilterLine> {
     let mut lines = Vec::new();
     if v4 {
         lines.push(load(LOAD_BYTE, NET + 9));
-        lines.push(Line(IF_EQUAL, 6, To::Next, To::Drop));
+        lines.push(FilterLine(IF_EQUAL, 6, To::Next, To::Drop));
         // No later fragment.
         lines.push(load(LOAD_HALF, NET + 6));
-        lines.push(Line(IF_ANY_BIT, 0x1fff, To::Drop, To::Next));
+        lines.push(FilterLine(IF_ANY_BIT, 0x1fff, To::Drop, To::Next));
     } else {
         lines.push(load(LOAD_BYTE, NET + 6));
         // Behind an extension there may be TCP.
         for extension in [0, 43, 44, 51, 60] {
-            lines.push(Line(IF_EQUAL, extension, To::Keep, To::Next));
+            lines.push(FilterLine(IF_EQUAL, extension, To::Keep, To::Next));
         }
-        lines.push(Line(IF_EQUAL, 6, To::Next, To::Drop));
+        lines.push(FilterLine(IF_EQUAL, 6, To::Next, To::Drop));
     }
     match (filter.host.map(|host| host.to_canonical()), v4) {
         (None, _) => {}
         (Some(IpAddr::V4(host)), true) => {
             lines.push(load(LOAD_WORD, NET + 12));
-            lines.push(Line(IF_EQUAL, host.to_bits(), To::Skip(2), To::Next));
+            lines.push(FilterLine(IF_EQUAL, host.to_bits(), To::Skip(2), To::Next));
             lines.push(load(LOAD_WORD, NET + 16));
-            lines.push(Line(IF_EQUAL, host.to_bits(), To::Next, To::Drop));
+            lines.push(FilterLine(IF_EQUAL, host.to_bits(), To::Next, To::Drop));
         }
         (Some(IpAddr::V6(host)), false) => {
             let bits = host.to_bits();
@@ -101,15 +101,15 @@ fn family(filter: &Filter, v4: bool) -> Vec<Line> {
                 lines.push(load(LOAD_WORD, NET + 8 + 4 * n));
                 let (found, other) = (To::Skip(8), To::Skip(2 * (3 - n as u8)));
                 let found = if n == 3 { found } else { To::Next };
-                lines.push(Line(IF_EQUAL, word(n), found, other));
+                lines.push(FilterLine(IF_EQUAL, word(n), found, other));
             }
             for n in 0..4 {
                 lines.push(load(LOAD_WORD, NET + 24 + 4 * n));
-                lines.push(Line(IF_EQUAL, word(n), To::Next, To::Drop));
+                lines.push(FilterLine(IF_EQUAL, word(n), To::Next, To::Drop));
             }
         }
         // The other version.
-        (Some(_), _) => lines.push(Line(RETURN, 0, To::Next, To::Next)),
+        (Some(_), _) => lines.push(FilterLine(RETURN, 0, To::Next, To::Next)),
     }
     if let Some(port) = filter.port {
         let header = match v4 {
@@ -120,11 +120,11 @@ fn family(filter: &Filter, v4: bool) -> Vec<Line> {
             false => (LOAD_HALF, NET + 40),
         };
         lines.push(load(header.0, header.1));
-        lines.push(Line(IF_EQUAL, port.into(), To::Keep, To::Next));
+        lines.push(FilterLine(IF_EQUAL, port.into(), To::Keep, To::Next));
         lines.push(load(header.0, header.1 + 2));
-        lines.push(Line(IF_EQUAL, port.into(), To::Keep, To::Drop));
+        lines.push(FilterLine(IF_EQUAL, port.into(), To::Keep, To::Drop));
     } else {
-        lines.push(Line(RETURN, KEPT, To::Next, To::Next));
+        lines.push(FilterLine(RETURN, KEPT, To::Next, To::Next));
     }
     lines
 }

@@ -44,7 +44,7 @@ impl Caught {
 
 /// Who a socket belongs to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Holder {
+pub(super) struct SocketHolder {
     pub cookie: u64,
     pub pid: u32,
     pub comm: Comm,
@@ -71,14 +71,14 @@ struct Flow {
     closed: bool,
     /// Of the two directions, sent first: the device that counts, and when a packet last passed it.
     devices: [Option<(u32, Nanos)>; 2],
-    sent: Stream,
-    received: Stream,
+    sent: FlowStream,
+    received: FlowStream,
     sampled: Option<TraceSample>,
 }
 
 /// One direction, as its packets show it.
 #[derive(Default)]
-struct Stream {
+struct FlowStream {
     /// Sequence number of the SYN.
     opened: Option<u32>,
     /// Scale of the windows that its sender offers.
@@ -105,7 +105,7 @@ impl Flows {
     pub(super) fn packet(
         &mut self,
         caught: &Caught,
-        holder: Holder,
+        holder: SocketHolder,
         each: &mut dyn FnMut(TraceRecord),
     ) {
         let (packet, pair) = (&caught.packet, caught.pair());
@@ -227,7 +227,7 @@ impl Flow {
         id
     }
 
-    fn stream(&self, outgoing: bool) -> &Stream {
+    fn stream(&self, outgoing: bool) -> &FlowStream {
         match outgoing {
             true => &self.sent,
             false => &self.received,
@@ -283,9 +283,9 @@ impl Flow {
     }
 }
 
-impl Stream {
+impl FlowStream {
     /// The window that its sender last offered. Scales hold only if both offered one (RFC 7323, 2.2).
-    fn offered(&self, other: &Stream) -> Option<Bytes> {
+    fn offered(&self, other: &FlowStream) -> Option<Bytes> {
         let (field, plain) = self.window?;
         let agreed = self.opened.is_some() && other.opened.is_some();
         let scale = match (self.scale, other.scale) {
@@ -356,7 +356,7 @@ mod tests {
         fn see(&mut self, flows: &mut Flows, at: u64, mut caught: Caught) {
             caught.segment.at = Nanos::from_millis(at);
             let each = &mut |record| self.0.push(record);
-            flows.packet(&caught, Holder::default(), each);
+            flows.packet(&caught, SocketHolder::default(), each);
         }
 
         fn segments(&self) -> Vec<&Segment> {

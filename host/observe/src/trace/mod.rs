@@ -27,7 +27,7 @@ pub use completeness::TraceCompleteness;
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Nanos, Segment, TRACE_SCHEMA, TraceBegin, TraceEnd, TraceRecord, TraceSource};
 use process_sampler::ProcessSampler;
-use record::{Clock, Event, RECORD, Terms};
+use record::{Clock, EncodedRecord, RECORD, Terms};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
@@ -83,7 +83,7 @@ pub struct Filter {
 
 /// Where the events come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Source {
+pub enum PreferredSource {
     /// Probes in the kernel.
     #[default]
     Probes,
@@ -97,7 +97,7 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceOptions {
     /// Where the events come from.
-    pub source: Source,
+    pub source: PreferredSource,
     /// Time between two samples of the sockets, where there are no probes; longer where a sample takes long.
     pub every: Nanos,
     /// Keep the headers of IP and TCP beside each segment.
@@ -121,7 +121,7 @@ pub struct TraceOptions {
 impl Default for TraceOptions {
     fn default() -> TraceOptions {
         TraceOptions {
-            source: Source::default(),
+            source: PreferredSource::default(),
             every: Nanos::from_millis(10),
             headers: false,
             calls: false,
@@ -218,9 +218,9 @@ impl Tracer {
     /// Begins to trace. Moment 0 is just before.
     pub fn start(filter: &Filter, options: &TraceOptions) -> Result<Tracer, Error> {
         match options.source {
-            Source::Probes => Tracer::probes(filter, options),
-            Source::Packets => Tracer::packets(filter, options),
-            Source::Whichever => Tracer::probes(filter, options).or_else(|why| {
+            PreferredSource::Probes => Tracer::probes(filter, options),
+            PreferredSource::Packets => Tracer::packets(filter, options),
+            PreferredSource::Whichever => Tracer::probes(filter, options).or_else(|why| {
                 let mut tracer = Tracer::packets(filter, options).map_err(|also| {
                     Error::impossible(format!("{}; {}", why.reason(), also.reason()))
                 })?;
@@ -347,7 +347,7 @@ impl Tracer {
                 }
             }
             Content::Plain(plain) => plain.drain(|bytes, place| {
-                if let Some(event) = Event::of(bytes) {
+                if let Some(event) = EncodedRecord::of(bytes) {
                     event.records(place, &self.terms, &mut |record| {
                         each(Piece::Record(record, EncodedEvent(bytes)));
                     });

@@ -3,8 +3,8 @@
 
 use super::batch::{Batch, Content};
 use super::completeness::TraceCompleteness;
-use super::diag::{Pair, Report, Sockets};
-use super::flows::{Caught, Flows, Holder};
+use super::diag::{DiagReport, DiagSockets, Pair};
+use super::flows::{Caught, Flows, SocketHolder};
 use super::socket_owners::SocketOwners;
 use super::worker::{Orders, Worker};
 use super::{Error, Filter, TraceOptions, filter, monotonic, netns_at, own_netns, wall};
@@ -52,7 +52,7 @@ pub(super) fn start(filter: &Filter, options: &TraceOptions) -> Result<(Worker, 
     let (filter, options) = (*filter, *options);
     // A namespace is entered by a thread alone.
     let worker = Worker::start("packets", move |sender, _, orders| {
-        match Watch::open(filter, options) {
+        match PacketWatch::open(filter, options) {
             Ok((watch, missing)) => {
                 let source = match watch.ring {
                     Some(_) => TraceSource::Packets,
@@ -81,11 +81,11 @@ enum Waiting {
 }
 
 /// The state of the thread.
-struct Watch {
+struct PacketWatch {
     filter: Filter,
     options: TraceOptions,
     ring: Option<PacketRing>,
-    sockets: Option<Sockets>,
+    sockets: Option<DiagSockets>,
     routes: Option<Conversation>,
     own: HashSet<IpAddr>,
     addresses_read: Option<Nanos>,
@@ -105,12 +105,12 @@ struct Watch {
     completeness: TraceCompleteness,
 }
 
-impl Watch {
+impl PacketWatch {
     /// With what could not be had, in words.
-    fn open(filter: Filter, options: TraceOptions) -> Result<(Watch, Option<String>), Error> {
+    fn open(filter: Filter, options: TraceOptions) -> Result<(PacketWatch, Option<String>), Error> {
         enter(&filter)?;
         let ring = PacketRing::open(options.buffer_bytes as usize, &filter::program(&filter));
-        let sockets = Sockets::open(&filter);
+        let sockets = DiagSockets::open(&filter);
         let without = match (&ring, &sockets) {
             (Ok(_), Ok(_)) => None,
             (Err(error), Ok(_)) => Some(format!(
@@ -124,7 +124,7 @@ impl Watch {
             }
         };
         let start = monotonic();
-        let watch = Watch {
+        let watch = PacketWatch {
             ring: ring.ok(),
             sockets: sockets.ok(),
             routes: Conversation::open(Protocol::Route).ok(),
@@ -364,7 +364,7 @@ impl Watch {
         self.sockets = Some(sockets);
     }
 
-    fn sampled(&mut self, at: Nanos, pair: Pair, report: Report, gone: bool) {
+    fn sampled(&mut self, at: Nanos, pair: Pair, report: DiagReport, gone: bool) {
         let (pid, comm) = self.processes.of(report.inode).unwrap_or_default();
         if !self.is_wanted(report.cookie, pid) {
             return;
@@ -403,7 +403,7 @@ impl Watch {
                         .unwrap_or_default();
                     let (pid, comm) = self.processes.of(inode).unwrap_or_default();
                     if self.is_wanted(cookie, pid) {
-                        let holder = Holder { cookie, pid, comm };
+                        let holder = SocketHolder { cookie, pid, comm };
                         self.flows.packet(&caught, holder, &mut |record| {
                             let headers = match record {
                                 TraceRecord::Segment(_) => std::mem::take(&mut headers),

@@ -1,6 +1,6 @@
 //! The probes in the kernel: loaded, attached, and gone with their owner.
 
-use super::btf::Types;
+use super::btf::BtfTypes;
 use super::order::Snapshot;
 use super::record::{DEVICE, HEADERS, PLACE, WORD, WORDS};
 use super::{Error, Filter, TraceOptions};
@@ -54,7 +54,7 @@ pub(super) struct Probes {
 }
 
 /// What the probes write: stays readable when they are detached.
-pub(super) struct Output {
+pub(super) struct ProbeOutput {
     logs: SharedNumbers,
     /// Where they were asked for.
     headers: Option<SharedNumbers>,
@@ -69,15 +69,18 @@ pub(super) fn attach(
     filter: &Filter,
     options: &TraceOptions,
     starts: impl FnOnce(),
-) -> Result<(Probes, Output), Error> {
+) -> Result<(Probes, ProbeOutput), Error> {
     let btf = Btf::from_sys_fs()
         .map_err(|error| Error::refused("read the kernel's type information", error))?;
     let processors =
         aya::util::nr_cpus().map_err(|(_, error)| Error::refused("count the processors", error))?;
     // What it says of drops is wanted, and not needed.
     let types = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
-    let types = Types::parse(&types);
-    let drop_reasons = types.as_ref().map(Types::drop_reasons).unwrap_or_default();
+    let types = BtfTypes::parse(&types);
+    let drop_reasons = types
+        .as_ref()
+        .map(BtfTypes::drop_reasons)
+        .unwrap_or_default();
     let drop_arguments = types.as_ref().map_or(0, |types| types.arguments(DROPS));
     // packet, place in the code, reason, and since Linux 6.11 who was to receive it
     let reports_drops = drop_arguments >= 3 && !drop_reasons.is_empty();
@@ -89,7 +92,7 @@ pub(super) fn attach(
     let mut ebpf = load(filter, options, drops, &btf, (processors, places))?;
     let missing = check(&mut ebpf, reports_drops, &btf)?;
     // Not before: the programs are loaded with the maps' descriptors in them.
-    let output = Output::take(&mut ebpf, options, processors, places)?;
+    let output = ProbeOutput::take(&mut ebpf, options, processors, places)?;
     connect(&mut ebpf, &missing)?;
     let refused = |error: MapError| Error::refused("start the probes", error);
     let running = ebpf
@@ -241,13 +244,13 @@ impl Probes {
     }
 }
 
-impl Output {
+impl ProbeOutput {
     fn take(
         ebpf: &mut Ebpf,
         options: &TraceOptions,
         processors: usize,
         places: usize,
-    ) -> Result<Output, Error> {
+    ) -> Result<ProbeOutput, Error> {
         let mut map = |name: &str, count: usize| {
             let Some(Map::Array(map)) = ebpf.take_map(name) else {
                 unreachable!("the object has all maps, as its build shows");
@@ -256,7 +259,7 @@ impl Output {
                 .map_err(|error| Error::refused("map what the probes write", error))
         };
         let all = processors * (NEAR.min(places) + places);
-        Ok(Output {
+        Ok(ProbeOutput {
             logs: map("logs", all * PLACE)?,
             headers: match options.headers {
                 true => Some(map("headers", all * HEADERS / size_of::<u64>())?),

@@ -24,7 +24,7 @@ pub(super) struct ProcessSampler {
 }
 
 struct Watched {
-    threads: BTreeMap<u32, Thread>,
+    threads: BTreeMap<u32, SampledThread>,
     io: Option<File>,
     /// Storage that it had read and written before.
     io_before: Option<(u64, u64)>,
@@ -36,7 +36,7 @@ struct Watched {
     seen: Nanos,
 }
 
-struct Thread {
+struct SampledThread {
     stat: File,
     /// Absent where the kernel keeps no such account (CONFIG_SCHED_INFO).
     schedstat: Option<File>,
@@ -182,7 +182,7 @@ impl Watched {
                 && !self.threads.contains_key(&tid)
                 && let Ok(stat) = File::open(entry.path().join("stat"))
             {
-                let thread = Thread {
+                let thread = SampledThread {
                     stat,
                     schedstat: File::open(entry.path().join("schedstat")).ok(),
                     wchan: File::open(entry.path().join("wchan")).ok(),

@@ -6,8 +6,8 @@ use super::completeness::TraceCompleteness;
 use super::connections::Connections;
 use super::file::{Packer, what};
 use super::order::{Key, Sequencer};
-use super::probes::{Output, Probes};
-use super::record::{Clock, Event, HEADERS, Place, WORD};
+use super::probes::{ProbeOutput, Probes};
+use super::record::{Clock, EncodedRecord, HEADERS, RecordPlace, WORD};
 use super::worker::{Orders, Worker};
 use super::{Error, TraceOptions, monotonic};
 use model::{Comm, Lost, Nanos, What};
@@ -25,14 +25,14 @@ const LAST_ROUNDS: u32 = 1_000;
 /// Starts the thread that reads the probes.
 pub(super) fn start(
     probes: Probes,
-    output: Output,
+    output: ProbeOutput,
     options: &TraceOptions,
     clock: Clock,
 ) -> Result<Worker, Error> {
     let is_packed = options.packed;
     let late = options.late.into();
     Worker::start("trace", move |sender, spares, orders| {
-        let round = Round {
+        let round = ReadRound {
             order: Sequencer::new(output.processors),
             batcher: Batcher {
                 output,
@@ -44,7 +44,7 @@ pub(super) fn start(
                     ..Batch::default()
                 },
                 spares,
-                account: Account {
+                account: TraceAccount {
                     clock,
                     connections: Connections::default(),
                     completeness: TraceCompleteness::default(),
@@ -60,7 +60,7 @@ pub(super) fn start(
 }
 
 /// The state of the thread.
-struct Round {
+struct ReadRound {
     order: Sequencer,
     batcher: Batcher,
     late: Nanos,
@@ -72,18 +72,18 @@ struct Round {
 
 /// Where events lie, and where they go.
 struct Batcher {
-    output: Output,
+    output: ProbeOutput,
     is_packed: bool,
     packer: Packer,
     /// Room for what stands behind an event.
     behind: [[u8; WORD]; HEADERS / WORD],
     batch: Batch,
     spares: Receiver<Content>,
-    account: Account,
+    account: TraceAccount,
 }
 
 /// What is known of the connections of the events so far.
-struct Account {
+struct TraceAccount {
     clock: Clock,
     connections: Connections,
     completeness: TraceCompleteness,
@@ -92,7 +92,7 @@ struct Account {
 /// Nobody takes batches any more.
 struct Gone;
 
-impl Round {
+impl ReadRound {
     fn run(mut self, probes: Probes, sender: &SyncSender<Batch>, orders: &Orders) {
         orders.run_first();
         let places = self.batcher.output.places as u64;
@@ -242,9 +242,9 @@ impl Batcher {
     }
 }
 
-impl Account {
+impl TraceAccount {
     #[inline(always)]
-    fn count(&mut self, event: Event<'_>, place: &Place, users: &mut Users) {
+    fn count(&mut self, event: EncodedRecord<'_>, place: &RecordPlace, users: &mut Users) {
         if let Some(connection) = &place.new {
             self.completeness.open(connection);
         }

@@ -28,7 +28,7 @@ pub(super) const DEVICE: usize = 16;
 
 /// The place of an event.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordPlace {
     pub id: u32,
     /// To be reported first: a new connection, or one whose socket is known only now.
     pub new: Option<Box<Connection>>,
@@ -36,9 +36,9 @@ pub(super) struct Place {
     pub offset: Option<u64>,
 }
 
-impl Place {
-    pub(super) fn new(id: u32, new: Option<Box<Connection>>) -> Place {
-        Place {
+impl RecordPlace {
+    pub(super) fn new(id: u32, new: Option<Box<Connection>>) -> RecordPlace {
+        RecordPlace {
             id,
             new,
             offset: None,
@@ -112,7 +112,7 @@ macro_rules! layout {
         }
 
         /// An event in its buffer; fields that nobody reads are not decoded.
-        impl Event<'_> {
+        impl EncodedRecord<'_> {
             $(#[inline(always)]
             pub(super) fn $name(self) -> $kind {
                 Field::read(self.0, std::mem::offset_of!(Raw, $name))
@@ -276,7 +276,7 @@ const BIT_ARRIVED: u8 = 8;
 
 /// An event as the probes wrote it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event<'a>(&'a [u8; RECORD], &'a [u8]);
+pub(super) struct EncodedRecord<'a>(&'a [u8; RECORD], &'a [u8]);
 
 /// What turns the kernel's times into the trace's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -297,22 +297,27 @@ pub(super) struct Terms {
     pub drop_reasons: BTreeMap<u32, String>,
 }
 
-impl<'a> Event<'a> {
+impl<'a> EncodedRecord<'a> {
     /// An event with what follows it.
     #[inline(always)]
-    pub(super) fn new(record: &'a [u8; RECORD], rest: &'a [u8]) -> Event<'a> {
-        Event(record, rest)
+    pub(super) fn new(record: &'a [u8; RECORD], rest: &'a [u8]) -> EncodedRecord<'a> {
+        EncodedRecord(record, rest)
     }
 
     /// The event that `bytes` begin with; `None` if they are too few.
     #[inline(always)]
-    pub(super) fn of(bytes: &'a [u8]) -> Option<Event<'a>> {
+    pub(super) fn of(bytes: &'a [u8]) -> Option<EncodedRecord<'a>> {
         let (record, rest) = bytes.split_first_chunk()?;
-        Some(Event(record, rest))
+        Some(EncodedRecord(record, rest))
     }
 
     /// Its connection, if that is new, and its segment.
-    pub(super) fn records(self, place: Place, terms: &Terms, each: &mut dyn FnMut(TraceRecord)) {
+    pub(super) fn records(
+        self,
+        place: RecordPlace,
+        terms: &Terms,
+        each: &mut dyn FnMut(TraceRecord),
+    ) {
         let segment = self.segment(&place, terms);
         if let Some(new) = place.new {
             each(TraceRecord::Connection(*new));
@@ -379,7 +384,7 @@ impl<'a> Event<'a> {
     }
 
     /// As the model has it, at its place.
-    pub(super) fn segment(self, place: &Place, terms: &Terms) -> Segment {
+    pub(super) fn segment(self, place: &RecordPlace, terms: &Terms) -> Segment {
         let dropped = || Dropped {
             reason: match terms.drop_reasons.get(&self.drop_reason()) {
                 Some(name) => name.clone(),
@@ -498,7 +503,7 @@ mod tests {
             ..Raw::default()
         };
         let bytes = raw.encode();
-        let event = Event::of(&bytes).unwrap();
+        let event = EncodedRecord::of(&bytes).unwrap();
         let segment = event.segment(&place(), &terms());
         assert_eq!((segment.at, segment.what), (Nanos(3_000), What::Received));
         assert_eq!(segment.stamps, Some((11, 12)));
@@ -514,8 +519,8 @@ mod tests {
         assert_eq!(event.there(), "[fd00::2]:2049".parse().unwrap());
     }
 
-    fn place() -> Place {
-        Place {
+    fn place() -> RecordPlace {
+        RecordPlace {
             id: 3,
             new: None,
             offset: Some(7),
@@ -544,7 +549,9 @@ mod tests {
             };
             let mut bytes = raw.encode();
             bytes.extend(b"eth0\0rubbish....");
-            Event::of(&bytes).unwrap().segment(&place(), &terms())
+            EncodedRecord::of(&bytes)
+                .unwrap()
+                .segment(&place(), &terms())
         };
         let segment = drop(65, 1, 0);
         assert!(segment.socket.is_some());
@@ -562,7 +569,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_an_event_or_too_few(bytes in proptest::collection::vec(any::<u8>(), 0..2 * RECORD)) {
-            let event = Event::of(&bytes);
+            let event = EncodedRecord::of(&bytes);
             prop_assert_eq!(event.is_some(), bytes.len() >= RECORD);
             if let Some(event) = event {
                 let segment = event.segment(&place(), &terms());

@@ -32,7 +32,7 @@ pub(crate) const NO_RIGHT: &str = "it needs root, or the capability CAP_NET_ADMI
 
 /// Why something was not done to the machine.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum KnobFailure {
     /// The right is missing.
     Forbidden,
     /// What it is about is not there any more, and took the change with it.
@@ -41,47 +41,52 @@ pub(crate) enum Failure {
     Words(String),
 }
 
-impl From<NetlinkRefusal> for Failure {
-    fn from(refusal: NetlinkRefusal) -> Failure {
+impl From<NetlinkRefusal> for KnobFailure {
+    fn from(refusal: NetlinkRefusal) -> KnobFailure {
         match refusal.errno {
-            libc::EPERM | libc::EACCES => Failure::Forbidden,
-            libc::ENODEV => Failure::Gone,
-            _ => Failure::Words(format!("the kernel says: {refusal}")),
+            libc::EPERM | libc::EACCES => KnobFailure::Forbidden,
+            libc::ENODEV => KnobFailure::Gone,
+            _ => KnobFailure::Words(format!("the kernel says: {refusal}")),
         }
     }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
+impl From<io::Error> for KnobFailure {
+    fn from(error: io::Error) -> KnobFailure {
         NetlinkRefusal::from(error).into()
     }
 }
 
-fn refuse<T>(why: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure::Words(why.into()))
+fn refuse<T>(why: impl Into<String>) -> Result<T, KnobFailure> {
+    Err(KnobFailure::Words(why.into()))
 }
 
-fn to_image(value: impl Serialize) -> Result<Image, Failure> {
+fn to_image(value: impl Serialize) -> Result<Image, KnobFailure> {
     serde_json::to_value(value).or_else(|error| refuse(error.to_string()))
 }
 
 /// Reads an image back; `what` it shows is for the refusal.
-fn from_image<T: DeserializeOwned>(image: &Image, what: &str) -> Result<T, Failure> {
+fn from_image<T: DeserializeOwned>(image: &Image, what: &str) -> Result<T, KnobFailure> {
     T::deserialize(image).or_else(|_| refuse(format!("{what} is unreadable")))
 }
 
 /// A part of the machine that is read whole, changed by a setting, and restored whole.
 pub(crate) trait Part {
     /// All that a change may touch, verbatim.
-    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure>;
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure>;
     /// Refuses what cannot be done, or could not be restored to `before`. Changes nothing.
-    fn plan(&self, kernel: &mut Kernel, setting: &Setting, before: &Image) -> Result<(), Failure>;
+    fn plan(
+        &self,
+        kernel: &mut Kernel,
+        setting: &Setting,
+        before: &Image,
+    ) -> Result<(), KnobFailure>;
     /// Changes it.
-    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure>;
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure>;
     /// The value that it has now; `None` if it has none.
-    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure>;
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure>;
     /// Puts it back, from whatever it is now.
-    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure>;
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure>;
     /// Whether a value that was found is the one that was asked for.
     fn is(&self, asked: &Value, found: &Value) -> bool {
         asked == found
@@ -94,7 +99,7 @@ pub(crate) trait Part {
 pub(crate) enum Target {
     Route(route::HostRoute),
     Sysctl(sysctl::Sysctl),
-    Mtu(mtu::Mtu),
+    Mtu(mtu::MtuKnob),
     Mtu6(mtu6::Mtu6),
     Pin(pin::Pin),
     Txqueuelen(txqueuelen::Txqueuelen),
@@ -110,7 +115,7 @@ impl Target {
         kernel: &mut Kernel,
         setting: &Setting,
         peer: IpAddr,
-    ) -> Result<Option<Target>, Failure> {
+    ) -> Result<Option<Target>, KnobFailure> {
         let knob = match setting.knob {
             Knob::Route(knob) => {
                 let route = route::HostRoute::plan(kernel, knob, &setting.value, peer)?;
@@ -121,9 +126,9 @@ impl Target {
             Knob::Socket(_) => return Ok(None),
         };
         let index = device_towards(kernel, peer).map_err(|e| no_route(peer, e))?;
-        let device = Device::by_index(kernel, index)?;
+        let device = KnobDevice::by_index(kernel, index)?;
         Ok(Some(match knob {
-            DeviceKnob::Mtu => Target::Mtu(mtu::Mtu { device }),
+            DeviceKnob::Mtu => Target::Mtu(mtu::MtuKnob { device }),
             DeviceKnob::Mtu6 if !mtu::has_ipv6(&device.name) => return Ok(None),
             DeviceKnob::Mtu6 => Target::Mtu6(mtu6::Mtu6 { device }),
             DeviceKnob::Pin => Target::Pin(pin::Pin::plan(kernel, device, number(setting)?)?),
@@ -149,23 +154,23 @@ impl Target {
     }
 }
 
-fn no_route(peer: IpAddr, refusal: NetlinkRefusal) -> Failure {
+fn no_route(peer: IpAddr, refusal: NetlinkRefusal) -> KnobFailure {
     match refusal.errno {
-        libc::EPERM => Failure::Forbidden,
-        _ => Failure::Words(format!("this host has no route to {peer} ({refusal})")),
+        libc::EPERM => KnobFailure::Forbidden,
+        _ => KnobFailure::Words(format!("this host has no route to {peer} ({refusal})")),
     }
 }
 
 /// A network device: its index distinguishes it from a later one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Device {
+pub(crate) struct KnobDevice {
     pub index: u32,
     pub name: String,
 }
 
 /// What is known of a device without its driver.
-pub(crate) struct Link {
-    pub device: Device,
+pub(crate) struct KnobLink {
+    pub device: KnobDevice,
     pub mtu: u32,
     pub txqueuelen: u32,
     /// The device below (or, for veth, opposite), if it is in this network namespace.
@@ -174,46 +179,48 @@ pub(crate) struct Link {
     pub master: Option<u32>,
 }
 
-impl Device {
+impl KnobDevice {
     /// The driver, by the name that the device has now.
-    fn driver(&self, kernel: &mut Kernel) -> Result<Ethtool, Failure> {
-        Ok(Ethtool::open(&Device::by_index(kernel, self.index)?.name)?)
+    fn driver(&self, kernel: &mut Kernel) -> Result<Ethtool, KnobFailure> {
+        Ok(Ethtool::open(
+            &KnobDevice::by_index(kernel, self.index)?.name,
+        )?)
     }
 
-    pub fn by_index(kernel: &mut Kernel, index: u32) -> Result<Device, Failure> {
-        Ok(Link::by_index(kernel, index)?.device)
+    pub fn by_index(kernel: &mut Kernel, index: u32) -> Result<KnobDevice, KnobFailure> {
+        Ok(KnobLink::by_index(kernel, index)?.device)
     }
 
     /// Sets one number of the device.
-    pub fn set(&self, kernel: &mut Kernel, attribute: u16, value: u32) -> Result<(), Failure> {
+    pub fn set(&self, kernel: &mut Kernel, attribute: u16, value: u32) -> Result<(), KnobFailure> {
         let mut body = ifinfomsg(self.index);
         push(&mut body, attribute, &value.to_ne_bytes());
         Ok(kernel.order(RTM_SETLINK, 0, &body)?)
     }
 }
 
-impl Link {
-    pub fn by_index(kernel: &mut Kernel, index: u32) -> Result<Link, Failure> {
+impl KnobLink {
+    pub fn by_index(kernel: &mut Kernel, index: u32) -> Result<KnobLink, KnobFailure> {
         let answer = kernel.get(RTM_GETLINK, &ifinfomsg(index))?;
         understood(
-            Link::read(&answer.body),
+            KnobLink::read(&answer.body),
             "the kernel's answer is not a device",
         )
     }
 
     /// All devices of the network namespace.
-    pub fn all(kernel: &mut Kernel) -> Result<Vec<Link>, Failure> {
+    pub fn all(kernel: &mut Kernel) -> Result<Vec<KnobLink>, KnobFailure> {
         let answers = kernel.dump(RTM_GETLINK, &ifinfomsg(0))?;
         let links = answers.iter().filter(|a| a.kind == RTM_NEWLINK);
-        Ok(links.filter_map(|a| Link::read(&a.body)).collect())
+        Ok(links.filter_map(|a| KnobLink::read(&a.body)).collect())
     }
 
-    fn read(body: &[u8]) -> Option<Link> {
+    fn read(body: &[u8]) -> Option<KnobLink> {
         let all = body.get(16..)?;
         let number = |kind| u32_at(attribute(all, kind)?, 0);
         let elsewhere = attribute(all, IFLA_LINK_NETNSID).is_some();
-        Some(Link {
-            device: Device {
+        Some(KnobLink {
+            device: KnobDevice {
                 index: u32_at(body, 4)?,
                 name: attribute(all, IFLA_IFNAME).map(text).unwrap_or_default(),
             },
@@ -226,7 +233,7 @@ impl Link {
 }
 
 /// A number of a setting that is one by its knob.
-fn number(setting: &Setting) -> Result<u32, Failure> {
+fn number(setting: &Setting) -> Result<u32, KnobFailure> {
     match setting.value.number().map(u32::try_from) {
         Some(n) => n.or_else(|_| refuse("the number is too large")),
         None => refuse("the value is not a number"),
@@ -234,6 +241,6 @@ fn number(setting: &Setting) -> Result<u32, Failure> {
 }
 
 /// What was read of the kernel, or why not.
-fn understood<T>(read: Option<T>, what: &str) -> Result<T, Failure> {
+fn understood<T>(read: Option<T>, what: &str) -> Result<T, KnobFailure> {
     read.map_or_else(|| refuse(what), Ok)
 }

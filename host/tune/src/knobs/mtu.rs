@@ -1,8 +1,8 @@
 //! MTU of a device. The kernel lets other things follow it and does not lead them back: devices stacked on
 //! it, IPv6's own MTU, and the MTU of IPv6 routes. So those are saved and restored too, or it is refused.
 
-use super::route::{self, Message};
-use super::{Device, Failure, Image, Link, Part, from_image, number, refuse, to_image};
+use super::route::{self, RouteMessage};
+use super::{Image, KnobDevice, KnobFailure, KnobLink, Part, from_image, number, refuse, to_image};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{Setting, Value};
@@ -14,26 +14,26 @@ use std::fs;
 const IPV6_LEAST: u32 = 1280;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Mtu {
-    pub device: Device,
+pub(crate) struct MtuKnob {
+    pub device: KnobDevice,
 }
 
 /// The former state of one device; the key is its index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct KeptMtu {
     mtu: u32,
     /// `net.ipv6.conf.*.mtu`, if IPv6 is there.
     ipv6: Option<String>,
 }
 
-impl Mtu {
+impl MtuKnob {
     /// This device and all that are stacked with it, by index.
-    fn related(&self, kernel: &mut Kernel) -> Result<BTreeMap<u32, Link>, Failure> {
-        let all = Link::all(kernel)?.into_iter();
+    fn related(&self, kernel: &mut Kernel) -> Result<BTreeMap<u32, KnobLink>, KnobFailure> {
+        let all = KnobLink::all(kernel)?.into_iter();
         let all = all.map(|link| (link.device.index, link));
-        let mut all: BTreeMap<u32, Link> = all.collect();
+        let mut all: BTreeMap<u32, KnobLink> = all.collect();
         let Some(own) = all.remove(&self.device.index) else {
-            return Err(Failure::Gone);
+            return Err(KnobFailure::Gone);
         };
         let mut related = BTreeMap::from([(self.device.index, own)]);
         // Each round adds at least one device or is the last.
@@ -65,7 +65,7 @@ pub(super) fn has_ipv6(name: &str) -> bool {
 
 /// MTUs of the IPv6 routes through a device that follow it (`rt6_mtu_change_route`): those that are set
 /// and not locked.
-fn following_routes(kernel: &mut Kernel, device: u32) -> Result<Vec<u32>, Failure> {
+fn following_routes(kernel: &mut Kernel, device: u32) -> Result<Vec<u32>, KnobFailure> {
     let all = match route::dump(kernel, libc::AF_INET6) {
         Ok(all) => all,
         // A kernel without IPv6.
@@ -74,7 +74,9 @@ fn following_routes(kernel: &mut Kernel, device: u32) -> Result<Vec<u32>, Failur
         }
         Err(refusal) => return Err(refusal.into()),
     };
-    let routes = all.iter().filter_map(|route| Message::read(&route.body));
+    let routes = all
+        .iter()
+        .filter_map(|route| RouteMessage::read(&route.body));
     let mine = routes.filter(|route| route.device() == Some(device) && !route.is_mtu_locked());
     Ok(mine.filter_map(|route| route.mtu()).collect())
 }
@@ -87,17 +89,17 @@ fn followed(route: u32, ipv6: u32, device: u32) -> u32 {
     }
 }
 
-impl Part for Mtu {
-    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+impl Part for MtuKnob {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
         let kept = self.related(kernel)?.into_iter().map(|(index, link)| {
             let ipv6 = fs::read_to_string(ipv6_file(&link.device.name)).ok();
             let mtu = link.mtu;
-            (index, Kept { mtu, ipv6 })
+            (index, KeptMtu { mtu, ipv6 })
         });
-        to_image(kept.collect::<BTreeMap<u32, Kept>>())
+        to_image(kept.collect::<BTreeMap<u32, KeptMtu>>())
     }
 
-    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
+    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
         let asked = number(setting)?;
         for (index, link) in self.related(kernel)? {
             let name = &link.device.name;
@@ -124,17 +126,17 @@ impl Part for Mtu {
         Ok(())
     }
 
-    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         self.device.set(kernel, libc::IFLA_MTU, number(setting)?)
     }
 
-    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
-        let link = Link::by_index(kernel, self.device.index)?;
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
+        let link = KnobLink::by_index(kernel, self.device.index)?;
         Ok(Some(Value::Number(link.mtu.into())))
     }
 
-    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let before: BTreeMap<u32, Kept> = from_image(before, "its former MTU")?;
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
+        let before: BTreeMap<u32, KeptMtu> = from_image(before, "its former MTU")?;
         // A device may have to wait for the one below it; a second round finds everything in place.
         for _ in 0..2 {
             for (index, link) in self.related(kernel)? {

@@ -1,6 +1,6 @@
 //! Offloads of a device. Switching one switches others that depend on it, so all are saved and restored.
 
-use super::{Device, Failure, Image, Part, from_image, refuse, to_image, understood};
+use super::{Image, KnobDevice, KnobFailure, Part, from_image, refuse, to_image, understood};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{OffloadKnob, Setting, Value};
@@ -9,24 +9,24 @@ use sys::ethtool::{Features, OFFLOADS, Offload};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Offloads {
-    pub device: Device,
+    pub device: KnobDevice,
     pub knob: OffloadKnob,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct KeptOffload {
     changeable: Vec<u32>,
     wanted: Vec<u32>,
     active: Vec<u32>,
 }
 
-fn offload(knob: OffloadKnob) -> Result<&'static Offload, Failure> {
+fn offload(knob: OffloadKnob) -> Result<&'static Offload, KnobFailure> {
     let mut all = OFFLOADS.iter();
     let found = all.find(|offload| offload.name == knob.tool_name());
     understood(found, "ethtool does not have this offload")
 }
 
-fn switch(setting: &Setting) -> Result<bool, Failure> {
+fn switch(setting: &Setting) -> Result<bool, KnobFailure> {
     match setting.value {
         Value::Switch(on) => Ok(on),
         Value::Number(_) | Value::Numbers(_) | Value::Word(_) => {
@@ -36,22 +36,22 @@ fn switch(setting: &Setting) -> Result<bool, Failure> {
 }
 
 impl Part for Offloads {
-    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
         let now = self.device.driver(kernel)?.features()?;
-        to_image(Kept {
+        to_image(KeptOffload {
             changeable: now.changeable,
             wanted: now.wanted,
             active: now.active,
         })
     }
 
-    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
+    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
         switch(setting)?;
         self.device.driver(kernel)?.offload(offload(self.knob)?)?;
         Ok(())
     }
 
-    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         let (offload, on) = (offload(self.knob)?, switch(setting)?);
         let driver = self.device.driver(kernel)?;
         match driver.set_offload(offload, on) {
@@ -70,13 +70,13 @@ impl Part for Offloads {
         }
     }
 
-    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
         let on = self.device.driver(kernel)?.offload(offload(self.knob)?)?;
         Ok(Some(Value::Switch(on)))
     }
 
-    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let kept: Kept = from_image(before, "their former state")?;
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
+        let kept: KeptOffload = from_image(before, "their former state")?;
         self.device.driver(kernel)?.set_features(&Features {
             changeable: kept.changeable,
             wanted: kept.wanted,

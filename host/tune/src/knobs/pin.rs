@@ -3,8 +3,8 @@
 //! one that a router announced could not be restored with its lifetime: for IPv6 there is
 //! [`Mtu6`](super::mtu6::Mtu6).)
 
-use super::route::{self, Message};
-use super::{Device, Failure, Image, Link, Part, from_image, refuse, understood};
+use super::route::{self, RouteMessage};
+use super::{Image, KnobDevice, KnobFailure, KnobLink, Part, from_image, refuse, understood};
 use crate::crash_points::step;
 use crate::kernel::{CREATE, Kernel, REPLACE, to_hex};
 use model::{Setting, Value};
@@ -15,7 +15,7 @@ const MOST: usize = 4096;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pin {
-    device: Device,
+    device: KnobDevice,
     mtu: u32,
     /// The routes as they will be, in hexadecimal; those that are no larger already are left out.
     planned: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Pin {
 
 impl Pin {
     /// Plans the pins of this device.
-    pub fn plan(kernel: &mut Kernel, device: Device, mtu: u32) -> Result<Pin, Failure> {
+    pub fn plan(kernel: &mut Kernel, device: KnobDevice, mtu: u32) -> Result<Pin, KnobFailure> {
         let mut planned = Vec::new();
         let all = route::through(kernel, device.index)?;
         for (at, found) in all.iter().enumerate() {
@@ -54,9 +54,12 @@ impl Pin {
     }
 
     /// The planned routes, and beside each the one that stands in its place now.
-    fn standing(&self, kernel: &mut Kernel) -> Result<Vec<(Message, Option<Message>)>, Failure> {
+    fn standing(
+        &self,
+        kernel: &mut Kernel,
+    ) -> Result<Vec<(RouteMessage, Option<RouteMessage>)>, KnobFailure> {
         // A device that is gone took its routes with it.
-        Link::by_index(kernel, self.device.index)?;
+        KnobLink::by_index(kernel, self.device.index)?;
         let all = route::through(kernel, self.device.index)?;
         let with_standing = |planned: &String| {
             let planned = message(planned)?;
@@ -67,22 +70,22 @@ impl Pin {
     }
 }
 
-fn message(hex: &str) -> Result<Message, Failure> {
-    understood(Message::from_hex(hex), "a route of it is unreadable")
+fn message(hex: &str) -> Result<RouteMessage, KnobFailure> {
+    understood(RouteMessage::from_hex(hex), "a route of it is unreadable")
 }
 
 impl Part for Pin {
-    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
-        let hex = |route: Message| to_hex(&route.write());
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
+        let hex = |route: RouteMessage| to_hex(&route.write());
         let all = self.standing(kernel)?.into_iter();
         Ok(all.map(|(_, standing)| standing.map(hex)).collect())
     }
 
-    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), Failure> {
+    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), KnobFailure> {
         Ok(())
     }
 
-    fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), Failure> {
+    fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), KnobFailure> {
         for planned in &self.planned {
             let body = message(planned)?.write();
             kernel.order(libc::RTM_NEWROUTE, CREATE | REPLACE, &body)?;
@@ -91,15 +94,15 @@ impl Part for Pin {
         Ok(())
     }
 
-    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
-        let own = Link::by_index(kernel, self.device.index)?.mtu;
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
+        let own = KnobLink::by_index(kernel, self.device.index)?.mtu;
         let all = self.standing(kernel)?.into_iter();
         let mtus = all.map(|(_, standing)| standing.and_then(|route| route.mtu()).unwrap_or(own));
         let largest = mtus.max();
         Ok(Some(Value::Number(largest.unwrap_or(self.mtu).into())))
     }
 
-    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
         let before: Vec<Option<String>> = from_image(before, "the former state of the routes")?;
         for ((_, standing), before) in self.standing(kernel)?.into_iter().zip(before) {
             let Some(before) = before.as_deref().map(message).transpose()? else {

@@ -1,7 +1,7 @@
 //! Queueing discipline at the root of a device. Only one that can be restored verbatim is replaced: the
 //! kernel's own choice, or one of a few simple kinds, whose options are sent back as received.
 
-use super::{Device, Failure, Image, Part, from_image, refuse, to_image};
+use super::{Image, KnobDevice, KnobFailure, Part, from_image, refuse, to_image};
 use crate::crash_points::step;
 use crate::kernel::{
     CREATE, Kernel, REPLACE, attribute, from_hex, nest, push, text, to_hex, u32_at, u64_at,
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Root {
-    pub device: Device,
+    pub device: KnobDevice,
 }
 
 // include/uapi/linux/rtnetlink.h, pkt_sched.h
@@ -47,9 +47,9 @@ impl Root {
         body
     }
 
-    fn all(&self, kernel: &mut Kernel) -> Result<Vec<One>, Failure> {
+    fn all(&self, kernel: &mut Kernel) -> Result<Vec<One>, KnobFailure> {
         // A device that is gone has no disciplines, and the dump does not mind.
-        Device::by_index(kernel, self.device.index)?;
+        KnobDevice::by_index(kernel, self.device.index)?;
         let answers = kernel.dump(RTM_GETQDISC, &self.tcmsg(0, 0))?;
         let ours = answers.iter().filter(|answer| {
             answer.kind == RTM_NEWQDISC
@@ -69,7 +69,7 @@ impl Root {
         Ok(ours.filter_map(|answer| read(&answer.body)).collect())
     }
 
-    fn is_filtered(&self, kernel: &mut Kernel) -> Result<bool, Failure> {
+    fn is_filtered(&self, kernel: &mut Kernel) -> Result<bool, KnobFailure> {
         // Without a parent: of the root.
         match kernel.dump(RTM_GETTFILTER, &self.tcmsg(0, 0)) {
             Ok(answers) => Ok(answers.iter().any(|a| a.kind == RTM_NEWTFILTER)),
@@ -79,9 +79,9 @@ impl Root {
     }
 }
 
-fn asked(setting: &Setting) -> Result<Qdisc, Failure> {
+fn asked(setting: &Setting) -> Result<Qdisc, KnobFailure> {
     match &setting.value {
-        Value::Word(word) => word.parse().map_err(Failure::Words),
+        Value::Word(word) => word.parse().map_err(KnobFailure::Words),
         Value::Number(_) | Value::Numbers(_) | Value::Switch(_) => {
             refuse("the value is no queueing discipline")
         }
@@ -89,11 +89,16 @@ fn asked(setting: &Setting) -> Result<Qdisc, Failure> {
 }
 
 impl Part for Root {
-    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
         to_image(self.all(kernel)?)
     }
 
-    fn plan(&self, kernel: &mut Kernel, setting: &Setting, before: &Image) -> Result<(), Failure> {
+    fn plan(
+        &self,
+        kernel: &mut Kernel,
+        setting: &Setting,
+        before: &Image,
+    ) -> Result<(), KnobFailure> {
         asked(setting)?;
         let before: Vec<One> = from_image(before, "the former one")?;
         let name = &self.device.name;
@@ -119,7 +124,7 @@ impl Part for Root {
         ))
     }
 
-    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         let qdisc = asked(setting)?;
         let mut body = self.tcmsg(TC_H_ROOT, 0);
         push(
@@ -137,7 +142,7 @@ impl Part for Root {
         }
     }
 
-    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
         let all = self.all(kernel)?;
         let root = all.iter().find(|one| one.parent == TC_H_ROOT);
         Ok(root.map(|one| {
@@ -150,7 +155,7 @@ impl Part for Root {
         }))
     }
 
-    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
         let before: Vec<One> = from_image(before, "the former one")?;
         let done = match before.iter().find(|one| one.handle != 0) {
             None => {

@@ -1,6 +1,6 @@
 //! Descriptors in the rings of a device.
 
-use super::{Device, Failure, Image, Part, from_image, number, refuse};
+use super::{Image, KnobDevice, KnobFailure, Part, from_image, number, refuse};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{RingKnob, Setting, Value};
@@ -10,12 +10,12 @@ use sys::ethtool::Bounded;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rings {
-    pub device: Device,
+    pub device: KnobDevice,
     pub knob: RingKnob,
 }
 
 impl Rings {
-    fn sizes(&self, kernel: &mut Kernel) -> Result<[Bounded; 2], Failure> {
+    fn sizes(&self, kernel: &mut Kernel) -> Result<[Bounded; 2], KnobFailure> {
         let driver = self.device.driver(kernel)?;
         driver.rings().map_err(|error| self.cannot(error))
     }
@@ -28,9 +28,9 @@ impl Rings {
         }
     }
 
-    fn cannot(&self, error: io::Error) -> Failure {
+    fn cannot(&self, error: io::Error) -> KnobFailure {
         match error.raw_os_error() {
-            Some(libc::EOPNOTSUPP) => Failure::Words(format!(
+            Some(libc::EOPNOTSUPP) => KnobFailure::Words(format!(
                 "the driver of {} has no rings whose size can be set",
                 self.device.name
             )),
@@ -40,12 +40,12 @@ impl Rings {
 }
 
 impl Part for Rings {
-    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
         let sizes = self.sizes(kernel)?.map(|ring| ring.current);
         Ok(sizes.to_vec().into())
     }
 
-    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
+    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
         let most = self.sizes(kernel)?[self.which()].maximum;
         if number(setting)? > most {
             return refuse(format!(
@@ -56,7 +56,7 @@ impl Part for Rings {
         Ok(())
     }
 
-    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         let mut sizes = self.sizes(kernel)?.map(|ring| ring.current);
         sizes[self.which()] = number(setting)?;
         let [rx, tx] = sizes;
@@ -64,12 +64,12 @@ impl Part for Rings {
         done.map_err(|e| self.cannot(e))
     }
 
-    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
         let size = self.sizes(kernel)?[self.which()].current;
         Ok(Some(Value::Number(size.into())))
     }
 
-    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
         let [rx, tx]: [u32; 2] = from_image(before, "their former state")?;
         self.device.driver(kernel)?.set_rings(rx, tx)?;
         step("rings restored");

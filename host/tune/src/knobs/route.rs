@@ -1,7 +1,7 @@
 //! Attributes of the route to one host: a route to it alone, copied from the one that leads there, with
 //! one attribute more. Undoing takes it away, or puts back the one that was there.
 
-use super::{Failure, Image, Part, no_route, refuse, understood};
+use super::{Image, KnobFailure, Part, no_route, refuse, understood};
 use crate::crash_points::step;
 use crate::kernel::{
     self, CREATE, Kernel, NetlinkRefusal, REPLACE, attributes, from_hex, nest, octets, push, text,
@@ -36,15 +36,15 @@ const RTAX_CC_ALGO: u16 = 16;
 
 /// A route as a message: the header, and the attributes by type.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct RouteMessage {
     header: Vec<u8>,
     attributes: BTreeMap<u16, Vec<u8>>,
     metrics: BTreeMap<u16, Vec<u8>>,
 }
 
-impl Message {
+impl RouteMessage {
     /// Without what is state rather than setting: ages, and whether a link is up.
-    pub fn read(body: &[u8]) -> Option<Message> {
+    pub fn read(body: &[u8]) -> Option<RouteMessage> {
         let mut header = body.get(..12)?.to_vec();
         let flags = u32_at(&header, 8)? & RTNH_F_ONLINK;
         header[8..].copy_from_slice(&flags.to_ne_bytes());
@@ -59,7 +59,7 @@ impl Message {
             let nexthops = [RTA_MULTIPATH, RTA_ENCAP, RTA_ENCAP_TYPE];
             all.retain(|kind, _| !nexthop.contains(kind) && !nexthops.contains(kind));
         }
-        Some(Message {
+        Some(RouteMessage {
             header,
             attributes: all,
             metrics: by_kind(&metrics),
@@ -67,8 +67,8 @@ impl Message {
     }
 
     /// As the journal keeps it.
-    pub fn from_hex(text: &str) -> Option<Message> {
-        Message::read(&from_hex(text)?)
+    pub fn from_hex(text: &str) -> Option<RouteMessage> {
+        RouteMessage::read(&from_hex(text)?)
     }
 
     pub fn write(&self) -> Vec<u8> {
@@ -143,8 +143,8 @@ impl Message {
     }
 
     /// The same place in the same table: a route written there replaces it.
-    pub fn is_in_place_of(&self, other: &Message) -> bool {
-        let place = |m: &Message| {
+    pub fn is_in_place_of(&self, other: &RouteMessage) -> bool {
+        let place = |m: &RouteMessage| {
             let table = m.number(RTA_TABLE).unwrap_or(u32::from(m.header[4]));
             // IPv6 gives this priority to a route that is added without one.
             let is_v6 = m.header[0] == libc::AF_INET6 as u8;
@@ -189,11 +189,11 @@ fn hops(list: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// The route that the kernel uses for this host, verbatim.
-fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
+fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<RouteMessage, KnobFailure> {
     let answer = kernel.route_to(peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH);
     let answer = answer.map_err(|e| no_route(peer, e))?;
     understood(
-        Message::read(&answer.body),
+        RouteMessage::read(&answer.body),
         "the kernel's answer is not a route",
     )
 }
@@ -201,14 +201,14 @@ fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
 pub(super) fn dump(
     kernel: &mut Kernel,
     family: i32,
-) -> Result<Vec<kernel::Message>, NetlinkRefusal> {
+) -> Result<Vec<kernel::NetlinkMessage>, NetlinkRefusal> {
     let mut question = vec![0; 12];
     question[0] = family as u8;
     kernel.dump(RTM_GETROUTE, &question)
 }
 
 /// The IPv4 routes to other hosts that lead through a device, all tables, without what was learned.
-pub(super) fn through(kernel: &mut Kernel, device: u32) -> Result<Vec<Message>, Failure> {
+pub(super) fn through(kernel: &mut Kernel, device: u32) -> Result<Vec<RouteMessage>, KnobFailure> {
     let leads = |body: &[u8]| {
         let mut attributes = attributes(body.get(12..).unwrap_or_default());
         attributes.any(|(kind, value)| match kind {
@@ -225,7 +225,7 @@ pub(super) fn through(kernel: &mut Kernel, device: u32) -> Result<Vec<Message>, 
             && u32_at(body, 8).is_some_and(|flags| flags & RTM_F_CLONED == 0)
             && leads(body)
     });
-    Ok(ours.filter_map(|a| Message::read(&a.body)).collect())
+    Ok(ours.filter_map(|a| RouteMessage::read(&a.body)).collect())
 }
 
 impl HostRoute {
@@ -235,7 +235,7 @@ impl HostRoute {
         knob: RouteKnob,
         value: &Value,
         peer: IpAddr,
-    ) -> Result<HostRoute, Failure> {
+    ) -> Result<HostRoute, KnobFailure> {
         let peer = peer.to_canonical();
         let mut route = lookup(kernel, peer)?;
         if route.header[7] != RTN_UNICAST {
@@ -273,19 +273,19 @@ impl HostRoute {
         self.peer
     }
 
-    fn planned(&self) -> Result<Message, Failure> {
+    fn planned(&self) -> Result<RouteMessage, KnobFailure> {
         understood(
-            Message::from_hex(&self.planned),
+            RouteMessage::from_hex(&self.planned),
             "the planned route is unreadable",
         )
     }
 
     /// The route that stands where the planned one stands or will stand.
-    fn standing(&self, kernel: &mut Kernel) -> Result<Option<Message>, Failure> {
+    fn standing(&self, kernel: &mut Kernel) -> Result<Option<RouteMessage>, KnobFailure> {
         match kernel.route_to(self.peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH) {
             Ok(answer) => {
                 let planned = self.planned()?;
-                Ok(Message::read(&answer.body).filter(|route| route.is_in_place_of(&planned)))
+                Ok(RouteMessage::read(&answer.body).filter(|route| route.is_in_place_of(&planned)))
             }
             // No route at all: the link is down, or its routes were taken away.
             Err(refusal) if refusal.errno == libc::ENETUNREACH => Ok(None),
@@ -308,7 +308,7 @@ fn metric(knob: RouteKnob) -> u16 {
     }
 }
 
-fn set(route: &mut Message, knob: RouteKnob, value: &Value) -> Result<(), Failure> {
+fn set(route: &mut RouteMessage, knob: RouteKnob, value: &Value) -> Result<(), KnobFailure> {
     let value = match value {
         Value::Number(n) => match u32::try_from(*n) {
             Ok(n) => n.to_ne_bytes().to_vec(),
@@ -328,24 +328,24 @@ fn set(route: &mut Message, knob: RouteKnob, value: &Value) -> Result<(), Failur
 }
 
 impl Part for HostRoute {
-    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
         let standing = self.standing(kernel)?;
         Ok(standing.map_or(Image::Null, |route| to_hex(&route.write()).into()))
     }
 
-    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), Failure> {
+    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), KnobFailure> {
         self.planned().map(drop)
     }
 
-    fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), Failure> {
+    fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), KnobFailure> {
         let body = self.planned()?.write();
         Ok(kernel.order(RTM_NEWROUTE, CREATE | REPLACE, &body)?)
     }
 
-    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
         // As a connection would get it, not verbatim.
         let answer = kernel.route_to(self.peer, 0)?;
-        let route = Message::read(&answer.body);
+        let route = RouteMessage::read(&answer.body);
         let value = route.and_then(|r| r.metrics.get(&metric(self.knob)).cloned());
         let number = value.as_deref().and_then(|v| u32_at(v, 0));
         Ok(match self.knob {
@@ -361,7 +361,7 @@ impl Part for HostRoute {
         })
     }
 
-    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
         let done = match before.as_str() {
             Some(body) => {
                 let Some(body) = from_hex(body) else {

@@ -1,6 +1,6 @@
 //! A sysctl, saved and restored as the text that the kernel shows.
 
-use super::{Failure, Image, Part, from_image, refuse};
+use super::{Image, KnobFailure, Part, from_image, refuse};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{Scope, Setting, SysctlKey, Value};
@@ -23,8 +23,8 @@ impl Sysctl {
         }
     }
 
-    fn row(&self) -> Result<SysctlKey, Failure> {
-        self.key.parse().map_err(Failure::Words)
+    fn row(&self) -> Result<SysctlKey, KnobFailure> {
+        self.key.parse().map_err(KnobFailure::Words)
     }
 
     /// The files that writing this one changes, itself first: making a congestion control the default
@@ -39,7 +39,7 @@ impl Sysctl {
         files
     }
 
-    fn cannot(&self, error: &io::Error) -> Failure {
+    fn cannot(&self, error: &io::Error) -> KnobFailure {
         let elsewhere = self.row().is_ok_and(|key| key.scope() == Scope::Host);
         let words = match error.raw_os_error() {
             Some(libc::ENOENT) if elsewhere && !self.is_there() => {
@@ -58,7 +58,7 @@ impl Sysctl {
             }
             other => return io::Error::from_raw_os_error(other.unwrap_or(libc::EIO)).into(),
         };
-        Failure::Words(words.to_owned())
+        KnobFailure::Words(words.to_owned())
     }
 
     fn is_there(&self) -> bool {
@@ -81,7 +81,7 @@ fn write(key: &str, text: &str) -> io::Result<()> {
 }
 
 impl Part for Sysctl {
-    fn read(&self, _: &mut Kernel) -> Result<Image, Failure> {
+    fn read(&self, _: &mut Kernel) -> Result<Image, KnobFailure> {
         let mut texts = serde_json::Map::new();
         for key in self.files() {
             let text = fs::read_to_string(path(key)).map_err(|e| self.cannot(&e))?;
@@ -90,22 +90,22 @@ impl Part for Sysctl {
         Ok(texts.into())
     }
 
-    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), Failure> {
+    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), KnobFailure> {
         // Opened and not written: nothing changes.
         let opened = OpenOptions::new().write(true).open(path(&self.key));
         opened.map(drop).map_err(|e| self.cannot(&e))
     }
 
-    fn apply(&self, _: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+    fn apply(&self, _: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         write(&self.key, &setting.value.plain()).map_err(|e| self.cannot(&e))
     }
 
-    fn found(&self, _: &mut Kernel) -> Result<Option<Value>, Failure> {
+    fn found(&self, _: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
         let text = fs::read_to_string(path(&self.key)).map_err(|e| self.cannot(&e))?;
         Ok(Some(self.row()?.value_in(&text)))
     }
 
-    fn restore(&self, _: &mut Kernel, before: &Image) -> Result<(), Failure> {
+    fn restore(&self, _: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
         let before: BTreeMap<String, String> = from_image(before, "its former text")?;
         // Only what this table of files names is ever written, whatever the journal says.
         for key in self.files() {

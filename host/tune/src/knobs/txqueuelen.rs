@@ -1,6 +1,6 @@
 //! Transmit queue length of a device: what its plain queues hold.
 
-use super::{Device, Failure, Image, Link, Part, from_image, number};
+use super::{Image, KnobDevice, KnobFailure, KnobLink, Part, from_image, number};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{Setting, Value};
@@ -8,28 +8,30 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Txqueuelen {
-    pub device: Device,
+    pub device: KnobDevice,
 }
 
 impl Part for Txqueuelen {
-    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
-        Ok(Link::by_index(kernel, self.device.index)?.txqueuelen.into())
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
+        Ok(KnobLink::by_index(kernel, self.device.index)?
+            .txqueuelen
+            .into())
     }
 
-    fn plan(&self, _: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
+    fn plan(&self, _: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
         number(setting).map(drop)
     }
 
-    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         self.device.set(kernel, libc::IFLA_TXQLEN, number(setting)?)
     }
 
-    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
-        let link = Link::by_index(kernel, self.device.index)?;
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
+        let link = KnobLink::by_index(kernel, self.device.index)?;
         Ok(Some(Value::Number(link.txqueuelen.into())))
     }
 
-    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
         let before = from_image(before, "its former length")?;
         self.device.set(kernel, libc::IFLA_TXQLEN, before)?;
         step("transmit queue length restored");

@@ -97,13 +97,13 @@ struct SendHistory<'a> {
     /// Bytes that had passed before each of `sent`.
     passed: Vec<u64>,
     /// Each of `sent`, as every rate needs it.
-    steps: Vec<Step>,
+    steps: Vec<RateStep>,
     /// Of how many the last segment passed.
     fitted: usize,
 }
 
 /// One of those that left.
-struct Step {
+struct RateStep {
     /// Seconds since the one before.
     gap: f64,
     /// Bytes that passed.
@@ -112,10 +112,10 @@ struct Step {
     last: f64,
 }
 
-impl Step {
-    fn of(sent: &Sent, before: Nanos) -> Step {
+impl RateStep {
+    fn of(sent: &Sent, before: Nanos) -> RateStep {
         let fitted = sent.lost == 0 || sent.lost_from.saturating_add(sent.lost) < sent.bytes;
-        Step {
+        RateStep {
             gap: sent.at.since(before).as_secs_f64(),
             passed: f64::from(sent.bytes - sent.lost),
             last: match fitted {
@@ -156,8 +156,8 @@ impl SendHistory<'_> {
             before
         });
         let before = std::iter::once(Nanos(0)).chain(sent.iter().map(|s| s.at));
-        let steps = sent.iter().zip(before).map(|(s, at)| Step::of(s, at));
-        let steps: Vec<Step> = steps.collect();
+        let steps = sent.iter().zip(before).map(|(s, at)| RateStep::of(s, at));
+        let steps: Vec<RateStep> = steps.collect();
         Some(SendHistory {
             fitted: steps.iter().filter(|step| step.last.is_finite()).count(),
             steps,

@@ -11,7 +11,7 @@ pub struct Index {
     /// The newest first.
     pub entries: Vec<Entry>,
     /// Paths with a history.
-    pub paths: Vec<Way>,
+    pub paths: Vec<PathHistory>,
     /// What was searched for; `None`: files cannot search, nor compare.
     pub search: Option<Search>,
     /// Address of the page with those before the oldest of these.
@@ -41,7 +41,7 @@ pub struct Entry {
 
 /// A path with a history.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct PathHistory {
     /// What it is of, see [`History::name`](super::History::name).
     pub name: String,
     /// Runs in it.
@@ -118,7 +118,7 @@ pub fn index(index: &Index) -> String {
 }
 
 /// A card for each path: its last figure, its time and state, all of its runs as a line.
-fn paths(out: &mut String, paths: &[Way]) {
+fn paths(out: &mut String, paths: &[PathHistory]) {
     out.push_str("<section>\n<h2>Paths</h2>\n<ul class=\"paths\">\n");
     for way in paths {
         let changes = counted(way.shifts as u64, "change");
@@ -266,7 +266,7 @@ mod tests {
                     ..entry("tuning")
                 },
             ],
-            paths: vec![Way {
+            paths: vec![PathHistory {
                 name: evil.to_owned(),
                 runs: 12,
                 shifts: 1,

@@ -2,8 +2,8 @@
 
 use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pages::{facts, filled};
-use crate::pictures::goodput::{self, Beside};
-use crate::pictures::socket::{self, Sender};
+use crate::pictures::goodput::{self, SecondCurve};
+use crate::pictures::socket::{self, SenderLanes};
 use crate::pictures::{bands, latencies, latency, seconds, stages};
 use crate::words::{Style, escape, utc};
 use crate::{blocks, explain, summary};
@@ -125,15 +125,15 @@ fn of_leg(
         }
         (None, _) => {
             let beside = match cause.is_some_and(is_shown_by_rtt) {
-                true => Beside::Rtt,
-                false => Beside::Retransmissions,
+                true => SecondCurve::Rtt,
+                false => SecondCurve::Retransmissions,
             };
             let bands = bands.clone();
             let goodput = goodput::picture(&id("goodput"), leg, figures, beside, bands);
             first.extend(goodput.map(|picture| with_cause(picture, cause)));
         }
     }
-    let (of, title) = (Sender::Samples(leg), format!(", {way}"));
+    let (of, title) = (SenderLanes::Samples(leg), format!(", {way}"));
     let windows = socket::windows(&id("windows"), &title, of, seconds(), bands.clone());
     let mut kernel = Vec::from_iter(windows);
     if let Some(flight) = socket::flight(&id("flight"), &title, of, seconds(), bands) {

@@ -2,9 +2,9 @@
 
 use super::filled;
 use crate::page::{KeyFigure, Page, Picture, Section};
-use crate::pictures::downsample::Course;
+use crate::pictures::downsample::Downsampled;
 use crate::pictures::ladder::{self, Ladder};
-use crate::pictures::socket::{self, Sender};
+use crate::pictures::socket::{self, SenderLanes};
 use crate::pictures::time_sequence::{self, time};
 use crate::pictures::{bands, latency};
 use crate::words::{counted, escape, grouped};
@@ -27,7 +27,7 @@ pub struct Followed {
     /// Its connections, the largest first.
     pub explanations: Vec<Explanation>,
     /// The courses of the first of them, in the same order.
-    pub courses: Vec<Course>,
+    pub courses: Vec<Downsampled>,
     /// The requests that they carried, where the file shows any.
     pub requests: Option<Requests>,
     /// Another file, whose requests are drawn beside these: the same on a path that differs.
@@ -85,7 +85,7 @@ fn answer(one: &Explanation) -> String {
 }
 
 /// A connection of a run in full, under a heading, open where it shows what limited it; `id` makes the names of its pictures differ from others.
-pub fn segments(heading: &str, id: &str, one: &Explanation, course: &Course) -> Section {
+pub fn segments(heading: &str, id: &str, one: &Explanation, course: &Downsampled) -> Section {
     let (sequence, mut pictures) = drawn(&format!("-{id}"), one, course);
     pictures.insert(0, sequence);
     let is_loss = one.cause().is_some_and(is_loss);
@@ -110,7 +110,7 @@ fn is_loss(limit: Limit) -> bool {
 }
 
 /// A connection in full: the graph, then what its sender had to go by, then the words.
-fn connection(n: usize, one: &Explanation, course: &Course) -> [Section; 2] {
+fn connection(n: usize, one: &Explanation, course: &Downsampled) -> [Section; 2] {
     let id = match n {
         0 => String::new(),
         n => format!("-{}", n + 1),
@@ -128,10 +128,10 @@ fn connection(n: usize, one: &Explanation, course: &Course) -> [Section; 2] {
 }
 
 /// The graph of a connection, and its other pictures.
-fn drawn(id: &str, one: &Explanation, course: &Course) -> (Picture, Vec<Picture>) {
+fn drawn(id: &str, one: &Explanation, course: &Downsampled) -> (Picture, Vec<Picture>) {
     let bands = || bands(&[&course.aligned(one)]);
     let id = |what: &str| format!("{what}{id}");
-    let of = Sender::Columns(&course.most().columns);
+    let of = SenderLanes::Columns(&course.most().columns);
     let others = [
         time_sequence::first_again(&id("first-again"), course, bands()),
         socket::windows(&id("sender-windows"), "", of, time(), bands()),

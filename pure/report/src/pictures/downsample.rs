@@ -74,7 +74,7 @@ impl Track {
 
 /// Follows the data from one end of a connection to the other. Of connections one after another with the same ends,
 /// the one with the most bytes is kept.
-pub struct Course {
+pub struct Downsampled {
     sender: SocketAddr,
     receiver: SocketAddr,
     pass: Pass,
@@ -101,10 +101,10 @@ pub(crate) struct Pass {
 
 type Account = tcp::connection::TcpConnection<(), ()>;
 
-impl Course {
+impl Downsampled {
     /// Of the data from `sender` to `receiver`.
-    pub fn new(sender: SocketAddr, receiver: SocketAddr) -> Course {
-        Course {
+    pub fn new(sender: SocketAddr, receiver: SocketAddr) -> Downsampled {
+        Downsampled {
             sender,
             receiver,
             pass: Pass::default(),
@@ -386,18 +386,18 @@ impl Detail {
 pub(crate) struct Columns {
     /// Nanoseconds.
     width: u64,
-    all: Vec<Column>,
+    all: Vec<PixelColumn>,
 }
 
 #[derive(Clone, Debug)]
-struct Column {
+struct PixelColumn {
     /// Its number, from the beginning of time.
     place: u64,
-    ranges: [Option<Range>; TRACKS],
+    ranges: [Option<ValueRange>; TRACKS],
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Range {
+struct ValueRange {
     low: u64,
     high: u64,
     last: u64,
@@ -467,11 +467,11 @@ impl Columns {
         let place = at.0 / self.width;
         if self.all.last().is_none_or(|last| last.place < place) {
             let ranges = [None; TRACKS];
-            self.all.push(Column { place, ranges });
+            self.all.push(PixelColumn { place, ranges });
         }
         if let Some(column) = self.all.last_mut() {
             let range = &mut column.ranges[track as usize];
-            let one = Range {
+            let one = ValueRange {
                 low: value,
                 high: value,
                 last: value,
@@ -496,7 +496,7 @@ impl Columns {
     }
 
     /// A quantity in each column that has it, and when that begins in nanoseconds.
-    fn ranges(&self, track: Track) -> impl Iterator<Item = (u64, Range)> {
+    fn ranges(&self, track: Track) -> impl Iterator<Item = (u64, ValueRange)> {
         self.all.iter().filter_map(move |column| {
             let range = column.ranges[track as usize]?;
             Some((column.place.saturating_mul(self.width), range))
@@ -504,9 +504,9 @@ impl Columns {
     }
 }
 
-impl Range {
-    fn then(self, later: Range) -> Range {
-        Range {
+impl ValueRange {
+    fn then(self, later: ValueRange) -> ValueRange {
+        ValueRange {
             low: self.low.min(later.low),
             high: self.high.max(later.high),
             last: later.last,
@@ -537,12 +537,12 @@ mod tests {
         }
     }
 
-    fn course() -> Course {
-        Course::new(end(0), end(1))
+    fn course() -> Downsampled {
+        Downsampled::new(end(0), end(1))
     }
 
     /// Values of a quantity in the order of time, as a line has them.
-    fn values(course: &Course, track: Track) -> Vec<(u64, u64)> {
+    fn values(course: &Downsampled, track: Track) -> Vec<(u64, u64)> {
         let columns = &course.most().columns;
         let points = columns.series(track, "", 0, Stroke::Steps).points;
         let value = |y: Option<f64>| (y.unwrap() * track.unit()).round() as u64;

@@ -18,12 +18,12 @@ const ROW: f64 = 60.0;
 /// Every comparison of an experiment, or every effect of a factorial one; `None` if there is none yet.
 pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
     let plan = &experiment.plan;
-    let arms = verdict.comparisons.iter().map(|c| Row {
+    let arms = verdict.comparisons.iter().map(|c| ForestRow {
         name: plan.arm_name(c.arm).to_owned(),
         outcome: c.outcome,
         effect: c.estimate.map(|e| Effect::of(plan.metric, &e)),
     });
-    let factors = verdict.effects.iter().map(|e| Row {
+    let factors = verdict.effects.iter().map(|e| ForestRow {
         name: e.name.clone(),
         outcome: e.outcome,
         effect: Some(Effect::of(plan.metric, &e.estimate)),
@@ -34,7 +34,7 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
 
 /// Every difference of published numbers; `None` where none of them has an interval.
 pub(crate) fn of_published(of: &Published) -> Option<Picture> {
-    let rows = of.comparisons.iter().map(|one| Row {
+    let rows = of.comparisons.iter().map(|one| ForestRow {
         name: match one.of.as_str() {
             "" => format!("{} against {}", one.arm, one.control),
             of => format!("{of}: {} against {}", one.arm, one.control),
@@ -53,13 +53,13 @@ fn axis_title(in_times: bool) -> &'static str {
     }
 }
 
-struct Row {
+struct ForestRow {
     name: String,
     outcome: Outcome,
     effect: Option<Effect>,
 }
 
-fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
+fn drawn(rows: Vec<ForestRow>, against: &str, margin: f64) -> Option<Picture> {
     let effects = rows.iter().filter_map(|row| row.effect.as_ref());
     let ends = effects.flat_map(Effect::ends);
     ends.clone().next()?;

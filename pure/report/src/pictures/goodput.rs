@@ -9,7 +9,7 @@ use model::{Leg, LegSummary, Nanos, Sample, interval_ends};
 
 /// What is shown beside the goodput.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Beside {
+pub enum SecondCurve {
     /// Retransmissions, where there were any.
     Retransmissions,
     /// The RTT: of a standing queue it rises while the goodput stays.
@@ -21,7 +21,7 @@ pub fn picture(
     id: &str,
     leg: &Leg,
     figures: &LegSummary,
-    beside: Beside,
+    beside: SecondCurve,
     bands: Vec<Band>,
 ) -> Option<Picture> {
     let mut series = vec![arrived(leg)?];
@@ -40,7 +40,7 @@ pub fn picture(
     let mut title = "Goodput over time";
     let mut reading = "Higher is better.".to_owned();
     let again = retransmitted(leg);
-    if beside == Beside::Rtt {
+    if beside == SecondCurve::Rtt {
         let rtt = sender::points(leg, Track::Smoothed);
         let rtt = Series::new("smoothed RTT", 1, Stroke::Steps, rtt);
         if let Some(values) = Values::of(&rtt) {

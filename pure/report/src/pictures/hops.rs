@@ -23,7 +23,7 @@ const IN_SENTENCE: usize = 40;
 /// What was found of a path. `id` names the picture, of which a page may have several.
 pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
     let mut svg = Svg::new(WIDTH, 2.0 * LANE);
-    let lanes = Going::BOTH.map(|going| Lane::of(report, going));
+    let lanes = Going::BOTH.map(|going| HopLane::of(report, going));
     for (lane, top) in lanes.iter().zip([0.0, LANE]) {
         lane.draw(&mut svg, top);
     }
@@ -31,15 +31,15 @@ pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
         id,
         title,
         "Over the links the size that passes, in bytes. Thick: larger packets come so far, or all that the devices take. The cross: where they stop.",
-        lanes.each_ref().map(Lane::alternative).join(" "),
+        lanes.each_ref().map(HopLane::alternative).join(" "),
         svg,
         &["way", "hop", "address", "passes_bytes", "larger_passes"],
-        lanes.iter().flat_map(Lane::rows).collect(),
+        lanes.iter().flat_map(HopLane::rows).collect(),
     )
 }
 
 /// One direction.
-struct Lane<'a> {
+struct HopLane<'a> {
     report: &'a MtuReport,
     going: Going,
     /// Who sends and who receives.
@@ -48,11 +48,11 @@ struct Lane<'a> {
     routers: u8,
 }
 
-impl Lane<'_> {
-    fn of(report: &MtuReport, going: Going) -> Lane<'_> {
+impl HopLane<'_> {
+    fn of(report: &MtuReport, going: Going) -> HopLane<'_> {
         let climb = &report.way(going).climb;
         let output = climb.hops.iter().map(|hop| hop.ttl).max().unwrap_or(0);
-        Lane {
+        HopLane {
             report,
             going,
             names: ends(going, &cut(&report.host, IN_SENTENCE)),

@@ -37,7 +37,7 @@ pub fn picture(id: &str, title: &str, ladders: &[Ladder<'_>]) -> Picture {
     let all = width * ladders.len() as f64;
     let mut svg = Svg::new(all, TOP + height + 70.0);
     for (n, ladder) in ladders.iter().enumerate() {
-        let mut place = Place {
+        let mut place = LadderPlace {
             left: width * n as f64,
             width,
             height,
@@ -60,14 +60,14 @@ pub fn picture(id: &str, title: &str, ladders: &[Ladder<'_>]) -> Picture {
 }
 
 /// A segment or several on their way: when the first left and the last, and the delay of the path.
-struct Stroke {
+struct LadderStroke {
     leaves: Nanos,
     took: Nanos,
     delay: Nanos,
 }
 
 /// When a step left its sender, by where it was captured; times since the first byte of the call left the client.
-fn stroke(call: &Call, step: &Step) -> Stroke {
+fn stroke(call: &Call, step: &Step) -> LadderStroke {
     let parts = &call.parts;
     let delay = if step.call {
         parts.forward
@@ -82,7 +82,7 @@ fn stroke(call: &Call, step: &Step) -> Stroke {
         _ => Nanos(0),
     };
     let begun = behind(true, parts.forward);
-    Stroke {
+    LadderStroke {
         leaves: (step.at + begun).since(behind(step.call, delay)),
         took: step.took,
         delay,
@@ -90,7 +90,7 @@ fn stroke(call: &Call, step: &Step) -> Stroke {
 }
 
 /// Where one ladder is drawn.
-struct Place<'a> {
+struct LadderPlace<'a> {
     left: f64,
     width: f64,
     height: f64,
@@ -98,7 +98,7 @@ struct Place<'a> {
     svg: &'a mut Svg,
 }
 
-impl Place<'_> {
+impl LadderPlace<'_> {
     fn y(&self, at: Nanos) -> f64 {
         TOP + (at.0 as f64 / self.longest.0 as f64).min(1.0) * self.height
     }
@@ -168,7 +168,7 @@ impl Place<'_> {
     }
 
     /// One stroke between the rails.
-    fn stroke(&mut self, step: &Step, stroke: &Stroke) {
+    fn stroke(&mut self, step: &Step, stroke: &LadderStroke) {
         let (from, to) = (self.rail(!step.call), self.rail(step.call));
         let at = |time| (self.y(time), self.y(time + stroke.delay));
         let (first, last) = (at(stroke.leaves), at(stroke.leaves + stroke.took));
@@ -187,7 +187,7 @@ impl Place<'_> {
     }
 
     /// Where a stroke's text has its baseline: in it, where it is thick enough, else above it.
-    fn label(&self, stroke: &Stroke) -> f64 {
+    fn label(&self, stroke: &LadderStroke) -> f64 {
         let first = (self.y(stroke.leaves) + self.y(stroke.leaves + stroke.delay)) / 2.0;
         let thick = self.y(stroke.leaves + stroke.took) - self.y(stroke.leaves);
         match thick >= ROW {

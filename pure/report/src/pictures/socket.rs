@@ -7,17 +7,17 @@ use model::Leg;
 
 /// Quantities of a sender over time: of a trace or a capture, or of the samples of a leg.
 #[derive(Clone, Copy)]
-pub(crate) enum Sender<'a> {
+pub(crate) enum SenderLanes<'a> {
     Columns(&'a Columns),
     Samples(&'a Leg),
 }
 
-impl Sender<'_> {
+impl SenderLanes<'_> {
     /// Those lines of which anything is known.
     fn series(self, axis: usize, lines: &[(Track, &str, Stroke)]) -> Vec<Series> {
         let known = lines.iter().map(|(track, name, stroke)| match self {
-            Sender::Columns(columns) => columns.series(*track, name, axis, *stroke),
-            Sender::Samples(leg) => {
+            SenderLanes::Columns(columns) => columns.series(*track, name, axis, *stroke),
+            SenderLanes::Samples(leg) => {
                 let points = super::sender::points(leg, *track);
                 Series::new(*name, axis, *stroke, points)
             }
@@ -30,8 +30,8 @@ impl Sender<'_> {
     /// What the reading of a picture has to say of joined columns.
     fn joined(self) -> String {
         match self {
-            Sender::Columns(columns) => joined(columns),
-            Sender::Samples(_) => String::new(),
+            SenderLanes::Columns(columns) => joined(columns),
+            SenderLanes::Samples(_) => String::new(),
         }
     }
 }
@@ -44,7 +44,7 @@ fn values(series: &[Series], name: &str) -> Option<Values> {
 pub(crate) fn windows(
     id: &str,
     title: &str,
-    of: Sender<'_>,
+    of: SenderLanes<'_>,
     x: Axis,
     bands: Vec<Band>,
 ) -> Option<Picture> {
@@ -99,7 +99,7 @@ pub(crate) fn windows(
 pub(crate) fn flight(
     id: &str,
     title: &str,
-    of: Sender<'_>,
+    of: SenderLanes<'_>,
     x: Axis,
     bands: Vec<Band>,
 ) -> Option<Picture> {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_capture_shows_the_flight_the_receive_window_and_the_round_trip() {
         let course = lossy();
-        let of = Sender::Columns(&course.most().columns);
+        let of = SenderLanes::Columns(&course.most().columns);
         let picture = windows("windows", "", of, seconds(), Vec::new()).unwrap();
         assert_snapshot!(picture.alternative);
         assert_snapshot!(page::csv(&picture));

@@ -1,6 +1,6 @@
 //! The time-sequence graph of one direction of a connection: what was sent, acknowledged and retransmitted.
 
-use super::downsample::{Columns, Course, Pass, Track};
+use super::downsample::{Columns, Downsampled, Pass, Track};
 use crate::page::{Axis, Band, Chart, Picture, Scale, Stroke};
 use crate::words::{counted, grouped, percent};
 use model::Bytes;
@@ -15,7 +15,7 @@ const LINES: [(Track, &str, Stroke); 5] = [
 ];
 
 /// Draws a direction; `bands` name the limit of each moment, times since the connection began.
-pub fn picture(id: &str, course: &Course, bands: Vec<Band>) -> Picture {
+pub fn picture(id: &str, course: &Downsampled, bands: Vec<Band>) -> Picture {
     let pass = course.most();
     // Where neighbours are joined, what lies between sent and acknowledged has no place of its own.
     let joined_some = pass.columns.joined().is_some();
@@ -34,7 +34,7 @@ pub fn picture(id: &str, course: &Course, bands: Vec<Band>) -> Picture {
 
 /// The same around the first retransmission, each segment by itself; `None` if nothing was retransmitted, or the
 /// picture of the whole shows it as well.
-pub(crate) fn first_again(id: &str, course: &Course, mut bands: Vec<Band>) -> Option<Picture> {
+pub(crate) fn first_again(id: &str, course: &Downsampled, mut bands: Vec<Band>) -> Option<Picture> {
     let columns = course.most().first_again()?;
     let (from, to) = columns.span();
     let (first, last) = (from.as_secs_f64(), to.as_secs_f64());
@@ -116,9 +116,9 @@ pub(crate) mod tests {
     use std::net::SocketAddr;
 
     /// Three segments, the second of which is lost and retransmitted.
-    pub fn lossy() -> Course {
+    pub fn lossy() -> Downsampled {
         let ends = [([192, 0, 2, 1], 40_000), ([192, 0, 2, 2], 5201)].map(SocketAddr::from);
-        let mut course = Course::new(ends[0], ends[1]);
+        let mut course = Downsampled::new(ends[0], ends[1]);
         let mut see = |ms: u64, from: usize, seq, ack, flags, payload, sack| {
             course.packet(&Packet {
                 at: Nanos::from_millis(ms),

@@ -62,7 +62,7 @@ pub type AgentMachine = Endpoint<AgentRole>;
 
 /// What happens at one end.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event<M> {
+pub enum MachineEvent<M> {
     /// The peer greeted in the same protocol: from now on messages may be sent.
     Ready {
         /// The peer's version of linerate, safe for a terminal.
@@ -131,7 +131,7 @@ pub struct Endpoint<R: ControlRole> {
     reader: FrameReader,
     state: SessionState,
     legs: Legs,
-    events: VecDeque<Event<R::In>>,
+    events: VecDeque<MachineEvent<R::In>>,
     out: Vec<u8>,
     /// When the last bytes came.
     received: Nanos,
@@ -212,7 +212,7 @@ impl<R: ControlRole> Endpoint<R> {
 
     fn close(&mut self) {
         self.state = SessionState::Over;
-        self.event(Event::Closed { why: None });
+        self.event(MachineEvent::Closed { why: None });
     }
 
     fn frame(&mut self, now: Nanos) -> Result<bool, Fault> {
@@ -229,7 +229,7 @@ impl<R: ControlRole> Endpoint<R> {
             let version = read_greeting(frame, &self.version)?;
             self.state = SessionState::Ready;
             self.next = now + R::EVERY;
-            self.event(Event::Ready { version });
+            self.event(MachineEvent::Ready { version });
         } else {
             let message = R::read(frame);
             let message = message.map_err(|e| Fault::Message(printable(&e.to_string(), 200)))?;
@@ -243,7 +243,7 @@ impl<R: ControlRole> Endpoint<R> {
         self.out.extend_from_slice(&frame);
     }
 
-    fn event(&mut self, event: Event<R::In>) {
+    fn event(&mut self, event: MachineEvent<R::In>) {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         } else {
@@ -255,13 +255,13 @@ impl<R: ControlRole> Endpoint<R> {
         if self.state != SessionState::Over {
             self.state = SessionState::Over;
             // Beyond the bound by this one, which is the last.
-            self.events.push_back(Event::Lost(fault));
+            self.events.push_back(MachineEvent::Lost(fault));
         }
     }
 }
 
 impl<R: ControlRole> Machine for Endpoint<R> {
-    type Event = Event<R::In>;
+    type Event = MachineEvent<R::In>;
 
     fn input(&mut self, now: Nanos, bytes: &[u8]) {
         if self.state == SessionState::Over || bytes.is_empty() {
@@ -315,7 +315,7 @@ impl<R: ControlRole> Machine for Endpoint<R> {
         Nanos::from_secs(10).max(silence(self.legs.outage()))
     }
 
-    fn poll_event(&mut self) -> Option<Event<R::In>> {
+    fn poll_event(&mut self) -> Option<MachineEvent<R::In>> {
         self.events.pop_front()
     }
 
@@ -452,7 +452,7 @@ impl ControlRole for ControllerRole {
             ToController::Pong { .. } => return Ok(()),
             ToController::Bye { why } => {
                 let why = Some(printable(why, MAX_SENTENCE));
-                end.event(Event::Closed { why });
+                end.event(MachineEvent::Closed { why });
                 end.state = SessionState::Over;
                 return Ok(());
             }
@@ -479,7 +479,7 @@ impl ControlRole for ControllerRole {
             | ToController::Sample { .. }
             | ToController::Piece { .. } => {}
         }
-        end.event(Event::Message(message));
+        end.event(MachineEvent::Message(message));
         Ok(())
     }
 
@@ -528,7 +528,7 @@ impl ControlRole for AgentRole {
                 return Ok(());
             }
             ToAgent::Bye => {
-                end.event(Event::Closed { why: None });
+                end.event(MachineEvent::Closed { why: None });
                 end.state = SessionState::Over;
                 return Ok(());
             }
@@ -546,7 +546,7 @@ impl ControlRole for AgentRole {
             _ => {}
         }
         end.next = now + IDLE;
-        end.event(Event::Message(message));
+        end.event(MachineEvent::Message(message));
         Ok(())
     }
 

@@ -16,9 +16,9 @@ pub mod probe;
 
 pub use frame::{FrameError, FrameReader, HEADER_LEN, MAX_FRAME, encode_frame};
 pub use machine::{
-    AgentMachine, AgentRole, ControlRole, ControllerMachine, ControllerRole, Endpoint, Event,
-    Fault, IDLE, LONGEST_OUTAGE, MAX_EVENTS, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS,
-    MAX_QUEUED, PING_EVERY, SILENCE, silence,
+    AgentMachine, AgentRole, ControlRole, ControllerMachine, ControllerRole, Endpoint, Fault, IDLE,
+    LONGEST_OUTAGE, MAX_EVENTS, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_QUEUED,
+    MachineEvent, PING_EVERY, SILENCE, silence,
 };
 pub use messages::{LegOrder, MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Origin, PROTOCOL, TOKEN_LEN};
 pub use messages::{ProbeAnswer, ProbeRequest};
