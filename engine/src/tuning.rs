@@ -187,13 +187,13 @@ pub fn restored_line(undone: &Undone) -> String {
 /// Names this machine, from its start to its end, and this process' network namespace; empty where
 /// unknown. Gives nothing else away.
 pub fn place() -> String {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id");
+    let boot = sys::process::boot_id();
     let namespace = fs::metadata("/proc/thread-self/ns/net");
     let (Ok(boot), Ok(namespace)) = (boot, namespace) else {
         return String::new();
     };
     let namespace = [namespace.dev().to_be_bytes(), namespace.ino().to_be_bytes()];
-    let mut place = sha256(&[boot, namespace.concat()].concat());
+    let mut place = sha256(&[boot.into_bytes(), namespace.concat()].concat());
     place.truncate(32);
     place
 }

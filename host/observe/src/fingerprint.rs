@@ -17,7 +17,7 @@ pub fn fingerprint(version: &str, peer: Option<IpAddr>) -> Fingerprint {
     let mut unread = Unreadable::default();
     let mut host = Fingerprint {
         linerate: version.to_owned(),
-        boot_id: unread.keep("boot id", read(BOOT_ID)),
+        boot_id: unread.keep("boot id", sys::process::boot_id()),
         distribution: distribution(&mut unread),
         cpu: cpu(&mut unread),
         memory: memory(&mut unread),
@@ -38,7 +38,6 @@ pub fn fingerprint(version: &str, peer: Option<IpAddr>) -> Fingerprint {
     host
 }
 
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 

@@ -55,6 +55,12 @@ pub fn uname() -> [String; 4] {
     all.map(|name| name.to_string_lossy().into_owned())
 }
 
+/// Random id of this start of the kernel (random(4)): the same in all its network namespaces and containers.
+pub fn boot_id() -> io::Result<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(id.trim().to_owned())
+}
+
 /// The signature that a hypervisor leaves for its guests (CPUID leaf 0x40000000), like `KVMKVMKVM`;
 /// `None` on bare metal, and on architectures without such a register.
 pub fn hypervisor_signature() -> Option<String> {

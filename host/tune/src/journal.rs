@@ -41,11 +41,10 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// That of the calling thread.
     pub fn current() -> Result<Namespace, Error> {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map_err(Error::kernel("its boot"))?;
+        let boot = sys::process::boot_id().map_err(Error::kernel("its boot"))?;
         let net = fs::metadata("/proc/thread-self/ns/net");
         Ok(Namespace {
-            boot: boot.trim().to_owned(),
+            boot,
             inode: net.map_err(Error::kernel("its network namespace"))?.ino(),
             cookie: cookie().unwrap_or(0),
         })

@@ -998,36 +998,40 @@ mod tests {
     use model::packet::Packet;
     use model::segment::tcp_flag::{ACK, SYN};
 
-    /// Four segments in flight on a line that takes 5 ms for each, seen where they arrive: each is acknowledged at once. The
-    /// share of time that belongs to the sending application, where each echoes the acknowledgement so many before it.
-    fn idle(behind: u64) -> f64 {
+    fn packet(forward: bool, us: u64, flags: u8) -> Packet {
         let (from, to) = (
             ([192, 0, 2, 1], 40000).into(),
             ([192, 0, 2, 2], 5210).into(),
         );
-        let packet = |forward: bool, us: u64, flags| Packet {
+        let (from, to) = if forward { (from, to) } else { (to, from) };
+        Packet {
             at: Nanos::from_micros(us),
             flags,
             window: 65_000,
-            ..if forward {
-                Packet::new(from, to)
-            } else {
-                Packet::new(to, from)
-            }
-        };
+            ..Packet::new(from, to)
+        }
+    }
+
+    /// A SYN at time zero, its answer and the third packet at these microseconds.
+    fn after_handshake(answer_us: u64, third_us: u64) -> CaptureObserver {
         let mut observer = CaptureObserver::default();
         observer.push(&packet(true, 0, SYN));
-        let answer = Packet {
+        observer.push(&Packet {
             ack: 1,
-            ..packet(false, 50, SYN | ACK)
-        };
-        observer.push(&answer);
-        let third = Packet {
+            ..packet(false, answer_us, SYN | ACK)
+        });
+        observer.push(&Packet {
             seq: 1,
             ack: 1,
-            ..packet(true, 1050, ACK)
-        };
-        observer.push(&third);
+            ..packet(true, third_us, ACK)
+        });
+        observer
+    }
+
+    /// Four segments in flight on a line that takes 5 ms for each, seen where they arrive: each is acknowledged at once. The
+    /// share of time that belongs to the sending application, where each echoes the acknowledgement so many before it.
+    fn idle(behind: u64) -> f64 {
+        let mut observer = after_handshake(50, 1050);
         for n in 0..400u64 {
             let at = 10_000 + n * 5000;
             let acked_at = |n: u64| (10 + n * 5) as u32;
@@ -1057,34 +1061,10 @@ mod tests {
     /// Single segments, of which the receiver acknowledges the first at once, and each other one after so many milliseconds,
     /// seen there: the next comes a round trip and 2 ms later, for a full segment takes longer than the SYN.
     fn alone(held_ms: u64) -> Option<Limit> {
-        let (from, to) = (
-            ([192, 0, 2, 1], 40000).into(),
-            ([192, 0, 2, 2], 5210).into(),
-        );
-        let packet = |forward: bool, ms: u64, flags| Packet {
-            at: Nanos::from_millis(ms),
-            flags,
-            window: 65_000,
-            ..if forward {
-                Packet::new(from, to)
-            } else {
-                Packet::new(to, from)
-            }
-        };
-        let mut observer = CaptureObserver::default();
-        observer.push(&packet(true, 0, SYN));
-        observer.push(&Packet {
-            ack: 1,
-            ..packet(false, 0, SYN | ACK)
-        });
-        observer.push(&Packet {
-            seq: 1,
-            ack: 1,
-            ..packet(true, 1, ACK)
-        });
+        let mut observer = after_handshake(0, 1000);
         for n in 0..100u64 {
-            let at = 10 + n * (held_ms + 3);
-            let held_ms = if n == 0 { 0 } else { held_ms };
+            let at = (10 + n * (held_ms + 3)) * 1000;
+            let held = if n == 0 { 0 } else { held_ms * 1000 };
             let seq = 1 + n as u32 * 1448;
             observer.push(&Packet {
                 seq,
@@ -1095,7 +1075,7 @@ mod tests {
             observer.push(&Packet {
                 seq: 1,
                 ack: seq + 1448,
-                ..packet(false, at + held_ms, ACK)
+                ..packet(false, at + held, ACK)
             });
         }
         observer.explain().explanations[0].cause()

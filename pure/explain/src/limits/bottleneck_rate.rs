@@ -33,7 +33,7 @@ const FEWEST_OUT: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     // A path that carried less would not let that rate through.
-    if pacing::is_kept(facts) || pacing::is_even(facts) {
+    if pacing::is_kept(facts) || pacing::even(facts).is_some() {
         return None;
     }
     full(facts)

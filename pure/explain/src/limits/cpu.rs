@@ -70,9 +70,9 @@ pub(crate) fn looks_like(limit: Limit) -> bool {
 /// for is not known to be anything else.
 pub(crate) fn hides_the_path(facts: &Facts) -> Option<Candidate> {
     let loads = || loads(facts);
-    let works: f64 = loads().map(|load| load.process).sum();
-    let host_full = loads().any(|load| load.host.is_some_and(|host| host >= HOST_FULL));
-    let busiest_full = loads().any(|load| load.busiest.is_some_and(|busy| busy >= HOST_FULL));
+    let works = processes(facts);
+    let host_full = loads().any(|load| is_host_full(load.host));
+    let busiest_full = loads().any(|load| is_host_full(load.busiest));
     let own = loads().any(is_full) || host_full && works >= WORKS;
     let all_memory = facts.memory_path && (own || works >= BOTH_WORK);
     let own = own || all_memory;
@@ -83,8 +83,7 @@ pub(crate) fn hides_the_path(facts: &Facts) -> Option<Candidate> {
     let device_full = facts
         .link
         .is_some_and(|link| (DEVICE_FULL..=1.0).contains(&(facts.rate() * 8.0 / link.0 as f64)));
-    let process_full = || loads().any(|load| load.process >= process_full(load));
-    let of_path = device_full || facts.is_flat() && !all_memory && !process_full();
+    let of_path = device_full || facts.is_flat() && !all_memory && !loads().any(is_process_full);
     if !(own || host_full || busiest_full)
         || !short
         || !waits
@@ -111,8 +110,21 @@ pub(crate) fn fullest(facts: &Facts) -> Option<Evidence> {
 }
 
 fn is_full(load: CpuLoad) -> bool {
+    is_process_full(load) || load.process >= WORKS && is_host_full(load.host)
+}
+
+fn is_process_full(load: CpuLoad) -> bool {
     load.process >= process_full(load)
-        || (load.process >= WORKS && load.host.is_some_and(|host| host >= HOST_FULL))
+}
+
+/// Of all processors of a host, or of its busiest.
+fn is_host_full(used: Option<f64>) -> bool {
+    used.is_some_and(|used| used >= HOST_FULL)
+}
+
+/// Processors that both processes used.
+fn processes(facts: &Facts) -> f64 {
+    loads(facts).map(|load| load.process).sum()
 }
 
 /// A processor for each stream, nearly.
@@ -121,10 +133,9 @@ fn process_full(load: CpuLoad) -> f64 {
 }
 
 fn evidence(facts: &Facts) -> Vec<Evidence> {
-    let both: f64 = loads(facts).map(|load| load.process).sum();
     let of_both = facts.memory_path.then(|| {
         facts
-            .evidence(Key::BothProcessesCpu, both)
+            .evidence(Key::BothProcessesCpu, processes(facts))
             .if_at_least(BOTH_WORK)
     });
     [

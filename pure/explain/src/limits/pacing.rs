@@ -41,18 +41,17 @@ pub(super) fn self_clocked(facts: &Facts) -> Option<Evidence> {
 }
 
 /// The same, always at one rate and without losses: BBR, which paces too, looks for more in one of eight round trips.
-pub(super) fn is_even(facts: &Facts) -> bool {
+pub(super) fn even(facts: &Facts) -> Option<Evidence> {
     let harmless = facts.retransmitted < FEWEST_LOST;
-    harmless && facts.is_flat() && self_clocked(facts).is_some()
+    self_clocked(facts).filter(|_| harmless && facts.is_flat())
 }
 
 /// From packets alone: the same amount in flight all the time, and sends spread out over the round trip by a clock of
 /// their own. An application that writes little at a time, at a rate of its own, looks the same.
 pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
-    if is_even(facts) {
-        let mut evidence = vec![facts.evidence(Key::Goodput, bit_rate(facts.rate()))];
-        evidence.extend(self_clocked(facts));
-        return Some(advised(evidence));
+    let goodput = || facts.evidence(Key::Goodput, bit_rate(facts.rate()));
+    if let Some(clock) = even(facts) {
+        return Some(advised(vec![goodput(), clock]));
     }
     let steady = send_buffer::steady(facts)?;
     let spread = match facts.rhythm {
@@ -66,11 +65,7 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
             even.map(|even| facts.evidence(Key::GoodputOverPeak, even).at_least(EVEN))
         }
     };
-    let evidence = vec![
-        steady,
-        spread?,
-        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
-    ];
+    let evidence = vec![steady, spread?, goodput()];
     Some(advised(evidence))
 }
 
@@ -161,14 +156,10 @@ mod tests {
         // A round trip of a slow line is longer than that of a SYN.
         let full = |by_itself| {
             let mut facts = bursts(by_itself);
-            facts
-                .readings
-                .iter_mut()
-                .for_each(|r| r.srtt = Nanos::from_millis(40));
-            facts
-                .readings
-                .iter_mut()
-                .for_each(|r| (r.flight, r.cwnd) = (11_584, 11_584));
+            for reading in &mut facts.readings {
+                reading.srtt = Nanos::from_millis(40);
+                (reading.flight, reading.cwnd) = (11_584, 11_584);
+            }
             bottleneck_rate::fits(&facts).is_some()
         };
         assert_eq!([full(20), full(200)], [true, false]);

@@ -73,7 +73,7 @@ pub(super) fn held(facts: &Facts) -> Option<Evidence> {
 /// From packets alone: see [`held`]. An application that keeps so much out itself looks the same. Room in a buffer comes with
 /// acknowledgements.
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
-    if pacing::is_even(facts) {
+    if pacing::even(facts).is_some() {
         return None;
     }
     let evidence = vec![held(facts)?];
