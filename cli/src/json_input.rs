@@ -36,7 +36,7 @@ pub fn from_json(text: &str) -> Result<Document, String> {
         #[serde(default)]
         experiments: Vec<Experiment>,
     }
-    let members: InputMembers = match serde_json::from_str(text) {
+    let members: InputMembers = match serde_json::from_slice(text.as_bytes()) {
         Ok(members) => members,
         // One line an event: iperf3's, or nobody's.
         Err(_) => return run_from(text).map(|run| Document::Run(Box::new(run))),
@@ -65,7 +65,7 @@ pub fn from_json(text: &str) -> Result<Document, String> {
 /// # Errors
 /// Why it is none, for a sentence that names its file.
 pub fn run_from(text: &str) -> Result<Run, String> {
-    if serde_json::from_str::<Versioned>(text).is_err() {
+    if serde_json::from_slice::<Versioned>(text.as_bytes()).is_err() {
         return report::iperf3::from_json(text)
             .map_err(|e| format!("it is not a run of linerate, nor one of iperf3: {e}"));
     }
@@ -80,7 +80,7 @@ struct Versioned {
 
 /// A document of a form that is known up to this version.
 fn whole<T: DeserializeOwned>(text: &str, known: u32, what: &str) -> Result<Box<T>, String> {
-    if let Ok(Versioned { schema }) = serde_json::from_str(text)
+    if let Ok(Versioned { schema }) = serde_json::from_slice(text.as_bytes())
         && schema > known
     {
         return Err(format!(
@@ -91,7 +91,7 @@ fn whole<T: DeserializeOwned>(text: &str, known: u32, what: &str) -> Result<Box<
 }
 
 fn parsed<T: DeserializeOwned>(text: &str, what: &str) -> Result<Box<T>, String> {
-    serde_json::from_str(text)
+    serde_json::from_slice(text.as_bytes())
         .map(Box::new)
         .map_err(|e| format!("it is not a whole {what}: {e}"))
 }

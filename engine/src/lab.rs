@@ -280,7 +280,7 @@ fn choose<'a>(
     let (local, remote) = ends(wanted, &names).ok_or_else(|| {
         Refusal::usage(match wanted {
             Some(wanted) => format!(
-                "'{wanted}' names no two hosts of the lab {name}, which has {}: write lab:{name}/FAR or lab:{name}/NEAR-FAR",
+                "'{wanted}' names no two hosts of the lab {name}, which has {}: write lab:{name}/REMOTE or lab:{name}/LOCAL-REMOTE",
                 names.join(", ")
             ),
             None => format!("the lab {name} has no two hosts to measure between"),

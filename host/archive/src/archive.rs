@@ -372,7 +372,7 @@ impl Archive {
                         Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
                     };
                     let order: Option<String> = row.get(11)?;
-                    let order = order.and_then(|text| serde_json::from_str(&text).ok());
+                    let order = order.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
                     let (limit, streams): (Option<LegLimit>, Option<u32>) =
                         order.unwrap_or_default();
                     Ok(Ok(ArchiveRow {

@@ -358,7 +358,7 @@ pub(crate) fn read_document<T: DeserializeOwned>(
         return Err(RowFailure::Damaged(kind, part));
     }
     let document = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-    serde_json::from_str(document).map_err(RowFailure::Document)
+    serde_json::from_slice(document.as_bytes()).map_err(RowFailure::Document)
 }
 
 /// Whether there are as many of a thing as there were when it was finished.
@@ -399,7 +399,8 @@ pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, RowFailure
         check_count(RUNS, &samples, local.len() + remote.len(), row.get(5)?)?;
         run.legs.push(match row.get::<_, Option<String>>(1)? {
             Some(document) => {
-                let mut leg: Leg = serde_json::from_str(&document).map_err(RowFailure::Document)?;
+                let mut leg: Leg =
+                    serde_json::from_slice(document.as_bytes()).map_err(RowFailure::Document)?;
                 leg.local.samples = local;
                 leg.remote.samples = remote;
                 leg

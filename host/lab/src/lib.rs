@@ -349,7 +349,7 @@ fn start(order: &netns_holder::Order, options: &LabOptions) -> Result<Tie, Error
     let stdout = child.stdout.take().expect("stdout was asked for");
     // What cannot be read is no answer either.
     let _ = BufReader::new(stdout).read_line(&mut line);
-    if let Ok(answer) = serde_json::from_str::<netns_holder::Answer>(&line) {
+    if let Ok(answer) = serde_json::from_slice::<netns_holder::Answer>(line.as_bytes()) {
         return answer.map(|()| Tie(stdin));
     }
     let _ = child.kill();

@@ -56,7 +56,7 @@ pub(crate) type Answer = Result<(), Error>;
 pub fn hold_namespaces() -> Result<(), Error> {
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line);
-    let order = read.and_then(|_| Ok(serde_json::from_str::<Order>(&line)?));
+    let order = read.and_then(|_| Ok(serde_json::from_slice::<Order>(line.as_bytes())?));
     let order = order.map_err(Error::system(
         "read the order for a lab from standard input",
     ))?;

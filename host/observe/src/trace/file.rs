@@ -347,7 +347,7 @@ pub fn open<'a>(
         return Err(form("it begins like something else"));
     }
     let head: TraceHead = match line(&mut from)? {
-        Some(line) => serde_json::from_str(&line).map_err(form)?,
+        Some(line) => serde_json::from_slice(line.as_bytes()).map_err(form)?,
         None => return Err(form("it is too short")),
     };
     if head.record_bytes != RECORD {
@@ -377,7 +377,7 @@ impl<R: BufRead> TraceLines<R> {
         let Some(line) = line(&mut self.from)? else {
             return Ok(None);
         };
-        let mut record = serde_json::from_str(&line).map_err(form)?;
+        let mut record = serde_json::from_slice(line.as_bytes()).map_err(form)?;
         match &mut record {
             TraceRecord::Connection(connection) => {
                 let next = self.numbers.len() as u32;

@@ -22,7 +22,7 @@ pub fn from_json(text: &str) -> Result<Run, String> {
     let document = document(text)?;
     let ours = &document["linerate"]["run"];
     if !ours.is_null() {
-        let run = serde_json::from_value(ours.clone());
+        let run = serde_json::from_slice(ours.to_string().as_bytes());
         return run.map_err(|e| format!("the run under its key 'linerate' cannot be read: {e}"));
     }
     let is_object = |key: &&str| matches!(document[*key], Value::Object(_) | Value::Null);

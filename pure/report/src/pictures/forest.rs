@@ -1,10 +1,10 @@
 //! Several effects with their intervals, one below the other, over the equivalence margin.
 
-use super::pairs::{Effect, margin_band};
-use super::{RIGHT, WIDTH, airy, cut};
+use super::pairs::{ChangeAxis, Effect, margin_band};
+use super::{RIGHT, WIDTH, cut};
 use crate::csv::cell;
-use crate::page::{Picture, Ruler, Scale, Svg};
-use crate::prove::phrase::{answer, margins, share, signed, unit};
+use crate::page::{Picture, Svg};
+use crate::prove::phrase::{answer, margins, share, unit};
 use crate::words::escape;
 use model::{Experiment, Metric, Outcome, Published, Verdict};
 
@@ -46,13 +46,6 @@ pub(crate) fn of_published(of: &Published) -> Option<Picture> {
     drawn(rows.collect(), against, of.margin_share)
 }
 
-fn axis_title(in_times: bool) -> &'static str {
-    match in_times {
-        true => "ratio to the baseline, logarithmic",
-        false => "difference from the baseline",
-    }
-}
-
 struct ForestRow {
     name: String,
     outcome: Outcome,
@@ -63,37 +56,20 @@ fn drawn(rows: Vec<ForestRow>, against: &str, margin: f64) -> Option<Picture> {
     let effects = rows.iter().filter_map(|row| row.effect.as_ref());
     let ends = effects.flat_map(Effect::ends);
     ends.clone().next()?;
-    let band = margins(margin);
-    // An effect of several times has its place by its ratio, whose logarithm is even for both directions.
-    let in_times = ends.clone().any(|end| end >= 1.0);
-    let ends = airy(ends.chain(band)).map(|end| if in_times { (1.0 + end).max(0.01) } else { end });
-    let scale = if in_times {
-        Scale::Logarithmic
-    } else {
-        Scale::Fitted
-    };
-    let ruler = Ruler::over(ends, scale, 20.0, RIGHT - 20.0);
-    let x = |end: f64| ruler.place(if in_times { 1.0 + end } else { end });
+    let axis = ChangeAxis::over(ends, margin, 20.0, RIGHT - 20.0);
+    let x = |end: f64| axis.place(end);
     let shown = &rows[..rows.len().min(MOST)];
     let bottom = ROW * shown.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + 42.0);
-    let [low, high] = band.map(x);
-    let ticks = ruler.ticks(" %", 6.0).into_iter();
-    let ticks: Vec<f64> = ticks
-        .map(|tick| if in_times { tick - 1.0 } else { tick })
-        .collect();
-    for tick in &ticks {
-        let text = if in_times {
-            format!("{}x", ((1.0 + tick) * 1e3).round() / 1e3)
-        } else {
-            signed(*tick)
-        };
+    let [low, high] = margins(margin).map(x);
+    let ticks = axis.ticks(6.0);
+    for (tick, text) in &ticks {
         svg.text((x(*tick), bottom + 16.0), "faint small middle", text);
     }
     svg.text(
         (RIGHT / 2.0, bottom + 34.0),
         "faint small middle",
-        axis_title(in_times),
+        axis.title(),
     );
     let mut words = Vec::new();
     for (n, row) in shown.iter().enumerate() {
@@ -108,7 +84,7 @@ fn drawn(rows: Vec<ForestRow>, against: &str, margin: f64) -> Option<Picture> {
         // Below the words, so that no line crosses them.
         let (top, foot) = (y + 22.0, y + 40.0);
         margin_band(&mut svg, (low, top), (high, foot), true);
-        for tick in &ticks {
+        for (tick, _) in &ticks {
             let class = if *tick == 0.0 { "ink" } else { "grid" };
             svg.line((x(*tick), top), (x(*tick), foot), class);
         }
@@ -140,36 +116,4 @@ fn drawn(rows: Vec<ForestRow>, against: &str, margin: f64) -> Option<Picture> {
         &["of", "answer", "effect_share", "low_share", "high_share"],
         rows.collect(),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::page::Drawing;
-    use crate::prove::tests::path_of;
-
-    #[test]
-    fn an_effect_of_several_times_is_on_a_logarithmic_axis() {
-        let drawn = |factor: f64| {
-            let experiment = path_of(factor, 0.01);
-            let picture =
-                of_experiment(&experiment, &::prove::judge(&experiment)).expect("a picture");
-            match picture.drawing {
-                Drawing::Still { svg, .. } => svg,
-                Drawing::Chart(_) => panic!("a still picture"),
-            }
-        };
-        let (small, large) = (drawn(1.1), drawn(8.0));
-        assert!(
-            small.contains(">difference from the baseline<") && small.contains("%<"),
-            "{small}"
-        );
-        assert!(
-            large.contains(">ratio to the baseline, logarithmic<"),
-            "{large}"
-        );
-        for tick in [">1x<", ">2x<", ">5x<"] {
-            assert!(large.contains(tick), "{tick}: {large}");
-        }
-    }
 }

@@ -16,7 +16,10 @@ pub enum SecondCurve {
     Rtt,
 }
 
-/// Goodput of a leg, with the limit of each moment above; `None` of a leg too short for two samples.
+/// Intervals between samples that are a course.
+const SHORTEST: usize = 3;
+
+/// Goodput of a leg, with the limit of each moment above; `None` of a leg too short for a course of it.
 pub fn picture(
     id: &str,
     leg: &Leg,
@@ -71,17 +74,18 @@ pub fn picture(
     ))
 }
 
-/// What arrived, in bit/s; `None` of a leg too short for two samples.
+/// What arrived, in bit/s; `None` of a leg too short for a course of it.
 pub fn arrived(leg: &Leg) -> Option<Series> {
     let ends = [
         (leg.receiver(), "received"),
         (leg.sender(), "written by the sender"),
     ];
-    // A first and a last sample have no course.
-    let (end, what) = ends.into_iter().find(|(end, _)| end.samples.len() > 2)?;
     let bits = |s: &Sample| (s.at, s.bytes.0 as f64 * 8.0);
-    let bits: Vec<(Nanos, f64)> = end.samples.iter().map(bits).collect();
-    Some(Series::new(what, 0, Stroke::Steps, rates(&bits)))
+    ends.into_iter().find_map(|(end, what)| {
+        let bits: Vec<(Nanos, f64)> = end.samples.iter().map(bits).collect();
+        let rates = rates(&bits);
+        (rates.len() > SHORTEST).then(|| Series::new(what, 0, Stroke::Steps, rates))
+    })
 }
 
 /// The rise of a counter over time, which holds from one reading to the next.

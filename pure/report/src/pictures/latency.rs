@@ -23,9 +23,12 @@ const HEAT: f64 = 200.0;
 /// Height of the causes below it.
 const STACK: f64 = 110.0;
 
-/// The share of requests that were answered within a time; each distribution with its name. One request is none.
+/// Requests that are a distribution.
+const FEWEST: u64 = 5;
+
+/// The share of requests that were answered within a time; each distribution with its name.
 pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Option<Picture> {
-    let several = named.iter().filter(|(_, all)| all.count() > 1);
+    let several = named.iter().filter(|(_, all)| all.count() >= FEWEST);
     let shown: Vec<_> = several.take(MOST_SERIES).collect();
     shown.first()?;
     let series = shown.iter();
@@ -77,8 +80,7 @@ pub(crate) fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
     let most = cells.iter().flat_map(|(_, of)| of.values()).max();
     let most = *most.filter(|most| **most > 0)?;
     let counted: u64 = moments.iter().map(|m| m.times.count()).sum();
-    // One request is no distribution.
-    if counted < 2 {
+    if counted < FEWEST {
         return None;
     }
     let ends = [first.from, last.to].map(Nanos::as_secs_f64);
@@ -350,10 +352,12 @@ mod tests {
         let named = |times| [("NFSv3 WRITE".to_owned(), times)];
         assert_eq!(distribution("d", &named(&of.operations[0].times)), None);
         assert_eq!(over_time("o", &of.moments), None, "of one request");
-        let two = Latency::from_counts([(1_000_000, 1), (1_412_000, 1)]);
-        of.moments[0].times = two.clone();
+        let four = Latency::from_counts([(1_000_000, 3), (1_412_000, 1)]);
+        assert_eq!(distribution("d", &named(&four)), None);
+        let five = Latency::from_counts([(1_000_000, 3), (1_412_000, 2)]);
+        of.moments[0].times = five.clone();
         let pictures = [
-            distribution("d", &named(&two)).unwrap(),
+            distribution("d", &named(&five)).unwrap(),
             over_time("o", &of.moments).unwrap(),
             by_cause("c", &of.operations).unwrap(),
         ];

@@ -63,6 +63,55 @@ impl fmt::Display for Effect {
     }
 }
 
+/// An axis of changes. Changes of several times have their place by their ratio, whose logarithm is even for both
+/// directions.
+pub(super) struct ChangeAxis {
+    ruler: Ruler,
+    in_times: bool,
+}
+
+impl ChangeAxis {
+    /// Covers all `changes` and the margin, on the way `from` one place `to` another.
+    pub fn over(changes: impl Iterator<Item = f64>, margin: f64, from: f64, to: f64) -> ChangeAxis {
+        let changes: Vec<f64> = changes.chain(margins(margin)).collect();
+        let in_times = changes.iter().any(|change| *change >= 1.0);
+        let scale = match in_times {
+            true => Scale::Logarithmic,
+            false => Scale::Fitted,
+        };
+        let places = airy(changes.into_iter()).map(|change| match in_times {
+            true => (1.0 + change).max(0.01),
+            false => change,
+        });
+        ChangeAxis {
+            ruler: Ruler::over(places, scale, from, to),
+            in_times,
+        }
+    }
+
+    pub fn place(&self, change: f64) -> f64 {
+        self.ruler
+            .place(if self.in_times { 1.0 + change } else { change })
+    }
+
+    /// The changes that are marked, with their words.
+    pub fn ticks(&self, most: f64) -> Vec<(f64, String)> {
+        let ticks = self.ruler.ticks(" %", most).into_iter();
+        let worded = ticks.map(|tick| match self.in_times {
+            true => (tick - 1.0, format!("{}x", (tick * 1e3).round() / 1e3)),
+            false => (tick, signed(tick)),
+        });
+        worded.collect()
+    }
+
+    pub fn title(&self) -> &'static str {
+        match self.in_times {
+            true => "ratio to the baseline, logarithmic",
+            false => "difference from the baseline",
+        }
+    }
+}
+
 /// The equivalence margin between two corners: a band with dashed edges.
 pub(super) fn margin_band(svg: &mut Svg, from: (f64, f64), to: (f64, f64), upright: bool) {
     svg.rect(from, (to.0 - from.0, to.1 - from.1), "faint soft");
@@ -156,15 +205,12 @@ impl Plot<'_> {
         LEFT + (PLOT - LEFT) * (pair as f64 + 0.5) / self.pairs.len() as f64
     }
 
-    /// Marks and lines across the plot.
-    fn scale(&mut self, y: &Ruler, unit: &str, text: impl Fn(f64) -> String) {
-        for tick in y.ticks(unit, 5.0) {
-            let place = y.place(tick);
-            let class = if tick == 0.0 { "ink" } else { "grid" };
-            self.svg.line((LEFT, place), (PLOT, place), class);
-            let at = (LEFT - 8.0, place + 4.0);
-            self.svg.text(at, "faint small end", text(tick));
-        }
+    /// A line across the plot with its mark.
+    fn across(&mut self, place: f64, is_zero: bool, text: &str) {
+        let class = if is_zero { "ink" } else { "grid" };
+        self.svg.line((LEFT, place), (PLOT, place), class);
+        let at = (LEFT - 8.0, place + 4.0);
+        self.svg.text(at, "faint small end", text);
     }
 
     /// Both runs of each pair: round the control, square the change, so that colour is not needed.
@@ -184,10 +230,13 @@ impl Plot<'_> {
         }
         let values = self.pairs.iter().flat_map(|(a, b, _)| [a.value, b.value]);
         let y = Ruler::over(airy(values.flatten()), Scale::Fitted, bottom, top);
-        self.scale(&y, base_unit(metric), |v| match v {
-            0.0 => "0".to_owned(),
-            v => value(metric, Some(v)),
-        });
+        for tick in y.ticks(base_unit(metric), 5.0) {
+            let text = match tick {
+                0.0 => "0".to_owned(),
+                _ => value(metric, Some(tick)),
+            };
+            self.across(y.place(tick), tick == 0.0, &text);
+        }
         for (n, (a, b, _)) in self.pairs.iter().enumerate() {
             let x = self.x(n);
             if let (Some(a), Some(b)) = (a.value, b.value) {
@@ -217,18 +266,18 @@ impl Plot<'_> {
         let plan = &self.experiment.plan;
         let metric = plan.metric;
         let (top, bottom) = (250.0, 410.0);
-        let heading = format!("Difference of each pair {}, in %", unit(metric));
-        self.svg.text((0.0, top - 16.0), "faint small", heading);
-        let band = margins(plan.margin);
         let estimate = self.comparison.estimate.as_ref();
         let effect = estimate.map(|estimate| Effect::of(metric, estimate));
         let ends = effect.iter().flat_map(Effect::ends);
         let all = self.pairs.iter().filter_map(|(.., d)| *d);
-        let all = all.chain(band).chain(ends);
-        let y = Ruler::over(airy(all), Scale::Fitted, bottom, top);
-        let [low, high] = band.map(|end| y.place(end));
+        let y = ChangeAxis::over(all.chain(ends), plan.margin, bottom, top);
+        let heading = format!("Each pair {}: {}", unit(metric), y.title());
+        self.svg.text((0.0, top - 16.0), "faint small", heading);
+        let [low, high] = margins(plan.margin).map(|end| y.place(end));
         margin_band(&mut self.svg, (LEFT, high), (PLOT, low), false);
-        self.scale(&y, " %", signed);
+        for (tick, text) in y.ticks(5.0) {
+            self.across(y.place(tick), tick == 0.0, &text);
+        }
         let every = 1 + self.pairs.len() / NUMBERED;
         for (n, (.., difference)) in self.pairs.iter().enumerate() {
             let x = self.x(n);
@@ -263,4 +312,33 @@ fn paired(experiment: &Experiment, arm: u32) -> Vec<Pair<'_>> {
     let pairs = of(0).filter_map(|a| Some((a, pair(a)?)));
     let difference = |a: &Trial, b: &Trial| Some(b.value? / a.value? - 1.0);
     pairs.map(|(a, b)| (a, b, difference(a, b))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Drawing;
+    use crate::pictures::forest;
+    use crate::prove::tests::path_of;
+
+    #[test]
+    fn changes_of_several_times_are_on_a_logarithmic_axis() {
+        for picture in [picture, forest::of_experiment] {
+            let drawn = |factor: f64| {
+                let experiment = path_of(factor, 0.01);
+                let verdict = ::prove::judge(&experiment);
+                match picture(&experiment, &verdict).expect("a picture").drawing {
+                    Drawing::Still { svg, .. } => svg,
+                    Drawing::Chart(_) => panic!("a still picture"),
+                }
+            };
+            let (small, large) = (drawn(1.1), drawn(8.0));
+            assert!(small.contains("difference from the baseline<"), "{small}");
+            assert!(small.contains("%<"), "{small}");
+            assert!(large.contains("ratio to the baseline, logarithmic<"));
+            for tick in [">1x<", ">2x<", ">5x<"] {
+                assert!(large.contains(tick), "{tick}: {large}");
+            }
+        }
+    }
 }
