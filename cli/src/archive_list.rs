@@ -143,7 +143,7 @@ impl Listed {
             host: row.host.clone(),
             up: figure(row.p50_up, row.goodput_up).unwrap_or_default(),
             down: figure(row.p50_down, row.goodput_down).unwrap_or_default(),
-            note: note(row, usize::MAX),
+            note: note(row),
             is_broken: row.ended != Ended::Complete.name(),
         }
     }
@@ -177,7 +177,7 @@ fn bare(id: &str, started: Nanos, host: &str) -> ArchiveRow {
     }
 }
 
-/// The runs as a table of `width` columns: host and note share what the figures leave.
+/// The runs as a table of `width` columns. A note that is longer than the rest of a line has the next one.
 pub fn table(rows: &[ArchiveRow], width: usize) -> String {
     let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
@@ -188,7 +188,7 @@ pub fn table(rows: &[ArchiveRow], width: usize) -> String {
             escape(&row.host),
             figure(row.p50_up, row.goodput_up),
             figure(row.p50_down, row.goodput_down),
-            note(row, usize::MAX),
+            note(row),
         ]
     }));
     const HOST: usize = 2;
@@ -200,16 +200,29 @@ pub fn table(rows: &[ArchiveRow], width: usize) -> String {
     let gaps = 2 * NOTE;
     let figures: usize = [0, 1, 3, 4].map(widest).iter().sum();
     let room = width.saturating_sub(figures + gaps);
-    // How runs ended is always shown; then come the hosts, then the titles.
-    let state = rows.iter().map(|row| note(row, 0).len()).max().unwrap_or(0);
-    let least = widest(NOTE).min(state.max("NOTE".len()));
-    let host = widest(HOST).min(room.saturating_sub(least)).max(8);
+    let host = widest(HOST).min(room.saturating_sub("NOTE".len())).max(8);
     let room = room.saturating_sub(host);
-    for (row, cells) in rows.iter().zip(&mut cells[1..]) {
+    let indent = widest(0) + 2;
+    let mut below = vec![String::new()];
+    for cells in &mut cells[1..] {
         cells[HOST] = cut(&cells[HOST], host);
-        cells[NOTE] = note(row, room);
+        below.push(match cells[NOTE].chars().count() > room {
+            true => {
+                let note = std::mem::take(&mut cells[NOTE]);
+                format!(
+                    "{:indent$}{}\n",
+                    "",
+                    cut(&note, width.saturating_sub(indent))
+                )
+            }
+            false => String::new(),
+        });
     }
-    words::table(&[], cells.into_iter().map(Vec::from))
+    let table = words::table(&[], cells.into_iter().map(Vec::from));
+    let lines = table.lines().zip(below);
+    lines
+        .map(|(line, below)| format!("{line}\n{below}"))
+        .collect()
 }
 
 /// The figure of a direction in a list: the latency of requests, else the goodput.
@@ -218,21 +231,14 @@ fn figure(p50: Option<Nanos>, goodput: Option<BitRate>) -> Option<String> {
     p50.map(|p50| p50.to_string()).or_else(rate)
 }
 
-/// How a run ended unless as ordered, and as much of its title as `room` has place for.
-fn note(row: &ArchiveRow, room: usize) -> String {
-    /// A shorter title is not readable.
-    const LEAST: usize = 6;
-    let ended = match row.ended.as_str() {
-        "complete" => "",
-        ended => ended,
-    };
+/// How a run ended unless as ordered, and its title.
+fn note(row: &ArchiveRow) -> String {
     let title = escape(row.title.as_deref().unwrap_or_default());
-    let gap = if ended.is_empty() { "" } else { ": " };
-    let room = room.saturating_sub(ended.len() + gap.len());
-    if title.is_empty() || room < LEAST.min(title.chars().count()) {
-        return ended.to_owned();
+    match (row.ended.as_str(), title.as_str()) {
+        ("complete", _) => title,
+        (ended, "") => ended.to_owned(),
+        (ended, title) => format!("{ended}: {title}"),
     }
-    format!("{ended}{gap}{}", cut(&title, room))
 }
 
 fn cut(text: &str, width: usize) -> String {
@@ -276,7 +282,10 @@ mod tests {
                 text.lines().all(|line| line.chars().count() <= width),
                 "{text}"
             );
-            assert!(text.contains("interrupted"), "{text}");
+            assert!(
+                text.contains("\n          interrupted: title title"),
+                "{text}"
+            );
             assert!(!text.contains('\x1b'));
         }
     }

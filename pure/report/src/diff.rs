@@ -137,21 +137,27 @@ pub(crate) fn sign(difference: f64) -> &'static str {
     if difference >= 0.0 { "+" } else { "-" }
 }
 
+/// Which of two is faster, and by how much.
+pub(crate) fn headline(way: Option<Direction>, of: [(&str, f64); 2]) -> String {
+    let [(a, rate), (b, other)] = of;
+    if other > rate {
+        return headline(way, [(b, other), (a, rate)]);
+    }
+    let way = way.map(|way| format!("{way}: ")).unwrap_or_default();
+    match rate / other.max(1.0) {
+        ratio if ratio < 1.0 + SAME => format!("{way}{a} and {b} are equally fast."),
+        ratio => format!("{way}{a} is {} times as fast as {b}.", three_digits(ratio)),
+    }
+}
+
 fn pair(a: DiffSide<'_>, b: DiffSide<'_>) -> Compared {
     let (fast, slow) = if a.rate() >= b.rate() { (a, b) } else { (b, a) };
     let way = fast.one.direction;
     let way = way.filter(|way| slow.one.direction == Some(*way));
-    let way = way.map(|way| format!("{way}: ")).unwrap_or_default();
-    let ratio = fast.rate() / slow.rate().max(1.0);
-    let same = ratio < 1.0 + SAME;
+    let [rate, other] = [&fast, &slow].map(DiffSide::rate);
+    let same = rate < other.max(1.0) * (1.0 + SAME);
     let (faster, slower) = (&fast.name, &slow.name);
-    let headline = match same {
-        true => format!("{way}{faster} and {slower} are equally fast."),
-        false => {
-            let ratio = three_digits(ratio);
-            format!("{way}{faster} is {ratio} times as fast as {slower}.")
-        }
-    };
+    let headline = headline(way, [(faster, rate), (slower, other)]);
     let sides = [&fast, &slow].map(|DiffSide { name, which, one }| {
         let (bytes, span) = (glue(one.bytes), glue(one.span));
         let (rate, why) = (glue(one.bytes.per(one.span)), sentence(one));

@@ -1,6 +1,6 @@
 //! Two runs side by side: their figures, their goodput on the same time axis, and what explains the difference.
 
-use crate::diff::pairs;
+use crate::diff::{headline, pairs};
 use crate::page::{Axis, Chart, Page, Picture, Scale, Section, Series};
 use crate::pictures::goodput::arrived;
 use crate::pictures::seconds;
@@ -43,17 +43,24 @@ impl Side<'_> {
     }
 }
 
+/// Of which time the explanations are.
+const UNTIL_WRITTEN: &str =
+    "Until the sender had written all; the figures above go on until all had arrived.";
+
 /// The page of two runs.
 pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
     let ways = [Direction::Up, Direction::Down];
+    let mut verdict = Vec::new();
     let sections = ways.into_iter().filter_map(|way| {
         let legs = [a.leg(way)?, b.leg(way)?];
+        let [of_a, of_b] = legs.map(|(_, figures)| figures.goodput.0 as f64);
+        let names = [a, b].map(|side| escape(side.name()));
+        verdict.push(headline(Some(way), [(&names[0], of_a), (&names[1], of_b)]));
         let section = Section::new(format!("Side by side: {way}")).tables([figures([a, b], legs)]);
         Some(section.pictures([goodput([a, b], way, legs)]))
     });
     let mut sections: Vec<Section> = sections.collect();
     let pairs = pairs((a.name(), a.why), (b.name(), b.why));
-    let mut verdict: Vec<String> = pairs.iter().map(|pair| pair.headline.clone()).collect();
     verdict.push(
         "Two single runs differ at random too: 'linerate prove' tests a difference.".to_owned(),
     );
@@ -63,7 +70,12 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
         let evidence = Table::new(&["run and limit", "evidence"], evidence);
         let section = Section::new("What explains the difference");
         let section = section
-            .words(pair.sides.into())
+            .words(
+                [UNTIL_WRITTEN.to_owned()]
+                    .into_iter()
+                    .chain(pair.sides)
+                    .collect(),
+            )
             .tables([pair.costs, evidence]);
         sections.push(section);
     }
@@ -138,6 +150,10 @@ mod tests {
             },
         );
         assert_eq!(page.sections.len(), 2, "down has nothing beside it");
+        assert_eq!(
+            page.verdict[0],
+            "up: 1a2b3c4d is 15.2 times as fast as 00000001."
+        );
         let table = &page.sections[0].tables[0];
         assert_eq!(table.head, ["", "00000001", "1a2b3c4d"]);
         let rtt = |row: &Vec<String>| row[0] == "RTT idle -> loaded";
