@@ -9,6 +9,7 @@ use engine::transport::How;
 use model::{IpVersion, Nanos, Spec};
 use serde::de::value::{self, StringDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -119,6 +120,23 @@ impl Reaching {
     /// The path in a lab, if this process is to be started again inside of it.
     pub fn lab<'a>(&self, peer: &'a Host) -> Option<LabPath<'a>> {
         peer.lab().filter(|_| self.lab_remote.is_none())
+    }
+
+    /// These options and the directory of the key, where they were given, as for a shell.
+    pub fn words(&self, global: &Global) -> String {
+        let config = global.config.as_ref().map(|path| path.to_string_lossy());
+        let config = config.filter(|_| std::env::var_os("LINERATE_CONFIG").is_none());
+        let command = self.remote_command.as_deref().map(Cow::Borrowed);
+        let all = [("--remote-command", command), ("--config", config)];
+        let given = all.into_iter().filter_map(|(option, value)| {
+            let value = value?.replace('\'', r"'\''");
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+            Some(match value.chars().all(is_plain) {
+                true => format!("{option} {value}"),
+                false => format!("{option} '{value}'"),
+            })
+        });
+        given.collect::<Vec<_>>().join(" ")
     }
 
     /// How an agent is reached.

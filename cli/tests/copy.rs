@@ -3,9 +3,11 @@
 
 mod common;
 
-use common::{Home, Lab, Lines, Running, alone, free_port, json, one_line, run, stderr, stdout};
+use common::{
+    Home, Lab, Lines, Running, Ssh, alone, free_port, json, one_line, run, stderr, stdout,
+};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -99,63 +101,10 @@ fn files_arrive_both_ways_and_the_corners_are_compared() {
     assert!(fs::read(&from).unwrap() == data);
 }
 
-/// A real server of ssh on loopback and a client that may log in to it as `remote`; ended with the test.
-struct Ssh {
-    _server: Running,
-    /// Where the client is that knows of it.
-    path: String,
-}
-
-impl Ssh {
-    fn serve(home: &Home) -> Ssh {
-        let bin = home.path().join("bin");
-        fs::create_dir(&bin).unwrap();
-        fs::create_dir(home.path().join("there")).unwrap();
-        let (here, port) = (home.path().display(), free_port());
-        for key in ["host", "user"] {
-            let key = format!("{here}/{key}");
-            let args = ["-q", "-t", "ed25519", "-N", "", "-f", &key];
-            let made = Command::new("ssh-keygen").args(args).status();
-            assert!(made.unwrap().success());
-        }
-        let server = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host\nAuthorizedKeysFile {here}/user.pub\n\
-             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n\
-             SetEnv HOME={here}/there LINERATE_CONFIG={here}/far LINERATE_ARCHIVE={here}/far.db\n"
-        );
-        let client = format!(
-            "Host far\nHostName 127.0.0.1\nPort {port}\nIdentityFile {here}/user\nUserKnownHostsFile {here}/known\n\
-             StrictHostKeyChecking accept-new\nBatchMode yes\nLogLevel ERROR\n"
-        );
-        fs::write(home.path().join("sshd_config"), server).unwrap();
-        fs::write(home.path().join("ssh_config"), client).unwrap();
-        // The user's own configuration is that of the account, whatever HOME says.
-        let ssh = bin.join("ssh");
-        let script = format!("#!/bin/sh\nexec /usr/bin/ssh -F {here}/ssh_config \"$@\"\n");
-        fs::write(&ssh, script).unwrap();
-        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
-        // It wants a folder in /run, and gets one of its own.
-        let begin = format!(
-            "mount -t tmpfs none /run && mkdir /run/sshd && exec /usr/sbin/sshd -D -e -f {here}/sshd_config"
-        );
-        let mut server = Command::new("unshare")
-            .args(["--mount", "sh", "-c", &begin])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Lines::of(server.stderr.take().unwrap()).wait_for("Server listening");
-        Ssh {
-            _server: Running(server),
-            path: format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()),
-        }
-    }
-}
-
 #[test]
 fn files_are_copied_over_ssh_with_the_rights_of_the_user_there() {
     let home = Home::new();
-    let ssh = Ssh::serve(&home);
+    let ssh = Ssh::serve(&home, "127.0.0.1", Command::new("env"));
     let files = home.path().join("files");
     fs::create_dir(&files).unwrap();
     let path = |name: &str| files.join(name).to_str().unwrap().to_owned();
@@ -187,7 +136,7 @@ fn files_are_copied_over_ssh_with_the_rights_of_the_user_there() {
 #[test]
 fn a_host_without_linerate_gets_a_copy_that_goes_away_again() {
     let home = Home::new();
-    let ssh = Ssh::serve(&home);
+    let ssh = Ssh::serve(&home, "127.0.0.1", Command::new("env"));
     let linerate = |arguments: &[&str]| {
         let mut command = home.linerate(arguments);
         command.env("PATH", &ssh.path);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Home, Lab, Lines, Running, json, listening, run, stderr, stdout};
+use common::{Home, Lab, Lines, Running, Ssh, json, listening, one_line, run, stderr, stdout};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -264,6 +264,51 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     );
     let status = stdout(&run(&mut home.linerate(&["tune", "status"])));
     assert_eq!(status, "nothing is changed on this host\n");
+}
+
+#[test]
+fn what_is_kept_over_ssh_is_undone_by_the_command_that_is_printed() {
+    let home = Home::new();
+    let lab = up(&home, SMALL_BUFFERS, LONG_AND_FAT, "");
+    let before = state(&lab);
+    let place = |host: &str| {
+        let place = format!("{}/{host}", lab.name);
+        home.linerate(&["lab", "exec", &place, "--"])
+    };
+    let ssh = Ssh::serve(&home, FAR, place("b"));
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_linerate"));
+    let path = format!("{}:{}", binary.parent().unwrap().display(), ssh.path);
+    let typed = |words: &str| {
+        let mut command = place("a");
+        command.args(["sh", "-c", words]).env("PATH", &path);
+        command
+    };
+    let tune = format!(
+        "linerate tune ssh:far --remote-command {} --json -t 700ms {} {}",
+        binary.display(),
+        SHORT.join(" "),
+        ENOUGH.join(" ")
+    );
+    patiently(
+        || story(&mut typed(&tune)),
+        |s| fates(s) == [("larger buffers".to_owned(), "kept".to_owned())],
+    );
+    let status = || stdout(&run(&mut typed("linerate tune status")));
+    assert_eq!(status().matches(": kept since ").count(), 2, "{}", status());
+
+    let shown = one_line(&stdout(&run(&mut typed("linerate tune show last"))));
+    let (_, printed) = shown.split_once("Until '").expect(&shown);
+    let out = run(&mut typed(printed.split_once('\'').unwrap().0));
+    let said = stdout(&out);
+    assert!(out.status.success(), "{printed}: {}", stderr(&out));
+    for undone in [
+        "undone: sysctl:net.ipv4.tcp_wmem=",
+        "undone on ssh:far: sysctl:net.ipv4.tcp_rmem=",
+    ] {
+        assert!(said.contains(undone), "{said}");
+    }
+    assert_eq!(state(&lab), before);
+    assert_eq!(status(), "nothing is changed on this host\n");
 }
 
 /// Takes back what was kept at both hosts.

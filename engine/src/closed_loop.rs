@@ -29,6 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct TuneQuestion {
     /// The remote host as the user named it.
     pub host: String,
+    /// Options by which it was reached, as for a shell.
+    pub reached_by: String,
     /// Which way the data goes.
     pub direction: Direction,
     /// The order for every run; its directions are not looked at.
@@ -85,6 +87,7 @@ impl<'a> ClosedLoop<'a> {
             id: archive::new_id(),
             started: unix_time(),
             host: question.host.clone(),
+            reached_by: question.reached_by.clone(),
             direction: question.direction,
             dry_run: question.dry_run,
             rounds: Vec::new(),

@@ -20,6 +20,10 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 /// How soon an end notices that it is to stop.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
 
+/// Between retransmissions of a leg that is to survive an outage: up to 6 s of silence they are those of any connection, then
+/// it goes on at most so long after its path does, instead of twice as late.
+const LONGEST_RTO: Duration = Duration::from_secs(4);
+
 /// What one end of a leg made.
 pub struct LegResult {
     /// Everything but its samples and sockets.
@@ -72,6 +76,7 @@ pub fn job(
     job.cpus = cpus.to_vec();
     if order.outage > Nanos(0) {
         job.lost_after = job.lost_after.max(silence(order.outage).into());
+        job.longest_rto = Some(LONGEST_RTO);
     }
     if order.workload.reconnects() {
         job.reconnect = Some(reconnect());

@@ -9,12 +9,12 @@ const SHORTEST: Nanos = Nanos::from_secs(2);
 /// Of these the longest are named.
 const MOST_NAMED: usize = 3;
 
-/// Names the times of a leg in which nothing arrived, as the samples of the receiver show them.
+/// So many retransmissions of one segment without an answer are no burst of losses: nothing passed at all.
+const UNANSWERED: u8 = 3;
+
+/// Names the times of a leg in which nothing arrived, as the samples of the receiver show them, and what the sender's show
+/// of the path meanwhile.
 pub fn warnings(spec: &Spec, leg: &Leg) -> Vec<Warning> {
-    // Who asks may have nothing to ask; who copies may wait for storage.
-    if !matches!(spec.workload, Workload::Bulk(_)) {
-        return Vec::new();
-    }
     let shortest = SHORTEST.max(spec.interval + spec.interval);
     let mut gaps: Vec<(Nanos, Nanos)> = Vec::new();
     let mut last = None;
@@ -29,20 +29,47 @@ pub fn warnings(spec: &Spec, leg: &Leg) -> Vec<Warning> {
             last = Some((sample.at, sample.bytes));
         }
     }
+    // Who asks may have nothing to ask; who copies may wait for storage.
+    if !matches!(spec.workload, Workload::Bulk(_)) {
+        gaps.retain(|gap| unanswered(leg, *gap).0 >= UNANSWERED);
+    }
     gaps.sort_by_key(|(from, to)| std::cmp::Reverse(to.since(*from)));
     let more = gaps.len().saturating_sub(MOST_NAMED);
-    let warning = |(from, to): &(Nanos, Nanos)| {
-        Warning {
-        what: format!("nothing arrived for {}, from {from} to {to} of the leg", to.since(*from)),
-        meaning: "the means count this time; after an outage of the path TCP goes on up to as long again later".to_owned(),
+    let end = samples.last().map(|sample| sample.at);
+    let warning = |&(from, to): &(Nanos, Nanos)| Warning {
+        what: format!(
+            "nothing arrived for {}, from {from} to {to} of the leg{}",
+            to.since(from),
+            if Some(to) == end { ", its end" } else { "" }
+        ),
+        meaning: match unanswered(leg, (from, to)) {
+            (count @ UNANSWERED.., rto) => format!(
+                "the path or a host was silent: {count} retransmissions in a row had no answer; the next was due {rto} after the last, so the path may have been back before the data; the means count this time"
+            ),
+            _ => "the means count this time".to_owned(),
+        },
         remedy: "look what happened to the path and at both hosts at that time".to_owned(),
-    }
     };
     let mut warnings: Vec<Warning> = gaps.iter().take(MOST_NAMED).map(warning).collect();
     if let Some(last) = warnings.last_mut().filter(|_| more > 0) {
         last.what += &format!(" ({more} shorter ones beside)");
     }
     warnings
+}
+
+/// The most retransmissions in a row that a socket of the leg waited for in this time, and then for the next.
+fn unanswered(leg: &Leg, (from, to): (Nanos, Nanos)) -> (u8, Nanos) {
+    let samples = leg.local.samples.iter().chain(&leg.remote.samples);
+    let meanwhile = samples.filter(|sample| (from..=to).contains(&sample.at));
+    let sockets = meanwhile.flat_map(|sample| &sample.streams);
+    let states = sockets.filter_map(|stream| stream.tcp.as_ref());
+    let waits = states.map(|tcp| {
+        (
+            tcp.retransmits().unwrap_or(0),
+            tcp.rto().unwrap_or_default(),
+        )
+    });
+    waits.max().unwrap_or_default()
 }
 
 /// A silence of the remote host while a leg goes on.
@@ -111,10 +138,22 @@ mod tests {
         let end = leg(&[(0, 0), (1000, 5), (8000, 5), (9000, 5)]);
         assert_eq!(
             named(&spec, &end),
-            ["nothing arrived for 8.00 s, from 1.00 s to 9.00 s of the leg"]
+            ["nothing arrived for 8.00 s, from 1.00 s to 9.00 s of the leg, its end"]
         );
+        // Storage may rest; TCP without answers is the path.
         spec.workload = Workload::Copy(model::FileCopy::default());
         assert!(warnings(&spec, &one).is_empty());
+        let mut silent = one.clone();
+        let tcp = serde_json::json!({"retransmits": 3, "rto_ns": 1_600_000_000_u64});
+        let mut waits = sample(2500, 5);
+        waits.streams = vec![model::StreamSample {
+            tcp: Some(serde_json::from_value(tcp).unwrap()),
+            ..model::StreamSample::default()
+        }];
+        silent.local.samples = vec![waits];
+        let warning = &warnings(&spec, &silent)[0];
+        let why = "the path or a host was silent: 3 retransmissions in a row had no answer; the next was due 1.60 s after";
+        assert!(warning.meaning.starts_with(why), "{warning:?}");
     }
 
     fn sample(ms: u64, bytes: u64) -> Sample {

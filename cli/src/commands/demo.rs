@@ -177,6 +177,7 @@ impl Play<'_> {
     fn tune(&mut self, direction: Direction, seen: (Run, Look)) -> Result<(Tuning, Vec<Judged>)> {
         let question = TuneQuestion {
             host: self.host.clone(),
+            reached_by: String::new(),
             direction,
             run: short(),
             rate: None,

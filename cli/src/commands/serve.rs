@@ -99,7 +99,7 @@ impl ServeArgs {
                 self.clients as usize,
                 self.startups,
                 &self.iperf3_options,
-                &|| network.confine().context(GIVE_UP),
+                &|| confine(&network),
                 stop,
                 &listener::log,
             )?;
@@ -136,7 +136,7 @@ impl ServeArgs {
             ended
         };
         let listener = Listener::open(config, Box::new(session))?;
-        network.confine().context(GIVE_UP)?;
+        confine(&network)?;
         listener::log(&format!("this host's id is {}", listener.id()));
         listener.run(stop)?;
         match helpers.lost() {
@@ -196,6 +196,14 @@ pub fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
             "'{text}' is no range of ports: write the first and the last, like 5300-5399"
         )),
     }
+}
+
+/// Gives up what serving does not need, and says what the kernel is too old to take.
+fn confine(network: &Network) -> Result<()> {
+    if let Some(not_denied) = network.confine().context(GIVE_UP)? {
+        listener::log(&not_denied);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 #![allow(dead_code)] // Each test binary uses its part.
 
 use serde_json::Value;
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
@@ -202,6 +204,61 @@ impl Server {
         let out = run(&mut guest.linerate(&["trust", "accept", &self.invite(limits)]));
         assert!(out.status.success(), "{}", stderr(&out));
         guest
+    }
+}
+
+/// A real server of ssh and a client that may log in to it as `far`; ended with the test.
+pub struct Ssh {
+    _server: Running,
+    /// Where the client is that knows of it.
+    pub path: String,
+}
+
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+impl Ssh {
+    /// Listens at this address where `place` starts its arguments.
+    pub fn serve(home: &Home, address: &str, mut place: Command) -> Ssh {
+        let bin = home.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        fs::create_dir(home.path().join("there")).unwrap();
+        let (here, port) = (home.path().display(), free_port());
+        for key in ["host", "user"] {
+            let key = format!("{here}/{key}");
+            let args = ["-q", "-t", "ed25519", "-N", "", "-f", &key];
+            let made = Command::new("ssh-keygen").args(args).status();
+            assert!(made.unwrap().success());
+        }
+        let server = format!(
+            "Port {port}\nListenAddress {address}\nHostKey {here}/host\nAuthorizedKeysFile {here}/user.pub\n\
+             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n\
+             SetEnv HOME={here}/there LINERATE_CONFIG={here}/far LINERATE_ARCHIVE={here}/far.db LINERATE_STATE={here}/tune\n"
+        );
+        let client = format!(
+            "Host far\nHostName {address}\nPort {port}\nIdentityFile {here}/user\nUserKnownHostsFile {here}/known\n\
+             StrictHostKeyChecking accept-new\nBatchMode yes\nLogLevel ERROR\n"
+        );
+        fs::write(home.path().join("sshd_config"), server).unwrap();
+        fs::write(home.path().join("ssh_config"), client).unwrap();
+        // The user's own configuration is that of the account, whatever HOME says.
+        let ssh = bin.join("ssh");
+        let script = format!("#!/bin/sh\nexec /usr/bin/ssh -F {here}/ssh_config \"$@\"\n");
+        fs::write(&ssh, script).unwrap();
+        fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).unwrap();
+        // It wants a folder in /run, and gets one of its own.
+        let begin = format!(
+            "mount -t tmpfs none /run && mkdir /run/sshd && exec /usr/sbin/sshd -D -e -f {here}/sshd_config"
+        );
+        let mut server = place
+            .args(["unshare", "--mount", "sh", "-c", &begin])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Lines::of(server.stderr.take().unwrap()).wait_for("Server listening");
+        Ssh {
+            _server: Running(server),
+            path: format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()),
+        }
     }
 }
 

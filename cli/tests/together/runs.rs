@@ -599,6 +599,7 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
             id: "70000001".to_owned(),
             started,
             host: "db2.example.net".to_owned(),
+            reached_by: String::new(),
             direction: Direction::Up,
             dry_run: false,
             rounds: Vec::new(),

@@ -63,6 +63,16 @@ fn a_change_in_a_network_namespace_is_named_and_undone_by_what_is_printed() {
     let status = tune(&home, &["status"]);
     let place = format!(", in the network namespace {}; stays until ", pair.local);
     assert!(status.contains(&place), "{status}");
+    // Where it is, the same is printed without the place, and undoes there too.
+    let inside = |args: &[&str]| stdout(&run(&mut home.linerate_in(&pair.local, args)));
+    let own = inside(&["tune", "status"]);
+    assert!(
+        own.contains("; stays until 'linerate tune undo', or"),
+        "{own}"
+    );
+    assert!(inside(&["tune", "undo"]).contains(BACK));
+    assert_eq!(inside(&["tune", "status"]), NOTHING);
+    keep(&home, &Path::new("/run/netns").join(&pair.local), Pair::FAR);
     // Undone on this host, nothing is; it says where something is.
     let undo = tune(&home, &["undo"]);
     let elsewhere = format!(
@@ -118,37 +128,6 @@ fn a_change_in_a_lab_is_named_while_it_is_up_and_after_it_is_down() {
         "{status}"
     );
     assert!(!status.contains("stays until"), "{status}");
-}
-
-#[test]
-fn what_is_kept_at_this_host_an_agent_over_ssh_undoes() {
-    let (home, pair) = (Home::new(), Pair::new("v"));
-    keep(
-        &home,
-        &Path::new("/run/netns").join(&pair.remote),
-        Pair::NEAR,
-    );
-    // A stand-in for ssh that runs the command in the other namespace.
-    let bin = home.path().join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    let script = format!(
-        "#!/bin/sh\nfor last; do :; done\ncase \"$*\" in *-G*) echo 'hostname {}'; exit;; esac\nexec ip netns exec {} sh -c \"$last\"\n",
-        Pair::FAR,
-        pair.remote
-    );
-    std::fs::write(bin.join("ssh"), script).unwrap();
-    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(bin.join("ssh"), all).unwrap();
-    let there = Path::new(env!("CARGO_BIN_EXE_linerate")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let path = format!("{}:{}:{path}", bin.display(), there.display());
-    let mut undo = home.linerate_in(&pair.local, &["tune", "undo", "ssh:far"]);
-    let out = run(undo.env("PATH", path));
-    assert!(
-        stdout(&out).contains("undone on ssh:far: device.txqueuelen=321"),
-        "{out:?}"
-    );
-    assert_eq!(tune(&home, &["status"]), NOTHING);
 }
 
 /// 'make kills' in small: a new seed in each run, which it prints.

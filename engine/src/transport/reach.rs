@@ -306,7 +306,7 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
             return Err(Refusal::usage(error.to_string()).into());
         }
         measure::Error::Refused(_) => format!(
-            "{place}: nothing listens on TCP port {port}: run 'linerate serve' there (it listens on loopback only until somebody is trusted or invited), or measure ssh:{name}"
+            "{place}: TCP port {port} answers with a reset (RST): nothing listens there, or a firewall rejects it: run 'linerate serve' there (it listens on loopback only until somebody is trusted or invited), or measure ssh:{name}"
         ),
         measure::Error::Timeout { .. } => format!(
             "{place} did not answer on TCP port {port}: it is down, or a firewall drops the packets; measure ssh:{name} if ssh gets through"

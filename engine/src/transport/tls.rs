@@ -145,7 +145,8 @@ impl Tls {
         socket.set_nodelay(true).map_err(broken)?;
         // After an outage of the path it goes on sooner than the data; older kernels do without.
         let outage = silence(LONGEST_OUTAGE).into();
-        let _ = sys::socket::set_longest_rto(socket.as_fd(), LONGEST_RTO, outage);
+        sys::socket::set_lost_after(socket.as_fd(), outage).map_err(broken)?;
+        let _ = sys::socket::set_longest_rto(socket.as_fd(), LONGEST_RTO);
         let mut new = Tls {
             socket,
             tls,

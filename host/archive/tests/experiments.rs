@@ -192,6 +192,7 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
         id: id.to_owned(),
         started: Nanos(started),
         host: "db2".to_owned(),
+        reached_by: String::new(),
         direction: Direction::Down,
         dry_run: false,
         rounds: Vec::new(),

@@ -71,6 +71,8 @@ pub struct Job {
     pub drain: Duration,
     /// After how long without any acknowledgement the peer is lost (`TCP_USER_TIMEOUT`, keepalive).
     pub lost_after: Duration,
+    /// Longest time between retransmissions, where it is not the kernel's two minutes (Linux 6.15).
+    pub longest_rto: Option<Duration>,
     /// The sender ends its stream with a FIN (default). Without it the connection stays open and
     /// the peer learns of the end elsewhere, as in iperf3's protocol.
     pub half_close: bool,
@@ -125,6 +127,7 @@ impl Job {
             } else {
                 LOST_AFTER
             },
+            longest_rto: None,
             // Where there is storage, the protocol has an end of its own.
             half_close: !stored,
             nodelay: None,

@@ -98,6 +98,10 @@ pub(crate) struct Tally {
 /// What every data connection gets, whenever it is made.
 fn prepare(stream: &TcpStream, job: &Job) -> io::Result<()> {
     socket::set_lost_after(stream.as_fd(), job.lost_after)?;
+    if let Some(longest) = job.longest_rto {
+        // Older kernels have none.
+        let _ = socket::set_longest_rto(stream.as_fd(), longest);
+    }
     match job.role.talks() && job.nodelay != Some(false) {
         true => stream.set_nodelay(true),
         false => Ok(()),

@@ -86,8 +86,9 @@ const DENIED: [i64; 42] = [
 ];
 
 impl Network {
-    /// Leaves this to the calling thread and to those that it starts from now on.
-    pub fn confine(&self) -> io::Result<()> {
+    /// Leaves this to the calling thread and to those that it starts from now on. A sentence if the kernel is too old to
+    /// deny all else.
+    pub fn confine(&self) -> io::Result<Option<String>> {
         keep(match self.low_ports {
             true => CapabilitySet::NET_BIND_SERVICE,
             false => CapabilitySet::empty(),
@@ -103,9 +104,31 @@ impl Network {
             .and_then(|rules| rules.handle_access(AccessNet::ConnectTcp))
             .and_then(|rules| rules.scope(Scope::from_all(LANDLOCK)))
             .and_then(|rules| rules.create()?.add_rules(allowed)?.restrict_self());
-        confined.map_err(io::Error::other)?;
-        deny(&[])
+        let landlock = confined.map_err(io::Error::other)?.landlock;
+        deny(&[])?;
+        Ok(not_denied(landlock.into()))
     }
+}
+
+/// What a kernel with this Landlock does not deny to [`Network`].
+fn not_denied(landlock: ABI) -> Option<String> {
+    let all = [
+        (ABI::V1, "open the files of its user (5.13)"),
+        (ABI::V3, "truncate files (6.2)"),
+        (ABI::V4, "connect to others (6.7)"),
+        (ABI::V6, "signal other processes of its user (6.12)"),
+    ];
+    let missing: Vec<&str> = all
+        .iter()
+        .filter(|(since, _)| landlock < *since)
+        .map(|(_, what)| *what)
+        .collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "the kernel's Landlock is missing, or older than Linux 6.12: a defect in what reads the network could still {}; a user of its own bounds that (the units have one)",
+            missing.join(", ")
+        )
+    })
 }
 
 impl PrivilegedHelper {
@@ -206,4 +229,31 @@ pub(crate) fn filter(rules: Rules, others: SeccompAction, these: SeccompAction) 
     let filter = SeccompFilter::new(rules, others, these, architecture);
     let program: Result<seccompiler::BpfProgram, _> = filter.and_then(TryInto::try_into);
     seccompiler::apply_filter(&program.map_err(io::Error::other)?).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_older_kernel_does_not_deny_is_named() {
+        assert_eq!(not_denied(ABI::V6), None);
+        let with = |landlock| not_denied(landlock).unwrap_or_default();
+        assert!(
+            with(ABI::V5).contains("could still signal"),
+            "{}",
+            with(ABI::V5)
+        );
+        assert!(
+            with(ABI::V3).contains("could still connect"),
+            "{}",
+            with(ABI::V3)
+        );
+        assert!(
+            with(ABI::V2).contains("could still truncate"),
+            "{}",
+            with(ABI::V2)
+        );
+        assert!(with(ABI::Unsupported).contains("could still open the files"));
+    }
 }

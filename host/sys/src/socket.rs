@@ -164,14 +164,14 @@ pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
     set_bytes(fd, option, &bytes_per_s.to_ne_bytes())
 }
 
-/// Bounds the time between retransmissions (`TCP_RTO_MAX_MS`, Linux 6.15), which doubles up to two minutes: the
-/// connection goes on soon after an outage of its path of up to `outage`.
-pub fn set_longest_rto(fd: BorrowedFd<'_>, longest: Duration, outage: Duration) -> io::Result<()> {
+/// Lowers the longest time between retransmissions (`TCP_RTO_MAX_MS`, Linux 6.15), which doubles up to two minutes, to
+/// this: the connection goes on soon after an outage of its path. The kernel gives up sooner then
+/// (`net.ipv4.tcp_retries2` counts attempts), unless [`set_lost_after`] says when.
+pub fn set_longest_rto(fd: BorrowedFd<'_>, longest: Duration) -> io::Result<()> {
     const TCP_RTO_MAX_MS: i32 = 44;
-    let ms = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
-    // The kernel gives up after so many attempts (net.ipv4.tcp_retries2) without a time.
-    set(fd, tcp_option(libc::TCP_USER_TIMEOUT), ms(outage))?;
-    set(fd, tcp_option(TCP_RTO_MAX_MS), ms(longest))
+    let ms = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
+    let own = get(fd, tcp_option(TCP_RTO_MAX_MS))?;
+    set(fd, tcp_option(TCP_RTO_MAX_MS), ms.min(own))
 }
 
 /// `SO_BINDTODEVICE`.

@@ -21,6 +21,9 @@ pub struct Tuning {
     pub started: Nanos,
     /// The remote host as the user named it.
     pub host: String,
+    /// The options of the command that undoing there takes as well, as one writes them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reached_by: String,
     /// Which way the data goes.
     pub direction: Direction,
     /// Nothing was to be changed.

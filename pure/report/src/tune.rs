@@ -308,7 +308,8 @@ impl Story {
             // In a lab both hosts are namespaces, which 'tune undo' without its name does not reach.
             let remote =
                 story.kept.iter().any(|r| r.side == Side::Remote) || story.host.starts_with("lab:");
-            let host = remote.then(|| format!(" {}", escape(&story.host)));
+            let named = [&story.host[..], &story.reached_by].join(" ");
+            let host = remote.then(|| format!(" {}", escape_sentence(named.trim_end())));
             let until = glue(format!("'linerate tune undo{}'", host.unwrap_or_default()));
             kept.push(match story.lasting[..] {
                 [] => format!("Until {until} or until reboot: --persist keeps it."),

@@ -133,6 +133,8 @@ pub fn wrap(text: &str, width: u16, first: &str, rest: &str) -> String {
     let mut column = first.chars().count();
     let mut at_start = true;
     for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
+        // Of a command in two lines nothing can be copied: the terminal wraps it.
+        let is_whole = word.contains(GLUE);
         let mut word: Vec<char> = word.replace(GLUE, " ").chars().collect();
         let gap = usize::from(!at_start);
         if !at_start && column + gap + word.len() > width {
@@ -143,7 +145,7 @@ pub fn wrap(text: &str, width: u16, first: &str, rest: &str) -> String {
             out.push(' ');
             column += 1;
         }
-        while column + word.len() > width {
+        while !is_whole && column + word.len() > width {
             let tail = word.split_off(width.saturating_sub(column).max(1));
             out.extend(word);
             out.push('\n');

@@ -92,7 +92,8 @@ impl TunePath {
             )
         };
         let host: Host = name.parse()?;
-        let question = self.question(name)?;
+        let reached_by = self.session.reaching.words(global);
+        let question = self.question(name, reached_by)?;
         if self.persist {
             host.supports(PeerOperation::Persist)?;
         }
@@ -150,11 +151,12 @@ impl TunePath {
         .into())
     }
 
-    fn question(&self, host: &str) -> Result<TuneQuestion> {
+    fn question(&self, host: &str, reached_by: String) -> Result<TuneQuestion> {
         let (care, load) = (&self.care, &self.load);
         let limit = LegLimit::Time(USUAL_TIME);
         Ok(TuneQuestion {
             host: host.to_owned(),
+            reached_by,
             direction: care.design.direction.unwrap_or(Direction::Up),
             run: load.spec(load.bulk(), Directions::Up, limit)?,
             rate: care.rate,

@@ -90,6 +90,7 @@ fn tuned() -> (Tuning, Vec<crate::tune::Judged>) {
         id: "7u2e0001".to_owned(),
         started: Nanos::from_secs(1_795_205_836),
         host: "db2".to_owned(),
+        reached_by: String::new(),
         direction: Direction::Up,
         dry_run: false,
         rounds: vec![Round {
