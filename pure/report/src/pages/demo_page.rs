@@ -24,7 +24,7 @@ pub struct Demonstration {
     pub popular: Judged,
     /// What was restored, a line each.
     pub put_back: Vec<String>,
-    /// Doubts about the whole.
+    /// Doubts about the whole, above all whether the machine could carry the path.
     pub warnings: Vec<Warning>,
 }
 
@@ -110,7 +110,13 @@ fn verdict_of(demo: &Demonstration, there: &str) -> Vec<String> {
         compared,
         "All settings restored.".to_owned(),
     ];
-    [carries].into_iter().chain(why).chain(rest).collect()
+    // What makes all of it doubtful comes first.
+    let doubts = demo.warnings.iter().map(|warning| {
+        let [what, meaning, remedy] =
+            [&warning.what, &warning.meaning, &warning.remedy].map(|text| escape_sentence(text));
+        format!("Caveat: {what}: {meaning}; {remedy}.")
+    });
+    doubts.chain([carries]).chain(why).chain(rest).collect()
 }
 
 /// The proposal that was proven to do the most, with what proves it.
@@ -148,9 +154,5 @@ fn facts(demo: &Demonstration) -> Vec<(String, String)> {
 fn undone(demo: &Demonstration) -> Section {
     let back = demo.put_back.iter();
     let back = back.map(|line| format!("Restored: {}.", escape_sentence(line)));
-    let doubts = demo.warnings.iter().map(|w| {
-        let (what, remedy) = (escape_sentence(&w.what), escape_sentence(&w.remedy));
-        format!("{what}: {remedy}.")
-    });
-    Section::new("Restored").words(back.chain(doubts).collect())
+    Section::new("Restored").words(back.collect())
 }
