@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills sbom fuzz build setup setup-test install install-files dist
+.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills guests sbom fuzz build setup setup-test install install-files dist
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -79,6 +79,11 @@ flood: build setup-test
 COUNT ?= 200
 kills: build setup-test
 	bench/kills --count $(COUNT) $(if $(filter command,$(origin SEED)),--seed $(SEED))
+
+# What needs systemd, an old kernel or a suspend, in QEMU guests: ten minutes, as root; Debian's kernels are fetched once.
+guests: build setup-test
+	@scripts/need qemu-system-x86 busybox-static cpio kmod xz-utils
+	bench/guests $(LINERATE)
 
 # Every decoder fuzzed, guided by coverage, with a new seed each: 'make fuzz SECONDS=600'.
 SECONDS ?= 600

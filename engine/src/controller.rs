@@ -475,6 +475,14 @@ impl Drive<'_> {
                     leg_state.stop.store(true, Ordering::Relaxed);
                     self.stop_remote(leg_state)?;
                 }
+                // Nobody who has stopped waits for the end of an outage.
+                if silence.is_long() {
+                    self.link.agent.close("");
+                    bail!(Refusal::interrupted(format!(
+                        "stopped; {} is silent: what it measured is missing",
+                        self.link.name
+                    )));
+                }
             }
             self.ask_again(legs)?;
             let running = legs.iter().any(|f| f.began);

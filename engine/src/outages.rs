@@ -87,14 +87,18 @@ impl Silence {
         }
     }
 
+    /// It has lasted longer than any session without an outage.
+    pub fn is_long(&self) -> bool {
+        Nanos::from(self.since.elapsed()) >= SILENCE
+    }
+
     /// What to report of it, once, when it has become long.
     pub fn goes_on(&mut self, name: &str, outage: Nanos) -> Option<String> {
-        let long = Nanos::from(self.since.elapsed()) >= SILENCE;
-        if !long || outage == Nanos(0) || std::mem::replace(&mut self.reported, true) {
+        if !self.is_long() || outage == Nanos(0) || std::mem::replace(&mut self.reported, true) {
             return None;
         }
         Some(format!(
-            "nothing has come from {name} for {SILENCE}: the leg goes on, and ends after {} of silence (--outage {outage}; Ctrl-C ends it now)",
+            "nothing has come from {name} for {SILENCE}: the leg goes on, and ends after {} of silence (--outage {outage}; Ctrl-C ends it)",
             silence(outage)
         ))
     }

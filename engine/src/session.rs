@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::control::{AgentRole, LegOrder, MAX_PIECE, ToAgent, ToController};
+use wire::control::{AgentRole, LegOrder, MAX_PIECE, ToAgent, ToController, encode_frame};
 
 /// Data connections have so long to come once granted.
 const GRANT_FOR: Duration = Duration::from_secs(20);
@@ -289,9 +289,16 @@ fn play(
     let mut on_sample = |sample: Sample| {
         // Its load counts the bytes of the leg's own direction.
         admitted.account(order.workload.both_directions(sample.bytes));
-        statement.sample(&sample);
-        let sample = Box::new(sample);
-        say(ToController::Sample { leg, sample });
+        let message = ToController::Sample {
+            leg,
+            sample: Box::new(sample.clone()),
+        };
+        // Counters count from the beginning: a sample that is left out loses nothing.
+        let bytes = || encode_frame(&message).map_or(0, |frame| frame.len());
+        if admitted.may_sample(bytes) {
+            statement.sample(&sample);
+            say(message);
+        }
     };
     let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
     record.warnings.extend(watch.end(FAR));

@@ -281,6 +281,33 @@ fn the_rate_of_a_key_holds_without_samples_and_against_a_client_that_does_not_pa
 }
 
 #[test]
+fn samples_of_a_key_take_no_more_than_an_eighth_of_its_rate() {
+    let _alone = alone();
+    let agent = Server::start(&[]);
+    let key = agent.guest(&["--rate", "2M"]);
+    let mut client = Client::of(&agent, &key);
+    let mut order = client.order(true, 128, LegLimit::Time(A_DAY));
+    order.interval = Nanos::from_millis(10);
+    let flow = client.flood(&order).unwrap();
+    let since = Instant::now();
+    let mut samples = 0;
+    while let Some(message) = client.control.recv(since + WATCHED) {
+        samples += message.to_string().len() as u64;
+    }
+    assert!(
+        flow.moved() <= allowed(2e6, since),
+        "{} moved",
+        flow.moved()
+    );
+    // And the one after which there is no more, of 128 connections.
+    let most = allowed(2e6 / 8.0, since) + (256 << 10);
+    assert!(
+        (1..=most).contains(&samples),
+        "{samples} of samples where {most} are allowed"
+    );
+}
+
+#[test]
 fn all_legs_and_sessions_of_a_key_share_its_rate_and_leave_a_seat_to_others() {
     let _alone = alone();
     let agent = Server::start(&["--clients", "4"]);

@@ -121,6 +121,22 @@ fn a_leg_survives_an_outage_goes_on_soon_after_it_and_shows_the_silence() {
 }
 
 #[test]
+fn who_stops_a_leg_does_not_wait_for_the_end_of_an_outage() {
+    let bench = Bench::new("s");
+    let (running, lines) = started(&mut bench.measure(&["-t", "60s", "--json-stream", "-q"]));
+    lines.wait_for("\"sample\"");
+    bench.rules(Some("drop"));
+    running.interrupt();
+    let out = running.output(Duration::from_secs(20));
+    let rest = lines.rest().join("\n");
+    assert_eq!(out.status.code(), Some(4), "{rest}");
+    assert!(
+        rest.contains("is silent: what it measured is missing"),
+        "{rest}"
+    );
+}
+
+#[test]
 fn without_an_outage_allowed_the_silence_is_named_after_six_seconds() {
     let bench = Bench::new("x");
     let (running, lines) =

@@ -653,7 +653,7 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
         (&"tuning".into(), &0.into())
     );
 
-    assert!(home.runs(&["show", "7"]).contains("Tuning 70000001: "));
+    assert!(home.runs(&["show", "7"]).contains("(tuning 70000001)"));
     let last = home.runs(&["show", "last"]);
     assert_eq!(last, home.runs(&["show", "80000001"]));
     assert!(last.contains("1500"), "{last}");

@@ -256,6 +256,11 @@ impl Admitted {
         Some(Arc::clone(quota) as Arc<dyn measure::Quota>)
     }
 
+    /// Whether so many bytes of samples may be sent now.
+    pub fn may_sample(&self, bytes: impl Fn() -> usize) -> bool {
+        self.limited().is_none_or(|quota| quota.may_sample(bytes()))
+    }
+
     fn limited(&self) -> Option<&Arc<LegQuota>> {
         let quota = self.quota.as_ref()?;
         let KeyLimits {

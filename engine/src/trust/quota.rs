@@ -26,6 +26,13 @@ const TURN: Duration = Duration::from_millis(1);
 /// Bytes that are entered in the book before they may move.
 const AHEAD: Bytes = Bytes(64 << 20);
 
+/// Samples of a key take this part of its rate, and at least so much; of a key that has bytes a day alone, as much of this rate.
+const SAMPLES_PART: u64 = 8;
+const SAMPLES_LEAST: BitRate = BitRate(128_000);
+const NO_RATE: BitRate = BitRate(10_000_000);
+/// They may use up so much time of theirs at once.
+const SAMPLES_BURST: Duration = Duration::from_secs(1);
+
 /// Datagrams cannot be held back; their sender has to stop when they are so far ahead of the rate.
 const MOST_DEBT: Duration = Duration::from_secs(1);
 
@@ -53,6 +60,8 @@ struct QuotaState {
     others: Bytes,
     /// The rate allows more bytes from then on.
     paid: Option<Instant>,
+    /// The samples that were sent are paid for then.
+    sampled: Option<Instant>,
 }
 
 impl QuotaState {
@@ -106,6 +115,7 @@ impl Account {
             *state = QuotaState {
                 day,
                 paid: state.paid,
+                sampled: state.sampled,
                 ..QuotaState::default()
             };
         }
@@ -155,6 +165,21 @@ impl Account {
         self.today().pay(limits, bytes);
     }
 
+    /// Whether samples may be sent now, as far as those before are paid for; then these count.
+    fn may_sample(&self, limits: &KeyLimits, bytes: usize) -> bool {
+        let now = Instant::now();
+        let rate = limits.rate.unwrap_or(NO_RATE).0 / SAMPLES_PART;
+        let rate = BitRate(rate).max(SAMPLES_LEAST);
+        let mut state = self.today();
+        let earliest = now.checked_sub(SAMPLES_BURST).unwrap_or(now);
+        let before = state.sampled.map_or(earliest, |at| at.max(earliest));
+        if before > now {
+            return false;
+        }
+        state.sampled = before.checked_add(time(rate, bytes as u64));
+        true
+    }
+
     fn give_back(&self, limits: &KeyLimits, bytes: usize) {
         let mut state = self.today();
         state.moved = state.moved.since(Bytes(bytes as u64));
@@ -198,6 +223,11 @@ pub struct LegQuota {
 }
 
 impl LegQuota {
+    /// Whether so many bytes of samples may be sent now: all legs and sessions of the key share what there is for them.
+    pub(super) fn may_sample(&self, bytes: usize) -> bool {
+        self.account.may_sample(&self.limits, bytes)
+    }
+
     /// Counts what has moved and cannot be held back.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ pub fn story(story: &Tuning, judged: &[Judged], style: Style) -> String {
     };
     let (way, host) = (up_to(story.direction), escape(&story.host));
     let (at, id) = (utc(story.started), &story.id);
-    let title = format!("Tuning {id}: the path {way} {host}, {at}");
+    let title = format!("The way {way} {host}, {at} (tuning {id})");
     out.text += &(style.paint(Ink::Bold, &title) + "\n");
     for (n, round) in story.rounds.iter().enumerate() {
         let name = match n {

@@ -16,7 +16,7 @@ pub struct Demonstration {
     pub why: Vec<Explanation>,
     /// The page of that.
     pub measured: Page,
-    /// The direction that was tuned.
+    /// The way that was tuned.
     pub tuning: Tuning,
     /// Its experiments.
     pub judged: Vec<Judged>,
@@ -24,13 +24,13 @@ pub struct Demonstration {
     pub popular: Judged,
     /// What was restored, a line each.
     pub put_back: Vec<String>,
-    /// Doubts about the whole, above all whether the machine could carry the path.
+    /// Doubts about the whole.
     pub warnings: Vec<Warning>,
 }
 
 /// The page of a demo: its answers, then the page of each of its parts.
 pub fn demo(demo: &Demonstration) -> Page {
-    let path = tuned_path(demo);
+    let there = there(demo);
     let (experiment, verdict) = &demo.popular;
     let tuned = super::tuning(&demo.tuning, &demo.judged);
     let popular = super::experiment(experiment, verdict);
@@ -46,8 +46,8 @@ pub fn demo(demo: &Demonstration) -> Page {
     ));
     sections.push(undone(demo));
     Page {
-        title: format!("{path}: why it is slow, what helps, what does not"),
-        verdict: verdict_of(demo, &path),
+        title: format!("{there}: why it is slow, what helps, what does not"),
+        verdict: verdict_of(demo, &there),
         facts: facts(demo),
         sections,
         figures: super::tuning::key_figures(&demo.tuning, &demo.judged),
@@ -69,8 +69,8 @@ fn chapter(name: &str, id: &str, open: usize, page: Page) -> Vec<Section> {
     sections
 }
 
-/// The direction that was tuned, by the names of its hosts.
-fn tuned_path(demo: &Demonstration) -> String {
+/// The way that was tuned, by the names of its ends.
+fn there(demo: &Demonstration) -> String {
     let name = |of: Option<&Fingerprint>, otherwise: &str| {
         let output = of.map(|host| host.hostname.as_str());
         escape(output.filter(|name| !name.is_empty()).unwrap_or(otherwise))
@@ -84,7 +84,7 @@ fn tuned_path(demo: &Demonstration) -> String {
 }
 
 /// What a reader takes away: how slow, why, what helps, what does not.
-fn verdict_of(demo: &Demonstration, path: &str) -> Vec<String> {
+fn verdict_of(demo: &Demonstration, there: &str) -> Vec<String> {
     let slow = demo.tuning.direction;
     let legs = summarise(&demo.run).legs;
     let rate = |of_slow: bool| {
@@ -95,7 +95,7 @@ fn verdict_of(demo: &Demonstration, path: &str) -> Vec<String> {
         )
     };
     let (slow_rate, other) = (rate(true), rate(false));
-    let carries = format!("{path} the path carries {slow_rate}, in reverse {other}.");
+    let carries = format!("{there} the path carries {slow_rate}, in reverse {other}.");
     let compared = phrase::judged_runs(&demo.popular.0.plan);
     let compared =
         format!("The experiments compare {compared}; the rates above are of longer ones.");
@@ -110,13 +110,7 @@ fn verdict_of(demo: &Demonstration, path: &str) -> Vec<String> {
         compared,
         "All settings restored.".to_owned(),
     ];
-    // What makes all of it doubtful comes first.
-    let doubts = demo.warnings.iter().map(|warning| {
-        let [what, meaning, remedy] =
-            [&warning.what, &warning.meaning, &warning.remedy].map(|text| escape_sentence(text));
-        format!("Caveat: {what}: {meaning}; {remedy}.")
-    });
-    doubts.chain([carries]).chain(why).chain(rest).collect()
+    [carries].into_iter().chain(why).chain(rest).collect()
 }
 
 /// The proposal that was proven to do the most, with what proves it.
@@ -154,5 +148,9 @@ fn facts(demo: &Demonstration) -> Vec<(String, String)> {
 fn undone(demo: &Demonstration) -> Section {
     let back = demo.put_back.iter();
     let back = back.map(|line| format!("Restored: {}.", escape_sentence(line)));
-    Section::new("Restored").words(back.collect())
+    let doubts = demo.warnings.iter().map(|w| {
+        let (what, remedy) = (escape_sentence(&w.what), escape_sentence(&w.remedy));
+        format!("{what}: {remedy}.")
+    });
+    Section::new("Restored").words(back.chain(doubts).collect())
 }
