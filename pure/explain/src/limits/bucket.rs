@@ -35,7 +35,7 @@ const SLACK: f64 = 0.005;
 /// The highest of these rates by the lowest, up to which they are one rate.
 const ONE_RATE: f64 = 1.05;
 /// Rates that are tried at once: what a bucket holds follows from what it held before, so one rate alone waits at each step.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 /// So many loss events of the first third, and of the last, have slopes between them.
 const SLOPES: usize = 8;
 
@@ -94,6 +94,8 @@ struct SendHistory<'a> {
     lost: Vec<usize>,
     /// How many of `lost` each loss event has.
     events: Vec<usize>,
+    /// What each of `lost` counts.
+    weights: Vec<f64>,
     /// Bytes that had passed before each of `sent`.
     passed: Vec<u64>,
     /// Each of `sent`, as every rate needs it.
@@ -108,19 +110,20 @@ struct RateStep {
     gap: f64,
     /// Bytes that passed.
     passed: f64,
-    /// Bytes of its last segment; without limit if that was lost, so that no bucket is full before it.
-    last: f64,
+    /// Of these, those before its last segment; less than any if that was lost, so that no bucket is full before it.
+    fitted: f64,
 }
 
 impl RateStep {
     fn of(sent: &Sent, before: Nanos) -> RateStep {
         let fitted = sent.lost == 0 || sent.lost_from.saturating_add(sent.lost) < sent.bytes;
+        let passed = f64::from(sent.bytes - sent.lost);
         RateStep {
             gap: sent.at.since(before).as_secs_f64(),
-            passed: f64::from(sent.bytes - sent.lost),
-            last: match fitted {
-                true => f64::from(sent.size.min(sent.bytes)),
-                false => f64::INFINITY,
+            passed,
+            fitted: match fitted {
+                true => passed - f64::from(sent.size.min(sent.bytes)),
+                false => f64::NEG_INFINITY,
             },
         }
     }
@@ -149,6 +152,12 @@ impl SendHistory<'_> {
             events.push(many);
             rest = &rest[many..];
         }
+        let weight = |many: &usize| match events.len() >= MANY_EVENTS {
+            true => 1.0 / *many as f64,
+            false => 1.0,
+        };
+        let weights = events.iter();
+        let weights = weights.flat_map(|many| std::iter::repeat_n(weight(many), *many));
         let mut sum = 0;
         let passed = sent.iter().map(|s| {
             let before = sum;
@@ -159,11 +168,12 @@ impl SendHistory<'_> {
         let steps = sent.iter().zip(before).map(|(s, at)| RateStep::of(s, at));
         let steps: Vec<RateStep> = steps.collect();
         Some(SendHistory {
-            fitted: steps.iter().filter(|step| step.last.is_finite()).count(),
+            fitted: steps.iter().filter(|step| step.fitted.is_finite()).count(),
             steps,
             passed: passed.collect(),
             sent,
             lost,
+            weights: weights.collect(),
             events,
         })
     }
@@ -200,7 +210,8 @@ impl SendHistory<'_> {
 
     /// Loss events of which something was lost in a bucket that was as full as this.
     fn events_at(&self, rate: f64, depth: f64) -> usize {
-        let levels = self.levels([rate]);
+        let mut levels = Vec::new();
+        self.levels([rate], &mut levels);
         let mut at_loss = self.at_loss(&levels, 0);
         let is_at = |many: &&usize| {
             let levels = at_loss.by_ref().take(**many);
@@ -210,14 +221,14 @@ impl SendHistory<'_> {
     }
 
     /// What buckets hold before each of `sent` that drain at these rates (bytes a second) and are filled by what passed.
-    fn levels<const N: usize>(&self, rates: [f64; N]) -> Vec<[f64; N]> {
-        let mut levels = [0.0; N];
-        let all = self.steps.iter().map(|step| {
-            let before = from_fn(|n| f64::max(levels[n] - rates[n] * step.gap, 0.0));
-            levels = before.map(|level| level + step.passed);
-            before
-        });
-        all.collect()
+    fn levels<const N: usize>(&self, rates: [f64; N], levels: &mut Vec<[f64; N]>) {
+        levels.resize(self.steps.len(), [0.0; N]);
+        let mut level = [0.0; N];
+        for (step, before) in self.steps.iter().zip(levels) {
+            let left: [f64; N] = from_fn(|n| level[n] - rates[n] * step.gap);
+            *before = left.map(|left| if left > 0.0 { left } else { 0.0 });
+            level = before.map(|level| level + step.passed);
+        }
     }
 
     /// The same of one bucket at each loss.
@@ -230,21 +241,21 @@ impl SendHistory<'_> {
     fn filled(&self, rates: impl Iterator<Item = f64>) -> Vec<Filled> {
         let rates: Vec<f64> = rates.collect();
         let mut filled = Vec::with_capacity(rates.len());
+        let mut levels = Vec::with_capacity(self.steps.len());
         for rates in rates.chunks(AT_ONCE) {
             let all: [f64; AT_ONCE] = from_fn(|n| rates[n.min(rates.len() - 1)]);
-            let levels = self.levels(all);
+            self.levels(all, &mut levels);
             let brims: [f64; AT_ONCE] = from_fn(|n| self.brim(self.at_loss(&levels, n)));
-            let mut above = [0_u32; AT_ONCE];
+            let mut above = [0.0; AT_ONCE];
             for (step, levels) in self.steps.iter().zip(&levels) {
-                for n in 0..AT_ONCE {
-                    // What passed still fitted before its last segment.
-                    above[n] += u32::from(levels[n] + step.passed - step.last >= brims[n]);
-                }
+                // What passed still fitted before its last segment.
+                let is_above = |n: usize| levels[n] + step.fitted >= brims[n];
+                above = from_fn(|n| above[n] + if is_above(n) { 1.0 } else { 0.0 });
             }
             filled.extend((0..rates.len()).map(|n| Filled {
                 rate: rates[n],
                 depth: brims[n],
-                parts: AT_THE_BRIM - f64::from(above[n]) / self.fitted.max(1) as f64,
+                parts: AT_THE_BRIM - above[n] / self.fitted.max(1) as f64,
             }));
         }
         filled
@@ -252,22 +263,21 @@ impl SendHistory<'_> {
 
     /// The level that most loss events reach.
     fn brim(&self, at_loss: impl Iterator<Item = f64>) -> f64 {
-        let weights = self.events.iter().flat_map(|many| {
-            let weight = match self.events.len() >= MANY_EVENTS {
-                true => 1.0 / *many as f64,
-                false => 1.0,
-            };
-            std::iter::repeat_n(weight, *many)
-        });
-        let mut at_loss: Vec<(f64, f64)> = at_loss.zip(weights).collect();
-        at_loss.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let all: f64 = at_loss.iter().map(|(_, weight)| weight).sum();
-        let mut below = (1.0 - AT_THE_BRIM) * all;
-        let at_brim = at_loss.iter().find(|(_, weight)| {
-            below -= weight;
-            below < 0.0
-        });
-        at_brim.map_or(0.0, |(level, _)| *level)
+        // None is negative, so their bits are in the order of the levels, and sooner compared.
+        let at_loss = at_loss.map(f64::to_bits).zip(&self.weights);
+        let mut at_loss: Vec<(u64, f64)> = at_loss.map(|(bits, weight)| (bits, *weight)).collect();
+        let weight = |of: &[(u64, f64)]| of.iter().map(|(_, weight)| weight).sum::<f64>();
+        let mut below = (1.0 - AT_THE_BRIM) * weight(&at_loss);
+        let mut rest = &mut at_loss[..];
+        while rest.len() > 1 {
+            let half = rest.len() / 2;
+            rest.select_nth_unstable_by_key(half, |(bits, _)| *bits);
+            let (low, high) = rest.split_at_mut(half);
+            let lower = weight(low);
+            rest = if below < lower { low } else { high };
+            below -= if below < lower { 0.0 } else { lower };
+        }
+        rest.first().map_or(0.0, |(bits, _)| f64::from_bits(*bits))
     }
 }
 
