@@ -9,6 +9,11 @@ use tcp::thresholds::TIMESTAMP_TICK;
 const FEWEST_READINGS: u64 = 10;
 /// Ticks of a clock that show that each is a millisecond.
 const FEWEST_MILLISECONDS: f64 = 100.0;
+/// Microseconds that a tick takes: Linux 1 ms, or as the timer of the kernel, older BSD 10 to 100 ms.
+const TICKS: [u32; 4] = [1_000, 4_000, 10_000, 100_000];
+/// Fewer ticks do not show how long one is; it may differ from the usual lengths by this part.
+const FEWEST_TICKS: u32 = 5;
+const TICK_WITHIN: f64 = 0.25;
 /// Clocks drift by up to a millisecond in so long (50 ppm): what is less late than all before is looked for in so long again.
 const LEAST_OVER: Nanos = Nanos::from_secs(10);
 
@@ -33,19 +38,19 @@ struct Lateness {
 }
 
 impl Lateness {
-    /// A packet passed.
+    /// A packet passed that is less late than none: with the timestamp of the one before, it is later by the time between.
     #[inline]
-    fn push(&mut self, at: Nanos, value: u32) {
-        // What follows with the same timestamp is later by the time between them.
+    fn follows(&mut self, at: Nanos, value: u32) -> bool {
         let (last, tick) = self.last;
         let is_later = value == tick && at >= last && at.since(self.since) < LEAST_OVER;
-        match self.counted && is_later {
-            true => self.last.0 = at,
-            false => _ = self.of(at, value),
+        let follows = self.counted && is_later;
+        if follows {
+            self.last.0 = at;
         }
+        follows
     }
 
-    /// The same, so late, in microseconds; none of one that shows that the others were late.
+    /// Another passed, so late, in microseconds; none of one that shows that the others were late.
     #[inline(never)]
     fn of(&mut self, at: Nanos, value: u32) -> Option<u32> {
         self.first.get_or_insert((at, value));
@@ -56,8 +61,11 @@ impl Lateness {
             (*least, self.since) = ([apart, least[0]], at);
         }
         let late = least.map(|least| apart.wrapping_sub(least));
-        if before(apart, least[0]) {
-            least[0] = apart;
+        // The stretch before ends no sooner than this one begins: what is less late than its least is so than both.
+        for least in least {
+            if before(apart, *least) {
+                *least = apart;
+            }
         }
         self.counted = late.iter().all(|late| *late <= u32::MAX / 2);
         let late = self.counted.then(|| late[0].max(late[1]))?;
@@ -83,12 +91,107 @@ impl Lateness {
     }
 }
 
+/// From a timestamp to its packet, in microseconds from an arbitrary moment, if a tick takes so many.
+fn apart(at: Nanos, value: u32, tick: u32) -> u32 {
+    ((at.0 / 1000) as u32).wrapping_sub(value.wrapping_mul(tick))
+}
+
+/// How much later than its timestamp each packet passes, by the least that was seen before, for each length that a tick may
+/// have (RFC 7323, 5.4): which one it is shows only in time.
+#[derive(Clone, Copy, Debug, Default)]
+struct TickLateness {
+    least: Option<[u32; TICKS.len()]>,
+    /// Packets, and the microseconds that they were late; those of the tick that runs are not in them yet.
+    count: u32,
+    late: [u64; TICKS.len()],
+    tick: RunningTick,
+}
+
+/// The packets of one timestamp: each is later than the first by the time between them, however long a tick is.
+#[derive(Clone, Copy, Debug, Default)]
+struct RunningTick {
+    /// Of the first of them.
+    at: Nanos,
+    value: u32,
+    /// How late it was.
+    by: [u32; TICKS.len()],
+    /// Packets that count, and the time from the first to each of them.
+    count: u32,
+    since: Nanos,
+}
+
+impl RunningTick {
+    /// How late all of them were, by the length of a tick at this place.
+    fn late(&self, place: usize) -> u64 {
+        u64::from(self.by[place]) * u64::from(self.count) + self.since.0 / 1000
+    }
+}
+
+impl TickLateness {
+    /// A packet passed, of the tick that runs.
+    #[inline]
+    fn follow(&mut self, at: Nanos) {
+        self.tick.count += 1;
+        self.tick.since += at.since(self.tick.at);
+    }
+
+    /// Another passed.
+    fn push(&mut self, at: Nanos, value: u32) {
+        // In so much time no lateness wraps.
+        let room = u32::MAX / 2 - self.tick.by.into_iter().fold(0, u32::max);
+        let is_soon = at.since(self.tick.at) <= Nanos::from_micros(room.into());
+        if self.least.is_none() || value != self.tick.value || at < self.tick.at || !is_soon {
+            self.begin(at, value);
+        }
+        self.follow(at);
+    }
+
+    /// The first packet of a timestamp.
+    fn begin(&mut self, at: Nanos, value: u32) {
+        let least = self.least.get_or_insert(TICKS.map(|tick| apart(at, value, tick)));
+        self.count += self.tick.count;
+        let mut by = [0; TICKS.len()];
+        for (n, tick) in TICKS.into_iter().enumerate() {
+            self.late[n] += self.tick.late(n);
+            let late = apart(at, value, tick).wrapping_sub(least[n]);
+            if late > u32::MAX / 2 {
+                least[n] = least[n].wrapping_add(late);
+            } else {
+                by[n] = late;
+            }
+        }
+        self.tick = RunningTick {
+            at,
+            value,
+            by,
+            ..RunningTick::default()
+        };
+    }
+
+    /// The mean, where the timestamps are a clock of so many ticks in this time, and the packets are later than one of them.
+    fn mean(&self, time: Nanos, ticks: u32) -> Option<Nanos> {
+        if ticks < FEWEST_TICKS {
+            return None;
+        }
+        let length = time.0 as f64 / 1e3 / f64::from(ticks);
+        let fits = |tick: &u32| (length / f64::from(*tick) - 1.0).abs() <= TICK_WITHIN;
+        let place = TICKS.iter().position(fits)?;
+        let late = self.late[place] + self.tick.late(place);
+        let mean = late.checked_div((self.count + self.tick.count).into())?;
+        // On the average a packet leaves half a tick after the tick of its stamp.
+        let late = mean.saturating_sub(u64::from(TICKS[place] / 2));
+        (late >= TICKS[place].into()).then_some(Nanos::from_micros(late))
+    }
+}
+
 /// Queueing delay by timestamps, summed over readings: before the observer for data, behind it for acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamped {
     /// Of the sender's timestamps on its data, and of the receiver's on its acknowledgements.
     data: Lateness,
     acks: Lateness,
+    /// The mean of that of data, however long a tick is.
+    ticks: TickLateness,
     readings: u64,
     /// Sums, in microseconds.
     late: [u64; 2],
@@ -97,21 +200,38 @@ pub(crate) struct Stamped {
 }
 
 impl Stamped {
-    /// Data passed with this timestamp.
+    /// Data passed with this timestamp; in the mean they count or not.
     #[inline]
-    pub fn data(&mut self, at: Nanos, value: u32) {
-        self.data.push(at, value);
+    pub fn data(&mut self, at: Nanos, value: u32, counts: bool) {
+        match self.data.follows(at, value) {
+            true if counts => self.ticks.follow(at),
+            true => {}
+            false => _ = self.data_late(at, value, counts),
+        }
     }
 
     /// The same, which were so late, in microseconds.
-    pub fn data_late(&mut self, at: Nanos, value: u32) -> Option<u32> {
+    #[inline(never)]
+    pub fn data_late(&mut self, at: Nanos, value: u32, counts: bool) -> Option<u32> {
+        if counts {
+            self.ticks.push(at, value);
+        }
         self.data.of(at, value)
     }
 
     /// An acknowledgement passed with this timestamp.
     #[inline]
     pub fn ack(&mut self, at: Nanos, value: u32) {
-        self.acks.push(at, value);
+        if !self.acks.follows(at, value) {
+            self.acks.of(at, value);
+        }
+    }
+
+    /// How late data were on the average, at their sender, where that is later than its clock ticks.
+    pub fn mean_late(&self) -> Option<Nanos> {
+        let (from, first) = self.data.first?;
+        let (to, last) = self.data.last;
+        self.ticks.mean(to.since(from), last.wrapping_sub(first))
     }
 
     /// A reading ends: how late its data were at the least.

@@ -504,7 +504,7 @@ impl TraceSender {
     fn push(&mut self, now: Segment, account: &mut ConnectionAccount) {
         let data = now.what == What::Sent && now.payload.0 > 0;
         match now.stamps {
-            Some((value, _)) if data => self.stamped.data(now.at, value),
+            Some((value, _)) if data => self.stamped.data(now.at, value, false),
             Some((value, _)) if now.what == What::Received => self.stamped.ack(now.at, value),
             _ => {}
         }

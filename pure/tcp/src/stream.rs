@@ -30,14 +30,6 @@ const RECENT: usize = 8;
 pub trait StreamView {
     /// The first of its data, or an acknowledgement of them, was seen; the sender's packet before it was at this moment.
     fn begin(at: Nanos) -> Self;
-
-    /// The same in the memory of one that is forgotten.
-    fn begin_again(&mut self, at: Nanos)
-    where
-        Self: Sized,
-    {
-        *self = Self::begin(at);
-    }
 }
 
 impl StreamView for () {
@@ -267,7 +259,7 @@ impl<S: StreamView> HalfConnection<S> {
                 out,
                 ..Stream::new(sent, known)
             };
-            spare.view.begin_again(sent);
+            spare.view = S::begin(sent);
             spare
         });
     }

@@ -12,7 +12,6 @@ use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
 use model::{Bytes, Nanos, Vantage};
 use std::collections::VecDeque;
-use std::mem::take;
 use std::net::SocketAddr;
 use tcp::seq::before;
 use tcp::stream::{Acknowledged, DataArrival, FollowedStream, Stream, StreamView, usual};
@@ -27,11 +26,6 @@ const SHORTEST_READING: Nanos = Nanos::from_millis(5);
 const TIMED: usize = 1000;
 /// Payload with timestamps in a packet of 1280 bytes, which every link of IPv6 carries (RFC 8200, 5), and of IPv4 as a rule.
 const EVERY_LINK_CARRIES: u32 = 1280 - 72;
-/// Microseconds that a tick of timestamps takes: Linux 1 ms, or as the timer of the kernel, older BSD 10 to 100 ms.
-const TICKS: [u32; 4] = [1_000, 4_000, 10_000, 100_000];
-/// Fewer ticks do not show how long one is; it may differ from the usual lengths by this part.
-const FEWEST_TICKS: u32 = 5;
-const TICK_WITHIN: f64 = 0.25;
 /// Fewer readings without a loss show no rhythm.
 const FEWEST_READINGS: u32 = 10;
 /// A stream of fewer packets is not kept packet by packet.
@@ -40,8 +34,6 @@ const FEWEST_SENT: u64 = 32;
 const MOST_GAPS: usize = 256;
 /// What left before the first loss, as far as it may matter: some round trips.
 const BEFORE_LOSS: usize = 1024;
-/// Of a short stream no more at a time.
-const USUAL_READINGS: usize = 8;
 /// More than this part of an advertised window cannot be in flight: then the window is not what it seems.
 const BEYOND: f64 = 1.25;
 
@@ -74,13 +66,8 @@ pub(crate) struct CaptureSender {
     /// What left, from the first [`FEWEST_SENT`] packets on.
     departed: Option<Box<Departed>>,
     course: Option<Box<LongStream>>,
-    /// Memory for it.
-    spare: Option<Box<LongStream>>,
     pub losses: Vec<LostSegment>,
     pub vanished: Option<Vanished>,
-    /// Time of the first packet with a timestamp, in microseconds, and its timestamp; all of them from the second on.
-    first_stamp: Option<(u32, u32)>,
-    stamps: Option<Box<Stamps>>,
     /// The timestamp of the newest acknowledgement.
     acked: Option<u32>,
     last_data: Nanos,
@@ -94,6 +81,9 @@ pub(crate) struct CaptureSender {
     delivered: u64,
     passed: u64,
     again: u32,
+    /// Waits for an acknowledgement: of short segments, and of single ones.
+    held_short: AckWaitCounts,
+    held_alone: AckWaitCounts,
     /// Time with nothing left to send, in waits of short segments, and in waits that ended in a retransmission.
     idle: Nanos,
     held: Nanos,
@@ -174,8 +164,6 @@ struct LongStream {
     /// Readings with more in flight than the window allows, and those with less.
     beyond: u32,
     within: u32,
-    held: AckWaitCounts,
-    alone: AckWaitCounts,
     pace: SendSpread,
     echo: TimestampEcho,
     stamped: Stamped,
@@ -184,14 +172,25 @@ struct LongStream {
 }
 
 impl LongStream {
+    /// Data with these timestamps passed, so long after the data before; they may show a gap.
+    #[inline]
+    fn data(&mut self, at: Nanos, (value, echoed): (u32, u32), pause: Nanos, gap: bool) {
+        self.echo.data(at, echoed, pause);
+        let counts = self.readings.len() < TIMED;
+        match gap {
+            true => self.misses(at, value, counts),
+            false => self.stamped.data(at, value, counts),
+        }
+    }
+
     /// Data before these were not seen.
     #[cold]
-    fn misses(&mut self, at: Nanos, value: u32) {
-        let late = self.stamped.data_late(at, value);
+    fn misses(&mut self, at: Nanos, value: u32, counts: bool) {
+        let late = self.stamped.data_late(at, value, counts).unwrap_or(0);
         if self.gaps.len() >= MOST_GAPS {
             self.gaps.pop_front();
         }
-        self.gaps.push_back((at, late.unwrap_or(0)));
+        self.gaps.push_back((at, late));
     }
 }
 
@@ -253,25 +252,6 @@ impl TimestampEcho {
     }
 }
 
-/// The one that there is, or a new one.
-fn course<'a>(
-    known: &'a mut Option<Box<LongStream>>,
-    spare: &mut Option<Box<LongStream>>,
-) -> &'a mut LongStream {
-    known.get_or_insert_with(|| {
-        let mut course = spare.take().unwrap_or_default();
-        let (mut readings, mut pieces) = (take(&mut course.readings), take(&mut course.pieces));
-        readings.clear();
-        pieces.clear();
-        *course = LongStream {
-            readings,
-            pieces,
-            ..LongStream::default()
-        };
-        course
-    })
-}
-
 /// How a sender spreads out what it sends: readings without a loss, by what was seen in them.
 #[derive(Default)]
 struct SendSpread {
@@ -280,113 +260,6 @@ struct SendSpread {
     drained: u32,
     /// Nothing was sent for half of the round trip.
     paused: u32,
-}
-
-/// How much later than its timestamp a packet passes, by the least that was seen, for each length that a tick of the
-/// sender's timestamps may have (RFC 7323, 5.4): which one it is shows only in time.
-struct Stamps {
-    first: (u32, u32),
-    last: (u32, u32),
-    /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
-    least: [u32; TICKS.len()],
-    /// Packets, and the microseconds that they were late; those of the tick that runs are not in them yet.
-    count: u32,
-    late: [u64; TICKS.len()],
-    tick: Tick,
-}
-
-/// The packets of one timestamp: each is later than the first by the time between them, however long a tick is.
-#[derive(Clone, Copy, Default)]
-struct Tick {
-    /// The first of them: its time and timestamp, and how late it was.
-    first: (u32, u32),
-    by: [u32; TICKS.len()],
-    /// In so much time no lateness wraps.
-    room: u32,
-    /// Packets that count, and the time from the first to each of them.
-    count: u32,
-    since: u64,
-}
-
-impl Tick {
-    /// How late all of them were, by the length of a tick at this place.
-    fn late(&self, place: usize) -> u64 {
-        u64::from(self.by[place]) * u64::from(self.count) + self.since
-    }
-}
-
-impl Stamps {
-    fn of(first: (u32, u32)) -> Stamps {
-        Stamps {
-            first,
-            last: first,
-            least: TICKS.map(|tick| apart(first, tick)),
-            count: 0,
-            late: [0; TICKS.len()],
-            tick: Tick {
-                first,
-                room: u32::MAX / 2,
-                ..Tick::default()
-            },
-        }
-    }
-
-    /// Takes the next; it counts once a reading is over.
-    #[inline]
-    fn push(&mut self, now: (u32, u32), counts: bool) {
-        self.last = now;
-        let since = now.0.wrapping_sub(self.tick.first.0);
-        if now.1 != self.tick.first.1 || since > self.tick.room {
-            self.begin(now);
-        } else if counts {
-            self.tick.since += u64::from(since);
-        }
-        self.tick.count += u32::from(counts);
-    }
-
-    /// The first packet of a timestamp.
-    #[inline(never)]
-    fn begin(&mut self, now: (u32, u32)) {
-        let mut next = Tick {
-            first: now,
-            ..Tick::default()
-        };
-        self.count += self.tick.count;
-        for (n, tick) in TICKS.into_iter().enumerate() {
-            self.late[n] += self.tick.late(n);
-            let by = apart(now, tick).wrapping_sub(self.least[n]);
-            if by > u32::MAX / 2 {
-                self.least[n] = self.least[n].wrapping_add(by);
-            } else {
-                next.by[n] = by;
-            }
-        }
-        let most = next.by.into_iter().fold(0, u32::max);
-        next.room = u32::MAX / 2 - most;
-        self.tick = next;
-    }
-
-    /// The mean, where the timestamps are a clock, and the packets are later than one of its ticks.
-    fn late(&self) -> Option<Nanos> {
-        let passed = self.last.0.wrapping_sub(self.first.0);
-        let ticks = self.last.1.wrapping_sub(self.first.1);
-        if ticks < FEWEST_TICKS {
-            return None;
-        }
-        let length = f64::from(passed) / f64::from(ticks);
-        let fits = |tick: &u32| (length / f64::from(*tick) - 1.0).abs() <= TICK_WITHIN;
-        let place = TICKS.iter().position(fits)?;
-        let late = self.late[place] + self.tick.late(place);
-        let mean = late.checked_div((self.count + self.tick.count).into())?;
-        // On the average a packet leaves half a tick after the tick of its stamp.
-        let late = mean.saturating_sub(u64::from(TICKS[place] / 2));
-        (late >= TICKS[place].into()).then_some(Nanos::from_micros(late))
-    }
-}
-
-/// From a timestamp to its packet, from an arbitrary moment.
-fn apart((at, value): (u32, u32), tick: u32) -> u32 {
-    at.wrapping_sub(value.wrapping_mul(tick))
 }
 
 impl SendSpread {
@@ -410,19 +283,13 @@ impl StreamView for CaptureSender {
             ..CaptureSender::default()
         }
     }
-
-    fn begin_again(&mut self, at: Nanos) {
-        let is_small = |course: &LongStream| course.readings.capacity() <= USUAL_READINGS;
-        let spare = self.course.take().or(self.spare.take());
-        *self = CaptureSender::begin(at);
-        self.spare = spare.filter(|course| is_small(course));
-    }
 }
 
 impl CaptureSender {
     /// A data packet passed.
     #[inline]
     pub fn data(&mut self, stream: &Stream, packet: &Packet, arrival: DataArrival, segment: u32) {
+        let pause = packet.at.since(self.last_data);
         match arrival {
             DataArrival::Probe | DataArrival::Stray | DataArrival::Duplicate => return,
             DataArrival::Reordered => {}
@@ -433,25 +300,18 @@ impl CaptureSender {
                 if stream.released.all_acked && !was_out() {
                     self.released(&stream.released);
                 }
-                self.sends(packet.at);
+                self.sends(packet.at, pause);
                 self.least = self.least.min(stream.flight_before);
-                self.pause = self.pause.max(packet.at.since(self.last_data));
+                self.pause = self.pause.max(pause);
                 self.departs(stream, packet, segment);
             }
             DataArrival::Retransmission => {
                 self.repeats(stream, packet, segment, None);
             }
         }
-        if let Some((value, echoed)) = packet.stamps {
-            self.stamped(packet.at, value);
-            if let Some(course) = &mut self.course {
-                let pause = packet.at.since(self.last_data);
-                course.echo.data(packet.at, echoed, pause);
-                match stream.last_gap() == Some(packet.at) {
-                    true => course.misses(packet.at, value),
-                    false => course.stamped.data(packet.at, value),
-                }
-            }
+        if let (Some(course), Some(stamps)) = (&mut self.course, packet.stamps) {
+            let gap = stream.last_gap() == Some(packet.at);
+            course.data(packet.at, stamps, pause, gap);
         }
         if stream.flight() > self.flight {
             self.flight = stream.flight();
@@ -461,10 +321,9 @@ impl CaptureSender {
         self.last_data = packet.at;
     }
 
-    /// New data leave.
+    /// New data leave, so long after the data before.
     #[inline]
-    fn sends(&mut self, at: Nanos) {
-        let pause = at.since(self.last_data);
+    fn sends(&mut self, at: Nanos, pause: Nanos) {
         if pause <= AT_ONCE && self.last_ack <= self.last_data {
             return;
         }
@@ -507,36 +366,11 @@ impl CaptureSender {
             // By itself, or with the peer's answer: it had sent all that it had.
             self.idle += release.gap;
         } else if release.wait == Wait::Nagle || release.was_alone {
-            let wait = release.until_ack;
-            let course = course(&mut self.course, &mut self.spare);
             if release.wait == Wait::Nagle {
-                self.held += wait;
-                course.held.waited(release.held);
+                self.held += release.until_ack;
+                self.held_short.waited(release.held);
             } else {
-                course.alone.waited(release.held);
-            }
-        }
-    }
-
-    /// A packet with a timestamp passes.
-    #[inline]
-    fn stamped(&mut self, at: Nanos, value: u32) {
-        let now = ((at.0 / 1000) as u32, value);
-        match (&mut self.stamps, &self.course) {
-            (None, _) => self.begin_stamps(now),
-            (Some(stamps), None) => stamps.push(now, false),
-            (Some(stamps), Some(course)) if course.readings.len() < TIMED => stamps.push(now, true),
-            (Some(_), Some(_)) => {}
-        }
-    }
-
-    #[inline(never)]
-    fn begin_stamps(&mut self, now: (u32, u32)) {
-        match self.first_stamp {
-            None => self.first_stamp = Some(now),
-            Some(first) => {
-                let stamps = self.stamps.insert(Box::new(Stamps::of(first)));
-                stamps.push(now, self.course.is_some());
+                self.held_alone.waited(release.held);
             }
         }
     }
@@ -560,6 +394,7 @@ impl CaptureSender {
         match &mut self.departed {
             Some(departed) => departed.keep(packet, segment),
             None if stream.packets > FEWEST_SENT => {
+                self.course.get_or_insert_default();
                 self.keeps(stream).keep(packet, segment);
             }
             None => {}
@@ -668,7 +503,7 @@ impl CaptureSender {
     fn read(&mut self, stream: &Stream, at: Nanos, segment: u32, total: Nanos) {
         let span = at.since(self.reading_from);
         let closed = self.least_window < u64::from(stream.mss(segment).max(1)) && stream.bytes > 0;
-        let course = course(&mut self.course, &mut self.spare);
+        let course = self.course.get_or_insert_default();
         let occupancy = self.flight as f64 / self.window.max(1) as f64;
         let full = self.window > 0 && occupancy >= RECEIVE_WINDOW_FULL;
         if self.window > 0 && self.flight > 0 {
@@ -863,8 +698,8 @@ impl CaptureSender {
         });
         facts.is_exchange = frame.is_exchange;
         facts.syns_again = frame.syns_again.into();
-        facts.held = course.held;
-        facts.alone = course.alone;
+        facts.held = this.held_short;
+        facts.alone = this.held_alone;
         let at_sender = frame.vantage == Vantage::AtSender;
         facts.reverse_queueing = match frame.vantage {
             Vantage::AtSender => course.stamped.reverse_queueing_at_sender(facts.rtt()),
@@ -872,10 +707,7 @@ impl CaptureSender {
             Vantage::Between | Vantage::Unknown => None,
         };
         // Elsewhere the round trip is not the sender's: when it sent, and what was in flight then, is not known so exactly.
-        let rhythm = at_sender.then(|| {
-            let late = this.stamps.as_ref().and_then(|stamps| stamps.late());
-            course.pace.rhythm(late)
-        });
+        let rhythm = at_sender.then(|| course.pace.rhythm(course.stamped.mean_late()));
         facts.rhythm = rhythm.flatten();
         facts.held_acks = this.held_acks(stream.min_rtt.unwrap_or_default());
         facts.send_clock = at_sender.then_some(this.sends);
