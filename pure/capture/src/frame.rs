@@ -381,13 +381,11 @@ fn tunnel<'a>(outer: &Carried<'a>) -> Result<(Next, &'a [u8]), Skip> {
 /// The options of a TCP header that a packet has.
 #[inline(always)]
 fn write_options(options: &[u8], packet: &mut Packet) {
-    match options {
-        // What nearly every packet has, and as nearly every host writes it (RFC 7323, appendix A).
-        [1, 1, 8, 10, stamps @ ..] if stamps.len() == 8 => {
-            packet.stamps = u32_at(stamps, 0).ok().zip(u32_at(stamps, 4).ok());
-        }
-        [] => {}
-        _ => write_each_option(options, packet),
+    // What nearly every packet has, and as nearly every host writes it (RFC 7323, appendix A).
+    if options.len() == 12 && options.starts_with(&[1, 1, 8, 10]) {
+        packet.stamps = u32_at(options, 4).ok().zip(u32_at(options, 8).ok());
+    } else if !options.is_empty() {
+        write_each_option(options, packet);
     }
 }
 

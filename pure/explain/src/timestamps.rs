@@ -61,7 +61,7 @@ impl Lateness {
             (*least, self.since) = ([apart, least[0]], at);
         }
         let late = least.map(|least| apart.wrapping_sub(least));
-        // The stretch before ends no sooner than this one begins: what is less late than its least is so than both.
+        // Of both: else all that follow in this stretch would seem to be less late than what was seen before.
         for least in least {
             if before(apart, *least) {
                 *least = apart;
@@ -275,5 +275,23 @@ impl Stamped {
         let [_, data, _, echo] = self.means()?;
         let all = echo.since(near);
         Some(ReverseQueueing::of(all.since(data), all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_packet_that_is_late_hides_no_other() {
+        let mut stamped = Stamped::default();
+        let mut read = |late: u64| {
+            for n in 0..10 {
+                let late = if n == 0 { late + 20 } else { late };
+                stamped.data(Nanos::from_millis(n * 10 + late), n as u32 * 10, false);
+            }
+            stamped.read(Nanos(0), Nanos(0))
+        };
+        assert_eq!([read(0), read(7)], [Nanos(0), Nanos::from_millis(6)]);
     }
 }

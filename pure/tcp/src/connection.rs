@@ -337,17 +337,13 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
             }
         }
         // The handshake is over, as a rule.
-        if self.away[0].is_none() && packet.has(ACK) && side == 0 && !self.unsure {
-            self.away[0] = self.syn_ack.map(|syn_ack| packet.at.since(syn_ack));
-            self.locate();
-        }
-        if packet.stamps.is_some() && !self.is_whole() {
-            self.echo(packet, side);
+        if !self.is_whole() {
+            self.shows_trips(packet, side);
         }
         if self.halves[side].sends(packet) {
             self.agree();
         }
-        let trips = &self.trips[side];
+        let (trips, trips_back) = (&self.trips[side], &self.trips[1 - side]);
         let [client, server] = &mut self.halves;
         let (own, peer) = match side {
             0 => (client, server),
@@ -359,10 +355,22 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
         let data = (packet.payload > 0).then(|| own.data(packet, trips));
         // The window of a reset says nothing: it is 0 as a rule.
         let ack = match packet.has(ACK) && !packet.has(RST) {
-            true => peer.on_ack(packet, own.scale),
+            true => peer.on_ack(packet, own.scale, trips_back),
             false => None,
         };
         (data, ack)
+    }
+
+    /// A packet from which the round trips to both ends may be known.
+    #[inline(never)]
+    fn shows_trips(&mut self, packet: &Packet, side: usize) {
+        if self.away[0].is_none() && packet.has(ACK) && side == 0 && !self.unsure {
+            self.away[0] = self.syn_ack.map(|syn_ack| packet.at.since(syn_ack));
+            self.locate();
+        }
+        if !self.is_whole() {
+            self.echo(packet, side);
+        }
     }
 
     /// A SYN.
@@ -415,7 +423,6 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
         }
     }
 
-    #[inline(never)]
     fn echo(&mut self, packet: &Packet, side: usize) {
         let Some((value, echoed)) = packet.stamps else {
             return;

@@ -76,7 +76,7 @@ pub(crate) struct HalfConnection<S> {
 
 /// Bytes of an advertised window, where its scale is known.
 fn advertised(window: u16, scale: Option<u8>) -> Option<u32> {
-    scale.map(|scale| u32::from(window) << scale.min(14))
+    scale.map(|scale| u32::from(window) << scale)
 }
 
 /// The sequence number of the first byte.
@@ -136,7 +136,7 @@ impl<S: StreamView> HalfConnection<S> {
     pub fn agrees(&mut self, mss: Option<u16>, scale: Option<u8>) {
         let stamps = if self.stamped { TIMESTAMPS } else { 0 };
         self.segment = u32::from(mss.unwrap_or(0)).saturating_sub(stamps);
-        self.scale = scale;
+        self.scale = scale.map(|scale| scale.min(14)); // RFC 7323, 2.3
     }
 
     /// The sequence number of its first byte, as far as is known.
@@ -202,14 +202,19 @@ impl<S: StreamView> HalfConnection<S> {
 
     /// The peer acknowledges, and offers a window of this scale.
     #[inline]
-    pub fn on_ack(&mut self, packet: &Packet, scale: Option<u8>) -> Option<Acknowledged> {
+    pub fn on_ack(
+        &mut self,
+        packet: &Packet,
+        scale: Option<u8>,
+        trips: &Trips,
+    ) -> Option<Acknowledged> {
         self.closed |= self.end.is_some_and(|end| !before(packet.ack, end));
         if self.followed.is_none() {
             self.on_first_ack(packet, scale);
         }
         let segment = self.segment;
         let stream = &mut self.followed.as_mut()?.stream;
-        let ack = stream.on_ack(packet, scale, segment);
+        let ack = stream.on_ack(packet, scale, segment, trips);
         self.bytes = stream.range;
         ack
     }
@@ -328,7 +333,7 @@ pub struct Acknowledged {
     /// Bytes that were not acknowledged before.
     pub gained: u32,
     /// The advertised window, where its scale is known or it is 0.
-    pub window: Option<u64>,
+    pub window: Option<u32>,
     /// A round trip from the observer to the receiver (Karn's rule).
     pub trip: Option<Nanos>,
     /// The receiver had these bytes already (RFC 2883).
@@ -640,6 +645,16 @@ impl Stream {
         arrival
     }
 
+    /// An acknowledgement is on its way to the sender.
+    #[inline]
+    fn comes(&mut self, seen: SeenAck) {
+        if self.coming.len() >= MOST_OUT {
+            self.coming.pop_front();
+        }
+        self.coming.push_back(seen);
+    }
+
+    /// It arrives there.
     #[inline]
     fn learns(&mut self, coming: SeenAck) {
         match coming.is_behind(&self.known) {
@@ -703,12 +718,11 @@ impl Stream {
         segment: u32,
         trips: &Trips,
     ) -> Release {
-        // The round trip is known from the handshake, as a rule, and later ones can be shorter.
-        let near = Nanos(trips.to_sender.0 - trips.to_sender.0 / 10);
         let (mut newest, mut known) = (&self.known, &self.known_before);
         let mut opened = None;
         // At the sender nothing is on its way, and to iterate over that takes as long as much of the rest.
         if !self.coming.is_empty() {
+            let near = trips.least_to_sender;
             let arrived = |known: &&SeenAck| known.at + near <= packet.at;
             let end = seq.wrapping_add(packet.payload);
             for coming in self.coming.iter().take_while(arrived) {
@@ -733,10 +747,10 @@ impl Stream {
                 last: self.last_new,
                 newest,
                 known,
-                settled: self.known.ack,
+                settled: &self.known,
                 opened,
-                near,
-                far: [trips.to_receiver, self.min_rtt],
+                trips,
+                min_rtt: &self.min_rtt,
             },
         )
     }
@@ -843,7 +857,13 @@ impl Stream {
     }
 
     #[inline]
-    fn on_ack(&mut self, packet: &Packet, scale: Option<u8>, segment: u32) -> Option<Acknowledged> {
+    fn on_ack(
+        &mut self,
+        packet: &Packet,
+        scale: Option<u8>,
+        segment: u32,
+        trips: &Trips,
+    ) -> Option<Acknowledged> {
         if packet.ip_id != 0
             && packet.ip_id == std::mem::replace(&mut self.last_ack_id, packet.ip_id)
         {
@@ -855,7 +875,7 @@ impl Stream {
         let window = advertised(packet.window, scale).or((packet.window == 0).then_some(0));
         let mut ack = Acknowledged {
             gained: 0,
-            window: window.map(u64::from),
+            window,
             trip: None,
             is_dsack: false,
         };
@@ -880,15 +900,17 @@ impl Stream {
             ack.trip = self.trip(packet, segment).or(ack.trip);
             self.acked = packet.ack;
         }
-        if self.coming.len() >= MOST_OUT {
-            self.coming.pop_front();
-        }
-        self.coming.push_back(SeenAck {
+        let seen = SeenAck {
             at: packet.at,
             ack: self.acked,
             window,
             bare: packet.payload == 0,
-        });
+        };
+        if trips.to_sender.0 == 0 && self.coming.is_empty() {
+            self.learns(seen);
+        } else {
+            self.comes(seen);
+        }
         Some(ack)
     }
 

@@ -22,6 +22,8 @@ pub fn is_here(this: Nanos, other: Nanos) -> bool {
 pub struct Trips {
     /// To the sender and back: 0 at the sender, and where nothing is known.
     pub to_sender: Nanos,
+    /// The same at the least: the round trip is known from the handshake, as a rule, and later ones can be shorter.
+    pub least_to_sender: Nanos,
     /// To the receiver and back, where it is known.
     pub to_receiver: Option<Nanos>,
     /// The whole round trip; 0 where nothing is known.
@@ -33,9 +35,11 @@ impl Trips {
     pub fn of([sender, receiver]: [Option<Nanos>; 2]) -> Trips {
         let (near, far) = (sender.unwrap_or_default(), receiver.unwrap_or_default());
         let here = receiver.is_some() && is_here(near, far);
+        // At the sender an acknowledgement has arrived once it is seen.
+        let to_sender = if here { Nanos(0) } else { near };
         Trips {
-            // At the sender an acknowledgement has arrived once it is seen.
-            to_sender: if here { Nanos(0) } else { near },
+            to_sender,
+            least_to_sender: Nanos(to_sender.0 - to_sender.0 / 10),
             to_receiver: receiver,
             total: near + far,
         }

@@ -5,6 +5,7 @@
 
 use crate::seq::{ahead, before};
 use crate::thresholds::{AT_ONCE, IDLE, INITIAL_WINDOW, NO_PAUSE, USUAL_SEGMENT, held_back};
+use crate::vantage::Trips;
 use model::{Nanos, SocketValues, What};
 
 /// What is written independently of acknowledgements follows one within this part (1 / n) of the wait for it in one case of
@@ -104,34 +105,35 @@ pub(crate) struct NewSegment {
 }
 
 /// The newest acknowledgement that can have released a segment, what the sender knew before that, and the round trips
-/// from the observer.
+/// from the observer. Most segments need little of it, so that all is where it was.
 pub(crate) struct Before<'a> {
     pub last: Nanos,
     pub newest: &'a SeenAck,
     pub known: &'a SeenAck,
     /// Acknowledged for certain by then: of those that came within the uncertainty of the round trip, which one released
     /// the segment cannot be seen from afar.
-    pub settled: u32,
+    pub settled: &'a SeenAck,
     /// When the acknowledgement was seen that opened the window for the segment, if that was on its way.
     pub opened: Option<Nanos>,
-    pub near: Nanos,
-    /// To the receiver and back: as the handshake showed it, and the shortest of data.
-    pub far: [Option<Nanos>; 2],
+    pub trips: &'a Trips,
+    /// To the receiver and back: the shortest of data.
+    pub min_rtt: &'a Option<Nanos>,
 }
 
 impl Before<'_> {
     /// Whether an acknowledgement that was seen then let a segment of this moment go.
     fn is_at_once(&self, seen: Nanos, at: Nanos) -> bool {
+        let near = self.trips.least_to_sender;
         // From afar, a full segment takes longer than a SYN.
-        let soon = Nanos((self.near.0 / 4).max(seen.since(self.last).0 / CHANCE));
-        at.since(seen + self.near) <= AT_ONCE.max(soon)
+        let soon = Nanos((near.0 / 4).max(seen.since(self.last).0 / CHANCE));
+        at.since(seen + near) <= AT_ONCE.max(soon)
     }
 
     /// A short segment takes as long as a SYN; a full one may take longer.
     fn trip(&self, is_short: bool) -> Option<Nanos> {
-        match self.far {
-            [Some(a), Some(b)] if is_short => Some(a.min(b)),
-            [handshake, data] => data.or(handshake),
+        match (self.trips.to_receiver, *self.min_rtt) {
+            (Some(a), Some(b)) if is_short => Some(a.min(b)),
+            (handshake, data) => data.or(handshake),
         }
     }
 }
@@ -191,14 +193,14 @@ impl SenderWaits {
         let full = self.full(segment.announced).max(1);
         let is_short = segment.bytes < full;
         let newest = before.newest;
-        let arrived = newest.at + before.near;
+        let arrived = newest.at + before.trips.least_to_sender;
         let gap = segment.at.since(before.last);
         let all_acked = ahead(newest.ack, segment.begin) == 0;
         if gap > IDLE && all_acked {
             self.most_out = 0;
         }
         let at_once = self.begun
-            && newest.at + before.near >= before.last
+            && arrived >= before.last
             && before.is_at_once(newest.at, segment.at);
         let by_ack = at_once && newest.bare;
         let held = match all_acked && by_ack {
@@ -269,7 +271,7 @@ impl SenderWaits {
         let short_was_out = self
             .short_end
             .is_some_and(|short| ahead(known.ack, short) > 0 && ahead(newest.ack, short) == 0);
-        let most = ahead(before.settled, segment.begin).max(out.into());
+        let most = ahead(before.settled.ack, segment.begin).max(out.into());
         let fills =
             most + u64::from(segment.bytes) + u64::from(self.most_out / 8) > self.most_out.into();
         // All was sent that there was, and an initial window was not full.
@@ -289,7 +291,7 @@ impl SenderWaits {
     fn paused(&self, gap: Nanos, before: &Before) -> Wait {
         let is_even = || {
             let trip = before.trip(true);
-            trip.is_some_and(|trip| gap.0 < (before.near + trip).0 / 2)
+            trip.is_some_and(|trip| gap.0 < (before.trips.least_to_sender + trip).0 / 2)
         };
         match gap <= NO_PAUSE || !self.pushed || (!self.drained && is_even()) {
             true => Wait::Rate,

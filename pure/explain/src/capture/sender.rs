@@ -219,13 +219,15 @@ impl TimestampEcho {
     }
 
     /// Data came, so long after the data before: a sender that paused echoes up to so much late.
+    #[inline]
     fn data(&mut self, at: Nanos, echoed: u32, pause: Nanos) {
-        let Some((value, since)) = self.waits.filter(|(value, _)| !before(echoed, *value)) else {
-            return;
-        };
-        self.waits = None;
-        if echoed == value {
-            self.took(at.since(since), pause);
+        if let Some((value, since)) = self.waits
+            && !before(echoed, value)
+        {
+            self.waits = None;
+            if echoed == value {
+                self.took(at.since(since), pause);
+            }
         }
     }
 
@@ -336,11 +338,11 @@ impl CaptureSender {
     /// The receiver acknowledged; the data before it passed at `last_data`.
     #[inline]
     pub fn holds(&mut self, stream: &Stream, at: Nanos, gained: u32, segment: u32) {
-        // What fills a gap is acknowledged with all that had come behind it.
-        let Some(since) = stream.last_new() else {
+        if stream.unacked() > 0 || gained < HELD_SEGMENTS * usual(segment) {
             return;
-        };
-        if stream.unacked() == 0 && gained >= HELD_SEGMENTS * usual(segment) {
+        }
+        // What fills a gap is acknowledged with all that had come behind it.
+        if let Some(since) = stream.last_new() {
             self.held_acks.count += 1;
             self.held_acks.time += at.since(since);
         }
@@ -482,7 +484,7 @@ impl CaptureSender {
         self.holds(stream, at, ack.gained, segment);
         self.last_ack = at;
         if let Some(window) = ack.window {
-            self.least_window = self.least_window.min(window);
+            self.least_window = self.least_window.min(window.into());
         }
         self.delivered += u64::from(ack.gained);
         self.acknowledged(stream);
