@@ -148,7 +148,9 @@ impl TickLateness {
 
     /// The first packet of a timestamp.
     fn begin(&mut self, at: Nanos, value: u32) {
-        let least = self.least.get_or_insert(TICKS.map(|tick| apart(at, value, tick)));
+        let least = self
+            .least
+            .get_or_insert(TICKS.map(|tick| apart(at, value, tick)));
         self.count += self.tick.count;
         let mut by = [0; TICKS.len()];
         for (n, tick) in TICKS.into_iter().enumerate() {
@@ -200,6 +202,13 @@ pub(crate) struct Stamped {
 }
 
 impl Stamped {
+    /// The sender's first data had passed with this timestamp, before any that count.
+    pub fn after(at: Nanos, value: u32) -> Stamped {
+        let mut stamped = Stamped::default();
+        stamped.ticks.begin(at, value);
+        stamped
+    }
+
     /// Data passed with this timestamp; in the mean they count or not.
     #[inline]
     pub fn data(&mut self, at: Nanos, value: u32, counts: bool) {

@@ -199,9 +199,8 @@ impl SenderWaits {
         if gap > IDLE && all_acked {
             self.most_out = 0;
         }
-        let at_once = self.begun
-            && arrived >= before.last
-            && before.is_at_once(newest.at, segment.at);
+        let at_once =
+            self.begun && arrived >= before.last && before.is_at_once(newest.at, segment.at);
         let by_ack = at_once && newest.bare;
         let held = match all_acked && by_ack {
             true => held_back(

@@ -68,6 +68,8 @@ pub(crate) struct CaptureSender {
     course: Option<Box<LongStream>>,
     pub losses: Vec<LostSegment>,
     pub vanished: Option<Vanished>,
+    /// When the first data with a timestamp passed, and that.
+    first_stamp: Option<(Nanos, u32)>,
     /// The timestamp of the newest acknowledgement.
     acked: Option<u32>,
     last_data: Nanos,
@@ -172,6 +174,20 @@ struct LongStream {
 }
 
 impl LongStream {
+    /// The one that there is, or one that begins: the first data had passed with this timestamp.
+    fn of(
+        known: &mut Option<Box<LongStream>>,
+        first_stamp: Option<(Nanos, u32)>,
+    ) -> &mut LongStream {
+        known.get_or_insert_with(|| {
+            Box::new(LongStream {
+                stamped: first_stamp
+                    .map_or_else(Stamped::default, |(at, value)| Stamped::after(at, value)),
+                ..LongStream::default()
+            })
+        })
+    }
+
     /// Data with these timestamps passed, so long after the data before; they may show a gap.
     #[inline]
     fn data(&mut self, at: Nanos, (value, echoed): (u32, u32), pause: Nanos, gap: bool) {
@@ -311,9 +327,14 @@ impl CaptureSender {
                 self.repeats(stream, packet, segment, None);
             }
         }
-        if let (Some(course), Some(stamps)) = (&mut self.course, packet.stamps) {
-            let gap = stream.last_gap() == Some(packet.at);
-            course.data(packet.at, stamps, pause, gap);
+        if let Some(stamps) = packet.stamps {
+            match &mut self.course {
+                Some(course) => {
+                    let gap = stream.last_gap() == Some(packet.at);
+                    course.data(packet.at, stamps, pause, gap);
+                }
+                None => _ = self.first_stamp.get_or_insert((packet.at, stamps.0)),
+            }
         }
         if stream.flight() > self.flight {
             self.flight = stream.flight();
@@ -396,7 +417,7 @@ impl CaptureSender {
         match &mut self.departed {
             Some(departed) => departed.keep(packet, segment),
             None if stream.packets > FEWEST_SENT => {
-                self.course.get_or_insert_default();
+                LongStream::of(&mut self.course, self.first_stamp);
                 self.keeps(stream).keep(packet, segment);
             }
             None => {}
@@ -505,7 +526,7 @@ impl CaptureSender {
     fn read(&mut self, stream: &Stream, at: Nanos, segment: u32, total: Nanos) {
         let span = at.since(self.reading_from);
         let closed = self.least_window < u64::from(stream.mss(segment).max(1)) && stream.bytes > 0;
-        let course = self.course.get_or_insert_default();
+        let course = LongStream::of(&mut self.course, self.first_stamp);
         let occupancy = self.flight as f64 / self.window.max(1) as f64;
         let full = self.window > 0 && occupancy >= RECEIVE_WINDOW_FULL;
         if self.window > 0 && self.flight > 0 {
