@@ -120,14 +120,14 @@ install-files:
 	$(LINERATE) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/linerate.fish
 	$(LINERATE) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_linerate
 
-# A static binary, and what it is given away as: a Debian package, a tar, an OCI image, each installed and used; in target/dist.
+# A static binary, and what it is given away as: a Debian package, a tar, an OCI image, each installed and used; in target/packages.
 STATIC := $(shell uname -m)-unknown-linux-gnu
 # Relocations in the short form; and equal code once, where rustc links with lld.
 SMALL := -C link-arg=-Wl,-z,pack-relative-relocs $(if $(filter x86_64%,$(STATIC)),-C link-arg=-Xlinker -C link-arg=--icf=safe)
 dist: setup sbom
 	@scripts/need python3 binutils jq iproute2
 	RUSTFLAGS="-C target-feature=+crt-static $(SMALL)" cargo build --profile dist --locked --target $(STATIC)
-	scripts/package target/$(STATIC)/dist/linerate target/dist
-	cp target/linerate.cdx.json target/dist/
-	scripts/check-package target/dist
-	ls -l target/dist
+	scripts/package target/$(STATIC)/dist/linerate target/packages
+	cp target/linerate.cdx.json target/packages/
+	scripts/check-package target/packages
+	ls -l target/packages
