@@ -150,18 +150,18 @@ impl<'a> ClosedLoop<'a> {
             value: Value::Switch(true),
             on: On::Both,
         };
-        self.ask(&["any".to_owned()], &[vec![any]], Vec::new())?;
+        self.plan_of(&["any".to_owned()], &[vec![any]], Vec::new())?;
         let mut seen = match self.seen.take() {
             Some(seen) => seen,
             None => {
                 self.audience.note("measures the baseline");
-                self.look()?
+                self.measure()?
             }
         };
         if PathSample::of(&seen.0, 0).is_none() {
             self.audience
                 .note("too few bytes moved to estimate what the path needs: measures again");
-            seen = self.look()?;
+            seen = self.measure()?;
         }
         let mut next = Some(seen);
         for _ in 0..self.question.rounds {
@@ -256,7 +256,7 @@ impl<'a> ClosedLoop<'a> {
     // ---- measuring ----
 
     /// One run, traced as far as the ends may, and what explains it.
-    fn look(&mut self) -> Result<(Run, Look)> {
+    fn measure(&mut self) -> Result<(Run, Look)> {
         let spec = Spec {
             directions: match self.question.direction {
                 Direction::Up => Directions::Up,
@@ -289,7 +289,7 @@ impl<'a> ClosedLoop<'a> {
                 continue;
             }
             let names = [proposal.title.clone()];
-            let plan = self.ask(&names, std::slice::from_ref(&settings), Vec::new())?;
+            let plan = self.plan_of(&names, std::slice::from_ref(&settings), Vec::new())?;
             let mut experiment = fresh(plan);
             let tried = self.driver(&mut experiment).try_out();
             stopped(self.stop)?;
@@ -326,10 +326,15 @@ impl<'a> ClosedLoop<'a> {
         }
         let settings: Option<Vec<_>> = arms.iter().map(|arm| together(tried, arm)).collect();
         let settings = settings.context("two proposals contradict each other")?;
-        self.ask(&names, &settings, Vec::new())
+        self.plan_of(&names, &settings, Vec::new())
     }
 
-    fn ask(&self, names: &[String], arms: &[Vec<Setting>], against: Vec<Setting>) -> Result<Plan> {
+    fn plan_of(
+        &self,
+        names: &[String],
+        arms: &[Vec<Setting>],
+        against: Vec<Setting>,
+    ) -> Result<Plan> {
         let question = &self.question;
         let named = |(name, settings): (&String, &Vec<Setting>)| {
             let all: Vec<String> = settings.iter().map(Setting::to_string).collect();
@@ -384,7 +389,7 @@ impl<'a> ClosedLoop<'a> {
         };
         self.audience
             .note("confirms with fresh runs whether all together do better than the best one");
-        let mut plan = self.ask(&["all together".to_owned()], &[with], without)?;
+        let mut plan = self.plan_of(&["all together".to_owned()], &[with], without)?;
         plan.pilot_pairs = 0;
         Ok(self.experiment(plan)?.outcome == Outcome::Faster)
     }
@@ -439,7 +444,7 @@ impl<'a> ClosedLoop<'a> {
             // Where it cannot be flushed the experiment has said so.
             host_settings::forget(self.remote, peer);
         }
-        let seen = self.look()?;
+        let seen = self.measure()?;
         let readings = host_settings.verify(self.remote)?;
         if let Some(reading) = readings.iter().find(|r| !r.in_force) {
             let Reading {

@@ -198,7 +198,7 @@ impl PeerLink {
     }
 
     /// Has the agent find out something of the path; the number under which it will answer.
-    pub fn ask(&mut self, request: ProbeRequest) -> Result<u64> {
+    pub fn probe(&mut self, request: ProbeRequest) -> Result<u64> {
         self.probes += 1;
         let number = self.probes;
         self.send(ToAgent::Probe { number, request })?;
@@ -484,7 +484,7 @@ impl Drive<'_> {
                     )));
                 }
             }
-            self.ask_again(legs)?;
+            self.retry_requests(legs)?;
             let running = legs.iter().any(|f| f.began);
             if let Some(what) = silence
                 .goes_on(&self.link.name, self.link.outage)
@@ -604,7 +604,7 @@ impl Drive<'_> {
         Ok(())
     }
 
-    fn ask_again(&mut self, legs: &mut [LegState]) -> Result<()> {
+    fn retry_requests(&mut self, legs: &mut [LegState]) -> Result<()> {
         for leg_state in legs {
             if leg_state.ask_again.is_some_and(|at| at <= Instant::now()) {
                 leg_state.ask_again = None;

@@ -143,7 +143,7 @@ impl Helper {
         }))
     }
 
-    fn ask<A: DeserializeOwned>(&self, request: &impl Serialize) -> Result<A, String> {
+    fn request<A: DeserializeOwned>(&self, request: &impl Serialize) -> Result<A, String> {
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || {
             format!(
@@ -165,19 +165,19 @@ impl Helper {
     /// Has the tuner do what the controller requests.
     pub fn tune(&self, by: &Controller, origin: &Origin, request: TuneRequest) -> TuneOutcome {
         let request = ToTuner::Act(by.clone(), origin.clone(), request);
-        self.ask(&request).unwrap_or_else(TuneOutcome::refused)
+        self.request(&request).unwrap_or_else(TuneOutcome::refused)
     }
 
     /// A leg of this session is under way.
     pub fn goes_on(&self, session: u64) {
         // Whether it lives shows when something is to be changed.
-        let _: Result<TuneOutcome, _> = self.ask(&ToTuner::GoesOn(session));
+        let _: Result<TuneOutcome, _> = self.request(&ToTuner::GoesOn(session));
     }
 
     /// A session is over, and what it changed is undone.
     pub fn end(&self, session: u64) {
         // Without it, its guard does that.
-        let _: Result<TuneOutcome, _> = self.ask(&ToTuner::End(session));
+        let _: Result<TuneOutcome, _> = self.request(&ToTuner::End(session));
     }
 }
 
@@ -244,7 +244,7 @@ impl HelperTrace {
     }
 
     fn ask(&self, request: ToTracer) -> Result<Option<(Traced, String)>> {
-        let answer: TraceAnswer = self.tracer.ask(&request).map_err(|why| anyhow!(why))?;
+        let answer: TraceAnswer = self.tracer.request(&request).map_err(|why| anyhow!(why))?;
         answer.map_err(|why| anyhow!(why))
     }
 }

@@ -170,7 +170,7 @@ impl Listener {
     /// Serves until `stop`, then ends the sessions in good order.
     pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
-            self.look()?;
+            self.reload_trusted()?;
             // They need not send anything before their handshake, which has a thread and a deadline of its own.
             let limits = AcceptorLimits {
                 prefix: 0,
@@ -190,7 +190,7 @@ impl Listener {
     }
 
     /// Follows the list of trusted hosts: whoever is enrolled or invited while this runs can come.
-    fn look(&mut self) -> Result<()> {
+    fn reload_trusted(&mut self) -> Result<()> {
         let stamp = self.shared.store.stamp();
         // Invitations expire without a change of the file.
         let trust = match self.shared.store.load() {

@@ -118,7 +118,7 @@ impl Watcher for RunArchiver {
             Event::LegEnded { index, leg } => recorder.finish_leg(*index, leg),
             Event::Traced { index, side, bytes } => {
                 let traces = self.path.as_deref().map(Traces::beside);
-                let kept = traces.map(|t| t.keep(&self.head.id, *index, *side, bytes));
+                let kept = traces.map(|t| t.store(&self.head.id, *index, *side, bytes));
                 if let Some(Err(error)) = kept {
                     crate::log::note(&format!("linerate: {error}"));
                 }

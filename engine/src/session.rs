@@ -112,7 +112,7 @@ impl Session {
             ToAgent::Open { order } => {
                 self.legs.retain(|_, leg| !leg.thread.is_finished());
                 let answer = self.open(&order);
-                say(&self.sender, answer);
+                send(&self.sender, answer);
             }
             ToAgent::Start { leg } => {
                 if let Some(go) = self.legs.get(&leg).and_then(|playing| playing.go.as_ref()) {
@@ -126,12 +126,12 @@ impl Session {
                     playing.go = None;
                 }
             }
-            ToAgent::Fetch { leg } => say(&self.sender, self.piece(leg)),
+            ToAgent::Fetch { leg } => send(&self.sender, self.piece(leg)),
             ToAgent::Tune {
                 number,
                 origin,
                 request,
-            } => say(&self.sender, self.tuning.answer(number, &origin, request)),
+            } => send(&self.sender, self.tuning.answer(number, &origin, request)),
             ToAgent::Probe { number, request } => self.probing.take(number, request),
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
         }
@@ -188,7 +188,7 @@ impl Session {
             tracer: self.tracer.clone(),
         };
         let thread = std::thread::spawn(move || {
-            let say = |message| say(&sender, message);
+            let say = |message| send(&sender, message);
             say(
                 match play(
                     &admitted,
@@ -237,7 +237,7 @@ impl Session {
 }
 
 /// A session that is over receives nothing more and needs nothing more.
-fn say(sender: &ChannelSender<AgentRole>, message: ToController) {
+fn send(sender: &ChannelSender<AgentRole>, message: ToController) {
     let _ = sender.send(message);
 }
 

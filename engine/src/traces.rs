@@ -105,7 +105,7 @@ impl OwnTracing {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("keep-trace".to_owned())
-            .spawn(move || keep(tracer, owner, &requested, &stopped))
+            .spawn(move || store(tracer, owner, &requested, &stopped))
             .context("cannot start a thread that keeps the trace")?;
         Ok(OwnTracing { own, stop, thread })
     }
@@ -152,7 +152,7 @@ fn flat(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-fn keep(
+fn store(
     mut tracer: Tracer,
     owner: u32,
     requested: &mpsc::Receiver<BTreeSet<Ends>>,

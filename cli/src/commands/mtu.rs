@@ -59,7 +59,7 @@ impl MtuArgs {
         };
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let report = if let Some(page) = web::WebPage::of(host)? {
-            web::look(host, &page, self.version.chosen())?
+            web::probe(host, &page, self.version.chosen())?
         } else {
             let name = host;
             let host: Host = name.parse()?;
@@ -71,9 +71,9 @@ impl MtuArgs {
                 ip_version: self.version.chosen(),
                 ..self.reaching.how(global, stop)?
             };
-            local::look(name, &mut PeerLink::new(host.connect(&how)?), stop)?
+            local::probe(name, &mut PeerLink::new(host.connect(&how)?), stop)?
         };
-        let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
+        let found = mtu::store(global.archive_path(), MtuFound::Look(Box::new(report)));
         document::print(Document::Mtu(Box::new(found)), self.json)?;
         Ok(Exit::Done.into())
     }

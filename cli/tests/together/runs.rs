@@ -1131,7 +1131,7 @@ fn damage_is_named_and_not_shown() {
     let traces = archive.traces();
     // The head of a gzip file, and no more.
     let broken = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
-    traces.keep("3fabcdef", 0, Side::Local, &broken).unwrap();
+    traces.store("3fabcdef", 0, Side::Local, &broken).unwrap();
     drop(archive);
     let mut bytes = std::fs::read(home.archive()).unwrap();
     let title = b"before the change";
@@ -1186,7 +1186,7 @@ fn the_archive_keeps_what_it_is_to_keep() {
     }
     archive
         .traces()
-        .keep("00000001", 0, Side::Local, &[0; 300_000])
+        .store("00000001", 0, Side::Local, &[0; 300_000])
         .unwrap();
     drop(archive);
     let whole = size();

@@ -726,7 +726,7 @@ impl Conductor<'_> {
             ClientReport::Over(index, end) => {
                 // The last look is the final sample of its leg.
                 if let Some(sample) = self.looked[index].take() {
-                    self.keep(index, sample);
+                    self.push_sample(index, sample);
                 }
                 self.ends[index] = Some(*end);
             }
@@ -739,7 +739,7 @@ impl Conductor<'_> {
                 // Looks between two beats serve the byte limit of a receiver only.
                 if due || !self.test.looks_often(leg.direction) {
                     self.looked[index] = None;
-                    self.keep(index, *sample);
+                    self.push_sample(index, *sample);
                 } else {
                     self.looked[index] = Some(*sample);
                 }
@@ -747,7 +747,7 @@ impl Conductor<'_> {
         }
     }
 
-    fn keep(&mut self, index: usize, sample: Sample) {
+    fn push_sample(&mut self, index: usize, sample: Sample) {
         self.watcher.event(&Event::Sample {
             index: self.test.first_leg + index,
             side: Side::Local,

@@ -665,7 +665,7 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
     store
         .update(|trust| trust.put(entry(client, "client", None)))
         .unwrap();
-    listener.look().unwrap();
+    listener.reload_trusted().unwrap();
     assert!(listener.addresses().iter().any(|a| a.ip().is_unspecified()));
     store
         .update(|trust| {
@@ -673,6 +673,6 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
             Ok(())
         })
         .unwrap();
-    listener.look().unwrap();
+    listener.reload_trusted().unwrap();
     assert!(is_loopback(&listener));
 }

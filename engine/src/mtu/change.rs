@@ -1,7 +1,7 @@
 //! Brings the devices of two hosts to another MTU while nobody who uses them notices, or puts everything
 //! back: `pmtud::change` says what is set in which stage, and whether it worked.
 
-use super::local::{SocketWatch, look};
+use super::local::{SocketWatch, probe};
 use crate::controller::PeerLink;
 use crate::exit::{Refusal, sentence};
 use crate::host::Host;
@@ -55,7 +55,7 @@ pub fn change(
 ) -> Result<MtuChange> {
     let name = host.to_string();
     let mut link = PeerLink::new(host.connect(how)?);
-    let before = look(&name, &mut link, stop)?;
+    let before = probe(&name, &mut link, stop)?;
     let reach = wish.reach.unwrap_or_else(|| reach_of(&before));
     let remote = before.remote.as_ref();
     let remote = remote.with_context(|| format!("{name} does not report its device"))?;
@@ -105,7 +105,7 @@ pub fn change(
     story.outcome = match failed {
         None => {
             progress(ChangeStage::Commit, &story);
-            both.keep(&title, wish.persist, &mut story);
+            both.finish(&title, wish.persist, &mut story);
             ChangeOutcome::Committed
         }
         Some((stopped, why)) => {
@@ -175,7 +175,7 @@ impl Both {
 
         *stage = ChangeStage::Probe;
         self.renew()?;
-        let report = look(&name, &mut self.link, stop)?;
+        let report = probe(&name, &mut self.link, stop)?;
         let bad = stopped(&report, to, false);
         story.pinned = Some(report);
         if !bad.is_empty() {
@@ -191,7 +191,7 @@ impl Both {
 
         *stage = ChangeStage::Verify;
         self.renew()?;
-        let report = look(&name, &mut self.link, stop)?;
+        let report = probe(&name, &mut self.link, stop)?;
         let bad = stopped(&report, to, true);
         story.after = Some(report);
         if bad.is_empty() {
@@ -216,7 +216,7 @@ impl Both {
     }
 
     /// This host keeps it as well; with `persist`, both write it down.
-    fn keep(mut self, title: &str, persist: bool, story: &mut MtuChange) {
+    fn finish(mut self, title: &str, persist: bool, story: &mut MtuChange) {
         let peer = self.link.remote_address();
         if let Err(error) = self.here.keep() {
             story.notes.push(format!(

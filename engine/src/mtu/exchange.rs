@@ -1,6 +1,6 @@
 //! One end of an exchange of probes over UDP.
 
-use super::look_around;
+use super::trace_hops;
 use anyhow::{Context, Result};
 use model::mtu::{Climb, TooBig};
 use model::{BitRate, Bytes};
@@ -88,7 +88,7 @@ impl MtuExchange {
         let until = Instant::now() + within;
         while !stop.load(Ordering::Relaxed) && Instant::now() < until {
             let asked = Instant::now();
-            self.say(&Datagram::Hello)?;
+            self.send_datagram(&Datagram::Hello)?;
             while asked.elapsed() < Duration::from_millis(100) {
                 self.socket.wait(Duration::from_millis(5))?;
                 self.pump();
@@ -107,7 +107,7 @@ impl MtuExchange {
         let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
         loop {
             // While the link is down it cannot be sent; that is what is to be seen.
-            let _ = self.say(&Datagram::Hello);
+            let _ = self.send_datagram(&Datagram::Hello);
             let ending = over.load(Ordering::Relaxed);
             let before = self.moved;
             self.wait(Duration::from_millis(1));
@@ -225,13 +225,13 @@ impl MtuExchange {
         let mut climb = ladder.climb();
         climb.too_big = reported;
         if let Some(passes) = climb.passes.filter(|passes| *passes < climb.ceiling) {
-            self.look_around(&mut climb, passes, peer, 3 * rtt + ROUTERS)?;
+            self.trace_hops(&mut climb, passes, peer, 3 * rtt + ROUTERS)?;
         }
         Ok(climb)
     }
 
     /// Finds who is on the way, and whom larger packets reach.
-    fn look_around(
+    fn trace_hops(
         &mut self,
         climb: &mut Climb,
         passes: u32,
@@ -251,7 +251,7 @@ impl MtuExchange {
             large: &large,
             wait,
         };
-        look_around(climb, &ask, peer, &mut || drop(self.pump()))
+        trace_hops(climb, &ask, peer, &mut || drop(self.pump()))
     }
 
     fn listen(
@@ -283,7 +283,7 @@ impl MtuExchange {
         let _ = self.socket.wait(moment);
     }
 
-    fn say(&mut self, datagram: &Datagram) -> Result<()> {
+    fn send_datagram(&mut self, datagram: &Datagram) -> Result<()> {
         let peer = self.peer.context("nobody is there to talk to")?;
         self.send(&datagram.encode(&self.token, 0), peer)
     }

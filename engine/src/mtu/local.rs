@@ -35,7 +35,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// If the agent refuses or is lost, or not even the smallest datagrams get through.
-pub fn look(host: &str, link: &mut PeerLink, stop: &AtomicBool) -> Result<MtuReport> {
+pub fn probe(host: &str, link: &mut PeerLink, stop: &AtomicBool) -> Result<MtuReport> {
     let agent = link.remote_address();
     // Before anything is sent: what the kernel learns from now on is its own story.
     let before = end_of(agent)?;
@@ -61,7 +61,7 @@ pub fn look(host: &str, link: &mut PeerLink, stop: &AtomicBool) -> Result<MtuRep
     let mut running = transfers.ok().map(Transfers::run);
 
     let ceiling = before.device_mtu.min(port.end.device_mtu).min(LARGEST);
-    let asked = link.ask(ProbeRequest::Climb {
+    let asked = link.probe(ProbeRequest::Climb {
         ceiling,
         rtt: rtt.into(),
     })?;
@@ -79,7 +79,7 @@ pub fn look(host: &str, link: &mut PeerLink, stop: &AtomicBool) -> Result<MtuRep
         .as_ref()
         .map_or(Mss::default(), |running| running.mss);
     let tcp_there = running.as_mut().and_then(Running::carried);
-    let number = link.ask(ProbeRequest::End)?;
+    let number = link.probe(ProbeRequest::End)?;
     let ProbeAnswer::Ended {
         end: remote,
         reverse: tcp_back,
@@ -115,7 +115,7 @@ impl LocalPort {
         let controller = link.local_address();
         let controller =
             controller.with_context(|| format!("this host has no route to {agent}"))?;
-        let number = link.ask(ProbeRequest::Begin { controller })?;
+        let number = link.probe(ProbeRequest::Begin { controller })?;
         let ProbeAnswer::Begun {
             port,
             token,

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Keeps what was found in the archive. What cannot be kept is said: the answer is right all the same.
-pub fn keep(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFound {
+pub fn store(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFound {
     let record = MtuRecord {
         id: archive::new_id(),
         ended: unix_time(),
@@ -44,7 +44,7 @@ pub fn known(archive: &Path, host: &str, direction: Direction) -> Option<u32> {
     // The latest first; of hosts whose names contain this one as well.
     let records = Archive::open(archive).ok()?.mtus(&of_host).ok()?;
     let last = records.iter().find(|record| record.found.host() == host)?;
-    let look = last.found.look();
+    let look = last.found.report();
     let way = match direction {
         Direction::Up => &look.forward,
         Direction::Down => &look.reverse,
@@ -79,7 +79,7 @@ fn options(info: &model::SocketState) -> u32 {
 
 /// Finds who is on the way, and whom larger packets reach; every hop is to quote a SYN to `tcp`, with the MSS that it
 /// saw. What is not answered stays unknown.
-fn look_around(
+fn trace_hops(
     climb: &mut Climb,
     ask: &Ask<'_>,
     tcp: SocketAddr,

@@ -6,7 +6,7 @@
 
 use super::exchange::LARGEST;
 use super::local::{end_of, way};
-use super::{handshake_mss, look_around, options, tcp_header};
+use super::{handshake_mss, options, tcp_header, trace_hops};
 use crate::exit::Refusal;
 use crate::host::authority;
 use crate::transport;
@@ -99,10 +99,10 @@ impl WebPage {
 }
 
 /// Finds out what gets through between this host and a web server, in both directions.
-pub fn look(host: &str, page: &WebPage, version: Option<IpVersion>) -> Result<MtuReport> {
+pub fn probe(host: &str, page: &WebPage, version: Option<IpVersion>) -> Result<MtuReport> {
     let mut last = None;
     for at in transport::resolve(&page.name, page.port, version)? {
-        match look_at(host, page, at) {
+        match probe_address(host, page, at) {
             Ok(report) => return Ok(report),
             Err(error) => last = last.or(Some(error)),
         }
@@ -110,7 +110,7 @@ pub fn look(host: &str, page: &WebPage, version: Option<IpVersion>) -> Result<Mt
     Err(last.context("a name that was resolved has an address")?)
 }
 
-fn look_at(host: &str, page: &WebPage, at: SocketAddr) -> Result<MtuReport> {
+fn probe_address(host: &str, page: &WebPage, at: SocketAddr) -> Result<MtuReport> {
     let ip = at.ip().to_canonical();
     let at = SocketAddr::new(ip, at.port());
     let before = end_of(ip)?;
@@ -156,7 +156,7 @@ fn look_at(host: &str, page: &WebPage, at: SocketAddr) -> Result<MtuReport> {
             large: &large,
             wait: ROUTERS,
         };
-        look_around(&mut forward, &ask, at, &mut || {})?;
+        trace_hops(&mut forward, &ask, at, &mut || {})?;
     }
     let local = observe::path_end_after(&before, ip).unwrap_or(before);
     Ok(MtuReport {

@@ -31,7 +31,7 @@ impl Traces {
     }
 
     /// Keeps a trace: whole, or not at all. Only the owner may read it.
-    pub fn keep(&self, run: &str, leg: usize, side: Side, bytes: &[u8]) -> Result<(), Error> {
+    pub fn store(&self, run: &str, leg: usize, side: Side, bytes: &[u8]) -> Result<(), Error> {
         let file = self.file(run, leg, side);
         let part = file.with_extension("part");
         let write = || -> io::Result<()> {
@@ -131,9 +131,9 @@ mod tests {
     fn traces_are_kept_for_their_run_alone_and_go_with_it() {
         let archive = std::env::temp_dir().join(format!("linerate-traces-{}", std::process::id()));
         let traces = Traces::beside(&archive);
-        traces.keep("00c0ffee", 0, Side::Local, b"one").unwrap();
-        traces.keep("00c0ffee", 1, Side::Remote, b"two").unwrap();
-        traces.keep("0badcafe", 0, Side::Local, b"three").unwrap();
+        traces.store("00c0ffee", 0, Side::Local, b"one").unwrap();
+        traces.store("00c0ffee", 1, Side::Remote, b"two").unwrap();
+        traces.store("0badcafe", 0, Side::Local, b"three").unwrap();
         let file = traces.file("00c0ffee", 1, Side::Remote);
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o77, 0);

@@ -206,7 +206,7 @@ impl Cable {
                 self.awake = None;
             }
             if now.since(self.last_log) >= LOG_EVERY {
-                self.keep_log(shared, now);
+                self.store_log(shared, now);
             }
             let asked = shared.asked.load(Ordering::Acquire);
             if asked != self.answered {
@@ -306,7 +306,7 @@ impl Cable {
         }
     }
 
-    fn keep_log(&mut self, shared: &LinkShared, now: Nanos) {
+    fn store_log(&mut self, shared: &LinkShared, now: Nanos) {
         self.last_log = now;
         let mut answer = None;
         for direction in Direction::BOTH {
@@ -326,7 +326,7 @@ impl Cable {
     }
 
     fn answer(&mut self, shared: &LinkShared, now: Nanos, asked: u64) {
-        self.keep_log(shared, now);
+        self.store_log(shared, now);
         for socket in &self.sockets {
             self.missed += u64::from(socket.take_drops().unwrap_or(0));
         }

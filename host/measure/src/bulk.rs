@@ -220,7 +220,7 @@ impl<'a> Intake<'a> {
             self.batch = batch;
         }
         if now - self.placed > Self::PLACE_AFTER {
-            self.distance.keep_if_room();
+            self.distance.apply_if_room();
             self.placed = now;
         }
         self.bytes = 0;

@@ -280,7 +280,7 @@ fn receive(stream: &LoadStream<'_>, sink: &dyn CopySink) -> Result<(), String> {
 fn safe(sink: &dyn CopySink, whole: bool, copy: &mut CopyRecord) -> Result<(), String> {
     let before = Instant::now();
     let settled = sink.settle()?;
-    copy.kept = whole && sink.keep()?;
+    copy.kept = whole && sink.commit()?;
     copy.fsync = settled.then(|| before.elapsed().into());
     Ok(())
 }

@@ -28,16 +28,16 @@ impl<'a> Distance<'a> {
     /// Moves away if the thread runs where it is fed, and there are processors enough: at most half
     /// as many busy threads in this process, and no more runnable ones on the whole host. On a
     /// crowded host the thread may run anywhere again, since waiting for a processor costs more.
-    pub(crate) fn keep_if_room(&self) {
+    pub(crate) fn apply_if_room(&self) {
         if self.cpus.len() < 2 * Busy::threads() || self.cpus.len() < runnable() {
             let _ = sched::run_on(&self.cpus);
         } else {
-            self.keep();
+            self.apply();
         }
     }
 
     /// Moves away if the thread runs where it is fed.
-    pub(crate) fn keep(&self) {
+    pub(crate) fn apply(&self) {
         let fed_on = socket::get(self.stream.fd(), socket::INCOMING_CPU).ok();
         let fed_on = fed_on.and_then(|cpu| u32::try_from(cpu).ok());
         if fed_on.is_some() && fed_on == sched::current_cpu() {

@@ -79,7 +79,9 @@ impl Load {
         }
         let threads = load.streams.iter().map(|t| t.thread().clone()).collect();
         let keeper = Arc::clone(&shared);
-        load.keeper = Some(spawn("load keeper".into(), move || keeper.keep(threads))?);
+        load.keeper = Some(spawn("load keeper".into(), move || {
+            keeper.run_phases(threads)
+        })?);
         Ok(load)
     }
 

@@ -79,7 +79,7 @@ fn connect_from(
     }
     let ipv6 = remote.is_ipv6();
     // Who rejects it by ICMP is known from the error queue alone. Without it the connection is made all the same.
-    let _ = sys::probe::keep_messages(fd, ipv6);
+    let _ = sys::probe::receive_errors_of(fd, ipv6);
     socket::connect(fd, &remote, timeout).map_err(|error| {
         let message = sys::probe::take_message(fd).ok().flatten();
         let rejects = message.filter(|message| message.what == Said::Unreachable);

@@ -321,7 +321,7 @@ impl RequestServer<'_> {
         while read < self.order.request_size.0 {
             let want = (self.order.request_size.0 - read).min(CHUNK as u64) as usize;
             let room = &mut self.buffer[..want];
-            match self.spin.some(stream, fd, room, || distance.keep())? {
+            match self.spin.some(stream, fd, room, || distance.apply())? {
                 0 if read == 0 => return Ok(false),
                 0 => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
                 got => {

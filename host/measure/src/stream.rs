@@ -168,7 +168,7 @@ impl StreamShared {
     }
 
     /// Moves the load through its phases; ends with the last stream.
-    pub(crate) fn keep(&self, threads: Vec<Thread>) {
+    pub(crate) fn run_phases(&self, threads: Vec<Thread>) {
         let limits_here = self.job.role.limits();
         let mut cut_at = None;
         let mut state = self.lock();

@@ -22,11 +22,13 @@ pub(crate) fn read(
     let name = device.name.clone();
     // With parameters where there are any; the kind alone came with the link.
     let what = format!("parameters of the qdisc of {name}");
-    let described = unread.keep(what, qdisc::root(netlink, index)).flatten();
+    let described = unread
+        .ok_or_note(what, qdisc::root(netlink, index))
+        .flatten();
     device.qdisc = described.or(device.qdisc);
     let what = format!("driver, link and offloads of {name}");
-    if let Some(ethtool) = unread.keep(what, Ethtool::open(&name)) {
-        ask_driver(&mut device, kind, &ethtool, unread);
+    if let Some(ethtool) = unread.ok_or_note(what, Ethtool::open(&name)) {
+        read_driver(&mut device, kind, &ethtool, unread);
     }
     Ok(device)
 }
@@ -105,7 +107,7 @@ pub(crate) fn drops_link(driver: &str) -> bool {
     others.split(' ').all(|other| other != driver)
 }
 
-fn ask_driver(
+fn read_driver(
     device: &mut Device,
     kind: Option<String>,
     ethtool: &Ethtool,
@@ -114,7 +116,7 @@ fn ask_driver(
     let name = device.name.clone();
     let refusal = |driver: &str, error: &io::Error| unsupported(error, kind.as_deref(), driver);
     let what = format!("driver of {name}");
-    let info = unread.keep_or(what, ethtool.driver(), |error| refusal("", error));
+    let info = unread.ok_or_note_as(what, ethtool.driver(), |error| refusal("", error));
     let info = info.unwrap_or_default();
     let driver = info.driver.clone();
     let refusal = |error: &io::Error| refusal(&driver, error);
@@ -126,7 +128,7 @@ fn ask_driver(
     // These drivers make a speed up that limits nothing (`veth_get_link_ksettings` and `tun_default_link_ksettings`:
     // 10 Gbit/s).
     let is_made_up = matches!(kind.as_deref(), Some("veth" | "tun"));
-    match unread.keep_or(what.clone(), ethtool.link(), refusal) {
+    match unread.ok_or_note_as(what.clone(), ethtool.link(), refusal) {
         Some(_) if is_made_up => unread.push(
             what,
             format!("the driver {driver} always reports the same speed, which limits nothing"),
@@ -142,19 +144,19 @@ fn ask_driver(
     }
     for offload in &OFFLOADS {
         let what = format!("offload {} of {name}", offload.name);
-        if let Some(on) = unread.keep_or(what, ethtool.offload(offload), refusal) {
+        if let Some(on) = unread.ok_or_note_as(what, ethtool.offload(offload), refusal) {
             device.offloads.insert(offload.name.to_owned(), on);
         }
     }
     let what = format!("ring sizes of {name}");
-    let rings = unread.keep_or(what, ethtool.rings(), refusal);
+    let rings = unread.ok_or_note_as(what, ethtool.rings(), refusal);
     [device.rx_ring, device.tx_ring] = match rings {
         Some(rings) => rings.map(|ring| Some((ring.current, ring.maximum))),
         None => [None; 2],
     };
     // The link has how many there are; only how many are in use stays unknown.
     let what = format!("queues in use of {name}");
-    if let Some(queues) = unread.keep_or(what, ethtool.channels(), refusal) {
+    if let Some(queues) = unread.ok_or_note_as(what, ethtool.channels(), refusal) {
         [device.rx_queues, device.tx_queues] = queues.map(Some);
     }
 }

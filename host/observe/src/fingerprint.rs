@@ -17,12 +17,12 @@ pub fn fingerprint(version: &str, peer: Option<IpAddr>) -> Fingerprint {
     let mut unread = Unreadable::default();
     let mut host = Fingerprint {
         linerate: version.to_owned(),
-        boot_id: unread.keep("boot id", sys::process::boot_id()),
+        boot_id: unread.ok_or_note("boot id", sys::process::boot_id()),
         distribution: distribution(&mut unread),
         cpu: cpu(&mut unread),
         memory: memory(&mut unread),
         virtualisation: virtualisation::detect(),
-        clock_source: unread.keep("clock source", read(CLOCK_SOURCE)),
+        clock_source: unread.ok_or_note("clock source", read(CLOCK_SOURCE)),
         congestion: congestion(&mut unread),
         sysctls: sysctl::read(&mut unread),
         ..Fingerprint::default()
@@ -56,7 +56,7 @@ fn read_path(host: &mut Fingerprint, peer: IpAddr, unread: &mut Unreadable) {
     let mut route = resolved.route;
     let index = resolved.device_index;
     let read = device::read(&mut netlink, index, unread);
-    host.device = unread.keep(format!("device {index} of the route to {peer}"), read);
+    host.device = unread.ok_or_note(format!("device {index} of the route to {peer}"), read);
     if let Some(device) = &host.device {
         route.device.clone_from(&device.name);
     }
@@ -72,11 +72,11 @@ fn distribution(unread: &mut Unreadable) -> Option<String> {
             .map(|value| value.trim_matches(['"', '\'']).to_owned())
             .ok_or_else(|| invalid("os-release names none"))
     });
-    unread.keep("distribution", name)
+    unread.ok_or_note("distribution", name)
 }
 
 fn cpu(unread: &mut Unreadable) -> Cpu {
-    let cpuinfo = unread.keep("processors", read("/proc/cpuinfo"));
+    let cpuinfo = unread.ok_or_note("processors", read("/proc/cpuinfo"));
     let cpuinfo = cpuinfo.unwrap_or_default();
     let model = model_name(&cpuinfo)
         // Arm and others: the name of the board is in the device tree.
@@ -96,9 +96,11 @@ fn cpu(unread: &mut Unreadable) -> Cpu {
     });
     let model = model.ok_or_else(|| invalid("no name in /proc/cpuinfo"));
     Cpu {
-        model: unread.keep("processor model", model).unwrap_or_default(),
+        model: unread
+            .ok_or_note("processor model", model)
+            .unwrap_or_default(),
         online,
-        governor: unread.keep("frequency governor", governor),
+        governor: unread.ok_or_note("frequency governor", governor),
     }
 }
 
@@ -121,14 +123,14 @@ fn memory(unread: &mut Unreadable) -> Option<Bytes> {
             .map(|kib| Bytes(kib.saturating_mul(1024)))
             .ok_or_else(|| invalid("no MemTotal in /proc/meminfo"))
     });
-    unread.keep("memory", total)
+    unread.ok_or_note("memory", total)
 }
 
 fn congestion(unread: &mut Unreadable) -> Option<Congestion> {
     let default = read("/proc/sys/net/ipv4/tcp_congestion_control");
     let available = read("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let both = default.and_then(|default| Ok((default, available?)));
-    let (default, available) = unread.keep("congestion control", both)?;
+    let (default, available) = unread.ok_or_note("congestion control", both)?;
     Some(Congestion {
         default,
         available: available.split_whitespace().map(str::to_owned).collect(),

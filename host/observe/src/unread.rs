@@ -20,12 +20,16 @@ impl Unreadable {
     }
 
     /// The value of a reading, or a note that there is none.
-    pub(crate) fn keep<T>(&mut self, what: impl Into<String>, reading: io::Result<T>) -> Option<T> {
-        self.keep_or(what, reading, why)
+    pub(crate) fn ok_or_note<T>(
+        &mut self,
+        what: impl Into<String>,
+        reading: io::Result<T>,
+    ) -> Option<T> {
+        self.ok_or_note_as(what, reading, why)
     }
 
     /// The same, with the reason as `why` has it.
-    pub(crate) fn keep_or<T>(
+    pub(crate) fn ok_or_note_as<T>(
         &mut self,
         what: impl Into<String>,
         reading: io::Result<T>,

@@ -57,7 +57,7 @@ impl Collected {
                 self.audits
                     .entry(segment.connection)
                     .or_default()
-                    .see(&segment);
+                    .push(&segment);
                 self.segments.push(segment);
             }
             TraceRecord::Lost(lost) => self.lost.push(lost),

@@ -38,7 +38,7 @@ impl DatagramProbe {
         let udp = UdpSocket::bind(local)?;
         let fd = udp.as_fd();
         sys::probe::ignore_path_mtu(fd, local.is_ipv6())?;
-        sys::probe::keep_messages(fd, local.is_ipv6())?;
+        sys::probe::receive_errors_of(fd, local.is_ipv6())?;
         sys::udp::set_buffers(&udp, BUFFER)?;
         udp.set_nonblocking(true)?;
         Ok(DatagramProbe { udp })

@@ -21,7 +21,7 @@ pub fn quoted_syns(
     let sockets = (1..=hops)
         .map(|ttl| {
             let socket = socket::tcp(&to)?;
-            sys::probe::keep_messages(socket.as_fd(), ipv6)?;
+            sys::probe::receive_errors_of(socket.as_fd(), ipv6)?;
             sys::probe::set_hop_limit(socket.as_fd(), ipv6, ttl)?;
             // One that is closed on its way has said why.
             let _ = sys::probe::begin_connect(socket.as_fd(), &to);

@@ -208,7 +208,7 @@ fn confine(
     limit(Resource::As, limits.memory_bytes, 0)?;
     // The signal that says so comes before the one that ends at once.
     limit(Resource::Cpu, limits.cpu_s, 1)?;
-    privilege::keep(CapabilitySet::empty())?;
+    privilege::limit_to(CapabilitySet::empty())?;
     set_no_new_privs(true)?;
     privilege::deny_files_and_network()?;
     privilege::filter(

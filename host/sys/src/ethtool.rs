@@ -119,7 +119,7 @@ impl Ethtool {
     /// # Errors
     /// `EOPNOTSUPP` if the driver does not report them, `ENODEV` without such a device.
     pub fn driver(&self) -> io::Result<DriverInfo> {
-        let answer = self.ask(&[GDRVINFO])?;
+        let answer = self.ioctl(&[GDRVINFO])?;
         // Texts of 32 bytes: driver, its version, firmware, bus.
         let text = |n: usize| {
             let bytes = answer[1 + 8 * n..][..8]
@@ -138,9 +138,9 @@ impl Ethtool {
     /// Speed of the link in Mbit/s, and whether it is full duplex; `None` if unknown, as without a carrier.
     pub fn link(&self) -> io::Result<(Option<u32>, Option<bool>)> {
         // The first answer has, negated, how many words each of the kernel's three masks has.
-        let [.., words] = self.ask(&[GLINKSETTINGS])?[3].to_ne_bytes();
+        let [.., words] = self.ioctl(&[GLINKSETTINGS])?[3].to_ne_bytes();
         let masks = u32::from_ne_bytes([0, 0, 0, words.wrapping_neg()]);
-        let answer = self.ask(&[GLINKSETTINGS, 0, 0, masks])?;
+        let answer = self.ioctl(&[GLINKSETTINGS, 0, 0, masks])?;
         let full_duplex = match answer[2].to_ne_bytes()[0] {
             0 => Some(false),
             1 => Some(true),
@@ -152,7 +152,7 @@ impl Ethtool {
 
     /// Whether an offload is on.
     pub fn offload(&self, offload: &Offload) -> io::Result<bool> {
-        Ok(self.ask(&[offload.command])?[1] & offload.bit != 0)
+        Ok(self.ioctl(&[offload.command])?[1] & offload.bit != 0)
     }
 
     /// Switches an offload on or off; the driver may switch others that depend on it. Needs CAP_NET_ADMIN.
@@ -161,19 +161,19 @@ impl Ethtool {
     /// `EOPNOTSUPP` or `EINVAL` where the driver cannot; `EPERM` without the right.
     pub fn set_offload(&self, offload: &Offload, on: bool) -> io::Result<()> {
         let value = match offload.command {
-            GFLAGS => match (self.ask(&[GFLAGS])?[1], on) {
+            GFLAGS => match (self.ioctl(&[GFLAGS])?[1], on) {
                 (flags, true) => flags | offload.bit,
                 (flags, false) => flags & !offload.bit,
             },
             _ => on.into(),
         };
         // Each setter's number follows its getter's.
-        self.ask(&[offload.command + 1, value]).map(drop)
+        self.ioctl(&[offload.command + 1, value]).map(drop)
     }
 
     /// All offloads of the device at once.
     pub fn features(&self) -> io::Result<Features> {
-        let answer = self.ask(&[GFEATURES, FEATURE_WORDS])?;
+        let answer = self.ioctl(&[GFEATURES, FEATURE_WORDS])?;
         // Each word has four: changeable, wanted, active, fixed for ever.
         let words = answer[1].min(FEATURE_WORDS) as usize;
         let words = answer[2..].chunks(4).take(words);
@@ -192,13 +192,13 @@ impl Ethtool {
         let words = both.flat_map(|(changeable, wanted)| [*changeable, changeable & wanted]);
         let size = features.changeable.len() as u32;
         let request: Vec<u32> = [SFEATURES, size].into_iter().chain(words).collect();
-        self.ask(&request).map(drop)
+        self.ioctl(&request).map(drop)
     }
 
     /// Sizes of the receive and the transmit ring.
     pub fn rings(&self) -> io::Result<[Bounded; 2]> {
         // Receive maximum, mini, jumbo, transmit maximum; then the current values of the same four.
-        let answer = self.ask(&[GRINGPARAM])?;
+        let answer = self.ioctl(&[GRINGPARAM])?;
         Ok([1, 4].map(|at| Bounded {
             current: answer[at + 4],
             maximum: answer[at],
@@ -207,20 +207,20 @@ impl Ethtool {
 
     /// Sets the sizes of the rings; other rings keep theirs. Needs CAP_NET_ADMIN.
     pub fn set_rings(&self, rx: u32, tx: u32) -> io::Result<()> {
-        let mut rings = self.ask(&[GRINGPARAM])?;
+        let mut rings = self.ioctl(&[GRINGPARAM])?;
         (rings[0], rings[5], rings[8]) = (SRINGPARAM, rx, tx);
-        self.ask(&rings[..9]).map(drop)
+        self.ioctl(&rings[..9]).map(drop)
     }
 
     /// Queues in use that receive and that transmit; a combined channel does both.
     pub fn channels(&self) -> io::Result<[u32; 2]> {
         // Maxima of rx, tx, other, combined; then the current values of the same four.
-        let answer = self.ask(&[GCHANNELS])?;
+        let answer = self.ioctl(&[GCHANNELS])?;
         Ok([answer[5], answer[6]].map(|queues| queues.saturating_add(answer[8])))
     }
 
     /// A request in words of 32 bits, the command first; returns the structure as the kernel left it.
-    fn ask(&self, request: &[u32]) -> io::Result<[u32; ROOM]> {
+    fn ioctl(&self, request: &[u32]) -> io::Result<[u32; ROOM]> {
         let mut words = [0; ROOM];
         let begin = words.get_mut(..request.len());
         begin

@@ -89,7 +89,7 @@ impl Network {
     /// Leaves this to the calling thread and to those that it starts from now on. A sentence if the kernel is too old to
     /// deny all else.
     pub fn confine(&self) -> io::Result<Option<String>> {
-        keep(match self.low_ports {
+        limit_to(match self.low_ports {
             true => CapabilitySet::NET_BIND_SERVICE,
             false => CapabilitySet::empty(),
         })?;
@@ -171,7 +171,7 @@ impl PrivilegedHelper {
             }
             let confined = closed
                 .and_then(|()| crate::signal::outlive_requests_to_end())
-                .and_then(|()| keep(self.needs()))
+                .and_then(|()| limit_to(self.needs()))
                 .and_then(|()| Ok(set_no_new_privs(true)?))
                 .and_then(|()| deny(self.calls()));
             // Its end is seen by who asks.
@@ -185,7 +185,7 @@ impl PrivilegedHelper {
 }
 
 /// Keeps these capabilities of this thread, as far as it has them, and gives the others away.
-pub(crate) fn keep(these: CapabilitySet) -> io::Result<()> {
+pub(crate) fn limit_to(these: CapabilitySet) -> io::Result<()> {
     let has = capabilities(None)?;
     if (has.permitted | has.inheritable)
         .difference(these)

@@ -19,7 +19,7 @@ pub fn ignore_path_mtu(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
 }
 
 /// Keeps what routers say of the socket's packets for [`take_message`] (`IP_RECVERR`).
-pub fn keep_messages(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+pub fn receive_errors_of(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     set(fd, receive_errors(ipv6), 1)
 }
 
@@ -124,7 +124,7 @@ mod tests {
             let gone = UdpSocket::bind(any).unwrap().local_addr().unwrap();
             let socket = UdpSocket::bind(any).unwrap();
             let ipv6 = gone.is_ipv6();
-            keep_messages(socket.as_fd(), ipv6).unwrap();
+            receive_errors_of(socket.as_fd(), ipv6).unwrap();
             ignore_path_mtu(socket.as_fd(), ipv6).unwrap();
             set_hop_limit(socket.as_fd(), ipv6, 3).unwrap();
             assert_eq!(take_message(socket.as_fd()).unwrap(), None);

@@ -256,12 +256,15 @@ impl TuningSession {
             knobs.push(about);
             let part = entry.change.target.part();
             let (found, in_force) = match part.found(kernel) {
-                Ok(Some(value)) => (setting.knob.say(&value), part.is(&setting.value, &value)),
+                Ok(Some(value)) => (
+                    setting.knob.format_value(&value),
+                    part.is(&setting.value, &value),
+                ),
                 Ok(None) => ("not set".to_owned(), false),
                 Err(_) => ("unreadable".to_owned(), false),
             };
             readings.push(Reading {
-                asked: setting.knob.say(&setting.value),
+                asked: setting.knob.format_value(&setting.value),
                 setting: setting.to_string(),
                 side: self.side,
                 found,
@@ -314,7 +317,9 @@ fn plan(
     let before = part.read(kernel)?;
     part.plan(kernel, setting, &before)?;
     let was = part.found(kernel)?;
-    let was = was.map_or("not set".to_owned(), |value| setting.knob.say(&value));
+    let was = was.map_or("not set".to_owned(), |value| {
+        setting.knob.format_value(&value)
+    });
     Ok(Some((target, before, was)))
 }
 

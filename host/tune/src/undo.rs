@@ -79,7 +79,7 @@ fn undo(kernel: &mut Kernel, entry: &JournalEntry) -> Result<Option<String>, Str
     let foreign = entry.after.as_ref().is_some_and(|after| *after != now);
     let found = foreign.then(|| {
         let value = part.found(kernel).ok()??;
-        Some(entry.change.setting.knob.say(&value))
+        Some(entry.change.setting.knob.format_value(&value))
     });
     match part.restore(kernel, before) {
         Ok(()) => {}

@@ -98,7 +98,7 @@ mod tests {
                 let value = guide.value(key).unwrap();
                 assert_eq!(
                     Knob::Sysctl(key)
-                        .say(&value)
+                        .format_value(&value)
                         .parse::<model::Bytes>()
                         .map_or(text.to_string(), |n| n.0.to_string()),
                     *text,

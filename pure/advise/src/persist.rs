@@ -168,7 +168,7 @@ fn device_matter(knob: DeviceKnob, setting: &Setting, device: &str) -> Option<Ma
         DeviceKnob::Ring(RingKnob::Rx) => format!("ethtool -G {device} rx {plain}"),
         DeviceKnob::Ring(RingKnob::Tx) => format!("ethtool -G {device} tx {plain}"),
         DeviceKnob::Offload(_) => {
-            let value = setting.knob.say(&setting.value);
+            let value = setting.knob.format_value(&setting.value);
             format!("ethtool -K {device} {tool} {value}")
         }
     };

@@ -487,7 +487,7 @@ impl Advisor<'_> {
     /// Why a setting is left out: it is there already, or would lower what is.
     fn lowers(&self, setting: &Setting, host: Option<&Fingerprint>) -> Option<String> {
         let has = now(host?, setting.knob)?;
-        let says = setting.knob.say(&has);
+        let says = setting.knob.format_value(&has);
         if has == setting.value {
             return Some(format!("it is {says} already"));
         }
@@ -514,7 +514,7 @@ impl Advisor<'_> {
         };
         let host = self.hosts.at(side);
         let setting = Setting { knob, value, on };
-        let say = |value: Value| knob.say(&value);
+        let say = |value: Value| knob.format_value(&value);
         Change {
             now: host.and_then(|host| now(host, knob)).map(say),
             default: match (host, knob) {

@@ -115,9 +115,9 @@ impl<'a> Reviewer<'a> {
             judged.worth != Worth::Keep || !guides.is_empty() || ALWAYS.contains(&key.name());
         reported.then(|| Item {
             name: key.name().to_owned(),
-            now: knob.say(&has),
-            default: default_of(self.host, key).map(|value| knob.say(&value)),
-            wanted: judged.wanted.map(|value| knob.say(&value)),
+            now: knob.format_value(&has),
+            default: default_of(self.host, key).map(|value| knob.format_value(&value)),
+            wanted: judged.wanted.map(|value| knob.format_value(&value)),
             worth: judged.worth,
             lowers: judged.lowers,
             why: judged.why,
@@ -133,7 +133,7 @@ impl<'a> Reviewer<'a> {
             Some(Guidance {
                 guide: guide.name.to_owned(),
                 source: guide.source.to_owned(),
-                value: Knob::Sysctl(key).say(&value),
+                value: Knob::Sysctl(key).format_value(&value),
                 worth: judged.worth,
                 lowers: judged.lowers,
                 why: judged.why,

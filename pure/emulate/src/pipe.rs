@@ -254,7 +254,7 @@ impl<T: Clone> Pipe<T> {
                 self.enqueue(now, held.inside);
             }
         }
-        self.say_rate(now);
+        self.log_rate(now);
     }
 
     /// The largest super-packet that should be offered whole, in frames of so many bytes on the wire; larger
@@ -292,7 +292,7 @@ impl<T: Clone> Pipe<T> {
     pub(crate) fn advance(&mut self, now: Nanos) {
         self.begin(now);
         while self.step_by(now) {}
-        self.say_depth(now);
+        self.log_depth(now);
     }
 
     /// Does the next thing that should have happened by `now`; false if there is none.
@@ -314,7 +314,7 @@ impl<T: Clone> Pipe<T> {
                     varying.step();
                 }
                 self.pace_shaper(at);
-                self.say_rate(at);
+                self.log_rate(at);
             }
         }
         true
@@ -329,7 +329,7 @@ impl<T: Clone> Pipe<T> {
         self.cross_next = now;
         let law = self.varying.take().map(|w| w.law().clone());
         self.varying = law.map(|law| VaryingRate::new(&law, self.seed, now));
-        self.say_rate(now);
+        self.log_rate(now);
     }
 
     fn next(&self) -> Option<(Nanos, PipeStep)> {
@@ -407,7 +407,7 @@ impl<T: Clone> Pipe<T> {
         self.counters.waiting.subtract(wire);
         self.counters.dropped.of(why).add(wire);
         let frame = inside.first + u64::from(segment);
-        self.say(now, EventKind::Dropped { frame, why });
+        self.log_event(now, EventKind::Dropped { frame, why });
     }
 
     // The queue.
@@ -484,7 +484,7 @@ impl<T: Clone> Pipe<T> {
                 return;
             }
             if let Some(inside) = self.queue.pop_front().filter(|i| i.packet.is_some()) {
-                self.fly(now, inside);
+                self.start_propagation(now, inside);
             }
         }
     }
@@ -554,7 +554,7 @@ impl<T: Clone> Pipe<T> {
     }
 
     /// The last segment is on the line: the packet comes out after it, unless nothing is left of it.
-    fn fly(&mut self, now: Nanos, inside: PacketInPipe<T>) {
+    fn start_propagation(&mut self, now: Nanos, inside: PacketInPipe<T>) {
         let (frames, wire_bytes) = inside.survivors();
         if frames == 0 {
             return;
@@ -576,7 +576,7 @@ impl<T: Clone> Pipe<T> {
                 tally.wire_bytes += wire_bytes;
             }
             let frame = inside.first;
-            self.say(now, EventKind::Duplicated { frame });
+            self.log_event(now, EventKind::Duplicated { frame });
         }
         for inside in [Some(inside), copy].into_iter().flatten() {
             self.flown += 1;
@@ -597,11 +597,11 @@ impl<T: Clone> Pipe<T> {
         let frame = inside.first;
         if inside.mark {
             self.counters.marked += frames;
-            self.say(due, EventKind::Marked { frame });
+            self.log_event(due, EventKind::Marked { frame });
         }
         if newest < self.newest {
             self.counters.reordered += frames;
-            self.say(due, EventKind::Reordered { frame });
+            self.log_event(due, EventKind::Reordered { frame });
         }
         self.newest = self.newest.max(newest);
         Some(Delivery {
@@ -694,16 +694,16 @@ impl<T: Clone> Pipe<T> {
 
     // The log.
 
-    fn say_rate(&mut self, at: Nanos) {
+    fn log_rate(&mut self, at: Nanos) {
         let shaped = self.shape.shaper.as_ref().map(|s| self.varied(s.rate));
         let rate = shaped.or_else(|| self.line_rate());
         if self.counters.rate != rate {
             self.counters.rate = rate;
-            self.say(at, EventKind::Rate { rate });
+            self.log_event(at, EventKind::Rate { rate });
         }
     }
 
-    fn say_depth(&mut self, at: Nanos) {
+    fn log_depth(&mut self, at: Nanos) {
         let depth = self.counters.queue;
         let due = match self.depth_said {
             Some((last, said)) => said != depth && at.since(last) >= DEPTH_EVERY,
@@ -721,10 +721,10 @@ impl<T: Clone> Pipe<T> {
             bytes,
             tokens,
         };
-        self.say(at, kind);
+        self.log_event(at, kind);
     }
 
-    fn say(&mut self, at: Nanos, kind: EventKind) {
+    fn log_event(&mut self, at: Nanos, kind: EventKind) {
         match self.log.len() < MAX_LOG {
             true => self.log.push(EmulatorEvent { at, kind }),
             false => self.counters.log_lost += 1,

@@ -278,7 +278,7 @@ impl WatchedConnection {
     }
 
     fn push(&mut self, segment: Segment) {
-        self.completeness.see(&segment);
+        self.completeness.push(&segment);
         self.receive(&segment);
         if segment.pid != 0 {
             (self.pid, self.comm) = (segment.pid, segment.comm);

@@ -158,10 +158,10 @@ impl Completeness {
 
 impl CompletenessCheck {
     /// Takes the next event of the connection.
-    pub fn see(&mut self, segment: &Segment) {
+    pub fn push(&mut self, segment: &Segment) {
         match EventTally::of(segment) {
             Some(tally) => self.count(&tally),
-            None => self.see_packet(segment),
+            None => self.push_packet(segment),
         }
     }
 
@@ -210,7 +210,7 @@ impl CompletenessCheck {
         }
     }
 
-    fn see_packet(&mut self, segment: &Segment) {
+    fn push_packet(&mut self, segment: &Segment) {
         let opens = segment.flags & tcp_flag::SYN != 0;
         self.born |= opens;
         match segment.what {
@@ -400,11 +400,11 @@ mod tests {
     fn a_missing_segment_is_counted_and_placed() {
         let mut kernel = Kernel::default();
         let mut check = CompletenessCheck::default();
-        check.see(&kernel.event(What::Sent, 2));
+        check.push(&kernel.event(What::Sent, 2));
         kernel.event(What::Sent, 45);
         kernel.event(What::Received, 3);
-        check.see(&kernel.event(What::Received, 1));
-        check.see(&kernel.event(What::Sent, 1));
+        check.push(&kernel.event(What::Received, 1));
+        check.push(&kernel.event(What::Sent, 1));
         let found = check.result();
         assert_eq!((found.sent, found.sent_missing), (3, 45));
         assert_eq!((found.received, found.received_missing), (1, 3));
@@ -422,11 +422,11 @@ mod tests {
     fn segments_lost_at_the_end_are_known_when_it_closes() {
         let mut kernel = Kernel::default();
         let mut check = CompletenessCheck::default();
-        check.see(&kernel.event(What::Sent, 1));
+        check.push(&kernel.event(What::Sent, 1));
         kernel.event(What::Received, 1);
         assert!(check.result().is_complete());
         kernel.socket.state = tcp_state::CLOSE;
-        check.see(&kernel.event(What::State, 0));
+        check.push(&kernel.event(What::State, 0));
         assert_eq!(check.result().received_missing, 1);
     }
 
@@ -440,7 +440,7 @@ mod tests {
         second.socket = first.socket.clone();
         let third = kernel.event(What::Received, 1);
         for segment in [&first, &second, &third] {
-            check.see(segment);
+            check.push(segment);
         }
         assert!(check.result().is_complete());
     }
@@ -450,11 +450,11 @@ mod tests {
         let mut kernel = Kernel::default();
         kernel.socket.total_retrans = 7;
         let mut check = CompletenessCheck::default();
-        check.see(&kernel.event(What::Sent, 4));
+        check.push(&kernel.event(What::Sent, 4));
         kernel.socket.total_retrans += 2;
         let mut again = kernel.event(What::Sent, 2);
         again.seq = 0;
-        check.see(&again);
+        check.push(&again);
         let found = check.result();
         assert_eq!((found.retransmitted, found.retransmitted_counted), (2, 2));
         assert!(found.is_complete());
@@ -487,23 +487,23 @@ mod tests {
     #[test]
     fn samples_show_which_packets_are_missing_and_what_waits_is_not() {
         let mut check = CompletenessCheck::default();
-        check.see(&packet(1, What::Sent, 3));
+        check.push(&packet(1, What::Sent, 3));
         assert!(check.result().unchecked);
         // A packet has passed the device, and its socket counts it later.
-        check.see(&packet(2, What::Received, 1));
+        check.push(&packet(2, What::Received, 1));
         check.sample(&sample(10, 1_003, 499));
         check.sample(&sample(20, 1_003, 500));
         let ms = 1_000_000;
         // Five more are counted and wait in a queue of this host; they pass the device later.
         check.sample(&sample(210 * ms, 1_008, 500));
-        check.see(&packet(211 * ms, What::Sent, 5));
-        check.see(&packet(212 * ms, What::Received, 2));
+        check.push(&packet(211 * ms, What::Sent, 5));
+        check.push(&packet(212 * ms, What::Received, 2));
         check.sample(&sample(220 * ms, 1_008, 502));
         assert!(check.result().is_complete(), "{:?}", check.result());
         // Two were sent between 220 and 230 that no packet shows.
-        check.see(&packet(225 * ms, What::Sent, 1));
+        check.push(&packet(225 * ms, What::Sent, 1));
         check.sample(&sample(230 * ms, 1_011, 502));
-        check.see(&packet(235 * ms, What::Sent, 1));
+        check.push(&packet(235 * ms, What::Sent, 1));
         check.sample(&sample(240 * ms, 1_012, 502));
         check.sample(&sample(250 * ms, 1_012, 502));
         let found = check.result();
@@ -524,10 +524,10 @@ mod tests {
             ..packet(1, what, 1)
         };
         // The end that is connected to: a listener sent its answer.
-        check.see(&syn(What::Received, tcp_flag::SYN));
-        check.see(&syn(What::Sent, tcp_flag::SYN | tcp_flag::ACK));
-        check.see(&packet(2, What::Received, 1));
-        check.see(&packet(3, What::Sent, 4));
+        check.push(&syn(What::Received, tcp_flag::SYN));
+        check.push(&syn(What::Sent, tcp_flag::SYN | tcp_flag::ACK));
+        check.push(&packet(2, What::Received, 1));
+        check.push(&packet(3, What::Sent, 4));
         let last = TraceSample {
             gone: true,
             ..sample(9, 6, 2)
@@ -537,8 +537,8 @@ mod tests {
         assert_eq!((found.sent_missing, found.received_missing), (2, 0));
         // The end that connects counts its handshake.
         let mut check = CompletenessCheck::default();
-        check.see(&syn(What::Sent, tcp_flag::SYN));
-        check.see(&syn(What::Received, tcp_flag::SYN | tcp_flag::ACK));
+        check.push(&syn(What::Sent, tcp_flag::SYN));
+        check.push(&syn(What::Received, tcp_flag::SYN | tcp_flag::ACK));
         let last = TraceSample {
             gone: true,
             ..sample(9, 1, 1)
@@ -556,12 +556,12 @@ mod tests {
             let mut kernel = Kernel::default();
             (kernel.socket.segs_out, kernel.socket.segs_in) = (start, start.wrapping_mul(3));
             let mut check = CompletenessCheck::default();
-            check.see(&kernel.event(What::Wrote, 0));
+            check.push(&kernel.event(What::Wrote, 0));
             let (mut out, mut inn) = (0, 0);
             for (sent, segments, lost) in events {
                 let segment = kernel.event(if sent { What::Sent } else { What::Received }, segments);
                 if !lost {
-                    check.see(&segment);
+                    check.push(&segment);
                 } else if sent {
                     out += u64::from(segments);
                 } else {
@@ -569,7 +569,7 @@ mod tests {
                 }
             }
             kernel.socket.state = tcp_state::CLOSE;
-            check.see(&kernel.event(What::State, 0));
+            check.push(&kernel.event(What::State, 0));
             let found = check.result();
             prop_assert_eq!((found.sent_missing, found.received_missing), (out, inn));
         }

@@ -37,7 +37,7 @@ pub enum MtuFound {
 
 impl MtuFound {
     /// What got through when it was over.
-    pub fn look(&self) -> &MtuReport {
+    pub fn report(&self) -> &MtuReport {
         match self {
             MtuFound::Look(report) => report,
             MtuFound::Change(change) => match (&change.outcome, &change.after) {

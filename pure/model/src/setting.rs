@@ -384,7 +384,7 @@ impl Knob {
     }
 
     /// The value in the syntax of [`Setting`]; values outside the knob's syntax as plain text.
-    pub fn say(&self, value: &Value) -> String {
+    pub fn format_value(&self, value: &Value) -> String {
         match (value, self.row().shape) {
             (Value::Number(n), ValueShape::Size(..)) => short(*n, 1024),
             (Value::Number(n), ValueShape::Rate) => short(*n, 1000),
@@ -433,7 +433,7 @@ impl Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.knob, self.knob.say(&self.value))?;
+        write!(f, "{}={}", self.knob, self.knob.format_value(&self.value))?;
         if self.on != self.knob.row().place {
             write!(f, "@{}", self.on)?;
         }

@@ -65,7 +65,7 @@ pub fn story(story: &Tuning, judged: &[Judged], style: Style) -> String {
             0 => "Measured",
             _ => "Measured again, with what was kept",
         };
-        out.lines(name, [look_words(&round.before)]);
+        out.lines(name, [goodput_words(&round.before)]);
         out.advice(round, story.dry_run);
         out.proof(round, judged);
     }
@@ -145,7 +145,7 @@ impl Story {
         self.text += &format!("\n{}\n", self.style.paint(Ink::Bold, name));
     }
 
-    fn say(&mut self, words: &str) {
+    fn paragraph(&mut self, words: &str) {
         self.text += &self.style.hang("  ", 2, words);
     }
 
@@ -159,7 +159,7 @@ impl Story {
         if lines.peek().is_some() {
             self.part(name);
         }
-        lines.for_each(|line| self.say(&line));
+        lines.for_each(|line| self.paragraph(&line));
     }
 
     fn advice(&mut self, round: &Round, dry_run: bool) {
@@ -172,7 +172,7 @@ impl Story {
             RateFrom::Step => "four times what it reached, since no source has the path's rate",
         };
         self.part("Needed");
-        self.say(&format!(
+        self.paragraph(&format!(
             "{} ({from}) with an RTT of {} have {} in flight on each connection: a receive buffer of {} and a send buffer of {}.",
             glue(needs.rate),
             glue(needs.rtt),
@@ -182,7 +182,7 @@ impl Story {
         ));
         self.part("Proposed");
         if advice.proposals.is_empty() {
-            self.say("No change recommended.");
+            self.paragraph("No change recommended.");
         }
         for (n, proposal) in advice.proposals.iter().enumerate() {
             let (title, cause) = (escape(&proposal.title), proposal.cause);
@@ -201,10 +201,10 @@ impl Story {
         }
         for declined in &advice.declined {
             let (setting, why) = (&declined.setting, escape_sentence(&declined.why));
-            self.say(&format!("Not {setting}: {why}."));
+            self.paragraph(&format!("Not {setting}: {why}."));
         }
         for words in &advice.otherwise {
-            self.say(&format!("Beside that: {}.", escape_sentence(words)));
+            self.paragraph(&format!("Beside that: {}.", escape_sentence(words)));
         }
     }
 
@@ -288,7 +288,7 @@ impl Story {
             ));
         }
         let all: Vec<&str> = round.experiments.iter().map(String::as_str).collect();
-        self.say(&format!(
+        self.paragraph(&format!(
             "Valid for this path and this hour; 'linerate prove show {}' shows every run.",
             all.join("', 'linerate prove show ")
         ));
@@ -339,11 +339,11 @@ impl Story {
         self.lines("Kept", kept);
         self.lines("Proven, and for you to set", open);
         self.lines("Undone", undone.into_iter().flatten());
-        self.lines("Now", last(story).map(look_words));
+        self.lines("Now", last(story).map(goodput_words));
         self.lines("For good", lasting);
         for w in &story.warnings {
             let (what, remedy) = (escape_sentence(&w.what), escape_sentence(&w.remedy));
-            self.say(&format!("! {what}: {remedy}."));
+            self.paragraph(&format!("! {what}: {remedy}."));
         }
         let last = match (&story.ended, story.kept.is_empty()) {
             (Ended::Complete, _) if story.dry_run => "Nothing was changed: a dry run.",
@@ -355,7 +355,7 @@ impl Story {
     }
 }
 
-fn look_words(look: &Look) -> String {
+fn goodput_words(look: &Look) -> String {
     format!("{} (run {}).", seen(look), escape(&look.run))
 }
 
@@ -368,7 +368,11 @@ fn host(side: Side) -> &'static str {
 
 /// Without the place, which stands beside it.
 fn plain(setting: &Setting) -> String {
-    format!("{}={}", setting.knob, setting.knob.say(&setting.value))
+    format!(
+        "{}={}",
+        setting.knob,
+        setting.knob.format_value(&setting.value)
+    )
 }
 
 fn list(settings: &[Setting]) -> String {

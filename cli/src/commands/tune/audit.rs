@@ -218,7 +218,7 @@ impl Audit {
 
 /// What sets the remote host up when it starts.
 fn survey(link: &mut PeerLink) -> Result<Configured> {
-    let asked = link.ask(ProbeRequest::Survey)?;
+    let asked = link.probe(ProbeRequest::Survey)?;
     match link.answer(asked, ANSWER, &mut || ())? {
         ProbeAnswer::Surveyed { configured } => Ok(*configured),
         _ => bail!("it answered something else"),

@@ -83,7 +83,7 @@ impl TuneMtu {
             }
         })?;
         let outcome = change.outcome.clone();
-        let found = mtu::keep(global.archive_path(), MtuFound::Change(Box::new(change)));
+        let found = mtu::store(global.archive_path(), MtuFound::Change(Box::new(change)));
         document::print(Document::Mtu(Box::new(found)), self.json)?;
         Ok(match outcome {
             ChangeOutcome::RolledBack { .. } if stop.load(Ordering::Relaxed) => Exit::Interrupted,

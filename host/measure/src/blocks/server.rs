@@ -160,7 +160,7 @@ impl BlocksLoop<'_> {
         mut may_end: bool,
     ) -> Result<bool, String> {
         while !room.is_empty() {
-            match spin.some(self.stream, self.stream.fd(), room, || distance.keep())? {
+            match spin.some(self.stream, self.stream.fd(), room, || distance.apply())? {
                 0 if may_end => return Ok(false),
                 0 => return Err(self.stream.broken(&ErrorKind::BrokenPipe.into())),
                 got => {

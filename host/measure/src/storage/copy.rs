@@ -44,7 +44,7 @@ pub trait CopySink: Send + Sync {
     }
 
     /// Puts the copy in its place, if it is to stay: whether it is there now.
-    fn keep(&self) -> Result<bool, String> {
+    fn commit(&self) -> Result<bool, String> {
         Ok(false)
     }
 
@@ -220,7 +220,7 @@ impl CopySink for FileSink {
         self.file.sync_all().map(|()| true).map_err(fail)
     }
 
-    fn keep(&self) -> Result<bool, String> {
+    fn commit(&self) -> Result<bool, String> {
         if !self.keep {
             return Ok(false);
         }

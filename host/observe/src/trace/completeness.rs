@@ -41,7 +41,7 @@ impl TraceCompleteness {
             TraceRecord::Connection(connection) => self.open(connection),
             TraceRecord::Segment(segment) => {
                 if let Some(one) = self.kept.get_mut(&segment.connection) {
-                    one.check.see(segment);
+                    one.check.push(segment);
                 }
             }
             TraceRecord::Sample(sample) => {

@@ -64,15 +64,15 @@ impl DiagSockets {
             room: vec![0; ROOM],
         };
         // A kernel that does not know the conditions gets none: what it reports is judged here as well.
-        if sockets.ask(&mut |_, _| ()).is_err() && !sockets.bytecode.is_empty() {
+        if sockets.poll(&mut |_, _| ()).is_err() && !sockets.bytecode.is_empty() {
             sockets.bytecode.clear();
         }
-        sockets.ask(&mut |_, _| ())?;
+        sockets.poll(&mut |_, _| ())?;
         Ok(sockets)
     }
 
     /// Every socket that may be of interest, now.
-    pub(super) fn ask(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) -> io::Result<()> {
+    pub(super) fn poll(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) -> io::Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let question = question(family as u8, &self.bytecode);
             let each = &mut |_, body: &[u8]| {
@@ -257,7 +257,7 @@ mod tests {
             );
             let mut found = None;
             sockets
-                .ask(&mut |pair, seen| {
+                .poll(&mut |pair, seen| {
                     if pair == ours {
                         found = Some(seen);
                     }

@@ -353,7 +353,7 @@ mod tests {
     struct All(Vec<TraceRecord>);
 
     impl All {
-        fn see(&mut self, flows: &mut Flows, at: u64, mut caught: Caught) {
+        fn push(&mut self, flows: &mut Flows, at: u64, mut caught: Caught) {
             caught.segment.at = Nanos::from_millis(at);
             let each = &mut |record| self.0.push(record);
             flows.packet(&caught, SocketHolder::default(), each);
@@ -381,14 +381,14 @@ mod tests {
         let (mut flows, mut all) = (Flows::new(7), All::default());
         // Close to the wrap of the sequence.
         let seq = u32::MAX - 1000;
-        all.see(&mut flows, 0, caught(true, SYN, seq, 0, 0));
-        all.see(&mut flows, 1, caught(false, SYN | ACK, 9, seq + 1, 0));
-        all.see(&mut flows, 1, caught(true, ACK, seq + 1, 10, 0));
-        all.see(&mut flows, 2, caught(true, ACK, seq + 1, 10, 1448));
+        all.push(&mut flows, 0, caught(true, SYN, seq, 0, 0));
+        all.push(&mut flows, 1, caught(false, SYN | ACK, 9, seq + 1, 0));
+        all.push(&mut flows, 1, caught(true, ACK, seq + 1, 10, 0));
+        all.push(&mut flows, 2, caught(true, ACK, seq + 1, 10, 1448));
         let next = seq.wrapping_add(1449);
-        all.see(&mut flows, 2, caught(true, ACK, next, 10, 1448));
-        all.see(&mut flows, 3, caught(false, ACK, 10, next, 0));
-        all.see(&mut flows, 4, caught(true, ACK, next, 10, 1448));
+        all.push(&mut flows, 2, caught(true, ACK, next, 10, 1448));
+        all.push(&mut flows, 3, caught(false, ACK, 10, next, 0));
+        all.push(&mut flows, 4, caught(true, ACK, next, 10, 1448));
         assert_eq!(all.connections(), [(0, 0)]);
         let segments = all.segments();
         let flight = segments
@@ -424,11 +424,11 @@ mod tests {
             device: 3,
             ..caught(true, ACK, 5, 10, 100)
         };
-        all.see(&mut flows, 0, caught(true, ACK, 5, 10, 100));
-        all.see(&mut flows, 0, below());
+        all.push(&mut flows, 0, caught(true, ACK, 5, 10, 100));
+        all.push(&mut flows, 0, below());
         assert_eq!(all.segments().len(), 1);
         // The route has moved to the other.
-        all.see(&mut flows, 1000, below());
+        all.push(&mut flows, 1000, below());
         assert_eq!(all.segments().len(), 2);
         assert_eq!(all.segments()[1].segments, 1);
     }
@@ -436,10 +436,10 @@ mod tests {
     #[test]
     fn addresses_in_use_again_are_another_connection() {
         let (mut flows, mut all) = (Flows::new(7), All::default());
-        all.see(&mut flows, 0, caught(false, SYN, 1, 0, 0));
-        all.see(&mut flows, 1, caught(false, SYN, 1, 0, 0));
+        all.push(&mut flows, 0, caught(false, SYN, 1, 0, 0));
+        all.push(&mut flows, 1, caught(false, SYN, 1, 0, 0));
         assert_eq!(all.connections().len(), 1, "retransmitted");
-        all.see(&mut flows, 2, caught(false, SYN, 99, 0, 0));
+        all.push(&mut flows, 2, caught(false, SYN, 99, 0, 0));
         assert_eq!(all.connections(), [(0, 0), (1, 0)]);
     }
 
@@ -481,7 +481,7 @@ mod tests {
     #[test]
     fn a_socket_that_is_found_later_is_reported_again() {
         let (mut flows, mut all) = (Flows::new(7), All::default());
-        all.see(&mut flows, 0, caught(true, ACK, 5, 10, 100));
+        all.push(&mut flows, 0, caught(true, ACK, 5, 10, 100));
         let sample = TraceSample::default();
         flows.sample((pair(), sample), 77, false, &mut |record| {
             all.0.push(record)

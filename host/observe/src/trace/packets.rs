@@ -333,7 +333,7 @@ impl PacketWatch {
         let mut met = Vec::new();
         // A dump that fails is one that is missing: the next comes soon.
         let _ = sockets
-            .ask(&mut |pair, report| met.push((monotonic().since(self.start), pair, report)));
+            .poll(&mut |pair, report| met.push((monotonic().since(self.start), pair, report)));
         self.sockets = Some(sockets);
         met.retain(|(_, pair, _)| self.wants(*pair));
         let new = |inode: u32| inode != 0 && self.processes.of(inode).is_none();

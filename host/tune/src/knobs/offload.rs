@@ -65,7 +65,7 @@ impl Part for Offloads {
             false => refuse(format!(
                 "the driver of {} keeps it {} for ever",
                 self.device.name,
-                setting.knob.say(&Value::Switch(!on))
+                setting.knob.format_value(&Value::Switch(!on))
             )),
         }
     }

@@ -278,15 +278,15 @@ pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
 
 /// A cause where there is little room.
 pub(super) fn short(cause: Cause) -> &'static str {
-    look(cause).0
+    style_of(cause).0
 }
 
 fn class(cause: Cause) -> &'static str {
-    look(cause).1
+    style_of(cause).1
 }
 
 /// A short name, and the colour, which is the same in all pictures.
-fn look(cause: Cause) -> (&'static str, &'static str) {
+fn style_of(cause: Cause) -> (&'static str, &'static str) {
     match cause {
         Cause::Think => ("think", "s1"),
         Cause::Path => ("propagation", "s0"),

@@ -105,7 +105,7 @@ struct OpenRequests {
 }
 
 impl OpenRequests {
-    fn ask(&mut self, now: Nanos, number: u64, what: &str) -> Result<MessageAction, Fault> {
+    fn open(&mut self, now: Nanos, number: u64, what: &str) -> Result<MessageAction, Fault> {
         if number <= self.latest {
             return fault(format!("used the number of a request to {what} twice"));
         }
@@ -189,8 +189,8 @@ impl Legs {
                 request: TuneRequest::Apply { settings } | TuneRequest::UndoOnly { settings },
                 ..
             } if settings.len() > MAX_SETTINGS => fault("named more settings than a request may"),
-            ToAgent::Tune { number, .. } => self.tunes.ask(now, *number, "tune"),
-            ToAgent::Probe { number, .. } => self.probes.ask(now, *number, "probe"),
+            ToAgent::Tune { number, .. } => self.tunes.open(now, *number, "tune"),
+            ToAgent::Probe { number, .. } => self.probes.open(now, *number, "probe"),
             ToAgent::Fetch { leg } if !self.over.contains(leg) => {
                 fault("asked for the trace of a leg that is not over")
             }
