@@ -38,7 +38,7 @@ struct Lateness {
 }
 
 impl Lateness {
-    /// A packet passed that is less late than none: with the timestamp of the one before, it is later by the time between.
+    /// Whether a packet that passed has the timestamp of the one before it: then it is later by the time between them.
     #[inline]
     fn follows(&mut self, at: Nanos, value: u32) -> bool {
         let (last, tick) = self.last;
@@ -202,10 +202,12 @@ pub(crate) struct Stamped {
 }
 
 impl Stamped {
-    /// The sender's first data had passed with this timestamp, before any that count.
-    pub fn after(at: Nanos, value: u32) -> Stamped {
+    /// The sender's first data had passed then with this timestamp, before any that count.
+    pub fn after(first: Option<(Nanos, u32)>) -> Stamped {
         let mut stamped = Stamped::default();
-        stamped.ticks.begin(at, value);
+        if let Some((at, value)) = first {
+            stamped.ticks.begin(at, value);
+        }
         stamped
     }
 

@@ -5,12 +5,14 @@ use std::borrow::Borrow;
 /// The median; of an even number of values the mean of the middle two. `None`: no values, or one is not finite.
 pub fn median<V: Borrow<f64>>(values: impl IntoIterator<Item = V>) -> Option<f64> {
     let mut all: Vec<f64> = values.into_iter().map(|v| *v.borrow()).collect();
-    all.sort_unstable_by(f64::total_cmp);
-    let half = all.len() / 2;
-    let middle = match all.len() {
-        0 => return None,
-        n if n % 2 == 1 => all[half],
-        _ => (all[half - 1] + all[half]) / 2.0,
+    let (half, is_odd) = (all.len() / 2, all.len() % 2 == 1);
+    if all.is_empty() {
+        return None;
+    }
+    let (low, high, _) = all.select_nth_unstable_by(half, f64::total_cmp);
+    let middle = match low.iter().copied().max_by(f64::total_cmp) {
+        Some(low) if !is_odd => (low + *high) / 2.0,
+        _ => *high,
     };
     all.iter().all(|v| v.is_finite()).then_some(middle)
 }

@@ -181,8 +181,7 @@ impl LongStream {
     ) -> &mut LongStream {
         known.get_or_insert_with(|| {
             Box::new(LongStream {
-                stamped: first_stamp
-                    .map_or_else(Stamped::default, |(at, value)| Stamped::after(at, value)),
+                stamped: Stamped::after(first_stamp),
                 ..LongStream::default()
             })
         })

@@ -245,7 +245,9 @@ impl SendHistory<'_> {
         for rates in rates.chunks(AT_ONCE) {
             let all: [f64; AT_ONCE] = from_fn(|n| rates[n.min(rates.len() - 1)]);
             self.levels(all, &mut levels);
-            let brims: [f64; AT_ONCE] = from_fn(|n| self.brim(self.at_loss(&levels, n)));
+            let brim = |n: usize| self.brim(self.at_loss(&levels, n));
+            let brims: [f64; AT_ONCE] =
+                from_fn(|n| if n < rates.len() { brim(n) } else { f64::MAX });
             let mut above = [0.0; AT_ONCE];
             for (step, levels) in self.steps.iter().zip(&levels) {
                 // What passed still fitted before its last segment.
