@@ -46,6 +46,8 @@ const FETCH_WITHIN: Duration = Duration::from_secs(120);
 const LARGEST_TRACE: usize = 64 << 20;
 /// Samples of the remote host beyond twice those that were due.
 const MORE_SAMPLES: u64 = 64;
+/// A leg takes at most a day.
+const LATEST_SAMPLE: Nanos = Nanos::from_secs(7 * 86_400);
 /// Operations that the remote host may report: more than there are.
 const MOST_OPERATIONS: usize = 64;
 /// Below this, the send time is not compared with the remote receive time: socket buffers absorb the data.
@@ -993,6 +995,13 @@ fn bounded(sample: &Sample, leg_state: &LegState, now: Nanos) -> Result<(), Stri
     if count > ordered {
         return Err(format!(
             "sent a sample of {count} streams where {ordered} were ordered"
+        ));
+    }
+    // This host may have been suspended meanwhile.
+    if sample.at > LATEST_SAMPLE {
+        return Err(format!(
+            "sent a sample of {}, which no leg reaches",
+            sample.at
         ));
     }
     let interval = leg_state.order.interval.max(Nanos::from_millis(1));

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -728,7 +729,16 @@ fn samples_without_end_or_sense_end_the_run() {
         extra: |leg| vec![json!({"say": "sample", "leg": leg, "sample": {"at_ns": null}})],
         ..HONEST
     };
+    let late = Lies {
+        extra: |leg| {
+            let mut late = sample(leg, 1);
+            late["sample"]["at_ns"] = json!(u64::MAX);
+            vec![late]
+        },
+        ..HONEST
+    };
     for (lies, reason) in [
+        (late, "which no leg reaches"),
         (many, "more samples than there was time for"),
         (wide, "3000 streams"),
         (none, "cannot be read"),
@@ -738,4 +748,75 @@ fn samples_without_end_or_sense_end_the_run() {
         let said = stderr(&out) + &stdout(&out);
         assert!(said.contains(reason), "{reason}: {said}");
     }
+}
+
+/// Samples whose states have the largest numbers, and whose times and counts go back.
+fn absurd(leg: u32) -> Vec<Value> {
+    let most = u64::MAX;
+    let tcp = json!({"state": 1, "retransmits": 255, "backoff": 255, "rto_ns": most, "srtt_ns": most, "min_rtt_ns": most,
+        "rttvar_ns": most, "cwnd": u32::MAX, "ssthresh": u32::MAX, "mss": u32::MAX, "snd_wnd": most, "rcv_wnd": most,
+        "bytes_acked": most, "bytes_received": most, "bytes_sent": most, "bytes_retrans": most, "notsent_bytes": most,
+        "packets_out": u32::MAX, "total_retrans": u32::MAX, "delivered": u32::MAX, "delivered_ce": u32::MAX,
+        "busy_ns": most, "rwnd_limited_ns": most, "sndbuf_limited_ns": most, "pacing_rate_bit_s": most,
+        "delivery_rate_bit_s": most, "segs_out": u32::MAX, "segs_in": u32::MAX, "rcv_space": most});
+    let cpu = json!({"process_user_ns": most, "process_system_ns": most, "host_busy_ns": most, "host_total_ns": most,
+        "busiest_processor_ns": most, "host_softirq_ns": most, "host_steal_ns": most});
+    let of = |at: u64, bytes: u64, large: bool| {
+        let mut stream = json!({"stream": 0, "bytes": bytes});
+        let mut sample = sample(leg, 0);
+        if large {
+            stream["tcp"] = tcp.clone();
+            stream["send_buffer"] = json!(most);
+            stream["receive_buffer"] = json!(most);
+            sample["sample"]["cpu"] = cpu.clone();
+        }
+        sample["sample"]["at_ns"] = json!(at);
+        sample["sample"]["bytes"] = json!(bytes);
+        sample["sample"]["streams"] = json!([stream]);
+        sample
+    };
+    vec![
+        of(0, 0, false),
+        of(1 << 49, 9, true),
+        of(1, 1, false),
+        of(1 << 48, 0, true),
+        of(5, 7, true),
+    ]
+}
+
+#[test]
+fn absurd_samples_break_no_reader() {
+    let remote = Remote::start(Lies {
+        extra: absurd,
+        ..HONEST
+    });
+    let sound = |command: &mut Command| {
+        let out = run(command);
+        let said = stderr(&out);
+        assert!(!said.contains("panicked"), "{command:?}: {said}");
+        assert!(
+            out.status.code().is_some_and(|code| code < 100),
+            "{command:?}: {said}"
+        );
+    };
+    let client = &remote.client;
+    sound(&mut client.linerate(&["measure", &remote.at, "--up", "-n", "8M"]));
+    let export = stdout(&run(&mut client.linerate(&["runs", "export", "last"])));
+    let kept: Value = serde_json::from_str(&export).unwrap();
+    assert_eq!(
+        kept["legs"][0]["remote"]["samples"]
+            .as_array()
+            .unwrap()
+            .len(),
+        5
+    );
+    for args in [
+        &["runs", "show", "last"][..],
+        &["runs", "export", "last", "-f", "csv"],
+        &["explain", "last"],
+        &["report", "last", "-o", "-"],
+    ] {
+        sound(&mut client.linerate(args));
+    }
+    remote.thread.join().unwrap();
 }

@@ -195,7 +195,7 @@ fn a_network_process_has_its_files_and_no_others_and_starts_and_connects_to_noth
         low_ports: false,
     };
     let thread = std::thread::spawn(move || {
-        network.confine().unwrap();
+        let not_denied = network.confine().unwrap();
         fs::write(own.join("b"), "text").unwrap();
         fs::rename(own.join("b"), own.join("a")).unwrap();
         assert!(fs::read("/proc/self/status").is_ok() && fs::read(other.join("a")).is_ok());
@@ -209,7 +209,7 @@ fn a_network_process_has_its_files_and_no_others_and_starts_and_connects_to_noth
             refused(TcpListener::bind("127.0.0.1:1")),
         ];
         assert!(
-            denied.iter().all(|said| said == "PermissionDenied"),
+            not_denied.is_some() || denied.iter().all(|said| said == "PermissionDenied"),
             "{denied:?}"
         );
         fs::read_to_string("/proc/thread-self/status").unwrap()
