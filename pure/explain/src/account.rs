@@ -129,11 +129,12 @@ impl ConnectionAccount {
         let Some(own) = self.sent() else {
             return;
         };
-        facts.losses = own.losses.clone();
+        let lost = own.losses();
+        facts.losses = lost.losses;
         for loss in &mut facts.losses {
             loss.at = loss.at.since(begun);
         }
-        facts.vanished = own.vanished.map(|v| Vanished {
+        facts.vanished = lost.vanished.map(|v| Vanished {
             at: v.at.since(begun),
             ..v
         });

@@ -66,8 +66,7 @@ pub(crate) struct CaptureSender {
     /// What left, from the first [`FEWEST_SENT`] packets on.
     departed: Option<Box<Departed>>,
     course: Option<Box<LongStream>>,
-    pub losses: Vec<LostSegment>,
-    pub vanished: Option<Vanished>,
+    lost: Option<Box<SenderLosses>>,
     /// When the first data with a timestamp passed, and that.
     first_stamp: Option<(Nanos, u32)>,
     /// The timestamp of the newest acknowledgement.
@@ -95,6 +94,13 @@ pub(crate) struct CaptureSender {
     sends: SendClock,
     /// The last acknowledgement.
     last_ack: Nanos,
+}
+
+/// What only streams with retransmissions have.
+#[derive(Clone, Default)]
+pub(crate) struct SenderLosses {
+    pub losses: Vec<LostSegment>,
+    pub vanished: Option<Vanished>,
 }
 
 /// Acknowledgements of all that was in flight at once, of three full segments or more: a receiver whose application reads
@@ -443,19 +449,20 @@ impl CaptureSender {
         self.stalled += again.timeout.unwrap_or_default();
         let (size, passed) = (packet.payload.min(usual(segment)), stream.largest_acked);
         let backoffs = backoffs.unwrap_or(again.backoffs);
-        let more = backoffs > self.vanished.map_or(1, |v| v.backoffs);
+        let lost = self.lost.get_or_insert_default();
+        let more = backoffs > lost.vanished.map_or(1, |v| v.backoffs);
         // Shorter ones are lost for another reason; and one that is not in the capture may have passed.
         let is_full = size >= stream.mss(segment).max(EVERY_LINK_CARRIES)
             && stream.counts().unseen < u64::from(size);
         if more && again.range.0 == stream.acked && size > passed && is_full {
-            self.vanished = Some(Vanished {
+            lost.vanished = Some(Vanished {
                 size,
                 passed,
                 backoffs,
                 at: again.before,
             });
         }
-        if self.losses.len() >= MOST_LOSSES {
+        if lost.losses.len() >= MOST_LOSSES {
             return None;
         }
         let course = self.course.as_ref();
@@ -463,7 +470,7 @@ impl CaptureSender {
             let gap = course.gaps.iter().rev().find(|(at, _)| *at == missed);
             gap.map(|(_, late)| in_ticks(*late))
         });
-        self.losses.push(LostSegment {
+        lost.losses.push(LostSegment {
             at: again.before,
             srtt: stream.srtt,
             flight: stream.unacked(),
@@ -472,15 +479,15 @@ impl CaptureSender {
             echo: course.map(|c| c.echo.now()).unwrap_or_default(),
             late: late.unwrap_or_default(),
         });
-        self.losses.last_mut()
+        lost.losses.last_mut()
     }
 
     /// A black hole lets none of full size pass.
     #[inline]
     pub fn acknowledged(&mut self, stream: &Stream) {
-        if self.vanished.is_some() {
+        if let Some(lost) = &mut self.lost {
             let largest = stream.largest_acked;
-            self.vanished = self.vanished.filter(|v| v.size > largest);
+            lost.vanished = lost.vanished.filter(|v| v.size > largest);
         }
     }
 
@@ -615,6 +622,11 @@ impl CaptureSender {
         bucket::fit(&self.departed.as_ref()?.sent, rtt)
     }
 
+    /// Its retransmissions.
+    pub fn losses(&self) -> SenderLosses {
+        self.lost.as_deref().cloned().unwrap_or_default()
+    }
+
     /// What it lost and what passed, if it lost some: from when on that is whole, until when, and each.
     pub(super) fn lossy(&self) -> Option<(Nanos, Nanos, &[Sent])> {
         let departed = self.departed.as_ref().filter(|d| d.lossy)?;
@@ -714,7 +726,8 @@ impl CaptureSender {
         facts.timeouts = counts.timeouts;
         facts.stalled = counts.stalled;
         facts.backoffs = counts.backoffs;
-        facts.vanished = this.vanished.map(|v| Vanished {
+        let lost = this.lost.take().unwrap_or_default();
+        facts.vanished = lost.vanished.map(|v| Vanished {
             at: v.at.since(begun),
             ..v
         });
@@ -748,7 +761,7 @@ impl CaptureSender {
                 .is_none_or(|own| own.parts < shared.parts)
         };
         facts.bucket = shared.filter(better).or(facts.bucket);
-        facts.losses = this.losses;
+        facts.losses = lost.losses;
         let is_clock = course.stamped.is_data_in_milliseconds();
         let beyond = |echo: Nanos, late: Nanos| match is_clock {
             true => echo.max(near + late),
