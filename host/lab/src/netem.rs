@@ -2,7 +2,7 @@
 //!
 //! Each direction is one device's root: netem for delay and chance, below it a second one for the rate and the
 //! queue. Delay comes first there and last on a real line, which for a constant delay is the same at the receiver; a
-//! frame that is lost by chance does not use the line.
+//! frame that is lost at random does not use the line.
 
 use crate::netns_holder::{TC, run};
 use crate::plan;
