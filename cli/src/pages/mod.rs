@@ -96,6 +96,17 @@ pub fn html_of(archive: &Archive, named: &archive::NamedDocument) -> Result<Stri
     })
 }
 
+/// The page of a capture or a trace in a file, as HTML, made by a process that can only read it.
+pub fn html_of_capture(path: &Path) -> Result<String> {
+    confined(&[path], || {
+        let kind = inputs::kind(path)?;
+        if !matches!(kind, InputKind::Trace | InputKind::Capture) {
+            refuse!("it is no capture (pcap, pcapng) and no trace of linerate");
+        }
+        Ok(page::html(&trace::page(path, &kind, None)?))
+    })
+}
+
 /// The page of a run, with the segments of its traces if they are here.
 pub fn run_page(run: &Run, why: &[Explanation], traces: Option<&Traces>) -> Page {
     let mut page = pages::run(run, &summarise(run), why);

@@ -32,6 +32,7 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
     }
     let pages = entries.len() + histories.len() + 1;
     let index = Index {
+        takes_captures: false,
         entries,
         paths: ways(&rows, &histories, name, report::words::minute),
         search: None,

@@ -1,4 +1,4 @@
-//! The archive in a browser: read-only, one request a connection, bounded in every way that a client could make
+//! The archive in a browser: one request a connection, of which none changes anything, bounded in every way that a client could make
 //! large. What a request may be is decided in `wire::http`, what is answered in [`site`].
 
 mod folder;
@@ -19,6 +19,9 @@ use wire::http::{self, Status};
 
 /// For a whole request to come.
 const REQUEST: Duration = Duration::from_secs(5);
+
+/// For a whole capture to come.
+const FILE: Duration = Duration::from_secs(300);
 
 /// For a whole answer to go.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -72,7 +75,13 @@ pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()
 
 fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
     let (answer, head_only) = match request(stream)? {
-        Ok(request) => (site.answer(&request), request.head_only),
+        Ok((request, begun)) => match request.file {
+            Some(length) => (
+                site.put(&request, |file| receive(stream, &begun, length, file)),
+                false,
+            ),
+            None => (site.answer(&request), request.head_only),
+        },
         Err(status) => (SiteAnswer::of(status), false),
     };
     let until = Instant::now() + ANSWER;
@@ -94,8 +103,35 @@ fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
     }
 }
 
-/// The request that comes, or what to answer instead.
-fn request(stream: &mut TcpStream) -> io::Result<Result<http::HttpRequest, Status>> {
+/// Writes the file that comes, of which some has come.
+fn receive(
+    stream: &mut TcpStream,
+    begun: &[u8],
+    length: u64,
+    file: &mut impl Write,
+) -> io::Result<()> {
+    let until = Instant::now() + FILE;
+    let begun = &begun[..begun
+        .len()
+        .min(usize::try_from(length).unwrap_or(usize::MAX))];
+    file.write_all(begun)?;
+    let mut missing = length - begun.len() as u64;
+    let mut more = [0; 64 << 10];
+    while missing > 0 {
+        stream.set_read_timeout(Some(left(until)?.min(REQUEST)))?;
+        let most = usize::try_from(missing).map_or(more.len(), |missing| missing.min(more.len()));
+        let count = stream.read(&mut more[..most])?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        file.write_all(&more[..count])?;
+        missing -= count as u64;
+    }
+    Ok(())
+}
+
+/// The request that comes, with what came after its head, or what to answer instead.
+fn request(stream: &mut TcpStream) -> io::Result<Result<(http::HttpRequest, Vec<u8>), Status>> {
     let until = Instant::now() + REQUEST;
     let mut bytes = Vec::new();
     let mut more = [0; 2048];
@@ -113,7 +149,10 @@ fn request(stream: &mut TcpStream) -> io::Result<Result<http::HttpRequest, Statu
             Err((_, error)) => return Err(error),
         }
         if let Some(found) = http::request(&bytes).transpose() {
-            return Ok(found);
+            return Ok(found.map(|found| {
+                let begun = bytes.split_off(found.head);
+                (found, begun)
+            }));
         }
     }
 }

@@ -2,17 +2,21 @@
 
 use crate::archive_list::{self, Listed};
 use crate::lookup;
-use crate::pages::html_of;
+use crate::pages::{html_of, html_of_capture};
 use crate::prelude::*;
 use archive::{Archive, ArchiveRow, NamedDocument, RunFilter};
 use engine::exit::{exit_of, sentence};
-use engine::{clock, traces};
+use engine::{chance, clock, traces};
 use model::{Direction, Ended, Exchange, LegLimit, Metric, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
 use report::page::{self, Page};
 use report::pages::{Entry, History, Index, Past, PathHistory, Search, Shift, Side};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, TryLockError};
 use wire::http::{self, HttpRequest, Status};
 
 /// Lines of a list.
@@ -32,6 +36,8 @@ pub struct Site {
     pub archive: PathBuf,
     /// Requests may call this machine by any name: it was ordered to listen where others reach it.
     pub any_name: bool,
+    /// A capture is read: one at a time.
+    pub reads: Mutex<()>,
 }
 
 pub struct SiteAnswer {
@@ -90,11 +96,50 @@ impl Site {
         })
     }
 
+    /// The page of a capture that a client puts, which `receive` writes to a file: the client itself may not be trusted,
+    /// but it is on this host.
+    pub fn put(
+        &self,
+        request: &HttpRequest,
+        receive: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> SiteAnswer {
+        if self.any_name || !request.names_no_name() {
+            return SiteAnswer::of(Status::Misdirected);
+        }
+        let _alone = match self.reads.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let line = "another capture is being read: try again";
+                return SiteAnswer::text(Status::Busy, line);
+            }
+            alone => alone,
+        };
+        let page = Upload::new(request.value("name").unwrap_or_default())
+            .and_then(|upload| {
+                receive(&mut File::create_new(&upload.file)?)?;
+                Ok(upload)
+            })
+            .context("cannot keep the capture for its reader")
+            .and_then(|upload| {
+                let page = html_of_capture(&upload.file)?;
+                // Its place was for the reader alone.
+                Ok(page.replace(&format!("{}/", upload.place.display()), ""))
+            });
+        match page {
+            Ok(page) => SiteAnswer::ok(HTML, page),
+            Err(error) => SiteAnswer::text(Status::BadRequest, &sentence(&error)),
+        }
+    }
+
     fn found(&self, request: &HttpRequest) -> Result<SiteAnswer> {
         let archive = Archive::open_to_read(&self.archive)?;
         let asked = |name| request.value(name).unwrap_or_default();
         let page = match request.path.as_str() {
-            "/" => return Ok(SiteAnswer::ok(HTML, index(&archive, request)?)),
+            "/" => {
+                return Ok(SiteAnswer::ok(
+                    HTML,
+                    index(&archive, request, !self.any_name)?,
+                ));
+            }
             "/metrics" => return Ok(SiteAnswer::ok(METRICS, metrics(&archive)?)),
             "/compare.html" => match compare(&archive, asked("a"), asked("b"))? {
                 Some(page) => page,
@@ -126,7 +171,38 @@ impl Site {
     }
 }
 
-fn index(archive: &Archive, request: &HttpRequest) -> Result<String> {
+/// A capture on its way to its reader, in a directory that is gone with it.
+struct Upload {
+    place: PathBuf,
+    file: PathBuf,
+}
+
+impl Upload {
+    /// Only its owner may read it. Of its name, what is harmless on pages and in paths.
+    fn new(name: &str) -> Result<Upload> {
+        let name = Path::new(name).file_name().and_then(|name| name.to_str());
+        let harmless = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let name: String = name
+            .unwrap_or_default()
+            .chars()
+            .filter(harmless)
+            .take(100)
+            .collect();
+        let random = u64::from_le_bytes(chance::bytes()?);
+        let place = std::env::temp_dir().join(format!("linerate-capture-{random:016x}"));
+        DirBuilder::new().mode(0o700).create(&place)?;
+        let file = place.join(if name.is_empty() { "capture" } else { &name });
+        Ok(Upload { place, file })
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.place);
+    }
+}
+
+fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Result<String> {
     let asked = |name| request.value(name).unwrap_or_default().to_owned();
     let mut search = Search {
         text: asked("text"),
@@ -190,6 +266,7 @@ fn index(archive: &Archive, request: &HttpRequest) -> Result<String> {
             format!("{} ago", report::words::age(clock::unix_time().since(at)))
         }),
         search: Some(search),
+        takes_captures,
         older,
     }))
 }

@@ -682,6 +682,7 @@ impl Served {
     fn begin(home: &Home) -> Served {
         let mut child = home
             .command(&["serve", "--listen", "127.0.0.1:0"])
+            .env("TMPDIR", home.path().join("uploads"))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -704,10 +705,10 @@ impl Served {
     }
 
     /// The whole answer to these bytes. Who is refused unheard may lose it.
-    fn raw(&self, bytes: &str) -> String {
+    fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = self.connect();
         let mut answer = Vec::new();
-        let _ = stream.write_all(bytes.as_bytes());
+        let _ = stream.write_all(bytes.as_ref());
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8(answer).unwrap()
     }
@@ -1303,4 +1304,50 @@ fn help_teaches_by_examples() {
             "{help}"
         );
     }
+}
+
+#[test]
+fn a_capture_that_is_put_is_explained_and_not_kept() {
+    let home = Home::new();
+    home.runs(&["list"]);
+    let uploads = home.path().join("uploads");
+    std::fs::create_dir(&uploads).unwrap();
+    Archive::open(&home.archive()).unwrap();
+    let served = Served::begin(&home);
+    let index = served.page("/");
+    assert!(index.contains("id=\"capture\""), "{index}");
+    let put = |name: &str, length: usize, body: &[u8]| {
+        let head = format!(
+            "PUT /capture.html?name={name} HTTP/1.1\r\nHost: {}\r\nContent-Length: {length}\r\n\r\n",
+            served.address
+        );
+        served.raw([head.as_bytes(), body].concat())
+    };
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pure/requests/tests/captures");
+    let capture = std::fs::read(captures.join("nfs3.pcap")).unwrap();
+    let page = put("..%2F%3Cb%3Enfs3.pcap", capture.len(), &capture);
+    assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
+    assert!(
+        page.contains("What limited the connections in bnfs3.pcap"),
+        "{page}"
+    );
+    assert!(
+        page.contains("requests were answered") && !page.contains("uploads"),
+        "{page}"
+    );
+    let other = put("notes.txt", 5, b"hello");
+    assert!(other.starts_with("HTTP/1.1 400"), "{other}");
+    assert!(other.contains("no capture (pcap, pcapng)"), "{other}");
+    let short = put(
+        "nfs3.pcap",
+        capture.len() / 2,
+        &capture[..capture.len() / 2],
+    );
+    assert!(
+        short.starts_with("HTTP/1.1 200 OK"),
+        "a capture may be cut off: {short}"
+    );
+    let long = put("nfs3.pcap", 256 * 1024 * 1024 + 1, b"");
+    assert!(long.starts_with("HTTP/1.1 413"), "{long}");
+    assert_eq!(uploads.read_dir().unwrap().count(), 0);
 }

@@ -1,10 +1,17 @@
-//! The requests that the archive's pages take from a browser: HTTP/1.1 (RFC 9110, RFC 9112), GET and HEAD alone,
-//! without a body, one a connection. httparse reads the head; what it means is decided here.
+//! The requests that the archive's pages take from a browser: HTTP/1.1 (RFC 9110, RFC 9112), GET and HEAD without a
+//! body, and PUT of a capture; one a connection. httparse reads the head; what it means is decided here.
 
 use std::net::IpAddr;
 
 /// Longest head of a request that is read, in bytes; no browser sends half as much without cookies.
 pub const LONGEST_HEAD: usize = 8 << 10;
+
+/// Longest capture that is taken, in bytes.
+pub const LONGEST_FILE: u64 = 256 << 20;
+
+/// The only path that a file may be put to. No page of another origin can: a browser asks before it puts across origins
+/// (Fetch, 4.10), and that question is refused.
+pub const CAPTURE: &str = "/capture.html";
 
 /// Header fields of a request, at most.
 const MOST_FIELDS: usize = 64;
@@ -23,6 +30,10 @@ pub struct HttpRequest {
     pub query: Vec<(String, String)>,
     /// Whom it was sent to: the Host field, port included.
     pub host: String,
+    /// Bytes of the head.
+    pub head: usize,
+    /// Bytes of the file that follows it, which PUT has alone.
+    pub file: Option<u64>,
 }
 
 impl HttpRequest {
@@ -56,11 +67,11 @@ pub enum Status {
     BadRequest,
     /// There is no such page.
     NotFound,
-    /// Neither GET nor HEAD.
+    /// Neither GET nor HEAD, nor PUT where a file may be.
     MethodNotAllowed,
     /// It took too long to come.
     Timeout,
-    /// It has a body.
+    /// It has a body, or one that is too long.
     ContentTooLarge,
     /// It was meant for somebody else.
     Misdirected,
@@ -100,16 +111,19 @@ impl Status {
 pub fn request(bytes: &[u8]) -> Result<Option<HttpRequest>, Status> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
-    match head.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => {}
+    let length = match head.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => length,
         Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Ok(None),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Status::FieldsTooLarge),
         Err(httparse::Error::Version) => return Err(Status::VersionNotSupported),
         Err(_) => return Err(Status::BadRequest),
-    }
-    let head_only = match head.method {
-        Some("GET") => false,
-        Some("HEAD") => true,
+    };
+    let target = head.path.unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let (head_only, puts) = match head.method {
+        Some("GET") => (false, false),
+        Some("HEAD") => (true, false),
+        Some("PUT") if path == CAPTURE => (false, true),
         _ => return Err(Status::MethodNotAllowed),
     };
     let values = |name: &'static str| {
@@ -117,18 +131,26 @@ pub fn request(bytes: &[u8]) -> Result<Option<HttpRequest>, Status> {
         let named = named.filter(move |field| field.name.eq_ignore_ascii_case(name));
         named.map(|field| field.value)
     };
-    let no_body = values("content-length").all(|length| length == b"0");
-    if !no_body || values("transfer-encoding").next().is_some() {
+    if values("transfer-encoding").next().is_some() {
         return Err(Status::ContentTooLarge);
     }
+    let mut lengths = values("content-length").map(|length| {
+        let length = std::str::from_utf8(length).ok()?;
+        length.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
+        length.parse().ok()
+    });
+    let file = match (puts, lengths.next(), lengths.next()) {
+        (true, Some(Some(length)), None) if length <= LONGEST_FILE => Some(length),
+        (true, None, _) => return Err(Status::BadRequest),
+        (false, None | Some(Some(0)), None) => None,
+        _ => return Err(Status::ContentTooLarge),
+    };
     // RFC 9112, 3.2: one, no more and no less.
     let mut hosts = values("host");
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Status::BadRequest);
     };
     let host = std::str::from_utf8(host).map_err(|_| Status::BadRequest)?;
-    let target = head.path.unwrap_or_default();
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     if !path.starts_with('/') {
         return Err(Status::BadRequest);
     }
@@ -146,6 +168,8 @@ pub fn request(bytes: &[u8]) -> Result<Option<HttpRequest>, Status> {
         path: decoded(path).ok_or(Status::BadRequest)?,
         query: query.ok_or(Status::BadRequest)?,
         host: host.trim().to_owned(),
+        head: length,
+        file,
     }))
 }
 
@@ -233,6 +257,12 @@ mod tests {
         for cut in 0..text.len() {
             assert_eq!(read(&text[..cut]), Ok(None), "{cut}");
         }
+        let put = format!("PUT {CAPTURE}?name=a.pcap HTTP/1.1\r\nHost: [::1]\r\nContent-Length: ");
+        let put = |length: u64| format!("{put}{length}\r\n\r\n");
+        let taken = read(&(put(LONGEST_FILE) + "rest")).unwrap().unwrap();
+        assert_eq!(taken.file, Some(LONGEST_FILE));
+        assert_eq!(taken.head, put(LONGEST_FILE).len());
+        assert_eq!(read(&put(LONGEST_FILE + 1)), Err(Status::ContentTooLarge));
         let head = read("HEAD / HTTP/1.0\r\nHost: [::1]\r\nContent-Length: 0\r\n\r\n");
         assert!(head.unwrap().unwrap().head_only);
     }
@@ -246,6 +276,18 @@ mod tests {
             (
                 "POST / HTTP/1.1\r\nHost: a\r\n\r\n",
                 Status::MethodNotAllowed,
+            ),
+            (
+                "PUT /3f.html HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+                Status::MethodNotAllowed,
+            ),
+            (
+                "PUT /capture.html HTTP/1.1\r\nHost: a\r\n\r\n",
+                Status::BadRequest,
+            ),
+            (
+                "PUT /capture.html HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello",
+                Status::ContentTooLarge,
             ),
             (
                 "DELETE /3f HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -5,6 +5,7 @@ use crate::prelude::*;
 use crate::web::{self, Site};
 use archive::Archive;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Mutex;
 
 /// Show the archive in a browser: list, search, compare, histories
 #[derive(Args)]
@@ -13,7 +14,9 @@ use std::net::{SocketAddr, TcpListener};
   ssh -L 5220:127.0.0.1:5220 db2 linerate runs serve
   linerate runs serve --listen 127.0.0.1:0     a free port, which is printed
 
-Read-only, until Ctrl-C. /metrics has the last run of each host and workload.")]
+Read-only, until Ctrl-C. A capture that is dropped on the list is read by a
+process that can do nothing else, and its page is shown; nothing of it is kept.
+/metrics has the last run of each host and workload.")]
 pub struct RunsServe {
     /// Where to listen; all who can connect can read the archive
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5220")]
@@ -43,7 +46,12 @@ impl RunsServe {
         out::print(&format!(
             "the archive is at http://{address}/ until Ctrl-C\n"
         ))?;
-        web::serve(&listener, Site { archive, any_name }, stop)?;
+        let site = Site {
+            archive,
+            any_name,
+            reads: Mutex::default(),
+        };
+        web::serve(&listener, site, stop)?;
         Ok(Exit::Done)
     }
 }

@@ -12,16 +12,21 @@ use std::fmt::Write as _;
 const LIBRARY: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
 const LIBRARY_STYLE: &str = include_str!("../../vendor/uplot/uPlot.min.css");
 const SCRIPT: &str = include_str!("zoom.js");
+/// Takes captures to the server, in the list that it serves.
+pub(crate) const DROP: &str = include_str!("drop.js");
 const STYLE: &str = include_str!("page.css");
 
 /// What any page may do: nothing in it asks a network for anything, and the only scripts and styles that run are those
 /// whose hashes are named here (Content Security Policy Level 3, 8.2). A page that is served may ask its server by a
-/// form, one that is a file has nobody to ask.
+/// form or a script, one that is a file has nobody to ask.
 pub fn policy(served: bool) -> String {
-    let form_action = if served { "'self'" } else { "'none'" };
+    let (asks, scripts): (_, &[&str]) = match served {
+        true => ("'self'", &[LIBRARY, SCRIPT, DROP]),
+        false => ("'none'", &[LIBRARY, SCRIPT]),
+    };
     format!(
-        "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'; form-action {form_action}",
-        hashes(&[LIBRARY, SCRIPT]),
+        "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'; connect-src {asks}; form-action {asks}",
+        hashes(scripts),
         hashes(&[&of_page(), &style::of_pictures(), LIBRARY_STYLE])
     )
 }

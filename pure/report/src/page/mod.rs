@@ -13,7 +13,7 @@ mod ticks;
 
 pub use chart::{Axis, Band, Chart, Scale, Series, Stroke, Values};
 pub use data::csv;
-pub(crate) use html::document;
+pub(crate) use html::{DROP, document};
 pub use html::{html, policy};
 pub use svg::Svg;
 pub(crate) use text::sparkline;

@@ -1,6 +1,6 @@
 //! The list of what the archive holds, with links: to the pages, and to the history of each path.
 
-use crate::page::{document, inert};
+use crate::page::{DROP, document, inert};
 use crate::words::{counted, utc};
 use model::{Nanos, WorkloadKind};
 use std::fmt::Write as _;
@@ -14,6 +14,8 @@ pub struct Index {
     pub paths: Vec<PathHistory>,
     /// What was searched for; `None`: files cannot search, nor compare.
     pub search: Option<Search>,
+    /// The server takes a capture and answers with its page.
+    pub takes_captures: bool,
     /// Address of the page with those before the oldest of these.
     pub older: Option<String>,
 }
@@ -97,6 +99,13 @@ pub fn index(index: &Index) -> String {
     let mut out = format!("<main class=\"list\">\n<h1>{TITLE}</h1>\n");
     if let Some(search) = &index.search {
         self::search(&mut out, search);
+    }
+    if index.takes_captures {
+        let _ = writeln!(
+            out,
+            "<p><label>A capture to explain, chosen or dropped here: <input type=\"file\" id=\"capture\"></label> \
+             <span id=\"capture-state\" role=\"status\"></span></p>\n<script>{DROP}</script>"
+        );
     }
     if !index.paths.is_empty() {
         paths(&mut out, &index.paths);
