@@ -371,7 +371,7 @@ fn a_lab_of_a_file_is_a_host_of_every_command() {
             ("lab:my paths/wrong.toml", "my paths/wrong.toml:1: "),
             (
                 "lab:my paths/path.toml/c",
-                "write lab:my paths/path.toml/FAR",
+                "write lab:my paths/path.toml/REMOTE",
             ),
         ] {
             let out = linerate(&[what, &[host]].concat());
