@@ -268,6 +268,7 @@ mod tests {
             ..Entry::default()
         };
         let mut of = Index {
+            takes_captures: true,
             entries: vec![
                 entry(RUN),
                 Entry {
