@@ -714,7 +714,7 @@ impl Served {
     }
 
     fn get(&self, path: &str) -> String {
-        self.raw(&format!(
+        self.raw(format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n",
             self.address
         ))
@@ -822,7 +822,7 @@ fn the_archive_in_a_browser() {
     assert!(!metrics.contains("a0000000"));
 
     let address = &served.address;
-    let head = served.raw(&format!("HEAD / HTTP/1.1\r\nHost: {address}\r\n\r\n"));
+    let head = served.raw(format!("HEAD / HTTP/1.1\r\nHost: {address}\r\n\r\n"));
     assert!(
         head.ends_with("\r\n\r\n") && head.contains("200 OK"),
         "{head}"
