@@ -63,6 +63,13 @@ impl Home {
         text(&self.command(arguments).output().unwrap())
     }
 
+    /// The names in a list; a long note has the line below.
+    fn ids(&self, arguments: &[&str]) -> Vec<String> {
+        let list = self.runs(&[&["list"], arguments].concat());
+        let lines = list.lines().skip(1).filter(|line| !line.starts_with(' '));
+        lines.map(|line| line[..8].to_owned()).collect()
+    }
+
     /// The same of `linerate report`.
     fn report(&self, arguments: &[&str]) -> String {
         text(&self.linerate("report", arguments).output().unwrap())
@@ -177,19 +184,15 @@ fn the_list() {
 ID        STARTED (UTC)     HOST             UP          DOWN         NOTE
 00000001  2026-11-22 00:00  local            -           -            unfinished
 3fabcdef  2026-11-21 00:00  web1             41.0 us     -
-3f00c0de  2026-11-20 00:00  db2.example.net  941 Mbit/s  12.0 Gbit/s  before t..
+3f00c0de  2026-11-20 00:00  db2.example.net  941 Mbit/s  12.0 Gbit/s
+          before the change
 "
     );
-    let ids = |arguments: &[&str]| -> Vec<String> {
-        let listed = home.runs(arguments);
-        let lines = listed.lines().skip(1);
-        lines.map(|line| line[..8].to_owned()).collect()
-    };
-    assert_eq!(ids(&["list", "-n", "1"]), ["00000001"]);
-    assert_eq!(ids(&["list", "--host", "EXAMPLE"]), ["3f00c0de"]);
-    assert_eq!(ids(&["list", "--workload", "request"]), ["3fabcdef"]);
+    assert_eq!(home.ids(&["-n", "1"]), ["00000001"]);
+    assert_eq!(home.ids(&["--host", "EXAMPLE"]), ["3f00c0de"]);
+    assert_eq!(home.ids(&["--workload", "request"]), ["3fabcdef"]);
     assert_eq!(
-        ids(&["list", "--since", "2026-11-21"]),
+        home.ids(&["--since", "2026-11-21"]),
         ["00000001", "3fabcdef"]
     );
     assert_eq!(
@@ -638,9 +641,8 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
         })
         .unwrap();
     drop(archive);
-    let list = home.runs(&["list", "-n", "3"]);
-    let ids: Vec<&str> = list.lines().skip(1).map(|line| &line[..8]).collect();
-    assert_eq!(ids, ["80000001", "70000001", "00000001"], "{list}");
+    let ids = home.ids(&["-n", "3"]);
+    assert_eq!(ids, ["80000001", "70000001", "00000001"]);
     let of = home.runs(&["list", "--host", "WEB1"]);
     assert!(of.contains("80000001") && of.contains("3fabcdef"), "{of}");
     assert!(!of.contains("70000001"), "{of}");
@@ -669,7 +671,7 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
         home.runs(&["delete", "7", "8"]),
         "deleted 70000001; its runs and experiments stay\ndeleted 80000001\n"
     );
-    assert_eq!(home.runs(&["list"]).lines().count(), 4);
+    assert_eq!(home.ids(&[]).len(), 3);
 }
 
 /// The archive's server, which ends with the test.
@@ -1043,7 +1045,7 @@ fn deleting() {
     let home = Home::with_runs();
     // Not one is deleted unless all are found.
     home.fails(&["delete", "00000001", "77"], 2);
-    assert_eq!(home.runs(&["list"]).lines().count(), 4);
+    assert_eq!(home.ids(&[]).len(), 3);
     assert_eq!(
         home.runs(&["delete", "last", "00000001", "3fa"]),
         "deleted 00000001\ndeleted 3fabcdef\n"
@@ -1170,11 +1172,7 @@ fn the_archive_keeps_what_it_is_to_keep() {
     let home = Home::new();
     let file = home.archive();
     let size = || std::fs::metadata(&file).unwrap().len();
-    let ids = || -> Vec<String> {
-        let list = home.runs(&["list"]);
-        let lines = list.lines().skip(1);
-        lines.map(|line| line[..8].to_owned()).collect()
-    };
+    let ids = || home.ids(&[]);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap().as_secs();
     let mut archive = Archive::open(&file).unwrap();
