@@ -1,5 +1,5 @@
-//! The archive in a browser: one request a connection, of which none changes anything, bounded in every way that a client could make
-//! large. What a request may be is decided in `wire::http`, what is answered in [`site`].
+//! The archive in a browser: one request a connection, of which none changes anything, bounded in every way that a
+//! client could make large. What a request may be is decided in `wire::http`, what is answered in [`site`].
 
 mod folder;
 mod site;
@@ -94,13 +94,8 @@ fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
     }
     // Closed with something unread, the connection would be reset, and the answer lost with it.
     stream.shutdown(Shutdown::Write)?;
-    let until = Instant::now() + CLOSING;
-    loop {
-        stream.set_read_timeout(Some(left(until)?))?;
-        if stream.read(&mut [0; 1024])? == 0 {
-            return Ok(());
-        }
-    }
+    io::copy(&mut Timed::new(stream, CLOSING), &mut io::sink())?;
+    Ok(())
 }
 
 /// Writes the file that comes, of which some has come.
@@ -110,37 +105,23 @@ fn receive(
     length: u64,
     file: &mut impl Write,
 ) -> io::Result<()> {
-    let until = Instant::now() + FILE;
-    let begun = &begun[..begun
-        .len()
-        .min(usize::try_from(length).unwrap_or(usize::MAX))];
-    file.write_all(begun)?;
-    let mut missing = length - begun.len() as u64;
-    let mut more = [0; 64 << 10];
-    while missing > 0 {
-        stream.set_read_timeout(Some(left(until)?.min(REQUEST)))?;
-        let most = usize::try_from(missing).map_or(more.len(), |missing| missing.min(more.len()));
-        let count = stream.read(&mut more[..most])?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        file.write_all(&more[..count])?;
-        missing -= count as u64;
+    let mut coming = begun.chain(Timed::new(stream, FILE)).take(length);
+    match io::copy(&mut coming, file)? == length {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
     }
-    Ok(())
 }
 
 /// The request that comes, with what came after its head, or what to answer instead.
 fn request(stream: &mut TcpStream) -> io::Result<Result<(http::HttpRequest, Vec<u8>), Status>> {
-    let until = Instant::now() + REQUEST;
+    let mut coming = Timed::new(stream, REQUEST);
     let mut bytes = Vec::new();
     let mut more = [0; 2048];
     loop {
-        let read = left(until).and_then(|left| {
-            stream.set_read_timeout(Some(left))?;
-            stream.read(&mut more)
-        });
-        match read.map_err(|error| (error.kind(), error)) {
+        match coming
+            .read(&mut more)
+            .map_err(|error| (error.kind(), error))
+        {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => bytes.extend_from_slice(&more[..count]),
             Err((io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _)) => {
@@ -154,6 +135,27 @@ fn request(stream: &mut TcpStream) -> io::Result<Result<(http::HttpRequest, Vec<
                 (found, begun)
             }));
         }
+    }
+}
+
+/// What comes until a moment, without a pause longer than a request may take.
+struct Timed<'a> {
+    stream: &'a mut TcpStream,
+    until: Instant,
+}
+
+impl Timed<'_> {
+    fn new(stream: &mut TcpStream, within: Duration) -> Timed<'_> {
+        let until = Instant::now() + within;
+        Timed { stream, until }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wait = left(self.until)?.min(REQUEST);
+        self.stream.set_read_timeout(Some(wait))?;
+        self.stream.read(buffer)
     }
 }
 

@@ -96,8 +96,7 @@ impl Site {
         })
     }
 
-    /// The page of a capture that a client puts, which `receive` writes to a file: the client itself may not be trusted,
-    /// but it is on this host.
+    /// The page of a capture that a client puts, which `receive` writes to a file: only one on this host may.
     pub fn put(
         &self,
         request: &HttpRequest,
