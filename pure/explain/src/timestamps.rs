@@ -55,7 +55,7 @@ impl Lateness {
     fn of(&mut self, at: Nanos, value: u32) -> Option<u32> {
         self.first.get_or_insert((at, value));
         self.last = (at, value);
-        let apart = ((at.0 / 1000) as u32).wrapping_sub(value.wrapping_mul(1000));
+        let apart = apart(at, value, TICKS[0]);
         let least = self.least.get_or_insert([apart; 2]);
         if at.since(self.since) >= LEAST_OVER {
             (*least, self.since) = ([apart, least[0]], at);
