@@ -83,7 +83,12 @@ fn short_transfers_are_not_faster_than_the_senders_clock() {
                 _ => ["remote", "local"],
             };
             let number = |value: &Value| value.as_u64().unwrap();
-            let acknowledged = number(&leg[sender]["acknowledged_ns"]);
+            let mut acknowledged = number(&leg[sender]["acknowledged_ns"]);
+            if sender == "remote" {
+                // Another host's clock is believed as far as this one saw the leg last.
+                let last = leg["local"]["samples"].as_array().unwrap().last();
+                acknowledged = acknowledged.min(number(&last.unwrap()["at_ns"]));
+            }
             let back = number(&figures["rtt_idle_ns"]) / 2;
             let took = number(&figures["duration_ns"]);
             assert!(took >= acknowledged.saturating_sub(back), "{leg}");
