@@ -72,14 +72,15 @@ fn a_leg_survives_an_outage_goes_on_soon_after_it_and_shows_the_silence() {
     let _alone = alone();
     let bench = Bench::new("t");
     Pair::limit(&bench.pair.local, "50mbit");
-    let (running, lines) = started(&mut bench.measure(&["-t", "14s", "--json-stream", "-q"]));
+    let (running, lines) = started(&mut bench.measure(&["-t", "16s", "--json-stream", "-q"]));
     // Samples come: the leg is under way.
     for _ in 0..10 {
         lines.wait_for("\"sample\"");
     }
     bench.rules(Some("drop"));
-    // The length of the outage is what is tested: longer than a session lives without one, and than TCP's sixth retransmission.
-    std::thread::sleep(Duration::from_secs(7));
+    // The length of the outage is what is tested: longer than a session lives without one, and than doubling takes from any first
+    // retransmission timeout (200 to 533 ms) to 4 s: 31 x 250 ms.
+    std::thread::sleep(Duration::from_secs(9));
     bench.rules(None);
     let out = running.output(Duration::from_secs(60));
     let rest = lines.rest().join("\n");
