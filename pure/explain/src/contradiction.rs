@@ -29,8 +29,14 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
             let least = facts.rate() * MORE;
             carries_more(facts, Key::SendBufferRate, payload, least)
         }),
-        Limit::BottleneckRate | Limit::Bufferbloat | Limit::Shaper if facts.loss_hurts() => {
+        Limit::BottleneckRate | Limit::Bufferbloat | Limit::Shaper
+            if facts.loss_hurts() && facts.fills_link().is_none() =>
+        {
             yields(facts)
+        }
+        // What is lost on a link that is full all the same keeps nothing back.
+        Limit::BurstLoss | Limit::RandomLoss | Limit::Reordering if facts.fills_link().is_some() => {
+            facts.fills_link()
         }
         // Any buffer overflows once; one that is too small leaves the path unused.
         Limit::BurstLoss => ignores_losses(facts).or_else(|| {

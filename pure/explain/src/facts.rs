@@ -51,6 +51,14 @@ pub(crate) const NOISE: Nanos = Nanos::from_micros(1500);
 /// And not by this factor.
 const NOISE_AT_MOST: f64 = 2.0;
 
+/// Goodput by what the slowest link carries: from the first it is full; below the second, without losses and a queue, it is not.
+pub(crate) const FULL_LINK: f64 = 0.87;
+const IDLE_LINK: f64 = 0.80;
+/// A goodput above this part of it is not of the time in which the spacing was seen.
+const MORE_THAN_FULL: f64 = 1.15;
+/// A sender with fewer segments under way waits for each: they are spaced by round trips.
+const FEWEST_UNDER_WAY: f64 = 2.0;
+
 /// Smoothed RTT by the shortest, from which there is a standing queue.
 pub(crate) const QUEUE: f64 = 1.25;
 /// The same, from which the standing queue is longer than a small window makes for itself.
@@ -76,6 +84,8 @@ pub(crate) struct Facts {
     pub is_exchange: bool,
     /// What parts those that were lost from those that passed, where each that left is known.
     pub bucket: Option<BucketFit>,
+    /// Bytes of payload a second that the slowest link carries, where the spacing of what arrives shows it.
+    pub capacity: Option<f64>,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
     pub retransmitted: u64,
@@ -521,6 +531,28 @@ impl Facts {
     pub fn occupancy(&self) -> Option<f64> {
         let all = self.steady().iter().filter(|r| r.window > 0);
         median(all.map(|r| r.flight as f64 / r.window as f64))
+    }
+
+    /// Goodput by what the slowest link carries.
+    fn link_use(&self) -> Option<f64> {
+        let trip = self.rtt().as_secs_f64() * self.inflation()?.max(1.0);
+        let segments = self.rate() * trip / f64::from(self.mss.max(1));
+        let used = self.rate() / self.capacity?;
+        (segments >= FEWEST_UNDER_WAY && used <= MORE_THAN_FULL).then_some(used)
+    }
+
+    /// Packets arrive as close to each other as the slowest link lets them, nearly all the time: it is full, whatever is lost.
+    pub fn fills_link(&self) -> Option<Evidence> {
+        let used = self.link_use().filter(|used| *used >= FULL_LINK)?;
+        let used = self.evidence(EvidenceKey::GoodputOverCapacity, used);
+        Some(used.at_least(FULL_LINK))
+    }
+
+    /// The slowest link carries more at times, and no queue stood at it, nor did it lose: it is not full.
+    pub fn leaves_link_idle(&self) -> bool {
+        let queued = self.inflation().is_some_and(|ratio| self.is_queue(ratio, QUEUE));
+        let harmless = self.retransmitted < FEWEST_LOST && self.marked == 0 && !queued;
+        harmless && self.link_use().is_some_and(|used| used < IDLE_LINK)
     }
 
     /// Two fifths of the time and more nothing passed, and timers fired.

@@ -5,6 +5,7 @@
 //! "nothing explains it" is an answer.
 
 mod account;
+mod capacity;
 mod capture;
 mod conclude;
 mod contradiction;

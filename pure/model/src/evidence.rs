@@ -45,6 +45,10 @@ keys! {
     BurstGoodput: BitRate;
     /// Bytes of that burst beyond what the later rate carries.
     BurstExcess: Bytes;
+    /// What the slowest link carries, by packets that arrived one right behind the other.
+    Capacity: BitRate;
+    /// Goodput by that.
+    GoodputOverCapacity: Ratio;
     /// Speed of the slower of both hosts' devices.
     DeviceSpeed: BitRate, Settings;
     /// What BBR offers in one of eight round trips, by its estimate of the bottleneck's rate.

@@ -32,6 +32,8 @@ words! {
         <= "a queue adds no goodput";
     BurstGoodput "goodput of the burst", >= "1.25 times the later goodput";
     BurstExcess "bytes of the burst above the later goodput";
+    Capacity "rate of packets that arrived one right behind the other";
+    GoodputOverCapacity "goodput by the rate of such packets", >= "the slowest link is full";
     DeviceSpeed "speed of the slower device";
     BbrProbeGain "rate that BBR probes for every 8 RTTs, by the rate that it gets";
     MinRtt "shortest RTT";

@@ -1,5 +1,6 @@
 //! What a sender does over time, as the packets of its stream show it: readings, and who limits each of them.
 
+use crate::capacity;
 use crate::conclude::{ExplainedConnection, FEWEST_SEGMENTS, assemble};
 use crate::facts::{
     self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Rhythm, SendClock,
@@ -750,6 +751,10 @@ impl CaptureSender {
         facts.reordered = figures.reordered;
         facts.marked = stream.marked();
         facts.readings = course.readings;
+        // Before the slowest link, packets are spaced by another.
+        let arrived = this.departed.as_ref();
+        let arrived = arrived.filter(|_| frame.vantage == Vantage::AtReceiver);
+        facts.capacity = arrived.and_then(|of| capacity::of(&of.sent, facts.mss));
         // Elsewhere than at the sender, segments lost before the observer are not in the capture.
         facts.bucket = at_sender.then(|| this.bucket(facts.rtt())).flatten();
         let is_lossy = at_sender && this.lossy().is_some();

@@ -28,15 +28,18 @@ const NEVER_FASTER: f64 = 0.92;
 const STANDING: f64 = 2.0;
 /// Goodput by the rate of the queue that lost, from which it could be little more.
 const WELL_USED: f64 = 0.9;
+/// Behind all that holds the sender itself.
+const LAST: u8 = 3;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
 const FEWEST_OUT: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     // A path that carried less would not let that rate through.
-    if pacing::is_kept(facts) || pacing::even(facts).is_some() {
+    if pacing::is_kept(facts) || pacing::even(facts).is_some() || facts.leaves_link_idle() {
         return None;
     }
-    full(facts)
+    spaced(facts)
+        .or_else(|| full(facts))
         .or_else(|| never_faster(facts))
         .or_else(|| {
             overflows(
@@ -47,6 +50,20 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         .or_else(|| well_used(facts))
         .or_else(|| queues_unseen(facts))
         .or_else(|| probed(facts))
+}
+
+/// Packets arrive as close to each other as the slowest link lets them. A sender that paces single segments looks the same.
+fn spaced(facts: &Facts) -> Option<Candidate> {
+    let evidence = vec![
+        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+        facts.evidence(Key::Capacity, bit_rate(facts.capacity?)),
+        facts.fills_link()?,
+    ];
+    Some(
+        Candidate::new(Confidence::Possible, evidence)
+            .ranked(0)
+            .advise(LINE_IS_FULL),
+    )
 }
 
 /// Losses never slowed it down, and it was never faster: losses with another cause would slow it down, or leave faster
@@ -106,6 +123,11 @@ fn queues_unseen(facts: &Facts) -> Option<Candidate> {
 pub(crate) fn fits_from_afar(facts: &Facts) -> Option<Candidate> {
     let ratio = facts.goodput_by_peak()?;
     let spread = facts.held_flight().filter(|_| facts.is_seen_from_afar())?;
+    if let Some(full) = spaced(facts) {
+        return Some(full);
+    }
+    // A shaper before the slowest link may still be full, if it lets bursts pass.
+    let rank = if facts.leaves_link_idle() { LAST } else { 0 };
     (ratio >= NEVER_FASTER).then(|| {
         let evidence = vec![
             facts.evidence(Key::Goodput, bit_rate(facts.rate())),
@@ -117,7 +139,7 @@ pub(crate) fn fits_from_afar(facts: &Facts) -> Option<Candidate> {
                 .at_most(HELD_FLIGHT),
         ];
         Candidate::new(Confidence::Possible, evidence)
-            .ranked(0)
+            .ranked(rank)
             .advise(LINE_IS_FULL)
     })
 }

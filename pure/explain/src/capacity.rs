@@ -1,0 +1,92 @@
+//! The rate of the slowest link, by packets that arrive one right behind the other: it spaced them so (packet pairs: Keshav
+//! 1991, Dovrolis, Ramanathan and Moore 2004).
+
+use crate::facts::Sent;
+use model::Nanos;
+
+/// What arrives in so much time is taken as one: devices and kernels gather packets before they pass them on.
+const GATHERED: Nanos = Nanos::from_micros(100);
+/// Packets that are looked at, and the fewest arrivals that show a spacing.
+const MOST: usize = 2048;
+const FEWEST: usize = 32;
+/// Spacings that differ by so much are the same (natural logarithm of their ratio).
+const SAME: f64 = 0.06;
+/// Part of the spacings that are the same, where a link makes them. A sender that paces sends two segments at a time at
+/// the least, so that half of them show the link.
+const A_LINKS: f64 = 0.15;
+/// The most frequent rate is at most so much below the highest that is frequent.
+const NEAR: f64 = 0.15;
+/// Part of the spacings that may be shorter than the link's: of more, no spacing is a link's.
+const SHORTER: f64 = 0.3;
+
+/// In bytes of payload a second, by the last of these that arrived; `None` where their spacing shows none.
+pub(crate) fn of(arrived: &[Sent], mss: u32) -> Option<f64> {
+    let last = &arrived[arrived.len().saturating_sub(MOST)..];
+    let begins = |first: &Sent, next: &Sent| next.at.since(first.at) >= GATHERED;
+    let mut rates = Vec::new();
+    let (mut first, mut before, mut bytes) = (last.first()?, None, 0);
+    let mut newest = first;
+    for packet in last {
+        if begins(first, packet) {
+            if let Some(before) = before.replace(newest.at)
+                && bytes >= mss.max(1)
+            {
+                let apart = newest.at.since(before).as_secs_f64();
+                rates.push((f64::from(bytes) / apart.max(1e-9)).ln());
+            }
+            (first, bytes) = (packet, 0);
+        }
+        bytes = bytes.saturating_add(packet.bytes);
+        newest = packet;
+    }
+    if rates.len() < FEWEST {
+        return None;
+    }
+    rates.sort_unstable_by(f64::total_cmp);
+    let same = |from: usize| rates[from..].partition_point(|rate| *rate <= rates[from] + SAME);
+    let least = (rates.len() as f64 * A_LINKS).ceil() as usize;
+    let highest = (0..rates.len()).rev().find(|n| same(*n) >= least)?;
+    let near = rates.partition_point(|rate| *rate < rates[highest] - NEAR);
+    let most = (near..=highest).max_by_key(|n| same(*n))?;
+    let rate = rates[most + same(most) / 2];
+    let shorter = rates.len() - rates.partition_point(|known| *known <= rate + NEAR);
+    (shorter as f64 <= rates.len() as f64 * SHORTER).then(|| rate.exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Nanos;
+
+    /// A thousand segments of 1000 bytes, each so many microseconds behind the one before.
+    fn spaced(apart_us: impl Fn(u64) -> u64) -> Option<f64> {
+        let mut at = 0;
+        let arrived = (0..1000).map(|n| {
+            at += apart_us(n);
+            Sent {
+                at: Nanos::from_micros(at),
+                bytes: 1000,
+                lost: 0,
+                lost_from: u32::MAX,
+                size: 1000,
+            }
+        });
+        of(&arrived.collect::<Vec<_>>(), 1000)
+    }
+
+    #[test]
+    fn the_shortest_spacing_that_is_frequent_is_the_links() {
+        let is = |rate: Option<f64>, expected: f64| {
+            rate.is_some_and(|rate| (rate / expected - 1.0).abs() < 0.03)
+        };
+        // A full line of 2.5 MB/s; pairs at it, by a sender that paces at 0.5 MB/s; a few that a processor had held up.
+        assert!(is(spaced(|_| 400), 2.5e6));
+        assert!(is(spaced(|n| if n % 2 == 0 { 400 } else { 3600 }), 2.5e6));
+        assert!(is(spaced(|n| if n % 20 == 0 { 150 } else { 400 }), 2.5e6));
+        // A device that passes on four at a time.
+        assert!(is(spaced(|n| if n % 4 == 0 { 400 } else { 1 }), 1e7));
+        // Spread without a rule.
+        assert_eq!(spaced(|n| 100 + n * 7919 % 3000), None);
+        assert_eq!(of(&[], 0), None);
+    }
+}
