@@ -139,6 +139,7 @@ impl ConnectionAccount {
             ..v
         });
         facts.bucket = own.bucket(facts.rtt());
+        facts.capacity = own.acknowledged_capacity(facts.mss);
         facts.held_acks = own.held_acks(facts.rtt());
     }
 

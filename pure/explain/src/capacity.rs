@@ -1,13 +1,12 @@
 //! The rate of the slowest link, by packets that arrive one right behind the other: it spaced them so (packet pairs: Keshav
 //! 1991, Dovrolis, Ramanathan and Moore 2004).
 
-use crate::facts::Sent;
 use model::Nanos;
 
 /// What arrives in so much time is taken as one: devices and kernels gather packets before they pass them on.
 const GATHERED: Nanos = Nanos::from_micros(100);
-/// Packets that are looked at, and the fewest arrivals that show a spacing.
-const MOST: usize = 2048;
+/// Packets or acknowledgements that are looked at, and the fewest arrivals that show a spacing.
+pub(crate) const MOST: usize = 2048;
 const FEWEST: usize = 32;
 /// Spacings that differ by so much are the same (natural logarithm of their ratio).
 const SAME: f64 = 0.06;
@@ -19,25 +18,24 @@ const NEAR: f64 = 0.15;
 /// Part of the spacings that may be shorter than the link's: of more, no spacing is a link's.
 const SHORTER: f64 = 0.3;
 
-/// In bytes of payload a second, by the last of these that arrived; `None` where their spacing shows none.
-pub(crate) fn of(arrived: &[Sent], mss: u32) -> Option<f64> {
-    let last = &arrived[arrived.len().saturating_sub(MOST)..];
-    let begins = |first: &Sent, next: &Sent| next.at.since(first.at) >= GATHERED;
+/// In bytes of payload a second, by what arrived last, in the order of time; `None` where its spacing shows none.
+pub(crate) fn of(arrived: impl DoubleEndedIterator<Item = (Nanos, u32)>, mss: u32) -> Option<f64> {
+    // Backwards: each is behind the one that follows here.
+    let mut arrived = arrived.rev().take(MOST);
+    let (mut last, mut bytes) = arrived.next()?;
+    // What is shorter was spaced by whoever wrote it.
+    let mut full = bytes >= mss.max(1);
     let mut rates = Vec::new();
-    let (mut first, mut before, mut bytes) = (last.first()?, None, 0);
-    let mut newest = first;
-    for packet in last {
-        if begins(first, packet) {
-            if let Some(before) = before.replace(newest.at)
-                && bytes >= mss.max(1)
-            {
-                let apart = newest.at.since(before).as_secs_f64();
-                rates.push((f64::from(bytes) / apart.max(1e-9)).ln());
+    for (at, more) in arrived {
+        let apart = last.since(at);
+        if apart >= GATHERED {
+            if full {
+                rates.push((f64::from(bytes) / apart.as_secs_f64()).ln());
             }
-            (first, bytes) = (packet, 0);
+            (last, bytes, full) = (at, 0, true);
         }
-        bytes = bytes.saturating_add(packet.bytes);
-        newest = packet;
+        bytes = bytes.saturating_add(more);
+        full &= more >= mss;
     }
     if rates.len() < FEWEST {
         return None;
@@ -56,22 +54,14 @@ pub(crate) fn of(arrived: &[Sent], mss: u32) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Nanos;
 
     /// A thousand segments of 1000 bytes, each so many microseconds behind the one before.
     fn spaced(apart_us: impl Fn(u64) -> u64) -> Option<f64> {
-        let mut at = 0;
-        let arrived = (0..1000).map(|n| {
-            at += apart_us(n);
-            Sent {
-                at: Nanos::from_micros(at),
-                bytes: 1000,
-                lost: 0,
-                lost_from: u32::MAX,
-                size: 1000,
-            }
+        let arrived = (0..1000).scan(0, |at, n| {
+            *at += apart_us(n);
+            Some((Nanos::from_micros(*at), 1000))
         });
-        of(&arrived.collect::<Vec<_>>(), 1000)
+        of(arrived.collect::<Vec<_>>().into_iter(), 1000)
     }
 
     #[test]
@@ -87,6 +77,6 @@ mod tests {
         assert!(is(spaced(|n| if n % 4 == 0 { 400 } else { 1 }), 1e7));
         // Spread without a rule.
         assert_eq!(spaced(|n| 100 + n * 7919 % 3000), None);
-        assert_eq!(of(&[], 0), None);
+        assert_eq!(of([].into_iter(), 0), None);
     }
 }

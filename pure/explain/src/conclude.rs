@@ -72,8 +72,14 @@ pub(crate) fn assemble(
         .into_iter()
         .max_by_key(|k| (of_kind(*k), u8::from(*k == TimeKind::Network)));
     let mut behind = Vec::new();
-    let mut conclusion = match most {
-        Some(most) if transfer.0 > 0 => {
+    let mut conclusion = match (limits::fits_undelivered(facts), most) {
+        (Some(hole), _) => {
+            behind.push((Limit::BlackHole, KINDS.to_vec(), hole));
+            Conclusion::Limited {
+                by: vec![Limit::BlackHole],
+            }
+        }
+        (None, Some(most)) if transfer.0 > 0 => {
             let share = of_kind(most).0 as f64 / transfer.0 as f64;
             conclude(most, share, transfer, &shares, facts, &mut behind)
         }
@@ -360,7 +366,7 @@ fn path_behind(
     fitting: &mut impl FnMut(&[(Limit, Fits)], &[TimeKind]) -> Vec<Limit>,
 ) -> Vec<Limit> {
     let inflation = facts.inflation().unwrap_or(1.0);
-    match facts.is_queue(inflation, BEYOND_BURSTS) {
+    match facts.is_queue(inflation, BEYOND_BURSTS) || facts.fills_link().is_some() {
         true => fitting(limits::BEHIND_A_QUEUE, &[TimeKind::Network, full]),
         false => Vec::new(),
     }

@@ -18,13 +18,13 @@ const WELL_USED: f64 = 0.7;
 /// The fact that speaks against this limit.
 fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
     match limit {
-        Limit::ReceiveWindow => long_queue(facts).or_else(|| {
+        Limit::ReceiveWindow => holds_back_nothing(facts).or_else(|| {
             let window = limits::receive_window(facts)?.0 as f64;
             let least = facts.mean() * TOO_MUCH;
             carries_more(facts, Key::ReceiveWindowRate, window, least)
         }),
         // Half of it is overhead at the most (`SKB_TRUESIZE` in `include/linux/skbuff.h`, of segments that share pages less).
-        Limit::SendBuffer => long_queue(facts).or_else(|| {
+        Limit::SendBuffer => holds_back_nothing(facts).or_else(|| {
             let payload = facts.send_buffer?.0 as f64 / 2.0;
             let least = facts.rate() * MORE;
             carries_more(facts, Key::SendBufferRate, payload, least)
@@ -65,8 +65,12 @@ fn carries_more(facts: &Facts, key: Key, bytes: f64, least: f64) -> Option<Evide
     })
 }
 
-/// A window or a buffer that is full while there is a standing queue: a larger one would lengthen the queue.
-fn long_queue(facts: &Facts) -> Option<Evidence> {
+/// A window or a buffer that is full while the link is full, or while there is a standing queue: a larger one would lengthen
+/// the queue.
+fn holds_back_nothing(facts: &Facts) -> Option<Evidence> {
+    if let Some(full) = facts.fills_link() {
+        return Some(full);
+    }
     let inflation = facts.evidence(Key::RttOverMinRtt, facts.inflation()?);
     // A line that is full all the time has a steady rate, and a shorter queue shows it.
     let least = if facts.is_flat() { QUEUE } else { LONG_QUEUE };

@@ -4,6 +4,7 @@ use crate::process_activity::LimitingProcess;
 use model::finding::{Evidence, EvidenceKey, Limit, Quantity, Source};
 use model::stats::{median, percentile};
 use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
+use tcp::stream::Undelivered;
 
 /// Most readings that are kept of one connection; beyond it neighbours are joined.
 const MOST_READINGS: usize = 4096;
@@ -57,7 +58,7 @@ const IDLE_LINK: f64 = 0.80;
 /// A goodput above this part of it is not of the time in which the spacing was seen.
 const MORE_THAN_FULL: f64 = 1.15;
 /// A sender with fewer segments under way waits for each: they are spaced by round trips.
-const FEWEST_UNDER_WAY: f64 = 2.0;
+const FEWEST_UNDER_WAY: f64 = 4.0;
 
 /// Smoothed RTT by the shortest, from which there is a standing queue.
 pub(crate) const QUEUE: f64 = 1.25;
@@ -134,6 +135,8 @@ pub(crate) struct Facts {
     pub alone: AckWaitCounts,
     /// The full-size segments that vanished, where that was seen.
     pub vanished: Option<Vanished>,
+    /// What its sender sent, and of which nothing came here.
+    pub undelivered: Option<Undelivered>,
     /// The stages of a copy, and whether there is a file at its source and its sink.
     pub copy: Option<(CopySummary, [bool; 2])>,
     /// What the sending process did while it was the limit.
@@ -494,18 +497,19 @@ impl Facts {
         Some(passed / time / peak)
     }
 
+    /// Mean rate of the steady part, in bytes a second.
+    fn steady_mean(&self) -> f64 {
+        let all = self.steady().iter();
+        let (time, delivered) = all.fold((0.0, 0.0), |(time, delivered), r| {
+            let span = r.to.since(r.from).as_secs_f64();
+            (time + span, delivered + r.delivered as f64)
+        });
+        delivered / f64::max(time, 1e-9)
+    }
+
     /// Mean rate of the steady part by its median: less than one where it stood still now and then.
     pub fn mean_by_median(&self) -> f64 {
-        let (time, delivered) = self
-            .steady()
-            .iter()
-            .fold((0.0, 0.0), |(time, delivered), r| {
-                (
-                    time + r.to.since(r.from).as_secs_f64(),
-                    delivered + r.delivered as f64,
-                )
-            });
-        delivered / f64::max(time, 1e-9) / self.rate().max(1.0)
+        self.steady_mean() / self.rate().max(1.0)
     }
 
     /// What the receiving application left unread is known.
@@ -536,8 +540,9 @@ impl Facts {
     /// Goodput by what the slowest link carries.
     fn link_use(&self) -> Option<f64> {
         let trip = self.rtt().as_secs_f64() * self.inflation()?.max(1.0);
-        let segments = self.rate() * trip / f64::from(self.mss.max(1));
-        let used = self.rate() / self.capacity?;
+        let rate = self.steady_mean();
+        let segments = rate * trip / f64::from(self.mss.max(1));
+        let used = rate / self.capacity?;
         (segments >= FEWEST_UNDER_WAY && used <= MORE_THAN_FULL).then_some(used)
     }
 

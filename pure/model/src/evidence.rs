@@ -282,6 +282,8 @@ keys! {
     // ---- two places ----
     /// Bytes that passed the first place and never the second, of all bytes.
     UndeliveredBytes: Bytes;
+    /// Acknowledgements without data, by the sender of data that never came, with later sequence numbers than those.
+    AcksAheadOfData: Count;
     /// Forward one-way delay above the smallest, median.
     ForwardDelayMedian: Time;
     /// Forward one-way delay above the smallest, largest.

@@ -150,6 +150,7 @@ words! {
     ReplyTime "time to a reply, median";
     LastAckDelay "time before the last acknowledgement", >= "delayed, nothing more to send";
     UndeliveredBytes "sent and never delivered";
+    AcksAheadOfData "acknowledgements that came after them", >= "only packets without data pass";
     ForwardDelayMedian "forward queueing delay, median";
     ForwardDelayMax "forward queueing delay, largest";
     ReverseDelayMedian "reverse queueing delay, median";

@@ -1,7 +1,9 @@
 //! One connection: its handshake, where it was observed, and its two directions.
 
 use crate::seq::before;
-use crate::stream::{Acknowledged, DataArrival, FollowedStream, HalfConnection, StreamView};
+use crate::stream::{
+    Acknowledged, DataArrival, FollowedStream, HalfConnection, StreamView, Undelivered,
+};
 use crate::thresholds::{SYN_AGAIN, TIMESTAMPS};
 use crate::vantage::Trips;
 use model::Nanos;
@@ -210,6 +212,11 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
         self.halves[side].followed.take()
     }
 
+    /// What a side sent for sure, and of which nothing came.
+    pub fn undelivered(&self, side: usize) -> Option<Undelivered> {
+        self.halves[side].undelivered.as_deref().copied()
+    }
+
     /// The second of the ends is the client.
     pub fn client_is_second(&self) -> bool {
         self.client_is_second
@@ -351,6 +358,10 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
         };
         if packet.has(FIN) {
             own.end = Some(packet.end());
+        }
+        let is_bare = packet.payload == 0 && !packet.has(FIN) && !packet.has(RST);
+        if is_bare {
+            own.bare(packet);
         }
         let data = (packet.payload > 0).then(|| own.data(packet, trips));
         // The window of a reset says nothing: it is 0 as a rule.

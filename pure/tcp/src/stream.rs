@@ -67,11 +67,26 @@ pub(crate) struct HalfConnection<S> {
     /// Of the windows that it offers, if that is known.
     pub scale: Option<u8>,
     start: Start,
+    /// What its bare acknowledgements say that it sent, and that never came.
+    pub undelivered: Option<Box<Undelivered>>,
     last_sent: Nanos,
     last_ack: Nanos,
     /// The last window field of the peer, and its scale.
     window: u16,
     window_scale: Option<u8>,
+}
+
+/// Data that a sender counts as sent, and of which none has come: its bare acknowledgements have later sequence numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Undelivered {
+    /// When the first of these acknowledgements passed.
+    pub since: Nanos,
+    /// And the last.
+    pub until: Nanos,
+    /// How many passed.
+    pub acknowledgements: u32,
+    /// By which the last is ahead.
+    pub bytes: u32,
 }
 
 /// Bytes of an advertised window, where its scale is known.
@@ -101,6 +116,7 @@ impl<S: StreamView> HalfConnection<S> {
             stamped: false,
             segment: 0,
             scale: None,
+            undelivered: None,
             start: Start::Unknown,
             last_sent: at,
             last_ack: at,
@@ -186,9 +202,38 @@ impl<S: StreamView> HalfConnection<S> {
         first
     }
 
+    /// A packet without data passes, which has the sequence number of the next byte to be sent.
+    #[inline]
+    pub fn bare(&mut self, packet: &Packet) {
+        let next = match &self.followed {
+            Some(followed) => Some(followed.stream.next),
+            None => self.start(),
+        };
+        // A FIN takes one number.
+        let ahead = next.map_or(0, |next| packet.seq.wrapping_sub(next));
+        if (2..LARGEST_WINDOW).contains(&ahead) {
+            self.misses(packet.at, ahead);
+        }
+    }
+
+    #[cold]
+    fn misses(&mut self, at: Nanos, bytes: u32) {
+        let missing = self.undelivered.get_or_insert_default();
+        if missing.acknowledgements == 0 {
+            missing.since = at;
+        }
+        missing.until = at;
+        missing.acknowledgements += 1;
+        missing.bytes = bytes;
+        if let Some(start) = self.start() {
+            self.follow(start);
+        }
+    }
+
     /// A packet with payload passes.
     #[inline]
     pub fn data(&mut self, packet: &Packet, trips: &Trips) -> DataArrival {
+        self.undelivered = None;
         let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
         let segment = self.segment;
         if self.followed.is_none() {

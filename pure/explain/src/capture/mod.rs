@@ -340,7 +340,11 @@ pub(crate) fn explain(
     streams: &mut Vec<StreamFigures>,
     more: &mut dyn FnMut(&mut Facts),
 ) -> [Option<Explanation>; 2] {
-    let bytes = [0, 1].map(|side| connection.bytes_of(side));
+    let undelivered = [0, 1].map(|side| connection.undelivered(side));
+    let bytes = [0, 1].map(|side| {
+        let missing = undelivered[side].map_or(0, |of| of.bytes.into());
+        connection.bytes_of(side) + missing
+    });
     let scale = match connection.knows_options() {
         true => "",
         false => ", so the scale of the windows is not known",
@@ -377,6 +381,7 @@ pub(crate) fn explain(
             is_exchange,
             shared: shared(to.ip()),
             saw_receiver: connection.saw(1 - side),
+            undelivered: undelivered[side],
             doubts: doubt.iter().cloned().collect(),
         };
         let explanation = CaptureSender::explain(*followed, frame, more);

@@ -15,7 +15,9 @@ use model::{Bytes, Nanos, Vantage};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tcp::seq::before;
-use tcp::stream::{Acknowledged, DataArrival, FollowedStream, Stream, StreamView, usual};
+use tcp::stream::{
+    Acknowledged, DataArrival, FollowedStream, Stream, StreamView, Undelivered, usual,
+};
 use tcp::thresholds::{AT_ONCE, LEAST_INITIAL_WINDOW};
 use tcp::waits::{Release, Wait};
 
@@ -58,6 +60,7 @@ pub(super) struct Frame {
     pub shared: Option<BucketFit>,
     /// Packets of the receiver are in the capture.
     pub saw_receiver: bool,
+    pub undelivered: Option<Undelivered>,
     pub doubts: Vec<String>,
 }
 
@@ -122,6 +125,8 @@ pub(crate) struct Departed {
     lossy: bool,
     /// Earlier ones are not kept any more.
     drained: bool,
+    /// The latest acknowledgements: when each came, and the bytes that were not acknowledged before.
+    acked: VecDeque<(Nanos, u32)>,
 }
 
 impl Departed {
@@ -139,6 +144,15 @@ impl Departed {
                 size: packet.payload.min(usual(segment)),
             });
         }
+    }
+
+    /// Data were acknowledged.
+    #[inline]
+    fn acked(&mut self, at: Nanos, gained: u32) {
+        if self.acked.len() >= capacity::MOST {
+            self.acked.pop_front();
+        }
+        self.acked.push_back((at, gained));
     }
 
     #[cold]
@@ -365,6 +379,9 @@ impl CaptureSender {
     /// The receiver acknowledged; the data before it passed at `last_data`.
     #[inline]
     pub fn holds(&mut self, stream: &Stream, at: Nanos, gained: u32, segment: u32) {
+        if let Some(departed) = self.departed.as_mut().filter(|_| gained > 0) {
+            departed.acked(at, gained);
+        }
         if stream.unacked() > 0 || gained < HELD_SEGMENTS * usual(segment) {
             return;
         }
@@ -623,6 +640,19 @@ impl CaptureSender {
         bucket::fit(&self.departed.as_ref()?.sent, rtt)
     }
 
+    /// What the slowest link carries, by the acknowledgements that came.
+    pub fn acknowledged_capacity(&self, mss: u32) -> Option<f64> {
+        let acked = self.departed.as_ref()?.acked.iter().copied();
+        capacity::of(acked, mss.max(EVERY_LINK_CARRIES))
+    }
+
+    /// The same, by the data that came.
+    fn arrived_capacity(&self, mss: u32) -> Option<f64> {
+        let sent = self.departed.as_ref()?.sent.iter();
+        let arrived = sent.map(|sent| (sent.at, sent.bytes));
+        capacity::of(arrived, mss.max(EVERY_LINK_CARRIES))
+    }
+
     /// Its retransmissions.
     pub fn losses(&self) -> SenderLosses {
         self.lost.as_deref().cloned().unwrap_or_default()
@@ -732,6 +762,11 @@ impl CaptureSender {
             at: v.at.since(begun),
             ..v
         });
+        facts.undelivered = frame.undelivered.map(|of| Undelivered {
+            since: of.since.since(begun),
+            until: of.until.since(begun),
+            ..of
+        });
         facts.is_exchange = frame.is_exchange;
         facts.syns_again = frame.syns_again.into();
         facts.held = this.held_short;
@@ -751,10 +786,12 @@ impl CaptureSender {
         facts.reordered = figures.reordered;
         facts.marked = stream.marked();
         facts.readings = course.readings;
-        // Before the slowest link, packets are spaced by another.
-        let arrived = this.departed.as_ref();
-        let arrived = arrived.filter(|_| frame.vantage == Vantage::AtReceiver);
-        facts.capacity = arrived.and_then(|of| capacity::of(&of.sent, facts.mss));
+        facts.capacity = match frame.vantage {
+            Vantage::AtSender => this.acknowledged_capacity(facts.mss),
+            Vantage::AtReceiver => this.arrived_capacity(facts.mss),
+            // Before the slowest link, packets are spaced by another.
+            Vantage::Between | Vantage::Unknown => None,
+        };
         // Elsewhere than at the sender, segments lost before the observer are not in the capture.
         facts.bucket = at_sender.then(|| this.bucket(facts.rtt())).flatten();
         let is_lossy = at_sender && this.lossy().is_some();

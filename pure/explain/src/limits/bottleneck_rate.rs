@@ -54,6 +54,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 
 /// Packets arrive as close to each other as the slowest link lets them. A sender that paces single segments looks the same.
 fn spaced(facts: &Facts) -> Option<Candidate> {
+    // At its sender, BBR takes the rate of a bucket, and each acknowledgement comes at that.
+    if policer::is_policed(facts) {
+        return None;
+    }
     let evidence = vec![
         facts.evidence(Key::Goodput, bit_rate(facts.rate())),
         facts.evidence(Key::Capacity, bit_rate(facts.capacity?)),

@@ -241,6 +241,8 @@ pub(crate) use loss_runs::clustered;
 pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
 pub(crate) use reading_application::fits as reads_slowly;
 
+pub(crate) use black_hole::fits_undelivered;
+
 /// A black hole is seen at once, however short the transfer was.
 pub(crate) fn is_black_hole(facts: &Facts) -> bool {
     black_hole::fits(facts).is_some()

@@ -46,7 +46,7 @@ const QUEUE: f64 = 1.10;
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let at_loss = facts.inflation_at_loss()?;
     // What passes a policer leaves a faster link idle.
-    if facts.fills_link().is_some() {
+    if facts.is_seen_from_afar() && facts.fills_link().is_some() {
         return None;
     }
     // A bucket that parts some of them leaves the question open.
