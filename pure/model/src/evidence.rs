@@ -98,6 +98,8 @@ keys! {
     ReceiveWindow: Bytes;
     /// Receive window, lower quartile.
     ReceiveWindowLowerQuartile: Bytes;
+    /// Receive window below its largest so far, mean of time.
+    WindowBelowLargest: Share;
     /// Receive window, largest.
     ReceiveWindowMax: Bytes;
     /// Bytes in flight by the receive window, median.

@@ -59,6 +59,7 @@ words! {
         >= "any window", <= "the same window each time";
     ReceiveWindow "receive window";
     ReceiveWindowLowerQuartile "receive window, lower quartile", <= "it closes and opens";
+    WindowBelowLargest "receive window below its largest so far, mean", >= "data wait to be read";
     ReceiveWindowMax "receive window, largest";
     InFlightOverReceiveWindow "in flight by the receive window, median", >= "full";
     SendBufferRate "rate of half a send buffer in each RTT", >= "more than flowed";

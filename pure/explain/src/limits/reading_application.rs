@@ -75,11 +75,33 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 /// (`__tcp_ack_snd_check` in `net/ipv4/tcp_input.c`). To the sender, round trips grow as if a queue stood.
 pub(crate) fn holds_acks(facts: &Facts) -> Option<Candidate> {
     let least = facts.span.0 / MUCH;
-    (facts.held_acks.0 >= least.max(1)).then(|| {
+    let mut evidence = Vec::new();
+    if facts.held_acks.0 >= least.max(1) {
         let held = facts.evidence(Key::HeldAckTime, facts.held_acks);
-        let evidence = vec![held.of(facts.span.0).at_least(least as f64)];
-        advised(Candidate::new(Confidence::Possible, evidence), facts).ranked(0)
-    })
+        evidence.push(held.of(facts.span.0).at_least(least as f64));
+    }
+    // A link that is full all the same leaves the reader enough time.
+    let packets = facts.is_capture() || !facts.unread_is_known();
+    let shut = shut(facts).filter(|shut| *shut >= BEHIND && packets);
+    if let Some(shut) = shut.filter(|_| facts.fills_link().is_none()) {
+        let shut = facts.evidence(Key::WindowBelowLargest, shut);
+        evidence.push(shut.at_least(BEHIND));
+    }
+    (!evidence.is_empty())
+        .then(|| advised(Candidate::new(Confidence::Possible, evidence), facts).ranked(0))
+}
+
+/// By how much the window was below its largest so far, on the average of time: what nobody had read. An application that
+/// reads lets it stand or grow.
+fn shut(facts: &Facts) -> Option<f64> {
+    let (mut largest, mut sum, mut whole) = (0, 0.0, 0.0);
+    for reading in facts.readings.iter().filter(|r| r.window > 0) {
+        largest = reading.window.max(largest);
+        let time = reading.to.since(reading.from).as_secs_f64();
+        sum += (1.0 - reading.window as f64 / largest as f64) * time;
+        whole += time;
+    }
+    (whole > 0.0).then(|| sum / whole)
 }
 
 /// What the receiver had not read, by its buffer: the mean of the time in which its window was the limit (a
