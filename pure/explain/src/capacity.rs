@@ -1,5 +1,6 @@
 //! The rate of the slowest link, by packets that arrive one right behind the other: it spaced them so (packet pairs: Keshav
-//! 1991, Dovrolis, Ramanathan and Moore 2004).
+//! 1991, Dovrolis, Ramanathan and Moore 2004). Of a faster link than some 100 Mbit/s nothing is said: what is gathered on its
+//! way, and what a sender spreads out, look alike there.
 
 use model::Nanos;
 
@@ -48,7 +49,9 @@ pub(crate) fn of(arrived: impl DoubleEndedIterator<Item = (Nanos, u32)>, mss: u3
     let most = (near..=highest).max_by_key(|n| same(*n))?;
     let rate = rates[most + same(most) / 2];
     let shorter = rates.len() - rates.partition_point(|known| *known <= rate + NEAR);
-    (shorter as f64 <= rates.len() as f64 * SHORTER).then(|| rate.exp())
+    let rate = rate.exp();
+    let is_seen = rate <= f64::from(mss) / GATHERED.as_secs_f64();
+    (is_seen && shorter as f64 <= rates.len() as f64 * SHORTER).then_some(rate)
 }
 
 #[cfg(test)]
@@ -73,8 +76,9 @@ mod tests {
         assert!(is(spaced(|_| 400), 2.5e6));
         assert!(is(spaced(|n| if n % 2 == 0 { 400 } else { 3600 }), 2.5e6));
         assert!(is(spaced(|n| if n % 20 == 0 { 150 } else { 400 }), 2.5e6));
-        // A device that passes on four at a time.
-        assert!(is(spaced(|n| if n % 4 == 0 { 400 } else { 1 }), 1e7));
+        // A device that passes on four at a time, at that rate; a faster link.
+        assert!(is(spaced(|n| if n % 4 == 0 { 1600 } else { 1 }), 2.5e6));
+        assert_eq!(spaced(|_| 90), None);
         // Spread without a rule.
         assert_eq!(spaced(|n| 100 + n * 7919 % 3000), None);
         assert_eq!(of([].into_iter(), 0), None);

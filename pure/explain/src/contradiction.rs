@@ -35,7 +35,9 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
             yields(facts)
         }
         // What is lost on a link that is full all the same keeps nothing back.
-        Limit::BurstLoss | Limit::RandomLoss | Limit::Reordering if facts.fills_link().is_some() => {
+        Limit::BurstLoss | Limit::RandomLoss | Limit::Reordering
+            if facts.fills_link().is_some() =>
+        {
             facts.fills_link()
         }
         // Any buffer overflows once; one that is too small leaves the path unused.
@@ -209,6 +211,23 @@ mod tests {
             assert_eq!(speaks(limit, &queued(moves.clone(), 1.4)), None);
             assert_eq!(speaks(limit, &queued(moves, 1.6)), long);
         }
+    }
+
+    #[test]
+    fn on_a_full_link_neither_losses_nor_windows_hold_anything_back() {
+        use Limit::{BottleneckRate, BurstLoss, RandomLoss, ReceiveWindow, Reordering, SendBuffer};
+        let of = |limit, times: f64| {
+            let mut facts = steady();
+            // 100 segments in each RTT.
+            facts.capacity = Some(5e6 * times);
+            speaks(limit, &facts)
+        };
+        for limit in [BurstLoss, RandomLoss, Reordering, ReceiveWindow, SendBuffer] {
+            assert_eq!(of(limit, 1.1), Some(Key::GoodputOverCapacity), "{limit:?}");
+            assert_eq!(of(limit, 1.2), None, "{limit:?}");
+        }
+        assert_eq!(of(BottleneckRate, 1.1), None);
+        assert_eq!(of(BottleneckRate, 1.2), Some(Key::RttOverMinRttAtLosses));
     }
 
     #[test]

@@ -546,18 +546,27 @@ impl Facts {
         (segments >= FEWEST_UNDER_WAY && used <= MORE_THAN_FULL).then_some(used)
     }
 
-    /// Packets arrive as close to each other as the slowest link lets them, nearly all the time: it is full, whatever is lost.
+    /// There is a standing queue, or segments were lost or marked, or BBR probed: the sender offered more than the path
+    /// carries, at times.
+    fn offers_more(&self) -> bool {
+        let queued = self
+            .inflation()
+            .is_some_and(|ratio| self.is_queue(ratio, QUEUE));
+        let probed = self.is_bbr() && self.pacing.is_none();
+        queued || probed || self.retransmitted >= FEWEST_LOST || self.marked > 0
+    }
+
+    /// More is offered, and packets arrive as close to each other as the slowest link lets them, nearly all the time: it is
+    /// full, whatever is lost. A sender that holds itself back may space single segments as evenly.
     pub fn fills_link(&self) -> Option<Evidence> {
         let used = self.link_use().filter(|used| *used >= FULL_LINK)?;
         let used = self.evidence(EvidenceKey::GoodputOverCapacity, used);
-        Some(used.at_least(FULL_LINK))
+        self.offers_more().then(|| used.at_least(FULL_LINK))
     }
 
-    /// The slowest link carries more at times, and no queue stood at it, nor did it lose: it is not full.
+    /// The slowest link carries more at times, and no more was offered.
     pub fn leaves_link_idle(&self) -> bool {
-        let queued = self.inflation().is_some_and(|ratio| self.is_queue(ratio, QUEUE));
-        let harmless = self.retransmitted < FEWEST_LOST && self.marked == 0 && !queued;
-        harmless && self.link_use().is_some_and(|used| used < IDLE_LINK)
+        !self.offers_more() && self.link_use().is_some_and(|used| used < IDLE_LINK)
     }
 
     /// Two fifths of the time and more nothing passed, and timers fired.

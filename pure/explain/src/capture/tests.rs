@@ -740,9 +740,14 @@ fn at_the_receiver_the_echo_of_timestamps_shows_the_queue() {
     assert!(!blind.is_confident(), "{blind:#?}");
     // A sender that waits before it answers an acknowledgement looks the same there as a queue behind the receiver.
     let one = &queued(Some(Queue::OfAcknowledgements)).explanations[0];
-    // What is lost without a queue before the receiver is lost for another reason.
-    let both = [Limit::RandomLoss, Limit::AckPath, Limit::BurstLoss];
-    assert_eq!(one.conclusion, by(&both));
+    // What is lost without a queue before the receiver is lost for another reason; but the line is full.
+    let all = [
+        Limit::BottleneckRate,
+        Limit::AckPath,
+        Limit::RandomLoss,
+        Limit::BurstLoss,
+    ];
+    assert_eq!(one.conclusion, by(&all));
     assert!(!one.is_confident(), "{one:#?}");
 }
 

@@ -52,3 +52,64 @@ fn advised(confidence: Confidence, evidence: Vec<Evidence>) -> Candidate {
         )
         .advise("see where it stops: linerate mtu HOST")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::CaptureObserver;
+    use model::finding::{Explanation, Limit};
+    use model::packet::Packet;
+    use model::segment::tcp_flag::{ACK, PSH, SYN};
+
+    /// At the receiver: a greeting, and then each second an acknowledgement without data that is so far ahead of it; the
+    /// receiver asks for it.
+    fn seen(ahead: u32, seconds: u64, data_at_last: bool) -> Vec<Explanation> {
+        let ends: [std::net::SocketAddr; 2] = [
+            ([192, 0, 2, 1], 40000).into(),
+            ([192, 0, 2, 2], 5210).into(),
+        ];
+        let mut observer = CaptureObserver::default();
+        let mut push = |us: u64, side: usize, flags: u8, (seq, ack): (u32, u32), payload: u32| {
+            observer.push(&Packet {
+                at: Nanos::from_micros(us),
+                flags,
+                seq,
+                ack,
+                payload,
+                window: 65_000,
+                mss: Some(1460).filter(|_| flags & SYN != 0),
+                ..Packet::new(ends[side], ends[1 - side])
+            });
+        };
+        push(0, 0, SYN, (0, 0), 0);
+        push(20, 1, SYN | ACK, (0, 1), 0);
+        push(20_020, 0, ACK, (1, 1), 0);
+        push(20_040, 0, ACK | PSH, (1, 1), 36);
+        push(20_050, 1, ACK, (1, 37), 0);
+        for second in 1..=seconds {
+            push(second * 1_000_000, 1, ACK, (0, 37), 0);
+            push(second * 1_000_000 + 20_000, 0, ACK, (37 + ahead, 1), 0);
+        }
+        if data_at_last {
+            push(seconds * 1_000_000 + 40_000, 0, ACK, (37, 1), 1448);
+        }
+        observer.explain().explanations
+    }
+
+    #[test]
+    fn acknowledgements_ahead_of_data_that_never_come_show_a_black_hole() {
+        let holes = |all: Vec<Explanation>| {
+            let causes = all.iter().map(Explanation::cause);
+            causes.filter(|c| *c == Some(Limit::BlackHole)).count()
+        };
+        assert_eq!(holes(seen(14_480, 6, false)), 1);
+        assert_eq!(holes(seen(14_480, 3, false)), 0, "too soon");
+        assert_eq!(holes(seen(0, 6, false)), 0, "nothing more was sent");
+        assert_eq!(holes(seen(1, 6, false)), 0, "a FIN");
+        assert_eq!(holes(seen(14_480, 6, true)), 0, "they come");
+        let [hole] = &seen(14_480, 6, false)[..] else {
+            panic!("one direction")
+        };
+        assert_eq!(hole.findings[0].confidence, Confidence::Likely);
+    }
+}

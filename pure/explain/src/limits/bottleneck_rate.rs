@@ -52,7 +52,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         .or_else(|| probed(facts))
 }
 
-/// Packets arrive as close to each other as the slowest link lets them. A sender that paces single segments looks the same.
+/// Packets arrive as close to each other as the slowest link lets them, though more was offered.
 fn spaced(facts: &Facts) -> Option<Candidate> {
     // At its sender, BBR takes the rate of a bucket, and each acknowledgement comes at that.
     if policer::is_policed(facts) {
@@ -402,6 +402,59 @@ mod tests {
         assert_eq!(of(Source::CaptureAtReceiver, |_| 100_000), possible);
         assert_eq!(of(Source::CaptureAtSender, |_| 100_000), None);
         assert_eq!(of(Source::CaptureAtReceiver, |n| n % 10 * 20_000), None);
+    }
+
+    /// At the receiver, six seconds of 20 segments in each round trip of 20 ms, on a slowest link that carries so many times
+    /// that, with so many losses, each of several segments.
+    fn spaced_by(times: f64, retransmitted: u64) -> Facts {
+        let mut facts = Facts::new(Source::CaptureAtReceiver);
+        (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+        (facts.segments, facts.span) = (6000, Nanos::from_secs(6));
+        (facts.retransmitted, facts.capacity) = (retransmitted, Some(1e6 * times));
+        for n in 0..300 {
+            facts.read(SenderInterval {
+                from: Nanos::from_millis(n * 20),
+                to: Nanos::from_millis(n * 20 + 20),
+                srtt: Nanos::from_millis(20),
+                flight: 20_000,
+                delivered: 20_000,
+                passed: 20_000,
+                ..SenderInterval::default()
+            });
+        }
+        facts.losses = (0..retransmitted)
+            .map(|n| LostSegment {
+                at: Nanos::from_millis(n / 4 * 100),
+                srtt: Nanos::from_millis(20),
+                ..LostSegment::default()
+            })
+            .collect();
+        facts
+    }
+
+    #[test]
+    fn a_link_on_which_packets_follow_each_other_is_full_whatever_is_lost() {
+        let named = |times, retransmitted| {
+            let facts = spaced_by(times, retransmitted);
+            [spaced(&facts).is_some(), policer::fits(&facts).is_some()]
+        };
+        assert_eq!(named(1.1, 200), [true, false]);
+        assert_eq!(named(2.0, 200), [false, true]);
+        // Without losses and a queue, nobody may have offered more: then it is named for another reason.
+        let why = |times| {
+            let of = fits_from_afar(&spaced_by(times, 0)).unwrap();
+            (of.rank, of.evidence[1].key)
+        };
+        assert_eq!(why(1.1), (0, Key::GoodputOverPeak));
+        assert_eq!(why(2.0), (LAST, Key::GoodputOverPeak));
+        assert!(fits(&spaced_by(2.0, 0)).is_none());
+        // Three segments out, each of which waits for the one before.
+        let mut waits = spaced_by(1.1, 200);
+        waits.min_rtt = Some(Nanos::from_millis(3));
+        for reading in &mut waits.readings {
+            reading.srtt = Nanos::from_millis(3);
+        }
+        assert!(spaced(&waits).is_none());
     }
 
     #[test]

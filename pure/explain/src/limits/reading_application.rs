@@ -162,6 +162,37 @@ mod tests {
     }
 
     #[test]
+    fn a_window_that_falls_and_opens_again_shows_a_reader_that_pauses() {
+        let of = |source, window: fn(u64) -> u64, capacity| {
+            let mut facts = Facts::new(source);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+            (facts.span, facts.capacity) = (Nanos::from_secs(4), capacity);
+            facts.marked = 1;
+            for n in 0..200 {
+                facts.read(SenderInterval {
+                    from: Nanos::from_millis(n * 20),
+                    to: Nanos::from_millis(n * 20 + 20),
+                    srtt: Nanos::from_millis(20),
+                    window: window(n),
+                    delivered: 20_000,
+                    unread: Some(0.5),
+                    ..SenderInterval::default()
+                });
+            }
+            holds_acks(&facts).is_some()
+        };
+        let capture = Source::CaptureAtSender;
+        let falls = |n: u64| 41_000 - n % 40 * 1000;
+        assert!(of(capture, falls, None));
+        assert!(!of(Source::Samples, falls, None), "its socket knows better");
+        assert!(!of(capture, |n| 40_000 - n % 40 * 400, None), "by a fifth");
+        assert!(!of(capture, |n| 1000 * (n + 1), None), "it grows");
+        // A megabyte a second flows.
+        assert!(!of(capture, falls, Some(1.1e6)), "the link is full");
+        assert!(of(capture, falls, Some(2e6)));
+    }
+
+    #[test]
     fn a_reader_is_behind_at_a_quarter_of_its_buffer_and_not_below() {
         let of = |unread, buffer| {
             let mut facts = Facts::new(Source::Samples);
