@@ -212,7 +212,7 @@ impl<C: Default, S: StreamView> TcpConnection<C, S> {
         self.halves[side].followed.take()
     }
 
-    /// What a side sent for sure, and of which nothing came.
+    /// What a side counts as sent, and of which nothing came.
     pub fn undelivered(&self, side: usize) -> Option<Undelivered> {
         self.halves[side].undelivered.as_deref().copied()
     }

@@ -29,7 +29,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     Some(advised(Confidence::Certain, evidence))
 }
 
-/// For so long data were sent again and again: a timeout is 1 s at first, and doubles (RFC 6298).
+/// For so long data were retransmitted again and again: a timeout is 1 s at first, and doubles (RFC 6298).
 const OFTEN: Nanos = Nanos::from_secs(3);
 
 /// At the receiver, of a sender whose packets without data arrive, and none with data.
@@ -62,7 +62,7 @@ mod tests {
     use model::segment::tcp_flag::{ACK, PSH, SYN};
 
     /// At the receiver: a greeting, and then each second an acknowledgement without data that is so far ahead of it; the
-    /// receiver asks for it.
+    /// receiver probes.
     fn seen(ahead: u32, seconds: u64, data_at_last: bool) -> Vec<Explanation> {
         let ends: [std::net::SocketAddr; 2] = [
             ([192, 0, 2, 1], 40000).into(),
