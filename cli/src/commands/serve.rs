@@ -198,8 +198,9 @@ pub fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-/// Gives up what serving does not need, and says what the kernel is too old to take.
+/// Its port is bound: notifies a service manager, gives up what serving does not need, and says what the kernel is too old to take.
 fn confine(network: &Network) -> Result<()> {
+    sys::service::ready().context("cannot notify the service manager (NOTIFY_SOCKET)")?;
     if let Some(not_denied) = network.confine().context(GIVE_UP)? {
         listener::log(&not_denied);
     }

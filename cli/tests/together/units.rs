@@ -1,9 +1,15 @@
 //! The units of `dist/systemd`: what systemd says of their exposure, and whether it understands them.
 
-use crate::common::{Home, run, stderr, stdout};
+use crate::common::{Home, Running, free_port, run, stderr, stdout};
+use std::ffi::OsString;
 use std::fs;
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Ten times the exposure that a unit may have at most.
 const MOST: &str = "20";
@@ -78,4 +84,38 @@ fn the_units_are_understood_and_start_the_command_as_it_is() {
     let copies: Vec<&Path> = copies.iter().map(PathBuf::as_path).collect();
     let out = run(&mut analyze(&["verify", "--man=no"], &copies));
     assert_eq!((stderr(&out).as_str(), out.status.code()), ("", Some(0)));
+}
+
+/// A service manager waits until the server says that it is ready, and then connections are taken.
+#[test]
+fn a_manager_is_notified_when_the_port_is_bound() {
+    let notifies = |args: &[&str], manager: Option<UnixDatagram>| {
+        let home = Home::new();
+        let port = free_port();
+        let path = home.path().join("notify");
+        let manager = manager.unwrap_or_else(|| UnixDatagram::bind(&path).unwrap());
+        let timeout = Some(Duration::from_secs(30));
+        manager.set_read_timeout(timeout).unwrap();
+        let name = manager.local_addr().unwrap();
+        let name = match (name.as_pathname(), name.as_abstract_name()) {
+            (Some(path), _) => path.as_os_str().to_owned(),
+            (_, name) => OsString::from_vec([b"@", name.unwrap()].concat()),
+        };
+        let mut server = home.linerate(&["serve", "--port", &port.to_string()]);
+        let server = server.args(args).env("NOTIFY_SOCKET", name);
+        let _server = Running(server.stderr(Stdio::null()).spawn().unwrap());
+        let mut said = [0; 64];
+        let length = manager.recv(&mut said).unwrap();
+        assert_eq!(&said[..length], b"READY=1");
+        TcpStream::connect(("127.0.0.1", port)).unwrap();
+    };
+    notifies(&[], None);
+    let name = format!("linerate-test-{}", std::process::id());
+    let name = SocketAddr::from_abstract_name(name).unwrap();
+    notifies(&["--iperf3"], Some(UnixDatagram::bind_addr(&name).unwrap()));
+    let home = Home::new();
+    let mut server = home.linerate(&["serve", "--port", "0"]);
+    let out = run(server.env("NOTIFY_SOCKET", home.path().join("nobody")));
+    assert!(!out.status.success());
+    assert!(stderr(&out).contains("NOTIFY_SOCKET"), "{}", stderr(&out));
 }

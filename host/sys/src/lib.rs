@@ -19,6 +19,7 @@ pub mod privilege;
 pub mod probe;
 pub mod process;
 pub mod sched;
+pub mod service;
 pub mod signal;
 pub mod socket;
 pub mod udp;

@@ -9,9 +9,9 @@ use crate::pictures::time_sequence::{self, time};
 use crate::pictures::{bands, latency};
 use crate::words::{counted, escape, grouped};
 use crate::{explain, requests};
-use model::Latency;
 use model::finding::{Explanation, Limit};
 use model::request::{Call, Operation, Requests, Step};
+use model::{Bytes, Latency};
 
 /// Connections that are named by their sentence.
 const NAMED: usize = 50;
@@ -49,7 +49,8 @@ pub fn trace(of: &Followed) -> Page {
     let answers = of.explanations.iter().take(of.courses.len().max(1));
     // What these carried are the figures of the page.
     let answers = answers.map(|one| format!("{}: {}", escape(&one.name), explain::sentence(one)));
-    let mut verdict: Vec<String> = answers.chain(answered.map(requests::sentence)).collect();
+    let requests = answered.filter(|all| carries_much(all, &of.explanations));
+    let mut verdict: Vec<String> = answers.chain(requests.map(requests::sentence)).collect();
     if verdict.is_empty() {
         let nothing = "No connection with data is in this file: there is nothing to explain.";
         verdict.push(nothing.to_owned());
@@ -63,6 +64,14 @@ pub fn trace(of: &Followed) -> Page {
         facts: of.facts.clone(),
         sections: filled(sections.collect()),
     }
+}
+
+/// Requests that are no small talk beside the transfers, as of a control connection: a hundredth of the bytes and more.
+fn carries_much(requests: &Requests, transfers: &[Explanation]) -> bool {
+    let of = |one: &Operation| one.call_bytes + one.reply_bytes;
+    let asked: Bytes = requests.operations.iter().map(of).sum();
+    let moved: Bytes = transfers.iter().map(|one| one.bytes).sum();
+    asked.0.saturating_mul(100) >= moved.0
 }
 
 /// What a connection carried, a second.
@@ -254,6 +263,21 @@ mod tests {
     #[test]
     fn connections_first_then_requests_then_the_rest() {
         assert_snapshot!(page::markdown(&trace(&followed())));
+    }
+
+    #[test]
+    fn the_requests_of_a_control_connection_are_no_headline() {
+        let headline = |bytes| {
+            let mut of = followed();
+            let one = |of: &Operation| of.call_bytes.0 + of.reply_bytes.0;
+            let requests = of.requests.as_ref().unwrap();
+            let asked: u64 = requests.operations.iter().map(one).sum();
+            of.explanations[0].bytes = Bytes(asked * bytes);
+            of.explanations[1].bytes = Bytes(0);
+            let sentence = requests::sentence(requests);
+            trace(&of).verdict.contains(&sentence)
+        };
+        assert_eq!([100, 101].map(headline), [true, false]);
     }
 
     #[test]
