@@ -6,7 +6,7 @@ use crate::facts::{
     self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Rhythm, SendClock,
     SenderInterval, Sent, Vanished,
 };
-use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
+use crate::limits::{RECEIVE_WINDOW_FULL, bucket, fits_undelivered};
 use crate::sender_state::{self, OwnedInterval};
 use crate::timestamps::{Stamped, in_ticks};
 use model::finding::{Conclusion, Explanation, Limit, Source};
@@ -851,6 +851,14 @@ impl CaptureSender {
             for piece in &mut pieces {
                 if piece.limit == Limit::CongestionWindow {
                     piece.limit = Limit::Application;
+                }
+            }
+        }
+        // What looks like idleness here is the sender's wait for its timeouts.
+        if let (Some(missing), Some(_)) = (facts.undelivered, fits_undelivered(&facts)) {
+            for piece in pieces.iter_mut().filter(|piece| piece.to > missing.since) {
+                if piece.limit == Limit::Application {
+                    piece.limit = Limit::RtoStall;
                 }
             }
         }

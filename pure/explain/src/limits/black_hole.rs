@@ -111,5 +111,7 @@ mod tests {
             panic!("one direction")
         };
         assert_eq!(hole.findings[0].confidence, Confidence::Likely);
+        let waits = |f: &model::finding::Finding| f.limit == Limit::RtoStall;
+        assert!(hole.findings.iter().any(waits), "{hole:#?}");
     }
 }
