@@ -79,11 +79,11 @@ pub(crate) struct HalfConnection<S> {
 /// Data that a sender counts as sent, and of which none has come: its bare acknowledgements have later sequence numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Undelivered {
-    /// When the first of these acknowledgements passed.
+    /// When the last data came, or the connection was opened.
     pub since: Nanos,
-    /// And the last.
+    /// When the last of these acknowledgements came.
     pub until: Nanos,
-    /// How many passed.
+    /// How many came.
     pub acknowledgements: u32,
     /// By which the last is ahead.
     pub bytes: u32,
@@ -218,9 +218,10 @@ impl<S: StreamView> HalfConnection<S> {
 
     #[cold]
     fn misses(&mut self, at: Nanos, bytes: u32) {
+        let last = self.followed.as_ref().map(|of| of.stream.last_data);
         let missing = self.undelivered.get_or_insert_default();
         if missing.acknowledgements == 0 {
-            missing.since = at;
+            missing.since = last.unwrap_or(self.last_sent);
         }
         missing.until = at;
         missing.acknowledgements += 1;

@@ -7,6 +7,7 @@ use super::{Candidate, Key};
 use crate::facts::Facts;
 use model::finding::{Confidence, Evidence};
 use model::{Bytes, Nanos};
+use tcp::thresholds::USUAL_SEGMENT;
 
 /// So many backoffs of the same segment are no chance.
 pub(crate) const BACKOFFS: u32 = 3;
@@ -32,15 +33,19 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 /// For so long data were retransmitted again and again: a timeout is 1 s at first, and doubles (RFC 6298).
 const OFTEN: Nanos = Nanos::from_secs(3);
 
-/// At the receiver, of a sender whose packets without data arrive, and none with data.
+/// At the receiver, of a sender whose packets without data arrive, and none with data. A single one may have overtaken them.
 pub(crate) fn fits_undelivered(facts: &Facts) -> Option<Candidate> {
     let missing = facts.undelivered?;
     let often = missing.until.since(missing.since) >= OFTEN;
-    (often && missing.acknowledgements >= BACKOFFS).then(|| {
+    (often && missing.bytes >= 2 * USUAL_SEGMENT).then(|| {
         let bytes = facts.evidence(Key::UndeliveredBytes, Bytes(missing.bytes.into()));
         let acks = facts.evidence(Key::AcksAheadOfData, missing.acknowledgements);
-        let evidence = vec![bytes.at(missing.since), acks.at_least(BACKOFFS.into())];
-        advised(Confidence::Likely, evidence)
+        let evidence = vec![bytes.at(missing.since), acks.if_at_least(BACKOFFS.into())];
+        let confidence = match missing.acknowledgements >= BACKOFFS {
+            true => Confidence::Likely,
+            false => Confidence::Possible,
+        };
+        advised(confidence, evidence)
     })
 }
 
@@ -64,6 +69,11 @@ mod tests {
     /// At the receiver: a greeting, and then each second an acknowledgement without data that is so far ahead of it; the
     /// receiver probes.
     fn seen(ahead: u32, seconds: u64, data_at_last: bool) -> Vec<Explanation> {
+        seen_from(1, ahead, seconds, data_at_last)
+    }
+
+    /// The same, from this second on.
+    fn seen_from(first: u64, ahead: u32, seconds: u64, data_at_last: bool) -> Vec<Explanation> {
         let ends: [std::net::SocketAddr; 2] = [
             ([192, 0, 2, 1], 40000).into(),
             ([192, 0, 2, 2], 5210).into(),
@@ -86,7 +96,7 @@ mod tests {
         push(20_020, 0, ACK, (1, 1), 0);
         push(20_040, 0, ACK | PSH, (1, 1), 36);
         push(20_050, 1, ACK, (1, 37), 0);
-        for second in 1..=seconds {
+        for second in first..=seconds {
             push(second * 1_000_000, 1, ACK, (0, 37), 0);
             push(second * 1_000_000 + 20_000, 0, ACK, (37 + ahead, 1), 0);
         }
@@ -98,15 +108,22 @@ mod tests {
 
     #[test]
     fn acknowledgements_ahead_of_data_that_never_come_show_a_black_hole() {
-        let holes = |all: Vec<Explanation>| {
-            let causes = all.iter().map(Explanation::cause);
-            causes.filter(|c| *c == Some(Limit::BlackHole)).count()
+        let hole = |all: Vec<Explanation>| {
+            let of = all.iter().find(|one| one.cause() == Some(Limit::BlackHole));
+            of.map(|one| one.findings[0].confidence)
         };
-        assert_eq!(holes(seen(14_480, 6, false)), 1);
-        assert_eq!(holes(seen(14_480, 3, false)), 0, "too soon");
-        assert_eq!(holes(seen(0, 6, false)), 0, "nothing more was sent");
-        assert_eq!(holes(seen(1, 6, false)), 0, "a FIN");
-        assert_eq!(holes(seen(14_480, 6, true)), 0, "they come");
+        let likely = Some(Confidence::Likely);
+        assert_eq!(hole(seen(14_480, 6, false)), likely);
+        assert_eq!(hole(seen(14_480, 2, false)), None, "too soon");
+        assert_eq!(hole(seen(1448, 6, false)), None, "one segment");
+        assert_eq!(hole(seen(0, 6, false)), None, "nothing more was sent");
+        assert_eq!(hole(seen(1, 6, false)), None, "a FIN");
+        assert_eq!(hole(seen(14_480, 6, true)), None, "they come");
+        // A single one after six seconds of silence: who gives up gets it.
+        assert_eq!(
+            hole(seen_from(6, 14_480, 6, false)),
+            Some(Confidence::Possible)
+        );
         let [hole] = &seen(14_480, 6, false)[..] else {
             panic!("one direction")
         };
