@@ -53,7 +53,7 @@ pub(crate) const NOISE: Nanos = Nanos::from_micros(1500);
 const NOISE_AT_MOST: f64 = 2.0;
 
 /// Goodput by what the slowest link carries: from the first it is full; below the second, without losses and a queue, it is not.
-pub(crate) const FULL_LINK: f64 = 0.87;
+const FULL_LINK: f64 = 0.87;
 const IDLE_LINK: f64 = 0.80;
 /// A goodput above this part of it is not of the time in which the spacing was seen.
 const MORE_THAN_FULL: f64 = 1.15;
