@@ -539,6 +539,11 @@ impl Facts {
 
     /// Goodput by what the slowest link carries.
     fn link_use(&self) -> Option<f64> {
+        // A queue of acknowledgements spaces them itself.
+        let back = self.reverse_queueing.is_some_and(|way| way.share() >= 0.5);
+        if back && !self.is_seen_from_afar() {
+            return None;
+        }
         let trip = self.rtt().as_secs_f64() * self.inflation()?.max(1.0);
         let rate = self.steady_mean();
         let segments = rate * trip / f64::from(self.mss.max(1));
