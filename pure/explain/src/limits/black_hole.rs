@@ -33,11 +33,16 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 /// For so long data were retransmitted again and again: a timeout is 1 s at first, and doubles (RFC 6298).
 const OFTEN: Nanos = Nanos::from_secs(3);
 
-/// At the receiver, of a sender whose packets without data arrive, and none with data. A single one may have overtaken them.
+/// Payload from which segments of full size passed: every link of IPv6 carries more (1280 bytes, RFC 8200, 5).
+const PASSES: u32 = 1200;
+
+/// At the receiver, of a sender whose packets without data arrive, and none with data. A single one may have overtaken them;
+/// and where full segments had passed, be that of a sender that waits for a timeout.
 pub(crate) fn fits_undelivered(facts: &Facts) -> Option<Candidate> {
     let missing = facts.undelivered?;
     let often = missing.until.since(missing.since) >= OFTEN;
-    (often && missing.bytes >= 2 * USUAL_SEGMENT).then(|| {
+    let repeated = missing.acknowledgements >= BACKOFFS || facts.mss < PASSES;
+    (often && repeated && missing.bytes >= 2 * USUAL_SEGMENT).then(|| {
         let bytes = facts.evidence(Key::UndeliveredBytes, Bytes(missing.bytes.into()));
         let acks = facts.evidence(Key::AcksAheadOfData, missing.acknowledgements);
         let evidence = vec![bytes.at(missing.since), acks.if_at_least(BACKOFFS.into())];
