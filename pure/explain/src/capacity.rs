@@ -24,7 +24,7 @@ pub(crate) fn of(arrived: impl DoubleEndedIterator<Item = (Nanos, u32)>, mss: u3
     // Backwards: each is behind the one that follows here.
     let mut arrived = arrived.rev().take(MOST);
     let (mut last, mut bytes) = arrived.next()?;
-    // What is shorter was spaced by whoever wrote it.
+    // Shorter ones were spaced by their application.
     let mut full = bytes >= mss.max(1);
     let mut rates = Vec::new();
     for (at, more) in arrived {

@@ -365,8 +365,7 @@ fn path_behind(
     facts: &Facts,
     fitting: &mut impl FnMut(&[(Limit, Fits)], &[TimeKind]) -> Vec<Limit>,
 ) -> Vec<Limit> {
-    let inflation = facts.inflation().unwrap_or(1.0);
-    match facts.is_queue(inflation, BEYOND_BURSTS) || facts.fills_link().is_some() {
+    match facts.has_queue(BEYOND_BURSTS) || facts.fills_link().is_some() {
         true => fitting(limits::BEHIND_A_QUEUE, &[TimeKind::Network, full]),
         false => Vec::new(),
     }

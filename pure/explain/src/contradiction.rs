@@ -29,16 +29,8 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
             let least = facts.rate() * MORE;
             carries_more(facts, Key::SendBufferRate, payload, least)
         }),
-        Limit::BottleneckRate | Limit::Bufferbloat | Limit::Shaper
-            if facts.loss_hurts() && facts.fills_link().is_none() =>
-        {
+        Limit::BottleneckRate | Limit::Bufferbloat | Limit::Shaper if facts.loss_hurts() => {
             yields(facts)
-        }
-        // What is lost on a link that is full all the same keeps nothing back.
-        Limit::BurstLoss | Limit::RandomLoss | Limit::Reordering
-            if facts.fills_link().is_some() =>
-        {
-            facts.fills_link()
         }
         // Any buffer overflows once; one that is too small leaves the path unused.
         Limit::BurstLoss => ignores_losses(facts).or_else(|| {
@@ -82,8 +74,11 @@ fn holds_back_nothing(facts: &Facts) -> Option<Evidence> {
         .then(|| inflation.at_least(bound))
 }
 
-/// A sender that yields to each loss would not reach this rate: its losses do not hold it back.
+/// The link is full all the same, or a sender that yields to each loss would not reach this rate: its losses do not hold it back.
 fn ignores_losses(facts: &Facts) -> Option<Evidence> {
+    if let Some(full) = facts.fills_link() {
+        return Some(full);
+    }
     let most = facts.rate() / IGNORED;
     let allowed = facts.loss_limited_rate().filter(|rate| *rate <= most)?;
     let allowed = facts.evidence(Key::LossLimitedRate, bit_rate(allowed));
@@ -92,8 +87,8 @@ fn ignores_losses(facts: &Facts) -> Option<Evidence> {
 
 /// A sender that yields to losses does not keep the line full: no queue stood when they came, or it was slower after them.
 fn yields(facts: &Facts) -> Option<Evidence> {
-    // A queue that was not seen.
-    if facts.loss_allows_more().is_some() {
+    // A queue that was not seen, or a link that is full all the same.
+    if facts.loss_allows_more().is_some() || facts.fills_link().is_some() {
         return None;
     }
     let at_loss = facts.inflation_at_loss()?;

@@ -164,6 +164,11 @@ impl ReverseQueueing {
     pub fn share(self) -> f64 {
         self.delay.0 as f64 / self.all.0.max(1) as f64
     }
+
+    /// The queue is on the reverse path.
+    pub fn is_most(self) -> bool {
+        self.share() >= 0.5
+    }
 }
 
 /// How a sender spreads out what it sends, over the round trips without a loss.
@@ -539,26 +544,24 @@ impl Facts {
 
     /// Goodput by what the slowest link carries.
     fn link_use(&self) -> Option<f64> {
+        let capacity = self.capacity?;
         // A queue of acknowledgements spaces them itself.
-        let back = self.reverse_queueing.is_some_and(|way| way.share() >= 0.5);
-        if back && !self.is_seen_from_afar() {
+        if self.reverse_queueing.is_some_and(ReverseQueueing::is_most) && !self.is_seen_from_afar()
+        {
             return None;
         }
         let trip = self.rtt().as_secs_f64() * self.inflation()?.max(1.0);
         let rate = self.steady_mean();
         let segments = rate * trip / f64::from(self.mss.max(1));
-        let used = rate / self.capacity?;
+        let used = rate / capacity;
         (segments >= FEWEST_UNDER_WAY && used <= MORE_THAN_FULL).then_some(used)
     }
 
     /// There is a standing queue, or segments were lost or marked, or BBR probed: the sender offered more than the path
     /// carries, at times.
     fn offers_more(&self) -> bool {
-        let queued = self
-            .inflation()
-            .is_some_and(|ratio| self.is_queue(ratio, QUEUE));
         let probed = self.is_bbr() && self.pacing.is_none();
-        queued || probed || self.retransmitted >= FEWEST_LOST || self.marked > 0
+        probed || self.has_queue(QUEUE) || self.retransmitted >= FEWEST_LOST || self.marked > 0
     }
 
     /// More is offered, and packets arrive as close to each other as the slowest link lets them, nearly all the time: it is
@@ -703,7 +706,7 @@ impl Facts {
 
     /// The queue is on the way of the data: timestamps or both ends show it, or it lost or marked data.
     pub fn has_forward_queue(&self) -> bool {
-        let by_delay = self.reverse_queueing.is_some_and(|way| way.share() < 0.5);
+        let by_delay = self.reverse_queueing.is_some_and(|way| !way.is_most());
         let lost = self.retransmitted - self.known_needless();
         let overflowed = lost >= FEWEST_LOST && self.queue_at_loss(QUEUE);
         by_delay || overflowed || self.marked > 0
@@ -711,8 +714,13 @@ impl Facts {
 
     /// Most of the time the standing queue is longer than a small window makes for itself.
     pub fn has_long_queue(&self) -> bool {
+        self.has_queue(LONG_QUEUE)
+    }
+
+    /// Most of the time there is a standing queue, where this factor would show it.
+    pub fn has_queue(&self, factor: f64) -> bool {
         let inflation = self.inflation();
-        inflation.is_some_and(|ratio| self.is_queue(ratio, LONG_QUEUE))
+        inflation.is_some_and(|ratio| self.is_queue(ratio, factor))
     }
 
     /// Whether a round trip of so many shortest ones shows a queue, where `factor` would.

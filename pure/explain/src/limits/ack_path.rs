@@ -20,8 +20,7 @@ const NOISE: Nanos = Nanos::from_millis(3);
 /// A standing queue on the reverse path.
 fn seen(facts: &Facts) -> Option<ReverseQueueing> {
     let way = facts.reverse_queueing?;
-    let queued = facts.is_queue(facts.inflation()?, QUEUE);
-    (queued && way.share() >= MOST_OF_IT && way.delay > NOISE).then_some(way)
+    (facts.has_queue(QUEUE) && way.share() >= MOST_OF_IT && way.delay > NOISE).then_some(way)
 }
 
 pub(super) fn is_seen(facts: &Facts) -> bool {

@@ -41,12 +41,12 @@ const PASSES: u32 = 1200;
 pub(crate) fn fits_undelivered(facts: &Facts) -> Option<Candidate> {
     let missing = facts.undelivered?;
     let often = missing.until.since(missing.since) >= OFTEN;
-    let repeated = missing.acknowledgements >= BACKOFFS || facts.mss < PASSES;
-    (often && repeated && missing.bytes >= 2 * USUAL_SEGMENT).then(|| {
+    let repeated = missing.acknowledgements >= BACKOFFS;
+    (often && (repeated || facts.mss < PASSES) && missing.bytes >= 2 * USUAL_SEGMENT).then(|| {
         let bytes = facts.evidence(Key::UndeliveredBytes, Bytes(missing.bytes.into()));
         let acks = facts.evidence(Key::AcksAheadOfData, missing.acknowledgements);
         let evidence = vec![bytes.at(missing.since), acks.if_at_least(BACKOFFS.into())];
-        let confidence = match missing.acknowledgements >= BACKOFFS {
+        let confidence = match repeated {
             true => Confidence::Likely,
             false => Confidence::Possible,
         };

@@ -127,9 +127,6 @@ fn queues_unseen(facts: &Facts) -> Option<Candidate> {
 pub(crate) fn fits_from_afar(facts: &Facts) -> Option<Candidate> {
     let ratio = facts.goodput_by_peak()?;
     let spread = facts.held_flight().filter(|_| facts.is_seen_from_afar())?;
-    if let Some(full) = spaced(facts) {
-        return Some(full);
-    }
     // A shaper before the slowest link may still be full, if it lets bursts pass.
     let rank = if facts.leaves_link_idle() { LAST } else { 0 };
     (ratio >= NEVER_FASTER).then(|| {
