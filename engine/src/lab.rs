@@ -207,7 +207,7 @@ impl LabWatch {
         let sentences = match self.lab.map(|lab| lab.counters()) {
             Some(Ok(after)) => after.emulator_since(&self.before).warnings(),
             _ => vec![
-                "the emulator does not say how well it kept up; look with 'linerate lab list' whether the lab is still up, and measure again"
+                "the lab does not say how well it kept up; look with 'linerate lab list' whether the lab is still up, and measure again"
                     .to_owned(),
             ],
         };
@@ -216,7 +216,7 @@ impl LabWatch {
             let (what, remedy) = sentence.rsplit_once("; ").unwrap_or((sentence, ""));
             Warning {
                 what: what.to_owned(),
-                meaning: "the figures may be those of the emulator, not of the path".to_owned(),
+                meaning: "the figures may be those of this machine, not of the path".to_owned(),
                 remedy: remedy.to_owned(),
             }
         };

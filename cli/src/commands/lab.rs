@@ -144,7 +144,7 @@ struct LabRun {
   linerate lab truth berkeley-chicago
   linerate lab truth berkeley-chicago --json | jq .links[0].forward.dropped
 
-Links of netem: 'linerate lab exec NAME/HOST -- tc -s qdisc'.")]
+netem counts no bytes of dropped frames and no deepest queue, and keeps no log.")]
 struct Truth {
     /// The lab
     name: String,
@@ -327,7 +327,7 @@ impl LabShow {
     }
 }
 
-/// How late the emulator of a link was, in words; `None` before its first frame.
+/// How late frames of a link were, in words; `None` before the first.
 fn lateness(link: &LinkCounters) -> Option<String> {
     let late = &link.emulator.lateness;
     let (p50, p99) = (late.percentile(0.5)?, late.percentile(0.99)?);
@@ -415,11 +415,19 @@ impl Truth {
                 text += &format!("\n{name}, {arrow}\n{}", table(&[], account(of)));
             }
             let late = lateness(link).unwrap_or_else(|| "no frame yet".to_owned());
-            let cpu = link.emulator.cpu;
-            text += &format!("\n{name}: emulator {late}, {cpu} of processor time\n");
+            let more = match link.backend {
+                LinkBackend::Netem => {
+                    " (probes); its deepest queue and the bytes of what it dropped are not counted"
+                        .to_owned()
+                }
+                LinkBackend::Cable | LinkBackend::Emulator => {
+                    format!(", {} of processor time", link.emulator.cpu)
+                }
+            };
+            text += &format!("\n{name}: {} {late}{more}\n", link.backend);
         }
         if counters.links.is_empty() {
-            text += "no link of this lab is emulated, so there is no account\n";
+            text += "all links of this lab are plain cables, so there is no account\n";
         }
         for one in &counters.traffic {
             let (name, sent) = (&one.name, Bytes(one.sent));
@@ -449,7 +457,7 @@ struct Whole<'a> {
 
 /// The frames of one direction by what happened to them, a line each.
 fn account(counters: &EmulatorCounters) -> Vec<Vec<String>> {
-    let of = |one: FrameTally| (one.frames, Some(one.wire_bytes));
+    let of = |one: FrameTally| (one.frames, Some(one.wire_bytes).filter(|bytes| *bytes > 0));
     let (dropped, deepest) = (&counters.dropped, counters.deepest);
     let always = [
         ("offered", of(counters.offered)),

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What makes a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkBackend {
     /// A plain pair of virtual devices: nothing is done to the frames.
     Cable,
     /// The built-in emulator.
+    #[default]
     Emulator,
     /// The kernel's own emulation, by queueing disciplines.
     Netem,
@@ -22,7 +23,7 @@ pub enum LinkBackend {
 pub struct CounterReport {
     /// Since the lab is up.
     pub at: Nanos,
-    /// One for each emulated link; cables and netem keep no account.
+    /// One for each link that is not a cable.
     pub links: Vec<LinkCounters>,
     /// One for each kind of traffic of the scenario.
     #[serde(default)]
@@ -61,6 +62,9 @@ pub struct ReaderCounters {
 pub struct LinkCounters {
     /// Name of the link.
     pub link: String,
+    /// What makes it. netem has no deepest queue, no bytes of what it dropped, no reordered frames and no log.
+    #[serde(default)]
+    pub backend: LinkBackend,
     /// From its first end to its second.
     pub forward: EmulatorCounters,
     /// From its second end to its first.
@@ -74,7 +78,7 @@ pub struct LinkCounters {
 /// How well the emulator kept up: what it did to frames beyond its orders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Emulator {
-    /// How much later than due frames left.
+    /// How much later than due frames left; of netem: probes, which pass through one of the lab's own.
     pub lateness: Latency,
     /// Frames or super-packets that the kernel dropped because the emulator did not fetch them in time.
     pub missed: u64,
@@ -120,8 +124,13 @@ impl CounterReport {
 
     /// Sentences on where the emulator, not the network, was the limit.
     pub fn warnings(&self) -> Vec<String> {
-        let complaint =
-            |l: &LinkCounters| Some(format!("link {}: {}", l.link, l.emulator.complaint()?));
+        let complaint = |l: &LinkCounters| {
+            Some(format!(
+                "link {}: {}",
+                l.link,
+                l.emulator.complaint(l.backend)?
+            ))
+        };
         self.links.iter().filter_map(complaint).collect()
     }
 }
@@ -129,16 +138,20 @@ impl CounterReport {
 impl Emulator {
     /// Why figures taken over this link say something of the emulator, not of the network; `None` if it
     /// kept up.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn complaint(&self, by: LinkBackend) -> Option<String> {
         let late = self.lateness.percentile(0.99).filter(|late| *late > LATE);
         let late = late.map(|late| format!("frames left up to {late} late (99th percentile)"));
         let count = |n: u64, what| (n > 0).then(|| format!("{n} frames were {what}"));
         let missed = count(self.missed, "lost before the emulator saw them");
         let refused = count(self.refused, "refused by the receiving device");
         let all: Vec<String> = [late, missed, refused].into_iter().flatten().collect();
+        let by = match by {
+            LinkBackend::Netem => "this machine under netem",
+            LinkBackend::Cable | LinkBackend::Emulator => "the emulator",
+        };
         (!all.is_empty()).then(|| {
             format!(
-                "the emulator, not the network, was the limit: {}; use a lower rate or a less busy machine",
+                "{by}, not the network, was the limit: {}; use a lower rate or a less busy machine",
                 all.join(", ")
             )
         })

@@ -10,6 +10,7 @@ mod frame;
 mod lab_processes;
 mod link;
 mod netem;
+mod netem_watch;
 mod netns;
 mod netns_holder;
 mod plan;
@@ -57,7 +58,7 @@ pub enum Backend {
     /// netem where the kernel has it and it can express the link, else the emulator.
     #[default]
     Auto,
-    /// The emulator only: the only one that keeps an account.
+    /// The emulator only: it alone obeys the seed and keeps a log.
     Emulator,
     /// netem only: nothing is made if it cannot make every shaped link.
     Netem,

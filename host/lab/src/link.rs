@@ -1,7 +1,7 @@
 //! One emulated link at work: a thread with a packet socket at each end, and what the link does between
 //! them.
 
-use crate::emulator_counters::{Emulator, LinkCounters, LogEntry};
+use crate::emulator_counters::{Emulator, LinkBackend, LinkCounters, LogEntry};
 use crate::frame;
 use emulate::{
     Delivery, Direction, Duplex, EmulatedPacket, KeptSegments, Link, Scenario, ScriptStep,
@@ -334,6 +334,7 @@ impl Cable {
         let late = late.map(|v| (v.value_iterated_to(), v.count_at_value()));
         let counters = LinkCounters {
             link: String::new(),
+            backend: LinkBackend::Emulator,
             forward: self.duplex.pipe(Direction::Forward).counters().clone(),
             backward: self.duplex.pipe(Direction::Backward).counters().clone(),
             too_long: self.too_long,

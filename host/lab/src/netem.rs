@@ -1,23 +1,58 @@
 //! The kernel's own emulation, where it has it: a link's shapes as queueing disciplines.
 //!
-//! Each direction is one device's root: netem for delay and chance, below it a second one for the rate and the
-//! queue. Delay comes first there and last on a real line, which for a constant delay is the same at the receiver; a
-//! frame that is lost at random does not use the line.
+//! A link is two pairs of devices, as the emulator's: what comes in at the inner device of one end leaves by that of the
+//! other, whose root is netem for delay and chance, below it a second one for the rate and the queue. So the hosts' own
+//! devices are as on a real host: a capture sees frames before the path, and their queueing disciplines can be tuned.
+//! Delay comes first there and last on a real line, which for a constant delay is the same at the receiver; a frame that
+//! is lost at random does not use the line.
 
 use crate::netns_holder::{TC, run};
-use crate::plan;
+use crate::plan::{self, emulator_device};
 use emulate::{Aqm, Direction, Distribution, Link, LossModel, Queue, QueueLimit, Scenario, Shape};
 use model::Nanos;
 use sys::namespace;
 
-/// Whether the kernel has netem: tried in a namespace of its own.
+/// Loss of a line of a rate beyond which it matters that lost frames do not use the line.
+const MOST_LOSS: f64 = 0.01;
+
+/// Whether the kernel has netem and what passes frames to it: tried in a namespace of its own.
 pub(crate) fn works() -> bool {
     let Ok(net) = namespace::new_net() else {
         return false;
     };
-    let tries = "qdisc add dev lo root handle 1: netem delay 1ms\n\
-                 qdisc add dev lo parent 1:1 handle 2: netem limit 10 rate 1mbit\n";
-    run(&TC, tries, Some(&net), "netem").is_ok()
+    let tries = commands(&Shape::default(), "lo").map(|netem| {
+        format!(
+            "{netem}qdisc add dev lo parent 1:1 handle 2: netem limit 10 rate 1mbit\n{}",
+            pass("lo", "lo")
+        )
+    });
+    tries.is_ok_and(|tries| run(&TC, &tries, Some(&net), "netem").is_ok())
+}
+
+/// Lines for `tc -batch` by which what comes in at one device leaves by another.
+pub(crate) fn pass(from: &str, to: &str) -> String {
+    format!(
+        "qdisc add dev {from} ingress\n\
+         filter add dev {from} parent ffff: matchall action mirred egress redirect dev {to}\n"
+    )
+}
+
+/// Lines for `tc -batch` in the emulator's namespace that make the link with this number.
+///
+/// # Errors
+/// What netem cannot express.
+pub(crate) fn link(number: usize, link: &Link) -> Result<String, &'static str> {
+    let mut lines = String::new();
+    for direction in Direction::BOTH {
+        let from = direction as usize;
+        let (from, to) = (
+            emulator_device(number, from),
+            emulator_device(number, 1 - from),
+        );
+        lines += &commands(link.shape(direction), &to)?;
+        lines += &pass(&from, &to);
+    }
+    Ok(lines)
 }
 
 /// Whether netem can do all that a link ever does; else what it cannot.
@@ -102,13 +137,19 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         }
         LossModel::Periodic(_) | LossModel::At(_) => return Err("loss of chosen frames"),
     }
+    if rate.is_some() && mean_loss(loss) > MOST_LOSS {
+        return Err("lost frames that use a line of a rate");
+    }
+    if rate.is_some() && jitter.is_some() {
+        return Err("jitter behind a line of a rate");
+    }
     if let Some(duplicate) = duplicate {
         netem += &format!(" duplicate {}", tc_percent(duplicate.probability));
     }
-    // stab counts the bytes that a wire carries and a frame does not show; netem's own queue is never
-    // full, because the queue is below.
+    // stab counts the bytes that a wire carries and a frame does not show, each alone: its table has steps of four
+    // bytes without a size. netem's own queue is never full, because the queue is below.
     let mut lines = format!(
-        "qdisc add dev {device} root handle 1: stab overhead {} mpu {} netem limit 1000000 {netem}\n",
+        "qdisc add dev {device} root handle 1: stab overhead {} mpu {} mtu 2047 tsize 2048 netem limit 1000000 {netem}\n",
         emulate::FRAME_OVERHEAD,
         emulate::wire_bytes_of_frame(0)
     );
@@ -138,6 +179,20 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         rate.0
     );
     Ok(lines)
+}
+
+/// The part of frames that a model loses in the long run.
+fn mean_loss(loss: &LossModel) -> f64 {
+    match loss {
+        LossModel::Random(chance) => *chance,
+        LossModel::GilbertElliott {
+            to_bad,
+            to_good,
+            lost_in_bad,
+            lost_in_good,
+        } => (to_bad * lost_in_bad + to_good * lost_in_good) / (to_bad + to_good),
+        LossModel::Off | LossModel::Periodic(_) | LossModel::At(_) => 0.0,
+    }
 }
 
 /// tc takes parts of a microsecond, but not nanoseconds (iproute2 6.1).
@@ -171,7 +226,7 @@ mod tests {
         };
         assert_eq!(
             commands(&shape, "eth0").unwrap(),
-            "qdisc add dev eth0 root handle 1: stab overhead 24 mpu 84 netem limit 1000000 \
+            "qdisc add dev eth0 root handle 1: stab overhead 24 mpu 84 mtu 2047 tsize 2048 netem limit 1000000 \
              delay 11000us 1000us loss random 0.5% duplicate 25%\n"
         );
     }
@@ -185,7 +240,7 @@ mod tests {
                 ..Queue::default()
             }),
             loss: LossModel::GilbertElliott {
-                to_bad: 0.01,
+                to_bad: 0.001,
                 to_good: 0.25,
                 lost_in_bad: 1.0,
                 lost_in_good: 0.0,
@@ -194,7 +249,7 @@ mod tests {
         };
         let lines = commands(&shape, "wan").unwrap();
         let lines: Vec<&str> = lines.lines().collect();
-        assert!(lines[0].ends_with("netem limit 1000000 delay 0us loss gemodel 1% 25% 100% 0%"));
+        assert!(lines[0].ends_with("netem limit 1000000 delay 0us loss gemodel 0.1% 25% 100% 0%"));
         assert_eq!(
             lines[1],
             "qdisc add dev wan parent 1:1 handle 2: netem limit 131 rate 1000000000bit"
@@ -226,5 +281,22 @@ mod tests {
             ..Shape::default()
         };
         assert_eq!(commands(&nth, "eth0"), Err("loss of chosen frames"));
+        // On a real line a lost frame takes its time, and jitter comes behind the line.
+        let mut line = Shape {
+            rate: Some(BitRate(1_000_000)),
+            loss: LossModel::Random(0.02),
+            ..Shape::default()
+        };
+        let lost = "lost frames that use a line of a rate";
+        assert_eq!(commands(&line, "eth0"), Err(lost));
+        line.loss = LossModel::Random(0.001);
+        assert!(commands(&line, "eth0").is_ok());
+        line.jitter = Some(Jitter {
+            range: Nanos::from_millis(2),
+            distribution: Distribution::Uniform,
+            reorders: true,
+        });
+        let jitter = "jitter behind a line of a rate";
+        assert_eq!(commands(&line, "eth0"), Err(jitter));
     }
 }

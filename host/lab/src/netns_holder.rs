@@ -5,6 +5,7 @@
 use crate::emulator_counters::{CounterReport, LinkBackend};
 use crate::lab_processes;
 use crate::link::{Cable, LinkWorker};
+use crate::netem_watch::Netem;
 use crate::netns::in_net;
 use crate::state_dir::{LabRecord, LinkRecord, NodeRecord, StatePlace};
 use crate::traffic::{DISCARD, TrafficReader, TrafficSender};
@@ -90,6 +91,7 @@ const SOCKET_BUFFER: u32 = 32 * 1024 * 1024;
 struct HeldNamespace {
     nodes: Vec<LabNode>,
     workers: Vec<LinkWorker>,
+    netem: Option<Netem>,
     readers: Vec<TrafficReader>,
     senders: Vec<TrafficSender>,
     control: UnixListener,
@@ -146,18 +148,7 @@ fn make(order: &Order, place: &StatePlace) -> Result<HeldNamespace, Error> {
             }
         }
     }
-    for (link, backend) in scenario.links.iter().zip(&backends) {
-        if *backend == LinkBackend::Netem {
-            for (end, direction) in link.ends.iter().zip(emulate::Direction::BOTH) {
-                let net = &nodes[number(&end.node)].net;
-                // A queueing discipline acts on super-packets whole.
-                single_frames(net, &end.device)?;
-                let commands = netem::commands(link.shape(direction), &end.device);
-                let commands = commands.expect("only what netem can express is given to it");
-                run(&TC, &commands, Some(net), &format!("link {}", link.name))?;
-            }
-        }
-    }
+    let netem = start_netem(scenario, &backends)?;
 
     let start = Instant::now();
     let mut workers = Vec::new();
@@ -215,11 +206,29 @@ fn make(order: &Order, place: &StatePlace) -> Result<HeldNamespace, Error> {
     Ok(HeldNamespace {
         nodes,
         workers,
+        netem,
         readers,
         senders,
         control,
         start,
     })
+}
+
+/// Gives the links of netem their shapes, and watches how late it is.
+fn start_netem(scenario: &Scenario, backends: &[LinkBackend]) -> Result<Option<Netem>, Error> {
+    let links = scenario.links.iter().enumerate();
+    let links = links.filter(|(number, _)| backends[*number] == LinkBackend::Netem);
+    let mut watched = Vec::new();
+    for (number, link) in links {
+        let commands = netem::link(number, link);
+        let commands = commands.expect("only what netem can express is given to it");
+        run(&TC, &commands, None, &format!("link {}", link.name))?;
+        watched.push((number, link.clone()));
+    }
+    match watched.is_empty() {
+        true => Ok(None),
+        false => Netem::watch(watched).map(Some),
+    }
 }
 
 /// Starts what the lab itself sends and reads.
@@ -320,9 +329,11 @@ impl HeldNamespace {
     }
 
     fn counters(&self) -> CounterReport {
+        let emulated = self.workers.iter().map(LinkWorker::counters);
+        let netem = self.netem.iter().flat_map(Netem::counters);
         CounterReport {
             at: Nanos::from(self.start.elapsed()),
-            links: self.workers.iter().map(LinkWorker::counters).collect(),
+            links: emulated.chain(netem).collect(),
             traffic: self.senders.iter().map(TrafficSender::counters).collect(),
             readers: self.readers.iter().map(TrafficReader::counters).collect(),
         }
@@ -367,9 +378,12 @@ fn choose(scenario: &Scenario, asked: Backend) -> Result<Vec<LinkRecord>, Error>
                 }
                 Some(Err(what)) => (Emulator, format!(", and netem cannot express {what}")),
                 Some(Ok(())) if *netem_works.get_or_insert_with(netem::works) => {
-                    (Netem, String::new())
+                    (Netem, ", and netem can express it".to_owned())
                 }
-                Some(Ok(())) => (Emulator, ", and this kernel has no netem".to_owned()),
+                Some(Ok(())) => (
+                    Emulator,
+                    ", and this kernel lacks netem, matchall or mirred".to_owned(),
+                ),
             };
             let why = emulated
                 .unwrap_or("nothing is done to the frames")
@@ -440,7 +454,7 @@ fn forwarding(net: &OwnedFd, switch: &str) -> Result<(), Error> {
     }
 }
 
-const IP: [&str; 3] = ["ip", "-batch", "-"];
+pub(crate) const IP: [&str; 3] = ["ip", "-batch", "-"];
 pub(crate) const TC: [&str; 3] = ["tc", "-batch", "-"];
 
 /// Runs a program of set-up in a network namespace, feeds it, and returns what it prints.

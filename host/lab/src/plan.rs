@@ -17,6 +17,14 @@ const LARGEST_MTU: u32 = 65535;
 /// (`linkwatch_urgent_event` in net/core/link_watch.c).
 const FIRST_INDEX: usize = 1000;
 
+/// Number of the first device of the emulator.
+const FIRST_INNER_INDEX: usize = 1_000_000;
+
+/// Number of the device of the emulator behind an end of a link, in its namespace.
+pub(crate) fn emulator_index(link: usize, end: usize) -> usize {
+    FIRST_INNER_INDEX + 2 * link + end
+}
+
 /// The device of the emulator behind an end of a link.
 pub(crate) fn emulator_device(link: usize, end: usize) -> String {
     format!("l{link}e{end}")
@@ -30,11 +38,17 @@ pub(crate) fn cables(
     netns: impl Fn(&str) -> String,
 ) -> String {
     let mut lines = String::new();
+    // A queueing discipline acts on a super-packet whole. With this TCP makes none, whatever the device's offloads are
+    // or become, and those of others are segmented.
+    let single = match backends.contains(&LinkBackend::Netem) {
+        true => " gso_max_segs 1",
+        false => "",
+    };
     for (index, link) in scenario.links.iter().enumerate() {
         let device = |end: usize| {
             let at = &link.ends[end];
             format!(
-                "name {} index {} address {} mtu {} netns {}",
+                "name {} index {} address {} mtu {}{single} netns {}",
                 at.device,
                 FIRST_INDEX + 2 * index + end,
                 address_of_device(index, end),
@@ -42,16 +56,17 @@ pub(crate) fn cables(
                 netns(&at.node)
             )
         };
-        if backends[index] == LinkBackend::Emulator {
-            for end in 0..2 {
-                let inner = emulator_device(index, end);
-                let outer = device(end);
-                lines += &format!(
-                    "link add name {inner} mtu {LARGEST_MTU} type veth peer {outer}\nlink set {inner} up\n"
-                );
-            }
-        } else {
+        if backends[index] == LinkBackend::Cable {
             lines += &format!("link add {} type veth peer {}\n", device(0), device(1));
+            continue;
+        }
+        for end in 0..2 {
+            let (inner, number) = (emulator_device(index, end), emulator_index(index, end));
+            let outer = device(end);
+            lines += &format!(
+                "link add name {inner} index {number} mtu {LARGEST_MTU} type veth peer {outer}\n\
+                 link set {inner} up\n"
+            );
         }
     }
     lines

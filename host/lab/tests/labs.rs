@@ -508,6 +508,119 @@ fn a_lab_sends_and_reads_by_itself_and_says_how_much() {
     assert!(read("two") > 0 && read("two") <= most, "{counters:?}");
 }
 
+/// A lab of netem; `None` where the kernel has none, unless `LINERATE_TEST_NETEM` says that it has.
+fn by_netem(bench: &Bench, link: &str) -> Option<RunningLab> {
+    let options = LabOptions {
+        backend: Backend::Netem,
+        ..options()
+    };
+    match bench.labs.up(&scenario(&pair(link)), &options) {
+        Err(Error::Unfit(why)) if std::env::var_os("LINERATE_TEST_NETEM").is_none() => {
+            assert!(why.contains("this kernel lacks netem"), "{why}");
+            None
+        }
+        up => {
+            let (lab, tie) = up.unwrap();
+            tie.cut().unwrap();
+            Some(lab)
+        }
+    }
+}
+
+#[test]
+fn netem_acts_on_single_frames_and_leaves_the_hosts_devices_alone() {
+    let bench = Bench::new();
+    let line = "[link.both]\nrate = \"20M\"\ndelay = \"20ms\"\nqueue = { packets = 20 }\n";
+    let Some(lab) = by_netem(&bench, line) else {
+        return;
+    };
+    let mut largest = 0.0_f64;
+    std::thread::scope(|scope| {
+        let transfer = scope.spawn(|| iperf3(&lab, "-t 3"));
+        while !transfer.is_finished() {
+            let waiting = lab.counters().unwrap().links[0].forward.waiting;
+            if waiting.frames > 0 {
+                largest = largest.max(waiting.wire_bytes as f64 / waiting.frames as f64);
+            }
+        }
+    });
+    // A mean of full frames, none of them a super-packet.
+    assert!((1400.0..=1538.0).contains(&largest), "{largest}");
+    let counters = lab.counters().unwrap();
+    let link = &counters.links[0];
+    assert_eq!(link.backend, LinkBackend::Netem);
+    for of in [&link.forward, &link.backward] {
+        let out = of.delivered.frames + of.dropped.total().frames + of.waiting.frames;
+        assert_eq!(of.offered.frames, out, "{of:?}");
+    }
+    assert!(link.forward.dropped.queue.frames > 0, "{link:?}");
+    assert_eq!(link.forward.dropped.loss.frames, 0, "{link:?}");
+    let root = said(&lab, "one", "tc qdisc show dev eth0");
+    assert!(root.starts_with("qdisc noqueue"), "{root}");
+}
+
+#[test]
+fn netem_counts_what_it_loses_and_copies() {
+    let bench = Bench::new();
+    let Some(lab) = by_netem(
+        &bench,
+        "[link.forward]\ndelay = \"1ms\"\nloss = { random = 0.1 }\n",
+    ) else {
+        return;
+    };
+    let text = said(&lab, "one", "ping -c 300 -i 0.01 -W 1 two");
+    let received = text
+        .lines()
+        .filter(|line| line.contains("icmp_seq="))
+        .count();
+    let forward = &lab.counters().unwrap().links[0].forward;
+    assert_eq!(forward.offered.frames, 300, "{forward:?}");
+    assert_eq!(forward.dropped.loss.frames, 300 - received as u64);
+    assert!(
+        (10..70).contains(&forward.dropped.loss.frames),
+        "{forward:?}"
+    );
+
+    let bench = Bench::new();
+    let copies = "[link.forward]\ndelay = \"1ms\"\nduplicate = { probability = 0.5 }\n";
+    let lab = by_netem(&bench, copies).unwrap();
+    said(&lab, "one", "ping -q -c 100 -i 0.01 two");
+    let forward = &lab.counters().unwrap().links[0].forward;
+    let offered = forward.offered.frames;
+    assert!((100..=104).contains(&offered), "{forward:?}");
+    assert!((25..75).contains(&forward.duplicated.frames), "{forward:?}");
+    assert_eq!(
+        forward.delivered.frames,
+        offered + forward.duplicated.frames
+    );
+}
+
+#[test]
+fn probes_measure_how_late_netem_is_and_a_late_one_is_named() {
+    let bench = Bench::new();
+    let Some(lab) = by_netem(&bench, "[link.both]\ndelay = \"5ms\"\n") else {
+        return;
+    };
+    let before = lab.counters().unwrap();
+    let probes = |counters: &linerate_lab::CounterReport| {
+        let late = counters.links[0].emulator.lateness.counts();
+        late.iter().map(|(_, count)| count).sum::<u64>()
+    };
+    wait_until("probes pass", || {
+        probes(&lab.counters().unwrap()) > probes(&before) + 20
+    });
+    let [least, ..] = round_trips(&lab, "ping -q -c 20 -i 0.02 two");
+    assert!(least >= 10.0, "{least}");
+    let mut counters = lab.counters().unwrap();
+    counters.links[0].emulator.lateness = model::Latency::from_counts([(12_000_000, 100)]);
+    assert_eq!(
+        counters.warnings(),
+        [
+            "link wire: this machine under netem, not the network, was the limit: frames left up to 12 ms late (99th percentile); use a lower rate or a less busy machine"
+        ]
+    );
+}
+
 #[test]
 fn what_netem_cannot_make_is_refused_before_anything_is_made() {
     let bench = Bench::new();
