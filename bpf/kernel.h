@@ -131,7 +131,6 @@ static __u64 (*bpf_jiffies64)(void) = (void *)118;
 static struct tcp_sock *(*bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
 static long (*bpf_probe_read_kernel_str)(void *to, __u32 len, const void *from) = (void *)115;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
-static long (*bpf_loop)(__u32 times, void *function, void *context, __u64 flags) = (void *)181;
 
 enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_SK_STORAGE = 24 };
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 512, BPF_F_MMAPABLE = 1024 };

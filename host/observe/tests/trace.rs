@@ -444,7 +444,7 @@ fn stress(clock_first: bool) -> (usize, usize) {
     let collected = in_namespace(move || {
         let options = TraceOptions {
             calls: true,
-            test_delay: 100_000,
+            test_delay: 2_000,
             test_clock_first: clock_first,
             ..TraceOptions::default()
         };

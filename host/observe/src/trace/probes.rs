@@ -159,8 +159,28 @@ fn load(
     }
     loader.load(OBJECT).map_err(|error| match &error {
         EbpfError::ProgramError(program) => refusal(program),
-        _ => Error::refused("load the probes", error),
+        _ => too_old().unwrap_or_else(|| Error::refused("load the probes", error)),
     })
+}
+
+/// Where probes cannot be loaded because of the kernel's age, that says more than what the kernel says.
+fn too_old() -> Option<Error> {
+    let [_, _, release, _] = sys::process::uname();
+    is_too_old(&release).then(|| {
+        let why = format!("they need Linux 5.12 or later, and this is {release}");
+        Error::refused("load the probes", why)
+    })
+}
+
+/// Linux 5.11 has the helper for the current task and the storage of sockets for tracing, 5.12 the cookie of a socket there and
+/// compare-and-exchange.
+fn is_too_old(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|digits| digits.parse::<u32>().ok());
+    match (number(), number()) {
+        (Some(major), Some(minor)) => (major, minor) < (5, 12),
+        _ => false,
+    }
 }
 
 const SEGMENTS: [(&str, CgroupSkbAttachType); 2] = [
@@ -216,6 +236,9 @@ where
 
 /// What the kernel said, without the verifier's thousands of lines.
 fn refusal(error: &ProgramError) -> Error {
+    if let Some(error) = too_old() {
+        return error;
+    }
     if let ProgramError::LoadError {
         io_error,
         verifier_log,
@@ -331,5 +354,20 @@ impl ProbeOutput {
     fn each(&self, number: usize) -> impl Iterator<Item = u64> {
         let producers = self.producers.numbers().chunks(NUMBERS);
         producers.map(move |producer| producer[number].load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_too_old;
+
+    #[test]
+    fn kernels_without_what_the_probes_need_are_known_by_their_release() {
+        for old in ["5.10.0-32-amd64", "4.19.0", "5.11.22+"] {
+            assert!(is_too_old(old), "{old}");
+        }
+        for new in ["5.12.0-rc1", "6.1.0-56-amd64", "10.0", "unknown"] {
+            assert!(!is_too_old(new), "{new}");
+        }
     }
 }
