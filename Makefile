@@ -1,8 +1,9 @@
 # Two commands do everything on a fresh Debian machine with make and Rust: `make demo` and `make test`.
 
 LINERATE := target/release/linerate
+GUEST_TOOLS := qemu-system-x86 busybox-static cpio kmod xz-utils
 
-.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills guests sbom fuzz build setup setup-test install install-files dist
+.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills guests test-kernels sbom fuzz build setup setup-test install install-files dist
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -23,9 +24,9 @@ bench: build setup-test
 	bench/capture
 	bench/requests
 
-# How true the labs are: some ten minutes, best on an idle machine; writes docs/lab-fidelity.md.
+# How true the labs are: half an hour, best on an idle machine, as root; writes docs/lab-fidelity.md.
 lab-fidelity: build setup-test
-	@scripts/need tcpdump
+	@scripts/need tcpdump $(GUEST_TOOLS)
 	bench/lab-fidelity > docs/lab-fidelity.md.new
 	mv docs/lab-fidelity.md.new docs/lab-fidelity.md
 
@@ -80,10 +81,17 @@ COUNT ?= 200
 kills: build setup-test
 	bench/kills --count $(COUNT) $(if $(filter command,$(origin SEED)),--seed $(SEED))
 
-# What needs systemd, an old kernel or a suspend, in QEMU guests: ten minutes, as root; Debian's kernels are fetched once.
+# What needs systemd or a suspend, in QEMU guests: ten minutes, as root; Debian's kernels are fetched once.
 guests: build setup-test
-	@scripts/need qemu-system-x86 busybox-static cpio kmod xz-utils
+	@scripts/need $(GUEST_TOOLS)
 	bench/guests $(LINERATE)
+
+# Every command, and the tests that need a kernel, on Debian's kernels 5.10, 6.1 and 6.12, in QEMU guests: twenty minutes, best
+# on an idle machine, as root; writes docs/kernels.md.
+test-kernels: build setup-test
+	@scripts/need $(GUEST_TOOLS)
+	bench/kernels $(LINERATE) > docs/kernels.md.new
+	mv docs/kernels.md.new docs/kernels.md
 
 # Every decoder fuzzed, guided by coverage, with a new seed each: 'make fuzz SECONDS=600'.
 SECONDS ?= 600
