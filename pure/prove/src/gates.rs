@@ -286,10 +286,10 @@ fn by_design(plan: &Plan, arm: u32, setting: &Setting) -> Option<&'static str> {
         "net.ipv4.tcp_wmem" if socket.send_buffer.is_some() => {
             Some("the runs set a send buffer (SO_SNDBUF), which switches its autotuning off")
         }
-        "net.core.rmem_max" | "net.core.rmem_default" if socket.receive_buffer.is_none() => Some(
+        "net.core.rmem_max" if socket.receive_buffer.is_none() => Some(
             "it bounds buffers set by SO_RCVBUF, and the runs set none; tcp_rmem bounds the others",
         ),
-        "net.core.wmem_max" | "net.core.wmem_default" if socket.send_buffer.is_none() => Some(
+        "net.core.wmem_max" if socket.send_buffer.is_none() => Some(
             "it bounds buffers set by SO_SNDBUF, and the runs set none; tcp_wmem bounds the others",
         ),
         "net.ipv4.tcp_congestion_control" if socket.congestion.is_some() => {
@@ -662,6 +662,237 @@ mod tests {
             says.unwrap()
                 .contains("98 % of the time, never for the congestion window")
         );
+
+        // Each rule that needs no run: where it holds, and where the runs differ.
+        let sysctl = |name: &str| format!("sysctl:net.{name}");
+        let buffers: &[&str] = &["sockbuf=8M"];
+        let own: &[&str] = &["congestion=cubic"];
+        for (name, value, base, says) in [
+            (
+                "ipv4.tcp_rmem",
+                "4096 65536 16777216",
+                buffers,
+                "set a receive buffer",
+            ),
+            (
+                "ipv4.tcp_moderate_rcvbuf",
+                "0",
+                buffers,
+                "set a receive buffer",
+            ),
+            (
+                "ipv4.tcp_wmem",
+                "4096 65536 16777216",
+                buffers,
+                "set a send buffer",
+            ),
+            (
+                "ipv4.tcp_congestion_control",
+                "bbr",
+                own,
+                "their own congestion control",
+            ),
+        ] {
+            let change = format!("{}={value}", sysctl(name));
+            let found = verdict(base, &change, nothing).unwrap();
+            assert!(found.contains(says), "{found}");
+            assert_eq!(verdict(&[], &change, nothing), None, "{change}");
+        }
+        for (name, says) in [
+            ("core.rmem_max", "SO_RCVBUF"),
+            ("core.wmem_max", "SO_SNDBUF"),
+        ] {
+            let change = format!("{}=8388608", sysctl(name));
+            let found = verdict(&[], &change, nothing).unwrap();
+            assert!(found.contains(says), "{found}");
+            assert_eq!(verdict(buffers, &change, nothing), None, "{change}");
+        }
+
+        // Each rule of the runs: at its bound and one beyond. A run without the figure knows nothing.
+        let window: fn(&mut Trial) = |t| t.witness.rwnd_limited_share = Some(0.01);
+        let no_window: fn(&mut Trial) = |t| t.witness.rwnd_limited_share = Some(0.009);
+        let buffer: fn(&mut Trial) = |t| t.witness.sndbuf_limited_share = Some(0.01);
+        let no_buffer: fn(&mut Trial) = |t| t.witness.sndbuf_limited_share = Some(0.009);
+        fn waits(t: &mut Trial, share: f64) {
+            t.witness.rwnd_limited_share = Some(0.5);
+            t.witness.sndbuf_limited_share = Some(share);
+        }
+        let mostly: fn(&mut Trial) = |t| waits(t, 0.45);
+        let always: fn(&mut Trial) = |t| waits(t, 0.46);
+        let busy: fn(&mut Trial) = |t| t.witness.busy_share = Some(0.5);
+        let idle: fn(&mut Trial) = |t| t.witness.busy_share = Some(0.49);
+        for (change, acts, cannot, says) in [
+            (
+                "rcvbuf=8M",
+                window,
+                no_window,
+                "for the receive window less than 1.0 %",
+            ),
+            (
+                "sndbuf=8M",
+                buffer,
+                no_buffer,
+                "for its buffer less than 1.0 %",
+            ),
+            (
+                "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216",
+                buffer,
+                no_buffer,
+                "for its buffer less",
+            ),
+            (
+                "congestion=bbr",
+                mostly,
+                always,
+                "its buffer 96 % of the time",
+            ),
+            (
+                "route.congctl=bbr",
+                mostly,
+                always,
+                "its buffer 96 % of the time",
+            ),
+            (
+                "sysctl:net.ipv4.tcp_congestion_control=bbr",
+                busy,
+                idle,
+                "nothing to send 51 % of the time",
+            ),
+            (
+                "congestion=bbr",
+                busy,
+                idle,
+                "nothing to send 51 % of the time",
+            ),
+        ] {
+            assert_eq!(verdict(&[], change, acts), None, "{change}");
+            let found = verdict(&[], change, cannot).unwrap();
+            assert!(found.contains(says), "{found}");
+        }
+        let one_waits = |t: &mut Trial| waits(t, if t.number == 20 { 0.1 } else { 0.46 });
+        assert_eq!(verdict(&[], "congestion=bbr", one_waits), None);
+        let one_unknown = |t: &mut Trial| t.witness.busy_share = (t.number != 20).then_some(0.1);
+        assert_eq!(verdict(&[], "congestion=bbr", one_unknown), None);
+    }
+
+    #[test]
+    fn an_arm_that_only_leaves_out_can_act() {
+        let ask = PlanOptions {
+            against: settings(&["congestion=bbr", "mss=1400"]),
+            arms: vec![
+                "less=congestion=bbr".to_owned(),
+                "b=congestion=bbr,mss=1400,nodelay=on".to_owned(),
+            ],
+            changes: Vec::new(),
+            ..fixed()
+        };
+        let verdict = with(ask, |t| {
+            if t.arm > 0 {
+                t.value = t.value.map(|v| v * 1.4);
+            }
+        });
+        let outcomes: Vec<Outcome> = verdict.comparisons.iter().map(|c| c.outcome).collect();
+        assert_eq!(outcomes, [Outcome::Faster, Outcome::NoVerdict]);
+    }
+
+    #[test]
+    fn facts_go_with_an_arm_above_half_of_its_runs_and_three_are_named() {
+        let shift = |runs: u32, facts: usize| {
+            let verdict = with(fixed(), |t| {
+                if t.arm == 1 && t.block < runs {
+                    let fact = |n| Difference {
+                        side: Side::Local,
+                        what: format!("fact{n}"),
+                        before: "1".to_owned(),
+                        now: "2".to_owned(),
+                    };
+                    t.witness.differences = (0..facts).map(fact).collect();
+                }
+            });
+            let (state, says) = of(&verdict, Check::Environment);
+            (state, says.to_owned())
+        };
+        assert_eq!(shift(10, 1).0, GateState::Warned);
+        assert_eq!(shift(11, 1).0, GateState::Failed);
+        let named = |facts| shift(20, facts).1;
+        assert!(
+            named(3).contains("fact2") && !named(3).contains("more:") && !named(3).contains("and "),
+            "{}",
+            named(3)
+        );
+        assert!(
+            !named(4).contains("fact3") && named(4).ends_with("; and 1 more."),
+            "{}",
+            named(4)
+        );
+    }
+
+    #[test]
+    fn bounds_of_noise_and_position() {
+        let plan = plan(ask());
+        let noise = |smallest_share| {
+            pilot(
+                &plan,
+                &Pilot {
+                    pairs: 6,
+                    noise: 0.01,
+                    smallest_share,
+                },
+            )
+            .0
+        };
+        assert_eq!([noise(0.05), noise(0.0501)], [Passed, Warned]);
+        let shift = |low_share, high_share| {
+            let effect = Estimate {
+                effect_share: 0.5 * (low_share + high_share),
+                low_share,
+                high_share,
+                level: 0.95,
+            };
+            position(&plan, &effect).0
+        };
+        assert_eq!([shift(0.0, 0.1), shift(-0.1, 0.0)], [Passed, Passed]);
+        assert_eq!([shift(0.001, 0.1), shift(-0.1, -0.001)], [Warned, Warned]);
+    }
+
+    #[test]
+    fn a_99th_percentile_needs_1000_requests_of_every_whole_run() {
+        let at = |requests: u64| {
+            let mut run = plan(ask()).run;
+            run.workload = model::Workload::Request(model::Request {
+                request_size: model::Bytes(128),
+                reply_size: model::Bytes(8192),
+                pace_per_s: None,
+                reconnect: false,
+                wait: model::WaitMode::Hybrid,
+            });
+            let ask = PlanOptions {
+                metric: Metric::LatencyP99,
+                run: Some(run),
+                ..fixed()
+            };
+            let verdict = with(ask, |t| {
+                t.witness.requests = Some(if t.block == 3 { requests } else { 5000 });
+                // What failed had no time for requests.
+                if t.block == 4 && t.arm == 0 {
+                    (t.value, t.witness.requests) = (None, Some(1));
+                }
+            });
+            let (state, says) = of(&verdict, Check::Runs);
+            (state, says.to_owned())
+        };
+        assert_eq!(at(1000).0, GateState::Warned);
+        assert!(
+            at(1000).1.starts_with("1 of 40 runs failed"),
+            "{}",
+            at(1000).1
+        );
+        let (state, says) = at(999);
+        assert_eq!(state, GateState::Failed);
+        assert!(
+            says.starts_with("2 of 40 runs answered fewer than 1000 requests (the fewest 999)"),
+            "{says}"
+        );
     }
 
     #[test]
@@ -681,7 +912,9 @@ mod tests {
             says,
             "The path is full: every arm moved 941 Mbit/s or more of the 941 Mbit/s that the link can carry."
         );
-        assert_eq!(at(930_000_000).0, GateState::Passed);
+        // 99 % of 1 Gbit/s less headers: 932,067,620.3 bit/s.
+        assert_eq!(at(932_067_621).0, GateState::Warned);
+        assert_eq!(at(932_067_620).0, GateState::Passed);
     }
 
     #[test]

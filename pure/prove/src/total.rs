@@ -91,6 +91,10 @@ mod tests {
             None
         );
         assert_eq!(estimate(Metric::Goodput, &[], ALPHA), None);
+        // Six pairs of one sign come up in 2 of 64: an interval at that level leaves them out.
+        let at_a_level_of = |level| estimate(Metric::Goodput, &logs(&a, &b), level);
+        assert!(at_a_level_of(2.0 / 64.0).is_some());
+        assert_eq!(at_a_level_of(1.99 / 64.0), None);
     }
 
     #[test]

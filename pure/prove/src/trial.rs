@@ -577,6 +577,33 @@ mod tests {
         assert!(scores[&2] <= scores[&1], "{scores:?}");
         assert!(scores[&3] < scores[&2], "{scores:?}");
 
+        // Of a size: by the share of it that arrived. Of requests: one that took all of the time.
+        let broken_after_2_s = |metric, limit| {
+            let plan = Plan {
+                metric,
+                run: model::Spec {
+                    limit,
+                    ..plan.run.clone()
+                },
+                ..plan.clone()
+            };
+            let failed = Trial {
+                bytes: Bytes(500),
+                ..without_run(TRIED, 3, Nanos(0), Nanos::from_secs(2), String::new())
+            };
+            super::scores(&plan, &[failed])[&3].exp()
+        };
+        let close = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}")
+        };
+        let bytes = LegLimit::Bytes(Bytes(1000));
+        close(broken_after_2_s(Metric::Goodput, bytes), 2000.0);
+        close(broken_after_2_s(Metric::Completion, bytes), 0.25);
+        close(
+            broken_after_2_s(Metric::LatencyP50, LegLimit::Requests(9)),
+            0.5,
+        );
+
         // Nothing arrived, and it did not even fail.
         let mut empty = run(&plan);
         let leg = &mut empty.legs[0];

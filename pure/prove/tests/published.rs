@@ -110,6 +110,19 @@ fn the_drop_in_the_cloud_is_not_where_the_settings_change() {
     doubted(&found, About::Drift, &parts);
 }
 
+#[test]
+fn statistics_of_two_tests_are_compared_and_those_of_one_are_not() {
+    let rows =
+        "name,statistic,64k\na,mean,9\na,median,10\na,minimum,8\na,maximum,11\nb,median,12\n";
+    let found = read(rows);
+    assert_eq!(changes(&found), ["+20.00"]);
+    let one = &found.statistics[0];
+    let printed = [one.average, one.median, one.min, one.max];
+    assert_eq!(printed, [9.0, 10.0, 8.0, 11.0].map(Some));
+    let one = of_table("table.csv", &rows.replace("b,", "a,"), 0.05).unwrap_err();
+    assert!(one.to_string().contains("of one test"), "{one}");
+}
+
 /// Rows of an arm's values each, in turns or one after the other.
 fn rows(control: &[f64], arm: &[f64], header: &str, in_turns: bool) -> Published {
     let row = |name: &str, value: &f64, block: usize| format!("{name},{value},{block}");

@@ -99,7 +99,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
         d = 1.0 / not_zero(1.0 + numerator * d);
         c = not_zero(1.0 + numerator / c);
         fraction *= c * d;
-        if step > 0 && (c * d - 1.0).abs() < 1e-15 {
+        if (c * d - 1.0).abs() < 1e-15 {
             break;
         }
     }

@@ -89,6 +89,26 @@ mod tests {
         assert_eq!(shift(&[], &[2.0], ALPHA), None);
     }
 
+    /// The usual table of Mann and Whitney's U, two-sided 5 % and 1 %.
+    #[test]
+    fn critical_values_of_the_table() {
+        for (m, n, five, one) in [
+            (4, 4, Some(0), None),
+            (5, 5, Some(2), Some(0)),
+            (5, 8, Some(6), Some(2)),
+            (8, 8, Some(13), Some(7)),
+            (9, 12, Some(26), Some(18)),
+            (10, 10, Some(23), Some(16)),
+            (12, 15, Some(49), Some(37)),
+            (20, 20, Some(127), Some(105)),
+        ] {
+            for (m, n) in [(m, n), (n, m)] {
+                let found = [0.05, 0.01].map(|alpha| critical_value(m, n, alpha));
+                assert_eq!(found, [five, one], "{m} {n}");
+            }
+        }
+    }
+
     #[test]
     fn the_approximation_takes_over_smoothly() {
         let (exact, approximate) = (critical_value(50, 50, ALPHA), critical_value(50, 51, ALPHA));

@@ -118,6 +118,9 @@ mod tests {
         let d: Vec<f64> = (0..31).map(|_| chance.unit() - 0.4).collect();
         let (p, q) = (p_two_sided(&d).unwrap(), p_two_sided(&d[..30]).unwrap());
         assert!((p - q).abs() < 0.02, "{p} {q}");
+        // A verdict can be repeated: the sample is always the same.
+        let many: Vec<f64> = (0..150).map(|_| chance.unit() - 0.46).collect();
+        assert_eq!([p, p_two_sided(&many).unwrap()], [0.0235, 0.9086]);
     }
 
     proptest! {

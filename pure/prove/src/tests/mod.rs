@@ -1,5 +1,6 @@
 //! The methods held against known truths: simulated paths, scipy, and what a verdict promises.
 
+mod bounds;
 mod calibration;
 mod oracle;
 mod power;
