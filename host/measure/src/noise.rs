@@ -24,5 +24,9 @@ mod tests {
         assert_eq!(data.len(), 1001);
         let ones: u32 = data.iter().map(|b| b.count_ones()).sum();
         assert!((3600..4400).contains(&ones), "{ones}");
+        // No word comes again in the largest buffer: nothing for a compressor to find.
+        let data = noise(1 << 20);
+        let words: std::collections::BTreeSet<&[u8]> = data.chunks(8).collect();
+        assert_eq!(words.len(), 1 << 17);
     }
 }

@@ -450,6 +450,32 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_says_of_a_connection_is_told_apart() {
+        let remote: SocketAddr = (Ipv4Addr::LOCALHOST, 5201).into();
+        for (number, says) in [
+            (libc::ECONNREFUSED, "127.0.0.1:5201 answered with a reset"),
+            (
+                libc::ETIMEDOUT,
+                "no answer at all from 127.0.0.1:5201 within 5 s",
+            ),
+            (libc::EHOSTUNREACH, "127.0.0.1:5201 cannot be reached"),
+            (libc::ENETUNREACH, "127.0.0.1:5201 cannot be reached"),
+            (
+                libc::EADDRNOTAVAIL,
+                "cannot connect to 127.0.0.1:5201: no free local port",
+            ),
+            (libc::EPERM, "cannot connect to 127.0.0.1:5201: "),
+        ] {
+            let said = refused(remote, SHORTLY, io::Error::from_raw_os_error(number)).to_string();
+            assert!(said.starts_with(says), "{said}");
+            assert_eq!(
+                said.contains("free local port"),
+                number == libc::EADDRNOTAVAIL
+            );
+        }
+    }
+
+    #[test]
     fn a_port_in_use_is_said() {
         let taken = listener(&SocketSettings::default());
         let local = taken.local_addr().unwrap();

@@ -505,6 +505,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_closed_port_refused_is_not_counted_as_sent() {
+        let (a, b) = pair();
+        drop(b);
+        let job = UdpJob {
+            rate: None,
+            size: Bytes(500),
+            limit: LegLimit::Bytes(Bytes(50_000)),
+            cpus: Vec::new(),
+        };
+        let sending = UdpLoad::send(job, vec![a], numbered()).unwrap();
+        assert!(sending.wait(remote()));
+        let outcome = sending.finish();
+        assert_eq!(outcome.errors, []);
+        assert_eq!(outcome.bytes, [Bytes(50_000)]);
+        assert_eq!(outcome.datagrams[0].packets, 100);
+    }
+
+    #[test]
     fn the_pace_holds_the_rate_and_skips_what_it_cannot_catch_up() {
         let start = Instant::now();
         // 1000 bytes at 8 Mbit/s: one a millisecond.

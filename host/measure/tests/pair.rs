@@ -86,8 +86,11 @@ fn transfer(n: usize, limit: LegLimit, order: &Bulk) -> (LoadOutcome, LoadOutcom
 #[test]
 fn bytes_are_exact_over_all_streams_together() {
     for (n, bytes) in [(1, 1), (1, 10_000_000), (3, 7_654_321), (16, 100)] {
-        let (sent, _) = transfer(n, LegLimit::Bytes(Bytes(bytes)), &Bulk::default());
+        let (sent, received) = transfer(n, LegLimit::Bytes(Bytes(bytes)), &Bulk::default());
         assert_eq!(total(&sent), bytes);
+        // The sender alone, and of a size alone, waits for the acknowledgements.
+        assert!(sent.acknowledged.is_some_and(|time| time > Nanos(0)));
+        assert_eq!(received.acknowledged, None);
     }
 }
 
@@ -103,6 +106,7 @@ fn time_ends_a_transfer_and_both_ends_count_alike() {
         assert!(sent.bytes.iter().all(|b| b.0 > 0), "{:?}", sent.bytes);
         assert!(received.duration.0 > 0);
         assert!(sent.duration > Nanos(0));
+        assert_eq!(sent.acknowledged, None);
     }
 }
 
@@ -566,21 +570,66 @@ fn a_paced_client_keeps_its_pace_and_no_more() {
 
 #[test]
 fn a_reply_beyond_the_order_is_refused() {
-    let (mut local, remote) = sockets(1);
-    let server = Load::start(
-        request(Role::Answer, LegLimit::Requests(1), &small()),
-        remote,
-    )
-    .unwrap();
-    let mut wild = [0; 64];
-    wild[..4].copy_from_slice(&u32::MAX.to_be_bytes());
-    local[0].write_all(&wild).unwrap();
-    let answered = done(server);
-    assert!(
-        answered.errors[0].what.contains("4294967295 bytes"),
-        "{}",
-        answered.errors[0].what
-    );
+    let answer = |size: u32| {
+        let (mut local, remote) = sockets(1);
+        let job = request(Role::Answer, LegLimit::Requests(1), &small());
+        let server = Load::start(job, remote).unwrap();
+        let mut wild = [0; 64];
+        wild[..4].copy_from_slice(&size.to_be_bytes());
+        local[0].write_all(&wild).unwrap();
+        local[0].shutdown(std::net::Shutdown::Write).unwrap();
+        let errors = done(server).errors;
+        (io::copy(&mut local[0], &mut io::sink()).unwrap(), errors)
+    };
+    for fits in [1, 8192] {
+        assert_eq!(answer(fits), (u64::from(fits), Vec::new()));
+    }
+    for beyond in [0, 8193] {
+        let (_, errors) = answer(beyond);
+        let what = &errors[0].what;
+        assert!(
+            what.contains(&format!("a reply of {beyond} bytes")),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_within_a_request_is_an_error() {
+    for (bytes, errors) in [(0, 0), (64, 0), (10, 1), (74, 1)] {
+        let (mut local, remote) = sockets(1);
+        let job = request(Role::Answer, LegLimit::Requests(2), &small());
+        let server = Load::start(job, remote).unwrap();
+        let mut some = [0; 74];
+        some[3] = 1;
+        local[0].write_all(&some[..bytes]).unwrap();
+        local[0].shutdown(std::net::Shutdown::Write).unwrap();
+        let answered = done(server);
+        assert_eq!(
+            answered.errors.len(),
+            errors,
+            "{bytes}: {:?}",
+            answered.errors
+        );
+        assert_eq!(total(&answered), bytes as u64);
+    }
+}
+
+#[test]
+fn a_reply_larger_than_the_buffer_passes_a_quota_in_pieces() {
+    let order = Request {
+        reply_size: Bytes(2_500_000),
+        ..small()
+    };
+    let (local, remote) = sockets(1);
+    let mut job = request(Role::Answer, LegLimit::Requests(1), &order);
+    job.quota = Some(Arc::new(Purse(Mutex::new(3_000_000))));
+    let server = Load::start(job, remote).unwrap();
+    let asked = request(Role::Ask, LegLimit::Requests(1), &order);
+    let asked = done(Load::start(asked, local).unwrap());
+    assert_eq!(asked.errors, []);
+    assert_eq!(count(&asked), 1);
+    assert_eq!(done(server).errors, []);
 }
 
 #[test]
@@ -704,6 +753,42 @@ fn threads_stay_on_the_processors_given() {
 
 fn first_cpu() -> u32 {
     sys::sched::allowed_cpus().unwrap()[0]
+}
+
+#[test]
+fn buffers_are_counted_before_they_are_made() {
+    const MIB: u64 = 1 << 20;
+    let bulk = |write_size: Option<u64>, discard| {
+        Workload::Bulk(Bulk {
+            write_size: write_size.map(Bytes),
+            discard,
+            ..Bulk::default()
+        })
+    };
+    let request = |request, reply| {
+        Workload::Request(Request {
+            request_size: Bytes(request),
+            reply_size: Bytes(reply),
+            ..small()
+        })
+    };
+    for (workload, streams, role, bytes) in [
+        // 16 MiB for all streams, 64 KiB to 1 MiB for each.
+        (bulk(None, false), 1, Role::Send, MIB),
+        (bulk(None, false), 16, Role::Receive, 16 * MIB),
+        (bulk(None, false), 17, Role::Send, 17 * (16 * MIB / 17)),
+        (bulk(None, false), 256, Role::Send, 16 * MIB),
+        (bulk(None, false), 257, Role::Send, 257 * MIB / 16),
+        (bulk(Some(64 * MIB), false), 32, Role::Send, 2048 * MIB),
+        (bulk(Some(64 * MIB), false), 32, Role::Receive, 16 * MIB),
+        (bulk(None, true), 3, Role::Receive, 0),
+        (bulk(None, true), 3, Role::Send, 3 * MIB),
+        (request(100, 1000), 3, Role::Ask, 3300),
+        (request(5 * MIB, 1), 2, Role::Answer, 2 * (MIB + 1)),
+    ] {
+        let counted = linerate_measure::buffers(&workload, streams, role);
+        assert_eq!(counted, Bytes(bytes), "{workload:?} {streams} {role:?}");
+    }
 }
 
 #[test]

@@ -165,6 +165,43 @@ fn blocks_are_pairs() {
 }
 
 #[test]
+fn several_arms_share_the_level() {
+    let rows: Vec<String> = ["cubic", "bbr", "reno"]
+        .iter()
+        .flat_map(|arm| {
+            SLOW.iter()
+                .enumerate()
+                .map(move |(n, v)| format!("{arm},{v},{n}"))
+        })
+        .collect();
+    let found = read(&format!("arm,value,block\n{}\n", rows.join("\n")));
+    let levels: Vec<f64> = found
+        .comparisons
+        .iter()
+        .map(|c| c.estimate.unwrap().level)
+        .collect();
+    assert_eq!(levels, [0.975, 0.975]);
+}
+
+#[test]
+fn a_table_has_its_most_rows() {
+    let said = |rows: usize| {
+        let text = format!("arm,value\n{}", "a,1\n".repeat(rows));
+        of_table("table.csv", &text, 0.05).unwrap_err().to_string()
+    };
+    assert!(
+        !said(20_000).contains("more than 20000 rows"),
+        "{}",
+        said(20_000)
+    );
+    assert!(
+        said(20_001).contains("more than 20000 rows"),
+        "{}",
+        said(20_001)
+    );
+}
+
+#[test]
 fn less_time_is_faster() {
     let found = rows(&SLOW, &SLOW.map(|v| 0.8 * v), "arm,value_ms,block", true);
     assert_eq!(found.comparisons[0].outcome, Outcome::Faster);

@@ -115,3 +115,30 @@ pub(crate) fn prepare(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_part_has_a_name_that_nobody_has_and_gives_up_after_100() {
+        let directory = std::env::temp_dir().join(format!("linerate-parts-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let part = || new_part(&File::open(&directory).unwrap(), Bound::None).map(|(name, _)| name);
+        let occupy = |numbers: std::ops::Range<u32>| {
+            for number in numbers {
+                let name = format!(".linerate-{}-{number}.part", std::process::id());
+                fs::write(directory.join(name), "").unwrap();
+            }
+        };
+        // No other test of this binary makes a part.
+        occupy(0..99);
+        let name = part().unwrap();
+        assert!(name.to_str().unwrap().ends_with("-99.part"), "{name:?}");
+        occupy(100..200);
+        let found = part().map_err(|error| error.kind());
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(found, Err(ErrorKind::AlreadyExists));
+    }
+}

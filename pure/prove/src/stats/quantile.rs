@@ -135,6 +135,7 @@ mod tests {
         close(normal_quantile(0.9), 1.281_551_565_544_600_4);
         close(normal_quantile(1e-9), -5.997_807_015_007_687);
         close(Some(normal_cdf(-8.0)), 6.220_960_574_271_786e-16);
+        close(Some(normal_cdf(8.0)), 1.0);
         // t with one degree is Cauchy's, with two it has a closed form.
         close(t_quantile(0.75, 1.0), 1.0);
         close(t_quantile(0.975, 2.0), 4.302_652_729_749_464);

@@ -415,9 +415,9 @@ fn a_forecast_after_the_pilot_is_of_its_noise() {
     // The median of what the runs took.
     let mut chance = Random::new(1, 1);
     for trial in &mut trials {
-        trial.started = trial.started + Nanos((chance.unit() * 1e9) as u64);
+        trial.started += Nanos((chance.unit() * 1e9) as u64);
     }
-    trials[12].started = trials[12].started + Nanos::from_secs(1000);
+    trials[12].started += Nanos::from_secs(1000);
     let run = forecast(&plan, &trials).run.unwrap();
     assert!(
         run.since(Nanos::from_secs(14)) < Nanos::from_secs(2),
