@@ -3,6 +3,7 @@
 //! way, and what a sender spreads out, look alike there.
 
 use model::Nanos;
+use model::stats::percentile;
 
 /// What arrives in so much time is taken as one: devices and kernels gather packets before they pass them on.
 const GATHERED: Nanos = Nanos::from_micros(100);
@@ -54,17 +55,72 @@ pub(crate) fn of(arrived: impl DoubleEndedIterator<Item = (Nanos, u32)>, mss: u3
     (is_seen && shorter as f64 <= rates.len() as f64 * SHORTER).then_some(rate)
 }
 
+/// Segments that a sender that paces sends together, at the most: `tcp_tso_autosize` (`net/ipv4/tcp_output.c`) takes two at least.
+const TOGETHER: u64 = 4;
+/// Part of the bursts that may be larger.
+const LARGER: f64 = 0.1;
+
+/// Half the span from the first to the last decile of the time from one burst to the next, by its median, where bursts are as small as those of a
+/// sender that paces. A burst is what arrives at the rate that the slowest link carries.
+pub(crate) fn spread(
+    arrived: impl DoubleEndedIterator<Item = (Nanos, u32)>,
+    mss: u32,
+    capacity: f64,
+) -> Option<f64> {
+    let mut arrived = arrived.rev().take(MOST);
+    let (mut at, mut payload) = arrived.next()?;
+    let (mut apart, mut larger) = (Vec::new(), 0u32);
+    let (mut bytes, mut next) = (0u64, None::<Nanos>);
+    for (before, more) in arrived {
+        bytes += u64::from(payload);
+        // Longer than it takes on the link: it is the first of its burst.
+        if at.since(before).as_secs_f64() > 1.5 * f64::from(payload) / capacity {
+            larger += u32::from(bytes > TOGETHER * u64::from(mss));
+            apart.extend(next.map(|next| next.since(at).0));
+            (bytes, next) = (0, Some(at));
+        }
+        (at, payload) = (before, more);
+    }
+    let small = f64::from(larger) <= apart.len() as f64 * LARGER;
+    if apart.len() < FEWEST || !small {
+        return None;
+    }
+    let [low, mid, high] = [0.1, 0.5, 0.9].map(|part| percentile(&mut apart, part));
+    Some((high? - low?) as f64 / 2.0 / mid? as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A thousand segments of 1000 bytes, each so many microseconds behind the one before.
-    fn spaced(apart_us: impl Fn(u64) -> u64) -> Option<f64> {
+    fn arrived(apart_us: impl Fn(u64) -> u64) -> std::vec::IntoIter<(Nanos, u32)> {
         let arrived = (0..1000).scan(0, |at, n| {
             *at += apart_us(n);
             Some((Nanos::from_micros(*at), 1000))
         });
-        of(arrived.collect::<Vec<_>>().into_iter(), 1000)
+        arrived.collect::<Vec<_>>().into_iter()
+    }
+
+    fn spaced(apart_us: impl Fn(u64) -> u64) -> Option<f64> {
+        of(arrived(apart_us), 1000)
+    }
+
+    #[test]
+    fn small_bursts_of_a_clock_are_even_and_those_of_a_window_are_not() {
+        // So many segments at 2.5 MB/s, and a pause.
+        let bursts = |of: u64, pause: fn(u64) -> u64| {
+            let apart = |n: u64| if n % of == 0 { pause(n) } else { 400 };
+            spread(arrived(apart), 1000, 2.5e6)
+        };
+        assert_eq!(bursts(2, |_| 3600), Some(0.0));
+        assert_eq!(bursts(4, |_| 3600), Some(0.0));
+        assert_eq!(bursts(5, |_| 3600), None, "larger ones");
+        // A window of some bursts, which wait for their acknowledgements.
+        let window = |n: u64| if n % 16 == 0 { 20_000 } else { 3600 };
+        assert!(bursts(2, window).is_some_and(|spread| spread > 1.0));
+        assert_eq!(spread(arrived(|_| 400), 1000, 2.5e6), None, "a full link");
+        assert_eq!(spread([].into_iter(), 0, 1.0), None);
     }
 
     #[test]

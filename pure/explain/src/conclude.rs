@@ -342,10 +342,11 @@ fn conclude(
         }
         // Who paces below a bucket's rate, or waits for timers after it was empty, sends now and then.
         TimeKind::Application if facts.shows_no_writes() => {
-            match fitting(limits::BEHIND_PAUSES, &[TimeKind::Application]) {
-                names if names.is_empty() => vec![Limit::Application],
-                names => names,
+            let mut names = fitting(limits::BEHIND_PAUSES, &[TimeKind::Application]);
+            if names.iter().all(|name| *name == Limit::Pacing) {
+                names.push(Limit::Application);
             }
+            names
         }
         TimeKind::Application if facts.behind.waits_for_processor() => vec![Limit::Application],
         TimeKind::Application => return Conclusion::Innocent,

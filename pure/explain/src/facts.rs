@@ -60,6 +60,12 @@ const MORE_THAN_FULL: f64 = 1.15;
 /// A sender with fewer segments under way waits for each: they are spaced by round trips.
 const FEWEST_UNDER_WAY: f64 = 4.0;
 
+/// A packet that always waits so long, and so many segments, waits in a queue.
+const SHORTEST_QUEUE: f64 = 1e6;
+const QUEUED_SEGMENTS: f64 = 2.0;
+/// Half the span of the middle four fifths of the time from burst to burst, by its median, up to which a clock lets them go.
+const EVEN: f64 = 0.1;
+
 /// Smoothed RTT by the shortest, from which there is a standing queue.
 pub(crate) const QUEUE: f64 = 1.25;
 /// The same, from which the standing queue is longer than a small window makes for itself.
@@ -87,6 +93,8 @@ pub(crate) struct Facts {
     pub bucket: Option<BucketFit>,
     /// Bytes of payload a second that the slowest link carries, where the spacing of what arrives shows it.
     pub capacity: Option<f64>,
+    /// How evenly small bursts arrive: see [`capacity::spread`](crate::capacity::spread).
+    pub burst_spread: Option<f64>,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
     pub retransmitted: u64,
@@ -561,7 +569,30 @@ impl Facts {
     /// carries, at times.
     fn offers_more(&self) -> bool {
         let probed = self.is_bbr() && self.pacing.is_none();
-        probed || self.has_queue(QUEUE) || self.retransmitted >= FEWEST_LOST || self.marked > 0
+        let waits = self.standing_queue().is_some();
+        probed
+            || waits
+            || self.has_queue(QUEUE)
+            || self.retransmitted >= FEWEST_LOST
+            || self.marked > 0
+    }
+
+    /// At the receiver: what even the fastest packet of a round trip waits before the slowest link, by the sender's timestamps.
+    /// A pair of segments waits for each other.
+    pub fn standing_queue(&self) -> Option<(Nanos, Nanos)> {
+        let all = self.steady().iter().filter(|_| self.is_at_receiver());
+        let late = median(all.map(|r| r.late.0 as f64))?;
+        let carries = self.capacity.unwrap_or(self.rate()).max(1.0);
+        let least = SHORTEST_QUEUE.max(QUEUED_SEGMENTS * f64::from(self.mss) / carries * 1e9);
+        (late >= least).then_some((Nanos(late as u64), Nanos(least as u64)))
+    }
+
+    /// At the receiver: small bursts arrive evenly, and the link is not full.
+    pub fn arrives_evenly(&self) -> Option<Evidence> {
+        let spread = self.burst_spread.filter(|spread| *spread <= EVEN)?;
+        let idle = self.steady_mean() < IDLE_LINK * self.capacity?;
+        let even = self.evidence(EvidenceKey::BurstSpread, spread);
+        idle.then(|| even.at_most(EVEN))
     }
 
     /// More is offered, and packets arrive as close to each other as the slowest link lets them, nearly all the time: it is
@@ -603,6 +634,13 @@ impl Facts {
         matches!(
             self.source,
             TraceAtReceiver | CaptureAtReceiver | CaptureBetween
+        )
+    }
+
+    fn is_at_receiver(&self) -> bool {
+        matches!(
+            self.source,
+            Source::TraceAtReceiver | Source::CaptureAtReceiver
         )
     }
 

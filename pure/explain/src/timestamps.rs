@@ -207,6 +207,7 @@ impl Stamped {
         let mut stamped = Stamped::default();
         if let Some((at, value)) = first {
             stamped.ticks.begin(at, value);
+            stamped.data.of(at, value);
         }
         stamped
     }

@@ -211,6 +211,10 @@ keys! {
     PacingRate: BitRate, Settings;
     /// Mean time of a segment below TCP, between its timestamp and its capture.
     TimeBelowTcp: Time;
+    /// At the receiver: least time of a round trip by which data come later than their timestamps, above the least of all, median.
+    StandingQueue: Time;
+    /// Half the span from the first to the last decile of the time from one small burst to the next, by its median, at the receiver.
+    BurstSpread: Ratio;
 
     // ---- processes ----
     /// Processors that the sending process used.

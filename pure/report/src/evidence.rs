@@ -118,6 +118,8 @@ words! {
         >= "the sender did not send, though it could";
     PacingRate "pacing rate that was set (SO_MAX_PACING_RATE)";
     TimeBelowTcp "time of a segment below TCP, mean", >= "it waits in the device";
+    StandingQueue "queueing delay of the fastest data of each RTT, median", >= "the queue never empties";
+    BurstSpread "spread of the time from burst to burst, of its median", <= "a clock lets them go";
     SenderProcessCpu "processors of the sending process",
         >= "a full processor", <= "not the processor";
     SenderHostCpu "load of the sending host", >= "a full host";

@@ -123,9 +123,9 @@ pub(crate) struct Before<'a> {
 impl Before<'_> {
     /// Whether an acknowledgement that was seen then let a segment of this moment go.
     fn is_at_once(&self, seen: Nanos, at: Nanos) -> bool {
-        let near = self.trips.least_to_sender;
+        let near = self.trips.to_sender;
         // From afar, a full segment takes longer than a SYN.
-        let soon = Nanos((near.0 / 4).max(seen.since(self.last).0 / CHANCE));
+        let soon = Nanos((near.0 / 6).max(seen.since(self.last).0 / CHANCE));
         at.since(seen + near) <= AT_ONCE.max(soon)
     }
 

@@ -648,9 +648,12 @@ impl CaptureSender {
 
     /// The same, by the data that came.
     fn arrived_capacity(&self, mss: u32) -> Option<f64> {
+        capacity::of(self.arrived()?, mss.max(EVERY_LINK_CARRIES))
+    }
+
+    fn arrived(&self) -> Option<impl DoubleEndedIterator<Item = (Nanos, u32)>> {
         let sent = self.departed.as_ref()?.sent.iter();
-        let arrived = sent.map(|sent| (sent.at, sent.bytes));
-        capacity::of(arrived, mss.max(EVERY_LINK_CARRIES))
+        Some(sent.map(|sent| (sent.at, sent.bytes)))
     }
 
     /// Its retransmissions.
@@ -792,6 +795,12 @@ impl CaptureSender {
             // Before the slowest link, packets are spaced by another.
             Vantage::Between | Vantage::Unknown => None,
         };
+        let carries = facts
+            .capacity
+            .filter(|_| frame.vantage == Vantage::AtReceiver);
+        facts.burst_spread = carries
+            .zip(this.arrived())
+            .and_then(|(carries, arrived)| capacity::spread(arrived, facts.mss, carries));
         // Elsewhere than at the sender, segments lost before the observer are not in the capture.
         facts.bucket = at_sender.then(|| this.bucket(facts.rtt())).flatten();
         let is_lossy = at_sender && this.lossy().is_some();
@@ -816,6 +825,7 @@ impl CaptureSender {
                 continue;
             }
             let beyond = beyond(reading.echo, reading.late);
+            reading.late = if is_clock { reading.late } else { Nanos(0) };
             if reading.srtt.0 > 0 {
                 reading.srtt += beyond;
             }
@@ -976,11 +986,11 @@ mod tests {
     }
 
     /// Single segments, of which the receiver acknowledges the first at once, and each other one after so many milliseconds,
-    /// seen there: the next comes a round trip and 2 ms later, for a full segment takes longer than the SYN.
-    fn alone(held_ms: u64) -> Option<Limit> {
-        let mut observer = after_handshake(0, 1000);
+    /// seen there: the next comes a round trip and some milliseconds later, for a full segment takes longer than the SYN.
+    fn alone(held_ms: u64, trip_ms: u64, later_ms: u64) -> Option<Limit> {
+        let mut observer = after_handshake(0, trip_ms * 1000);
         for n in 0..100u64 {
-            let at = (10 + n * (held_ms + 3)) * 1000;
+            let at = (trip_ms + 9 + n * (held_ms + trip_ms + later_ms)) * 1000;
             let held = if n == 0 { 0 } else { held_ms * 1000 };
             let seq = 1 + n as u32 * 1448;
             observer.push(&Packet {
@@ -1000,8 +1010,10 @@ mod tests {
 
     #[test]
     fn what_follows_a_delayed_acknowledgement_soon_had_waited_for_it() {
-        assert_eq!(alone(40), Some(Limit::DelayedAck));
-        assert_eq!(alone(20), Some(Limit::Application));
+        assert_eq!(alone(40, 1, 2), Some(Limit::DelayedAck));
+        assert_eq!(alone(40, 24, 4), Some(Limit::DelayedAck), "a slow link");
+        assert_eq!(alone(20, 1, 2), Some(Limit::Application));
+        assert_eq!(alone(40, 24, 9), Some(Limit::Application));
     }
 
     #[test]

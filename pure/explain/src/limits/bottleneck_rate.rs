@@ -40,6 +40,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     }
     spaced(facts)
         .or_else(|| full(facts))
+        .or_else(|| waits(facts))
         .or_else(|| never_faster(facts))
         .or_else(|| {
             overflows(
@@ -62,6 +63,23 @@ fn spaced(facts: &Facts) -> Option<Candidate> {
         facts.evidence(Key::Goodput, bit_rate(facts.rate())),
         facts.evidence(Key::Capacity, bit_rate(facts.capacity?)),
         facts.fills_link()?,
+    ];
+    Some(
+        Candidate::new(Confidence::Possible, evidence)
+            .ranked(0)
+            .advise(LINE_IS_FULL),
+    )
+}
+
+/// At the receiver, even the fastest packet of each round trip waits before the slowest link, however short that is by the
+/// round trip.
+fn waits(facts: &Facts) -> Option<Candidate> {
+    let (late, least) = facts.standing_queue()?;
+    let evidence = vec![
+        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+        facts
+            .evidence(Key::StandingQueue, late)
+            .at_least(least.0 as f64),
     ];
     Some(
         Candidate::new(Confidence::Possible, evidence)
@@ -128,7 +146,8 @@ pub(crate) fn fits_from_afar(facts: &Facts) -> Option<Candidate> {
     let ratio = facts.goodput_by_peak()?;
     let spread = facts.held_flight().filter(|_| facts.is_seen_from_afar())?;
     // A shaper before the slowest link may still be full, if it lets bursts pass.
-    let rank = if facts.leaves_link_idle() { LAST } else { 0 };
+    let idle = facts.leaves_link_idle() || facts.arrives_evenly().is_some();
+    let rank = if idle { LAST } else { 0 };
     (ratio >= NEVER_FASTER).then(|| {
         let evidence = vec![
             facts.evidence(Key::Goodput, bit_rate(facts.rate())),

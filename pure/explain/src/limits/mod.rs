@@ -226,7 +226,10 @@ pub(crate) const BEHIND_A_QUEUE: &[(Limit, Fits)] = &[
 ];
 
 /// What can lie behind the pauses that a capture shows.
-pub(crate) const BEHIND_PAUSES: &[(Limit, Fits)] = &[(Limit::Policer, policer::fits_bucket)];
+pub(crate) const BEHIND_PAUSES: &[(Limit, Fits)] = &[
+    (Limit::Policer, policer::fits_bucket),
+    (Limit::Pacing, pacing::fits_clocked),
+];
 
 /// What can lie behind segments that TCP would let go.
 pub(crate) const BELOW: &[(Limit, Fits)] = &[

@@ -50,7 +50,7 @@ pub(super) fn even(facts: &Facts) -> Option<Evidence> {
 /// their own. An application that writes little at a time, at a rate of its own, looks the same.
 pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
     let goodput = || facts.evidence(Key::Goodput, bit_rate(facts.rate()));
-    if let Some(clock) = even(facts) {
+    if let Some(clock) = even(facts).or_else(|| facts.arrives_evenly()) {
         return Some(advised(vec![goodput(), clock]));
     }
     let steady = send_buffer::steady(facts)?;
@@ -67,6 +67,16 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
     };
     let evidence = vec![steady, spread?, goodput()];
     Some(advised(evidence))
+}
+
+/// The same at the receiver, where each burst is acknowledged before the next one leaves. A program that writes so little at a
+/// time, as evenly, looks the same.
+pub(crate) fn fits_clocked(facts: &Facts) -> Option<Candidate> {
+    let even = facts.arrives_evenly().filter(|_| !facts.is_exchange)?;
+    Some(advised(vec![
+        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+        even,
+    ]))
 }
 
 fn advised(evidence: Vec<Evidence>) -> Candidate {
@@ -163,6 +173,39 @@ mod tests {
             bottleneck_rate::fits(&facts).is_some()
         };
         assert_eq!([full(20), full(200)], [true, false]);
+    }
+
+    /// At the receiver, pairs that come evenly on a link of 4 MB/s: what is named, where the fastest packet of each round trip
+    /// always waits so long, and the spread from one pair to the next is so much.
+    fn arriving(late: Nanos, spread: f64) -> [bool; 2] {
+        let mut facts = Facts::new(Source::CaptureAtReceiver);
+        (facts.mss, facts.min_rtt) = (1448, Some(Nanos::from_millis(80)));
+        (facts.segments, facts.span) = (600, Nanos::from_secs(8));
+        (facts.capacity, facts.burst_spread) = (Some(4e6), Some(spread));
+        for n in 0..100 {
+            facts.read(SenderInterval {
+                from: Nanos::from_millis(n * 80),
+                to: Nanos::from_millis(n * 80 + 80),
+                srtt: Nanos::from_millis(82),
+                flight: 8688,
+                delivered: 8688,
+                passed: 8688,
+                late,
+                ..SenderInterval::default()
+            });
+        }
+        let full = bottleneck_rate::fits(&facts).is_some();
+        [full, fits_spread(&facts).is_some()]
+    }
+
+    #[test]
+    fn pairs_that_come_evenly_are_paced_unless_each_waits_in_a_queue() {
+        assert_eq!(arriving(Nanos(0), 0.05), [false, true]);
+        assert_eq!(arriving(Nanos(0), 0.5), [false, false]);
+        // Two segments take 0.7 ms: a queue is longer than that, and than what timestamps are uncertain by.
+        assert!(!arriving(Nanos(999_999), 0.05)[0]);
+        assert!(arriving(Nanos::from_millis(1), 0.05)[0]);
+        assert!(arriving(Nanos::from_millis(1), 0.5)[0]);
     }
 
     /// Half a minute at a pacing rate of 8 Mbit/s that is not reached in the first seconds.
