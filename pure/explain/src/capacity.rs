@@ -110,14 +110,14 @@ mod tests {
     fn small_bursts_of_a_clock_are_even_and_those_of_a_window_are_not() {
         // So many segments at 2.5 MB/s, and a pause.
         let bursts = |of: u64, pause: fn(u64) -> u64| {
-            let apart = |n: u64| if n % of == 0 { pause(n) } else { 400 };
+            let apart = |n: u64| if n.is_multiple_of(of) { pause(n) } else { 400 };
             spread(arrived(apart), 1000, 2.5e6)
         };
         assert_eq!(bursts(2, |_| 3600), Some(0.0));
         assert_eq!(bursts(4, |_| 3600), Some(0.0));
         assert_eq!(bursts(5, |_| 3600), None, "larger ones");
         // A window of some bursts, which wait for their acknowledgements.
-        let window = |n: u64| if n % 16 == 0 { 20_000 } else { 3600 };
+        let window = |n: u64| if n.is_multiple_of(16) { 20_000 } else { 3600 };
         assert!(bursts(2, window).is_some_and(|spread| spread > 1.0));
         assert_eq!(spread(arrived(|_| 400), 1000, 2.5e6), None, "a full link");
         assert_eq!(spread([].into_iter(), 0, 1.0), None);
