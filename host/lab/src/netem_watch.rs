@@ -18,17 +18,18 @@ use sys::netlink::{Conversation, Protocol, attribute, attributes, text, u32_at, 
 use sys::packet::{Inbox, PacketSocket, VNET_HEADER};
 use sys::poll::{PollFd, poll};
 
-/// Between two probes.
+/// Between two probes, while frames move; whether they do is seen after so many.
 const EVERY: Duration = Duration::from_millis(10);
+const PROBES: u32 = 20;
+
+/// Between two looks whether frames move.
+const IDLE: Duration = Duration::from_millis(50);
 
 /// What netem is to hold a probe back.
 const DELAY: Nanos = Nanos::from_millis(1);
 
 /// A probe that is not there by then counts as late by so much.
 const LATEST: Nanos = Nanos::from_millis(500);
-
-/// A probe that took longer to leave says nothing of netem.
-const LONGEST_SEND: Duration = Duration::from_micros(200);
 
 /// A minimal frame of a type for experiments (IEEE 802, 0x88b5) behind its virtio-net header; the number of the probe is
 /// behind the link layer.
@@ -49,8 +50,9 @@ impl Netem {
         // Two digits: a value is right within 1 %.
         let lateness = Histogram::new(2).expect("two digits are within what the histogram allows");
         let lateness = Arc::new(Mutex::new(lateness));
-        let devices = "link add name probe0 type veth peer name probe1\n\
-                       link add name probe2 type veth peer name probe3\n\
+        // Numbers below those of the links.
+        let devices = "link add name probe0 index 900000 type veth peer name probe1 index 900001\n\
+                       link add name probe2 index 900002 type veth peer name probe3 index 900003\n\
                        link set probe0 up\nlink set probe1 up\nlink set probe2 up\nlink set probe3 up\n";
         run(&IP, devices, None, "probes of netem")?;
         let shape = Shape {
@@ -65,13 +67,14 @@ impl Netem {
             PacketSocket::open(device, 1 << 16).map_err(Error::system(what))
         };
         let sockets = [open("probe0")?, open("probe3")?];
-        let into = Arc::clone(&lateness);
+        let converse =
+            || Conversation::open(Protocol::Route).map_err(Error::system("open a netlink socket"));
+        let (netlink, into) = (converse()?, Arc::clone(&lateness));
         thread::Builder::new()
             .name("netem".into())
-            .spawn(move || send_probes(&sockets, &into))
+            .spawn(move || send_probes(&sockets, netlink, &into))
             .map_err(Error::system("start the thread that watches netem"))?;
-        let netlink = Conversation::open(Protocol::Route);
-        let netlink = netlink.map_err(Error::system("open a netlink socket"))?;
+        let netlink = converse()?;
         Ok(Netem {
             links,
             netlink: Mutex::new(netlink),
@@ -81,12 +84,7 @@ impl Netem {
 
     /// The account of each link; what cannot be read stays empty.
     pub(crate) fn counters(&self) -> Vec<LinkCounters> {
-        let all = {
-            let mut netlink = lock(&self.netlink);
-            netlink.dump(RTM_GETQDISC, &[0; 20]).unwrap_or_default()
-        };
-        let all = all.iter().filter(|answer| answer.kind == RTM_NEWQDISC);
-        let all: Vec<Counted> = all.filter_map(|answer| counted(&answer.body)).collect();
+        let all = disciplines(&mut lock(&self.netlink));
         let late = lock(&self.lateness);
         let late = late.iter_recorded();
         let late = late.map(|v| (v.value_iterated_to(), v.count_at_value()));
@@ -117,23 +115,50 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn send_probes(sockets: &[PacketSocket; 2], lateness: &Mutex<Histogram<u64>>) {
-    // Where it is not allowed, it is as prompt as any other thread, and probes that left late are left out.
+fn send_probes(
+    sockets: &[PacketSocket; 2],
+    mut netlink: Conversation,
+    lateness: &Mutex<Histogram<u64>>,
+) {
+    // Where it is not allowed, it is as prompt as any other thread.
     let _ = sys::sched::wake_on_time();
     let _ = sys::sched::run_first().or_else(|_| sys::sched::run_in_short_turns());
-    let cpus = sys::sched::allowed_cpus().unwrap_or_default();
+    let mut cpus = sys::sched::allowed_cpus().unwrap_or_default();
     let mut inbox = Inbox::default();
-    for number in 0_u64.. {
-        thread::sleep(EVERY);
-        // A timer of the kernel stays on the processor that has set it.
-        if let Some(cpu) = cpus.get(number as usize % cpus.len().max(1)) {
-            let _ = sys::sched::run_on(&[*cpu]);
+    let (mut seen, mut number, mut awake) = (0, 0, None);
+    loop {
+        let links = disciplines(&mut netlink).into_iter();
+        let links = links.filter(|one| one.device as usize >= plan::FIRST_INNER_INDEX);
+        let entered = links.map(|one| one.sent.frames).sum::<u64>();
+        if entered == seen {
+            awake = None;
+            thread::sleep(IDLE);
+            continue;
         }
-        if let Some(late) = probe(sockets, &mut inbox, number) {
-            // It grows as needed, so no value is too large for it.
-            let _ = lock(lateness).record(late.0);
+        seen = entered;
+        // As the emulator: a sleeping processor runs timers late.
+        awake = awake.or_else(|| sys::sched::keep_awake().ok());
+        for _ in 0..PROBES {
+            thread::sleep(EVERY);
+            number += 1;
+            // A timer of the kernel stays on the processor that has set it.
+            if let Some(cpu) = cpus.first() {
+                let _ = sys::sched::run_on(&[*cpu]);
+                cpus.rotate_left(1);
+            }
+            if let Some(late) = probe(sockets, &mut inbox, number) {
+                // It grows as needed, so no value is too large for it.
+                let _ = lock(lateness).record(late.0);
+            }
         }
     }
+}
+
+/// What the kernel counts of all queueing disciplines of the emulator's namespace; nothing where it cannot be read.
+fn disciplines(netlink: &mut Conversation) -> Vec<Counted> {
+    let all = netlink.dump(RTM_GETQDISC, &[0; 20]).unwrap_or_default();
+    let all = all.iter().filter(|answer| answer.kind == RTM_NEWQDISC);
+    all.filter_map(|answer| counted(&answer.body)).collect()
 }
 
 /// How late a probe was; `None` where that cannot be said.
@@ -144,9 +169,6 @@ fn probe(sockets: &[PacketSocket; 2], inbox: &mut Inbox, number: u64) -> Option<
     frame[NUMBER..][..8].copy_from_slice(&number.to_be_bytes());
     let before = SystemTime::now();
     sockets[0].send([frame.as_slice()].into_iter()).ok()?;
-    if before.elapsed().ok()? > LONGEST_SEND {
-        return None;
-    }
     let due = before.duration_since(SystemTime::UNIX_EPOCH).ok()? + DELAY.into();
     loop {
         let waited = Nanos::from(before.elapsed().ok()?);

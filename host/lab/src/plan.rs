@@ -18,7 +18,7 @@ const LARGEST_MTU: u32 = 65535;
 const FIRST_INDEX: usize = 1000;
 
 /// Number of the first device of the emulator.
-const FIRST_INNER_INDEX: usize = 1_000_000;
+pub(crate) const FIRST_INNER_INDEX: usize = 1_000_000;
 
 /// Number of the device of the emulator behind an end of a link, in its namespace.
 pub(crate) fn emulator_index(link: usize, end: usize) -> usize {
