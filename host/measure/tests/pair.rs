@@ -756,6 +756,24 @@ fn first_cpu() -> u32 {
 }
 
 #[test]
+fn requests_do_not_wait_for_acknowledgements_unless_ordered() {
+    let hour = LegLimit::Time(Nanos::from_secs(3600));
+    let set = |mut job: Job, nodelay| {
+        job.nodelay = nodelay;
+        let (_local, remote) = sockets(1);
+        Load::start(job, remote).unwrap().sockets()[0]
+            .nodelay()
+            .unwrap()
+    };
+    for role in [Role::Ask, Role::Answer] {
+        let of = |nodelay| set(request(role, hour, &small()), nodelay);
+        assert_eq!([None, Some(true), Some(false)].map(of), [true, true, false]);
+    }
+    // Where nobody answers, the option is the socket's own matter.
+    assert!(!set(bulk(Role::Receive, hour, &Bulk::default()), None));
+}
+
+#[test]
 fn buffers_are_counted_before_they_are_made() {
     const MIB: u64 = 1 << 20;
     let bulk = |write_size: Option<u64>, discard| {
