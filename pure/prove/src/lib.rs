@@ -22,8 +22,6 @@ mod total;
 pub mod trial;
 
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;
 
 pub use blocks::TrialSlot;
@@ -32,3 +30,5 @@ pub use judge::{judge, judged};
 pub use order::{next, resume};
 pub use plan::{PlanError, PlanOptions, parse_plan, plan_from_changes, to_toml, validate};
 pub use stats::change;
+#[cfg(test)]
+use tests::testing;

@@ -32,7 +32,7 @@ mod requests_diff;
 pub mod settings_review;
 mod summary;
 #[cfg(test)]
-mod testing;
+mod tests;
 pub mod trace;
 pub mod tune;
 pub mod watch;
@@ -41,4 +41,6 @@ pub mod words;
 pub use diff::{diff, json as diff_json};
 pub use requests_diff::requests_diff;
 pub use summary::{in_retrospect, summary};
+#[cfg(test)]
+use tests::testing;
 pub use words::{Ink, Style};

@@ -5,3 +5,4 @@ mod calibration;
 mod oracle;
 mod power;
 mod simulate;
+pub(crate) mod testing;
