@@ -8,138 +8,113 @@ use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use engine::host::Host;
 
-/// Options of other tools, and the same here.
-const OPTIONS: &[(&[&str], &str)] = &[
-    (
-        &["-c", "--client", "-H"],
-        "give HOST without an option: 'linerate measure HOST' where 'linerate serve' runs, 'linerate measure iperf3:HOST' for an iperf3 server",
-    ),
-    (
-        &["-s", "--server"],
-        "the server is a command: 'linerate serve', or 'linerate serve --iperf3' for stock iperf3 clients",
-    ),
-    (
-        &["-u", "--udp"],
-        "UDP is a workload, at iperf3 servers: 'linerate measure iperf3:HOST --workload udp -b 100M'",
-    ),
-    (
-        &["-p", "--port"],
-        "the port belongs to HOST: 'linerate measure HOST:5210' or 'linerate measure iperf3:HOST:5201'",
-    ),
-    (&["--parallel"], "use -P N or --streams N"),
-    (&["--window"], "use -w SIZE or --sockbuf SIZE"),
-    (&["--bitrate", "--bandwidth"], "use -b RATE or --rate RATE"),
-    (&["--fq-rate"], "use --pacing RATE"),
-    (
-        &["-S", "--tos"],
-        "use --dscp N, a quarter of the TOS byte: --tos 184 is --dscp 46, or --dscp EF",
-    ),
-    (
-        &["-L", "--flowlabel"],
-        "no option sets the flow label of IPv6; --dscp sets the code point",
-    ),
-    (
-        &["-V", "--verbose"],
-        "the report has every figure; add --json for all samples, or 'linerate report last' for a page",
-    ),
-    (
-        &["-D", "--daemon"],
-        "it stays in the foreground: start it from systemd, or with 'nohup linerate serve &'",
-    ),
-    (
-        &["-1", "--one-off"],
-        "it serves until it is stopped; for one measurement without a server use 'linerate measure ssh:HOST'",
-    ),
-    (
-        &["-k", "--blockcount"],
-        "use -n SIZE: the number of writes times their size",
-    ),
-    (
-        &["-f", "--format"],
-        "each figure has its unit; --json has bits per second",
-    ),
-    (
-        &["-F", "--file"],
-        "a file is copied by 'linerate measure HOST --workload copy --from FILE'",
-    ),
-    (
-        &["--get-server-output"],
-        "the report has the figures of both hosts; 'linerate runs show last' prints it again",
-    ),
-    (
-        &["--logfile"],
-        "redirect standard output ('> FILE'); every run is kept as well: 'linerate runs list'",
-    ),
-    (&["--forceflush", "--timestamps"], "use --json-stream"),
-    (&["-d", "--dualtest"], "use --bidir"),
-    (&["--length"], "use -l SIZE or --write-size SIZE"),
-    (&["--set-mss"], "use -M BYTES or --mss BYTES"),
-    (&["--no-delay"], "use -N or --nodelay"),
-    (&["--affinity"], "use -A LIST or --cpus LIST"),
-    (&["--version4"], "use -4 or --ipv4"),
-    (&["--version6"], "use -6 or --ipv6"),
-    (
-        &["--dont-fragment"],
-        "'linerate mtu HOST' finds the largest packet that gets through",
-    ),
-];
+/// Options of other tools, and below each line of them the same here.
+const OPTIONS: &str = "\
+-c --client -H
+give HOST without an option: 'linerate measure HOST' where 'linerate serve' runs, 'linerate measure iperf3:HOST' for an iperf3 server
+-s --server
+the server is a command: 'linerate serve', or 'linerate serve --iperf3' for stock iperf3 clients
+-u --udp
+UDP is a workload, at iperf3 servers: 'linerate measure iperf3:HOST --workload udp -b 100M'
+-p --port
+the port belongs to HOST: 'linerate measure HOST:5210' or 'linerate measure iperf3:HOST:5201'
+--parallel
+use -P N or --streams N
+--window
+use -w SIZE or --sockbuf SIZE
+--bitrate --bandwidth
+use -b RATE or --rate RATE
+--fq-rate
+use --pacing RATE
+-S --tos
+use --dscp N, a quarter of the TOS byte: --tos 184 is --dscp 46, or --dscp EF
+-L --flowlabel
+no option sets the flow label of IPv6; --dscp sets the code point
+-V --verbose
+the report has every figure; add --json for all samples, or 'linerate report last' for a page
+-D --daemon
+it stays in the foreground: start it from systemd, or with 'nohup linerate serve &'
+-1 --one-off
+it serves until it is stopped; for one measurement without a server use 'linerate measure ssh:HOST'
+-k --blockcount
+use -n SIZE: the number of writes times their size
+-f --format
+each figure has its unit; --json has bits per second
+-F --file
+a file is copied by 'linerate measure HOST --workload copy --from FILE'
+--get-server-output
+the report has the figures of both hosts; 'linerate runs show last' prints it again
+--logfile
+redirect standard output ('> FILE'); every run is kept as well: 'linerate runs list'
+--forceflush --timestamps
+use --json-stream
+-d --dualtest
+use --bidir
+--length
+use -l SIZE or --write-size SIZE
+--set-mss
+use -M BYTES or --mss BYTES
+--no-delay
+use -N or --nodelay
+--affinity
+use -A LIST or --cpus LIST
+--version4
+use -4 or --ipv4
+--version6
+use -6 or --ipv6
+--dont-fragment
+'linerate mtu HOST' finds the largest packet that gets through
+";
 
 /// The same for 'serve'.
-const SERVE_OPTIONS: &[(&[&str], &str)] = &[
-    (&["-p"], "use --port PORT"),
-    (&["-B"], "use --bind ADDRESS"),
-    (
-        &["-s", "--server"],
-        "'linerate serve' is the server; add --iperf3 for stock iperf3 clients",
-    ),
-    (
-        &["-V", "--verbose"],
-        "each line of the log is on standard error",
-    ),
-    (&["--logfile"], "redirect standard error ('2> FILE')"),
-];
+const SERVE_OPTIONS: &str = "\
+-p
+use --port PORT
+-B
+use --bind ADDRESS
+-s --server
+'linerate serve' is the server; add --iperf3 for stock iperf3 clients
+-V --verbose
+each line of the log is on standard error
+--logfile
+redirect standard error ('2> FILE')
+";
 
 /// netperf's tests, wherever '-t' has one.
-const NETPERF: &[(&str, &str)] = &[
-    ("TCP_STREAM", "linerate measure HOST --up"),
-    ("TCP_SENDFILE", "linerate measure HOST --up --zerocopy"),
-    ("TCP_MAERTS", "linerate measure HOST --down"),
-    ("TCP_RR", "linerate measure HOST --workload request"),
-    (
-        "TCP_CRR",
-        "linerate measure HOST --workload request --reconnect",
-    ),
-    (
-        "UDP_STREAM",
-        "linerate measure iperf3:HOST --workload udp -b RATE",
-    ),
-    (
-        "UDP_RR",
-        "linerate measure HOST --workload request (over TCP)",
-    ),
-];
+const NETPERF: &str = "\
+TCP_STREAM
+linerate measure HOST --up
+TCP_SENDFILE
+linerate measure HOST --up --zerocopy
+TCP_MAERTS
+linerate measure HOST --down
+TCP_RR
+linerate measure HOST --workload request
+TCP_CRR
+linerate measure HOST --workload request --reconnect
+UDP_STREAM
+linerate measure iperf3:HOST --workload udp -b RATE
+UDP_RR
+linerate measure HOST --workload request (over TCP)
+";
 
 /// Commands that have another name.
-const COMMANDS: &[(&[&str], &str)] = &[
-    (
-        &[
-            "iperf3", "netperf", "client", "ping", "test", "run", "bench",
-        ],
-        "linerate measure HOST",
-    ),
-    (&["server", "listen"], "linerate serve"),
-    (
-        &["compare"],
-        "linerate diff A B (two transfers: where the time differs), linerate prove --from A=RUN,RUN B=RUN,RUN (a verdict), linerate runs serve (pages that compare runs)",
-    ),
-    (&["list", "history"], "linerate runs list"),
-    (&["show"], "linerate runs show last"),
-    (&["capture", "dump"], "linerate trace"),
-    (
-        &["why", "diagnose", "analyze", "analyse"],
-        "linerate explain last",
-    ),
-];
+const COMMANDS: &str = "\
+iperf3 netperf client ping test run bench
+linerate measure HOST
+server listen
+linerate serve
+compare
+linerate diff A B (two transfers: where the time differs), linerate prove --from A=RUN,RUN B=RUN,RUN (a verdict), linerate runs serve (pages that compare runs)
+list history
+linerate runs list
+show
+linerate runs show last
+capture dump
+linerate trace
+why diagnose analyze analyse
+linerate explain last
+";
 
 /// The sentence for a mistake that has one; otherwise clap's own, without its wrong tips.
 pub fn answer(args: &[String], error: &mut clap::Error) -> Option<String> {
@@ -171,8 +146,7 @@ pub fn answer(args: &[String], error: &mut clap::Error) -> Option<String> {
         }
         ErrorKind::InvalidSubcommand => {
             let typed = context(ContextKind::InvalidSubcommand)?;
-            let known = COMMANDS.iter().find(|(names, _)| names.contains(&&*typed));
-            if let Some((_, instead)) = known {
+            if let Some(instead) = below(COMMANDS, &typed) {
                 return Some(format!("there is no command '{typed}': use {instead}"));
             }
             let has_tip = error.get(ContextKind::SuggestedSubcommand).is_some();
@@ -188,9 +162,9 @@ pub fn answer(args: &[String], error: &mut clap::Error) -> Option<String> {
 }
 
 fn option(command: &str, args: &[String], typed: &str) -> Option<String> {
-    let of = |table: &[(&[&str], &'static str)]| {
-        let found = table.iter().find(|(names, _)| names.contains(&typed));
-        found.map(|(_, instead)| format!("there is no option {typed} here: {instead}"))
+    let of = |table| {
+        let instead = below(table, typed);
+        instead.map(|instead| format!("there is no option {typed} here: {instead}"))
     };
     match command {
         "" => {
@@ -215,8 +189,16 @@ fn option(command: &str, args: &[String], typed: &str) -> Option<String> {
 }
 
 fn netperf(word: &str) -> Option<String> {
-    let found = NETPERF.iter().find(|(name, _)| *name == word);
-    found.map(|(name, instead)| format!("netperf's {name} is: {instead}"))
+    let instead = below(NETPERF, word);
+    instead.map(|instead| format!("netperf's {word} is: {instead}"))
+}
+
+/// The line below the one that has this word.
+fn below(table: &'static str, word: &str) -> Option<&'static str> {
+    let lines: Vec<&str> = table.lines().collect();
+    let mut pairs = lines.chunks_exact(2);
+    let found = pairs.find(|pair| pair[0].split(' ').any(|known| known == word));
+    found.map(|pair| pair[1])
 }
 
 /// The command line, or the code of a mistake or of a help that has been printed.

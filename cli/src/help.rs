@@ -3,61 +3,17 @@
 use clap::Command;
 
 /// Options that `-h` shows of commands with more than a screen of them.
-const USUAL: [(&str, &[&str]); 4] = [
+const USUAL: [(&str, &str); 4] = [
     (
         "measure",
-        &[
-            "up",
-            "down",
-            "bidir",
-            "workload",
-            "streams",
-            "time",
-            "bytes",
-            "sockbuf",
-            "congestion",
-            "rate",
-            "json",
-            "quiet",
-        ],
+        "up down bidir workload streams time bytes sockbuf congestion rate json quiet",
     ),
     (
         "prove",
-        &[
-            "change",
-            "against",
-            "arm",
-            "metric",
-            "direction",
-            "margin",
-            "time",
-            "dry_run",
-            "json",
-        ],
+        "change against arm metric direction margin time dry_run json",
     ),
-    (
-        "serve",
-        &[
-            "bind",
-            "port",
-            "clients",
-            "allow_tune",
-            "allow_files",
-            "iperf3",
-        ],
-    ),
-    (
-        "tune",
-        &[
-            "direction",
-            "margin",
-            "rate",
-            "dry_run",
-            "persist",
-            "time",
-            "json",
-        ],
-    ),
+    ("serve", "bind port clients allow_tune allow_files iperf3"),
+    ("tune", "direction margin rate dry_run persist time json"),
 ];
 
 /// The command with the help of `-h`.
@@ -66,8 +22,10 @@ pub fn brief(command: Command) -> Command {
         command.mut_subcommand(name, |sub| {
             let note =
                 format!("All options: 'linerate {name} --help'; the manual: 'linerate man {name}'");
+            let usual = usual.split(' ');
             sub.mut_args(|arg| {
-                let hidden = !arg.is_positional() && !usual.contains(&arg.get_id().as_str());
+                let is_usual = usual.clone().any(|name| name == arg.get_id().as_str());
+                let hidden = !arg.is_positional() && !is_usual;
                 arg.hide_short_help(hidden)
             })
             .after_help(note)

@@ -152,11 +152,24 @@ pub(in crate::commands) struct DesignArgs {
 }
 
 impl DesignArgs {
-    pub fn seed(&self) -> Result<u64> {
+    fn seed(&self) -> Result<u64> {
         match self.seed {
             Some(seed) => Ok(seed),
             None => Ok(u64::from_be_bytes(chance::bytes()?)),
         }
+    }
+
+    /// What of a plan these options are.
+    pub fn options(&self) -> Result<prove::PlanOptions> {
+        Ok(prove::PlanOptions {
+            direction: self.direction,
+            margin: self.margin,
+            pairs: self.pairs.clone(),
+            gap: self.gap,
+            pilot_pairs: self.pilot,
+            seed: self.seed()?,
+            ..prove::PlanOptions::default()
+        })
     }
 }
 
@@ -225,8 +238,8 @@ impl Prove {
             )
         };
         let question = &self.question;
-        let seed = question.design.seed()?;
         if is_plan(what) {
+            let seed = question.design.seed()?;
             let text = std::fs::read_to_string(what)
                 .map_err(|e| Refusal::usage(format!("cannot read the plan {what}: {e}")))?;
             let plan = prove::parse_plan(&text, what, seed).map_err(refused)?;
@@ -251,23 +264,17 @@ impl Prove {
         };
         let limit = LegLimit::Time(USUAL_TIME);
         let run = self.load.spec(workload, directions, limit)?;
-        let Question { design, .. } = question;
         let plan = prove::plan_from_changes(prove::PlanOptions {
             title: question.title.clone(),
             host: what.to_owned(),
             metric: question.metric,
-            margin: design.margin,
             estimand: question.estimand,
-            direction: design.direction,
             run: Some(run),
             against: question.against.clone(),
             changes: question.change.clone(),
             arms: question.arm.clone(),
             search: question.search,
-            pairs: design.pairs.clone(),
-            gap: design.gap,
-            seed,
-            pilot_pairs: design.pilot,
+            ..question.design.options()?
         });
         Ok(plan.map_err(refused)?)
     }

@@ -61,13 +61,9 @@ fn captured(path: &Path) -> Result<Followed> {
     let mut doubts = account.left_out();
     doubts.extend(explained.doubts);
     Ok(Followed {
-        name: named(path),
-        facts: facts(path, what, &explanations, more),
-        explanations,
-        courses,
-        requests: Some(asked.finish()),
-        beside: None,
         doubts,
+        requests: Some(asked.finish()),
+        ..followed(path, what, explanations, courses, more)
     })
 }
 
@@ -97,13 +93,9 @@ fn traced(path: &Path) -> Result<Followed> {
     let what = "a trace: every segment with what its socket knew";
     let doubts = (lost > 0).then(|| format!("{lost} events were lost while it was taken"));
     Ok(Followed {
-        name: named(path),
-        facts: facts(path, what, &explanations, more),
-        explanations,
-        courses,
-        requests: Some(asked.finish()),
-        beside: None,
         doubts: doubts.into_iter().collect(),
+        requests: Some(asked.finish()),
+        ..followed(path, what, explanations, courses, more)
     })
 }
 
@@ -170,12 +162,13 @@ fn courses(explanations: &[Explanation]) -> Vec<Downsampled> {
         .collect()
 }
 
-fn facts(
+fn followed(
     path: &Path,
     kind: &str,
-    explanations: &[Explanation],
+    explanations: Vec<Explanation>,
+    courses: Vec<Downsampled>,
     more: Vec<(&str, String)>,
-) -> Vec<(String, String)> {
+) -> Followed {
     let bytes: Bytes = explanations.iter().map(|one| one.bytes).sum();
     let connections = match explanations.len() {
         1 => "1 connection, 1 direction".to_owned(),
@@ -187,6 +180,14 @@ fn facts(
         ("Connections", connections),
         ("Data", bytes.to_string()),
     ];
-    let all = all.into_iter().chain(more);
-    all.map(|(name, value)| (name.to_owned(), value)).collect()
+    let facts = all.into_iter().chain(more);
+    Followed {
+        name: named(path),
+        facts: facts
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        explanations,
+        courses,
+        ..Followed::default()
+    }
 }

@@ -10,7 +10,7 @@ use engine::{chance, clock, traces};
 use model::{Direction, Ended, Exchange, LegLimit, Metric, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
 use report::page::{self, Page};
-use report::pages::{Entry, History, Index, Past, PathHistory, Search, Shift, Side};
+use report::pages::{Entry, FIELDS, History, Index, Past, PathHistory, Search, Shift, Side};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -202,57 +202,36 @@ impl Drop for Upload {
 }
 
 fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Result<String> {
-    let asked = |name| request.value(name).unwrap_or_default().to_owned();
-    let mut search = Search {
-        text: asked("text"),
-        host: asked("host"),
-        workload: asked("workload"),
-        since: asked("since"),
-        until: asked("until"),
-        said: String::new(),
-    };
+    let values = FIELDS.map(|name| request.value(name).unwrap_or_default().to_owned());
+    let [text, host, workload, since, until] = &values;
     let some = |text: &String| (!text.is_empty()).then(|| text.clone());
     let mut filter = RunFilter {
-        text: some(&search.text),
-        host: some(&search.host),
-        workload: some(&search.workload),
+        text: some(text),
+        host: some(host),
+        workload: some(workload),
         limit: Some(LINES + 1),
         ..RunFilter::default()
     };
-    for (text, bound, days) in [
-        (&search.since, &mut filter.since, 0),
-        (&search.until, &mut filter.until, 1),
-    ] {
+    let mut said = String::new();
+    for (text, bound, days) in [(since, &mut filter.since, 0), (until, &mut filter.until, 1)] {
         *bound = clock::day(text).map(|day| day + Nanos::from_secs(days * 86_400));
         if bound.is_none() && !text.is_empty() {
-            search.said = format!("'{text}' is no day like 2026-03-01, and was left out. ");
+            said = format!("'{text}' is no day like 2026-03-01, and was left out. ");
         }
     }
     // Of an older page.
-    let before = asked("before").parse().ok().map(Nanos);
+    let before = request.value("before").unwrap_or_default();
+    let before = before.parse().ok().map(Nanos);
     filter.until = filter.until.into_iter().chain(before).min();
     let mut entries = entries(archive, &filter)?;
     let more = entries.len() > LINES as usize;
     entries.truncate(LINES as usize);
     let last = entries.last().filter(|_| more);
     let older = last.map(|last| {
-        let Search {
-            text,
-            host,
-            workload,
-            since,
-            until,
-            ..
-        } = &search;
-        let fields = [
-            ("text", text),
-            ("host", host),
-            ("workload", workload),
-            ("since", since),
-            ("until", until),
-        ];
+        let fields = FIELDS.iter().zip(&values);
         let fields = fields.map(|(name, value)| format!("{name}={}&", http::encoded(value)));
-        format!("/?{}before={}", fields.concat(), last.started.0)
+        let fields: String = fields.collect();
+        format!("/?{fields}before={}", last.started.0)
     });
     let address = |_, history: &History| {
         let [host, workload, direction] = key(history).map(http::encoded);
@@ -264,7 +243,7 @@ fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Resu
         paths: ways(&rows, &histories(&rows), address, |at| {
             format!("{} ago", report::words::age(clock::unix_time().since(at)))
         }),
-        search: Some(search),
+        search: Some(Search { values, said }),
         takes_captures,
         older,
     }))

@@ -288,6 +288,29 @@ pub fn elsewhere(system: Foreign, tuning: &Tuning) -> Vec<(Side, String)> {
         .collect()
 }
 
+/// Behind the name of a value the line that it stands in; a line whose value is not there is left out. tcp(4): sendspace
+/// and recvspace are only where autotuning begins.
+const FREEBSD: &str = "\
+sockets kern.ipc.maxsockbuf=*
+receive net.inet.tcp.recvbuf_auto=1
+receive net.inet.tcp.recvbuf_max=*
+send net.inet.tcp.sendbuf_auto=1
+send net.inet.tcp.sendbuf_max=*
+bbr net.inet.tcp.functions_default=bbr
+bbr # and in /boot/loader.conf: tcp_bbr_load=\"YES\"
+control net.inet.tcp.cc.algorithm=*
+mtu # and in /etc/rc.conf, with what is there: ifconfig_X=\"... mtu *\"
+";
+
+/// The same of macOS.
+const MACOS: &str = "\
+sockets kern.ipc.maxsockbuf=*
+scale net.inet.tcp.win_scale_factor=*
+receive net.inet.tcp.autorcvbufmax=*
+send net.inet.tcp.autosndbufmax=*
+sockets # where this file is not read, a LaunchDaemon that runs 'sysctl KEY=VALUE' for each line
+";
+
 /// The first setting of a knob counts.
 fn lines(system: Foreign, settings: &[&Setting]) -> Option<String> {
     let value = |knob: Knob| settings.iter().find(|s| s.knob == knob).map(|s| &s.value);
@@ -296,49 +319,28 @@ fn lines(system: Foreign, settings: &[&Setting]) -> Option<String> {
     let send = sysctl("net.ipv4.tcp_wmem").and_then(Value::greatest);
     let congestion = value(Knob::Route(RouteKnob::Congctl));
     let congestion = congestion.or(sysctl("net.ipv4.tcp_congestion_control"));
-    let mut text = String::new();
-    let mut line = |line: String| text += &(line + "\n");
-    if let Some(most) = receive.max(send) {
-        line(format!("kern.ipc.maxsockbuf={}", most.saturating_mul(2)));
-    }
-    match system {
-        // tcp(4): sendspace and recvspace are only where autotuning begins.
-        Foreign::FreeBsd => {
-            for (name, most) in [("recvbuf", receive), ("sendbuf", send)] {
-                if let Some(most) = most {
-                    line(format!("net.inet.tcp.{name}_auto=1"));
-                    line(format!("net.inet.tcp.{name}_max={most}"));
-                }
-            }
-            match congestion.map(Value::plain).as_deref() {
-                Some("bbr") => {
-                    line("net.inet.tcp.functions_default=bbr".to_owned());
-                    line("# and in /boot/loader.conf: tcp_bbr_load=\"YES\"".to_owned());
-                }
-                Some(name) => line(format!("net.inet.tcp.cc.algorithm={name}")),
-                None => {}
-            }
-            if let Some(mtu) = value(Knob::Device(DeviceKnob::Mtu)).map(Value::plain) {
-                let rc = "# and in /etc/rc.conf, with what is there: ifconfig_X";
-                line(format!("{rc}=\"... mtu {mtu}\""));
-            }
-        }
-        Foreign::MacOs => {
-            if let Some(receive) = receive {
-                // The scale bounds every window at 65535 << it.
-                let enough = |s: &u32| (65_535u64 << s) >= receive;
-                let scale = (3..14).find(enough).unwrap_or(14);
-                line(format!("net.inet.tcp.win_scale_factor={scale}"));
-                line(format!("net.inet.tcp.autorcvbufmax={receive}"));
-            }
-            if let Some(send) = send {
-                line(format!("net.inet.tcp.autosndbufmax={send}"));
-            }
-            if receive.max(send).is_some() {
-                line("# where this file is not read, a LaunchDaemon that runs 'sysctl KEY=VALUE' for each line".to_owned());
-            }
-        }
-    }
+    let congestion = congestion.map(Value::plain);
+    let is_bbr = congestion.as_deref() == Some("bbr");
+    // The scale bounds every window at 65535 << it.
+    let scale = |receive| (3..14).find(|s| (65_535u64 << s) >= receive);
+    let known = |name: &str| match name {
+        "sockets" => Some(receive.max(send)?.saturating_mul(2).to_string()),
+        "receive" => Some(receive?.to_string()),
+        "send" => Some(send?.to_string()),
+        "scale" => Some(scale(receive?).unwrap_or(14).to_string()),
+        "bbr" => congestion.clone().filter(|_| is_bbr),
+        "control" => congestion.clone().filter(|_| !is_bbr),
+        _ => value(Knob::Device(DeviceKnob::Mtu)).map(Value::plain),
+    };
+    let template = match system {
+        Foreign::FreeBsd => FREEBSD,
+        Foreign::MacOs => MACOS,
+    };
+    let lines = template.lines().filter_map(|line| {
+        let (name, line) = line.split_once(' ')?;
+        Some(line.replace('*', &known(name)?) + "\n")
+    });
+    let text: String = lines.collect();
     (!text.is_empty()).then_some(text)
 }
 

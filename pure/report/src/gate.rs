@@ -7,6 +7,7 @@ use crate::words::{Style, escape, percent, three_digits, unmarked};
 use model::{BitRate, Bytes, Ended, Experiment, LegSummary, Nanos, Outcome, Run, Summary, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
@@ -49,35 +50,10 @@ pub struct Expectation {
     direction: Option<String>,
     /// Keys of the summary of a leg.
     figure: Vec<String>,
-    operator: Operator,
+    /// On which side of the value it has to be, and whether the value itself will do.
+    side: Ordering,
+    or_equal: bool,
     value: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    Less,
-    AtMost,
-    More,
-    AtLeast,
-}
-
-impl Operator {
-    /// Those with two characters first: they begin as the others do.
-    const ALL: [(&'static str, Operator); 4] = [
-        ("<=", Operator::AtMost),
-        (">=", Operator::AtLeast),
-        ("<", Operator::Less),
-        (">", Operator::More),
-    ];
-
-    fn holds(self, found: f64, limit: f64) -> bool {
-        match self {
-            Operator::Less => found < limit,
-            Operator::AtMost => found <= limit,
-            Operator::More => found > limit,
-            Operator::AtLeast => found >= limit,
-        }
-    }
 }
 
 impl FromStr for Expectation {
@@ -91,11 +67,9 @@ impl FromStr for Expectation {
         };
         let at = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, rest) = text.split_at(at);
-        let (sign, operator) = Operator::ALL
-            .into_iter()
-            .find(|(sign, _)| rest.starts_with(sign))
-            .ok_or_else(wrong)?;
-        let value = rest.split_at(sign.len()).1.trim().to_owned();
+        let (sign, rest) = rest.split_at(1);
+        let equal = rest.strip_prefix('=');
+        let value = equal.unwrap_or(rest).trim().to_owned();
         let mut figure: Vec<String> = name.trim().split('.').map(str::to_owned).collect();
         let direction = ["up", "down"]
             .contains(&figure[0].as_str())
@@ -107,7 +81,11 @@ impl FromStr for Expectation {
             text: text.trim().to_owned(),
             direction,
             figure,
-            operator,
+            side: match sign {
+                "<" => Ordering::Less,
+                _ => Ordering::Greater,
+            },
+            or_equal: equal.is_some(),
             value,
         })
     }
@@ -207,7 +185,11 @@ impl Expectation {
                 ));
             };
             let passes = match found {
-                Some(found) => self.operator.holds(found, unit.parse(&self.value)?),
+                Some(found) => {
+                    let limit = unit.parse(&self.value)?;
+                    found.partial_cmp(&limit) == Some(self.side)
+                        || (self.or_equal && found == limit)
+                }
                 None => false,
             };
             checks.push(GateCheck {

@@ -51,8 +51,8 @@ pub struct Live {
 struct LiveLeg {
     kind: Exchange,
     direction: Direction,
-    local: LiveEnd,
-    remote: LiveEnd,
+    /// By [`Side`].
+    ends: [LiveEnd; 2],
     ended: Option<Ended>,
     /// Where the last plain line stopped.
     line_at: Point,
@@ -116,8 +116,7 @@ impl Live {
         let leg = LiveLeg {
             kind: self.kind,
             direction,
-            local: LiveEnd::default(),
-            remote: LiveEnd::default(),
+            ends: Default::default(),
             ended: None,
             line_at: Point::default(),
             line_retransmits: 0,
@@ -131,8 +130,8 @@ impl Live {
         let Some(leg) = self.legs.get_mut(&index) else {
             return;
         };
-        let (sends, kind) = (leg.direction.sender() == side, leg.kind);
-        leg.end_mut(side).take(sample, sends, kind);
+        let sends = leg.direction.sender() == side;
+        leg.ends[side as usize].take(sample, sends, leg.kind);
         if side == leg.pace() && leg.rows.ends(sample.at) {
             self.line(index);
         }
@@ -315,18 +314,8 @@ impl LiveEnd {
 }
 
 impl LiveLeg {
-    fn end_mut(&mut self, side: Side) -> &mut LiveEnd {
-        match side {
-            Side::Local => &mut self.local,
-            Side::Remote => &mut self.remote,
-        }
-    }
-
     fn end(&self, side: Side) -> &LiveEnd {
-        match side {
-            Side::Local => &self.local,
-            Side::Remote => &self.remote,
-        }
+        &self.ends[side as usize]
     }
 
     /// The end whose samples set the pace: the client of requests, else the end on this host, whose
@@ -384,7 +373,7 @@ impl LiveLeg {
     }
 
     fn plain_line(&mut self) -> String {
-        let paced = self.end_mut(self.pace());
+        let paced = &mut self.ends[self.pace() as usize];
         paced.row_requests = paced.requests.take();
         let (now, span) = (self.paced().now(), self.line_span());
         let moved = now.moved.saturating_sub(self.line_at.moved);
@@ -658,7 +647,7 @@ mod tests {
             live.sample(0, Side::Local, &sample);
             live.plain();
         }
-        assert!(live.legs[&0].local.history.len() <= MOST_POINTS);
+        assert!(live.legs[&0].end(Side::Local).history.len() <= MOST_POINTS);
         let frame = live.frame(style(60));
         assert_eq!(
             frame[0],

@@ -160,14 +160,7 @@ impl TunePath {
             direction: care.design.direction.unwrap_or(Direction::Up),
             run: load.spec(load.bulk(), Directions::Up, limit)?,
             rate: care.rate,
-            design: prove::PlanOptions {
-                margin: care.design.margin,
-                pairs: care.design.pairs.clone(),
-                gap: care.design.gap,
-                pilot_pairs: care.design.pilot,
-                seed: care.design.seed()?,
-                ..prove::PlanOptions::default()
-            },
+            design: care.design.options()?,
             rounds: care.rounds,
             dry_run: care.dry_run,
             persist: self.persist,

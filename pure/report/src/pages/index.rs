@@ -62,19 +62,14 @@ pub struct PathHistory {
     pub href: String,
 }
 
-/// What the fields of the search hold.
+/// The fields of a search: part of host, title or name; part of the host's name; kind of workload; the first day, the last.
+pub const FIELDS: [&str; 5] = ["text", "host", "workload", "since", "until"];
+
+/// What is searched for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Search {
-    /// Part of host, title or name.
-    pub text: String,
-    /// Part of the host's name.
-    pub host: String,
-    /// Kind of workload.
-    pub workload: String,
-    /// The first day.
-    pub since: String,
-    /// The last day.
-    pub until: String,
+    /// What each of [`FIELDS`] holds.
+    pub values: [String; FIELDS.len()],
     /// What was wrong with them.
     pub said: String,
 }
@@ -171,12 +166,13 @@ fn spark(values: &[f64]) -> String {
 
 /// Asked by GET, so that what was found has an address.
 fn search(out: &mut String, search: &Search) {
+    let [text, host, workload, since, until] = &search.values;
     out.push_str("<form role=\"search\">\n");
     for (label, name, kind, value) in [
-        ("Text", "text", "search", &search.text),
-        ("Host", "host", "search", &search.host),
-        ("From", "since", "date", &search.since),
-        ("Until", "until", "date", &search.until),
+        ("Text", "text", "search", text),
+        ("Host", "host", "search", host),
+        ("From", "since", "date", since),
+        ("Until", "until", "date", until),
     ] {
         let value = inert(value);
         let _ = writeln!(
@@ -186,11 +182,7 @@ fn search(out: &mut String, search: &Search) {
     }
     out.push_str("<label>Workload <select name=\"workload\"><option value=\"\">any</option>");
     for kind in WorkloadKind::ALL.map(|kind| kind.name) {
-        let chosen = if search.workload == kind {
-            " selected"
-        } else {
-            ""
-        };
+        let chosen = if workload == kind { " selected" } else { "" };
         let _ = write!(out, "<option{chosen}>{kind}</option>");
     }
     out.push_str("</select></label>\n<button>Search</button> <a href=\"/\">all</a>\n</form>\n");
@@ -287,10 +279,8 @@ mod tests {
                 href: "history.html?host=%22".to_owned(),
             }],
             search: Some(Search {
-                text: evil.to_owned(),
-                workload: "bulk".to_owned(),
+                values: [evil, "", "bulk", "", ""].map(str::to_owned),
                 said: evil.to_owned(),
-                ..Search::default()
             }),
             older: Some("/?text=a&before=7".to_owned()),
         };

@@ -17,7 +17,7 @@ pub use compare::{Side, compare};
 pub use demo_page::{Demonstration, demo};
 pub use experiment::experiment;
 pub use history::{History, Past, Shift, history};
-pub use index::{Entry, Index, PathHistory, RUN, Search, index};
+pub use index::{Entry, FIELDS, Index, PathHistory, RUN, Search, index};
 pub use mtu::mtu;
 pub use published::published;
 pub use run::run;

@@ -19,6 +19,7 @@ const NAMED: usize = 50;
 const LADDERS: usize = 3;
 
 /// What was read of a file.
+#[derive(Default)]
 pub struct Followed {
     /// Name of the file.
     pub name: String,
