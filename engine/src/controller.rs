@@ -783,7 +783,7 @@ impl Drive<'_> {
                 let played = LegResult {
                     record: *record,
                     broke: broke.map(|why| format!("{}: {why}", self.link.name)),
-                    trace: None,
+                    ..LegResult::default()
                 };
                 self.happened(leg_state, Side::Remote, Happened::Over(Box::new(played)));
             }
@@ -1112,17 +1112,13 @@ fn play(
         let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
         Reconnect::Connect(Arc::new(open))
     });
-    let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut |sample| {
+    let mut played = run_end(job, sockets, order.interval, stop, &mut |sample| {
         report(Happened::Sample(Box::new(sample)))
     })
     .map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
-    record.warnings.extend(watch.end(NEAR));
-    let trace = end_trace(tracing, &mut record, NEAR);
-    Ok(Some(LegResult {
-        record,
-        broke,
-        trace,
-    }))
+    played.record.warnings.extend(watch.end(NEAR));
+    played.trace = end_trace(tracing, &mut played.record, NEAR);
+    Ok(Some(played))
 }
 
 /// How to open a data connection of one leg.

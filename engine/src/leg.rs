@@ -6,7 +6,8 @@ use crate::traces::{self, Tracing};
 use measure::storage::{Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
 use model::{
-    Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketOptions, SocketSettings, Warning,
+    Bytes, Datagrams, Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketOptions,
+    SocketSettings, Warning,
 };
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -25,6 +26,7 @@ const STOP_WITHIN: Duration = Duration::from_millis(50);
 const LONGEST_RTO: Duration = Duration::from_secs(4);
 
 /// What one end of a leg made.
+#[derive(Default)]
 pub struct LegResult {
     /// Everything but its samples and sockets.
     pub record: EndRecord,
@@ -32,6 +34,8 @@ pub struct LegResult {
     pub broke: Option<String>,
     /// Its trace, if it was traced.
     pub trace: Option<Vec<u8>>,
+    /// Of datagrams, the counts of each stream.
+    pub datagrams: Vec<Datagrams>,
 }
 
 /// What `side` does in a leg of `direction`.
@@ -106,8 +110,7 @@ pub fn inspect(
 }
 
 /// Runs one end to its limit, or until `stop` is set; every sample goes to `on_sample` as soon as
-/// it is taken. The record holds everything but the samples and the sockets. Streams that broke are
-/// among its warnings; if all broke, the second value says why.
+/// it is taken. Streams that broke are among the warnings; if all broke, the result says why.
 ///
 /// # Errors
 /// If the load could not start: then nothing was sent.
@@ -117,34 +120,44 @@ pub fn run_end(
     interval: Nanos,
     stop: &AtomicBool,
     on_sample: &mut dyn FnMut(Sample),
-) -> anyhow::Result<(EndRecord, Option<String>)> {
+) -> anyhow::Result<LegResult> {
+    let mut result = LegResult::default();
     match measure::ready(&mut job, &sockets, stop) {
         Ok(true) => {}
-        Ok(false) => return Ok((EndRecord::default(), None)),
+        Ok(false) => return Ok(result),
         Err(why) => {
-            let mut record = EndRecord::default();
             if job.storage.is_some() {
-                record.store.get_or_insert_default().failed = Some(why.clone());
+                result.record.store.get_or_insert_default().failed = Some(why.clone());
             }
-            return Ok((record, Some(why)));
+            result.broke = Some(why);
+            return Ok(result);
         }
     }
-    let streams = sockets.len();
-    let copies: Result<Vec<_>, _> = sockets.iter().map(TcpStream::try_clone).collect();
+    let (streams, is_udp) = (sockets.len(), job.workload.is_udp());
+    // TCP has an account of each.
+    let sampled_ones = sockets.iter().filter(|_| !is_udp);
+    let copies: Result<Vec<_>, _> = sampled_ones.map(TcpStream::try_clone).collect();
     let mut sampler = observe::Sampler::start(copies?);
+    let all = |datagrams: &[Datagrams]| is_udp.then(|| together(datagrams));
     let peer = sockets.first().and_then(|s| s.peer_addr().ok());
     // Many devices do not report line errors, and none need be there.
     let line = || observe::line_errors(peer?.ip()).ok();
     let line_before = line();
     // Before the load starts: the round-trip time of the handshake is that of the idle path.
-    on_sample(sampler.sample(Nanos(0), &vec![model::Bytes(0); streams], None));
+    on_sample(Sample {
+        datagrams: all(&[]),
+        ..sampler.sample(Nanos(0), &vec![Bytes(0); streams], None)
+    });
 
     let started = Instant::now();
     let load = Load::start(job, sockets)?;
     let wait = |until| load.wait(until);
     sampled(interval, stop, &wait, &|| load.stop(), &mut || {
         let at = Nanos::from(started.elapsed());
-        on_sample(sampler.sample(at, &load.bytes(), load.take_requests()));
+        on_sample(Sample {
+            datagrams: all(&load.datagrams()),
+            ..sampler.sample(at, &load.bytes(), load.take_requests())
+        });
     });
 
     let outcome = load.finish();
@@ -158,11 +171,12 @@ pub fn run_end(
             remedy: "measure again; if it stays, look at the path with fewer streams".to_owned(),
         }));
     }
-    let record = EndRecord {
+    result.record = EndRecord {
         bytes: outcome.bytes.iter().copied().sum(),
         duration: outcome.duration,
         acknowledged: outcome.acknowledged,
         requests: outcome.requests,
+        datagrams: all(&outcome.datagrams),
         operations: outcome.operations,
         copy: outcome.copy,
         store: outcome.store,
@@ -171,7 +185,20 @@ pub fn run_end(
         ..EndRecord::default()
     };
     let broke = broke.into_iter().next().filter(|_| all_broke);
-    Ok((record, outcome.limit.or(broke)))
+    result.broke = outcome.limit.or(broke);
+    result.datagrams = outcome.datagrams;
+    Ok(result)
+}
+
+/// The counts of all streams together; the jitter is their mean, as in iperf3.
+pub fn together(streams: &[Datagrams]) -> Datagrams {
+    let count = (streams.len() as u64).max(1);
+    Datagrams {
+        packets: streams.iter().map(|d| d.packets).sum(),
+        lost: streams.iter().map(|d| d.lost).sum(),
+        out_of_order: streams.iter().map(|d| d.out_of_order).sum(),
+        jitter: Nanos(streams.iter().map(|d| d.jitter.0).sum::<u64>() / count),
+    }
 }
 
 /// Adds what the end of a load knows to what its beginning knew: its samples, sockets and warnings.

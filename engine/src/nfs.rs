@@ -227,18 +227,18 @@ impl Requester<'_> {
             samples.push(sample);
         };
         let interval = self.spec.interval;
-        let (record, broke) = leg::run_end(job, sockets, interval, self.stop, &mut on_sample)?;
+        let played = leg::run_end(job, sockets, interval, self.stop, &mut on_sample)?;
         let leg = Leg {
             direction,
             started,
             local: EndRecord {
                 sockets: states,
                 samples,
-                warnings: [warnings, record.warnings].concat(),
-                ..record
+                warnings: [warnings, played.record.warnings].concat(),
+                ..played.record
             },
             remote: EndRecord::default(),
-            ended: match broke {
+            ended: match played.broke {
                 Some(why) => Ended::Failed { why },
                 None if self.stop.load(Ordering::Relaxed) => Ended::Interrupted,
                 None => Ended::Complete,

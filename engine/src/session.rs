@@ -300,15 +300,12 @@ fn play(
             say(message);
         }
     };
-    let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
+    let mut played = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
+    let record = &mut played.record;
     record.warnings.extend(watch.end(FAR));
-    let trace = end_trace(tracing, &mut record, FAR);
+    played.trace = end_trace(tracing, record, FAR);
     let own_key = means.own_key.as_deref();
     record.signed =
-        own_key.map(|key| statement.sign(key, &token, order.agent_sends, &record, &states));
-    Ok(LegResult {
-        record,
-        broke,
-        trace,
-    })
+        own_key.map(|key| statement.sign(key, &token, order.agent_sends, record, &states));
+    Ok(played)
 }

@@ -1,14 +1,15 @@
 //! `measure iperf3:HOST`: a test against any stock iperf3 server.
 
-use super::{auth, new_cookie, stream_result, together, udp};
+use super::udp::Iperf3Datagrams;
+use super::{auth, new_cookie, stream_result};
 use crate::clock::unix_seconds;
 use crate::exit::{Refusal, unreachable};
 use crate::host::authority;
-use crate::leg;
+use crate::leg::{self, LegResult, together};
 use crate::progress::{Event, Watcher};
 use crate::transport::{self, driver::Driver};
 use anyhow::{Context, Result, bail};
-use measure::{Job, UdpJob, UdpLoad};
+use measure::Job;
 use model::{
     Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Leg, LegLimit,
     Nanos, Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning, Workload,
@@ -17,6 +18,7 @@ use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -128,20 +130,6 @@ struct Test<'a> {
     stop: &'a AtomicBool,
 }
 
-/// The open sockets of one direction.
-enum ClientSockets {
-    Tcp(Vec<TcpStream>),
-    Udp(Vec<UdpSocket>),
-}
-
-/// What this end of one leg did.
-struct LocalEnd {
-    record: EndRecord,
-    broke: Option<String>,
-    /// Counts of each stream (UDP).
-    datagrams: Vec<Datagrams>,
-}
-
 impl Test<'_> {
     fn run(&self, watcher: &mut dyn Watcher) -> Result<Vec<Leg>> {
         let patience = Instant::now() + Duration::from(self.options.busy_wait);
@@ -178,7 +166,7 @@ impl Test<'_> {
     }
 
     /// From the first connection to the moment when the server says go. A [`Failure`] is the server's.
-    fn open(&self) -> Result<(Driver<Iperf3Client>, Vec<ClientSockets>)> {
+    fn open(&self) -> Result<(Driver<Iperf3Client>, Vec<Vec<TcpStream>>)> {
         // What is wrong here is said before anybody is bothered.
         let params = self.params()?;
         let settings = SocketSettings::default();
@@ -223,11 +211,11 @@ impl Test<'_> {
         }
     }
 
-    fn open_streams(&self, direction: Direction, cookie: &[u8]) -> Result<ClientSockets> {
+    fn open_streams(&self, direction: Direction, cookie: &[u8]) -> Result<Vec<TcpStream>> {
         let (spec, streams) = (self.spec, 0..self.spec.streams);
         if spec.workload.is_udp() {
-            let opened: Result<_> = streams.map(|_| self.open_udp()).collect();
-            return opened.map(ClientSockets::Udp);
+            let open = |_| self.open_udp().map(sys::udp::as_stream);
+            return streams.map(open).collect();
         }
         let settings = SocketSettings {
             // A pacing of the sender only: the server's own is among the parameters.
@@ -240,8 +228,7 @@ impl Test<'_> {
             greeted.context("cannot greet the server on a data connection")?;
             Ok(stream)
         };
-        let opened: Result<_> = streams.map(open).collect();
-        opened.map(ClientSockets::Tcp)
+        streams.map(open).collect()
     }
 
     fn open_udp(&self) -> Result<UdpSocket> {
@@ -289,7 +276,7 @@ impl Test<'_> {
     fn play(
         &self,
         control: &mut Driver<Iperf3Client>,
-        sockets: Vec<ClientSockets>,
+        sockets: Vec<Vec<TcpStream>>,
         watcher: &mut dyn Watcher,
     ) -> Result<Vec<Leg>> {
         let started = Nanos::from(self.began.elapsed());
@@ -298,19 +285,13 @@ impl Test<'_> {
         let mut kept: Vec<(Direction, TcpStream)> = Vec::new();
         for (&direction, opened) in self.directions.iter().zip(&sockets) {
             let mut local = EndRecord::default();
-            match opened {
-                ClientSockets::Tcp(streams) => {
-                    (local.sockets, local.warnings) =
-                        leg::inspect(streams, &self.spec.socket, "this host")?;
-                    for stream in streams {
-                        kept.push((direction, stream.try_clone()?));
-                    }
-                }
-                ClientSockets::Udp(streams) => {
-                    let state =
-                        |(n, socket): (u32, &UdpSocket)| observe::socket_options(n, socket.as_fd());
-                    local.sockets = (0..).zip(streams).map(state).collect::<Result<_, _>>()?;
-                }
+            (local.sockets, local.warnings) = leg::inspect(opened, &self.spec.socket, "this host")?;
+            if self.spec.workload.is_udp() {
+                // Most options are of TCP alone.
+                local.warnings.clear();
+            }
+            for stream in opened {
+                kept.push((direction, stream.try_clone()?));
             }
             legs.push(Leg {
                 direction,
@@ -387,10 +368,10 @@ impl Test<'_> {
     fn local_end(
         &self,
         direction: Direction,
-        sockets: ClientSockets,
+        sockets: Vec<TcpStream>,
         stop: &AtomicBool,
         on_sample: &mut dyn FnMut(Sample),
-    ) -> Result<LocalEnd> {
+    ) -> Result<LegResult> {
         let role = leg::role(&self.spec.workload, direction, Side::Local);
         // The receiver stops when the server has confirmed the end, not before.
         let limit = match direction {
@@ -401,42 +382,12 @@ impl Test<'_> {
             true => self.spec.interval.min(LOOK),
             false => self.spec.interval,
         };
-        match sockets {
-            ClientSockets::Tcp(streams) => {
-                let mut job = Job::new(role, self.spec.workload.clone(), limit);
-                job.cpus.clone_from(&self.spec.local.cpus);
-                job.half_close = false;
-                job.drain = Duration::from_millis(300);
-                let (record, broke) = leg::run_end(job, streams, interval, stop, on_sample)?;
-                Ok(LocalEnd {
-                    record,
-                    broke,
-                    datagrams: Vec::new(),
-                })
-            }
-            ClientSockets::Udp(sockets) => {
-                let Workload::Udp(workload) = &self.spec.workload else {
-                    unreachable!("datagram sockets are opened for datagrams only");
-                };
-                let load = match direction {
-                    Direction::Up => UdpLoad::send(
-                        UdpJob {
-                            rate: Some(workload.rate).filter(|rate| rate.0 > 0),
-                            size: workload.datagram_size,
-                            limit,
-                            cpus: self.spec.local.cpus.clone(),
-                        },
-                        sockets,
-                        udp::stamp(true),
-                    ),
-                    Direction::Down => {
-                        let counters = udp::counters(sockets.len(), true);
-                        UdpLoad::receive(sockets, counters, &self.spec.local.cpus)
-                    }
-                }?;
-                Ok(udp_end(load, interval, stop, on_sample))
-            }
-        }
+        let mut job = Job::new(role, self.spec.workload.clone(), limit);
+        job.cpus.clone_from(&self.spec.local.cpus);
+        job.half_close = false;
+        job.drain = Duration::from_millis(300);
+        job.datagrams = Some(Arc::new(Iperf3Datagrams { wide: true }));
+        leg::run_end(job, sockets, interval, stop, on_sample)
     }
 
     /// Samples come more often than ordered: a receiver's limit of bytes is this end's to see.
@@ -619,7 +570,7 @@ impl Test<'_> {
 /// From the threads of the legs to the conductor.
 enum ClientReport {
     Sample(usize, Box<Sample>),
-    Over(usize, Box<Result<LocalEnd>>),
+    Over(usize, Box<Result<LegResult>>),
 }
 
 /// Leads a test from its start to its results.
@@ -628,7 +579,7 @@ struct Conductor<'a> {
     legs: &'a mut Vec<Leg>,
     stops: &'a [AtomicBool],
     kept: &'a [(Direction, TcpStream)],
-    ends: Vec<Option<Result<LocalEnd>>>,
+    ends: Vec<Option<Result<LegResult>>>,
     looked: Vec<Option<Sample>>,
     inbox: &'a Receiver<ClientReport>,
     watcher: &'a mut dyn Watcher,
@@ -801,48 +752,6 @@ impl Conductor<'_> {
             streams,
             ..TestResults::default()
         }
-    }
-}
-
-/// One end of a leg of datagrams, to its limit or until `stop`.
-fn udp_end(
-    load: UdpLoad,
-    interval: Nanos,
-    stop: &AtomicBool,
-    on_sample: &mut dyn FnMut(Sample),
-) -> LocalEnd {
-    let mut sampler = observe::Sampler::<UdpSocket>::start(Vec::new());
-    let started = Instant::now();
-    let mut sample = |at: Nanos| Sample {
-        datagrams: Some(together(&load.datagrams())),
-        ..sampler.sample(at, &load.bytes(), None)
-    };
-    on_sample(sample(Nanos(0)));
-    let wait = |until| load.wait(until);
-    leg::sampled(interval, stop, &wait, &|| load.stop(), &mut || {
-        on_sample(sample(Nanos::from(started.elapsed())));
-    });
-    let streams = load.sockets().len();
-    let outcome = load.finish();
-    let broke: Vec<String> = outcome.errors.iter().map(|(_, why)| why.clone()).collect();
-    let all_broke = streams > 0 && broke.len() == streams;
-    LocalEnd {
-        record: EndRecord {
-            bytes: outcome.bytes.iter().copied().sum(),
-            duration: outcome.duration,
-            datagrams: Some(together(&outcome.datagrams)),
-            warnings: broke
-                .iter()
-                .map(|why| Warning {
-                    what: format!("a stream of datagrams broke: {why}"),
-                    meaning: "the figures hold what it moved until then".to_owned(),
-                    remedy: "check that the server runs, and the path to it".to_owned(),
-                })
-                .collect(),
-            ..EndRecord::default()
-        },
-        broke: broke.into_iter().next().filter(|_| all_broke),
-        datagrams: outcome.datagrams,
     }
 }
 

@@ -36,17 +36,6 @@ fn new_cookie() -> anyhow::Result<Cookie> {
     Ok(cookie)
 }
 
-/// The counts of all streams together; the jitter is their mean, as in iperf3.
-fn together(streams: &[Datagrams]) -> Datagrams {
-    let count = (streams.len() as u64).max(1);
-    Datagrams {
-        packets: streams.iter().map(|d| d.packets).sum(),
-        lost: streams.iter().map(|d| d.lost).sum(),
-        out_of_order: streams.iter().map(|d| d.out_of_order).sum(),
-        jitter: Nanos(streams.iter().map(|d| d.jitter.0).sum::<u64>() / count),
-    }
-}
-
 /// What this end reports of the stream at this position; `retransmits` where it sent over TCP.
 fn stream_result(
     position: usize,

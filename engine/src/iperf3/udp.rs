@@ -1,27 +1,27 @@
-//! iperf3's datagrams on the engine for datagrams.
+//! iperf3's datagrams.
 
-use measure::{Count, Stamp};
+use measure::{Count, DatagramFormat};
 use model::{Datagrams, Nanos};
-use std::sync::Arc;
 use wire::iperf3::{Counter, UdpHeader};
 
-/// Writes iperf3's header into each datagram.
-pub fn stamp(wide: bool) -> Stamp {
-    Arc::new(move |datagram: &mut [u8], number: u64, sent: Nanos| {
-        let sequence = i64::try_from(number).unwrap_or(i64::MAX);
-        UdpHeader::new(sent, sequence).encode(datagram, wide);
-    })
+/// Each datagram begins with iperf3's header.
+pub struct Iperf3Datagrams {
+    /// Sequence numbers have 64 bits.
+    pub wide: bool,
 }
 
-/// Counts iperf3's datagrams, one counter a stream.
-pub fn counters(streams: usize, wide: bool) -> Vec<Box<dyn Count>> {
-    let counter = || -> Box<dyn Count> {
+impl DatagramFormat for Iperf3Datagrams {
+    fn stamp(&self, datagram: &mut [u8], number: u64, at: Nanos) {
+        let sequence = i64::try_from(number).unwrap_or(i64::MAX);
+        UdpHeader::new(at, sequence).encode(datagram, self.wide);
+    }
+
+    fn counter(&self) -> Box<dyn Count> {
         Box::new(Counting {
             counter: Counter::default(),
-            wide,
+            wide: self.wide,
         })
-    };
-    (0..streams).map(|_| counter()).collect()
+    }
 }
 
 struct Counting {

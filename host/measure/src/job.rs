@@ -2,6 +2,7 @@
 
 use crate::block_client::BlockClients;
 use crate::storage::Storage;
+use crate::udp::DatagramFormat;
 use model::{LegLimit, Workload};
 use std::io;
 use std::net::TcpStream;
@@ -87,6 +88,8 @@ pub struct Job {
     pub storage: Option<Storage>,
     /// The clients of a server that has the blocks.
     pub clients: Option<Arc<BlockClients>>,
+    /// What stands in the datagrams of [`Workload::Udp`].
+    pub datagrams: Option<Arc<dyn DatagramFormat>>,
     /// The limits of the peer, where it has any.
     pub quota: Option<Arc<dyn Quota>>,
     /// The load is cut so long after its start, for the reason given, however it was ordered to end.
@@ -128,12 +131,13 @@ impl Job {
                 LOST_AFTER
             },
             longest_rto: None,
-            // Where there is storage, the protocol has an end of its own.
-            half_close: !stored,
+            // Where there is storage, the protocol has an end of its own; datagrams have none.
+            half_close: !stored && !workload.is_udp(),
             nodelay: None,
             reconnect: None,
             storage: None,
             clients: None,
+            datagrams: None,
             quota: None,
             longest: None,
             workload,

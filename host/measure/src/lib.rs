@@ -33,7 +33,7 @@ pub use load::{Load, LoadOutcome, buffers};
 pub use noise::noise;
 pub use open::{accept_options, connect, connect_privileged, listen};
 pub use stream::StreamError;
-pub use udp::{Count, Stamp, UdpJob, UdpLoad, UdpOutcome};
+pub use udp::{Count, DatagramFormat};
 
 /// After the panic of a thread its counts stay readable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

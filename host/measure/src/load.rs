@@ -3,9 +3,11 @@
 use crate::job::{Job, Role};
 use crate::spin::Spin;
 use crate::stream::{LoadStream, StreamError, StreamShared};
-use crate::workload::{WorkloadEnd, no_such_role};
-use crate::{Error, blocks, bulk, copy, request};
-use model::{BlockRecord, Bytes, CopyRecord, Latency, Nanos, StoreRecord, Warning, Workload};
+use crate::workload::WorkloadEnd;
+use crate::{Error, blocks, bulk, copy, request, udp};
+use model::{
+    BlockRecord, Bytes, CopyRecord, Datagrams, Latency, Nanos, StoreRecord, Warning, Workload,
+};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -18,6 +20,8 @@ pub struct LoadOutcome {
     /// Bytes of each stream in the direction of the leg: written by [`Role::Send`] and
     /// [`Role::Ask`], read by the others.
     pub bytes: Vec<Bytes>,
+    /// Datagrams of each stream (datagrams only).
+    pub datagrams: Vec<Datagrams>,
     /// From the first byte of any stream to the last.
     pub duration: Nanos,
     /// From the first byte sent until all streams were acknowledged whole (bulk sender of a set size only).
@@ -47,7 +51,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts at once, one thread a socket. The sockets must be connected and in blocking mode.
+    /// Starts at once, one thread a socket. The sockets must be connected and in blocking mode; those of datagrams
+    /// come by [`sys::udp::as_stream`].
     pub fn start(job: Job, sockets: Vec<TcpStream>) -> Result<Load, Error> {
         let end: Arc<dyn WorkloadEnd> = workload_end(&job)?.into();
         if sockets.is_empty() {
@@ -88,6 +93,11 @@ impl Load {
     /// Bytes of each stream so far; cheap, from any thread.
     pub fn bytes(&self) -> Vec<Bytes> {
         self.shared.bytes()
+    }
+
+    /// Datagrams of each stream so far; likewise.
+    pub fn datagrams(&self) -> Vec<Datagrams> {
+        self.shared.datagrams()
     }
 
     /// The latencies since the last call; `None` unless this end asks.
@@ -145,6 +155,7 @@ impl Load {
         outcome.errors.sort_by_key(|e| e.stream);
         LoadOutcome {
             bytes: shared.bytes(),
+            datagrams: shared.datagrams(),
             duration: match (state.first, state.last) {
                 (Some(first), Some(last)) => last.saturating_duration_since(first).into(),
                 _ => Nanos(0),
@@ -230,7 +241,6 @@ fn workload_end(job: &Job) -> Result<Box<dyn WorkloadEnd>, Error> {
         Workload::Request(order) => request::end(job, order),
         Workload::Copy(_) => copy::end(job),
         Workload::Blocks(order) => blocks::end(job, order),
-        // Datagrams have a load of their own.
-        Workload::Udp(_) => Err(no_such_role()),
+        Workload::Udp(order) => udp::end(job, order),
     }
 }

@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::job::{Job, Role};
 use crate::load::LoadOutcome;
-use crate::lock;
+use crate::{lock, udp};
 use hdrhistogram::Histogram;
-use model::{BlockRecord, Bytes, CopyRecord, Latency, LegLimit, Warning};
+use model::{BlockRecord, Bytes, CopyRecord, Datagrams, Latency, LegLimit, Warning};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
@@ -63,6 +63,7 @@ pub(crate) struct PerStream {
     ahead: AtomicUsize,
     peer: Option<SocketAddr>,
     recent: Mutex<Histogram<u64>>,
+    datagrams: Mutex<Datagrams>,
 }
 
 #[derive(Default)]
@@ -97,6 +98,9 @@ pub(crate) struct Tally {
 
 /// What every data connection gets, whenever it is made.
 fn prepare(stream: &TcpStream, job: &Job) -> io::Result<()> {
+    if job.workload.is_udp() {
+        return udp::prepare(stream);
+    }
     socket::set_lost_after(stream.as_fd(), job.lost_after)?;
     if let Some(longest) = job.longest_rto {
         // Older kernels have none.
@@ -257,6 +261,11 @@ impl StreamShared {
         self.streams.iter().map(read).collect()
     }
 
+    pub(crate) fn datagrams(&self) -> Vec<Datagrams> {
+        let read = |s: &PerStream| *lock(&s.datagrams);
+        self.streams.iter().map(read).collect()
+    }
+
     pub(crate) fn take_latencies(&self) -> Latency {
         let mut state = self.lock();
         let mut spare = state.spare.take().unwrap_or_else(latencies);
@@ -286,6 +295,7 @@ impl PerStream {
             ahead: AtomicUsize::new(0),
             peer: socket.peer_addr().ok(),
             recent: Mutex::new(latencies()),
+            datagrams: Mutex::default(),
         }
     }
 
@@ -356,6 +366,11 @@ impl LoadStream<'_> {
             counter.load(Ordering::Relaxed) + bytes as u64,
             Ordering::Relaxed,
         );
+    }
+
+    /// Keeps the counts of datagrams so far.
+    pub(crate) fn counted(&self, datagrams: Datagrams) {
+        *lock(&self.shared.streams[self.index].datagrams) = datagrams;
     }
 
     /// The time from the first byte to the last.

@@ -3,8 +3,8 @@
 use crate::socket;
 use rustix::net::SocketType;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Datagrams that one system call takes at most.
@@ -29,9 +29,15 @@ pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(fd))
 }
 
+/// The same socket as std's stream, which does for any connected socket what all have in common: its addresses, its
+/// options and its end.
+pub fn as_stream(udp: UdpSocket) -> TcpStream {
+    OwnedFd::from(udp).into()
+}
+
 /// Requests the kernel's time of arrival with every datagram (`SO_TIMESTAMPNS`).
-pub fn stamp_arrivals(udp: &UdpSocket) -> io::Result<()> {
-    socket::set(udp.as_fd(), STAMPS, 1)
+pub fn stamp_arrivals(udp: BorrowedFd<'_>) -> io::Result<()> {
+    socket::set(udp, STAMPS, 1)
 }
 
 /// Sets send and receive buffer (`SO_SNDBUF`, `SO_RCVBUF`) to `bytes`; the kernel doubles them and
@@ -98,8 +104,8 @@ impl ReceiveBatch {
 
     /// Waits for one datagram (as long as the socket's read timeout says) and takes all that are
     /// there; returns how many.
-    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
-        self.receive_with(socket.as_fd(), libc::MSG_WAITFORONE)
+    pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        self.receive_with(socket, libc::MSG_WAITFORONE)
     }
 
     pub(crate) fn receive_with(
@@ -191,7 +197,7 @@ mod tests {
     #[test]
     fn a_batch_arrives_whole_and_stamped() {
         let (a, b) = pair();
-        stamp_arrivals(&b).unwrap();
+        stamp_arrivals(b.as_fd()).unwrap();
         let out = (0..BATCH as u8).map(|index| [index; 100]);
         let out: Vec<_> = out.collect();
         let sent = send(a.as_fd(), out.iter().map(|datagram| &datagram[..]));
@@ -199,7 +205,7 @@ mod tests {
         let mut into = ReceiveBatch::new(200);
         let mut seen = Vec::new();
         while seen.len() < BATCH {
-            into.receive(&b).unwrap();
+            into.receive(b.as_fd()).unwrap();
             for (datagram, at) in into.datagrams() {
                 assert_eq!(datagram.len(), 100);
                 assert!(at.unwrap() > Duration::from_secs(1_500_000_000));

@@ -3,15 +3,17 @@
 use super::ServerState;
 use super::reservations::Reservation;
 use crate::clock::unix_seconds;
-use crate::iperf3::{stream_result, udp};
+use crate::iperf3::stream_result;
+use crate::iperf3::udp::Iperf3Datagrams;
 use crate::transport::acceptor::{Slot, source};
 use crate::transport::admission::PendingConnection;
 use crate::transport::driver::Driver;
-use measure::{Job, Load, Role, UdpJob, UdpLoad};
-use model::{BitRate, Bulk, Bytes, Datagrams, LegLimit, Nanos, SocketSettings, Workload};
+use measure::{Job, Load, Role};
+use model::{BitRate, Bulk, Bytes, Datagrams, LegLimit, Nanos, SocketSettings, Udp, Workload};
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use sys::poll::Waker;
@@ -30,7 +32,7 @@ const GRACE: Nanos = Nanos::from_secs(30);
 /// What is on its way when the client ends the test may still arrive within this.
 const DRAIN: Duration = Duration::from_millis(100);
 /// Payload of a datagram if the client names none: what fits an Ethernet frame.
-const DATAGRAM: u32 = 1448;
+const DATAGRAM: Bytes = Bytes(1448);
 
 /// Turns a client away that cannot even wait.
 pub fn deny(mut stream: &TcpStream) {
@@ -62,21 +64,9 @@ struct TestSession<'a> {
     cookie: Cookie,
 }
 
-/// The sockets of a test: first those that the client sends on, then those that it receives on.
-enum Streams {
-    Tcp(Vec<TcpStream>),
-    Udp(Vec<UdpSocket>),
-}
-
-/// A load of either kind.
-enum AnyLoad {
-    Tcp(Load),
-    Udp(UdpLoad),
-}
-
 /// One half of a test: the streams that this end receives on, or those that it sends on.
 struct Half {
-    load: AnyLoad,
+    load: Load,
     sends: bool,
     /// What came before the end of the omitted start, by stream.
     omitted: Vec<SessionCounts>,
@@ -119,8 +109,8 @@ impl<'a> TestSession<'a> {
         };
         let _slot = self.slot()?;
         let streams = match params.protocol {
-            TestProtocol::Tcp => Streams::Tcp(self.tcp_streams(&params)?),
-            TestProtocol::Udp => Streams::Udp(self.udp_streams(&params)?),
+            TestProtocol::Tcp => self.tcp_streams(&params)?,
+            TestProtocol::Udp => self.udp_streams(&params)?,
         };
         self.test(&params, streams)
     }
@@ -204,7 +194,7 @@ impl<'a> TestSession<'a> {
         Ok(streams)
     }
 
-    fn udp_streams(&mut self, params: &Params) -> Result<Vec<UdpSocket>, String> {
+    fn udp_streams(&mut self, params: &Params) -> Result<Vec<TcpStream>, String> {
         let count = stream_count(params);
         let until = Instant::now() + QUEUE_FOR;
         let pending = loop {
@@ -233,7 +223,7 @@ impl<'a> TestSession<'a> {
                 let _ = sys::udp::set_tos(stream, params.tos);
             }
         }
-        Ok(streams)
+        Ok(streams.into_iter().map(sys::udp::as_stream).collect())
     }
 
     /// All that was reserved, once it is there; the protocol has a deadline for it.
@@ -250,8 +240,8 @@ impl<'a> TestSession<'a> {
         Ok(arrived)
     }
 
-    /// The test itself, from its start to the exchange of results.
-    fn test(&mut self, params: &Params, streams: Streams) -> Result<String, String> {
+    /// The test itself, from its start to the exchange of results. The streams that the client sends on come first.
+    fn test(&mut self, params: &Params, streams: Vec<TcpStream>) -> Result<String, String> {
         let span = match params.time_s {
             0 => self.server.options.iperf3_max_time,
             time_s => Nanos::from_secs(u64::from(time_s) + u64::from(params.omit_s)),
@@ -326,58 +316,42 @@ impl<'a> TestSession<'a> {
     fn start(
         &self,
         params: &Params,
-        streams: Streams,
+        mut streams: Vec<TcpStream>,
         at_most: Nanos,
     ) -> Result<Vec<Half>, String> {
-        let receiving = receiving_streams(params);
-        let half = |load, sends| Half {
-            load,
-            sends,
-            omitted: Vec::new(),
+        let size = params.block_size.map(|size| Bytes(u64::from(size)));
+        let workload = match params.protocol {
+            TestProtocol::Tcp => Workload::Bulk(Bulk {
+                write_size: size,
+                discard: params.skip_rx_copy,
+                zerocopy: params.zerocopy,
+            }),
+            TestProtocol::Udp => {
+                let asked = Some(params.rate_bit_s).filter(|rate| *rate > 0);
+                let rate = asked.or_else(|| self.share_of_limit(params));
+                Workload::Udp(Udp {
+                    rate: BitRate(rate.unwrap_or(0)),
+                    datagram_size: size.unwrap_or(DATAGRAM),
+                })
+            }
         };
+        let wide = params.udp_counters_64bit;
+        let sending = streams.split_off(receiving_streams(params).min(streams.len()));
         let mut halves = Vec::new();
-        // The client ends the test; this is the bound.
-        let limit = LegLimit::Time(at_most);
-        match streams {
-            Streams::Tcp(mut sockets) => {
-                let sending = sockets.split_off(receiving.min(sockets.len()));
-                let workload = Workload::Bulk(Bulk {
-                    write_size: params.block_size.map(|size| Bytes(u64::from(size))),
-                    discard: params.skip_rx_copy,
-                    zerocopy: params.zerocopy,
-                });
-                for (role, sockets) in [(Role::Receive, sockets), (Role::Send, sending)] {
-                    if sockets.is_empty() {
-                        continue;
-                    }
-                    let mut job = Job::new(role, workload.clone(), limit);
-                    job.half_close = false;
-                    job.drain = DRAIN;
-                    let load = Load::start(job, sockets).map_err(|error| error.to_string())?;
-                    halves.push(half(AnyLoad::Tcp(load), role == Role::Send));
-                }
+        for (role, streams) in [(Role::Receive, streams), (Role::Send, sending)] {
+            if streams.is_empty() {
+                continue;
             }
-            Streams::Udp(mut sockets) => {
-                let sending = sockets.split_off(receiving.min(sockets.len()));
-                let wide = params.udp_counters_64bit;
-                if !sockets.is_empty() {
-                    let counters = udp::counters(sockets.len(), wide);
-                    let load = UdpLoad::receive(sockets, counters, &[]);
-                    halves.push(half(AnyLoad::Udp(load.map_err(|e| e.to_string())?), false));
-                }
-                if !sending.is_empty() {
-                    let asked = Some(params.rate_bit_s).filter(|rate| *rate > 0);
-                    let allowed = self.share_of_limit(params);
-                    let job = UdpJob {
-                        rate: asked.or(allowed).map(BitRate),
-                        size: Bytes(u64::from(params.block_size.unwrap_or(DATAGRAM))),
-                        limit,
-                        cpus: Vec::new(),
-                    };
-                    let load = UdpLoad::send(job, sending, udp::stamp(wide));
-                    halves.push(half(AnyLoad::Udp(load.map_err(|e| e.to_string())?), true));
-                }
-            }
+            // The client ends the test; this is the bound.
+            let mut job = Job::new(role, workload.clone(), LegLimit::Time(at_most));
+            job.half_close = false;
+            job.drain = DRAIN;
+            job.datagrams = Some(Arc::new(Iperf3Datagrams { wide }));
+            halves.push(Half {
+                load: Load::start(job, streams).map_err(|error| error.to_string())?,
+                sends: role == Role::Send,
+                omitted: Vec::new(),
+            });
         }
         Ok(halves)
     }
@@ -472,67 +446,33 @@ impl<'a> TestSession<'a> {
     }
 }
 
-impl AnyLoad {
-    fn stop(&self) {
-        match self {
-            AnyLoad::Tcp(load) => load.stop(),
-            AnyLoad::Udp(load) => load.stop(),
-        }
-    }
-
-    fn wait(&self, until: Instant) {
-        match self {
-            AnyLoad::Tcp(load) => load.wait(until),
-            AnyLoad::Udp(load) => load.wait(until),
-        };
-    }
-}
-
 impl Half {
     /// The counters now, by stream.
     fn counts(&self) -> Vec<SessionCounts> {
-        match &self.load {
-            AnyLoad::Tcp(load) => load
-                .bytes()
-                .into_iter()
-                .zip(load.sockets())
-                .map(|(bytes, socket)| {
-                    let tcp = observe::tcp_info(socket.as_fd()).ok();
-                    // What still waits in this host has not been sent.
-                    let unsent = tcp.as_ref().and_then(|tcp| tcp.notsent_bytes());
-                    SessionCounts {
-                        bytes: bytes.since(unsent.filter(|_| self.sends).unwrap_or_default()),
-                        retransmits: tcp.and_then(|tcp| tcp.total_retrans()),
-                        datagrams: Datagrams::default(),
-                    }
-                })
-                .collect(),
-            AnyLoad::Udp(load) => {
-                let counts = load.bytes().into_iter().zip(load.datagrams());
-                let of = |(bytes, datagrams)| SessionCounts {
-                    bytes,
-                    retransmits: None,
+        let load = &self.load;
+        let all = load.bytes().into_iter().zip(load.datagrams());
+        all.zip(load.sockets())
+            .map(|((bytes, datagrams), socket)| {
+                // There is none of UDP.
+                let tcp = observe::tcp_info(socket.as_fd()).ok();
+                // What still waits in this host has not been sent.
+                let unsent = tcp.as_ref().and_then(|tcp| tcp.notsent_bytes());
+                SessionCounts {
+                    bytes: bytes.since(unsent.filter(|_| self.sends).unwrap_or_default()),
+                    retransmits: tcp.and_then(|tcp| tcp.total_retrans()),
                     datagrams,
-                };
-                counts.map(of).collect()
-            }
-        }
+                }
+            })
+            .collect()
     }
 
     fn total(&self) -> Bytes {
-        let bytes = match &self.load {
-            AnyLoad::Tcp(load) => load.bytes(),
-            AnyLoad::Udp(load) => load.bytes(),
-        };
-        bytes.into_iter().sum()
+        self.load.bytes().into_iter().sum()
     }
 
     fn end(self) {
         self.load.stop();
-        match self.load {
-            AnyLoad::Tcp(load) => drop(load.finish()),
-            AnyLoad::Udp(load) => drop(load.finish()),
-        }
+        drop(self.load.finish());
     }
 }
 
@@ -570,8 +510,8 @@ fn results(
     let mut congestion_used = None;
     let mut sender_has_retransmits = -1;
     for half in halves {
-        if let AnyLoad::Tcp(load) = &half.load
-            && let Some(socket) = load.sockets().first()
+        if params.protocol == TestProtocol::Tcp
+            && let Some(socket) = half.load.sockets().first()
             && let Ok(state) = observe::socket_options(0, socket.as_fd())
         {
             congestion_used = Some(state.congestion);
