@@ -1,13 +1,10 @@
 //! The one look at the calendar.
 
 use model::Nanos;
-use std::time::SystemTime;
 
 /// Now, since 1970-01-01 UTC; zero on a host whose clock stands before that.
 pub fn unix_time() -> Nanos {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(Nanos(0), Nanos::from)
+    sys::clock::unix().into()
 }
 
 /// The same in whole seconds.

@@ -183,16 +183,12 @@ impl PeerLink {
             },
             request,
         })?;
-        let (mut readings, shared) = self.wait("tune", within, None, |message| match message {
-            ToController::Tuned {
-                number,
-                readings,
-                shared,
-            } if number == ours => Some(Ok((readings, shared))),
-            ToController::TuneRefused { number, why } if number == ours => Some(Err(why)),
+        let outcome = self.wait("tune", within, None, |message| match message {
+            ToController::Tuned { number, outcome } if number == ours => Some(outcome),
             _ => None,
         })?;
-        self.shares_machine = shared;
+        let mut readings = outcome.done.map_err(|why| self.refuses(&why))?;
+        self.shares_machine = outcome.shared;
         for reading in &mut readings {
             reading.side = Side::Remote;
         }
@@ -214,11 +210,11 @@ impl PeerLink {
         within: Duration,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<ProbeAnswer> {
-        self.wait("probe", within, Some(meanwhile), |message| match message {
-            ToController::Probed { number, answer } if number == ours => Some(Ok(answer)),
-            ToController::ProbeRefused { number, why } if number == ours => Some(Err(why)),
+        let answer = self.wait("probe", within, Some(meanwhile), |message| match message {
+            ToController::Probed { number, answer } if number == ours => Some(answer),
             _ => None,
-        })
+        })?;
+        Ok(answer.map_err(|why| self.refuses(&why))?)
     }
 
     /// The answer to a request, as `pick` knows it; `meanwhile` is called every few milliseconds.
@@ -227,19 +223,19 @@ impl PeerLink {
         what: &str,
         within: Duration,
         mut meanwhile: Option<&mut dyn FnMut()>,
-        pick: impl Fn(ToController) -> Option<Result<T, String>>,
+        pick: impl Fn(ToController) -> Option<T>,
     ) -> Result<T> {
         let until = Instant::now() + within;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let moment = meanwhile.as_ref().map(|_| Duration::from_millis(2));
             match self.recv(moment.map_or(left, |moment| moment.min(left))) {
-                Some(Incoming::Remote(message)) => match pick(message) {
-                    Some(Ok(answer)) => return Ok(answer),
-                    Some(Err(why)) => bail!(self.refuses(&why)),
-                    // An answer that came too late, the last message of a leg that was not waited for.
-                    None => {}
-                },
+                // What is not picked: an answer that came too late, the last message of a leg that was not waited for.
+                Some(Incoming::Remote(message)) => {
+                    if let Some(answer) = pick(message) {
+                        return Ok(answer);
+                    }
+                }
                 Some(Incoming::Ended(ended)) => return Err(self.lost(&ended)),
                 Some(_) => {}
                 None if left.is_zero() => bail!(Refusal::unreachable(format!(
@@ -399,7 +395,7 @@ impl Drive<'_> {
         for (index, &direction) in (self.run.legs.len()..).zip(directions) {
             let order = LegOrder {
                 outage: self.link.outage,
-                ..order(spec, self.link.next_leg, direction)
+                ..leg_order(spec, self.link.next_leg, direction)
             };
             self.link.next_leg += 1;
             legs.push(LegState::new(index, direction, order));
@@ -926,7 +922,8 @@ impl LegState {
     }
 }
 
-fn order(spec: &Spec, leg: u32, direction: Direction) -> LegOrder {
+/// The order of a leg of this direction.
+pub(crate) fn leg_order(spec: &Spec, leg: u32, direction: Direction) -> LegOrder {
     let agent_sends = direction.sender() == Side::Remote;
     LegOrder {
         leg,

@@ -5,7 +5,7 @@ use crate::exit::sentence;
 use crate::listener::log;
 use crate::traces::{Ends, KeptTrace, OwnTracing};
 use crate::tune_rules::Rules;
-use crate::tuning::{Controller, TuneOutcome, Tuner};
+use crate::tuning::{Controller, Tuner, refused};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use sys::privilege;
-use wire::control::{Origin, TuneRequest};
+use wire::control::{Origin, TuneOutcome, TuneRequest};
 
 /// Longest request: one of the control protocol is shorter than 1 MiB.
 const MOST_REQUEST: usize = 2 << 20;
@@ -165,7 +165,7 @@ impl Helper {
     /// Has the tuner do what the controller requests.
     pub fn tune(&self, by: &Controller, origin: &Origin, request: TuneRequest) -> TuneOutcome {
         let request = ToTuner::Act(by.clone(), origin.clone(), request);
-        self.request(&request).unwrap_or_else(TuneOutcome::refused)
+        self.request(&request).unwrap_or_else(refused)
     }
 
     /// A leg of this session is under way.
@@ -182,10 +182,14 @@ impl Helper {
 }
 
 fn tune_for(tuners: &mut BTreeMap<u64, Tuner>, rules: &Rules, request: ToTuner) -> TuneOutcome {
+    let done = TuneOutcome {
+        done: Ok(Vec::new()),
+        shared: false,
+    };
     match request {
         ToTuner::Act(by, origin, request) => {
             if tuners.len() >= MOST_AT_ONCE && !tuners.contains_key(&by.session) {
-                return TuneOutcome::refused("too many sessions tune this host".to_owned());
+                return refused("too many sessions tune this host".to_owned());
             }
             let tuner = tuners.entry(by.session);
             let tuner = tuner.or_insert_with(|| Tuner::new(by, Some(rules.clone())));
@@ -195,11 +199,11 @@ fn tune_for(tuners: &mut BTreeMap<u64, Tuner>, rules: &Rules, request: ToTuner) 
             if let Some(tuner) = tuners.get_mut(&session) {
                 tuner.goes_on();
             }
-            TuneOutcome::done()
+            done
         }
         ToTuner::End(session) => {
             tuners.remove(&session);
-            TuneOutcome::done()
+            done
         }
     }
 }

@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tune::{Begin, TuningSession, Undone};
-use wire::control::{Origin, ToController, TuneRequest};
+use wire::control::{Origin, ToController, TuneOutcome, TuneRequest};
 
 /// The deadlines that can be: a shorter one could pass under a run, a longer one leaves a machine changed
 /// too long where nobody is left to say that it goes on.
@@ -209,28 +209,11 @@ pub struct Controller {
     pub session: u64,
 }
 
-/// What came of a request.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct TuneOutcome {
-    done: Result<Vec<Reading>, String>,
-    shared: bool,
-}
-
-impl TuneOutcome {
-    /// Done, and there is nothing to be said of it.
-    pub fn done() -> TuneOutcome {
-        TuneOutcome {
-            done: Ok(Vec::new()),
-            shared: false,
-        }
-    }
-
-    /// Nothing, and why.
-    pub fn refused(why: String) -> TuneOutcome {
-        TuneOutcome {
-            done: Err(why),
-            shared: false,
-        }
+/// The outcome of a request that is not done, for this reason.
+pub fn refused(why: String) -> TuneOutcome {
+    TuneOutcome {
+        done: Err(why),
+        shared: false,
     }
 }
 
@@ -269,19 +252,12 @@ impl TuneService {
     /// Does what is requested, and says what came of it.
     pub fn answer(&mut self, number: u64, origin: &Origin, request: TuneRequest) -> ToController {
         self.used |= self.may_tune.is_ok();
-        let TuneOutcome { done, shared } = match (&self.may_tune, &mut self.way) {
-            (Err(why), _) => TuneOutcome::refused(why.clone()),
+        let outcome = match (&self.may_tune, &mut self.way) {
+            (Err(why), _) => refused(why.clone()),
             (Ok(()), TuneWay::Here(tuner)) => tuner.answer(origin, request),
             (Ok(()), TuneWay::Helper(helper)) => helper.tune(&self.by, origin, request),
         };
-        match done {
-            Ok(readings) => ToController::Tuned {
-                number,
-                readings,
-                shared,
-            },
-            Err(why) => ToController::TuneRefused { number, why },
-        }
+        ToController::Tuned { number, outcome }
     }
 
     /// A leg of the session is under way, which may last longer than the deadline: as good as a word

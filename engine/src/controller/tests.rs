@@ -9,6 +9,7 @@ use crate::trust::Peer;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
+use wire::control::TuneOutcome;
 
 const SOON: Duration = Duration::from_secs(30);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -233,8 +234,10 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
                     };
                     let tuned = ToController::Tuned {
                         number: *number,
-                        readings: vec![reading],
-                        shared: false,
+                        outcome: TuneOutcome {
+                            done: Ok(vec![reading]),
+                            shared: false,
+                        },
                     };
                     channel.sender().send(tuned).unwrap();
                 }

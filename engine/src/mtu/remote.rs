@@ -3,6 +3,7 @@
 use super::announced_mss;
 use super::exchange::{LARGEST, MtuExchange};
 use super::tcp_transfer::{self, AGENT_SENDS, CONTROLLER_SENDS, HandshakeMss};
+use crate::controller::leg_order;
 use crate::exit::sentence;
 use crate::transport::ChannelSender;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
@@ -10,7 +11,7 @@ use crate::trust::{Admitted, Denied, Peer};
 use crate::tuning;
 use anyhow::{Context, Result};
 use model::mtu::{PathEnd, TcpTruth};
-use model::{BitRate, Bulk, Bytes, LegLimit, Nanos, Placement, SocketSettings, Workload};
+use model::{BitRate, Bytes, Direction, LegLimit, Spec};
 use probe::{DatagramProbe, unspecified};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -20,7 +21,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::control::{
-    AgentRole, LegOrder, PREAMBLE_LEN, Preamble, ProbeAnswer, ProbeRequest, ToController, Token,
+    AgentRole, PREAMBLE_LEN, Preamble, ProbeAnswer, ProbeRequest, ToController, Token,
 };
 
 /// A port is open for so long at most.
@@ -75,7 +76,7 @@ impl Probing {
             }
         };
         // A session that is over takes no more, and needs nothing more.
-        let _ = self.sender.send(answered(number, answer));
+        let _ = self.sender.send(ToController::Probed { number, answer });
     }
 
     fn begin(&mut self, controller: IpAddr) -> Result<ProbeAnswer, String> {
@@ -107,7 +108,13 @@ impl Probing {
 
     /// Room for what is asked, called so in the log.
     fn admitted(&self, what: &str) -> Result<Admitted, String> {
-        let admitted = self.peer.admit_as(what, &order());
+        // Probes as the agent's rules see them.
+        let spec = Spec {
+            limit: LegLimit::Bytes(MOST),
+            ..Spec::default()
+        };
+        let order = leg_order(&spec, 0, Direction::Down);
+        let admitted = self.peer.admit_as(what, &order);
         admitted.map_err(|denied| match denied {
             Denied::Busy { why, .. } | Denied::Refused(why) => why,
         })
@@ -125,29 +132,6 @@ impl Probing {
 impl Drop for Probing {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-fn answered(number: u64, answer: Result<ProbeAnswer, String>) -> ToController {
-    match answer {
-        Ok(answer) => ToController::Probed { number, answer },
-        Err(why) => ToController::ProbeRefused { number, why },
-    }
-}
-
-/// Probes as the agent's rules see them.
-fn order() -> LegOrder {
-    LegOrder {
-        leg: 0,
-        agent_sends: true,
-        workload: Workload::Bulk(Bulk::default()),
-        streams: 1,
-        limit: LegLimit::Bytes(MOST),
-        interval: Nanos::from_secs(1),
-        outage: Nanos(0),
-        trace: false,
-        socket: SocketSettings::default(),
-        placement: Placement::default(),
     }
 }
 
@@ -206,7 +190,7 @@ impl RemotePort {
         sender: &ChannelSender<AgentRole>,
         rate: Option<BitRate>,
     ) {
-        let answer = |number, answer| drop(sender.send(answered(number, answer)));
+        let answer = |number, answer| drop(sender.send(ToController::Probed { number, answer }));
         let started = Instant::now();
         let (results, received) = mpsc::channel();
         let limits = AcceptorLimits {

@@ -1,10 +1,10 @@
 //! Files that only the user may read, changed under a lock.
 
 use crate::signature::hex;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -30,24 +30,8 @@ pub fn lock(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Puts `bytes` in the place of a file: whole or not at all, even if the power fails. Under [`lock`].
+/// Puts `bytes` in the place of a file of the user's alone: whole or not at all. Under [`lock`].
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let draft = path.with_extension("new");
-    let _ = fs::remove_file(&draft);
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&draft, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    written?;
-    let directory = path.parent().context("the file has no directory")?;
-    Ok(File::open(directory)?.sync_all()?)
+    Ok(sys::file::replace(path, &draft, 0o600, bytes)?)
 }

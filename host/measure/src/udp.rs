@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use sys::udp::{self, BATCH, ReceiveBatch};
 
 /// How soon a receiver to which nothing comes notices that it is to stop.
@@ -52,20 +52,19 @@ struct UdpEnd {
 
 /// This end of datagrams.
 pub(crate) fn end(job: &Job, order: &Udp) -> Result<Box<dyn WorkloadEnd>, Error> {
+    let (Role::Send | Role::Receive, Some(format)) = (job.role, &job.datagrams) else {
+        return Err(no_such_role());
+    };
     let size = usize::try_from(order.datagram_size.0).unwrap_or(usize::MAX);
     if !(16..=LARGEST).contains(&size) {
         let remedy = format!("a datagram carries 16 to {LARGEST} bytes");
         return Err(Error::range("--datagram-size", size, remedy));
     }
-    match (job.role, &job.datagrams) {
-        (Role::Send | Role::Receive, Some(format)) => Ok(Box::new(UdpEnd {
-            order: order.clone(),
-            sends: job.role == Role::Send,
-            format: Arc::clone(format),
-        })),
-        (Role::Send | Role::Receive, None) => Err(Error::Job("datagrams need their format".into())),
-        (Role::Ask | Role::Answer, _) => Err(no_such_role()),
-    }
+    Ok(Box::new(UdpEnd {
+        order: order.clone(),
+        sends: job.role == Role::Send,
+        format: Arc::clone(format),
+    }))
 }
 
 /// What a socket gets before its load.
@@ -91,12 +90,6 @@ impl WorkloadEnd for UdpEnd {
 
 /// When the first datagrams of a stream moved, and the last.
 type Span = Option<(Instant, Instant)>;
-
-fn unix_now() -> Nanos {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(Nanos(0), Nanos::from)
-}
 
 /// Sends until the limit.
 fn send(
@@ -134,7 +127,7 @@ fn send(
         }
         let datagrams = buffers.chunks_exact_mut(size).take(count);
         for (datagram, number) in datagrams.zip(pace.sent + 1..) {
-            format.stamp(datagram, number, unix_now());
+            format.stamp(datagram, number, sys::clock::unix().into());
         }
         let datagrams = buffers.chunks_exact(size).take(count);
         let left = match udp::send(stream.fd(), datagrams) {
@@ -230,7 +223,8 @@ fn receive(
                 let now = Instant::now();
                 let mut bytes = 0;
                 let is_done = batch.datagrams().any(|(datagram, at)| {
-                    let goes_on = counter.count(datagram, at.map_or_else(unix_now, Nanos::from));
+                    let goes_on =
+                        counter.count(datagram, at.unwrap_or_else(sys::clock::unix).into());
                     bytes += if goes_on { datagram.len() } else { 0 };
                     !goes_on
                 });

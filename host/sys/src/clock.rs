@@ -1,7 +1,13 @@
-//! Clocks that std lacks.
+//! Clocks.
 
 use rustix::time::{ClockId, clock_gettime};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Now, since 1970-01-01 UTC; zero on a host whose clock stands before that.
+pub fn unix() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}
 
 /// How long this machine has been suspended since it was started, to within some microseconds: `CLOCK_BOOTTIME` goes on
 /// meanwhile, `CLOCK_MONOTONIC` stands still (clock_gettime(2)).

@@ -1,13 +1,14 @@
-//! Files for a copy: opened beneath a directory and nowhere else, put in place under a new name, and what the page
-//! cache holds of them.
+//! Files: those of a copy, opened beneath a directory and nowhere else and put in place under a new name, what the page
+//! cache holds of them, and files of settings, replaced whole.
 
 use crate::socket::check;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use std::fs::File;
-use std::io;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
@@ -61,6 +62,33 @@ pub fn open_at(
         }
     };
     Ok(fd.into())
+}
+
+/// Puts `bytes` in the place of whatever is at `path`, with the permissions `mode`: whole or not at all, even if the
+/// power fails. `draft`, beside it, is its name until then, and nobody else's.
+pub fn replace(path: &Path, draft: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    // One that was left behind.
+    let _ = fs::remove_file(draft);
+    let mut new = OpenOptions::new();
+    let new = new.write(true).create_new(true).mode(0o600);
+    let written = new.open(draft).and_then(|mut file| {
+        file.write_all(bytes)?;
+        // The mask of the process does not hold here.
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.sync_all()?;
+        fs::rename(draft, path)?;
+        sync_directory(path)
+    });
+    if written.is_err() {
+        // It may not even have been made; the first failure is reported.
+        let _ = fs::remove_file(draft);
+    }
+    written
+}
+
+/// Makes what became of the name `path` last.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
 /// Gives a file of a directory a new name in it, which must be free.

@@ -1,5 +1,6 @@
 //! Ctrl-C and a request to terminate, as a flag that any thread can read.
 
+use crate::socket::check;
 use rustix::process::{Pid, Signal};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -16,18 +17,25 @@ extern "C" fn set_stop(_signal: libc::c_int) {
 /// that it meets; a second one of the same kind ends the process at once.
 pub fn stop_flag() -> io::Result<&'static AtomicBool> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: an all-zero sigaction is valid (no mask, no restorer).
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = set_stop as *const () as usize;
         // Without SA_RESTART a blocking call returns EINTR, so that its thread sees the flag.
-        action.sa_flags = libc::SA_RESETHAND;
-        // SAFETY: the handler only stores to an atomic, which is async-signal-safe; the pointer is
-        // valid for the call and the old action is not asked for.
-        if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
+        unsafe { handle(signal, set_stop, libc::SA_RESETHAND)? };
     }
     Ok(&STOP)
+}
+
+/// Has a signal handled from now on.
+///
+/// # Safety
+/// The handler is async-signal-safe.
+unsafe fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is valid (no mask, no restorer).
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = flags;
+    // SAFETY: the handler may run by the caller's promise; the pointer is valid for the call and the old action is not
+    // asked for.
+    check(unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) }).map(drop)
 }
 
 /// From now on SIGHUP is ignored.
@@ -44,15 +52,9 @@ pub fn ignore_hangup() -> io::Result<()> {
 pub(crate) fn outlive_requests_to_end() -> io::Result<()> {
     extern "C" fn nothing(_signal: libc::c_int) {}
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: an all-zero sigaction is valid (no mask, no restorer).
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         // A handler, not SIG_IGN, which a program that is started would inherit.
-        action.sa_sigaction = nothing as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
-        // SAFETY: the handler does nothing; the pointer is valid for the call and the old action is not asked for.
-        if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: it does nothing.
+        unsafe { handle(signal, nothing, libc::SA_RESTART)? };
     }
     Ok(())
 }

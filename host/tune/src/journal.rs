@@ -21,7 +21,6 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Larger than any that is written: an experiment's journal is emptied whenever everything is undone.
 const MOST_BYTES: u64 = 64 << 20;
@@ -83,7 +82,7 @@ impl Header {
             id: format!("{:016x}", RandomState::new().hash_one(())),
             title: plain(title),
             pid: std::process::id(),
-            started: now(),
+            started: sys::clock::unix().as_secs(),
             deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
             namespace: Namespace::current()?,
         })
@@ -94,12 +93,6 @@ impl Header {
 pub(crate) fn plain(title: &str) -> String {
     let visible = title.chars().filter(|c| !c.is_control());
     visible.take(100).collect()
-}
-
-/// Seconds since 1970-01-01 UTC.
-pub(crate) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |d| d.as_secs())
 }
 
 /// One change, as planned before it is made.

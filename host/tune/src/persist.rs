@@ -9,9 +9,9 @@ use crate::journal::{JournalPlace, Namespace, plain};
 use crate::{Error, Undone};
 use model::advice::{Manager, Persistent};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A larger file is none of ours.
@@ -202,7 +202,7 @@ fn restore(entry: &PersistEntry) -> io::Result<Undone> {
         (_, Some(before)) => replace(&entry.path, before)?,
         (_, None) => {
             fs::remove_file(&entry.path)?;
-            sync_directory(&entry.path)?;
+            sys::file::sync_directory(&entry.path)?;
         }
     }
     Ok(undone(back_to, None))
@@ -232,25 +232,7 @@ fn replace(path: &Path, image: &Image) -> io::Result<()> {
     // No directory of settings reads what begins with a dot.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let part = directory.join(format!(".{name}.{}.part", std::process::id()));
-    let mut new = OpenOptions::new();
-    let new = new.write(true).create_new(true).mode(0o600);
-    let written = new.open(&part).and_then(|mut out| {
-        out.write_all(image.text.as_bytes())?;
-        // The mask of the process does not hold here.
-        out.set_permissions(fs::Permissions::from_mode(image.mode))?;
-        out.sync_all()?;
-        fs::rename(&part, path)?;
-        sync_directory(path)
-    });
-    if written.is_err() {
-        // It may not even have been made; the first failure is reported.
-        let _ = fs::remove_file(&part);
-    }
-    written
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    sys::file::replace(path, &part, image.mode, image.text.as_bytes())
 }
 
 fn load(place: &JournalPlace) -> Result<Vec<PersistEntry>, Error> {

@@ -7,7 +7,7 @@ use linerate_wire::control::{
     AgentMachine, ControlRole, ControllerMachine, Endpoint, Fault, IDLE, LegOrder, MAX_FRAME,
     MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_PIECE, MAX_QUEUED, MAX_READINGS,
     MAX_SETTINGS, MachineEvent, Origin, PING_EVERY, PROTOCOL, ProbeAnswer, ProbeRequest, SILENCE,
-    ToAgent, ToController, TuneRequest, encode_frame,
+    ToAgent, ToController, TuneOutcome, TuneRequest, encode_frame,
 };
 use model::mtu::{Climb, Hop};
 use model::{Bulk, EndRecord, Fingerprint, LegLimit, Nanos, Placement, Reading, Sample, Side};
@@ -112,16 +112,17 @@ fn tuned(number: u64, readings: usize) -> ToController {
         found: "10\u{1b}[2J".to_owned(),
         in_force: false,
     };
-    ToController::Tuned {
-        number,
-        readings: vec![reading; readings],
-        shared: false,
-    }
+    outcome(number, Ok(vec![reading; readings]))
 }
 
-fn not_tuned(number: u64) -> ToController {
-    let why = "no\n".to_owned();
-    ToController::TuneRefused { number, why }
+fn not_tuned(number: u64, why: &str) -> ToController {
+    outcome(number, Err(why.to_owned()))
+}
+
+fn outcome(number: u64, done: Result<Vec<Reading>, String>) -> ToController {
+    let shared = false;
+    let outcome = TuneOutcome { done, shared };
+    ToController::Tuned { number, outcome }
 }
 
 fn all<R: ControlRole>(machine: &mut Endpoint<R>) -> Vec<MachineEvent<R::In>> {
@@ -632,7 +633,7 @@ fn requests_to_tune_are_answered_in_their_order_with_a_leg_open_or_not() {
         assert_eq!(applied, &apply(7, MAX_SETTINGS));
         let title = "a?b".to_owned();
         assert_eq!(begun, &tune(1, TuneRequest::Begin { title, deadline }));
-        pair.answer(&not_tuned(1)).unwrap();
+        pair.answer(&not_tuned(1, "no\n")).unwrap();
         pair.answer(&tuned(7, MAX_READINGS)).unwrap();
         let [
             MachineEvent::Message(refused),
@@ -641,10 +642,11 @@ fn requests_to_tune_are_answered_in_their_order_with_a_leg_open_or_not() {
         else {
             panic!("two answers");
         };
-        let why = "no?".to_owned();
-        assert_eq!(refused, &ToController::TuneRefused { number: 1, why });
+        assert_eq!(refused, &not_tuned(1, "no?"));
         match answer {
-            ToController::Tuned { readings, .. } => assert_eq!(readings[255].found, "10?[2J"),
+            ToController::Tuned { outcome, .. } => {
+                assert_eq!(outcome.done.as_ref().unwrap()[255].found, "10?[2J");
+            }
             _ => panic!("no readings"),
         }
     }
@@ -663,7 +665,7 @@ fn requests_and_answers_out_of_turn_or_bounds_are_not_sent_and_not_taken() {
     for (numbers, wrong) in [
         (vec![], tuned(1, 0)),
         (vec![1, 2], tuned(2, 0)),
-        (vec![1, 2], not_tuned(2)),
+        (vec![1, 2], not_tuned(2, "no\n")),
         (vec![1], tuned(1, MAX_READINGS + 1)),
     ] {
         let mut pair = asked(&numbers);
@@ -724,9 +726,9 @@ fn requests_to_probe_are_answered_in_turn_and_their_reports_are_bounded() {
     ))
     .unwrap();
     assert_eq!(all(&mut pair.agent).len(), 2);
-    let refused = |number| ToController::ProbeRefused {
+    let refused = |number| ToController::Probed {
         number,
-        why: "no\n".to_owned(),
+        answer: Err("no\n".to_owned()),
     };
     assert!(pair.agent.send(pair.now, &refused(2)).is_err());
     pair.answer(&refused(1)).unwrap();
@@ -734,14 +736,16 @@ fn requests_to_probe_are_answered_in_turn_and_their_reports_are_bounded() {
         hops: vec![Hop::default(); 1000],
         ..Climb::default()
     };
-    let answer = ProbeAnswer::Climbed { climb };
+    let answer = Ok(ProbeAnswer::Climbed { climb });
     pair.answer(&ToController::Probed { number: 2, answer })
         .unwrap();
     match &all(&mut pair.controller)[..] {
         [
-            MachineEvent::Message(ToController::ProbeRefused { why, .. }),
             MachineEvent::Message(ToController::Probed {
-                answer: ProbeAnswer::Climbed { climb },
+                answer: Err(why), ..
+            }),
+            MachineEvent::Message(ToController::Probed {
+                answer: Ok(ProbeAnswer::Climbed { climb }),
                 ..
             }),
         ] => {
@@ -875,7 +879,7 @@ fn answered(what: u8, leg: u32) -> ToController {
         5 => sample(leg),
         6 => finished(leg),
         7 => tuned(leg.into(), 1),
-        8 => not_tuned(leg.into()),
+        8 => not_tuned(leg.into(), "no\n"),
         _ => failed(leg, "why"),
     }
 }

@@ -34,7 +34,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use worker::Worker;
 
 /// Why there can be no trace.
@@ -449,8 +449,7 @@ fn clock(start: Nanos) -> Clock {
 
 /// Now, since 1970.
 fn wall() -> Nanos {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(Nanos(0), Nanos::from)
+    sys::clock::unix().into()
 }
 
 /// Now, by the clock of the probes.

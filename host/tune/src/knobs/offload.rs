@@ -13,13 +13,6 @@ pub(crate) struct Offloads {
     pub knob: OffloadKnob,
 }
 
-#[derive(Serialize, Deserialize)]
-struct KeptOffload {
-    changeable: Vec<u32>,
-    wanted: Vec<u32>,
-    active: Vec<u32>,
-}
-
 fn offload(knob: OffloadKnob) -> Result<&'static Offload, KnobFailure> {
     let mut all = OFFLOADS.iter();
     let found = all.find(|offload| offload.name == knob.tool_name());
@@ -38,11 +31,7 @@ fn switch(setting: &Setting) -> Result<bool, KnobFailure> {
 impl Part for Offloads {
     fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
         let now = self.device.driver(kernel)?.features()?;
-        to_image(KeptOffload {
-            changeable: now.changeable,
-            wanted: now.wanted,
-            active: now.active,
-        })
+        to_image([now.changeable, now.wanted, now.active])
     }
 
     fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
@@ -76,11 +65,11 @@ impl Part for Offloads {
     }
 
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
-        let kept: KeptOffload = from_image(before, "their former state")?;
+        let [changeable, wanted, active] = from_image(before, "their former state")?;
         self.device.driver(kernel)?.set_features(&Features {
-            changeable: kept.changeable,
-            wanted: kept.wanted,
-            active: kept.active,
+            changeable,
+            wanted,
+            active,
         })?;
         step("offloads restored");
         Ok(())

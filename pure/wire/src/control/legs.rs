@@ -243,15 +243,11 @@ impl Legs {
             ToController::Finished { leg, .. } => self.end(*leg, "result", &[Running, Stopping]),
             ToController::Failed { leg, .. } => self.end(*leg, "failure", ANY),
             // None may be left out: it could be the setting that is not in force.
-            ToController::Tuned { readings, .. } if readings.len() > MAX_READINGS => {
+            ToController::Tuned { outcome, .. } if matches!(&outcome.done, Ok(readings) if readings.len() > MAX_READINGS) => {
                 fault("sent more readings than an answer may have")
             }
-            ToController::Tuned { number, .. } | ToController::TuneRefused { number, .. } => {
-                self.tunes.answer(*number, "tune")
-            }
-            ToController::Probed { number, .. } | ToController::ProbeRefused { number, .. } => {
-                self.probes.answer(*number, "probe")
-            }
+            ToController::Tuned { number, .. } => self.tunes.answer(*number, "tune"),
+            ToController::Probed { number, .. } => self.probes.answer(*number, "probe"),
             // Base64 makes four characters of three bytes.
             ToController::Piece { data, .. } if data.len() > MAX_PIECE.div_ceil(3) * 4 => {
                 fault("sent a larger piece of a trace than it may")

@@ -461,20 +461,24 @@ impl ControlRole for ControllerRole {
             }
             ToController::Busy { why, .. }
             | ToController::Refused { why, .. }
-            | ToController::Failed { why, .. }
-            | ToController::TuneRefused { why, .. }
-            | ToController::ProbeRefused { why, .. } => *why = printable(why, MAX_SENTENCE),
+            | ToController::Failed { why, .. } => *why = printable(why, MAX_SENTENCE),
             ToController::Finished { record, broke, .. } => {
                 clean(&mut record.warnings);
                 *broke = broke.as_deref().map(|why| printable(why, MAX_SENTENCE));
             }
-            ToController::Tuned { readings, .. } => {
-                let texts = readings.iter_mut();
-                for text in texts.flat_map(|r| [&mut r.setting, &mut r.asked, &mut r.found]) {
-                    *text = printable(text, MAX_SENTENCE);
+            ToController::Tuned { outcome, .. } => match &mut outcome.done {
+                Ok(readings) => {
+                    let texts = readings.iter_mut();
+                    for text in texts.flat_map(|r| [&mut r.setting, &mut r.asked, &mut r.found]) {
+                        *text = printable(text, MAX_SENTENCE);
+                    }
                 }
-            }
-            ToController::Probed { answer, .. } => bound(answer),
+                Err(why) => *why = printable(why, MAX_SENTENCE),
+            },
+            ToController::Probed { answer, .. } => match answer {
+                Ok(answer) => bound(answer),
+                Err(why) => *why = printable(why, MAX_SENTENCE),
+            },
             ToController::Hello { .. }
             | ToController::Sample { .. }
             | ToController::Piece { .. } => {}

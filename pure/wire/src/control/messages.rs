@@ -162,6 +162,16 @@ pub enum ProbeAnswer {
     },
 }
 
+/// What came of a [`TuneRequest`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuneOutcome {
+    /// What was asked and what is there, where the request reads settings back. Refused: what, why and what to do;
+    /// nothing is changed then that was not changed before.
+    pub done: Result<Vec<Reading>, String>,
+    /// Both ends are in one machine and network namespace: nothing was done here.
+    pub shared: bool,
+}
+
 /// Where a request to tune comes from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
@@ -317,35 +327,19 @@ pub enum ToController {
         /// At most [`MAX_PIECE`] bytes, in base64. Nothing: there is no more.
         data: String,
     },
-    /// Done as requested.
+    /// The answer to [`ToAgent::Tune`].
     Tuned {
         /// The number of the request.
         number: u64,
-        /// What was asked and what is there, where the request reads settings back.
-        readings: Vec<Reading>,
-        /// Both ends are in one machine and network namespace: nothing was done here.
-        shared: bool,
+        /// What came of it.
+        outcome: TuneOutcome,
     },
-    /// Not done; nothing is changed that was not changed before.
-    TuneRefused {
-        /// The number of the request.
-        number: u64,
-        /// What, why and what to do.
-        why: String,
-    },
-    /// Done as requested.
+    /// The answer to [`ToAgent::Probe`].
     Probed {
         /// The number of the request.
         number: u64,
-        /// What was found.
-        answer: ProbeAnswer,
-    },
-    /// Not done; no port is open.
-    ProbeRefused {
-        /// The number of the request.
-        number: u64,
-        /// What, why and what to do.
-        why: String,
+        /// What was found. Refused: what, why and what to do; no port is open then.
+        answer: Result<ProbeAnswer, String>,
     },
     /// Answer to [`ToAgent::Ping`].
     Pong {

@@ -22,7 +22,7 @@ pub use machine::{
 };
 pub use messages::{LegOrder, MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Origin, PROTOCOL, TOKEN_LEN};
 pub use messages::{ProbeAnswer, ProbeRequest};
-pub use messages::{ToAgent, ToController, TuneRequest};
+pub use messages::{ToAgent, ToController, TuneOutcome, TuneRequest};
 pub use preamble::{PREAMBLE_LEN, Preamble, Token};
 
 /// What a peer wrote, fit for a terminal and a log: control characters (and the marks that turn
