@@ -60,11 +60,16 @@ pub(crate) fn cables(
             lines += &format!("link add {} type veth peer {}\n", device(0), device(1));
             continue;
         }
+        // Up to Linux 5.18 a peer has it of the first of the pair, whatever is said of it.
+        let inherited = match backends[index] {
+            LinkBackend::Netem => single,
+            LinkBackend::Cable | LinkBackend::Emulator => "",
+        };
         for end in 0..2 {
             let (inner, number) = (emulator_device(index, end), emulator_index(index, end));
             let outer = device(end);
             lines += &format!(
-                "link add name {inner} index {number} mtu {LARGEST_MTU} type veth peer {outer}\n\
+                "link add name {inner} index {number} mtu {LARGEST_MTU}{inherited} type veth peer {outer}\n\
                  link set {inner} up\n"
             );
         }
