@@ -30,13 +30,13 @@ impl Published {
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PublishedComparison {
-    /// Direction of the runs, `up` or `down`; empty for a table.
+    /// Of what, where the numbers are of several things: `table 1, write`. Empty if not.
     pub of: String,
     /// What it is compared with.
     pub control: String,
     /// What is compared.
     pub arm: String,
-    /// Runs of the control and of the arm.
+    /// Runs of the control and of the arm; 0 where not reported.
     pub runs: [u32; 2],
     /// The typical value of the control, as printed.
     pub control_value: f64,
@@ -46,6 +46,8 @@ pub struct PublishedComparison {
     pub unit: String,
     /// The change of speed from the typical values: a description, never a finding.
     pub change_share: Option<f64>,
+    /// The change as the author printed it.
+    pub printed_share: Option<f64>,
     /// The change with its interval; `None` where the runs are too few for one.
     pub estimate: Option<Estimate>,
     /// The runs were paired by their block.
@@ -55,9 +57,11 @@ pub struct PublishedComparison {
     pub outcome: Outcome,
 }
 
-/// What was published of an arm, in the unit of the comparisons; the arithmetic mean of one value is the value.
+/// What was published of an arm, in the unit of the comparisons; one value alone is an average.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
+    /// Of what, where the numbers are of several things: a column of a table. Empty if not.
+    pub of: String,
     /// The arm.
     pub arm: String,
     /// Arithmetic mean, in the `unit` of the comparisons; a single value is its own mean.
@@ -83,15 +87,17 @@ pub struct PublishedDoubt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum About {
-    /// A treatment was visibly not in force.
+    /// A treatment was visibly not in force, or could not act.
     NotInForce,
+    /// The printed difference is not that of the printed values; rows may be swapped.
+    WrongDifference,
     /// One run a side: there is no interval.
     OneRun,
-    /// Not runs but seconds of them.
+    /// Not runs but seconds, or statistics of them.
     NotRuns,
     /// The level moved, and not where the setting changed.
     Drift,
-    /// More than one setting changed.
+    /// More than the setting changed.
     Confounded,
     /// MB or Mbit, 1000 or 1024.
     Units,

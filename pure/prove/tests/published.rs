@@ -1,4 +1,4 @@
-//! Two tables that were really published, and some that are made up.
+//! Three tables that were really published, and some that are made up.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use model::{About, Outcome, Published};
@@ -29,28 +29,98 @@ fn changes(of: &Published) -> Vec<String> {
 }
 
 #[test]
+fn the_rows_of_the_jumbo_frames_are_swapped() {
+    let found = read(include_str!("published/lan_mtu_afp.csv"));
+    assert_eq!(changes(&found), ["+3.31", "+0.50", "+18.78", "+9.65"]);
+    assert_eq!(found.outcome(), Outcome::NoVerdict);
+    let parts = [
+        "table 1, write give +3.31 %, those of table 1, read give +0.50 %",
+        "table 2, write give +18.78 %",
+        "printed are +0.53 % and +3.33 %: the printed differences are swapped",
+    ];
+    doubted(&found, About::WrongDifference, &parts);
+    doubted(&found, About::OneRun, &["without a spread"]);
+    let parts = ["table 1, write starts from 87.6 and table 2, write from 48.3"];
+    doubted(&found, About::Confounded, &parts);
+}
+
+#[test]
+fn a_window_that_is_not_in_force_has_no_verdict() {
+    let rows = |size: &str, base: f64| -> String {
+        let row = |n: usize| format!("sndbuf={size},{},70.0 KByte\n", base + SLOW[n]);
+        (0..8).map(row).collect()
+    };
+    let table = |size| {
+        let all = rows("64K", 0.0) + &rows(size, 100.0);
+        read(&format!("configuration,mbits_per_s,window\n{all}"))
+    };
+    assert_eq!(table("128K").outcome(), Outcome::Faster);
+    assert_eq!(table("8M").outcome(), Outcome::NoVerdict);
+}
+
+#[test]
+fn a_printed_difference_that_no_row_explains() {
+    let header = "setting_a,value_a,setting_b,value_b,printed_difference";
+    let found = read(&format!("{header}\nx,100,y,110,10\nx,100,y,120,25\n"));
+    let wrong = found
+        .doubts
+        .iter()
+        .filter(|d| d.about == About::WrongDifference);
+    assert_eq!(wrong.count(), 1);
+    doubted(
+        &found,
+        About::WrongDifference,
+        &["give +20.00 %; printed is +25 %"],
+    );
+}
+
+#[test]
 fn a_configuration_that_was_measured_once_has_no_spread() {
     let found = read(include_str!("published/lan_mac_iperf2.csv"));
     assert_eq!(changes(&found), ["+2.85", "-2.63"]);
     assert_eq!(found.comparisons[0].unit, "Mbit/s");
     assert_eq!(found.outcome(), Outcome::NoVerdict);
     doubted(&found, About::OneRun, &["one run of 'stock'"]);
+    let parts = [
+        "requests net.inet.tcp.recvspace of 8.00 MiB, and the printed window is 65.0 KByte",
+        "'the same sysctls and mtu=9000' requests",
+    ];
+    doubted(&found, About::NotInForce, &parts);
     doubted(&found, About::Confounded, &["changes 4 settings at once"]);
 }
 
 #[test]
-fn five_windows_of_each_test_decide_nothing() {
+fn the_drop_in_the_cloud_is_not_where_the_settings_change() {
     let found = read(include_str!("published/virtio_cloud.csv"));
     assert_eq!(
         (found.comparisons.len(), found.outcome()),
         (2, Outcome::NoVerdict)
     );
-    assert!(found.comparisons.iter().all(|one| one.paired));
-    assert_eq!(changes(&found), ["-17.50", "-23.00"]);
-    let one = &found.statistics[1];
-    let all = [one.average, one.median, one.min, one.max];
-    assert_eq!(all, [172.2, 165.0, 146.0, 226.0].map(Some));
-    doubted(&found, About::Order, &["within the blocks"]);
+    // Everything printed is kept: three tests in each of five windows.
+    assert_eq!(found.statistics.len(), 15);
+    let one = &found.statistics[4];
+    assert_eq!((one.of.as_str(), one.arm.as_str()), ("128k", "test 2"));
+    let printed = [one.average, one.median, one.min, one.max];
+    assert_eq!(printed, [164.54, 158.0, 106.0, 298.0].map(Some));
+    doubted(&found, About::NotRuns, &["not runs", "seconds"]);
+    let parts = [
+        "after the 64k cell of test 2",
+        "not where a setting changes",
+    ];
+    doubted(&found, About::Drift, &parts);
+}
+
+#[test]
+fn statistics_of_two_tests_are_compared_and_those_of_one_are_not() {
+    let rows =
+        "name,statistic,64k\na,mean,9\na,median,10\na,minimum,8\na,maximum,11\nb,median,12\n";
+    let found = read(rows);
+    assert_eq!(changes(&found), ["+20.00"]);
+    let one = &found.statistics[0];
+    let printed = [one.average, one.median, one.min, one.max];
+    assert_eq!(printed, [9.0, 10.0, 8.0, 11.0].map(Some));
+    let one = of_table("table.csv", &rows.replace("b,", "a,"), 0.05).unwrap_err();
+    assert!(one.to_string().contains("of one test"), "{one}");
 }
 
 /// Rows of an arm's values each, in turns or one after the other.
@@ -185,6 +255,8 @@ fn tables_that_cannot_be_read() {
     for nothing in [
         "x,y\n1,2\n",
         "arm,value\na,1\na,2\n",
+        "setting_a,setting_b\nx,y\n",
+        "statistic,64k\nmedian,1\n",
         "configuration,x\nstock,1\n",
         seconds.as_str(),
     ] {
@@ -204,7 +276,8 @@ proptest::proptest! {
     #[test]
     fn no_table_is_too_odd(
         header in proptest::sample::select(vec![
-            "arm,value", "arm,value_ms,block", "configuration,mbits_per_s,duration_s",
+            "arm,value", "arm,value_ms,block", "setting_a,value_a,setting_b,value_b,printed_difference,table,operation",
+            "configuration,mbits_per_s,duration_s", "test,sb_max,sendbuf_max,statistic,64k,128k", "statistic", "statistic,1k",
         ]),
         cells in proptest::collection::vec("(median|[ab]|0|-1|1e300|[1-9][0-9]{0,3}(\\.[0-9])?|8M|\"|)", 0..80),
     ) {

@@ -80,9 +80,14 @@ fn explained(one: &PublishedComparison, margin_share: f64) -> String {
 
 /// What can be said where there is no interval.
 fn unjudged(one: &PublishedComparison) -> String {
+    let printed = one
+        .printed_share
+        .map(|p| format!(" (printed {})", glue(signed(p))));
+    let printed = printed.unwrap_or_default();
     let change = one.change_share.map(|share| glue(signed(share)));
-    let change = change.map(|change| format!("The values differ by {change}; "));
+    let change = change.map(|change| format!("The values differ by {change}{printed}; "));
     let why = match one.runs {
+        [0, _] | [_, 0] => "the runs behind them were not published.".to_owned(),
         [1, 1] => "one run a side has no interval.".to_owned(),
         [control, arm] if control.min(arm) < 6 => {
             format!("{control} and {arm} runs are too few for an interval.")
@@ -126,13 +131,14 @@ mod tests {
 
     #[test]
     fn every_answer_in_words() {
-        let mut alone = one(Outcome::NoVerdict, [1, 1], None);
-        alone.of = "up".to_owned();
+        let mut lost = one(Outcome::NoVerdict, [1, 1], None);
+        (lost.of, lost.printed_share) = ("table 1, write".to_owned(), Some(0.0053));
         insta::assert_snapshot!(said(vec![
             one(Outcome::Faster, [8, 9], Some((0.12, 0.06, 0.19))),
             one(Outcome::NoDifference, [20, 20], Some((0.01, -0.021, 0.033))),
             one(Outcome::NotEnoughData, [8, 8], Some((0.04, -0.07, 0.15))),
-            alone,
+            lost,
+            one(Outcome::NoVerdict, [0, 0], None),
             one(Outcome::NoVerdict, [3, 3], None),
         ]), @r"
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
@@ -142,8 +148,12 @@ mod tests {
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
           NOT ENOUGH DATA: Anything from -7.0 % to +15.0 % fits 8 and 8 runs without
           pairs.
-        up: cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO VERDICT: The values differ by +12.0 %; one run a side has no interval.
+        table 1, write: cubic (100 Mbit/s) and bbr (112 Mbit/s)
+          NO VERDICT: The values differ by +12.0 % (printed +0.5 %); one run a side has
+          no interval.
+        cubic (100 Mbit/s) and bbr (112 Mbit/s)
+          NO VERDICT: The values differ by +12.0 %; the runs behind them were not
+          published.
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
           NO VERDICT: The values differ by +12.0 %; 3 and 3 runs are too few for an
           interval.

@@ -116,7 +116,7 @@ fn compared(arm: usize, run: &Run, direction: Direction) -> Result<ComparedRun<'
 
 /// The values, in Mbit/s or microseconds. A run that broke off is kept, and is never better than the
 /// worst that did not.
-fn entries(all: &[ComparedRun<'_>], latency: bool) -> Vec<PublishedEntry> {
+fn entries<'a>(all: &[ComparedRun<'_>], latency: bool) -> Vec<PublishedEntry<'a>> {
     let value = |one: &ComparedRun<'_>| match one.leg.requests {
         Some(requests) if latency => requests.p50.0 as f64 / 1e3,
         _ => {

@@ -1,10 +1,26 @@
-//! A table in CSV with one run a row, and the units in the names of its columns.
+//! A table in CSV as cells by the names of columns, and the units in those names.
 
-use super::{Error, PublishedEntry, nothing};
+use super::Error;
 
 const MOST_BYTES: usize = 16 << 20;
 const MOST_ROWS: usize = 20_000;
 const MOST_COLUMNS: usize = 200;
+
+pub(super) use csv::StringRecord as Row;
+
+pub(super) struct PublishedTable {
+    /// Names of the columns, in small letters.
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A number and how exactly it was printed.
+#[derive(Clone, Copy)]
+pub(super) struct Printed {
+    pub(super) value: f64,
+    /// Half of the last printed digit.
+    pub(super) half: f64,
+}
 
 /// What a column counts.
 #[derive(Clone, Copy)]
@@ -15,68 +31,80 @@ pub(super) struct ColumnUnit {
     pub(super) is_time: bool,
 }
 
-/// The names of the arms, the runs in the order of the table, and the unit of their values.
-pub(super) fn read(text: &str) -> Result<(Vec<String>, Vec<PublishedEntry>, ColumnUnit), Error> {
-    let not_csv = |why: String| Error::NotCsv(why);
-    if text.len() > MOST_BYTES {
-        let bounds = format!("it has more than {} MiB", MOST_BYTES >> 20);
-        return Err(not_csv(bounds));
+impl PublishedTable {
+    pub(super) fn read(text: &str) -> Result<PublishedTable, Error> {
+        let not_csv = |why: String| Error::NotCsv(why);
+        if text.len() > MOST_BYTES {
+            return Err(not_csv(format!(
+                "it has more than {} MiB",
+                MOST_BYTES >> 20
+            )));
+        }
+        let mut reader = csv::ReaderBuilder::new()
+            .trim(csv::Trim::All)
+            .comment(Some(b'#'))
+            .from_reader(text.trim_start_matches('\u{feff}').as_bytes());
+        let header = reader.headers().map_err(|e| not_csv(e.to_string()))?;
+        let header: Vec<String> = header.iter().map(str::to_lowercase).collect();
+        let records = reader.records().take(MOST_ROWS + 1);
+        let rows: Vec<Row> = records
+            .collect::<Result<_, _>>()
+            .map_err(|e| not_csv(e.to_string()))?;
+        if rows.is_empty() {
+            return Err(not_csv("it has no rows".to_owned()));
+        }
+        if rows.len() > MOST_ROWS || header.len() > MOST_COLUMNS {
+            let bounds = format!("it has more than {MOST_ROWS} rows or {MOST_COLUMNS} columns");
+            return Err(not_csv(bounds));
+        }
+        Ok(PublishedTable { header, rows })
     }
-    let mut reader = csv::ReaderBuilder::new()
-        .trim(csv::Trim::All)
-        .comment(Some(b'#'))
-        .from_reader(text.trim_start_matches('\u{feff}').as_bytes());
-    let header = reader.headers().map_err(|e| not_csv(e.to_string()))?;
-    let header: Vec<String> = header.iter().map(str::to_lowercase).collect();
-    let records = reader.records().take(MOST_ROWS + 1);
-    let rows: Vec<csv::StringRecord> = records
-        .collect::<Result<_, _>>()
-        .map_err(|e| not_csv(e.to_string()))?;
-    if rows.is_empty() {
-        return Err(not_csv("it has no rows".to_owned()));
+
+    pub(super) fn has(&self, column: &str) -> bool {
+        self.header.iter().any(|name| name == column)
     }
-    if rows.len() > MOST_ROWS || header.len() > MOST_COLUMNS {
-        let bounds = format!("it has more than {MOST_ROWS} rows or {MOST_COLUMNS} columns");
-        return Err(not_csv(bounds));
+
+    /// The first column whose name begins so.
+    pub(super) fn starting(&self, prefix: &str) -> Option<&str> {
+        let mut names = self.header.iter().map(String::as_str);
+        names.find(|name| name.starts_with(prefix))
     }
-    let column = |is: &dyn Fn(&str) -> bool| header.iter().position(|name| is(name));
-    let arm = column(&|name| name == "arm").or_else(|| column(&|name| name == "configuration"));
-    let is_rate = |name: &str| !unit_of(name).name.is_empty() && !unit_of(name).is_time;
-    let value = column(&|name| name.starts_with("value")).or_else(|| column(&is_rate));
-    let (Some(arm), Some(value)) = (arm, value) else {
-        return nothing(format!(
-            "its columns ({}) are of no kind that can be read: one run a row has the columns arm,value (and block, where runs were \
-             paired)",
-            header.join(", ")
-        ));
-    };
-    let block = column(&|name| name == "block");
-    let mut names: Vec<String> = Vec::new();
-    let mut entries = Vec::new();
-    for row in &rows {
-        let name = &row[arm];
-        let known = names.iter().position(|known| known == name);
-        entries.push(PublishedEntry {
-            arm: known.unwrap_or_else(|| {
-                names.push(name.to_owned());
-                names.len() - 1
-            }),
-            block: block.map(|block| row[block].to_owned()),
-            value: amount(row, value, &header)?,
-        });
+
+    /// The column of the values: `value...`, or the first in a unit of rate.
+    pub(super) fn values(&self) -> Option<&str> {
+        let is_rate = |name: &&String| !unit_of(name).name.is_empty() && !unit_of(name).is_time;
+        let rate = self.header.iter().find(is_rate).map(String::as_str);
+        self.starting("value").or(rate)
     }
-    Ok((names, entries, unit_of(&header[value])))
+
+    /// A cell; empty if there is no such column.
+    pub(super) fn text<'a>(&self, row: &'a Row, column: &str) -> &'a str {
+        let at = self.header.iter().position(|name| name == column);
+        at.and_then(|at| row.get(at)).unwrap_or_default()
+    }
+
+    /// A rate or a time: a number of at least 0.
+    pub(super) fn amount(&self, row: &Row, column: &str) -> Result<Printed, Error> {
+        let text = self.text(row, column);
+        let amount = Printed::read(text).filter(|number| number.value >= 0.0);
+        amount.ok_or_else(|| {
+            let text = text.chars().take(40).collect();
+            Error::NoNumber(line_of(row), column.to_owned(), text)
+        })
+    }
 }
 
-/// A rate or a time: a number of at least 0.
-fn amount(row: &csv::StringRecord, column: usize, header: &[String]) -> Result<f64, Error> {
-    let number = row[column].parse().ok();
-    let number = number.filter(|n: &f64| n.is_finite() && *n >= 0.0);
-    number.ok_or_else(|| {
-        let line = row.position().map_or(0, csv::Position::line);
-        let text = row[column].chars().take(40).collect();
-        Error::NoNumber(line, header[column].clone(), text)
-    })
+impl Printed {
+    pub(super) fn read(text: &str) -> Option<Printed> {
+        let value: f64 = text.parse().ok()?;
+        let decimals = text.split_once('.').map_or(0, |(_, after)| after.len());
+        let half = 0.5 * 10f64.powi(-(decimals.min(18) as i32));
+        value.is_finite().then_some(Printed { value, half })
+    }
+}
+
+pub(super) fn line_of(row: &Row) -> u64 {
+    row.position().map_or(0, csv::Position::line)
 }
 
 /// The unit that the name of a column ends with.

@@ -209,6 +209,7 @@ fn names_cannot_be_markup() {
     let mut numbers = published();
     numbers.name = nasty.clone();
     numbers.comparisons[0].of = nasty.clone();
+    numbers.statistics[0].of = nasty.clone();
     numbers.statistics[0].arm = nasty.clone();
     let (mut story, mut judged) = tuned();
     story.host = nasty.clone();

@@ -9,7 +9,7 @@ use model::{Experiment, Look, Metric, Published, Statistics, Verdict};
 
 /// Left end of the bars.
 const LEFT: f64 = 20.0;
-/// Longest name of an arm that is drawn, in characters: the figures stand beside it.
+/// Longest group or arm that is drawn, in characters: the figures stand beside it.
 const LONGEST: usize = 44;
 /// Bars that are drawn at most; the CSV has all.
 const MOST: usize = 60;
@@ -31,6 +31,7 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
             median: a.median,
             min: a.min,
             max: a.max,
+            ..Statistics::default()
         },
     });
     drawn(bars.collect(), csv_unit(metric), |v| value(metric, Some(v)))
@@ -94,12 +95,19 @@ fn drawn(bars: Vec<Bar>, unit: &str, text: impl Fn(f64) -> String) -> Option<Pic
         unit => format!("_{}", unit.to_lowercase().replace('/', "_per_")),
     };
     let (mut rows, mut words) = (Vec::new(), Vec::new());
+    let mut group = "";
     for (number, bar) in bars.iter().enumerate() {
         let one = &bar.statistics;
-        let name = [escape(&one.arm)].into_iter();
-        rows.push(name.chain(values(one).map(cell)).collect());
+        let names = [escape(&one.of), escape(&one.arm)].into_iter();
+        rows.push(names.chain(values(one).map(cell)).collect());
         if number >= MOST {
             continue;
+        }
+        if one.of != group {
+            group = &one.of;
+            svg.height += 8.0;
+            svg.text((0.0, svg.height + 14.0), "ink strong", cut(group, LONGEST));
+            svg.height += 20.0;
         }
         let figures = figures(one, &text);
         let (name, y) = (cut(&bar.name, LONGEST), svg.height + 16.0);
@@ -122,16 +130,18 @@ fn drawn(bars: Vec<Bar>, unit: &str, text: impl Fn(f64) -> String) -> Option<Pic
             svg.rect((at(median) - 2.0, top - 2.0), (4.0, 18.0), colour);
         }
         svg.height = top + 22.0;
-        words.push(format!("{}: {figures}", bar.name));
+        let of = if one.of.is_empty() { "" } else { ", " };
+        words.push(format!("{}{of}{}: {figures}", one.of, bar.name));
     }
     let columns = ["average", "median", "minimum", "maximum"].map(|name| format!("{name}{unit}"));
+    let names = ["of", "arm"].map(str::to_owned);
     Some(Picture::still(
         "bars",
         "Average, median, minimum and maximum",
         "Bar from zero: average. Thick mark: median. Thin line: from minimum to maximum.",
         format!("{}.", words.join("; ")),
         svg,
-        &[&["arm".to_owned()], &columns[..]].concat(),
+        &[&names[..], &columns[..]].concat(),
         rows,
     ))
 }

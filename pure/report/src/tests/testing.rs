@@ -420,6 +420,7 @@ pub fn published() -> Published {
             arm_value: 112.0,
             unit: "Mbit/s".to_owned(),
             change_share: Some(0.12),
+            printed_share: None,
             estimate: Some(Estimate {
                 effect_share: 0.12,
                 low_share: 0.06,
@@ -431,6 +432,7 @@ pub fn published() -> Published {
         }],
         statistics: [("cubic", 100.0), ("bbr", 112.0)]
             .map(|(arm, typical)| Statistics {
+                of: String::new(),
                 arm: arm.to_owned(),
                 average: Some(typical),
                 median: Some(typical),
