@@ -617,6 +617,56 @@ mod tests {
     }
 
     #[test]
+    fn orders_are_taken_at_their_bounds_and_not_beyond() {
+        let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
+        let limits = KeyLimits {
+            seconds: Some(5),
+            ..KeyLimits::default()
+        };
+        let free = peer(&ledger, 1, fresh().id(), KeyLimits::default());
+        let limited = peer(&ledger, 1, fresh().id(), limits);
+        let ten = || order(LegLimit::Time(Nanos::from_secs(10)));
+        let of = |streams, interval| LegOrder {
+            streams,
+            interval,
+            ..ten()
+        };
+        let second = Nanos::from_secs(1);
+        for fits in [of(1, second), of(MAX_STREAMS, second), of(1, MIN_INTERVAL)] {
+            assert_eq!(free.admit(&fits).ok().unwrap().warnings, []);
+        }
+        let sooner = Nanos(MIN_INTERVAL.0 - 1);
+        for (beyond, why) in [
+            (of(0, second), "0 streams: 1 to"),
+            (of(MAX_STREAMS + 1, second), "streams: 1 to"),
+            (of(1, sooner), "samples every"),
+        ] {
+            let said = refused(&free, &beyond);
+            assert!(said.contains(why), "{said}");
+        }
+        // What is granted as ordered has no warning.
+        let warned = |peer: &Peer, limit, interval| {
+            let order = LegOrder {
+                interval,
+                ..order(limit)
+            };
+            let leg = peer.admit(&order).ok().unwrap();
+            (leg.order.limit, leg.warnings.len())
+        };
+        let time = |nanos| LegLimit::Time(Nanos(nanos));
+        let five = 5_000_000_000;
+        assert_eq!(warned(&limited, time(five), second), (time(five), 0));
+        assert_eq!(warned(&limited, time(five + 1), second), (time(five), 1));
+        assert_eq!(
+            warned(&free, time(LONGEST.0), MAX_INTERVAL),
+            (time(LONGEST.0), 0)
+        );
+        let rarer = Nanos(MAX_INTERVAL.0 + 1);
+        assert_eq!(warned(&free, time(LONGEST.0), rarer), (time(LONGEST.0), 1));
+        assert!(refused(&free, &order(time(LONGEST.0 + 1))).contains("at most"));
+    }
+
+    #[test]
     fn the_buffers_of_all_legs_have_a_bound() {
         let ledger = Arc::new(Ledger::new(4, BUFFERS, None));
         let client = |n| peer(&ledger, n, fresh().id(), KeyLimits::default());
