@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_of_a_connection_is_told_apart() {
+    fn each_error_of_a_connection_has_its_own_sentence() {
         let remote: SocketAddr = (Ipv4Addr::LOCALHOST, 5201).into();
         for (number, says) in [
             (libc::ECONNREFUSED, "127.0.0.1:5201 answered with a reset"),
