@@ -387,7 +387,7 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
     let _served = Running(served);
     for host in [Pair::FAR, "fd99::2"] {
         let mut command = inside(&pair.local, "iperf3");
-        command.args(["-c", host, "-n", "2M", "--connect-timeout", "5000"]);
+        command.args(["-c", host, "-n", "8M", "--connect-timeout", "5000"]);
         let out = command.output().unwrap();
         assert!(out.status.success(), "{host}: {}", stdout(&out));
     }

@@ -5,7 +5,7 @@
 //! a queue that loses no data may be either: this is named behind the rate of the path.
 
 use super::{Candidate, Key, bottleneck_rate};
-use crate::facts::{Facts, QUEUE, ReverseQueueing};
+use crate::facts::{FEWEST_LOST, Facts, QUEUE, ReverseQueueing};
 use model::Nanos;
 use model::finding::{Confidence, Evidence};
 
@@ -35,8 +35,10 @@ fn shown(facts: &Facts) -> Option<Candidate> {
     let way = seen(facts)?;
     let evidence = facts.evidence(Key::AckQueueingDelay, way.delay);
     let bound = way.all.0 as f64 * MOST_OF_IT;
-    // At the receiver a sender that waits before it sends lengthens the same round trip. What marks data is full as well.
-    let alone = way.share() >= NEARLY_ALL && facts.marked == 0;
+    // At the receiver a sender that waits before it sends lengthens the same round trip. What marks or loses data is full as
+    // well, as a rule.
+    let lost = facts.retransmitted - facts.known_needless();
+    let alone = way.share() >= NEARLY_ALL && facts.marked == 0 && lost < FEWEST_LOST;
     let confidence = match alone && !facts.is_seen_from_afar() {
         true => Confidence::Likely,
         false => Confidence::Possible,
@@ -72,11 +74,11 @@ mod tests {
     use crate::facts::SenderInterval;
     use model::finding::Source;
 
-    /// A second at 40 ms on a path of 20 ms, of which so many are queueing delay of the reverse path.
-    fn queued(source: Source, back_ms: u64, marked: u64) -> Option<Confidence> {
+    /// A second at 40 ms on a path of 20 ms, of which so many are queueing delay of the reverse path; data were marked and lost.
+    fn queued(source: Source, back_ms: u64, [marked, lost]: [u64; 2]) -> Option<Confidence> {
         let mut facts = Facts::new(source);
         facts.min_rtt = Some(Nanos::from_millis(20));
-        facts.marked = marked;
+        (facts.marked, facts.retransmitted) = (marked, lost);
         facts.reverse_queueing = Some(ReverseQueueing::of(
             Nanos::from_millis(back_ms),
             Nanos::from_millis(20),
@@ -94,14 +96,16 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_of_the_queue_on_the_way_back_is_likely_unless_data_were_marked() {
+    fn nearly_all_of_the_queue_on_the_way_back_is_likely_unless_data_were_marked_or_lost() {
         let likely = Some(Confidence::Likely);
         let possible = Some(Confidence::Possible);
-        assert_eq!(queued(Source::CaptureAtSender, 18, 0), likely);
-        assert_eq!(queued(Source::Trace, 18, 0), likely);
-        assert_eq!(queued(Source::Trace, 12, 0), possible);
-        assert_eq!(queued(Source::Trace, 18, 9), possible);
-        assert_eq!(queued(Source::CaptureAtReceiver, 18, 0), possible);
-        assert_eq!(queued(Source::Trace, 8, 0), None);
+        assert_eq!(queued(Source::CaptureAtSender, 18, [0, 0]), likely);
+        assert_eq!(queued(Source::Trace, 18, [0, 0]), likely);
+        assert_eq!(queued(Source::Trace, 12, [0, 0]), possible);
+        assert_eq!(queued(Source::Trace, 18, [9, 0]), possible);
+        assert_eq!(queued(Source::Trace, 18, [0, FEWEST_LOST - 1]), likely);
+        assert_eq!(queued(Source::Trace, 18, [0, FEWEST_LOST]), possible);
+        assert_eq!(queued(Source::CaptureAtReceiver, 18, [0, 0]), possible);
+        assert_eq!(queued(Source::Trace, 8, [0, 0]), None);
     }
 }
