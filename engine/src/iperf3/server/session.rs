@@ -392,11 +392,23 @@ impl<'a> TestSession<'a> {
             let why = format!("moved more than --iperf3-max-bytes {limit}");
             return Err((code::EXPIRED, why));
         }
-        // An average over a second at least; a tenth above is within what pacing can hold.
+        // An average over a second at least; a tenth above is within what pacing can hold. What waits in a send buffer of this
+        // host is not sent yet.
         let elapsed = Nanos::from(started.elapsed());
+        let sent = || {
+            halves
+                .iter()
+                .flat_map(Half::counts)
+                .map(|of| of.bytes)
+                .sum()
+        };
+        let is_above = |bytes: Bytes, limit: BitRate| {
+            bytes.per(elapsed).0 > limit.0.saturating_add(limit.0 / 10)
+        };
         if let Some(limit) = options.iperf3_max_rate
             && elapsed > Nanos::from_secs(1)
-            && total.per(elapsed).0 > limit.0.saturating_add(limit.0 / 10)
+            && is_above(total, limit)
+            && is_above(sent(), limit)
         {
             let why = format!("was faster than --iperf3-max-rate {limit}");
             return Err((code::TOTAL_RATE, why));
