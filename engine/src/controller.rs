@@ -1025,7 +1025,8 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
     let counts = leg.direction == Direction::Up;
     let samples = leg.remote.samples.iter().map(|sample| sample.bytes);
     let claimed = samples.chain([leg.remote.bytes]).max()?;
-    let (sent, took) = (leg.local.bytes, leg.local.duration);
+    let sent = leg.local.bytes;
+    let took = leg.local.duration.since(silent_at_first(&leg.local));
     // The sender of a copy also waits for storage at both hosts.
     let sooner = !matches!(spec.workload, Workload::Copy(_))
         && leg.remote.bytes > Bytes(0)
@@ -1042,6 +1043,21 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// How long after the beginning the remote kernel had acknowledged nothing: what was sent until then may have been on its way.
+fn silent_at_first(sender: &EndRecord) -> Nanos {
+    let acked = |sample: &Sample| -> Option<u64> {
+        let sockets = sample.streams.iter().map(|stream| stream.tcp.as_ref());
+        sockets.map(|tcp| Some(tcp?.bytes_acked()?.0)).sum()
+    };
+    // What opened the connections was acknowledged before.
+    let Some(first) = sender.samples.first().and_then(acked) else {
+        return Nanos(0);
+    };
+    let silent = |sample: &&Sample| acked(sample) == Some(first);
+    let last = sender.samples.iter().take_while(silent).last();
+    last.map_or(Nanos(0), |sample| sample.at)
 }
 
 fn leg_of(message: &ToController) -> Option<u32> {

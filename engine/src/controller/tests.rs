@@ -85,6 +85,42 @@ fn more_than_the_far_end_claims_to_have_sent_is_disputed() {
     assert_eq!(of(0, 1001), None);
 }
 
+#[test]
+fn who_received_in_less_than_half_the_time_is_disputed_unless_nothing_was_acknowledged_at_first() {
+    // A sample every 100 ms for two seconds, of which so many before the first acknowledgement.
+    let of = |silent: u64| {
+        let sample = |n: u64| model::Sample {
+            at: Nanos::from_millis(n * 100),
+            streams: vec![model::StreamSample {
+                tcp: Some(model::SocketState::from_probe(model::SocketValues {
+                    bytes_acked: model::Bytes(32 + n.saturating_sub(silent) * 1000),
+                    ..Default::default()
+                })),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let end = |ms, samples| model::EndRecord {
+            bytes: model::Bytes(100_000),
+            duration: Nanos::from_millis(ms),
+            samples,
+            ..model::EndRecord::default()
+        };
+        let leg = model::Leg {
+            direction: model::Direction::Up,
+            started: Nanos(0),
+            local: end(2000, (1..=20).map(sample).collect()),
+            remote: end(140, Vec::new()),
+            ended: Ended::Complete,
+        };
+        super::disputed(&Spec::default(), &leg, "db2")
+    };
+    let why = of(0).unwrap();
+    assert!(why.contains("claims to have received for 140 ms"), "{why}");
+    assert!(of(17).is_some());
+    assert_eq!(of(18), None);
+}
+
 /// Sets a flag as soon as a sample comes.
 struct StopAtSample<'a>(&'a AtomicBool);
 
