@@ -55,13 +55,16 @@ pub(crate) fn of(arrived: impl DoubleEndedIterator<Item = (Nanos, u32)>, mss: u3
     (is_seen && shorter as f64 <= rates.len() as f64 * SHORTER).then_some(rate)
 }
 
-/// Segments that a sender that paces sends together, at the most: `tcp_tso_autosize` (`net/ipv4/tcp_output.c`) takes two at least.
+/// Segments that a sender that paces sends together, at the most: `tcp_tso_autosize` (`net/ipv4/tcp_output.c`) takes two at
+/// least.
 const TOGETHER: u64 = 4;
+/// Time before a packet by what it takes on the link, from which it begins a burst.
+const APART: f64 = 1.5;
 /// Part of the bursts that may be larger.
 const LARGER: f64 = 0.1;
 
-/// Half the span from the first to the last decile of the time from one burst to the next, by its median, where bursts are as small as those of a
-/// sender that paces. A burst is what arrives at the rate that the slowest link carries.
+/// Half the span from the first to the last decile of the time from one burst to the next, by its median, where bursts are as
+/// small as those of a sender that paces. A burst is what arrives at the rate that the slowest link carries.
 pub(crate) fn spread(
     arrived: impl DoubleEndedIterator<Item = (Nanos, u32)>,
     mss: u32,
@@ -74,7 +77,7 @@ pub(crate) fn spread(
     for (before, more) in arrived {
         bytes += u64::from(payload);
         // Longer than it takes on the link: it is the first of its burst.
-        if at.since(before).as_secs_f64() > 1.5 * f64::from(payload) / capacity {
+        if at.since(before).as_secs_f64() > APART * f64::from(payload) / capacity {
             larger += u32::from(bytes > TOGETHER * u64::from(mss));
             apart.extend(next.map(|next| next.since(at).0));
             (bytes, next) = (0, Some(at));

@@ -161,6 +161,9 @@ pub(crate) struct ReverseQueueing {
 }
 
 impl ReverseQueueing {
+    /// Share of the queueing delay from which the queue is on the reverse path.
+    pub const MOST: f64 = 0.5;
+
     pub fn of(delay: Nanos, all: Nanos) -> ReverseQueueing {
         ReverseQueueing {
             delay: delay.min(all),
@@ -175,7 +178,7 @@ impl ReverseQueueing {
 
     /// The queue is on the reverse path.
     pub fn is_most(self) -> bool {
-        self.share() >= 0.5
+        self.share() >= ReverseQueueing::MOST
     }
 }
 
@@ -742,11 +745,15 @@ impl Facts {
         }
     }
 
+    /// Retransmissions that are not known to have been needless.
+    pub fn lost(&self) -> u64 {
+        self.retransmitted - self.known_needless()
+    }
+
     /// The queue is on the way of the data: timestamps or both ends show it, or it lost or marked data.
     pub fn has_forward_queue(&self) -> bool {
         let by_delay = self.reverse_queueing.is_some_and(|way| !way.is_most());
-        let lost = self.retransmitted - self.known_needless();
-        let overflowed = lost >= FEWEST_LOST && self.queue_at_loss(QUEUE);
+        let overflowed = self.lost() >= FEWEST_LOST && self.queue_at_loss(QUEUE);
         by_delay || overflowed || self.marked > 0
     }
 

@@ -814,18 +814,16 @@ impl CaptureSender {
         facts.bucket = shared.filter(better).or(facts.bucket);
         facts.losses = lost.losses;
         let is_clock = course.stamped.is_data_in_milliseconds();
-        let beyond = |echo: Nanos, late: Nanos| match is_clock {
-            true => echo.max(near + late),
-            false => echo.max(near),
-        };
         for reading in &mut facts.readings {
             reading.from = reading.from.since(begun);
             reading.to = reading.to.since(begun);
             if at_sender {
                 continue;
             }
-            let beyond = beyond(reading.echo, reading.late);
-            reading.late = if is_clock { reading.late } else { Nanos(0) };
+            if !is_clock {
+                reading.late = Nanos(0);
+            }
+            let beyond = reading.echo.max(near + reading.late);
             if reading.srtt.0 > 0 {
                 reading.srtt += beyond;
             }

@@ -9,8 +9,7 @@ use crate::facts::{FEWEST_LOST, Facts, QUEUE, ReverseQueueing};
 use model::Nanos;
 use model::finding::{Confidence, Evidence};
 
-/// Share of the queueing delay from which the queue is on the reverse path, and from which no other cause is named.
-const MOST_OF_IT: f64 = 0.5;
+/// Share of the queueing delay from which no other cause is named.
 const NEARLY_ALL: f64 = 0.75;
 /// Behind the rate of the path.
 const LAST: u8 = 2;
@@ -20,7 +19,7 @@ const NOISE: Nanos = Nanos::from_millis(3);
 /// A standing queue on the reverse path.
 fn seen(facts: &Facts) -> Option<ReverseQueueing> {
     let way = facts.reverse_queueing?;
-    (facts.has_queue(QUEUE) && way.share() >= MOST_OF_IT && way.delay > NOISE).then_some(way)
+    (facts.has_queue(QUEUE) && way.is_most() && way.delay > NOISE).then_some(way)
 }
 
 pub(super) fn is_seen(facts: &Facts) -> bool {
@@ -34,11 +33,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 fn shown(facts: &Facts) -> Option<Candidate> {
     let way = seen(facts)?;
     let evidence = facts.evidence(Key::AckQueueingDelay, way.delay);
-    let bound = way.all.0 as f64 * MOST_OF_IT;
+    let bound = way.all.0 as f64 * ReverseQueueing::MOST;
     // At the receiver a sender that waits before it sends lengthens the same round trip. What marks or loses data is full as
     // well, as a rule.
-    let lost = facts.retransmitted - facts.known_needless();
-    let alone = way.share() >= NEARLY_ALL && facts.marked == 0 && lost < FEWEST_LOST;
+    let passes = facts.marked == 0 && facts.lost() < FEWEST_LOST;
+    let alone = way.share() >= NEARLY_ALL && passes;
     let confidence = match alone && !facts.is_seen_from_afar() {
         true => Confidence::Likely,
         false => Confidence::Possible,

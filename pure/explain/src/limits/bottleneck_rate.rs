@@ -64,11 +64,7 @@ fn spaced(facts: &Facts) -> Option<Candidate> {
         facts.evidence(Key::Capacity, bit_rate(facts.capacity?)),
         facts.fills_link()?,
     ];
-    Some(
-        Candidate::new(Confidence::Possible, evidence)
-            .ranked(0)
-            .advise(LINE_IS_FULL),
-    )
+    Some(line_is_full(evidence, 0))
 }
 
 /// At the receiver, even the fastest packet of each round trip waits before the slowest link, however short that is by the
@@ -81,11 +77,7 @@ fn waits(facts: &Facts) -> Option<Candidate> {
             .evidence(Key::StandingQueue, late)
             .at_least(least.0 as f64),
     ];
-    Some(
-        Candidate::new(Confidence::Possible, evidence)
-            .ranked(0)
-            .advise(LINE_IS_FULL),
-    )
+    Some(line_is_full(evidence, 0))
 }
 
 /// Losses never slowed it down, and it was never faster: losses with another cause would slow it down, or leave faster
@@ -108,9 +100,7 @@ fn never_faster(facts: &Facts) -> Option<Candidate> {
                 .at_least(NEVER_FASTER),
             facts.retransmissions(),
         ];
-        Candidate::new(Confidence::Possible, evidence)
-            .ranked(0)
-            .advise(LINE_IS_FULL)
+        line_is_full(evidence, 0)
     })
 }
 
@@ -158,9 +148,7 @@ pub(crate) fn fits_from_afar(facts: &Facts) -> Option<Candidate> {
                 .evidence(Key::InFlightSpread, spread)
                 .at_most(HELD_FLIGHT),
         ];
-        Candidate::new(Confidence::Possible, evidence)
-            .ranked(rank)
-            .advise(LINE_IS_FULL)
+        line_is_full(evidence, rank)
     })
 }
 
@@ -175,9 +163,7 @@ fn well_used(facts: &Facts) -> Option<Candidate> {
                 .evidence(Key::GoodputOverBucketRate, used)
                 .at_least(WELL_USED),
         ];
-        Candidate::new(Confidence::Possible, evidence)
-            .ranked(0)
-            .advise(LINE_IS_FULL)
+        line_is_full(evidence, 0)
     })
 }
 
@@ -194,10 +180,15 @@ fn probed(facts: &Facts) -> Option<Candidate> {
             window_to_spare(facts, spare),
             facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN),
         ];
-        Candidate::new(Confidence::Possible, evidence)
-            .ranked(2)
-            .advise(LINE_IS_FULL)
+        line_is_full(evidence, 2)
     })
+}
+
+/// A full line is possible, and comes at this place.
+fn line_is_full(evidence: Vec<Evidence>, rank: u8) -> Candidate {
+    Candidate::new(Confidence::Possible, evidence)
+        .ranked(rank)
+        .advise(LINE_IS_FULL)
 }
 
 fn full(facts: &Facts) -> Option<Candidate> {

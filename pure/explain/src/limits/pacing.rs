@@ -49,9 +49,9 @@ pub(super) fn even(facts: &Facts) -> Option<Evidence> {
 /// From packets alone: the same amount in flight all the time, and sends spread out over the round trip by a clock of
 /// their own. An application that writes little at a time, at a rate of its own, looks the same.
 pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
-    let goodput = || facts.evidence(Key::Goodput, bit_rate(facts.rate()));
+    let goodput = facts.evidence(Key::Goodput, bit_rate(facts.rate()));
     if let Some(clock) = even(facts).or_else(|| facts.arrives_evenly()) {
-        return Some(advised(vec![goodput(), clock]));
+        return Some(advised(vec![goodput, clock]));
     }
     let steady = send_buffer::steady(facts)?;
     let spread = match facts.rhythm {
@@ -65,18 +65,15 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Candidate> {
             even.map(|even| facts.evidence(Key::GoodputOverPeak, even).at_least(EVEN))
         }
     };
-    let evidence = vec![steady, spread?, goodput()];
-    Some(advised(evidence))
+    Some(advised(vec![steady, spread?, goodput]))
 }
 
 /// The same at the receiver, where each burst is acknowledged before the next one leaves. A program that writes so little at a
 /// time, as evenly, looks the same.
 pub(crate) fn fits_clocked(facts: &Facts) -> Option<Candidate> {
     let even = facts.arrives_evenly().filter(|_| !facts.is_exchange)?;
-    Some(advised(vec![
-        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
-        even,
-    ]))
+    let goodput = facts.evidence(Key::Goodput, bit_rate(facts.rate()));
+    Some(advised(vec![goodput, even]))
 }
 
 fn advised(evidence: Vec<Evidence>) -> Candidate {
