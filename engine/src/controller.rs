@@ -19,7 +19,7 @@ use measure::Reconnect;
 use measure::storage::Reach;
 use model::{
     Bytes, Direction, Directions, EndRecord, Ended, Leg, LegLimit, Nanos, Placement, Reading, Run,
-    Sample, Side, SocketOptions, SocketSettings, Spec, Warning, Workload,
+    Sample, Side, SocketOptions, SocketSettings, Spec, StreamSample, Warning, Workload,
 };
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -52,6 +52,10 @@ const LATEST_SAMPLE: Nanos = Nanos::from_secs(7 * 86_400);
 const MOST_OPERATIONS: usize = 64;
 /// Below this, the send time is not compared with the remote receive time: socket buffers absorb the data.
 const SHORTEST_COMPARED: Nanos = Nanos::from_millis(100);
+/// What a Linux kernel offers at first (`net.ipv4.tcp_rmem`, half of its 128 KiB).
+const FIRST_WINDOW: Bytes = Bytes(64 << 10);
+/// A receive buffer that nobody ordered holds no more that is not read, whatever window its kernel offers.
+const MOST_UNREAD: Bytes = Bytes(1 << 20);
 /// How long a busy agent is waited for.
 const BUSY_FOR: Duration = Duration::from_secs(120);
 
@@ -1026,7 +1030,7 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
     let samples = leg.remote.samples.iter().map(|sample| sample.bytes);
     let claimed = samples.chain([leg.remote.bytes]).max()?;
     let sent = leg.local.bytes;
-    let took = leg.local.duration.since(silent_at_first(&leg.local));
+    let took = leg.local.duration.since(unread_at_first(spec, &leg.local));
     // The sender of a copy also waits for storage at both hosts.
     let sooner = !matches!(spec.workload, Workload::Copy(_))
         && leg.remote.bytes > Bytes(0)
@@ -1038,25 +1042,33 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
             "the remote host claims {claimed}, this kernel sent {sent} to {name}: {of_this_kernel}"
         )),
         true if sooner => Some(format!(
-            "the remote host claims to have received for {}, this kernel sent for {took} to {name}: {of_this_kernel}",
+            "the remote host claims to have received for {}, this kernel sent for {took} what no receive buffer holds to {name}: \
+             {of_this_kernel}",
             leg.remote.duration
         )),
         _ => None,
     }
 }
 
-/// How long after the beginning the remote kernel had acknowledged nothing: what was sent until then may have been on its way.
-fn silent_at_first(sender: &EndRecord) -> Nanos {
-    let acked = |sample: &Sample| -> Option<u64> {
-        let sockets = sample.streams.iter().map(|stream| stream.tcp.as_ref());
-        sockets.map(|tcp| Some(tcp?.bytes_acked()?.0)).sum()
+/// How long after the beginning all that the remote kernel had acknowledged fitted its receive buffers: a program that began
+/// late has read it at once.
+fn unread_at_first(spec: &Spec, sender: &EndRecord) -> Nanos {
+    let most = spec.socket.receive_buffer.unwrap_or(MOST_UNREAD).max(MOST_UNREAD);
+    // Acknowledged and offered by each socket. What opened the connections was acknowledged before.
+    let unread = |sample: &Sample| -> Option<bool> {
+        let mut firsts = sender.samples.first()?.streams.iter();
+        let mut fits = true;
+        for stream in &sample.streams {
+            let acked = |stream: &StreamSample| stream.tcp.as_ref()?.bytes_acked();
+            let offered = stream.tcp.as_ref()?.snd_wnd().unwrap_or(FIRST_WINDOW);
+            let since = acked(stream)?.since(acked(firsts.next()?)?);
+            fits &= since <= offered.clamp(FIRST_WINDOW, most);
+        }
+        Some(fits)
     };
-    // What opened the connections was acknowledged before.
-    let Some(first) = sender.samples.first().and_then(acked) else {
-        return Nanos(0);
-    };
-    let silent = |sample: &&Sample| acked(sample) == Some(first);
-    let last = sender.samples.iter().take_while(silent).last();
+    let last = (sender.samples.iter())
+        .take_while(|sample| unread(sample) == Some(true))
+        .last();
     last.map_or(Nanos(0), |sample| sample.at)
 }
 

@@ -86,14 +86,18 @@ fn more_than_the_far_end_claims_to_have_sent_is_disputed() {
 }
 
 #[test]
-fn who_received_in_less_than_half_the_time_is_disputed_unless_nothing_was_acknowledged_at_first() {
-    // A sample every 100 ms for two seconds, of which so many before the first acknowledgement.
-    let of = |silent: u64| {
+fn who_received_in_less_than_half_the_time_is_disputed_unless_a_receive_buffer_held_what_was_acknowledged() {
+    // A sample every 100 ms for two seconds. In so many at first no more is acknowledged than this; in each later one 100 KB more.
+    let of = |silent: u64, at_first: u64, window: u64| {
         let sample = |n: u64| model::Sample {
             at: Nanos::from_millis(n * 100),
             streams: vec![model::StreamSample {
                 tcp: Some(model::SocketState::from_probe(model::SocketValues {
-                    bytes_acked: model::Bytes(32 + n.saturating_sub(silent) * 1000),
+                    bytes_acked: model::Bytes(match n {
+                        1 => 32,
+                        _ => 32 + at_first + n.saturating_sub(silent) * 100_000,
+                    }),
+                    snd_wnd: model::Bytes(window),
                     ..Default::default()
                 })),
                 ..Default::default()
@@ -101,7 +105,7 @@ fn who_received_in_less_than_half_the_time_is_disputed_unless_nothing_was_acknow
             ..Default::default()
         };
         let end = |ms, samples| model::EndRecord {
-            bytes: model::Bytes(100_000),
+            bytes: model::Bytes(2_000_000),
             duration: Nanos::from_millis(ms),
             samples,
             ..model::EndRecord::default()
@@ -115,10 +119,16 @@ fn who_received_in_less_than_half_the_time_is_disputed_unless_nothing_was_acknow
         };
         super::disputed(&Spec::default(), &leg, "db2")
     };
-    let why = of(0).unwrap();
+    let why = of(0, 0, 0).unwrap();
     assert!(why.contains("claims to have received for 140 ms"), "{why}");
-    assert!(of(17).is_some());
-    assert_eq!(of(18), None);
+    assert!(of(17, 0, 0).is_some());
+    assert_eq!(of(18, 0, 0), None);
+    // It began to read late, from a full buffer; more than that is in no buffer.
+    assert_eq!(of(18, 65_536, 0), None);
+    assert!(of(18, 65_537, 0).is_some());
+    assert_eq!(of(18, 900_000, 900_000), None);
+    assert!(of(18, 1 << 20, 1 << 30).is_none());
+    assert!(of(18, (1 << 20) + 1, 1 << 30).is_some());
 }
 
 /// Sets a flag as soon as a sample comes.

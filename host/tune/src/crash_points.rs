@@ -2,7 +2,8 @@
 
 /// Names a point at which something has just been done. In debug builds the environment variable
 /// `LINERATE_DIE_AFTER_STEP` (for the guard: `LINERATE_GUARD_DIE_AFTER_STEP`) is the number or the name of
-/// the step after which the process kills itself, for the tests of what survives.
+/// the step after which the process kills itself, for the tests of what survives; with `LINERATE_CUT_POWER` the whole machine
+/// starts anew without writing anything to its disks: only for one that was made for that (`bench/power`).
 #[cfg(debug_assertions)]
 pub fn step(name: &str) {
     use std::sync::atomic::Ordering::Relaxed;
@@ -17,6 +18,10 @@ pub fn step(name: &str) {
     let now = COUNT.fetch_add(1, Relaxed) + 1;
     if last == name || last == now.to_string() {
         eprintln!("dies after step {now}: {name}");
+        if std::env::var_os("LINERATE_CUT_POWER").is_some() {
+            // Documentation/admin-guide/sysrq.rst
+            let _ = std::fs::write("/proc/sysrq-trigger", "b");
+        }
         let _ = sys::signal::end(std::process::id(), true);
         // The signal may arrive a moment later.
         loop {
