@@ -8,6 +8,7 @@ scratch = top / "target/guest/machines"
 LOOP = """export PATH=/run/bin:$PATH
 mkdir -p /run/bin
 ln -s {binary} /run/bin/linerate
+hostname {name}
 ip link set lo up
 modprobe {driver}
 until card=$(ls /sys/class/net | grep -v lo); do sleep 0.1; done
@@ -40,7 +41,7 @@ class Machine:
         self.orders.mkdir(parents=True)
         driver = {"rtl8139": "8139cp", "virtio-net-pci": "virtio_net"}.get(model, model)
         self.script = self.home / "script"
-        self.script.write_text(LOOP.format(binary=binary, driver=driver, mac=mac, address=self.address, orders=self.orders))
+        self.script.write_text(LOOP.format(name=name, binary=binary, driver=driver, mac=mac, address=self.address, orders=self.orders))
         self.disk = self.home / "disk" if disk else None
         if disk:
             with open(self.disk, "wb") as image:

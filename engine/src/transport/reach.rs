@@ -253,7 +253,10 @@ fn shake_hands(
 }
 
 fn busy(at: &str, again: Nanos) -> String {
-    format!("{at} has too many connections that are not authenticated: try again in {again}")
+    format!(
+        "{at} did not take this connection: it has too many that are not authenticated yet, or this one was too slow; \
+         try again in {again}"
+    )
 }
 
 /// A session that ended before its greeting. A server that refuses our key closes at once; the

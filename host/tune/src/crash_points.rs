@@ -19,6 +19,7 @@ pub fn step(name: &str) {
     if last == name || last == now.to_string() {
         eprintln!("dies after step {now}: {name}");
         if std::env::var_os("LINERATE_CUT_POWER").is_some() {
+            let _ = std::fs::write("/dev/console", format!("dies after step {now}: {name}\n"));
             // Documentation/admin-guide/sysrq.rst
             let _ = std::fs::write("/proc/sysrq-trigger", "b");
         }
