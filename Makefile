@@ -3,7 +3,7 @@
 LINERATE := target/release/linerate
 GUEST_TOOLS := qemu-system-x86 busybox-static cpio kmod xz-utils
 
-.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills guests test-kernels sbom fuzz build setup setup-test install install-files dist
+.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills guests test-kernels power two-machines sbom fuzz build setup setup-test install install-files dist
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -92,6 +92,18 @@ test-kernels: build setup-test
 	@scripts/need $(GUEST_TOOLS)
 	bench/kernels $(LINERATE) > docs/kernels.md.new
 	mv docs/kernels.md.new docs/kernels.md
+
+# Two machines in QEMU: whether a host whose power is cut while it is tuned is as before or as kept ('make power SEED=2 CUTS=60', an
+# hour, as root); and drivers, clocks, the kernel's NFS and virtual cards (half an hour; writes docs/two-machines.md).
+CUTS ?= 60
+power: setup-test
+	@scripts/need $(GUEST_TOOLS) e2fsprogs ethtool
+	cargo build --locked --config profile.dev.opt-level=1 --config profile.dev.debug=false --target-dir target/guest/build
+	bench/power target/guest/build/debug/linerate --count $(CUTS) $(if $(filter command,$(origin SEED)),--seed $(SEED))
+two-machines: build setup-test
+	@scripts/need $(GUEST_TOOLS) ethtool nfs-kernel-server
+	bench/two-machines $(LINERATE) > docs/two-machines.md.new
+	mv docs/two-machines.md.new docs/two-machines.md
 
 # Every decoder fuzzed, guided by coverage, with a new seed each: 'make fuzz SECONDS=600'.
 SECONDS ?= 600

@@ -41,7 +41,7 @@ class Machine:
         self.orders.mkdir(parents=True)
         driver = {"rtl8139": "8139cp", "virtio-net-pci": "virtio_net"}.get(model, model)
         self.script = self.home / "script"
-        self.script.write_text(LOOP.format(name=name, binary=binary, driver=driver, mac=mac, address=self.address, orders=self.orders))
+        self.script.write_text(LOOP.format(name=name, binary=os.path.realpath(binary), driver=driver, mac=mac, address=self.address, orders=self.orders))
         self.disk = self.home / "disk" if disk else None
         if disk:
             with open(self.disk, "wb") as image:
