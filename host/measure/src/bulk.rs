@@ -7,7 +7,7 @@ use crate::noise::noise;
 use crate::spin::{Spin, is_pause};
 use crate::stream::{LoadPhase, LoadStream, Tally};
 use crate::stride::Stride;
-use crate::workload::{WorkloadEnd, no_such_role};
+use crate::workload::{WorkloadEnd, alone, no_such_role};
 use model::{Bulk, LegLimit};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
@@ -62,11 +62,11 @@ pub(crate) fn end(job: &Job, order: &Bulk) -> Result<Box<dyn WorkloadEnd>, Error
 }
 
 impl WorkloadEnd for BulkEnd {
-    fn run(&self, stream: &LoadStream<'_>, _spin: Spin) -> Result<(), String> {
-        match self.sends {
+    fn run(&self, streams: &[LoadStream<'_>], _spin: Spin) {
+        alone(streams, |stream| match self.sends {
             true => send(stream, &self.order),
             false => receive(stream, &self.order),
-        }
+        });
     }
 }
 

@@ -9,7 +9,7 @@ use crate::spin::{Spin, is_pause};
 use crate::storage::{CopySink, CopySource, Storage};
 use crate::stream::{LoadPhase, LoadStream};
 use crate::stride::Stride;
-use crate::workload::{WorkloadEnd, no_such_role};
+use crate::workload::{WorkloadEnd, alone, no_such_role};
 use model::CopyRecord;
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -88,11 +88,11 @@ impl WorkloadEnd for CopyEnd {
         }
     }
 
-    fn run(&self, stream: &LoadStream<'_>, _spin: Spin) -> Result<(), String> {
-        match self {
+    fn run(&self, streams: &[LoadStream<'_>], _spin: Spin) {
+        alone(streams, |stream| match self {
             CopyEnd::From(source) => send(stream, source.as_ref()),
             CopyEnd::To(sink) => receive(stream, sink.as_ref()),
-        }
+        });
     }
 }
 

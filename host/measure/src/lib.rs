@@ -1,7 +1,7 @@
 //! Load: bulk, request/response, copies, blocks and datagrams. Promise: changes no setting.
 //!
 //! Sockets are made by [`connect`] and [`listen`] with every option set before the handshake. A
-//! [`Job`] and its connected sockets become a [`Load`]: one thread a stream, counters that anyone
+//! [`Job`] and its connected sockets become a [`Load`]: threads, counters that anyone
 //! may read meanwhile, and an [`Outcome`] at the end that never loses what was counted.
 
 mod block_client;

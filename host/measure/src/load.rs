@@ -1,16 +1,17 @@
-//! Running threads, one a stream, and what they counted.
+//! Running threads and what they counted.
 
 use crate::job::{Job, Role};
-use crate::spin::Spin;
+use crate::spin::{Spin, is_local};
 use crate::stream::{LoadStream, StreamError, StreamShared};
-use crate::workload::WorkloadEnd;
+use crate::workload::{WorkloadEnd, alone};
 use crate::{Error, blocks, bulk, copy, request, udp};
 use model::{
     BlockRecord, Bytes, CopyRecord, Datagrams, Latency, Nanos, StoreRecord, Warning, Workload,
 };
+use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Instant;
 use sys::sched;
 
@@ -46,13 +47,13 @@ pub struct LoadOutcome {
 pub struct Load {
     shared: Arc<StreamShared>,
     end: Arc<dyn WorkloadEnd>,
-    streams: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     keeper: Option<JoinHandle<()>>,
 }
 
 impl Load {
-    /// Starts at once, one thread a socket. The sockets must be connected and in blocking mode; those of datagrams
-    /// come by [`sys::udp::as_stream`].
+    /// Starts at once. The sockets must be connected and in blocking mode; those of datagrams come by
+    /// [`sys::udp::as_stream`].
     pub fn start(job: Job, sockets: Vec<TcpStream>) -> Result<Load, Error> {
         let end: Arc<dyn WorkloadEnd> = workload_end(&job)?.into();
         if sockets.is_empty() {
@@ -61,33 +62,55 @@ impl Load {
         check_cpus(&job.cpus)?;
         end.prepare().map_err(Error::Job)?;
         let mut warnings = Vec::new();
-        let spin = Spin::allowed(end.wait(), &sockets, &mut warnings);
-        let shared = Arc::new(StreamShared::new(job, sockets, warnings)?);
+        let streams = sockets.len();
+        let ends_here = 1 + usize::from(is_local(&sockets[0]));
+        let placed = job.cpus.iter().collect::<BTreeSet<_>>().len();
+        let own = match placed {
+            0 => (processors() / ends_here).max(1),
+            _ => placed,
+        };
+        let threads = end.threads(streams, own);
+        let spin = Spin::allowed(end.wait(), threads * ends_here, &mut warnings);
+        let shared = Arc::new(StreamShared::new(job, sockets, threads, warnings)?);
         let cpus = &shared.job.cpus;
         let mut load = Load {
             shared: Arc::clone(&shared),
             end: Arc::clone(&end),
-            streams: Vec::new(),
+            threads: Vec::new(),
             keeper: None,
         };
-        for index in 0..shared.streams.len() {
+        for thread in 0..threads {
             let (shared, end) = (Arc::clone(&shared), Arc::clone(&end));
-            let cpu = cpus.iter().cycle().nth(index).copied();
-            let thread = spawn(format!("stream {index}"), move || {
-                let stream = LoadStream {
-                    shared: &shared,
-                    index,
-                };
-                stream.play(cpu, |stream| end.run(stream, spin));
+            let cpu = cpus.iter().cycle().nth(thread).copied();
+            let thread = spawn(format!("stream {thread}"), move || {
+                let part = (thread..streams).step_by(threads);
+                let part: Vec<LoadStream<'_>> = part
+                    .map(|index| LoadStream {
+                        shared: &shared,
+                        index,
+                        thread,
+                    })
+                    .collect();
+                match cpu.map_or(Ok(()), |cpu| sched::run_on(&[cpu])) {
+                    Ok(()) => end.run(&part, spin),
+                    Err(e) => alone(&part, |_| {
+                        let why = format!("cannot keep a thread on its CPU: {e}");
+                        Err(format!("{why}; leave CPUs away"))
+                    }),
+                }
             })?;
-            load.streams.push(thread);
+            load.threads.push(thread);
         }
-        let threads = load.streams.iter().map(|t| t.thread().clone()).collect();
+        let threads = load.all_threads();
         let keeper = Arc::clone(&shared);
         load.keeper = Some(spawn("load keeper".into(), move || {
             keeper.run_phases(threads)
         })?);
         Ok(load)
+    }
+
+    fn all_threads(&self) -> Vec<Thread> {
+        self.threads.iter().map(|t| t.thread().clone()).collect()
     }
 
     /// Bytes of each stream so far; cheap, from any thread.
@@ -173,7 +196,7 @@ impl Load {
     }
 
     fn join(&mut self) {
-        for thread in self.streams.drain(..) {
+        for thread in self.threads.drain(..) {
             // A stream that panicked has said so on stderr; its counters stand.
             let _ = thread.join();
         }
@@ -185,12 +208,12 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        if self.streams.is_empty() {
+        if self.threads.is_empty() {
             return;
         }
         self.shared.cut();
         // Without a keeper (the system ran out of threads) nobody else wakes a sleeping stream.
-        self.streams.iter().for_each(|t| t.thread().unpark());
+        self.shared.wake(&self.all_threads());
         self.join();
     }
 }
@@ -200,6 +223,11 @@ fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandl
         .name(name)
         .spawn(body)
         .map_err(|e| Error::system("start a thread; lower the number of streams", e))
+}
+
+/// That this process may use.
+pub(crate) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn check_cpus(cpus: &[u32]) -> Result<(), Error> {

@@ -1,11 +1,11 @@
 //! How a thread waits for data: spinning first, or asleep at once.
 
+use crate::load::processors;
 use crate::stream::{LoadPhase, LoadStream};
 use model::{WaitMode, Warning};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
-use std::thread;
 use std::time::{Duration, Instant};
 use sys::socket;
 
@@ -30,16 +30,13 @@ impl Spin {
     /// (both ends counted if the peer is on this host) all sleep, and a warning says so.
     pub(crate) fn allowed(
         wait: Option<WaitMode>,
-        sockets: &[TcpStream],
+        threads: usize,
         warnings: &mut Vec<Warning>,
     ) -> Spin {
-        let Some(wait) = wait else {
-            return Spin::NEVER;
-        };
-        let ends_here = sockets.first().map_or(1, |s| 1 + usize::from(is_local(s)));
-        let threads = sockets.len() * ends_here;
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        Spin::within(wait, threads, cpus, warnings)
+        match wait {
+            Some(wait) => Spin::within(wait, threads, processors(), warnings),
+            None => Spin::NEVER,
+        }
     }
 
     fn within(wait: WaitMode, threads: usize, cpus: usize, warnings: &mut Vec<Warning>) -> Spin {
@@ -109,7 +106,7 @@ impl Spin {
     }
 
     /// Tries without sleeping while it may spin, and then sleeps.
-    fn sleeping(
+    pub(crate) fn sleeping(
         &self,
         in_vain: impl FnOnce(),
         mut attempt: impl FnMut(bool) -> io::Result<usize>,
@@ -146,7 +143,8 @@ impl Spin {
     }
 }
 
-fn is_local(socket: &TcpStream) -> bool {
+/// Whether its peer is on this host.
+pub(crate) fn is_local(socket: &TcpStream) -> bool {
     match (socket.local_addr(), socket.peer_addr()) {
         (Ok(local), Ok(peer)) => peer.ip().is_loopback() || local.ip() == peer.ip(),
         _ => false,
@@ -156,4 +154,20 @@ fn is_local(socket: &TcpStream) -> bool {
 /// Not an error: a signal, or a timeout that only serves to look at the phase.
 pub(crate) fn is_pause(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_cannot_all_spin_sleep_and_who_asked_for_it_is_warned() {
+        let mut warnings = Vec::new();
+        let mut within = |wait, threads| Spin::within(wait, threads, 2, &mut warnings);
+        assert_eq!(within(WaitMode::Block, 3), Spin::NEVER);
+        assert_eq!(within(WaitMode::Hybrid, 2).data, SPIN);
+        assert_eq!(within(WaitMode::Hybrid, 3), Spin::NEVER);
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].what.contains("3 threads on 2 processors"));
+    }
 }

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+use sys::poll::Waker;
+use sys::socket;
 use sys::socket::SendMode;
-use sys::{sched, socket};
 
 /// A stream that broke: the others went on, and its counts are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,10 @@ pub(crate) enum LoadPhase {
 pub(crate) struct StreamShared {
     pub(crate) sockets: Vec<TcpStream>,
     pub(crate) streams: Vec<PerStream>,
+    /// Those that each thread has recorded and nobody has taken.
+    recent: Vec<Mutex<Histogram<u64>>>,
+    /// Woken whenever the phase changes, for threads that wait for several connections.
+    pub(crate) waker: Waker,
     pub(crate) job: Job,
     pub(crate) begun: Instant,
     /// When a sender stops by the clock.
@@ -62,7 +67,6 @@ pub(crate) struct PerStream {
     /// The most bytes that have waited to be read: the quota has counted so many beside those that were read.
     ahead: AtomicUsize,
     peer: Option<SocketAddr>,
-    recent: Mutex<Histogram<u64>>,
     datagrams: Mutex<Datagrams>,
 }
 
@@ -81,7 +85,7 @@ pub(crate) struct StreamState {
     pub(crate) outcome: LoadOutcome,
     /// All latencies that were taken out of the streams.
     pub(crate) all: Latency,
-    /// Empty, to be swapped with a stream's; it keeps its size.
+    /// Empty, to be swapped with a thread's; it keeps its size.
     spare: Option<Histogram<u64>>,
 }
 
@@ -121,6 +125,7 @@ impl StreamShared {
     pub(crate) fn new(
         job: Job,
         sockets: Vec<TcpStream>,
+        threads: usize,
         warnings: Vec<Warning>,
     ) -> Result<StreamShared, Error> {
         for stream in &sockets {
@@ -145,6 +150,8 @@ impl StreamShared {
         let longest = job.longest.as_ref();
         Ok(StreamShared {
             streams: sockets.iter().map(PerStream::new).collect(),
+            recent: (0..threads).map(|_| Mutex::new(latencies())).collect(),
+            waker: Waker::new().map_err(|e| Error::system("open an eventfd", e))?,
             begun,
             ends: match limits_here {
                 true => ends,
@@ -204,8 +211,14 @@ impl StreamShared {
                     continue;
                 }
             }
-            threads.iter().for_each(Thread::unpark);
+            self.wake(&threads);
         }
+    }
+
+    /// Has all threads look at the phase.
+    pub(crate) fn wake(&self, threads: &[Thread]) {
+        self.waker.wake();
+        threads.iter().for_each(Thread::unpark);
     }
 
     fn end(&self) {
@@ -270,9 +283,9 @@ impl StreamShared {
         let mut state = self.lock();
         let mut spare = state.spare.take().unwrap_or_else(latencies);
         let mut taken = Latency::default();
-        for stream in &self.streams {
-            // Swapped, so that the stream waits for a moment only.
-            std::mem::swap(&mut *stream.recent(), &mut spare);
+        for recent in &self.recent {
+            // Swapped, so that the thread waits for a moment only.
+            std::mem::swap(&mut *lock(recent), &mut spare);
             taken = taken.merged(&counts(&spare));
             spare.reset();
         }
@@ -294,13 +307,8 @@ impl PerStream {
             bytes: AtomicU64::new(0),
             ahead: AtomicUsize::new(0),
             peer: socket.peer_addr().ok(),
-            recent: Mutex::new(latencies()),
             datagrams: Mutex::default(),
         }
-    }
-
-    fn recent(&self) -> MutexGuard<'_, Histogram<u64>> {
-        lock(&self.recent)
     }
 }
 
@@ -314,10 +322,12 @@ pub(crate) fn counts(histogram: &Histogram<u64>) -> Latency {
     Latency::from_counts(recorded.map(|v| (v.value_iterated_to(), v.count_at_value())))
 }
 
-/// One thread's view of the load.
+/// What the thread of a stream sees of the load.
 pub(crate) struct LoadStream<'a> {
     pub(crate) shared: &'a StreamShared,
     pub(crate) index: usize,
+    /// Number of its thread.
+    pub(crate) thread: usize,
 }
 
 impl Deref for LoadStream<'_> {
@@ -329,16 +339,8 @@ impl Deref for LoadStream<'_> {
 }
 
 impl LoadStream<'_> {
-    /// Runs this thread's part, and keeps why it broke.
-    pub(crate) fn play(
-        &self,
-        cpu: Option<u32>,
-        part: impl FnOnce(&LoadStream<'_>) -> Result<(), String>,
-    ) {
-        let placed = cpu.map_or(Ok(()), |cpu| sched::run_on(&[cpu]));
-        let result = placed
-            .map_err(|e| format!("cannot keep a thread on its CPU: {e}; leave CPUs away"))
-            .and_then(|()| part(self));
+    /// The stream is over; why it broke is kept.
+    pub(crate) fn finish(&self, result: Result<(), String>) {
         let mut state = self.shared.lock();
         state.running -= 1;
         if let Err(what) = result {
@@ -411,7 +413,7 @@ impl LoadStream<'_> {
     pub(crate) fn record(&self, latency: Duration) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         // Only a value beyond what the histogram can ever hold fails: half an eternity.
-        let _ = self.shared.streams[self.index].recent().record(ns);
+        let _ = lock(&self.shared.recent[self.thread]).record(ns);
     }
 
     /// Takes up to `want` of what the limit still allows; zero: the limit is reached.
@@ -470,6 +472,25 @@ impl LoadStream<'_> {
         let sent = socket::send(fd, &data[..bytes], SendMode::Copy);
         self.unmoved(bytes, &sent);
         sent
+    }
+
+    /// Sends on until `size` bytes are sent: `data`, and again from its start.
+    ///
+    /// # Errors
+    /// A pause among them: `sent` then says how far it came.
+    pub(crate) fn send_on(
+        &self,
+        fd: BorrowedFd<'_>,
+        data: &[u8],
+        size: u64,
+        sent: &mut u64,
+    ) -> io::Result<()> {
+        while *sent < size {
+            let at = (*sent % data.len() as u64) as usize;
+            let want = (size - *sent).min((data.len() - at) as u64) as usize;
+            *sent += self.send(fd, &data[at..at + want])? as u64;
+        }
+        Ok(())
     }
 
     /// Receives up to `most` bytes as the peer's quota allows: `wait` waits until some are there, `receive` takes

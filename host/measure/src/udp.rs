@@ -5,7 +5,7 @@ use crate::Error;
 use crate::job::{Job, Role};
 use crate::spin::Spin;
 use crate::stream::{LoadPhase, LoadStream};
-use crate::workload::{WorkloadEnd, no_such_role};
+use crate::workload::{WorkloadEnd, alone, no_such_role};
 use model::{BitRate, Datagrams, Nanos, Udp};
 use std::io;
 use std::net::TcpStream;
@@ -75,16 +75,18 @@ pub(crate) fn prepare(socket: &TcpStream) -> io::Result<()> {
 }
 
 impl WorkloadEnd for UdpEnd {
-    fn run(&self, stream: &LoadStream<'_>, _spin: Spin) -> Result<(), String> {
-        let mut span = None;
-        let result = match self.sends {
-            true => send(stream, &self.order, self.format.as_ref(), &mut span),
-            false => receive(stream, self.format.counter(), &mut span),
-        };
-        if let Some((first, last)) = span {
-            stream.moved(first, last);
-        }
-        result
+    fn run(&self, streams: &[LoadStream<'_>], _spin: Spin) {
+        alone(streams, |stream| {
+            let mut span = None;
+            let result = match self.sends {
+                true => send(stream, &self.order, self.format.as_ref(), &mut span),
+                false => receive(stream, self.format.counter(), &mut span),
+            };
+            if let Some((first, last)) = span {
+                stream.moved(first, last);
+            }
+            result
+        });
     }
 }
 

@@ -5,10 +5,10 @@ use crate::spin::Spin;
 use crate::stream::LoadStream;
 use model::{StoreRecord, WaitMode};
 
-/// One end of a workload. [`WorkloadEnd::run`] is called once a stream: the loop inside it is the workload's own, and no
+/// One end of a workload. [`WorkloadEnd::run`] is called once a thread: the loop inside it is the workload's own, and no
 /// system call of it goes through this trait.
 pub(crate) trait WorkloadEnd: Send + Sync {
-    /// How a stream's thread waits for data; `None`: it never spins.
+    /// How a thread waits for data; `None`: it never spins.
     fn wait(&self) -> Option<WaitMode> {
         None
     }
@@ -18,13 +18,28 @@ pub(crate) trait WorkloadEnd: Send + Sync {
         Ok(())
     }
 
-    /// Runs one stream to its end, on a thread of its own.
-    fn run(&self, stream: &LoadStream<'_>, spin: Spin) -> Result<(), String>;
+    /// Threads for so many streams, given the processors that this end may use. As a rule each stream has its own.
+    fn threads(&self, streams: usize, _processors: usize) -> usize {
+        streams
+    }
+
+    /// Runs the streams of one thread to their ends, and finishes each.
+    fn run(&self, streams: &[LoadStream<'_>], spin: Spin);
 
     /// Called once after the last stream, with the first failure of the storage: the record of the blocks' storage,
     /// at the end that has it.
     fn settle(&self, _failed: Option<String>) -> Option<StoreRecord> {
         None
+    }
+}
+
+/// Runs streams whose thread has no other.
+pub(crate) fn alone(
+    streams: &[LoadStream<'_>],
+    part: impl Fn(&LoadStream<'_>) -> Result<(), String>,
+) {
+    for stream in streams {
+        stream.finish(part(stream));
     }
 }
 

@@ -438,17 +438,201 @@ fn taken_latencies_add_up_to_the_total() {
     done(server);
 }
 
+/// More connections than processors: threads have several.
+fn several() -> usize {
+    2 * thread::available_parallelism().unwrap().get() + 1
+}
+
 #[test]
-fn more_connections_than_processors_sleep_and_say_so() {
-    let n = thread::available_parallelism().unwrap().get() + 1;
-    let (asked, _) = ask(n, LegLimit::Requests(50), &small());
-    assert!(asked.warnings[0].what.contains("cannot all spin"));
+fn several_connections_of_a_thread_are_counted_exactly() {
+    for wait in [WaitMode::Hybrid, WaitMode::Block] {
+        let order = Request { wait, ..small() };
+        let (asked, answered) = ask(several(), LegLimit::Requests(500), &order);
+        assert_eq!(count(&asked), 500);
+        assert_eq!(total(&answered), 500 * 64);
+    }
+}
+
+#[test]
+fn messages_larger_than_all_buffers_pass_in_pieces() {
+    let narrow = SocketSettings {
+        send_buffer: Some(Bytes(8192)),
+        receive_buffer: Some(Bytes(8192)),
+        ..SocketSettings::default()
+    };
+    for (request_size, reply_size) in [(4, 1_500_000), (1_500_000, 1), (300_000, 300_000)] {
+        let order = Request {
+            request_size: Bytes(request_size),
+            reply_size: Bytes(reply_size),
+            ..small()
+        };
+        let n = several();
+        let (local, remote) = sockets_with(n, &narrow, &narrow);
+        let limit = LegLimit::Requests(2 * n as u64);
+        let server = Load::start(request(Role::Answer, limit, &order), remote).unwrap();
+        let asked = done(Load::start(request(Role::Ask, limit, &order), local).unwrap());
+        let answered = done(server);
+        assert_eq!((asked.errors, answered.errors), (vec![], vec![]));
+        assert_eq!(
+            answered.bytes.iter().map(|b| b.0).sum::<u64>(),
+            2 * n as u64 * request_size
+        );
+        assert_eq!(asked.bytes, answered.bytes);
+    }
+}
+
+#[test]
+fn a_connection_that_never_answers_among_a_thousand_holds_up_no_other() {
+    sys::process::raise_open_files();
+    let (local, mut remote) = sockets(1000);
+    let silent = remote.remove(417);
+    let mut job = request(Role::Ask, LegLimit::Requests(5000), &small());
+    job.drain = Duration::from_secs(1);
+    let limit = job.limit;
+    let server = Load::start(request(Role::Answer, limit, &small()), remote).unwrap();
+    let client = Load::start(job, local).unwrap();
+    // Of a number of requests none ends the load but the last.
+    while client.bytes().iter().map(|b| b.0).sum::<u64>() < 5000 * 64 {
+        assert!(!client.wait(Instant::now() + Duration::from_millis(5)));
+    }
+    client.stop();
+    let asked = done(client);
+    assert_eq!(asked.errors, []);
+    assert_eq!(count(&asked), 4999);
+    assert!(
+        asked.warnings[0]
+            .what
+            .contains("1 request(s) were never answered")
+    );
+    assert_eq!(asked.bytes[417], Bytes(64));
+    assert_eq!(done(server).errors, []);
+    drop(silent);
+}
+
+/// Requests over several connections of which the last has this peer, until the time is over.
+fn beside(pace: Option<f64>, peer: impl FnOnce(TcpStream) + Send) -> LoadOutcome {
+    let (local, mut remote) = sockets(several());
+    let last = remote.pop().unwrap();
     let order = Request {
-        wait: WaitMode::Block,
+        pace_per_s: pace,
         ..small()
     };
-    let (asked, _) = ask(n, LegLimit::Requests(50), &order);
-    assert_eq!(asked.warnings, []);
+    let limit = LegLimit::Time(Nanos::from_secs(2));
+    let server = Load::start(request(Role::Answer, limit, &order), remote).unwrap();
+    let client = Load::start(request(Role::Ask, limit, &order), local).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| peer(last));
+        let asked = done(client);
+        assert_eq!(done(server).errors, []);
+        asked
+    })
+}
+
+#[test]
+fn a_server_that_goes_away_or_sends_too_much_ends_its_connection_alone() {
+    let last = several() as u32 - 1;
+    let fails = |pace, peer: &(dyn Fn(&mut TcpStream, &mut [u8; 64]) + Sync), why: &str| {
+        let asked = beside(pace, |mut socket| {
+            peer(&mut socket, &mut [0; 64]);
+            // Open until the client has closed it.
+            let _ = io::copy(&mut socket, &mut io::sink());
+        });
+        let broken: Vec<u32> = asked.errors.iter().map(|e| e.stream).collect();
+        assert_eq!(broken, [last], "{:?}", asked.errors);
+        assert!(asked.errors[0].what.contains(why), "{:?}", asked.errors);
+        let others = &asked.bytes[..last as usize];
+        assert!(others.iter().all(|bytes| bytes.0 >= 64), "{others:?}");
+        assert!(count(&asked) > 1);
+    };
+    fails(
+        None,
+        &|socket, request| {
+            socket.read_exact(request).unwrap();
+            socket.write_all(&[0; 5000]).unwrap();
+            socket.shutdown(std::net::Shutdown::Both).unwrap();
+        },
+        "closed the connection before the end",
+    );
+    fails(
+        None,
+        &|socket, request| {
+            socket.read_exact(request).unwrap();
+            socket.write_all(&[0; 8193]).unwrap();
+        },
+        "more than it was asked for",
+    );
+    // Idle, between requests.
+    let pace = Some(20.0 * f64::from(last + 1));
+    fails(
+        pace,
+        &|socket, request| {
+            socket.read_exact(request).unwrap();
+            socket.write_all(&[0; 8192]).unwrap();
+            socket.write_all(&[0]).unwrap();
+        },
+        "more than it was asked for",
+    );
+    fails(
+        pace,
+        &|socket, request| {
+            socket.read_exact(request).unwrap();
+            socket.write_all(&[0; 8192]).unwrap();
+            socket.shutdown(std::net::Shutdown::Both).unwrap();
+        },
+        "closed the connection before the end",
+    );
+}
+
+#[test]
+fn requests_in_pieces_and_two_at_once_are_answered_whatever_the_others_do() {
+    let n = several();
+    let (local, remote) = sockets(n);
+    let job = request(Role::Answer, LegLimit::Requests(1), &small());
+    let server = Load::start(job, remote).unwrap();
+    let mut one = [7; 64];
+    one[..4].copy_from_slice(&3u32.to_be_bytes());
+    let read = |mut socket: &TcpStream, bytes: usize| {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.read_exact(&mut vec![0; bytes]).unwrap();
+    };
+    // All are in the middle of a request at the same time, cut elsewhere.
+    for (cut, mut socket) in (1..).zip(&local) {
+        socket.write_all(&one[..cut]).unwrap();
+    }
+    for (cut, mut socket) in (1..).zip(&local) {
+        socket.write_all(&one[cut..]).unwrap();
+        socket.write_all(&[one, one].concat()).unwrap();
+        read(socket, 9);
+    }
+    drop(local);
+    let answered = done(server);
+    assert_eq!(answered.errors, []);
+    assert_eq!(answered.bytes, vec![Bytes(3 * 64); n]);
+}
+
+#[test]
+fn several_connections_share_a_quota_and_a_pace() {
+    let order = Request {
+        pace_per_s: Some(1000.0),
+        ..small()
+    };
+    let n = several();
+    let (local, remote) = sockets(n);
+    let limit = LegLimit::Requests(100);
+    let mut job = request(Role::Answer, limit, &order);
+    job.quota = Some(Arc::new(Purse(Mutex::new(100 * (64 + 8192)))));
+    let server = Load::start(job, remote).unwrap();
+    let began = Instant::now();
+    let asked = done(Load::start(request(Role::Ask, limit, &order), local).unwrap());
+    assert_eq!(asked.errors, []);
+    assert_eq!(count(&asked), 100);
+    assert!(
+        began.elapsed() >= Duration::from_millis(99),
+        "due at 0, 1, ... 99 ms"
+    );
+    assert!(asked.bytes.iter().all(|bytes| bytes.0 > 0), "in turn");
+    let answered = done(server);
+    assert_eq!((answered.errors, answered.limit), (vec![], None));
 }
 
 /// A server that answers one request at a time, on order.
@@ -776,6 +960,8 @@ fn requests_do_not_wait_for_acknowledgements_unless_ordered() {
 #[test]
 fn buffers_are_counted_before_they_are_made() {
     const MIB: u64 = 1 << 20;
+    const CONNECTION: u64 = 4096;
+    let cpus = thread::available_parallelism().unwrap().get() as u64;
     let bulk = |write_size: Option<u64>, discard| {
         Workload::Bulk(Bulk {
             write_size: write_size.map(Bytes),
@@ -801,8 +987,15 @@ fn buffers_are_counted_before_they_are_made() {
         (bulk(Some(64 * MIB), false), 32, Role::Receive, 16 * MIB),
         (bulk(None, true), 3, Role::Receive, 0),
         (bulk(None, true), 3, Role::Send, 3 * MIB),
-        (request(100, 1000), 3, Role::Ask, 3300),
-        (request(5 * MIB, 1), 2, Role::Answer, 2 * (MIB + 1)),
+        (request(100, 1000), 1, Role::Ask, 1100 + CONNECTION),
+        (request(5 * MIB, 1), 1, Role::Answer, MIB + 1 + CONNECTION),
+        // A thread's are those of all its connections.
+        (
+            request(100, 1000),
+            10_000,
+            Role::Answer,
+            1100 * cpus + 10_000 * CONNECTION,
+        ),
     ] {
         let counted = linerate_measure::buffers(&workload, streams, role);
         assert_eq!(counted, Bytes(bytes), "{workload:?} {streams} {role:?}");

@@ -27,6 +27,22 @@ pub fn thread_cpu_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
+/// Lets this process have as many open files as its hard limit allows (`RLIMIT_NOFILE`), and returns how many that is.
+pub fn raise_open_files() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // Up to the hard limit everybody may; if not, the soft one stands.
+    let now = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    };
+    now.unwrap_or(u64::MAX)
+}
+
 /// The user whose rights this process has.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -11,7 +11,7 @@ use crate::job::{Job, Role};
 use crate::spin::{Spin, is_pause};
 use crate::storage::{Storage, Store};
 use crate::stream::LoadStream;
-use crate::workload::{WorkloadEnd, no_such_role};
+use crate::workload::{WorkloadEnd, alone, no_such_role};
 use model::{Blocks, StoreRecord, WaitMode, Workload};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -109,14 +109,14 @@ impl WorkloadEnd for BlocksEnd {
         }
     }
 
-    fn run(&self, stream: &LoadStream<'_>, spin: Spin) -> Result<(), String> {
-        match self {
+    fn run(&self, streams: &[LoadStream<'_>], spin: Spin) {
+        alone(streams, |stream| match self {
             BlocksEnd::Client(order, clients) => {
                 let mut client = clients(stream.index);
                 client::ask(stream, order, client.as_mut(), spin)
             }
             BlocksEnd::Server(order, store) => server::serve(stream, order, store.as_ref(), spin),
-        }
+        });
     }
 
     fn settle(&self, failed: Option<String>) -> Option<StoreRecord> {

@@ -3,9 +3,8 @@
 use super::frame::{CALL, FramedCall, REPLY};
 use crate::cpu_distance::Distance;
 use crate::lock;
-use crate::request::send_all;
 use crate::ring::{Block, Ring};
-use crate::spin::Spin;
+use crate::spin::{Spin, is_pause};
 use crate::storage::Store;
 use crate::stream::{LoadPhase, LoadStream};
 use model::{BlockOperation, Blocks, Nanos, StoreRecord};
@@ -144,8 +143,12 @@ impl BlocksLoop<'_> {
         head[12..].copy_from_slice(&took[1].0.to_be_bytes());
         let reply = block.behind(&head);
         let _turn = lock(&self.turn);
-        send_all(self.stream, self.stream.fd(), reply, reply.len() as u64)
-            .map_err(|e| self.stream.broken(&e))?;
+        let (stream, size, mut sent) = (self.stream, reply.len() as u64, 0);
+        while let Err(e) = stream.send_on(stream.fd(), reply, size, &mut sent) {
+            if !is_pause(&e) || stream.phase() == LoadPhase::Cut {
+                return Err(stream.broken(&e));
+            }
+        }
         let [sent, answered] = call.operation.carries(self.order.block);
         self.stream.count((sent + answered).0 as usize);
         Ok(())
