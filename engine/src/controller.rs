@@ -1053,7 +1053,11 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
 /// How long after the beginning all that the remote kernel had acknowledged fitted its receive buffers: a program that began
 /// late has read it at once.
 fn unread_at_first(spec: &Spec, sender: &EndRecord) -> Nanos {
-    let most = spec.socket.receive_buffer.unwrap_or(MOST_UNREAD).max(MOST_UNREAD);
+    let most = spec
+        .socket
+        .receive_buffer
+        .unwrap_or(MOST_UNREAD)
+        .max(MOST_UNREAD);
     // Acknowledged and offered by each socket. What opened the connections was acknowledged before.
     let unread = |sample: &Sample| -> Option<bool> {
         let mut firsts = sender.samples.first()?.streams.iter();

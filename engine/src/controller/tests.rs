@@ -86,7 +86,8 @@ fn more_than_the_far_end_claims_to_have_sent_is_disputed() {
 }
 
 #[test]
-fn who_received_in_less_than_half_the_time_is_disputed_unless_a_receive_buffer_held_what_was_acknowledged() {
+fn who_received_in_less_than_half_the_time_is_disputed_unless_a_receive_buffer_held_what_was_acknowledged()
+ {
     // A sample every 100 ms for two seconds. In so many at first no more is acknowledged than this; in each later one 100 KB more.
     let of = |silent: u64, at_first: u64, window: u64| {
         let sample = |n: u64| model::Sample {

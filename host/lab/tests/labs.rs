@@ -547,7 +547,10 @@ fn netem_acts_on_single_frames_and_leaves_the_hosts_devices_alone() {
     // Full frames, none of them a super-packet. The kernel counts a frame's bytes a moment before the frame.
     let frames = fullest.frames;
     let bytes = 1400 * frames..=1538 * (frames + 1);
-    assert!(frames >= 10 && bytes.contains(&fullest.wire_bytes), "{fullest:?}");
+    assert!(
+        frames >= 10 && bytes.contains(&fullest.wire_bytes),
+        "{fullest:?}"
+    );
     let counters = lab.counters().unwrap();
     let link = &counters.links[0];
     assert_eq!(link.backend, LinkBackend::Netem);

@@ -154,7 +154,12 @@ fn what_cannot_be_done_is_a_sentence_and_changes_nothing() {
     ];
     // A kernel that has it as a module loads it.
     let mut module = std::process::Command::new("modprobe");
-    if module.args(["-n", "-q", "sch_fq"]).status().unwrap().success() {
+    if module
+        .args(["-n", "-q", "sch_fq"])
+        .status()
+        .unwrap()
+        .success()
+    {
         cannot.remove(0);
     }
     for (peer, setting, why) in cannot {
