@@ -153,6 +153,44 @@ fn requests_are_counted_and_timed() {
 }
 
 #[test]
+fn thousands_of_connections_share_threads_and_the_first_are_sampled() {
+    let home = Home::new();
+    let requests = |streams: &str, command: &mut Command| {
+        command.args(["measure", "local", "--workload", "request", "--up", "-q"]);
+        command.args(["-P", streams, "--time", "300ms", "-i", "50ms", "--json"]);
+        run(command)
+    };
+    let ended = requests("2000", &mut home.linerate(&[]));
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    let measured: Value = serde_json::from_str(&stdout(&ended)).unwrap();
+    let leg = &measured["legs"][0];
+    assert!(measured["summary"]["legs"][0]["requests"]["count"].as_u64() >= Some(2000));
+    let warning = &leg["local"]["warnings"][0]["what"];
+    assert_eq!(
+        warning,
+        "the sockets of the first 128 of 2000 connections are sampled"
+    );
+    for end in ["local", "remote"] {
+        assert_eq!(leg[end]["sockets"].as_array().unwrap().len(), 128);
+        for sample in leg[end]["samples"].as_array().unwrap() {
+            assert_eq!(sample["streams"].as_array().unwrap().len(), 128);
+        }
+    }
+    // The bytes are those of all.
+    let last = leg["local"]["samples"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["bytes"], leg["local"]["bytes"]);
+
+    let mut few_files = Command::new("prlimit");
+    few_files
+        .arg("--nofile=600")
+        .arg(env!("CARGO_BIN_EXE_linerate"));
+    home.furnish(&mut few_files);
+    let refused = requests("345", &mut few_files);
+    assert_ne!(refused.status.code(), Some(0));
+    assert!(stderr(&refused).contains("344"), "{}", stderr(&refused));
+}
+
+#[test]
 fn a_new_connection_for_each_request_costs_one_round_trip_and_no_wait_of_our_own() {
     let home = Home::new();
     let lab = Lab::of(&home, 1500, "delay = \"5ms\"", "delay = \"5ms\"");

@@ -3,7 +3,8 @@
 
 use crate::exit::Refusal;
 use crate::leg::{
-    LegResult, end_trace, failed_with, inspect, job, merge, run_end, storage, traced,
+    LegResult, can_connect, end_trace, failed_with, inspect, job, merge, run_end, sampled_ones,
+    storage, traced,
 };
 use crate::leg_watch::{self, LegWatch};
 use crate::outages;
@@ -18,8 +19,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::storage::Reach;
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Leg, LegLimit, Nanos, Placement, Reading, Run,
-    Sample, Side, SocketOptions, SocketSettings, Spec, StreamSample, Warning, Workload,
+    Bytes, Direction, Directions, EndRecord, Ended, Leg, LegLimit, MOST_SAMPLED, Nanos, Placement,
+    Reading, Run, Sample, Side, SocketOptions, SocketSettings, Spec, StreamSample, Warning,
+    Workload,
 };
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -34,6 +36,9 @@ use wire::control::{ProbeAnswer, ProbeRequest, TuneRequest};
 
 /// A data connection stands by then, or never will.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Threads that connect at once, and connections that each opens at least: a round trip each would take too long.
+const MOST_DIALLERS: u32 = 64;
+const EACH_DIALS: u32 = 128;
 /// How often the listener looks whether it is still wanted; events come at once.
 const LISTEN: Duration = Duration::from_secs(1);
 /// How soon Ctrl-C is noticed.
@@ -745,13 +750,13 @@ impl Drive<'_> {
                 bail!(self.link.refuses(&why));
             }
             ToController::Connected { sockets, .. }
-                if sockets.len() != leg_state.order.streams as usize =>
+                if sockets.len() != sampled(&leg_state.order) =>
             {
                 leg_state.fail(anyhow!(
-                    "{} reports {} data connections where {} were ordered",
+                    "{} reports {} data connections where {} are to be",
                     self.link.name,
                     sockets.len(),
-                    leg_state.order.streams
+                    sampled(&leg_state.order)
                 ));
             }
             ToController::Connected {
@@ -987,15 +992,20 @@ fn within(ordered: &LegOrder, granted: &LegOrder) -> Result<LegOrder, String> {
     })
 }
 
+/// Connections of a leg whose sockets are reported.
+fn sampled(order: &LegOrder) -> usize {
+    (order.streams as usize).min(MOST_SAMPLED)
+}
+
 /// Whether a sample of the remote host, taken in now, can be one of this leg.
 ///
 /// # Errors
 /// The rest of a sentence about that host.
 fn bounded(sample: &Sample, leg_state: &LegState, now: Nanos) -> Result<(), String> {
-    let (ordered, count) = (leg_state.order.streams as usize, sample.streams.len());
+    let (ordered, count) = (sampled(&leg_state.order), sample.streams.len());
     if count > ordered {
         return Err(format!(
-            "sent a sample of {count} streams where {ordered} were ordered"
+            "sent a sample of {count} streams where {ordered} are to be"
         ));
     }
     // This host may have been suspended meanwhile.
@@ -1121,13 +1131,12 @@ fn play(
 ) -> Result<Option<LegResult>> {
     let storage =
         storage(order, Side::Local, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
+    can_connect(order.streams).map_err(Refusal::usage)?;
     let (tracing, untraced) = traced(order, dial.port, NEAR, None);
     let mut sockets = vec![dial.first()?];
-    for stream in 1..order.streams {
-        sockets.push(dial.open(stream)?);
-    }
+    sockets.extend(dial.others(order.streams, stop)?);
     let (states, mut warnings) = inspect(&sockets, &dial.settings, NEAR)?;
-    warnings.extend(untraced);
+    warnings.extend(untraced.into_iter().chain(sampled_ones(order.streams)));
     if let Some(tracing) = &tracing {
         tracing.own(&states);
     }
@@ -1173,6 +1182,41 @@ impl Dial {
             }
         }
         Err(failure.unwrap_or_else(|| anyhow!("the remote host has no address")))
+    }
+
+    /// The connections after the first, in the order of their numbers: one after the other, thousands by several threads.
+    fn others(&self, streams: u32, stop: &AtomicBool) -> Result<Vec<TcpStream>> {
+        let part = streams.div_ceil(MOST_DIALLERS).max(EACH_DIALS);
+        let failed = AtomicBool::new(false);
+        let open = |from: u32| -> Result<Vec<TcpStream>> {
+            let mut sockets = Vec::new();
+            for stream in from..streams.min(from.saturating_add(part)) {
+                if failed.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let socket = self.open(stream);
+                failed.fetch_or(socket.is_err(), Ordering::Relaxed);
+                sockets.push(socket?);
+            }
+            Ok(sockets)
+        };
+        let parts: Result<Vec<_>> = std::thread::scope(|scope| {
+            let open = &open;
+            let later = (1..streams).step_by(part as usize).skip(1);
+            let threads: Vec<_> = later.map(|from| scope.spawn(move || open(from))).collect();
+            let later = threads.into_iter().map(|thread| {
+                let opened = thread.join();
+                opened.unwrap_or_else(|_| bail!("a thread that connects is gone"))
+            });
+            std::iter::once(open(1)).chain(later).collect()
+        });
+        let all: Vec<TcpStream> = parts?.into_iter().flatten().collect();
+        if all.len() + 1 < streams as usize {
+            bail!(Refusal::interrupted(
+                "stopped before all data connections stood"
+            ));
+        }
+        Ok(all)
     }
 
     fn open(&self, stream: u32) -> Result<TcpStream> {

@@ -83,12 +83,12 @@ impl Grant {
         // The peer is known: all may be of one source.
         let slots = Slots::new(MAX_PENDING, MAX_PENDING);
         let mut acceptor = Acceptor::new([&self.listener], limits, slots);
-        while streams.iter().any(Option::is_none) {
+        let mut came = 0;
+        while came < streams.len() {
             if stop.load(Ordering::Relaxed) {
                 bail!("the session ended before the data connections came");
             }
             if Instant::now() >= until {
-                let came = streams.iter().flatten().count();
                 bail!(
                     "{came} of {} data connections came in time; is the data port open in every firewall on the path?",
                     self.streams
@@ -111,6 +111,7 @@ impl Grant {
                 {
                     accept_options(&conn.stream, &self.settings)?;
                     *slot = Some(conn.stream);
+                    came += 1;
                 }
             }
         }

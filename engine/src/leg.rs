@@ -6,8 +6,8 @@ use crate::traces::{self, Tracing};
 use measure::storage::{Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
 use model::{
-    Bytes, Datagrams, Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketOptions,
-    SocketSettings, Warning,
+    Bytes, Datagrams, Direction, EndRecord, Ended, Leg, MOST_SAMPLED, Nanos, Sample, Side,
+    SocketOptions, SocketSettings, Warning,
 };
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -88,7 +88,38 @@ pub fn job(
     job
 }
 
-/// The live sockets as the kernel has them, and where that is not what was asked for.
+/// Open files of a process besides the connections of a leg.
+const OTHER_FILES: u64 = 256;
+
+/// Connections that this process may have, as its limit of open files allows, which is raised as far as it goes.
+pub fn most_connections() -> u32 {
+    let files = sys::process::raise_open_files().saturating_sub(OTHER_FILES);
+    u32::try_from(files).unwrap_or(u32::MAX).max(1)
+}
+
+/// Whether this process may have so many connections.
+///
+/// # Errors
+/// A sentence: how many it may have, and what to raise.
+pub fn can_connect(streams: u32) -> Result<(), String> {
+    let most = most_connections();
+    (streams <= most).then_some(()).ok_or_else(|| {
+        format!(
+            "{streams} connections need as many open files and {OTHER_FILES}, and the hard limit of this process allows {most} connections: raise it ('ulimit -Hn' as root, LimitNOFILE= of a service)"
+        )
+    })
+}
+
+/// Which connections of a leg the samples show, if that is not all of them.
+pub fn sampled_ones(streams: u32) -> Option<Warning> {
+    (streams as usize > MOST_SAMPLED).then(|| Warning {
+        what: format!("the sockets of the first {MOST_SAMPLED} of {streams} connections are sampled"),
+        meaning: "RTTs, retransmissions and what else TCP reports are those of these; bytes, requests and latencies are of all".to_owned(),
+        remedy: format!("use at most {MOST_SAMPLED} connections to see the sockets of all"),
+    })
+}
+
+/// The live sockets that are sampled, as the kernel has them, and where that is not what was asked for.
 /// `whose` names this end in the warnings.
 pub fn inspect(
     sockets: &[TcpStream],
@@ -97,7 +128,7 @@ pub fn inspect(
 ) -> Result<(Vec<SocketOptions>, Vec<Warning>), observe::Error> {
     let mut states = Vec::new();
     let mut warnings = Vec::new();
-    for (stream, socket) in (0..).zip(sockets) {
+    for (stream, socket) in (0..).zip(sockets).take(MOST_SAMPLED) {
         let state = observe::socket_options(stream, socket.as_fd())?;
         for warning in observe::setting_warnings(asked, &state, whose) {
             if !warnings.contains(&warning) {
@@ -135,7 +166,7 @@ pub fn run_end(
     }
     let (streams, is_udp) = (sockets.len(), job.workload.is_udp());
     // TCP has an account of each.
-    let sampled_ones = sockets.iter().filter(|_| !is_udp);
+    let sampled_ones = sockets.iter().filter(|_| !is_udp).take(MOST_SAMPLED);
     let copies: Result<Vec<_>, _> = sampled_ones.map(TcpStream::try_clone).collect();
     let mut sampler = observe::Sampler::start(copies?);
     let all = |datagrams: &[Datagrams]| is_udp.then(|| together(datagrams));

@@ -7,15 +7,15 @@
 use crate::clock::unix_seconds;
 use crate::log;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
-use crate::transport::admission::{Admission, Bounds, PendingConnection, Startups};
+use crate::transport::admission::{self, Admission, Bounds, PendingConnection, Startups};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{ChannelSender, discard};
 use crate::trust::{
-    Identity, Ledger, NodeId, Peer, Right, TrustEntry, TrustFile, TrustStore, host_name,
+    Identity, Ledger, LedgerLimits, NodeId, Peer, Right, TrustEntry, TrustFile, TrustStore,
+    host_name,
 };
 use anyhow::{Context, Result, bail};
 use measure::storage::Reach;
-use model::Bytes;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -47,10 +47,6 @@ const STOPPING: Duration = Duration::from_secs(5);
 /// Connections that the kernel keeps until they are accepted: a thousand clients at once are served or refused.
 const BACKLOG: i32 = 1024;
 
-/// Sessions: in all, and of one key.
-const MAX_SESSIONS: usize = 64;
-const MAX_SESSIONS_PER_KEY: usize = 8;
-
 /// Lines about connections that came to nothing, in a second: a flood does not fill the disk.
 const MAX_LINES: u32 = 10;
 
@@ -67,12 +63,14 @@ pub struct ListenerConfig {
     pub port: u16,
     /// Ports of data listeners; `None`: any.
     pub data_ports: Option<RangeInclusive<u16>>,
-    /// Clients that may measure at once.
-    pub clients: usize,
+    /// What all legs may use together.
+    pub limits: LedgerLimits,
+    /// Sessions at once: in all, and of one key.
+    pub sessions: usize,
+    /// Of one key.
+    pub key_sessions: usize,
     /// Connections whose key is not known yet.
     pub startups: Startups,
-    /// Memory that the buffers of all legs may have together.
-    pub buffers: Bytes,
     /// Whether clients with that right may change this host's settings.
     pub allow_tune: bool,
     /// Where copies of clients with that right may read and write files.
@@ -126,7 +124,7 @@ impl Listener {
         let store = TrustStore::new(&config.directory);
         let trust = store.load()?;
         let directory = Some(config.directory.as_path());
-        let ledger = Ledger::new(config.clients, config.buffers, directory);
+        let ledger = Ledger::new(config.limits.clone(), directory);
         let kept = config.startups.kept();
         let bounds = Bounds {
             startups: config.startups,
@@ -138,7 +136,7 @@ impl Listener {
             ledger: Arc::new(ledger),
             session,
             unknown: Admission::new(bounds, refuse),
-            sessions: Slots::new(MAX_SESSIONS, MAX_SESSIONS_PER_KEY),
+            sessions: Slots::new(config.sessions, config.key_sessions),
             tables: Mutex::default(),
             changed: Condvar::new(),
             next_session: AtomicU64::new(1),
@@ -369,7 +367,7 @@ impl ListenerShared {
                 let why = format!(
                     "this host's key is not trusted there: on it run 'linerate trust add {id}', or accept its invitation first"
                 );
-                dismiss(&mut tls, &why);
+                dismiss(&mut tls, &why, None);
             }
             _ => self.note(&format!("{address}: refused: it names no protocol")),
         }
@@ -440,11 +438,14 @@ impl ListenerShared {
             sender: None,
         };
         let Some(_counted) = self.sessions.take(entry.id) else {
-            log(&format!("{who}: sent away: too many sessions"));
+            self.note(&format!("{who}: asked to come again: too many sessions"));
+            let (all, own) = (self.config.sessions, self.config.key_sessions);
+            let again = admission::again();
             let why = format!(
-                "it serves {MAX_SESSIONS_PER_KEY} sessions of this host (or {MAX_SESSIONS} in all) already: end one, or try again in a minute"
+                "it has {own} sessions of this host (or {all} in all) already: try again in {}",
+                model::Nanos::from(again)
             );
-            return dismiss(&mut tls, &why);
+            return dismiss(&mut tls, &why, Some(again));
         };
         let place = SessionSlot::new(self, session);
         let listen = tls.local_address().map(|address| address.ip());
@@ -547,11 +548,12 @@ pub fn log(line: &str) {
 }
 
 /// Sends an authenticated peer, or one that is about to go, a greeting and a good-bye without
-/// reading a word of what it says.
-fn dismiss(tls: &mut Tls, why: &str) {
+/// reading a word of what it says. It may come again after this time.
+fn dismiss(tls: &mut Tls, why: &str, again: Option<Duration>) {
     let hello = ToController::Hello {
         protocol: PROTOCOL,
         version: VERSION.to_owned(),
+        again: again.map(Into::into),
     };
     let why = why.to_owned();
     let bye = ToController::Bye { why };

@@ -26,6 +26,8 @@ use wire::control::{AgentRole, LegOrder, MAX_PIECE, ToAgent, ToController, encod
 
 /// Data connections have so long to come once granted.
 const GRANT_FOR: Duration = Duration::from_secs(20);
+/// Longer for each: thousands are opened one after the other, a few of them at once.
+const GRANT_FOR_EACH: Duration = Duration::from_millis(2);
 /// What this end is called in what the controller shows.
 const FAR: &str = "the remote host";
 /// The controller has so long to say go once all have come.
@@ -78,7 +80,7 @@ pub fn serve(
     }
     match ended {
         ChannelEnd::Closed { .. } => Ok(()),
-        ChannelEnd::Lost(sentence) => bail!(sentence),
+        ended => bail!(ended),
     }
 }
 
@@ -175,7 +177,7 @@ impl Session {
             leg,
             port,
             token: grant.token().to_hex(),
-            expires: GRANT_FOR.into(),
+            expires: granted_for(order).into(),
             order: Box::new(admitted.order.clone()),
             warnings: admitted.warnings.clone(),
         };
@@ -236,6 +238,10 @@ impl Session {
     }
 }
 
+fn granted_for(order: &LegOrder) -> Duration {
+    GRANT_FOR + GRANT_FOR_EACH * order.streams
+}
+
 /// A session that is over receives nothing more and needs nothing more.
 fn send(sender: &ChannelSender<AgentRole>, message: ToController) {
     let _ = sender.send(message);
@@ -260,7 +266,7 @@ fn play(
     let order = &admitted.order;
     let leg = order.leg;
     let (tracing, untraced) = traced(order, grant.port()?, FAR, means.tracer.as_ref());
-    let sockets = grant.collect(Instant::now() + GRANT_FOR, stop)?;
+    let sockets = grant.collect(Instant::now() + granted_for(order), stop)?;
     let (states, mut warnings) = inspect(&sockets, &order.socket, FAR)?;
     warnings.extend(untraced);
     if let Some(tracing) = &tracing {

@@ -5,8 +5,9 @@ use engine::helper::Helpers;
 use engine::host::DEFAULT_PORT;
 use engine::listener::{self, Listener};
 use engine::transport::admission::Startups;
+use engine::trust::LedgerLimits;
 use engine::tune_rules::Rules;
-use engine::{iperf3, session, trust, tuning};
+use engine::{iperf3, leg, session, trust, tuning};
 use model::Bytes;
 use std::io::IsTerminal;
 use std::net::{IpAddr, TcpListener};
@@ -14,6 +15,11 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use sys::privilege::Network;
+
+/// Data connections, unless the user says how many.
+const CONNECTIONS: u32 = 1024;
+/// Open files of a session besides its data connections.
+const SESSION_FILES: u32 = 8;
 
 const GIVE_UP: &str = "cannot give up the rights that serving does not need";
 
@@ -43,8 +49,17 @@ pub struct ServeArgs {
     #[arg(long, value_name = "A-B", value_parser = ports)]
     data_ports: Option<RangeInclusive<u16>>,
     /// Clients that may measure at the same time; others wait
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: u32,
+    /// Control connections at the same time; further clients are asked to come again
+    #[arg(long, default_value_t = 64, value_name = "N", conflicts_with = "iperf3", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    sessions: u32,
+    /// The same of one host
+    #[arg(long, default_value_t = 8, value_name = "N", conflicts_with = "iperf3", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    host_sessions: u32,
+    /// Data connections of all legs together [default: 1024]
+    #[arg(long, value_name = "N", conflicts_with = "iperf3", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    connections: Option<u32>,
     /// Unauthenticated connections: from START on one is dropped for a new one with a probability of RATE percent, at
     /// FULL certainly; stale ones of the busiest addresses first
     #[arg(long, default_value_t, value_name = "START:RATE:FULL")]
@@ -121,9 +136,10 @@ impl ServeArgs {
             bind: self.bind,
             port: self.port.unwrap_or(DEFAULT_PORT),
             data_ports: self.data_ports.clone(),
-            clients: self.clients as usize,
+            limits: self.limits()?,
+            sessions: self.sessions as usize,
+            key_sessions: self.host_sessions as usize,
             startups: self.startups,
-            buffers: self.buffers,
             allow_tune: self.allow_tune,
             allow_files: self.files()?,
         };
@@ -158,6 +174,27 @@ impl ServeArgs {
                 .map_err(|error| Refusal::usage(format!("{error:#}")))?;
         }
         Ok(rules)
+    }
+
+    /// What all legs may use together, as far as this process may have files open.
+    fn limits(&self) -> Result<LedgerLimits> {
+        let all = leg::most_connections();
+        // A connection that is sampled has two.
+        let most = all.saturating_sub(self.sessions * SESSION_FILES) / 2;
+        let wanted = self.connections.unwrap_or(1);
+        if most < wanted {
+            let needed = self.sessions * SESSION_FILES + 2 * wanted;
+            refuse!(
+                "{} sessions and {wanted} data connections need up to {needed} open files, and the hard limit of this process leaves {all}: lower --sessions or --connections, or raise the limit (LimitNOFILE= of a service, 'ulimit -Hn' as root)",
+                self.sessions
+            );
+        }
+        Ok(LedgerLimits {
+            clients: self.clients as usize,
+            buffers: self.buffers,
+            connections: self.connections.unwrap_or(CONNECTIONS.min(most)),
+            more_connections: "'linerate serve --connections N'",
+        })
     }
 
     /// Whether it opens ports that take a privilege, by default this one.

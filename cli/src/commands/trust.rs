@@ -83,6 +83,9 @@ struct Allow {
     /// Bytes both ways from midnight to midnight UTC [default: unlimited]
     #[arg(long, value_name = "SIZE")]
     bytes_per_day: Option<Bytes>,
+    /// Data connections of all its legs at once [default: as many as 'linerate serve --connections' allows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    connections: Option<u32>,
 }
 
 #[derive(Args)]
@@ -202,6 +205,7 @@ impl Allow {
             rate: self.rate.or(old.rate),
             seconds: self.seconds.or(old.seconds),
             bytes_per_day: self.bytes_per_day.or(old.bytes_per_day),
+            connections: self.connections.or(old.connections),
         }
     }
 }

@@ -507,6 +507,7 @@ impl Remote {
             control.send(&ToController::Hello {
                 protocol: PROTOCOL,
                 version: "dishonest".to_owned(),
+                again: None,
             });
             // A client that has had enough has closed.
             let _ = remote_end(&mut control, &lies);

@@ -194,7 +194,11 @@ fn what_ends_a_run_does_not_end_the_link() {
     let mut refused = run(Directions::Bidirectional, brief);
     refused.spec.streams = 129;
     let error = link.measure(&mut refused, &mut Deaf, &go_on).unwrap_err();
-    assert!(error.to_string().starts_with("db2 refuses: 129 streams"));
+    assert!(
+        error
+            .to_string()
+            .starts_with("db2 refuses: 129 connections")
+    );
 
     // Nothing listens at this address, so the connections of neither direction come about.
     let remote = std::mem::replace(

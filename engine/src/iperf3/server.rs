@@ -120,7 +120,7 @@ pub fn serve(
         udp: udp.with_context(|| format!("cannot serve iperf3 datagrams on {local}"))?,
         stop,
         log,
-        clients: Slots::new(MAX_SESSIONS, MAX_FROM_ONE),
+        clients: Slots::new(MAX_SESSIONS.max(tests), MAX_FROM_ONE),
         sessions: Reservations::new(),
         tests: Slots::new(tests, tests),
     };

@@ -164,8 +164,7 @@ impl AcceptorGate for Admission {
             stream: held,
             refuse: table.refuse,
         };
-        let dice = f64::from(random_byte()) / 256.0;
-        let number = table.enter(Instant::now(), source(peer), connection, dice)?;
+        let number = table.enter(Instant::now(), source(peer), connection, dice())?;
         let admission = self.clone();
         Some(PendingConnection { admission, number })
     }
@@ -212,6 +211,15 @@ impl AdmittedConnection for HeldSlot {
     }
 }
 
+/// After how long whom there is no room for may come again, at random.
+pub fn again() -> Duration {
+    after(dice())
+}
+
+fn after(dice: f64) -> Duration {
+    Duration::from_secs(AGAIN_S.start() + (dice * *AGAIN_S.end() as f64) as u64)
+}
+
 impl<C: AdmittedConnection> AdmissionTable<C> {
     fn new(bounds: Bounds, refuse: Refuse) -> AdmissionTable<C> {
         AdmissionTable {
@@ -243,7 +251,7 @@ impl<C: AdmittedConnection> AdmissionTable<C> {
             connection.close(*until - now - TOLERATED);
             return None;
         }
-        let again = Duration::from_secs(AGAIN_S.start() + (dice * *AGAIN_S.end() as f64) as u64);
+        let again = after(dice);
         let must = count >= places || own >= for_one;
         if must || !known && dice < startups.chance(count) {
             let within = (own >= for_one).then_some(source);
@@ -334,9 +342,10 @@ fn forget_earliest(times: &mut BTreeMap<IpAddr, Instant>, most: usize) {
     }
 }
 
-/// Zero where the kernel gives none: then a connection is dropped rather than not.
-fn random_byte() -> u8 {
-    crate::chance::bytes::<1>().map_or(0, |[byte]| byte)
+/// From 0 to 1. Zero where the kernel gives none: then a connection is dropped rather than not.
+fn dice() -> f64 {
+    let byte = crate::chance::bytes::<1>().map_or(0, |[byte]| byte);
+    f64::from(byte) / 256.0
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub enum ChannelEnd {
     },
     /// It broke: a whole sentence that names the peer.
     Lost(String),
+    /// It never began: the peer, as its sentences begin, has too many sessions, and room again after this time.
+    Busy(String, Nanos),
 }
 
 impl std::fmt::Display for ChannelEnd {
@@ -53,9 +55,12 @@ impl std::fmt::Display for ChannelEnd {
                 None => write!(f, "the session with {peer} was ended"),
             },
             ChannelEnd::Lost(sentence) => f.write_str(sentence),
+            ChannelEnd::Busy(peer, again) => write!(f, "{peer} {}", Fault::Busy(*again)),
         }
     }
 }
+
+impl std::error::Error for ChannelEnd {}
 
 /// One end of a control connection. A thread of its own reads, writes and keeps it alive, so the
 /// owner may block as long as it likes. Dropping it says good-bye.
@@ -163,7 +168,7 @@ impl<R: ControlRole> Channel<R> {
                     channel.version = version;
                     return Ok(channel);
                 }
-                Err(RecvTimeoutError::Disconnected) => bail!("{}", channel.shared.ended()),
+                Err(RecvTimeoutError::Disconnected) => bail!(channel.shared.ended()),
                 Err(RecvTimeoutError::Timeout) => {
                     if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                         let why = format!("stopped while waiting for {peer}");
@@ -298,6 +303,9 @@ impl<R: ControlRole> ChannelThread<R> {
                     let why = why.filter(|why| !why.is_empty());
                     let peer = self.peer.clone();
                     return Some(ChannelEnd::Closed { peer, why });
+                }
+                control::MachineEvent::Lost(Fault::Busy(again)) => {
+                    return Some(ChannelEnd::Busy(self.peer.clone(), again));
                 }
                 control::MachineEvent::Lost(fault) => {
                     return Some(ChannelEnd::Lost(format!("{} {fault}", self.peer)));

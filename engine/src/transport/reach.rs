@@ -1,6 +1,6 @@
 //! From the name of a host to a control connection with its agent.
 
-use super::channel::{AgentChannel, Channel, ControllerChannel};
+use super::channel::{AgentChannel, Channel, ChannelEnd, ControllerChannel};
 use super::child::{ChildAgent, Meaning, Pipes};
 use super::install;
 use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
@@ -112,7 +112,8 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Trust
     let server = invitation.server;
     let accepts: Arc<Verdict> = Arc::new(move |id| *id == server);
     let (name, port) = (&invitation.name, invitation.port);
-    let shaken = shake_hands(name, port, how, &identity, &accepts, ENROL)?;
+    let busy_until = Instant::now() + BUSY_FOR;
+    let shaken = shake_hands(name, port, how, &identity, &accepts, ENROL, busy_until)?;
     let (mut tls, _) = shaken.map_err(|failure| match failure {
         Handshake::Key(key) => Refusal::unreachable(format!(
             "another host answers at {at} than the one that invited: its key is {}, the invitation's {}: do not go on before you know why",
@@ -120,7 +121,7 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Trust
             server.short()
         )),
         Handshake::Broken(why) => Refusal::unreachable(format!("{at}: {why}")),
-        Handshake::Busy(again) => Refusal::unreachable(busy(&at, again)),
+        Handshake::Busy(again) => Refusal::unreachable(too_busy(&at, again)),
     })?;
     let until = Instant::now() + CONNECT;
     let request = EnrolRequest {
@@ -195,8 +196,10 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
             "{at} is not trusted yet: run 'linerate trust invite' there and 'linerate trust accept LINE' here, with the line that it prints; or measure ssh:{name}"
         )));
     }
-    let shaken = shake_hands(name, port, how, &identity, &accepts, SESSION)?;
-    let (tls, address) = shaken.map_err(|failure| {
+    let busy_until = Instant::now() + BUSY_FOR;
+    let (channel, address, id) = loop {
+        let shaken = shake_hands(name, port, how, &identity, &accepts, SESSION, busy_until)?;
+        let (tls, address) = shaken.map_err(|failure| {
         Refusal::unreachable(match (failure, pinned.first()) {
             (Handshake::Key(key), Some(pin)) => format!(
                 "another host answers at {at} than before: its key is {key}, the trusted one {}: do not go on before you know why; if the host is new, 'linerate trust remove {}' and enrol it again",
@@ -207,12 +210,25 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
                 "{at} shows the key {key}, which is not trusted here: compare it with 'linerate trust show' there and run 'linerate trust add {key} --name {name} --address {at} --server'"
             ),
             (Handshake::Broken(why), _) => format!("{at}: {why}"),
-            (Handshake::Busy(again), _) => busy(&at, again),
+            (Handshake::Busy(again), _) => too_busy(&at, again),
         })
     })?;
-    let id = tls.peer();
-    let channel = Channel::start(Box::new(tls), &at, GREETING, how.stop)
-        .map_err(|error| refusal(error, &at, &us))?;
+        let id = tls.peer();
+        match Channel::start(Box::new(tls), &at, GREETING, how.stop) {
+            Ok(channel) => break (channel, address, id),
+            Err(error) => {
+                let waited = match error.downcast_ref() {
+                    Some(ChannelEnd::Busy(_, again)) => {
+                        waits(&error.to_string(), *again, how, busy_until)?
+                    }
+                    _ => false,
+                };
+                if !waited {
+                    return Err(refusal(error, &at, &us));
+                }
+            }
+        }
+    };
     Ok(Reached {
         channel,
         addresses: vec![address.ip().to_canonical()],
@@ -228,31 +244,41 @@ fn shake_hands(
     identity: &Identity,
     accepts: &Arc<Verdict>,
     protocol: &[u8],
+    busy_until: Instant,
 ) -> Result<Result<(Tls, SocketAddr), Handshake>> {
     let at = authority(name, port, DEFAULT_PORT);
-    let busy_until = Instant::now() + BUSY_FOR;
     loop {
         let socket = tcp(name, port, how)?;
         let address = socket.peer_addr().with_context(|| at.clone())?;
         let until = Instant::now() + CONNECT;
         let shaken = Tls::client(socket, identity, Arc::clone(accepts), protocol, &at, until);
         match shaken {
-            Err(Handshake::Busy(again)) if Instant::now() + again.into() < busy_until => {
-                log::note(&format!("{}; waiting", busy(&at, again)));
-                let until = Instant::now() + Duration::from(again);
-                while Instant::now() < until {
-                    if how.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                        bail!(Refusal::interrupted(format!("stopped while {at} was busy")));
-                    }
-                    std::thread::sleep(STOP_WITHIN);
-                }
-            }
+            Err(Handshake::Busy(again))
+                if waits(&too_busy(&at, again), again, how, busy_until)? => {}
             shaken => return Ok(shaken.map(|tls| (tls, address))),
         }
     }
 }
 
-fn busy(at: &str, again: Nanos) -> String {
+/// Waits until a server that is busy has asked to come again, if that is before this moment.
+fn waits(busy: &str, again: Nanos, how: &How<'_>, busy_until: Instant) -> Result<bool> {
+    let until = Instant::now() + Duration::from(again);
+    if until >= busy_until {
+        return Ok(false);
+    }
+    log::note(&format!("{busy}; waiting"));
+    while Instant::now() < until {
+        if how.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            bail!(Refusal::interrupted(format!(
+                "stopped while waiting: {busy}"
+            )));
+        }
+        std::thread::sleep(STOP_WITHIN);
+    }
+    Ok(true)
+}
+
+fn too_busy(at: &str, again: Nanos) -> String {
     format!(
         "{at} did not take this connection: it has too many that are not authenticated yet, or this one was too slow; \
          try again in {again}"

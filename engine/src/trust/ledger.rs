@@ -4,7 +4,7 @@ use super::book::Book;
 use super::identity::{Identity, NodeId};
 use super::quota::{self, Account, LegQuota};
 use super::store::KeyLimits;
-use crate::leg::{direction, role};
+use crate::leg::{direction, most_connections, role};
 use measure::storage::Reach;
 use model::{BitRate, Bytes, LegLimit, Nanos, Side, Warning};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wire::control::LegOrder;
-
-/// Connections that a leg may have.
-const MAX_STREAMS: u32 = 128;
 
 /// Shortest and longest time between samples.
 const MIN_INTERVAL: Nanos = Nanos::from_millis(10);
@@ -80,7 +77,7 @@ impl Peer {
             may_files: Ok(Reach::Anywhere),
             listen,
             data_ports,
-            ledger: Arc::new(Ledger::new(1, Bytes(u64::MAX), None)),
+            ledger: Arc::new(Ledger::new(LedgerLimits::at_a_pipe(), None)),
             session: 0,
         }
     }
@@ -118,7 +115,8 @@ impl Peer {
         let mut accounts = self.ledger.accounts();
         let sessions = accounts.measuring(|leg| leg.session != self.session);
         let of_key = accounts.measuring(|leg| leg.session != self.session && leg.id == self.id);
-        let most = self.ledger.max_clients;
+        let limits = &self.ledger.limits;
+        let most = limits.clients;
         // One key never has all the places, where there is more than one.
         let most_of_key = most.saturating_sub(1).max(1);
         let busy = |accounts: &Accounts, what: String| {
@@ -145,9 +143,47 @@ impl Peer {
                 ),
             );
         }
+        let held = |which: &dyn Fn(&LiveUse) -> bool| -> u32 {
+            let legs = accounts.live.values().filter(|leg| which(leg));
+            legs.map(|leg| leg.streams).sum()
+        };
+        let of_all = (limits.connections, limits.more_connections.to_owned());
+        let of_one = self.limits.connections.map(|most| {
+            let id = self.id.map_or(String::new(), |id| format!(" {id}"));
+            (most, format!("'linerate trust add{id} --connections N'"))
+        });
+        let bounds = [
+            ("allowed", false, of_all),
+            (
+                "allowed this host",
+                true,
+                of_one.unwrap_or((u32::MAX, String::new())),
+            ),
+        ];
+        // The other direction of the leg waits for this one.
+        let with_it = order.streams + held(&|leg| leg.session == self.session);
+        if let Some((allowed, _, (most, remedy))) =
+            bounds.iter().find(|(.., bound)| with_it > bound.0)
+        {
+            return Err(Denied::Refused(format!(
+                "{with_it} connections at once, {most} {allowed}: use fewer (--streams), or run {remedy} there"
+            )));
+        }
+        for (allowed, own, (most, _)) in bounds {
+            let held = held(&|leg| !own || leg.id == self.id);
+            if held + order.streams > most {
+                return busy(
+                    &accounts,
+                    format!(
+                        "{held} of the {most} connections {allowed} are in use there, and this leg needs {}",
+                        order.streams
+                    ),
+                );
+            }
+        }
         let role = role(&order.workload, direction(&order), Side::Remote);
         let buffers = measure::buffers(&order.workload, order.streams, role);
-        let (held, allowed) = (accounts.buffers(), self.ledger.buffers);
+        let (held, allowed) = (accounts.buffers(), limits.buffers);
         if buffers > allowed {
             return Err(Denied::Refused(format!(
                 "buffers of {buffers} for this leg, {allowed} allowed for all of them: use fewer streams or smaller writes, requests or blocks, or run 'linerate serve --buffers SIZE' there"
@@ -195,6 +231,7 @@ impl Peer {
             id: self.id,
             ends: now + lasts + AROUND_A_LEG,
             buffers,
+            streams: order.streams,
         };
         accounts.live.insert(number, live);
         drop(accounts);
@@ -342,11 +379,34 @@ impl Drop for Admitted {
 
 /// The agent's accounts: who measures now, and who moved how much today.
 pub struct Ledger {
-    max_clients: usize,
-    /// Memory for the buffers of all legs.
-    buffers: Bytes,
+    limits: LedgerLimits,
     book: Arc<Book>,
     accounts: Mutex<Accounts>,
+}
+
+/// What all legs of an agent may use together.
+#[derive(Clone, Debug)]
+pub struct LedgerLimits {
+    /// Sessions under load at once.
+    pub clients: usize,
+    /// Memory for buffers.
+    pub buffers: Bytes,
+    /// Data connections.
+    pub connections: u32,
+    /// How to allow more of them.
+    pub more_connections: &'static str,
+}
+
+impl LedgerLimits {
+    /// Of an agent that has one client, with the rights of the user who started it.
+    fn at_a_pipe() -> LedgerLimits {
+        LedgerLimits {
+            clients: 1,
+            buffers: Bytes(u64::MAX),
+            connections: most_connections(),
+            more_connections: "'ulimit -Hn N' (open files) as root",
+        }
+    }
 }
 
 struct LiveUse {
@@ -354,6 +414,7 @@ struct LiveUse {
     id: Option<NodeId>,
     ends: Instant,
     buffers: Bytes,
+    streams: u32,
 }
 
 #[derive(Default)]
@@ -367,13 +428,11 @@ struct Accounts {
 }
 
 impl Ledger {
-    /// For `max_clients` sessions under load at once, whose buffers may have so many bytes together. What is used is
-    /// kept in `directory`.
-    pub fn new(max_clients: usize, buffers: Bytes, directory: Option<&Path>) -> Ledger {
+    /// Within these limits. What is used is kept in `directory`.
+    pub fn new(limits: LedgerLimits, directory: Option<&Path>) -> Ledger {
         let file = directory.map(|directory| directory.join("usage.toml"));
         Ledger {
-            max_clients,
-            buffers,
+            limits,
             book: Arc::new(Book { file }),
             accounts: Mutex::default(),
         }
@@ -436,12 +495,6 @@ fn in_words(order: &LegOrder) -> String {
 
 /// Whether an order makes sense at all, whoever sends it.
 fn possible(order: &LegOrder) -> Result<(), String> {
-    if order.streams == 0 || order.streams > MAX_STREAMS {
-        return Err(format!(
-            "{} streams: 1 to {MAX_STREAMS} are possible",
-            order.streams
-        ));
-    }
     if order.interval < MIN_INTERVAL {
         return Err(format!(
             "samples every {}: at least {MIN_INTERVAL} lie between them",
@@ -533,7 +586,18 @@ mod tests {
     use model::{Bulk, Placement, SocketSettings, Workload};
     use std::net::Ipv4Addr;
 
-    const BUFFERS: Bytes = Bytes(64 << 20);
+    fn limits_for(clients: usize) -> LedgerLimits {
+        LedgerLimits {
+            clients,
+            buffers: Bytes(64 << 20),
+            connections: 1000,
+            more_connections: "'linerate serve --connections N'",
+        }
+    }
+
+    fn ledger(clients: usize) -> Ledger {
+        Ledger::new(limits_for(clients), None)
+    }
 
     fn order(limit: LegLimit) -> LegOrder {
         LegOrder {
@@ -576,11 +640,11 @@ mod tests {
 
     #[test]
     fn a_leg_is_limited_and_the_client_is_warned() {
-        let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
+        let ledger = Arc::new(ledger(1));
         let limits = KeyLimits {
             rate: Some(BitRate(100_000_000)),
             seconds: Some(5),
-            bytes_per_day: None,
+            ..KeyLimits::default()
         };
         let peer = peer(&ledger, 1, fresh().id(), limits);
         let leg = peer
@@ -601,7 +665,7 @@ mod tests {
 
     #[test]
     fn samples_are_not_as_rare_as_the_client_likes() {
-        let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
+        let ledger = Arc::new(ledger(1));
         let peer = peer(&ledger, 1, fresh().id(), KeyLimits::default());
         let mut rare = order(LegLimit::Time(Nanos::from_secs(86_400)));
         rare.interval = Nanos::from_secs(86_400);
@@ -618,7 +682,7 @@ mod tests {
 
     #[test]
     fn orders_are_taken_at_their_bounds_and_not_beyond() {
-        let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
+        let ledger = Arc::new(ledger(1));
         let limits = KeyLimits {
             seconds: Some(5),
             ..KeyLimits::default()
@@ -632,13 +696,13 @@ mod tests {
             ..ten()
         };
         let second = Nanos::from_secs(1);
-        for fits in [of(1, second), of(MAX_STREAMS, second), of(1, MIN_INTERVAL)] {
+        for fits in [of(1, second), of(128, second), of(1, MIN_INTERVAL)] {
             assert_eq!(free.admit(&fits).ok().unwrap().warnings, []);
         }
         let sooner = Nanos(MIN_INTERVAL.0 - 1);
         for (beyond, why) in [
-            (of(0, second), "0 streams: 1 to"),
-            (of(MAX_STREAMS + 1, second), "streams: 1 to"),
+            (of(0, second), "0 connections: 1 to"),
+            (of(129, second), "129 connections: 1 to 128"),
             (of(1, sooner), "samples every"),
         ] {
             let said = refused(&free, &beyond);
@@ -668,7 +732,7 @@ mod tests {
 
     #[test]
     fn the_buffers_of_all_legs_have_a_bound() {
-        let ledger = Arc::new(Ledger::new(4, BUFFERS, None));
+        let ledger = Arc::new(ledger(4));
         let client = |n| peer(&ledger, n, fresh().id(), KeyLimits::default());
         let writes = |size, streams| LegOrder {
             workload: Workload::Bulk(Bulk {
@@ -699,8 +763,57 @@ mod tests {
     }
 
     #[test]
+    fn the_connections_of_all_legs_and_of_a_key_have_a_bound() {
+        let ledger = Arc::new(ledger(4));
+        let requests = |streams| LegOrder {
+            workload: Workload::Request(model::Request {
+                request_size: Bytes(64),
+                reply_size: Bytes(64),
+                pace_per_s: None,
+                reconnect: false,
+                wait: model::WaitMode::Block,
+            }),
+            streams,
+            ..order(LegLimit::Time(Nanos::from_secs(10)))
+        };
+        let limits = KeyLimits {
+            connections: Some(300),
+            ..KeyLimits::default()
+        };
+        let (id, free) = (fresh().id(), KeyLimits::default());
+        let limited = |session| peer(&ledger, session, id, limits.clone());
+        let other = |session| peer(&ledger, session, fresh().id(), free.clone());
+        let said = refused(&limited(1), &requests(301));
+        assert!(said.contains("300 allowed this host"), "{said}");
+        assert!(said.contains(&format!("trust add {id} --connections")));
+        let said = refused(&other(1), &requests(1001));
+        assert!(said.contains("1000 allowed") && said.contains("serve --connections"));
+
+        let busy = |peer: &Peer, streams, what: &str| match peer.admit(&requests(streams)) {
+            Err(Denied::Busy { why, .. }) => assert!(why.contains(what), "{why}"),
+            _ => panic!("{streams} more are too many"),
+        };
+        let of_key = limited(1).admit(&requests(200)).ok().unwrap();
+        busy(
+            &limited(2),
+            101,
+            "200 of the 300 connections allowed this host",
+        );
+        let also = limited(2).admit(&requests(100)).ok().unwrap();
+        busy(&other(3), 701, "300 of the 1000 connections allowed");
+        let rest = other(3).admit(&requests(700)).ok().unwrap();
+        // The other direction of a leg would wait for its own.
+        let said = refused(&limited(1), &requests(101));
+        assert!(said.contains("301 connections at once"), "{said}");
+        drop((of_key, also));
+        assert!(limited(1).admit(&requests(300)).is_ok());
+        drop(rest);
+        assert!(other(1).admit(&requests(1000)).is_ok());
+    }
+
+    #[test]
     fn one_key_leaves_room_for_another() {
-        let ledger = Arc::new(Ledger::new(3, BUFFERS, None));
+        let ledger = Arc::new(ledger(3));
         let (id, ten) = (fresh().id(), order(LegLimit::Time(Nanos::from_secs(10))));
         let greedy = |n| peer(&ledger, n, id, KeyLimits::default()).admit(&ten);
         let held: Vec<Admitted> = (0..2).map(|n| greedy(n).ok().unwrap()).collect();
@@ -719,7 +832,7 @@ mod tests {
 
     #[test]
     fn impossible_orders_are_refused_in_words() {
-        let ledger = Arc::new(Ledger::new(1, BUFFERS, None));
+        let ledger = Arc::new(ledger(1));
         let peer = peer(&ledger, 1, fresh().id(), KeyLimits::default());
         let fine = order(LegLimit::Bytes(Bytes(1)));
         let bad = |change: &dyn Fn(&mut LegOrder)| {
@@ -727,8 +840,8 @@ mod tests {
             change(&mut order);
             refused(&peer, &order)
         };
-        assert!(bad(&|o| o.streams = 0).contains("streams"));
-        assert!(bad(&|o| o.streams = 129).contains("streams"));
+        assert!(bad(&|o| o.streams = 0).contains("0 connections"));
+        assert!(bad(&|o| o.streams = 129).contains("each with a thread"));
         assert!(bad(&|o| o.interval = Nanos(1)).contains("samples"));
         assert!(bad(&|o| o.limit = LegLimit::Time(Nanos(0))).contains("nothing"));
         let writes = |size| {
@@ -744,7 +857,7 @@ mod tests {
 
     #[test]
     fn a_small_number_at_once_and_the_next_gets_a_waiting_time() {
-        let ledger = Arc::new(Ledger::new(2, BUFFERS, None));
+        let ledger = Arc::new(ledger(2));
         let ten = order(LegLimit::Time(Nanos::from_secs(10)));
         let client = |n| peer(&ledger, n, fresh().id(), KeyLimits::default());
         let first = client(1);
@@ -778,7 +891,7 @@ mod tests {
             ..KeyLimits::default()
         };
         let start = |id| {
-            let ledger = Arc::new(Ledger::new(4, BUFFERS, Some(dir.path())));
+            let ledger = Arc::new(Ledger::new(limits_for(4), Some(dir.path())));
             peer(&ledger, 1, id, limits.clone())
         };
         let leg = start(id)

@@ -16,7 +16,7 @@ pub use files::sha256;
 pub use identity::tests as identity_tests;
 pub use identity::{Identity, NodeId, SPKI_PREFIX};
 pub use invitation::Invitation;
-pub use ledger::{Admitted, Denied, Ledger, Peer};
+pub use ledger::{Admitted, Denied, Ledger, LedgerLimits, Peer};
 pub use store::{KeyLimits, PendingInvitation, Right, TrustEntry, TrustFile, TrustStore};
 
 use anyhow::{Context, Result};

@@ -279,8 +279,8 @@ mod tests {
     fn limits(rate: Option<u64>, a_day: Option<u64>) -> KeyLimits {
         KeyLimits {
             rate: rate.map(BitRate),
-            seconds: None,
             bytes_per_day: a_day.map(Bytes),
+            ..KeyLimits::default()
         }
     }
 

@@ -81,6 +81,9 @@ pub struct KeyLimits {
     /// Highest rate of all legs together, both directions in one.
     #[serde(rename = "rate_bit_s", skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
+    /// Data connections of all legs at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
     /// Longest leg in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
@@ -101,7 +104,9 @@ impl fmt::Display for KeyLimits {
         let rate = self.rate.map(|rate| rate.to_string());
         let seconds = self.seconds.map(|s| format!("{s} s a leg"));
         let bytes = self.bytes_per_day.map(|b| format!("{b} a day"));
-        let all: Vec<String> = [rate, seconds, bytes].into_iter().flatten().collect();
+        let connections = self.connections.map(|n| format!("{n} connections"));
+        let all = [rate, seconds, bytes, connections];
+        let all: Vec<String> = all.into_iter().flatten().collect();
         match all.is_empty() {
             true => f.pad("unlimited"),
             false => f.pad(&all.join(", ")),
@@ -299,7 +304,8 @@ mod tests {
             limits: KeyLimits {
                 rate: Some(BitRate(1_000_000_000)),
                 seconds: Some(60),
-                bytes_per_day: None,
+                connections: Some(10_000),
+                ..KeyLimits::default()
             },
         }
     }

@@ -1,13 +1,13 @@
 //! The samples of one end of a leg.
 
 use crate::tcp_info;
-use model::{Bytes, CpuTimes, Latency, Nanos, Sample, StreamSample};
+use model::{Bytes, CpuTimes, Latency, MOST_SAMPLED, Nanos, Sample, StreamSample};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use sys::socket::{self, IntOption};
 
-/// Reads TCP_INFO of every stream and the processor time of process and host, from the start of a leg.
+/// Reads TCP_INFO of the streams (the first [`MOST_SAMPLED`]) and the processor time of process and host, from the start of a leg.
 ///
 /// A sample costs three system calls a stream and two more (pread of `/proc/stat`, most of whose cost is the kernel's to print
 /// it, and getrusage).
@@ -23,7 +23,7 @@ pub struct Sampler<S> {
 
 impl<S: AsFd> Sampler<S> {
     /// Begins a leg now: the processor times of all samples count from here. One socket a stream, in
-    /// the order of the streams; none at all for UDP.
+    /// the order of the streams, of which those that are not read may be missing; none at all for UDP.
     pub fn start(sockets: Vec<S>) -> Sampler<S> {
         let mut sampler = Sampler {
             sockets,
@@ -43,7 +43,7 @@ impl<S: AsFd> Sampler<S> {
     /// A socket that was closed or reset by the peer keeps its last account; one that cannot be read
     /// (UDP) has none. Nothing here fails: what cannot be read is left out.
     pub fn sample(&mut self, at: Nanos, bytes: &[Bytes], requests: Option<Latency>) -> Sample {
-        let streams = (0..self.sockets.len().max(bytes.len()))
+        let streams = (0..self.sockets.len().max(bytes.len()).min(MOST_SAMPLED))
             .map(|i| StreamSample {
                 stream: u32::try_from(i).unwrap_or(u32::MAX),
                 bytes: bytes.get(i).copied().unwrap_or_default(),

@@ -159,8 +159,27 @@ pub(crate) fn of_hosts(run: &Run, ends: LegEnds, n: usize, facts: &mut Facts) {
         facts.copy = model::summarise_copy(ends.sender, ends.receiver)
             .map(|copy_summary| (copy_summary, [copy.from.is_some(), copy.to.is_some()]));
     }
-    facts.sender_load = load(ends.sender, run.spec.streams);
-    facts.receiver_load = load(ends.receiver, run.spec.streams);
+    facts.sender_load = load(ends.sender, threads(run, ends.sender, facts.memory_path));
+    facts.receiver_load = load(
+        ends.receiver,
+        threads(run, ends.receiver, facts.memory_path),
+    );
+}
+
+/// Threads that moved the streams of a run at this end.
+fn threads(run: &Run, end: &EndRecord, shares_processors: bool) -> u32 {
+    let host = run.legs.iter().find_map(|leg| match end {
+        end if std::ptr::eq(end, &leg.local) => Some(&run.local),
+        end if std::ptr::eq(end, &leg.remote) => run.remote.as_ref(),
+        _ => None,
+    });
+    match host {
+        Some(host) if run.spec.workload.shares_threads() && host.cpu.online > 0 => {
+            let own = host.cpu.online / (1 + u32::from(shares_processors));
+            run.spec.streams.min(own.max(1))
+        }
+        _ => run.spec.streams,
+    }
 }
 
 /// What the receiving application had not read, by its buffer, from sample to sample.
@@ -336,7 +355,7 @@ fn grown(before: Option<Bytes>, now: Option<Bytes>) -> Bytes {
     now.unwrap_or_default().since(before.unwrap_or_default())
 }
 
-fn load(end: &EndRecord, streams: u32) -> Option<CpuLoad> {
+fn load(end: &EndRecord, threads: u32) -> Option<CpuLoad> {
     let (first, last) = (end.samples.first()?, end.samples.last()?);
     let wall = last.at.since(first.at).0;
     if wall == 0 {
@@ -351,7 +370,7 @@ fn load(end: &EndRecord, streams: u32) -> Option<CpuLoad> {
         process: own(&last.cpu).since(own(&first.cpu)).0 as f64 / wall as f64,
         host: (total > 0).then(|| busy as f64 / total as f64),
         busiest: busiest.map(|busy| busy.0 as f64 / wall as f64),
-        streams,
+        streams: threads,
     })
 }
 

@@ -12,7 +12,7 @@ pub struct Sample {
     pub at: Nanos,
     /// Application bytes: written at the sender, read at the receiver.
     pub bytes: Bytes,
-    /// One entry a stream.
+    /// One entry a stream, of the first 128.
     pub streams: Vec<StreamSample>,
     /// Processor time of this process and of the whole host.
     pub cpu: CpuTimes,
@@ -23,6 +23,10 @@ pub struct Sample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
 }
+
+/// Streams of a leg whose sockets are read, the first ones: reading all of thousands would cost more than their load,
+/// and a sample of them fills a disk.
+pub const MOST_SAMPLED: usize = 128;
 
 /// One stream of a [`Sample`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -202,6 +202,7 @@ impl Workload {
     /// # Errors
     /// A sentence.
     pub fn check(&self, streams: u32) -> Result<(), String> {
+        self.check_streams(streams)?;
         match self {
             Workload::Bulk(order) => within("writes", order.unit(), Bytes(1), MAX_WRITE),
             Workload::Request(order) => order.check(),
@@ -212,6 +213,41 @@ impl Workload {
         }
     }
 }
+
+impl Workload {
+    /// Connections that a leg of it may have.
+    pub fn most_streams(&self) -> u32 {
+        match self.shares_threads() {
+            true => MOST_CONNECTIONS,
+            false => MOST_THREADS,
+        }
+    }
+
+    /// Whether it can have so many connections.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check_streams(&self, streams: u32) -> Result<(), String> {
+        let most = self.most_streams();
+        let each = match self.shares_threads() {
+            true => "",
+            false => {
+                ", each with a thread; those of requests share threads, unless each request has a new one"
+            }
+        };
+        let why = || format!("{streams} connections: 1 to {most} are possible{each}");
+        (1..=most).contains(&streams).then_some(()).ok_or_else(why)
+    }
+
+    /// Whether its connections share threads, at most one a processor.
+    pub fn shares_threads(&self) -> bool {
+        matches!(self, Workload::Request(order) if !order.reconnect)
+    }
+}
+
+/// Connections of a leg: those with threads of their own, and those that share some. A host has no more ports.
+const MOST_THREADS: u32 = 128;
+const MOST_CONNECTIONS: u32 = 65_535;
 
 /// Largest request, reply and block: both hosts keep a buffer of it for each stream.
 const MAX_MESSAGE: Bytes = Bytes(1 << 30);

@@ -40,6 +40,7 @@ fn hello() -> ToController {
     ToController::Hello {
         protocol: PROTOCOL,
         version: "0.1.0".to_owned(),
+        again: None,
     }
 }
 

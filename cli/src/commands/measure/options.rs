@@ -77,9 +77,9 @@ struct WhatArgs {
 #[derive(Args)]
 #[command(next_help_heading = "What to measure")]
 struct Amount {
-    /// Connections, each with a thread of its own
+    /// Connections: up to 128, each with a thread; of requests thousands, which share threads
     #[arg(short = 'P', long, visible_alias = "concurrency", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=128), value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_535), value_name = "N")]
     streams: u32,
     /// Duration of each leg [default: 10s; of prove: 12s]
     #[arg(short = 't', long, group = "end", value_name = "TIME")]
@@ -509,6 +509,8 @@ impl LoadOptions {
             let interval = amount.interval;
             refuse!("--interval {interval}: the shortest between two samples is 10 ms");
         }
+        let possible = workload.check_streams(amount.streams);
+        possible.map_err(Refusal::usage)?;
         // What an NFS server takes it says itself.
         if !matches!(&workload, Workload::Blocks(order) if order.store().is_none()) {
             workload.check(amount.streams).map_err(Refusal::usage)?;

@@ -211,9 +211,10 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
         let what = "the runs go another way than the direction that is judged";
         return wrong("direction", what, "measure one direction: up or down");
     }
-    if run.streams == 0 || run.streams > 128 {
+    let most = run.workload.most_streams();
+    if !(1..=most).contains(&run.streams) {
         let what = format!("{} connections", run.streams);
-        return wrong("run.streams", what, "write 1 to 128");
+        return wrong("run.streams", what, format!("write 1 to {most}"));
     }
     if run.interval < Nanos::from_millis(10) {
         let what = format!("samples every {}", run.interval);

@@ -90,6 +90,9 @@ pub enum Fault {
         "sent a message that cannot be read ({0}): install the same version of linerate on both hosts"
     )]
     Message(String),
+    /// It has too many sessions.
+    #[error("has as many sessions as it takes: try again in {0}")]
+    Busy(Nanos),
     /// No greeting at the beginning.
     #[error("did not greet: it does not speak linerate's control protocol")]
     NoGreeting,
@@ -331,7 +334,12 @@ struct Greeting {
     protocol: u32,
     #[serde(default)]
     version: String,
+    #[serde(default)]
+    again_ns: Option<Nanos>,
 }
+
+/// Longest time after which to come again that is taken from a peer.
+const LONGEST_AGAIN: Nanos = Nanos::from_secs(600);
 
 /// The version of a peer that greeted in our protocol.
 fn read_greeting(frame: &[u8], ours: &str) -> Result<String, Fault> {
@@ -345,6 +353,8 @@ fn read_greeting(frame: &[u8], ours: &str) -> Result<String, Fault> {
             their_protocol: hello.protocol,
             ours: ours.to_owned(),
         })
+    } else if let Some(again) = hello.again_ns {
+        Err(Fault::Busy(again.min(LONGEST_AGAIN)))
     } else {
         Ok(theirs)
     }
@@ -504,7 +514,11 @@ impl ControlRole for AgentRole {
     const IDLES: bool = true;
 
     fn hello(protocol: u32, version: String) -> ToController {
-        ToController::Hello { protocol, version }
+        ToController::Hello {
+            protocol,
+            version,
+            again: None,
+        }
     }
 
     fn goodbye(why: String) -> ToController {

@@ -249,6 +249,9 @@ pub enum ToController {
         protocol: u32,
         /// Version of linerate.
         version: String,
+        /// It has too many sessions, and ends this one: come again after this time.
+        #[serde(rename = "again_ns", default, skip_serializing_if = "Option::is_none")]
+        again: Option<Nanos>,
     },
     /// The grant: connect `streams` times to `port`, each time sending the token and the stream's
     /// number (see [`crate::control::preamble`]).
