@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 pub struct Listed {
     /// What every kind has.
     pub row: ArchiveRow,
+    /// Its name as it is shown.
+    pub shown: String,
     kind: &'static str,
     /// What its kind has beside, for scripts.
     more: Value,
@@ -19,23 +21,23 @@ pub struct Listed {
 /// the experiment.
 pub fn list(archive: &Archive, filter: &RunFilter) -> Result<Vec<Listed>, Error> {
     let mut all: Vec<Listed> = archive.list(filter)?.into_iter().map(Listed::run).collect();
-    if filter.experiment.is_some() {
-        return Ok(all);
+    if filter.experiment.is_none() {
+        all.extend(archive.experiments(filter)?.iter().map(Listed::experiment));
+        all.extend(archive.tunings(filter)?.iter().map(Listed::tuning));
+        all.extend(archive.mtus(filter)?.iter().map(Listed::mtu));
     }
-    all.extend(archive.experiments(filter)?.iter().map(Listed::experiment));
-    all.extend(archive.tunings(filter)?.iter().map(Listed::tuning));
-    all.extend(archive.mtus(filter)?.iter().map(Listed::mtu));
     all.sort_by(|a, b| (b.row.started, &a.row.id).cmp(&(a.row.started, &b.row.id)));
     if let Some(limit) = filter.limit {
         all.truncate(limit as usize);
     }
+    all.iter_mut().for_each(|listed| listed.named_in(archive));
     Ok(all)
 }
 
 impl Listed {
     /// What a name stands for.
     pub fn of(archive: &Archive, named: &NamedDocument) -> Result<Option<Listed>, Error> {
-        Ok(Some(match named {
+        let mut listed = match named {
             NamedDocument::Run(id) => {
                 let filter = RunFilter {
                     text: Some(id.clone()),
@@ -43,12 +45,30 @@ impl Listed {
                     ..RunFilter::default()
                 };
                 let found = archive.list(&filter)?.into_iter().find(|row| row.id == *id);
-                return Ok(found.map(Listed::run));
+                match found {
+                    Some(row) => Listed::run(row),
+                    None => return Ok(None),
+                }
             }
             NamedDocument::Experiment(id) => Listed::experiment(&archive.experiment(id)?),
             NamedDocument::Tuning(id) => Listed::tuning(&archive.tuning(id)?),
             NamedDocument::Mtu(id) => Listed::mtu(&archive.mtu(id)?),
-        }))
+        };
+        listed.named_in(archive);
+        Ok(Some(listed))
+    }
+
+    fn new(kind: &'static str, row: ArchiveRow, more: Value) -> Listed {
+        Listed {
+            shown: row.id.clone(),
+            row,
+            kind,
+            more,
+        }
+    }
+
+    fn named_in(&mut self, archive: &Archive) {
+        self.shown = archive.shown(&self.row.id);
     }
 
     fn run(row: ArchiveRow) -> Listed {
@@ -61,8 +81,7 @@ impl Listed {
             "p50_up_ns": row.p50_up,
             "p50_down_ns": row.p50_down,
         });
-        let kind = RUN;
-        Listed { row, kind, more }
+        Listed::new(RUN, row, more)
     }
 
     fn experiment(experiment: &Experiment) -> Listed {
@@ -84,8 +103,7 @@ impl Listed {
             "runs": experiment.trials.len(),
             "outcome": outcome,
         });
-        let kind = "experiment";
-        Listed { row, kind, more }
+        Listed::new("experiment", row, more)
     }
 
     fn tuning(story: &Tuning) -> Listed {
@@ -98,43 +116,39 @@ impl Listed {
             1 => "tuning: 1 setting kept".to_owned(),
             n => format!("tuning: {n} settings kept"),
         };
-        Listed {
-            row: ArchiveRow {
-                title: Some(title),
-                ended: story.ended.name().to_owned(),
-                goodput_up: last.filter(|_| story.direction == Direction::Up),
-                goodput_down: last.filter(|_| story.direction == Direction::Down),
-                ..bare(&story.id, story.started, &story.host)
-            },
-            kind: "tuning",
-            more: json!({
-                "direction": story.direction,
-                "ended": story.ended.name(),
-                "dry_run": story.dry_run,
-                "kept": story.kept.len(),
-                "goodput_before_bit_s": story.rounds.first().map(before),
-                "goodput_after_bit_s": after,
-            }),
-        }
+        let row = ArchiveRow {
+            title: Some(title),
+            ended: story.ended.name().to_owned(),
+            goodput_up: last.filter(|_| story.direction == Direction::Up),
+            goodput_down: last.filter(|_| story.direction == Direction::Down),
+            ..bare(&story.id, story.started, &story.host)
+        };
+        let more = json!({
+            "direction": story.direction,
+            "ended": story.ended.name(),
+            "dry_run": story.dry_run,
+            "kept": story.kept.len(),
+            "goodput_before_bit_s": story.rounds.first().map(before),
+            "goodput_after_bit_s": after,
+        });
+        Listed::new("tuning", row, more)
     }
 
     fn mtu(record: &MtuRecord) -> Listed {
         let sentence = sentence(&record.found);
-        Listed {
-            kind: "mtu",
-            more: json!({ "sentence": sentence }),
-            row: ArchiveRow {
-                title: Some(sentence),
-                ..bare(&record.id, record.ended, record.found.host())
-            },
-        }
+        let more = json!({ "sentence": sentence });
+        let row = ArchiveRow {
+            title: Some(sentence),
+            ..bare(&record.id, record.ended, record.found.host())
+        };
+        Listed::new("mtu", row, more)
     }
 
     /// For a browser.
     pub fn entry(&self) -> Entry {
         let row = &self.row;
         Entry {
-            id: row.id.clone(),
+            id: self.shown.clone(),
             kind: match self.kind {
                 "mtu" => "MTU",
                 kind => kind,

@@ -5,7 +5,8 @@ use engine::reader;
 use engine::traces::unpacked;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{Read, Write};
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
 /// Has `work` done by a process that can only read these files and answer: their origin is untrusted.
@@ -56,19 +57,26 @@ pub fn name(file: &Path) -> String {
 
 /// Writes a file that appears whole or not at all, unless it is a device or a pipe.
 pub fn write_whole(file: &Path, text: impl AsRef<[u8]>) -> Result<()> {
-    let bytes = text.as_ref();
+    write_parts(file, |out| Ok(out.write_all(text.as_ref())?))
+}
+
+/// The same, part by part.
+pub fn write_parts(file: &Path, parts: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let failed = || format!("cannot write {}", file.display());
     if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-        return std::fs::write(file, bytes).with_context(failed);
+        let device = OpenOptions::new().write(true).truncate(true).open(file);
+        return parts(&mut device.with_context(failed)?).with_context(failed);
     }
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = file.with_file_name(name);
-    let written = std::fs::File::create_new(&part).and_then(|mut out| {
-        out.write_all(bytes)?;
-        out.sync_all()?;
-        std::fs::rename(&part, file)
-    });
+    let write = || -> Result<()> {
+        let mut out = BufWriter::new(std::fs::File::create_new(&part)?);
+        parts(&mut out)?;
+        out.into_inner()?.sync_all()?;
+        Ok(std::fs::rename(&part, file)?)
+    };
+    let written = write();
     if written.is_err() {
         // It may not even have been made; the first failure is reported.
         let _ = std::fs::remove_file(&part);

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use engine::exit::Exit;
 pub use engine::log::note;
-use std::io::{ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 
 /// Writes a result. A reader that has seen enough (`| head`) is no error.
 ///
@@ -28,10 +28,24 @@ pub fn print_part(text: &str) -> Result<bool> {
     put(text.as_bytes())
 }
 
+/// Writes what `parts` writes.
+pub fn write_parts(parts: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let mut stdout = BufWriter::new(std::io::stdout().lock());
+    let written = parts(&mut stdout).and_then(|()| Ok(stdout.flush()?));
+    match written {
+        Err(error) if error.downcast_ref().is_some_and(is_closed) => Ok(()),
+        written => written.context("cannot write the result to standard output"),
+    }
+}
+
+fn is_closed(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::BrokenPipe
+}
+
 fn put(bytes: &[u8]) -> Result<bool> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) if is_closed(&error) => Ok(false),
         written => written
             .context("cannot write the result to standard output")
             .map(|()| true),

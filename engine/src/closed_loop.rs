@@ -21,6 +21,7 @@ use model::{
     Verdict, Warning,
 };
 use prove::plan::fewest_blocks;
+use report::words::shown;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -266,7 +267,7 @@ impl<'a> ClosedLoop<'a> {
             ..self.question.run.clone()
         };
         let mut run = blank(&self.question.host, spec);
-        run.title = Some(format!("tuning {}", self.story.id));
+        run.title = Some(format!("tuning {}", shown(&self.story.id)));
         let (run, explanations) =
             measured(run, self.remote, &self.archive, self.audience, self.stop)?;
         let summary = model::summarise(&run);
@@ -342,7 +343,7 @@ impl<'a> ClosedLoop<'a> {
         };
         let several = arms.len() > 1;
         let plan = prove::plan_from_changes(prove::PlanOptions {
-            title: Some(format!("tuning {}", self.story.id)),
+            title: Some(format!("tuning {}", shown(&self.story.id))),
             host: question.host.clone(),
             direction: Some(question.direction),
             run: Some(question.run.clone()),
@@ -467,7 +468,7 @@ impl<'a> ClosedLoop<'a> {
 
     /// What is kept, it is kept under.
     fn title(&self) -> String {
-        format!("tuning {} of {}", self.story.id, self.question.host)
+        format!("tuning {} of {}", shown(&self.story.id), self.question.host)
     }
 
     /// Has both hosts write down what they keep; that it could not be written takes nothing back.

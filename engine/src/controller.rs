@@ -9,7 +9,7 @@ use crate::leg::{
 use crate::leg_watch::{self, LegWatch};
 use crate::outages;
 use crate::progress::{Event as Progress, Watcher};
-use crate::signature;
+use crate::signature::{self, Statement};
 use crate::traces;
 use crate::transport::{ChannelEnd as SessionEnd, ChannelEvent, ChannelSender, Reached};
 use crate::trust::{Identity, NodeId};
@@ -371,6 +371,8 @@ struct LegState {
     index: usize,
     leg: Leg,
     order: LegOrder,
+    /// The samples of each side, to be signed.
+    reported: [Statement; 2],
     /// Of its data connections, once it is granted.
     token: Option<Token>,
     local: ConnectStage,
@@ -646,7 +648,11 @@ impl Drive<'_> {
                     side,
                     sample: &sample,
                 });
-                leg.end(side).0.samples.push(*sample);
+                if self.link.keys.is_some() {
+                    leg.reported[side as usize].sample(&sample);
+                }
+                let streams = leg.order.streams;
+                leg.end(side).0.push(*sample, streams);
             }
             Happened::Over(played) => {
                 if let Some(bytes) = &played.trace {
@@ -808,10 +814,13 @@ impl Drive<'_> {
             return None;
         };
         let leg = &mut leg_state.leg;
-        leg.local.signed = Some(signature::sign(leg, Side::Local, own_key, token));
+        let [local, remote] = std::mem::take(&mut leg_state.reported);
+        let sent = leg.direction.sender() == Side::Local;
+        let signed = local.sign(own_key, token, sent, &leg.local, &leg.local.sockets);
+        leg.local.signed = Some(signed);
         let signed = leg.remote.signed.as_ref()?;
         let holds = signature::is_of(signed, *remote_id, token)
-            && signature::check(leg, Side::Remote, signed).is_ok();
+            && signature::check(remote, leg, Side::Remote, signed).is_ok();
         (!holds).then(|| {
             format!(
                 "{} signed something else than it reported: the figures are those of this host alone",
@@ -895,6 +904,7 @@ impl LegState {
             index,
             leg,
             order,
+            reported: Default::default(),
             token: None,
             local: ConnectStage::Opening,
             remote: ConnectStage::Opening,
@@ -1017,7 +1027,7 @@ fn bounded(sample: &Sample, leg_state: &LegState, now: Nanos) -> Result<(), Stri
     }
     let interval = leg_state.order.interval.max(Nanos::from_millis(1));
     let due = now.since(leg_state.leg.started).0 / interval.0;
-    if leg_state.leg.remote.samples.len() as u64 > 2 * due + MORE_SAMPLES {
+    if leg_state.leg.remote.taken() > 2 * due + MORE_SAMPLES {
         return Err("sent more samples than there was time for".to_owned());
     }
     Ok(())

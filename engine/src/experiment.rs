@@ -16,6 +16,7 @@ use model::{
 };
 use prove::TrialSlot;
 use prove::trial::{of_run, without_run};
+use report::words::shown;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -356,7 +357,11 @@ impl<'a> ExperimentRunner<'a> {
     fn take_hold(&mut self) -> Result<()> {
         let plan = &self.experiment.plan;
         let settings = plan.arms.iter().flat_map(|arm| &arm.settings);
-        let title = format!("experiment {} with {}", self.experiment.id, plan.host);
+        let title = format!(
+            "experiment {} with {}",
+            shown(&self.experiment.id),
+            plan.host
+        );
         // Renewed before every run and, while one is under way, beside it.
         let deadline = Duration::from(plan.gap) + DEADLINE;
         let host_settings = &mut self.host_settings;

@@ -236,6 +236,7 @@ pub fn together(streams: &[Datagrams]) -> Datagrams {
 pub fn merge(end: &mut EndRecord, record: EndRecord) {
     let EndRecord {
         samples,
+        thinned_from,
         sockets,
         mut warnings,
         ..
@@ -243,6 +244,7 @@ pub fn merge(end: &mut EndRecord, record: EndRecord) {
     warnings.extend(record.warnings);
     *end = EndRecord {
         samples,
+        thinned_from,
         sockets,
         warnings,
         ..record

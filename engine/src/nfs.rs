@@ -217,14 +217,14 @@ impl Requester<'_> {
         job.clients = Some(self.clients(order, files));
         job.cpus.clone_from(&self.spec.local.cpus);
         job.nodelay = self.spec.socket.nodelay;
-        let mut samples = Vec::new();
+        let mut local = EndRecord::default();
         let mut on_sample = |sample| {
             watcher.event(&Event::Sample {
                 index: 0,
                 side: direction.sender(),
                 sample: &sample,
             });
-            samples.push(sample);
+            local.push(sample, self.spec.streams);
         };
         let interval = self.spec.interval;
         let played = leg::run_end(job, sockets, interval, self.stop, &mut on_sample)?;
@@ -233,7 +233,8 @@ impl Requester<'_> {
             started,
             local: EndRecord {
                 sockets: states,
-                samples,
+                samples: local.samples,
+                thinned_from: local.thinned_from,
                 warnings: [warnings, played.record.warnings].concat(),
                 ..played.record
             },

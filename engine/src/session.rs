@@ -285,7 +285,7 @@ fn play(
 
     let token = *grant.token();
     let watch = LegWatch::begin(&signature::tag(&token));
-    let mut statement = Statement::of(&[]);
+    let mut statement = Statement::default();
     let mut job = job(order, Side::Remote, &order.placement.cpus, storage, || {
         Reconnect::Accept(grant)
     });

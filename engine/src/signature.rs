@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use model::{EndRecord, Leg, Nanos, Run, Sample, Side, Signature, SocketOptions};
+use report::words::shown;
 use wire::control::Token;
 
 /// What a signed text begins with: the key signs nothing else of this form.
@@ -22,14 +23,13 @@ pub fn tag(token: &Token) -> Vec<u8> {
 /// What an end reports, sample by sample.
 pub struct Statement(Context);
 
-impl Statement {
-    /// Of these samples, in their order.
-    pub fn of(samples: &[Sample]) -> Statement {
-        let mut statement = Statement(Context::new(&SHA256));
-        samples.iter().for_each(|one| statement.sample(one));
-        statement
+impl Default for Statement {
+    fn default() -> Statement {
+        Statement(Context::new(&SHA256))
     }
+}
 
+impl Statement {
     /// Takes in the next sample.
     pub fn sample(&mut self, sample: &Sample) {
         self.line(sample);
@@ -80,21 +80,14 @@ impl Statement {
     }
 }
 
-/// Signs the record of an end that is whole.
-pub fn sign(leg: &Leg, side: Side, identity: &Identity, token: &Token) -> Signature {
-    let end = leg.end(side);
-    let sent = leg.direction.sender() == side;
-    Statement::of(&end.samples).sign(identity, token, sent, end, &end.sockets)
-}
-
-/// Whether what `side` reports of a leg is what it signed.
+/// Whether what `side` reports of a leg, of which these are all samples, is what it signed.
 ///
 /// # Errors
 /// Why not, without a subject.
-pub fn check(leg: &Leg, side: Side, signature: &Signature) -> Result<()> {
+pub fn check(samples: Statement, leg: &Leg, side: Side, signature: &Signature) -> Result<()> {
     let end = leg.end(side);
     let sent = leg.direction.sender() == side;
-    let reported = Statement::of(&end.samples).end(end, &end.sockets);
+    let reported = samples.end(end, &end.sockets);
     let text = text(&signature.leg, sent, signature.at, &reported);
     let (Some(key), Some(bytes)) = (unhex(&signature.key), unhex(&signature.signature)) else {
         bail!("the signature is not hexadecimal");
@@ -119,17 +112,35 @@ pub fn is_of(signature: &Signature, id: NodeId, token: &Token) -> bool {
 }
 
 /// A sentence for each record of a run that is not the signed one, and for each leg whose ends signed different legs.
-pub fn verify(run: &Run) -> Vec<String> {
+/// `samples` gives all those of one end of a leg.
+///
+/// # Errors
+/// Those of `samples`.
+pub fn verify<E>(
+    run: &Run,
+    mut samples: impl FnMut(usize, Side, &mut dyn FnMut(&Sample)) -> Result<u64, E>,
+) -> Result<Vec<String>, E> {
     let mut wrong = Vec::new();
-    for (number, leg) in (1..).zip(&run.legs) {
-        let mut say = |what: &str| wrong.push(format!("run {}, leg {number}: {what}", run.id));
+    for (index, leg) in run.legs.iter().enumerate() {
+        let number = index + 1;
+        let mut say =
+            |what: &str| wrong.push(format!("run {}, leg {number}: {what}", shown(&run.id)));
         for (side, whose) in [
             (Side::Local, "this host"),
             (Side::Remote, "the remote host"),
         ] {
-            if let Some(signature) = &leg.end(side).signed
-                && let Err(why) = check(leg, side, signature)
-            {
+            let Some(signature) = &leg.end(side).signed else {
+                continue;
+            };
+            let mut all = Statement::default();
+            let count = samples(index, side, &mut |sample| all.sample(sample))?;
+            let taken = leg.end(side).taken();
+            if count != taken {
+                let why = "and the signature of all cannot be checked";
+                say(&format!(
+                    "{whose}: {count} of {taken} samples are here, {why}"
+                ));
+            } else if let Err(why) = check(all, leg, side, signature) {
                 say(&format!("{whose}: {why}"));
             }
         }
@@ -139,7 +150,7 @@ pub fn verify(run: &Run) -> Vec<String> {
             say("its ends signed records of different legs");
         }
     }
-    wrong
+    Ok(wrong)
 }
 
 fn text(leg: &str, sent: bool, at: Nanos, reported: &Digest) -> Vec<u8> {
@@ -178,7 +189,12 @@ mod tests {
             remote: EndRecord::default(),
             ended: Ended::Complete,
         };
-        let signature = sign(&leg, Side::Local, &identity, &token);
+        let mut statement = Statement::default();
+        leg.local
+            .samples
+            .iter()
+            .for_each(|one| statement.sample(one));
+        let signature = statement.sign(&identity, &token, true, &leg.local, &[]);
         assert!(is_of(&signature, identity.id(), &token));
         assert!(!is_of(&signature, fresh().id(), &token));
         assert!(!is_of(&signature, identity.id(), &Token::new([8; 32])));
@@ -186,6 +202,14 @@ mod tests {
         let mut run = Run {
             legs: vec![leg],
             ..Run::default()
+        };
+        let verify = |run: &Run| {
+            let samples = |leg: usize, side, each: &mut dyn FnMut(&Sample)| -> Result<u64> {
+                let end = run.legs[leg].end(side);
+                end.samples.iter().for_each(each);
+                Ok(end.taken())
+            };
+            verify(run, samples).unwrap()
         };
         assert_eq!(verify(&run), [""; 0]);
 

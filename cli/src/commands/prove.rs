@@ -23,6 +23,7 @@ use model::{
 use picture::Pairs;
 use prove::plan::{USUAL_TIME, parse_share, usual_run};
 use report::pictures::{bars, drift, forest, pairs};
+use report::words::shown;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -304,7 +305,7 @@ impl KeptRun {
     fn resume(&self, global: &Global) -> Result<ExitCode> {
         let experiment = kept(&self.id, global)?;
         if experiment.ended == Ended::Complete {
-            let id = &experiment.id;
+            let id = shown(&experiment.id);
             refuse!(
                 "experiment {id} is complete: 'linerate prove show {id}' prints its verdict, 'linerate prove again {id}' runs it again"
             );
@@ -396,7 +397,7 @@ fn carry_out(
     out::note(&format!(
         "linerate: {why}; what was changed is undone, {} runs are kept: 'linerate prove resume {}' goes on",
         experiment.trials.len(),
-        experiment.id
+        shown(&experiment.id)
     ));
     Ok(exit.into())
 }

@@ -83,7 +83,10 @@ impl ReportArgs {
         let is_page = self.picture.is_none() && self.format.is_none_or(|f| f == ReportFormat::Html);
         let file = match &self.output {
             Some(file) if file.as_os_str() != "-" => file.clone(),
-            None if is_page => PathBuf::from(format!("linerate-{}.html", plain(&name))),
+            None if is_page => PathBuf::from(format!(
+                "linerate-{}.html",
+                plain(&report::words::shown(&name))
+            )),
             _ => {
                 out::write(&bytes)?;
                 return Ok(Exit::Done);

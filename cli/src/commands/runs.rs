@@ -13,7 +13,7 @@ use archive::{Archive, Imported, NamedDocument, RunFilter};
 use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
 use engine::signature;
-use model::{Experiment, Nanos, Run, summarise};
+use model::{Experiment, Nanos, Run, Sample, Side, summarise};
 use report::words::{escape, utc};
 use serde::{Deserialize, Serialize};
 use std::io::{IsTerminal, Write};
@@ -236,7 +236,11 @@ impl RunsList {
 
 /// As a terminal has place for it.
 fn table(rows: &[Listed]) -> String {
-    let rows: Vec<_> = rows.iter().map(|listed| listed.row.clone()).collect();
+    let shown = |listed: &Listed| archive::ArchiveRow {
+        id: listed.shown.clone(),
+        ..listed.row.clone()
+    };
+    let rows: Vec<_> = rows.iter().map(shown).collect();
     archive_list::table(&rows, usize::from(stdout_style().width))
 }
 
@@ -273,6 +277,16 @@ impl Export {
         if self.redact {
             document = document::redacted(document)?;
         }
+        if let (Document::Run(run), ExportFormat::Json | ExportFormat::Csv) =
+            (&document, self.format)
+        {
+            let parts = |out: &mut dyn Write| whole(&archive, named.id(), run, self.format, out);
+            match &self.output {
+                Some(file) if file.as_os_str() != "-" => files::write_parts(file, parts)?,
+                _ => out::write_parts(parts)?,
+            }
+            return Ok(Exit::Done);
+        }
         let bytes = self.format.of(document)?;
         match &self.output {
             Some(file) if file.as_os_str() != "-" => write_whole(file, &bytes)?,
@@ -287,10 +301,59 @@ impl Export {
     }
 }
 
+/// A run with all of its samples, in bounded memory.
+fn whole(
+    archive: &Archive,
+    id: &str,
+    run: &Run,
+    format: ExportFormat,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut run = run.clone();
+    let summary = summarise(&run);
+    let mut ends = Vec::new();
+    for (index, leg) in run.legs.iter_mut().enumerate() {
+        for (side, end) in [
+            (Side::Local, &mut leg.local),
+            (Side::Remote, &mut leg.remote),
+        ] {
+            end.samples = Vec::new();
+            let kept = archive.count_samples(id, index, side).map_err(refused)?;
+            end.thinned_from = end.thinned_from.filter(|taken| *taken != kept);
+            ends.push((index, side));
+        }
+    }
+    let is_csv = format == ExportFormat::Csv;
+    let mut parts = match is_csv {
+        true => vec![report::csv::header()],
+        false => report::json::around_samples(&run, &summary),
+    }
+    .into_iter();
+    for (index, side) in ends {
+        out.write_all(parts.next().unwrap_or_default().as_bytes())?;
+        let mut written = Ok(());
+        let mut is_first = true;
+        let count = archive.each_sample(id, index, side, &mut |sample| {
+            let text = match is_csv {
+                true => report::csv::rows(&run, index, side, sample),
+                false => report::json::sample(sample, is_first),
+            };
+            is_first = false;
+            if written.is_ok() {
+                written = out.write_all(text.as_bytes());
+            }
+        });
+        written?;
+        if count.map_err(refused)? > 0 && !is_csv {
+            out.write_all(report::json::SAMPLES_END.as_bytes())?;
+        }
+    }
+    Ok(parts.try_for_each(|part| out.write_all(part.as_bytes()))?)
+}
+
 impl ExportFormat {
     fn of(self, document: Document) -> Result<Vec<u8>> {
         let (what, forms) = match (self, &document) {
-            (ExportFormat::Csv, Document::Run(run)) => return Ok(report::csv::run(run).into()),
             (ExportFormat::Csv, Document::Experiment(one)) => {
                 return Ok(report::prove::csv(one).into());
             }
@@ -343,6 +406,7 @@ impl Import {
                 Imported::Known => "already kept:",
             };
             let (started, host) = (utc(started), escape(host));
+            let id = archive.shown(id);
             out::print(&format!("{what} {id}  {started}  {host}\n"))?;
         }
         Ok(Exit::Done)
@@ -363,13 +427,14 @@ impl Delete {
             return out::result("nothing was deleted\n");
         }
         for id in &ids {
+            let shown = archive.shown(id.id());
             archive.delete(id).map_err(refused)?;
             let what = match id {
                 NamedDocument::Run(_) | NamedDocument::Mtu(_) => "",
                 NamedDocument::Experiment(_) => " and its runs",
                 NamedDocument::Tuning(_) => "; its runs and experiments stay",
             };
-            out::print(&format!("deleted {}{what}\n", id.id()))?;
+            out::print(&format!("deleted {shown}{what}\n"))?;
         }
         Ok(Exit::Done)
     }
@@ -386,7 +451,13 @@ impl Verify {
             let both =
                 |leg: &&model::Leg| leg.local.signed.is_some() && leg.remote.signed.is_some();
             signed += run.legs.iter().filter(both).count();
-            forged.extend(signature::verify(run));
+            let samples = |leg, side, each: &mut dyn FnMut(&Sample)| {
+                archive.each_sample(&run.id, leg, side, each)
+            };
+            match signature::verify(run, samples) {
+                Ok(wrong) => forged.extend(wrong),
+                Err(damaged) => forged.push(damaged.to_string()),
+            }
         });
         let damaged = damaged.iter().map(ToString::to_string);
         let found: Vec<String> = damaged.chain(forged).collect();

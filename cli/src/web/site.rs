@@ -158,7 +158,7 @@ impl Site {
             other => {
                 let name = other.strip_prefix('/').unwrap_or_default();
                 match name.strip_suffix(".html") {
-                    Some(id) if archive::is_id(id) => {
+                    Some(id) if archive::is_shown(id) => {
                         let page = html_of(&archive, &archive.named(id)?)?;
                         return Ok(SiteAnswer::ok(HTML, page));
                     }

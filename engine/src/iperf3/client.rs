@@ -704,7 +704,8 @@ impl Conductor<'_> {
             side: Side::Local,
             sample: &sample,
         });
-        self.legs[index].local.samples.push(sample);
+        let streams = self.test.spec.streams;
+        self.legs[index].local.push(sample, streams);
     }
 
     /// This end's results, as the server wants them.

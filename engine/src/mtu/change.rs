@@ -89,7 +89,11 @@ pub fn change(
         }
     }
     // Named so that no other change can be meant.
-    let title = format!("MTU {} ({}) with {name}", wish.to, archive::new_id());
+    let title = format!(
+        "MTU {} ({}) with {name}",
+        wish.to,
+        report::words::shown(&archive::new_id())
+    );
     let mut both = Both::arm(link, local, remote, &title)?;
     progress(ChangeStage::Arm, &story);
     let mut stage = ChangeStage::Pin;

@@ -1,16 +1,21 @@
 //! Runs in, runs out.
 
 use crate::documents::KINDS;
-use crate::location::is_hex;
+use crate::location::{SHORTEST, is_hex};
 use crate::rows::{
     EXPERIMENTS, Figures, MTUS, RUNS, RowFailure, RowHead, RowKind, TUNINGS, column, document,
-    json, put_leg, put_legs, put_whole_leg, read_run,
+    put_leg, put_legs, put_samples, put_whole_leg, read_run,
 };
+use crate::samples::End;
 use crate::schema;
 use crate::{Error, NamedDocument, Traces};
 use model::{BitRate, Bytes, Direction, Leg, LegLimit, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params, params_from_iter};
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+    params_from_iter,
+};
+use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -245,25 +250,24 @@ impl Archive {
         samples: impl IntoIterator<Item = (usize, Side, &'a Sample)>,
     ) -> Result<(), Error> {
         self.write("keep a sample", id, |tx| {
-            let mut put = tx.prepare_cached(
-                "INSERT INTO samples (run, leg, side, n, at_ns, document, sum)
-                 SELECT ?1, ?2, ?3, n, ?4, ?5, row_sum(?1, ?2, ?3, n, ?4, ?5)
-                 FROM (SELECT coalesce(max(n) + 1, 0) AS n
-                       FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3)",
-            )?;
-            for (index, side, sample) in samples {
-                let at = column(sample.at.0);
-                put.execute(params![id, index, side.name(), at, json(sample)])?;
+            let mut ends: BTreeMap<(usize, Side), Vec<&Sample>> = BTreeMap::new();
+            for (leg, side, sample) in samples {
+                ends.entry((leg, side)).or_default().push(sample);
             }
-            Ok(())
+            let run = id;
+            let mut ends = ends.iter();
+            ends.try_for_each(|((leg, side), samples)| {
+                let (leg, side) = (*leg, *side);
+                End::new(run, leg, side).append(tx, samples)
+            })
         })
     }
 
     /// Ends a leg: from now on it reads exactly as given here, whatever samples came before.
     pub fn finish_leg(&mut self, id: &str, index: usize, leg: &Leg) -> Result<(), Error> {
         self.write("keep a leg", id, |tx| {
-            put_whole_leg(tx, id, index, leg)?;
             let run: Run = document(tx, RUNS, id)?;
+            put_whole_leg(tx, id, index, leg)?;
             let mut figures = Figures::default();
             figures.add(&run.spec, leg);
             figures.update(tx, id)
@@ -285,14 +289,18 @@ impl Archive {
     /// [`Error::Taken`] if another run has its name, [`Error::BadId`] if it has none, and failures to
     /// write; then nothing of it is kept.
     pub fn import(&mut self, run: &Run) -> Result<Imported, Error> {
-        let head = RowHead::of(run);
+        let bounded = bounded(run);
+        let head = RowHead::of(bounded.as_ref().unwrap_or(run));
         self.write_through("import a run", &run.id, |tx| {
             if head.insert(tx)? {
-                put_legs(tx, run)?;
+                if bounded.is_some() {
+                    put_samples(tx, run)?;
+                }
+                put_legs(tx, bounded.as_ref().unwrap_or(run))?;
                 return Ok(Imported::New);
             }
             match read_run(tx, &run.id)? {
-                kept if kept == *run => Ok(Imported::Known),
+                kept if kept == *bounded.as_ref().unwrap_or(run) => Ok(Imported::Known),
                 _ => Err(RowFailure::Taken),
             }
         })
@@ -323,13 +331,50 @@ impl Archive {
         if !is_hex(&prefix) {
             return Ok(None);
         }
-        let sql = format!("SELECT id FROM {table} WHERE id GLOB ?1 || '*' ORDER BY id LIMIT ?2");
+        // No digit sorts behind 'g'; the index of the names answers it.
+        let sql = format!(
+            "SELECT id FROM {table} WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2"
+        );
         let limit = Error::CANDIDATES as i64;
-        let mut found = self.column(&sql, vec![prefix.into(), limit.into()])?;
+        let mut found = self.column(&sql, vec![prefix.clone().into(), limit.into()])?;
         match found.len() {
             0 | 1 => Ok(found.pop()),
-            _ => Err(Error::Ambiguous(name.to_owned(), found)),
+            // A whole name of eight digits may be the beginning of a longer one.
+            _ if found[0] == prefix => Ok(Some(found.swap_remove(0))),
+            _ => Err(self.ambiguous(name, &found)),
         }
+    }
+
+    pub(crate) fn ambiguous(&self, name: &str, found: &[String]) -> Error {
+        let shown = found.iter().map(|id| self.shown(id)).collect();
+        Error::Ambiguous(name.to_owned(), shown)
+    }
+
+    /// A name as it is shown: its first digits, [`SHORTEST`](crate::SHORTEST) at the least and as many as no other
+    /// name in the archive begins with. What the archive cannot answer is shown whole.
+    pub fn shown(&self, id: &str) -> RunId {
+        let digits = self.unique_digits(id).unwrap_or(id.len());
+        id.get(..digits).unwrap_or(id).to_owned()
+    }
+
+    fn unique_digits(&self, id: &str) -> rusqlite::Result<usize> {
+        let mut digits = SHORTEST;
+        // The names that share the most digits are those beside it in their order.
+        for (kind, _) in KINDS {
+            for (side, order) in [("<", "DESC"), (">", "ASC")] {
+                let table = kind.table;
+                let sql = format!(
+                    "SELECT id FROM {table} WHERE id {side} ?1 ORDER BY id {order} LIMIT 1"
+                );
+                let mut query = self.db.prepare_cached(&sql)?;
+                let other = query.query_row([id], |row| row.get::<_, String>(0));
+                if let Some(other) = other.optional()? {
+                    let pairs = id.bytes().zip(other.bytes());
+                    digits = digits.max(1 + pairs.take_while(|(a, b)| a == b).count());
+                }
+            }
+        }
+        Ok(digits)
     }
 
     /// A whole run, by whatever [`Archive::find`] takes. A leg that never ended reads as what its
@@ -340,6 +385,30 @@ impl Archive {
     pub fn get(&self, name: &str) -> Result<Run, Error> {
         let id = self.find(name)?;
         self.read(&id, |tx| read_run(tx, &id))
+    }
+
+    /// Reads the samples of one end of a leg of a run, by its full name, all that are kept, in bounded memory: of a long
+    /// leg [`Archive::get`] has a part. How many there are.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn each_sample(
+        &self,
+        id: &str,
+        leg: usize,
+        side: Side,
+        each: &mut dyn FnMut(&Sample),
+    ) -> Result<u64, Error> {
+        let end = End::new(id, leg, side);
+        self.read(id, |tx| end.read_all(tx, &mut |sample| each(&sample)))
+    }
+
+    /// How many samples [`Archive::each_sample`] reads.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn count_samples(&self, id: &str, leg: usize, side: Side) -> Result<u64, Error> {
+        self.read(id, |tx| End::new(id, leg, side).count_all(tx))
     }
 
     /// The runs that pass, the newest first.
@@ -509,20 +578,19 @@ impl Archive {
         Ok(Bytes(file + self.traces().bytes(None)))
     }
 
-    /// Bytes of the documents of this and of its runs, and of their traces: its share of the whole.
+    /// Bytes of the documents and samples of this and of its runs, and of their traces: its share of the whole.
     pub fn weight(&self, named: &NamedDocument) -> Result<u64, Error> {
         let id = named.id();
         let runs = "SELECT id FROM runs WHERE ?1 IN (id, experiment)";
         // What a row takes beside its document, with its part of an index.
-        let sum = |table, of| {
-            format!(
-                "(SELECT coalesce(sum(octet_length(document) + 100), 0) FROM {table} WHERE {of})"
-            )
+        let sum_of = |what, table, of| {
+            format!("(SELECT coalesce(sum(octet_length({what}) + 100), 0) FROM {table} WHERE {of})")
         };
+        let sum = |table, of| sum_of("document", table, of);
         let sql = [
             sum("runs", "?1 IN (id, experiment)".to_owned()),
             sum("legs", format!("run IN ({runs})")),
-            sum("samples", format!("run IN ({runs})")),
+            sum_of("block", "samples", format!("run IN ({runs})")),
             sum("experiments", "id = ?1".to_owned()),
             sum("trials", "experiment = ?1".to_owned()),
             sum("tunings", "id = ?1".to_owned()),
@@ -601,6 +669,7 @@ impl Archive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{Latency, Random};
 
     /// SQLite's own bound on the file gives the error of a full disk, on every machine.
     #[test]
@@ -618,8 +687,15 @@ mod tests {
             .unwrap();
         archive.start_leg(id, 0, Direction::Up, Nanos(0)).unwrap();
         let mut kept = 0;
+        let mut random = Random::new(7, 0);
         let error = loop {
-            match archive.samples(id, [(0, Side::Local, &Sample::default())]) {
+            // Nothing makes these smaller.
+            let latencies = (0..400).map(|_| (random.bits(), 1));
+            let sample = Sample {
+                requests: Some(Latency::from_counts(latencies)),
+                ..Sample::default()
+            };
+            match archive.samples(id, [(0, Side::Local, &sample)]) {
                 Ok(()) => kept += 1,
                 Err(error) => break error,
             }
@@ -627,7 +703,7 @@ mod tests {
         assert!(matches!(error, Error::Full { .. }), "{error:?}");
         let count: usize = archive
             .db
-            .query_row("SELECT count(*) FROM samples", [], |row| row.get(0))
+            .query_row("SELECT sum(count) FROM samples", [], |row| row.get(0))
             .unwrap();
         assert_eq!(count, kept);
         assert!(kept > 0);

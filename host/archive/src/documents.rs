@@ -238,8 +238,11 @@ impl Archive {
             0 => self.find(name).map(NamedDocument::Run),
             1 => Ok(found.remove(0)),
             _ => {
-                let ids = found.iter().map(|one| one.id().to_owned());
-                Err(Error::Ambiguous(name.to_owned(), ids.collect()))
+                let ids: Vec<String> = found.iter().map(|one| one.id().to_owned()).collect();
+                match found.into_iter().find(|one| one.id() == name) {
+                    Some(whole) => Ok(whole),
+                    None => Err(self.ambiguous(name, &ids)),
+                }
             }
         }
     }

@@ -17,22 +17,24 @@
 //! number of its rows. What differs is an error that names it. [`Archive::verify`] reads all of it, and has SQLite
 //! check its own structure.
 //!
-//! **Exactness.** Runs, legs and samples are kept as their JSON documents, beside a few columns that
-//! [`Archive::list`] reads without opening any document. [`Archive::get`] gives back exactly the
-//! [`Run`](model::Run) that was written.
+//! **Exactness.** Runs and legs are kept as their JSON documents, beside a few columns that [`Archive::list`] reads
+//! without opening any document, and samples in blocks of columns (`blocks.rs`). [`Archive::get`] gives back exactly
+//! the [`Run`](model::Run) that was written.
 
 mod archive;
+mod blocks;
 mod documents;
 mod error;
 mod location;
 mod recorder;
 mod rows;
+mod samples;
 mod schema;
 mod traces;
 
 pub use archive::{Archive, ArchiveRow, Imported, RunFilter};
 pub use documents::NamedDocument;
 pub use error::Error;
-pub use location::{default_path, is_id, new_id};
+pub use location::{SHORTEST, default_path, is_id, is_shown, new_id};
 pub use recorder::{GROUP, Recorder};
 pub use traces::Traces;

@@ -24,16 +24,27 @@ pub fn default_path(xdg_data_home: Option<&OsStr>, home: Option<&OsStr>) -> Resu
         .ok_or(Error::NoHome)
 }
 
-/// A name for a new run: eight random hexadecimal digits.
+/// Digits of a name that are shown at the least, and that were a whole name in older archives.
+pub const SHORTEST: usize = 8;
+
+/// Digits of a whole name: 128 bits.
+const WHOLE: usize = 32;
+
+/// A name for a new run: 32 random hexadecimal digits.
 pub fn new_id() -> RunId {
     // The keys of RandomState come from the kernel's random numbers; this spares a dependency.
-    let chance = RandomState::new().hash_one(());
-    format!("{:08x}", chance as u32)
+    let state = RandomState::new();
+    format!("{:016x}{:016x}", state.hash_one(0), state.hash_one(1))
 }
 
-/// Whether a name has the form of [`new_id`].
+/// Whether a name has the form of [`new_id`], or the eight digits of older archives.
 pub fn is_id(name: &str) -> bool {
-    name.len() == 8 && is_hex(name)
+    matches!(name.len(), SHORTEST | WHOLE) && is_hex(name)
+}
+
+/// Whether a name has the form of one as it is shown: the first digits of a whole one.
+pub fn is_shown(name: &str) -> bool {
+    (SHORTEST..=WHOLE).contains(&name.len()) && is_hex(name)
 }
 
 pub(crate) fn is_hex(name: &str) -> bool {
@@ -67,8 +78,9 @@ mod tests {
     #[test]
     fn ids_have_their_form_and_differ() {
         let many: std::collections::BTreeSet<RunId> = (0..1000).map(|_| new_id()).collect();
-        assert!(many.len() > 990);
-        assert!(many.iter().all(|id| is_id(id)));
+        assert_eq!(many.len(), 1000);
+        assert!(many.iter().all(|id| is_id(id) && id.len() == WHOLE));
+        assert!(is_id("01234567"), "of an older archive");
         for no in ["", "last", "0123456", "012345678", "0123456G", "ABCDEF01"] {
             assert!(!is_id(no), "{no}");
         }

@@ -24,7 +24,7 @@ const QUEUE: usize = 4096;
 #[derive(Debug)]
 pub struct Recorder {
     notes: Option<SyncSender<Note>>,
-    writer: Option<JoinHandle<Result<(), Error>>>,
+    writer: Option<JoinHandle<Archive>>,
     trouble: Arc<Mutex<Option<Error>>>,
 }
 
@@ -34,7 +34,7 @@ enum Note {
     StartLeg(usize, Direction, Nanos),
     Sample(usize, Side, Box<Sample>),
     FinishLeg(usize, Box<Leg>),
-    Finish(Box<Run>),
+    Finish,
 }
 
 impl Recorder {
@@ -105,24 +105,19 @@ impl Recorder {
     pub fn finish(mut self, run: &Run) -> Result<(), Error> {
         if let Some(notes) = self.notes.take() {
             // Fails only if the thread is gone, and then joining returns the cause.
-            let _ = notes.send(Note::Finish(Box::new(run.clone())));
+            let _ = notes.send(Note::Finish);
         }
-        self.join()
+        match self.writer.take().map(JoinHandle::join) {
+            Some(Ok(mut archive)) => archive.finish(run),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
     }
 
     /// Leaves a note, or leaves it out if too many wait.
     fn note(&mut self, note: Note) {
         if let Some(notes) = &self.notes {
             let _ = notes.try_send(note);
-        }
-    }
-
-    fn join(&mut self) -> Result<(), Error> {
-        self.notes = None;
-        match self.writer.take().map(JoinHandle::join) {
-            Some(Ok(result)) => result,
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Ok(()),
         }
     }
 }
@@ -147,7 +142,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, notes: &Receiver<Note>) -> Result<(), Error> {
+    /// Writes until the end, then gives the archive back.
+    fn run(mut self, notes: &Receiver<Note>) -> Archive {
         let mut waiting: Vec<(usize, Side, Box<Sample>)> = Vec::new();
         // When samples may be committed again; the first after a pause is committed at once.
         let mut due = Instant::now();
@@ -174,7 +170,7 @@ impl Writer {
                             archive.delete(&NamedDocument::Run(id.to_owned()))
                         });
                     }
-                    return Ok(());
+                    return self.archive;
                 }
             };
             self.commit(&mut waiting);
@@ -182,14 +178,14 @@ impl Writer {
             self.measured |= matches!(note, Some(Note::StartLeg(..)));
             match note {
                 None => {}
-                Some(Note::Finish(run)) => return self.archive.finish(&run),
+                Some(Note::Finish) => return self.archive,
                 Some(note) => self.write(|archive, id| match &note {
                     Note::Update(run) => archive.update(run),
                     Note::StartLeg(index, direction, started) => {
                         archive.start_leg(id, *index, *direction, *started)
                     }
                     Note::FinishLeg(index, leg) => archive.finish_leg(id, *index, leg),
-                    Note::Sample(..) | Note::Finish(_) => Ok(()),
+                    Note::Sample(..) | Note::Finish => Ok(()),
                 }),
             }
         }

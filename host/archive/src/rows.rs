@@ -1,5 +1,6 @@
 //! How runs become rows, and rows runs: their documents, and the columns that serve lists.
 
+use crate::samples::End;
 use crate::{Error, is_id};
 use model::{
     Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample, Side, Spec, summarise_leg,
@@ -134,23 +135,9 @@ impl RowHead<'_> {
         for leg in &run.legs {
             figures.add(&run.spec, leg);
         }
-        let bare = Run {
-            legs: Vec::new(),
-            schema: run.schema,
-            id: run.id.clone(),
-            started: run.started,
-            host: run.host.clone(),
-            title: run.title.clone(),
-            experiment: run.experiment.clone(),
-            spec: run.spec.clone(),
-            local: run.local.clone(),
-            remote: run.remote.clone(),
-            warnings: run.warnings.clone(),
-            ended: run.ended.clone(),
-        };
         RowHead {
             run,
-            document: json(&bare),
+            document: json(&without_legs(run)),
             figures,
         }
     }
@@ -244,6 +231,17 @@ pub(crate) fn put_legs(tx: &Transaction<'_>, run: &Run) -> Result<(), RowFailure
     RUNS.seal(tx, &run.id)
 }
 
+/// All samples of a run that lasted so long that its legs will have a part of them.
+pub(crate) fn put_samples(tx: &Transaction<'_>, run: &Run) -> Result<(), RowFailure> {
+    for (index, leg) in run.legs.iter().enumerate() {
+        put_leg(tx, &run.id, index, leg.direction, leg.started, None)?;
+        for side in [Side::Local, Side::Remote] {
+            End::new(&run.id, index, side).replace(tx, leg.end(side))?;
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn put_whole_leg(
     tx: &Transaction<'_>,
     id: &str,
@@ -257,13 +255,14 @@ pub(crate) fn put_whole_leg(
         remote: without_samples(&leg.remote),
         ended: leg.ended.clone(),
     };
-    let samples = leg.local.samples.len() + leg.remote.samples.len();
-    let whole = Some((samples, json(&bare)));
-    put_leg(tx, id, index, leg.direction, leg.started, whole)?;
+    // Its samples belong to its row.
+    put_leg(tx, id, index, leg.direction, leg.started, None)?;
+    let mut samples = 0;
     for side in [Side::Local, Side::Remote] {
-        put_samples(tx, id, index, side, &leg.end(side).samples)?;
+        samples += End::new(id, index, side).settle(tx, leg.end(side))?;
     }
-    Ok(())
+    let whole = Some((samples, json(&bare)));
+    put_leg(tx, id, index, leg.direction, leg.started, whole)
 }
 
 pub(crate) fn put_leg(
@@ -289,39 +288,6 @@ pub(crate) fn put_leg(
         samples,
         document
     ])?;
-    Ok(())
-}
-
-/// Makes the kept samples of one end those given. Most of them were kept when they came, and are known by their time:
-/// to make and compare the documents of a long run of many streams again would cost more than to keep them did.
-fn put_samples(
-    tx: &Transaction<'_>,
-    id: &str,
-    index: usize,
-    side: Side,
-    samples: &[Sample],
-) -> Result<(), RowFailure> {
-    let mut kept = tx.prepare_cached(
-        "SELECT at_ns FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
-    )?;
-    let kept = kept
-        .query_map(params![id, index, side.name()], |row| row.get(0))?
-        .collect::<Result<Vec<i64>, _>>()?;
-    let times = samples.iter().map(|sample| column(sample.at.0));
-    let same = times
-        .zip(&kept)
-        .take_while(|(at, kept)| at == *kept)
-        .count();
-    tx.prepare_cached("DELETE FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 AND n >= ?4")?
-        .execute(params![id, index, side.name(), same])?;
-    let mut put = tx.prepare_cached(
-        "INSERT INTO samples (run, leg, side, n, at_ns, document, sum)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, row_sum(?1, ?2, ?3, ?4, ?5, ?6))",
-    )?;
-    for (n, sample) in samples.iter().enumerate().skip(same) {
-        let at = column(sample.at.0);
-        put.execute(params![id, index, side.name(), n, at, json(sample)])?;
-    }
     Ok(())
 }
 
@@ -393,16 +359,18 @@ pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, RowFailure
         if !row.get::<_, bool>(0)? || index != run.legs.len() {
             return Err(RowFailure::Damaged(RUNS, format!("leg {number}")));
         }
-        let local = read_samples(tx, id, index, Side::Local)?;
-        let remote = read_samples(tx, id, index, Side::Remote)?;
+        let of = |side| End::new(id, index, side).record(tx, run.spec.streams);
+        let ((local, of_local), (remote, of_remote)) = (of(Side::Local)?, of(Side::Remote)?);
         let samples = format!("samples of leg {number}");
-        check_count(RUNS, &samples, local.len() + remote.len(), row.get(5)?)?;
+        check_count(RUNS, &samples, of_local + of_remote, row.get(5)?)?;
         run.legs.push(match row.get::<_, Option<String>>(1)? {
             Some(document) => {
                 let mut leg: Leg =
                     serde_json::from_slice(document.as_bytes()).map_err(RowFailure::Document)?;
-                leg.local.samples = local;
-                leg.remote.samples = remote;
+                for (end, kept) in [(&mut leg.local, local), (&mut leg.remote, remote)] {
+                    end.thinned_from = end.thinned_from.or(kept.thinned_from);
+                    end.samples = kept.samples;
+                }
                 leg
             }
             None => Leg {
@@ -418,38 +386,14 @@ pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, RowFailure
     Ok(run)
 }
 
-fn read_samples(
-    tx: &Transaction<'_>,
-    id: &str,
-    index: usize,
-    side: Side,
-) -> Result<Vec<Sample>, RowFailure> {
-    let sql = format!(
-        "SELECT {}, document, n FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
-        whole("run, leg, side, n, at_ns, document")
-    );
-    let mut query = tx.prepare_cached(&sql)?;
-    let mut rows = query.query(params![id, index, side.name()])?;
-    let mut samples = Vec::new();
-    while let Some(row) = rows.next()? {
-        let part = || {
-            let number = samples.len() + 1;
-            (RUNS, format!("sample {number} of leg {}", index + 1))
-        };
-        let sample = read_document(row, part)?;
-        if row.get::<_, usize>(2)? != samples.len() {
-            let (kind, part) = part();
-            return Err(RowFailure::Damaged(kind, part));
-        }
-        samples.push(sample);
-    }
-    Ok(samples)
-}
-
 /// The end of a leg that never ended, reconstructed from its samples.
-fn as_seen(samples: Vec<Sample>) -> EndRecord {
-    let last = samples.last();
-    let requests: Vec<&Latency> = samples.iter().filter_map(|s| s.requests.as_ref()).collect();
+fn as_seen(end: EndRecord) -> EndRecord {
+    let last = end.samples.last();
+    let requests: Vec<&Latency> = end
+        .samples
+        .iter()
+        .filter_map(|s| s.requests.as_ref())
+        .collect();
     EndRecord {
         bytes: last.map(|s| s.bytes).unwrap_or_default(),
         duration: last.map(|s| s.at).unwrap_or_default(),
@@ -457,14 +401,61 @@ fn as_seen(samples: Vec<Sample>) -> EndRecord {
             let pairs = requests.iter().flat_map(|latency| latency.counts());
             Latency::from_counts(pairs.copied())
         }),
-        samples,
-        ..EndRecord::default()
+        ..end
+    }
+}
+
+/// A run as it is read, if it lasted so long that it has a part of its samples alone.
+pub(crate) fn bounded(run: &Run) -> Option<Run> {
+    let thin = |end: &EndRecord| {
+        let mut thinned = without_samples(end);
+        // What is a part of another archive's stays as it is.
+        match end.thinned_from {
+            Some(_) => thinned.samples.clone_from(&end.samples),
+            None => {
+                let all = end.samples.iter().cloned();
+                all.for_each(|sample| thinned.push(sample, run.spec.streams));
+            }
+        }
+        thinned
+    };
+    let thin = |leg: &Leg| Leg {
+        direction: leg.direction,
+        started: leg.started,
+        local: thin(&leg.local),
+        remote: thin(&leg.remote),
+        ended: leg.ended.clone(),
+    };
+    let legs: Vec<Leg> = run.legs.iter().map(thin).collect();
+    let counts = |leg: &Leg| [&leg.local, &leg.remote].map(|end| end.samples.len());
+    let is_thinner = legs.iter().map(counts).ne(run.legs.iter().map(counts));
+    is_thinner.then(|| Run {
+        legs,
+        ..without_legs(run)
+    })
+}
+
+fn without_legs(run: &Run) -> Run {
+    Run {
+        legs: Vec::new(),
+        schema: run.schema,
+        id: run.id.clone(),
+        started: run.started,
+        host: run.host.clone(),
+        title: run.title.clone(),
+        experiment: run.experiment.clone(),
+        spec: run.spec.clone(),
+        local: run.local.clone(),
+        remote: run.remote.clone(),
+        warnings: run.warnings.clone(),
+        ended: run.ended.clone(),
     }
 }
 
 fn without_samples(end: &EndRecord) -> EndRecord {
     EndRecord {
         samples: Vec::new(),
+        thinned_from: end.thinned_from,
         sockets: end.sockets.clone(),
         bytes: end.bytes,
         duration: end.duration,

@@ -1,6 +1,6 @@
 //! The tables, and how a file becomes one that has them.
 
-use crate::Error;
+use crate::{Error, samples};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
@@ -14,7 +14,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
+
+/// The oldest that is brought to [`VERSION`].
+const OLDEST: u32 = 6;
 
 /// The last column of each table is the checksum of the others ([`row_sum`]). `runs.legs`, `legs.samples` and
 /// `experiments.trials` are how many rows of those belong to one that is finished: a checksum cannot miss a row.
@@ -50,17 +53,6 @@ CREATE TABLE legs (
     sum        BLOB,
     PRIMARY KEY (run, leg)
 ) STRICT;
-CREATE TABLE samples (
-    run      TEXT    NOT NULL,
-    leg      INTEGER NOT NULL,
-    side     TEXT    NOT NULL,
-    n        INTEGER NOT NULL,
-    at_ns    INTEGER NOT NULL,
-    document TEXT    NOT NULL, -- Sample as JSON
-    sum      BLOB,
-    PRIMARY KEY (run, leg, side, n),
-    FOREIGN KEY (run, leg) REFERENCES legs (run, leg) ON DELETE CASCADE
-) STRICT;
 CREATE TABLE experiments (
     id              TEXT    NOT NULL PRIMARY KEY,
     started_unix_ns INTEGER NOT NULL,
@@ -95,6 +87,22 @@ CREATE TABLE mtus (
 ) STRICT;
 ";
 
+const SAMPLES: &str = "
+CREATE TABLE samples (
+    run      TEXT    NOT NULL,
+    leg      INTEGER NOT NULL,
+    side     TEXT    NOT NULL,
+    overview INTEGER NOT NULL, -- 0: all samples; 1: beside them, what Leg has of a long leg
+    n        INTEGER NOT NULL, -- of the first sample in the block
+    count    INTEGER NOT NULL,
+    until_ns INTEGER NOT NULL, -- of the last sample in the block
+    block    BLOB    NOT NULL, -- src/blocks.rs
+    sum      BLOB,
+    PRIMARY KEY (run, leg, side, overview, n),
+    FOREIGN KEY (run, leg) REFERENCES legs (run, leg) ON DELETE CASCADE
+) STRICT;
+";
+
 /// Readies a connection: gives an empty file its tables, refuses what is not ours or newer, sets what holds for this
 /// connection alone.
 pub(crate) fn prepare(db: &mut Connection, path: &Path) -> Result<(), Error> {
@@ -105,10 +113,11 @@ pub(crate) fn prepare(db: &mut Connection, path: &Path) -> Result<(), Error> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     db.create_scalar_function("row_sum", -1, flags, row_sum)
         .map_err(failed)?;
-    if is_empty(db, path)? {
-        create(db, path)?;
+    match form(db, path)? {
+        0 => create(db, path),
+        VERSION => Ok(()),
+        _ => migrate(db, path),
     }
-    Ok(())
 }
 
 /// The checksum of a row: XXH3-128 over the type, the length and the bytes of each column. It finds damage; against
@@ -137,8 +146,8 @@ fn row_sum(columns: &Context<'_>) -> rusqlite::Result<[u8; 16]> {
     Ok(sum.finish_128().to_le_bytes())
 }
 
-/// Whether the file has no tables yet; an error if it has any but ours.
-fn is_empty(db: &Connection, path: &Path) -> Result<bool, Error> {
+/// The version of the tables of a file, 0 if it has none yet; an error if it has any but ours.
+fn form(db: &Connection, path: &Path) -> Result<u32, Error> {
     let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let read = || -> rusqlite::Result<(i32, i32, i64)> {
         let tables = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -147,8 +156,8 @@ fn is_empty(db: &Connection, path: &Path) -> Result<bool, Error> {
     let (version, application, tables) =
         read().map_err(|source| Error::sql(path, "read the form", source))?;
     match u32::try_from(version) {
-        Ok(0) if tables == 0 => Ok(true),
-        Ok(VERSION) if application == APPLICATION_ID => Ok(false),
+        Ok(0) if tables == 0 => Ok(0),
+        Ok(known @ OLDEST..=VERSION) if application == APPLICATION_ID => Ok(known),
         Ok(newer) if newer > VERSION && application == APPLICATION_ID => {
             Err(Error::Newer(path.to_owned(), newer, VERSION))
         }
@@ -163,14 +172,42 @@ fn create(db: &mut Connection, path: &Path) -> Result<(), Error> {
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;
     // Another process may have done it while this one waited for the lock.
-    if is_empty(&tx, path)? {
-        tx.execute_batch(TABLES).map_err(failed)?;
+    if form(&tx, path)? == 0 {
+        tx.execute_batch(TABLES)
+            .and_then(|()| tx.execute_batch(SAMPLES))
+            .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
         tx.pragma_update(None, "application_id", APPLICATION_ID)
             .map_err(failed)?;
     }
     tx.commit().map_err(failed)
+}
+
+/// Brings an older file to the form of today, all of it or nothing.
+fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
+    let doing = "bring it to the form of this version";
+    let failed = |source| Error::sql(path, doing, source);
+    if db.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
+        return Err(Error::ReadOnly(path.to_owned(), doing));
+    }
+    let tx = db
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    // Another process may have done it while this one waited for the lock.
+    if form(&tx, path)? == 6 {
+        tx.execute_batch("ALTER TABLE samples RENAME TO samples_6")
+            .and_then(|()| tx.execute_batch(SAMPLES))
+            .and_then(|()| samples::migrate(&tx))
+            .and_then(|()| tx.execute_batch("DROP TABLE samples_6"))
+            .map_err(failed)?;
+        tx.pragma_update(None, "user_version", VERSION)
+            .map_err(failed)?;
+    }
+    tx.commit().map_err(failed)?;
+    // What is free now goes back to the file system where there is room and nobody else reads it; else to later runs.
+    let _ = db.execute_batch("VACUUM");
+    Ok(())
 }
 
 /// Switches to WAL for good. SQLite does not wait for another process that is switching at the same

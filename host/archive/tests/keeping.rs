@@ -13,6 +13,39 @@ use proptest::prelude::*;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
+fn a_name_is_shown_and_found_by_as_many_digits_as_it_needs() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let old = "00c0ffee";
+    let [one, two, other] = [
+        "00c0ffee00000000000000000000000a",
+        "00c0ffee10000000000000000000000b",
+        "ffffffff00000000000000000000000c",
+    ];
+    for id in [old, one, two, other] {
+        archive.import(&begun(id, "db2", Nanos(5))).unwrap();
+    }
+    for (id, shown) in [
+        (old, old),
+        (one, "00c0ffee0"),
+        (two, "00c0ffee1"),
+        (other, "ffffffff"),
+    ] {
+        assert_eq!(archive.shown(id), shown);
+        assert_eq!(archive.get(shown).unwrap().id, id);
+        assert_eq!(archive.named(shown).unwrap().id(), id);
+        assert_eq!(archive.named(id).unwrap().id(), id);
+    }
+    assert_eq!(
+        archive.named("00c0").unwrap_err().to_string(),
+        "'00c0' could be any of 00c0ffee, 00c0ffee0, 00c0ffee1: give more digits"
+    );
+    // Only its whole name was above its longer ones.
+    archive.delete(&NamedDocument::Run(old.to_owned())).unwrap();
+    assert!(matches!(archive.named(old), Err(Error::Ambiguous(..))));
+}
+
+#[test]
 fn a_run_recorded_step_by_step_reads_as_it_ended() {
     let scratch = Scratch::new();
     let mut archive = Archive::open(&scratch.file()).unwrap();
@@ -326,6 +359,7 @@ prop_compose! {
             acknowledged: Some(Nanos(5)),
             sockets: if sockets { full.sockets } else { Vec::new() },
             samples,
+            thinned_from: None,
             bytes: Bytes(bytes),
             duration: Nanos(duration),
             requests,
@@ -376,7 +410,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn any_run()(id in "[0-9a-f]{8}", host in any_text(), title in prop::option::of(any_text()),
+    fn any_run()(id in "[0-9a-f]{8}([0-9a-f]{24})?", host in any_text(), title in prop::option::of(any_text()),
                  started in any::<u64>(), workload in any_workload(), n in any::<u64>(),
                  legs in prop::collection::vec(any_leg(), 0..3), ended in any_ended(),
                  known in any::<bool>()) -> Run {

@@ -108,16 +108,17 @@ pub(crate) fn stream(
     facts.stalled = stalls.map(|p| p.to.since(p.from)).sum();
     facts.vanished = vanished(&rows, &facts);
     let mut doubts = Vec::new();
-    if run.spec.interval > COARSE {
+    let spacing = ends.sender.spacing(run.spec.interval);
+    if spacing > COARSE {
         doubts.push(format!(
             "samples {} apart: what happened between them is inferred from counters; -i 10ms shows more",
-            run.spec.interval
+            spacing
         ));
     }
     more(&mut facts);
     let mut explanation = assemble(subject(run, leg, ends, n), &pieces, &facts, doubts);
     // Which losses came together, and whether a queue stood then, lies between such samples.
-    if run.spec.interval > COARSE && facts.retransmitted > 0 {
+    if spacing > COARSE && facts.retransmitted > 0 {
         let findings = explanation.findings.iter_mut();
         for finding in findings.filter(|f| NEED_LOSSES.contains(&f.limit)) {
             finding.confidence = Confidence::Possible;

@@ -16,6 +16,7 @@ mod fingerprint;
 mod latency;
 pub mod mtu;
 mod names;
+mod overview;
 pub mod packet;
 pub mod physics;
 mod plan;

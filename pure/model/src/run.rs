@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the JSON form of [`Run`]; raised when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Name of a run in the archive: eight hexadecimal digits.
+/// Name of a run in the archive: 32 hexadecimal digits (8 in older archives).
 pub type RunId = String;
 
 /// One execution of a [`Spec`]: the request, the fingerprints of both hosts, and their samples.
@@ -18,7 +18,7 @@ pub type RunId = String;
 pub struct Run {
     /// Version of this form.
     pub schema: u32,
-    /// Name in the archive: eight hexadecimal digits.
+    /// Name in the archive: 32 hexadecimal digits (8 in older archives).
     pub id: RunId,
     /// Start, nanoseconds since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]
@@ -121,8 +121,12 @@ impl Leg {
 pub struct EndRecord {
     /// The options of the live sockets, read back once connected.
     pub sockets: Vec<SocketOptions>,
-    /// From the start of the leg; the first at time zero, the last when the leg ended.
+    /// From the start of the leg; the first at time zero, the last when the leg ended. Of a long leg an evenly
+    /// thinned part of them; `runs export` has all.
     pub samples: Vec<Sample>,
+    /// How many were taken, where `samples` are a part of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinned_from: Option<u64>,
     /// Application bytes in all; more exact than the last sample.
     pub bytes: Bytes,
     /// From the first byte to the last.

@@ -59,23 +59,43 @@ impl fmt::Display for FieldValue {
     }
 }
 
+impl FieldValue {
+    /// As a number; yes is 1.
+    pub fn number(self) -> u64 {
+        match self {
+            FieldValue::Number(number) => number,
+            FieldValue::Flag(flag) => flag.into(),
+        }
+    }
+}
+
+/// What a field can hold, from and to a value of any field; `None` where the number is too large for it.
+trait FieldType: Sized {
+    fn of(number: u64) -> Option<Self>;
+}
+
 macro_rules! into_value {
-    ($($kind:ty: $value:ident => $variant:ident($as:expr);)*) => {$(
+    ($($kind:ty: $value:ident => $variant:ident($as:expr), $number:ident => $of:expr;)*) => {$(
         impl From<$kind> for FieldValue {
             fn from($value: $kind) -> FieldValue {
                 FieldValue::$variant($as)
             }
         }
+        impl FieldType for $kind {
+            fn of($number: u64) -> Option<$kind> {
+                $of
+            }
+        }
     )*};
 }
 into_value! {
-    bool: value => Flag(value);
-    u8: value => Number(value.into());
-    u16: value => Number(value.into());
-    u32: value => Number(value.into());
-    Bytes: value => Number(value.0);
-    Nanos: value => Number(value.0);
-    BitRate: value => Number(value.0);
+    bool: value => Flag(value), number => (number < 2).then_some(number == 1);
+    u8: value => Number(value.into()), number => number.try_into().ok();
+    u16: value => Number(value.into()), number => number.try_into().ok();
+    u32: value => Number(value.into()), number => number.try_into().ok();
+    Bytes: value => Number(value.0), number => Some(Bytes(number));
+    Nanos: value => Number(value.0), number => Some(Nanos(number));
+    BitRate: value => Number(value.0), number => Some(BitRate(number));
 }
 
 macro_rules! socket_fields {
@@ -119,6 +139,17 @@ macro_rules! socket_fields {
         )*);
 
         impl SocketState {
+            /// Sets a field to a number, as [`FieldValue::number`] gives it; `None` if it cannot hold that.
+            pub fn set_number(&mut self, field: SocketField, number: u64) -> Option<()> {
+                match field {
+                    $(SocketField::$field => {
+                        let value = <$type as FieldType>::of(number)?;
+                        self.set(field, |of| &mut of.$field, Some(value));
+                    })*
+                }
+                Some(())
+            }
+
             $(
                 $(#[doc = $doc])+
                 #[inline]
@@ -499,6 +530,17 @@ mod tests {
             serde_json::from_str::<SocketState>(newer).unwrap(),
             socket_state! { cwnd: Some(0) }
         );
+    }
+
+    #[test]
+    fn every_field_can_be_set_to_what_it_holds() {
+        let mut state = SocketState::default();
+        for field in FIELDS {
+            state.set_number(field.field, 1).unwrap();
+            assert_eq!((field.get)(&state).map(FieldValue::number), Some(1));
+        }
+        assert_eq!(state.set_number(SocketField::sack, 2), None);
+        assert_eq!(state.set_number(SocketField::total_rto, 1 << 16), None);
     }
 
     #[test]

@@ -55,38 +55,39 @@ const COLUMNS: [Column; 22] = [
     }),
 ];
 
-/// One row for each leg, side, sample and stream, behind a header whose names carry the units (bytes
+/// The header of [`rows`].
+pub fn header() -> String {
+    let names = COLUMNS.iter().map(|(name, _)| (*name).to_owned());
+    let fields = FIELDS.iter().map(|field| format!("tcp_{}", field.name));
+    table(&names.chain(fields).collect::<Vec<_>>(), [])
+}
+
+/// One row for each stream of a sample, behind a header whose names carry the units (bytes
 /// where none is said). RFC 4180: CRLF, and quotes around what needs them.
 ///
 /// Columns that begin with `end_` belong to the whole end, all streams together, and repeat on the
 /// row of each stream. A cell is empty where the end reports nothing. Names are escaped like all text, for
 /// a table is often read in a terminal first.
-pub fn run(run: &Run) -> String {
-    let mut header: Vec<String> = COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    header.extend(FIELDS.iter().map(|field| format!("tcp_{}", field.name)));
-    let mut rows = Vec::new();
-    for (index, leg) in run.legs.iter().enumerate() {
-        for side in [Side::Local, Side::Remote] {
-            for sample in &leg.end(side).samples {
-                let none = sample.streams.is_empty().then_some(None);
-                for stream in sample.streams.iter().map(Some).chain(none) {
-                    let row = CsvRow {
-                        run,
-                        index,
-                        leg,
-                        side,
-                        sample,
-                        stream,
-                    };
-                    let tcp = stream.and_then(|s| s.tcp.as_ref());
-                    let of_socket = FIELDS.iter().map(|field| cell(tcp.and_then(field.get)));
-                    let cells = COLUMNS.iter().map(|(_, value)| value(&row));
-                    rows.push(cells.chain(of_socket).collect());
-                }
-            }
-        }
-    }
-    table(&header, rows)
+pub fn rows(run: &Run, index: usize, side: Side, sample: &Sample) -> String {
+    let Some(leg) = run.legs.get(index) else {
+        return String::new();
+    };
+    let none = sample.streams.is_empty().then_some(None);
+    let rows = sample.streams.iter().map(Some).chain(none).map(|stream| {
+        let row = CsvRow {
+            run,
+            index,
+            leg,
+            side,
+            sample,
+            stream,
+        };
+        let tcp = stream.and_then(|s| s.tcp.as_ref());
+        let of_socket = FIELDS.iter().map(|field| cell(tcp.and_then(field.get)));
+        let cells = COLUMNS.iter().map(|(_, value)| value(&row));
+        line(cells.chain(of_socket))
+    });
+    rows.collect()
 }
 
 /// A cell; empty where there is no value.
@@ -107,11 +108,15 @@ pub(crate) fn table(
     header: &[impl AsRef<str>],
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> String {
-    let line = |cells: &[Cow<'_, str>]| cells.join(",") + "\r\n";
-    let header: Vec<_> = header.iter().map(|cell| quoted(cell.as_ref())).collect();
-    let rows = rows.into_iter();
-    let rows = rows.map(|row| line(&row.iter().map(|cell| quoted(cell)).collect::<Vec<_>>()));
-    line(&header) + &rows.collect::<String>()
+    let header = line(header);
+    header + &rows.into_iter().map(line).collect::<String>()
+}
+
+fn line(cells: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let cells = cells
+        .into_iter()
+        .map(|cell| quoted(cell.as_ref()).into_owned());
+    cells.collect::<Vec<_>>().join(",") + "\r\n"
 }
 
 /// A cell in quotes, if it needs them (RFC 4180, 2.5 to 2.7).
@@ -151,6 +156,17 @@ mod tests {
         }
         assert_eq!(rows.pop(), Some(vec![String::new()]));
         rows
+    }
+
+    fn run(run: &Run) -> String {
+        let mut text = header();
+        for (index, leg) in run.legs.iter().enumerate() {
+            for side in [Side::Local, Side::Remote] {
+                let samples = leg.end(side).samples.iter();
+                text.extend(samples.map(|sample| rows(run, index, side, sample)));
+            }
+        }
+        text
     }
 
     fn run_of_two_legs() -> Run {

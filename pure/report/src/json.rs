@@ -1,7 +1,7 @@
 //! The JSON forms: a whole run, and one line an event while it runs. `docs/json.md` is their manual.
 
 use crate::words::is_unprintable;
-use model::{Event, Leg, Run, Summary};
+use model::{Event, Leg, Run, Sample, Summary};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -30,6 +30,38 @@ pub fn run(run: &Run, summary: &Summary) -> String {
         summary
     ))
 }
+
+/// The same without samples: the text before those of each end, by leg, the local one first, and the text behind all.
+/// What is between is [`sample`], and [`SAMPLES_END`] behind the last.
+pub fn around_samples(run: &Run, summary: &Summary) -> Vec<String> {
+    const NONE: &str = "\"samples\": []";
+    let mut bare = run.clone();
+    for leg in &mut bare.legs {
+        leg.local.samples.clear();
+        leg.remote.samples.clear();
+    }
+    // In a string its quotes would be escaped.
+    let text = self::run(&bare, summary);
+    let parts: Vec<&str> = text.split(NONE).collect();
+    let (open, close) = NONE.split_at(NONE.len() - 1);
+    let place = |(n, part): (usize, &&str)| {
+        let before = if n > 0 { close } else { "" };
+        let behind = if n + 1 < parts.len() { open } else { "" };
+        format!("{before}{part}{behind}")
+    };
+    parts.iter().enumerate().map(place).collect()
+}
+
+/// A sample in the document of its run.
+pub fn sample(sample: &Sample, is_first: bool) -> String {
+    let comma = if is_first { "" } else { "," };
+    let text = pretty(sample);
+    let lines = text.lines().map(|line| format!("\n          {line}"));
+    comma.to_owned() + &lines.collect::<String>()
+}
+
+/// Behind the last sample of an end.
+pub const SAMPLES_END: &str = "\n        ";
 
 /// Any document over several lines, the way that [`run`] prints; ends with a line feed.
 pub fn pretty(document: &impl Serialize) -> String {
@@ -164,6 +196,26 @@ mod tests {
         [("net.example".to_owned(), "1".to_owned())].into()
     }
 
+    #[test]
+    fn a_run_in_parts_is_the_run() {
+        let run = full();
+        let summary = summarise(&run);
+        let mut parts = around_samples(&run, &summary).into_iter();
+        let mut text = parts.next().unwrap();
+        for end in run.legs.iter().flat_map(|leg| [&leg.local, &leg.remote]) {
+            for (n, one) in end.samples.iter().enumerate() {
+                text += &sample(one, n == 0);
+            }
+            text += if end.samples.is_empty() {
+                ""
+            } else {
+                SAMPLES_END
+            };
+            text += &parts.next().unwrap();
+        }
+        assert_eq!(text, super::run(&run, &summary));
+    }
+
     /// A run in which nothing is left out.
     fn full() -> Run {
         let mut leg = testing::request_leg(100);
@@ -183,6 +235,7 @@ mod tests {
             });
             end.retransmits = Some(1);
             end.acknowledged = Some(Nanos(1));
+            end.thinned_from = Some(9);
             end.warnings = vec![testing::warning("a", "b", "c")];
             end.samples[1].requests = Some(testing::latencies(10));
             end.samples[1].datagrams = Some(Datagrams::default());

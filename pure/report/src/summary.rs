@@ -555,7 +555,7 @@ fn trailer(run: &Run, style: Style) -> String {
     let title = run.title.as_ref();
     let title = title.map(|title| format!(" \"{}\"", escape(title)));
     let (title, when) = (title.unwrap_or_default(), words::utc(run.started));
-    style.prose(&match escape(&run.id) {
+    style.prose(&match words::shown(&run.id) {
         id if id.is_empty() => format!("Run{title} of {when}."),
         id => {
             let again = glue(format!("linerate runs show {id}"));

@@ -3,7 +3,7 @@
 use crate::explain::sentences;
 use crate::json::{document, pretty};
 use crate::prove::in_short;
-use crate::words::{Ink, Style, escape, escape_sentence, glue, utc};
+use crate::words::{Ink, Style, escape, escape_sentence, glue, shown, utc};
 use model::advice::{Change, Foreign, RateFrom};
 use model::{
     Attempt, Direction, Ended, Experiment, Fate, Look, Round, Scope, Setting, Side, Tuning, Verdict,
@@ -57,7 +57,7 @@ pub fn story(story: &Tuning, judged: &[Judged], style: Style) -> String {
         style,
     };
     let (way, host) = (up_to(story.direction), escape(&story.host));
-    let (at, id) = (utc(story.started), &story.id);
+    let (at, id) = (utc(story.started), shown(&story.id));
     let title = format!("The way {way} {host}, {at} (tuning {id})");
     out.text += &(style.paint(Ink::Bold, &title) + "\n");
     for (n, round) in story.rounds.iter().enumerate() {
@@ -287,7 +287,7 @@ impl Story {
                 "Together against the best one alone, in fresh runs: {proven}"
             ));
         }
-        let all: Vec<&str> = round.experiments.iter().map(String::as_str).collect();
+        let all: Vec<String> = round.experiments.iter().map(|id| shown(id)).collect();
         self.paragraph(&format!(
             "Valid for this path and this hour; 'linerate prove show {}' shows every run.",
             all.join("', 'linerate prove show ")
@@ -356,7 +356,7 @@ impl Story {
 }
 
 fn goodput_words(look: &Look) -> String {
-    format!("{} (run {}).", seen(look), escape(&look.run))
+    format!("{} (run {}).", seen(look), shown(&look.run))
 }
 
 fn host(side: Side) -> &'static str {

@@ -89,6 +89,21 @@ const LONGEST_NAME: usize = 120;
 /// Longest sentence (a warning, a reason) that is shown.
 const LONGEST_SENTENCE: usize = 600;
 
+/// Digits of a name in the archive that text shows.
+const SHOWN: usize = 8;
+
+/// A name in the archive as text shows it, which commands take: the first digits of a whole one of 32. That of a run in
+/// a file may be anything.
+pub fn shown(id: &str) -> String {
+    escape(first_digits(id))
+}
+
+/// The same, not made fit for a terminal.
+pub(crate) fn first_digits(id: &str) -> &str {
+    let is_whole = id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_whole { &id[..SHOWN] } else { id }
+}
+
 /// A name from a peer or a file made fit for a terminal: control characters and characters that
 /// change the direction or vanish are written out as `\u{1b}`, and what is too long is cut.
 pub fn escape(text: &str) -> String {

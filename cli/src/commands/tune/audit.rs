@@ -19,6 +19,7 @@ use model::advice::{Advice, AuditReport, Configured};
 use model::finding::Explanation;
 use model::{BitRate, Directions, LegLimit, Nanos, Run, Side, Spec, Warning};
 use prove::plan::usual_run;
+use report::words::shown;
 use std::sync::atomic::AtomicBool;
 use wire::control::{ProbeAnswer, ProbeRequest};
 
@@ -193,7 +194,7 @@ impl Audit {
         if path.is_empty() {
             refuse!(
                 "the run {} moved nothing that shows what its path needs: audit by another one, or measure longer",
-                run.id
+                shown(&run.id)
             );
         }
         let words = |w: &Warning| format!("{}: {}; {}", w.what, w.meaning, w.remedy);
@@ -232,7 +233,7 @@ fn kept(id: &str, global: &Global) -> Result<AuditFindings> {
     Ok(AuditFindings {
         doubts: vec![format!(
             "judged by the run {}, so by the settings of that time; which files set them is unknown",
-            run.id
+            shown(&run.id)
         )],
         why,
         local: Configured::default(),

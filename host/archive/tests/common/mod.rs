@@ -134,6 +134,7 @@ pub fn end(samples: u64) -> EndRecord {
         bytes: last.bytes,
         duration: last.at,
         samples,
+        thinned_from: None,
         requests: None,
         operations: vec![BlockRecord {
             operation: BlockOperation::Read,

@@ -4,7 +4,7 @@ use crate::diff::{headline, pairs};
 use crate::page::{Axis, Chart, Page, Picture, Scale, Section, Series};
 use crate::pictures::goodput::arrived;
 use crate::pictures::seconds;
-use crate::words::{Table, escape, utc};
+use crate::words::{Table, escape, first_digits, utc};
 use crate::{explain, figures};
 use model::finding::Explanation;
 use model::{Direction, Leg, LegSummary, Run, Summary};
@@ -22,7 +22,7 @@ pub struct Side<'a> {
 
 impl Side<'_> {
     fn name(&self) -> &str {
-        &self.run.id
+        first_digits(&self.run.id)
     }
 
     fn leg(&self, direction: Direction) -> Option<(&Leg, &LegSummary)> {
@@ -37,7 +37,7 @@ impl Side<'_> {
         let (host, kind) = (escape(&run.host), run.spec.workload.kind().name);
         let (at, title) = (utc(run.started), title.unwrap_or_default());
         (
-            format!("Run {}", run.id),
+            format!("Run {}", self.name()),
             format!("{host}, {kind}, {at}{title}"),
         )
     }

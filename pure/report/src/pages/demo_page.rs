@@ -4,7 +4,7 @@ use crate::explain;
 use crate::page::{Page, Section};
 use crate::prove::{in_short, phrase};
 use crate::tune::Judged;
-use crate::words::{escape, escape_sentence, or, utc};
+use crate::words::{escape, escape_sentence, or, shown, utc};
 use model::finding::Explanation;
 use model::{Direction, Fate, Fingerprint, Run, Tuning, Warning, summarise};
 
@@ -140,7 +140,10 @@ fn facts(demo: &Demonstration) -> Vec<(String, String)> {
     super::facts([
         ("Path", escape(&run.host)),
         ("Begun", utc(run.started)),
-        ("Runs", format!("{} and {runs} of experiments", run.id)),
+        (
+            "Runs",
+            format!("{} and {runs} of experiments", shown(&run.id)),
+        ),
         ("Kernel", escape(&run.local.kernel)),
     ])
 }

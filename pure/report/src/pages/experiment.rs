@@ -6,7 +6,7 @@ use crate::pictures::{bars, drift, forest, pairs};
 use crate::prove::phrase::{self, RUNS_ARE_THE_SAMPLE};
 use crate::prove::{plan, text};
 use crate::summary;
-use crate::words::{escape, escape_sentence, round_span, utc};
+use crate::words::{escape, escape_sentence, round_span, shown, utc};
 use model::{ArmTable, Experiment, GateState, Nanos, Verdict};
 
 /// The verdict with its interval first; then the pairs or all arms, their figures, all runs over time,
@@ -36,7 +36,7 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
     };
     let again = format!(
         "'linerate prove again {}' runs all of it again.",
-        escape(&experiment.id)
+        shown(&experiment.id)
     );
     let sections = vec![
         Section::new(heading)
@@ -103,7 +103,7 @@ fn about(experiment: &Experiment, verdict: &Verdict) -> Vec<(String, String)> {
     let (runs, gap) = (phrase::runs(order), round_span(order.gap));
     facts([
         ("Measured", utc(experiment.started)),
-        ("Experiment", escape(&experiment.id)),
+        ("Experiment", shown(&experiment.id)),
         ("Question", question.unwrap_or_default()),
         (
             "Runs",

@@ -6,7 +6,7 @@ use crate::page::{
 };
 use crate::prove::phrase::{base_unit, metric_words, value};
 use crate::tune::up_to;
-use crate::words::{Table, counted, escape, minute};
+use crate::words::{Table, counted, escape, minute, shown};
 use model::{Direction, Metric, Nanos, RunId};
 
 /// What runs of one workload found in one direction between here and a host.
@@ -83,10 +83,10 @@ impl History {
                 "Change of level: about {} until {} (run {}), about {} from {} (run {}): {change:+.0} %.",
                 value(self.metric, Some(shift.before)),
                 minute(last.started),
-                last.id,
+                shown(&last.id),
                 value(self.metric, Some(shift.after)),
                 minute(first.started),
-                first.id,
+                shown(&first.id),
             ))
         });
         let caveat = "That is where to look, and no verdict: runs of different days differ in more than one thing. \
@@ -142,7 +142,7 @@ impl History {
             let is_first = self.shifts.iter().any(|shift| shift.at == at);
             vec![
                 if is_first { ">" } else { "" }.to_owned(),
-                run.id.clone(),
+                shown(&run.id),
                 minute(run.started),
                 value(self.metric, Some(run.value)),
             ]

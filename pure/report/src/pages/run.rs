@@ -5,7 +5,7 @@ use crate::pages::{facts, filled};
 use crate::pictures::goodput::{self, SecondCurve};
 use crate::pictures::socket::{self, SenderLanes};
 use crate::pictures::{bands, latencies, latency, seconds, stages};
-use crate::words::{Style, escape, utc};
+use crate::words::{Style, escape, shown, utc};
 use crate::{blocks, explain, summary};
 use model::finding::{Explanation, Level, Limit, Phase};
 use model::request::{Causes, Moment};
@@ -182,7 +182,7 @@ fn what_was_done(run: &Run, summary: &Summary) -> Vec<(String, String)> {
     let done = summary::done(run, summary, Style::WIDE);
     let mut all = facts([
         ("Measured", utc(run.started)),
-        ("Run", run.id.clone()),
+        ("Run", shown(&run.id)),
         ("What", done.trim_end().to_owned()),
         ("Local host", summary::host(&run.local)),
         (

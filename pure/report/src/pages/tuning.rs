@@ -5,7 +5,7 @@ use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pictures::{bars, forest, pairs};
 use crate::prove::phrase::{self, of_all};
 use crate::tune::{self, Judged};
-use crate::words::{Style, escape, utc};
+use crate::words::{Style, escape, shown, utc};
 use model::{Attempt, Fate, Look, Tuning};
 
 /// What was kept and what it brought; then before and after, each experiment, and the whole story.
@@ -17,7 +17,7 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
         } else {
             "With what was kept"
         };
-        let run = escape(&look.run);
+        let run = shown(&look.run);
         format!("{what}: {} (run {run}).", tune::seen(look))
     });
     let compared = judged.first().map(|(experiment, _)| {
@@ -42,7 +42,7 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
         verdict: tune::outcome(story, judged),
         facts: facts([
             ("Begun", utc(story.started)),
-            ("Tuning", escape(&story.id)),
+            ("Tuning", shown(&story.id)),
             ("Direction", format!("{way} {host}")),
             ("Rounds", story.rounds.len().to_string()),
         ]),
@@ -89,7 +89,7 @@ fn proof(number: usize, (experiment, verdict): &Judged) -> Section {
     });
     // The answers stand at the top, and beside the picture.
     let mut words = of_all(experiment, verdict);
-    let id = escape(&experiment.id);
+    let id = shown(&experiment.id);
     words.push(format!("'linerate report {id}' has the page of it."));
     Section::new(format!("Experiment {}", number + 1))
         .words(words)

@@ -60,7 +60,7 @@ pub(crate) fn of_tuning(looks: &[&Look]) -> Option<Picture> {
         },
         is_control: n == 0,
         statistics: Statistics {
-            arm: look.run.clone(),
+            arm: crate::words::shown(&look.run),
             average: Some(look.goodput.0 as f64),
             ..Statistics::default()
         },

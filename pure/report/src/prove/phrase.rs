@@ -1,6 +1,6 @@
 //! The words of a verdict, once for every form of output. What comes from a file is escaped here.
 
-use crate::words::{counted, escape, escape_sentence, grouped, percent};
+use crate::words::{counted, escape, escape_sentence, grouped, percent, shown};
 use model::{
     BitRate, Check, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState,
     LegLimit, Metric, Nanos, Outcome, Plan, TrialPhase, Verdict,
@@ -233,7 +233,7 @@ fn circumstances((experiment, verdict): Judged<'_>, c: &Comparison, estimate: &E
         pairs(c.pairs),
         runs(plan),
         span(verdict.elapsed),
-        escape(&experiment.id),
+        shown(&experiment.id),
     )
 }
 
@@ -296,7 +296,7 @@ pub(crate) fn blocks(experiment: &Experiment, verdict: &Verdict) -> String {
         counted(blocks.into(), "block"),
         runs(plan),
         span(verdict.elapsed),
-        escape(&experiment.id),
+        shown(&experiment.id),
     )
 }
 
