@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub struct Listed {
     /// What every kind has.
     pub row: ArchiveRow,
-    /// Its name as it is shown.
+    /// Its name as it is shown, once [`Listed::named_in`] has found that.
     pub shown: String,
     kind: &'static str,
     /// What its kind has beside, for scripts.
@@ -30,14 +30,13 @@ pub fn list(archive: &Archive, filter: &RunFilter) -> Result<Vec<Listed>, Error>
     if let Some(limit) = filter.limit {
         all.truncate(limit as usize);
     }
-    all.iter_mut().for_each(|listed| listed.named_in(archive));
     Ok(all)
 }
 
 impl Listed {
     /// What a name stands for.
     pub fn of(archive: &Archive, named: &NamedDocument) -> Result<Option<Listed>, Error> {
-        let mut listed = match named {
+        let listed = match named {
             NamedDocument::Run(id) => {
                 let filter = RunFilter {
                     text: Some(id.clone()),
@@ -54,8 +53,7 @@ impl Listed {
             NamedDocument::Tuning(id) => Listed::tuning(&archive.tuning(id)?),
             NamedDocument::Mtu(id) => Listed::mtu(&archive.mtu(id)?),
         };
-        listed.named_in(archive);
-        Ok(Some(listed))
+        Ok(Some(listed.named_in(archive)))
     }
 
     fn new(kind: &'static str, row: ArchiveRow, more: Value) -> Listed {
@@ -67,8 +65,10 @@ impl Listed {
         }
     }
 
-    fn named_in(&mut self, archive: &Archive) {
+    /// Finds how many digits its name needs.
+    pub fn named_in(mut self, archive: &Archive) -> Listed {
         self.shown = archive.shown(&self.row.id);
+        self
     }
 
     fn run(row: ArchiveRow) -> Listed {
@@ -280,7 +280,6 @@ mod tests {
             goodput_down: None,
             p50_up: None,
             p50_down: Some(Nanos(41_000)),
-            ..ArchiveRow::default()
         };
         let rows = [
             row(

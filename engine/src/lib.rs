@@ -9,6 +9,7 @@ pub mod exit;
 pub mod experiment;
 mod grant;
 pub mod helper;
+pub mod histories;
 pub mod host;
 mod host_settings;
 pub mod iperf3;

@@ -1,6 +1,7 @@
 //! Keeps a run in the archive while it is measured.
 
 use crate::clock::unix_time;
+use crate::histories;
 use crate::progress::{Event, Watcher};
 use anyhow::{Result, anyhow};
 use archive::{Archive, NamedDocument, Recorder, Traces};
@@ -52,7 +53,10 @@ impl RunArchiver {
     /// Keeps the whole run. `Some` if it could not be kept: the figures are right all the same.
     pub fn finish(mut self, run: &Run) -> Option<Warning> {
         let kept = match (self.recorder.take(), self.trouble.take()) {
-            (Some(recorder), _) => recorder.finish(run),
+            (Some(recorder), _) => recorder.finish(run).map(|mut archive| {
+                // What cannot be made of its history now is made by who looks at it.
+                let _ = histories::refresh(&mut archive, |path| path.is_of(run));
+            }),
             (None, Some(trouble)) => Err(trouble),
             // Nothing was measured, so there is nothing to keep.
             (None, None) => Ok(()),

@@ -12,7 +12,7 @@ use crate::prelude::*;
 use archive::{Archive, Imported, NamedDocument, RunFilter};
 use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
-use engine::signature;
+use engine::{histories, signature};
 use model::{Experiment, Nanos, Run, Sample, Side, summarise};
 use report::words::{escape, utc};
 use serde::{Deserialize, Serialize};
@@ -223,7 +223,8 @@ impl RunsList {
             limit: Some(self.number),
             ..RunFilter::default()
         };
-        archive_list::list(archive, &filter)
+        let rows = archive_list::list(archive, &filter)?.into_iter();
+        Ok(rows.map(|listed| listed.named_in(archive)).collect())
     }
 
     fn filters(&self) -> bool {
@@ -409,6 +410,7 @@ impl Import {
             let id = archive.shown(id);
             out::print(&format!("{what} {id}  {started}  {host}\n"))?;
         }
+        histories::refresh(&mut archive, |_| true).map_err(refused)?;
         Ok(Exit::Done)
     }
 }
@@ -436,6 +438,7 @@ impl Delete {
             };
             out::print(&format!("deleted {shown}{what}\n"))?;
         }
+        histories::refresh(&mut archive, |_| true).map_err(refused)?;
         Ok(Exit::Done)
     }
 }

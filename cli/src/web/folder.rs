@@ -1,12 +1,13 @@
 //! The archive as a folder of files, to keep or to put behind any web server.
 
-use super::site::{entries, histories, newest, ways};
+use super::site::{entries, way};
 use crate::files::write_whole;
 use crate::pages::html_of;
 use crate::prelude::*;
 use archive::{Archive, RunFilter};
+use engine::histories;
 use report::page;
-use report::pages::{History, Index};
+use report::pages::Index;
 use std::path::Path;
 
 /// Writes the list, the page of all that is in it and the history of each path into a directory, and says how
@@ -23,18 +24,22 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
         let page = html_of(archive, &archive.named(&entry.id)?)?;
         write(&format!("{}.html", entry.id), &page)?;
     }
-    let rows = newest(archive)?;
-    let histories = histories(&rows);
-    let name = |at: usize, _: &History| format!("history-{}.html", at + 1);
-    for (at, history) in histories.iter().enumerate() {
-        let page = page::html(&report::pages::history(history));
-        write(&name(at, history), &page)?;
+    let mut paths = Vec::new();
+    for path in archive.paths()? {
+        for figures in histories::of(archive, &path)? {
+            let name = format!("history-{}.html", paths.len() + 1);
+            if let Some(history) = histories::whole(archive, &path, figures.direction)? {
+                write(&name, &page::html(&report::pages::history(&history)))?;
+            }
+            let when = report::words::minute(figures.last.started);
+            paths.push(way(&path, figures, name, when));
+        }
     }
-    let pages = entries.len() + histories.len() + 1;
+    let pages = entries.len() + paths.len() + 1;
     let index = Index {
         takes_captures: false,
         entries,
-        paths: ways(&rows, &histories, name, report::words::minute),
+        paths,
         search: None,
         older: None,
     };

@@ -1,16 +1,16 @@
 //! What a request is answered with.
 
-use crate::archive_list::{self, Listed};
+use crate::archive_list;
 use crate::lookup;
 use crate::pages::{html_of, html_of_capture};
 use crate::prelude::*;
-use archive::{Archive, ArchiveRow, NamedDocument, RunFilter};
+use archive::{Archive, NamedDocument, PathRow, RunFilter};
 use engine::exit::{exit_of, sentence};
+use engine::histories::{self, HistoryFigures};
 use engine::{chance, clock, traces};
-use model::{Direction, Ended, Exchange, LegLimit, Metric, Nanos, WorkloadKind, summarise};
-use prove::change::{LONGEST, change_points};
+use model::{Ended, Nanos, Run, Summary, summarise};
 use report::page::{self, Page};
-use report::pages::{Entry, FIELDS, History, Index, Past, PathHistory, Search, Shift, Side};
+use report::pages::{Entry, FIELDS, History, Index, PathHistory, Search, Side};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -21,15 +21,6 @@ use wire::http::{self, HttpRequest, Status};
 
 /// Lines of a list.
 const LINES: u32 = 200;
-
-/// Runs that paths are made of, the newest ones.
-const RUNS: u32 = 20_000;
-
-/// Fewer runs of one kind are no history.
-const FEWEST: usize = 2;
-
-/// How often noise alone is marked.
-const LEVEL: f64 = 0.01;
 
 pub struct Site {
     /// The file.
@@ -149,9 +140,8 @@ impl Site {
             },
             "/history.html" => {
                 let wanted = [asked("host"), asked("workload"), asked("direction")];
-                let all = histories(&newest(&archive)?);
-                match all.iter().find(|history| key(history) == wanted) {
-                    Some(history) => report::pages::history(history),
+                match history(&archive, wanted)? {
+                    Some(history) => report::pages::history(&history),
                     None => return Ok(SiteAnswer::of(Status::NotFound)),
                 }
             }
@@ -233,139 +223,60 @@ fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Resu
         let fields: String = fields.collect();
         format!("/?{fields}before={}", last.started.0)
     });
-    let address = |_, history: &History| {
-        let [host, workload, direction] = key(history).map(http::encoded);
-        format!("history.html?host={host}&workload={workload}&direction={direction}")
-    };
-    let rows = newest(archive)?;
+    let mut paths = Vec::new();
+    for path in archive.paths()? {
+        for figures in histories::of(archive, &path)? {
+            let (host, alike) = (http::encoded(&path.host), histories::alike(&path));
+            let (workload, direction) = (http::encoded(&alike), figures.direction.name());
+            let address =
+                format!("history.html?host={host}&workload={workload}&direction={direction}");
+            let age = clock::unix_time().since(figures.last.started);
+            let when = format!("{} ago", report::words::age(age));
+            paths.push(way(&path, figures, address, when));
+        }
+    }
     Ok(report::pages::index(&Index {
         entries,
-        paths: ways(&rows, &histories(&rows), address, |at| {
-            format!("{} ago", report::words::age(clock::unix_time().since(at)))
-        }),
+        paths,
         search: Some(Search { values, said }),
         takes_captures,
         older,
     }))
 }
 
-pub fn entries(archive: &Archive, filter: &RunFilter) -> Result<Vec<Entry>, archive::Error> {
-    let all = archive_list::list(archive, filter)?;
-    Ok(all.iter().map(Listed::entry).collect())
-}
-
-/// Paths with a history, and its address.
-pub fn ways(
-    rows: &[ArchiveRow],
-    histories: &[History],
-    address: impl Fn(usize, &History) -> String,
-    when: impl Fn(Nanos) -> String,
-) -> Vec<PathHistory> {
-    let ways = histories.iter().enumerate().map(|(at, history)| {
-        let last = history.runs.last();
-        let newest = rows
-            .iter()
-            .find(|row| row.host == history.host && alike(row) == history.workload);
-        let failed = newest.map(|row| row.ended.clone());
-        PathHistory {
-            name: history.name(),
-            runs: history.runs.len(),
-            shifts: history.shifts.len(),
-            href: address(at, history),
-            last: last.map(|run| history.value(run)).unwrap_or_default(),
-            when: last.map(|run| when(run.started)).unwrap_or_default(),
-            failed: failed.filter(|ended| *ended != Ended::Complete.name()),
-            values: history.runs.iter().map(|run| run.value).collect(),
-        }
-    });
-    ways.collect()
-}
-
-/// What runs have in common that can be compared: `bulk, 10 s, 4 streams`.
-fn alike(row: &ArchiveRow) -> String {
-    let limit = match row.limit {
-        Some(LegLimit::Time(time)) => format!(", {}", report::words::round_span(time)),
-        Some(LegLimit::Bytes(bytes)) => format!(", {bytes}"),
-        Some(LegLimit::Requests(n)) => format!(", {n} requests"),
-        Some(LegLimit::Whole) | None => String::new(),
+/// The history that an address of the list names.
+fn history(
+    archive: &Archive,
+    [host, workload, direction]: [&str; 3],
+) -> Result<Option<History>, archive::Error> {
+    let Ok(direction) = direction.parse() else {
+        return Ok(None);
     };
-    let streams = match row.streams {
-        1 => String::new(),
-        n => format!(", {n} streams"),
-    };
-    format!("{}{limit}{streams}", row.workload)
-}
-
-fn key(history: &History) -> [&str; 3] {
-    [&history.host, &history.workload, history.direction.name()]
-}
-
-/// The history of each path, from its complete runs without those of experiments.
-pub fn histories(rows: &[ArchiveRow]) -> Vec<History> {
-    let mut paths: BTreeMap<(String, String, Direction), (Metric, Vec<Past>)> = BTreeMap::new();
-    // The oldest first.
-    let complete = rows
-        .iter()
-        .filter(|row| row.ended == Ended::Complete.name());
-    for row in complete.rev() {
-        for (direction, goodput, p50) in [
-            (Direction::Up, row.goodput_up, row.p50_up),
-            (Direction::Down, row.goodput_down, row.p50_down),
-        ] {
-            let (metric, value) = match of_latency(&row.workload) {
-                true => (Metric::LatencyP50, p50.map(Nanos::as_secs_f64)),
-                false => (Metric::Goodput, goodput.map(|rate| rate.0 as f64)),
-            };
-            if let Some(value) = value {
-                let path = (row.host.clone(), alike(row), direction);
-                let (id, started) = (row.id.clone(), row.started);
-                let past = Past { id, started, value };
-                paths
-                    .entry(path)
-                    .or_insert((metric, Vec::new()))
-                    .1
-                    .push(past);
-            }
-        }
+    let is_it = |path: &PathRow| path.host == host && histories::alike(path) == workload;
+    match archive.paths()?.iter().find(|path| is_it(path)) {
+        Some(path) => histories::whole(archive, path, direction),
+        None => Ok(None),
     }
-    let all = paths
-        .into_iter()
-        .filter(|(_, (_, runs))| runs.len() >= FEWEST);
-    let all = all.map(|((host, workload, direction), (metric, mut runs))| {
-        runs.drain(..runs.len().saturating_sub(LONGEST));
-        let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
-        let shifts = change_points(&values, LEVEL).into_iter();
-        let shifts = shifts.map(|found| Shift {
-            at: found.after,
-            before: found.before_median,
-            after: found.after_median,
-        });
-        History {
-            metric,
-            host,
-            workload,
-            direction,
-            shifts: shifts.collect(),
-            runs,
-        }
-    });
-    all.collect()
 }
 
-/// The newest runs that are over, the newest first.
-pub fn newest(archive: &Archive) -> Result<Vec<ArchiveRow>, archive::Error> {
-    let mut rows = archive.list(&RunFilter {
-        limit: Some(RUNS),
-        ..RunFilter::default()
-    })?;
-    rows.retain(|row| row.ended != Ended::Unfinished.name());
-    Ok(rows)
+pub fn entries(archive: &Archive, filter: &RunFilter) -> Result<Vec<Entry>, archive::Error> {
+    let all = archive_list::list(archive, filter)?.into_iter();
+    Ok(all.map(|one| one.named_in(archive).entry()).collect())
 }
 
-/// Whether runs of this kind have latencies.
-fn of_latency(workload: &str) -> bool {
-    let calls = |kind: &&WorkloadKind| kind.name == workload && kind.exchange == Exchange::Calls;
-    WorkloadKind::ALL.iter().any(calls)
+/// A history in the list, and its address.
+pub fn way(path: &PathRow, figures: HistoryFigures, href: String, when: String) -> PathHistory {
+    let head = histories::head(path, figures.direction);
+    PathHistory {
+        name: head.name(),
+        runs: figures.runs,
+        shifts: figures.shifts.len(),
+        href,
+        last: head.value(&figures.last),
+        when,
+        failed: Some(figures.ended).filter(|ended| ended != Ended::Complete.name()),
+        values: figures.line,
+    }
 }
 
 /// Two runs side by side; `None`: one of them is no run.
@@ -386,17 +297,20 @@ fn compare(archive: &Archive, a: &str, b: &str) -> Result<Option<Page>> {
 
 /// The last complete run of each host and workload, and the last one that ended otherwise.
 fn metrics(archive: &Archive) -> Result<String> {
-    let mut last: BTreeMap<(String, String, bool), String> = BTreeMap::new();
-    for row in newest(archive)? {
-        let complete = row.ended == Ended::Complete.name();
-        // The newest come first.
-        last.entry((row.host, row.workload, complete))
-            .or_insert(row.id);
+    let mut last: BTreeMap<(String, String, bool), (Run, Summary)> = BTreeMap::new();
+    for path in archive.paths()? {
+        for (run, summary) in histories::latest(archive, &path)? {
+            let key = (
+                path.host.clone(),
+                path.workload.clone(),
+                run.ended == Ended::Complete,
+            );
+            let newer = |(kept, _): &(Run, Summary)| kept.started < run.started;
+            if last.get(&key).is_none_or(newer) {
+                last.insert(key, (run, summary));
+            }
+        }
     }
-    let runs: Vec<_> = last
-        .into_values()
-        .map(|id| archive.get(&id).map(|run| (summarise(&run), run)))
-        .collect::<Result<_, _>>()?;
-    let pairs = runs.iter().map(|(summary, run)| (run, summary));
+    let pairs = last.values().map(|(run, summary)| (run, summary));
     Ok(report::prometheus::text(pairs))
 }

@@ -339,7 +339,15 @@ fn samples_as_a_table() {
         ""
     );
     let file = std::fs::read_to_string(home.path().join("run.csv")).unwrap();
-    assert_eq!(file, report::csv::run(&bulk()));
+    let run = bulk();
+    let mut table = report::csv::header();
+    for (index, leg) in run.legs.iter().enumerate() {
+        for side in [Side::Local, Side::Remote] {
+            let samples = leg.end(side).samples.iter();
+            table.extend(samples.map(|one| report::csv::rows(&run, index, side, one)));
+        }
+    }
+    assert_eq!(file, table);
     assert_eq!(home.runs(&["export", "3f00", "--format", "csv"]), file);
 }
 

@@ -1,19 +1,19 @@
 //! Runs in, runs out.
 
 use crate::documents::KINDS;
+use crate::histories::{PathRow, changed};
 use crate::location::{SHORTEST, is_hex};
 use crate::rows::{
-    EXPERIMENTS, Figures, MTUS, RUNS, RowFailure, RowHead, RowKind, TUNINGS, column, document,
-    put_leg, put_legs, put_samples, put_whole_leg, read_run,
+    EXPERIMENTS, Figures, MTUS, RUNS, RowFailure, RowHead, RowKind, TUNINGS, bounded, column,
+    document, put_leg, put_legs, put_samples, put_whole_leg, read_run,
 };
 use crate::samples::End;
 use crate::schema;
 use crate::{Error, NamedDocument, Traces};
-use model::{BitRate, Bytes, Direction, Leg, LegLimit, Nanos, Run, RunId, Sample, Side};
+use model::{BitRate, Bytes, Direction, Leg, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
 use rusqlite::{
-    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
-    params_from_iter,
+    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params_from_iter,
 };
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -45,6 +45,8 @@ pub struct RunFilter {
     /// Of runs: only those of this experiment (full name). Without, runs of an experiment that is in
     /// the archive are left out.
     pub experiment: Option<String>,
+    /// Only runs of this path, and none of an experiment.
+    pub path: Option<PathRow>,
     /// At most this many, the newest.
     pub limit: Option<u32>,
 }
@@ -62,10 +64,6 @@ pub struct ArchiveRow {
     pub title: Option<String>,
     /// Kind of the workload.
     pub workload: String,
-    /// When a leg ends.
-    pub limit: Option<LegLimit>,
-    /// Connections for each leg.
-    pub streams: u32,
     /// `unfinished`, `complete`, `interrupted` or `failed`.
     pub ended: String,
     /// Goodput from here to the host, where that was measured.
@@ -77,6 +75,10 @@ pub struct ArchiveRow {
     /// Median latency of requests made by the host.
     pub p50_down: Option<Nanos>,
 }
+
+/// Runs that are not those of an experiment that is kept.
+pub(crate) const ALONE: &str =
+    "(experiment IS NULL OR experiment NOT IN (SELECT id FROM experiments))";
 
 /// What became of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +281,8 @@ impl Archive {
         let head = RowHead::of(run);
         self.write_through("keep the end of a run", &run.id, |tx| {
             head.update(tx)?;
-            put_legs(tx, run)
+            put_legs(tx, run)?;
+            changed(tx, &format!("id = ?1 AND {ALONE}"), &run.id)
         })
     }
 
@@ -297,6 +300,7 @@ impl Archive {
                     put_samples(tx, run)?;
                 }
                 put_legs(tx, bounded.as_ref().unwrap_or(run))?;
+                changed(tx, &format!("id = ?1 AND {ALONE}"), &run.id)?;
                 return Ok(Imported::New);
             }
             match read_run(tx, &run.id)? {
@@ -414,19 +418,27 @@ impl Archive {
     /// The runs that pass, the newest first.
     pub fn list(&self, filter: &RunFilter) -> Result<Vec<ArchiveRow>, Error> {
         let (wanted, mut values) = filter.sql("host", "title", "workload");
-        let part = match &filter.experiment {
-            Some(id) => {
+        let part = match (&filter.experiment, &filter.path) {
+            (Some(id), _) => {
                 values.push(id.clone().into());
-                "experiment = ?"
+                "experiment = ?".to_owned()
             }
-            None => "(experiment IS NULL OR experiment NOT IN (SELECT id FROM experiments))",
+            (None, None) => ALONE.to_owned(),
+            (None, Some(path)) => {
+                let PathRow {
+                    host,
+                    workload,
+                    alike,
+                    ..
+                } = path;
+                values.extend([host, workload, alike].map(|text| text.clone().into()));
+                format!("host = ? AND workload = ? AND alike = ? AND {ALONE}")
+            }
         };
         values.push(filter.limit.map_or(-1, i64::from).into());
         let sql = format!(
             "SELECT id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
-                    goodput_down_bit_s, p50_up_ns, p50_down_ns, {},
-                    CASE WHEN json_valid(document)
-                        THEN json_extract(document, '$.spec.limit', '$.spec.streams') END
+                    goodput_down_bit_s, p50_up_ns, p50_down_ns, {}
              FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?",
             RUNS.whole()
         );
@@ -440,18 +452,12 @@ impl Archive {
                     let number = |at: usize| -> rusqlite::Result<Option<u64>> {
                         Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
                     };
-                    let order: Option<String> = row.get(11)?;
-                    let order = order.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
-                    let (limit, streams): (Option<LegLimit>, Option<u32>) =
-                        order.unwrap_or_default();
                     Ok(Ok(ArchiveRow {
                         id: row.get(0)?,
                         started: Nanos(number(1)?.unwrap_or_default()),
                         host: row.get(2)?,
                         title: row.get(3)?,
                         workload: row.get(4)?,
-                        limit,
-                        streams: streams.unwrap_or(1),
                         ended: row.get(5)?,
                         goodput_up: number(6)?.map(BitRate),
                         goodput_down: number(7)?.map(BitRate),
@@ -514,6 +520,7 @@ impl Archive {
         .table;
         let sql = format!("DELETE FROM {table} WHERE id = ?1");
         let runs = self.write_through("delete what is kept", id, |tx| {
+            changed(tx, "?1 IN (id, experiment)", id)?;
             if tx.execute(&sql, [id])? == 0 {
                 return Err(RowFailure::Gone);
             }
@@ -633,7 +640,7 @@ impl Archive {
 
     /// One transaction that takes the write lock at once, so that it never fails half-way for having
     /// read an older state. `doing` and the full name are for the sentence if it fails.
-    fn write<T>(
+    pub(crate) fn write<T>(
         &mut self,
         doing: &'static str,
         id: &str,
@@ -680,8 +687,8 @@ mod tests {
         archive
             .db
             .execute_batch(
-                "INSERT INTO runs (id, started_unix_ns, host, workload, ended, document)
-                 VALUES ('00c0ffee', 0, 'db2', 'bulk', 'unfinished', '{}');
+                "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, document)
+                 VALUES ('00c0ffee', 0, 'db2', 'bulk', 'unfinished', '', '{}');
                  PRAGMA max_page_count = 60;",
             )
             .unwrap();

@@ -3,6 +3,7 @@
 
 use crate::Error;
 use crate::archive::{Archive, Imported, RunFilter};
+use crate::histories::changed;
 use crate::rows::{
     EXPERIMENTS, MTUS, RUNS, RowFailure, RowKind, TUNINGS, check_count, column, document, json,
     named, read_document, whole,
@@ -107,6 +108,8 @@ impl Archive {
                     put_trial(tx, id, trial)?;
                 }
                 update(tx, experiment, &head)?;
+                // Its runs were imported before it.
+                changed(tx, "experiment = ?1", id)?;
                 return Ok(Imported::New);
             }
             match read(tx, id)? {

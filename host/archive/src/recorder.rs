@@ -97,20 +97,20 @@ impl Recorder {
     }
 
     /// Stores the whole run on the disk in its given state, and waits until that is done. After
-    /// trouble it tries again: another process may have let go, someone may have made room.
+    /// trouble it tries again: another process may have let go, someone may have made room. Gives the archive back.
     ///
     /// # Errors
     /// Why the run is not in the archive as a whole; samples that were kept before stay, as an
     /// unfinished run.
-    pub fn finish(mut self, run: &Run) -> Result<(), Error> {
+    pub fn finish(mut self, run: &Run) -> Result<Archive, Error> {
         if let Some(notes) = self.notes.take() {
             // Fails only if the thread is gone, and then joining returns the cause.
             let _ = notes.send(Note::Finish);
         }
-        match self.writer.take().map(JoinHandle::join) {
-            Some(Ok(mut archive)) => archive.finish(run),
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Ok(()),
+        let writer = self.writer.take().expect("only this and the drop take it");
+        match writer.join() {
+            Ok(mut archive) => archive.finish(run).map(|()| archive),
+            Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 

@@ -2,9 +2,7 @@
 
 use crate::samples::End;
 use crate::{Error, is_id};
-use model::{
-    Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample, Side, Spec, summarise_leg,
-};
+use model::{Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Side, Spec, summarise_leg};
 use rusqlite::{Connection, Row, Transaction, params};
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -94,7 +92,7 @@ pub(crate) const RUNS: RowKind = RowKind {
     table: "runs",
     columns:
         "id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
-              p50_up_ns, p50_down_ns, experiment, legs, document",
+              p50_up_ns, p50_down_ns, experiment, legs, document, alike",
     what: "run",
     remedy: "see linerate runs list",
 };
@@ -147,8 +145,8 @@ impl RowHead<'_> {
         let run = self.run;
         named(&run.id)?;
         let inserted = tx.execute(
-            "INSERT INTO runs (id, started_unix_ns, host, workload, ended, document, experiment)
-             SELECT ?1, 0, '', '', '', '', ?2
+            "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, document, experiment)
+             SELECT ?1, 0, '', '', '', '', '', ?2
              WHERE NOT EXISTS (SELECT 1 FROM experiments WHERE id = ?1) ON CONFLICT DO NOTHING",
             params![run.id, run.experiment],
         )?;
@@ -162,7 +160,7 @@ impl RowHead<'_> {
         let run = self.run;
         let updated = tx.execute(
             "UPDATE runs SET started_unix_ns = ?2, host = ?3, title = ?4, workload = ?5, ended = ?6,
-                             document = ?7 WHERE id = ?1",
+                             document = ?7, alike = ?8 WHERE id = ?1",
             params![
                 run.id,
                 column(run.started.0),
@@ -170,7 +168,8 @@ impl RowHead<'_> {
                 run.title,
                 run.spec.workload.kind().name,
                 run.ended.name(),
-                self.document
+                self.document,
+                json(&(run.spec.limit, run.spec.streams))
             ],
         )?;
         match updated {

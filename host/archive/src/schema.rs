@@ -1,6 +1,6 @@
 //! The tables, and how a file becomes one that has them.
 
-use crate::{Error, samples};
+use crate::{Error, histories, samples};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
@@ -38,6 +38,7 @@ CREATE TABLE runs (
     p50_down_ns        INTEGER,
     experiment         TEXT,
     legs               INTEGER,
+    alike              TEXT    NOT NULL, -- limit and streams of its spec as JSON
     document           TEXT    NOT NULL, -- Run as JSON, its legs left out
     sum                BLOB
 ) STRICT;
@@ -87,7 +88,19 @@ CREATE TABLE mtus (
 ) STRICT;
 ";
 
-const SAMPLES: &str = "
+/// What form 6 had not, or otherwise.
+const NEW: &str = "
+CREATE INDEX runs_by_path ON runs (host, workload, alike, started_unix_ns);
+CREATE TABLE histories (
+    host     TEXT    NOT NULL,
+    workload TEXT    NOT NULL,
+    alike    TEXT    NOT NULL,
+    changes  INTEGER NOT NULL, -- of its runs
+    history  TEXT, -- NULL once its runs have changed
+    latest   TEXT,
+    sum      BLOB,
+    PRIMARY KEY (host, workload, alike)
+) STRICT;
 CREATE TABLE samples (
     run      TEXT    NOT NULL,
     leg      INTEGER NOT NULL,
@@ -101,6 +114,18 @@ CREATE TABLE samples (
     PRIMARY KEY (run, leg, side, overview, n),
     FOREIGN KEY (run, leg) REFERENCES legs (run, leg) ON DELETE CASCADE
 ) STRICT;
+";
+
+/// The first step from form 6. A row that is damaged stays so.
+const FROM_6: &str = "
+ALTER TABLE samples RENAME TO samples_6;
+ALTER TABLE runs ADD COLUMN alike TEXT NOT NULL DEFAULT '';
+UPDATE runs SET alike = json_extract(document, '$.spec.limit', '$.spec.streams')
+WHERE sum IS row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
+                     p50_up_ns, p50_down_ns, experiment, legs, document);
+UPDATE runs SET sum = row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
+                              goodput_down_bit_s, p50_up_ns, p50_down_ns, experiment, legs, document, alike)
+WHERE alike <> '';
 ";
 
 /// Readies a connection: gives an empty file its tables, refuses what is not ours or newer, sets what holds for this
@@ -174,7 +199,7 @@ fn create(db: &mut Connection, path: &Path) -> Result<(), Error> {
     // Another process may have done it while this one waited for the lock.
     if form(&tx, path)? == 0 {
         tx.execute_batch(TABLES)
-            .and_then(|()| tx.execute_batch(SAMPLES))
+            .and_then(|()| tx.execute_batch(NEW))
             .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
@@ -196,10 +221,11 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
         .map_err(failed)?;
     // Another process may have done it while this one waited for the lock.
     if form(&tx, path)? == 6 {
-        tx.execute_batch("ALTER TABLE samples RENAME TO samples_6")
-            .and_then(|()| tx.execute_batch(SAMPLES))
+        tx.execute_batch(FROM_6)
+            .and_then(|()| tx.execute_batch(NEW))
             .and_then(|()| samples::migrate(&tx))
             .and_then(|()| tx.execute_batch("DROP TABLE samples_6"))
+            .and_then(|()| histories::all_changed(&tx))
             .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;

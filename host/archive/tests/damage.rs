@@ -5,7 +5,7 @@ mod common;
 
 use common::{Scratch, begun, complete, sample};
 use linerate_archive::{Archive, ArchiveRow, Error, NamedDocument, RunFilter};
-use model::{Direction, Nanos, Run, Side};
+use model::{Direction, Latency, Nanos, Random, Run, Side};
 use std::path::Path;
 
 const FINISHED: [&str; 2] = ["00c0ffee", "00c0ffef"];
@@ -17,6 +17,14 @@ fn fill(path: &Path) {
         archive
             .import(&complete(id, "db2", Nanos(started)))
             .unwrap();
+    }
+    // Bytes that say something: what rises evenly takes few.
+    let mut random = Random::new(3, 0);
+    for n in 0..20 {
+        let mut run = complete(&format!("{n:032x}"), "db2", Nanos(1));
+        let latencies = (0..2000).map(|_| (random.bits(), 1));
+        run.legs[0].local.samples[1].requests = Some(Latency::from_counts(latencies));
+        archive.import(&run).unwrap();
     }
     archive.begin(&begun(UNFINISHED, "db2", Nanos(9))).unwrap();
     archive

@@ -6,6 +6,7 @@ use crate::prelude::*;
 use archive::{Archive, RunFilter};
 use clap::ArgGroup;
 use engine::clock::unix_time;
+use engine::histories;
 use model::{Bytes, Nanos};
 use std::io::IsTerminal;
 
@@ -72,6 +73,7 @@ impl Prune {
             archive.compact().map_err(refused)?;
             next = self.chosen(&archive).map_err(refused)?;
         }
+        histories::refresh(&mut archive, |_| true).map_err(refused)?;
         let after = archive.size().map_err(refused)?;
         out::result(&format!("{count} deleted: {before} before, {after} now\n"))
     }
@@ -104,6 +106,7 @@ impl Prune {
         }
         let mut chosen = all.split_off(kept.min(all.len()));
         chosen.retain(|one| !is_recorded(one));
-        Ok(chosen)
+        let chosen = chosen.into_iter();
+        Ok(chosen.map(|one| one.named_in(archive)).collect())
     }
 }

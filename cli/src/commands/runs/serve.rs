@@ -4,6 +4,7 @@ use crate::lookup::refused;
 use crate::prelude::*;
 use crate::web::{self, Site};
 use archive::Archive;
+use engine::histories;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 
@@ -27,7 +28,10 @@ impl RunsServe {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let archive = global.archive_path().map_err(refused)?;
-        drop(Archive::open_to_read(&archive).map_err(refused)?);
+        let mut opened = Archive::open_existing(&archive).map_err(refused)?;
+        // Of an archive that can only be read, each view makes them.
+        let _ = histories::refresh(&mut opened, |_| true);
+        drop(opened);
         let listener = TcpListener::bind(self.listen).map_err(|e| {
             Refusal::usage(format!(
                 "cannot listen on {}: {e}; name another address and port with --listen",

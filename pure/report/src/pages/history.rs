@@ -8,6 +8,7 @@ use crate::prove::phrase::{base_unit, metric_words, value};
 use crate::tune::up_to;
 use crate::words::{Table, counted, escape, minute, shown};
 use model::{Direction, Metric, Nanos, RunId};
+use serde::{Deserialize, Serialize};
 
 /// What runs of one workload found in one direction between here and a host.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +28,7 @@ pub struct History {
 }
 
 /// A run of a history.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Past {
     /// Name in the archive.
     pub id: RunId,
@@ -38,7 +39,7 @@ pub struct Past {
 }
 
 /// A change of level.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shift {
     /// Position of the first run at the new level.
     pub at: usize,

@@ -56,7 +56,7 @@ pub struct PathHistory {
     pub when: String,
     /// How the newest run ended, unless it was complete.
     pub failed: Option<String>,
-    /// All of them, the oldest first, for the line that shows them.
+    /// What they found, the oldest first, for the line that shows it.
     pub values: Vec<f64>,
     /// Address of its page.
     pub href: String,

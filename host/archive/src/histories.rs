@@ -1,0 +1,147 @@
+//! What a reader made of the runs of each path, kept until these change: no view has to read all of them.
+
+use crate::Error;
+use crate::archive::{Archive, ArchiveRow, RunFilter};
+use crate::rows::{RowFailure, whole};
+use model::{LegLimit, Run};
+use rusqlite::{Transaction, params};
+
+/// Runs that can be compared: with one host, of one workload, of one length and number of streams.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathRow {
+    /// The remote host as the user named it.
+    pub host: String,
+    /// Kind of the workload.
+    pub workload: String,
+    /// When a leg ends.
+    pub limit: Option<LegLimit>,
+    /// Connections for each leg.
+    pub streams: u32,
+    /// What was made of its history; `None`: its runs are others since.
+    pub history: Option<String>,
+    /// What was made of its newest runs.
+    pub latest: Option<String>,
+    pub(crate) alike: String,
+    /// Counts how often its runs changed.
+    changes: i64,
+}
+
+impl PathRow {
+    /// Whether a run is one of its own.
+    pub fn is_of(&self, run: &Run) -> bool {
+        let spec = &run.spec;
+        self.host == run.host
+            && self.workload == spec.workload.kind().name
+            && (self.limit, self.streams) == (Some(spec.limit), spec.streams)
+    }
+}
+
+const COLUMNS: &str = "host, workload, alike, changes, history, latest";
+
+/// The runs that meet this condition on one `id` begin, end or go: what was made of their paths holds no longer.
+pub(crate) fn changed(tx: &Transaction<'_>, condition: &str, id: &str) -> Result<(), RowFailure> {
+    let sql = format!(
+        "INSERT INTO histories (host, workload, alike, changes)
+         SELECT DISTINCT host, workload, alike, 1 FROM runs WHERE {condition}
+         ON CONFLICT DO UPDATE SET changes = changes + 1, history = NULL, latest = NULL, sum = NULL"
+    );
+    tx.prepare_cached(&sql)?.execute([id])?;
+    Ok(())
+}
+
+/// The same of all runs that are kept.
+pub(crate) fn all_changed(tx: &Transaction<'_>) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO histories (host, workload, alike, changes)
+               SELECT DISTINCT host, workload, alike, 1 FROM runs";
+    tx.execute(sql, []).map(drop)
+}
+
+/// What a row has of [`Spec`](model::Spec) that makes runs alike, from its column.
+pub(crate) fn alike(column: &str) -> (Option<LegLimit>, u32) {
+    let read = serde_json::from_str::<(LegLimit, u32)>(column).ok();
+    read.map_or((None, 1), |(limit, streams)| (Some(limit), streams))
+}
+
+impl Archive {
+    /// The paths that have runs, or had.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn paths(&self) -> Result<Vec<PathRow>, Error> {
+        let sql = format!(
+            "SELECT {COLUMNS}, {} FROM histories ORDER BY host, workload, alike",
+            whole(COLUMNS)
+        );
+        let read = || -> rusqlite::Result<Vec<PathRow>> {
+            let mut query = self.db().prepare_cached(&sql)?;
+            let rows = query.query_map([], |row| {
+                let column: String = row.get(2)?;
+                let (limit, streams) = alike(&column);
+                // It is made again.
+                let is_whole = row.get::<_, bool>(6)?;
+                let made = |text: Option<String>| text.filter(|_| is_whole);
+                Ok(PathRow {
+                    host: row.get(0)?,
+                    workload: row.get(1)?,
+                    limit,
+                    streams,
+                    history: made(row.get(4)?),
+                    latest: made(row.get(5)?),
+                    alike: column,
+                    changes: row.get(3)?,
+                })
+            });
+            rows?.collect()
+        };
+        read().map_err(|source| Error::sql(self.path(), "list the paths", source))
+    }
+
+    /// The newest runs of a path, without those of experiments, the newest first.
+    ///
+    /// # Errors
+    /// As [`Archive::list`].
+    pub fn runs_of(&self, path: &PathRow, limit: u32) -> Result<Vec<ArchiveRow>, Error> {
+        self.list(&RunFilter {
+            path: Some(path.clone()),
+            limit: Some(limit),
+            ..RunFilter::default()
+        })
+    }
+
+    /// Keeps what was made of the runs of a path, [`PathRow::history`] and [`PathRow::latest`], unless they changed
+    /// since it was read; a path without runs is forgotten.
+    ///
+    /// # Errors
+    /// Failures to write.
+    pub fn store_history(
+        &mut self,
+        path: &PathRow,
+        made: Option<(&str, &str)>,
+    ) -> Result<(), Error> {
+        const OF_PATH: &str = "host = ?1 AND workload = ?2 AND alike = ?3 AND changes = ?4";
+        self.write("keep the history of a path", "", |tx| {
+            let PathRow {
+                host,
+                workload,
+                alike,
+                changes,
+                ..
+            } = path;
+            match made {
+                Some((history, latest)) => tx.execute(
+                    &format!(
+                        "UPDATE histories
+                         SET history = ?5, latest = ?6, sum = row_sum(?1, ?2, ?3, ?4, ?5, ?6)
+                         WHERE {OF_PATH}"
+                    ),
+                    params![host, workload, alike, changes, history, latest],
+                ),
+                None => tx.execute(
+                    &format!("DELETE FROM histories WHERE {OF_PATH}"),
+                    params![host, workload, alike, changes],
+                ),
+            }?;
+            Ok(())
+        })
+    }
+}
