@@ -552,6 +552,7 @@ impl Archive {
         for one in &all {
             let found_whole = match one {
                 NamedDocument::Run(id) => self.get(id).and_then(|run| {
+                    self.read_left_out(&run)?;
                     read(&run);
                     self.traces().verify(id)
                 }),
@@ -562,6 +563,18 @@ impl Archive {
             found.extend(found_whole.err());
         }
         found
+    }
+
+    /// Reads the samples that a run does not have since it lasted long.
+    fn read_left_out(&self, run: &Run) -> Result<(), Error> {
+        for (index, leg) in run.legs.iter().enumerate() {
+            for side in [Side::Local, Side::Remote] {
+                if leg.end(side).thinned_from.is_some() {
+                    self.each_sample(&run.id, index, side, &mut |_| {})?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What SQLite finds wrong with its own structure.

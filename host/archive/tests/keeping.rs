@@ -96,6 +96,64 @@ fn what_was_made_of_a_path_holds_until_its_runs_change() {
 }
 
 #[test]
+fn of_a_long_leg_all_samples_are_kept_and_a_part_is_read() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let all: Vec<Sample> = (0..5000).map(sample).collect();
+    let mut run = begun("00c0ffee", "db2", Nanos(5));
+    // Of so many streams few samples are a long leg.
+    run.spec.streams = 1000;
+    archive.begin(&run).unwrap();
+    let mut long = leg(Direction::Up, 0, 0);
+    archive
+        .start_leg(&run.id, 0, long.direction, long.started)
+        .unwrap();
+    for some in all.chunks(7) {
+        let samples = some.iter().map(|one| (0, Side::Local, one));
+        archive.samples(&run.id, samples).unwrap();
+        some.iter()
+            .for_each(|one| long.local.push(one.clone(), run.spec.streams));
+    }
+    let killed = archive.get(&run.id).unwrap();
+    assert_eq!(killed.legs[0].local.samples, long.local.samples);
+    archive.finish_leg(&run.id, 0, &long).unwrap();
+    run.legs.push(long);
+    archive.finish(&run).unwrap();
+    let held = run.legs[0].local.samples.len();
+    assert!(held < all.len() && run.legs[0].local.thinned_from == Some(5000));
+    let whole_of = |archive: &Archive| {
+        let mut whole = Vec::new();
+        let each = &mut |one: &Sample| whole.push(one.clone());
+        assert_eq!(
+            archive.each_sample(&run.id, 0, Side::Local, each).unwrap(),
+            5000
+        );
+        whole
+    };
+    assert_eq!(archive.get(&run.id).unwrap(), run);
+    assert_eq!(whole_of(&archive), all);
+
+    // An export, which has all.
+    let mut exported = run.clone();
+    let local = &mut exported.legs[0].local;
+    (local.samples, local.thinned_from) = (all.clone(), None);
+    let mut other = Archive::open(&scratch.0.join("other.db")).unwrap();
+    assert_eq!(other.import(&exported).unwrap(), Imported::New);
+    assert_eq!(other.get(&run.id).unwrap(), run);
+    assert_eq!(whole_of(&other), all);
+    assert_eq!(other.import(&exported).unwrap(), Imported::Known);
+    assert!(other.verify(&[], &mut |_| {}).is_empty());
+
+    let db = rusqlite::Connection::open(scratch.file()).unwrap();
+    let damage = "DELETE FROM samples WHERE overview = 0 AND n = (SELECT max(n) FROM samples)";
+    assert_eq!(db.execute(damage, []).unwrap(), 1);
+    assert!(matches!(
+        archive.get(&run.id),
+        Err(Error::DamagedPart { .. })
+    ));
+}
+
+#[test]
 fn a_run_recorded_step_by_step_reads_as_it_ended() {
     let scratch = Scratch::new();
     let mut archive = Archive::open(&scratch.file()).unwrap();
