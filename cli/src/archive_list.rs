@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub struct Listed {
     /// What every kind has.
     pub row: ArchiveRow,
-    /// Its name as it is shown, once [`Listed::named_in`] has found that.
+    /// Its shown name, once [`Listed::named_in`] has found that.
     pub shown: String,
     kind: &'static str,
     /// What its kind has beside, for scripts.

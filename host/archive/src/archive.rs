@@ -354,7 +354,7 @@ impl Archive {
         Error::Ambiguous(name.to_owned(), shown)
     }
 
-    /// A name as it is shown: its first digits, [`SHORTEST`](crate::SHORTEST) at the least and as many as no other
+    /// A shown name: its first digits, [`SHORTEST`](crate::SHORTEST) at the least and as many as no other
     /// name in the archive begins with. What the archive cannot answer is shown whole.
     pub fn shown(&self, id: &str) -> RunId {
         let digits = self.unique_digits(id).unwrap_or(id.len());

@@ -118,7 +118,7 @@ const STREAM: [StreamColumn; 5] = [
 
 /// Packs samples. What is packed again soon need not be made as small as can be.
 pub(crate) fn pack(samples: &[&Sample], for_good: bool) -> Vec<u8> {
-    let mut out = Packer::default();
+    let mut out = ColumnPacker::default();
     number(&mut out.bytes, samples.len() as u64);
     out.column("at", samples.iter().map(|s| Some(s.at.0)));
     out.column("bytes", samples.iter().map(|s| Some(s.bytes.0)));
@@ -178,7 +178,7 @@ pub(crate) fn unpack(block: &[u8]) -> Option<Vec<Sample>> {
     let mut bytes = Vec::new();
     let mut zlib = ZlibDecoder::new(block).take(LARGEST);
     zlib.read_to_end(&mut bytes).ok()?;
-    let mut input = Unpacker {
+    let mut input = ColumnUnpacker {
         bytes: &bytes,
         values: Vec::new(),
     };
@@ -249,13 +249,13 @@ pub(crate) fn unpack(block: &[u8]) -> Option<Vec<Sample>> {
 }
 
 #[derive(Default)]
-struct Packer {
+struct ColumnPacker {
     bytes: Vec<u8>,
     gaps: Vec<u8>,
     values: Vec<u64>,
 }
 
-impl Packer {
+impl ColumnPacker {
     fn name(&mut self, name: &str) {
         number(&mut self.bytes, name.len() as u64);
         self.bytes.extend_from_slice(name.as_bytes());
@@ -359,12 +359,12 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-struct Unpacker<'a> {
+struct ColumnUnpacker<'a> {
     bytes: &'a [u8],
     values: Vec<Option<u64>>,
 }
 
-impl<'a> Unpacker<'a> {
+impl<'a> ColumnUnpacker<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.bytes.split_first()?;
         self.bytes = rest;
@@ -488,9 +488,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_series_comes_back(values in any_series()) {
-            let mut packed = Packer::default();
+            let mut packed = ColumnPacker::default();
             packed.series(values.iter().copied());
-            let mut back = Unpacker { bytes: &packed.bytes, values: Vec::new() };
+            let mut back = ColumnUnpacker { bytes: &packed.bytes, values: Vec::new() };
             prop_assert_eq!(back.series(values.len()), Some(()));
             prop_assert_eq!((&back.values, back.bytes), (&values, &[][..]));
         }

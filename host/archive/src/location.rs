@@ -42,7 +42,7 @@ pub fn is_id(name: &str) -> bool {
     matches!(name.len(), SHORTEST | WHOLE) && is_hex(name)
 }
 
-/// Whether a name has the form of one as it is shown: the first digits of a whole one.
+/// Whether a name has the form of a shown one: the first digits of a whole one.
 pub fn is_shown(name: &str) -> bool {
     (SHORTEST..=WHOLE).contains(&name.len()) && is_hex(name)
 }

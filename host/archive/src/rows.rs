@@ -404,11 +404,11 @@ fn as_seen(end: EndRecord) -> EndRecord {
     }
 }
 
-/// A run as it is read, if it lasted so long that it has a part of its samples alone.
+/// A run read, if it lasted so long that it has a part of its samples alone.
 pub(crate) fn bounded(run: &Run) -> Option<Run> {
     let thin = |end: &EndRecord| {
         let mut thinned = without_samples(end);
-        // What is a part of another archive's stays as it is.
+        // What is a part of another archive's is left alone.
         match end.thinned_from {
             Some(_) => thinned.samples.clone_from(&end.samples),
             None => {

@@ -3,7 +3,7 @@
 /// Names a point at which something has just been done. In debug builds the environment variable
 /// `LINERATE_DIE_AFTER_STEP` (for the guard: `LINERATE_GUARD_DIE_AFTER_STEP`) is the number or the name of
 /// the step after which the process kills itself, for the tests of what survives; with `LINERATE_CUT_POWER` the whole machine
-/// starts anew without writing anything to its disks: only for one that was made for that (`bench/power`).
+/// starts again without writing anything to its disks: only for one that was made for that (`bench/power`).
 #[cfg(debug_assertions)]
 pub fn step(name: &str) {
     use std::sync::atomic::Ordering::Relaxed;

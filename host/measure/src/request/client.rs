@@ -1,6 +1,6 @@
 //! The client of requests.
 
-use super::connections::Connections;
+use super::connections::ReadyConnections;
 use super::{CHUNK, prepare};
 use crate::job::Connector;
 use crate::spin::{Spin, is_pause};
@@ -23,7 +23,7 @@ pub(super) fn ask(
 ) {
     // Timers may be late otherwise by more than a whole exchange; without it they only are.
     let _ = sched::wake_on_time();
-    match Connections::new(streams, spin) {
+    match ReadyConnections::new(streams, spin) {
         Ok(connections) => RequestClient::new(streams, order, connector, connections).run(),
         Err(e) => {
             for stream in streams {
@@ -37,8 +37,8 @@ struct RequestClient<'a> {
     streams: &'a [LoadStream<'a>],
     order: &'a Request,
     connector: Option<&'a Connector>,
-    connections: Connections<'a>,
-    calls: Vec<Call>,
+    connections: ReadyConnections<'a>,
+    calls: Vec<OpenCall>,
     /// When the next requests of idle connections are due.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Connections that go on.
@@ -50,7 +50,7 @@ struct RequestClient<'a> {
 }
 
 /// The request of a connection.
-struct Call {
+struct OpenCall {
     state: CallState,
     /// When it was due, or was sent.
     began: Instant,
@@ -80,13 +80,13 @@ impl<'a> RequestClient<'a> {
         streams: &'a [LoadStream<'a>],
         order: &'a Request,
         connector: Option<&'a Connector>,
-        connections: Connections<'a>,
+        connections: ReadyConnections<'a>,
     ) -> RequestClient<'a> {
         let mut request = vec![0x5a; order.request_size.0.min(CHUNK as u64) as usize];
         let size = u32::try_from(order.reply_size.0).expect("checked to be at most 1 GiB");
         request[..4].copy_from_slice(&size.to_be_bytes());
         let started = Instant::now();
-        let call = |stream| Call {
+        let call = |stream| OpenCall {
             state: CallState::Idle,
             began: started,
             sent: 0,

@@ -10,16 +10,19 @@ use sys::poll::Epoll;
 const WAKER: u64 = u64::MAX;
 
 /// The connections that a thread waits for.
-pub(super) struct Connections<'a> {
+pub(super) struct ReadyConnections<'a> {
     streams: &'a [LoadStream<'a>],
     spin: Spin,
     epoll: Epoll,
 }
 
-impl<'a> Connections<'a> {
+impl<'a> ReadyConnections<'a> {
     /// All of these are waited for until something can be read, unless there is only one: it stays in blocking mode.
-    pub(super) fn new(streams: &'a [LoadStream<'a>], spin: Spin) -> io::Result<Connections<'a>> {
-        let connections = Connections {
+    pub(super) fn new(
+        streams: &'a [LoadStream<'a>],
+        spin: Spin,
+    ) -> io::Result<ReadyConnections<'a>> {
+        let connections = ReadyConnections {
             streams,
             spin,
             epoll: Epoll::new()?,
@@ -67,7 +70,7 @@ impl<'a> Connections<'a> {
     }
 
     /// Waits until connections are ready, the phase has changed or this time comes, and spins before it sleeps if data
-    /// are expected; how many of [`Connections::ready`] there are then. `in_vain` is called if spinning brought nothing.
+    /// are expected; how many of [`ReadyConnections::ready`] there are then. `in_vain` is called if spinning brought nothing.
     pub(super) fn wait(
         &mut self,
         until: Option<Instant>,

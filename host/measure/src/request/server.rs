@@ -1,6 +1,6 @@
 //! The server of requests.
 
-use super::connections::Connections;
+use super::connections::ReadyConnections;
 use super::{CHUNK, prepare};
 use crate::cpu_distance::Distance;
 use crate::job::DataAcceptor;
@@ -16,12 +16,12 @@ use sys::socket;
 
 /// Answers over these connections until the client closes them.
 pub(super) fn answer(streams: &[LoadStream<'_>], order: &Request, spin: Spin) {
-    match Connections::new(streams, spin) {
+    match ReadyConnections::new(streams, spin) {
         Ok(connections) => RequestServer {
             streams,
             answering: Answering::new(order, connections.spin(), &streams[0]),
             connections,
-            replies: vec![Reply::default(); streams.len()],
+            replies: vec![ReplyState::default(); streams.len()],
             open: streams.len(),
         }
         .run(),
@@ -36,15 +36,15 @@ pub(super) fn answer(streams: &[LoadStream<'_>], order: &Request, spin: Spin) {
 struct RequestServer<'a> {
     streams: &'a [LoadStream<'a>],
     answering: Answering<'a>,
-    connections: Connections<'a>,
-    replies: Vec<Reply>,
+    connections: ReadyConnections<'a>,
+    replies: Vec<ReplyState>,
     /// Connections that go on.
     open: usize,
 }
 
 /// What a connection is at.
 #[derive(Clone, Default)]
-struct Reply {
+struct ReplyState {
     /// Of a request, bytes that have come; the first four are the size of its reply.
     read: u64,
     size: [u8; 4],
@@ -90,7 +90,7 @@ impl RequestServer<'_> {
             false => self.connections.turn(index, held_up),
         };
         match (step, turned) {
-            (Ok(Step::Closed), _) => self.end(index, Ok(())),
+            (Ok(AnswerStep::Closed), _) => self.end(index, Ok(())),
             (Ok(_), Ok(())) => {}
             (Ok(_), Err(e)) => self.end(index, Err(stream.broken(&e))),
             (Err(what), _) => self.end(index, Err(what)),
@@ -127,8 +127,8 @@ pub(super) fn answer_new(
     let mut serve = || {
         while let Some(connection) = accept(stream, acceptor, spin)? {
             prepare(stream, &connection).map_err(|e| stream.broken(&e))?;
-            let mut reply = Reply::default();
-            while answering.go_on(stream, connection.as_fd(), &mut reply)? == Step::Waiting {}
+            let mut reply = ReplyState::default();
+            while answering.go_on(stream, connection.as_fd(), &mut reply)? == AnswerStep::Waiting {}
         }
         Ok(())
     };
@@ -172,7 +172,7 @@ fn accept(
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum AnswerStep {
     /// For more of a request, or for room for a reply.
     Waiting,
     /// A reply is sent.
@@ -214,18 +214,18 @@ impl<'a> Answering<'a> {
         &mut self,
         stream: &LoadStream<'_>,
         fd: BorrowedFd<'_>,
-        reply: &mut Reply,
-    ) -> Result<Step, String> {
+        reply: &mut ReplyState,
+    ) -> Result<AnswerStep, String> {
         let waits = |e: &io::Error| is_pause(e) && stream.phase() != LoadPhase::Cut;
         if reply.of == 0 {
             let want = (self.order.request_size.0 - reply.read).min(CHUNK as u64) as usize;
             let room = &mut self.buffer[..want];
             let in_vain = || self.distance.apply();
             let got = match self.spin.receive(stream, fd, room, in_vain) {
-                Ok(0) if reply.read == 0 => return Ok(Step::Closed),
+                Ok(0) if reply.read == 0 => return Ok(AnswerStep::Closed),
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
                 Ok(got) => got,
-                Err(e) if waits(&e) => return Ok(Step::Waiting),
+                Err(e) if waits(&e) => return Ok(AnswerStep::Waiting),
                 Err(e) => return Err(stream.broken(&e)),
             };
             self.first.get_or_insert_with(Instant::now);
@@ -235,22 +235,22 @@ impl<'a> Answering<'a> {
             reply.read += got as u64;
             stream.count(got);
             if reply.read < self.order.request_size.0 {
-                return Ok(Step::Waiting);
+                return Ok(AnswerStep::Waiting);
             }
             (reply.sent, reply.of) = (0, self.size(reply)?);
         }
         match stream.send_on(fd, &self.buffer, reply.of, &mut reply.sent) {
             Ok(()) => {
                 (reply.read, reply.of) = (0, 0);
-                Ok(Step::Answered)
+                Ok(AnswerStep::Answered)
             }
-            Err(e) if waits(&e) => Ok(Step::Waiting),
+            Err(e) if waits(&e) => Ok(AnswerStep::Waiting),
             Err(e) => Err(stream.broken(&e)),
         }
     }
 
-    /// Of the reply that a request asks for.
-    fn size(&self, reply: &Reply) -> Result<u64, String> {
+    /// Of the reply to a request.
+    fn size(&self, reply: &ReplyState) -> Result<u64, String> {
         let size = u64::from(u32::from_be_bytes(reply.size));
         let most = self.order.reply_size.0;
         match (1..=most).contains(&size) {
