@@ -77,7 +77,7 @@ struct WhatArgs {
 #[derive(Args)]
 #[command(next_help_heading = "What to measure")]
 struct Amount {
-    /// Connections: up to 128, each with a thread; of requests thousands, which share threads
+    /// Connections (of requests thousands)
     #[arg(short = 'P', long, visible_alias = "concurrency", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65_535), value_name = "N")]
     streams: u32,
