@@ -408,7 +408,7 @@ fn counts_beyond_all_bounds_are_refused_by_name_and_frames_after_the_end_are_not
         assert_eq!(answer["say"], "refused", "{answer}");
         answer["why"].as_str().unwrap().to_owned()
     };
-    assert!(refused(&|o| o.streams = u32::MAX).contains("streams"));
+    assert!(refused(&|o| o.streams = u32::MAX).contains("connections"));
     assert!(refused(&|o| o.limit = LegLimit::Time(Nanos(u64::MAX))).contains("at most"));
     assert!(refused(&|o| o.workload = writes(u64::MAX)).contains("writes"));
     let buffers = refused(&|o| {
