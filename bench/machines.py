@@ -19,8 +19,8 @@ ip address add {address}/24 dev eth0
 number=0
 while number=$((number + 1)); do
     until [ -e /run/host{orders}/$number ]; do sleep 0.05; done
-    bash /run/host{orders}/$number </dev/null && status=0 || status=$?
-    echo; echo "DONE $number $status"
+    bash /run/host{orders}/$number </dev/null >/run/said 2>&1 && status=0 || status=$?
+    cat /run/said; echo; echo "DONE $number $status"
 done
 """
 
