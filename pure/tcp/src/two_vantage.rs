@@ -391,6 +391,14 @@ fn compare(
     let sent: u64 = near.data.iter().filter(counts).map(|r| r.to - r.from).sum();
     let within = far.data.iter().filter(|r| is_within(r.from, r.to));
     let delivered: u64 = within.map(|r| r.to - r.from).sum();
+    // What was lost was sent again, or is not acknowledged: what the second place lacks beyond that, only its capture lost.
+    let again = near.data.iter().filter(|r| r.again);
+    let again: u64 = again.map(|r| r.to - r.from).sum();
+    let acknowledged = near.acks.iter().map(|(_, ack)| *ack).max();
+    let open = acknowledged.map_or(sent, |ack| furthest.saturating_sub(ack));
+    let lost = sent
+        .saturating_sub(delivered)
+        .min(again.saturating_add(open));
 
     let tolerance = clocks.residual + TIMESTAMP_PRECISION;
     let copies = Copies::of(
@@ -427,7 +435,7 @@ fn compare(
     let acks = held.len() as u64;
     Some(TwoVantage {
         sent,
-        lost: sent.saturating_sub(delivered),
+        lost,
         first_lost,
         retransmitted,
         needless,
@@ -606,6 +614,20 @@ mod tests {
             assert_eq!((found.acks, found.delayed), (4, 1));
             assert_eq!(found.figures().unwrap().lost, Bytes(MSS));
         }
+    }
+
+    #[test]
+    fn what_a_capture_misses_of_acknowledged_data_is_not_lost() {
+        let clocks = clocks(0.0);
+        let (near, mut far) = lines(&clocks);
+        let missed = |range: &SentRange<Second>| {
+            (range.from, range.again) > (Unwrap::ORIGIN + MSS, false)
+                && range.to < Unwrap::ORIGIN + 9 * MSS
+        };
+        far.data.retain(|range| !missed(range));
+        let found = compare(&near, &far, &clocks, MSS).unwrap();
+        // No more than was sent again, whatever else the second capture lacks.
+        assert_eq!(found.lost, 2 * MSS, "{found:?}");
     }
 
     #[test]
