@@ -391,7 +391,7 @@ fn compare(
     let sent: u64 = near.data.iter().filter(counts).map(|r| r.to - r.from).sum();
     let within = far.data.iter().filter(|r| is_within(r.from, r.to));
     let delivered: u64 = within.map(|r| r.to - r.from).sum();
-    // What was lost was sent again, or is not acknowledged: what the second place lacks beyond that, only its capture lost.
+    // What was lost was retransmitted, or is not acknowledged: what the second place lacks beyond that, only its capture lost.
     let again = near.data.iter().filter(|r| r.again);
     let again: u64 = again.map(|r| r.to - r.from).sum();
     let acknowledged = near.acks.iter().map(|(_, ack)| *ack).max();
@@ -626,7 +626,7 @@ mod tests {
         };
         far.data.retain(|range| !missed(range));
         let found = compare(&near, &far, &clocks, MSS).unwrap();
-        // No more than was sent again, whatever else the second capture lacks.
+        // No more than was retransmitted, whatever else the second capture lacks.
         assert_eq!(found.lost, 2 * MSS, "{found:?}");
     }
 
