@@ -25,13 +25,21 @@ done
 """
 
 
+# A server that may be tuned, in place of the one before.
+SERVE = """
+[ ! -e /run/serve ] || kill $(cat /run/serve) || true
+{environment} linerate serve --bind {address} --allow-tune >/run/log 2>&1 & echo $! >/run/serve
+until grep -q 'id is' /run/log; do sleep 0.1; done
+"""
+
+
 class PowerCut(Exception):
     """The machine went off, which the command may have wanted."""
 
 
 class Machine:
-    def __init__(self, name, kernel, binary, number, nic, model="e1000e", rtc=None, disk=True):
-        self.name, self.kernel, self.model, self.rtc = name, kernel, model, rtc
+    def __init__(self, name, kernel, binary, number, nic, model="e1000e", disk=True):
+        self.name, self.kernel = name, kernel
         self.address = f"10.77.0.{number}"
         mac = f"52:54:00:77:00:{number:02x}"
         self.nic = f"{nic},model={model},mac={mac}"
@@ -55,7 +63,6 @@ class Machine:
         self.number, self.lines = 0, queue.Queue()
         environment = {**os.environ, "GUEST_NIC": self.nic, "GUEST_SECONDS": "7200"}
         environment.update({"GUEST_DISK": str(self.disk)} if self.disk else {})
-        environment.update({"GUEST_RTC": self.rtc} if self.rtc else {})
         self.guest = subprocess.Popen([top / "scripts/guest", self.kernel, self.script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                       text=True, env=environment, start_new_session=True)
         threading.Thread(target=self.read, args=(self.guest, self.lines), daemon=True).start()
@@ -94,6 +101,9 @@ class Machine:
         assert status == 0, f"{self.name}: {command}: status {status}\n{text}"
         return text
 
+    def serve(self, environment=""):
+        self.must(SERVE.format(environment=environment, address=self.address))
+
     def off(self):
         """Off, as without power: nothing that the machine has not written to its disk is on it."""
         if self.guest and self.guest.poll() is None:
@@ -110,3 +120,10 @@ def pair(kernel, binary, model="e1000e", **more):
     near = Machine("near", kernel, binary, 1, cable(*ends), model, **more)
     far = Machine("far", kernel, binary, 2, cable(*reversed(ends)), model, **more)
     return near, far
+
+
+def introduce(near, far):
+    """Has near trust far, which serves it and may be tuned by it."""
+    far.serve()
+    line = far.must(f"linerate trust invite --address {far.address} --name {near.name} --tune").splitlines()[-1]
+    near.must(f"linerate trust accept '{line}'")

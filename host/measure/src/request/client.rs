@@ -23,13 +23,8 @@ pub(super) fn ask(
 ) {
     // Timers may be late otherwise by more than a whole exchange; without it they only are.
     let _ = sched::wake_on_time();
-    match ReadyConnections::new(streams, spin) {
-        Ok(connections) => RequestClient::new(streams, order, connector, connections).run(),
-        Err(e) => {
-            for stream in streams {
-                stream.finish(Err(stream.broken(&e)));
-            }
-        }
+    if let Some(connections) = ReadyConnections::of(streams, spin) {
+        RequestClient::new(streams, order, connector, connections).run();
     }
 }
 
@@ -57,8 +52,6 @@ struct OpenCall {
     /// Of its request, bytes that were sent; of its reply, bytes that are still to come.
     sent: u64,
     left: u64,
-    /// The kernel took no more of it.
-    held_up: bool,
     /// Its own connection, where each request has a new one.
     connection: Option<TcpStream>,
     pace: Option<RequestPace>,
@@ -91,7 +84,6 @@ impl<'a> RequestClient<'a> {
             began: started,
             sent: 0,
             left: 0,
-            held_up: false,
             connection: None,
             pace: order.pace_per_s.map(|rate| RequestPace::new(stream, rate)),
             done: 0,
@@ -201,12 +193,10 @@ impl<'a> RequestClient<'a> {
             CallState::Idle => self.unasked(index),
             CallState::Over => return,
         };
-        let (stream, call) = (&self.streams[index], &mut self.calls[index]);
-        let held_up = call.state == CallState::Sending;
-        let turned = match held_up == std::mem::replace(&mut call.held_up, held_up) {
-            true => Ok(()),
-            false => self.connections.turn(index, held_up),
-        };
+        let (stream, call) = (&self.streams[index], &self.calls[index]);
+        let turned = self
+            .connections
+            .turn(index, call.state == CallState::Sending);
         match turned.and(result) {
             Ok(true) => self.answered(index),
             Ok(false) => {}

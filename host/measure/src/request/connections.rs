@@ -14,18 +14,31 @@ pub(super) struct ReadyConnections<'a> {
     streams: &'a [LoadStream<'a>],
     spin: Spin,
     epoll: Epoll,
+    /// Those that the kernel takes no more from: waited for until they can be written.
+    held_up: Vec<bool>,
 }
 
 impl<'a> ReadyConnections<'a> {
     /// All of these are waited for until something can be read, unless there is only one: it stays in blocking mode.
-    pub(super) fn new(
-        streams: &'a [LoadStream<'a>],
-        spin: Spin,
-    ) -> io::Result<ReadyConnections<'a>> {
+    /// Where that cannot be they end.
+    pub(super) fn of(streams: &'a [LoadStream<'a>], spin: Spin) -> Option<ReadyConnections<'a>> {
+        match ReadyConnections::new(streams, spin) {
+            Ok(connections) => Some(connections),
+            Err(e) => {
+                for stream in streams {
+                    stream.finish(Err(stream.broken(&e)));
+                }
+                None
+            }
+        }
+    }
+
+    fn new(streams: &'a [LoadStream<'a>], spin: Spin) -> io::Result<ReadyConnections<'a>> {
         let connections = ReadyConnections {
             streams,
             spin,
             epoll: Epoll::new()?,
+            held_up: vec![false; streams.len()],
         };
         let waker = &streams[0].waker;
         connections.epoll.add_waker(waker, WAKER)?;
@@ -52,8 +65,9 @@ impl<'a> ReadyConnections<'a> {
     }
 
     /// A connection is waited for until it can be written, or read again.
-    pub(super) fn turn(&self, index: usize, write: bool) -> io::Result<()> {
-        match self.is_single() {
+    pub(super) fn turn(&mut self, index: usize, write: bool) -> io::Result<()> {
+        let before = std::mem::replace(&mut self.held_up[index], write);
+        match write == before || self.is_single() {
             true => Ok(()),
             false => self
                 .epoll

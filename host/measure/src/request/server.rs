@@ -16,20 +16,15 @@ use sys::socket;
 
 /// Answers over these connections until the client closes them.
 pub(super) fn answer(streams: &[LoadStream<'_>], order: &Request, spin: Spin) {
-    match ReadyConnections::new(streams, spin) {
-        Ok(connections) => RequestServer {
+    if let Some(connections) = ReadyConnections::of(streams, spin) {
+        RequestServer {
             streams,
             answering: Answering::new(order, connections.spin(), &streams[0]),
             connections,
             replies: vec![ReplyState::default(); streams.len()],
             open: streams.len(),
         }
-        .run(),
-        Err(e) => {
-            for stream in streams {
-                stream.finish(Err(stream.broken(&e)));
-            }
-        }
+        .run();
     }
 }
 
@@ -51,8 +46,6 @@ struct ReplyState {
     /// Of its reply, bytes that were sent and that there are.
     sent: u64,
     of: u64,
-    /// The kernel took no more of it.
-    held_up: bool,
     over: bool,
 }
 
@@ -84,11 +77,7 @@ impl RequestServer<'_> {
     fn go_on(&mut self, index: usize) {
         let (stream, reply) = (&self.streams[index], &mut self.replies[index]);
         let step = self.answering.go_on(stream, stream.fd(), reply);
-        let held_up = reply.of > 0;
-        let turned = match held_up == std::mem::replace(&mut reply.held_up, held_up) {
-            true => Ok(()),
-            false => self.connections.turn(index, held_up),
-        };
+        let turned = self.connections.turn(index, reply.of > 0);
         match (step, turned) {
             (Ok(AnswerStep::Closed), _) => self.end(index, Ok(())),
             (Ok(_), Ok(())) => {}
