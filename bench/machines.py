@@ -1,6 +1,6 @@
 """Two machines of Debian's kernels with real network cards and disks, in QEMU (scripts/guest): what bench/power and bench/two-machines
 share. A command is a file that the machine finds, its output comes over the console."""
-import os, pathlib, queue, random, re, shutil, signal, subprocess, threading, time
+import atexit, os, pathlib, queue, random, re, shutil, signal, subprocess, threading, time
 
 top = pathlib.Path(__file__).resolve().parent.parent
 scratch = top / "target/guest/machines"
@@ -56,6 +56,7 @@ class Machine:
                 image.truncate(1 << 30)
             subprocess.run(["mkfs.ext4", "-q", "-F", self.disk], check=True)
         self.guest = None
+        atexit.register(self.off)
 
     def start(self):
         for order in self.orders.iterdir():

@@ -61,7 +61,9 @@ pub fn observed(
             let account = capture::read_with_payload(open(path)?, |packet, payload| {
                 observer.push(packet, payload);
             });
-            account.map_err(|e| bad(path, e))?.left_out()
+            let account = account.map_err(|e| bad(path, e))?;
+            account.began.into_iter().for_each(|began| observer.begin(began));
+            account.left_out()
         }
         InputKind::Trace => {
             each_record(path, |record| observer.record(&record))?;

@@ -117,6 +117,8 @@ fn known_causes() {
         wrong.unsigned_abs() <= clocks["error_ns"].as_u64().unwrap(),
         "{clocks} {truth}"
     );
+    let ahead = clocks["ahead_ns"].as_i64().unwrap();
+    assert_eq!(ahead, wrong, "by the time of day they are one");
     assert!(
         wrong.abs() < 1_500_000,
         "the ways are equal: {clocks} {truth}"

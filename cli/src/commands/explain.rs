@@ -194,8 +194,9 @@ fn captured(path: &Path, most: usize) -> Result<Vec<Explanation>> {
 /// Shows a capture to an observer; returns what was skipped.
 fn observed(path: &Path, mut observer: CaptureObserver) -> Result<(CaptureObserver, Vec<String>)> {
     let account = capture::read(open(path)?, |packet| observer.push(packet));
-    let skipped = account.map_err(|e| bad(path, e))?.left_out();
-    Ok((observer, skipped))
+    let account = account.map_err(|e| bad(path, e))?;
+    account.began.into_iter().for_each(|began| observer.begin(began));
+    Ok((observer, account.left_out()))
 }
 
 /// Says doubts of a capture as a whole with its first connection.

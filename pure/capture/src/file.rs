@@ -83,7 +83,6 @@ pub fn read_with_payload(
     })?;
     let mut frames = Frames {
         account: FrameCounts::default(),
-        begun: None,
         packet: frame::BLANK,
         see,
     };
@@ -153,7 +152,7 @@ pub fn read_with_payload(
                     // Without a time: all that can be said is the order.
                     PcapBlockOwned::NG(Block::SimplePacket(block)) => {
                         if let Some(i) = interfaces.first() {
-                            let at = frames.begun.unwrap_or(0);
+                            let at = frames.account.began.unwrap_or_default().0;
                             frames.take(at, i.link, block.data, block.origlen);
                         }
                     }
@@ -244,8 +243,6 @@ impl PlainFile {
 /// What becomes of the frames.
 struct Frames<S> {
     account: FrameCounts,
-    /// The time of the first one.
-    begun: Option<u64>,
     packet: Packet,
     see: S,
 }
@@ -264,9 +261,9 @@ impl<S: FnMut(&Packet, &[u8])> Frames<S> {
     /// The next frame; `whole` is how long it was before the capture cut it.
     #[inline]
     fn take(&mut self, at: u64, link: i32, data: &[u8], whole: u32) {
-        let begun = *self.begun.get_or_insert(at);
+        let began = *self.account.began.get_or_insert(Nanos(at));
         self.account.cut += u64::from((data.len() as u64) < u64::from(whole));
-        let at = Nanos(at.saturating_sub(begun));
+        let at = Nanos(at).since(began);
         match frame::write(link, data, at, &mut self.packet) {
             Ok(payload) => {
                 self.account.frames += 1;

@@ -9,11 +9,14 @@ mod frame;
 pub use file::{Error, is_capture, read, read_with_payload};
 pub use frame::{Skip, packet};
 
+use model::Nanos;
 use std::collections::BTreeMap;
 
 /// What became of the frames of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
+    /// The time of the first frame, since 1970-01-01 UTC.
+    pub began: Option<Nanos>,
     /// Frames in all.
     pub frames: u64,
     /// Of them, TCP packets.

@@ -27,9 +27,12 @@ fn evidence(found: &TwoVantage, source: Source, at_receiver: bool) -> Vec<Eviden
     }
     // Elsewhere that time includes the RTT to the receiver.
     let held = found.held.filter(|_| at_receiver);
+    // Within the error of the clocks it is no delay.
+    let seen = |times: Option<(Nanos, Nanos)>| times.filter(|(_, most)| *most > found.error);
+    let (forward, reverse) = (seen(found.forward), seen(found.reverse));
     for (middle, largest, times) in [
-        (Key::ForwardDelayMedian, Key::ForwardDelayMax, found.forward),
-        (Key::ReverseDelayMedian, Key::ReverseDelayMax, found.reverse),
+        (Key::ForwardDelayMedian, Key::ForwardDelayMax, forward),
+        (Key::ReverseDelayMedian, Key::ReverseDelayMax, reverse),
         (Key::AckDelayMedian, Key::AckDelayMax, held),
     ] {
         if let Some((median, most)) = times {
@@ -217,6 +220,7 @@ impl<'a> TraceEvents<'a> {
     /// The packets by which its clock is compared with that of another host.
     fn marks(&self) -> Marks {
         let mut marks = Marks::default();
+        marks.begin(self.trace.begin.started);
         for segment in &self.trace.segments {
             let connection = self.trace.connections.get(segment.connection as usize);
             if let Some(packet) =
@@ -343,6 +347,12 @@ pub fn joined(a: (&str, CaptureObserver), b: (&str, CaptureObserver)) -> Joined 
                 Some(found) => {
                     own.source = Source::CapturesAtTwoPlaces;
                     own.ends = evidence(&found, own.source, at_receiver);
+                    if found.unseen > 0 {
+                        let unseen = Bytes(found.unseen);
+                        own.doubts.push(format!(
+                            "{unseen} were acknowledged and are not in the capture nearer to the receiver: it lost packets"
+                        ));
+                    }
                     if let Some(stream) = &mut own.stream {
                         stream.needless_retransmissions = found.needless;
                         stream.path = found.figures();

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Clocks {
     /// The second's minus the first's when the first began, in nanoseconds; both count from their beginning.
     pub offset_ns: i64,
+    /// The second's time of day minus the first's when the first began, in nanoseconds, where both files say it.
+    pub ahead_ns: Option<i64>,
     /// How much faster the second's runs, in parts per million.
     pub drift_ppm: f64,
     /// Packets that were found in both; of more than 1,048,576 in a capture only a part is
@@ -32,6 +34,7 @@ impl Clocks {
     /// Of two places that have one clock.
     pub const ONE: Clocks = Clocks {
         offset_ns: 0,
+        ahead_ns: None,
         drift_ppm: 0.0,
         matched: 0,
         error: Nanos(0),

@@ -24,7 +24,7 @@ use aggregate::Aggregate;
 use model::packet::Packet;
 use model::request::{Links, Requests, Viewpoint};
 use model::segment::tcp_state;
-use model::{Clocks, Segment, StreamFigures, TraceRecord, Vantage, What};
+use model::{Clocks, Nanos, Segment, StreamFigures, TraceRecord, Vantage, What};
 use pairing::{Pairing, PairingOutput, SeenRequest};
 use socket::TracedSocket;
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,6 +105,13 @@ impl RequestObserver {
         RequestObserver { links, ..self }
     }
 
+    /// When the capture or trace began, since 1970-01-01 UTC.
+    pub fn begin(&mut self, since_1970: Nanos) {
+        if let Some(kept) = &mut self.kept {
+            kept.marks.begin(since_1970);
+        }
+    }
+
     /// Takes the next packet of a capture, with what was captured of its payload.
     pub fn push(&mut self, packet: &Packet, payload: &[u8]) {
         self.mark(packet);
@@ -121,6 +128,7 @@ impl RequestObserver {
     /// Takes the next record of a trace.
     pub fn record(&mut self, record: &TraceRecord) {
         match record {
+            TraceRecord::Begin(begin) => self.begin(begin.started),
             TraceRecord::Connection(new) => {
                 self.is_trace = true;
                 // Its peer can be on this host.

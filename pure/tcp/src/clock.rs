@@ -183,9 +183,15 @@ pub struct Marks {
     marks: Vec<Mark>,
     /// Only keys with so many zero bits are kept.
     thinned: u32,
+    began: Option<Nanos>,
 }
 
 impl Marks {
+    /// Moment 0 of the place, since 1970-01-01 UTC by its own clock; 0 where that is not known.
+    pub fn begin(&mut self, since_1970: Nanos) {
+        self.began = Some(since_1970).filter(|began| began.0 > 0);
+    }
+
     /// Takes the next packet.
     pub fn push(&mut self, packet: &Packet) {
         let (stamp, echo) = packet.stamps.unwrap_or_default();
@@ -238,6 +244,7 @@ pub fn join(mut a: Marks, mut b: Marks) -> Option<Clocks> {
     let thinned = a.thinned.max(b.thinned);
     a.thin(thinned);
     b.thin(thinned);
+    let began = a.began.zip(b.began);
     let mut same: Vec<(Nanos, i64, FlowKind)> = Vec::new();
     let mut others = b.first_of_each().peekable();
     for mark in a.first_of_each() {
@@ -257,8 +264,11 @@ pub fn join(mut a: Marks, mut b: Marks) -> Option<Clocks> {
     });
     let found = estimate(directed(pairs.collect()))?;
     let drift_back = found.drift * from.0 as f64;
+    let offset_ns = base.saturating_add((found.offset - drift_back).round() as i64);
+    let apart = began.map(|(a, b)| (b.0 as i64).wrapping_sub(a.0 as i64));
     Some(Clocks {
-        offset_ns: base.saturating_add((found.offset - drift_back).round() as i64),
+        offset_ns,
+        ahead_ns: apart.and_then(|apart| apart.checked_add(offset_ns)),
         drift_ppm: found.drift * 1e6,
         matched: same.len() as u64,
         asymmetry: nanos(found.asymmetry),

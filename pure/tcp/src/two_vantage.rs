@@ -236,6 +236,8 @@ pub struct TwoVantage {
     pub sent: u64,
     /// Bytes of them that never passed the second.
     pub lost: u64,
+    /// Bytes that the second place's capture lacks although they were acknowledged: at least so many.
+    pub unseen: u64,
     /// When the first of them left, from the first data on, where that is known.
     pub first_lost: Option<Nanos>,
     /// Retransmitted segments.
@@ -396,9 +398,8 @@ fn compare(
     let again: u64 = again.map(|r| r.to - r.from).sum();
     let acknowledged = near.acks.iter().map(|(_, ack)| *ack).max();
     let open = acknowledged.map_or(sent, |ack| furthest.saturating_sub(ack));
-    let lost = sent
-        .saturating_sub(delivered)
-        .min(again.saturating_add(open));
+    let missing = sent.saturating_sub(delivered);
+    let lost = missing.min(again.saturating_add(open));
 
     let tolerance = clocks.residual + TIMESTAMP_PRECISION;
     let copies = Copies::of(
@@ -436,6 +437,7 @@ fn compare(
     Some(TwoVantage {
         sent,
         lost,
+        unseen: missing - lost,
         first_lost,
         retransmitted,
         needless,
@@ -628,6 +630,7 @@ mod tests {
         let found = compare(&near, &far, &clocks, MSS).unwrap();
         // No more than was retransmitted, whatever else the second capture lacks.
         assert_eq!(found.lost, 2 * MSS, "{found:?}");
+        assert!(found.unseen > 0, "{found:?}");
     }
 
     #[test]

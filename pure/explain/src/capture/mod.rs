@@ -115,6 +115,13 @@ impl CaptureObserver {
         }
     }
 
+    /// When the capture began, since 1970-01-01 UTC.
+    pub fn begin(&mut self, since_1970: Nanos) {
+        if let Some(marks) = &mut self.marks {
+            marks.begin(since_1970);
+        }
+    }
+
     /// Takes the next packet.
     pub fn push(&mut self, packet: &Packet) {
         if let Some(marks) = &mut self.marks {

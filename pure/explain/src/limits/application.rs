@@ -30,9 +30,16 @@ pub(crate) fn candidate(facts: &Facts) -> Candidate {
             true => Confidence::Possible,
             false => Confidence::Certain,
         };
-        let candidate = Candidate::new(confidence, Vec::new()).advise(
-            "look at the sending application: what it computes, reads or waits for between writes",
-        );
+        let advice = match facts.shows_no_writes() {
+            // A pacer whose writes are no larger than its bursts.
+            true => {
+                "look at the sending application: what it computes, reads or waits for between writes; or whether it paces ('ss -ti')"
+            }
+            false => {
+                "look at the sending application: what it computes, reads or waits for between writes"
+            }
+        };
+        let candidate = Candidate::new(confidence, Vec::new()).advise(advice);
         return facts.behind.add_to(candidate, facts.source);
     }
     // A load generator always has data: if it did not write, it did not run.

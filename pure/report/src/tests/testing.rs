@@ -516,6 +516,7 @@ pub fn requests() -> Requests {
         unread: 0,
         clocks: Some(Clocks {
             offset_ns: -1_234_567,
+            ahead_ns: Some(-1_234_567),
             drift_ppm: 1.5,
             matched: 12,
             error: Nanos(20_000),
