@@ -62,7 +62,10 @@ pub fn observed(
                 observer.push(packet, payload);
             });
             let account = account.map_err(|e| bad(path, e))?;
-            account.began.into_iter().for_each(|began| observer.begin(began));
+            account
+                .began
+                .into_iter()
+                .for_each(|began| observer.begin(began));
             account.left_out()
         }
         InputKind::Trace => {

@@ -195,7 +195,10 @@ fn captured(path: &Path, most: usize) -> Result<Vec<Explanation>> {
 fn observed(path: &Path, mut observer: CaptureObserver) -> Result<(CaptureObserver, Vec<String>)> {
     let account = capture::read(open(path)?, |packet| observer.push(packet));
     let account = account.map_err(|e| bad(path, e))?;
-    account.began.into_iter().for_each(|began| observer.begin(began));
+    account
+        .began
+        .into_iter()
+        .for_each(|began| observer.begin(began));
     Ok((observer, account.left_out()))
 }
 

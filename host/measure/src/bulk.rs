@@ -1,7 +1,7 @@
 //! As much as fits, one way.
 
 use crate::Error;
-use crate::cpu_distance::{Busy, Distance};
+use crate::cpu_placement::{Busy, CpuPlacement};
 use crate::job::{Job, Role};
 use crate::noise::noise;
 use crate::spin::{Spin, is_pause};
@@ -11,29 +11,47 @@ use crate::workload::{WorkloadEnd, alone, no_such_role};
 use model::{Bulk, LegLimit};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-use sys::poll::{PollFd, poll};
-use sys::socket::{self, SendMode};
+use sys::socket;
+use sys::splice::PagePipe;
 
-/// Bytes a read, and a write that follows the path.
-const READ: usize = 1 << 20;
-/// Bytes that all streams of a load have in buffers, unless the order sets the size of writes.
+/// Bytes of a write that follows the path, at most; and where the senders fill all processors, so that their readers find what
+/// was written in the cache.
+const WRITE: usize = 1 << 20;
+const WRITE_OF_MANY: usize = 512 << 10;
+/// Bytes that are written again and again: few enough to stay in a processor's second cache.
+const PIECE: usize = 128 << 10;
+/// Bytes a read, for the same reason.
+const READ: usize = 256 << 10;
+/// The longest that a reader sleeps for a batch, in bytes.
+const MOST_BATCH: usize = 1 << 20;
+/// Bytes that all streams of a load read into, if that is enough.
 const BUFFERS: usize = 16 << 20;
-/// However many streams there are, a buffer has so many bytes.
+/// However many streams there are, each reads so many at once.
 const SMALLEST_BUFFER: usize = 64 << 10;
 
-/// Bytes of a stream's buffer among so many.
-fn buffer(streams: usize) -> usize {
+/// Bytes that a stream reads at once, among so many.
+fn read_size(streams: usize) -> usize {
     (BUFFERS / streams.max(1)).clamp(SMALLEST_BUFFER, READ)
+}
+
+/// Bytes that a stream writes again and again, in writes up to the largest.
+fn piece(order: &Bulk, largest: usize) -> usize {
+    match order.zerocopy {
+        true => largest,
+        false => socket::piece_of(largest, PIECE),
+    }
 }
 
 /// Bytes that all streams of an end have in buffers.
 pub(crate) fn buffers(order: &Bulk, streams: usize, sends: bool) -> usize {
-    let each = match order.write_size {
-        Some(size) if sends => size.0 as usize,
-        _ if !sends && order.discard => 0,
-        _ => buffer(streams),
+    let each = match sends {
+        true => piece(
+            order,
+            order.write_size.map_or(WRITE, |size| size.0 as usize),
+        ),
+        false if order.discard => 0,
+        false => read_size(streams),
     };
     each.saturating_mul(streams)
 }
@@ -73,9 +91,17 @@ impl WorkloadEnd for BulkEnd {
 /// Writes until the limit, then ends the stream.
 fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
-    let mut stride = Stride::new(order.write_size, buffer(stream.streams.len()));
-    let buffer = noise(stride.largest());
-    let mut zerocopy = ZeroCopy::new(stream, order.zerocopy)?;
+    let mut placement = CpuPlacement::new(stream);
+    let most = match placement.is_filled() {
+        true => WRITE_OF_MANY,
+        false => WRITE,
+    };
+    let mut stride = Stride::new(order.write_size, most);
+    let piece = noise(piece(order, stride.largest()));
+    let mut pipe = order.zerocopy.then(|| PagePipe::new(&piece)).transpose();
+    let pipe = pipe
+        .as_mut()
+        .map_err(|e| format!("cannot make a pipe for zero-copy: {e}; leave zero-copy away"))?;
     let first = Instant::now();
     let mut before = first;
     let mut result = Ok(());
@@ -87,7 +113,10 @@ fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
         let sent = stream
             .admit(claimed as usize, LoadPhase::Ending)
             .and_then(|bytes| {
-                let sent = zerocopy.send(stream.fd(), &buffer[..bytes]);
+                let sent = match pipe {
+                    Some(pipe) => pipe.send(stream.fd(), bytes),
+                    None => socket::send_repeated(stream.fd(), &piece, bytes),
+                };
                 stream.unmoved(bytes, &sent);
                 sent
             });
@@ -95,7 +124,10 @@ fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
         stream.count(written);
         stream.give_back(claimed - written as u64);
         match sent {
-            Ok(_) => before = stride.follow(before),
+            Ok(_) => {
+                placement.give_way();
+                before = stride.follow(before);
+            }
             Err(e) if is_pause(&e) => {}
             // The keeper ended the stream under a waiting write.
             Err(e) if e.kind() == ErrorKind::BrokenPipe && stream.phase() != LoadPhase::Running => {
@@ -107,7 +139,6 @@ fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
         }
     }
     stream.moved(first, Instant::now());
-    zerocopy.settle(stream);
     if stream.job.half_close {
         // A connection that is gone already needs none.
         let _ = stream.socket().shutdown(Shutdown::Write);
@@ -122,7 +153,7 @@ fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
 /// Reads to the end of the stream.
 fn receive(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
-    let most = buffer(stream.streams.len());
+    let most = read_size(stream.streams.len());
     let mut buffer = vec![0; if order.discard { 0 } else { most }];
     let mut intake = Intake::new(stream);
     let mut first = None;
@@ -178,7 +209,7 @@ fn receive(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
 /// ends the wait for a batch on a path that slows down.
 struct Intake<'a> {
     stream: &'a LoadStream<'a>,
-    distance: Distance<'a>,
+    placement: CpuPlacement<'a>,
     batch: usize,
     bytes: usize,
     since: Instant,
@@ -195,7 +226,7 @@ impl<'a> Intake<'a> {
         let now = Instant::now();
         Intake {
             stream,
-            distance: Distance::new(stream),
+            placement: CpuPlacement::new(stream),
             batch: 1,
             bytes: 0,
             since: now,
@@ -206,7 +237,7 @@ impl<'a> Intake<'a> {
     fn follow(&mut self, bytes: usize) {
         self.bytes += bytes;
         // A slow path needs no look at the clock.
-        if self.batch == 1 && self.bytes < READ {
+        if self.batch == 1 && self.bytes < MOST_BATCH {
             return;
         }
         let now = Instant::now();
@@ -220,7 +251,7 @@ impl<'a> Intake<'a> {
             self.batch = batch;
         }
         if now - self.placed > Self::PLACE_AFTER {
-            self.distance.apply_if_room();
+            self.placement.follow();
             self.placed = now;
         }
         self.bytes = 0;
@@ -230,7 +261,7 @@ impl<'a> Intake<'a> {
     /// Bytes to wait for; 1: do not.
     fn batch(bytes: usize, span: Duration, room: usize) -> usize {
         let share = Self::SPAN.as_secs_f64() / span.as_secs_f64();
-        let most = ((bytes as f64 * share) as usize).min(room).min(READ);
+        let most = ((bytes as f64 * share) as usize).min(room).min(MOST_BATCH);
         if most < Self::SMALLEST {
             1
         } else {
@@ -246,88 +277,6 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// Sends, with `MSG_ZEROCOPY` on request. The buffer never changes, so it may be reused before the
-/// kernel is done with it; completions only report whether the kernel copied after all, and free the
-/// socket's memory for notices.
-struct ZeroCopy {
-    asked: bool,
-    pending: u64,
-    done: u64,
-    copied: u64,
-    refused: u64,
-}
-
-impl ZeroCopy {
-    fn new(stream: &LoadStream<'_>, asked: bool) -> Result<ZeroCopy, String> {
-        if asked {
-            socket::set(stream.fd(), socket::ZERO_COPY, 1).map_err(|e| {
-                format!("cannot set SO_ZEROCOPY: {e}; leave zero-copy away on this kernel")
-            })?;
-        }
-        Ok(ZeroCopy {
-            asked,
-            pending: 0,
-            done: 0,
-            copied: 0,
-            refused: 0,
-        })
-    }
-
-    fn send(&mut self, fd: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
-        if !self.asked {
-            return socket::send(fd, data, SendMode::Copy);
-        }
-        self.collect(fd)?;
-        match socket::send(fd, data, SendMode::ZeroCopy) {
-            Ok(sent) => {
-                self.pending += 1;
-                Ok(sent)
-            }
-            // Too many notices wait, or too much memory is locked.
-            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
-                self.refused += 1;
-                socket::send(fd, data, SendMode::Copy)
-            }
-            Err(e) => Err(e),
-        }
-    }
-
-    fn collect(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        while let Some(completion) = socket::zerocopy_completion(fd)? {
-            let sends = u64::from(completion.sends);
-            self.pending = self.pending.saturating_sub(sends);
-            self.done += sends;
-            if completion.copied {
-                self.copied += sends;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits a little for the last completions: they come with the acknowledgements.
-    fn settle(&mut self, stream: &LoadStream<'_>) {
-        let until = Instant::now() + Duration::from_millis(200);
-        while self.pending > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            let before = self.pending;
-            let mut error_queue = [PollFd::new(stream.fd(), false, false)];
-            if left.is_zero()
-                || poll(&mut error_queue, Some(left)).is_err()
-                || self.collect(stream.fd()).is_err()
-                // Ready without a completion: the connection itself is broken.
-                || self.pending == before
-            {
-                break;
-            }
-        }
-        stream.tally(|t: &mut Tally| {
-            t.zerocopy_sends += self.done;
-            t.zerocopy_copied += self.copied;
-            t.zerocopy_refused += self.refused;
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,7 +288,11 @@ mod tests {
         assert_eq!(batch(1_250_000, ms(10), 1 << 20), 1, "1 Gbit/s");
         assert_eq!(batch(12_500_000, ms(10), 8 << 20), 128 << 10, "10 Gbit/s");
         assert_eq!(batch(75_000_000, ms(10), 8 << 20), 512 << 10, "60 Gbit/s");
-        assert_eq!(batch(1_000_000_000, ms(10), 64 << 20), READ, "800 Gbit/s");
+        assert_eq!(
+            batch(1_000_000_000, ms(10), 64 << 20),
+            MOST_BATCH,
+            "800 Gbit/s"
+        );
         assert_eq!(batch(100_000_000, ms(10), 70_000), 64 << 10, "small buffer");
         assert_eq!(batch(100_000_000, ms(10), 60_000), 1, "too small a buffer");
         assert_eq!(batch(0, ms(20), 8 << 20), 1, "silence");

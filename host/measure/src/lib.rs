@@ -8,7 +8,7 @@ mod block_client;
 mod blocks;
 mod bulk;
 mod copy;
-mod cpu_distance;
+mod cpu_placement;
 mod error;
 mod job;
 mod load;

@@ -16,7 +16,6 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use sys::poll::Waker;
 use sys::socket;
-use sys::socket::SendMode;
 
 /// A stream that broke: the others went on, and its counts are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,9 +91,6 @@ pub(crate) struct StreamState {
 /// Counts that become warnings once, whatever the number of streams.
 #[derive(Default)]
 pub(crate) struct Tally {
-    pub(crate) zerocopy_sends: u64,
-    pub(crate) zerocopy_copied: u64,
-    pub(crate) zerocopy_refused: u64,
     pub(crate) cut_receivers: u64,
     pub(crate) unanswered: u64,
     pub(crate) never_sent: u64,
@@ -469,7 +465,7 @@ impl LoadStream<'_> {
     /// Sends as much of this as the peer's quota allows.
     pub(crate) fn send(&self, fd: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
         let bytes = self.admit(data.len(), LoadPhase::Cut)?;
-        let sent = socket::send(fd, &data[..bytes], SendMode::Copy);
+        let sent = socket::send(fd, &data[..bytes]);
         self.unmoved(bytes, &sent);
         sent
     }
@@ -598,26 +594,8 @@ impl LoadStream<'_> {
 
 impl Tally {
     pub(crate) fn warnings(&self) -> Vec<Warning> {
-        let (copied, refused) = (self.zerocopy_copied, self.zerocopy_refused);
         let (cut, unanswered, unsent) = (self.cut_receivers, self.unanswered, self.never_sent);
         let all = [
-            (
-                copied,
-                format!(
-                    "the kernel copied the data of {copied} of {} zero-copy sends all the same",
-                    self.zerocopy_sends
-                ),
-                "CPU use is that of copying plus the bookkeeping for zero-copy",
-                "leave zero-copy away here: loopback, veth and devices without scatter-gather copy",
-            ),
-            (
-                refused,
-                format!(
-                    "the kernel refused {refused} zero-copy sends for want of memory; they were copied"
-                ),
-                "part of the load was not zero-copy",
-                "raise net.core.optmem_max or the limit of locked memory (ulimit -l)",
-            ),
             (
                 cut,
                 format!(

@@ -121,8 +121,8 @@ fn a_write_size_that_was_asked_is_used() {
 }
 
 #[test]
-fn zero_copy_over_loopback_is_copied_and_said() {
-    let (local, remote) = sockets(1);
+fn zero_copy_moves_as_many_bytes() {
+    let (local, remote) = sockets(2);
     let limit = LegLimit::Bytes(Bytes(20_000_000));
     let order = Bulk {
         zerocopy: true,
@@ -130,14 +130,9 @@ fn zero_copy_over_loopback_is_copied_and_said() {
     };
     let receiver = Load::start(bulk(Role::Receive, limit, &order), remote).unwrap();
     let sent = done(Load::start(bulk(Role::Send, limit, &order), local).unwrap());
-    assert_eq!(sent.errors, []);
+    assert_eq!((sent.errors.len(), sent.warnings.len()), (0, 0));
     assert_eq!(total(&sent), 20_000_000);
     assert_eq!(total(&done(receiver)), 20_000_000);
-    assert!(
-        sent.warnings.iter().any(|w| w.what.contains("zero-copy")),
-        "{:?}",
-        sent.warnings
-    );
 }
 
 #[test]
@@ -954,16 +949,17 @@ fn buffers_are_counted_before_they_are_made() {
         })
     };
     for (workload, streams, role, bytes) in [
-        // 16 MiB for all streams, 64 KiB to 1 MiB for each.
-        (bulk(None, false), 1, Role::Send, MIB),
-        (bulk(None, false), 16, Role::Receive, 16 * MIB),
-        (bulk(None, false), 17, Role::Send, 17 * (16 * MIB / 17)),
-        (bulk(None, false), 256, Role::Send, 16 * MIB),
-        (bulk(None, false), 257, Role::Send, 257 * MIB / 16),
-        (bulk(Some(64 * MIB), false), 32, Role::Send, 2048 * MIB),
-        (bulk(Some(64 * MIB), false), 32, Role::Receive, 16 * MIB),
+        // 16 MiB for all that receive, 64 to 256 KiB for each.
+        (bulk(None, false), 1, Role::Receive, MIB / 4),
+        (bulk(None, false), 64, Role::Receive, 16 * MIB),
+        (bulk(None, false), 65, Role::Receive, 65 * (16 * MIB / 65)),
+        (bulk(None, false), 257, Role::Receive, 257 * MIB / 16),
+        (bulk(Some(64 * MIB), false), 32, Role::Receive, 8 * MIB),
         (bulk(None, true), 3, Role::Receive, 0),
-        (bulk(None, true), 3, Role::Send, 3 * MIB),
+        // A piece that is sent 4 to 16 times at once.
+        (bulk(None, true), 3, Role::Send, 3 * MIB / 8),
+        (bulk(Some(64 * MIB), false), 32, Role::Send, 128 * MIB),
+        (bulk(Some(1000), false), 2, Role::Send, 2000),
         (request(100, 1000), 1, Role::Ask, 1100 + CONNECTION),
         (request(5 * MIB, 1), 1, Role::Answer, MIB + 1 + CONNECTION),
         // A thread's are those of all its connections.

@@ -22,4 +22,5 @@ pub mod sched;
 pub mod service;
 pub mod signal;
 pub mod socket;
+pub mod splice;
 pub mod udp;

@@ -3,8 +3,10 @@
 //! Everything here takes a borrowed descriptor and reports the kernel's own error.
 
 use crate::poll::{PollFd, poll};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
-use std::io;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
+};
+use std::io::{self, IoSlice};
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -84,8 +86,6 @@ pub const RECEIVE_BUFFER: IntOption = (libc::SOL_SOCKET, libc::SO_RCVBUF);
 pub const RECEIVE_LOW_WATER: IntOption = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
 /// The processor that took the latest segment in; negative before the first.
 pub const INCOMING_CPU: IntOption = (libc::SOL_SOCKET, libc::SO_INCOMING_CPU);
-/// Allows [`SendMode::ZeroCopy`].
-pub const ZERO_COPY: IntOption = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
 /// `IPPROTO_TCP`, ...
 pub const PROTOCOL: IntOption = (libc::SOL_SOCKET, libc::SO_PROTOCOL);
 /// In bytes.
@@ -217,26 +217,36 @@ pub(crate) unsafe fn set_raw(
     check(unsafe { libc::setsockopt(fd, level, name, value.cast(), bytes) }).map(drop)
 }
 
-/// How [`send`] hands data over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendMode {
-    /// The kernel copies.
-    Copy,
-    /// `MSG_ZEROCOPY`: the kernel refers to the caller's pages until it says so by a
-    /// [`Completion`]. The bytes that the peer gets are those at the time of sending, so a buffer
-    /// whose content does not matter, or never changes, may be used again at once.
-    ZeroCopy,
+/// send(2), blocking, without a signal.
+pub fn send(fd: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(fd, data, SendFlags::NOSIGNAL)?)
 }
 
-/// send(2), blocking, without a signal.
-pub fn send(fd: BorrowedFd<'_>, data: &[u8], mode: SendMode) -> io::Result<usize> {
-    let flags = match mode {
-        SendMode::Copy => SendFlags::NOSIGNAL,
-        SendMode::ZeroCopy => {
-            SendFlags::NOSIGNAL | SendFlags::from_bits_retain(libc::MSG_ZEROCOPY as u32)
-        }
-    };
-    Ok(rustix::net::send(fd, data, flags)?)
+/// Pieces that [`send_repeated`] hands over in one call.
+const MOST_PIECES: usize = 16;
+
+/// A piece of about `usual` bytes, so long that [`send_repeated`] sends `most` bytes of it in one call.
+pub fn piece_of(most: usize, usual: usize) -> usize {
+    most.div_ceil(MOST_PIECES).max(usual).min(most)
+}
+
+/// Sends up to `bytes` bytes that are `piece` again and again: sendmsg(2), blocking, without a signal.
+pub fn send_repeated(fd: BorrowedFd<'_>, piece: &[u8], bytes: usize) -> io::Result<usize> {
+    let mut parts = [IoSlice::new(&[]); MOST_PIECES];
+    let (mut left, mut count) = (bytes, 0);
+    for part in &mut parts {
+        let (here, _) = piece.split_at(left.min(piece.len()));
+        *part = IoSlice::new(here);
+        left -= here.len();
+        count += usize::from(!here.is_empty());
+    }
+    let no_control = &mut SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(
+        fd,
+        &parts[..count],
+        no_control,
+        SendFlags::NOSIGNAL,
+    )?)
 }
 
 /// recv(2), blocking.
@@ -278,32 +288,6 @@ pub fn discard(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     // (tcp_recvmsg_locked skips the copy), so a null one is never touched.
     check_len(unsafe { libc::recv(fd.as_raw_fd(), ptr::null_mut(), len, libc::MSG_TRUNC) })
 }
-
-/// A range of zero-copy sends that the kernel is done with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// How many sends.
-    pub sends: u32,
-    /// The kernel copied the data all the same (`SO_EE_CODE_ZEROCOPY_COPIED`).
-    pub copied: bool,
-}
-
-/// Takes one completion from the error queue; `None` if there is none. Never sleeps.
-pub fn zerocopy_completion(fd: BorrowedFd<'_>) -> io::Result<Option<Completion>> {
-    let entry = error_queue(fd, &mut [])?.and_then(|entry| entry.error);
-    Ok(entry
-        .filter(|(error, _)| error.ee_origin == SO_EE_ORIGIN_ZEROCOPY)
-        .map(|(error, _)| Completion {
-            // An inclusive range of send numbers that may wrap (Documentation/networking/msg_zerocopy.rst).
-            sends: error.ee_data.wrapping_sub(error.ee_info).wrapping_add(1),
-            copied: error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
-        }))
-}
-
-/// `include/uapi/linux/errqueue.h`.
-const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
-/// `include/uapi/linux/errqueue.h`.
-const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 
 /// An entry of a socket's error queue.
 pub(crate) struct QueuedError {
@@ -415,7 +399,8 @@ pub(crate) fn check_len(result: isize) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
     #[test]
@@ -425,5 +410,20 @@ mod tests {
         assert_eq!(kind.unwrap(), libc::SOCK_STREAM);
         let wrong = get(listener.as_fd(), (libc::SOL_SOCKET, 9999)).unwrap_err();
         assert_eq!(wrong.raw_os_error(), Some(libc::ENOPROTOOPT));
+    }
+
+    #[test]
+    fn a_piece_is_sent_again_and_again_to_the_byte() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        for (most, usual, piece) in [(100, 10, 10), (160, 10, 10), (161, 10, 11), (7, 10, 7)] {
+            assert_eq!(piece_of(most, usual), piece);
+            let data: Vec<u8> = (0..piece as u8).collect();
+            assert_eq!(send_repeated(sender.as_fd(), &data, most).unwrap(), most);
+            let mut got = vec![0; most];
+            receiver.read_exact(&mut got).unwrap();
+            assert!(got.iter().zip(data.iter().cycle()).all(|(a, b)| a == b));
+        }
     }
 }

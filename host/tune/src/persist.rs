@@ -174,11 +174,19 @@ pub(crate) fn undo_written(state: &Path) -> Result<Vec<Undone>, Error> {
 }
 
 impl PersistEntry {
-    /// Namespaces end with the boot: earlier entries are the machine's, whose first process knows its
-    /// own.
+    /// Namespaces end with the boot: earlier entries are the machine's, whose first process knows its own.
     fn is_of(&self, here: &Namespace) -> bool {
-        let first = || fs::metadata("/proc/1/ns/net").is_ok_and(|ns| ns.ino() == here.inode);
-        self.namespace == *here || (self.namespace.boot != here.boot && first())
+        let first = || fs::metadata("/proc/1/ns/net").map(|ns| ns.ino());
+        self.namespace == *here || (self.namespace.boot != here.boot && is_first(here, first()))
+    }
+}
+
+/// Whether that is the network namespace of the first process. A process with fewer capabilities may not look there (ptrace(2));
+/// then the settings decide that only the machine's own namespace has (`net_core_table` in `net/core/sysctl_net_core.c`).
+fn is_first(here: &Namespace, first: io::Result<u64>) -> bool {
+    match first {
+        Ok(first) => first == here.inode,
+        Err(_) => Path::new("/proc/sys/net/core/netdev_max_backlog").exists(),
     }
 }
 
@@ -353,6 +361,23 @@ mod tests {
         root.write("/a", "two\n");
         root.undo();
         assert_eq!(root.text("/a").as_deref(), Some("theirs\n"));
+    }
+
+    #[test]
+    fn the_first_namespace_is_known_without_the_right_to_look() {
+        let here = Namespace::current().unwrap();
+        assert!(is_first(&here, Ok(here.inode)));
+        assert!(!is_first(&here, Ok(here.inode + 1)));
+        let forbidden = || Err(io::ErrorKind::PermissionDenied.into());
+        if !is_first(&here, forbidden()) {
+            // In a container.
+            return;
+        }
+        let other = std::thread::spawn(move || {
+            sys::namespace::unshare_net().map(|()| is_first(&here, forbidden()))
+        });
+        // Without the right to make one there is no other.
+        assert!(!other.join().unwrap().unwrap_or(false));
     }
 
     #[test]

@@ -275,7 +275,7 @@ pub struct Bulk {
     pub write_size: Option<Bytes>,
     /// The receiver discards in the kernel (`MSG_TRUNC`): measures the path, not the reader.
     pub discard: bool,
-    /// The sender uses `MSG_ZEROCOPY`.
+    /// The sender's pages go to the device without a copy (`vmsplice`, `splice`).
     pub zerocopy: bool,
 }
 

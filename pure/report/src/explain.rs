@@ -392,7 +392,12 @@ fn time_line(one: &Explanation, style: Style) -> String {
 
 /// How the clocks of two captures or traces are related.
 pub fn clocks(clocks: &Clocks, style: Style) -> String {
-    let ahead = |ns: i64| (Nanos(ns.unsigned_abs()), ["ahead", "behind"][usize::from(ns < 0)]);
+    let ahead = |ns: i64| {
+        (
+            Nanos(ns.unsigned_abs()),
+            ["ahead", "behind"][usize::from(ns < 0)],
+        )
+    };
     let offset = match clocks.ahead_ns.map(ahead) {
         Some((time, side)) => format!("the second is {} {side}", glue(time)),
         None => format!("offset {} us from both beginnings", clocks.offset_ns / 1000),

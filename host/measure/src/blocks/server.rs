@@ -1,7 +1,7 @@
 //! The server of blocks.
 
 use super::frame::{CALL, FramedCall, REPLY};
-use crate::cpu_distance::Distance;
+use crate::cpu_placement::CpuPlacement;
 use crate::lock;
 use crate::ring::{Block, Ring};
 use crate::spin::{Spin, is_pause};
@@ -78,16 +78,16 @@ struct BlocksLoop<'a> {
 impl BlocksLoop<'_> {
     /// Takes calls; does them itself, or passes them on.
     fn listen(&self, spin: Spin, alone: bool) -> Result<(), String> {
-        let distance = Distance::new(self.stream);
+        let placement = CpuPlacement::new(self.stream);
         let mut head = [0; CALL];
         // Without a free block the peer has more outstanding than it ordered, or all broke.
         while let Some(mut block) = self.ring.free() {
-            if !self.fill(&mut head, spin, &distance, true)? {
+            if !self.fill(&mut head, spin, &placement, true)? {
                 return Ok(());
             }
             let mut call = FramedCall::decode(&head, self.order, self.store.blocks())?;
             let [sent, _] = call.operation.carries(self.order.block);
-            self.fill(block.room(sent.0 as usize), spin, &distance, false)?;
+            self.fill(block.room(sent.0 as usize), spin, &placement, false)?;
             call.arrived = Instant::now();
             block.note = Some(call);
             match alone {
@@ -159,11 +159,13 @@ impl BlocksLoop<'_> {
         &self,
         mut room: &mut [u8],
         spin: Spin,
-        distance: &Distance<'_>,
+        placement: &CpuPlacement<'_>,
         mut may_end: bool,
     ) -> Result<bool, String> {
         while !room.is_empty() {
-            match spin.some(self.stream, self.stream.fd(), room, || distance.apply())? {
+            match spin.some(self.stream, self.stream.fd(), room, || {
+                placement.move_away()
+            })? {
                 0 if may_end => return Ok(false),
                 0 => return Err(self.stream.broken(&ErrorKind::BrokenPipe.into())),
                 got => {

@@ -2,7 +2,7 @@
 
 use super::connections::ReadyConnections;
 use super::{CHUNK, prepare};
-use crate::cpu_distance::Distance;
+use crate::cpu_placement::CpuPlacement;
 use crate::job::DataAcceptor;
 use crate::spin::{Spin, is_pause};
 use crate::stream::{LoadPhase, LoadStream};
@@ -56,8 +56,8 @@ impl RequestServer<'_> {
                 self.go_on(0);
                 continue;
             }
-            let distance = &self.answering.distance;
-            match self.connections.wait(None, true, || distance.apply()) {
+            let placement = &self.answering.placement;
+            match self.connections.wait(None, true, || placement.move_away()) {
                 Ok(count) => {
                     for number in 0..count {
                         if let Some(index) = self.connections.ready(number) {
@@ -175,7 +175,7 @@ struct Answering<'a> {
     order: &'a Request,
     spin: Spin,
     buffer: Vec<u8>,
-    distance: Distance<'a>,
+    placement: CpuPlacement<'a>,
     started: Instant,
     first: Option<Instant>,
 }
@@ -187,7 +187,7 @@ impl<'a> Answering<'a> {
             order,
             spin,
             buffer: vec![0x5a; largest.min(CHUNK as u64) as usize],
-            distance: Distance::new(stream),
+            placement: CpuPlacement::new(stream),
             started: Instant::now(),
             first: None,
         }
@@ -209,7 +209,7 @@ impl<'a> Answering<'a> {
         if reply.of == 0 {
             let want = (self.order.request_size.0 - reply.read).min(CHUNK as u64) as usize;
             let room = &mut self.buffer[..want];
-            let in_vain = || self.distance.apply();
+            let in_vain = || self.placement.move_away();
             let got = match self.spin.receive(stream, fd, room, in_vain) {
                 Ok(0) if reply.read == 0 => return Ok(AnswerStep::Closed),
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
