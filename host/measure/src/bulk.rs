@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use sys::socket;
 use sys::splice::PagePipe;
 
-/// Bytes of a write that follows the path, at most; and where the senders fill all processors, so that their readers find what
-/// was written in the cache.
+/// Bytes of a write that follows the path, at most; and where all processors are busy, so that the reader finds what was written
+/// in the cache.
 const WRITE: usize = 1 << 20;
-const WRITE_OF_MANY: usize = 512 << 10;
+const WRITE_OF_FULL: usize = 512 << 10;
 /// Bytes that are written again and again: few enough to stay in a processor's second cache.
 const PIECE: usize = 128 << 10;
 /// Bytes a read, for the same reason.
@@ -92,11 +92,7 @@ impl WorkloadEnd for BulkEnd {
 fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
     let mut placement = CpuPlacement::new(stream);
-    let most = match placement.is_filled() {
-        true => WRITE_OF_MANY,
-        false => WRITE,
-    };
-    let mut stride = Stride::new(order.write_size, most);
+    let mut stride = Stride::new(order.write_size, WRITE);
     let piece = noise(piece(order, stride.largest()));
     let mut pipe = order.zerocopy.then(|| PagePipe::new(&piece)).transpose();
     let pipe = pipe
@@ -125,8 +121,11 @@ fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
         stream.give_back(claimed - written as u64);
         match sent {
             Ok(_) => {
-                placement.give_way();
-                before = stride.follow(before);
+                let largest = match placement.give_way() {
+                    true => WRITE_OF_FULL,
+                    false => WRITE,
+                };
+                before = stride.follow(before, largest);
             }
             Err(e) if is_pause(&e) => {}
             // The keeper ended the stream under a waiting write.

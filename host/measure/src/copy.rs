@@ -218,7 +218,7 @@ fn write(
                 let of_header = written.min(header);
                 header -= of_header;
                 stream.count(written - of_header);
-                before = stride.follow(before);
+                before = stride.follow(before, BLOCK);
             }
             Err(e) if is_pause(&e) && stream.phase() != LoadPhase::Cut => {}
             Err(e) if is_pause(&e) && !stream.is_limited() => {

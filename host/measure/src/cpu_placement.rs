@@ -47,13 +47,14 @@ impl<'a> CpuPlacement<'a> {
     }
 
     /// Where this process has a busy thread for each processor, lets others run, so that a reader on the same processor takes
-    /// what was written before it leaves the cache; and has the senders of a load that fills all processors keep to one each.
-    pub(crate) fn give_way(&mut self) {
+    /// what was written before it leaves the cache; and has the senders of a load with a stream for each keep to one each. Returns
+    /// whether it is so.
+    pub(crate) fn give_way(&mut self) -> bool {
         let full = self.is_full();
         if full != self.gave_way {
             self.gave_way = full;
             let own = self.cpus[self.stream.index % self.cpus.len()];
-            let _ = match full && self.is_filled() {
+            let _ = match full && self.stream.sockets.len() >= self.cpus.len() {
                 true => sched::run_on(&[own]),
                 false => sched::run_on(&self.cpus),
             };
@@ -61,11 +62,7 @@ impl<'a> CpuPlacement<'a> {
         if full {
             thread::yield_now();
         }
-    }
-
-    /// Whether the load has a stream for each processor.
-    pub(crate) fn is_filled(&self) -> bool {
-        !self.cpus.is_empty() && self.stream.sockets.len() >= self.cpus.len()
+        full
     }
 
     /// Whether this process has a busy thread for each processor.

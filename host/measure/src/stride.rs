@@ -33,22 +33,23 @@ impl Stride {
     }
 
     /// Takes the end of the write before, returns the end of this one. One look at the clock for
-    /// up to 1 MiB is a ten-thousandth of what the copy costs.
-    pub(crate) fn follow(&mut self, before: Instant) -> Instant {
+    /// up to 1 MiB is a ten-thousandth of what the copy costs. `largest` is for the next write.
+    pub(crate) fn follow(&mut self, before: Instant, largest: usize) -> Instant {
         if self.fixed {
             return before;
         }
         let now = Instant::now();
-        self.adapt(now - before);
+        self.adapt(now - before, largest);
         now
     }
 
-    fn adapt(&mut self, took: Duration) {
+    fn adapt(&mut self, took: Duration, largest: usize) {
         if took < Self::SHORT {
-            self.size = (self.size * 2).min(self.largest);
+            self.size *= 2;
         } else if took > Self::LONG {
             self.size = (self.size / 2).max(Self::SMALLEST);
         }
+        self.size = self.size.min(largest).min(self.largest);
     }
 }
 
@@ -62,13 +63,15 @@ mod tests {
     fn the_write_size_follows_the_path() {
         let mut stride = Stride::new(None, LARGEST);
         for _ in 0..10 {
-            stride.adapt(Duration::from_micros(125));
+            stride.adapt(Duration::from_micros(125), LARGEST);
         }
         assert_eq!(stride.size, LARGEST);
-        stride.adapt(Duration::from_millis(2));
+        stride.adapt(Duration::from_millis(2), LARGEST);
         assert_eq!(stride.size, LARGEST);
+        stride.adapt(Duration::from_millis(2), LARGEST / 2);
+        assert_eq!(stride.size, LARGEST / 2);
         for _ in 0..10 {
-            stride.adapt(Duration::from_millis(80));
+            stride.adapt(Duration::from_millis(80), LARGEST);
         }
         assert_eq!(stride.size, Stride::SMALLEST);
     }
