@@ -15,7 +15,7 @@ give HOST without an option: 'linerate measure HOST' where 'linerate serve' runs
 -s --server
 the server is a command: 'linerate serve', or 'linerate serve --iperf3' for stock iperf3 clients
 -u --udp
-UDP is a workload, at iperf3 servers: 'linerate measure iperf3:HOST --workload udp -b 100M'
+UDP is a workload: 'linerate measure HOST --workload udp -b 100M', also at iperf3 servers (iperf3:HOST)
 -p --port
 the port belongs to HOST: 'linerate measure HOST:5210' or 'linerate measure iperf3:HOST:5201'
 --parallel
@@ -93,7 +93,7 @@ linerate measure HOST --workload request
 TCP_CRR
 linerate measure HOST --workload request --reconnect
 UDP_STREAM
-linerate measure iperf3:HOST --workload udp -b RATE
+linerate measure HOST --workload udp -b RATE
 UDP_RR
 linerate measure HOST --workload request (over TCP)
 ";

@@ -356,7 +356,16 @@ fn bad_input_is_one_sentence_and_a_code() {
             2,
             "leave out --down",
         ),
-        (&["local", "--workload", "udp"], 2, "iperf3"),
+        (
+            &["local", "--workload", "udp", "--datagram-size", "20"],
+            2,
+            "24",
+        ),
+        (
+            &["local", "--workload", "udp", "--trace"],
+            2,
+            "no effect on udp",
+        ),
         (&["local", "-w", "8X"], 2, "8X"),
         (&["local", "--mss", "10"], 2, "10"),
         (&[&closed], 3, "nothing listens"),
@@ -393,6 +402,95 @@ fn without_an_archive_the_figures_are_printed_all_the_same() {
         "{said}"
     );
     assert!(!said.contains("runs show"), "{said}");
+}
+
+/// What both ends and the summary say of datagrams, which has to agree.
+fn check_datagrams(leg: &Value, figures: &Value, [sender, receiver]: [&str; 2], size: u64) {
+    let number = |value: &Value| value.as_u64().expect("a count");
+    let sent = number(&leg[sender]["datagrams"]["packets"]);
+    assert_eq!(number(&leg[sender]["bytes"]), sent * size);
+    let found = &figures["arrivals"];
+    let received = number(&found["received"]);
+    assert_eq!(number(&leg[receiver]["bytes"]), received * size);
+    assert_eq!(number(&figures["datagrams"]["packets"]), sent);
+    let lost = number(&figures["datagrams"]["lost"]);
+    assert_eq!(received + lost, sent);
+    assert_eq!(
+        number(&found["lost_on_path"]) + number(&found["dropped"]),
+        lost
+    );
+    assert_eq!(number(&found["loss_events"]) == 0, lost == 0);
+}
+
+#[test]
+fn datagrams_go_both_ways_to_an_agent() {
+    let home = Home::new();
+    let server = serve(&home, None, "127.0.0.1");
+    for options in [
+        &["-b", "20M", "-P", "2"][..],
+        &["-b", "unlimited", "--datagram-size", "1000"],
+        &["-b", "10M", "--bidir", "--datagram-size", "24"],
+    ] {
+        let mut args = vec!["measure", &server.host, "--workload", "udp", "-t", "1s"];
+        args.extend(["--json", "-q"]);
+        args.extend(options);
+        let run = json(&mut home.linerate(&args));
+        assert_eq!(run["ended"]["how"], "complete", "{}", run["ended"]);
+        let size = run["spec"]["workload"]["datagram_size"].as_u64().unwrap();
+        for (leg, ends) in [(0, ["local", "remote"]), (1, ["remote", "local"])] {
+            let figures = &run["summary"]["legs"][leg];
+            check_datagrams(&run["legs"][leg], figures, ends, size);
+            // Nothing lies between two ends of loopback.
+            let found = &figures["arrivals"];
+            assert_eq!(found["lost_on_path"], 0, "{figures}");
+            assert_eq!(found["duplicates"], 0, "{figures}");
+        }
+    }
+    let verified = common::run(&mut home.linerate(&["runs", "verify"]));
+    assert!(verified.status.success(), "{}", stderr(&verified));
+    let shown = stdout(&common::run(&mut home.linerate(&["runs", "show", "last"])));
+    assert!(shown.contains("delay variation p50"), "{shown}");
+    assert!(
+        shown.lines().all(|line| line.chars().count() <= 80),
+        "{shown}"
+    );
+    let explained = stdout(&common::run(&mut home.linerate(&["explain", "last"])));
+    assert!(
+        explained.contains("Limits of TCP do not apply"),
+        "{explained}"
+    );
+    // A leg of bytes has no time at which its receiver would end by itself.
+    let args = ["measure", "local", "--workload", "udp", "-b", "unlimited"];
+    let mut bytes = home.linerate(&args);
+    bytes.args(["-n", "1M", "--json", "-q"]);
+    let run = json(&mut bytes);
+    assert_eq!(run["ended"]["how"], "complete", "{}", run["ended"]);
+    let sent = run["legs"][0]["local"]["bytes"].as_u64().unwrap();
+    assert!((1 << 20..(1 << 20) + 1448).contains(&sent), "{sent}");
+}
+
+#[test]
+fn datagrams_that_the_path_lost_are_those_that_the_lab_dropped() {
+    let home = Home::new();
+    let link = "delay = \"5ms\"\nloss = { random = 0.05 }";
+    let lab = Lab::of(&home, 1500, link, "delay = \"5ms\"");
+    let frames = |truth: &Value| {
+        let frames = &truth["links"][0]["forward"]["dropped"]["loss"]["frames"];
+        frames.as_u64().unwrap()
+    };
+    let before = frames(&lab.truth());
+    let options = ["--up", "--workload", "udp", "-b", "5M", "-t", "3s"];
+    let run = lab.measure("", &options);
+    let dropped = frames(&lab.truth()) - before;
+    let figures = &run["summary"]["legs"][0];
+    check_datagrams(&run["legs"][0], figures, ["local", "remote"], 1448);
+    let lost = figures["arrivals"]["lost_on_path"].as_u64().unwrap();
+    // Of 1,295; four standard deviations. The lab also drops greetings and repeated ends.
+    assert!((33..=97).contains(&lost), "{figures}");
+    assert!(
+        dropped.abs_diff(lost) <= 4,
+        "{dropped} dropped, {lost} lost"
+    );
 }
 
 #[test]

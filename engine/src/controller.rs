@@ -1,10 +1,11 @@
 //! The controller's side: drives an agent through the legs of one run after another, and keeps what
 //! both ends saw.
 
+use crate::datagrams;
 use crate::exit::Refusal;
 use crate::leg::{
-    LegResult, can_connect, end_trace, failed_with, inspect, job, merge, run_end, sampled_ones,
-    storage, traced,
+    LegResult, asked, can_connect, end_trace, failed_with, inspect, job, merge, run_end,
+    sampled_ones, storage, traced,
 };
 use crate::leg_watch::{self, LegWatch};
 use crate::outages;
@@ -734,9 +735,10 @@ impl Drive<'_> {
                             leg_state.leg.direction,
                             Side::Local,
                         ),
-                        ..order.socket.clone()
+                        ..asked(&order)
                     },
                     placement: self.run.spec.local.clone(),
+                    is_udp: order.workload.is_udp(),
                 };
                 leg_state.go = Some(local_end(order, dial, leg_state, self.link.post.clone()));
             }
@@ -789,7 +791,9 @@ impl Drive<'_> {
             } => {
                 // An agent reports these in samples, or not at all.
                 record.retransmits = None;
-                record.datagrams = None;
+                let is_udp = leg_state.order.workload.is_udp();
+                record.datagrams = record.datagrams.filter(|_| is_udp);
+                record.arrivals = record.arrivals.filter(|_| is_udp);
                 record.operations.truncate(MOST_OPERATIONS);
                 let played = LegResult {
                     record: *record,
@@ -1052,11 +1056,21 @@ fn disputed(spec: &Spec, leg: &Leg, name: &str) -> Option<String> {
     let sent = leg.local.bytes;
     let took = leg.local.duration.since(unread_at_first(spec, &leg.local));
     // The sender of a copy also waits for storage at both hosts.
-    let sooner = !matches!(spec.workload, Workload::Copy(_))
+    // A path may have lost all datagrams for most of the time.
+    let sooner = !matches!(spec.workload, Workload::Copy(_) | Workload::Udp(_))
         && leg.remote.bytes > Bytes(0)
         && took > SHORTEST_COMPARED
         && leg.remote.duration < Nanos(took.0 / 2);
     let of_this_kernel = "the figures are those of this host alone";
+    let packets = leg.local.datagrams.map_or(0, |sent| sent.packets);
+    if counts
+        && spec.workload.is_udp()
+        && let Some(claims) = datagrams::impossible(&leg.remote, packets)
+    {
+        return Some(format!(
+            "the remote host claims {claims} to {name}: {of_this_kernel}"
+        ));
+    }
     match counts {
         true if sent > Bytes(0) && claimed > sent => Some(format!(
             "the remote host claims {claimed}, this kernel sent {sent} to {name}: {of_this_kernel}"
@@ -1151,12 +1165,13 @@ fn play(
         tracing.own(&states);
     }
     report(Happened::Connected(states, warnings));
-    if go.recv().is_err() {
+    if !dial.await_start(&sockets, go) {
         return Ok(None);
     }
     let watch = LegWatch::begin(&signature::tag(&dial.token));
     let cpus = dial.placement.cpus.clone();
-    let job = job(order, Side::Local, &cpus, storage, || {
+    let token = dial.token;
+    let job = job(order, Side::Local, &cpus, storage, &token, || {
         let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
         Reconnect::Connect(Arc::new(open))
     });
@@ -1177,9 +1192,27 @@ struct Dial {
     token: Token,
     settings: SocketSettings,
     placement: Placement,
+    /// Streams of datagrams, not connections.
+    is_udp: bool,
 }
 
 impl Dial {
+    /// Waits for the go; false if the leg was cancelled.
+    fn await_start(&self, sockets: &[TcpStream], go: &mpsc::Receiver<()>) -> bool {
+        if !self.is_udp {
+            return go.recv().is_ok();
+        }
+        loop {
+            match go.recv_timeout(datagrams::REPEAT) {
+                Ok(()) => return true,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return false,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    datagrams::greet_again(sockets, &self.token);
+                }
+            }
+        }
+    }
+
     /// Tries the addresses in turn. The first that answers serves all further connections.
     fn first(&mut self) -> Result<TcpStream> {
         let all = std::mem::take(&mut self.addresses);
@@ -1233,6 +1266,9 @@ impl Dial {
         let address = self.addresses.first();
         let address = address.context("the remote host has no address")?;
         let remote = SocketAddr::new(*address, self.port);
+        if self.is_udp {
+            return self.open_datagrams(remote, stream);
+        }
         let mut socket = measure::connect(remote, &self.settings, &self.placement, CONNECT_WITHIN)
             .map_err(data_refusal)?;
         let token = self.token;
@@ -1243,10 +1279,28 @@ impl Dial {
     }
 }
 
+impl Dial {
+    fn open_datagrams(&self, remote: SocketAddr, stream: u32) -> Result<TcpStream> {
+        let (of, settings) = ((&self.token, stream), &self.settings);
+        let open = datagrams::open(remote, of, settings, &self.placement, CONNECT_WITHIN);
+        match open.map_err(data_refusal)? {
+            Some(socket) => Ok(sys::udp::as_stream(socket)),
+            None => bail!(Refusal::unreachable(format!(
+                "no datagram arrived from {} port {}, though the agent answers there: a firewall may drop UDP; {OPEN_PORTS}",
+                remote.ip(),
+                remote.port()
+            ))),
+        }
+    }
+}
+
+/// What to do about a data port that is out of reach.
+const OPEN_PORTS: &str = "open the data ports in the firewalls between the hosts ('linerate serve --data-ports A-B' there chooses them; datagrams need them for UDP)";
+
 /// Why there is no data connection, by what answered: the agent listens there, and was reached just now.
 fn data_refusal(error: measure::Error) -> anyhow::Error {
     use measure::Error::{Refused, Rejected, Timeout};
-    let open = "open the data ports in the firewalls between the hosts ('linerate serve --data-ports A-B' there chooses them)";
+    let open = OPEN_PORTS;
     Refusal::unreachable(match error {
         Refused(remote) => format!(
             "the data port {remote} answered with a reset (RST), though the agent listens there: a firewall or a NAT on the path rejects it; {open}"

@@ -1,12 +1,12 @@
-//! The agent's data listener: open for one leg, to whoever holds its token.
+//! The agent's data port: open for one leg, to whoever holds its token.
 
+use crate::datagrams;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, Slots, WhenFull, is_passing};
 use crate::trust::Peer;
 use anyhow::{Context, Result, bail};
 use measure::accept_options;
-use model::SocketSettings;
 use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,24 +19,31 @@ const MAX_PENDING: usize = 160;
 /// Between two looks at the wish to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// One leg's right to data connections.
+/// One leg's right to data connections, or to streams of datagrams.
 pub struct Grant {
-    listener: TcpListener,
+    port: DataPort,
     token: Token,
-    streams: u32,
     peer: Option<IpAddr>,
-    settings: SocketSettings,
+    order: LegOrder,
+}
+
+enum DataPort {
+    Tcp(TcpListener),
+    Udp(UdpSocket),
 }
 
 impl Grant {
-    /// Opens a listener with the options of the leg, on a free port (of the peer's, if they are bounded).
-    /// Connections are taken from the peer's address alone, if it is known.
+    /// Opens the data port with the options of the leg, a free one (of the peer's, if they are bounded).
+    /// Connections and streams are taken from the peer's address alone, if it is known.
     pub fn open(order: &LegOrder, peer: &Peer) -> Result<Grant> {
         let listen = |port| {
+            if order.workload.is_udp() {
+                return datagrams::open_port(peer, port, order).map(DataPort::Udp);
+            }
             let address = SocketAddr::new(peer.listen, port);
-            measure::listen(address, &order.socket, &order.placement)
+            measure::listen(address, &order.socket, &order.placement).map(DataPort::Tcp)
         };
-        let listener = match peer.data_ports.clone() {
+        let port = match peer.data_ports.clone() {
             None => listen(0)?,
             Some(ports) => {
                 let (first, last) = (*ports.start(), *ports.end());
@@ -47,22 +54,26 @@ impl Grant {
                 })??
             }
         };
-        listener
-            .set_nonblocking(true)
-            .context("cannot make the data listener non-blocking")?;
+        if let DataPort::Tcp(listener) = &port {
+            listener
+                .set_nonblocking(true)
+                .context("cannot make the data listener non-blocking")?;
+        }
         Ok(Grant {
-            listener,
+            port,
             token: Token::new(crate::chance::bytes()?),
-            streams: order.streams,
             peer: peer.address.map(|ip| ip.to_canonical()),
-            settings: order.socket.clone(),
+            order: order.clone(),
         })
     }
 
     /// Where to connect.
     pub fn port(&self) -> Result<u16> {
-        let address = self.listener.local_addr();
-        Ok(address.context("the data listener has no address")?.port())
+        let address = match &self.port {
+            DataPort::Tcp(listener) => listener.local_addr(),
+            DataPort::Udp(socket) => socket.local_addr(),
+        };
+        Ok(address.context("the data port has no address")?.port())
     }
 
     /// What to say first.
@@ -73,7 +84,14 @@ impl Grant {
     /// Accepts connections until each stream has one, in the order of their numbers. A connection without the token,
     /// or one that sends nothing, is closed and delays no other.
     pub fn collect(&self, until: Instant, stop: &AtomicBool) -> Result<Vec<TcpStream>> {
-        let mut streams: Vec<Option<TcpStream>> = (0..self.streams).map(|_| None).collect();
+        let listener = match &self.port {
+            DataPort::Tcp(listener) => listener,
+            DataPort::Udp(port) => {
+                let (order, token) = (&self.order, &self.token);
+                return datagrams::collect(port, order, token, self.peer, until, stop);
+            }
+        };
+        let mut streams: Vec<Option<TcpStream>> = (0..self.order.streams).map(|_| None).collect();
         let limits = AcceptorLimits {
             prefix: PREAMBLE_LEN,
             within: PROVE_WITHIN,
@@ -82,7 +100,7 @@ impl Grant {
         };
         // The peer is known: all may be of one source.
         let slots = Slots::new(MAX_PENDING, MAX_PENDING);
-        let mut acceptor = Acceptor::new([&self.listener], limits, slots);
+        let mut acceptor = Acceptor::new([listener], limits, slots);
         let mut came = 0;
         while came < streams.len() {
             if stop.load(Ordering::Relaxed) {
@@ -91,7 +109,7 @@ impl Grant {
             if Instant::now() >= until {
                 bail!(
                     "{came} of {} data connections came in time; is the data port open in every firewall on the path?",
-                    self.streams
+                    streams.len()
                 );
             }
             for arrival in acceptor.poll(LOOK).context("waiting for connections")? {
@@ -109,7 +127,7 @@ impl Grant {
                 if let (true, Some(slot @ None)) =
                     (preamble.token.matches(&self.token), streams.get_mut(stream))
                 {
-                    accept_options(&conn.stream, &self.settings)?;
+                    accept_options(&conn.stream, &self.order.socket)?;
                     *slot = Some(conn.stream);
                     came += 1;
                 }
@@ -122,11 +140,17 @@ impl Grant {
 /// Requests that each want a connection of their own come here while the leg runs.
 impl measure::DataAcceptor for Grant {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+        match &self.port {
+            DataPort::Tcp(listener) => listener.as_fd(),
+            DataPort::Udp(socket) => socket.as_fd(),
+        }
     }
 
     fn accept(&self) -> io::Result<Option<TcpStream>> {
-        let (mut stream, from) = match self.listener.accept() {
+        let DataPort::Tcp(listener) = &self.port else {
+            return Ok(None);
+        };
+        let (mut stream, from) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if is_passing(&error) => return Ok(None),
             Err(error) => return Err(error),
@@ -135,7 +159,7 @@ impl measure::DataAcceptor for Grant {
         if self.peer.is_some_and(|peer| peer != from) {
             return Ok(None);
         }
-        accept_options(&stream, &self.settings).map_err(io::Error::other)?;
+        accept_options(&stream, &self.order.socket).map_err(io::Error::other)?;
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(PROVE_WITHIN))?;
         let mut bytes = [0; PREAMBLE_LEN];
@@ -172,7 +196,7 @@ mod tests {
             interval: model::Nanos::from_secs(1),
             outage: model::Nanos(0),
             trace: false,
-            socket: SocketSettings::default(),
+            socket: model::SocketSettings::default(),
             placement: model::Placement::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! One end of one leg: a load, and a sampler beside it.
 
+use crate::datagrams::{self, LegDatagrams};
 use crate::exit::sentence;
 use crate::helper::Helper;
 use crate::traces::{self, Tracing};
@@ -14,7 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::control::{LegOrder, silence};
+use wire::control::{LegOrder, Token, silence};
 
 /// Samples are never closer together, whoever asked for them.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
@@ -65,17 +66,22 @@ pub fn direction(order: &LegOrder) -> Direction {
     }
 }
 
-/// What `side` is to do of an order, with its storage. `reconnect` says where new connections come
+/// What `side` is to do of an order, with its storage and the token of its grant. `reconnect` says where new
+/// connections come
 /// from, if the order wants one for every request.
 pub fn job(
     order: &LegOrder,
     side: Side,
     cpus: &[u32],
     storage: Option<Storage>,
+    token: &Token,
     reconnect: impl FnOnce() -> Reconnect,
 ) -> Job {
     let role = role(&order.workload, direction(order), side);
-    let mut job = Job::new(role, order.workload.clone(), order.limit);
+    let mut job = Job::new(role, datagrams::paced(order), order.limit);
+    if order.workload.is_udp() {
+        job.datagrams = Some(Arc::new(LegDatagrams(*token)));
+    }
     job.storage = storage;
     job.cpus = cpus.to_vec();
     if order.outage > Nanos(0) {
@@ -117,6 +123,14 @@ pub fn sampled_ones(streams: u32) -> Option<Warning> {
         meaning: "RTTs, retransmissions and what else TCP reports are those of these; bytes, requests and latencies are of all".to_owned(),
         remedy: format!("use at most {MOST_SAMPLED} connections to see the sockets of all"),
     })
+}
+
+/// What is asked of the sockets of an order.
+pub fn asked(order: &LegOrder) -> SocketSettings {
+    match order.workload.is_udp() {
+        true => datagrams::settings(&order.socket),
+        false => order.socket.clone(),
+    }
 }
 
 /// The live sockets that are sampled, as the kernel has them, and where that is not what was asked for.
@@ -208,6 +222,7 @@ pub fn run_end(
         acknowledged: outcome.acknowledged,
         requests: outcome.requests,
         datagrams: all(&outcome.datagrams),
+        arrivals: outcome.arrivals,
         operations: outcome.operations,
         copy: outcome.copy,
         store: outcome.store,

@@ -5,6 +5,7 @@ pub mod chance;
 pub mod clock;
 pub mod closed_loop;
 pub mod controller;
+mod datagrams;
 pub mod exit;
 pub mod experiment;
 mod grant;

@@ -73,12 +73,8 @@ impl Host {
             },
             (Host::Iperf3 { .. }, Persist) => return Ok(()),
             (Host::Nfs { .. }, Measure(Spec { workload: Workload::Blocks(_), .. })) => return Ok(()),
-            (_, Measure(spec)) => match (self, spec.workload.kind().not_with_agent) {
-                (_, Some(why)) => why.to_owned(),
-                // An experiment's load.
-                (Host::Nfs { .. }, None) => self.has_no_agent(),
-                _ => return Ok(()),
-            },
+            // An experiment's load.
+            (Host::Nfs { .. }, Measure(_)) => self.has_no_agent(),
             (Host::Iperf3 { .. } | Host::Nfs { .. } | Host::Lab { .. } | Host::Local, ChangeMtu) => {
                 format!(
                     "{self} is no remote host with an agent that accepts a new connection at any time: name one (linerate serve --allow-tune there), or ssh:[user@]name"

@@ -3,7 +3,7 @@
 use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::helper::{Helper, Helpers};
-use crate::leg::{LegResult, end_trace, inspect, job, run_end, storage, traced};
+use crate::leg::{LegResult, asked, end_trace, inspect, job, run_end, storage, traced};
 use crate::leg_watch::LegWatch;
 use crate::mtu::remote::Probing;
 use crate::signature::{self, Statement};
@@ -267,7 +267,7 @@ fn play(
     let leg = order.leg;
     let (tracing, untraced) = traced(order, grant.port()?, FAR, means.tracer.as_ref());
     let sockets = grant.collect(Instant::now() + granted_for(order), stop)?;
-    let (states, mut warnings) = inspect(&sockets, &order.socket, FAR)?;
+    let (states, mut warnings) = inspect(&sockets, &asked(order), FAR)?;
     warnings.extend(untraced);
     if let Some(tracing) = &tracing {
         tracing.own(&states);
@@ -286,7 +286,8 @@ fn play(
     let token = *grant.token();
     let watch = LegWatch::begin(&signature::tag(&token));
     let mut statement = Statement::default();
-    let mut job = job(order, Side::Remote, &order.placement.cpus, storage, || {
+    let cpus = &order.placement.cpus;
+    let mut job = job(order, Side::Remote, cpus, storage, &token, || {
         Reconnect::Accept(grant)
     });
     job.quota = admitted.quota();

@@ -65,6 +65,8 @@ impl Statement {
             acknowledged: record.acknowledged,
             requests: record.requests.clone(),
             operations: record.operations.clone(),
+            datagrams: record.datagrams,
+            arrivals: record.arrivals.clone(),
             copy: record.copy.clone(),
             store: record.store.clone(),
             line: record.line.clone(),

@@ -7,6 +7,7 @@
 
 mod capture_files;
 mod control;
+mod datagrams;
 mod iperf3;
 mod kernel;
 pub mod mutate;
@@ -29,12 +30,13 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("control_enrol", control::enrol),
     ("control_probe", control::probe),
     ("control_printable", control::printable),
+    ("datagram_greeting", datagrams::greeting),
+    ("datagram_arrivals", datagrams::arrivals),
     ("iperf3_params", iperf3::params),
     ("iperf3_results", iperf3::results),
     ("iperf3_client", iperf3::client),
     ("iperf3_server", iperf3::server),
     ("iperf3_udp_header", iperf3::udp_header),
-    ("iperf3_udp_stream", iperf3::udp_stream),
     ("iperf3_auth_token", iperf3::auth_token),
     ("iperf3_users_file", iperf3::users_file),
     ("iperf3_json", iperf3::json),

@@ -103,6 +103,11 @@ impl Explain {
                 }
             };
             let style = stdout_style();
+            if let (Subject::Run(run, _), false) = (&subject, self.json)
+                && run.spec.workload.is_udp()
+            {
+                return Ok(report::explain::datagrams(run, style));
+            }
             Ok(if self.json {
                 report::explain::json(&explanations, clocks.as_ref())
             } else {

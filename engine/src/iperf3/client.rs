@@ -27,6 +27,9 @@ use wire::iperf3::{
     TestResults, UserCredentials, is_connect_reply, stream_id,
 };
 
+/// Bytes of the payload of an IPv4 packet, of which a server's buffer for datagrams that arrived together is.
+const LARGEST_MESSAGE: u32 = 65_507;
+
 /// How long a connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How often the control connection is looked at while the load runs.
@@ -492,13 +495,27 @@ impl Test<'_> {
             Workload::Udp(Udp {
                 rate,
                 datagram_size,
-            }) => Params {
-                protocol: TestProtocol::Udp,
-                rate_bit_s: rate.0,
-                block_size: Some(small(*datagram_size)),
-                udp_counters_64bit: true,
-                ..params
-            },
+            }) => {
+                let together = measure::datagrams_together(*rate, *datagram_size);
+                let gathers = together > 1;
+                Params {
+                    protocol: TestProtocol::Udp,
+                    rate_bit_s: rate.0,
+                    block_size: Some(small(*datagram_size)),
+                    udp_counters_64bit: true,
+                    // What this host does by itself; older servers do not know these.
+                    gso: gathers,
+                    gso_datagram: if gathers { small(*datagram_size) } else { 0 },
+                    gso_message: if gathers {
+                        together * small(*datagram_size)
+                    } else {
+                        0
+                    },
+                    gro: gathers,
+                    gro_buffer: if gathers { LARGEST_MESSAGE } else { 0 },
+                    ..params
+                }
+            }
             Workload::Bulk(Bulk {
                 write_size,
                 discard,

@@ -351,7 +351,7 @@ impl Admitted {
         };
         let more = self.grown(total);
         self.ledger.settle(&quota.account, WRITE_EVERY);
-        quota.spend(more.0 as usize)
+        measure::Quota::spend(quota.as_ref(), more.0 as usize)
     }
 
     fn grown(&self, total: Bytes) -> Bytes {
@@ -510,9 +510,6 @@ fn possible(order: &LegOrder) -> Result<(), String> {
         }
         _ => {}
     }
-    if let Some(why) = order.workload.kind().not_with_agent {
-        return Err(why.to_owned());
-    }
     order.workload.check(order.streams)
 }
 
@@ -553,7 +550,10 @@ fn fit(order: &mut LegOrder, limits: &KeyLimits, warnings: &mut Vec<Warning>) {
             ));
         }
         let each = BitRate((rate.0 / u64::from(order.streams.max(1))).max(1));
-        if order.socket.pacing.is_none_or(|asked| asked > each) {
+        // Datagrams have a rate of their own; 0 is as fast as it goes.
+        let rates = [order.socket.pacing, order.workload.rate()];
+        let asked = rates.into_iter().flatten().filter(|rate| rate.0 > 0);
+        if asked.min().is_none_or(|asked| asked > each) {
             order.socket.pacing = Some(each);
             warnings.push(smaller(
                 format!(
@@ -565,9 +565,10 @@ fn fit(order: &mut LegOrder, limits: &KeyLimits, warnings: &mut Vec<Warning>) {
     }
 }
 
-/// Whether the agent's end of an order receives what the peer chooses to send.
+/// Whether receive windows of the agent let arrive what the peer chooses to send. Datagrams have none.
 fn receives(order: &LegOrder) -> bool {
-    !order.agent_sends || order.workload.is_answered()
+    let is_receiver = !order.agent_sends || order.workload.is_answered();
+    is_receiver && !order.workload.is_udp()
 }
 
 fn smaller(what: String, meaning: &str) -> Warning {

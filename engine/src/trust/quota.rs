@@ -227,24 +227,6 @@ impl LegQuota {
     pub(super) fn may_sample(&self, bytes: usize) -> bool {
         self.account.may_sample(&self.limits, bytes)
     }
-
-    /// Counts what has moved and cannot be held back.
-    ///
-    /// # Errors
-    /// A sentence if it was more than the limits allow.
-    pub(super) fn spend(&self, mut bytes: usize) -> Result<(), String> {
-        while bytes > 0 {
-            let (taken, from) = measure::Quota::take(self, bytes)?;
-            bytes -= taken;
-            if from > Instant::now() + MOST_DEBT
-                && let Some(rate) = self.limits.rate
-            {
-                let why = format!("more than the {rate} that the remote host allows: it was ended");
-                return Err(why);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl measure::Quota for LegQuota {
@@ -257,6 +239,20 @@ impl measure::Quota for LegQuota {
     fn give_back(&self, bytes: usize) {
         self.moved.fetch_sub(bytes as u64, Ordering::Relaxed);
         self.account.give_back(&self.limits, bytes);
+    }
+
+    fn spend(&self, mut bytes: usize) -> Result<(), String> {
+        while bytes > 0 {
+            let (taken, from) = measure::Quota::take(self, bytes)?;
+            bytes -= taken;
+            if from > Instant::now() + MOST_DEBT
+                && let Some(rate) = self.limits.rate
+            {
+                let why = format!("more than the {rate} that the remote host allows: it was ended");
+                return Err(why);
+            }
+        }
+        Ok(())
     }
 
     fn pay_ahead(&self, bytes: usize) {

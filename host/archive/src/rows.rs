@@ -463,6 +463,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         operations: end.operations.clone(),
         retransmits: end.retransmits,
         datagrams: end.datagrams,
+        arrivals: end.arrivals.clone(),
         copy: end.copy.clone(),
         store: end.store.clone(),
         line: end.line.clone(),

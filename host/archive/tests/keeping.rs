@@ -476,6 +476,7 @@ prop_compose! {
             operations: if datagrams { full.operations } else { Vec::new() },
             retransmits: datagrams.then_some(bytes),
             datagrams: full.datagrams.filter(|_| datagrams),
+            arrivals: full.arrivals.filter(|_| datagrams),
             copy: full.copy.filter(|_| datagrams),
             line: full.line.filter(|_| sockets),
             trace: full.trace.filter(|_| sockets),

@@ -108,6 +108,12 @@ pub trait Quota: Send + Sync {
     /// Gives back what was taken and did not move.
     fn give_back(&self, bytes: usize);
 
+    /// Counts what has moved and could not be held back: datagrams.
+    ///
+    /// # Errors
+    /// A sentence if it was more than the limits allow.
+    fn spend(&self, bytes: usize) -> Result<(), String>;
+
     /// Counts, without waiting, what a receive window has let arrive before it is read.
     fn pay_ahead(&self, bytes: usize);
 }

@@ -31,9 +31,12 @@ pub use error::Error;
 pub use job::{Connector, DRAIN, DataAcceptor, Job, LOST_AFTER, Quota, Reconnect, Role};
 pub use load::{Load, LoadOutcome, buffers};
 pub use noise::noise;
-pub use open::{accept_options, connect, connect_privileged, listen};
+pub use open::{
+    accept_options, bind_datagrams, connect, connect_datagrams, connect_privileged, listen,
+    listen_datagrams,
+};
 pub use stream::StreamError;
-pub use udp::{Count, DatagramFormat};
+pub use udp::{Count, DatagramFormat, DatagramKind, datagrams_together};
 
 /// After the panic of a thread its counts stay readable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

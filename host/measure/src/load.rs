@@ -6,7 +6,8 @@ use crate::stream::{LoadStream, StreamError, StreamShared};
 use crate::workload::{WorkloadEnd, alone};
 use crate::{Error, blocks, bulk, copy, request, udp};
 use model::{
-    BlockRecord, Bytes, CopyRecord, Datagrams, Latency, Nanos, StoreRecord, Warning, Workload,
+    Arrivals, BlockRecord, Bytes, CopyRecord, Datagrams, Latency, Nanos, StoreRecord, Warning,
+    Workload,
 };
 use std::collections::BTreeSet;
 use std::net::TcpStream;
@@ -23,6 +24,8 @@ pub struct LoadOutcome {
     pub bytes: Vec<Bytes>,
     /// Datagrams of each stream (datagrams only).
     pub datagrams: Vec<Datagrams>,
+    /// What their receiver found ([`Role::Receive`] of datagrams only).
+    pub arrivals: Option<Arrivals>,
     /// From the first byte of any stream to the last.
     pub duration: Nanos,
     /// From the first byte sent until all streams were acknowledged whole (bulk sender of a set size only).
@@ -256,8 +259,7 @@ pub fn buffers(workload: &Workload, streams: u32, role: Role) -> Bytes {
             let held = order.block.0.saturating_mul(order.depth.into()) as usize;
             held.saturating_mul(streams)
         }
-        // Datagrams are not played with an agent.
-        Workload::Udp(_) => 0,
+        Workload::Udp(_) => udp::buffers(role == Role::Send).saturating_mul(streams),
     };
     Bytes(bytes as u64)
 }

@@ -4,7 +4,7 @@ use crate::Error;
 use model::{OptionCall, OptionUnit, Placement, SOCKET_OPTIONS, SocketSettings};
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -68,13 +68,7 @@ fn connect_from(
     };
     let address = placement.bind_address.or_else(|| (port != 0).then(any));
     if let Some(address) = address {
-        if address.is_ipv4() != remote.is_ipv4() {
-            return Err(Error::Job(format!(
-                "source address {address} and destination {} are of different IP versions; \
-                 choose an address of the other version for one of them",
-                remote.ip()
-            )));
-        }
+        same_version(address, remote)?;
         bind(fd, SocketAddr::new(address, port))?;
     }
     let ipv6 = remote.is_ipv6();
@@ -98,6 +92,86 @@ fn connect_from(
         let _ = socket::set_congestion(fd, name);
     }
     Ok(socket.into())
+}
+
+fn same_version(source: IpAddr, remote: SocketAddr) -> Result<(), Error> {
+    match source.is_ipv4() == remote.is_ipv4() {
+        true => Ok(()),
+        false => Err(Error::Job(format!(
+            "source address {source} and destination {} are of different IP versions; \
+             choose an address of the other version for one of them",
+            remote.ip()
+        ))),
+    }
+}
+
+/// Opens a stream of datagrams: a UDP socket connected to this address. The settings of TCP do not apply.
+pub fn connect_datagrams(
+    remote: SocketAddr,
+    settings: &SocketSettings,
+    placement: &Placement,
+) -> Result<UdpSocket, Error> {
+    let any = match remote {
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let local = placement.bind_address.unwrap_or(any);
+    same_version(local, remote)?;
+    let socket = datagrams(SocketAddr::new(local, 0), settings, placement)?;
+    bind(socket.as_fd(), SocketAddr::new(local, 0))?;
+    let udp = UdpSocket::from(socket);
+    let connected = udp.connect(remote);
+    connected.map_err(|error| refused(remote, Duration::ZERO, error))?;
+    Ok(udp)
+}
+
+/// Opens a port that nobody else has, for streams of datagrams. A bind address in `placement` takes the place of the
+/// one in
+/// `local`.
+pub fn listen_datagrams(
+    local: SocketAddr,
+    settings: &SocketSettings,
+    placement: &Placement,
+) -> Result<UdpSocket, Error> {
+    let local = SocketAddr::new(placement.bind_address.unwrap_or(local.ip()), local.port());
+    let socket = datagrams(local, settings, placement)?;
+    bind(socket.as_fd(), local)?;
+    share(socket.as_fd())?;
+    Ok(socket.into())
+}
+
+/// A further socket at the port of [`listen_datagrams`], to be connected to the address of one stream.
+pub fn bind_datagrams(
+    local: SocketAddr,
+    settings: &SocketSettings,
+    placement: &Placement,
+) -> Result<UdpSocket, Error> {
+    let socket = datagrams(local, settings, placement)?;
+    share(socket.as_fd())?;
+    bind(socket.as_fd(), local)?;
+    Ok(socket.into())
+}
+
+fn datagrams(
+    local: SocketAddr,
+    settings: &SocketSettings,
+    placement: &Placement,
+) -> Result<OwnedFd, Error> {
+    let socket = socket::udp(&local).map_err(|e| Error::system("open a UDP socket", e))?;
+    let fd = socket.as_fd();
+    set_options(fd, local.is_ipv6(), settings)?;
+    if local.is_ipv6() && local.ip().is_unspecified() {
+        socket::set(fd, socket::V6_ONLY, 0).map_err(|e| Error::system("clear IPV6_V6ONLY", e))?;
+    }
+    if let Some(name) = &placement.bind_device {
+        socket::set_device(fd, name).map_err(|e| no_device(name, e))?;
+    }
+    Ok(socket)
+}
+
+fn share(fd: BorrowedFd<'_>) -> Result<(), Error> {
+    let shared = socket::set(fd, socket::REUSE_ADDRESS, 1);
+    shared.map_err(|e| Error::system("set SO_REUSEADDR", e))
 }
 
 /// Opens a data listener. Accepted sockets inherit the options, so the SYN-ACK carries them. A

@@ -5,7 +5,7 @@ use crate::job::{Job, Role};
 use crate::load::LoadOutcome;
 use crate::{lock, udp};
 use hdrhistogram::Histogram;
-use model::{BlockRecord, Bytes, CopyRecord, Datagrams, Latency, LegLimit, Warning};
+use model::{Arrivals, BlockRecord, Bytes, CopyRecord, Datagrams, Latency, LegLimit, Warning};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
@@ -91,6 +91,7 @@ pub(crate) struct StreamState {
 /// Counts that become warnings once, whatever the number of streams.
 #[derive(Default)]
 pub(crate) struct Tally {
+    pub(crate) segments_refused: u64,
     pub(crate) cut_receivers: u64,
     pub(crate) unanswered: u64,
     pub(crate) never_sent: u64,
@@ -371,6 +372,13 @@ impl LoadStream<'_> {
         *lock(&self.shared.streams[self.index].datagrams) = datagrams;
     }
 
+    /// Adds what a receiver of datagrams found at the end.
+    pub(crate) fn arrived(&self, arrivals: &Arrivals) {
+        let mut state = self.shared.lock();
+        let before = state.outcome.arrivals.take().unwrap_or_default();
+        state.outcome.arrivals = Some(before.merged(arrivals));
+    }
+
     /// The time from the first byte to the last.
     pub(crate) fn moved(&self, first: Instant, last: Instant) {
         let mut state = self.shared.lock();
@@ -452,6 +460,17 @@ impl LoadStream<'_> {
             }
             // The keeper wakes the stream's own thread when the load ends; others look.
             thread::park_timeout(left.min(LOOK));
+        }
+    }
+
+    /// Counts against the peer's quota what has arrived and could not be held back.
+    ///
+    /// # Errors
+    /// A pause: it was more than the quota allows, and the load is cut.
+    pub(crate) fn spend(&self, bytes: usize) -> io::Result<()> {
+        match &self.shared.job.quota {
+            Some(quota) => quota.spend(bytes).map_err(|why| self.limit(why)),
+            None => Ok(()),
         }
     }
 
@@ -594,8 +613,17 @@ impl LoadStream<'_> {
 
 impl Tally {
     pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let uncut = self.segments_refused;
         let (cut, unanswered, unsent) = (self.cut_receivers, self.unanswered, self.never_sent);
         let all = [
+            (
+                uncut,
+                format!(
+                    "the kernel cut no messages into datagrams (UDP_SEGMENT) for {uncut} stream(s): each datagram was one"
+                ),
+                "sending takes several times the processor time of what it takes elsewhere",
+                "choose a --datagram-size within the path MTU, and look at the device's checksum offload (ethtool -k)",
+            ),
             (
                 cut,
                 format!(

@@ -1,22 +1,31 @@
 //! Datagrams at a set rate, one thread a stream. What stands in them is the caller's: this engine
 //! knows no protocol.
+//!
+//! Datagrams that leave together are one message to the kernel, and those that arrived together another: all in a
+//! message have one time of sending and one of arrival. As fast as it goes, a message holds up to 64 datagrams, and
+//! within it neither jitter nor delay is seen.
 
 use crate::Error;
 use crate::job::{Job, Role};
 use crate::spin::Spin;
 use crate::stream::{LoadPhase, LoadStream};
 use crate::workload::{WorkloadEnd, alone, no_such_role};
-use model::{BitRate, Datagrams, Nanos, Udp};
+use model::{Arrivals, BitRate, Bytes, Datagrams, LegLimit, Nanos, Udp};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use sys::udp::{self, BATCH, ReceiveBatch};
+use sys::udp::{self, BATCH, LARGEST, ReceiveBatch, SEGMENTS};
 
 /// How soon a receiver to which nothing comes notices that it is to stop.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
+
+/// A paced sender sends what is due together, and does not wake more often than this: its bursts are what the rate
+/// makes in so long, and what the thread is late. A rate that makes less than two datagrams of it leaves them one by
+/// one.
+const BURST: Duration = Duration::from_micros(100);
 
 /// A sender that fell behind (its thread did not run) catches up at most this much; the rest is not
 /// sent. More would be a burst that no path was asked to take.
@@ -25,23 +34,42 @@ const CATCH_UP: Duration = Duration::from_millis(50);
 /// A peer that answers nothing but "port unreachable" for this long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(3);
 
-/// The largest payload of a UDP datagram over IPv4.
-const LARGEST: usize = 65_507;
+/// Messages that are received at once.
+const RECEIVED: usize = 8;
 
 /// What stands in the datagrams of a protocol.
 pub trait DatagramFormat: Send + Sync {
+    /// Bytes that it needs of each datagram.
+    fn least(&self) -> usize;
     /// Writes into a datagram that is about to leave: number (from 1), and time since 1970.
     fn stamp(&self, datagram: &mut [u8], number: u64, at: Nanos);
+    /// The datagram that ends a stream of `sent` datagrams; `None`: the receiver learns of the end elsewhere.
+    fn end(&self, sent: u64, at: Nanos) -> Option<Vec<u8>>;
     /// Counts the datagrams of one stream at its receiver.
     fn counter(&self) -> Box<dyn Count>;
 }
 
 /// Counts the datagrams of one stream at its receiver.
 pub trait Count: Send {
-    /// Takes a datagram that arrived at `at` since 1970; false: the sender says that it is done.
-    fn count(&mut self, datagram: &[u8], at: Nanos) -> bool;
+    /// The socket had no room for datagrams, at most so many, between the last one and the next.
+    fn dropped(&mut self, at_most: u64);
+    /// Takes a datagram that arrived at `at` since 1970.
+    fn count(&mut self, datagram: &[u8], at: Nanos) -> DatagramKind;
     /// The counts so far.
     fn totals(&self) -> Datagrams;
+    /// Everything that is known at the end.
+    fn arrivals(&mut self) -> Arrivals;
+}
+
+/// What a datagram is to its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatagramKind {
+    /// One of the load.
+    Payload,
+    /// A copy of one, or none of the load.
+    Other,
+    /// The sender says that it is done.
+    End,
 }
 
 struct UdpEnd {
@@ -56,8 +84,9 @@ pub(crate) fn end(job: &Job, order: &Udp) -> Result<Box<dyn WorkloadEnd>, Error>
         return Err(no_such_role());
     };
     let size = usize::try_from(order.datagram_size.0).unwrap_or(usize::MAX);
-    if !(16..=LARGEST).contains(&size) {
-        let remedy = format!("a datagram carries 16 to {LARGEST} bytes");
+    let least = format.least();
+    if !(least..=LARGEST).contains(&size) {
+        let remedy = format!("a datagram carries {least} to {LARGEST} bytes");
         return Err(Error::range("--datagram-size", size, remedy));
     }
     Ok(Box::new(UdpEnd {
@@ -71,6 +100,7 @@ pub(crate) fn end(job: &Job, order: &Udp) -> Result<Box<dyn WorkloadEnd>, Error>
 pub(crate) fn prepare(socket: &TcpStream) -> io::Result<()> {
     // Without it the time of the system call serves: jitter is a little coarser.
     let _ = udp::stamp_arrivals(socket.as_fd());
+    udp::receive_together(socket.as_fd());
     socket.set_read_timeout(Some(STOP_WITHIN))
 }
 
@@ -79,8 +109,11 @@ impl WorkloadEnd for UdpEnd {
         alone(streams, |stream| {
             let mut span = None;
             let result = match self.sends {
-                true => send(stream, &self.order, self.format.as_ref(), &mut span),
-                false => receive(stream, self.format.counter(), &mut span),
+                true => {
+                    let sent = send(stream, &self.order, self.format.as_ref(), &mut span);
+                    sent.map(|sent| end_stream(stream, self.format.as_ref(), sent))
+                }
+                false => receive(stream, &self.order, self.format.counter(), &mut span),
             };
             if let Some((first, last)) = span {
                 stream.moved(first, last);
@@ -93,22 +126,24 @@ impl WorkloadEnd for UdpEnd {
 /// When the first datagrams of a stream moved, and the last.
 type Span = Option<(Instant, Instant)>;
 
-/// Sends until the limit.
+/// Sends until the limit: how many.
 fn send(
     stream: &LoadStream<'_>,
     order: &Udp,
     format: &dyn DatagramFormat,
     span: &mut Span,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     let size = order.datagram_size.0 as usize;
-    // Used again and again.
-    let mut buffers = vec![0; BATCH * size];
+    // One message of the kernel's, whether it cuts that or not; used again and again.
+    let most = at_once(size);
+    let mut buffer = vec![0; most * size];
     let mut pace = UdpPace::new(order.rate, size, Instant::now());
+    let mut segments = udp::can_segment(stream.fd());
     let mut gone_since: Option<Instant> = None;
     while stream.phase() == LoadPhase::Running {
         let now = Instant::now();
         let due = match pace.due(now) {
-            Ok(due) => due.min(BATCH),
+            Ok(due) => due.min(most),
             Err(wait) => {
                 // The keeper wakes the thread when the load ends.
                 thread::park_timeout(wait);
@@ -116,23 +151,22 @@ fn send(
             }
         };
         // The last one may go past the limit, as it does with iperf3: it ends when the limit is reached.
-        let (mut count, mut claimed) = (0, 0);
-        while count < due {
-            match stream.claim(size as u64) {
-                0 => break,
-                bytes => claimed += bytes,
-            }
-            count += 1;
+        let claimed = stream.claim((due * size) as u64);
+        let wanted = (claimed as usize).div_ceil(size);
+        if wanted == 0 {
+            break;
         }
-        if count == 0 {
-            return Ok(());
+        let Ok(count) = admit(stream, wanted, size) else {
+            // The load ends.
+            stream.give_back(claimed);
+            continue;
+        };
+        let data = &mut buffer[..count * size];
+        let at = Nanos::from(sys::clock::unix());
+        for (datagram, number) in data.chunks_exact_mut(size).zip(pace.sent + 1..) {
+            format.stamp(datagram, number, at);
         }
-        let datagrams = buffers.chunks_exact_mut(size).take(count);
-        for (datagram, number) in datagrams.zip(pace.sent + 1..) {
-            format.stamp(datagram, number, sys::clock::unix().into());
-        }
-        let datagrams = buffers.chunks_exact(size).take(count);
-        let left = match udp::send(stream.fd(), datagrams) {
+        let left = match send_all(stream, data, size, &mut segments) {
             Ok(left) => {
                 gone_since = None;
                 left
@@ -148,6 +182,7 @@ fn send(
             }
         };
         stream.give_back(claimed.saturating_sub((left * size) as u64));
+        stream.unmoved(count * size, &Ok(left * size));
         pace.sent += left as u64;
         stream.count(left * size);
         stream.counted(Datagrams {
@@ -159,7 +194,78 @@ fn send(
             *span = Some((first, Instant::now()));
         }
     }
-    Ok(())
+    Ok(pace.sent)
+}
+
+/// Waits until whole datagrams may leave by the peer's quota, at most so many: how many.
+///
+/// # Errors
+/// The load has come to its end meanwhile.
+fn admit(stream: &LoadStream<'_>, count: usize, size: usize) -> io::Result<usize> {
+    let mut bytes = 0;
+    while bytes < size {
+        let more = stream.admit(count * size - bytes, LoadPhase::Ending);
+        bytes += more.inspect_err(|_| stream.unmoved(bytes, &Ok(0)))?;
+    }
+    let whole = bytes / size;
+    stream.unmoved(bytes, &Ok(whole * size));
+    Ok(whole)
+}
+
+/// Ends a stream at its receiver, where the protocol ends it by a datagram: that may be lost, so it is repeated, less
+/// and less often for about half a second, until the receiver's port is closed.
+fn end_stream(stream: &LoadStream<'_>, format: &dyn DatagramFormat, sent: u64) {
+    const REPEATED: u32 = 8;
+    for turn in 0..REPEATED {
+        let Some(end) = format.end(sent, sys::clock::unix().into()) else {
+            return;
+        };
+        match udp::send(stream.fd(), [&end[..]].into_iter()) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return,
+            // One that does not leave is as good as lost.
+            _ => {}
+        }
+        let until = Instant::now() + Duration::from_millis(2 << turn);
+        while Instant::now() < until && stream.phase() != LoadPhase::Cut {
+            thread::park_timeout(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+/// Datagrams that leave together at this rate when their sender is in time: at most one message of them.
+pub fn datagrams_together(rate: BitRate, size: Bytes) -> u32 {
+    let most = at_once(usize::try_from(size.0).unwrap_or(usize::MAX).max(1)) as u64;
+    let together = match rate.0 {
+        0 => most,
+        _ => (rate.bytes_in(BURST.into()).0 / size.0.max(1)).clamp(1, most),
+    };
+    together as u32
+}
+
+/// Datagrams of this size that one message has at most.
+fn at_once(size: usize) -> usize {
+    (LARGEST / size).clamp(1, SEGMENTS.min(BATCH))
+}
+
+/// Sends these datagrams as one message, which the kernel cuts; as many messages, once it has refused that. How many
+/// left.
+fn send_all(
+    stream: &LoadStream<'_>,
+    data: &[u8],
+    size: usize,
+    segments: &mut bool,
+) -> io::Result<usize> {
+    let count = data.len() / size;
+    if let (true, 2.., Ok(segment)) = (*segments, count, u16::try_from(size)) {
+        match udp::send_segmented(stream.fd(), data, segment) {
+            Err(error) if udp::refuses_segments(&error) => {
+                *segments = false;
+                stream.tally(|tally| tally.segments_refused += 1);
+            }
+            sent => return sent.map(|()| count),
+        }
+    }
+    udp::send(stream.fd(), data.chunks_exact(size))
 }
 
 /// Errors that pass: no room for a moment, a signal, or the answer to an earlier datagram.
@@ -190,16 +296,18 @@ impl UdpPace {
         }
     }
 
-    /// Datagrams that should have left by `now`, at least one; otherwise the time until the next.
+    /// Datagrams that should have left by `now`, at least one; otherwise the time to wait.
     fn due(&mut self, now: Instant) -> Result<usize, Duration> {
         let Some(each) = self.each else {
-            return Ok(BATCH);
+            return Ok(usize::MAX);
         };
         let elapsed = (now - self.origin).as_secs_f64();
         let behind = elapsed / each - self.sent as f64;
         if behind < 0.0 {
             // The first leaves at once, the next one datagram's time later.
-            return Err(Duration::from_secs_f64(-behind * each));
+            let next = Duration::from_secs_f64(-behind * each);
+            let is_alone = each * 2.0 > BURST.as_secs_f64();
+            return Err(if is_alone { next } else { next.max(BURST) });
         }
         let most = (CATCH_UP.as_secs_f64() / each).max(1.0);
         if behind > most {
@@ -213,37 +321,81 @@ impl UdpPace {
 /// Receives until the sender says that it is done, or the load ends.
 fn receive(
     stream: &LoadStream<'_>,
+    order: &Udp,
     mut counter: Box<dyn Count>,
     span: &mut Span,
 ) -> Result<(), String> {
-    let mut batch = ReceiveBatch::new(LARGEST + 1);
-    loop {
+    let socket = stream.fd();
+    let mut batch = ReceiveBatch::new(RECEIVED, LARGEST + 1);
+    // What was dropped had no more datagrams than the largest message that came.
+    let mut in_one = 1;
+    let mut dropped = 0_u32;
+    let mut silent_since = Instant::now();
+    let received = loop {
         // Looked at first: after the end one more round takes what has arrived.
         let last_round = stream.phase() != LoadPhase::Running;
-        match batch.receive(stream.fd()) {
+        match batch.receive(socket) {
             Ok(_) => {
                 let now = Instant::now();
-                let mut bytes = 0;
-                let is_done = batch.datagrams().any(|(datagram, at)| {
-                    let goes_on =
-                        counter.count(datagram, at.unwrap_or_else(sys::clock::unix).into());
-                    bytes += if goes_on { datagram.len() } else { 0 };
-                    !goes_on
+                let (mut all, mut bytes) = (0, 0);
+                let is_done = batch.messages().any(|message| {
+                    all += message.payload.len();
+                    in_one = in_one.max(message.datagrams().len() as u64);
+                    if let Some(drops) = message.drops {
+                        counter.dropped(u64::from(drops.wrapping_sub(dropped)) * in_one);
+                        dropped = drops;
+                    }
+                    let at = message.at.unwrap_or_else(sys::clock::unix).into();
+                    message.datagrams().any(|datagram| {
+                        let counted = counter.count(datagram, at);
+                        bytes += match counted {
+                            DatagramKind::Payload => datagram.len(),
+                            DatagramKind::Other | DatagramKind::End => 0,
+                        };
+                        counted == DatagramKind::End
+                    })
                 });
                 stream.count(bytes);
                 stream.counted(counter.totals());
-                let (first, _) = span.unwrap_or((now, now));
-                *span = Some((first, now));
+                silent_since = now;
+                if bytes > 0 {
+                    let (first, _) = span.unwrap_or((now, now));
+                    *span = Some((first, now));
+                }
+                // What cuts the load shows in its phase.
+                let _ = stream.spend(all);
                 if is_done {
-                    return Ok(());
+                    break Ok(());
                 }
             }
             Err(error) if passing(&error) => {}
-            Err(error) => return Err(format!("cannot receive: {error}")),
+            Err(error) => break Err(format!("cannot receive: {error}")),
         }
-        if last_round {
-            return Ok(());
+        if last_round || stream.is_lost(silent_since, order) {
+            break Ok(());
         }
+    };
+    stream.arrived(&counter.arrivals());
+    received
+}
+
+impl LoadStream<'_> {
+    /// Nothing came for so long that the end of a stream without a time limit must have been lost.
+    fn is_lost(&self, since: Instant, order: &Udp) -> bool {
+        let each = order.datagram_size.0 as f64 * 8.0 / order.rate.0.max(1) as f64;
+        let longest = Duration::from_secs_f64(if order.rate.0 > 0 { 4.0 * each } else { 0.0 });
+        let is_timed = matches!(self.shared.job.limit, LegLimit::Time(_));
+        !is_timed && since.elapsed() > self.shared.job.lost_after.max(longest)
+    }
+}
+
+/// Memory for the buffers of one stream.
+pub(crate) fn buffers(sends: bool) -> usize {
+    /// What the counter of arrivals keeps.
+    const COUNTER: usize = 96 << 10;
+    match sends {
+        true => LARGEST,
+        false => RECEIVED * (LARGEST + 1) + COUNTER,
     }
 }
 
@@ -251,20 +403,30 @@ fn receive(
 mod tests {
     use super::*;
     use crate::Load;
-    use model::{Bytes, LegLimit, Workload};
+    use model::Workload;
     use std::net::UdpSocket;
 
     /// Numbers as eight bytes at the start; zero ends the stream.
     struct Numbers(Datagrams);
 
     impl Count for Numbers {
-        fn count(&mut self, datagram: &[u8], _at: Nanos) -> bool {
+        fn dropped(&mut self, _at_most: u64) {}
+
+        fn count(&mut self, datagram: &[u8], _at: Nanos) -> DatagramKind {
             let number = u64::from_be_bytes(datagram[..8].try_into().unwrap());
             if number == 0 {
-                return false;
+                return DatagramKind::End;
             }
             self.0.packets = self.0.packets.max(number);
-            true
+            DatagramKind::Payload
+        }
+
+        fn arrivals(&mut self) -> Arrivals {
+            let received = self.0.packets;
+            Arrivals {
+                received,
+                ..Arrivals::default()
+            }
         }
 
         fn totals(&self) -> Datagrams {
@@ -275,6 +437,14 @@ mod tests {
     struct Numbered;
 
     impl DatagramFormat for Numbered {
+        fn least(&self) -> usize {
+            16
+        }
+
+        fn end(&self, _sent: u64, _at: Nanos) -> Option<Vec<u8>> {
+            Some(vec![0; 16])
+        }
+
         fn stamp(&self, datagram: &mut [u8], number: u64, _at: Nanos) {
             datagram[..8].copy_from_slice(&number.to_be_bytes());
         }
@@ -316,7 +486,6 @@ mod tests {
     #[test]
     fn what_is_sent_arrives_until_the_sender_is_done() {
         let (a, b) = pair();
-        let end = a.try_clone().unwrap();
         let receiving = load(Role::Receive, (0, 1000), EVER, vec![b]).unwrap();
         let limit = LegLimit::Bytes(Bytes(100_000));
         let sending = load(Role::Send, (8_000_000, 1000), limit, vec![a]).unwrap();
@@ -325,11 +494,12 @@ mod tests {
         assert_eq!(sent.bytes, [Bytes(100_000)]);
         assert_eq!(sent.datagrams[0].packets, 100);
         assert!(sent.errors.is_empty());
-        end.send(&[0; 16]).unwrap();
         assert!(receiving.wait(remote()));
         let received = receiving.finish();
         assert_eq!(received.bytes, [Bytes(100_000)]);
         assert_eq!(received.datagrams[0].packets, 100);
+        assert_eq!(received.arrivals.unwrap().received, 100);
+        assert_eq!(sent.arrivals, None);
     }
 
     #[test]
@@ -374,6 +544,19 @@ mod tests {
         assert!((wait.as_secs_f64() - 0.001).abs() < 1e-6);
         let late = pace.due(start + Duration::from_secs(10)).unwrap();
         assert!((50..=51).contains(&late), "{late}");
+    }
+
+    #[test]
+    fn bursts_are_what_a_tenth_of_a_millisecond_makes() {
+        let start = Instant::now();
+        // 1000 bytes at 800 Mbit/s: ten in a tenth of a millisecond.
+        let mut pace = UdpPace::new(BitRate(800_000_000), 1000, start);
+        pace.sent = 1;
+        assert_eq!(pace.due(start), Err(BURST));
+        assert_eq!(pace.due(start + BURST), Ok(10));
+        assert_eq!((at_once(1400), at_once(64), at_once(LARGEST)), (46, 64, 1));
+        let together = |rate| datagrams_together(BitRate(rate), Bytes(1000));
+        assert_eq!([0, 1, 800_000_000].map(together), [64, 1, 10]);
     }
 
     #[test]

@@ -256,6 +256,12 @@ impl Quota for Purse {
         *self.0.lock().unwrap() += bytes;
     }
 
+    fn spend(&self, bytes: usize) -> Result<(), String> {
+        let mut left = self.0.lock().unwrap();
+        *left = left.checked_sub(bytes).ok_or("the purse is empty")?;
+        Ok(())
+    }
+
     fn pay_ahead(&self, _bytes: usize) {}
 }
 
@@ -319,6 +325,10 @@ impl Quota for LastPiece {
 
     fn give_back(&self, bytes: usize) {
         self.given_back.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn spend(&self, _bytes: usize) -> Result<(), String> {
+        Ok(())
     }
 
     fn pay_ahead(&self, _bytes: usize) {}

@@ -109,7 +109,7 @@ pub struct Inbox(ReceiveBatch);
 
 impl Default for Inbox {
     fn default() -> Inbox {
-        Inbox(ReceiveBatch::new(FRAME))
+        Inbox(ReceiveBatch::new(BATCH, FRAME))
     }
 }
 
@@ -128,6 +128,6 @@ impl Inbox {
     /// The frames of the last call, each behind its virtio-net header, with the time since 1970 at which
     /// the kernel got it.
     pub fn frames(&self) -> impl Iterator<Item = (&[u8], Option<Duration>)> {
-        self.0.datagrams()
+        self.0.messages().map(|frame| (frame.payload, frame.at))
     }
 }

@@ -18,6 +18,11 @@ pub fn tcp(address: &SocketAddr) -> io::Result<OwnedFd> {
     inet(address, SocketType::STREAM)
 }
 
+/// A new UDP socket, likewise.
+pub fn udp(address: &SocketAddr) -> io::Result<OwnedFd> {
+    inet(address, SocketType::DGRAM)
+}
+
 pub(crate) fn inet(address: &SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,

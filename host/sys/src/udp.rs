@@ -1,8 +1,9 @@
-//! UDP sockets that share a port, and many datagrams in one system call.
+//! UDP sockets that share a port, and many datagrams in one system call: several messages a call, and several
+//! datagrams a message, which the kernel or the device cuts (`UDP_SEGMENT`) and puts together (`UDP_GRO`).
 
 use crate::socket;
-use rustix::net::SocketType;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -10,8 +11,19 @@ use std::time::Duration;
 /// Datagrams that one system call takes at most.
 pub const BATCH: usize = 64;
 
-/// Room for one control message with a time stamp, generously.
-const CONTROL: usize = 64;
+/// Datagrams of one message that the kernel cuts (`UDP_MAX_SEGMENTS`; 128 from Linux 6.9 on).
+pub const SEGMENTS: usize = 64;
+
+/// Bytes of one message at most: an IPv4 packet with the headers of IP and UDP.
+pub const LARGEST: usize = 65_507;
+
+/// `include/uapi/linux/udp.h`.
+const UDP_SEGMENT: libc::c_int = 103;
+/// `include/uapi/linux/udp.h`.
+const UDP_GRO: libc::c_int = 104;
+
+/// Room for the control messages of a received message: time stamp, drops and size of a datagram, generously.
+const CONTROL: usize = 128;
 
 /// The kernel's time of arrival comes with each packet.
 pub(crate) const STAMPS: socket::IntOption = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
@@ -20,7 +32,7 @@ pub(crate) const STAMPS: socket::IntOption = (libc::SOL_SOCKET, libc::SO_TIMESTA
 /// connected socket a peer beside the one that listens. An IPv6 socket takes IPv4 as well if bound to
 /// the unspecified address.
 pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
-    let fd = socket::inet(&local, SocketType::DGRAM)?;
+    let fd = socket::udp(&local)?;
     socket::set(fd.as_fd(), socket::REUSE_ADDRESS, 1)?;
     if local.is_ipv6() {
         socket::set(fd.as_fd(), socket::V6_ONLY, 0)?;
@@ -38,6 +50,29 @@ pub fn as_stream(udp: UdpSocket) -> TcpStream {
 /// Requests the kernel's time of arrival with every datagram (`SO_TIMESTAMPNS`).
 pub fn stamp_arrivals(udp: BorrowedFd<'_>) -> io::Result<()> {
     socket::set(udp, STAMPS, 1)
+}
+
+/// Has the kernel hand over datagrams of one sender that arrived together as one message (`UDP_GRO`, Linux 5.0), and
+/// report with each how many messages the socket has dropped for want of room (`SO_RXQ_OVFL`). Kernels that lack one
+/// go on without it.
+pub fn receive_together(udp: BorrowedFd<'_>) {
+    let _ = socket::set(udp, (libc::SOL_UDP, UDP_GRO), 1);
+    let _ = socket::set(udp, (libc::SOL_SOCKET, libc::SO_RXQ_OVFL), 1);
+}
+
+/// Whether the kernel cuts messages into datagrams (`UDP_SEGMENT`, Linux 4.18). One that does not would send the
+/// message as a single datagram.
+pub fn can_segment(udp: BorrowedFd<'_>) -> bool {
+    socket::get(udp, (libc::SOL_UDP, UDP_SEGMENT)).is_ok()
+}
+
+/// The MTU of the path as the kernel knows it, of a connected socket (`IP_MTU`).
+pub fn path_mtu(udp: BorrowedFd<'_>, ipv6: bool) -> io::Result<u32> {
+    let option = match ipv6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        false => (libc::IPPROTO_IP, libc::IP_MTU),
+    };
+    socket::get(udp, option).map(|mtu| u32::try_from(mtu).unwrap_or(0))
 }
 
 /// Sets send and receive buffer (`SO_SNDBUF`, `SO_RCVBUF`) to `bytes`; the kernel doubles them and
@@ -80,29 +115,106 @@ pub fn send<'a>(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
+/// Sends `data` as datagrams of `size` bytes, at most [`SEGMENTS`] and [`LARGEST`] bytes of them, all or none, over a
+/// connected socket.
+///
+/// # Errors
+/// What sendmsg(2) returns; see [`refuses_segments`].
+pub fn send_segmented(socket: BorrowedFd<'_>, data: &[u8], size: u16) -> io::Result<()> {
+    const LENGTH: usize = size_of::<u16>();
+    let mut control = UdpControl([0; CONTROL]);
+    let mut part = libc::iovec {
+        iov_base: data.as_ptr().cast_mut().cast(),
+        iov_len: data.len(),
+    };
+    // SAFETY: an all-zero msghdr is valid: no name, no parts, no control.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    // SAFETY: CMSG_SPACE and CMSG_LEN calculate. The first header and its two bytes of data lie in the control
+    // buffer, which is larger, aligned and zero.
+    unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(LENGTH as libc::c_uint) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_UDP;
+        (*header).cmsg_type = UDP_SEGMENT;
+        (*header).cmsg_len = libc::CMSG_LEN(LENGTH as libc::c_uint) as _;
+        libc::CMSG_DATA(header).cast::<u16>().write_unaligned(size);
+    }
+    // SAFETY: the message refers only to the data and the control buffer, of the lengths given, which the kernel only
+    // reads.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
+    socket::check_len(sent).map(drop)
+}
+
+/// Whether this error of [`send_segmented`] says that no message is cut on this path (`udp_send_skb` in the kernel):
+/// a datagram is above its MTU, the device does no checksums, or a transformation (IPsec) lies on it.
+pub fn refuses_segments(error: &io::Error) -> bool {
+    let refusals = [
+        libc::EINVAL,
+        libc::EIO,
+        libc::EMSGSIZE,
+        libc::ENOPROTOOPT,
+        libc::EOPNOTSUPP,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|error| refusals.contains(&error))
+}
+
 const NO_PART: libc::iovec = libc::iovec {
     iov_base: std::ptr::null_mut(),
     iov_len: 0,
 };
 
-/// Datagrams received together.
+/// Messages received together.
 pub struct ReceiveBatch {
     buffers: Vec<u8>,
     size: usize,
-    received: Vec<(usize, Option<Duration>)>,
+    received: Vec<MessageHead>,
+}
+
+/// What is known of a message beside its bytes.
+#[derive(Clone, Copy)]
+struct MessageHead {
+    length: usize,
+    segment: usize,
+    at: Option<Duration>,
+    drops: Option<u32>,
+}
+
+/// A received message.
+pub struct ReceivedMessage<'a> {
+    /// Its bytes.
+    pub payload: &'a [u8],
+    /// Time of arrival since 1970, if the kernel reported it: of all of its datagrams.
+    pub at: Option<Duration>,
+    /// Messages that the socket had dropped when this one came, where [`receive_together`] asked for it. A dropped
+    /// message has as many datagrams as would have come in it.
+    pub drops: Option<u32>,
+    segment: usize,
+}
+
+impl<'a> ReceivedMessage<'a> {
+    /// The datagrams in it.
+    pub fn datagrams(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        self.payload.chunks(self.segment)
+    }
 }
 
 impl ReceiveBatch {
-    /// Room for [`BATCH`] datagrams of up to `size` bytes; the rest of a longer one is lost.
-    pub fn new(size: usize) -> ReceiveBatch {
+    /// Room for `count` messages (at most [`BATCH`]) of up to `size` bytes; the rest of a longer one is lost.
+    pub fn new(count: usize, size: usize) -> ReceiveBatch {
+        let (count, size) = (count.clamp(1, BATCH), size.max(1));
         ReceiveBatch {
-            buffers: vec![0; BATCH * size.max(1)],
-            size: size.max(1),
-            received: Vec::with_capacity(BATCH),
+            buffers: vec![0; count * size],
+            size,
+            received: Vec::with_capacity(count),
         }
     }
 
-    /// Waits for one datagram (as long as the socket's read timeout says) and takes all that are
+    /// Waits for one message (as long as the socket's read timeout says) and takes all that are
     /// there; returns how many.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.receive_with(socket, libc::MSG_WAITFORONE)
@@ -115,41 +227,47 @@ impl ReceiveBatch {
     ) -> io::Result<usize> {
         self.received.clear();
         let mut parts = [NO_PART; BATCH];
-        let mut controls = [UdpControl([0; CONTROL]); BATCH];
+        let mut controls = [const { MaybeUninit::<UdpControl>::uninit() }; BATCH];
         // SAFETY: an all-zero mmsghdr is valid: no name, no parts, no control.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        let mut room: libc::c_uint = 0;
         for (index, buffer) in self.buffers.chunks_exact_mut(self.size).enumerate() {
             parts[index].iov_base = buffer.as_mut_ptr().cast();
             parts[index].iov_len = buffer.len();
             let header = &mut messages[index].msg_hdr;
             header.msg_iov = &raw mut parts[index];
             header.msg_iovlen = 1;
-            header.msg_control = controls[index].0.as_mut_ptr().cast();
+            header.msg_control = controls[index].as_mut_ptr().cast();
             header.msg_controllen = CONTROL as _;
+            room += 1;
         }
         let (fd, headers, no_timeout) = (
             socket.as_raw_fd(),
             messages.as_mut_ptr(),
             std::ptr::null_mut(),
         );
-        // SAFETY: each header points to one part and one control buffer, all live, exclusively
+        // SAFETY: each of the `room` headers points to one part and one control buffer, all live, exclusively
         // borrowed and of the lengths given; a null timeout is allowed.
-        let count =
-            unsafe { libc::recvmmsg(fd, headers, BATCH as libc::c_uint, flags, no_timeout) };
+        let count = unsafe { libc::recvmmsg(fd, headers, room, flags, no_timeout) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         for message in &messages[..count] {
             let length = (message.msg_len as usize).min(self.size);
-            self.received.push((length, arrival(&message.msg_hdr)));
+            self.received.push(head(length, &message.msg_hdr));
         }
         Ok(count)
     }
 
-    /// The datagrams of the last call, each with its time of arrival since 1970 if the kernel reported it.
-    pub fn datagrams(&self) -> impl Iterator<Item = (&[u8], Option<Duration>)> {
+    /// The messages of the last call.
+    pub fn messages(&self) -> impl Iterator<Item = ReceivedMessage<'_>> {
         self.received
             .iter()
             .zip(self.buffers.chunks_exact(self.size))
-            .map(|(&(length, at), buffer)| (&buffer[..length], at))
+            .map(|(head, buffer)| ReceivedMessage {
+                payload: &buffer[..head.length],
+                at: head.at,
+                drops: head.drops,
+                segment: head.segment,
+            })
     }
 }
 
@@ -158,23 +276,46 @@ impl ReceiveBatch {
 #[repr(C, align(8))]
 struct UdpControl([u8; CONTROL]);
 
-/// The kernel's time of arrival since 1970 in what recvmmsg(2) filled.
-fn arrival(header: &libc::msghdr) -> Option<Duration> {
-    // SAFETY: recvmmsg filled the header and its control buffer, which is live; CMSG_FIRSTHDR
-    // returns null if no whole control message is in it.
-    let first = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
-    let wanted = first.cmsg_level == libc::SOL_SOCKET
-        && first.cmsg_type == libc::SCM_TIMESTAMPNS
-        && first.cmsg_len as usize >= size_of::<libc::timespec>() + size_of::<libc::cmsghdr>();
-    if !wanted {
-        return None;
-    }
-    // SAFETY: the message is long enough for a timespec, checked above; it may be unaligned.
-    let time = unsafe {
-        libc::CMSG_DATA(first)
-            .cast::<libc::timespec>()
-            .read_unaligned()
+/// What the control messages of a message say that recvmmsg(2) filled.
+fn head(length: usize, header: &libc::msghdr) -> MessageHead {
+    let mut head = MessageHead {
+        length,
+        segment: length.max(1),
+        at: None,
+        drops: None,
     };
+    // SAFETY: recvmmsg filled the header and its control buffer, which is live; the macro
+    // returns null if no whole control message is in it.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    while !next.is_null() {
+        // SAFETY: a non-null header lies inside what the kernel filled, complete and aligned.
+        let of = unsafe { *next };
+        let holds = |bytes: usize| of.cmsg_len as usize >= size_of::<libc::cmsghdr>() + bytes;
+        // SAFETY: as for the header; read only as far as it holds.
+        let data = unsafe { libc::CMSG_DATA(next) };
+        match (of.cmsg_level, of.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if holds(size_of::<libc::timespec>()) => {
+                // SAFETY: the message is long enough for a timespec, checked above; it may be unaligned.
+                head.at = since_1970(unsafe { data.cast::<libc::timespec>().read_unaligned() });
+            }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if holds(size_of::<u32>()) => {
+                // SAFETY: long enough, as above.
+                head.drops = Some(unsafe { data.cast::<u32>().read_unaligned() });
+            }
+            (libc::SOL_UDP, UDP_GRO) if holds(size_of::<u32>()) => {
+                // SAFETY: long enough, as above.
+                let size = unsafe { data.cast::<u32>().read_unaligned() } as usize;
+                head.segment = if size > 0 { size } else { head.segment };
+            }
+            _ => {}
+        }
+        // SAFETY: as for the first.
+        next = unsafe { libc::CMSG_NXTHDR(header, next) };
+    }
+    head
+}
+
+fn since_1970(time: libc::timespec) -> Option<Duration> {
     let nanos = u32::try_from(time.tv_nsec)
         .ok()
         .filter(|n| *n < 1_000_000_000)?;
@@ -202,17 +343,70 @@ mod tests {
         let out: Vec<_> = out.collect();
         let sent = send(a.as_fd(), out.iter().map(|datagram| &datagram[..]));
         assert_eq!(sent.unwrap(), BATCH);
-        let mut into = ReceiveBatch::new(200);
+        let mut into = ReceiveBatch::new(BATCH, 200);
         let mut seen = Vec::new();
         while seen.len() < BATCH {
             into.receive(b.as_fd()).unwrap();
-            for (datagram, at) in into.datagrams() {
-                assert_eq!(datagram.len(), 100);
-                assert!(at.unwrap() > Duration::from_secs(1_500_000_000));
-                seen.push(datagram[0]);
+            for message in into.messages() {
+                assert_eq!(message.payload.len(), 100);
+                assert!(message.at.unwrap() > Duration::from_secs(1_500_000_000));
+                seen.push(message.payload[0]);
             }
         }
         assert_eq!(seen, (0..BATCH as u8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_message_is_cut_and_put_together() {
+        let (a, b) = pair();
+        stamp_arrivals(b.as_fd()).unwrap();
+        receive_together(b.as_fd());
+        assert!(can_segment(a.as_fd()));
+        let out: Vec<u8> = (0..10u8).flat_map(|index| [index; 100]).collect();
+        // The last one is shorter.
+        send_segmented(a.as_fd(), &out[..950], 100).unwrap();
+        let mut into = ReceiveBatch::new(2, LARGEST);
+        let (mut sizes, mut firsts) = (Vec::new(), Vec::new());
+        while sizes.iter().sum::<usize>() < 950 {
+            into.receive(b.as_fd()).unwrap();
+            for message in into.messages() {
+                assert!(message.at.is_some());
+                sizes.extend(message.datagrams().map(<[u8]>::len));
+                firsts.extend(message.datagrams().map(|datagram| datagram[0]));
+            }
+        }
+        assert_eq!(sizes, [100, 100, 100, 100, 100, 100, 100, 100, 100, 50]);
+        assert_eq!(firsts, (0..10).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn what_is_not_cut_is_refused() {
+        let (a, _b) = pair();
+        // More datagrams than any kernel cuts; a datagram above an MTU is refused in the same way.
+        let error = send_segmented(a.as_fd(), &[0; 100 * 200], 100).unwrap_err();
+        assert!(refuses_segments(&error), "{error}");
+        assert!(path_mtu(a.as_fd(), false).unwrap() > 1000);
+    }
+
+    #[test]
+    fn what_the_socket_drops_is_counted() {
+        let (a, b) = pair();
+        receive_together(b.as_fd());
+        set_buffers(&b, 4096).unwrap();
+        for _ in 0..200 {
+            a.send(&[7; 1000]).unwrap();
+        }
+        b.set_nonblocking(true).unwrap();
+        let mut into = ReceiveBatch::new(BATCH, 2000);
+        let mut arrived = 0;
+        while let Ok(count) = into.receive(b.as_fd()) {
+            arrived += count as u32;
+        }
+        a.send(&[7; 1000]).unwrap();
+        assert_eq!(into.receive(b.as_fd()).unwrap(), 1);
+        let last = into.messages().next().unwrap();
+        assert!((1..100).contains(&arrived), "{arrived}");
+        assert_eq!(last.drops, Some(200 - arrived));
     }
 
     #[test]

@@ -148,6 +148,9 @@ pub struct EndRecord {
     /// Counts of datagrams (UDP).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
+    /// More about them, at their receiver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
     /// Storage of this host (copy workload).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<CopyRecord>,
@@ -285,6 +288,39 @@ impl Datagrams {
     /// Missing by those expected, 0 to 1; `None` if none was expected.
     pub fn lost_share(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.lost as f64 / self.packets as f64)
+    }
+}
+
+/// Datagrams as a linerate host received them, all streams together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrivals {
+    /// That arrived, each counted once.
+    pub received: u64,
+    /// Copies of datagrams that had arrived, and those that came 131,072 numbers late.
+    pub duplicates: u64,
+    /// Of the missing ones: dropped by the receiver's own socket, which had no room (`SO_RXQ_OVFL`). The kernel counts
+    /// messages of up to 64 datagrams (`UDP_GRO`), so this is the most that it can have been.
+    pub dropped: u64,
+    /// Runs of missing datagrams with consecutive numbers.
+    pub loss_events: u64,
+    /// Datagrams of the longest such run.
+    pub longest_loss: u64,
+    /// One-way delays above the smallest of their stream (RFC 5481, 4.2), within 1 %. The clocks of both hosts need
+    /// not agree; what they drift apart during the leg is in it.
+    pub delay_variation: Latency,
+}
+
+impl Arrivals {
+    /// Both together.
+    pub fn merged(&self, other: &Arrivals) -> Arrivals {
+        Arrivals {
+            received: self.received.saturating_add(other.received),
+            duplicates: self.duplicates.saturating_add(other.duplicates),
+            dropped: self.dropped.saturating_add(other.dropped),
+            loss_events: self.loss_events.saturating_add(other.loss_events),
+            longest_loss: self.longest_loss.max(other.longest_loss),
+            delay_variation: self.delay_variation.merged(&other.delay_variation),
+        }
     }
 }
 

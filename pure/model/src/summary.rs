@@ -87,12 +87,38 @@ pub struct LegSummary {
     pub operations: Vec<BlockSummary>,
     /// Datagrams as the receiver counted them (UDP).
     pub datagrams: Option<Datagrams>,
+    /// More about them, where the receiver is a linerate host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalSummary>,
     /// The stages of a copy (copy workload).
     pub copy: Option<CopySummary>,
     /// Requested settings, and those of the live sockets.
     pub settings: Vec<SettingInForce>,
     /// The receiver discarded in the kernel: the path was measured, not the reader.
     pub discarded: bool,
+}
+
+/// What became of the datagrams of a leg.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrivalSummary {
+    /// That arrived, each counted once.
+    pub received: u64,
+    /// Copies of those that had arrived.
+    pub duplicates: u64,
+    /// Missing, not dropped by the receiver's socket: at least so many were lost on the path.
+    pub lost_on_path: u64,
+    /// Missing, dropped by the receiver's own socket, which had no room: at most so many.
+    pub dropped: u64,
+    /// Runs of missing datagrams with consecutive numbers.
+    pub loss_events: u64,
+    /// Datagrams of the longest such run.
+    pub longest_loss: u64,
+    /// Median of the one-way delays above the smallest of the stream (RFC 5481, 4.2).
+    #[serde(rename = "delay_variation_p50_ns")]
+    pub delay_variation_p50: Nanos,
+    /// 99 in 100 are not above it.
+    #[serde(rename = "delay_variation_p99_ns")]
+    pub delay_variation_p99: Nanos,
 }
 
 /// Processor use of one host over a leg.
@@ -180,7 +206,8 @@ pub fn summarise(run: &Run) -> Summary {
     let seen = run.warnings.iter();
     let seen = seen.chain(ends.flat_map(|end| &end.warnings)).cloned();
     let mut warnings: Vec<Warning> = Vec::new();
-    for warning in seen.chain(again) {
+    let dropped = run.legs.iter().filter_map(dropped_by_socket);
+    for warning in seen.chain(again).chain(dropped) {
         if !warnings.contains(&warning) {
             warnings.push(warning);
         }
@@ -272,12 +299,58 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         receiver_cpu: cpu_use(receiver),
         requests: requests.and_then(|all| LatencySummary::of(all, sender.duration)),
         operations: summarise_blocks(sender),
-        datagrams: receiver.datagrams.or(sender.datagrams),
+        datagrams: datagrams(sender, receiver),
+        arrivals: summarise_arrivals(sender, receiver),
         copy: summarise_copy(sender, receiver),
         settings: settings(spec, sender.sockets.first(), receiver.sockets.first()),
         discarded: matches!(&spec.workload, Workload::Bulk(bulk) if bulk.discard)
             && receiver.duration > Nanos(0),
     }
+}
+
+/// Losses that are the receiving host's, not the path's.
+fn dropped_by_socket(leg: &Leg) -> Option<Warning> {
+    let receiver = leg.receiver();
+    let dropped = receiver.arrivals.as_ref()?.dropped;
+    let buffer = receiver
+        .sockets
+        .first()
+        .map(|s| format!(" ({})", s.receive_buffer));
+    let buffer = buffer.unwrap_or_default();
+    (dropped > 0).then(|| Warning {
+        what: format!("{}: the receiving socket dropped up to {dropped} datagrams: its buffer{buffer} was full", leg.direction),
+        meaning: "these are losses of the receiving host, which did not read in time, not of the path".to_owned(),
+        remedy: "choose a lower --rate, or larger buffers (-w 4M), which net.core.rmem_max of that host has to allow".to_owned(),
+    })
+}
+
+/// The receiver's counts; where its sender is a linerate host, which reports its sockets, of all that was sent: the
+/// last ones and the end of the stream may have been lost.
+fn datagrams(sender: &EndRecord, receiver: &EndRecord) -> Option<Datagrams> {
+    let (Some(mut counted), Some(_)) = (receiver.datagrams, &receiver.arrivals) else {
+        return receiver.datagrams.or(sender.datagrams);
+    };
+    let sent = sender.datagrams.filter(|_| !sender.sockets.is_empty());
+    let tail = sent.map_or(0, |sent| sent.packets.saturating_sub(counted.packets));
+    counted.packets += tail;
+    counted.lost = counted.lost.saturating_add(tail);
+    Some(counted)
+}
+
+fn summarise_arrivals(sender: &EndRecord, receiver: &EndRecord) -> Option<ArrivalSummary> {
+    let arrivals = receiver.arrivals.as_ref()?;
+    let lost = datagrams(sender, receiver)?.lost;
+    let variation = |share| arrivals.delay_variation.percentile(share);
+    Some(ArrivalSummary {
+        received: arrivals.received,
+        duplicates: arrivals.duplicates,
+        lost_on_path: lost.saturating_sub(arrivals.dropped),
+        dropped: arrivals.dropped,
+        loss_events: arrivals.loss_events,
+        longest_loss: arrivals.longest_loss,
+        delay_variation_p50: variation(0.5).unwrap_or_default(),
+        delay_variation_p99: variation(0.99).unwrap_or_default(),
+    })
 }
 
 /// The minimum RTT that the kernel of a host measured; the handshake of each connection is one.

@@ -14,7 +14,7 @@ pub enum Workload {
     Bulk(Bulk),
     /// Small requests, each answered.
     Request(Request),
-    /// Datagrams at a set rate (towards and from iperf3 only).
+    /// Datagrams at a set rate.
     Udp(Udp),
     /// From storage at the sender to storage at the receiver.
     Copy(FileCopy),
@@ -48,8 +48,6 @@ pub struct WorkloadKind {
     pub one_leg: bool,
     /// What the agent does, for its log: as the leg's sender, as its receiver.
     pub agent_does: [&'static str; 2],
-    /// Why an agent does not play it, if it does not.
-    pub not_with_agent: Option<&'static str>,
     /// Why a stock iperf3 server does not play it, if it does not.
     pub not_with_iperf3: Option<&'static str>,
     /// Why experiments cannot judge it, and what to do instead, if they cannot.
@@ -206,7 +204,12 @@ impl Workload {
         match self {
             Workload::Bulk(order) => within("writes", order.unit(), Bytes(1), MAX_WRITE),
             Workload::Request(order) => order.check(),
-            Workload::Udp(_) => Ok(()),
+            Workload::Udp(order) => within(
+                "datagrams",
+                order.datagram_size,
+                Udp::SMALLEST,
+                Udp::LARGEST,
+            ),
             Workload::Copy(_) if streams == 1 => Ok(()),
             Workload::Copy(_) => Err("a copy goes over one connection".to_owned()),
             Workload::Blocks(order) => order.check(streams),
@@ -287,7 +290,6 @@ impl Bulk {
         exchange: Exchange::Stream,
         one_leg: false,
         agent_does: ["sends", "receives"],
-        not_with_agent: None,
         not_with_iperf3: None,
         not_judged: None,
     };
@@ -326,7 +328,6 @@ impl Request {
         exchange: Exchange::Calls,
         one_leg: true,
         agent_does: ["sends requests", "answers requests"],
-        not_with_agent: None,
         not_with_iperf3: Some(
             "an iperf3 server answers no requests: measure bulk or udp there, or requests against a linerate agent",
         ),
@@ -382,7 +383,6 @@ impl FileCopy {
         exchange: Exchange::Stream,
         one_leg: true,
         agent_does: ["sends a copy", "receives a copy"],
-        not_with_agent: None,
         not_with_iperf3: Some("an iperf3 server copies no files: copy to or from a linerate agent"),
         not_judged: Some([
             "copies have no verdict: their storage is not the network's",
@@ -407,7 +407,7 @@ pub enum Cache {
 /// Datagrams at a set rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Udp {
-    /// Rate of each stream.
+    /// Rate of each stream; 0: as fast as it goes.
     #[serde(rename = "rate_bit_s")]
     pub rate: BitRate,
     /// Payload bytes of a datagram.
@@ -415,16 +415,17 @@ pub struct Udp {
 }
 
 impl Udp {
+    /// Number, time and the mark of the leg.
+    const SMALLEST: Bytes = Bytes(24);
+    /// What IPv4 leaves of a packet of 64 KiB.
+    const LARGEST: Bytes = Bytes(65_507);
     const KIND: WorkloadKind = WorkloadKind {
         name: "udp",
         help: "Datagrams at a set rate",
         title: "Datagrams",
         exchange: Exchange::Datagrams,
         one_leg: false,
-        agent_does: ["datagrams", "datagrams"],
-        not_with_agent: Some(
-            "datagrams are measured with iperf3 only: linerate measure iperf3:HOST --workload udp",
-        ),
+        agent_does: ["sends datagrams", "receives datagrams"],
         not_with_iperf3: None,
         not_judged: Some([
             "datagrams have no verdict: nothing in TCP can be changed for them",
@@ -441,7 +442,6 @@ impl Blocks {
         exchange: Exchange::Calls,
         one_leg: true,
         agent_does: ["requests blocks", "serves blocks"],
-        not_with_agent: None,
         not_with_iperf3: Some(
             "an iperf3 server has no blocks: ask a linerate agent or an NFS server",
         ),

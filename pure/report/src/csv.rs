@@ -2,7 +2,7 @@
 
 use crate::words::{escape, or};
 use model::socket::FIELDS;
-use model::{Latency, Leg, Nanos, Run, Sample, Side, StreamSample};
+use model::{Datagrams, Latency, Leg, Nanos, Run, Sample, Side, StreamSample};
 use std::borrow::Cow;
 
 /// What a row is of.
@@ -18,7 +18,7 @@ struct CsvRow<'a> {
 type Column = (&'static str, fn(&CsvRow<'_>) -> String);
 
 /// The columns before those of the socket.
-const COLUMNS: [Column; 22] = [
+const COLUMNS: [Column; 26] = [
     ("run_id", |r| escape(&r.run.id)),
     ("host", |r| escape(&r.run.host)),
     ("leg", |r| r.index.to_string()),
@@ -53,6 +53,12 @@ const COLUMNS: [Column; 22] = [
     ("end_request_max_ns", |r| {
         of_requests(r, |all| Some(all.max()?.0))
     }),
+    ("end_datagrams", |r| of_datagrams(r, |all| all.packets)),
+    ("end_datagrams_lost", |r| of_datagrams(r, |all| all.lost)),
+    ("end_datagrams_out_of_order", |r| {
+        of_datagrams(r, |all| all.out_of_order)
+    }),
+    ("end_jitter_ns", |r| of_datagrams(r, |all| all.jitter.0)),
 ];
 
 /// The header of [`rows`].
@@ -97,6 +103,10 @@ pub(crate) fn cell(value: Option<impl std::fmt::Display>) -> String {
 
 fn ns(time: Nanos) -> String {
     time.0.to_string()
+}
+
+fn of_datagrams(row: &CsvRow<'_>, figure: fn(Datagrams) -> u64) -> String {
+    cell(row.sample.datagrams.map(figure))
 }
 
 fn of_requests(row: &CsvRow<'_>, figure: fn(&Latency) -> Option<u64>) -> String {

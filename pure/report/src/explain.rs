@@ -4,11 +4,11 @@
 use crate::json::{compact, document, pretty};
 use crate::page::Section;
 use crate::prove::answer;
-use crate::words::{Ink, Style, Table, counted, escape, escape_sentence, glue, percent};
+use crate::words::{Ink, Style, Table, counted, escape, escape_sentence, glue, grouped, percent};
 use model::finding::{
     Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Remedy, Source,
 };
-use model::{Clocks, Nanos, Outcome};
+use model::{Clocks, Nanos, Outcome, Run};
 
 /// Version of the JSON form.
 pub const EXPLAIN_SCHEMA: u32 = 1;
@@ -146,6 +146,33 @@ pub(crate) fn shares(of: &Explanation) -> Table {
 fn together(of: &Explanation, by: &[Limit]) -> bool {
     let level = |limit: &Limit| of.finding(*limit).map_or(limit.level(), |f| f.level);
     by.iter().all(|limit| level(limit) == Level::First) || by.first() == Some(&Limit::Nagle)
+}
+
+/// What a run of datagrams shows: where they were lost. No limit of TCP applies to them.
+pub fn datagrams(run: &Run, style: Style) -> String {
+    let legs = model::summarise(run).legs;
+    let legs = legs.iter().map(|leg| {
+        let all = leg.datagrams.unwrap_or_default();
+        let share = all.lost_share().map_or("no".to_owned(), percent);
+        let at = match leg.arrivals {
+            None => "; the receiver does not report where".to_owned(),
+            Some(_) if all.lost == 0 => String::new(),
+            Some(found) => format!(
+                ": {} on the path, at most {} dropped by the receiving socket, whose buffer was full",
+                grouped(found.lost_on_path),
+                grouped(found.dropped)
+            ),
+        };
+        let sentence = format!(
+            "{}: {share} of {} datagrams were lost{at}.",
+            leg.direction,
+            grouped(all.packets)
+        );
+        style.prose(&sentence)
+    });
+    let sentences: String = legs.collect();
+    let rest = "Limits of TCP do not apply: datagrams have no window, and are not retransmitted.";
+    sentences + &style.prose(rest)
 }
 
 /// All of it; of a trace or a capture, what carried most comes first. `host` is what stands in the commands that decide;

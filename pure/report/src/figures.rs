@@ -44,13 +44,28 @@ static DETAILS: &[Group] = figures! {
         "        mean" "latencies" |l| latency(l, |r| r.mean);
     }
     if Workload::is_udp => {
-        "datagrams expected" "datagrams" |l| Some(grouped(l.datagrams?.packets));
+        "datagrams sent" "datagrams" |l| Some(grouped(l.datagrams?.packets));
+        "  received" "datagrams" |l| {
+            let all = l.datagrams?;
+            Some(grouped(all.packets.saturating_sub(all.lost)))
+        };
         "lost" "datagrams" |l| {
             let all = l.datagrams?;
             Some(part(all.lost, all.lost_share(), ""))
         };
+        "  on the path" "where datagrams were lost" |l| Some(grouped(l.arrivals?.lost_on_path));
+        "  by the receiving socket" "where datagrams were lost"
+            |l| Some(grouped(l.arrivals?.dropped));
+        "  runs of loss" "where datagrams were lost" |l| {
+            let of = l.arrivals?;
+            let longest = format!(", longest {}", grouped(of.longest_loss));
+            Some(grouped(of.loss_events) + if of.loss_events > 0 { &longest } else { "" })
+        };
         "out of order" "datagrams" |l| Some(grouped(l.datagrams?.out_of_order));
+        "duplicates" "duplicates" |l| Some(grouped(l.arrivals?.duplicates));
         "jitter" "datagrams" |l| text(Some(l.datagrams?.jitter));
+        "delay variation p50" "delay variation" |l| text(Some(l.arrivals?.delay_variation_p50));
+        "                p99" "delay variation" |l| text(Some(l.arrivals?.delay_variation_p99));
     }
     if |w| matches!(w, Workload::Copy(_)) => {
         "source at work" "the stages of the copy" |l| at_work(l, Stage::Source);

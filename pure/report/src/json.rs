@@ -225,6 +225,10 @@ mod tests {
         for end in [&mut leg.local, &mut leg.remote] {
             end.requests = Some(testing::latencies(10));
             end.datagrams = Some(Datagrams::default());
+            end.arrivals = Some(Arrivals {
+                delay_variation: testing::latencies(10),
+                ..Arrivals::default()
+            });
             end.operations = testing::reported_by_server();
             end.store = Some(StoreRecord::default());
             end.line = Some(model::LineErrors::default());
@@ -294,6 +298,9 @@ mod tests {
             ("end", "samples") | ("sample_taken", "sample") => "sample",
             ("end" | "sample", "requests") => "latency",
             ("end" | "sample" | "leg_summary", "datagrams") => "datagrams",
+            ("end", "arrivals") => "arrivals",
+            ("arrivals", "delay_variation") => "latency",
+            ("leg_summary", "arrivals") => "arrival_summary",
             ("end", "copy") => "copy_record",
             ("depths", "depths") => "depth",
             ("depth", "requests") => "latency_summary",

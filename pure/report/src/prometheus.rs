@@ -53,6 +53,19 @@ static GAUGES: &[Gauge] = gauges! {
         |leg| leg.datagrams?.lost_share();
     "jitter_seconds" "Interarrival jitter of datagrams (RFC 3550)."
         |leg| seconds(Some(leg.datagrams?.jitter));
+    "lost_datagrams" "Datagrams missing at the receiver." |leg| Some(leg.datagrams?.lost as f64);
+    "dropped_datagrams" "Of these, dropped by the receiver's socket for want of room, at most."
+        |leg| Some(leg.arrivals?.dropped as f64);
+    "duplicate_datagrams" "Datagrams that arrived again." |leg| Some(leg.arrivals?.duplicates as f64);
+    "out_of_order_datagrams" "Datagrams that arrived behind a later one."
+        |leg| Some(leg.datagrams?.out_of_order as f64);
+    "loss_runs" "Runs of datagrams lost one after the other." |leg| Some(leg.arrivals?.loss_events as f64);
+    "longest_loss_datagrams" "Datagrams of the longest such run."
+        |leg| Some(leg.arrivals?.longest_loss as f64);
+    "delay_variation_p50_seconds" "Median one-way delay above the smallest (RFC 5481)."
+        |leg| seconds(Some(leg.arrivals?.delay_variation_p50));
+    "delay_variation_p99_seconds" "99th percentile of the same."
+        |leg| seconds(Some(leg.arrivals?.delay_variation_p99));
     "answered_requests" "Requests answered." |leg| Some(leg.requests.as_ref()?.count as f64);
     "request_latency_mean_seconds" "Mean time from a request to its whole reply."
         |leg| seconds(Some(leg.requests.as_ref()?.mean));

@@ -338,12 +338,16 @@ pub(crate) fn done(run: &Run, summary: &Summary, style: Style) -> String {
             sentences.extend(stores.filter_map(|one| blocks::store(order, one)));
         }
         Workload::Udp(udp) => {
-            let (size, rate) = (grouped(udp.datagram_size.0), glue(udp.rate));
+            let size = grouped(udp.datagram_size.0);
+            let rate = match udp.rate.0 {
+                0 => "as fast as it goes".to_owned(),
+                _ => format!("at {}", glue(udp.rate)),
+            };
             let on = match spec.streams {
                 1 => "1 stream".to_owned(),
                 n => format!("each of {n} streams"),
             };
-            say(&format!("Datagrams of {size} bytes at {rate} on {on}."));
+            say(&format!("Datagrams of {size} bytes {rate} on {on}."));
         }
     }
     let mut say = |sentence: &str| sentences.push(sentence.to_owned());
@@ -922,6 +926,14 @@ mod tests {
             out_of_order: 12,
             jitter: Nanos(17_000),
         });
+        leg.remote.arrivals = Some(model::Arrivals {
+            received: 772_070,
+            dropped: 800,
+            loss_events: 3,
+            longest_loss: 700,
+            delay_variation: testing::latencies(10),
+            ..model::Arrivals::default()
+        });
         for end in [&mut leg.local, &mut leg.remote] {
             for stream in end.samples.iter_mut().flat_map(|s| &mut s.streams) {
                 stream.tcp = None;
@@ -931,14 +943,21 @@ mod tests {
         insta::assert_snapshot!(plain(&run), @r"
         up    896 Mbit/s  to db1 (0.12 % lost, jitter 17.0 us; 1.04 GiB in 10 s)
 
-        datagrams expected  773,000
-        lost                930 (0.12 %)
-        out of order        12
-        jitter              17.0 us
-        sender's CPU        0.12 cores, 1.07 s/GB
-          its whole host    5.0 %
-        receiver's CPU      0.25 cores, 2.23 s/GB
-          its whole host    5.0 %
+        datagrams sent             773,000
+          received                 772,070
+        lost                       930 (0.12 %)
+          on the path              130
+          by the receiving socket  800
+          runs of loss             3, longest 700
+        out of order               12
+        duplicates                 0
+        jitter                     17.0 us
+        delay variation p50        6.60 us
+                        p99        21.0 us
+        sender's CPU               0.12 cores, 1.07 s/GB
+          its whole host           5.0 %
+        receiver's CPU             0.25 cores, 2.23 s/GB
+          its whole host           5.0 %
 
         Datagrams of 1,448 bytes at 943 Mbit/s on 1 stream.
 
@@ -946,6 +965,13 @@ mod tests {
                fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
         remote db1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
                fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+
+        ! up: the receiving socket dropped up to 800 datagrams: its buffer (128 KiB) was
+          full
+          these are losses of the receiving host, which did not read in time, not of the
+          path
+          Do: choose a lower --rate, or larger buffers (-w 4M), which net.core.rmem_max
+          of that host has to allow
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
         ");

@@ -214,10 +214,10 @@ struct RequestOptions {
 #[derive(Args)]
 #[command(next_help_heading = "Rate and datagrams")]
 struct DatagramOptions {
-    /// Rate of each stream: of bulk and copies the same as --pacing [default: of udp 1M, else none]
+    /// Rate of each stream, or unlimited: of bulk and copies the same as --pacing [default: of udp 1M, else unlimited]
     #[arg(short = 'b', long, value_name = "RATE", conflicts_with = "pacing", value_parser = stream_rate)]
     rate: Option<BitRate>,
-    /// Payload of a datagram (--workload udp, at iperf3 servers)
+    /// Payload of a datagram (--workload udp): 24 to 65507 bytes, at iperf3 servers from 16
     #[arg(long, default_value = "1448", value_name = "SIZE")]
     datagram_size: Bytes,
 }
@@ -288,8 +288,11 @@ fn buffer(text: &str) -> Result<Bytes, String> {
     option.parse(text).map(|_| bytes)
 }
 
-/// A rate of a stream that a kernel paces.
+/// A rate of a stream that a kernel paces; 0 is as fast as it goes.
 fn stream_rate(text: &str) -> Result<BitRate, String> {
+    if matches!(text, "0" | "unlimited") {
+        return Ok(BitRate(0));
+    }
     let option = SocketOption::of(SocketKnob::Pacing).ok_or("no rate can be set")?;
     option.parse(text).map(BitRate)
 }
@@ -327,7 +330,8 @@ impl RunOptions {
         if directions != Directions::Up && workload.reconnects() {
             refuse!("--reconnect opens connections from here: leave out --down and --bidir");
         }
-        let rate = self.datagrams.rate.filter(|_| !workload.is_udp());
+        let rate = self.datagrams.rate;
+        let rate = rate.filter(|rate| rate.0 > 0 && !workload.is_udp());
         let usual = workload.usual_limit();
         let mut spec = self.load.spec(workload, directions, usual)?;
         spec.trace = self.what.trace;

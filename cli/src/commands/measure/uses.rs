@@ -96,7 +96,7 @@ const BY_WORKLOAD: &[ByWorkload] = &[
         "it belongs to blocks: add --workload blocks, or name an NFS server (nfs://HOST/EXPORT)",
     ),
     (
-        &["congestion", "mss", "nodelay", "notsent-lowat"],
+        &["congestion", "mss", "nodelay", "notsent-lowat", "trace"],
         &["bulk", "request", "copy", "blocks"],
         "it is an option of TCP",
     ),

@@ -6,9 +6,9 @@
 )]
 
 use model::{
-    BitRate, BlockOperation, BlockRecord, Bytes, CopyRecord, CpuTimes, Datagrams, Direction,
-    Directions, EndRecord, Ended, Fingerprint, Latency, Leg, LineErrors, Nanos, Run, Sample,
-    Signature, SocketOptions, Spec, StoreRecord, StreamSample, Traced, Unread, Warning,
+    Arrivals, BitRate, BlockOperation, BlockRecord, Bytes, CopyRecord, CpuTimes, Datagrams,
+    Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, LineErrors, Nanos, Run,
+    Sample, Signature, SocketOptions, Spec, StoreRecord, StreamSample, Traced, Unread, Warning,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -155,6 +155,11 @@ pub fn end(samples: u64) -> EndRecord {
             lost: 1,
             out_of_order: 2,
             jitter: Nanos(3),
+        }),
+        arrivals: Some(Arrivals {
+            received: 8,
+            delay_variation: Latency::from_counts([(7, 8)]),
+            ..Arrivals::default()
         }),
         copy: Some(CopyRecord {
             hash: "0123".to_owned(),

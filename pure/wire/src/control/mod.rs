@@ -2,10 +2,12 @@
 //!
 //! Over an authenticated stream of bytes both send [frames](frame) of JSON: [`ToAgent`] one way,
 //! [`ToController`] the other. [`ControllerMachine`] and [`AgentMachine`] are the two ends.
-//! [`Preamble`] opens a data connection; [`enrol`] is all that an unauthenticated peer with an
+//! [`Preamble`] opens a data connection, a [`datagram::StreamGreeting`] a stream of datagrams; [`enrol`] is all that
+//! an unauthenticated peer with an
 //! invitation may send, and [`busy`] all that a server sends one for which it has no room.
 
 pub mod busy;
+pub mod datagram;
 pub mod enrol;
 mod frame;
 mod legs;

@@ -27,7 +27,7 @@ pub use server::{Iperf3Server, ServerEvent};
 pub use state::{
     COOKIE_LEN, Cookie, DEFAULT_PORT, Iperf3Failure, State, code, error_text, is_cookie, stream_id,
 };
-pub use udp::{CONNECT, Counter, UdpHeader, connect_reply, is_connect_reply};
+pub use udp::{CONNECT, UdpHeader, connect_reply, is_connect_reply};
 
 /// Why a JSON object of the peer was not taken: it is none, or a key is missing, of another type or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

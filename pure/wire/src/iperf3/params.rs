@@ -89,6 +89,21 @@ pub struct Params {
     /// Datagrams must not be fragmented.
     #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
     pub dont_fragment: bool,
+    /// The sender hands several datagrams to the kernel as one message (`--gsro`, iperf3 3.21).
+    #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
+    pub gso: bool,
+    /// Bytes of each of them.
+    #[serde(rename = "gso_dg_size", skip_serializing_if = "is_default")]
+    pub gso_datagram: u32,
+    /// Bytes of a message.
+    #[serde(rename = "gso_bf_size", skip_serializing_if = "is_default")]
+    pub gso_message: u32,
+    /// The receiver takes datagrams that arrived together as one message.
+    #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
+    pub gro: bool,
+    /// Bytes of its buffer.
+    #[serde(rename = "gro_bf_size", skip_serializing_if = "is_default")]
+    pub gro_buffer: u32,
     /// Credentials, encrypted and in base64.
     #[serde(skip_serializing_if = "is_default")]
     pub authtoken: Option<String>,
@@ -148,6 +163,11 @@ impl Params {
             zerocopy: keys.flag("zerocopy")?,
             skip_rx_copy: keys.flag("skip_rx_copy")?,
             dont_fragment: keys.flag("dont_fragment")?,
+            gso: keys.flag("gso")?,
+            gso_datagram: upto("gso_dg_size", 1 << 20, "0 to 1048576")?,
+            gso_message: upto("gso_bf_size", 1 << 20, "0 to 1048576")?,
+            gro: keys.flag("gro")?,
+            gro_buffer: upto("gro_bf_size", 1 << 20, "0 to 1048576")?,
             authtoken: keys.text("authtoken")?,
             client_version: keys.text("client_version")?,
         };

@@ -1,6 +1,6 @@
-//! Datagrams: how a UDP stream begins, what its datagrams carry, and what a receiver counts.
+//! Datagrams: how a UDP stream begins, and what its datagrams carry.
 
-use model::{Datagrams, Nanos};
+use model::Nanos;
 
 /// The first datagram of a stream, from the client (iperf3 3.8 and later).
 pub const CONNECT: [u8; 4] = 0x3637_3839u32.to_le_bytes();
@@ -88,62 +88,9 @@ impl UdpHeader {
         true
     }
 
-    fn sent(&self) -> i128 {
-        i128::from(self.seconds) * 1_000_000_000 + i128::from(self.micros) * 1_000
-    }
-}
-
-/// Loss, order and jitter as a receiver counts them, by iperf3's rules: a gap counts as lost until
-/// one of its datagrams arrives late; a datagram behind the highest number is out of order.
-#[derive(Clone, Debug, Default)]
-pub struct Counter {
-    highest: u64,
-    lost: u64,
-    out_of_order: u64,
-    arrived: u64,
-    /// Nanoseconds.
-    jitter: f64,
-    transit: Option<i128>,
-}
-
-impl Counter {
-    /// Takes one datagram that arrived at `arrived` since 1970 by the receiver's clock. The clocks
-    /// need not agree: only the difference of two transit times counts (RFC 3550, 6.4.1 and A.8).
-    /// False: the sender says that the stream is over.
-    pub fn arrived(&mut self, header: &UdpHeader, arrived: Nanos) -> bool {
-        let Ok(sequence) = u64::try_from(header.sequence) else {
-            return false;
-        };
-        self.arrived += 1;
-        if sequence > self.highest {
-            self.lost = self.lost.saturating_add(sequence - self.highest - 1);
-            self.highest = sequence;
-        } else {
-            self.out_of_order += 1;
-            self.lost = self.lost.saturating_sub(1);
-        }
-        let transit = i128::from(arrived.0) - header.sent();
-        if let Some(before) = self.transit {
-            let difference = (transit - before).unsigned_abs() as f64;
-            self.jitter += (difference - self.jitter) / 16.0;
-        }
-        self.transit = Some(transit);
-        true
-    }
-
-    /// Datagrams that arrived.
-    pub fn received(&self) -> u64 {
-        self.arrived
-    }
-
-    /// The counts so far.
-    pub fn totals(&self) -> Datagrams {
-        Datagrams {
-            packets: self.highest,
-            lost: self.lost,
-            out_of_order: self.out_of_order,
-            jitter: Nanos(self.jitter as u64),
-        }
+    /// When it was sent, by the sender's clock.
+    pub fn sent(&self) -> Nanos {
+        Nanos(u64::from(self.seconds) * 1_000_000_000 + u64::from(self.micros) * 1_000)
     }
 }
 
@@ -151,10 +98,6 @@ impl Counter {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn at(sequence: i64, sent_ms: u64) -> UdpHeader {
-        UdpHeader::new(Nanos::from_millis(sent_ms), sequence)
-    }
 
     #[test]
     fn magic_numbers_of_both_ages() {
@@ -169,34 +112,6 @@ mod tests {
         assert!(!is_connect_reply(b"9876"));
     }
 
-    #[test]
-    fn loss_order_and_end() {
-        let mut counter = Counter::default();
-        for sequence in [1, 2, 5, 3, 6] {
-            assert!(counter.arrived(&at(sequence, 0), Nanos(0)));
-        }
-        assert!(!counter.arrived(&at(-7, 0), Nanos(0)));
-        let totals = counter.totals();
-        // 3 and 4 were missing when 5 came; 3 came late.
-        assert_eq!(
-            (totals.packets, totals.lost, totals.out_of_order),
-            (6, 1, 1)
-        );
-        assert_eq!(counter.received(), 5);
-    }
-
-    #[test]
-    fn jitter_by_the_rfc() {
-        let mut counter = Counter::default();
-        // Sent every 10 ms; transit 5, 7, 5 ms (plus any clock offset).
-        for (sequence, sent, arrived) in [(1, 0, 1005), (2, 10, 1017), (3, 20, 1025)] {
-            counter.arrived(&at(sequence, sent), Nanos::from_millis(arrived));
-        }
-        // J1 = 2/16 ms; J2 = J1 + (2 - J1)/16.
-        let expected = 125_000.0 + (2_000_000.0 - 125_000.0) / 16.0;
-        assert_eq!(counter.totals().jitter, Nanos(expected as u64));
-    }
-
     proptest! {
         #[test]
         fn reading_what_was_written(sent in 0u64..4_000_000_000_000_000_000, sequence in any::<i64>(), wide: bool) {
@@ -205,27 +120,6 @@ mod tests {
             let mut datagram = [0; 20];
             prop_assert!(header.encode(&mut datagram, wide));
             prop_assert_eq!(UdpHeader::decode(&datagram, wide), Some(header));
-        }
-
-        #[test]
-        fn what_is_not_lost_arrived(kept in proptest::collection::vec(any::<bool>(), 1..200)) {
-            let mut counter = Counter::default();
-            for (index, _) in kept.iter().enumerate().filter(|(_, kept)| **kept) {
-                counter.arrived(&at(index as i64 + 1, 0), Nanos(0));
-            }
-            let totals = counter.totals();
-            prop_assert_eq!(totals.packets - totals.lost, counter.received());
-            prop_assert_eq!(totals.out_of_order, 0);
-        }
-
-        #[test]
-        fn any_order_of_all_datagrams_loses_none(order in Just((1..50i64).collect::<Vec<_>>()).prop_shuffle()) {
-            let mut counter = Counter::default();
-            for sequence in order {
-                counter.arrived(&at(sequence, 0), Nanos(0));
-            }
-            prop_assert_eq!(counter.totals().lost, 0);
-            prop_assert_eq!(counter.totals().packets, 49);
         }
     }
 }
