@@ -92,6 +92,7 @@ pub(crate) struct StreamState {
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) segments_refused: u64,
+    pub(crate) fragmented: u64,
     pub(crate) cut_receivers: u64,
     pub(crate) unanswered: u64,
     pub(crate) never_sent: u64,
@@ -613,9 +614,17 @@ impl LoadStream<'_> {
 
 impl Tally {
     pub(crate) fn warnings(&self) -> Vec<Warning> {
-        let uncut = self.segments_refused;
+        let (uncut, fragmented) = (self.segments_refused, self.fragmented);
         let (cut, unanswered, unsent) = (self.cut_receivers, self.unanswered, self.never_sent);
         let all = [
+            (
+                fragmented,
+                format!(
+                    "the datagrams of {fragmented} stream(s) are above the path MTU: each leaves in fragments"
+                ),
+                "a datagram is lost with any of its fragments, and takes more processor time",
+                "choose a --datagram-size of the path MTU less 28 bytes (IPv6: 48); 'linerate mtu HOST' finds it",
+            ),
             (
                 uncut,
                 format!(

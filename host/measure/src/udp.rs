@@ -139,6 +139,11 @@ fn send(
     let mut buffer = vec![0; most * size];
     let mut pace = UdpPace::new(order.rate, size, Instant::now());
     let mut segments = udp::can_segment(stream.fd());
+    if is_above_mtu(stream, size) {
+        // The kernel cuts no messages then, and this is why.
+        segments = false;
+        stream.tally(|tally| tally.fragmented += 1);
+    }
     let mut gone_since: Option<Instant> = None;
     while stream.phase() == LoadPhase::Running {
         let now = Instant::now();
@@ -195,6 +200,15 @@ fn send(
         }
     }
     Ok(pace.sent)
+}
+
+/// Whether datagrams of this size leave in fragments, as far as the kernel knows the path.
+fn is_above_mtu(stream: &LoadStream<'_>, size: usize) -> bool {
+    let local = stream.socket().local_addr();
+    let ipv6 = local.is_ok_and(|local| local.is_ipv6());
+    let headers = if ipv6 { 40 + 8 } else { 20 + 8 };
+    let mtu = udp::path_mtu(stream.fd(), ipv6);
+    mtu.is_ok_and(|mtu| size + headers > mtu as usize)
 }
 
 /// Waits until whole datagrams may leave by the peer's quota, at most so many: how many.
@@ -531,6 +545,69 @@ mod tests {
         assert!(outcome.errors.is_empty());
         assert_eq!(outcome.bytes, [Bytes(50_000)]);
         assert_eq!(outcome.datagrams[0].packets, 100);
+    }
+
+    /// So many bytes.
+    struct Purse(std::sync::Mutex<usize>);
+
+    impl crate::Quota for Purse {
+        fn take(&self, want: usize) -> Result<(usize, Instant), String> {
+            let mut left = self.0.lock().unwrap();
+            let bytes = want.min(1000).min(*left);
+            *left -= bytes;
+            match bytes {
+                0 => Err("the purse is empty".to_owned()),
+                _ => Ok((bytes, Instant::now())),
+            }
+        }
+
+        fn give_back(&self, bytes: usize) {
+            *self.0.lock().unwrap() += bytes;
+        }
+
+        fn spend(&self, bytes: usize) -> Result<(), String> {
+            let mut left = self.0.lock().unwrap();
+            *left = left.checked_sub(bytes).ok_or("the purse is empty")?;
+            Ok(())
+        }
+
+        fn pay_ahead(&self, _bytes: usize) {}
+    }
+
+    #[test]
+    fn a_quota_ends_senders_and_receivers() {
+        for limited in [Role::Send, Role::Receive] {
+            let (a, b) = pair();
+            let start = |role, socket| {
+                let order = Udp {
+                    rate: BitRate(80_000_000),
+                    datagram_size: Bytes(1500),
+                };
+                let mut job = Job::new(role, Workload::Udp(order), EVER);
+                job.datagrams = Some(Arc::new(Numbered));
+                if role == limited {
+                    job.quota = Some(Arc::new(Purse(100_000.into())));
+                }
+                Load::start(job, vec![udp::as_stream(socket)]).unwrap()
+            };
+            let receiving = start(Role::Receive, b);
+            let sending = start(Role::Send, a);
+            let cut = match limited {
+                Role::Send => sending,
+                _ => receiving,
+            };
+            assert!(cut.wait(remote()));
+            let outcome = cut.finish();
+            assert_eq!(outcome.limit.as_deref(), Some("the purse is empty"));
+            // The last one sent is whole or not sent; what had arrived at once is counted.
+            let most = if limited == Role::Send {
+                100_000
+            } else {
+                200_000
+            };
+            assert!(outcome.bytes[0] <= Bytes(most), "{:?}", outcome.bytes);
+            assert!(outcome.bytes[0] >= Bytes(97_500), "{:?}", outcome.bytes);
+        }
     }
 
     #[test]
