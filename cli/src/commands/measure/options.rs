@@ -186,7 +186,7 @@ struct BulkOptions {
     /// The receiver discards in the kernel: measures the path, not the reader
     #[arg(long)]
     discard: bool,
-    /// The sender's pages go to the device without a copy (vmsplice, splice)
+    /// The sender's pages leave without a copy (splice)
     #[arg(short = 'Z', long)]
     zerocopy: bool,
 }

@@ -4,13 +4,18 @@ use super::ANSWER;
 use crate::global::Reaching;
 use crate::prelude::*;
 use engine::controller::PeerLink;
+use engine::exit::exit_of;
 use engine::host::Host;
 use engine::peer::PeerOperation;
 use engine::{lab, tuning};
 use model::Reading;
 use report::words::escape;
+use std::time::{Duration, Instant};
 use tune::Where;
 use wire::control::TuneRequest;
+
+/// A link whose MTU was put back can be down for some seconds.
+const LINK_RETURNS: Duration = Duration::from_secs(10);
 
 /// Undo kept and leftover changes on this host, and on a remote one
 #[derive(Args)]
@@ -58,7 +63,16 @@ impl Undo {
             return Ok(Exit::Done.into());
         };
         peer.supports(PeerOperation::Restore)?;
-        let reached = peer.connect(&self.reaching.how(global, stop)?)?;
+        let how = self.reaching.how(global, stop)?;
+        let until = Instant::now() + LINK_RETURNS * u32::from(!undone.is_empty());
+        let reached = loop {
+            match peer.connect(&how) {
+                Err(error) if exit_of(&error) == Exit::Unreachable && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                reached => break reached?,
+            }
+        };
         let readings = PeerLink::new(reached).tune(TuneRequest::Restore, ANSWER)?;
         if readings.is_empty() {
             out::print(&format!("nothing was changed on {peer}\n"))?;
