@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tune::Where;
 use wire::control::TuneRequest;
 
-/// A link whose MTU was put back can be down for some seconds.
+/// A link whose MTU was restored can be down for some seconds.
 const LINK_RETURNS: Duration = Duration::from_secs(10);
 
 /// Undo kept and leftover changes on this host, and on a remote one
