@@ -443,6 +443,7 @@ mod tests {
         let elsewhere = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
         let greeting = UdpSocket::bind((HERE, 0)).unwrap();
         greeting.connect(at).unwrap();
+        greeting.set_read_timeout(Some(REPEAT)).unwrap();
         assert!(!greet(&greeting, &TOKEN, 0).is_ok_and(|came| came));
         let stop = AtomicBool::new(false);
         let until = Instant::now() + Duration::from_millis(300);

@@ -743,12 +743,13 @@ mod tests {
             streams,
             ..order(LegLimit::Bytes(Bytes(1)))
         };
-        let too_much = refused(&client(1), &writes(64 << 20, 2));
+        // Of a write a sixteenth is in memory.
+        let too_much = refused(&client(1), &writes(64 << 20, 32));
         assert!(
             too_much.contains("128 MiB") && too_much.contains("64.0 MiB allowed"),
             "{too_much}"
         );
-        let all = client(1).admit(&writes(64 << 20, 1)).ok().unwrap();
+        let all = client(1).admit(&writes(64 << 20, 16)).ok().unwrap();
         match client(2).admit(&writes(1, 1)) {
             Err(Denied::Busy { why, .. }) => assert!(why.contains("allowed for buffers"), "{why}"),
             _ => panic!("one byte too many"),
