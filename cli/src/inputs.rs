@@ -62,10 +62,7 @@ pub fn observed(
                 observer.push(packet, payload);
             });
             let account = account.map_err(|e| bad(path, e))?;
-            account
-                .began
-                .into_iter()
-                .for_each(|began| observer.begin(began));
+            observer.begin(account.began.unwrap_or_default());
             account.left_out()
         }
         InputKind::Trace => {

@@ -40,7 +40,7 @@ enum ExpectedStream {
 
 /// Waits until each stream of an order has an address that has proved itself, and returns a socket connected to each,
 /// in the order of their numbers. Nothing but a challenge is sent to an address before, and that only as an answer of
-/// the same size to whoever has the token, from the address `only` if it is known.
+/// the same size to a host that has the token, from the address `only` if it is known.
 ///
 /// # Errors
 /// What is missing at `until`, or after a `stop`.

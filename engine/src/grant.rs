@@ -1,4 +1,4 @@
-//! The agent's data port: open for one leg, to whoever holds its token.
+//! The agent's data port: open for one leg, to the peer that holds its token.
 
 use crate::datagrams;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, Slots, WhenFull, is_passing};

@@ -200,10 +200,7 @@ fn captured(path: &Path, most: usize) -> Result<Vec<Explanation>> {
 fn observed(path: &Path, mut observer: CaptureObserver) -> Result<(CaptureObserver, Vec<String>)> {
     let account = capture::read(open(path)?, |packet| observer.push(packet));
     let account = account.map_err(|e| bad(path, e))?;
-    account
-        .began
-        .into_iter()
-        .for_each(|began| observer.begin(began));
+    observer.begin(account.began.unwrap_or_default());
     Ok((observer, account.left_out()))
 }
 

@@ -11,12 +11,13 @@ use crate::workload::{WorkloadEnd, alone, no_such_role};
 use model::{Bulk, LegLimit};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use sys::socket;
 use sys::splice::PagePipe;
 
-/// Bytes of a write that follows the path, at most; and where all processors are busy, so that the reader finds what was written
-/// in the cache.
+/// Bytes of a write that follows the path, at most; and where all processors are busy, so that the reader finds what was
+/// written in the cache.
 const WRITE: usize = 1 << 20;
 const WRITE_OF_FULL: usize = 512 << 10;
 /// Bytes that are written again and again: few enough to stay in a processor's second cache.
@@ -25,33 +26,32 @@ const PIECE: usize = 128 << 10;
 const READ: usize = 256 << 10;
 /// The longest that a reader sleeps for a batch, in bytes.
 const MOST_BATCH: usize = 1 << 20;
-/// Bytes that all streams of a load read into, if that is enough.
+/// Bytes that all streams of a load have in buffers, unless the order sets the size of writes.
 const BUFFERS: usize = 16 << 20;
-/// However many streams there are, each reads so many at once.
+/// However many streams there are, a buffer has so many bytes.
 const SMALLEST_BUFFER: usize = 64 << 10;
 
-/// Bytes that a stream reads at once, among so many.
-fn read_size(streams: usize) -> usize {
-    (BUFFERS / streams.max(1)).clamp(SMALLEST_BUFFER, READ)
+/// Bytes of a stream's buffer among so many, at most these.
+fn buffer(streams: usize, most: usize) -> usize {
+    (BUFFERS / streams.max(1)).clamp(SMALLEST_BUFFER, most)
 }
 
-/// Bytes that a stream writes again and again, in writes up to the largest.
-fn piece(order: &Bulk, largest: usize) -> usize {
-    match order.zerocopy {
-        true => largest,
-        false => socket::piece_of(largest, PIECE),
+/// Bytes of the largest write of a stream among so many. Without a copy all of it is in memory.
+fn largest_write(order: &Bulk, streams: usize) -> usize {
+    match order.write_size {
+        Some(size) => size.0 as usize,
+        None if order.zerocopy => buffer(streams, WRITE),
+        None => WRITE,
     }
 }
 
 /// Bytes that all streams of an end have in buffers.
 pub(crate) fn buffers(order: &Bulk, streams: usize, sends: bool) -> usize {
-    let each = match sends {
-        true => piece(
-            order,
-            order.write_size.map_or(WRITE, |size| size.0 as usize),
-        ),
-        false if order.discard => 0,
-        false => read_size(streams),
+    let each = match (sends, largest_write(order, streams)) {
+        (true, largest) if order.zerocopy => PagePipe::memory(largest),
+        (true, largest) => socket::piece_of(largest, PIECE),
+        (false, _) if order.discard => 0,
+        (false, _) => buffer(streams, READ),
     };
     each.saturating_mul(streams)
 }
@@ -88,16 +88,36 @@ impl WorkloadEnd for BulkEnd {
     }
 }
 
+/// How what is written reaches the socket.
+enum Output {
+    Copied(Vec<u8>),
+    Spliced(PagePipe),
+}
+
+impl Output {
+    fn new(order: &Bulk, largest: usize) -> Result<Output, String> {
+        if !order.zerocopy {
+            return Ok(Output::Copied(noise(socket::piece_of(largest, PIECE))));
+        }
+        let pipe = PagePipe::new(&noise(largest)).map(Output::Spliced);
+        pipe.map_err(|e| format!("cannot make a pipe for zero-copy: {e}; leave zero-copy away"))
+    }
+
+    fn send(&mut self, fd: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
+        match self {
+            Output::Copied(piece) => socket::send_repeated(fd, piece, bytes),
+            Output::Spliced(pipe) => pipe.send(fd, bytes),
+        }
+    }
+}
+
 /// Writes until the limit, then ends the stream.
 fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
     let mut placement = CpuPlacement::new(stream);
-    let mut stride = Stride::new(order.write_size, WRITE);
-    let piece = noise(piece(order, stride.largest()));
-    let mut pipe = order.zerocopy.then(|| PagePipe::new(&piece)).transpose();
-    let pipe = pipe
-        .as_mut()
-        .map_err(|e| format!("cannot make a pipe for zero-copy: {e}; leave zero-copy away"))?;
+    let largest = largest_write(order, stream.streams.len());
+    let mut stride = Stride::new(order.write_size, largest);
+    let mut output = Output::new(order, largest)?;
     let first = Instant::now();
     let mut before = first;
     let mut result = Ok(());
@@ -109,10 +129,7 @@ fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
         let sent = stream
             .admit(claimed as usize, LoadPhase::Ending)
             .and_then(|bytes| {
-                let sent = match pipe {
-                    Some(pipe) => pipe.send(stream.fd(), bytes),
-                    None => socket::send_repeated(stream.fd(), &piece, bytes),
-                };
+                let sent = output.send(stream.fd(), bytes);
                 stream.unmoved(bytes, &sent);
                 sent
             });
@@ -152,7 +169,7 @@ fn send(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
 /// Reads to the end of the stream.
 fn receive(stream: &LoadStream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
-    let most = read_size(stream.streams.len());
+    let most = buffer(stream.streams.len(), READ);
     let mut buffer = vec![0; if order.discard { 0 } else { most }];
     let mut intake = Intake::new(stream);
     let mut first = None;

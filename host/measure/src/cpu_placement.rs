@@ -33,9 +33,9 @@ impl<'a> CpuPlacement<'a> {
         }
     }
 
-    /// Follows the load: away from what feeds the thread if there are processors enough, at most half as many busy threads in
-    /// this process and no more runnable ones on the whole host; to it if this process keeps all of them busy; else, since
-    /// waiting for a processor costs more, anywhere.
+    /// Follows the load: away from what feeds the thread if there are processors enough, at most half as many busy threads
+    /// in this process and no more runnable ones on the whole host; to it if this process keeps all of them busy; else,
+    /// since waiting for a processor costs more, anywhere.
     pub(crate) fn follow(&self) {
         if self.is_full() {
             self.move_near();
@@ -46,9 +46,9 @@ impl<'a> CpuPlacement<'a> {
         }
     }
 
-    /// Where this process has a busy thread for each processor, lets others run, so that a reader on the same processor takes
-    /// what was written before it leaves the cache; and has the senders of a load with a stream for each keep to one each. Returns
-    /// whether it is so.
+    /// Where this process has a busy thread for each processor, lets others run, so that a reader on the same processor
+    /// takes what was written before it leaves the cache; and has the senders of a load with a stream for each keep to one
+    /// each. Returns whether it is so.
     pub(crate) fn give_way(&mut self) -> bool {
         let full = self.is_full();
         if full != self.gave_way {
@@ -80,8 +80,8 @@ impl<'a> CpuPlacement<'a> {
         }
     }
 
-    /// Moves to where it is fed, unless that processor feeds more than its part of the streams: a card with one queue feeds all
-    /// of them on one.
+    /// Moves to where it is fed, unless that processor feeds more than its part of the streams: a card with one queue feeds
+    /// all of them on one.
     fn move_near(&self) {
         let fed_on = self.fed_on(self.stream.fd());
         let part = self.stream.sockets.len().div_ceil(self.cpus.len());

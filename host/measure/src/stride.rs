@@ -28,10 +28,6 @@ impl Stride {
         }
     }
 
-    pub(crate) fn largest(&self) -> usize {
-        self.largest
-    }
-
     /// Takes the end of the write before, returns the end of this one. One look at the clock for
     /// up to 1 MiB is a ten-thousandth of what the copy costs. `largest` is for the next write.
     pub(crate) fn follow(&mut self, before: Instant, largest: usize) -> Instant {

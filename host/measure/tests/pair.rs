@@ -951,6 +951,13 @@ fn buffers_are_counted_before_they_are_made() {
             ..Bulk::default()
         })
     };
+    let spliced = |size: Option<u64>| {
+        Workload::Bulk(Bulk {
+            write_size: size.map(Bytes),
+            zerocopy: true,
+            ..Bulk::default()
+        })
+    };
     let request = |request, reply| {
         Workload::Request(Request {
             request_size: Bytes(request),
@@ -970,6 +977,11 @@ fn buffers_are_counted_before_they_are_made() {
         (bulk(None, true), 3, Role::Send, 3 * MIB / 8),
         (bulk(Some(64 * MIB), false), 32, Role::Send, 128 * MIB),
         (bulk(Some(1000), false), 2, Role::Send, 2000),
+        // Without a copy a whole write, from 1 MiB on in huge pages.
+        (spliced(None), 16, Role::Send, 32 * MIB),
+        (spliced(None), 17, Role::Send, 17 * (16 * MIB / 17)),
+        (spliced(None), 257, Role::Send, 257 * MIB / 16),
+        (spliced(Some(3 * MIB)), 2, Role::Send, 8 * MIB),
         (request(100, 1000), 1, Role::Ask, 1100 + CONNECTION),
         (request(5 * MIB, 1), 1, Role::Answer, MIB + 1 + CONNECTION),
         // A thread's are those of all its connections.

@@ -11,8 +11,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
 
-/// A pipe through which a socket gets pages that hold some data (vmsplice(2), splice(2)). The device reads them there, if it can
-/// gather (`ethtool -k`: scatter-gather); without that the kernel copies.
+/// A pipe through which a socket gets pages that hold some data (vmsplice(2), splice(2)). The device reads them there, if
+/// it can gather (`ethtool -k`: scatter-gather); without that the kernel copies.
 pub struct PagePipe {
     from: OwnedFd,
     to: OwnedFd,
@@ -24,23 +24,28 @@ pub struct PagePipe {
 }
 
 impl PagePipe {
-    /// One for these data, in huge pages where the kernel has some, so that it looks up few. It takes all of them at once if the
-    /// user may have such a pipe (`fs.pipe-max-size`), else a part.
+    /// Bytes of memory that so many bytes of data take: whole huge pages, from the half of one on.
+    pub fn memory(bytes: usize) -> usize {
+        match bytes >= HUGE / 2 {
+            true => bytes.div_ceil(HUGE).saturating_mul(HUGE),
+            false => bytes,
+        }
+    }
+
+    /// One for these data, in huge pages where the kernel has some, so that it looks up few. It takes all of them at once
+    /// if the user may have such a pipe (`fs.pipe-max-size`), else a part.
     pub fn new(data: &[u8]) -> io::Result<PagePipe> {
         let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
         let _ = fcntl_setpipe_size(&to, data.len());
         let room = fcntl_getpipe_size(&to)?;
-        let whole = data.len().next_multiple_of(HUGE);
+        let whole = PagePipe::memory(data.len());
         let mut memory = vec![0; whole + HUGE];
         let begin = memory.as_ptr().align_offset(HUGE).min(HUGE);
-        // SAFETY: of memory that is ours alone; this advice changes no byte of it.
-        let _ = unsafe {
-            madvise(
-                memory[begin..].as_mut_ptr().cast(),
-                whole,
-                Advice::LinuxHugepage,
-            )
-        };
+        if whole.is_multiple_of(HUGE) {
+            let pages = memory[begin..].as_mut_ptr().cast();
+            // SAFETY: of memory that is ours alone; this advice changes no byte of it.
+            let _ = unsafe { madvise(pages, whole, Advice::LinuxHugepage) };
+        }
         memory[begin..][..data.len()].copy_from_slice(data);
         memory.truncate(begin + data.len());
         Ok(PagePipe {
@@ -53,8 +58,8 @@ impl PagePipe {
         })
     }
 
-    /// Sends up to so many bytes of the data, from their begin, blocking as the socket does; returns how many. What the call
-    /// before left in the pipe goes first.
+    /// Sends up to so many bytes of the data, from their begin, blocking as the socket does; returns how many. What the
+    /// call before left in the pipe goes first.
     pub fn send(&mut self, socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
         if self.waiting == 0 {
             let data = &self.memory[self.begin..];

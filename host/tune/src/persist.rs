@@ -181,8 +181,9 @@ impl PersistEntry {
     }
 }
 
-/// Whether that is the network namespace of the first process. A process with fewer capabilities may not look there (ptrace(2));
-/// then the settings decide that only the machine's own namespace has (`net_core_table` in `net/core/sysctl_net_core.c`).
+/// Whether that is the network namespace of the first process. A process with fewer capabilities may not look there
+/// (ptrace(2)); then the settings decide that only the machine's own namespace has (`net_core_table` in
+/// `net/core/sysctl_net_core.c`).
 fn is_first(here: &Namespace, first: io::Result<u64>) -> bool {
     match first {
         Ok(first) => first == here.inode,

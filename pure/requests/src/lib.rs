@@ -105,7 +105,7 @@ impl RequestObserver {
         RequestObserver { links, ..self }
     }
 
-    /// When the capture or trace began, since 1970-01-01 UTC.
+    /// When the capture or trace began, since 1970-01-01 UTC; 0 where that is not known.
     pub fn begin(&mut self, since_1970: Nanos) {
         if let Some(kept) = &mut self.kept {
             kept.marks.begin(since_1970);

@@ -115,7 +115,7 @@ impl CaptureObserver {
         }
     }
 
-    /// When the capture began, since 1970-01-01 UTC.
+    /// When the capture began, since 1970-01-01 UTC; 0 where that is not known.
     pub fn begin(&mut self, since_1970: Nanos) {
         if let Some(marks) = &mut self.marks {
             marks.begin(since_1970);
