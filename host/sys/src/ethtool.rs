@@ -34,6 +34,44 @@ pub struct Bounded {
     pub maximum: u32,
 }
 
+/// `struct ethtool_coalesce`: how long the device waits for more packets before it interrupts. Whole, so that the rest
+/// is handed back unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coalescing(pub [u32; 22]);
+
+/// Which packets the device may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// Those that arrive.
+    Received,
+    /// Those that have left.
+    Sent,
+}
+
+impl Coalescing {
+    /// Where its microseconds are, and whether the driver adapts them.
+    fn places(packets: Packets) -> (usize, usize) {
+        match packets {
+            Packets::Received => (0, 9),
+            Packets::Sent => (4, 10),
+        }
+    }
+
+    /// Microseconds; `None` while the driver adapts them to the load.
+    pub fn delay_us(&self, packets: Packets) -> Option<u32> {
+        let (delay, adaptive) = Coalescing::places(packets);
+        (self.0[adaptive] == 0).then_some(self.0[delay])
+    }
+
+    /// The same with these microseconds, which the driver does not adapt.
+    #[must_use]
+    pub fn with_delay_us(mut self, packets: Packets, delay_us: u32) -> Coalescing {
+        let (delay, adaptive) = Coalescing::places(packets);
+        (self.0[delay], self.0[adaptive]) = (delay_us, 0);
+        self
+    }
+}
+
 /// `ETHTOOL_GFEATURES`: one bit an offload, in the kernel's own order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
@@ -75,6 +113,8 @@ pub const OFFLOADS: [Offload; 11] = [
 ];
 
 const GDRVINFO: u32 = 0x03;
+const GCOALESCE: u32 = 0x0e;
+const SCOALESCE: u32 = 0x0f;
 const GRINGPARAM: u32 = 0x10;
 const SRINGPARAM: u32 = 0x11;
 const GFLAGS: u32 = 0x25;
@@ -210,6 +250,22 @@ impl Ethtool {
         let mut rings = self.ioctl(&[GRINGPARAM])?;
         (rings[0], rings[5], rings[8]) = (SRINGPARAM, rx, tx);
         self.ioctl(&rings[..9]).map(drop)
+    }
+
+    /// How long it waits before it interrupts.
+    pub fn coalescing(&self) -> io::Result<Coalescing> {
+        let answer = self.ioctl(&[GCOALESCE])?;
+        Ok(Coalescing(std::array::from_fn(|at| answer[at + 1])))
+    }
+
+    /// Sets how long it waits before it interrupts. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// `EINVAL` for what the driver does not take, `EOPNOTSUPP` where it has none of it, `EPERM` without the right.
+    pub fn set_coalescing(&self, coalescing: &Coalescing) -> io::Result<()> {
+        let mut request = [SCOALESCE; 23];
+        request[1..].copy_from_slice(&coalescing.0);
+        self.ioctl(&request).map(drop)
     }
 
     /// Queues in use that receive and that transmit; a combined channel does both.

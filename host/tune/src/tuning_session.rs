@@ -300,7 +300,8 @@ fn subject(target: &Target) -> String {
         | Target::Txqueuelen(_)
         | Target::Qdisc(_)
         | Target::Offloads(_)
-        | Target::Rings(_) => serde_json::to_string(target).unwrap_or_default(),
+        | Target::Rings(_)
+        | Target::Coalescing(_) => serde_json::to_string(target).unwrap_or_default(),
     }
 }
 

@@ -127,6 +127,11 @@ fn what_cannot_be_done_is_a_sentence_and_changes_nothing() {
         ),
         (
             PEER,
+            "device.rxusecs=10",
+            "the driver of va has no such delay of interrupts",
+        ),
+        (
+            PEER,
             "device.lro=on",
             "the driver of va keeps it off for ever",
         ),

@@ -2,7 +2,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use model::{DeviceKnob, Fingerprint, Knob, RingKnob, RouteKnob, Value};
+use model::{CoalescingKnob, DeviceKnob, Fingerprint, Knob, RingKnob, RouteKnob, Value};
 
 /// A sysctl that is one number.
 pub(crate) fn number(host: &Fingerprint, key: &str) -> Option<u64> {
@@ -47,6 +47,8 @@ pub(crate) fn now(host: &Fingerprint, knob: Knob) -> Option<Value> {
                 DeviceKnob::Qdisc => device.qdisc.clone().map(Value::Word),
                 DeviceKnob::Ring(RingKnob::Rx) => number(device.rx_ring?.0),
                 DeviceKnob::Ring(RingKnob::Tx) => number(device.tx_ring?.0),
+                DeviceKnob::Coalescing(CoalescingKnob::Rx) => number(device.rx_usecs?),
+                DeviceKnob::Coalescing(CoalescingKnob::Tx) => number(device.tx_usecs?),
                 DeviceKnob::Offload(offload) => {
                     let on = device.offloads.get(offload.tool_name());
                     on.copied().map(Value::Switch)

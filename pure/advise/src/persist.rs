@@ -11,8 +11,8 @@ use crate::host::now;
 use crate::sysctl_precedence::{assignment, fragment_path};
 use model::advice::{ConfigFile, Foreign, Manager, Persistent};
 use model::{
-    DeviceKnob, Fate, Fingerprint, Knob, QdiscKind, RingKnob, RouteKnob, Setting, Side, Tuning,
-    Value,
+    CoalescingKnob, DeviceKnob, Fate, Fingerprint, Knob, QdiscKind, RingKnob, RouteKnob, Setting,
+    Side, Tuning, Value,
 };
 use std::fmt::Write;
 
@@ -167,6 +167,12 @@ fn device_matter(knob: DeviceKnob, setting: &Setting, device: &str) -> Option<Ma
         }
         DeviceKnob::Ring(RingKnob::Rx) => format!("ethtool -G {device} rx {plain}"),
         DeviceKnob::Ring(RingKnob::Tx) => format!("ethtool -G {device} tx {plain}"),
+        DeviceKnob::Coalescing(CoalescingKnob::Rx) => {
+            format!("ethtool -C {device} adaptive-rx off rx-usecs {plain}")
+        }
+        DeviceKnob::Coalescing(CoalescingKnob::Tx) => {
+            format!("ethtool -C {device} adaptive-tx off tx-usecs {plain}")
+        }
         DeviceKnob::Offload(_) => {
             let value = setting.knob.format_value(&setting.value);
             format!("ethtool -K {device} {tool} {value}")

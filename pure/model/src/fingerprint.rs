@@ -108,6 +108,11 @@ pub struct Device {
     pub rx_ring: Option<(u32, u32)>,
     /// Transmit ring: entries now, at most.
     pub tx_ring: Option<(u32, u32)>,
+    /// Microseconds that the device waits for more packets before it interrupts, where it reports them and does not
+    /// adapt them.
+    pub rx_usecs: Option<u32>,
+    /// The same for sent packets.
+    pub tx_usecs: Option<u32>,
     /// Receive queues.
     pub rx_queues: Option<u32>,
     /// Transmit queues.

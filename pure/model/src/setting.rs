@@ -322,6 +322,8 @@ knobs! {
         Offload(OffloadKnob),
         /// Descriptors of a ring.
         Ring(RingKnob),
+        /// How long it waits before it interrupts.
+        Coalescing(CoalescingKnob),
     }
 }
 
@@ -346,6 +348,16 @@ knobs! {
     rows {
         Rx = row("device.rxring", ValueShape::Count(1, 65_536), On::Receiver, "descriptors of the receive ring", BOUNCE),
         Tx = row("device.txring", ValueShape::Count(1, 65_536), On::Sender, "descriptors of the transmit ring", BOUNCE),
+    }
+    kinds {}
+}
+
+knobs! {
+    /// How long a network device waits for more packets before it interrupts.
+    CoalescingKnob
+    rows {
+        Rx = row("device.rxusecs", ValueShape::Count(0, 65_535), On::Receiver, "microseconds before an interrupt for arriving packets, no longer adapted by the driver", "a short one costs CPU, a long one latency; some drivers take the link down and up for it"),
+        Tx = row("device.txusecs", ValueShape::Count(0, 65_535), On::Sender, "microseconds before an interrupt for sent packets, no longer adapted by the driver", "a short one costs CPU; in a long one sent memory is freed late"),
     }
     kinds {}
 }

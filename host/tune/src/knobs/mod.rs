@@ -1,5 +1,6 @@
 //! One file a knob: what it reads, what it refuses, how it is applied and restored.
 
+mod coalescing;
 mod mtu;
 mod mtu6;
 mod offload;
@@ -106,6 +107,7 @@ pub(crate) enum Target {
     Qdisc(qdisc::Root),
     Offloads(offload::Offloads),
     Rings(ring::Rings),
+    Coalescing(coalescing::Coalescing),
 }
 
 impl Target {
@@ -136,6 +138,9 @@ impl Target {
             DeviceKnob::Qdisc => Target::Qdisc(qdisc::Root { device }),
             DeviceKnob::Offload(knob) => Target::Offloads(offload::Offloads { device, knob }),
             DeviceKnob::Ring(knob) => Target::Rings(ring::Rings { device, knob }),
+            DeviceKnob::Coalescing(knob) => {
+                Target::Coalescing(coalescing::Coalescing { device, knob })
+            }
         }))
     }
 
@@ -150,6 +155,7 @@ impl Target {
             Target::Qdisc(part) => part,
             Target::Offloads(part) => part,
             Target::Rings(part) => part,
+            Target::Coalescing(part) => part,
         }
     }
 }

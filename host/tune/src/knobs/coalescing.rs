@@ -1,0 +1,81 @@
+//! How long a device waits before it interrupts.
+
+use super::{Image, KnobDevice, KnobFailure, Part, from_image, number, refuse, to_image};
+use crate::crash_points::step;
+use crate::kernel::Kernel;
+use model::{CoalescingKnob, Setting, Value};
+use serde::{Deserialize, Serialize};
+use std::io;
+use sys::ethtool::{self, Packets};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Coalescing {
+    pub device: KnobDevice,
+    pub knob: CoalescingKnob,
+}
+
+impl Coalescing {
+    fn packets(&self) -> Packets {
+        match self.knob {
+            CoalescingKnob::Rx => Packets::Received,
+            CoalescingKnob::Tx => Packets::Sent,
+        }
+    }
+
+    fn now(&self, kernel: &mut Kernel) -> Result<ethtool::Coalescing, KnobFailure> {
+        let driver = self.device.driver(kernel)?;
+        driver.coalescing().map_err(|error| self.cannot(error))
+    }
+
+    fn cannot(&self, error: io::Error) -> KnobFailure {
+        let name = &self.device.name;
+        KnobFailure::Words(match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => {
+                format!("the driver of {name} has no such delay of interrupts")
+            }
+            Some(libc::EINVAL | libc::ERANGE) => {
+                format!("the driver of {name} does not take this delay")
+            }
+            _ => return error.into(),
+        })
+    }
+}
+
+impl Part for Coalescing {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
+        to_image(self.now(kernel)?.0)
+    }
+
+    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
+        number(setting)?;
+        self.now(kernel).map(drop)
+    }
+
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
+        let asked = number(setting)?;
+        let changed = self.now(kernel)?.with_delay_us(self.packets(), asked);
+        let done = self.device.driver(kernel)?.set_coalescing(&changed);
+        done.map_err(|error| self.cannot(error))?;
+        // A driver may round it, or not have this one at all.
+        match self.now(kernel)?.delay_us(self.packets()) {
+            Some(now) if now == asked => Ok(()),
+            now => refuse(format!(
+                "the driver of {} makes {} of it",
+                self.device.name,
+                now.map_or("an adaptive one".to_owned(), |us| format!("{us} us"))
+            )),
+        }
+    }
+
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, KnobFailure> {
+        let delay = self.now(kernel)?.delay_us(self.packets());
+        Ok(delay.map(|us| Value::Number(us.into())))
+    }
+
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), KnobFailure> {
+        let before = ethtool::Coalescing(from_image(before, "its former state")?);
+        self.device.driver(kernel)?.set_coalescing(&before)?;
+        step("coalescing restored");
+        Ok(())
+    }
+}
