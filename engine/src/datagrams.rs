@@ -1,5 +1,6 @@
 //! Streams of datagrams between linerate hosts: how both ends open them, and what their datagrams carry.
 
+use crate::address_challenge::AddressChallenge;
 use crate::trust::Peer;
 use anyhow::{Result, bail};
 use measure::{Count, DatagramFormat, DatagramKind};
@@ -31,13 +32,6 @@ pub fn settings(asked: &SocketSettings) -> SocketSettings {
 
 // ---- the agent ----
 
-/// A stream that is expected.
-enum ExpectedStream {
-    /// Greeted from this address, which has to send the challenge back.
-    Challenged(Option<(SocketAddr, [u8; CHALLENGE_LEN])>),
-    Open(UdpSocket),
-}
-
 /// Waits until each stream of an order has an address that has proved itself, and returns a socket connected to each,
 /// in the order of their numbers. Nothing but a challenge is sent to an address before, and that only as an answer of
 /// the same size to a host that has the token, from the address `only` if it is known.
@@ -52,9 +46,8 @@ pub fn collect(
     until: Instant,
     stop: &AtomicBool,
 ) -> Result<Vec<TcpStream>> {
-    let mut streams: Vec<ExpectedStream> = (0..order.streams)
-        .map(|_| ExpectedStream::Challenged(None))
-        .collect();
+    let mut streams: Vec<Option<UdpSocket>> = (0..order.streams).map(|_| None).collect();
+    let challenges = AddressChallenge::new()?;
     let local = port.local_addr()?;
     port.set_read_timeout(Some(REPEAT / 2))?;
     let (mut room, mut came) = ([0; GREETING_LEN + 1], 0);
@@ -80,16 +73,12 @@ pub fn collect(
             continue;
         };
         let number = usize::try_from(greeting.stream).unwrap_or(usize::MAX);
-        let Some(ExpectedStream::Challenged(challenged)) = streams.get_mut(number) else {
+        let Some(stream @ None) = streams.get_mut(number) else {
             continue;
         };
-        match (greeting.kind, *challenged) {
-            (GreetingKind::Hello, before) => {
-                let known = before.filter(|(address, _)| *address == from);
-                let (_, challenge) = match known {
-                    Some(known) => known,
-                    None => *challenged.insert((from, crate::chance::bytes()?)),
-                };
+        let challenge = challenges.of(from, greeting.stream);
+        match greeting.kind {
+            GreetingKind::Hello => {
                 let answer = StreamGreeting {
                     kind: GreetingKind::Challenge,
                     challenge,
@@ -98,26 +87,21 @@ pub fn collect(
                 // One that does not leave is as good as lost.
                 let _ = port.send_to(&answer.encode(token), from);
             }
-            (GreetingKind::Echo, Some((address, challenge)))
-                if address == from && challenge == greeting.challenge =>
-            {
+            GreetingKind::Echo if greeting.challenge == challenge => {
                 let bind = Placement {
                     bind_device: order.placement.bind_device.clone(),
                     ..Placement::default()
                 };
-                let stream = measure::bind_datagrams(local, &settings(&order.socket), &bind)?;
-                stream.connect(from)?;
-                streams[number] = ExpectedStream::Open(stream);
+                let socket = measure::bind_datagrams(local, &settings(&order.socket), &bind)?;
+                socket.connect(from)?;
+                *stream = Some(socket);
                 came += 1;
             }
-            _ => {}
+            GreetingKind::Echo | GreetingKind::Challenge => {}
         }
     }
-    let open = streams.into_iter().filter_map(|stream| match stream {
-        ExpectedStream::Open(socket) => Some(sys::udp::as_stream(socket)),
-        ExpectedStream::Challenged(_) => None,
-    });
-    Ok(open.collect())
+    let open = streams.into_iter().flatten();
+    Ok(open.map(sys::udp::as_stream).collect())
 }
 
 /// Opens the port to which an agent lets streams of datagrams come.

@@ -1,6 +1,7 @@
 //! The engine: everything between the rooms and the command. Sessions with other hosts, the agent, measurements,
 //! experiments, tuning. It returns values and emits events; the command prints them.
 
+mod address_challenge;
 pub mod chance;
 pub mod clock;
 pub mod closed_loop;

@@ -1,6 +1,7 @@
 //! One end of an exchange of probes over UDP.
 
 use super::trace_hops;
+use crate::address_challenge::AddressChallenge;
 use anyhow::{Context, Result};
 use model::mtu::{Climb, TooBig};
 use model::{BitRate, Bytes};
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wire::control::Token;
-use wire::control::probe::{CHALLENGE_LEN, Datagram, LEAST, MOST_SEEN};
+use wire::control::probe::{Datagram, LEAST, MOST_SEEN};
 
 /// The largest IP packet.
 pub const LARGEST: u32 = 65_535;
@@ -42,8 +43,8 @@ pub struct MtuExchange {
     socket: DatagramProbe,
     token: Token,
     peer: Option<SocketAddr>,
-    /// What the peer has to return to prove its address: the agent's.
-    challenge: Option<[u8; CHALLENGE_LEN]>,
+    /// The agent's: what a peer has to return to prove its address.
+    challenge: Option<AddressChallenge>,
     proven: bool,
     /// What arrived from each of its sockets.
     seen: BTreeMap<SocketAddr, Vec<Probe>>,
@@ -58,7 +59,7 @@ impl MtuExchange {
         socket: DatagramProbe,
         token: Token,
         peer: Option<SocketAddr>,
-        challenge: Option<[u8; CHALLENGE_LEN]>,
+        challenge: Option<AddressChallenge>,
     ) -> MtuExchange {
         MtuExchange {
             socket,
@@ -141,15 +142,15 @@ impl MtuExchange {
             let ours = self.peer == Some(from);
             match datagram {
                 Datagram::Hello => {
-                    if let Some(challenge) = self.challenge {
-                        self.answer(&Datagram::Challenge(challenge), from);
+                    if let Some(challenge) = &self.challenge {
+                        self.answer(&Datagram::Challenge(challenge.of(from, 0)), from);
                     }
                 }
                 Datagram::Challenge(challenge) if ours => {
                     self.answer(&Datagram::Echo(challenge), from);
                 }
-                Datagram::Echo(echo) => match self.challenge {
-                    Some(challenge) if challenge == echo => {
+                Datagram::Echo(echo) => match &self.challenge {
+                    Some(challenge) if challenge.of(from, 0) == echo => {
                         (self.peer, self.proven) = (Some(from), true);
                         self.answer(&Datagram::Echo(echo), from);
                     }
@@ -310,7 +311,7 @@ mod tests {
         let token = Token::new([7; 32]);
         let remote = open();
         let at = SocketAddr::new("127.0.0.1".parse().unwrap(), remote.port().unwrap());
-        let remote = MtuExchange::new(remote, token, None, Some([9; CHALLENGE_LEN]));
+        let remote = MtuExchange::new(remote, token, None, Some(AddressChallenge::new().unwrap()));
         (MtuExchange::new(open(), token, Some(at), None), remote)
     }
 
@@ -347,6 +348,32 @@ mod tests {
     }
 
     #[test]
+    fn the_challenge_of_one_address_proves_no_other() {
+        let (local, mut remote) = pair();
+        let open = || DatagramProbe::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (own, spoofed) = (open(), open());
+        let to = local.peer.unwrap();
+        own.send(&Datagram::Hello.encode(&local.token, 0), to)
+            .unwrap();
+        remote.wait(Duration::from_secs(10));
+        remote.pump();
+        own.wait(Duration::from_secs(10)).unwrap();
+        let mut room = [0; 100];
+        let (length, _) = own.receive(&mut room).unwrap();
+        let Some(Datagram::Challenge(challenge)) = Datagram::decode(&room[..length], &local.token)
+        else {
+            panic!("no challenge came");
+        };
+        let echo = Datagram::Echo(challenge).encode(&local.token, 0);
+        for (from, is_proven) in [(&spoofed, false), (&own, true)] {
+            from.send(&echo, to).unwrap();
+            remote.wait(Duration::from_secs(10));
+            remote.pump();
+            assert_eq!(remote.proven().is_some(), is_proven);
+        }
+    }
+
+    #[test]
     fn nobody_gets_probes_or_answers_before_it_proved_to_be_there() {
         let (mut local, mut remote) = pair();
         let stop = AtomicBool::new(false);
@@ -362,7 +389,7 @@ mod tests {
         let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
         let bytes = Datagram::Probe(probe).encode(&local.token, 172);
         unproven.send(&bytes, to).unwrap();
-        let wrong = Datagram::Echo([1; CHALLENGE_LEN]).encode(&local.token, 0);
+        let wrong = Datagram::Echo([1; 8]).encode(&local.token, 0);
         unproven.send(&wrong, to).unwrap();
         remote.wait(Duration::from_secs(10));
         remote.pump();

@@ -3,6 +3,7 @@
 use super::announced_mss;
 use super::exchange::{LARGEST, MtuExchange};
 use super::tcp_transfer::{self, AGENT_SENDS, CONTROLLER_SENDS, HandshakeMss};
+use crate::address_challenge::AddressChallenge;
 use crate::controller::leg_order;
 use crate::exit::sentence;
 use crate::transport::ChannelSender;
@@ -176,7 +177,7 @@ impl RemotePort {
             token,
             controller,
             end,
-            exchange: MtuExchange::new(udp, token, None, Some(crate::chance::bytes()?)),
+            exchange: MtuExchange::new(udp, token, None, Some(AddressChallenge::new()?)),
             listener,
             only: peer.address.map(|address| address.to_canonical()),
             admitted,

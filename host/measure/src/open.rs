@@ -126,8 +126,7 @@ pub fn connect_datagrams(
 }
 
 /// Opens a port that nobody else has, for streams of datagrams. A bind address in `placement` takes the place of the
-/// one in
-/// `local`.
+/// one in `local`.
 pub fn listen_datagrams(
     local: SocketAddr,
     settings: &SocketSettings,
@@ -170,8 +169,8 @@ fn datagrams(
 }
 
 fn share(fd: BorrowedFd<'_>) -> Result<(), Error> {
-    let shared = socket::set(fd, socket::REUSE_ADDRESS, 1);
-    shared.map_err(|e| Error::system("set SO_REUSEADDR", e))
+    let shared = socket::set(fd, socket::REUSE_PORT, 1);
+    shared.map_err(|e| Error::system("set SO_REUSEPORT", e))
 }
 
 /// Opens a data listener. Accepted sockets inherit the options, so the SYN-ACK carries them. A

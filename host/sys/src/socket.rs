@@ -83,6 +83,8 @@ pub type IntOption = (i32, i32);
 
 /// Lets others bind the same port.
 pub const REUSE_ADDRESS: IntOption = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+/// Lets sockets of the same user bind the same port, and those of nobody else (socket(7)).
+pub const REUSE_PORT: IntOption = (libc::SOL_SOCKET, libc::SO_REUSEPORT);
 /// In bytes, set before the kernel doubles it, read as it holds it; silently limited by `net.core.wmem_max`.
 pub const SEND_BUFFER: IntOption = (libc::SOL_SOCKET, libc::SO_SNDBUF);
 /// The same, limited by `net.core.rmem_max`.

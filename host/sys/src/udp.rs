@@ -28,12 +28,12 @@ const CONTROL: usize = 128;
 /// The kernel's time of arrival comes with each packet.
 pub(crate) const STAMPS: socket::IntOption = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
 
-/// Binds a UDP socket that lets others bind the same port (`SO_REUSEADDR`), which UDP needs for one
+/// Binds a UDP socket that lets others of this user bind the same port (`SO_REUSEPORT`), which UDP needs for one
 /// connected socket a peer beside the one that listens. An IPv6 socket takes IPv4 as well if bound to
 /// the unspecified address.
 pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
     let fd = socket::udp(&local)?;
-    socket::set(fd.as_fd(), socket::REUSE_ADDRESS, 1)?;
+    socket::set(fd.as_fd(), socket::REUSE_PORT, 1)?;
     if local.is_ipv6() {
         socket::set(fd.as_fd(), socket::V6_ONLY, 0)?;
     }
@@ -407,6 +407,16 @@ mod tests {
         let last = into.messages().next().unwrap();
         assert!((1..100).contains(&arrived), "{arrived}");
         assert_eq!(last.drops, Some(200 - arrived));
+    }
+
+    #[test]
+    fn a_port_is_not_joined_by_who_only_reuses_its_address() {
+        let shared = bind_shared("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = shared.local_addr().unwrap();
+        let other = socket::udp(&port).unwrap();
+        socket::set(other.as_fd(), socket::REUSE_ADDRESS, 1).unwrap();
+        let refused = socket::bind(other.as_fd(), &port).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -301,7 +301,7 @@ fn subject(target: &Target) -> String {
         | Target::Qdisc(_)
         | Target::Offloads(_)
         | Target::Rings(_)
-        | Target::Coalescing(_) => serde_json::to_string(target).unwrap_or_default(),
+        | Target::InterruptDelay(_) => serde_json::to_string(target).unwrap_or_default(),
     }
 }
 

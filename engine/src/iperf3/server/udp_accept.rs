@@ -1,4 +1,4 @@
-//! Accepts UDP streams: one connected socket for each client on the shared port (`SO_REUSEADDR`), to which the kernel
+//! Accepts UDP streams: one connected socket for each client on the shared port (`SO_REUSEPORT`), to which the kernel
 //! prefers to deliver.
 //!
 //! A connect datagram carries no cookie, only an address. So one test at a time is expected from each client address,

@@ -9,12 +9,12 @@ use std::io;
 use sys::ethtool::{self, Packets};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Coalescing {
+pub(crate) struct InterruptDelay {
     pub device: KnobDevice,
     pub knob: CoalescingKnob,
 }
 
-impl Coalescing {
+impl InterruptDelay {
     fn packets(&self) -> Packets {
         match self.knob {
             CoalescingKnob::Rx => Packets::Received,
@@ -41,7 +41,7 @@ impl Coalescing {
     }
 }
 
-impl Part for Coalescing {
+impl Part for InterruptDelay {
     fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure> {
         to_image(self.now(kernel)?.0)
     }

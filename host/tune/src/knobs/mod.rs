@@ -107,7 +107,7 @@ pub(crate) enum Target {
     Qdisc(qdisc::Root),
     Offloads(offload::Offloads),
     Rings(ring::Rings),
-    Coalescing(coalescing::Coalescing),
+    InterruptDelay(coalescing::InterruptDelay),
 }
 
 impl Target {
@@ -139,7 +139,7 @@ impl Target {
             DeviceKnob::Offload(knob) => Target::Offloads(offload::Offloads { device, knob }),
             DeviceKnob::Ring(knob) => Target::Rings(ring::Rings { device, knob }),
             DeviceKnob::Coalescing(knob) => {
-                Target::Coalescing(coalescing::Coalescing { device, knob })
+                Target::InterruptDelay(coalescing::InterruptDelay { device, knob })
             }
         }))
     }
@@ -155,7 +155,7 @@ impl Target {
             Target::Qdisc(part) => part,
             Target::Offloads(part) => part,
             Target::Rings(part) => part,
-            Target::Coalescing(part) => part,
+            Target::InterruptDelay(part) => part,
         }
     }
 }
