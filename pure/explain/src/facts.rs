@@ -16,7 +16,7 @@ const ROUND_TRIPS: u64 = 10;
 const FEW_ROUND_TRIPS: u64 = 2;
 /// And of so many segments, on average: fewer are gone with a burst.
 const FEWEST_IN_STRETCH: u64 = 30;
-/// Most sends that are kept one by one.
+/// Most sends that are kept of a connection, or of several that share a bucket.
 pub(crate) const MOST_SENT: usize = 16_384;
 /// Fewer stretches than this do not show whether a rate is steady.
 const FEWEST_WINDOWS: usize = 3;
@@ -296,10 +296,12 @@ pub(crate) struct LostSegment {
     pub late: Nanos,
 }
 
-/// One segment that left, or several as one.
+/// A packet that left, or several as one of which nothing was lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
+    /// When the first of them left.
     pub at: Nanos,
+    pub packets: u32,
     /// Bytes of payload.
     pub bytes: u32,
     /// Of these, lost; the first of them behind so many.

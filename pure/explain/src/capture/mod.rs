@@ -25,10 +25,10 @@ use tcp::vantage::VantageVotes;
 
 /// Connections that are followed at a time, packets of others are only counted; and those that are explained.
 const MOST_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
-/// Connections that are over and still known, for packets that come late.
-const MOST_OVER: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
 /// What several connections to a destination sent, looked at together: so many sends at the most.
 const MOST_SHARED: usize = 4 * MOST_SENT;
+/// Connections that are over and still known, for packets that come late.
+const MOST_OVER: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
 /// A direction of fewer bytes than this part of the other (1 / n) is not explained: requests against their replies,
 /// acknowledged writes.
 const SMALL_WAY: u64 = 10;
@@ -325,8 +325,9 @@ fn shared(all: &[&FollowedStream<CaptureSender>]) -> Option<BucketFit> {
     let within = sent.filter(|sent| (from..=until).contains(&sent.at));
     let mut sent: Vec<Sent> = within.copied().collect();
     sent.sort_by_key(|sent| sent.at);
-    sent.truncate(MOST_SHARED);
     let rtt = all.iter().filter_map(|own| own.stream.min_rtt).min()?;
+    bucket::gather(&mut sent, 2 * MOST_SENT, 0, rtt);
+    sent.truncate(MOST_SHARED);
     let bucket = bucket::fit(&sent, rtt)?;
     bucket.is_seen().then_some(BucketFit {
         connections: all.len(),

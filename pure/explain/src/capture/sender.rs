@@ -116,12 +116,17 @@ struct HeldAcks {
     time: Nanos,
 }
 
-/// What left, in the order of time: all from shortly before the first loss, up to [`MOST_SENT`].
+/// What left, in the order of time, from shortly before the first loss.
 #[derive(Default)]
 pub(crate) struct Departed {
     sent: Vec<Sent>,
-    /// Number of the first that is kept.
+    /// How many packets left before each of them, of those that are kept.
+    before: Vec<u32>,
+    /// Packets that are kept, and the number of the first.
+    packets: u32,
     first: u32,
+    /// No more are kept.
+    full: bool,
     lossy: bool,
     /// Earlier ones are not kept any more.
     drained: bool,
@@ -131,19 +136,38 @@ pub(crate) struct Departed {
 
 impl Departed {
     #[inline]
-    fn keep(&mut self, packet: &Packet, segment: u32) {
+    fn keep(&mut self, packet: &Packet, segment: u32, rtt: Option<Nanos>) {
         if !self.lossy && self.sent.len() >= 2 * BEFORE_LOSS {
             self.drain();
         }
-        if self.sent.len() < MOST_SENT {
+        if self.sent.len() >= MOST_SENT && !self.full {
+            self.gather(rtt.unwrap_or_default());
+        }
+        if !self.full {
+            self.before.push(self.packets);
+            self.packets += 1;
             self.sent.push(Sent {
                 at: packet.at,
+                packets: 1,
                 bytes: packet.payload,
                 lost: 0,
                 lost_from: u32::MAX,
                 size: packet.payload.min(usual(segment)),
             });
         }
+    }
+
+    #[cold]
+    fn gather(&mut self, rtt: Nanos) {
+        bucket::gather(&mut self.sent, MOST_SENT, MOST_SENT / 4, rtt);
+        self.full = self.sent.len() > MOST_SENT / 4 * 3;
+        let packets = self.sent.iter().map(|sent| sent.packets);
+        let before = packets.scan(0, |sum, packets| {
+            let before = *sum;
+            *sum += packets;
+            Some(before)
+        });
+        self.before = before.collect();
     }
 
     /// Data were acknowledged.
@@ -157,18 +181,24 @@ impl Departed {
 
     #[cold]
     fn drain(&mut self) {
+        let drained = BEFORE_LOSS as u32;
         self.sent.drain(..BEFORE_LOSS);
+        self.before.truncate(self.sent.len());
         self.drained = true;
-        self.first = self.first.wrapping_add(BEFORE_LOSS as u32);
+        self.packets -= drained;
+        self.first = self.first.wrapping_add(drained);
     }
 
     /// What had left last of these numbers is lost.
     fn lost(&mut self, (number, behind): (u32, u32), (seq, end): (u32, u32)) {
         self.lossy = true;
-        let at = number.wrapping_sub(self.first) as usize;
-        let Some(sent) = self.sent.get_mut(at) else {
+        let number = number.wrapping_sub(self.first);
+        let behind_it = self.before.partition_point(|before| *before <= number);
+        let known = (number < self.packets).then_some(behind_it);
+        let Some(sent) = known.and_then(|behind_it| self.sent.get_mut(behind_it - 1)) else {
             return;
         };
+        // Of several the last one is meant, as far as is known.
         let begin = behind.wrapping_sub(sent.bytes);
         let from = if before(begin, seq) { seq } else { begin };
         let to = if before(end, behind) { end } else { behind };
@@ -438,10 +468,10 @@ impl CaptureSender {
     #[inline]
     pub fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
         match &mut self.departed {
-            Some(departed) => departed.keep(packet, segment),
+            Some(departed) => departed.keep(packet, segment, stream.min_rtt),
             None if stream.packets > FEWEST_SENT => {
                 LongStream::of(&mut self.course, self.first_stamp);
-                self.keeps(stream).keep(packet, segment);
+                self.keeps(stream).keep(packet, segment, stream.min_rtt);
             }
             None => {}
         }
@@ -666,8 +696,11 @@ impl CaptureSender {
         let departed = self.departed.as_ref().filter(|d| d.lossy)?;
         let (first, last) = (departed.sent.first()?, departed.sent.last()?);
         let from = if departed.drained { first.at } else { Nanos(0) };
-        let is_full = departed.sent.len() >= MOST_SENT;
-        let until = if is_full { last.at } else { Nanos(u64::MAX) };
+        let until = if departed.full {
+            last.at
+        } else {
+            Nanos(u64::MAX)
+        };
         Some((from, until, &departed.sent))
     }
 

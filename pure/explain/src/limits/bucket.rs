@@ -21,6 +21,8 @@ const AT_THE_BRIM: f64 = 0.9;
 const EVENT: f64 = 1.5;
 const SHORTEST_EVENT: Nanos = Nanos::from_micros(750);
 const MANY_EVENTS: usize = 10;
+/// What leaves within this moment, or a longer one, is taken as one where much is sent.
+const SHORTEST_MOMENT: Nanos = Nanos::from_micros(25);
 /// Rates that are tried: from somewhat less than what passed between the losses, up to so many times that.
 const SLOWEST: f64 = 0.9;
 const FASTEST: f64 = 20.0;
@@ -38,6 +40,29 @@ const ONE_RATE: f64 = 1.05;
 const AT_ONCE: usize = 8;
 /// So many loss events of the first third, and of the last, have slopes between them.
 const SLOPES: usize = 8;
+
+/// Takes those as one that left within a moment and were not lost, so that at most half of `most` are kept, if a quarter of
+/// this RTT is long enough for that; the `newest` may still prove to be lost. What a bucket holds afterwards is the same,
+/// unless it was empty in between.
+pub(crate) fn gather(sent: &mut Vec<Sent>, most: usize, newest: usize, rtt: Nanos) {
+    let longest = Nanos((rtt.0 / 4).max(SHORTEST_EVENT.0 / 4));
+    let mut moment = SHORTEST_MOMENT;
+    while sent.len() > most / 2 && moment <= longest {
+        let until = sent[sent.len().saturating_sub(newest).min(sent.len() - 1)].at;
+        sent.dedup_by(|next, one| {
+            let together = next.at < until
+                && next.at.since(one.at) <= moment
+                && (one.lost, next.lost) == (0, 0);
+            if together {
+                one.packets += next.packets;
+                one.bytes = one.bytes.saturating_add(next.bytes);
+                one.size = one.size.max(next.size);
+            }
+            together
+        });
+        moment = Nanos(2 * moment.0);
+    }
+}
 
 /// The bucket that separates the lost from the passed best, on a path of this RTT; `None` where too few
 /// were lost.
@@ -100,8 +125,8 @@ struct SendHistory<'a> {
     passed: Vec<u64>,
     /// Each of `sent`, as every rate needs it.
     steps: Vec<RateStep>,
-    /// Of how many the last segment passed.
-    fitted: usize,
+    /// Of how many packets the last segment passed.
+    fitted: f64,
 }
 
 /// One of those that left.
@@ -112,6 +137,7 @@ struct RateStep {
     passed: f64,
     /// Of these, those before its last segment; less than any if that was lost, so that no bucket is full before it.
     fitted: f64,
+    packets: f64,
 }
 
 impl RateStep {
@@ -125,6 +151,7 @@ impl RateStep {
                 true => passed - f64::from(sent.size.min(sent.bytes)),
                 false => f64::NEG_INFINITY,
             },
+            packets: f64::from(sent.packets),
         }
     }
 }
@@ -168,7 +195,10 @@ impl SendHistory<'_> {
         let steps = sent.iter().zip(before).map(|(s, at)| RateStep::of(s, at));
         let steps: Vec<RateStep> = steps.collect();
         Some(SendHistory {
-            fitted: steps.iter().filter(|step| step.fitted.is_finite()).count(),
+            fitted: {
+                let fitted = steps.iter().filter(|step| step.fitted.is_finite());
+                fitted.map(|step| step.packets).sum()
+            },
             steps,
             passed: passed.collect(),
             sent,
@@ -252,12 +282,12 @@ impl SendHistory<'_> {
             for (step, levels) in self.steps.iter().zip(&levels) {
                 // What passed still fitted before its last segment.
                 let is_above = |n: usize| levels[n] + step.fitted >= brims[n];
-                above = from_fn(|n| above[n] + if is_above(n) { 1.0 } else { 0.0 });
+                above = from_fn(|n| above[n] + if is_above(n) { step.packets } else { 0.0 });
             }
             filled.extend((0..rates.len()).map(|n| Filled {
                 rate: rates[n],
                 depth: brims[n],
-                parts: AT_THE_BRIM - above[n] / self.fitted.max(1) as f64,
+                parts: AT_THE_BRIM - above[n] / self.fitted.max(1.0),
             }));
         }
         filled
@@ -330,6 +360,7 @@ mod tests {
     fn segment(at: Nanos, is_lost: bool) -> Sent {
         Sent {
             at,
+            packets: 1,
             bytes: SEGMENT,
             lost: if is_lost { SEGMENT } else { 0 },
             lost_from: if is_lost { 0 } else { u32::MAX },
