@@ -1,11 +1,14 @@
-//! Evidence of a finding: numbers with their unit, threshold and source. `report` has the words.
+//! Evidence of a finding: numbers with their unit, threshold and source.
 
 use crate::finding::Source;
 use crate::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 macro_rules! keys {
-    ($($(#[doc = $doc:literal])* $name:ident: $unit:ident $(, $origin:ident)?;)*) => {
+    ($(
+        $(#[doc = $doc:literal])* $name:ident: $unit:ident $(, $origin:ident)?,
+        $label:literal $(, >= $at_least:literal)? $(, <= $at_most:literal)?;
+    )*) => {
         /// Which fact it is. The set is closed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
@@ -25,6 +28,22 @@ macro_rules! keys {
                 match self { $(EvidenceKey::$name => concat!($($doc),*).trim_ascii(),)* }
             }
 
+            /// What it is called in a line.
+            pub fn label(self) -> &'static str {
+                match self { $(EvidenceKey::$name => $label,)* }
+            }
+
+            /// What meeting a threshold means; empty where the label says it.
+            pub fn meaning(self, threshold: Threshold) -> &'static str {
+                let [at_least, at_most] = match self {
+                    $(EvidenceKey::$name => [concat!("" $(, $at_least)?), concat!("" $(, $at_most)?)],)*
+                };
+                match threshold {
+                    Threshold::AtLeast(_) => at_least,
+                    Threshold::AtMost(_) => at_most,
+                }
+            }
+
             /// Where it comes from, unless from whatever the explanation was drawn from.
             fn origin(self) -> Option<EvidenceSource> {
                 match self { $(EvidenceKey::$name => [$(EvidenceSource::$origin)?].first().copied(),)* }
@@ -33,277 +52,293 @@ macro_rules! keys {
     };
 }
 
+// A key's unit, its source where that is always the same, its label, and what a value from a threshold on (`>=`) or up
+// to one (`<=`) means.
 keys! {
     // ---- rate ----
     /// Goodput, median over stretches of at least ten round trips; of a short transfer its mean.
-    Goodput: BitRate;
+    Goodput: BitRate, "goodput";
     /// Half the interquartile range of the goodput, by its median. A rate within 10 % is flat.
-    GoodputSpread: Share;
+    GoodputSpread: Share, "goodput, half of its interquartile range", <= "flat";
     /// Goodput while a queue stood, by the goodput of all of the transfer: more was offered, and no more arrived.
-    QueuedGoodputOverGoodput: Ratio;
+    QueuedGoodputOverGoodput: Ratio, "goodput with a standing queue, by that without",
+        <= "a queue adds no goodput";
     /// Goodput of the burst before a shaper's bucket was empty.
-    BurstGoodput: BitRate;
+    BurstGoodput: BitRate, "goodput of the burst", >= "1.25 times the later goodput";
     /// Bytes of that burst beyond what the later rate carries.
-    BurstExcess: Bytes;
+    BurstExcess: Bytes, "bytes of the burst above the later goodput";
     /// What the slowest link carries, by packets that arrived one right behind the other.
-    Capacity: BitRate;
+    Capacity: BitRate, "rate of packets that arrived one right behind the other";
     /// Goodput by that.
-    GoodputOverCapacity: Ratio;
+    GoodputOverCapacity: Ratio, "goodput by the rate of such packets", >= "the slowest link is full";
     /// Speed of the slower of both hosts' devices.
-    DeviceSpeed: BitRate, Settings;
+    DeviceSpeed: BitRate, Settings, "speed of the slower device";
     /// What BBR offers in one of eight round trips, by its estimate of the bottleneck's rate.
-    BbrProbeGain: Ratio, Settings;
+    BbrProbeGain: Ratio, Settings, "rate that BBR probes for every 8 RTTs, by the rate that it gets";
 
     // ---- round-trip time ----
     /// Shortest RTT.
-    MinRtt: Time;
+    MinRtt: Time, "shortest RTT";
     /// Smoothed RTT by the shortest, median.
-    RttOverMinRtt: Ratio;
+    RttOverMinRtt: Ratio, "RTT by the shortest, median", >= "standing queue";
     /// Smoothed RTT by the shortest, median of the moments at which segments were lost.
-    RttOverMinRttAtLosses: Ratio;
+    RttOverMinRttAtLosses: Ratio, "RTT by the shortest, at losses",
+        >= "a queue overflowed", <= "no queue had filled";
     /// Smoothed RTT above the shortest, median: queueing delay, or delay of acknowledgements.
-    RttAboveMinRtt: Time;
+    RttAboveMinRtt: Time, "RTT above the shortest, median", >= "more than the path needs";
     /// Queueing delay of acknowledgements on the reverse path (mean, by timestamps), of all queueing delay.
-    AckQueueingDelay: Time;
+    AckQueueingDelay: Time, "queueing delay of ACKs, of the whole queueing delay",
+        >= "the queue is on the reverse path", <= "the queue is on the forward path";
     /// The same at the moments at which segments were lost.
-    RttAboveMinRttAtLosses: Time;
+    RttAboveMinRttAtLosses: Time, "RTT above the shortest, at losses", <= "a queue would add more";
 
     // ---- windows ----
     /// Congestion window, median.
-    Cwnd: Bytes;
+    Cwnd: Bytes, "congestion window, median", <= "a single segment";
     /// Largest congestion window less its lower decile; 0: it never moves.
-    CwndRange: Bytes;
+    CwndRange: Bytes, "range of the congestion window", <= "it never moves";
     /// Congestion window by the bandwidth-delay product of goodput and shortest RTT.
-    CwndOverBdp: Ratio;
+    CwndOverBdp: Ratio, "congestion window by the BDP", >= "the window has room";
     /// Congestion control of the sender.
-    CongestionControl: Name, Settings;
+    CongestionControl: Name, Settings, "congestion control";
     /// Congestion window before it was reduced.
-    CwndBeforeCut: Bytes;
+    CwndBeforeCut: Bytes, "congestion window before the reduction";
     /// Congestion window after it was reduced. A fast retransmit sets it to ssthresh and 3 segments (RFC 5681, 3.2).
-    CwndAfterCut: Bytes;
+    CwndAfterCut: Bytes, "congestion window after the reduction", <= "ssthresh and 3 segments: fast retransmit";
     /// Slow-start threshold after the reduction: half of what was in flight.
-    SsthreshAfterCut: Bytes;
+    SsthreshAfterCut: Bytes, "ssthresh after the reduction";
     /// Bytes in flight before the reduction.
-    InFlightBeforeCut: Bytes;
+    InFlightBeforeCut: Bytes, "in flight before the reduction";
     /// Congestion window at the first line of a listing.
-    CwndFirst: Bytes;
+    CwndFirst: Bytes, "congestion window, first";
     /// Congestion window at the last line of a listing.
-    CwndLast: Bytes;
+    CwndLast: Bytes, "congestion window, last";
     /// Half the interquartile range of the bytes in flight, by their median.
-    InFlightSpread: Share;
+    InFlightSpread: Share, "in flight, half of its interquartile range",
+        <= "the sender holds it, without loss or queue";
     /// Half the interquartile range of the bytes in flight at losses, by their median.
     /// Up to 12 %: the same window each time; from 20 %: any window.
-    InFlightSpreadAtLosses: Share;
+    InFlightSpreadAtLosses: Share, "in flight at losses, half of its interquartile range",
+        >= "any window", <= "the same window each time";
     /// Receive window, median; of a listing, its last.
-    ReceiveWindow: Bytes;
+    ReceiveWindow: Bytes, "receive window";
     /// Receive window, lower quartile.
-    ReceiveWindowLowerQuartile: Bytes;
+    ReceiveWindowLowerQuartile: Bytes, "receive window, lower quartile", <= "it closes and opens";
     /// Receive window below its largest so far, mean of time.
-    WindowBelowLargest: Share;
+    WindowBelowLargest: Share, "receive window below its largest so far, mean", >= "data wait to be read";
     /// Receive window, largest.
-    ReceiveWindowMax: Bytes;
+    ReceiveWindowMax: Bytes, "receive window, largest";
     /// Bytes in flight by the receive window, median.
-    InFlightOverReceiveWindow: Ratio;
+    InFlightOverReceiveWindow: Ratio, "in flight by the receive window, median", >= "full";
     /// Rate that one receive window in each shortest RTT carries.
-    ReceiveWindowRate: BitRate;
+    ReceiveWindowRate: BitRate, "rate of one receive window in each RTT", >= "more than flowed";
     /// A receive window that was too small for one segment.
-    ZeroWindow: Bytes;
+    ZeroWindow: Bytes, "advertised window", <= "less than a segment";
     /// Longest time for which the receive window was too small for one segment.
-    ZeroWindowLongest: Time;
+    ZeroWindowLongest: Time, "longest zero window", >= "the reader is behind";
     /// Time for which the receiver advertised less than one segment.
-    ZeroWindowTime: Time;
+    ZeroWindowTime: Time, "time with a zero window";
     /// `SO_SNDBUF` in the kernel, twice the requested size.
-    SendBuffer: Bytes, Settings;
+    SendBuffer: Bytes, Settings, "send buffer (SO_SNDBUF, twice what was asked for)";
     /// Rate that half a send buffer in each shortest RTT carries: the other half is overhead at the most.
-    SendBufferRate: BitRate;
+    SendBufferRate: BitRate, "rate of half a send buffer in each RTT", >= "more than flowed";
     /// `SO_RCVBUF` in the kernel at its largest; twice the requested size.
-    ReceiveBuffer: Bytes, Settings;
+    ReceiveBuffer: Bytes, Settings, "receive buffer (SO_RCVBUF, twice what was asked for)";
     /// `SO_RCVBUF` when the first data arrived.
-    ReceiveBufferFirst: Bytes, Settings;
+    ReceiveBufferFirst: Bytes, Settings, "receive buffer at first";
 
     // ---- losses ----
     /// Retransmitted segments, of all data segments.
-    RetransmittedSegments: Count;
+    RetransmittedSegments: Count, "retransmitted segments", <= "too few to be the cause";
     /// Retransmitted SYNs.
-    RetransmittedSyns: Count;
+    RetransmittedSyns: Count, "retransmitted SYNs";
     /// Retransmission timeouts.
-    RetransmissionTimeouts: Count;
+    RetransmissionTimeouts: Count, "retransmission timeouts";
     /// Most retransmission timeouts in a row. Four and more: nothing passed at all.
-    ConsecutiveTimeouts: Count;
+    ConsecutiveTimeouts: Count, "retransmission timeouts in a row", >= "nothing passes at all";
     /// Mean goodput by its median, behind slow start.
-    MeanGoodputOverMedian: Ratio;
+    MeanGoodputOverMedian: Ratio, "mean goodput by its median", <= "slower after losses";
     /// Goodput by that of its fastest tenth, over stretches of 30 segments and more.
-    GoodputOverPeak: Ratio;
+    GoodputOverPeak: Ratio, "goodput by its fastest tenth", >= "never faster";
     /// Goodput by the rate of the queue or token bucket that explains the losses.
-    GoodputOverBucketRate: Ratio;
+    GoodputOverBucketRate: Ratio, "goodput by that rate", >= "the path was well used";
     /// Lost segments that were judged.
-    Losses: Count;
+    Losses: Count, "losses";
     /// Retransmissions that the receiver did not need (DSACK, or both captures), of all retransmissions.
-    NeedlessRetransmissions: Count;
+    NeedlessRetransmissions: Count, "needless retransmissions", >= "reordering, not loss";
     /// Times that the sender noticed reordering.
-    ReorderingEvents: Count;
+    ReorderingEvents: Count, "reordering events", >= "the path reorders";
     /// Segments delivered with an ECN mark, of all data segments.
-    EcnMarkedSegments: Count;
+    EcnMarkedSegments: Count, "segments with an ECN mark", >= "the path marks";
     /// Segments lost in one event by the number that random loss gives. Up to 1.3: one by one;
     /// from 1.45: something overflows.
-    LossRunOverRandom: Ratio;
+    LossRunOverRandom: Ratio, "segments lost together, by random loss",
+        >= "something overflows", <= "one by one";
     /// Loss events that this rests on.
-    LossEvents: Count;
+    LossEvents: Count, "loss events";
     /// Place of lost segments in their bursts, median: 0 first, 0.5 anywhere, 1 last.
-    LossPositionInBurst: Ratio;
+    LossPositionInBurst: Ratio, "place of lost segments in their bursts, median",
+        >= "at the end; 0.5 is anywhere";
     /// How well a queue or a token bucket separates lost from delivered segments: 0 like random loss, 1 without exception.
-    LossSeparation: Ratio;
+    LossSeparation: Ratio, "how well a queue or token bucket separates lost from delivered",
+        >= "it is what loses", <= "neither loses them";
     /// Rate that drains that queue, or refills that bucket.
-    BucketRate: BitRate;
+    BucketRate: BitRate, "rate that drains it";
     /// Lowest of the rates that fit about as well, where they differ by more than 5 %.
-    LowestBucketRate: BitRate;
+    LowestBucketRate: BitRate, "rate that drains it, lowest that fits";
     /// Highest of these rates.
-    HighestBucketRate: BitRate;
+    HighestBucketRate: BitRate, "rate that drains it, highest that fits";
     /// Connections to the same destination that share it; the proposed pace is that of each.
-    BucketConnections: Count;
+    BucketConnections: Count, "connections that share it";
     /// Bytes that it holds.
-    BucketDepth: Bytes;
+    BucketDepth: Bytes, "its size";
     /// Time that it takes to drain: the delay that it adds if it is a queue.
-    BucketDrainTime: Time;
+    BucketDrainTime: Time, "delay that it adds as a queue";
     /// Losses at which the bucket of a policer was empty, of all losses.
-    LossesAtEmptyBucket: Share;
+    LossesAtEmptyBucket: Share, "losses at an empty token bucket", >= "a policer drops them";
     /// Rate that this loss and the shortest RTT allow: MSS/RTT x 1.22/sqrt(p) (Mathis, Semke, Mahdavi, Ott 1997).
-    LossLimitedRate: BitRate;
+    LossLimitedRate: BitRate, "rate that this loss allows (MSS/RTT x 1.22/sqrt(p))";
     /// The same with an MSS of 8948 bytes.
-    LossLimitedRateJumbo: BitRate;
+    LossLimitedRateJumbo: BitRate, "the same with an MSS of 8948";
     /// The same at half the RTT.
-    LossLimitedRateHalfRtt: BitRate;
+    LossLimitedRateHalfRtt: BitRate, "the same at half the RTT";
     /// Payload of a segment that was retransmitted and never acknowledged.
-    VanishedSegment: Bytes;
+    VanishedSegment: Bytes, "segment that is never acknowledged", >= "larger than all that pass";
     /// Payload of the largest segment that was acknowledged.
-    LargestDelivered: Bytes;
+    LargestDelivered: Bytes, "largest acknowledged segment";
 
     // ---- duplex ----
     /// Late collisions of the sender's device.
-    SenderLateCollisions: Count, Counters;
+    SenderLateCollisions: Count, Counters, "late collisions at the sender";
     /// Late collisions of the receiver's device.
-    ReceiverLateCollisions: Count, Counters;
+    ReceiverLateCollisions: Count, Counters, "late collisions at the receiver";
     /// Damaged frames that the sender's device received.
-    SenderDamagedFrames: Count, Counters;
+    SenderDamagedFrames: Count, Counters, "damaged frames at the sender";
     /// Damaged frames that the receiver's device received.
-    ReceiverDamagedFrames: Count, Counters;
+    ReceiverDamagedFrames: Count, Counters, "damaged frames at the receiver";
     /// Duplex of a device.
-    Duplex: Name, Settings;
+    Duplex: Name, Settings, "duplex";
 
     // ---- waits ----
     /// Short segments that waited for an acknowledgement (Nagle's algorithm).
-    NagleWaits: Count;
+    NagleWaits: Count, "short segments that waited for an acknowledgement";
     /// Waits that outlast the RTT by a delayed acknowledgement (15 ms or more), of all waits.
-    DelayedAckWaits: Count;
+    DelayedAckWaits: Count, "waits for a delayed ACK", >= "one in five";
     /// Time in these waits.
-    DelayedAckTime: Time;
+    DelayedAckTime: Time, "time in them", >= "a quarter of the time";
     /// Single segments in flight whose acknowledgement outlasts the RTT by 15 ms or more, of all of them.
-    SingleSegmentWaits: Count;
+    SingleSegmentWaits: Count, "single segments that waited for a delayed ACK";
     /// Time for which the receiver held back acknowledgements of three full segments and more.
-    HeldAckTime: Time;
+    HeldAckTime: Time, "time in which the receiver held back ACKs of many segments",
+        >= "its application does not read";
     /// Bursts of new data that did not follow an acknowledgement within a millisecond, of all of them.
-    SelfClockedSends: Share;
+    SelfClockedSends: Share, "bursts that left without an ACK before them",
+        >= "a clock, not ACKs, releases segments";
     /// Round trips in half of which nothing was sent.
-    PausedRtts: Share;
+    PausedRtts: Share, "RTTs in half of which nothing was sent", <= "a clock, not ACKs, releases segments";
     /// Round trips in which less than half of what the path holds was in flight.
-    DrainedRtts: Share;
+    DrainedRtts: Share, "RTTs in which the path ran half empty", >= "the sender did not send, though it could";
     /// Pacing rate that was set (`SO_MAX_PACING_RATE`).
-    PacingRate: BitRate, Settings;
+    PacingRate: BitRate, Settings, "pacing rate that was set (SO_MAX_PACING_RATE)";
     /// Mean time of a segment below TCP, between its timestamp and its capture.
-    TimeBelowTcp: Time;
+    TimeBelowTcp: Time, "time of a segment below TCP, mean", >= "it waits in the device";
     /// At the receiver: least time of a round trip by which data come later than their timestamps, above the least of all, median.
-    StandingQueue: Time;
+    StandingQueue: Time, "queueing delay of the fastest data of each RTT, median", >= "the queue never empties";
     /// Half the span from the first to the last decile of the time from one small burst to the next, by its median, at the receiver.
-    BurstSpread: Ratio;
+    BurstSpread: Ratio, "spread of the time from burst to burst, of its median", <= "a clock lets them go";
 
     // ---- processes ----
     /// Processors that the sending process used.
-    SenderProcessCpu: Cpus, Counters;
+    SenderProcessCpu: Cpus, Counters, "processors of the sending process",
+        >= "a full processor", <= "not the processor";
     /// Load of all processors of the sending host.
-    SenderHostCpu: Share, Counters;
+    SenderHostCpu: Share, Counters, "load of the sending host", >= "a full host";
     /// Load of the sending host's busiest processor.
-    SenderBusiestProcessor: Share, Counters;
+    SenderBusiestProcessor: Share, Counters, "load of the sending host's busiest processor",
+        >= "a full processor";
     /// Processors that the receiving process used.
-    ReceiverProcessCpu: Cpus, Counters;
+    ReceiverProcessCpu: Cpus, Counters, "processors of the receiving process", >= "a full processor";
     /// Load of all processors of the receiving host.
-    ReceiverHostCpu: Share, Counters;
+    ReceiverHostCpu: Share, Counters, "load of the receiving host", >= "a full host";
     /// Load of the receiving host's busiest processor.
-    ReceiverBusiestProcessor: Share, Counters;
+    ReceiverBusiestProcessor: Share, Counters, "load of the receiving host's busiest processor",
+        >= "a full processor";
     /// Processors that both processes used, on the one machine that has both.
-    BothProcessesCpu: Cpus, Counters;
+    BothProcessesCpu: Cpus, Counters, "processors of both processes, on one machine",
+        >= "most of one processor";
     /// Time of which the next four are shares: the process held the connection up, and was sampled.
-    ProcessTime: Time, Process;
+    ProcessTime: Time, Process, "time in which the process was observed";
     /// The process ran on a processor.
-    ProcessRunning: Share, Process;
+    ProcessRunning: Share, Process, "running";
     /// The process was ready to run, without a processor.
-    ProcessReady: Share, Process;
+    ProcessReady: Share, Process, "ready, without a processor";
     /// The process waited for a disk.
-    ProcessDiskWait: Share, Process;
+    ProcessDiskWait: Share, Process, "waiting for a disk";
     /// The process slept.
-    ProcessAsleep: Share, Process;
+    ProcessAsleep: Share, Process, "asleep";
     /// Kernel function in which the process waited longest.
-    WaitFunction: Name, Process;
+    WaitFunction: Name, Process, "waiting in";
     /// Bytes that the process read from and wrote to storage.
-    StorageBytes: Bytes, Process;
+    StorageBytes: Bytes, Process, "read from and written to storage";
     /// Unread data by the receive buffer, mean while the receive window was the limit; else of all the time.
-    UnreadData: Share;
+    UnreadData: Share, "unread data by the receive buffer", >= "the reader is behind";
 
     // ---- copies ----
     /// The source's storage was at work.
-    SourceBusy: Share, Rings;
+    SourceBusy: Share, Rings, "the source's storage was reading", >= "busier than all else";
     /// The sink's storage was at work, fsync included.
-    SinkBusy: Share, Rings;
+    SinkBusy: Share, Rings, "the sink's storage was writing", >= "busier than all else";
     /// Rate of that storage while it was at work.
-    StorageRate: BitRate, Rings;
+    StorageRate: BitRate, Rings, "its rate in that time";
     /// The sender's ring was empty.
-    SenderRingEmpty: Share, Rings;
+    SenderRingEmpty: Share, Rings, "empty ring of the sender";
     /// The receiver's ring was full.
-    ReceiverRingFull: Share, Rings;
+    ReceiverRingFull: Share, Rings, "full ring of the receiver";
     /// The source's share in the page cache before the copy.
-    SourceCached: Share, Rings;
+    SourceCached: Share, Rings, "source in the page cache before";
     /// The fsync at the end.
-    FsyncTime: Time, Rings;
+    FsyncTime: Time, Rings, "fsync at the end";
 
     // ---- listings ----
     /// Segments that left while the bytes in flight did not grow: retransmissions.
-    SegmentsWithoutGrowth: Count;
+    SegmentsWithoutGrowth: Count, "segments sent while nothing more was in flight";
     /// Acknowledgements of nothing new: each reports a segment behind a missing one.
-    DuplicateAcks: Count;
+    DuplicateAcks: Count, "duplicate acknowledgements";
     /// Long waits for an acknowledgement.
-    AckWaits: Count;
+    AckWaits: Count, "long waits for an acknowledgement";
     /// Data segments that were sent.
-    SentSegments: Count;
+    SentSegments: Count, "segments sent";
     /// Time from one segment to the next, median.
-    SegmentGap: Time;
+    SegmentGap: Time, "time from one segment to the next, median";
     /// Full segments from one acknowledgement to the next, largest. A receiver acknowledges at least every second
     /// segment (RFC 5681, 4.2), or a whole burst at once.
-    SegmentsPerAck: Count;
+    SegmentsPerAck: Count, "full segments for one acknowledgement, largest (a consequence)";
     /// Replies to received data.
-    Replies: Count;
+    Replies: Count, "replies";
     /// Time to such a reply, median.
-    ReplyTime: Time;
+    ReplyTime: Time, "time to a reply, median";
     /// Time before the last acknowledgement, which the peer delayed (RFC 1122, 4.2.3.2).
-    LastAckDelay: Time;
+    LastAckDelay: Time, "time before the last acknowledgement", >= "delayed, nothing more to send";
 
     // ---- two places ----
     /// Bytes that passed the first place and never the second, of all bytes.
-    UndeliveredBytes: Bytes;
+    UndeliveredBytes: Bytes, "sent and never delivered";
     /// Acknowledgements without data, by the sender of data that never came, with later sequence numbers than those.
-    AcksAheadOfData: Count;
+    AcksAheadOfData: Count, "acknowledgements that came after them", >= "only packets without data pass";
     /// Forward one-way delay above the smallest, median.
-    ForwardDelayMedian: Time;
+    ForwardDelayMedian: Time, "forward queueing delay, median";
     /// Forward one-way delay above the smallest, largest.
-    ForwardDelayMax: Time;
+    ForwardDelayMax: Time, "forward queueing delay, largest";
     /// Reverse one-way delay above the smallest, median.
-    ReverseDelayMedian: Time;
+    ReverseDelayMedian: Time, "reverse queueing delay, median";
     /// Reverse one-way delay above the smallest, largest.
-    ReverseDelayMax: Time;
+    ReverseDelayMax: Time, "reverse queueing delay, largest";
     /// Time for which the receiver held acknowledgements, median.
-    AckDelayMedian: Time;
+    AckDelayMedian: Time, "delay of ACKs at the receiver, median";
     /// Time for which the receiver held acknowledgements, largest.
-    AckDelayMax: Time;
+    AckDelayMax: Time, "delay of ACKs at the receiver, largest";
     /// Acknowledgements held for 15 ms or more, of all.
-    DelayedAcks: Count;
+    DelayedAcks: Count, "delayed ACKs";
 }
 
 macro_rules! units {
