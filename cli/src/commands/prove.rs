@@ -194,7 +194,7 @@ struct ProveOutput {
     /// The experiment with its verdict as JSON
     #[arg(short = 'J', long, group = "form")]
     json: bool,
-    /// The verdict and its tables as Markdown
+    /// Its page as Markdown, like 'linerate report -f markdown'
     #[arg(long, group = "form")]
     markdown: bool,
     /// The runs as CSV
@@ -440,7 +440,7 @@ impl ProveOutput {
         out::print(&if self.json {
             report::prove::json(experiment, verdict)
         } else if self.markdown {
-            report::prove::markdown(experiment, verdict)
+            report::page::markdown(&report::pages::experiment(experiment, verdict))
         } else if self.csv {
             report::prove::csv(experiment)
         } else {

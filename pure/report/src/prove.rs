@@ -5,13 +5,11 @@
 //! runs shows that, and no figure of an effect stands without its interval.
 
 mod csv;
-mod markdown;
 pub(crate) mod phrase;
 pub(crate) mod plan;
 pub(crate) mod text;
 
 pub use csv::csv;
-pub use markdown::markdown;
 pub use phrase::{answer, signed};
 pub use text::{forecast, in_short, monitor, p_values, verdict};
 

@@ -72,7 +72,9 @@ pub(crate) fn answers(experiment: &Experiment, verdict: &Verdict) -> Vec<Answer>
     let several = verdict.comparisons.len() > 1;
     let of_arm = |c: &Comparison| {
         let mut sentences = comparison((experiment, verdict), c);
-        sentences.extend((!several).then(|| validity(plan, c.outcome)));
+        if !several {
+            sentences.extend(validity(plan, c.outcome));
+        }
         let judged = c.outcome != Outcome::NoVerdict && c.pairs_so_far > 0;
         let of = several.then(|| escape(plan.arm_name(c.arm)));
         Answer {
@@ -106,12 +108,12 @@ pub(crate) fn of_all(experiment: &Experiment, verdict: &Verdict) -> Vec<String> 
     let several = verdict.comparisons.len() > 1 || factors;
     let all = [
         factors.then(|| blocks(experiment, verdict)),
-        several.then(|| validity(&experiment.plan, verdict.outcome)),
+        several
+            .then(|| validity(&experiment.plan, verdict.outcome))
+            .flatten(),
     ];
     let judged = verdict.outcome != Outcome::NoVerdict;
-    let all = all.into_iter().flatten();
-    all.filter(|sentence| judged && !sentence.is_empty())
-        .collect()
+    all.into_iter().flatten().filter(|_| judged).collect()
 }
 
 /// `46 runs`.
@@ -238,9 +240,9 @@ fn circumstances((experiment, verdict): Judged<'_>, c: &Comparison, estimate: &E
 }
 
 /// How often chance alone gives a verdict, and for what it holds.
-pub(crate) fn validity(plan: &Plan, outcome: Outcome) -> String {
+fn validity(plan: &Plan, outcome: Outcome) -> Option<String> {
     let chance = match (&plan.design, outcome) {
-        (_, Outcome::NotEnoughData | Outcome::NoVerdict) => return String::new(),
+        (_, Outcome::NotEnoughData | Outcome::NoVerdict) => return None,
         (Design::Blocks { .. } | Design::Factorial { .. }, _) => {
             "If no change did anything, a verdict of faster or slower on any of them would come up at most 5 times in 100."
         }
@@ -248,7 +250,7 @@ pub(crate) fn validity(plan: &Plan, outcome: Outcome) -> String {
             "If the change did nothing, a verdict of either kind would come up at most 5 times in 100."
         }
     };
-    format!("{chance} Valid for this path and this hour.")
+    Some(format!("{chance} Valid for this path and this hour."))
 }
 
 /// Totals and bad runs, beside the verdict and not judged.

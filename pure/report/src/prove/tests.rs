@@ -3,6 +3,7 @@
 use super::*;
 use crate::pictures::{bars, drift, forest, pairs};
 use crate::words::Style;
+use crate::{page, pages};
 use ::prove::{PlanOptions, TrialSlot, forecast as foresee, judge, next, plan_from_changes, trial};
 use model::*;
 
@@ -248,7 +249,7 @@ fn outputs(e: &Experiment) -> Vec<String> {
     let mut all = vec![
         text(e),
         verdict(e, &v, style),
-        markdown(e, &v),
+        page::markdown(&pages::experiment(e, &v)),
         csv(e),
         json(e, &v),
         p_values(e, &v),
@@ -378,16 +379,16 @@ fn names_cannot_be_markup() {
         well_formed(&svg);
         assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
     }
-    for text in [text(&e), markdown(&e, &v), csv(&e), json(&e, &v)] {
+    let marked = page::markdown(&pages::experiment(&e, &v));
+    for text in [&text(&e), &marked, &csv(&e), &json(&e, &v)] {
         assert!(
             !text.contains('\u{1b}') && !text.contains('\u{202e}'),
             "{text}"
         );
     }
-    let table = markdown(&e, &v);
     assert!(
-        table.contains("\\<script\\>") && !table.contains(" <script"),
-        "{table}"
+        marked.contains("\\<script\\>") && !marked.contains(" <script"),
+        "{marked}"
     );
 }
 

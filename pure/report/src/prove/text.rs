@@ -64,7 +64,7 @@ pub(crate) fn ended(experiment: &Experiment, verdict: &Verdict) -> Option<String
     ))
 }
 
-pub(super) fn answers(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
+fn answers(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
     let mut out = String::new();
     if let Some(search) = phrase::search(&experiment.plan, verdict) {
         out += &(flow(&search, style, "", 0) + "\n");
@@ -121,14 +121,13 @@ pub(crate) fn doubts(experiment: &Experiment, verdict: &Verdict) -> Vec<String> 
 
 /// Average, median, minimum and maximum of every arm.
 pub(crate) fn classic_table(metric: Metric, arms: &[ArmTable]) -> Table {
-    Table::new(&CLASSIC, arms.iter().map(|arm| classic_row(metric, arm)))
+    let head = [
+        "arm", "runs", "average", "median", "minimum", "maximum", "bad",
+    ];
+    Table::new(&head, arms.iter().map(|arm| classic_row(metric, arm)))
 }
 
-pub(super) const CLASSIC: [&str; 7] = [
-    "arm", "runs", "average", "median", "minimum", "maximum", "bad",
-];
-
-pub(super) fn classic_row(metric: Metric, arm: &ArmTable) -> Vec<String> {
+fn classic_row(metric: Metric, arm: &ArmTable) -> Vec<String> {
     let values = [arm.average, arm.median, arm.min, arm.max];
     let values = values.map(|value| phrase::value(metric, value));
     let mut row = vec![escape(&arm.name), arm.runs.to_string()];
