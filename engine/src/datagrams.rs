@@ -3,14 +3,13 @@
 use crate::address_challenge::AddressChallenge;
 use crate::trust::Peer;
 use anyhow::{Result, bail};
-use measure::{Count, DatagramFormat, DatagramKind};
-use model::{Arrivals, Datagrams, EndRecord, Nanos, Placement, SocketSettings, Workload};
+use measure::{DatagramFormat, DatagramRead};
+use model::{EndRecord, Nanos, Placement, SocketSettings, Workload};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::ArrivalCounter;
 use wire::control::datagram::{
     CHALLENGE_LEN, DatagramHeader, GREETING_LEN, GreetingKind, StreamGreeting,
 };
@@ -230,44 +229,12 @@ impl DatagramFormat for LegDatagrams {
         Some(datagram)
     }
 
-    fn counter(&self) -> Box<dyn Count> {
-        Box::new(LegArrivals {
-            token: self.0,
-            counter: ArrivalCounter::default(),
-        })
-    }
-}
-
-struct LegArrivals {
-    token: Token,
-    counter: ArrivalCounter,
-}
-
-impl Count for LegArrivals {
-    fn dropped(&mut self, at_most: u64) {
-        self.counter.dropped(at_most);
-    }
-
-    fn count(&mut self, datagram: &[u8], at: Nanos) -> DatagramKind {
-        match DatagramHeader::decode(datagram, &self.token) {
-            None => DatagramKind::Other,
-            Some(header) if header.is_end => {
-                self.counter.ended(header.number);
-                DatagramKind::End
-            }
-            Some(header) => match self.counter.arrived(header.number, header.sent, at) {
-                true => DatagramKind::Payload,
-                false => DatagramKind::Other,
-            },
+    fn read(&self, datagram: &[u8]) -> DatagramRead {
+        match DatagramHeader::decode(datagram, &self.0) {
+            None => DatagramRead::Other,
+            Some(header) if header.is_end => DatagramRead::End(Some(header.number)),
+            Some(DatagramHeader { number, sent, .. }) => DatagramRead::Payload { number, sent },
         }
-    }
-
-    fn totals(&self) -> Datagrams {
-        self.counter.totals()
-    }
-
-    fn arrivals(&mut self) -> Arrivals {
-        self.counter.arrivals()
     }
 }
 

@@ -9,9 +9,9 @@ use crate::log;
 use crate::progress::{Event, Watcher};
 use crate::transport::{self, driver::Driver};
 use anyhow::{Context, Result, bail};
-use measure::{BlockClient, BlockClients, Job, Role};
+use measure::{Job, Role};
 use model::{
-    BlockOperation, BlockOrder, BlockReply, BlockServer, Blocks, Bytes, Direction, EndRecord,
+    BlockClients, BlockOperation, BlockOrder, BlockServer, Blocks, Bytes, Direction, EndRecord,
     Ended, Leg, Nanos, Run, SocketSettings, Spec, Warning, Workload,
 };
 use std::fs;
@@ -258,38 +258,14 @@ impl Requester<'_> {
         // Nothing on the way or at the server makes it smaller.
         let block = measure::noise(order.block.0 as usize);
         Arc::new(move |stream: usize| {
-            let client = NfsBlockClient::new(
+            Box::new(NfsBlockClient::new(
                 order.clone(),
                 handles[stream].clone(),
                 who.clone(),
                 BlockOrder::new(&order, all, 0, 1),
                 block.clone(),
-            );
-            Box::new(NfsClient(client)) as Box<dyn BlockClient>
+            ))
         })
-    }
-}
-
-/// The protocol's machine as the load drives it.
-struct NfsClient(NfsBlockClient);
-
-impl BlockClient for NfsClient {
-    fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
-        self.0.ask(now, out);
-    }
-
-    fn sent(&mut self, now: Nanos, bytes: usize) {
-        self.0.sent(now, bytes);
-    }
-
-    fn recv(
-        &mut self,
-        now: Nanos,
-        bytes: &[u8],
-        answered: &mut dyn FnMut(BlockReply),
-    ) -> Result<(), String> {
-        let received = self.0.recv(now, bytes, answered);
-        received.map_err(|failure| failure.to_string())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Datagrams of a leg, and what their receiver counts.
 
-use model::Nanos;
-use wire::ArrivalCounter;
+use model::{ArrivalCounter, Nanos};
 use wire::control::Token;
 use wire::control::datagram::{DatagramHeader, StreamGreeting};
 

@@ -1,8 +1,7 @@
 //! iperf3's datagrams.
 
-use measure::{Count, DatagramFormat, DatagramKind};
-use model::{Arrivals, Datagrams, Nanos};
-use wire::ArrivalCounter;
+use measure::{DatagramFormat, DatagramRead};
+use model::Nanos;
 use wire::iperf3::UdpHeader;
 
 /// Each datagram begins with iperf3's header.
@@ -25,41 +24,14 @@ impl DatagramFormat for Iperf3Datagrams {
         UdpHeader::new(at, sequence).encode(datagram, self.wide);
     }
 
-    fn counter(&self) -> Box<dyn Count> {
-        Box::new(Counting {
-            counter: ArrivalCounter::default(),
-            wide: self.wide,
-        })
-    }
-}
-
-struct Counting {
-    counter: ArrivalCounter,
-    wide: bool,
-}
-
-impl Count for Counting {
-    fn dropped(&mut self, at_most: u64) {
-        self.counter.dropped(at_most);
-    }
-
-    fn count(&mut self, datagram: &[u8], at: Nanos) -> DatagramKind {
+    fn read(&self, datagram: &[u8]) -> DatagramRead {
         // What is too short is a late greeting or not of this test: it does not count, and ends nothing.
         let Some(header) = UdpHeader::decode(datagram, self.wide) else {
-            return DatagramKind::Other;
+            return DatagramRead::Other;
         };
-        match u64::try_from(header.sequence) {
-            Ok(number) if self.counter.arrived(number, header.sent(), at) => DatagramKind::Payload,
-            Ok(_) => DatagramKind::Other,
-            Err(_) => DatagramKind::End,
-        }
-    }
-
-    fn totals(&self) -> Datagrams {
-        self.counter.totals()
-    }
-
-    fn arrivals(&mut self) -> Arrivals {
-        self.counter.arrivals()
+        let sent = header.sent();
+        u64::try_from(header.sequence).map_or(DatagramRead::End(None), |number| {
+            DatagramRead::Payload { number, sent }
+        })
     }
 }

@@ -1,9 +1,8 @@
 //! What one end of a load is to do, as its caller describes it.
 
-use crate::block_client::BlockClients;
 use crate::storage::Storage;
 use crate::udp::DatagramFormat;
-use model::{LegLimit, Workload};
+use model::{BlockClients, LegLimit, Workload};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::BorrowedFd;

@@ -4,7 +4,6 @@
 //! [`Job`] and its connected sockets become a [`Load`]: threads, counters that anyone
 //! may read meanwhile, and an [`Outcome`] at the end that never loses what was counted.
 
-mod block_client;
 mod blocks;
 mod bulk;
 mod copy;
@@ -25,7 +24,6 @@ mod workload;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use block_client::{BlockClient, BlockClients};
 pub use blocks::ready;
 pub use error::Error;
 pub use job::{Connector, DRAIN, DataAcceptor, Job, LOST_AFTER, Quota, Reconnect, Role};
@@ -36,7 +34,7 @@ pub use open::{
     listen_datagrams,
 };
 pub use stream::StreamError;
-pub use udp::{Count, DatagramFormat, DatagramKind, datagrams_together};
+pub use udp::{DatagramFormat, DatagramRead, datagrams_together};
 
 /// After the panic of a thread its counts stay readable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

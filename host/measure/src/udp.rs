@@ -10,7 +10,7 @@ use crate::job::{Job, Role};
 use crate::spin::Spin;
 use crate::stream::{LoadPhase, LoadStream};
 use crate::workload::{WorkloadEnd, alone, no_such_role};
-use model::{Arrivals, BitRate, Bytes, Datagrams, LegLimit, Nanos, Udp};
+use model::{ArrivalCounter, BitRate, Bytes, Datagrams, LegLimit, Nanos, Udp};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -45,31 +45,24 @@ pub trait DatagramFormat: Send + Sync {
     fn stamp(&self, datagram: &mut [u8], number: u64, at: Nanos);
     /// The datagram that ends a stream of `sent` datagrams; `None`: the receiver learns of the end elsewhere.
     fn end(&self, sent: u64, at: Nanos) -> Option<Vec<u8>>;
-    /// Counts the datagrams of one stream at its receiver.
-    fn counter(&self) -> Box<dyn Count>;
-}
-
-/// Counts the datagrams of one stream at its receiver.
-pub trait Count: Send {
-    /// The socket had no room for datagrams, at most so many, between the last one and the next.
-    fn dropped(&mut self, at_most: u64);
-    /// Takes a datagram that arrived at `at` since 1970.
-    fn count(&mut self, datagram: &[u8], at: Nanos) -> DatagramKind;
-    /// The counts so far.
-    fn totals(&self) -> Datagrams;
-    /// Everything that is known at the end.
-    fn arrivals(&mut self) -> Arrivals;
+    /// What a datagram that arrived says.
+    fn read(&self, datagram: &[u8]) -> DatagramRead;
 }
 
 /// What a datagram is to its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DatagramKind {
+pub enum DatagramRead {
     /// One of the load.
-    Payload,
-    /// A copy of one, or none of the load.
+    Payload {
+        /// Its number, from 1.
+        number: u64,
+        /// When it was sent, since 1970 by its sender's clock.
+        sent: Nanos,
+    },
+    /// None of the load.
     Other,
-    /// The sender says that it is done.
-    End,
+    /// The sender is done, and may say how many it has sent.
+    End(Option<u64>),
 }
 
 struct UdpEnd {
@@ -113,7 +106,7 @@ impl WorkloadEnd for UdpEnd {
                     let sent = send(stream, &self.order, self.format.as_ref(), &mut span);
                     sent.map(|sent| end_stream(stream, self.format.as_ref(), sent))
                 }
-                false => receive(stream, &self.order, self.format.counter(), &mut span),
+                false => receive(stream, &self.order, self.format.as_ref(), &mut span),
             };
             if let Some((first, last)) = span {
                 stream.moved(first, last);
@@ -336,11 +329,12 @@ impl UdpPace {
 fn receive(
     stream: &LoadStream<'_>,
     order: &Udp,
-    mut counter: Box<dyn Count>,
+    format: &dyn DatagramFormat,
     span: &mut Span,
 ) -> Result<(), String> {
     let socket = stream.fd();
     let mut batch = ReceiveBatch::new(RECEIVED, LARGEST + 1);
+    let mut counter = ArrivalCounter::default();
     // What was dropped had no more datagrams than the largest message that came.
     let mut in_one = 1;
     let mut dropped = 0_u32;
@@ -360,14 +354,21 @@ fn receive(
                         dropped = drops;
                     }
                     let at = message.at.unwrap_or_else(sys::clock::unix).into();
-                    message.datagrams().any(|datagram| {
-                        let counted = counter.count(datagram, at);
-                        bytes += match counted {
-                            DatagramKind::Payload => datagram.len(),
-                            DatagramKind::Other | DatagramKind::End => 0,
-                        };
-                        counted == DatagramKind::End
-                    })
+                    message
+                        .datagrams()
+                        .any(|datagram| match format.read(datagram) {
+                            DatagramRead::Payload { number, sent } => {
+                                if counter.arrived(number, sent, at) {
+                                    bytes += datagram.len();
+                                }
+                                false
+                            }
+                            DatagramRead::Other => false,
+                            DatagramRead::End(sent) => {
+                                sent.into_iter().for_each(|sent| counter.ended(sent));
+                                true
+                            }
+                        })
                 });
                 stream.count(bytes);
                 stream.counted(counter.totals());
@@ -421,33 +422,6 @@ mod tests {
     use std::net::UdpSocket;
 
     /// Numbers as eight bytes at the start; zero ends the stream.
-    struct Numbers(Datagrams);
-
-    impl Count for Numbers {
-        fn dropped(&mut self, _at_most: u64) {}
-
-        fn count(&mut self, datagram: &[u8], _at: Nanos) -> DatagramKind {
-            let number = u64::from_be_bytes(datagram[..8].try_into().unwrap());
-            if number == 0 {
-                return DatagramKind::End;
-            }
-            self.0.packets = self.0.packets.max(number);
-            DatagramKind::Payload
-        }
-
-        fn arrivals(&mut self) -> Arrivals {
-            let received = self.0.packets;
-            Arrivals {
-                received,
-                ..Arrivals::default()
-            }
-        }
-
-        fn totals(&self) -> Datagrams {
-            self.0
-        }
-    }
-
     struct Numbered;
 
     impl DatagramFormat for Numbered {
@@ -463,8 +437,14 @@ mod tests {
             datagram[..8].copy_from_slice(&number.to_be_bytes());
         }
 
-        fn counter(&self) -> Box<dyn Count> {
-            Box::new(Numbers(Datagrams::default()))
+        fn read(&self, datagram: &[u8]) -> DatagramRead {
+            match u64::from_be_bytes(datagram[..8].try_into().unwrap()) {
+                0 => DatagramRead::End(None),
+                number => DatagramRead::Payload {
+                    number,
+                    sent: Nanos(0),
+                },
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! Data flows one way: kernel bytes -> [`Sample`] -> [`Run`] -> [`Summary`] -> words and pages.
 
 pub mod advice;
+mod arrivals;
 mod blocks;
 mod clocks;
 mod completeness;
@@ -38,6 +39,7 @@ mod units;
 mod verdict;
 mod workload;
 
+pub use arrivals::ArrivalCounter;
 pub use blocks::*;
 pub use clocks::*;
 pub use completeness::*;

@@ -1,12 +1,10 @@
 //! Protocols as machines without a socket and without a clock ([`Machine`]). The only code that parses what an
 //! unauthenticated peer sent.
 
-mod arrivals;
 pub mod control;
 pub mod http;
 pub mod iperf3;
 mod machine;
 pub mod nfs;
 
-pub use arrivals::ArrivalCounter;
 pub use machine::Machine;

@@ -1,10 +1,9 @@
 //! The client's load: a fixed number of calls outstanding at a server of blocks, in any protocol.
 
-use crate::block_client::BlockClient;
 use crate::spin::{Spin, is_pause};
 use crate::stream::{LoadPhase, LoadStream, Tally, counts, latencies};
 use hdrhistogram::Histogram;
-use model::{BlockOperation, BlockRecord, BlockReply, Blocks, Bytes, Latency, Nanos};
+use model::{BlockClient, BlockOperation, BlockRecord, BlockReply, Blocks, Bytes, Latency, Nanos};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::Shutdown;

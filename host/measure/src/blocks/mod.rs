@@ -6,13 +6,12 @@ mod peer_client;
 mod server;
 
 use crate::Error;
-use crate::block_client::BlockClients;
 use crate::job::{Job, Role};
 use crate::spin::{Spin, is_pause};
 use crate::storage::{Storage, Store};
 use crate::stream::LoadStream;
 use crate::workload::{WorkloadEnd, alone, no_such_role};
-use model::{Blocks, StoreRecord, WaitMode, Workload};
+use model::{BlockClients, Blocks, StoreRecord, WaitMode, Workload};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! The client of blocks that a peer has.
 
 use super::frame::{REPLY, STRANGE, code};
-use crate::block_client::{BlockClient, BlockClients};
 use crate::noise::noise;
 use model::{
-    AtServer, BlockCall, BlockOperation, BlockOrder, BlockReply, Blocks, Bytes, Nanos, Outstanding,
+    AtServer, BlockCall, BlockClient, BlockClients, BlockOperation, BlockOrder, BlockReply, Blocks,
+    Bytes, Nanos, Outstanding,
 };
 use std::sync::Arc;
 

@@ -4,7 +4,9 @@ use super::procedures::{ATTRIBUTES, Handle, skip_change};
 use super::programs::NFS;
 use super::rpc::{self, LAST, RpcCredentials, RpcFailure};
 use super::xdr::{Xdr, XdrWriter};
-use model::{BlockOperation, BlockOrder, BlockReply, Blocks, Bytes, Nanos, Outstanding};
+use model::{
+    BlockClient, BlockOperation, BlockOrder, BlockReply, Blocks, Bytes, Nanos, Outstanding,
+};
 
 /// Of a reply so many bytes are looked at: more than stands in front of the data of a READ.
 const KEPT: usize = 768;
@@ -56,8 +58,25 @@ impl NfsBlockClient {
         }
     }
 
-    /// Appends the next call of the mix.
-    pub fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
+    fn answer(&mut self, now: Nanos, reply: &IncomingReply) -> Result<BlockReply, RpcFailure> {
+        let mut from = Xdr(&reply.kept);
+        let call = from.u32().and_then(|n| self.outstanding.take(n));
+        let call = call.ok_or(RpcFailure::Malformed("a call"))?;
+        let name = call.operation.name();
+        rpc::accepted(&mut from, name)?;
+        let moved = moved(call.operation, &mut from).ok_or(RpcFailure::Malformed(name))?;
+        let data = moved.map_err(|status| RpcFailure::Refused { call: name, status })?;
+        let reads = call.operation == BlockOperation::Read;
+        if data.0 > self.order.block.0 || (reads && reply.length < data.0) {
+            return Err(RpcFailure::Malformed(name));
+        }
+        let begun = reply.begun.unwrap_or(now);
+        Ok(call.answer(begun, now, data, None))
+    }
+}
+
+impl BlockClient for NfsBlockClient {
+    fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
         let number = self.outstanding.next();
         let operation = self.order.mix[number as usize % self.order.mix.len()];
         let begin = out.len();
@@ -96,46 +115,26 @@ impl NfsBlockClient {
         self.outstanding.ask(now, operation, out.len() - begin);
     }
 
-    /// The kernel has so many more bytes of the calls.
-    pub fn sent(&mut self, now: Nanos, bytes: usize) {
+    fn sent(&mut self, now: Nanos, bytes: usize) {
         self.outstanding.sent(now, bytes);
     }
 
-    /// Takes what arrived; each whole answer goes to `answered`.
-    ///
-    /// # Errors
-    /// If the server refused a call, or what came is no reply to one: nothing more can be asked.
-    pub fn recv(
+    fn recv(
         &mut self,
         now: Nanos,
         mut bytes: &[u8],
         answered: &mut dyn FnMut(BlockReply),
-    ) -> Result<(), RpcFailure> {
+    ) -> Result<(), String> {
+        let said = |failure: RpcFailure| failure.to_string();
         while !bytes.is_empty() {
-            let taken = self.reply.take(now, bytes)?;
+            let taken = self.reply.take(now, bytes).map_err(said)?;
             bytes = &bytes[taken..];
             if self.reply.is_whole() {
                 let reply = std::mem::take(&mut self.reply);
-                answered(self.answer(now, &reply)?);
+                answered(self.answer(now, &reply).map_err(said)?);
             }
         }
         Ok(())
-    }
-
-    fn answer(&mut self, now: Nanos, reply: &IncomingReply) -> Result<BlockReply, RpcFailure> {
-        let mut from = Xdr(&reply.kept);
-        let call = from.u32().and_then(|n| self.outstanding.take(n));
-        let call = call.ok_or(RpcFailure::Malformed("a call"))?;
-        let name = call.operation.name();
-        rpc::accepted(&mut from, name)?;
-        let moved = moved(call.operation, &mut from).ok_or(RpcFailure::Malformed(name))?;
-        let data = moved.map_err(|status| RpcFailure::Refused { call: name, status })?;
-        let reads = call.operation == BlockOperation::Read;
-        if data.0 > self.order.block.0 || (reads && reply.length < data.0) {
-            return Err(RpcFailure::Malformed(name));
-        }
-        let begun = reply.begun.unwrap_or(now);
-        Ok(call.answer(begun, now, data, None))
     }
 }
 
@@ -350,9 +349,7 @@ mod tests {
         let receive = |bytes: &[u8]| {
             let mut client = client(&[BlockOperation::Write], false);
             client.ask(Nanos(0), &mut Vec::new());
-            client
-                .recv(Nanos(1), bytes, &mut |_| ())
-                .map_err(|failure| failure.to_string())
+            client.recv(Nanos(1), bytes, &mut |_| ())
         };
         assert_eq!(
             receive(&reply(0, &[28], 0, 100)).unwrap_err(),

@@ -1,7 +1,7 @@
 //! What the receiver of a stream of numbered datagrams counts: losses and their runs, order, duplicates, jitter and the
 //! variation of the one-way delay.
 
-use model::{Arrivals, Datagrams, Latency, Nanos};
+use crate::{Arrivals, Datagrams, Latency, Nanos};
 
 /// Numbers, the highest ones, of which is known whether they arrived: 131,072. A datagram that comes later than that
 /// stays lost, and counts as a duplicate.
