@@ -174,7 +174,7 @@ impl Listed {
 }
 
 /// What was found of an MTU, in a sentence.
-pub fn sentence(found: &MtuFound) -> String {
+fn sentence(found: &MtuFound) -> String {
     match found {
         MtuFound::Look(report) => report::mtu::sentence(report),
         MtuFound::Change(change) => report::mtu_change::sentence(change),

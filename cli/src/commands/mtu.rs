@@ -1,20 +1,16 @@
 //! `linerate mtu`: what size of packet gets through, in each direction.
 
-use crate::archive_list::sentence;
 use crate::document;
 use crate::global::{Reaching, Version};
 use crate::json_input::Document;
-use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use archive::RunFilter;
 use engine::controller::PeerLink;
 use engine::host::Host;
 use engine::lab;
 use engine::mtu::{self, local, web};
 use engine::peer::PeerOperation;
 use engine::transport::How;
-use model::mtu::{MtuFound, MtuRecord};
-use report::words::{escape, utc};
+use model::mtu::MtuFound;
 
 /// Find the path MTU of each direction, and what limits it
 #[derive(Args)]
@@ -23,23 +19,15 @@ use report::words::{escape, utc};
   linerate mtu ssh:me@db2 --json        starts the agent over ssh
   linerate mtu lab:home-lan-blackhole   on an emulated path
   linerate mtu http://db2/big.iso       a web server: a page above the MTU
-  linerate mtu --list
-  linerate mtu --show last
 
-Sizes are those of whole IP packets. Both hosts send probes of all candidate
+What was found is kept: 'linerate runs list', 'linerate runs show ID'. Sizes are
+those of whole IP packets. Both hosts send probes of all candidate
 sizes with DF set; a size is confirmed by alternating it with the next one.
 Nothing is changed and no privilege is needed. A web server is probed by the
 MSS of some tens of connections; its direction gets a size only.")]
 pub struct MtuArgs {
     /// The remote host: name[:port], ssh:[user@]name, lab:NAME[/host], lab:FILE.toml, local, or http://name[:port]/page
-    #[arg(required_unless_present_any = ["list", "show"])]
-    host: Option<String>,
-    /// List what was found before
-    #[arg(long, conflicts_with_all = ["host", "show"])]
-    list: bool,
-    /// Show what was found before, by its name in the archive
-    #[arg(long, value_name = "ID", conflicts_with = "host")]
-    show: Option<String>,
+    host: String,
     #[command(flatten)]
     version: Version,
     /// What was found as JSON
@@ -54,14 +42,11 @@ pub struct MtuArgs {
 
 impl MtuArgs {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
-        let Some(host) = &self.host else {
-            return self.kept(global);
-        };
+        let name = &self.host;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        let report = if let Some(page) = web::WebPage::of(host)? {
-            web::probe(host, &page, self.version.chosen())?
+        let report = if let Some(page) = web::WebPage::of(name)? {
+            web::probe(name, &page, self.version.chosen())?
         } else {
-            let name = host;
             let host: Host = name.parse()?;
             host.supports(PeerOperation::ProbeMtu)?;
             if let Some(lab) = self.reaching.lab(&host) {
@@ -75,27 +60,6 @@ impl MtuArgs {
         };
         let found = mtu::store(global.archive_path(), MtuFound::Look(Box::new(report)));
         document::print(Document::Mtu(Box::new(found)), self.json)?;
-        Ok(Exit::Done.into())
-    }
-
-    /// What was found before.
-    fn kept(&self, global: &Global) -> Result<ExitCode> {
-        let archive = open_existing(global)?;
-        if let Some(name) = &self.show {
-            let found = archive.mtu(name).map_err(refused)?.found;
-            document::print(Document::Mtu(Box::new(found)), self.json)?;
-            return Ok(Exit::Done.into());
-        }
-        let records = archive.mtus(&RunFilter::default()).map_err(refused)?;
-        if self.json {
-            out::print(&report::json::pretty(&records))?;
-            return Ok(Exit::Done.into());
-        }
-        for MtuRecord { id, ended, found } in &records {
-            let (time, host) = (utc(*ended), escape(found.host()));
-            let sentence = sentence(found);
-            out::print(&format!("{id}  {time}  {host}  {sentence}\n"))?;
-        }
         Ok(Exit::Done.into())
     }
 }

@@ -492,12 +492,17 @@ fn what_cannot_be_looked_at_is_refused_in_a_sentence() {
     assert_eq!(sizes(&here), (65_535, 65_535));
     // It is kept, and nothing of what was refused.
     assert_eq!(
-        common::json(&mut home.linerate(&["mtu", "--show", "last", "-J"])),
+        common::json(&mut home.linerate(&["runs", "export", "last"])),
         here
     );
-    let list = stdout(&run(&mut home.linerate(&["mtu", "--list"])));
-    assert!(list.contains("  local  65535 bytes each way"), "{list}");
-    assert_eq!(list.lines().count(), 1, "{list}");
-    let none = run(&mut home.linerate(&["mtu", "--show", "00000000"]));
-    assert!(!none.status.success() && common::stderr(&none).contains("linerate mtu --list"));
+    let list = common::json(&mut home.linerate(&["runs", "list", "--json"]));
+    let [only] = &list.as_array().unwrap()[..] else {
+        panic!("{list}");
+    };
+    assert_eq!(
+        (&only["kind"], &only["host"]),
+        (&"mtu".into(), &"local".into())
+    );
+    let sentence = only["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("65535 bytes each way"), "{sentence}");
 }

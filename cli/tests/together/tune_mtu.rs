@@ -350,7 +350,7 @@ fn play(scenario: &Scenario) {
         assert_eq!(segment.snapshot(), before, "{name}");
         segment.undo();
         assert!(!file.exists(), "{name}: what was written goes as well");
-        let list = stdout(&run(&mut segment.local.linerate(&["mtu", "--list"])));
+        let list = stdout(&run(&mut segment.local.linerate(&["runs", "list"])));
         assert_eq!(list.matches("committed.").count(), 2, "{list}");
     }
     segment.assert_put_back(&before, name);

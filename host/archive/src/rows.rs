@@ -112,7 +112,7 @@ pub(crate) const MTUS: RowKind = RowKind {
     table: "mtus",
     columns: "id, started_unix_ns, document",
     what: "record of an MTU",
-    remedy: "see linerate mtu --list",
+    remedy: "see linerate runs list",
 };
 
 /// Whether the checksum of a row of these columns matches, in SQL.
