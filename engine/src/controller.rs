@@ -4,10 +4,9 @@
 use crate::datagrams;
 use crate::exit::Refusal;
 use crate::leg::{
-    LegResult, asked, can_connect, end_trace, failed_with, inspect, job, merge, run_end,
-    sampled_ones, storage, traced,
+    LegEnd, LegResult, asked, can_connect, failed_with, job, merge, sampled_ones, storage,
 };
-use crate::leg_watch::{self, LegWatch};
+use crate::leg_watch;
 use crate::outages;
 use crate::progress::{Event as Progress, Watcher};
 use crate::signature::{self, Statement};
@@ -62,6 +61,8 @@ const SHORTEST_COMPARED: Nanos = Nanos::from_millis(100);
 const FIRST_WINDOW: Bytes = Bytes(64 << 10);
 /// A receive buffer that nobody ordered holds no more that is not read, whatever window its kernel offers.
 const MOST_UNREAD: Bytes = Bytes(1 << 20);
+/// A request to tune is answered within this: settings of a slow device.
+const TUNE_WITHIN: Duration = Duration::from_secs(30);
 /// How long a busy agent is waited for.
 const BUSY_FOR: Duration = Duration::from_secs(120);
 
@@ -181,8 +182,12 @@ impl PeerLink {
     /// what it has changed when the link ends, in whatever way.
     ///
     /// # Errors
-    /// If the agent refuses, is lost, or does not answer within this time; every sentence names it.
-    pub fn tune(&mut self, request: TuneRequest, within: Duration) -> Result<Vec<Reading>> {
+    /// If the agent refuses, is lost, or does not answer in time; every sentence names it.
+    pub fn tune(&mut self, request: TuneRequest) -> Result<Vec<Reading>> {
+        self.tune_within(request, TUNE_WITHIN)
+    }
+
+    fn tune_within(&mut self, request: TuneRequest, within: Duration) -> Result<Vec<Reading>> {
         self.tunes += 1;
         let ours = self.tunes;
         self.send(ToAgent::Tune {
@@ -1156,31 +1161,24 @@ fn play(
     let storage =
         storage(order, Side::Local, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
     can_connect(order.streams).map_err(Refusal::usage)?;
-    let (tracing, untraced) = traced(order, dial.port, NEAR, None);
+    let mut end = LegEnd::begin(order, dial.port, NEAR, None);
     let mut sockets = vec![dial.first()?];
     sockets.extend(dial.others(order.streams, stop)?);
-    let (states, mut warnings) = inspect(&sockets, &dial.settings, NEAR)?;
-    warnings.extend(untraced.into_iter().chain(sampled_ones(order.streams)));
-    if let Some(tracing) = &tracing {
-        tracing.own(&states);
-    }
+    let (states, mut warnings) = end.connected(&sockets, &dial.settings)?;
+    warnings.extend(sampled_ones(order.streams));
     report(Happened::Connected(states, warnings));
     if !dial.await_start(&sockets, go) {
         return Ok(None);
     }
-    let watch = LegWatch::begin(&signature::tag(&dial.token));
     let cpus = dial.placement.cpus.clone();
     let token = dial.token;
     let job = job(order, Side::Local, &cpus, storage, &token, || {
         let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
         Reconnect::Connect(Arc::new(open))
     });
-    let mut played = run_end(job, sockets, order.interval, stop, &mut |sample| {
-        report(Happened::Sample(Box::new(sample)))
-    })
-    .map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
-    played.record.warnings.extend(watch.end(NEAR));
-    played.trace = end_trace(tracing, &mut played.record, NEAR);
+    let mut on_sample = |sample| report(Happened::Sample(Box::new(sample)));
+    let played = end.play(job, sockets, order, &token, stop, &mut on_sample);
+    let played = played.map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
     Ok(Some(played))
 }
 

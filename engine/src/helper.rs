@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use sys::privilege;
 use wire::control::{Origin, TuneOutcome, TuneRequest};
@@ -144,7 +144,7 @@ impl Helper {
     }
 
     fn request<A: DeserializeOwned>(&self, request: &impl Serialize) -> Result<A, String> {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = sys::lock(&self.socket);
         let gone = || {
             format!(
                 "the {} of this server is gone: it has to be started again",

@@ -11,9 +11,6 @@ use std::time::Duration;
 use tune::{TuningSession, Undone};
 use wire::control::TuneRequest;
 
-/// A change of the remote host's settings is answered within this.
-const TUNE_WITHIN: Duration = Duration::from_secs(30);
-
 /// The settings applied on both hosts. Dropping it undoes the local host's; the remote host
 /// undoes its own when the session ends.
 pub struct HostSettings {
@@ -60,7 +57,7 @@ impl HostSettings {
                 title: title.to_owned(),
                 deadline: deadline.into(),
             };
-            link.tune(request, TUNE_WITHIN)?;
+            link.tune(request)?;
             self.there = !link.shares_machine();
             here |= link.shares_machine();
         }
@@ -93,10 +90,10 @@ impl HostSettings {
         };
         let (mut here, there) = (of(Side::Local), of(Side::Remote));
         if let Some(link) = self.agent(remote) {
-            link.tune(TuneRequest::Renew, TUNE_WITHIN)?;
+            link.tune(TuneRequest::Renew)?;
             if !there.is_empty() {
                 let settings = there;
-                link.tune(TuneRequest::Apply { settings }, TUNE_WITHIN)?;
+                link.tune(TuneRequest::Apply { settings })?;
             }
         } else {
             // The two ends are on one host.
@@ -122,7 +119,7 @@ impl HostSettings {
             None => Vec::new(),
         };
         if let Some(link) = self.agent(remote) {
-            readings.extend(link.tune(TuneRequest::Verify, TUNE_WITHIN)?);
+            readings.extend(link.tune(TuneRequest::Verify)?);
         }
         Ok(readings)
     }
@@ -132,7 +129,7 @@ impl HostSettings {
         let here = self.here.as_mut();
         let local = here.map_or(Ok(Vec::new()), TuningSession::undo);
         if let Some(link) = self.agent(remote) {
-            link.tune(TuneRequest::Undo, TUNE_WITHIN)?;
+            link.tune(TuneRequest::Undo)?;
         }
         Ok(local?)
     }
@@ -144,7 +141,7 @@ impl HostSettings {
     pub fn keep(&mut self, remote: &mut dyn PeerSession) -> Result<Vec<Reading>> {
         let mut kept = Vec::new();
         if let Some(link) = self.agent(remote) {
-            kept = link.tune(TuneRequest::Keep, TUNE_WITHIN)?;
+            kept = link.tune(TuneRequest::Keep)?;
             self.there = false;
         }
         if let Some(hold) = self.here.take() {
@@ -157,7 +154,7 @@ impl HostSettings {
     pub fn end(&mut self, remote: &mut dyn PeerSession) -> Result<()> {
         let local = self.here.take().map_or(Ok(Vec::new()), TuningSession::end);
         if let Some(link) = self.agent(remote) {
-            link.tune(TuneRequest::End, TUNE_WITHIN)?;
+            link.tune(TuneRequest::End)?;
         }
         self.there = false;
         local?;
@@ -177,7 +174,7 @@ pub fn forget(remote: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, 
     let kind = remote.kind();
     let there = match remote.agent() {
         Some(link) => link
-            .tune(TuneRequest::FlushMetrics, TUNE_WITHIN)
+            .tune(TuneRequest::FlushMetrics)
             .map(drop)
             .map_err(|error| ("the remote host", sentence(&error))),
         None => Err(("the remote host", format!("it is {kind}"))),
@@ -188,5 +185,5 @@ pub fn forget(remote: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, 
 /// Has the remote host write what it keeps under this title to its boot configuration.
 pub fn persist(link: &mut PeerLink, title: &str) -> Result<Vec<Reading>> {
     let title = title.to_owned();
-    link.tune(TuneRequest::Persist { title }, TUNE_WITHIN)
+    link.tune(TuneRequest::Persist { title })
 }

@@ -3,6 +3,8 @@
 use crate::datagrams::{self, LegDatagrams};
 use crate::exit::sentence;
 use crate::helper::Helper;
+use crate::leg_watch::LegWatch;
+use crate::signature;
 use crate::traces::{self, Tracing};
 use measure::storage::{Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
@@ -19,8 +21,8 @@ use wire::control::{LegOrder, Token, silence};
 
 /// Samples are never closer together, whoever asked for them.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
-/// How soon an end notices that it is to stop.
-const STOP_WITHIN: Duration = Duration::from_millis(50);
+/// How soon an end notices that it is to stop, and its bytes are looked at.
+const STOP_WITHIN: Duration = Duration::from_millis(20);
 
 /// Between retransmissions of a leg that is to survive an outage: up to 6 s of silence they are those of any connection, then
 /// it goes on at most so long after its path does, instead of twice as late.
@@ -154,8 +156,81 @@ pub fn inspect(
     Ok((states, warnings))
 }
 
+/// One end of a leg of an agent, from its data port on.
+pub struct LegEnd {
+    /// What this end is called in warnings.
+    whose: &'static str,
+    tracing: Option<Tracing>,
+    untraced: Option<Warning>,
+}
+
+impl LegEnd {
+    /// Begins the trace of an order that wants one: before connections are made to or from the data port, by the tracer
+    /// if there is one.
+    pub fn begin(
+        order: &LegOrder,
+        port: u16,
+        whose: &'static str,
+        tracer: Option<&Arc<Helper>>,
+    ) -> LegEnd {
+        let started = order.trace.then(|| Tracing::start(port, tracer));
+        let (tracing, untraced) = match started {
+            Some(Ok(tracing)) => (Some(tracing), None),
+            Some(Err(error)) => (None, Some(traces::untraced(whose, &error))),
+            None => (None, None),
+        };
+        LegEnd {
+            whose,
+            tracing,
+            untraced,
+        }
+    }
+
+    /// The live sockets as the kernel has them, and what there is to warn of.
+    pub fn connected(
+        &mut self,
+        sockets: &[TcpStream],
+        asked: &SocketSettings,
+    ) -> Result<(Vec<SocketOptions>, Vec<Warning>), observe::Error> {
+        let (states, mut warnings) = inspect(sockets, asked, self.whose)?;
+        warnings.extend(self.untraced.take());
+        if let Some(tracing) = &self.tracing {
+            tracing.own(&states);
+        }
+        Ok((states, warnings))
+    }
+
+    /// As [`run_end`], with what disturbed this host meanwhile and the trace.
+    pub fn play(
+        self,
+        job: Job,
+        sockets: Vec<TcpStream>,
+        order: &LegOrder,
+        token: &Token,
+        stop: &AtomicBool,
+        on_sample: &mut dyn FnMut(Sample),
+    ) -> anyhow::Result<LegResult> {
+        let watch = LegWatch::begin(&signature::tag(token));
+        let mut played = run_end(job, sockets, order.interval, stop, &|_| (), on_sample)?;
+        let record = &mut played.record;
+        record.warnings.extend(watch.end(self.whose));
+        match self.tracing.map(Tracing::finish) {
+            Some(Ok(kept)) => {
+                let cut = traces::cut(self.whose, &kept.traced);
+                record.warnings.extend(cut);
+                record.trace = Some(kept.traced);
+                played.trace = Some(kept.bytes);
+            }
+            Some(Err(error)) => record.warnings.push(traces::untraced(self.whose, &error)),
+            None => {}
+        }
+        Ok(played)
+    }
+}
+
 /// Runs one end to its limit, or until `stop` is set; every sample goes to `on_sample` as soon as
-/// it is taken. Streams that broke are among the warnings; if all broke, the result says why.
+/// it is taken, and `moved` learns every moment how many bytes there are. Streams that broke are among the warnings; if
+/// all broke, the result says why.
 ///
 /// # Errors
 /// If the load could not start: then nothing was sent.
@@ -164,6 +239,7 @@ pub fn run_end(
     sockets: Vec<TcpStream>,
     interval: Nanos,
     stop: &AtomicBool,
+    moved: &dyn Fn(Bytes),
     on_sample: &mut dyn FnMut(Sample),
 ) -> anyhow::Result<LegResult> {
     let mut result = LegResult::default();
@@ -196,7 +272,11 @@ pub fn run_end(
 
     let started = Instant::now();
     let load = Load::start(job, sockets)?;
-    let wait = |until| load.wait(until);
+    let wait = |until| {
+        let is_over = load.wait(until);
+        moved(load.bytes().iter().copied().sum());
+        is_over
+    };
     sampled(interval, stop, &wait, &|| load.stop(), &mut || {
         let at = Nanos::from(started.elapsed());
         on_sample(Sample {
@@ -288,38 +368,6 @@ pub fn sampled(
             while due <= Instant::now() {
                 due += interval;
             }
-        }
-    }
-}
-
-/// Begins the trace of this end of an order that wants one: before its connections are made to or from the
-/// data port, by the tracer if there is one. An end that cannot says why.
-pub fn traced(
-    order: &LegOrder,
-    port: u16,
-    whose: &str,
-    tracer: Option<&Arc<Helper>>,
-) -> (Option<Tracing>, Option<Warning>) {
-    if !order.trace {
-        return (None, None);
-    }
-    match Tracing::start(port, tracer) {
-        Ok(tracing) => (Some(tracing), None),
-        Err(error) => (None, Some(traces::untraced(whose, &error))),
-    }
-}
-
-/// Ends the trace and notes it with the end; the file if there is one.
-pub fn end_trace(tracing: Option<Tracing>, record: &mut EndRecord, whose: &str) -> Option<Vec<u8>> {
-    match tracing?.finish() {
-        Ok(kept) => {
-            record.warnings.extend(traces::cut(whose, &kept.traced));
-            record.trace = Some(kept.traced);
-            Some(kept.bytes)
-        }
-        Err(error) => {
-            record.warnings.push(traces::untraced(whose, &error));
-            None
         }
     }
 }

@@ -3,13 +3,13 @@
 //! Each leg has an abstract Unix socket while it goes on, with a name that others in the network namespace can list: it is
 //! gone with its process, needs no directory, and reveals only that a measurement goes on.
 
-use crate::signature::hex;
 use model::Warning;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+use wire::hex;
 
 const NAME: &str = "linerate/leg/";
 /// Names of other measurements that are counted.
@@ -100,7 +100,7 @@ fn names() -> BTreeSet<String> {
 
 fn own() -> MutexGuard<'static, VecDeque<String>> {
     static OWN: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+    sys::lock(&OWN)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use wire::control::busy;
 use wire::control::enrol::{EnrolAnswer, EnrolRequest, REQUEST_LEN};
@@ -208,7 +208,7 @@ impl Listener {
             self.stamp = stamp;
             log("the list of trusted hosts changed");
         }
-        for session in self.shared.tables().sessions.values() {
+        for session in sys::lock(&self.shared.tables).sessions.values() {
             let withdrawn = |right: &Right| trust.allowed(&session.id, *right).is_none();
             let why = session.rights.iter().find(|(right, _)| withdrawn(right));
             if let (Some(sender), Some((_, why))) = (&session.sender, why) {
@@ -503,7 +503,7 @@ impl ListenerShared {
 
     /// Ends the sessions: they notify their clients, within a grace period.
     fn stop_sessions(&self) {
-        let tables = self.tables();
+        let tables = sys::lock(&self.tables);
         for sender in tables.sessions.values().filter_map(|s| s.sender.as_ref()) {
             sender.close("the server was stopped");
         }
@@ -515,15 +515,10 @@ impl ListenerShared {
         drop(self.changed.wait_timeout_while(tables, STOPPING, any));
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Every change of the tables is a single step.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A line about something that anybody on the network can cause.
     fn note(&self, line: &str) {
         let now = unix_seconds();
-        let mut tables = self.tables();
+        let mut tables = sys::lock(&self.tables);
         let (second, lines) = &mut tables.lines;
         if *second != now {
             if *lines > MAX_LINES {
@@ -576,13 +571,16 @@ struct SessionSlot {
 impl SessionSlot {
     fn new(shared: &Arc<ListenerShared>, session: OpenSession) -> SessionSlot {
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-        shared.tables().sessions.insert(number, session);
+        sys::lock(&shared.tables).sessions.insert(number, session);
         let shared = Arc::clone(shared);
         SessionSlot { shared, number }
     }
 
     fn set(&self, sender: ChannelSender<AgentRole>) {
-        if let Some(session) = self.shared.tables().sessions.get_mut(&self.number) {
+        if let Some(session) = sys::lock(&self.shared.tables)
+            .sessions
+            .get_mut(&self.number)
+        {
             session.sender = Some(sender);
         }
     }
@@ -590,7 +588,7 @@ impl SessionSlot {
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
-        self.shared.tables().sessions.remove(&self.number);
+        sys::lock(&self.shared.tables).sessions.remove(&self.number);
         self.shared.changed.notify_all();
     }
 }

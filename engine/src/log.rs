@@ -1,7 +1,7 @@
 //! The log: lines on standard error.
 
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Lines of a confined reader, which go with its answer.
 static KEPT: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -9,7 +9,7 @@ static KEPT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Writes a line for the user or the log. A closed standard error is no reason to stop.
 pub fn note(line: &str) {
     if sys::confine::is_reader() {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = sys::lock(&KEPT);
         return kept.push(line.to_owned());
     }
     let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -17,5 +17,5 @@ pub fn note(line: &str) {
 
 /// What a reader noted.
 pub fn take_kept() -> Vec<String> {
-    std::mem::take(&mut KEPT.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut sys::lock(&KEPT))
 }

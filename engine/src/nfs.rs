@@ -227,7 +227,7 @@ impl Requester<'_> {
             local.push(sample, self.spec.streams);
         };
         let interval = self.spec.interval;
-        let played = leg::run_end(job, sockets, interval, self.stop, &mut on_sample)?;
+        let played = leg::run_end(job, sockets, interval, self.stop, &|_| (), &mut on_sample)?;
         let leg = Leg {
             direction,
             started,

@@ -3,10 +3,9 @@
 use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::helper::{Helper, Helpers};
-use crate::leg::{LegResult, asked, end_trace, inspect, job, run_end, storage, traced};
-use crate::leg_watch::LegWatch;
+use crate::leg::{LegEnd, LegResult, asked, job, storage};
 use crate::mtu::remote::Probing;
-use crate::signature::{self, Statement};
+use crate::signature::Statement;
 use crate::transport::{AgentChannel, ChannelEnd, ChannelEvent, ChannelSender};
 use crate::trust::{Admitted, Denied, Identity, Peer};
 use crate::tuning::TuneService;
@@ -19,7 +18,7 @@ use model::{Sample, Side};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::control::{AgentRole, LegOrder, MAX_PIECE, ToAgent, ToController, encode_frame};
@@ -141,7 +140,7 @@ impl Session {
 
     /// The next piece of a trace; an empty one after the last.
     fn piece(&self, leg: u32) -> ToController {
-        let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut traces = sys::lock(&self.traces);
         let mut piece = Vec::new();
         if let Some((_, rest)) = traces.iter_mut().find(|(of, _)| *of == leg) {
             let read = rest.take(MAX_PIECE as u64).read_to_end(&mut piece);
@@ -203,7 +202,7 @@ impl Session {
                 ) {
                     Ok(played) => {
                         if let Some(trace) = played.trace {
-                            let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
+                            let mut traces = sys::lock(&traces);
                             traces.truncate(MOST_TRACES - 1);
                             traces.push_front((leg, std::io::Cursor::new(trace)));
                         }
@@ -265,13 +264,9 @@ fn play(
 ) -> Result<LegResult> {
     let order = &admitted.order;
     let leg = order.leg;
-    let (tracing, untraced) = traced(order, grant.port()?, FAR, means.tracer.as_ref());
+    let mut end = LegEnd::begin(order, grant.port()?, FAR, means.tracer.as_ref());
     let sockets = grant.collect(Instant::now() + granted_for(order), stop)?;
-    let (states, mut warnings) = inspect(&sockets, &asked(order), FAR)?;
-    warnings.extend(untraced);
-    if let Some(tracing) = &tracing {
-        tracing.own(&states);
-    }
+    let (states, warnings) = end.connected(&sockets, &asked(order))?;
     let peer = states.first().map(|s| s.remote.ip());
     let fingerprint = Box::new(observe::fingerprint(env!("CARGO_PKG_VERSION"), peer));
     say(ToController::Connected {
@@ -284,7 +279,6 @@ fn play(
         .context("the start did not come")?;
 
     let token = *grant.token();
-    let watch = LegWatch::begin(&signature::tag(&token));
     let mut statement = Statement::default();
     let cpus = &order.placement.cpus;
     let mut job = job(order, Side::Remote, cpus, storage, &token, || {
@@ -307,10 +301,8 @@ fn play(
             say(message);
         }
     };
-    let mut played = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
+    let mut played = end.play(job, sockets, order, &token, stop, &mut on_sample)?;
     let record = &mut played.record;
-    record.warnings.extend(watch.end(FAR));
-    played.trace = end_trace(tracing, record, FAR);
     let own_key = means.own_key.as_deref();
     record.signed =
         own_key.map(|key| statement.sign(key, &token, order.agent_sends, record, &states));

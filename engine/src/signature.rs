@@ -11,6 +11,7 @@ use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use model::{EndRecord, Leg, Nanos, Run, Sample, Side, Signature, SocketOptions};
 use report::words::shown;
 use wire::control::Token;
+use wire::{hex, unhex};
 
 /// What a signed text begins with: the key signs nothing else of this form.
 const PURPOSE: &[u8] = b"linerate record of a leg 1\n";
@@ -158,16 +159,6 @@ pub fn verify<E>(
 fn text(leg: &str, sent: bool, at: Nanos, reported: &Digest) -> Vec<u8> {
     let head = format!("{leg} {sent} {}\n", at.0);
     [PURPOSE, head.as_bytes(), reported.as_ref()].concat()
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.map(byte).collect()
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ use report::words::wrap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 use wire::control::TuneRequest;
 
 /// Demonstrate diagnosis, fix and proof on an emulated path
@@ -63,9 +62,6 @@ const PAIRS: u32 = 8;
 /// What most guides begin with where a transfer is slow: buffers, as much as they may be.
 const POPULAR: &str = "buffers of 64 MiB=sysctl:net.ipv4.tcp_rmem=4096 131072 67108864@receiver,\
                        sysctl:net.ipv4.tcp_wmem=4096 65536 67108864@sender";
-
-/// For a host to put its settings back.
-const ANSWER: Duration = Duration::from_secs(30);
 
 impl Demo {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
@@ -208,7 +204,7 @@ impl Play<'_> {
         let local = tuning::restore()?;
         let mut all: Vec<String> = local.iter().map(tuning::restored_line).collect();
         if let Some(link) = self.remote.agent() {
-            let there = link.tune(TuneRequest::Restore, ANSWER)?.into_iter();
+            let there = link.tune(TuneRequest::Restore)?.into_iter();
             all.extend(there.map(|r| format!("{}, back to {}", r.setting, r.found)));
         }
         for line in &all {

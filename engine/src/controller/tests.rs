@@ -241,18 +241,16 @@ fn on_one_machine_the_settings_are_left_to_the_controller() {
     let title = "test".to_owned();
     let deadline = Nanos::from_secs(60);
     assert!(!link.shares_machine());
-    let begun = link.tune(TuneRequest::Begin { title, deadline }, SOON);
+    let begun = link.tune(TuneRequest::Begin { title, deadline });
     assert_eq!(begun.unwrap(), []);
     assert!(link.shares_machine());
     let settings = vec!["route.initcwnd=32@remote".parse().unwrap()];
-    let refused = link
-        .tune(TuneRequest::Apply { settings }, SOON)
-        .unwrap_err();
+    let refused = link.tune(TuneRequest::Apply { settings }).unwrap_err();
     assert!(
         refused.to_string().starts_with("db2 refuses: "),
         "{refused}"
     );
-    assert_eq!(link.tune(TuneRequest::End, SOON).unwrap(), []);
+    assert_eq!(link.tune(TuneRequest::End).unwrap(), []);
     assert_eq!(
         (link.local_address(), link.remote_address()),
         (Some(HERE), HERE)
@@ -260,7 +258,7 @@ fn on_one_machine_the_settings_are_left_to_the_controller() {
 
     agent.stop.store(true, Ordering::Relaxed);
     drop(agent.thread.join().unwrap());
-    let gone = link.tune(TuneRequest::Verify, SOON).unwrap_err();
+    let gone = link.tune(TuneRequest::Verify).unwrap_err();
     assert!(gone.to_string().starts_with("db2"), "{gone}");
     assert!(link.is_lost());
 }
@@ -303,10 +301,12 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
         addresses,
         keys: None,
     });
-    let late = link.tune(TuneRequest::Verify, Duration::ZERO).unwrap_err();
+    let late = link
+        .tune_within(TuneRequest::Verify, Duration::ZERO)
+        .unwrap_err();
     assert!(late.to_string().starts_with("db2 did not answer"), "{late}");
     assert!(!link.is_lost());
-    let readings = link.tune(TuneRequest::Verify, SOON).unwrap();
+    let readings = link.tune(TuneRequest::Verify).unwrap();
     assert_eq!(
         (readings[0].setting.as_str(), readings[0].side),
         ("2", Side::Remote)

@@ -3,6 +3,7 @@
 use super::udp::Iperf3Datagrams;
 use super::{auth, new_cookie, stream_result};
 use crate::clock::unix_seconds;
+use crate::datagrams;
 use crate::exit::{Refusal, unreachable};
 use crate::host::authority;
 use crate::leg::{self, LegResult, together};
@@ -19,7 +20,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use wire::iperf3::{
@@ -40,8 +41,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const REOPENS_WITHIN: Duration = Duration::from_secs(3);
 /// How long the sender's last bytes may take to be acknowledged before the end of the test is sent.
 const LAST_BYTES_WITHIN: Duration = Duration::from_secs(10);
-/// Polling interval of a receiver's byte limit: the server goes on until the client ends the test.
-const LOOK: Nanos = Nanos::from_millis(20);
 /// Bytes of a write at the server, iperf3's own default.
 const BLOCK: u32 = 128 * 1024;
 
@@ -235,25 +234,8 @@ impl Test<'_> {
     }
 
     fn open_udp(&self) -> Result<UdpSocket> {
-        let any = probe::unspecified(self.remote.ip());
-        let local = SocketAddr::new(self.spec.local.bind_address.unwrap_or(any), 0);
-        let socket = UdpSocket::bind(local)
-            .with_context(|| format!("cannot bind a UDP socket to {}", local.ip()))?;
-        if let Some(device) = &self.spec.local.bind_device {
-            sys::socket::set_device(socket.as_fd(), device)
-                .with_context(|| format!("cannot bind a UDP socket to the device {device}"))?;
-        }
-        let asked = &self.spec.socket;
-        if let Some(bytes) = asked.send_buffer.max(asked.receive_buffer) {
-            sys::udp::set_buffers(&socket, u32::try_from(bytes.0).unwrap_or(u32::MAX))
-                .with_context(|| format!("cannot set the socket buffers to {bytes}"))?;
-        }
-        if let Some(dscp) = asked.dscp {
-            sys::udp::set_tos(&socket, dscp << 2).context("cannot set the code point")?;
-        }
-        socket
-            .connect(self.remote)
-            .with_context(|| format!("cannot send datagrams to {}", self.remote))?;
+        let settings = datagrams::settings(&self.spec.socket);
+        let socket = measure::connect_datagrams(self.remote, &settings, &self.spec.local)?;
         // The greeting or its answer may be lost: a second one does no harm.
         let end = Instant::now() + CONNECT_WITHIN;
         let mut buffer = [0; 64];
@@ -311,14 +293,14 @@ impl Test<'_> {
             });
         }
 
-        let stops: Vec<AtomicBool> = legs.iter().map(|_| AtomicBool::new(false)).collect();
+        let signals: Vec<LegSignals> = legs.iter().map(|_| LegSignals::default()).collect();
         let (reports, inbox) = mpsc::channel();
         let (results, ends) = std::thread::scope(|scope| {
             for (index, opened) in sockets.into_iter().enumerate() {
-                let (reports, stop) = (reports.clone(), &stops[index]);
+                let (reports, signals) = (reports.clone(), &signals[index]);
                 let direction = self.directions[index];
                 scope.spawn(move || {
-                    let end = self.local_end(direction, opened, stop, &mut |sample| {
+                    let end = self.local_end(direction, opened, signals, &mut |sample| {
                         // Nobody listens any more: then the sample is of no use either.
                         let _ = reports.send(ClientReport::Sample(index, Box::new(sample)));
                     });
@@ -329,10 +311,9 @@ impl Test<'_> {
             let mut conductor = Conductor {
                 test: self,
                 legs: &mut legs,
-                stops: &stops,
+                signals: &signals,
                 kept: &kept,
                 ends: self.directions.iter().map(|_| None).collect(),
-                looked: vec![None; self.directions.len()],
                 inbox: &inbox,
                 watcher,
             };
@@ -372,7 +353,7 @@ impl Test<'_> {
         &self,
         direction: Direction,
         sockets: Vec<TcpStream>,
-        stop: &AtomicBool,
+        signals: &LegSignals,
         on_sample: &mut dyn FnMut(Sample),
     ) -> Result<LegResult> {
         let role = leg::role(&self.spec.workload, direction, Side::Local);
@@ -381,21 +362,14 @@ impl Test<'_> {
             Direction::Up => self.spec.limit,
             Direction::Down => LegLimit::Time(Nanos::from_secs(7 * 86_400)),
         };
-        let interval = match self.looks_often(direction) {
-            true => self.spec.interval.min(LOOK),
-            false => self.spec.interval,
-        };
         let mut job = Job::new(role, self.spec.workload.clone(), limit);
         job.cpus.clone_from(&self.spec.local.cpus);
         job.half_close = false;
         job.drain = Duration::from_millis(300);
         job.datagrams = Some(Arc::new(Iperf3Datagrams { wide: true }));
-        leg::run_end(job, sockets, interval, stop, on_sample)
-    }
-
-    /// Samples come more often than ordered: a receiver's limit of bytes is this end's to see.
-    fn looks_often(&self, direction: Direction) -> bool {
-        direction == Direction::Down && matches!(self.spec.limit, LegLimit::Bytes(_))
+        let moved = |bytes: Bytes| signals.moved.store(bytes.0, Ordering::Relaxed);
+        let interval = self.spec.interval;
+        leg::run_end(job, sockets, interval, &signals.stop, &moved, on_sample)
     }
 
     /// The server's side, from its results.
@@ -584,6 +558,14 @@ impl Test<'_> {
     }
 }
 
+/// Between the conductor and the thread of a leg.
+#[derive(Default)]
+struct LegSignals {
+    stop: AtomicBool,
+    /// Bytes so far: the server goes on until the client ends the test, so a receiver's limit is this end's to see.
+    moved: AtomicU64,
+}
+
 /// From the threads of the legs to the conductor.
 enum ClientReport {
     Sample(usize, Box<Sample>),
@@ -594,10 +576,9 @@ enum ClientReport {
 struct Conductor<'a> {
     test: &'a Test<'a>,
     legs: &'a mut Vec<Leg>,
-    stops: &'a [AtomicBool],
+    signals: &'a [LegSignals],
     kept: &'a [(Direction, TcpStream)],
     ends: Vec<Option<Result<LegResult>>>,
-    looked: Vec<Option<Sample>>,
     inbox: &'a Receiver<ClientReport>,
     watcher: &'a mut dyn Watcher,
 }
@@ -645,17 +626,16 @@ impl Conductor<'_> {
 
     /// Every leg has reached its limit, or broke.
     fn reached(&self, elapsed: Duration) -> bool {
-        self.legs.iter().zip(&self.ends).all(|(leg, end)| {
-            if end.is_some() {
-                return true;
+        let reached = |(index, leg): (usize, &Leg)| match (leg.direction, self.test.spec.limit) {
+            _ if self.ends[index].is_some() => true,
+            (Direction::Up, _) => false,
+            (Direction::Down, LegLimit::Time(span)) => elapsed >= Duration::from(span),
+            (Direction::Down, LegLimit::Bytes(limit)) => {
+                self.signals[index].moved.load(Ordering::Relaxed) >= limit.0
             }
-            match (leg.direction, self.test.spec.limit) {
-                (Direction::Up, _) => false,
-                (Direction::Down, LegLimit::Time(span)) => elapsed >= Duration::from(span),
-                (Direction::Down, LegLimit::Bytes(limit)) => leg.local.bytes >= limit,
-                (Direction::Down, LegLimit::Requests(_) | LegLimit::Whole) => true,
-            }
-        })
+            (Direction::Down, LegLimit::Requests(_) | LegLimit::Whole) => true,
+        };
+        self.legs.iter().enumerate().all(reached)
     }
 
     fn all_acknowledged(&self) -> bool {
@@ -671,8 +651,8 @@ impl Conductor<'_> {
     }
 
     fn stop_all(&self) {
-        for stop in self.stops {
-            stop.store(true, Ordering::Relaxed);
+        for signals in self.signals {
+            signals.stop.store(true, Ordering::Relaxed);
         }
     }
 
@@ -691,38 +671,17 @@ impl Conductor<'_> {
 
     fn take(&mut self, report: ClientReport) {
         match report {
-            ClientReport::Over(index, end) => {
-                // The last look is the final sample of its leg.
-                if let Some(sample) = self.looked[index].take() {
-                    self.push_sample(index, sample);
-                }
-                self.ends[index] = Some(*end);
-            }
+            ClientReport::Over(index, end) => self.ends[index] = Some(*end),
             ClientReport::Sample(index, sample) => {
-                let leg = &mut self.legs[index];
-                leg.local.bytes = sample.bytes;
-                let beat = |at: Nanos| at.0 / self.test.spec.interval.0.max(1);
-                let last = leg.local.samples.last();
-                let due = last.is_none_or(|last| beat(sample.at) > beat(last.at));
-                // Looks between two beats serve the byte limit of a receiver only.
-                if due || !self.test.looks_often(leg.direction) {
-                    self.looked[index] = None;
-                    self.push_sample(index, *sample);
-                } else {
-                    self.looked[index] = Some(*sample);
-                }
+                self.watcher.event(&Event::Sample {
+                    index: self.test.first_leg + index,
+                    side: Side::Local,
+                    sample: &sample,
+                });
+                let streams = self.test.spec.streams;
+                self.legs[index].local.push(*sample, streams);
             }
         }
-    }
-
-    fn push_sample(&mut self, index: usize, sample: Sample) {
-        self.watcher.event(&Event::Sample {
-            index: self.test.first_leg + index,
-            side: Side::Local,
-            sample: &sample,
-        });
-        let streams = self.test.spec.streams;
-        self.legs[index].local.push(sample, streams);
     }
 
     /// This end's results, as the server wants them.

@@ -18,9 +18,6 @@ use std::time::Duration;
 use tune::TuningSession;
 use wire::control::TuneRequest;
 
-/// For the answer to a request to tune.
-const ANSWER: Duration = Duration::from_secs(30);
-
 /// Both hosts undo everything so long after the last word of this process.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -138,7 +135,7 @@ impl Both {
             title: title.to_owned(),
             deadline: DEADLINE.into(),
         };
-        link.tune(begin, ANSWER)?;
+        link.tune(begin)?;
         if link.shares_machine() {
             bail!(Refusal::usage(
                 "both ends are on this machine, whose packets to itself no MTU of a cable bounds: name another host",
@@ -211,7 +208,7 @@ impl Both {
         let once = || {
             let mut link = PeerLink::new(host.connect(how)?);
             let title = title.to_owned();
-            link.tune(TuneRequest::Commit { title }, ANSWER)
+            link.tune(TuneRequest::Commit { title })
         };
         let said = (1..COMMITS).fold(once(), |last, _| last.or_else(|_| once()));
         said.map(drop).with_context(|| {
@@ -233,7 +230,7 @@ impl Both {
         }
         let local = tuning::persist(title, peer, Side::Local);
         let title = title.to_owned();
-        let remote = self.link.tune(TuneRequest::Persist { title }, ANSWER);
+        let remote = self.link.tune(TuneRequest::Persist { title });
         for (host, lasting) in [("this host", local), (&*story.host, remote)] {
             match lasting {
                 Ok(readings) => {
@@ -264,7 +261,7 @@ impl Both {
         if let Err(error) = self.here.end() {
             notes.push(error.to_string());
         }
-        if let Err(error) = self.link.tune(TuneRequest::End, ANSWER) {
+        if let Err(error) = self.link.tune(TuneRequest::End) {
             let why = sentence(&error);
             notes.push(format!(
                 "the remote host restores its settings by itself: {why}"
@@ -278,7 +275,7 @@ impl Both {
             in_force(self.here.apply(local, self.link.remote_address())?)?;
         }
         if !settings.is_empty() {
-            in_force(self.link.tune(TuneRequest::Apply { settings }, ANSWER)?)?;
+            in_force(self.link.tune(TuneRequest::Apply { settings })?)?;
         }
         Ok(())
     }
@@ -289,14 +286,14 @@ impl Both {
             self.here.undo_only(local)?;
         }
         if !settings.is_empty() {
-            self.link.tune(TuneRequest::UndoOnly { settings }, ANSWER)?;
+            self.link.tune(TuneRequest::UndoOnly { settings })?;
         }
         Ok(())
     }
 
     fn renew(&mut self) -> Result<()> {
         self.here.renew();
-        self.link.tune(TuneRequest::Renew, ANSWER).map(drop)
+        self.link.tune(TuneRequest::Renew).map(drop)
     }
 }
 

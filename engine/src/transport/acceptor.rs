@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 
@@ -87,7 +87,7 @@ impl<K: Ord + Copy> Slots<K> {
 
     /// A slot for this key, if one is free.
     pub fn take(&self, key: K) -> Option<Slot<K>> {
-        let mut taken = self.taken();
+        let mut taken = sys::lock(&self.0.taken);
         let here = taken.get(&key).copied().unwrap_or_default();
         if taken.values().sum::<usize>() >= self.0.most || here >= self.0.per_key {
             return None;
@@ -95,10 +95,6 @@ impl<K: Ord + Copy> Slots<K> {
         taken.insert(key, here + 1);
         let slots = self.clone();
         Some(Slot { slots, key })
-    }
-
-    fn taken(&self) -> MutexGuard<'_, BTreeMap<K, usize>> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,13 +106,13 @@ impl AcceptorGate for Slots {
     }
 
     fn is_full(&self) -> bool {
-        self.taken().values().sum::<usize>() >= self.0.most
+        sys::lock(&self.0.taken).values().sum::<usize>() >= self.0.most
     }
 }
 
 impl<K: Ord + Copy> Drop for Slot<K> {
     fn drop(&mut self) {
-        let mut taken = self.slots.taken();
+        let mut taken = sys::lock(&self.slots.0.taken);
         match taken.get_mut(&self.key) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(taken.remove(&self.key)),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A connection from which nothing came for so long is stale: a client sends its first bytes at once. What has sent
@@ -147,11 +147,6 @@ impl Admission {
     pub fn new(bounds: Bounds, refuse: Refuse) -> Admission {
         Admission(Arc::new(Mutex::new(AdmissionTable::new(bounds, refuse))))
     }
-
-    fn table(&self) -> MutexGuard<'_, AdmissionTable<HeldSlot>> {
-        // Every change of the table is a single step.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl AcceptorGate for Admission {
@@ -159,7 +154,7 @@ impl AcceptorGate for Admission {
 
     fn enter(&self, stream: &TcpStream, peer: IpAddr) -> Option<PendingConnection> {
         let held = stream.try_clone().ok()?;
-        let mut table = self.table();
+        let mut table = sys::lock(&self.0);
         let connection = HeldSlot {
             stream: held,
             refuse: table.refuse,
@@ -177,25 +172,25 @@ impl AcceptorGate for Admission {
 impl PendingConnection {
     /// The connection authenticated itself: it counts no longer, and its source is known from now on.
     pub fn authenticated(self) {
-        self.admission
-            .table()
-            .authenticated(Instant::now(), self.number);
+        sys::lock(&self.admission.0).authenticated(Instant::now(), self.number);
     }
 
     /// Its time is over: closes it, to come again. A client without a processor is late as well.
     pub fn expire(self) {
-        self.admission.table().expire(Instant::now(), self.number);
+        sys::lock(&self.admission.0).expire(Instant::now(), self.number);
     }
 
     /// It was dropped for another.
     pub fn is_dropped(&self) -> bool {
-        !self.admission.table().pending.contains_key(&self.number)
+        !sys::lock(&self.admission.0)
+            .pending
+            .contains_key(&self.number)
     }
 }
 
 impl Drop for PendingConnection {
     fn drop(&mut self) {
-        self.admission.table().failed(Instant::now(), self.number);
+        sys::lock(&self.admission.0).failed(Instant::now(), self.number);
     }
 }
 

@@ -21,10 +21,12 @@ const LEAVE: Duration = Duration::from_secs(2);
 /// The end of a child's words that is kept, in bytes.
 const LAST_WORDS: usize = 4096;
 
-/// Two pipes as one stream of bytes.
+/// Two pipes as one stream of bytes, and the agent behind them if this process started it. That ends when its input
+/// does; dropping this makes sure of it.
 pub struct Pipes {
     from: Option<File>,
     to: Option<File>,
+    agent: Option<ChildAgent>,
 }
 
 impl Pipes {
@@ -34,6 +36,32 @@ impl Pipes {
         Ok(Pipes {
             from: Some(own(io::stdin().as_fd()).context("no standard input")?),
             to: Some(own(io::stdout().as_fd()).context("no standard output")?),
+            agent: None,
+        })
+    }
+
+    /// Those of a command that is started. Ctrl-C does not reach it: the session ends first, in good order.
+    pub fn of_command(mut command: Command, meaning: Box<Meaning>) -> io::Result<Pipes> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        sys::signal::deaf_to_interrupt(&mut command);
+        let mut child = command.spawn()?;
+        let words = Arc::new(ChildWords::default());
+        if let Some(stderr) = child.stderr.take() {
+            let words = Arc::clone(&words);
+            // Not joined: an ssh that stays behind for others (ControlPersist) keeps it open.
+            std::thread::spawn(move || words.listen(stderr));
+        }
+        Ok(Pipes {
+            from: child.stdout.take().map(|fd| File::from(OwnedFd::from(fd))),
+            to: child.stdin.take().map(|fd| File::from(OwnedFd::from(fd))),
+            agent: Some(ChildAgent {
+                child,
+                words,
+                meaning,
+            }),
         })
     }
 }
@@ -72,11 +100,28 @@ impl ByteStream for Pipes {
     fn finish(&mut self) {
         self.to = None;
     }
+
+    fn explain(&mut self, _: Option<&io::Error>) -> Option<String> {
+        let agent = self.agent.as_mut()?;
+        let status = agent.wait(LEAVE);
+        (agent.meaning)(status, &agent.words.last(Duration::from_millis(200)))
+    }
 }
 
-/// A started agent. It ends when its input does; dropping this makes sure of it.
-pub struct ChildAgent {
-    pipes: Pipes,
+impl Drop for Pipes {
+    fn drop(&mut self) {
+        self.finish();
+        if let Some(agent) = &mut self.agent
+            && agent.wait(LEAVE).is_none()
+        {
+            let _ = agent.child.kill();
+            let _ = agent.child.wait();
+        }
+    }
+}
+
+/// A started agent.
+struct ChildAgent {
     child: Child,
     words: Arc<ChildWords>,
     meaning: Box<Meaning>,
@@ -93,32 +138,6 @@ struct ChildWords {
 }
 
 impl ChildAgent {
-    /// Starts the command. Ctrl-C does not reach the child: the session ends first, in good order.
-    pub fn start(mut command: Command, meaning: Box<Meaning>) -> io::Result<ChildAgent> {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        sys::signal::deaf_to_interrupt(&mut command);
-        let mut child = command.spawn()?;
-        let pipes = Pipes {
-            from: child.stdout.take().map(|fd| File::from(OwnedFd::from(fd))),
-            to: child.stdin.take().map(|fd| File::from(OwnedFd::from(fd))),
-        };
-        let words = Arc::new(ChildWords::default());
-        if let Some(stderr) = child.stderr.take() {
-            let words = Arc::clone(&words);
-            // Not joined: an ssh that stays behind for others (ControlPersist) keeps it open.
-            std::thread::spawn(move || words.listen(stderr));
-        }
-        Ok(ChildAgent {
-            pipes,
-            child,
-            words,
-            meaning,
-        })
-    }
-
     /// The status, if the child ends within `patience`.
     fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + patience;
@@ -132,56 +151,23 @@ impl ChildAgent {
     }
 }
 
-impl ByteStream for ChildAgent {
-    fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>> {
-        self.pipes.wait_for(read, write)
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.pipes.read(into)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.pipes.write(bytes)
-    }
-
-    fn finish(&mut self) {
-        self.pipes.finish();
-    }
-
-    fn explain(&mut self, _: Option<&io::Error>) -> Option<String> {
-        let status = self.wait(LEAVE);
-        (self.meaning)(status, &self.words.last(Duration::from_millis(200)))
-    }
-}
-
-impl Drop for ChildAgent {
-    fn drop(&mut self) {
-        self.pipes.finish();
-        if self.wait(LEAVE).is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
 impl ChildWords {
     fn listen(&self, mut stderr: ChildStderr) {
         let mut piece = [0; 1024];
         while let Ok(n @ 1..) = stderr.read(&mut piece) {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = sys::lock(&self.state);
             state.0.extend_from_slice(&piece[..n]);
             let excess = state.0.len().saturating_sub(LAST_WORDS);
             state.0.drain(..excess);
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = sys::lock(&self.state);
         state.1 = true;
         self.closed.notify_all();
     }
 
     /// The last line with something in it, fit for a terminal; waits a little for its end.
     fn last(&self, patience: Duration) -> String {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = sys::lock(&self.state);
         let (state, _) = self
             .closed
             .wait_timeout_while(state, patience, |(_, closed)| !*closed)

@@ -1,7 +1,7 @@
 //! From the name of a host to a control connection with its agent.
 
 use super::channel::{AgentChannel, Channel, ChannelEnd, ControllerChannel};
-use super::child::{ChildAgent, Meaning, Pipes};
+use super::child::{Meaning, Pipes};
 use super::install;
 use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
 use crate::clock::unix_seconds;
@@ -216,17 +216,11 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         let id = tls.peer();
         match Channel::start(Box::new(tls), &at, GREETING, how.stop) {
             Ok(channel) => break (channel, address, id),
-            Err(error) => {
-                let waited = match error.downcast_ref() {
-                    Some(ChannelEnd::Busy(_, again)) => {
-                        waits(&error.to_string(), *again, how, busy_until)?
-                    }
-                    _ => false,
-                };
-                if !waited {
-                    return Err(refusal(error, &at, &us));
-                }
-            }
+            Err(error) => match error.downcast_ref() {
+                Some(ChannelEnd::Busy(_, again))
+                    if waits(&error.to_string(), *again, how, busy_until)? => {}
+                _ => return Err(refusal(error, &at, &us)),
+            },
         }
     };
     Ok(Reached {
@@ -386,7 +380,7 @@ pub fn on_this_machine(how: &How<'_>) -> Result<Reached> {
         Some(format!("the agent on this machine {how}{}", quoted(words)))
     });
     let child =
-        ChildAgent::start(command, meaning).context("cannot start an agent on this machine")?;
+        Pipes::of_command(command, meaning).context("cannot start an agent on this machine")?;
     let name = "the agent on this machine";
     let channel = Channel::start(Box::new(child), name, GREETING, how.stop)?;
     Ok(Reached {
@@ -413,7 +407,7 @@ pub fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<R
         destination.to_owned(),
         how.remote_command.map(str::to_owned),
     );
-    let child = ChildAgent::start(command, meaning).map_err(no_ssh)?;
+    let child = Pipes::of_command(command, meaning).map_err(no_ssh)?;
     let channel =
         Channel::start(Box::new(child), &name, SSH, how.stop).map_err(|error| {
             match error.is::<Refusal>() {

@@ -22,7 +22,7 @@ use rustls::{
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use wire::control::{LONGEST_OUTAGE, busy, silence};
@@ -171,7 +171,7 @@ impl Tls {
                 if let (Connection::Client(_), Some(again)) = (&new.tls, busy::decode(&new.last)) {
                     return Err(Handshake::Busy(again));
                 }
-                return Err(match (tls_error(&error), keys.refused()) {
+                return Err(match (tls_error(&error), *sys::lock(&keys.refused)) {
                     (Some(Error::InvalidCertificate(_)), Some(key)) => Handshake::Key(key),
                     (Some(error), _) => Handshake::Broken(not_ours(error)),
                     (None, _) => Handshake::Broken(error.to_string()),
@@ -438,16 +438,12 @@ impl Keys {
         Ok((Arc::new(keys), Arc::new(CertifiedKey::new(vec![spki], key))))
     }
 
-    fn refused(&self) -> Option<NodeId> {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn judge(&self, spki: &CertificateDer<'_>) -> Result<(), Error> {
         let id = NodeId::of_spki(spki).ok_or(CertificateError::BadEncoding)?;
         if (self.accepts)(&id) {
             return Ok(());
         }
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        *sys::lock(&self.refused) = Some(id);
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 

@@ -1,12 +1,12 @@
 //! Files that only the user may read, changed under a lock.
 
-use crate::signature::hex;
 use anyhow::Result;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use wire::hex;
 
 /// The SHA-256 of these bytes, hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {

@@ -187,8 +187,9 @@ fn make_key(directory: &Path, path: &Path) -> Result<()> {
 }
 
 #[cfg(test)]
-#[expect(missing_docs, reason = "tests")]
 pub mod tests {
+    #![expect(missing_docs, reason = "tests")]
+
     use super::*;
     use proptest::prelude::*;
     use std::os::unix::fs::PermissionsExt;

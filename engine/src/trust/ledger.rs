@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::control::LegOrder;
 
@@ -112,7 +112,7 @@ impl Peer {
             }
         }
         let now = Instant::now();
-        let mut accounts = self.ledger.accounts();
+        let mut accounts = sys::lock(&self.ledger.accounts);
         let sessions = accounts.measuring(|leg| leg.session != self.session);
         let of_key = accounts.measuring(|leg| leg.session != self.session && leg.id == self.id);
         let limits = &self.ledger.limits;
@@ -366,7 +366,7 @@ fn grace(longest: Nanos) -> Duration {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.ledger.accounts().live.remove(&self.number);
+        sys::lock(&self.ledger.accounts).live.remove(&self.number);
         let Some(quota) = &self.quota else { return };
         self.ledger.settle(&quota.account, Duration::ZERO);
         let moved = match self.limited() {
@@ -438,13 +438,8 @@ impl Ledger {
         }
     }
 
-    fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        // Every change of the accounts is complete before the next step that could panic.
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn account(&self, id: NodeId) -> Arc<Account> {
-        let mut accounts = self.accounts();
+        let mut accounts = sys::lock(&self.accounts);
         let book = || Arc::new(Account::new(id, Arc::clone(&self.book)));
         Arc::clone(accounts.keys.entry(id).or_insert_with(book))
     }
@@ -453,14 +448,14 @@ impl Ledger {
     /// once: a key with a limit a day is refused anyway.
     fn settle(&self, account: &Account, every: Duration) {
         let now = Instant::now();
-        let mut accounts = self.accounts();
+        let mut accounts = sys::lock(&self.accounts);
         if accounts.settled.is_some_and(|at| now < at + every) {
             return;
         }
         accounts.settled = Some(now);
         drop(accounts);
         if let Err(why) = account.settle()
-            && !std::mem::replace(&mut self.accounts().said, true)
+            && !std::mem::replace(&mut sys::lock(&self.accounts).said, true)
         {
             crate::log::note(&format!("linerate: {why}"));
         }

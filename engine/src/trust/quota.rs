@@ -5,7 +5,7 @@ use super::identity::NodeId;
 use super::store::KeyLimits;
 use model::{BitRate, Bytes};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What may be in excess of a rate at any time: so long at that rate, and never less than these bytes.
@@ -108,8 +108,7 @@ impl Account {
     }
 
     fn today(&self) -> MutexGuard<'_, QuotaState> {
-        // Every change of the state is complete before the next step that could panic.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = sys::lock(&self.state);
         let day = crate::clock::unix_seconds() / 86_400;
         if state.day != day {
             *state = QuotaState {

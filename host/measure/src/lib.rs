@@ -22,8 +22,6 @@ mod stride;
 mod udp;
 mod workload;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use blocks::ready;
 pub use error::Error;
 pub use job::{Connector, DRAIN, DataAcceptor, Job, LOST_AFTER, Quota, Reconnect, Role};
@@ -35,8 +33,3 @@ pub use open::{
 };
 pub use stream::StreamError;
 pub use udp::{DatagramFormat, DatagramRead, datagrams_together};
-
-/// After the panic of a thread its counts stay readable.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -146,11 +146,6 @@ impl Load {
         self.shared.changed.notify_all();
     }
 
-    /// All streams are done.
-    pub fn is_finished(&self) -> bool {
-        self.shared.lock().running == 0
-    }
-
     /// Waits until all streams are done (`true`) or the moment has come (`false`).
     pub fn wait(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();

@@ -60,14 +60,10 @@ fn connect_from(
     placement: &Placement,
     timeout: Duration,
 ) -> Result<TcpStream, Error> {
-    let socket = prepared(&remote, settings, placement)?;
+    let socket = prepared(socket::tcp, &remote, settings, placement)?;
     let fd = socket.as_fd();
-    let any = || match remote {
-        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let address = placement.bind_address.or_else(|| (port != 0).then(any));
-    if let Some(address) = address {
+    let any = (port != 0).then(|| unspecified(remote));
+    if let Some(address) = placement.bind_address.or(any) {
         same_version(address, remote)?;
         bind(fd, SocketAddr::new(address, port))?;
     }
@@ -94,6 +90,14 @@ fn connect_from(
     Ok(socket.into())
 }
 
+/// Any address of this host, in the version of IP of the remote one.
+fn unspecified(remote: SocketAddr) -> IpAddr {
+    match remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 fn same_version(source: IpAddr, remote: SocketAddr) -> Result<(), Error> {
     match source.is_ipv4() == remote.is_ipv4() {
         true => Ok(()),
@@ -111,14 +115,11 @@ pub fn connect_datagrams(
     settings: &SocketSettings,
     placement: &Placement,
 ) -> Result<UdpSocket, Error> {
-    let any = match remote {
-        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let local = placement.bind_address.unwrap_or(any);
+    let local = placement.bind_address.unwrap_or(unspecified(remote));
     same_version(local, remote)?;
-    let socket = datagrams(SocketAddr::new(local, 0), settings, placement)?;
-    bind(socket.as_fd(), SocketAddr::new(local, 0))?;
+    let local = SocketAddr::new(local, 0);
+    let socket = prepared(socket::udp, &local, settings, placement)?;
+    bind(socket.as_fd(), local)?;
     let udp = UdpSocket::from(socket);
     let connected = udp.connect(remote);
     connected.map_err(|error| refused(remote, Duration::ZERO, error))?;
@@ -133,7 +134,7 @@ pub fn listen_datagrams(
     placement: &Placement,
 ) -> Result<UdpSocket, Error> {
     let local = SocketAddr::new(placement.bind_address.unwrap_or(local.ip()), local.port());
-    let socket = datagrams(local, settings, placement)?;
+    let socket = prepared(socket::udp, &local, settings, placement)?;
     bind(socket.as_fd(), local)?;
     share(socket.as_fd())?;
     Ok(socket.into())
@@ -145,27 +146,10 @@ pub fn bind_datagrams(
     settings: &SocketSettings,
     placement: &Placement,
 ) -> Result<UdpSocket, Error> {
-    let socket = datagrams(local, settings, placement)?;
+    let socket = prepared(socket::udp, &local, settings, placement)?;
     share(socket.as_fd())?;
     bind(socket.as_fd(), local)?;
     Ok(socket.into())
-}
-
-fn datagrams(
-    local: SocketAddr,
-    settings: &SocketSettings,
-    placement: &Placement,
-) -> Result<OwnedFd, Error> {
-    let socket = socket::udp(&local).map_err(|e| Error::system("open a UDP socket", e))?;
-    let fd = socket.as_fd();
-    set_options(fd, local.is_ipv6(), settings)?;
-    if local.is_ipv6() && local.ip().is_unspecified() {
-        socket::set(fd, socket::V6_ONLY, 0).map_err(|e| Error::system("clear IPV6_V6ONLY", e))?;
-    }
-    if let Some(name) = &placement.bind_device {
-        socket::set_device(fd, name).map_err(|e| no_device(name, e))?;
-    }
-    Ok(socket)
 }
 
 fn share(fd: BorrowedFd<'_>) -> Result<(), Error> {
@@ -181,13 +165,9 @@ pub fn listen(
     placement: &Placement,
 ) -> Result<TcpListener, Error> {
     let local = SocketAddr::new(placement.bind_address.unwrap_or(local.ip()), local.port());
-    let socket = prepared(&local, settings, placement)?;
+    let socket = prepared(socket::tcp, &local, settings, placement)?;
     let fd = socket.as_fd();
     socket::set(fd, socket::REUSE_ADDRESS, 1).map_err(|e| Error::system("set SO_REUSEADDR", e))?;
-    if local.is_ipv6() && local.ip().is_unspecified() {
-        // One listener for both IP versions, whatever net.ipv6.bindv6only says.
-        socket::set(fd, socket::V6_ONLY, 0).map_err(|e| Error::system("clear IPV6_V6ONLY", e))?;
-    }
     bind(fd, local)?;
     socket::listen(fd, BACKLOG).map_err(|e| Error::system(format!("listen on {local}"), e))?;
     Ok(socket.into())
@@ -202,15 +182,22 @@ pub fn accept_options(stream: &TcpStream, settings: &SocketSettings) -> Result<(
     set_options(stream.as_fd(), local.is_ipv6(), settings)
 }
 
+/// A new socket with its options, for this local or remote address.
 fn prepared(
+    open: fn(&SocketAddr) -> io::Result<OwnedFd>,
     address: &SocketAddr,
     settings: &SocketSettings,
     placement: &Placement,
 ) -> Result<OwnedFd, Error> {
-    let socket = socket::tcp(address).map_err(|e| Error::system("open a TCP socket", e))?;
-    set_options(socket.as_fd(), address.is_ipv6(), settings)?;
+    let socket = open(address).map_err(|e| Error::system("open a socket", e))?;
+    let fd = socket.as_fd();
+    set_options(fd, address.is_ipv6(), settings)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        // One socket for both IP versions, whatever net.ipv6.bindv6only says.
+        socket::set(fd, socket::V6_ONLY, 0).map_err(|e| Error::system("clear IPV6_V6ONLY", e))?;
+    }
     if let Some(name) = &placement.bind_device {
-        socket::set_device(socket.as_fd(), name).map_err(|e| no_device(name, e))?;
+        socket::set_device(fd, name).map_err(|e| no_device(name, e))?;
     }
     Ok(socket)
 }
@@ -505,7 +492,7 @@ mod tests {
         );
 
         // A listener with a backlog of nothing drops further SYNs.
-        let full = prepared(&(Ipv4Addr::LOCALHOST, 0).into(), &plain, &here).unwrap();
+        let full = prepared(socket::tcp, &(Ipv4Addr::LOCALHOST, 0).into(), &plain, &here).unwrap();
         bind(full.as_fd(), (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         socket::listen(full.as_fd(), 0).unwrap();
         let full: TcpListener = full.into();

@@ -1,10 +1,10 @@
 //! The blocks between storage and network at one end, and who waited for whom.
 
-use crate::lock;
 use crate::noise::noise;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use sys::lock;
 
 /// What `O_DIRECT` wants buffers, positions and lengths to be multiples of: the page covers every device.
 pub(crate) const ALIGNED: usize = 4096;

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::job::{Job, Role};
 use crate::load::LoadOutcome;
-use crate::{lock, udp};
+use crate::udp;
 use hdrhistogram::Histogram;
 use model::{Arrivals, BlockRecord, Bytes, CopyRecord, Datagrams, Latency, LegLimit, Warning};
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use sys::poll::Waker;
-use sys::socket;
+use sys::{lock, socket};
 
 /// A stream that broke: the others went on, and its counts are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,3 +24,11 @@ pub mod signal;
 pub mod socket;
 pub mod splice;
 pub mod udp;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks. What a thread that panicked meanwhile has left is taken unchanged: every change under these locks is complete
+/// before the next step that could panic.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -2,9 +2,11 @@
 //! unauthenticated peer sent.
 
 pub mod control;
+mod hex;
 pub mod http;
 pub mod iperf3;
 mod machine;
 pub mod nfs;
 
+pub use hex::{hex, unhex};
 pub use machine::Machine;

@@ -1,6 +1,5 @@
 //! `linerate tune audit`: what the settings of both hosts are worth on their path. Changes nothing.
 
-use super::ANSWER;
 use crate::commands::measure::{Path, Played, play};
 use crate::global::{Reaching, time_with_unit};
 use crate::prelude::*;
@@ -21,10 +20,13 @@ use model::{BitRate, Directions, LegLimit, Nanos, Run, Side, Spec, Warning};
 use prove::plan::usual_run;
 use report::words::shown;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use wire::control::{ProbeAnswer, ProbeRequest};
 
 /// Between two samples: what limits a short run is seen all the same.
 const INTERVAL: Nanos = Nanos::from_millis(200);
+/// For the answer of a host about what sets it up.
+const SURVEYED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Review the settings of both hosts against what their path needs
 #[derive(Args)]
@@ -220,7 +222,7 @@ impl Audit {
 /// What sets the remote host up when it starts.
 fn survey(link: &mut PeerLink) -> Result<Configured> {
     let asked = link.probe(ProbeRequest::Survey)?;
-    match link.answer(asked, ANSWER, &mut || ())? {
+    match link.answer(asked, SURVEYED_WITHIN, &mut || ())? {
         ProbeAnswer::Surveyed { configured } => Ok(*configured),
         _ => bail!("it answered something else"),
     }

@@ -1,6 +1,5 @@
 //! `linerate tune hold`: settings by hand, until Ctrl-C.
 
-use super::ANSWER;
 use crate::prelude::*;
 use engine::controller::PeerLink;
 use engine::host::Host;
@@ -55,13 +54,13 @@ impl Hold {
             title: self.title.clone(),
             deadline: self.deadline,
         };
-        link.tune(begin, ANSWER)?;
+        link.tune(begin)?;
         let (mut holder, readings) = if link.shares_machine() {
             let mut hold = tuning::begin(&self.title, self.deadline.into(), Side::Remote)?;
             let readings = hold.apply(&settings, link.remote_address())?;
             (Holder::Here(hold), readings)
         } else {
-            let readings = link.tune(TuneRequest::Apply { settings }, ANSWER)?;
+            let readings = link.tune(TuneRequest::Apply { settings })?;
             (Holder::There(link), readings)
         };
         for reading in &readings {
@@ -76,13 +75,13 @@ impl Hold {
                 renewed = Instant::now();
                 match &mut holder {
                     Holder::Here(hold) => hold.renew(),
-                    Holder::There(link) => drop(link.tune(TuneRequest::Renew, ANSWER)?),
+                    Holder::There(link) => drop(link.tune(TuneRequest::Renew)?),
                 }
             }
         }
         match holder {
             Holder::Here(hold) => drop(hold.end()?),
-            Holder::There(mut link) => drop(link.tune(TuneRequest::End, ANSWER)?),
+            Holder::There(mut link) => drop(link.tune(TuneRequest::End)?),
         }
         out::note("restored");
         Ok(())

@@ -11,10 +11,6 @@ mod undo;
 use crate::prelude::*;
 use clap::Subcommand;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// For the answer to a request to tune.
-const ANSWER: Duration = Duration::from_secs(30);
 
 /// Diagnose a path, test fixes, keep the proven ones; audit, undo
 #[derive(Args)]

@@ -1,6 +1,5 @@
 //! `linerate tune undo`: back to what was there before.
 
-use super::ANSWER;
 use crate::global::Reaching;
 use crate::prelude::*;
 use engine::controller::PeerLink;
@@ -73,7 +72,7 @@ impl Undo {
                 reached => break reached?,
             }
         };
-        let readings = PeerLink::new(reached).tune(TuneRequest::Restore, ANSWER)?;
+        let readings = PeerLink::new(reached).tune(TuneRequest::Restore)?;
         if readings.is_empty() {
             out::print(&format!("nothing was changed on {peer}\n"))?;
         }

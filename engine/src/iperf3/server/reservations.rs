@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use sys::poll::Waker;
 
 /// What sessions await, by key.
@@ -47,7 +47,7 @@ impl<K: Ord + Copy, Item, Extra> Reservations<K, Item, Extra> {
             waker: Arc::clone(&waker),
             extra,
         };
-        let mut all = lock(&self.0);
+        let mut all = sys::lock(&self.0);
         if all.contains_key(&key) {
             return Ok(None);
         }
@@ -62,7 +62,7 @@ impl<K: Ord + Copy, Item, Extra> Reservations<K, Item, Extra> {
 
     /// Gives what `make` makes to the session that awaits more under this key. Whether the key is known.
     pub fn give(&self, key: &K, make: impl FnOnce(&mut Extra) -> Option<Item>) -> bool {
-        let mut all = lock(&self.0);
+        let mut all = sys::lock(&self.0);
         let Some(session) = all.get_mut(key) else {
             return false;
         };
@@ -80,11 +80,6 @@ impl<K: Ord + Copy, Item, Extra> Reservations<K, Item, Extra> {
 
 impl<K: Ord, Item, Extra> Drop for Reservation<'_, K, Item, Extra> {
     fn drop(&mut self) {
-        lock(&self.all.0).remove(&self.key);
+        sys::lock(&self.all.0).remove(&self.key);
     }
-}
-
-/// A thread that panicked leaves nothing half done here.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

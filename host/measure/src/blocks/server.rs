@@ -2,7 +2,6 @@
 
 use super::frame::{CALL, FramedCall, REPLY};
 use crate::cpu_placement::CpuPlacement;
-use crate::lock;
 use crate::ring::{Block, Ring};
 use crate::spin::{Spin, is_pause};
 use crate::storage::Store;
@@ -13,6 +12,7 @@ use std::net::Shutdown;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
+use sys::lock;
 
 /// Does what the peer asks until it closes. With several calls outstanding on blocks of a file, each has a thread
 /// of its own, so that the storage sees as many at once.

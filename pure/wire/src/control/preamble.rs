@@ -1,6 +1,7 @@
 //! The first bytes of a data connection: the token of its grant and the number of its stream.
 
 use super::messages::TOKEN_LEN;
+use crate::{hex, unhex};
 use std::fmt;
 
 /// Bytes of an encoded [`Preamble`].
@@ -18,17 +19,7 @@ impl Token {
 
     /// From the 64 hexadecimal digits that [`Token::to_hex`] wrote; `None` for anything else.
     pub fn from_hex(text: &str) -> Option<Token> {
-        let digits = text.as_bytes();
-        if digits.len() != 2 * TOKEN_LEN {
-            return None;
-        }
-        let mut bytes = [0; TOKEN_LEN];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let high = char::from(pair[0]).to_digit(16)?;
-            let low = char::from(pair[1]).to_digit(16)?;
-            *byte = (high << 4 | low) as u8;
-        }
-        Some(Token(bytes))
+        unhex(text)?.try_into().ok().map(Token)
     }
 
     /// The secret itself.
@@ -38,7 +29,7 @@ impl Token {
 
     /// Lower-case hexadecimal.
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|b| format!("{b:02x}")).collect()
+        hex(&self.0)
     }
 
     /// Whether both are the same, in constant time.

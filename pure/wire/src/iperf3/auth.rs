@@ -1,9 +1,9 @@
 //! Who may test: the text inside an authentication token, and the file of users. The token itself is
 //! this text, encrypted by RSA, in base64; encryption lives with the keys, outside of this room.
 
+use crate::hex;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// Seconds that the clocks of the two ends may differ, as in iperf3.
 pub const DEFAULT_SKEW_S: u64 = 10;
@@ -146,11 +146,7 @@ impl UsersFile {
 }
 
 fn hash(user: &str, password: &str) -> String {
-    let digest = Sha256::digest(format!("{{{user}}}{password}"));
-    digest.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes all that is written");
-        text
-    })
+    hex(&Sha256::digest(format!("{{{user}}}{password}")))
 }
 
 #[cfg(test)]

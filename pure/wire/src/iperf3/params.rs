@@ -24,15 +24,12 @@ pub struct Params {
     /// Seconds at the start that the results leave out.
     #[serde(rename = "omit")]
     pub omit_s: u32,
-    /// Seconds to run after that; 0: until `bytes` or `blocks` are through.
+    /// Seconds to run after that; 0: until `bytes` are through.
     #[serde(rename = "time")]
     pub time_s: u32,
     /// Bytes to send in all; 0: no such limit.
     #[serde(rename = "num")]
     pub bytes: u64,
-    /// Writes (or datagrams) to send in all; 0: no such limit.
-    #[serde(rename = "blockcount")]
-    pub blocks: u64,
     /// `TCP_MAXSEG` in bytes.
     #[serde(rename = "MSS", skip_serializing_if = "is_default")]
     pub mss: Option<u32>,
@@ -59,18 +56,12 @@ pub struct Params {
     /// Rate of each socket in bit/s that the kernel is to keep; 0: none.
     #[serde(rename = "fqrate", skip_serializing_if = "is_default")]
     pub fq_rate_bit_s: u64,
-    /// Datagrams or writes in one go.
-    #[serde(skip_serializing_if = "is_default")]
-    pub burst: u32,
     /// Byte of the type of service; the code point is its upper six bits.
     #[serde(rename = "TOS", skip_serializing_if = "is_default")]
     pub tos: u8,
     /// A title for the reports.
     #[serde(skip_serializing_if = "is_default")]
     pub title: Option<String>,
-    /// A text for the reports.
-    #[serde(skip_serializing_if = "is_default")]
-    pub extra_data: Option<String>,
     /// Congestion control to use.
     #[serde(skip_serializing_if = "is_default")]
     pub congestion: Option<String>,
@@ -86,9 +77,6 @@ pub struct Params {
     /// The receiver discards in the kernel.
     #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
     pub skip_rx_copy: bool,
-    /// Datagrams must not be fragmented.
-    #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
-    pub dont_fragment: bool,
     /// The sender hands several datagrams to the kernel as one message (`--gsro`, iperf3 3.21).
     #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
     pub gso: bool,
@@ -143,7 +131,6 @@ impl Params {
             omit_s: upto("omit", 600, "0 to 600")?,
             time_s: upto("time", 86_400, "0 to 86400")?,
             bytes: any("num")?,
-            blocks: any("blockcount")?,
             mss: some(upto("MSS", 32_767, "0 to 32767")?),
             nodelay: keys.flag("nodelay")?,
             parallel: keys.whole("parallel", 128, PARALLEL)?.unwrap_or(1) as u32,
@@ -153,16 +140,13 @@ impl Params {
             block_size: some(upto("len", 1 << 20, "0 to 1048576")?),
             rate_bit_s: any("bandwidth")?,
             fq_rate_bit_s: any("fqrate")?,
-            burst: upto("burst", 1000, "0 to 1000")?,
             tos: upto("TOS", 255, "0 to 255")? as u8,
             title: keys.text("title")?,
-            extra_data: keys.text("extra_data")?,
             congestion: keys.text("congestion")?,
             get_server_output: keys.flag("get_server_output")?,
             udp_counters_64bit: keys.flag("udp_counters_64bit")?,
             zerocopy: keys.flag("zerocopy")?,
             skip_rx_copy: keys.flag("skip_rx_copy")?,
-            dont_fragment: keys.flag("dont_fragment")?,
             gso: keys.flag("gso")?,
             gso_datagram: upto("gso_dg_size", 1 << 20, "0 to 1048576")?,
             gso_message: upto("gso_bf_size", 1 << 20, "0 to 1048576")?,
@@ -282,13 +266,13 @@ mod tests {
         fn reading_what_was_written(
             (udp, reverse, nodelay, wide) in any::<(bool, bool, bool, bool)>(),
             (omit_s, time_s, parallel) in (0u32..600, 0u32..86_400, 1u32..=128),
-            (bytes, blocks, rate_bit_s) in any::<(u64, u64, u64)>(),
+            (bytes, rate_bit_s) in any::<(u64, u64)>(),
             (mss, window, size, tos) in (1u32..9000, 1u32..1 << 29, 16u32..65_507, any::<u8>()),
             title in proptest::option::of(".{0,20}"),
         ) {
             let params = Params {
                 protocol: if udp { TestProtocol::Udp } else { TestProtocol::Tcp },
-                omit_s, time_s, bytes, blocks, mss: Some(mss), nodelay, parallel, reverse,
+                omit_s, time_s, bytes, mss: Some(mss), nodelay, parallel, reverse,
                 window: Some(window), block_size: Some(size), rate_bit_s, tos, title,
                 udp_counters_64bit: wide, ..Params::default()
             };

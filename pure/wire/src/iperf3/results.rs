@@ -27,9 +27,6 @@ pub struct TestResults {
     /// Report of the server, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_output_text: Option<String>,
-    /// Report of the server, as JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_output_json: Option<Value>,
 }
 
 /// One stream of [`Results`].
@@ -94,7 +91,6 @@ impl TestResults {
             congestion_used: keys.text("congestion_used")?,
             streams: streams?,
             server_output_text: keys.text("server_output_text")?,
-            server_output_json: map.get("server_output_json").cloned(),
         })
     }
 
