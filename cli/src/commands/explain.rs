@@ -5,7 +5,7 @@ mod watch;
 
 use crate::files::{confined, read_whole};
 use crate::filter_args::FilterArgs;
-use crate::inputs::{InputKind, bad, kind, open, whole};
+use crate::inputs::{InputKind, bad, each_record, kind, open, whole};
 use crate::json_input::run_from;
 use crate::lookup::Subject;
 use crate::prelude::*;
@@ -14,7 +14,6 @@ use explain::{CaptureObserver, Joined};
 use model::finding::Explanation;
 use model::request::Links;
 use model::{BitRate, Nanos, Run};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Explain what limited a transfer
@@ -133,7 +132,8 @@ pub(super) fn explanations(
     match kind(path)? {
         InputKind::Capture => Ok((captured(path, most)?, None)),
         InputKind::Trace => {
-            let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
+            let mut watcher = explain::TraceWatcher::default();
+            each_record(path, |record| watcher.push(record))?;
             Ok((watcher.explain(), None))
         }
         InputKind::Listing => {
@@ -209,43 +209,5 @@ fn add(explanations: &mut [Explanation], doubts: Vec<String>) {
     match explanations.first_mut() {
         Some(first) => first.doubts.extend(doubts),
         None => doubts.iter().for_each(|doubt| out::note(doubt)),
-    }
-}
-
-/// A trace, record by record.
-fn traced(from: impl Read) -> Result<explain::TraceWatcher, String> {
-    let mut watcher = explain::TraceWatcher::default();
-    traces::each_record(from, |record| {
-        watcher.push(record);
-        Ok(())
-    })?;
-    Ok(watcher)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trace_that_broke_off_is_read_as_far_as_it_goes() {
-        let begin =
-            r#"{"kind":"begin","schema":1,"host":"a","started_unix_ns":0,"source":"probes"}"#;
-        assert!(observe::trace::is_trace(begin.as_bytes()));
-        let connection =
-            r#"{"kind":"connection","id":0,"local":"10.0.0.1:1","remote":"10.0.0.2:2"}"#;
-        let segment = |at: u32| {
-            format!(
-                r#"{{"kind":"segment","at_ns":{at},"connection":0,"payload":9,"socket":{{"probed":true,"state":1}}}}"#
-            )
-        };
-        let whole = [begin, connection, &segment(5), &segment(9), ""].join("\n");
-        let span = |text: &str| {
-            traced(text.as_bytes()).map(|watcher| watcher.explain().first().map(|e| e.span))
-        };
-        assert_eq!(span(&whole), Ok(Some(Nanos(4))));
-        assert_eq!(span(&whole[..whole.len() - 3]), Ok(None));
-        assert!(span(&[begin, "x", &segment(5), ""].join("\n")).is_err());
-        assert!(span(&[begin, &segment(5), ""].join("\n")).is_err());
-        assert!(span(&[&begin.replace(":1,", ":9,"), ""].join("\n")).is_err());
     }
 }

@@ -1,14 +1,19 @@
 //! A link and an agent in one process, joined by a pair of sockets; data goes over loopback.
 
+use super::claims::disputed;
 use super::*;
 use crate::helper::Helpers;
+use crate::progress::Event as Progress;
 use crate::session;
 use crate::testing::byte_stream;
 use crate::transport::{AgentChannel, Channel, ControllerChannel};
 use crate::trust::Peer;
+use model::{Bytes, Directions, Ended, LegLimit};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use wire::control::TuneOutcome;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -73,7 +78,7 @@ fn more_than_the_far_end_claims_to_have_sent_is_disputed() {
             remote: bytes(sent),
             ended: Ended::Complete,
         };
-        super::disputed(&Spec::default(), &leg, "db2")
+        disputed(&Spec::default(), &leg, "db2")
     };
     assert_eq!(of(1000, 1000), None);
     let why = of(1000, 1001).unwrap();
@@ -118,7 +123,7 @@ fn who_received_in_less_than_half_the_time_is_disputed_unless_a_receive_buffer_h
             remote: end(140, Vec::new()),
             ended: Ended::Complete,
         };
-        super::disputed(&Spec::default(), &leg, "db2")
+        disputed(&Spec::default(), &leg, "db2")
     };
     let why = of(0, 0, 0).unwrap();
     assert!(why.contains("claims to have received for 140 ms"), "{why}");

@@ -470,23 +470,23 @@ impl Test<'_> {
                 rate,
                 datagram_size,
             }) => {
-                let together = measure::datagrams_together(*rate, *datagram_size);
+                let (size, together) = (
+                    small(*datagram_size),
+                    measure::datagrams_together(*rate, *datagram_size),
+                );
+                // What this host does by itself; older servers do not know these.
                 let gathers = together > 1;
+                let gathered = |bytes: u32| if gathers { bytes } else { 0 };
                 Params {
                     protocol: TestProtocol::Udp,
                     rate_bit_s: rate.0,
-                    block_size: Some(small(*datagram_size)),
+                    block_size: Some(size),
                     udp_counters_64bit: true,
-                    // What this host does by itself; older servers do not know these.
                     gso: gathers,
-                    gso_datagram: if gathers { small(*datagram_size) } else { 0 },
-                    gso_message: if gathers {
-                        together * small(*datagram_size)
-                    } else {
-                        0
-                    },
+                    gso_datagram: gathered(size),
+                    gso_message: gathered(together.saturating_mul(size)),
                     gro: gathers,
-                    gro_buffer: if gathers { LARGEST_MESSAGE } else { 0 },
+                    gro_buffer: gathered(LARGEST_MESSAGE),
                     ..params
                 }
             }

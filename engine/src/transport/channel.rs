@@ -67,7 +67,6 @@ impl std::error::Error for ChannelEnd {}
 pub struct Channel<R: ControlRole> {
     sender: ChannelSender<R>,
     events: Receiver<R::In>,
-    shared: Arc<ChannelShared>,
     thread: Option<JoinHandle<()>>,
     peer: String,
     version: String,
@@ -152,12 +151,8 @@ impl<R: ControlRole> Channel<R> {
             .spawn(move || driver.run())
             .context("cannot start the thread of a control connection")?;
         let mut channel = Channel {
-            sender: ChannelSender {
-                inbox,
-                shared: Arc::clone(&shared),
-            },
+            sender: ChannelSender { inbox, shared },
             events,
-            shared,
             thread: Some(thread),
             peer: peer.to_owned(),
             version: String::new(),
@@ -168,7 +163,7 @@ impl<R: ControlRole> Channel<R> {
                     channel.version = version;
                     return Ok(channel);
                 }
-                Err(RecvTimeoutError::Disconnected) => bail!(channel.shared.ended()),
+                Err(RecvTimeoutError::Disconnected) => bail!(channel.sender.shared.ended()),
                 Err(RecvTimeoutError::Timeout) => {
                     if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                         let why = format!("stopped while waiting for {peer}");
@@ -199,7 +194,9 @@ impl<R: ControlRole> Channel<R> {
         match self.events.recv_timeout(timeout) {
             Ok(message) => Some(ChannelEvent::Message(message)),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(ChannelEvent::Ended(self.shared.ended())),
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(ChannelEvent::Ended(self.sender.shared.ended()))
+            }
         }
     }
 }

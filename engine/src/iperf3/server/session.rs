@@ -49,11 +49,8 @@ pub fn run(
     pending: PendingConnection,
 ) {
     let session = TestSession::open(server, stream, peer, cookie);
-    let outcome = session.and_then(|session| session.serve(pending));
-    match outcome {
-        Ok(done) => (server.log)(&format!("{peer}: {done}")),
-        Err(why) => (server.log)(&format!("{peer}: {why}")),
-    }
+    let (Ok(said) | Err(said)) = session.and_then(|session| session.serve(pending));
+    (server.log)(&format!("{peer}: {said}"));
 }
 
 struct TestSession<'a> {
