@@ -393,44 +393,8 @@ impl Drive<'_> {
                 warnings,
                 ..
             } => {
-                let token = Token::from_hex(&token)
-                    .with_context(|| format!("{} sent a token that is none", self.link.name))?;
-                leg_state.token = Some(token);
                 self.warn(&mut leg_state.leg.remote, warnings);
-                if leg_state.order.trace && !order.trace {
-                    let name = &self.link.name;
-                    let why = anyhow!("{name} runs a linerate that cannot: install this version");
-                    let warning = traces::untraced("the remote host", &why);
-                    self.warn(&mut leg_state.leg.remote, vec![warning]);
-                }
-                let order = within(&leg_state.order, &order).map_err(|granted| {
-                    Refusal::unreachable(format!(
-                        "{} granted more than was ordered: {granted}",
-                        self.link.name
-                    ))
-                })?;
-                let order = LegOrder {
-                    // Which files are used here, this end alone decides.
-                    workload: self.run.spec.workload.clone(),
-                    ..order
-                };
-                let dial = Dial {
-                    addresses: self.link.addresses.clone(),
-                    port,
-                    token,
-                    settings: SocketSettings {
-                        congestion: congestion(
-                            &self.run.spec,
-                            leg_state.leg.direction,
-                            Side::Local,
-                        ),
-                        ..asked(&order)
-                    },
-                    placement: self.run.spec.local.clone(),
-                    is_udp: order.workload.is_udp(),
-                };
-                let stop = Arc::clone(&leg_state.stop);
-                leg_state.go = Some(local_end(order, dial, stop, self.link.post.clone()));
+                self.granted(leg_state, port, &token, &order)?;
             }
             ToController::Busy { wait, why, .. } => {
                 let why = format!("{} is busy: {why}", self.link.name);
@@ -471,12 +435,8 @@ impl Drive<'_> {
                 );
             }
             ToController::Sample { sample, .. } => {
-                match bounded(
-                    &sample,
-                    &leg_state.order,
-                    &leg_state.leg,
-                    self.started.elapsed().into(),
-                ) {
+                let now = self.started.elapsed().into();
+                match bounded(&sample, &leg_state.order, &leg_state.leg, now) {
                     Ok(()) => self.happened(leg_state, Side::Remote, Happened::Sample(sample)),
                     Err(why) => leg_state.fail(anyhow!("{} {why}", self.link.name)),
                 }
@@ -503,6 +463,49 @@ impl Drive<'_> {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Starts this host's end of a leg as the agent granted it.
+    fn granted(
+        &mut self,
+        leg_state: &mut LegState,
+        port: u16,
+        token: &str,
+        order: &LegOrder,
+    ) -> Result<()> {
+        let name = &self.link.name;
+        let token =
+            Token::from_hex(token).with_context(|| format!("{name} sent a token that is none"))?;
+        leg_state.token = Some(token);
+        if leg_state.order.trace && !order.trace {
+            let why = anyhow!("{name} runs a linerate that cannot: install this version");
+            let warning = traces::untraced("the remote host", &why);
+            self.warn(&mut leg_state.leg.remote, vec![warning]);
+        }
+        let name = &self.link.name;
+        let order = within(&leg_state.order, order).map_err(|granted| {
+            Refusal::unreachable(format!("{name} granted more than was ordered: {granted}"))
+        })?;
+        let order = LegOrder {
+            // Which files are used here, this end alone decides.
+            workload: self.run.spec.workload.clone(),
+            ..order
+        };
+        let direction = leg_state.leg.direction;
+        let dial = Dial {
+            addresses: self.link.addresses.clone(),
+            port,
+            token,
+            settings: SocketSettings {
+                congestion: congestion(&self.run.spec, direction, Side::Local),
+                ..asked(&order)
+            },
+            placement: self.run.spec.local.clone(),
+            is_udp: order.workload.is_udp(),
+        };
+        let stop = Arc::clone(&leg_state.stop);
+        leg_state.go = Some(local_end(order, dial, stop, self.link.post.clone()));
         Ok(())
     }
 
