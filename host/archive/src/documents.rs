@@ -2,7 +2,7 @@
 //! experiment name it.
 
 use crate::Error;
-use crate::archive::{Archive, Imported, RunFilter};
+use crate::archive::{ALONE, Archive, Imported, RunFilter};
 use crate::histories::changed;
 use crate::rows::{
     EXPERIMENTS, MTUS, RUNS, RowFailure, RowKind, TUNINGS, check_count, column, document, json,
@@ -217,18 +217,18 @@ impl Archive {
     /// What a name stands for: `last` is what started last, runs of an experiment left aside.
     pub fn named(&self, name: &str) -> Result<NamedDocument, Error> {
         if name == "last" {
+            let sql = format!(
+                "SELECT id, 0 AS kind, started_unix_ns AS started FROM runs WHERE {ALONE}
+                 UNION ALL SELECT id, 1, started_unix_ns FROM experiments
+                 UNION ALL SELECT id, 2, started_unix_ns FROM tunings
+                 UNION ALL SELECT id, 3, started_unix_ns FROM mtus
+                 ORDER BY started DESC, id LIMIT 1"
+            );
             let newest = self
                 .db()
-                .query_row(
-                    "SELECT id, 0 AS kind, started_unix_ns AS started FROM runs
-                     WHERE experiment IS NULL OR experiment NOT IN (SELECT id FROM experiments)
-                     UNION ALL SELECT id, 1, started_unix_ns FROM experiments
-                     UNION ALL SELECT id, 2, started_unix_ns FROM tunings
-                     UNION ALL SELECT id, 3, started_unix_ns FROM mtus
-                     ORDER BY started DESC, id LIMIT 1",
-                    [],
-                    |row| Ok(KINDS[row.get::<_, usize>(1)?].1(row.get(0)?)),
-                )
+                .query_row(&sql, [], |row| {
+                    Ok(KINDS[row.get::<_, usize>(1)?].1(row.get(0)?))
+                })
                 .optional()
                 .map_err(|source| Error::sql(self.path(), "look for what is kept", source))?;
             return newest.ok_or_else(|| Error::Empty(self.path().to_owned()));

@@ -247,13 +247,7 @@ pub(crate) fn put_whole_leg(
     index: usize,
     leg: &Leg,
 ) -> Result<(), RowFailure> {
-    let bare = Leg {
-        direction: leg.direction,
-        started: leg.started,
-        local: without_samples(&leg.local),
-        remote: without_samples(&leg.remote),
-        ended: leg.ended.clone(),
-    };
+    let bare = with_ends(leg, without_samples);
     // Its samples belong to its row.
     put_leg(tx, id, index, leg.direction, leg.started, None)?;
     let mut samples = 0;
@@ -418,20 +412,24 @@ pub(crate) fn bounded(run: &Run) -> Option<Run> {
         }
         thinned
     };
-    let thin = |leg: &Leg| Leg {
-        direction: leg.direction,
-        started: leg.started,
-        local: thin(&leg.local),
-        remote: thin(&leg.remote),
-        ended: leg.ended.clone(),
-    };
-    let legs: Vec<Leg> = run.legs.iter().map(thin).collect();
+    let legs: Vec<Leg> = run.legs.iter().map(|leg| with_ends(leg, thin)).collect();
     let counts = |leg: &Leg| [&leg.local, &leg.remote].map(|end| end.samples.len());
     let is_thinner = legs.iter().map(counts).ne(run.legs.iter().map(counts));
     is_thinner.then(|| Run {
         legs,
         ..without_legs(run)
     })
+}
+
+/// The leg with what `of` makes of each end.
+fn with_ends(leg: &Leg, of: impl Fn(&EndRecord) -> EndRecord) -> Leg {
+    Leg {
+        direction: leg.direction,
+        started: leg.started,
+        local: of(&leg.local),
+        remote: of(&leg.remote),
+        ended: leg.ended.clone(),
+    }
 }
 
 fn without_legs(run: &Run) -> Run {
