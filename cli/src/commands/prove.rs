@@ -21,7 +21,7 @@ use model::{
     Setting, Spec, Verdict,
 };
 use picture::Pairs;
-use prove::plan::{USUAL_TIME, parse_share, usual_run};
+use prove::plan::{USUAL_TIME, usual_run};
 use report::pictures::{bars, drift, forest, pairs};
 use report::words::shown;
 use std::path::PathBuf;
@@ -136,7 +136,7 @@ pub(in crate::commands) struct DesignArgs {
     #[arg(long, value_name = "WAY", value_parser = by_name::<Direction>(["up", "down"]))]
     pub direction: Option<Direction>,
     /// Equivalence margin: the smallest change that counts [default: 5%; of latency 10%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", value_parser = model::parse_share)]
     pub margin: Option<f64>,
     /// Pairs at each look, or one fixed number [default: 8,12,16,20; of several proposals in tune 12]
     #[arg(long, value_name = "N", value_delimiter = ',')]

@@ -1,6 +1,7 @@
 //! One direction of a path, from a run.
 
 use model::finding::Limit;
+use model::stats::percentile;
 use model::{BitRate, Bytes, Direction, Nanos, Run, summarise_leg};
 
 /// One direction of a path, and how it was used.
@@ -49,8 +50,7 @@ impl PathSample {
         let streams = samples.flat_map(|s| &s.streams);
         let rtts = streams.filter_map(|s| s.tcp.as_ref()?.srtt());
         let mut rtts: Vec<Nanos> = rtts.filter(|rtt| *rtt > Nanos(0)).collect();
-        rtts.sort_unstable();
-        let rtt = percentile_95(&rtts).or(sums.rtt_idle)?;
+        let rtt = percentile(&mut rtts, 0.95).or(sums.rtt_idle)?;
         let connections = run.spec.streams.max(1);
         let held = sums.rwnd_limited_share.is_some_and(|share| share >= HELD);
         let window_share = match (sums.window, sums.receive_buffer) {
@@ -99,10 +99,4 @@ impl PathSample {
         let grown = self.rtt.since(idle);
         grown > QUEUE && grown.0 as f64 > idle.0 as f64 * share
     }
-}
-
-/// Of sorted values.
-fn percentile_95(sorted: &[Nanos]) -> Option<Nanos> {
-    let at = (sorted.len() * 95).div_ceil(100).checked_sub(1)?;
-    sorted.get(at).copied()
 }

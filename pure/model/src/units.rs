@@ -204,6 +204,20 @@ fn parsed(
     Ok(value.round() as u64)
 }
 
+/// A share as a person writes it: `5%`, `5 %` or `0.05`.
+///
+/// # Errors
+/// In words, if it is neither.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let (digits, scale) = match text.trim().strip_suffix('%') {
+        Some(percent) => (percent.trim(), 100.0),
+        None => (text.trim(), 1.0),
+    };
+    let share = digits.parse::<f64>().ok().filter(|share| share.is_finite());
+    let wrong = || format!("'{text}' is no share; write per cent (5%) or a number (0.05)");
+    share.map(|share| share / scale).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,5 +275,13 @@ mod tests {
         fn reading_never_panics(text in ".{0,20}") {
             let _ = (text.parse::<Bytes>(), text.parse::<BitRate>(), text.parse::<Nanos>());
         }
+    }
+
+    #[test]
+    fn shares_as_a_person_writes_them() {
+        assert_eq!(parse_share("5%"), Ok(0.05));
+        assert_eq!(parse_share(" 2.5 % "), Ok(0.025));
+        assert_eq!(parse_share("0.05"), Ok(0.05));
+        assert!(parse_share("five").is_err() && parse_share("inf").is_err());
     }
 }

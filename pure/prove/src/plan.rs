@@ -147,20 +147,6 @@ pub fn plan_from_changes(ask: PlanOptions) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-/// A share as a person writes it: `5%`, `5 %` or `0.05`.
-///
-/// # Errors
-/// In words, if it is neither.
-pub fn parse_share(text: &str) -> Result<f64, String> {
-    let (digits, scale) = match text.trim().strip_suffix('%') {
-        Some(percent) => (percent.trim(), 100.0),
-        None => (text.trim(), 1.0),
-    };
-    let share = digits.parse::<f64>().ok().filter(|share| share.is_finite());
-    let wrong = || format!("'{text}' is no share; write per cent (5%) or a number (0.05)");
-    share.map(|share| share / scale).ok_or_else(wrong)
-}
-
 fn usual_looks() -> Vec<u32> {
     LOOKS.iter().map(|look| look.pairs).collect()
 }
@@ -626,13 +612,5 @@ settings = ["congestion=bbr", "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both
         let cells = "host='h'\n".to_owned()
             + &"[[factor]]\nname='f'\nlevels=['baseline','mss=1400','mss=1300']\n".repeat(5);
         assert!(file(&cells).starts_with("plan.toml:2: the factors make 243 combinations"));
-    }
-
-    #[test]
-    fn shares_as_a_person_writes_them() {
-        assert_eq!(parse_share("5%"), Ok(0.05));
-        assert_eq!(parse_share(" 2.5 % "), Ok(0.025));
-        assert_eq!(parse_share("0.05"), Ok(0.05));
-        assert!(parse_share("five").is_err() && parse_share("inf").is_err());
     }
 }

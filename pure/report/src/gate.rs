@@ -4,7 +4,10 @@
 use crate::page::inert;
 use crate::prove::phrase;
 use crate::words::{Style, escape, percent, three_digits, unmarked};
-use model::{BitRate, Bytes, Ended, Experiment, LegSummary, Nanos, Outcome, Run, Summary, Verdict};
+use model::{
+    BitRate, Bytes, Ended, Experiment, LegSummary, Nanos, Outcome, Run, Summary, Verdict,
+    parse_share,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -120,11 +123,7 @@ impl GateUnit {
         match self {
             GateUnit::Rate => BitRate::from_str(text).map(|rate| rate.0 as f64),
             GateUnit::Time => Nanos::from_str(text).map(|time| time.0 as f64),
-            GateUnit::Share => match text.strip_suffix('%') {
-                Some(number) => number.trim().parse().map(|n: f64| n / 100.0),
-                None => text.parse(),
-            }
-            .map_err(|_| format!("'{text}' is no share like 1% or 0.01")),
+            GateUnit::Share => parse_share(text),
             GateUnit::Number => text
                 .parse()
                 .or_else(|_| Bytes::from_str(text).map(|bytes| bytes.0 as f64)),
@@ -433,7 +432,7 @@ mod tests {
             (">=900M", "no expectation like"),
             ("godput>=900M", "no figure 'godput'; it has"),
             ("goodput>=fast", "'fast' is not"),
-            ("retransmit<1 apple", "is no share like"),
+            ("retransmit<1 apple", "is no share; write per cent"),
         ] {
             let error = checks(&[expected]).unwrap_err();
             assert!(error.contains(why), "{expected}: {error}");

@@ -531,7 +531,7 @@ impl FromStr for ShareText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ShareText, String> {
-        super::parse_share(text).map(ShareText)
+        model::parse_share(text).map(ShareText)
     }
 }
 
