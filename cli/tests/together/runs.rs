@@ -1024,7 +1024,7 @@ fn what_cannot_be_imported_is_said_and_changes_nothing() {
     assert!(!home.archive().exists());
     assert_eq!(
         home.fails(&["import", "named.json"], 2),
-        "linerate: 'last' is not the name of a run: names are 32 hexadecimal digits (8 of iperf3's runs)\n"
+        "linerate: 'last' is not the name of a run: names are 32 hexadecimal digits (8 in older archives)\n"
     );
     // A good file beside a bad one is not kept.
     std::fs::write(

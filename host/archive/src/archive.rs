@@ -115,7 +115,7 @@ impl RunFilter {
 
 impl Archive {
     /// Opens the archive to write in it; makes the file and its directories (mode 0700) where they
-    /// are missing.
+    /// are missing, and brings an older file to the form of today.
     ///
     /// # Errors
     /// A file that cannot be made, opened or written, that is not an archive, or a newer one.

@@ -119,7 +119,9 @@ pub enum Error {
     #[error("another run is already kept as {0}: delete it first (linerate runs delete {0})")]
     Taken(RunId),
     /// A run whose name the archive does not take.
-    #[error("'{0}' is not the name of a run: names are 32 hexadecimal digits (8 of iperf3's runs)")]
+    #[error(
+        "'{0}' is not the name of a run: names are 32 hexadecimal digits (8 in older archives)"
+    )]
     BadId(String),
 }
 

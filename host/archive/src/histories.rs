@@ -49,6 +49,13 @@ pub(crate) fn changed(tx: &Transaction<'_>, condition: &str, id: &str) -> Result
     Ok(())
 }
 
+/// The same of all runs that are kept.
+pub(crate) fn all_changed(tx: &Transaction<'_>) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO histories (host, workload, alike, changes)
+               SELECT DISTINCT host, workload, alike, 1 FROM runs";
+    tx.execute(sql, []).map(drop)
+}
+
 /// What a row has of [`Spec`](model::Spec) that makes runs alike, from its column.
 pub(crate) fn alike(column: &str) -> (Option<LegLimit>, u32) {
     let read = serde_json::from_str::<(LegLimit, u32)>(column).ok();

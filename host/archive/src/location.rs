@@ -24,7 +24,7 @@ pub fn default_path(xdg_data_home: Option<&OsStr>, home: Option<&OsStr>) -> Resu
         .ok_or(Error::NoHome)
 }
 
-/// Digits of a name that are shown at the least, and that are a whole name of a run of iperf3's.
+/// Digits of a name that are shown at the least, and that were a whole name in older archives.
 pub const SHORTEST: usize = 8;
 
 /// Digits of a whole name: 128 bits.
@@ -37,7 +37,7 @@ pub fn new_id() -> RunId {
     format!("{:016x}{:016x}", state.hash_one(0), state.hash_one(1))
 }
 
-/// Whether a name has the form of [`new_id`], or the eight digits of a run of iperf3's.
+/// Whether a name has the form of [`new_id`], or the eight digits of older archives.
 pub fn is_id(name: &str) -> bool {
     matches!(name.len(), SHORTEST | WHOLE) && is_hex(name)
 }
@@ -80,7 +80,7 @@ mod tests {
         let many: std::collections::BTreeSet<RunId> = (0..1000).map(|_| new_id()).collect();
         assert_eq!(many.len(), 1000);
         assert!(many.iter().all(|id| is_id(id) && id.len() == WHOLE));
-        assert!(is_id("01234567"), "of iperf3");
+        assert!(is_id("01234567"), "of an older archive");
         for no in ["", "last", "0123456", "012345678", "0123456G", "ABCDEF01"] {
             assert!(!is_id(no), "{no}");
         }

@@ -136,18 +136,29 @@ impl<'a> End<'a> {
         samples: &[&Sample],
         for_good: bool,
     ) -> Result<(), RowFailure> {
-        let [run, leg, side, overview] = self.key();
-        let mut put = tx.prepare_cached(&format!(
-            "INSERT INTO samples ({COLUMNS}, sum)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))"
-        ))?;
         for some in samples.chunks(FULL) {
             let block = blocks::pack(some, for_good || some.len() == FULL);
-            let until = some.last().map_or(0, |sample| column(sample.at.0));
-            let count = some.len();
-            put.execute(params![run, leg, side, overview, n, count, until, block])?;
-            n += count;
+            self.put(tx, n, some, &block)?;
+            n += some.len();
         }
+        Ok(())
+    }
+
+    fn put(
+        self,
+        tx: &Transaction<'_>,
+        n: usize,
+        samples: &[&Sample],
+        block: &[u8],
+    ) -> rusqlite::Result<()> {
+        let until = samples.last().map_or(0, |sample| column(sample.at.0));
+        let count = samples.len();
+        let [run, leg, side, overview] = self.key();
+        tx.prepare_cached(&format!(
+            "INSERT INTO samples ({COLUMNS}, sum)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))"
+        ))?
+        .execute(params![run, leg, side, overview, n, count, until, block])?;
         Ok(())
     }
 
@@ -217,4 +228,47 @@ impl<'a> End<'a> {
         }
         Ok(next - from)
     }
+}
+
+/// Packs the samples of an archive of form 6, which has a row for each with its JSON. One that is damaged leaves a
+/// gap, which every later read finds.
+pub(crate) fn migrate(tx: &Transaction<'_>) -> rusqlite::Result<()> {
+    type Key = (String, usize, String);
+    let sql = format!(
+        "SELECT run, leg, side, n, {}, document FROM samples_6 ORDER BY run, leg, side, n",
+        whole("run, leg, side, n, at_ns, document")
+    );
+    let mut query = tx.prepare(&sql)?;
+    let mut rows = query.query([])?;
+    let mut key: Key = Key::default();
+    let mut first = 0;
+    let mut open: Vec<Sample> = Vec::new();
+    let put = |(run, leg, side): &Key, first: usize, open: &mut Vec<Sample>| {
+        let samples: Vec<&Sample> = open.iter().collect();
+        let done = match side.parse() {
+            Ok(side) if !samples.is_empty() => {
+                let leg = *leg;
+                let block = blocks::pack(&samples, true);
+                End::new(run, leg, side).put(tx, first, &samples, &block)
+            }
+            _ => Ok(()),
+        };
+        open.clear();
+        done
+    };
+    while let Some(row) = rows.next()? {
+        let next: Key = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let n: usize = row.get(3)?;
+        let document = row.get_ref(5)?.as_str()?;
+        let sample = match row.get::<_, bool>(4)? {
+            true => serde_json::from_str(document).ok(),
+            false => None,
+        };
+        if next != key || n != first + open.len() || open.len() == FULL {
+            put(&key, first, &mut open)?;
+            (key, first) = (next, n);
+        }
+        open.extend(sample);
+    }
+    put(&key, first, &mut open)
 }

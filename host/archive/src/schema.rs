@@ -1,6 +1,6 @@
 //! The tables, and how a file becomes one that has them.
 
-use crate::Error;
+use crate::{Error, histories, samples};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
@@ -15,6 +15,9 @@ const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
 const VERSION: u32 = 7;
+
+/// The oldest that is brought to [`VERSION`].
+const OLDEST: u32 = 6;
 
 /// The last column of each table is the checksum of the others ([`row_sum`]). `runs.legs`, `legs.samples` and
 /// `experiments.trials` are how many rows of those belong to one that is finished: a checksum cannot miss a row.
@@ -83,6 +86,10 @@ CREATE TABLE mtus (
     document        TEXT    NOT NULL, -- MtuRecord as JSON
     sum             BLOB
 ) STRICT;
+";
+
+/// What form 6 had not, or otherwise.
+const NEW: &str = "
 CREATE INDEX runs_by_path ON runs (host, workload, alike, started_unix_ns);
 CREATE TABLE histories (
     host     TEXT    NOT NULL,
@@ -109,6 +116,18 @@ CREATE TABLE samples (
 ) STRICT;
 ";
 
+/// The first step from form 6. A row that is damaged stays so.
+const FROM_6: &str = "
+ALTER TABLE samples RENAME TO samples_6;
+ALTER TABLE runs ADD COLUMN alike TEXT NOT NULL DEFAULT '';
+UPDATE runs SET alike = json_extract(document, '$.spec.limit', '$.spec.streams')
+WHERE sum IS row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
+                     p50_up_ns, p50_down_ns, experiment, legs, document);
+UPDATE runs SET sum = row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
+                              goodput_down_bit_s, p50_up_ns, p50_down_ns, experiment, legs, document, alike)
+WHERE alike <> '';
+";
+
 /// Readies a connection: gives an empty file its tables, refuses what is not ours or newer, sets what holds for this
 /// connection alone.
 pub(crate) fn prepare(db: &mut Connection, path: &Path) -> Result<(), Error> {
@@ -119,9 +138,10 @@ pub(crate) fn prepare(db: &mut Connection, path: &Path) -> Result<(), Error> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     db.create_scalar_function("row_sum", -1, flags, row_sum)
         .map_err(failed)?;
-    match has_tables(db, path)? {
-        true => Ok(()),
-        false => create(db, path),
+    match form(db, path)? {
+        0 => create(db, path),
+        VERSION => Ok(()),
+        _ => migrate(db, path),
     }
 }
 
@@ -151,8 +171,8 @@ fn row_sum(columns: &Context<'_>) -> rusqlite::Result<[u8; 16]> {
     Ok(sum.finish_128().to_le_bytes())
 }
 
-/// Whether a file has the tables, or is empty; an error if it has any but ours.
-fn has_tables(db: &Connection, path: &Path) -> Result<bool, Error> {
+/// The version of the tables of a file, 0 if it has none yet; an error if it has any but ours.
+fn form(db: &Connection, path: &Path) -> Result<u32, Error> {
     let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let read = || -> rusqlite::Result<(i32, i32, i64)> {
         let tables = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -161,8 +181,8 @@ fn has_tables(db: &Connection, path: &Path) -> Result<bool, Error> {
     let (version, application, tables) =
         read().map_err(|source| Error::sql(path, "read the form", source))?;
     match u32::try_from(version) {
-        Ok(0) if tables == 0 => Ok(false),
-        Ok(VERSION) if application == APPLICATION_ID => Ok(true),
+        Ok(0) if tables == 0 => Ok(0),
+        Ok(known @ OLDEST..=VERSION) if application == APPLICATION_ID => Ok(known),
         Ok(newer) if newer > VERSION && application == APPLICATION_ID => {
             Err(Error::Newer(path.to_owned(), newer, VERSION))
         }
@@ -177,14 +197,43 @@ fn create(db: &mut Connection, path: &Path) -> Result<(), Error> {
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;
     // Another process may have done it while this one waited for the lock.
-    if !has_tables(&tx, path)? {
-        tx.execute_batch(TABLES).map_err(failed)?;
+    if form(&tx, path)? == 0 {
+        tx.execute_batch(TABLES)
+            .and_then(|()| tx.execute_batch(NEW))
+            .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
         tx.pragma_update(None, "application_id", APPLICATION_ID)
             .map_err(failed)?;
     }
     tx.commit().map_err(failed)
+}
+
+/// Brings an older file to the form of today, all of it or nothing.
+fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
+    let doing = "bring it to the form of this version";
+    let failed = |source| Error::sql(path, doing, source);
+    if db.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
+        return Err(Error::ReadOnly(path.to_owned(), doing));
+    }
+    let tx = db
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    // Another process may have done it while this one waited for the lock.
+    if form(&tx, path)? == 6 {
+        tx.execute_batch(FROM_6)
+            .and_then(|()| tx.execute_batch(NEW))
+            .and_then(|()| samples::migrate(&tx))
+            .and_then(|()| tx.execute_batch("DROP TABLE samples_6"))
+            .and_then(|()| histories::all_changed(&tx))
+            .map_err(failed)?;
+        tx.pragma_update(None, "user_version", VERSION)
+            .map_err(failed)?;
+    }
+    tx.commit().map_err(failed)?;
+    // What is free now goes back to the file system where there is room and nobody else reads it; else to later runs.
+    let _ = db.execute_batch("VACUUM");
+    Ok(())
 }
 
 /// Switches to WAL for good. SQLite does not wait for another process that is switching at the same

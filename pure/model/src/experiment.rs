@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Experiment {
     /// Version of this form.
     pub schema: u32,
-    /// Name in the archive: 32 hexadecimal digits.
+    /// Name in the archive: 32 hexadecimal digits (8 in older archives).
     pub id: String,
     /// Start, nanoseconds since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the JSON form of [`Run`]; raised when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Name of a run in the archive: 32 hexadecimal digits (8 of iperf3's runs).
+/// Name of a run in the archive: 32 hexadecimal digits (8 in older archives).
 pub type RunId = String;
 
 /// One execution of a [`Spec`]: the request, the fingerprints of both hosts, and their samples.
@@ -18,7 +18,7 @@ pub type RunId = String;
 pub struct Run {
     /// Version of this form.
     pub schema: u32,
-    /// Name in the archive: 32 hexadecimal digits (8 of iperf3's runs).
+    /// Name in the archive: 32 hexadecimal digits (8 in older archives).
     pub id: RunId,
     /// Start, nanoseconds since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]

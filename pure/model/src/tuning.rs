@@ -14,7 +14,7 @@ pub const TUNING_SCHEMA: u32 = 1;
 pub struct Tuning {
     /// Version of this form.
     pub schema: u32,
-    /// Name in the archive: 32 hexadecimal digits.
+    /// Name in the archive: 32 hexadecimal digits (8 in older archives).
     pub id: String,
     /// Start, nanoseconds since 1970-01-01 UTC.
     #[serde(rename = "started_unix_ns")]
