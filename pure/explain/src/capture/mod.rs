@@ -328,10 +328,9 @@ fn shared(all: &[&FollowedStream<CaptureSender>]) -> Option<BucketFit> {
     let rtt = all.iter().filter_map(|own| own.stream.min_rtt).min()?;
     bucket::gather(&mut sent, 2 * MOST_SENT, 0, rtt);
     sent.truncate(MOST_SHARED);
-    let bucket = bucket::fit(&sent, rtt)?;
-    bucket.is_seen().then_some(BucketFit {
+    Some(BucketFit {
         connections: all.len(),
-        ..bucket
+        ..bucket::fit(&sent, rtt)?
     })
 }
 

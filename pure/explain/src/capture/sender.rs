@@ -835,16 +835,17 @@ impl CaptureSender {
             .zip(this.arrived())
             .and_then(|(carries, arrived)| capacity::spread(arrived, facts.mss, carries));
         // Elsewhere than at the sender, segments lost before the observer are not in the capture.
-        facts.bucket = at_sender.then(|| this.bucket(facts.rtt())).flatten();
+        let own = at_sender.then(|| this.bucket(facts.rtt())).flatten();
         let is_lossy = at_sender && this.lossy().is_some();
-        let shared = frame.shared.filter(|_| is_lossy);
-        let better = |shared: &BucketFit| {
-            facts
-                .bucket
-                .as_ref()
-                .is_none_or(|own| own.parts < shared.parts)
+        facts.bucket = match frame.shared.filter(|_| is_lossy) {
+            None => own,
+            // Others fill it, too: where no bucket is seen, that of one connection excludes none.
+            Some(shared) => {
+                let seen = [own, Some(shared)].into_iter().flatten();
+                let seen = seen.filter(BucketFit::is_seen);
+                seen.max_by(|a, b| a.parts.total_cmp(&b.parts))
+            }
         };
-        facts.bucket = shared.filter(better).or(facts.bucket);
         facts.losses = lost.losses;
         let is_clock = course.stamped.is_data_in_milliseconds();
         for reading in &mut facts.readings {

@@ -1,8 +1,7 @@
 //! Captures whose cause is known, packet by packet.
 
 use super::*;
-use model::finding::Conclusion;
-use model::finding::{Limit, Source};
+use model::finding::{Conclusion, Limit, Source};
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -1004,9 +1003,9 @@ fn a_capture_of_both_directions_is_not_said_to_have_one() {
     assert_eq!(leap.explanations[0].bytes, Bytes(20 * u64::from(MSS)));
 }
 
-/// Four connections from one host to another, each with eight segments in flight: lost ones first, then new ones. A bucket
-/// holds 26 segments of the 32, is empty before the next round trip, and drops the last six of one connection or another.
-fn sharing_a_bucket() -> Vec<Packet> {
+/// Four connections from one host to another, each with eight segments in flight: lost ones first, then new ones. What is
+/// lost is said by round and place among the 32.
+fn sharing(lost: impl Fn(u32, usize) -> bool) -> Vec<Packet> {
     const BASE: u32 = 1000;
     let server: SocketAddr = ([192, 0, 2, 2], 5210).into();
     let packet = |of: usize, from_client: bool, at: Nanos, seq: u32, ack: u32, flags: u8| {
@@ -1050,7 +1049,7 @@ fn sharing_a_bucket() -> Vec<Packet> {
                     payload: MSS,
                     ..packet(of, true, at, seq, 8, ACK)
                 });
-                if 8 * place + n >= 26 {
+                if lost(round, 8 * place + n) {
                     missing[of].push(seq);
                 }
             }
@@ -1065,7 +1064,8 @@ fn sharing_a_bucket() -> Vec<Packet> {
 
 #[test]
 fn a_bucket_that_connections_share_is_found_from_all_of_them() {
-    let packets = sharing_a_bucket();
+    // It holds 26 segments, is empty before the next round trip, and drops the last six of one connection or another.
+    let packets = sharing(|_, place| place >= 26);
     let policed = |packets: &[Packet]| -> Vec<bool> {
         let explained = explained(packets).explanations;
         let causes = explained.iter().map(|e| e.cause() == Some(Limit::Policer));
@@ -1079,4 +1079,25 @@ fn a_bucket_that_connections_share_is_found_from_all_of_them() {
     let evidence = |e: &Explanation, key| e.findings[0].evidence.iter().any(|e| e.key == key);
     let key = model::finding::EvidenceKey::BucketConnections;
     assert!(explained.iter().all(|e| evidence(e, key)));
+}
+
+#[test]
+fn where_others_lose_too_the_losses_of_one_connection_exclude_no_bucket() {
+    let packets = sharing(|round, place| {
+        let number = u64::from(round) * 32 + place as u64;
+        (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).is_multiple_of(30)
+    });
+    let excluded = |packets: &[Packet]| -> Vec<bool> {
+        let key = model::finding::EvidenceKey::LossSeparation;
+        let explained = explained(packets).explanations;
+        let evidence = |e: &Explanation| -> bool {
+            let mut all = e.findings.iter().flat_map(|finding| &finding.evidence);
+            all.any(|evidence| evidence.key == key)
+        };
+        explained.iter().map(evidence).collect()
+    };
+    let is_first = |p: &&Packet| [p.from.port(), p.to.port()].contains(&40_000);
+    let alone: Vec<Packet> = packets.iter().filter(is_first).copied().collect();
+    assert_eq!(excluded(&alone), [true]);
+    assert_eq!(excluded(&packets), [false; 4]);
 }

@@ -476,4 +476,26 @@ mod tests {
         let [low, high] = bucket.range;
         assert!(low < 1e6 && 1e6 < high, "{bucket:?}");
     }
+
+    #[test]
+    fn what_is_gathered_shows_the_same_bucket_or_none() {
+        let gathered = |each: &[Sent]| {
+            let mut gathered = each.to_vec();
+            gather(&mut gathered, each.len(), 100, RTT);
+            assert!(gathered.len() <= each.len() / 2, "{}", gathered.len());
+            let packets = gathered.iter().map(|s| s.packets as usize);
+            assert_eq!(packets.sum::<usize>(), each.len());
+            [each, &gathered].map(|sent| fit(sent, RTT).unwrap())
+        };
+        let [exact, fast] = gathered(&sent(3000, |_, level| level > 60.0 * f64::from(SEGMENT)));
+        assert!(exact.is_seen() && fast.is_seen(), "{fast:?} {exact:?}");
+        assert!((fast.rate / exact.rate - 1.0).abs() < 0.002);
+        assert!((fast.depth / exact.depth - 1.0).abs() < 0.02);
+        assert_eq!(fast.of_events, exact.of_events);
+        let [exact, fast] = gathered(&sent(3000, |number, _| {
+            (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).is_multiple_of(300)
+        }));
+        let most = [exact.parts, fast.parts].into_iter().fold(0.0, f64::max);
+        assert!(most < EXCLUDED, "{fast:?} {exact:?}");
+    }
 }
