@@ -492,13 +492,15 @@ struct Trouble {
     last: StreamRetransmission,
 }
 
-/// A data packet that is not yet acknowledged.
+/// A data packet that is not yet acknowledged, or the part of one that was not sent again since.
+#[derive(Clone, Copy)]
 struct OutstandingSegment {
     begin: u32,
     end: u32,
     at: Nanos,
-    /// Its number among the departures.
+    /// The number of its last departure, and the sequence number behind that.
     number: u32,
+    behind: u32,
     /// IP identification of the last packet that carried it.
     id: u16,
     repetition: Repetition,
@@ -737,6 +739,7 @@ impl Stream {
             end,
             at: packet.at,
             number: self.departures,
+            behind: end,
             id: packet.ip_id,
             repetition: Repetition::Once,
             sacked: false,
@@ -875,20 +878,29 @@ impl Stream {
         let mut last_sent = packet.at;
         let mut needless = !before(self.acked, end);
         trouble.repeated.clear();
-        for out in self.out.range_mut(first..) {
+        let mut place = first;
+        while let Some(out) = self.out.get(place).filter(|out| before(out.begin, end)) {
+            // What is sent again has departures of its own from now on.
+            let cut = [seq, end]
+                .into_iter()
+                .find(|cut| before(out.begin, *cut) && before(*cut, out.end));
+            if let Some(cut) = cut.filter(|_| self.out.len() < 2 * MOST_OUT) {
+                let rest = OutstandingSegment { begin: cut, ..*out };
+                self.out[place].end = cut;
+                self.out.insert(place + 1, rest);
+                place += usize::from(cut == seq);
+                continue;
+            }
+            let out = &mut self.out[place];
             last_sent = last_sent.min(out.at);
             if (out.begin, out.end) == (seq, end) {
                 out.at = packet.at;
             }
             needless |= out.sacked && out.begin == seq && out.end == end;
             out.repetition = Repetition::Again;
-            trouble.repeated.push((out.number, out.end));
-            if out.end == end {
-                (out.number, out.id) = (self.departures, packet.ip_id);
-            }
-            if !before(out.end, end) {
-                break;
-            }
+            trouble.repeated.push((out.number, out.behind));
+            (out.number, out.behind, out.id) = (self.departures, end, packet.ip_id);
+            place += 1;
         }
         trouble.counts.seen_needless += u64::from(needless);
         trouble.last = StreamRetransmission {

@@ -15,7 +15,7 @@ const FEWEST: usize = 12;
 /// Share of the loss events that stand at the brim; the rest are mistaken ones (spurious, or of another cause).
 const AT_THE_BRIM: f64 = 0.9;
 /// Losses within so many round trips of the first are one loss event (RFC 5348, 5.2, has one): the sender reduces its window
-/// once for all of them. On the shortest paths an event is a burst.
+/// once for all of them. On the shortest paths an event is a burst. An outage, in which nothing passes, is one as well.
 /// Each event counts as one, so that slow start's overshoot does not outvote the others; of fewer events each loss does, so
 /// that one event of another cause, as an outage, does not.
 const EVENT: f64 = 1.5;
@@ -38,6 +38,8 @@ const SLACK: f64 = 0.005;
 const ONE_RATE: f64 = 1.05;
 /// Rates that are tried at once: what a bucket holds follows from what it held before, so one rate alone waits at each step.
 const AT_ONCE: usize = 8;
+/// A bucket that holds so many bytes does not run empty.
+const NEVER_EMPTY: f64 = 1e15;
 /// So many loss events of the first third, and of the last, have slopes between them.
 const SLOPES: usize = 8;
 
@@ -83,7 +85,8 @@ pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<BucketFit> {
         tried.extend(history.filled(finer));
         around = step;
     }
-    let Filled { rate, depth, parts } = best(&tried);
+    let found = best(&tried);
+    let Filled { rate, parts, .. } = found;
     let deviation = (AT_THE_BRIM * (1.0 - AT_THE_BRIM) / events.len() as f64).sqrt();
     let as_good = tried
         .iter()
@@ -92,9 +95,9 @@ pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<BucketFit> {
     Some(BucketFit {
         rate,
         range: as_good.fold(slack, |[low, high], t| [low.min(t.rate), high.max(t.rate)]),
-        depth,
+        depth: found.depth,
         parts,
-        events: history.events_at(rate, depth),
+        events: history.events_at(&found),
         of_events: events.len(),
         segment,
         connections: 1,
@@ -156,11 +159,17 @@ impl RateStep {
     }
 }
 
-/// A bucket of this rate, as in [`Bucket`].
+/// A bucket of this rate.
 #[derive(Clone, Copy)]
 struct Filled {
     rate: f64,
+    /// What it held at first.
+    start: f64,
+    /// The level that most loss events reach.
+    brim: f64,
+    /// How much that is above empty; of one that never was, above the lowest level.
     depth: f64,
+    /// As in [`BucketFit`].
     parts: f64,
 }
 
@@ -170,14 +179,28 @@ impl SendHistory<'_> {
         if lost.len() < FEWEST {
             return None;
         }
+        let mut sum = 0;
+        let passed = sent.iter().map(|s| {
+            let before = sum;
+            sum += u64::from(s.bytes - s.lost);
+            before
+        });
+        let passed: Vec<u64> = passed.collect();
         let event = Nanos((rtt.0 as f64 * EVENT) as u64).max(SHORTEST_EVENT);
-        let mut events = Vec::new();
-        let mut rest = &lost[..];
-        while let Some(&first) = rest.first() {
-            let is_in = |n: &usize| sent[*n].at.since(sent[first].at) <= event;
-            let many = rest.partition_point(is_in).max(1);
-            events.push(many);
-            rest = &rest[many..];
+        let nothing_passed = |from: usize, to: usize| {
+            passed[to] == passed[from] + u64::from(sent[from].bytes - sent[from].lost)
+        };
+        let mut events: Vec<usize> = Vec::new();
+        let mut first = lost[0];
+        for (n, &at) in lost.iter().enumerate() {
+            let is_in = sent[at].at.since(sent[first].at) <= event;
+            match events.last_mut() {
+                Some(many) if is_in || nothing_passed(lost[n - 1], at) => *many += 1,
+                _ => {
+                    first = at;
+                    events.push(1);
+                }
+            }
         }
         let weight = |many: &usize| match events.len() >= MANY_EVENTS {
             true => 1.0 / *many as f64,
@@ -185,12 +208,6 @@ impl SendHistory<'_> {
         };
         let weights = events.iter();
         let weights = weights.flat_map(|many| std::iter::repeat_n(weight(many), *many));
-        let mut sum = 0;
-        let passed = sent.iter().map(|s| {
-            let before = sum;
-            sum += u64::from(s.bytes - s.lost);
-            before
-        });
         let before = std::iter::once(Nanos(0)).chain(sent.iter().map(|s| s.at));
         let steps = sent.iter().zip(before).map(|(s, at)| RateStep::of(s, at));
         let steps: Vec<RateStep> = steps.collect();
@@ -200,7 +217,7 @@ impl SendHistory<'_> {
                 fitted.map(|step| step.packets).sum()
             },
             steps,
-            passed: passed.collect(),
+            passed,
             sent,
             lost,
             weights: weights.collect(),
@@ -239,21 +256,21 @@ impl SendHistory<'_> {
     }
 
     /// Loss events of which something was lost in a bucket that was as full as this.
-    fn events_at(&self, rate: f64, depth: f64) -> usize {
+    fn events_at(&self, found: &Filled) -> usize {
         let mut levels = Vec::new();
-        self.levels([rate], &mut levels);
+        self.levels([found.rate], found.start, &mut levels);
         let mut at_loss = self.at_loss(&levels, 0);
         let is_at = |many: &&usize| {
             let levels = at_loss.by_ref().take(**many);
-            levels.fold(0.0, f64::max) >= depth
+            levels.fold(0.0, f64::max) >= found.brim
         };
         self.events.iter().filter(is_at).count()
     }
 
     /// What buckets hold before each of `sent` that drain at these rates (bytes a second) and are filled by what passed.
-    fn levels<const N: usize>(&self, rates: [f64; N], levels: &mut Vec<[f64; N]>) {
+    fn levels<const N: usize>(&self, rates: [f64; N], start: f64, levels: &mut Vec<[f64; N]>) {
         levels.resize(self.steps.len(), [0.0; N]);
-        let mut level = [0.0; N];
+        let mut level = [start; N];
         for (step, before) in self.steps.iter().zip(levels) {
             let left: [f64; N] = from_fn(|n| level[n] - rates[n] * step.gap);
             *before = left.map(|left| if left > 0.0 { left } else { 0.0 });
@@ -267,26 +284,33 @@ impl SendHistory<'_> {
         lost.map(move |at| levels[*at][n] + f64::from(self.sent[*at].lost_from))
     }
 
-    /// The buckets of these rates whose depths most loss events reach.
+    /// The buckets of these rates at whose brims most loss events are. What they held when the first of `sent` left is not
+    /// known: nothing, or so much that they never ran empty.
     fn filled(&self, rates: impl Iterator<Item = f64>) -> Vec<Filled> {
         let rates: Vec<f64> = rates.collect();
-        let mut filled = Vec::with_capacity(rates.len());
+        let mut filled = Vec::with_capacity(2 * rates.len());
         let mut levels = Vec::with_capacity(self.steps.len());
-        for rates in rates.chunks(AT_ONCE) {
+        for (rates, start) in rates
+            .chunks(AT_ONCE)
+            .flat_map(|r| [(r, 0.0), (r, NEVER_EMPTY)])
+        {
             let all: [f64; AT_ONCE] = from_fn(|n| rates[n.min(rates.len() - 1)]);
-            self.levels(all, &mut levels);
+            self.levels(all, start, &mut levels);
             let brim = |n: usize| self.brim(self.at_loss(&levels, n));
             let brims: [f64; AT_ONCE] =
                 from_fn(|n| if n < rates.len() { brim(n) } else { f64::MAX });
-            let mut above = [0.0; AT_ONCE];
+            let (mut above, mut lowest) = ([0.0; AT_ONCE], [start; AT_ONCE]);
             for (step, levels) in self.steps.iter().zip(&levels) {
                 // What passed still fitted before its last segment.
                 let is_above = |n: usize| levels[n] + step.fitted >= brims[n];
                 above = from_fn(|n| above[n] + if is_above(n) { step.packets } else { 0.0 });
+                lowest = from_fn(|n| lowest[n].min(levels[n]));
             }
             filled.extend((0..rates.len()).map(|n| Filled {
                 rate: rates[n],
-                depth: brims[n],
+                start,
+                brim: brims[n],
+                depth: brims[n] - lowest[n],
                 parts: AT_THE_BRIM - above[n] / self.fitted.max(1.0),
             }));
         }
