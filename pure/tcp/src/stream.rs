@@ -1051,3 +1051,44 @@ impl Stream {
         trip
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    /// A packet of four segments is sent, then its second again, its fourth, and the second once more.
+    #[test]
+    fn each_part_that_is_sent_again_is_a_departure_of_its_own() {
+        const MSS: u32 = 1000;
+        let mut half = HalfConnection::<()>::new(Nanos(0));
+        let ends: [SocketAddr; 2] = [1, 2].map(|n| ([192, 0, 2, n], 5000).into());
+        let mut at = 0;
+        let mut sends = |segment: u32, many: u32| {
+            at += 1_000_000;
+            let packet = Packet {
+                at: Nanos(at),
+                seq: 1 + segment * MSS,
+                payload: many * MSS,
+                flags: model::segment::tcp_flag::ACK,
+                ..Packet::new(ends[0], ends[1])
+            };
+            half.data(&packet, &Trips::default());
+            let stream = &half.followed.as_ref().expect("it has data").stream;
+            stream.repeated().to_vec()
+        };
+        let behind = |segment: u32| 1 + segment * MSS;
+        assert_eq!(sends(0, 4), []);
+        assert_eq!(sends(1, 1), [(1, behind(4))]);
+        assert_eq!(sends(3, 1), [(1, behind(4))]);
+        assert_eq!(sends(1, 1), [(2, behind(2))]);
+        // One packet for what three departures carried last.
+        let last = [
+            (1, behind(4)),
+            (4, behind(2)),
+            (1, behind(4)),
+            (3, behind(4)),
+        ];
+        assert_eq!(sends(0, 4), last);
+    }
+}

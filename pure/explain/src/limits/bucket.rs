@@ -522,4 +522,44 @@ mod tests {
         let most = [exact.parts, fast.parts].into_iter().fold(0.0, f64::max);
         assert!(most < EXCLUDED, "{fast:?} {exact:?}");
     }
+
+    /// A sender that is too fast until it loses, then too slow for a while: a bucket of 1 MB/s and 500 kB never runs empty.
+    #[test]
+    fn a_bucket_may_be_full_when_what_is_kept_begins() {
+        let (mut level, mut at, mut slow) = (490e3, 0.0, 0);
+        let mut all = Vec::new();
+        for _ in 0..20_000 {
+            let rate = if slow > 0 { 0.8e6 } else { 1.2e6 };
+            let gap = f64::from(SEGMENT) / rate;
+            at += gap;
+            slow -= i32::from(slow > 0);
+            level -= 1e6 * gap;
+            let is_lost = level + f64::from(SEGMENT) > 500e3;
+            match is_lost {
+                true => slow = 100,
+                false => level += f64::from(SEGMENT),
+            }
+            all.push(segment(Nanos((at * 1e9) as u64), is_lost));
+        }
+        let bucket = fit(&all, RTT).unwrap();
+        assert!(bucket.is_seen(), "{bucket:?}");
+        assert!((bucket.rate / 1e6 - 1.0).abs() < 0.001, "{bucket:?}");
+        // No less than what the levels differ by.
+        assert!((20e3..500e3).contains(&bucket.depth), "{bucket:?}");
+    }
+
+    /// A path that is dead while timers fire again and again.
+    #[test]
+    fn an_outage_is_one_loss_event() {
+        let after = |trips: u64| Nanos(RTT.0 * trips);
+        let mut all: Vec<Sent> = (0..100).map(|n| segment(after(n), false)).collect();
+        let dead = (0..20).map(|n| segment(after(100 + 10 * n), true));
+        all.extend(dead);
+        all.extend((400..500).map(|n| segment(after(n), false)));
+        let history = SendHistory::new(&all, RTT).unwrap();
+        assert_eq!(history.events, [20]);
+        // What passes in between parts two.
+        all.insert(110, segment(after(195), false));
+        assert_eq!(SendHistory::new(&all, RTT).unwrap().events, [10, 10]);
+    }
 }
