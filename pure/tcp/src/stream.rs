@@ -492,7 +492,7 @@ struct Trouble {
     last: StreamRetransmission,
 }
 
-/// A data packet that is not yet acknowledged, or the part of one that was not sent again since.
+/// A data packet that is not yet acknowledged, or the part of one that was not retransmitted since.
 #[derive(Clone, Copy)]
 struct OutstandingSegment {
     begin: u32,
@@ -880,7 +880,7 @@ impl Stream {
         trouble.repeated.clear();
         let mut place = first;
         while let Some(out) = self.out.get(place).filter(|out| before(out.begin, end)) {
-            // What is sent again has departures of its own from now on.
+            // What is retransmitted has departures of its own from now on.
             let cut = [seq, end]
                 .into_iter()
                 .find(|cut| before(out.begin, *cut) && before(*cut, out.end));
@@ -1057,9 +1057,9 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    /// A packet of four segments is sent, then its second again, its fourth, and the second once more.
+    /// A packet of four segments is sent, then its second again, its fourth, and its second a third time.
     #[test]
-    fn each_part_that_is_sent_again_is_a_departure_of_its_own() {
+    fn each_part_that_is_retransmitted_is_a_departure_of_its_own() {
         const MSS: u32 = 1000;
         let mut half = HalfConnection::<()>::new(Nanos(0));
         let ends: [SocketAddr; 2] = [1, 2].map(|n| ([192, 0, 2, n], 5000).into());
