@@ -885,8 +885,16 @@ impl Stream {
                 .into_iter()
                 .find(|cut| before(out.begin, *cut) && before(*cut, out.end));
             if let Some(cut) = cut.filter(|_| self.out.len() < 2 * MOST_OUT) {
-                let rest = OutstandingSegment { begin: cut, ..*out };
-                self.out[place].end = cut;
+                // A SACK that ended with all of it may have named one part alone.
+                let whole = OutstandingSegment {
+                    sacked: false,
+                    ..*out
+                };
+                self.out[place] = OutstandingSegment { end: cut, ..whole };
+                let rest = OutstandingSegment {
+                    begin: cut,
+                    ..whole
+                };
                 self.out.insert(place + 1, rest);
                 place += usize::from(cut == seq);
                 continue;
