@@ -1099,4 +1099,33 @@ mod tests {
         ];
         assert_eq!(sends(0, 4), last);
     }
+
+    /// Of a packet of four segments the second is lost, and a SACK names the last two.
+    #[test]
+    fn what_fills_the_gap_before_a_sack_is_not_needless() {
+        const MSS: u32 = 1000;
+        let mut half = HalfConnection::<()>::new(Nanos(0));
+        let ends: [SocketAddr; 2] = [1, 2].map(|n| ([192, 0, 2, n], 5000).into());
+        let data = |at: Nanos, segment: u32, many: u32| Packet {
+            at,
+            seq: 1 + segment * MSS,
+            payload: many * MSS,
+            flags: model::segment::tcp_flag::ACK,
+            ..Packet::new(ends[0], ends[1])
+        };
+        let trips = Trips::default();
+        half.data(&data(Nanos::from_millis(1), 0, 4), &trips);
+        let sack = Packet {
+            at: Nanos::from_millis(21),
+            ack: 1 + MSS,
+            flags: model::segment::tcp_flag::ACK,
+            sack: Some((1 + 2 * MSS, 1 + 4 * MSS)),
+            ..Packet::new(ends[1], ends[0])
+        };
+        half.on_ack(&sack, Some(0), &trips);
+        half.data(&data(Nanos::from_millis(22), 1, 1), &trips);
+        let stream = &half.followed.as_ref().expect("it has data").stream;
+        assert!(!stream.retransmission().expect("one").needless);
+        assert_eq!(stream.needless(), 0);
+    }
 }
