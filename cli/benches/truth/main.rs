@@ -14,7 +14,7 @@ use drawn::{Answer, Drawn, Fault, Judged, SOURCES, Truth, in_jobs, judge, play_a
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-const USAGE: &str = "bench/truth [--deciders] [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--fast] [--into DIR [--again]]";
+const USAGE: &str = "bench/truth [--deciders] [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--fast] [--fault KIND] [--into DIR [--again]]";
 
 struct Options {
     seed: u64,
@@ -26,6 +26,8 @@ struct Options {
     again: bool,
     /// Cases that are played in few seconds, alone.
     fast: bool,
+    /// Only cases that have this one, as `Policer`.
+    fault: Option<String>,
     /// Make the experiments that decide, instead of judging what was named.
     deciders: bool,
 }
@@ -40,6 +42,7 @@ fn options() -> Option<Options> {
         into: None,
         again: false,
         fast: false,
+        fault: None,
         deciders: false,
     };
     let mut args = std::env::args().skip(1);
@@ -51,6 +54,7 @@ fn options() -> Option<Options> {
             "--jobs" => options.jobs = args.next()?.parse().ok()?,
             "--most" => options.most = args.next()?.parse().ok()?,
             "--into" => options.into = Some(args.next()?.into()),
+            "--fault" => options.fault = Some(args.next()?),
             "--fast" => options.fast = true,
             "--again" => options.again = true,
             "--deciders" => options.deciders = true,
@@ -76,7 +80,10 @@ fn main() {
     let own = |number: u64| into.join(format!("{}-{number}", options.seed));
     let fits = |number: &u64| {
         let drawn = draw(*number);
-        (!options.deciders || deciders::is_one(&drawn)) && (!options.fast || drawn.is_fast())
+        let has_it = |fault: &String| drawn.faults.iter().any(|f| f.kind() == *fault);
+        options.fault.as_ref().is_none_or(has_it)
+            && (!options.deciders || deciders::is_one(&drawn))
+            && (!options.fast || drawn.is_fast())
     };
     let numbers: Vec<u64> = match options.case {
         Some(case) => vec![case],

@@ -326,7 +326,7 @@ fn shared(all: &[&FollowedStream<CaptureSender>]) -> Option<BucketFit> {
     let mut sent: Vec<Sent> = within.copied().collect();
     sent.sort_by_key(|sent| sent.at);
     let rtt = all.iter().filter_map(|own| own.stream.min_rtt).min()?;
-    bucket::gather(&mut sent, 2 * MOST_SENT, 0, rtt);
+    bucket::gather(&mut sent, 2 * MOST_SENT, 0, rtt, &mut Nanos::default());
     sent.truncate(MOST_SHARED);
     Some(BucketFit {
         connections: all.len(),

@@ -125,6 +125,8 @@ pub(crate) struct Departed {
     /// Packets that are kept, and the number of the first.
     packets: u32,
     first: u32,
+    /// Those that left within this moment are gathered.
+    moment: Nanos,
     /// No more are kept.
     full: bool,
     lossy: bool,
@@ -159,7 +161,8 @@ impl Departed {
 
     #[cold]
     fn gather(&mut self, rtt: Nanos) {
-        bucket::gather(&mut self.sent, MOST_SENT, MOST_SENT / 4, rtt);
+        let Departed { sent, moment, .. } = self;
+        bucket::gather(sent, MOST_SENT, MOST_SENT / 4, rtt, moment);
         self.full = self.sent.len() > MOST_SENT / 4 * 3;
         let packets = self.sent.iter().map(|sent| sent.packets);
         let before = packets.scan(0, |sum, packets| {

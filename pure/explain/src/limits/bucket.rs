@@ -45,15 +45,22 @@ const SLOPES: usize = 8;
 
 /// Takes those as one that left within a moment and were not lost, so that at most half of `most` are kept, if a quarter of
 /// this RTT is long enough for that; the `newest` may still prove to be lost. What a bucket holds afterwards is the same,
-/// unless it was empty in between.
-pub(crate) fn gather(sent: &mut Vec<Sent>, most: usize, newest: usize, rtt: Nanos) {
+/// unless it was empty in between. The moment is the one that was long enough the last time, and is found again.
+pub(crate) fn gather(
+    sent: &mut Vec<Sent>,
+    most: usize,
+    newest: usize,
+    rtt: Nanos,
+    moment: &mut Nanos,
+) {
     let longest = Nanos((rtt.0 / 4).max(SHORTEST_EVENT.0 / 4));
-    let mut moment = SHORTEST_MOMENT;
-    while sent.len() > most / 2 && moment <= longest {
+    let mut longer = SHORTEST_MOMENT.max(*moment);
+    while sent.len() > most / 2 && longer <= longest {
+        *moment = longer;
         let until = sent[sent.len().saturating_sub(newest).min(sent.len() - 1)].at;
         sent.dedup_by(|next, one| {
             let together = next.at < until
-                && next.at.since(one.at) <= moment
+                && next.at.since(one.at) <= *moment
                 && (one.lost, next.lost) == (0, 0);
             if together {
                 one.packets += next.packets;
@@ -62,7 +69,7 @@ pub(crate) fn gather(sent: &mut Vec<Sent>, most: usize, newest: usize, rtt: Nano
             }
             together
         });
-        moment = Nanos(2 * moment.0);
+        longer = Nanos(2 * moment.0);
     }
 }
 
@@ -505,7 +512,7 @@ mod tests {
     fn what_is_gathered_shows_the_same_bucket_or_none() {
         let gathered = |each: &[Sent]| {
             let mut gathered = each.to_vec();
-            gather(&mut gathered, each.len(), 100, RTT);
+            gather(&mut gathered, each.len(), 100, RTT, &mut Nanos::default());
             assert!(gathered.len() <= each.len() / 2, "{}", gathered.len());
             let packets = gathered.iter().map(|s| s.packets as usize);
             assert_eq!(packets.sum::<usize>(), each.len());
