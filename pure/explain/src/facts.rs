@@ -24,6 +24,8 @@ const FEWEST_WINDOWS: usize = 3;
 /// the second none is.
 pub(crate) const SEEN: f64 = 0.6;
 pub(crate) const EXCLUDED: f64 = 0.4;
+/// From here on nearly without exception: in labs 0.9 for queues, up to 0.83 for other losses in bursts.
+pub(crate) const CLEAR: f64 = 0.86;
 /// Half the interquartile range of a rate by its median, up to which it is flat.
 pub(crate) const FLAT: f64 = 0.10;
 /// The same of the bytes in flight: something holds them.
@@ -338,10 +340,9 @@ impl BucketFit {
         self.parts >= SEEN && most && self.depth >= 4.0 * f64::from(self.segment)
     }
 
-    /// It separates the lost from the passed nearly without exception: in labs 0.9 for queues, up to 0.83 for other losses in
-    /// bursts.
+    /// It separates the lost from the passed nearly without exception.
     pub fn is_clear(&self) -> bool {
-        self.parts >= 0.86
+        self.parts >= CLEAR
     }
 
     /// No queue and no bucket lost it: nothing parts it from the rest.

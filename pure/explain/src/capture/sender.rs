@@ -838,16 +838,13 @@ impl CaptureSender {
             .zip(this.arrived())
             .and_then(|(carries, arrived)| capacity::spread(arrived, facts.mss, carries));
         // Elsewhere than at the sender, segments lost before the observer are not in the capture.
-        let own = at_sender.then(|| this.bucket(facts.rtt())).flatten();
+        let own = |rtt: Nanos| at_sender.then(|| this.bucket(rtt)).flatten();
         let is_lossy = at_sender && this.lossy().is_some();
         facts.bucket = match frame.shared.filter(|_| is_lossy) {
-            None => own,
+            None => own(facts.rtt()),
+            Some(shared) if shared.is_seen() => Some(shared),
             // Others fill it, too: where no bucket is seen, that of one connection excludes none.
-            Some(shared) => {
-                let seen = [own, Some(shared)].into_iter().flatten();
-                let seen = seen.filter(BucketFit::is_seen);
-                seen.max_by(|a, b| a.parts.total_cmp(&b.parts))
-            }
+            Some(_) => own(facts.rtt()).filter(BucketFit::is_seen),
         };
         facts.losses = lost.losses;
         let is_clock = course.stamped.is_data_in_milliseconds();

@@ -5,13 +5,13 @@
 //! Delay distinguishes a queue from a policer's bucket: bytes in a queue delay those behind them.
 
 use super::Key;
-use crate::facts::{BucketFit, EXCLUDED, Facts, SEEN, Sent, bit_rate};
+use crate::facts::{BucketFit, CLEAR, EXCLUDED, Facts, SEEN, Sent, bit_rate};
 use model::finding::Evidence;
 use model::{Bytes, Nanos};
 use std::array::from_fn;
 
 /// With fewer losses a pattern is chance.
-const FEWEST: usize = 12;
+const FEWEST: u32 = 12;
 /// Share of the loss events that stand at the brim; the rest are mistaken ones (spurious, or of another cause).
 const AT_THE_BRIM: f64 = 0.9;
 /// Losses within so many round trips of the first are one loss event (RFC 5348, 5.2, has one): the sender reduces its window
@@ -36,6 +36,11 @@ const DEVIATIONS: f64 = 2.0;
 const SLACK: f64 = 0.005;
 /// The highest of these rates by the lowest, up to which they are one rate.
 const ONE_RATE: f64 = 1.05;
+/// So many of the losses, and of what left, show about how well a rate fits: within about so much (the share at the brim has a
+/// standard deviation of 0.02 then).
+const ROUGH_LOSSES: usize = 256;
+const ROUGH_STEPS: usize = 4096;
+const ROUGH: f64 = 0.05;
 /// Rates that are tried at once: what a bucket holds follows from what it held before, so one rate alone waits at each step.
 const AT_ONCE: usize = 8;
 /// A bucket that holds so many bytes does not run empty.
@@ -43,9 +48,9 @@ const NEVER_EMPTY: f64 = 1e15;
 /// So many loss events of the first third, and of the last, have slopes between them.
 const SLOPES: usize = 8;
 
-/// Takes those as one that left within a moment and were not lost, so that at most half of `most` are kept, if a quarter of
-/// this RTT is long enough for that; the `newest` may still prove to be lost. What a bucket holds afterwards is the same,
-/// unless it was empty in between. The moment is the one that was long enough the last time, and is found again.
+/// Takes those as one that left within a moment and were all lost, or none of them, so that at most half of `most` are kept,
+/// if a quarter of this RTT is long enough for that; the `newest` may still prove to be lost. What a bucket holds afterwards
+/// is the same, unless it was empty in between. The moment is the one that was long enough the last time, and is found again.
 pub(crate) fn gather(
     sent: &mut Vec<Sent>,
     most: usize,
@@ -59,10 +64,12 @@ pub(crate) fn gather(
         *moment = longer;
         let until = sent[sent.len().saturating_sub(newest).min(sent.len() - 1)].at;
         sent.dedup_by(|next, one| {
-            let together = next.at < until
-                && next.at.since(one.at) <= *moment
-                && (one.lost, next.lost) == (0, 0);
+            let none_lost = (one.lost, next.lost) == (0, 0);
+            let all_lost = (one.lost, next.lost) == (one.bytes, next.bytes);
+            let together =
+                next.at < until && next.at.since(one.at) <= *moment && (none_lost || all_lost);
             if together {
+                one.lost = one.lost.saturating_add(next.lost);
                 one.packets += next.packets;
                 one.bytes = one.bytes.saturating_add(next.bytes);
                 one.size = one.size.max(next.size);
@@ -83,21 +90,17 @@ pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<BucketFit> {
     let slopes = history.slopes(&events);
     let slopes = slopes.filter(|rate| (mean / FASTEST..mean * FASTEST).contains(rate));
     let coarse = steps(mean * SLOWEST, mean * FASTEST, COARSE);
-    let first = std::iter::once(mean).chain(slopes).chain(coarse);
-    let mut tried = history.filled(first);
-    let mut around = COARSE;
-    for step in FINER {
-        let rate = best(&tried).rate;
-        let finer = steps(rate * (1.0 - around), rate * (1.0 + around), step);
-        tried.extend(history.filled(finer));
-        around = step;
+    let first: Vec<f64> = std::iter::once(mean).chain(slopes).chain(coarse).collect();
+    let deviation = (AT_THE_BRIM * (1.0 - AT_THE_BRIM) / events.len() as f64).sqrt();
+    let as_good = DEVIATIONS * deviation;
+    // What the bucket held when the first of `sent` left is not known: nothing, or so much that it never ran empty.
+    let mut tried = history.search(&first, 0.0, as_good);
+    if best(&tried).parts < CLEAR {
+        tried.extend(history.search(&first, NEVER_EMPTY, as_good));
     }
     let found = best(&tried);
     let Filled { rate, parts, .. } = found;
-    let deviation = (AT_THE_BRIM * (1.0 - AT_THE_BRIM) / events.len() as f64).sqrt();
-    let as_good = tried
-        .iter()
-        .filter(|t| t.parts >= parts - DEVIATIONS * deviation);
+    let as_good = tried.iter().filter(|t| t.parts >= parts - as_good);
     let slack = [1.0 - SLACK, 1.0 + SLACK].map(|slack| rate * slack);
     Some(BucketFit {
         rate,
@@ -129,14 +132,29 @@ struct SendHistory<'a> {
     lost: Vec<usize>,
     /// How many of `lost` each loss event has.
     events: Vec<usize>,
-    /// What each of `lost` counts.
-    weights: Vec<f64>,
+    exact: Counted,
+    rough: Counted,
     /// Bytes that had passed before each of `sent`.
     passed: Vec<u64>,
     /// Each of `sent`, as every rate needs it.
     steps: Vec<RateStep>,
-    /// Of how many packets the last segment passed.
+}
+
+/// What is counted to see how well a rate fits.
+struct Counted {
+    /// Losses.
+    lost: Vec<Weighed>,
+    /// One of so many that left.
+    every: usize,
+    /// Packets of these whose last segment passed.
     fitted: f64,
+}
+
+/// A number of those that lost something, and what it counts.
+#[derive(Clone, Copy)]
+struct Weighed {
+    at: usize,
+    weight: f64,
 }
 
 /// One of those that left.
@@ -183,7 +201,7 @@ struct Filled {
 impl SendHistory<'_> {
     fn new(sent: &[Sent], rtt: Nanos) -> Option<SendHistory<'_>> {
         let lost: Vec<usize> = (0..sent.len()).filter(|n| sent[*n].lost > 0).collect();
-        if lost.len() < FEWEST {
+        if lost.iter().map(|n| sent[*n].packets).sum::<u32>() < FEWEST {
             return None;
         }
         let mut sum = 0;
@@ -215,19 +233,29 @@ impl SendHistory<'_> {
         };
         let weights = events.iter();
         let weights = weights.flat_map(|many| std::iter::repeat_n(weight(many), *many));
+        let weighed = lost.iter().zip(weights);
+        let all: Vec<Weighed> = weighed
+            .map(|(&at, weight)| Weighed { at, weight })
+            .collect();
         let before = std::iter::once(Nanos(0)).chain(sent.iter().map(|s| s.at));
         let steps = sent.iter().zip(before).map(|(s, at)| RateStep::of(s, at));
         let steps: Vec<RateStep> = steps.collect();
+        let counted = |lost: Vec<Weighed>, every: usize| {
+            let fitted = steps.iter().step_by(every);
+            let fitted = fitted.filter(|step| step.fitted.is_finite());
+            Counted {
+                lost,
+                every,
+                fitted: fitted.map(|step| step.packets).sum(),
+            }
+        };
         Some(SendHistory {
-            fitted: {
-                let fitted = steps.iter().filter(|step| step.fitted.is_finite());
-                fitted.map(|step| step.packets).sum()
-            },
+            rough: counted(some(&all), steps.len().div_ceil(ROUGH_STEPS)),
+            exact: counted(all, 1),
             steps,
             passed,
             sent,
             lost,
-            weights: weights.collect(),
             events,
         })
     }
@@ -266,7 +294,7 @@ impl SendHistory<'_> {
     fn events_at(&self, found: &Filled) -> usize {
         let mut levels = Vec::new();
         self.levels([found.rate], found.start, &mut levels);
-        let mut at_loss = self.at_loss(&levels, 0);
+        let mut at_loss = self.at_loss(&self.exact.lost, &levels, 0);
         let is_at = |many: &&usize| {
             let levels = at_loss.by_ref().take(**many);
             levels.fold(0.0, f64::max) >= found.brim
@@ -285,29 +313,61 @@ impl SendHistory<'_> {
         }
     }
 
-    /// The same of one bucket at each loss.
-    fn at_loss<const N: usize>(&self, levels: &[[f64; N]], n: usize) -> impl Iterator<Item = f64> {
-        let lost = self.lost.iter();
-        lost.map(move |at| levels[*at][n] + f64::from(self.sent[*at].lost_from))
+    /// The same of one bucket at each of these losses.
+    fn at_loss<const N: usize>(
+        &self,
+        of: &[Weighed],
+        levels: &[[f64; N]],
+        n: usize,
+    ) -> impl Iterator<Item = f64> {
+        let of = of.iter();
+        of.map(move |lost| levels[lost.at][n] + f64::from(self.sent[lost.at].lost_from))
     }
 
-    /// The buckets of these rates at whose brims most loss events are. What they held when the first of `sent` left is not
-    /// known: nothing, or so much that they never ran empty.
-    fn filled(&self, rates: impl Iterator<Item = f64>) -> Vec<Filled> {
+    /// The rates that may be the best, by a part of the losses first.
+    fn search(&self, first: &[f64], start: f64, as_good: f64) -> Vec<Filled> {
+        let mut tried = self.filled(first.iter().copied(), start, &self.rough);
+        let mut around = COARSE;
+        for step in FINER {
+            let rate = best(&tried).rate;
+            let finer = steps(rate * (1.0 - around), rate * (1.0 + around), step);
+            tried.extend(self.filled(finer, start, &self.rough));
+            around = step;
+        }
+        if (self.rough.lost.len(), self.rough.every) == (self.exact.lost.len(), 1) {
+            return tried;
+        }
+        let top = best(&tried).parts;
+        let least = if top < EXCLUDED - ROUGH {
+            top
+        } else {
+            top - as_good - ROUGH
+        };
+        let may_be = tried.iter().filter(|t| t.parts >= least);
+        self.filled(may_be.map(|t| t.rate), start, &self.exact)
+    }
+
+    /// The buckets of these rates at whose brims most of the losses are.
+    fn filled(&self, rates: impl Iterator<Item = f64>, start: f64, of: &Counted) -> Vec<Filled> {
         let rates: Vec<f64> = rates.collect();
-        let mut filled = Vec::with_capacity(2 * rates.len());
+        let mut filled = Vec::with_capacity(rates.len());
         let mut levels = Vec::with_capacity(self.steps.len());
-        for (rates, start) in rates
-            .chunks(AT_ONCE)
-            .flat_map(|r| [(r, 0.0), (r, NEVER_EMPTY)])
-        {
+        for rates in rates.chunks(AT_ONCE) {
             let all: [f64; AT_ONCE] = from_fn(|n| rates[n.min(rates.len() - 1)]);
             self.levels(all, start, &mut levels);
-            let brim = |n: usize| self.brim(self.at_loss(&levels, n));
-            let brims: [f64; AT_ONCE] =
-                from_fn(|n| if n < rates.len() { brim(n) } else { f64::MAX });
+            let brim_of = |n: usize| {
+                let weights = of.lost.iter().map(|lost| lost.weight);
+                brim(self.at_loss(&of.lost, &levels, n).zip(weights))
+            };
+            let brims: [f64; AT_ONCE] = from_fn(|n| {
+                if n < rates.len() {
+                    brim_of(n)
+                } else {
+                    f64::MAX
+                }
+            });
             let (mut above, mut lowest) = ([0.0; AT_ONCE], [start; AT_ONCE]);
-            for (step, levels) in self.steps.iter().zip(&levels) {
+            for (step, levels) in self.steps.iter().zip(&levels).step_by(of.every) {
                 // What passed still fitted before its last segment.
                 let is_above = |n: usize| levels[n] + step.fitted >= brims[n];
                 above = from_fn(|n| above[n] + if is_above(n) { step.packets } else { 0.0 });
@@ -318,30 +378,47 @@ impl SendHistory<'_> {
                 start,
                 brim: brims[n],
                 depth: brims[n] - lowest[n],
-                parts: AT_THE_BRIM - above[n] / self.fitted.max(1.0),
+                parts: AT_THE_BRIM - above[n] / of.fitted.max(1.0),
             }));
         }
         filled
     }
+}
 
-    /// The level that most loss events reach.
-    fn brim(&self, at_loss: impl Iterator<Item = f64>) -> f64 {
-        // None is negative, so their bits are in the order of the levels, and sooner compared.
-        let at_loss = at_loss.map(f64::to_bits).zip(&self.weights);
-        let mut at_loss: Vec<(u64, f64)> = at_loss.map(|(bits, weight)| (bits, *weight)).collect();
-        let weight = |of: &[(u64, f64)]| of.iter().map(|(_, weight)| weight).sum::<f64>();
-        let mut below = (1.0 - AT_THE_BRIM) * weight(&at_loss);
-        let mut rest = &mut at_loss[..];
-        while rest.len() > 1 {
-            let half = rest.len() / 2;
-            rest.select_nth_unstable_by_key(half, |(bits, _)| *bits);
-            let (low, high) = rest.split_at_mut(half);
-            let lower = weight(low);
-            rest = if below < lower { low } else { high };
-            below -= if below < lower { 0.0 } else { lower };
-        }
-        rest.first().map_or(0.0, |(bits, _)| f64::from_bits(*bits))
+/// Some of many: each counts the same.
+fn some(all: &[Weighed]) -> Vec<Weighed> {
+    if all.len() <= ROUGH_LOSSES {
+        return all.to_vec();
     }
+    let total: f64 = all.iter().map(|lost| lost.weight).sum();
+    let weight = total / ROUGH_LOSSES as f64;
+    let mut sum = 0.0;
+    let some = all.iter().flat_map(|lost| {
+        let before = (sum / weight).floor();
+        sum += lost.weight;
+        let times = (sum / weight).floor() - before;
+        std::iter::repeat_n(Weighed { weight, ..*lost }, times as usize)
+    });
+    some.collect()
+}
+
+/// The level that most loss events reach.
+fn brim(at_loss: impl Iterator<Item = (f64, f64)>) -> f64 {
+    // None is negative, so their bits are in the order of the levels, and sooner compared.
+    let at_loss = at_loss.map(|(level, weight)| (level.to_bits(), weight));
+    let mut at_loss: Vec<(u64, f64)> = at_loss.collect();
+    let weight = |of: &[(u64, f64)]| of.iter().map(|(_, weight)| weight).sum::<f64>();
+    let mut below = (1.0 - AT_THE_BRIM) * weight(&at_loss);
+    let mut rest = &mut at_loss[..];
+    while rest.len() > 1 {
+        let half = rest.len() / 2;
+        rest.select_nth_unstable_by_key(half, |(bits, _)| *bits);
+        let (low, high) = rest.split_at_mut(half);
+        let lower = weight(low);
+        rest = if below < lower { low } else { high };
+        below -= if below < lower { 0.0 } else { lower };
+    }
+    rest.first().map_or(0.0, |(bits, _)| f64::from_bits(*bits))
 }
 
 /// What the fit shows. A policer adds at most so much of the delay that a queue of this depth would.
