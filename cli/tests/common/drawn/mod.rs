@@ -34,6 +34,8 @@ const CROSS_TRAFFIC: &str = ":9";
 const CLEAR: f64 = 1.25;
 /// More than this, and a fault kept something back.
 pub const HELPS: f64 = 1.10;
+/// Goodput by the rate of the path from which that is the limit: headers take 4 % of full segments.
+const FILLED: f64 = 0.9;
 /// Up to this, it may have.
 const MAY_HELP: f64 = 1.03;
 
@@ -262,13 +264,15 @@ pub fn judge(home: &Home, drawn: Drawn, own: &Path) -> Option<Judged> {
     let grows = best < HELPS && !both;
     let causes = drawn.faults.iter().zip(&gains);
     let is_the_path = |(fault, gain): (&Fault, &f64)| is_cause(*gain) && fault.is_the_path();
-    let path = is_best(wider) || causes.clone().any(is_the_path);
+    // A path of which hardly anything is left is full, whatever comes next.
+    let full = is_best(wider) || with >= FILLED * drawn.rate as f64;
+    let path = full || causes.clone().any(is_the_path);
     // What the path is (its queue, its marks, its other users) where it is the limit; what is asked of it where nothing is.
     let also = |fault: &Fault| path && fault.is_the_path() || grows && fault.is_the_load();
     let causes = causes.filter(|(fault, gain)| both || is_cause(**gain) || also(fault));
     let named = causes.flat_map(|(fault, _)| fault.names()).copied();
     let mut right: BTreeSet<&'static str> = named.collect();
-    if is_best(wider) {
+    if full {
         right.extend(FULL);
     }
     if is_cause(buffers) {

@@ -38,6 +38,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     if pacing::is_kept(facts) || pacing::even(facts).is_some() || facts.leaves_link_idle() {
         return None;
     }
+    // It was full until a bucket was spent.
+    if policer::SpentBucket::of(facts).is_some() {
+        return None;
+    }
     spaced(facts)
         .or_else(|| full(facts))
         .or_else(|| waits(facts))

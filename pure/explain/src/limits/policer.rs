@@ -10,10 +10,10 @@
 use super::burst_loss::{self, LossPattern};
 use super::loss_runs::{self, LossRuns};
 use super::{Candidate, Key, bucket, experiment, random_loss};
-use crate::facts::{BucketFit, Facts, bit_rate};
-use model::Nanos;
+use crate::facts::{BucketFit, Facts, LostSegment, bit_rate};
 use model::finding::Confidence;
 use model::stats::{median, percentile};
+use model::{Bytes, Nanos};
 
 const FEWEST_LOSSES: usize = 15;
 const FEWEST_SLICES: usize = 3;
@@ -38,6 +38,18 @@ const ELSEWHERE: f64 = 6.0;
 const FEWEST_EVENTS: usize = 3;
 const SURE_EVENTS: usize = 6;
 /// Timeouts, and lost segments of all, that show a sender without anything left to pass.
+/// A bucket that is full at the start: what it lets pass beyond its rate is at least so many segments; it is empty from the first
+/// moment at which so much of that has passed.
+const FEWEST_SPENT: f64 = 20.0;
+const SPENT: f64 = 0.9;
+/// And so much by what is in flight when it is lost: a queue holds no more than that.
+const BEYOND_FLIGHT: f64 = 3.0;
+/// From then on, losses are so near to its brim: this part of what it holds, root mean square (0.12 and less seen of policers).
+const NEAR_BRIM: f64 = 0.125;
+/// The same by what passed from then on, times the root of the number of loss events: up to so much for each event, and in all.
+/// Of 6,000 simulated transfers with random loss that were faster at first, 4 had less.
+const STEADY_EACH: f64 = 0.002;
+const STEADY_AT_MOST: f64 = 0.05;
 const STARVED: u64 = 3;
 const STARVED_LOSS: f64 = 0.1;
 /// More than this at the losses is a queue.
@@ -52,9 +64,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     // A bucket that parts some of them leaves the question open.
     let decided = |b: &BucketFit| b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(decided) {
-        return fits_bucket(facts);
+        return fits_bucket(facts).or_else(|| spends(facts));
     }
-    if let Some(candidate) = starves(facts) {
+    if let Some(candidate) = spends(facts).or_else(|| starves(facts)) {
         return Some(candidate);
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
@@ -123,6 +135,95 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
             rank,
         )
     })
+}
+
+/// A bucket that was full at the start and has been empty since: the transfer was faster until what it held was spent, then it loses
+/// again and again at one rate, and no queue stands. A shaper, or a line that becomes slower, makes a queue; random losses
+/// leave no rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpentBucket {
+    /// Bytes a second.
+    rate: f64,
+    /// Bytes that it held.
+    depth: f64,
+    /// Loss events since it is empty.
+    events: usize,
+    /// Median time in queues at these.
+    delay: Nanos,
+}
+
+impl SpentBucket {
+    pub(super) fn of(facts: &Facts) -> Option<SpentBucket> {
+        let min = facts.min_rtt.filter(|r| r.0 > 0)?;
+        let apart = Nanos(facts.rtt().0 * 3 / 2);
+        // Samples do not tell where between them a loss was.
+        let reading = |loss: &LostSegment| facts.readings.partition_point(|r| r.to <= loss.at);
+        let is_one = |a: &LostSegment, b: &LostSegment| {
+            b.at.since(a.at) <= apart || reading(a) == reading(b)
+        };
+        let events = facts.losses.chunk_by(is_one);
+        let events: Vec<&LostSegment> = events.filter_map(<[LostSegment]>::first).collect();
+        let last = events.last()?.at;
+        let passed = PassedBytes::of(facts);
+        let rate = |from: Nanos, to: Nanos| {
+            let span = to.since(from).as_secs_f64();
+            (span > 0.0).then(|| (passed.until(to) - passed.until(from)) / span)
+        };
+        let third = events[events.len().checked_sub((events.len() / 3).max(3))?].at;
+        let late = rate(third, last)?;
+        let begun = facts.readings.first()?.from;
+        let level = |at: Nanos| passed.until(at) - late * at.since(begun).as_secs_f64();
+        let ends = facts.readings.iter().map(|r| r.to).filter(|to| *to <= last);
+        let most = ends.clone().map(level).fold(0.0, f64::max);
+        let empty = { ends }.find(|at| level(*at) >= SPENT * most && *at <= third)?;
+        let events: Vec<&LostSegment> = events.into_iter().filter(|l| l.at >= empty).collect();
+        let first = events.first()?.at;
+        let rate = rate(first, last).filter(|rate| *rate > 0.0)?;
+        let spent = |at: Nanos| passed.until(at) - rate * at.since(begun).as_secs_f64();
+        let depth = spent(first);
+        let from_brim = events.iter().map(|l| (spent(l.at) - depth).powi(2));
+        let swing = (from_brim.sum::<f64>() / events.len() as f64).sqrt();
+        let delay = median(events.iter().map(|l| l.srtt.since(min).0 as f64))?;
+        let found = SpentBucket {
+            rate,
+            depth,
+            events: events.len(),
+            delay: Nanos(delay as u64),
+        };
+        let segment = f64::from(facts.mss.max(1));
+        let out = median(events.iter().map(|l| l.flight as f64))?;
+        let count = events.len() as f64;
+        let unsteady = swing / (passed.until(last) - passed.until(first)).max(1.0) * count.sqrt();
+        // BBR goes on at the rate of the path while some are lost at random.
+        let goes_on = facts.is_bbr() && !facts.loss_hurts();
+        let is_steady = unsteady <= (STEADY_EACH * count).min(STEADY_AT_MOST) || goes_on;
+        let is_one = events.len() >= SURE_EVENTS
+            && is_steady
+            && depth >= (FEWEST_SPENT * segment).max(BEYOND_FLIGHT * out)
+            && swing <= NEAR_BRIM * depth
+            && found.delay <= found.most_delay(facts);
+        is_one.then_some(found)
+    }
+
+    /// What stands elsewhere, at a faster link.
+    fn most_delay(&self, facts: &Facts) -> Nanos {
+        Nanos((ELSEWHERE * f64::from(facts.mss.max(1)) / self.rate * 1e9) as u64)
+    }
+}
+
+fn spends(facts: &Facts) -> Option<Candidate> {
+    let bucket = SpentBucket::of(facts)?;
+    let delay = facts.evidence(Key::RttAboveMinRttAtLosses, bucket.delay);
+    let evidence = vec![
+        facts.evidence(Key::BucketRate, bit_rate(bucket.rate)),
+        facts.evidence(Key::BucketDepth, Bytes(bucket.depth as u64)),
+        facts.evidence(Key::LossEvents, bucket.events),
+        delay.at_most(bucket.most_delay(facts).0 as f64),
+    ];
+    Some(advised(
+        Candidate::new(Confidence::Certain, evidence),
+        facts,
+    ))
 }
 
 /// A bucket that was emptied loses all that comes until it has refilled: whole windows again and again, until timers fire. A
@@ -291,8 +392,7 @@ impl PassedBytes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{LostSegment, SenderInterval};
-    use model::Bytes;
+    use crate::facts::SenderInterval;
     use model::finding::Source;
 
     /// Ten seconds at 0.1 MB/s through a bucket of 1 MB/s that would hold 50 ms, with so many loss events at its brim, each
@@ -424,5 +524,47 @@ mod tests {
     fn a_few_loss_events_are_no_certain_policer() {
         assert_eq!(lost_at(&[2, 3, 4, 5, 6, 7, 8]), Some(Confidence::Certain));
         assert_eq!(lost_at(&[2, 5, 8]), Some(Confidence::Possible));
+    }
+
+    /// A second at 4 MB/s, then four seconds in which it loses each 100 ms, with such a round trip; what passes in each
+    /// tenth of a second after that.
+    fn spent(srtt: Nanos, passes: impl Fn(u64) -> u64) -> Option<Confidence> {
+        let mut facts = Facts::new(Source::Samples);
+        (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(10)));
+        (facts.segments, facts.retransmitted) = (8000, 40);
+        for n in 0..500 {
+            let tenth = n / 10;
+            let passed = if n < 100 { 40_000 } else { passes(tenth) / 10 };
+            facts.read(SenderInterval {
+                from: Nanos::from_millis(n * 10),
+                to: Nanos::from_millis(n * 10 + 10),
+                srtt,
+                delivered: passed,
+                passed,
+                ..SenderInterval::default()
+            });
+        }
+        let lost = |n: u64| LostSegment {
+            at: Nanos::from_millis(1000 + n * 100),
+            srtt,
+            flight: 15_000,
+            ..LostSegment::default()
+        };
+        facts.losses = (0..40).map(lost).collect();
+        spends(&facts).map(|candidate| candidate.confidence)
+    }
+
+    #[test]
+    fn a_transfer_that_was_faster_until_a_bucket_was_spent_meets_a_policer() {
+        let short = Nanos::from_millis(11);
+        let sawtooth = |n| if n % 2 == 0 { 90_000 } else { 110_000 };
+        assert_eq!(spent(short, sawtooth), Some(Confidence::Certain));
+        // A line that becomes slower makes a queue.
+        assert_eq!(spent(Nanos::from_millis(20), sawtooth), None);
+        // Random losses leave no rate: fast for a while, and slow for a while.
+        let drifts = |n: u64| if n / 10 % 2 == 0 { 60_000 } else { 140_000 };
+        assert_eq!(spent(short, drifts), None);
+        // It was not faster before.
+        assert_eq!(spent(short, |n| 4 * sawtooth(n)), None);
     }
 }
