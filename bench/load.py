@@ -8,6 +8,7 @@ load.py ask BYTES                  asks whom connects to port 7004 with so many 
 load.py reply HOST SECONDS         waits there for that, and sends all it can
 load.py clamp HOST SEGMENTS        lets each connection to HOST have no more in flight; 'serve' is there. In a lab's host
 load.py late SECONDS               listens at port 7003, with a full queue until so long after the first SYN
+load.py take                       listens there, and takes at once what comes
 load.py bring HOST BYTES           sends so much there
 load.py stutter SECONDS SECONDS    takes what comes to port 7002 into a buffer of 256 KiB: reads for so long, then
                                    does not for so long
@@ -116,6 +117,12 @@ def late(seconds):
             pass
 
 
+def take():
+    with listen(7003) as peer:
+        while peer.recv(1 << 20):
+            pass
+
+
 def bring(host, size):
     with socket.create_connection((host, 7003)) as peer:
         peer.sendall(bytes(int(size)))
@@ -133,5 +140,5 @@ def stutter(reads, pauses):
             time.sleep(float(pauses))
 
 
-loads = [serve, talk, send, ask, reply, clamp, late, bring, stutter]
+loads = [serve, talk, send, ask, reply, clamp, late, take, bring, stutter]
 {load.__name__: load for load in loads}[sys.argv[1]](*sys.argv[2:])

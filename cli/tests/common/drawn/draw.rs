@@ -500,9 +500,7 @@ impl Drawn {
                 }
                 Fault::LateAccept { ms } => {
                     played.receiver = Some(format!("../bench/load.py late {}", ms as f64 / 1e3));
-                    // A second of the path.
-                    let size = self.rate / 8;
-                    played.sender = Some(format!("../bench/load.py bring {receiver} {size}"));
+                    played.sender = Some(bring(receiver, self.rate));
                 }
                 Fault::OneSegment => {
                     played.receiver = Some("../bench/load.py serve 1".into());
@@ -560,6 +558,12 @@ impl Drawn {
                 _ => {}
             }
         }
+        // Without it the same has to be carried.
+        let late = |f: &Fault| matches!(f, Fault::LateAccept { .. });
+        if self.faults.iter().any(late) && !faults.iter().any(late) {
+            played.receiver = Some("../bench/load.py take".into());
+            played.sender = Some(bring(receiver, self.rate));
+        }
         if self.asks > 0 && self.faults.iter().all(|f| f.part() != "load") {
             played.receiver = Some(format!("../bench/load.py ask {}", self.asks));
             played.sender = Some(format!(
@@ -603,4 +607,9 @@ impl Drawn {
         played.options = options;
         played
     }
+}
+
+/// A second of the path, to be carried.
+fn bring(receiver: &str, rate: u64) -> String {
+    format!("../bench/load.py bring {receiver} {}", rate / 8)
 }
