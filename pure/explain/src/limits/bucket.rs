@@ -132,8 +132,8 @@ struct SendHistory<'a> {
     lost: Vec<usize>,
     /// How many of `lost` each loss event has.
     events: Vec<usize>,
-    exact: Counted,
-    rough: Counted,
+    exact: LossSample,
+    rough: LossSample,
     /// Bytes that had passed before each of `sent`.
     passed: Vec<u64>,
     /// Each of `sent`, as every rate needs it.
@@ -141,7 +141,7 @@ struct SendHistory<'a> {
 }
 
 /// What is counted to see how well a rate fits.
-struct Counted {
+struct LossSample {
     /// Losses.
     lost: Vec<Weighed>,
     /// One of so many that left.
@@ -240,18 +240,18 @@ impl SendHistory<'_> {
         let before = std::iter::once(Nanos(0)).chain(sent.iter().map(|s| s.at));
         let steps = sent.iter().zip(before).map(|(s, at)| RateStep::of(s, at));
         let steps: Vec<RateStep> = steps.collect();
-        let counted = |lost: Vec<Weighed>, every: usize| {
+        let sample = |lost: Vec<Weighed>, every: usize| {
             let fitted = steps.iter().step_by(every);
             let fitted = fitted.filter(|step| step.fitted.is_finite());
-            Counted {
+            LossSample {
                 lost,
                 every,
                 fitted: fitted.map(|step| step.packets).sum(),
             }
         };
         Some(SendHistory {
-            rough: counted(some(&all), steps.len().div_ceil(ROUGH_STEPS)),
-            exact: counted(all, 1),
+            rough: sample(some(&all), steps.len().div_ceil(ROUGH_STEPS)),
+            exact: sample(all, 1),
             steps,
             passed,
             sent,
@@ -348,7 +348,7 @@ impl SendHistory<'_> {
     }
 
     /// The buckets of these rates at whose brims most of the losses are.
-    fn filled(&self, rates: impl Iterator<Item = f64>, start: f64, of: &Counted) -> Vec<Filled> {
+    fn filled(&self, rates: impl Iterator<Item = f64>, start: f64, of: &LossSample) -> Vec<Filled> {
         let rates: Vec<f64> = rates.collect();
         let mut filled = Vec::with_capacity(rates.len());
         let mut levels = Vec::with_capacity(self.steps.len());

@@ -137,9 +137,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     })
 }
 
-/// A bucket that was full at the start and has been empty since: the transfer was faster until what it held was spent, then it loses
-/// again and again at one rate, and no queue stands. A shaper, or a line that becomes slower, makes a queue; random losses
-/// leave no rate.
+/// A bucket that was full at the start and has been empty since: the transfer was faster until what it held was spent, then it
+/// loses again and again at one rate, without a standing queue. A shaper, or a line that becomes slower, makes a queue; random
+/// losses leave no rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpentBucket {
     /// Bytes a second.
@@ -156,7 +156,7 @@ impl SpentBucket {
     pub(super) fn of(facts: &Facts) -> Option<SpentBucket> {
         let min = facts.min_rtt.filter(|r| r.0 > 0)?;
         let apart = Nanos(facts.rtt().0 * 3 / 2);
-        // Samples do not tell where between them a loss was.
+        // Where between two samples a loss was is not known.
         let reading = |loss: &LostSegment| facts.readings.partition_point(|r| r.to <= loss.at);
         let is_one = |a: &LostSegment, b: &LostSegment| {
             b.at.since(a.at) <= apart || reading(a) == reading(b)
@@ -558,12 +558,18 @@ mod tests {
     #[test]
     fn a_transfer_that_was_faster_until_a_bucket_was_spent_meets_a_policer() {
         let short = Nanos::from_millis(11);
-        let sawtooth = |n| if n % 2 == 0 { 90_000 } else { 110_000 };
+        let sawtooth = |n| if n.is_multiple_of(2) { 90_000 } else { 110_000 };
         assert_eq!(spent(short, sawtooth), Some(Confidence::Certain));
         // A line that becomes slower makes a queue.
         assert_eq!(spent(Nanos::from_millis(20), sawtooth), None);
         // Random losses leave no rate: fast for a while, and slow for a while.
-        let drifts = |n: u64| if n / 10 % 2 == 0 { 60_000 } else { 140_000 };
+        let drifts = |n: u64| {
+            if (n / 10).is_multiple_of(2) {
+                60_000
+            } else {
+                140_000
+            }
+        };
         assert_eq!(spent(short, drifts), None);
         // It was not faster before.
         assert_eq!(spent(short, |n| 4 * sawtooth(n)), None);
