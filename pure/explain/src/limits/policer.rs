@@ -558,7 +558,7 @@ mod tests {
     #[test]
     fn a_transfer_that_was_faster_until_a_bucket_was_spent_meets_a_policer() {
         let short = Nanos::from_millis(11);
-        let sawtooth = |n| if n.is_multiple_of(2) { 90_000 } else { 110_000 };
+        let sawtooth = |n: u64| if n.is_multiple_of(2) { 90_000 } else { 110_000 };
         assert_eq!(spent(short, sawtooth), Some(Confidence::Certain));
         // A line that becomes slower makes a queue.
         assert_eq!(spent(Nanos::from_millis(20), sawtooth), None);
