@@ -137,6 +137,8 @@ pub(crate) struct Facts {
     pub held_acks: Nanos,
     /// What let new data go, where a capture at the sender shows it.
     pub send_clock: Option<SendClock>,
+    /// When it paused, where packets show it.
+    pub pauses: Option<Pauses>,
     /// How it spread out what it sent, where packets show it.
     pub rhythm: Option<Rhythm>,
     /// Waits that Nagle's algorithm made, and how many of them outlasted a delayed ACK.
@@ -223,6 +225,14 @@ impl SendClock {
     pub fn bursts(self) -> u32 {
         self.by_ack.saturating_add(self.by_itself)
     }
+}
+
+/// Pauses of a millisecond and more between new data, and those of them that came after a segment that was not full: what was
+/// written had an end there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pauses {
+    pub all: u32,
+    pub after_short: u32,
 }
 
 /// Waits for an acknowledgement.

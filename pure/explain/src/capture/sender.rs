@@ -3,8 +3,8 @@
 use crate::capacity;
 use crate::conclude::{ExplainedConnection, FEWEST_SEGMENTS, assemble};
 use crate::facts::{
-    self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Rhythm, SendClock,
-    SenderInterval, Sent, Vanished,
+    self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Pauses, Rhythm,
+    SendClock, SenderInterval, Sent, Vanished,
 };
 use crate::limits::{RECEIVE_WINDOW_FULL, bucket, fits_undelivered};
 use crate::sender_state::{self, OwnedInterval};
@@ -96,6 +96,9 @@ pub(crate) struct CaptureSender {
     least_window: u64,
     held_acks: HeldAcks,
     sends: SendClock,
+    pauses: Pauses,
+    /// Payload of the latest new data.
+    latest: u32,
     /// The last acknowledgement.
     last_ack: Nanos,
 }
@@ -372,6 +375,12 @@ impl CaptureSender {
                     self.released(&stream.released);
                 }
                 self.sends(packet.at, pause);
+                if pause > AT_ONCE && self.latest > 0 {
+                    self.pauses.all += 1;
+                    let full = stream.mss(segment).max(EVERY_LINK_CARRIES);
+                    self.pauses.after_short += u32::from(self.latest % full != 0);
+                }
+                self.latest = packet.payload;
                 self.least = self.least.min(stream.flight_before);
                 self.pause = self.pause.max(pause);
                 self.departs(stream, packet, segment);
@@ -821,6 +830,7 @@ impl CaptureSender {
         facts.rhythm = rhythm.flatten();
         facts.held_acks = this.held_acks(stream.min_rtt.unwrap_or_default());
         facts.send_clock = at_sender.then_some(this.sends);
+        facts.pauses = Some(this.pauses);
         facts.needless = figures.needless_retransmissions;
         facts.reordered = figures.reordered;
         facts.marked = stream.marked();
@@ -1044,8 +1054,9 @@ mod tests {
     fn what_follows_a_delayed_acknowledgement_soon_had_waited_for_it() {
         assert_eq!(alone(40, 1, 2), Some(Limit::DelayedAck));
         assert_eq!(alone(40, 24, 4), Some(Limit::DelayedAck), "a slow link");
-        assert_eq!(alone(20, 1, 2), Some(Limit::Application));
-        assert_eq!(alone(40, 24, 9), Some(Limit::Application));
+        // Full segments at pauses of their own.
+        assert_eq!(alone(20, 1, 2), Some(Limit::Pacing));
+        assert_eq!(alone(40, 24, 9), Some(Limit::Pacing));
     }
 
     #[test]

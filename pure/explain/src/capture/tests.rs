@@ -810,27 +810,24 @@ fn at_the_receiver_timestamps_show_a_queue_at_the_losses_that_the_handshake_met_
 
 #[test]
 fn packets_do_not_show_why_nobody_writes() {
-    // A segment every 50 ms on a path of 20 ms: an application, or a pacing rate.
-    let mut script = Script::new();
-    for _ in 0..100 {
-        script.packet(30_000, 0, MSS);
-        script.arrived(0);
-        script.packet(20_000, 1, 0);
-    }
-    let one = &explained(&script.packets).explanations[0];
-    assert_eq!(one.conclusion, by(&[Limit::Application]));
-    assert!(!one.is_confident(), "{one:#?}");
-    // The same of a download that one request began.
-    let mut script = Script::new();
-    script.packet(1000, 1, 38);
-    script.arrived(1);
-    for _ in 0..100 {
-        script.packet(30_000, 0, MSS);
-        script.arrived(0);
-        script.packet(20_000, 1, 0);
-    }
-    let one = &explained(&script.packets).explanations[0];
-    assert_eq!(one.conclusion, by(&[Limit::Application]));
+    // A segment every 50 ms on a path of 20 ms: an application, or a pacing rate; the former if it is not full.
+    let every_50_ms = |size: u32| {
+        let mut script = Script::new();
+        script.packet(1000, 1, 38); // One request begins it.
+        script.arrived(1);
+        for _ in 0..100 {
+            script.packet(30_000, 0, size);
+            script.arrived(0);
+            script.packet(20_000, 1, 0);
+        }
+        explained(&script.packets).explanations.remove(0)
+    };
+    let full = every_50_ms(MSS);
+    assert_eq!(full.conclusion, by(&[Limit::Pacing, Limit::Application]));
+    assert!(!full.is_confident(), "{full:#?}");
+    let short = every_50_ms(1000);
+    assert_eq!(short.conclusion, by(&[Limit::Application]));
+    assert!(!short.is_confident(), "{short:#?}");
 }
 
 #[test]
