@@ -37,6 +37,9 @@ const ELSEWHERE: f64 = 6.0;
 /// may fit some rate at random.
 const FEWEST_EVENTS: usize = 3;
 const SURE_EVENTS: usize = 6;
+/// Segments at its rate that the median round trip is longer by at these, at the most: 0.4 to 2.9 seen of policers. A queue that
+/// CoDel keeps short holds more at 10 Mbit/s and above (5 ms; RFC 8289, 4.2).
+const SHORT_QUEUE: f64 = 3.5;
 /// Timeouts, and lost segments of all, that show a sender without anything left to pass.
 /// A bucket that is full at the start: what it lets pass beyond its rate is at least so many segments; it is empty from the first
 /// moment at which so much of that has passed.
@@ -205,9 +208,9 @@ impl SpentBucket {
         is_one.then_some(found)
     }
 
-    /// What stands elsewhere, at a faster link.
+    /// What waits elsewhere, at a faster link.
     fn most_delay(&self, facts: &Facts) -> Nanos {
-        Nanos((ELSEWHERE * f64::from(facts.mss.max(1)) / self.rate * 1e9) as u64)
+        Nanos((SHORT_QUEUE * f64::from(facts.mss.max(1)) / self.rate * 1e9) as u64)
     }
 }
 
