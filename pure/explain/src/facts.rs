@@ -227,12 +227,23 @@ impl SendClock {
     }
 }
 
-/// Pauses of a millisecond and more between new data, and those of them that came after a segment that was not full: what was
-/// written had an end there.
+/// Pauses of a millisecond and more between new data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pauses {
-    pub all: u32,
-    pub after_short: u32,
+    pub count: u32,
+    pub time: Nanos,
+    /// Of this, after a segment that was not full: what was written had an end there.
+    pub after_short: Nanos,
+}
+
+impl Pauses {
+    pub fn passed(&mut self, pause: Nanos, after_full: bool) {
+        self.count += 1;
+        self.time += pause;
+        if !after_full {
+            self.after_short += pause;
+        }
+    }
 }
 
 /// Waits for an acknowledgement.

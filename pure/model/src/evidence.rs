@@ -244,8 +244,8 @@ keys! {
     TimeBelowTcp: Time, "time of a segment below TCP, mean", >= "it waits in the device";
     /// At the receiver: least time of a round trip by which data come later than their timestamps, above the least of all, median.
     StandingQueue: Time, "queueing delay of the fastest data of each RTT, median", >= "the queue never empties";
-    /// Pauses that began after a segment that was not full, of all of a millisecond and more: what was written had an end there.
-    PausesAfterShortSegments: Share, "pauses after a segment that was not full", <= "more had been written";
+    /// Time of pauses after segments that were not full, of all pauses of a millisecond and more: what was written had an end there.
+    PausesAfterShortSegments: Share, "pauses after segments that were not full", <= "more had been written";
     /// Half the span from the first to the last decile of the time from one small burst to the next, by its median, at the receiver.
     BurstSpread: Ratio, "spread of the time from burst to burst, of its median", <= "a clock lets them go";
 

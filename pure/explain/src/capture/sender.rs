@@ -376,9 +376,9 @@ impl CaptureSender {
                 }
                 self.sends(packet.at, pause);
                 if pause > AT_ONCE && self.latest > 0 {
-                    self.pauses.all += 1;
                     let full = stream.mss(segment).max(EVERY_LINK_CARRIES);
-                    self.pauses.after_short += u32::from(!self.latest.is_multiple_of(full));
+                    let was_full = self.latest.is_multiple_of(full);
+                    self.pauses.passed(pause, was_full);
                 }
                 self.latest = packet.payload;
                 self.least = self.least.min(stream.flight_before);
