@@ -10,7 +10,7 @@
 //! on each; a bucket counts bytes, a buffer bytes or packets. No experiment separates a policer from a shallow buffer:
 //! the remedy is the same.
 
-use super::policer::PassedBytes;
+use super::policer::{PassedBytes, SpentBucket};
 use crate::facts::{BucketFit, Facts, bit_rate};
 use model::finding::{Decider, Limit};
 use model::{BitRate, Nanos};
@@ -70,8 +70,10 @@ fn halfway(gain: f64) -> f64 {
 
 /// The rate to pace at so that nothing overflows, be it a policer's bucket or only a buffer; `None` where losses do not show it.
 pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
-    let below = match facts.bucket.as_ref().filter(|b| BucketFit::is_seen(b)) {
-        Some(bucket) => bucket.range[0] * BELOW_FITTED / bucket.connections as f64,
+    let fitted = facts.bucket.as_ref().filter(|b| BucketFit::is_seen(b));
+    let fitted = fitted.map(|bucket| bucket.range[0] / bucket.connections as f64);
+    let below = match fitted.or_else(|| Some(SpentBucket::of(facts)?.rate)) {
+        Some(rate) => rate * BELOW_FITTED,
         None => highest(facts, policed)? * BELOW_HIGHEST,
     };
     let rate = bit_rate(below).0;

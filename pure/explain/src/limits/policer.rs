@@ -146,7 +146,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpentBucket {
     /// Bytes a second.
-    rate: f64,
+    pub(super) rate: f64,
     /// Bytes that it held.
     depth: f64,
     /// Loss events since it is empty.
@@ -555,7 +555,11 @@ mod tests {
             ..LostSegment::default()
         };
         facts.losses = (0..40).map(lost).collect();
-        spends(&facts).map(|candidate| candidate.confidence)
+        spends(&facts).map(|candidate| {
+            let pace = "pacing=7500000".to_owned();
+            assert_eq!(candidate.remedies[0].change, Some(pace), "below 1 MB/s");
+            candidate.confidence
+        })
     }
 
     #[test]
