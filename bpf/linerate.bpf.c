@@ -40,6 +40,8 @@ const volatile __u32 with_headers;
 const volatile __u32 every_call;
 /* Of the running kernel: the first of enum skb_drop_reason that is one, and whether kfree_skb reports who was to receive. */
 const volatile __u32 first_reason, drop_has_receiver;
+/* How many tcp_recvmsg takes there. */
+const volatile __u32 recvmsg_arguments;
 /* Events in the log of a processor: powers of two. */
 const volatile __u32 near_places = 1, places = 1;
 /* A processor whose plain stores come out in their order (x86). */
@@ -575,20 +577,42 @@ INLINE void step(struct sock *any, struct story *story, int new_state, int new_c
 	emit_step(tp, story, by_owner);
 }
 
+INLINE int wrote(struct sock *sk, int moved)
+{
+	struct story story = { .what = WROTE, .payload = moved > 0 ? moved : 0 };
+	step(sk, &story, -1, -1, 1);
+	return 0;
+}
+
+INLINE int has_read(struct sock *sk, int moved, int flags)
+{
+	struct story story = { .what = READ, .payload = moved > 0 && !(flags & MSG_PEEK) ? moved : 0 };
+	step(sk, &story, -1, -1, 1);
+	return 0;
+}
+
 SEC("tp_btf/sock_send_length") int linerate_wrote(__u64 *context)
 {
-	int moved = context[1];
-	struct story story = { .what = WROTE, .payload = moved > 0 ? moved : 0 };
-	step((struct sock *)context[0], &story, -1, -1, 1);
-	return 0;
+	return wrote((struct sock *)context[0], context[1]);
 }
 
 SEC("tp_btf/sock_recv_length") int linerate_read(__u64 *context)
 {
-	int moved = context[1];
-	struct story story = { .what = READ, .payload = moved > 0 && !(context[2] & MSG_PEEK) ? moved : 0 };
-	step((struct sock *)context[0], &story, -1, -1, 1);
-	return 0;
+	return has_read((struct sock *)context[0], context[1], context[2]);
+}
+
+/* The same before Linux 6.3, which lacks these tracepoints: where the call returns. */
+SEC("fexit/tcp_sendmsg") int linerate_wrote_before(__u64 *context)
+{
+	return wrote((struct sock *)context[0], context[3]);
+}
+
+SEC("fexit/tcp_recvmsg") int linerate_read_before(__u64 *context)
+{
+	/* Before Linux 5.19 there is one argument more. */
+	if (recvmsg_arguments == 6)
+		return has_read((struct sock *)context[0], context[6], context[4]);
+	return has_read((struct sock *)context[0], context[5], context[3]);
 }
 
 SEC("tp_btf/inet_sock_set_state") int linerate_state(__u64 *context)

@@ -10,6 +10,7 @@ const MAGIC: u16 = 0xeb9f;
 const PTR: u32 = 2;
 const ENUM: u32 = 6;
 const TYPEDEF: u32 = 8;
+const FUNC: u32 = 12;
 const FUNC_PROTO: u32 = 13;
 
 /// What all names of reasons begin with; what does not is no reason to drop.
@@ -73,13 +74,26 @@ impl<'a> BtfTypes<'a> {
         let count = || {
             let pointer = self.target(self.find(TYPEDEF, &format!("btf_trace_{tracepoint}"))?)?;
             let function = self.target(pointer).filter(|_| self.is(pointer, PTR))?;
-            let (_, count) = self
-                .info(function)
-                .filter(|(kind, _)| *kind == FUNC_PROTO)?;
             // The first is the tracepoint's own.
-            count.checked_sub(1)
+            self.parameters(function)?.checked_sub(1)
         };
         count().unwrap_or(0)
+    }
+
+    /// How many arguments a function takes; zero if there is none of the name.
+    pub(super) fn arguments_of_function(&self, name: &str) -> usize {
+        let function = self.find(FUNC, name);
+        let prototype = function.and_then(|function| self.target(function));
+        prototype
+            .and_then(|prototype| self.parameters(prototype))
+            .unwrap_or(0)
+    }
+
+    fn parameters(&self, prototype: usize) -> Option<usize> {
+        let (_, count) = self
+            .info(prototype)
+            .filter(|(kind, _)| *kind == FUNC_PROTO)?;
+        Some(count)
     }
 
     fn find(&self, kind: u32, name: &str) -> Option<usize> {
@@ -135,6 +149,7 @@ mod tests {
             &[name("btf_trace_kfree_skb"), TYPEDEF << 24, 3],
             &[0, PTR << 24, 4],
             &[0, FUNC_PROTO << 24 | 3, 0, 0, 1, 0, 1, 0, 1],
+            &[name("tcp_recvmsg"), FUNC << 24, 4],
         ]
         .concat();
         let mut bytes = MAGIC.to_ne_bytes().to_vec();
@@ -156,6 +171,8 @@ mod tests {
         );
         assert_eq!(types.arguments("kfree_skb"), 2);
         assert_eq!(types.arguments("nothing"), 0);
+        assert_eq!(types.arguments_of_function("tcp_recvmsg"), 3);
+        assert_eq!(types.arguments_of_function("kfree_skb"), 0);
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use super::{Error, Filter, TraceOptions};
 use crate::proc;
 use aya::maps::{Array, Map, MapError};
 use aya::programs::cgroup_skb::CgroupSkbAttachType;
-use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, Program, ProgramError};
+use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, FExit, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,6 +29,15 @@ const STEPS: [(&str, &str); 6] = [
 ];
 
 const DROPS: &str = "kfree_skb";
+
+/// Before Linux 6.3: the tracepoint that is missing, and the function whose return is the same step, if the kernel lets functions
+/// be traced.
+const RETURNS: [(&str, &str, &str); 2] = [
+    ("linerate_wrote_before", "sock_send_length", "tcp_sendmsg"),
+    ("linerate_read_before", "sock_recv_length", RECEIVES),
+];
+
+const RECEIVES: &str = "tcp_recvmsg";
 
 /// Numbers of `struct producer` (bpf/record.h).
 const NUMBERS: usize = 16;
@@ -85,15 +94,20 @@ pub(super) fn attach(
     // packet, place in the code, reason, and since Linux 6.11 who was to receive it
     let reports_drops = drop_arguments >= 3 && !drop_reasons.is_empty();
     let first_reason = drop_reasons.keys().next().copied().unwrap_or(0);
-    let drops = (first_reason, (drop_arguments >= 4).into());
+    let receives = types.map_or(0, |types| types.arguments_of_function(RECEIVES));
+    let of_kernel = [
+        ("first_reason", first_reason),
+        ("drop_has_receiver", (drop_arguments >= 4).into()),
+        ("recvmsg_arguments", receives as u32),
+    ];
     let room = options.buffer_bytes as usize / (PLACE * size_of::<u64>());
     let places = (room / processors.min(MOST_PARTS)).max(2);
     let places = places.next_power_of_two() >> u32::from(!places.is_power_of_two());
-    let mut ebpf = load(filter, options, drops, &btf, (processors, places))?;
-    let missing = check(&mut ebpf, reports_drops, &btf)?;
+    let mut ebpf = load(filter, options, of_kernel, &btf, (processors, places))?;
+    let (mut missing, instead) = check(&mut ebpf, reports_drops, &btf)?;
     // Not before: the programs are loaded with the maps' descriptors in them.
     let output = ProbeOutput::take(&mut ebpf, options, processors, places)?;
-    connect(&mut ebpf, &missing)?;
+    connect(&mut ebpf, &mut missing, &instead)?;
     let refused = |error: MapError| Error::refused("start the probes", error);
     let running = ebpf
         .map_mut(".bss")
@@ -112,7 +126,7 @@ pub(super) fn attach(
 fn load(
     filter: &Filter,
     options: &TraceOptions,
-    (first_reason, drop_has_receiver): (u32, u32),
+    of_kernel: [(&str, u32); 3],
     btf: &Btf,
     (processors, places): (usize, usize),
 ) -> Result<Ebpf, Error> {
@@ -136,8 +150,6 @@ fn load(
         ("only_host_3", word(12)),
         ("with_headers", options.headers.into()),
         ("every_call", options.calls.into()),
-        ("first_reason", first_reason),
-        ("drop_has_receiver", drop_has_receiver),
         ("test_delay", options.test_delay),
         ("near_places", NEAR.min(places) as u32),
         ("places", places as u32),
@@ -154,7 +166,7 @@ fn load(
     if options.headers {
         loader.map_max_entries("headers", all);
     }
-    for (name, value) in &numbers {
+    for (name, value) in numbers.iter().chain(&of_kernel) {
         loader.override_global(name, value, true);
     }
     loader.load(OBJECT).map_err(|error| match &error {
@@ -188,8 +200,13 @@ const SEGMENTS: [(&str, CgroupSkbAttachType); 2] = [
     ("linerate_received", CgroupSkbAttachType::Ingress),
 ];
 
-/// Lets the kernel check every program; returns the tracepoints that it lacks, or does not let be traced.
-fn check(ebpf: &mut Ebpf, reports_drops: bool, btf: &Btf) -> Result<Vec<&'static str>, Error> {
+/// Lets the kernel check every program; returns the tracepoints that it lacks, or does not let be traced, and the programs that
+/// do the same.
+fn check(
+    ebpf: &mut Ebpf,
+    reports_drops: bool,
+    btf: &Btf,
+) -> Result<(Vec<&'static str>, Vec<&'static str>), Error> {
     for (name, _) in SEGMENTS {
         let program: &mut CgroupSkb = named(ebpf, name)?;
         program.load().map_err(|error| refusal(&error))?;
@@ -202,10 +219,18 @@ fn check(ebpf: &mut Ebpf, reports_drops: bool, btf: &Btf) -> Result<Vec<&'static
             missing.push(tracepoint);
         }
     }
-    Ok(missing)
+    let mut instead = Vec::new();
+    for (name, tracepoint, function) in RETURNS {
+        let program: &mut FExit = named(ebpf, name)?;
+        if missing.contains(&tracepoint) && program.load(function, btf).is_ok() {
+            instead.push(name);
+        }
+    }
+    Ok((missing, instead))
 }
 
-fn connect(ebpf: &mut Ebpf, missing: &[&str]) -> Result<(), Error> {
+/// What is traced instead is not missing.
+fn connect(ebpf: &mut Ebpf, missing: &mut Vec<&str>, instead: &[&str]) -> Result<(), Error> {
     let cgroup = sys::bpf::cgroup_root().map_err(|error| {
         Error::refused("find the root of the control groups (version 2)", error)
     })?;
@@ -213,6 +238,12 @@ fn connect(ebpf: &mut Ebpf, missing: &[&str]) -> Result<(), Error> {
         if !missing.contains(&tracepoint) {
             let program: &mut BtfTracePoint = named(ebpf, name)?;
             program.attach().map_err(|error| refusal(&error))?;
+        }
+    }
+    for (name, tracepoint, _) in RETURNS {
+        let program: &mut FExit = named(ebpf, name)?;
+        if instead.contains(&name) && program.attach().is_ok() {
+            missing.retain(|missing| *missing != tracepoint);
         }
     }
     for (name, direction) in SEGMENTS {
