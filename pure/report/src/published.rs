@@ -1,7 +1,7 @@
 //! What was found in published numbers.
 
 use crate::prove::phrase::{answer, level, share, signed, size};
-use crate::words::{Ink, Style, counted, escape, escape_sentence, glue};
+use crate::words::{Ink, Style, counted, escape, escape_sentence, glue, three_digits};
 use model::{Outcome, Published, PublishedComparison};
 
 /// Comparisons and doubts that are shown; a table has fewer.
@@ -42,7 +42,7 @@ fn values(one: &PublishedComparison) -> String {
         "" => String::new(),
         of => format!("{}: ", escape(of)),
     };
-    let value = |value: f64| glue(format!("{value} {}", one.unit).trim());
+    let value = |value: f64| glue(format!("{} {}", three_digits(value), one.unit).trim());
     let (control, arm) = (escape(&one.control), escape(&one.arm));
     let [before, after] = [one.control_value, one.arm_value].map(value);
     format!("{of}{control} ({before}) and {arm} ({after})")
