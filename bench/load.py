@@ -68,11 +68,15 @@ def send(host, port, seconds):
         pour(peer, seconds)
 
 
+def drain(peer):
+    while peer.recv(1 << 20):
+        pass
+
+
 def ask(size):
     with listen(7004) as peer:
         peer.sendall(bytes(int(size)))
-        while peer.recv(1 << 20):
-            pass
+        drain(peer)
 
 
 def reply(host, seconds):
@@ -113,14 +117,12 @@ def late(seconds):
     time.sleep(float(seconds))
     listener.accept()
     with listener.accept()[0] as peer:
-        while peer.recv(1 << 20):
-            pass
+        drain(peer)
 
 
 def take():
     with listen(7003) as peer:
-        while peer.recv(1 << 20):
-            pass
+        drain(peer)
 
 
 def bring(host, size):

@@ -354,8 +354,8 @@ pub(crate) struct BucketFit {
 }
 
 impl BucketFit {
-    /// Some queue or bucket lost what was lost, in most loss events and not in slow start alone. One that would hold hardly a segment is none: who sends at a steady
-    /// pace into a bucket that is never full again meets such a one in any.
+    /// Some queue or bucket lost what was lost, in most loss events and not in slow start alone. One that would hold hardly a
+    /// segment is none: who sends at a steady pace into a bucket that is never full again meets such a one in any.
     pub fn is_seen(&self) -> bool {
         let most = 2 * self.events > self.of_events;
         self.parts >= SEEN && most && self.depth >= 4.0 * f64::from(self.segment)
@@ -731,10 +731,14 @@ impl Facts {
 
     /// Segments lost in each event, and the flight at its first. An event ends when nothing is lost for a round trip and a half.
     pub fn loss_events(&self) -> Vec<(u64, u64)> {
-        let apart = self.rtt().0 * 3 / 2;
         let of = |event: &[LostSegment]| Some((event.len() as u64, event.first()?.flight));
-        let events = self.losses.chunk_by(|a, b| b.at.since(a.at).0 <= apart);
+        let events = self.losses.chunk_by(|a, b| self.is_one_event(a, b));
         events.filter_map(of).collect()
+    }
+
+    /// Two losses that follow each other are of one loss event.
+    pub fn is_one_event(&self, a: &LostSegment, b: &LostSegment) -> bool {
+        b.at.since(a.at).0 <= self.rtt().0 * 3 / 2
     }
 
     /// Retransmissions by all segments.

@@ -104,10 +104,10 @@ pub(super) fn attach(
     let places = (room / processors.min(MOST_PARTS)).max(2);
     let places = places.next_power_of_two() >> u32::from(!places.is_power_of_two());
     let mut ebpf = load(filter, options, of_kernel, &btf, (processors, places))?;
-    let (mut missing, instead) = check(&mut ebpf, reports_drops, &btf)?;
+    let mut missing = check(&mut ebpf, reports_drops, &btf)?;
     // Not before: the programs are loaded with the maps' descriptors in them.
     let output = ProbeOutput::take(&mut ebpf, options, processors, places)?;
-    connect(&mut ebpf, &mut missing, &instead)?;
+    connect(&mut ebpf, &mut missing)?;
     let refused = |error: MapError| Error::refused("start the probes", error);
     let running = ebpf
         .map_mut(".bss")
@@ -200,13 +200,8 @@ const SEGMENTS: [(&str, CgroupSkbAttachType); 2] = [
     ("linerate_received", CgroupSkbAttachType::Ingress),
 ];
 
-/// Lets the kernel check every program; returns the tracepoints that it lacks, or does not let be traced, and the programs that
-/// do the same.
-fn check(
-    ebpf: &mut Ebpf,
-    reports_drops: bool,
-    btf: &Btf,
-) -> Result<(Vec<&'static str>, Vec<&'static str>), Error> {
+/// Lets the kernel check every program; returns the tracepoints that it lacks, or does not let be traced.
+fn check(ebpf: &mut Ebpf, reports_drops: bool, btf: &Btf) -> Result<Vec<&'static str>, Error> {
     for (name, _) in SEGMENTS {
         let program: &mut CgroupSkb = named(ebpf, name)?;
         program.load().map_err(|error| refusal(&error))?;
@@ -219,18 +214,18 @@ fn check(
             missing.push(tracepoint);
         }
     }
-    let mut instead = Vec::new();
     for (name, tracepoint, function) in RETURNS {
         let program: &mut FExit = named(ebpf, name)?;
-        if missing.contains(&tracepoint) && program.load(function, btf).is_ok() {
-            instead.push(name);
+        if missing.contains(&tracepoint) {
+            // One that is not loaded cannot be attached either.
+            let _ = program.load(function, btf);
         }
     }
-    Ok((missing, instead))
+    Ok(missing)
 }
 
 /// What is traced instead is not missing.
-fn connect(ebpf: &mut Ebpf, missing: &mut Vec<&str>, instead: &[&str]) -> Result<(), Error> {
+fn connect(ebpf: &mut Ebpf, missing: &mut Vec<&str>) -> Result<(), Error> {
     let cgroup = sys::bpf::cgroup_root().map_err(|error| {
         Error::refused("find the root of the control groups (version 2)", error)
     })?;
@@ -242,7 +237,7 @@ fn connect(ebpf: &mut Ebpf, missing: &mut Vec<&str>, instead: &[&str]) -> Result
     }
     for (name, tracepoint, _) in RETURNS {
         let program: &mut FExit = named(ebpf, name)?;
-        if instead.contains(&name) && program.attach().is_ok() {
+        if missing.contains(&tracepoint) && program.attach().is_ok() {
             missing.retain(|missing| *missing != tracepoint);
         }
     }

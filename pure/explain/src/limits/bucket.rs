@@ -92,15 +92,15 @@ pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<BucketFit> {
     let coarse = steps(mean * SLOWEST, mean * FASTEST, COARSE);
     let first: Vec<f64> = std::iter::once(mean).chain(slopes).chain(coarse).collect();
     let deviation = (AT_THE_BRIM * (1.0 - AT_THE_BRIM) / events.len() as f64).sqrt();
-    let as_good = DEVIATIONS * deviation;
+    let noise = DEVIATIONS * deviation;
     // What the bucket held when the first of `sent` left is not known: nothing, or so much that it never ran empty.
-    let mut tried = history.search(&first, 0.0, as_good);
+    let mut tried = history.search(&first, 0.0, noise);
     if best(&tried).parts < CLEAR {
-        tried.extend(history.search(&first, NEVER_EMPTY, as_good));
+        tried.extend(history.search(&first, NEVER_EMPTY, noise));
     }
     let found = best(&tried);
     let Filled { rate, parts, .. } = found;
-    let as_good = tried.iter().filter(|t| t.parts >= parts - as_good);
+    let as_good = tried.iter().filter(|t| t.parts >= parts - noise);
     let slack = [1.0 - SLACK, 1.0 + SLACK].map(|slack| rate * slack);
     Some(BucketFit {
         rate,
@@ -325,7 +325,7 @@ impl SendHistory<'_> {
     }
 
     /// The rates that may be the best, by a part of the losses first.
-    fn search(&self, first: &[f64], start: f64, as_good: f64) -> Vec<Filled> {
+    fn search(&self, first: &[f64], start: f64, noise: f64) -> Vec<Filled> {
         let mut tried = self.filled(first.iter().copied(), start, &self.rough);
         let mut around = COARSE;
         for step in FINER {
@@ -341,7 +341,7 @@ impl SendHistory<'_> {
         let least = if top < EXCLUDED - ROUGH {
             top
         } else {
-            top - as_good - ROUGH
+            top - noise - ROUGH
         };
         let may_be = tried.iter().filter(|t| t.parts >= least);
         self.filled(may_be.map(|t| t.rate), start, &self.exact)

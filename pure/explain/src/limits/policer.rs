@@ -158,12 +158,10 @@ pub(super) struct SpentBucket {
 impl SpentBucket {
     pub(super) fn of(facts: &Facts) -> Option<SpentBucket> {
         let min = facts.min_rtt.filter(|r| r.0 > 0)?;
-        let apart = Nanos(facts.rtt().0 * 3 / 2);
         // Where between two samples a loss was is not known.
         let reading = |loss: &LostSegment| facts.readings.partition_point(|r| r.to <= loss.at);
-        let is_one = |a: &LostSegment, b: &LostSegment| {
-            b.at.since(a.at) <= apart || reading(a) == reading(b)
-        };
+        let is_one =
+            |a: &LostSegment, b: &LostSegment| facts.is_one_event(a, b) || reading(a) == reading(b);
         let events = facts.losses.chunk_by(is_one);
         let events: Vec<&LostSegment> = events.filter_map(<[LostSegment]>::first).collect();
         let last = events.last()?.at;
