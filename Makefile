@@ -86,7 +86,7 @@ guests: build setup-test
 	@scripts/need $(GUEST_TOOLS)
 	bench/guests $(LINERATE)
 
-# Every command, and the tests that need a kernel, on Debian's kernels 5.10, 6.1 and 6.12, in QEMU guests: twenty minutes, best
+# Every command, and the tests that need a kernel, on Debian's kernels 5.10, 6.1 and 6.12, in QEMU guests: half an hour, best
 # on an idle machine, as root; writes docs/kernels.md.
 test-kernels: build setup-test
 	@scripts/need $(GUEST_TOOLS)
