@@ -489,6 +489,10 @@ struct Trouble {
     backed_off: (u32, u32),
     /// The departures that the last retransmission repeats, and what was behind each of them.
     repeated: Vec<(u32, u32)>,
+    /// When data below the newest came last, again or late.
+    again: Nanos,
+    /// The end of what a SACK named, as far as it reached.
+    sacked: Option<u32>,
     last: StreamRetransmission,
 }
 
@@ -838,6 +842,7 @@ impl Stream {
     ) -> DataArrival {
         let first = self.place_of(seq);
         let trouble = self.trouble.get_or_insert_default();
+        trouble.again = packet.at;
         let gaps = &mut trouble.gaps;
         let gap = gaps
             .iter()
@@ -951,8 +956,7 @@ impl Stream {
         {
             ack.is_dsack = true; // RFC 2883: the first block lies below what is acknowledged
         } else if let Some((from, to)) = packet.sack {
-            let repeats = packet.ack == self.acked && packet.payload == 0;
-            (ack.trip, ack.is_dsack) = self.overtook(packet.at, from, to, repeats);
+            (ack.trip, ack.is_dsack) = self.overtook(packet, from, to);
         }
         if ack.is_dsack {
             self.trouble().counts.dsacks += 1;
@@ -1021,15 +1025,25 @@ impl Stream {
             self.out.pop_front();
         }
         self.largest_acked = largest;
+        // It may have waited for what was sent again since.
+        let again = self.trouble.as_ref().map_or(Nanos(0), |t| t.again);
         let trip = newest
-            .filter(|_| at_once)
+            .filter(|sent| at_once && *sent >= again)
             .map(|sent| packet.at.since(sent))?;
         Some(self.took(trip))
     }
 
-    /// The first block of a SACK ends with what has just arrived behind a gap (RFC 2018): a round trip too. Where it
-    /// names a single segment that was retransmitted and reported before, that arrived twice.
-    fn overtook(&mut self, at: Nanos, from: u32, to: u32, repeats: bool) -> (Option<Nanos>, bool) {
+    /// The first block of a SACK has what has just arrived (RFC 2018): at its end and behind all blocks before, a round trip too;
+    /// elsewhere it may have filled a gap. Where it names a single segment that was retransmitted and reported before, that
+    /// arrived twice.
+    fn overtook(&mut self, packet: &Packet, from: u32, to: u32) -> (Option<Nanos>, bool) {
+        let stays = packet.ack == self.acked;
+        let repeats = stays && packet.payload == 0;
+        let known = &mut self.trouble().sacked;
+        let is_newest = known.is_none_or(|known| before(known, to));
+        if is_newest {
+            *known = Some(to);
+        }
         let place = self.place_of(to.wrapping_sub(1));
         let Some(out) = self.out.get_mut(place).filter(|out| out.end == to) else {
             return (None, false);
@@ -1045,7 +1059,8 @@ impl Stream {
         }
         out.repetition = Repetition::Reported;
         let sent = out.at;
-        (Some(self.took(at.since(sent))), twice)
+        let trip = (is_newest && stays).then(|| self.took(packet.at.since(sent)));
+        (trip, twice)
     }
 
     #[inline]
@@ -1127,5 +1142,47 @@ mod tests {
         let stream = &half.followed.as_ref().expect("it has data").stream;
         assert!(!stream.retransmission().expect("one").needless);
         assert_eq!(stream.needless(), 0);
+    }
+
+    /// At the receiver the second of five segments and the fourth are lost, and come 200 ms later. SACK names nothing, or what
+    /// came last, together with what lay behind the gap that it filled.
+    #[test]
+    fn what_waited_behind_a_gap_is_no_round_trip() {
+        const MSS: u32 = 1000;
+        let behind = |segment: u32| 1 + segment * MSS;
+        let ends: [SocketAddr; 2] = [1, 2].map(|n| ([192, 0, 2, n], 5000).into());
+        for sacks in [false, true] {
+            let mut half = HalfConnection::<()>::new(Nanos(0));
+            let came = [
+                (1, 0, 1, None),
+                (2, 2, 1, Some((2, 3))),
+                // Of two segments the latter is acknowledged alone.
+                (3, 4, 1, None),
+                (3, 5, 1, Some((4, 6))),
+                (203, 3, 1, Some((2, 6))),
+                (204, 1, 6, None),
+            ];
+            for (ms, segment, ack, sack) in came {
+                let at = Nanos::from_millis(ms);
+                let data = Packet {
+                    at,
+                    seq: behind(segment),
+                    payload: MSS,
+                    flags: model::segment::tcp_flag::ACK,
+                    ..Packet::new(ends[0], ends[1])
+                };
+                half.data(&data, &Trips::default());
+                let named = sack.filter(|_| sacks);
+                let ack = Packet {
+                    at: at + Nanos(5000),
+                    ack: behind(ack),
+                    sack: named.map(|(from, to)| (behind(from), behind(to))),
+                    ..Packet::new(ends[1], ends[0])
+                };
+                half.on_ack(&ack, Some(0), &Trips::default());
+            }
+            let stream = &half.followed.as_ref().expect("it has data").stream;
+            assert_eq!(stream.srtt, Nanos(5000), "with SACK: {sacks}");
+        }
     }
 }
