@@ -8,13 +8,14 @@ mod common;
 mod deciders;
 #[path = "../../tests/common/drawn/mod.rs"]
 mod drawn;
+mod tunings;
 
 use common::Home;
 use drawn::{Answer, Drawn, Fault, Judged, SOURCES, Truth, in_jobs, judge, play_all};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-const USAGE: &str = "bench/truth [--deciders] [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--fast] [--fault KIND] [--into DIR [--again]]";
+const USAGE: &str = "bench/truth [--deciders|--tune] [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--fast] [--fault KIND] [--into DIR [--again]]";
 
 struct Options {
     seed: u64,
@@ -30,6 +31,8 @@ struct Options {
     fault: Option<String>,
     /// Make the experiments that decide, instead of judging what was named.
     deciders: bool,
+    /// Tune them.
+    tune: bool,
 }
 
 fn options() -> Option<Options> {
@@ -44,6 +47,7 @@ fn options() -> Option<Options> {
         fast: false,
         fault: None,
         deciders: false,
+        tune: false,
     };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -58,6 +62,7 @@ fn options() -> Option<Options> {
             "--fast" => options.fast = true,
             "--again" => options.again = true,
             "--deciders" => options.deciders = true,
+            "--tune" => options.tune = true,
             // cargo bench adds it.
             "--bench" => {}
             _ => return None,
@@ -83,6 +88,7 @@ fn main() {
         let has_it = |fault: &String| drawn.faults.iter().any(|f| f.kind() == *fault);
         options.fault.as_ref().is_none_or(has_it)
             && (!options.deciders || deciders::is_one(&drawn))
+            && (!options.tune || tunings::is_one(&drawn))
             && (!options.fast || drawn.is_fast())
     };
     let numbers: Vec<u64> = match options.case {
@@ -99,6 +105,14 @@ fn main() {
             Some(decided)
         });
         return deciders::print(&decided, &options);
+    }
+    if options.tune {
+        let tuned = in_jobs(options.jobs, &numbers, |number| {
+            let tuned = tunings::tune(&home, &draw(number), &own(number))?;
+            eprintln!("{}", tuned.line);
+            Some(tuned)
+        });
+        return tunings::print(&tuned, &options);
     }
     let judged = in_jobs(options.jobs, &numbers, |number| {
         let drawn = draw(number);
