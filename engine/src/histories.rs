@@ -120,6 +120,7 @@ pub fn head(path: &PathRow, direction: Direction) -> History {
         |kind: &&WorkloadKind| kind.name == path.workload && kind.exchange == Exchange::Calls;
     History {
         host: path.host.clone(),
+        local: path.local.clone(),
         workload: alike(path),
         direction,
         metric: match WorkloadKind::ALL.iter().any(calls) {

@@ -139,7 +139,7 @@ impl Site {
                 }
             },
             "/history.html" => {
-                let wanted = [asked("host"), asked("workload"), asked("direction")];
+                let wanted = ["host", "local", "workload", "direction"].map(asked);
                 match history(&archive, wanted)? {
                     Some(history) => report::pages::history(&history),
                     None => return Ok(SiteAnswer::of(Status::NotFound)),
@@ -226,10 +226,13 @@ fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Resu
     let mut paths = Vec::new();
     for path in archive.paths()? {
         for figures in histories::of(archive, &path)? {
-            let (host, alike) = (http::encoded(&path.host), histories::alike(&path));
-            let (workload, direction) = (http::encoded(&alike), figures.direction.name());
-            let address =
-                format!("history.html?host={host}&workload={workload}&direction={direction}");
+            let alike = histories::alike(&path);
+            let [host, local, workload] =
+                [&path.host, &path.local, &alike].map(|text| http::encoded(text));
+            let direction = figures.direction.name();
+            let address = format!(
+                "history.html?host={host}&local={local}&workload={workload}&direction={direction}"
+            );
             let age = clock::unix_time().since(figures.last.started);
             let when = format!("{} ago", report::words::age(age));
             paths.push(way(&path, figures, address, when));
@@ -247,12 +250,14 @@ fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Resu
 /// The history that an address of the list names.
 fn history(
     archive: &Archive,
-    [host, workload, direction]: [&str; 3],
+    [host, local, workload, direction]: [&str; 4],
 ) -> Result<Option<History>, archive::Error> {
     let Ok(direction) = direction.parse() else {
         return Ok(None);
     };
-    let is_it = |path: &PathRow| path.host == host && histories::alike(path) == workload;
+    let is_it = |path: &PathRow| {
+        path.host == host && path.local == local && histories::alike(path) == workload
+    };
     match archive.paths()?.iter().find(|path| is_it(path)) {
         Some(path) => histories::whole(archive, path, direction),
         None => Ok(None),
@@ -295,13 +300,14 @@ fn compare(archive: &Archive, a: &str, b: &str) -> Result<Option<Page>> {
     Ok(Some(report::pages::compare(a, b)))
 }
 
-/// The last complete run of each host and workload, and the last one that ended otherwise.
+/// The last complete run between each two hosts and of each workload, and the last one that ended otherwise.
 fn metrics(archive: &Archive) -> Result<String> {
-    let mut last: BTreeMap<(String, String, bool), (Run, Summary)> = BTreeMap::new();
+    let mut last: BTreeMap<(String, String, String, bool), (Run, Summary)> = BTreeMap::new();
     for path in archive.paths()? {
         for (run, summary) in histories::latest(archive, &path)? {
             let key = (
                 path.host.clone(),
+                path.local.clone(),
                 path.workload.clone(),
                 run.ended == Ended::Complete,
             );

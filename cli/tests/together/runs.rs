@@ -766,6 +766,7 @@ fn with_history() -> Home {
         run.id = format!("a00000{n:02x}");
         run.started += Nanos::from_secs(3_600 * (n + 1));
         run.host = "\"><script>alert(1)</script>".to_owned();
+        run.local.hostname = "web1".to_owned();
         run.title = Some("<img src=x onerror=alert(1)>".to_owned());
         let rate = if n < 9 { 117_000_000 } else { 60_000_000 };
         run.legs = vec![leg(Direction::Up, rate + 10_000 * (n * 7 % 5))];
@@ -808,7 +809,7 @@ fn the_archive_in_a_browser() {
 
     let host = "%22%3E%3Cscript%3Ealert%281%29%3C%2Fscript%3E";
     let history = served.page(&format!(
-        "/history.html?host={host}&workload=bulk%2C+10+s&direction=up"
+        "/history.html?host={host}&local=web1&workload=bulk%2C+10+s&direction=up"
     ));
     assert!(
         history.contains("Change of level: about 936 Mbit/s until 2026-11-20 09:00 (run a0000008)"),

@@ -427,12 +427,13 @@ impl Archive {
             (None, Some(path)) => {
                 let PathRow {
                     host,
+                    local,
                     workload,
                     alike,
                     ..
                 } = path;
-                values.extend([host, workload, alike].map(|text| text.clone().into()));
-                format!("host = ? AND workload = ? AND alike = ? AND {ALONE}")
+                values.extend([host, local, workload, alike].map(|text| text.clone().into()));
+                format!("host = ? AND local = ? AND workload = ? AND alike = ? AND {ALONE}")
             }
         };
         values.push(filter.limit.map_or(-1, i64::from).into());
@@ -700,8 +701,8 @@ mod tests {
         archive
             .db
             .execute_batch(
-                "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, document)
-                 VALUES ('00c0ffee', 0, 'db2', 'bulk', 'unfinished', '', '{}');
+                "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, local, document)
+                 VALUES ('00c0ffee', 0, 'db2', 'bulk', 'unfinished', '', '', '{}');
                  PRAGMA max_page_count = 60;",
             )
             .unwrap();

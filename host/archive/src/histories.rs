@@ -6,11 +6,13 @@ use crate::rows::{RowFailure, whole};
 use model::{LegLimit, Run};
 use rusqlite::{Transaction, params};
 
-/// Runs that can be compared: with one host, of one workload, of one length and number of streams.
+/// Runs that can be compared: between two hosts, of one workload, of one length and number of streams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathRow {
     /// The remote host as the user named it.
     pub host: String,
+    /// Name of the host that measured.
+    pub local: String,
     /// Kind of the workload.
     pub workload: String,
     /// When a leg ends.
@@ -30,19 +32,19 @@ impl PathRow {
     /// Whether a run is one of its own.
     pub fn is_of(&self, run: &Run) -> bool {
         let spec = &run.spec;
-        self.host == run.host
+        (&self.host, &self.local) == (&run.host, &run.local.hostname)
             && self.workload == spec.workload.kind().name
             && (self.limit, self.streams) == (Some(spec.limit), spec.streams)
     }
 }
 
-const COLUMNS: &str = "host, workload, alike, changes, history, latest";
+const COLUMNS: &str = "host, local, workload, alike, changes, history, latest";
 
 /// The runs that meet this condition on one `id` begin, end or go: what was made of their paths holds no longer.
 pub(crate) fn changed(tx: &Transaction<'_>, condition: &str, id: &str) -> Result<(), RowFailure> {
     let sql = format!(
-        "INSERT INTO histories (host, workload, alike, changes)
-         SELECT DISTINCT host, workload, alike, 1 FROM runs WHERE {condition}
+        "INSERT INTO histories (host, local, workload, alike, changes)
+         SELECT DISTINCT host, local, workload, alike, 1 FROM runs WHERE {condition}
          ON CONFLICT DO UPDATE SET changes = changes + 1, history = NULL, latest = NULL, sum = NULL"
     );
     tx.prepare_cached(&sql)?.execute([id])?;
@@ -51,8 +53,8 @@ pub(crate) fn changed(tx: &Transaction<'_>, condition: &str, id: &str) -> Result
 
 /// The same of all runs that are kept.
 pub(crate) fn all_changed(tx: &Transaction<'_>) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO histories (host, workload, alike, changes)
-               SELECT DISTINCT host, workload, alike, 1 FROM runs";
+    let sql = "INSERT INTO histories (host, local, workload, alike, changes)
+               SELECT DISTINCT host, local, workload, alike, 1 FROM runs";
     tx.execute(sql, []).map(drop)
 }
 
@@ -69,26 +71,27 @@ impl Archive {
     /// Failures to read.
     pub fn paths(&self) -> Result<Vec<PathRow>, Error> {
         let sql = format!(
-            "SELECT {COLUMNS}, {} FROM histories ORDER BY host, workload, alike",
+            "SELECT {COLUMNS}, {} FROM histories ORDER BY host, local, workload, alike",
             whole(COLUMNS)
         );
         let read = || -> rusqlite::Result<Vec<PathRow>> {
             let mut query = self.db().prepare_cached(&sql)?;
             let rows = query.query_map([], |row| {
-                let column: String = row.get(2)?;
+                let column: String = row.get(3)?;
                 let (limit, streams) = alike(&column);
                 // It is made again.
-                let is_whole = row.get::<_, bool>(6)?;
+                let is_whole = row.get::<_, bool>(7)?;
                 let made = |text: Option<String>| text.filter(|_| is_whole);
                 Ok(PathRow {
                     host: row.get(0)?,
-                    workload: row.get(1)?,
+                    local: row.get(1)?,
+                    workload: row.get(2)?,
                     limit,
                     streams,
-                    history: made(row.get(4)?),
-                    latest: made(row.get(5)?),
+                    history: made(row.get(5)?),
+                    latest: made(row.get(6)?),
                     alike: column,
-                    changes: row.get(3)?,
+                    changes: row.get(4)?,
                 })
             });
             rows?.collect()
@@ -118,10 +121,12 @@ impl Archive {
         path: &PathRow,
         made: Option<(&str, &str)>,
     ) -> Result<(), Error> {
-        const OF_PATH: &str = "host = ?1 AND workload = ?2 AND alike = ?3 AND changes = ?4";
+        const OF_PATH: &str =
+            "host = ?1 AND local = ?2 AND workload = ?3 AND alike = ?4 AND changes = ?5";
         self.write("keep the history of a path", "", |tx| {
             let PathRow {
                 host,
+                local,
                 workload,
                 alike,
                 changes,
@@ -131,14 +136,14 @@ impl Archive {
                 Some((history, latest)) => tx.execute(
                     &format!(
                         "UPDATE histories
-                         SET history = ?5, latest = ?6, sum = row_sum(?1, ?2, ?3, ?4, ?5, ?6)
+                         SET history = ?6, latest = ?7, sum = row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7)
                          WHERE {OF_PATH}"
                     ),
-                    params![host, workload, alike, changes, history, latest],
+                    params![host, local, workload, alike, changes, history, latest],
                 ),
                 None => tx.execute(
                     &format!("DELETE FROM histories WHERE {OF_PATH}"),
-                    params![host, workload, alike, changes],
+                    params![host, local, workload, alike, changes],
                 ),
             }?;
             Ok(())

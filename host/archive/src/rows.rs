@@ -92,7 +92,7 @@ pub(crate) const RUNS: RowKind = RowKind {
     table: "runs",
     columns:
         "id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
-              p50_up_ns, p50_down_ns, experiment, legs, document, alike",
+              p50_up_ns, p50_down_ns, experiment, legs, document, alike, local",
     what: "run",
     remedy: "see linerate runs list",
 };
@@ -145,8 +145,8 @@ impl RowHead<'_> {
         let run = self.run;
         named(&run.id)?;
         let inserted = tx.execute(
-            "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, document, experiment)
-             SELECT ?1, 0, '', '', '', '', '', ?2
+            "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, local, document, experiment)
+             SELECT ?1, 0, '', '', '', '', '', '', ?2
              WHERE NOT EXISTS (SELECT 1 FROM experiments WHERE id = ?1) ON CONFLICT DO NOTHING",
             params![run.id, run.experiment],
         )?;
@@ -160,7 +160,7 @@ impl RowHead<'_> {
         let run = self.run;
         let updated = tx.execute(
             "UPDATE runs SET started_unix_ns = ?2, host = ?3, title = ?4, workload = ?5, ended = ?6,
-                             document = ?7, alike = ?8 WHERE id = ?1",
+                             document = ?7, alike = ?8, local = ?9 WHERE id = ?1",
             params![
                 run.id,
                 column(run.started.0),
@@ -169,7 +169,8 @@ impl RowHead<'_> {
                 run.spec.workload.kind().name,
                 run.ended.name(),
                 self.document,
-                json(&(run.spec.limit, run.spec.streams))
+                json(&(run.spec.limit, run.spec.streams)),
+                run.local.hostname
             ],
         )?;
         match updated {

@@ -39,6 +39,7 @@ CREATE TABLE runs (
     experiment         TEXT,
     legs               INTEGER,
     alike              TEXT    NOT NULL, -- limit and streams of its spec as JSON
+    local              TEXT    NOT NULL, -- name of the host that measured
     document           TEXT    NOT NULL, -- Run as JSON, its legs left out
     sum                BLOB
 ) STRICT;
@@ -90,16 +91,17 @@ CREATE TABLE mtus (
 
 /// What form 6 had not, or otherwise.
 const NEW: &str = "
-CREATE INDEX runs_by_path ON runs (host, workload, alike, started_unix_ns);
+CREATE INDEX runs_by_path ON runs (host, local, workload, alike, started_unix_ns);
 CREATE TABLE histories (
     host     TEXT    NOT NULL,
+    local    TEXT    NOT NULL,
     workload TEXT    NOT NULL,
     alike    TEXT    NOT NULL,
     changes  INTEGER NOT NULL, -- of its runs
     history  TEXT, -- NULL once its runs have changed
     latest   TEXT,
     sum      BLOB,
-    PRIMARY KEY (host, workload, alike)
+    PRIMARY KEY (host, local, workload, alike)
 ) STRICT;
 CREATE TABLE samples (
     run      TEXT    NOT NULL,
@@ -120,11 +122,12 @@ CREATE TABLE samples (
 const FROM_6: &str = "
 ALTER TABLE samples RENAME TO samples_6;
 ALTER TABLE runs ADD COLUMN alike TEXT NOT NULL DEFAULT '';
-UPDATE runs SET alike = json_extract(document, '$.spec.limit', '$.spec.streams')
+ALTER TABLE runs ADD COLUMN local TEXT NOT NULL DEFAULT '';
+UPDATE runs SET alike = json_extract(document, '$.spec.limit', '$.spec.streams'), local = json_extract(document, '$.local.hostname')
 WHERE sum IS row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
                      p50_up_ns, p50_down_ns, experiment, legs, document);
 UPDATE runs SET sum = row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
-                              goodput_down_bit_s, p50_up_ns, p50_down_ns, experiment, legs, document, alike)
+                              goodput_down_bit_s, p50_up_ns, p50_down_ns, experiment, legs, document, alike, local)
 WHERE alike <> '';
 ";
 

@@ -184,7 +184,9 @@ fn a_socket_that_was_reset_keeps_its_counts() {
     let sample = sampler.sample(Nanos(1), &[Bytes(101_000)], None);
     let tcp = sample.streams[0].tcp.as_ref().unwrap();
     assert_eq!(tcp.state(), Some(7));
-    assert_eq!(tcp.bytes_sent(), Some(Bytes(101_000)));
+    // A busy machine may be too late for an acknowledgement.
+    let sent = tcp.bytes_sent().unwrap().since(tcp.bytes_retrans().unwrap());
+    assert_eq!(sent, Bytes(101_000));
 }
 
 #[test]

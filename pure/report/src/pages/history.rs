@@ -10,11 +10,13 @@ use crate::words::{Table, counted, escape, minute, shown};
 use model::{Direction, Metric, Nanos, RunId};
 use serde::{Deserialize, Serialize};
 
-/// What runs of one workload found in one direction between here and a host.
+/// What runs of one workload found in one direction between two hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The remote host as the user named it.
     pub host: String,
+    /// Name of the host that measured.
+    pub local: String,
     /// Kind of the workload, and what else makes runs alike: `bulk, 10.0 s, 4 streams`.
     pub workload: String,
     /// Which way.
@@ -56,7 +58,8 @@ impl History {
     /// Of what it is.
     pub fn name(&self) -> String {
         let way = up_to(self.direction);
-        format!("{} {way} {}", self.workload, escape(&self.host))
+        let (local, host) = (escape(&self.local), escape(&self.host));
+        format!("{} of {local} {way} {host}", self.workload)
     }
 
     /// What a run of it found.
@@ -220,6 +223,7 @@ mod tests {
         };
         History {
             host: "db\x1b[2J2".to_owned(),
+            local: "web1".to_owned(),
             workload: "bulk".to_owned(),
             direction: Direction::Up,
             metric: Metric::Goodput,
