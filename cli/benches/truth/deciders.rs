@@ -47,7 +47,8 @@ pub fn is_one(drawn: &Drawn) -> bool {
         )
     };
     let sender_yields = drawn.congestion != "bbr" && in_flight > FEW_SEGMENTS;
-    sender_yields && drawn.faults.len() == 1 && drawn.faults.iter().all(loses)
+    // Programs that are not ours are not sampled.
+    sender_yields && drawn.asks == 0 && drawn.faults.len() == 1 && drawn.faults.iter().all(loses)
 }
 
 /// Measures a case, and makes the experiment that its samples at 100 ms propose; `None` if that experiment concerns a

@@ -166,6 +166,29 @@ fn interval(hits: usize, of: usize) -> (f64, f64) {
     ((middle - half) * scale, (middle + half) * scale)
 }
 
+/// Of the answers to cases with two causes, those that name both.
+fn two_causes(all: &[Judged]) {
+    let cases: Vec<&Judged> = all.iter().filter(|j| j.causes.len() > 1).collect();
+    let answers = cases
+        .iter()
+        .flat_map(|judged| judged.answers.iter().map(move |answer| (*judged, answer)));
+    let names_both = |(judged, answer): &(&Judged, &Answer)| {
+        judged.causes.iter().all(|cause| {
+            let names = [cause.names(), cause.looks_like(answer.source)].concat();
+            answer
+                .named
+                .iter()
+                .any(|named| names.contains(&named.as_str()))
+        })
+    };
+    let (count, both) = (answers.clone().count(), answers.filter(names_both).count());
+    let (low, high) = interval(both, count);
+    println!(
+        "\nTwo causes in {} cases: both are named in {both} of {count} answers ({low:.1} to {high:.1} %).",
+        cases.len()
+    );
+}
+
 fn print(all: &[Judged], seed: u64, asked: usize) {
     println!(
         "# Drawn truth, seed {seed}: {} of {asked} cases played\n",
@@ -199,6 +222,7 @@ fn print(all: &[Judged], seed: u64, asked: usize) {
             share(Truth::WrongConfident)
         );
     }
+    two_causes(all);
     println!("\n## By cause\n\nRight first, of how many; confidently wrong in bold.\n");
     println!("| faults | {} |", SOURCES.map(|(s, _)| s).join(" | "));
     println!("|---|{}", "---|".repeat(SOURCES.len()));

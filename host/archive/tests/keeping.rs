@@ -96,6 +96,23 @@ fn what_was_made_of_a_path_holds_until_its_runs_change() {
 }
 
 #[test]
+fn each_two_hosts_have_a_path_of_their_own() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    for (id, local) in [("00000001", "web1"), ("00000002", "web2"), ("00000003", "web1")] {
+        let mut run = complete(id, "db1", Nanos(1));
+        run.local.hostname = local.to_owned();
+        archive.import(&run).unwrap();
+    }
+    let paths = archive.paths().unwrap();
+    let of: Vec<(&str, usize)> = paths
+        .iter()
+        .map(|path| (&*path.local, archive.runs_of(path, 9).unwrap().len()))
+        .collect();
+    assert_eq!(of, [("web1", 2), ("web2", 1)]);
+}
+
+#[test]
 fn of_a_long_leg_all_samples_are_kept_and_a_part_is_read() {
     let scratch = Scratch::new();
     let mut archive = Archive::open(&scratch.file()).unwrap();

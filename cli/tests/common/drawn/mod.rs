@@ -58,6 +58,8 @@ pub struct Judged {
     pub drawn: Drawn,
     /// Right answers, and each cause of two that compete.
     pub right: Vec<&'static str>,
+    /// The faults that are causes.
+    pub causes: Vec<Fault>,
     pub goodput: f64,
     /// By the removal of each fault, and by a wider path.
     pub gains: Vec<f64>,
@@ -270,7 +272,8 @@ pub fn judge(home: &Home, drawn: Drawn, own: &Path) -> Option<Judged> {
     // What the path is (its queue, its marks, its other users) where it is the limit; what is asked of it where nothing is.
     let also = |fault: &Fault| path && fault.is_the_path() || grows && fault.is_the_load();
     let causes = causes.filter(|(fault, gain)| both || is_cause(**gain) || also(fault));
-    let named = causes.flat_map(|(fault, _)| fault.names()).copied();
+    let causes: Vec<Fault> = causes.map(|(fault, _)| fault.clone()).collect();
+    let named = causes.iter().flat_map(Fault::names).copied();
     let mut right: BTreeSet<&'static str> = named.collect();
     if full {
         right.extend(FULL);
@@ -284,6 +287,7 @@ pub fn judge(home: &Home, drawn: Drawn, own: &Path) -> Option<Judged> {
     let answers = answers(home, &drawn, &all, &right);
     Some(Judged {
         right: right.into_iter().collect(),
+        causes,
         drawn,
         goodput: with,
         gains: [gains, vec![wider]].concat(),
