@@ -99,7 +99,11 @@ fn what_was_made_of_a_path_holds_until_its_runs_change() {
 fn each_two_hosts_have_a_path_of_their_own() {
     let scratch = Scratch::new();
     let mut archive = Archive::open(&scratch.file()).unwrap();
-    for (id, local) in [("00000001", "web1"), ("00000002", "web2"), ("00000003", "web1")] {
+    for (id, local) in [
+        ("00000001", "web1"),
+        ("00000002", "web2"),
+        ("00000003", "web1"),
+    ] {
         let mut run = complete(id, "db1", Nanos(1));
         run.local.hostname = local.to_owned();
         archive.import(&run).unwrap();

@@ -185,7 +185,10 @@ fn a_socket_that_was_reset_keeps_its_counts() {
     let tcp = sample.streams[0].tcp.as_ref().unwrap();
     assert_eq!(tcp.state(), Some(7));
     // A busy machine may be too late for an acknowledgement.
-    let sent = tcp.bytes_sent().unwrap().since(tcp.bytes_retrans().unwrap());
+    let sent = tcp
+        .bytes_sent()
+        .unwrap()
+        .since(tcp.bytes_retrans().unwrap());
     assert_eq!(sent, Bytes(101_000));
 }
 

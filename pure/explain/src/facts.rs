@@ -746,15 +746,15 @@ impl Facts {
         self.retransmitted as f64 / self.segments.max(1) as f64
     }
 
-    /// Median round-trip time at the losses by the shortest.
+    /// Round-trip time at the losses by the shortest: the median of the loss events, each by its own median.
     pub fn inflation_at_loss(&self) -> Option<f64> {
-        let min = self.min_rtt.filter(|m| m.0 > 0)?;
-        median(
-            self.losses
-                .iter()
-                .filter(|l| l.srtt.0 > 0)
-                .map(|l| l.srtt.0 as f64 / min.0 as f64),
-        )
+        let min = self.min_rtt.filter(|m| m.0 > 0)?.0 as f64;
+        let of = |losses: &[LostSegment]| {
+            let known = losses.iter().map(|l| l.srtt.0).filter(|rtt| *rtt > 0);
+            median(known.map(|rtt| rtt as f64 / min))
+        };
+        let events = self.losses.chunk_by(|a, b| self.is_one_event(a, b));
+        median(events.filter_map(of))
     }
 
     /// Whether a queue had filled when segments were lost: the round trip was so much longer than the
@@ -923,6 +923,23 @@ mod tests {
         };
         assert_eq!(asks_for_more(3), None);
         assert!(asks_for_more(50).is_some());
+    }
+
+    #[test]
+    fn the_queue_at_the_end_of_slow_start_is_that_of_one_event() {
+        let mut facts = pairs(0, 0);
+        let lost = |at, rtt| LostSegment {
+            at: Nanos::from_millis(at),
+            srtt: Nanos::from_millis(rtt),
+            ..LostSegment::default()
+        };
+        facts.losses = vec![lost(300, 44); 197];
+        facts
+            .losses
+            .extend([1970, 2480, 2930].map(|at| lost(at, 20)));
+        assert_eq!(facts.inflation_at_loss(), Some(1.0));
+        facts.losses.truncate(198);
+        assert_eq!(facts.inflation_at_loss(), Some(1.6), "one of two");
     }
 
     #[test]
