@@ -70,9 +70,15 @@ pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
             }
             let verdict = prove(home, drawn, &with.join("scenario.toml"), decider);
             let outcome = verdict["outcome"].as_str().unwrap_or("no_verdict");
+            let beyond = verdict["comparisons"][0]["beyond_margin"] == true;
+            let decides = outcome == "no_difference" || beyond;
             let effect = verdict["comparisons"][0]["estimate"]["effect_share"].as_f64();
             let effect = effect.unwrap_or_default() * 100.0;
-            let leads = leads(decider, outcome, fault.names());
+            let leads = leads(
+                decider,
+                if decides { outcome } else { "not_enough_data" },
+                fault.names(),
+            );
             let change = decider["change"].as_str().unwrap_or_default();
             let gain = (gain - 1.0) * 100.0;
             (

@@ -162,11 +162,11 @@ pub struct Decider {
     /// The equivalence margin, as a share: less than any of these causes would make of it.
     #[serde(rename = "margin_share")]
     pub margin: f64,
-    /// The limits that the verdict `faster` leaves.
+    /// The limits that the verdict `faster` leaves, if its whole interval lies beyond the margin; else it decides nothing.
     pub faster: Vec<Limit>,
     /// The limits that `no_difference` leaves.
     pub no_difference: Vec<Limit>,
-    /// The limits that `slower` leaves.
+    /// The limits that `slower` leaves, likewise.
     pub slower: Vec<Limit>,
 }
 

@@ -335,7 +335,12 @@ fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Sty
             true => "none of these".to_owned(),
             false => names.join(" or "),
         };
-        style.hang("    ", 6, &format!("{}: {causes}", answer(outcome)))
+        // What is faster or slower by less than was expected may be noise.
+        let by = match outcome {
+            Outcome::Faster | Outcome::Slower => " beyond the margin",
+            _ => "",
+        };
+        style.hang("    ", 6, &format!("{}{by}: {causes}", answer(outcome)))
     });
     command + &meanings.collect::<String>()
 }
@@ -504,9 +509,9 @@ mod tests {
                  (congestion=bbr)
 
           To decide: linerate prove db1 --change pacing=90000000 --margin 5% --direction up
-            FASTER: burst loss in a shallow buffer
+            FASTER beyond the margin: burst loss in a shallow buffer
             EQUIVALENT: random loss
-            SLOWER: random loss
+            SLOWER beyond the margin: random loss
 
           ss============================================rrrrrrrrrrrrrrrrrrr===========
           0 to 10.0 s: s slow start, = the congestion window, r loss recovery
