@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// The oldest that is brought to [`VERSION`].
 const OLDEST: u32 = 6;
@@ -89,8 +89,8 @@ CREATE TABLE mtus (
 ) STRICT;
 ";
 
-/// What form 6 had not, or otherwise.
-const NEW: &str = "
+/// What form 7 had otherwise.
+const HISTORIES: &str = "
 CREATE INDEX runs_by_path ON runs (host, local, workload, alike, started_unix_ns);
 CREATE TABLE histories (
     host     TEXT    NOT NULL,
@@ -103,6 +103,10 @@ CREATE TABLE histories (
     sum      BLOB,
     PRIMARY KEY (host, local, workload, alike)
 ) STRICT;
+";
+
+/// What form 6 had otherwise.
+const SAMPLES: &str = "
 CREATE TABLE samples (
     run      TEXT    NOT NULL,
     leg      INTEGER NOT NULL,
@@ -122,13 +126,25 @@ CREATE TABLE samples (
 const FROM_6: &str = "
 ALTER TABLE samples RENAME TO samples_6;
 ALTER TABLE runs ADD COLUMN alike TEXT NOT NULL DEFAULT '';
-ALTER TABLE runs ADD COLUMN local TEXT NOT NULL DEFAULT '';
-UPDATE runs SET alike = json_extract(document, '$.spec.limit', '$.spec.streams'), local = json_extract(document, '$.local.hostname')
+UPDATE runs SET alike = json_extract(document, '$.spec.limit', '$.spec.streams')
 WHERE sum IS row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
                      p50_up_ns, p50_down_ns, experiment, legs, document);
 UPDATE runs SET sum = row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
-                              goodput_down_bit_s, p50_up_ns, p50_down_ns, experiment, legs, document, alike, local)
+                              goodput_down_bit_s, p50_up_ns, p50_down_ns, experiment, legs, document, alike)
 WHERE alike <> '';
+";
+
+/// The same from form 7.
+const FROM_7: &str = "
+DROP INDEX IF EXISTS runs_by_path;
+DROP TABLE IF EXISTS histories;
+ALTER TABLE runs ADD COLUMN local TEXT NOT NULL DEFAULT '';
+UPDATE runs SET
+    local = coalesce(json_extract(document, '$.local.hostname'), ''),
+    sum = row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s, p50_up_ns, p50_down_ns,
+                  experiment, legs, document, alike, coalesce(json_extract(document, '$.local.hostname'), ''))
+WHERE sum IS row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
+                     p50_up_ns, p50_down_ns, experiment, legs, document, alike);
 ";
 
 /// Readies a connection: gives an empty file its tables, refuses what is not ours or newer, sets what holds for this
@@ -202,7 +218,8 @@ fn create(db: &mut Connection, path: &Path) -> Result<(), Error> {
     // Another process may have done it while this one waited for the lock.
     if form(&tx, path)? == 0 {
         tx.execute_batch(TABLES)
-            .and_then(|()| tx.execute_batch(NEW))
+            .and_then(|()| tx.execute_batch(SAMPLES))
+            .and_then(|()| tx.execute_batch(HISTORIES))
             .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
@@ -223,11 +240,17 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;
     // Another process may have done it while this one waited for the lock.
-    if form(&tx, path)? == 6 {
+    let known = form(&tx, path)?;
+    if known == 6 {
         tx.execute_batch(FROM_6)
-            .and_then(|()| tx.execute_batch(NEW))
+            .and_then(|()| tx.execute_batch(SAMPLES))
             .and_then(|()| samples::migrate(&tx))
             .and_then(|()| tx.execute_batch("DROP TABLE samples_6"))
+            .map_err(failed)?;
+    }
+    if known < VERSION {
+        tx.execute_batch(FROM_7)
+            .and_then(|()| tx.execute_batch(HISTORIES))
             .and_then(|()| histories::all_changed(&tx))
             .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)

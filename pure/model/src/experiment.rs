@@ -86,6 +86,9 @@ pub struct Witness {
     pub rwnd_limited_share: Option<f64>,
     /// Share of the busy time that waited for room in the send buffer.
     pub sndbuf_limited_share: Option<f64>,
+    /// Share of the samples with less than a segment written and not yet sent: more room in the send buffer may have let more
+    /// leave.
+    pub all_sent_share: Option<f64>,
     /// Share of the time with data to send: below one, the application did not always send.
     pub busy_share: Option<f64>,
     /// Bytes retransmitted by bytes sent.

@@ -18,6 +18,8 @@ const OVERHEAD: f64 = 90.0;
 const FULL: f64 = 0.99;
 /// Under this share of the time a buffer was not what the transfer waited for.
 const HARDLY: f64 = 0.01;
+/// And of samples that show it.
+const SELDOM: f64 = 0.05;
 /// From this share of the time something else than the congestion window was the limit.
 const MOSTLY: f64 = 0.95;
 /// Most facts that a sentence names.
@@ -317,6 +319,11 @@ fn by_evidence(plan: &Plan, arm: u32, setting: &Setting, judged: &[&Trial]) -> O
         name.trim_start_matches("sysctl:"),
     ) {
         (Knob::Socket(SocketKnob::SendBuffer), _) | (_, "net.ipv4.tcp_wmem") => {
+            // The kernel counts waits for room only from a moment at which it sends (tcp_cwnd_validate, net/ipv4/tcp_output.c):
+            // a writer that is woken when all that fits has left makes none.
+            if most(|t| t.witness.all_sent_share)? >= SELDOM {
+                return None;
+            }
             ("its buffer", |t| t.witness.sndbuf_limited_share)
         }
         (Knob::Socket(SocketKnob::ReceiveBuffer), _) | (_, "net.ipv4.tcp_rmem") => {
@@ -711,8 +718,16 @@ mod tests {
         // Each rule of the runs: at its bound and one beyond. A run without the figure knows nothing.
         let window: fn(&mut Trial) = |t| t.witness.rwnd_limited_share = Some(0.01);
         let no_window: fn(&mut Trial) = |t| t.witness.rwnd_limited_share = Some(0.009);
-        let buffer: fn(&mut Trial) = |t| t.witness.sndbuf_limited_share = Some(0.01);
-        let no_buffer: fn(&mut Trial) = |t| t.witness.sndbuf_limited_share = Some(0.009);
+        fn unsent(t: &mut Trial, all_sent: f64) {
+            t.witness.sndbuf_limited_share = Some(0.009);
+            t.witness.all_sent_share = Some(all_sent);
+        }
+        let buffer: fn(&mut Trial) = |t| {
+            unsent(t, 0.0);
+            t.witness.sndbuf_limited_share = Some(0.01);
+        };
+        let no_buffer: fn(&mut Trial) = |t| unsent(t, 0.049);
+        let all_sent: fn(&mut Trial) = |t| unsent(t, 0.05);
         fn waits(t: &mut Trial, share: f64) {
             t.witness.rwnd_limited_share = Some(0.5);
             t.witness.sndbuf_limited_share = Some(share);
@@ -731,6 +746,12 @@ mod tests {
             (
                 "sndbuf=8M",
                 buffer,
+                no_buffer,
+                "for its buffer less than 1.0 %",
+            ),
+            (
+                "sndbuf=9M",
+                all_sent,
                 no_buffer,
                 "for its buffer less than 1.0 %",
             ),

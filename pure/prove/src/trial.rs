@@ -166,6 +166,7 @@ fn witness(leg: &Leg, figures: &LegSummary, run: &Run) -> Witness {
         steady_goodput: figures.steady_goodput,
         rwnd_limited_share: figures.rwnd_limited_share,
         sndbuf_limited_share: figures.sndbuf_limited_share,
+        all_sent_share: all_sent_share(leg),
         busy_share: figures.busy_share,
         retransmit_share: figures.retransmit_share,
         cpu: most(&|c| Some(c.process)),
@@ -175,6 +176,18 @@ fn witness(leg: &Leg, figures: &LegSummary, run: &Run) -> Witness {
         requests: figures.requests.map(|r| r.count),
         differences: Vec::new(),
     }
+}
+
+/// [`Witness::all_sent_share`]; `None` if the sender's sockets do not tell.
+fn all_sent_share(leg: &Leg) -> Option<f64> {
+    let streams = leg.sender().samples.iter().flat_map(|s| &s.streams);
+    let sent = streams.map(|stream| {
+        let tcp = stream.tcp.as_ref()?;
+        Some(tcp.unsent()?.0 < u64::from(tcp.mss()?))
+    });
+    let sent: Option<Vec<bool>> = sent.collect();
+    let sent = sent.filter(|all| !all.is_empty())?;
+    Some(sent.iter().filter(|all| **all).count() as f64 / sent.len() as f64)
 }
 
 // ---- in force on the live sockets ----
