@@ -1,5 +1,5 @@
 //! Drawn paths, tuned: whether the cause that was acted on is the true one, whether what was kept helps in a fresh experiment, and
-//! whether undoing leaves both hosts as they were.
+//! whether undoing restores both hosts.
 
 use super::drawn::{Drawn, Fault, Judged, judge, play_all};
 use super::{Options, common, interval};
@@ -127,7 +127,7 @@ pub fn tune(home: &Home, drawn: &Drawn, own: &Path) -> Option<Tuned> {
 fn scenario_of(drawn: &Drawn) -> String {
     let played = drawn.with(&drawn.faults, super::drawn::On::Path);
     let of_host = |key: &str, bytes: u64| {
-        // The kernel doubles what a program asks for.
+        // The kernel doubles what a program requests.
         let line = format!("{key} = {}\ncongestion =", 2 * bytes);
         played.scenario.replace("congestion =", &line)
     };

@@ -72,7 +72,8 @@ pub struct LegSummary {
     pub receive_buffer: Option<Bytes>,
     /// Share of the busy time that waited for the receive window, 0 to 1.
     pub rwnd_limited_share: Option<f64>,
-    /// Share of the busy time that waited for the send buffer, 0 to 1.
+    /// Share of the busy time that waited for the send buffer, 0 to 1, as the kernel counts it: a wait that begins when all that was
+    /// written has left is not counted.
     pub sndbuf_limited_share: Option<f64>,
     /// Share of the leg with data to send, 0 to 1: below one, the application did not always send.
     pub busy_share: Option<f64>,

@@ -178,7 +178,7 @@ fn witness(leg: &Leg, figures: &LegSummary, run: &Run) -> Witness {
     }
 }
 
-/// [`Witness::all_sent_share`]; `None` if the sender's sockets do not tell.
+/// [`Witness::all_sent_share`]; `None` if the sender's sockets do not report it.
 fn all_sent_share(leg: &Leg) -> Option<f64> {
     let streams = leg.sender().samples.iter().flat_map(|s| &s.streams);
     let sent = streams.map(|stream| {

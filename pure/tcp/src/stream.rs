@@ -1025,7 +1025,7 @@ impl Stream {
             self.out.pop_front();
         }
         self.largest_acked = largest;
-        // It may have waited for what was sent again since.
+        // It may have waited for what was retransmitted since.
         let again = self.trouble.as_ref().map_or(Nanos(0), |t| t.again);
         let trip = newest
             .filter(|sent| at_once && *sent >= again)
