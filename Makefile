@@ -3,7 +3,7 @@
 LINERATE := target/release/linerate
 GUEST_TOOLS := qemu-system-x86 busybox-static cpio kmod xz-utils
 
-.PHONY: demo test bench truth deciders mtu-faults lab-fidelity prove-power bpf prove-known tune-known situations flood kills guests test-kernels power two-machines sbom fuzz build setup setup-test install install-files dist
+.PHONY: demo test bench truth deciders tunings mtu-faults lab-fidelity prove-power bpf prove-known situations flood kills guests test-kernels power two-machines sbom fuzz build setup setup-test install install-files dist
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -45,12 +45,6 @@ prove-known: build setup-test
 	bench/prove-known > docs/prove-known.md.new
 	mv docs/prove-known.md.new docs/prove-known.md
 
-# Paths whose cause is known, each tuned five times and restored: a quarter of an hour, best on an idle machine; writes
-# docs/tune-known.md.
-tune-known: build setup-test
-	bench/tune-known > docs/tune-known.md.new
-	mv docs/tune-known.md.new docs/tune-known.md
-
 # What 'linerate explain' names on paths drawn at random: 'make truth SEED=2 CASES=300', or CASE=17 for one of them. Twenty
 # seconds a case, on an idle machine; prints a page.
 SEED ?= 1
@@ -62,6 +56,10 @@ truth: setup-test
 # 'make deciders SEED=2 CASES=30'. Two minutes an experiment, ten seconds a case without one; prints a page.
 deciders: setup-test
 	@bench/truth --deciders --seed $(SEED) --cases $(CASES) $(addprefix --case ,$(CASE))
+
+# Paths drawn at random, tuned, and what was kept tried afresh: 'make tunings SEED=2 CASES=40'. A minute a case; prints a page.
+tunings: setup-test
+	@bench/truth --tune --seed $(SEED) --cases $(CASES) $(addprefix --case ,$(CASE))
 
 # The five situations that linerate comes from, recreated in labs: ten minutes, best on an idle machine; writes target/situations.
 situations: build setup-test

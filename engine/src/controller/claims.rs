@@ -9,7 +9,7 @@ use wire::control::LegOrder;
 
 /// Samples of the remote host beyond twice those that were due.
 const MORE_SAMPLES: u64 = 64;
-/// A leg takes at most a day, or what the key allows: no key allows a week.
+/// A leg takes at most a day, unless a key allows more.
 const LATEST_SAMPLE: Nanos = Nanos::from_secs(7 * 86_400);
 /// Below this, the send time is not compared with the remote receive time: socket buffers absorb the data.
 const SHORTEST_COMPARED: Nanos = Nanos::from_millis(100);
