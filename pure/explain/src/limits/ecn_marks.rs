@@ -20,10 +20,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
             .at_least(FEWEST as f64),
         facts.retransmissions().at_most(facts.marked as f64),
     ];
-    // A queue on the reverse path slows the sender down as well, and may be the longer one.
-    let (confidence, rank) = match ack_path::is_seen(facts) {
-        true => (Confidence::Possible, 2),
-        false => (Confidence::Certain, 1),
+    // A queue on the reverse path slows the sender down as well, and may be the longer one. BBR does not yield to marks, and packets
+    // do not show which congestion control it is.
+    let (confidence, rank) = match (ack_path::is_seen(facts), &facts.congestion) {
+        (true, _) => (Confidence::Possible, 2),
+        (false, None) => (Confidence::Possible, 1),
+        (false, Some(_)) => (Confidence::Certain, 1),
     };
     Some(Candidate::new(confidence, evidence).ranked(rank).advise(
         "the queue that marks is at its target: the path is full, or its threshold is too low",

@@ -40,7 +40,6 @@ const SURE_EVENTS: usize = 6;
 /// Segments at its rate that the median round trip is longer by at these, at the most: 0.4 to 2.9 seen of policers. A queue that
 /// CoDel keeps short holds more at 10 Mbit/s and above (5 ms; RFC 8289, 4.2).
 const SHORT_QUEUE: f64 = 3.5;
-/// Timeouts, and lost segments of all, that show a sender without anything left to pass.
 /// A bucket that is full at the start: what it lets pass beyond its rate is at least so many segments; it is empty from the first
 /// moment at which so much of that has passed.
 const FEWEST_SPENT: f64 = 20.0;
@@ -53,6 +52,9 @@ const NEAR_BRIM: f64 = 0.125;
 /// Of transfers with random loss, drawn and simulated, 2 in 1,000 have less.
 const STEADY_EACH: f64 = 0.002;
 const STEADY_AT_MOST: f64 = 0.05;
+/// Retransmissions by segments that came late, up to which these may be the same.
+const LATE: u64 = 10;
+/// Timeouts, and lost segments of all, that show a sender without anything left to pass.
 const STARVED: u64 = 3;
 const STARVED_LOSS: f64 = 0.1;
 /// More than this at the losses is a queue.
@@ -221,10 +223,12 @@ fn spends(facts: &Facts) -> Option<Candidate> {
         facts.evidence(Key::LossEvents, bucket.events),
         delay.at_most(bucket.most_delay(facts).0 as f64),
     ];
-    Some(advised(
-        Candidate::new(Confidence::Certain, evidence),
-        facts,
-    ))
+    // What comes late may be what is taken for lost.
+    let confidence = match facts.reordered * LATE > facts.retransmitted {
+        true => Confidence::Possible,
+        false => Confidence::Certain,
+    };
+    Some(advised(Candidate::new(confidence, evidence), facts))
 }
 
 /// A bucket that was emptied loses all that comes until it has refilled: whole windows again and again, until timers fire. A
