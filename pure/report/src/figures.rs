@@ -4,6 +4,9 @@ use crate::words::{Table, escape, grouped, or, percent, three_digits};
 use model::{Bytes, CopySummary, CpuUse, LatencySummary, LegSummary, Nanos, Stage, Workload};
 use std::fmt::Display;
 
+/// A smaller share of the time is hardly any.
+const HARDLY: f64 = 0.01;
+
 /// What stands where an end does not report a figure.
 pub(crate) const UNKNOWN: &str = "not reported";
 
@@ -117,7 +120,7 @@ static DETAILS: &[Group] = figures! {
         "had data to send" "limiting times"
             |l| Some(format!("{} of the time", percent(l.busy_share?)));
         "  limited by receive window" "limiting times" |l| l.rwnd_limited_share.map(percent);
-        "  limited by send buffer" "limiting times" |l| l.sndbuf_limited_share.map(percent);
+        "  limited by send buffer" "limiting times" |l| l.sndbuf_limited_share.map(send_buffer_waits);
     }
     if |_| true => {
         "sender's CPU" "sender's CPU" |l| cpu(l, l.sender_cpu);
@@ -126,6 +129,14 @@ static DETAILS: &[Group] = figures! {
         "  its whole host" "receiver's CPU" |l| l.receiver_cpu?.host_share.map(percent);
     }
 };
+
+/// The kernel does not count every wait, see [`LegSummary::sndbuf_limited_share`].
+fn send_buffer_waits(share: f64) -> String {
+    match share < HARDLY {
+        true => "none counted".to_owned(),
+        false => percent(share),
+    }
+}
 
 /// A figure of each leg.
 pub(crate) struct Row {

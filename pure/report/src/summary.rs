@@ -633,7 +633,7 @@ mod tests {
           written, not yet sent      512 KiB                512 KiB
         had data to send             100 % of the time      100 % of the time
           limited by receive window  0 %                    0 %
-          limited by send buffer     0 %                    0 %
+          limited by send buffer     none counted           none counted
         sender's CPU                 0.12 cores, 1.07 s/GB  0.12 cores, 1.07 s/GB
           its whole host             5.0 %                  5.0 %
         receiver's CPU               0.25 cores, 2.23 s/GB  0.25 cores, 2.23 s/GB
@@ -693,7 +693,7 @@ mod tests {
           written, not yet sent      512 KiB                512 KiB
         had data to send             100 % of the time      100 % of the time
           limited by receive window  0 %                    83 %
-          limited by send buffer     0 %                    11 %
+          limited by send buffer     none counted           11 %
         sender's CPU                 0.12 cores, 16.3 s/GB  0.12 cores, 1.19 s/GB
           its whole host             5.0 %                  5.0 %
         receiver's CPU               0.25 cores, 34.0 s/GB  0.25 cores, 2.48 s/GB
@@ -820,7 +820,7 @@ mod tests {
           written, not yet sent      512 KiB                not reported
         had data to send             100 % of the time      not reported
           limited by receive window  0 %                    not reported
-          limited by send buffer     0 %                    not reported
+          limited by send buffer     none counted           not reported
         sender's CPU                 0.12 cores, 1.07 s/GB  not reported
           its whole host             5.0 %                  not reported
         receiver's CPU               not reported           0.25 cores, 2.23 s/GB
@@ -877,7 +877,7 @@ mod tests {
           written, not yet sent      512 KiB
         had data to send             100 % of the time
           limited by receive window  0 %
-          limited by send buffer     0 %
+          limited by send buffer     none counted
         sender's CPU                 0.12 cores, 1.22 s/GB
           its whole host             5.0 %
         receiver's CPU               0.25 cores, 2.55 s/GB
