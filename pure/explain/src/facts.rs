@@ -630,9 +630,14 @@ impl Facts {
         self.offers_more().then(|| used.at_least(FULL_LINK))
     }
 
-    /// The slowest link carries more at times, and no more was offered.
+    /// The slowest link carries more at times: others may use the rest, or it is idle between bursts.
+    pub fn shares_link(&self) -> bool {
+        self.link_use().is_some_and(|used| used < IDLE_LINK)
+    }
+
+    /// The same, and no more was offered.
     pub fn leaves_link_idle(&self) -> bool {
-        !self.offers_more() && self.link_use().is_some_and(|used| used < IDLE_LINK)
+        !self.offers_more() && self.shares_link()
     }
 
     /// Two fifths of the time and more nothing passed, and timers fired.

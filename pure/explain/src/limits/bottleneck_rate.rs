@@ -246,7 +246,11 @@ fn full(facts: &Facts) -> Option<Candidate> {
         // Packets do not show whether more was written, and each of many writes makes a queue of its own.
         let unasked =
             facts.is_capture() && !(facts.queued_goodput().is_some() && facts.has_long_queue());
-        let doubt = lossy || unasked || standing < STANDING || !facts.has_forward_queue();
+        let doubt = lossy
+            || unasked
+            || facts.shares_link()
+            || standing < STANDING
+            || !facts.has_forward_queue();
         let confidence = match doubt {
             false => Confidence::Certain,
             true => Confidence::Possible,
