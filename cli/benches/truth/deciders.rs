@@ -2,13 +2,11 @@
 //! the verdict leaves of the causes that were named.
 
 use super::drawn::{Drawn, Fault, HELPS, On, explanation, goodput, play_once};
-use super::{Options, common, interval};
-use common::{Home, Lab, Running, stderr};
+use super::{Options, common, interval, kinds, report};
+use common::{Home, Lab};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 /// What an experiment with a decider came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,12 +86,10 @@ pub fn decide(home: &Home, drawn: &Drawn, own: &Path) -> Option<Decided> {
         }
     };
     let line = format!(
-        "seed {} case {}: {:.1} Mbit/s, RTT {:.1} ms, {}, {fault:?}: {what}: {leads:?}",
+        "seed {} case {}: {}, {fault:?}: {what}: {leads:?}",
         drawn.seed,
         drawn.number,
-        drawn.rate as f64 / 1e6,
-        drawn.rtt_us as f64 / 1e3,
-        drawn.congestion,
+        drawn.path(),
     );
     Some(Decided {
         leads,
@@ -122,32 +118,22 @@ fn leads(decider: &Value, outcome: &str, truth: &[&str]) -> Leads {
 fn prove(home: &Home, drawn: &Drawn, scenario: &Path, decider: &Value) -> Value {
     let lab = Lab::up(home, scenario.to_str().unwrap());
     let margin = decider["margin_share"].as_f64().unwrap_or_default() * 100.0;
-    let child = home
-        .linerate(&["prove", &format!("lab:{}", lab.name), "--json", "-q"])
+    let mut command = home.linerate(&["prove", &format!("lab:{}", lab.name), "--json", "-q"]);
+    command
         .args(["--change", decider["change"].as_str().unwrap_or_default()])
         .args(["--margin", &format!("{margin}%")])
         .args(["--direction", if drawn.down { "down" } else { "up" }])
         .args(["-C", drawn.congestion, "-t", &format!("{}s", drawn.seconds)])
         .args(["--gap", "0s", "--pilot", "0", "--pairs", "8"])
-        .args(["--seed", &drawn.seed.to_string()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let out = Running(child.unwrap()).output(Duration::from_secs(1200));
-    let report: Value =
-        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&out)));
-    report["verdict"].clone()
+        .args(["--seed", &drawn.seed.to_string()]);
+    report(&mut command)["verdict"].take()
 }
 
 pub fn print(all: &BTreeMap<u64, Decided>, options: &Options) {
     println!("# Deciders, seed {}: {} cases\n", options.seed, all.len());
     println!("| fault | cases | right | undecided | wrong | cause not named | no experiment |");
     println!("|---|---|---|---|---|---|---|");
-    let mut kinds: Vec<&str> = all.values().map(|d| d.kind.as_str()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    kinds.push("all");
-    for kind in kinds {
+    for kind in kinds(all.values().map(|one| &one.kind)) {
         let of = || all.values().filter(|d| d.kind == kind || kind == "all");
         let count = |leads| of().filter(|d| d.leads == leads).count();
         let (right, wrong) = (count(Leads::Right), count(Leads::Wrong));

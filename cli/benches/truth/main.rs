@@ -12,8 +12,11 @@ mod tunings;
 
 use common::Home;
 use drawn::{Answer, Drawn, Fault, Judged, SOURCES, Truth, in_jobs, judge, play_all};
-use std::collections::BTreeMap;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
 const USAGE: &str = "bench/truth [--deciders|--tune] [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--fast] [--fault KIND] [--into DIR [--again]]";
 
@@ -138,19 +141,28 @@ fn line(judged: &Judged) -> String {
         .map(|a| format!("\n    {:?} {}: {}", a.truth, a.source, a.named.join(", ")))
         .collect();
     format!(
-        "seed {} case {}: {:.1} of {:.1} Mbit/s, RTT {:.1} ms, {}{}, {} [{}]; right: {}{}",
+        "seed {} case {}: {:.1} of {}, {} [{}]; right: {}{}",
         drawn.seed,
         drawn.number,
         judged.goodput / 1e6,
-        drawn.rate as f64 / 1e6,
-        drawn.rtt_us as f64 / 1e3,
-        drawn.congestion,
-        if drawn.down { ", down" } else { "" },
+        drawn.path(),
         faults.join(" + "),
         gains.join(" "),
         judged.right.join(", "),
         answers.concat(),
     )
+}
+
+/// What a command prints within twenty minutes as JSON, whatever its status: that is a verdict's.
+fn report(command: &mut Command) -> Value {
+    let out = common::run_within(command, Duration::from_secs(1200));
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", common::stderr(&out)))
+}
+
+/// Each kind once, and all together.
+fn kinds<'a>(of: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
+    let kinds: BTreeSet<&str> = of.map(String::as_str).collect();
+    kinds.into_iter().chain(["all"])
 }
 
 /// The 95 % interval of a share (Wilson 1927), in per cent.

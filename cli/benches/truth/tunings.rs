@@ -2,13 +2,11 @@
 //! whether undoing restores both hosts.
 
 use super::drawn::{Drawn, Fault, Judged, judge, play_all};
-use super::{Options, common, interval};
-use common::{Home, Lab, Running, stderr};
+use super::{Options, common, interval, kinds, report};
+use common::{Home, Lab, stderr};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 pub struct Tuned {
     kind: String,
@@ -92,13 +90,10 @@ pub fn tune(home: &Home, drawn: &Drawn, own: &Path) -> Option<Tuned> {
     });
     let fault = drawn.faults.first();
     let line = format!(
-        "seed {} case {}: {:.1} Mbit/s, RTT {:.1} ms, {}{}, {fault:?} {gains:.2?}: {}; right: {}; {}; {}{}{}",
+        "seed {} case {}: {}, {fault:?} {gains:.2?}: {}; right: {}; {}; {}{}{}",
         drawn.seed,
         drawn.number,
-        drawn.rate as f64 / 1e6,
-        drawn.rtt_us as f64 / 1e3,
-        drawn.congestion,
-        if drawn.down { ", down" } else { "" },
+        drawn.path(),
         by.join(" or "),
         right.join(", "),
         if fates.is_empty() {
@@ -141,15 +136,11 @@ fn scenario_of(drawn: &Drawn) -> String {
 fn json(home: &Home, drawn: &Drawn, args: &[&str]) -> Value {
     let direction = if drawn.down { "down" } else { "up" };
     let seed = drawn.seed.to_string();
-    let child = home
-        .linerate(args)
+    let mut command = home.linerate(args);
+    command
         .args(["--json", "-q", "--direction", direction, "--seed", &seed])
-        .args(RUN)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let out = Running(child.unwrap()).output(Duration::from_secs(1200));
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&out)))
+        .args(RUN);
+    report(&mut command)
 }
 
 /// All that a tuning could change in both hosts.
@@ -174,11 +165,7 @@ pub fn print(all: &BTreeMap<u64, Tuned>, options: &Options) {
     );
     println!("| fault | cases | diagnosis right | kept | of that helps | as before |");
     println!("|---|---|---|---|---|---|");
-    let mut kinds: Vec<&str> = all.values().map(|d| d.kind.as_str()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    kinds.push("all");
-    for kind in kinds {
+    for kind in kinds(all.values().map(|one| &one.kind)) {
         let of: Vec<&Tuned> = all
             .values()
             .filter(|t| t.kind == kind || kind == "all")

@@ -67,7 +67,7 @@ pub fn run(command: &mut Command) -> Output {
     run_within(command, Duration::from_secs(60))
 }
 
-fn run_within(command: &mut Command, within: Duration) -> Output {
+pub fn run_within(command: &mut Command, within: Duration) -> Output {
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -737,8 +737,11 @@ impl Facts {
     /// Segments lost in each event, and the flight at its first. An event ends when nothing is lost for a round trip and a half.
     pub fn loss_events(&self) -> Vec<(u64, u64)> {
         let of = |event: &[LostSegment]| Some((event.len() as u64, event.first()?.flight));
-        let events = self.losses.chunk_by(|a, b| self.is_one_event(a, b));
-        events.filter_map(of).collect()
+        self.losses_by_event().filter_map(of).collect()
+    }
+
+    fn losses_by_event(&self) -> impl Iterator<Item = &[LostSegment]> {
+        self.losses.chunk_by(|a, b| self.is_one_event(a, b))
     }
 
     /// Two losses that follow each other are of one loss event.
@@ -758,8 +761,7 @@ impl Facts {
             let known = losses.iter().map(|l| l.srtt.0).filter(|rtt| *rtt > 0);
             median(known.map(|rtt| rtt as f64 / min))
         };
-        let events = self.losses.chunk_by(|a, b| self.is_one_event(a, b));
-        median(events.filter_map(of))
+        median(self.losses_by_event().filter_map(of))
     }
 
     /// Whether a queue had filled when segments were lost: the round trip was so much longer than the

@@ -241,6 +241,17 @@ impl Drawn {
         drawn
     }
 
+    /// The path and the sender, in a line.
+    pub fn path(&self) -> String {
+        format!(
+            "{:.1} Mbit/s, RTT {:.1} ms, {}{}",
+            self.rate as f64 / 1e6,
+            self.rtt_us as f64 / 1e3,
+            self.congestion,
+            if self.down { ", down" } else { "" },
+        )
+    }
+
     /// Whether it is played in few seconds.
     pub fn is_fast(&self) -> bool {
         self.seconds <= 4
