@@ -331,27 +331,26 @@ impl Nfs {
     }
 }
 
+/// What tshark says of the RPC messages that the filter wants: a line each, with these fields.
+fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields"]);
+    // The client's port is a random privileged one, and may be that of another protocol; two processors may record
+    // neighbours in the wrong order.
+    tshark.args(["-o", "tcp.try_heuristic_first:TRUE"]);
+    tshark.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
+    tshark.args(fields.iter().flat_map(|field| ["-e", field]));
+    let out = tshark.output();
+    let out = out.expect("tshark is installed (make test installs it)");
+    stdout(&out).lines().map(str::to_owned).collect()
+}
+
 /// What tshark makes of a capture: by program and procedure, the time from the last byte of each call to the last of
 /// its reply in microseconds, in the order of the replies.
 fn by_tshark(file: &Path) -> BTreeMap<String, Vec<f64>> {
-    let out = Command::new("tshark")
-        .args(["-r", file.to_str().unwrap(), "-Y", "rpc.msgtyp == 1"])
-        // The client's port is a random privileged one, and may be that of another protocol.
-        .args(["-o", "tcp.try_heuristic_first:TRUE"])
-        .args([
-            "-T",
-            "fields",
-            "-e",
-            "rpc.program",
-            "-e",
-            "rpc.procedure",
-            "-e",
-            "rpc.time",
-        ])
-        .output()
-        .expect("tshark is installed (make test installs it)");
+    let fields = ["rpc.program", "rpc.procedure", "rpc.time"];
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for line in stdout(&out).lines() {
+    for line in tshark(file, "rpc.msgtyp == 1", &fields) {
         let mut words = line.split('\t');
         let name = format!("{} {}", words.next().unwrap(), words.next().unwrap());
         let took: f64 = words.next().unwrap().parse().unwrap();
@@ -506,18 +505,8 @@ const NFS4: [(u32, &str); 35] = [
 /// What tshark makes of the calls of NFSv4: by their numbers the operations, and the bytes of call and reply.
 fn version_4_by_tshark(file: &Path, minor: &str) -> Vec<String> {
     let fields = ["rpc.xid", "rpc.msgtyp", "rpc.fraglen", "nfs.opcode"];
-    let mut tshark = Command::new("tshark");
-    tshark.args(["-r", file.to_str().unwrap(), "-Y", "rpc", "-T", "fields"]);
-    // The client's port may be that of another protocol.
-    tshark.args(["-o", "tcp.try_heuristic_first:TRUE"]);
-    fields.iter().for_each(|field| {
-        tshark.args(["-e", field]);
-    });
-    let out = tshark
-        .output()
-        .expect("tshark is installed (make test installs it)");
     let mut calls: Vec<(String, String)> = Vec::new();
-    for line in stdout(&out).lines() {
+    for line in tshark(file, "rpc", &fields) {
         let words: Vec<&str> = line.split('\t').collect();
         let bytes = words[2].parse::<u64>().unwrap() + 4;
         if words[1] == "1" {
