@@ -35,6 +35,7 @@ pub(crate) struct ExplainedConnection {
     pub direction: Option<Direction>,
 }
 
+/// All but that of an outage, which is a cause beside others.
 const KINDS: [TimeKind; 8] = [
     TimeKind::Network,
     TimeKind::Receiver,
@@ -55,6 +56,7 @@ fn kind(limit: Limit, facts: &Facts) -> Option<TimeKind> {
         {
             Some(TimeKind::Network)
         }
+        Limit::RtoStall if facts.has_outage() => Some(TimeKind::Outage),
         limit => limits::first(limit)?.kind,
     }
 }
@@ -98,6 +100,19 @@ pub(crate) fn assemble(
     {
         *by = vec![Limit::Cpu];
         behind = vec![(Limit::Cpu, KINDS.to_vec(), candidate)];
+    }
+
+    let outage = limits::fits_outage(facts);
+    if let Some(candidate) = &outage {
+        behind.push((Limit::RtoStall, vec![TimeKind::Outage], candidate.clone()));
+        let all = transfer + of_kind(TimeKind::Outage);
+        let mut by = match conclusion {
+            Conclusion::Limited { by } if transfer.0 as f64 >= all.0 as f64 * HELD => by,
+            _ => Vec::new(),
+        };
+        let first = facts.stood_still();
+        by.insert(if first { 0 } else { by.len() }, Limit::RtoStall);
+        conclusion = Conclusion::Limited { by };
     }
 
     let total: Nanos = shares.iter().map(|(_, s)| s.time).sum();
@@ -163,10 +178,12 @@ pub(crate) fn assemble(
                 .then(b.share.time.cmp(&a.share.time))
                 .then(a.limit.cmp(&b.limit))
         });
-        if by.len() > 1 {
-            for finding in findings.iter_mut().filter(|f| by.contains(&f.limit)) {
+        let is_rival = |limit: &&Limit| outage.is_none() || **limit != Limit::RtoStall;
+        let rivals: Vec<Limit> = by.iter().filter(is_rival).copied().collect();
+        if rivals.len() > 1 {
+            for finding in findings.iter_mut().filter(|f| rivals.contains(&f.limit)) {
                 finding.confidence = Confidence::Possible;
-                finding.decider = limits::experiment::between(by, facts);
+                finding.decider = limits::experiment::between(&rivals, facts);
             }
         }
     }
@@ -354,7 +371,9 @@ fn conclude(
             names if names.is_empty() => return Conclusion::Unexplained,
             names => names,
         },
-        TimeKind::SlowStart | TimeKind::Device => largest(most).into_iter().collect(),
+        TimeKind::Outage | TimeKind::SlowStart | TimeKind::Device => {
+            largest(most).into_iter().collect()
+        }
     };
     Conclusion::Limited { by }
 }
@@ -542,6 +561,59 @@ mod tests {
         assert_eq!(of(100_000), (vec![line], Confidence::Certain));
         let both = vec![line, Limit::Shaper];
         assert_eq!(of(200_000), (both, Confidence::Possible));
+    }
+
+    #[test]
+    fn an_outage_is_a_cause_beside_what_limits_the_rest() {
+        let of = |timeouts: u64| {
+            let mut facts = Facts::new(Source::Trace);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+            for n in 0..300 {
+                let dead = (100..200).contains(&n);
+                facts.read(SenderInterval {
+                    from: Nanos::from_millis(n * 20),
+                    to: Nanos::from_millis(n * 20 + 20),
+                    srtt: Nanos::from_millis(35),
+                    cwnd: 200_000,
+                    flight: 150_000,
+                    delivered: if dead { 0 } else { 100_000 },
+                    passed: if dead { 0 } else { 100_000 },
+                    ..SenderInterval::default()
+                });
+            }
+            (facts.segments, facts.marked) = (20_000, 1);
+            (facts.timeouts, facts.backoffs) = (timeouts, 3);
+            (facts.span, facts.stalled) = (Nanos::from_secs(6), Nanos::from_secs(2));
+            let piece = |from, to, limit| OwnedInterval {
+                from: Nanos::from_secs(from),
+                to: Nanos::from_secs(to),
+                limit,
+                bytes: Bytes(0),
+            };
+            let pieces = [
+                piece(0, 2, Limit::CongestionWindow),
+                piece(2, 4, Limit::RtoStall),
+                piece(4, 6, Limit::CongestionWindow),
+            ];
+            let subject = ExplainedConnection {
+                name: String::new(),
+                sender: None,
+                receiver: None,
+                direction: None,
+            };
+            assemble(subject, &pieces, &facts, Vec::new())
+        };
+        let one = of(3);
+        let by = vec![Limit::BottleneckRate, Limit::RtoStall];
+        assert_eq!(one.conclusion, Conclusion::Limited { by });
+        let share = |limit| one.finding(limit).map(|f| f.share.time);
+        assert_eq!(share(Limit::BottleneckRate), Some(Nanos::from_secs(4)));
+        assert_eq!(share(Limit::RtoStall), Some(Nanos::from_secs(2)));
+        // Nothing speaks against a path that was full for the rest.
+        assert_eq!(one.findings[0].against, None);
+        // Timers that fire again and again have a cause, which is named.
+        let by = vec![Limit::BottleneckRate];
+        assert_eq!(of(30).conclusion, Conclusion::Limited { by });
     }
 
     #[test]

@@ -68,6 +68,10 @@ const QUEUED_SEGMENTS: f64 = 2.0;
 /// Half the span of the middle four fifths of the time from burst to burst, by its median, up to which a clock lets them go.
 const EVEN: f64 = 0.1;
 
+/// Timeouts in a row that are no chance, and their part of the time that is worth a name.
+const OUTAGE: u32 = 2;
+const OUTAGE_TIME: f64 = 0.25;
+
 /// Smoothed RTT by the shortest, from which there is a standing queue.
 pub(crate) const QUEUE: f64 = 1.25;
 /// The same, from which the standing queue is longer than a small window makes for itself.
@@ -547,9 +551,12 @@ impl Facts {
         delivered / f64::max(time, 1e-9)
     }
 
-    /// Mean rate of the steady part by its median: less than one where it stood still now and then.
+    /// Mean rate of the steady part, without an outage, by its median: less than one where it stood still now and then.
     pub fn mean_by_median(&self) -> f64 {
-        self.steady_mean() / self.rate().max(1.0)
+        let span: Nanos = self.steady().iter().map(|r| r.to.since(r.from)).sum();
+        let outage = self.has_outage().then_some(self.stalled);
+        let passing = span.since(outage.unwrap_or_default()).0 as f64 / span.0.max(1) as f64;
+        self.steady_mean() / (self.rate() * passing).max(1.0)
     }
 
     /// What the receiving application left unread is known.
@@ -643,6 +650,15 @@ impl Facts {
     /// Two fifths of the time and more nothing passed, and timers fired.
     pub fn stood_still(&self) -> bool {
         self.timeouts > 0 && self.stalled.0 as f64 >= self.span.0 as f64 * 0.4
+    }
+
+    /// One run of timeouts took a good part of the time: for so long nothing passed, whatever limits the rest. Who waits for
+    /// timers many times has something that makes them.
+    pub fn has_outage(&self) -> bool {
+        self.backoffs >= OUTAGE
+            && self.timeouts <= 2 * u64::from(self.backoffs)
+            && self.stalled.0 as f64 >= self.span.0 as f64 * OUTAGE_TIME
+            && self.vanished.is_none()
     }
 
     /// Every segment with the state of the sender's socket, whether the receiver was traced or not.

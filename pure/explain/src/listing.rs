@@ -186,7 +186,7 @@ impl Scene {
                 self.loss(rows),
                 "capture at both ends: it shows whether a segment was lost or overtaken, and where",
             ),
-            Some(TimeKind::Network | TimeKind::SlowStart) => (
+            Some(TimeKind::Network | TimeKind::Outage | TimeKind::SlowStart) => (
                 if is_seen { Certain } else { Likely },
                 self.window(rows),
                 "trace the connection from its beginning: it shows what keeps the window small",

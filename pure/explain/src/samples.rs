@@ -323,6 +323,8 @@ fn facts(ends: LegEnds, n: usize, rows: &[SampleRow]) -> Facts {
     let (first, last) = (&rows[0], &rows[rows.len() - 1]);
     let mut facts = Facts::new(Source::Samples);
     count_all(&mut facts, first, last);
+    let in_a_row = rows.iter().filter_map(|r| r.tcp.retransmits());
+    facts.backoffs = in_a_row.max().unwrap_or_default().into();
     facts.send_buffer = rows.iter().filter_map(|r| r.send_buffer).max();
     let receiver = ends.receiver.samples.iter();
     facts.receive_buffer = receiver

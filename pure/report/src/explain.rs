@@ -6,7 +6,7 @@ use crate::page::Section;
 use crate::prove::answer;
 use crate::words::{Ink, Style, Table, counted, escape, escape_sentence, glue, grouped, percent};
 use model::finding::{
-    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Remedy, Source,
+    Conclusion, Decider, Evidence, Explanation, Finding, Level, Limit, Remedy, Source,
 };
 use model::{Clocks, Nanos, Outcome, Run};
 
@@ -53,12 +53,11 @@ pub fn sentence(of: &Explanation) -> String {
 /// The same of connections with one conclusion: the least of their confidences, and the range of their shares.
 fn sentence_of(group: &[&Explanation]) -> String {
     let of = group[0];
-    let confidence = group.iter().filter_map(|one| one.confidence()).min();
-    let confidence = confidence.map(Confidence::name);
     let by = match &of.conclusion {
         Conclusion::Limited { by } => by,
         Conclusion::Innocent => {
-            let confidence = confidence.map(|name| format!(" ({name})"));
+            let confidence = group.iter().filter_map(|one| one.confidence()).min();
+            let confidence = confidence.map(|found| format!(" ({})", found.name()));
             let confidence = confidence.unwrap_or_default();
             return format!("nothing to fix: the application asked for no more{confidence}.");
         }
@@ -67,11 +66,34 @@ fn sentence_of(group: &[&Explanation]) -> String {
             return "not known: none of the limits that are looked for explains it.".into();
         }
     };
-    let mut shares: Vec<f64> = group
-        .iter()
-        .flat_map(|one| causes(one))
-        .map(time_share)
-        .collect();
+    // Timeouts are no rival of what limits the rest of the time.
+    let (stalls, others): (Vec<Limit>, Vec<Limit>) =
+        by.iter().partition(|limit| **limit == Limit::RtoStall);
+    let mut parts = vec![others, stalls];
+    parts.retain(|part| !part.is_empty());
+    if parts.len() > 1 && (by[0] == Limit::RtoStall || parts[0].len() > 1) {
+        parts.reverse();
+    }
+    let last = parts.last().is_some_and(|part| is_open(of, part));
+    let parts: Vec<String> = parts.iter().map(|part| some(group, part)).collect();
+    let open = match last {
+        true => ": each of them fits, an experiment decides.",
+        false => ".",
+    };
+    match parts.is_empty() {
+        true => "limited.".to_owned(),
+        false => format!("limited by {}{open}", parts.join(" and by ")),
+    }
+}
+
+/// Some of the causes that the answer names, with their confidence and share.
+fn some(group: &[&Explanation], limits: &[Limit]) -> String {
+    let findings = || {
+        let all = group.iter().flat_map(|one| causes(one));
+        all.filter(|f| limits.contains(&f.limit))
+    };
+    let confidence = findings().map(|f| f.confidence).min();
+    let mut shares: Vec<f64> = findings().map(time_share).collect();
     shares.sort_by(f64::total_cmp);
     let share = shares.first().zip(shares.last()).map(|(least, most)| {
         let [least, most] = [least, most].map(|share| glue(percent(*share)));
@@ -81,32 +103,33 @@ fn sentence_of(group: &[&Explanation]) -> String {
         }
     });
     // What had more of the time than any cause and is none, as the pauses of an exchange that waits for itself.
+    let most = group.iter().flat_map(|one| causes(one)).map(time_share);
+    let most = most.fold(0.0, f64::max);
     let more = group.iter().flat_map(|one| &one.findings);
-    let more = more.filter(|f| f.level == Level::First && !by.contains(&f.limit));
+    let more =
+        more.filter(|f| f.level == Level::First && causes(group[0]).all(|c| c.limit != f.limit));
     let more = more.max_by(|a, b| time_share(a).total_cmp(&time_share(b)));
-    let more = more.filter(|f| shares.last().is_some_and(|most| time_share(f) > *most));
-    let more = more.map(|f| {
-        format!(
-            "beside it {} {}",
-            f.limit.words(),
-            glue(percent(time_share(f)))
-        )
+    let more = more.filter(|f| time_share(f) > most).map(|f| {
+        let share = glue(percent(time_share(f)));
+        format!("beside it {} {share}", f.limit.words())
     });
-    let how = [confidence.map(str::to_owned), share, more];
+    let how = [confidence.map(|found| found.name().to_owned()), share, more];
     let how = match &how.into_iter().flatten().collect::<Vec<_>>()[..] {
         [] => String::new(),
         how => format!(" ({})", how.join(", ")),
     };
-    let names: Vec<&str> = by.iter().map(|l| l.words()).collect();
+    let names: Vec<&str> = limits.iter().map(|l| l.words()).collect();
     match names.as_slice() {
-        [] => "limited.".to_owned(),
-        [one] => format!("limited by {one}{how}."),
-        _ if together(of, by) => format!("limited by {}{how}.", names.join(" and ")),
-        [all @ .., last] => {
-            let all = all.join(", ");
-            format!("limited by {all} or {last}{how}: each of them fits, an experiment decides.")
+        [all @ .., last] if is_open(group[0], limits) => {
+            format!("{} or {last}{how}", all.join(", "))
         }
+        names => format!("{}{how}", names.join(" and ")),
     }
+}
+
+/// Several of these fit, and one of them is the cause.
+fn is_open(of: &Explanation, limits: &[Limit]) -> bool {
+    limits.len() > 1 && !together(of, limits)
 }
 
 /// The findings of the causes that the answer names, in its order.
@@ -601,7 +624,7 @@ mod tests {
         one.conclusion = Conclusion::Limited {
             by: vec![Limit::RandomLoss],
         };
-        for confidence in Confidence::ALL {
+        for confidence in model::finding::Confidence::ALL {
             for finding in &mut one.findings {
                 finding.confidence = confidence;
             }

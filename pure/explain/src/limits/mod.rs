@@ -118,6 +118,8 @@ impl Candidate {
 pub(crate) enum TimeKind {
     /// Held by the network, or by what the sender believes of it.
     Network,
+    /// Nothing passes.
+    Outage,
     Receiver,
     SendBuffer,
     Application,
@@ -245,6 +247,7 @@ pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
 pub(crate) use reading_application::fits as reads_slowly;
 
 pub(crate) use black_hole::fits_undelivered;
+pub(crate) use rto_stall::fits_outage;
 
 /// A black hole is seen at once, however short the transfer was.
 pub(crate) fn is_black_hole(facts: &Facts) -> bool {

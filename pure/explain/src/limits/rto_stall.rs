@@ -15,17 +15,28 @@ pub(crate) fn owns(state: &SenderState) -> bool {
 /// The same segment lost so often in a row is no chance: nothing passed at all.
 const DEAD: u32 = 4;
 
-/// A good part of the time the connection stood still.
+/// A good part of the time the connection stood still, and something else made that again and again.
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
-    (facts.stood_still() && !super::is_black_hole(facts)).then(|| Candidate {
-        // One outage makes one run of timeouts; who waits for many has something that makes them.
+    let again = facts.stood_still() && !facts.has_outage() && !super::is_black_hole(facts);
+    again.then(|| weighed(facts))
+}
+
+/// Nothing passed for a while.
+pub(crate) fn fits_outage(facts: &Facts) -> Option<Candidate> {
+    facts.has_outage().then(|| weighed(facts))
+}
+
+fn weighed(facts: &Facts) -> Candidate {
+    Candidate {
         confidence: match facts.backoffs {
             DEAD.. => Confidence::Certain,
-            run if facts.timeouts <= 2 * u64::from(run.max(1)) => Confidence::Likely,
+            run if facts.stood_still() && facts.timeouts <= 2 * u64::from(run.max(1)) => {
+                Confidence::Likely
+            }
             _ => Confidence::Possible,
         },
         ..candidate(facts)
-    })
+    }
 }
 
 pub(crate) fn candidate(facts: &Facts) -> Candidate {
