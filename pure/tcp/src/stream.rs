@@ -877,6 +877,9 @@ impl Stream {
             counts.stalled += waited;
             let (oldest, times) = trouble.backed_off;
             backoffs = if oldest == seq { times + 1 } else { 1 };
+            // Each lasts twice as long as the one before (RFC 6298, 5.5): behind the loss only the last one's segment comes.
+            let first = (RTO_MIN + self.srtt).0;
+            backoffs = backoffs.max((waited.0 / first).saturating_add(1).ilog2());
             trouble.backed_off = (seq, backoffs);
             counts.backoffs = counts.backoffs.max(backoffs);
         }
