@@ -113,6 +113,8 @@ keys! {
     CwndFirst: Bytes, "congestion window, first";
     /// Congestion window at the last line of a listing.
     CwndLast: Bytes, "congestion window, last";
+    /// Most bytes in flight.
+    MostInFlight: Bytes, "in flight, at the most", <= "a single segment";
     /// Half the interquartile range of the bytes in flight, by their median.
     InFlightSpread: Share, "in flight, half of its interquartile range",
         <= "the sender holds it, without loss or queue";

@@ -198,6 +198,7 @@ pub(crate) const RIVALS: &[(Limit, Limit)] = &[(Limit::BottleneckRate, Limit::Sh
 /// Causes at the sender that look in packets like a full congestion window: the same amount in flight
 /// all the time.
 pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[
+    (Limit::CongestionWindow, congestion_window::fits_single),
     (Limit::BottleneckRate, bottleneck_rate::fits_from_afar),
     (Limit::Pacing, pacing::fits_spread),
     (Limit::SendBuffer, send_buffer::fits),

@@ -80,11 +80,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let mut candidate = candidate(facts);
     candidate.confidence = Confidence::Possible;
     candidate.evidence.splice(0..0, evidence);
-    let rank = if facts.rhythm.is_some_and(|r| r.is_spread()) {
-        2
-    } else {
-        1
-    };
+    // Who answers requests has as much under way as an answer is long.
+    let elsewhere = facts.is_exchange || facts.rhythm.is_some_and(|r| r.is_spread());
+    let rank = if elsewhere { 2 } else { 1 };
     Some(candidate.ranked(rank).advise(
         "trace the sender's connections ('linerate trace'): their sockets show whether the application waits for room to write",
     ))
