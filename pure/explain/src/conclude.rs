@@ -163,6 +163,14 @@ pub(crate) fn assemble(
     for finding in &mut findings {
         contradiction::weigh(finding, facts, &conclusion);
     }
+    // Most of the time all was written, and not yet delivered.
+    let closing = time_of(&shares, |limit| limit == Limit::Closing);
+    if conclusion == Conclusion::Innocent && closing > transfer {
+        let application = findings.iter_mut().find(|f| f.limit == Limit::Application);
+        application
+            .into_iter()
+            .for_each(|f| f.confidence = Confidence::Possible);
+    }
     if let Conclusion::Limited { by } = &mut conclusion {
         // What nothing speaks against comes first.
         let refuted = |l: &Limit| {

@@ -439,6 +439,25 @@ impl Facts {
         &self.readings[from.min(self.readings.len() - 1)..]
     }
 
+    /// Part of the steady time in which a buffer or a program of one of the hosts held the sender back.
+    pub fn held_by_hosts(&self) -> f64 {
+        use Limit::{Application, ReceiveWindow, SendBuffer, ZeroWindow};
+        let of_host =
+            |limit: Limit| matches!(limit, Application | ReceiveWindow | SendBuffer | ZeroWindow);
+        let (held, all) = self.steady().iter().fold((0, 0), |(held, all), r| {
+            let time = r.to.since(r.from).0;
+            (
+                held + if r.limit.is_some_and(of_host) {
+                    time
+                } else {
+                    0
+                },
+                all + time,
+            )
+        });
+        held as f64 / all.max(1) as f64
+    }
+
     /// The shortest round trip, or none at all.
     pub fn rtt(&self) -> Nanos {
         self.min_rtt.unwrap_or_default()

@@ -324,8 +324,13 @@ fn answer(source: &'static str, explained: &Value, right: &BTreeSet<&str>) -> An
     }
     let confident = |name: &String| {
         let findings = explained["findings"].as_array().into_iter().flatten();
-        let mut own = findings.filter(|f| f["limit"] == name.as_str());
-        is == "innocent" || own.any(|f| f["confidence"] != "possible")
+        let limit = if is == "innocent" {
+            "application"
+        } else {
+            name
+        };
+        let mut own = findings.filter(|f| f["limit"] == limit);
+        own.any(|f| f["confidence"] != "possible")
     };
     let is_right = |name: &String| right.contains(name.as_str());
     let truth = if is_right(&named[0]) {

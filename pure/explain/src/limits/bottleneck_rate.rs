@@ -28,6 +28,8 @@ const NEVER_FASTER: f64 = 0.92;
 const STANDING: f64 = 2.0;
 /// Goodput by the rate of the queue that lost, from which it could be little more.
 const WELL_USED: f64 = 0.9;
+/// Part of the time that buffers or programs take, from which BBR may have measured the rate that these allow.
+const HELD_BY_HOSTS: f64 = 0.2;
 /// Behind all that holds the sender itself.
 const LAST: u8 = 3;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
@@ -284,7 +286,8 @@ fn full(facts: &Facts) -> Option<Candidate> {
     // BBR empties the queue on purpose; it probed for a quarter more and did not get it.
     (facts.is_bbr() && spare >= TO_SPARE && facts.pacing.is_none()).then(|| {
         evidence.push(facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN));
-        let confidence = match facts.has_forward_queue() && facts.loss_share() <= MUCH_LOSS {
+        let shown = facts.has_forward_queue() && facts.loss_share() <= MUCH_LOSS;
+        let confidence = match shown && facts.held_by_hosts() < HELD_BY_HOSTS {
             true => Confidence::Likely,
             false => Confidence::Possible,
         };
