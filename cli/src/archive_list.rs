@@ -73,6 +73,7 @@ impl Listed {
 
     fn run(row: ArchiveRow) -> Listed {
         let more = json!({
+            "local": row.local,
             "title": row.title,
             "workload": row.workload,
             "ended": row.ended,
@@ -191,15 +192,24 @@ fn bare(id: &str, started: Nanos, host: &str) -> ArchiveRow {
     }
 }
 
-/// The runs as a table of `width` columns. A note that is longer than the rest of a line has the next one.
+/// The runs as a table of `width` columns. Where several hosts measured, each line says which; a note that is longer than
+/// the rest of a line has the next one.
 pub fn table(rows: &[ArchiveRow], width: usize) -> String {
+    let mut from: Vec<&str> = rows.iter().map(|row| row.local.as_str()).collect();
+    from.retain(|local| !local.is_empty());
+    from.sort_unstable();
+    from.dedup();
+    let hosts = |row: &ArchiveRow| match from.len() > 1 && !row.local.is_empty() {
+        true => format!("{} to {}", escape(&row.local), escape(&row.host)),
+        false => escape(&row.host),
+    };
     let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         let figure = |p50, goodput| figure(p50, goodput).unwrap_or_else(|| "-".to_owned());
         [
             row.id.clone(),
             utc(row.started).chars().take(16).collect(),
-            escape(&row.host),
+            hosts(row),
             figure(row.p50_up, row.goodput_up),
             figure(row.p50_down, row.goodput_down),
             note(row),
@@ -273,6 +283,7 @@ mod tests {
             id: "00c0ffee".to_owned(),
             started: Nanos::from_secs(1_795_132_800),
             host: host.to_owned(),
+            local: "web1".to_owned(),
             title: title.map(str::to_owned),
             workload: "bulk".to_owned(),
             ended: ended.to_owned(),
@@ -300,6 +311,14 @@ mod tests {
                 "{text}"
             );
             assert!(!text.contains('\x1b'));
+            assert!(!text.contains("web1"), "one host measured all: {text}");
         }
+        let other = ArchiveRow {
+            local: "web2".to_owned(),
+            ..row("db1", None, "complete")
+        };
+        let text = table(&[other, row("db1", None, "complete")], 80);
+        assert!(text.contains("  web2 to db1  "), "{text}");
+        assert!(text.contains("  web1 to db1  "), "{text}");
     }
 }

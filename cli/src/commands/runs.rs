@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs list --host db2 --since 7d
+  linerate runs list --from web1               of an archive of several hosts
   linerate runs show last
   linerate runs export 3f -o run.json
   linerate runs export 3f --format csv
@@ -55,6 +56,7 @@ enum RunsAction {
 #[command(after_long_help = "EXAMPLES
   linerate runs list -n 5
   linerate runs list --host db2 --since 7d
+  linerate runs list --from web1               of an archive of several hosts
   linerate runs list --experiment 41
   linerate runs list --json | jq -r '.[].id'
 
@@ -63,6 +65,9 @@ struct RunsList {
     /// Only runs with a host whose name contains this
     #[arg(long, value_name = "TEXT")]
     host: Option<String>,
+    /// Only runs that a host whose name contains this measured
+    #[arg(long, value_name = "TEXT")]
+    from: Option<String>,
     /// Only runs started since: an age like 12h, 7d or '2 weeks ago', or a day: yesterday, 2026-03-01 (UTC)
     #[arg(long, value_name = "TIME", value_parser = |text: &str| since(text, unix_time()))]
     since: Option<Nanos>,
@@ -217,6 +222,7 @@ impl RunsList {
         let of = |id: &String| archive.find_experiment(id);
         let filter = RunFilter {
             host: self.host.clone(),
+            local: self.from.clone(),
             since: self.since,
             workload: self.workload.clone(),
             experiment: self.experiment.as_ref().map(of).transpose()?,
@@ -229,6 +235,7 @@ impl RunsList {
 
     fn filters(&self) -> bool {
         self.host.is_some()
+            || self.from.is_some()
             || self.since.is_some()
             || self.workload.is_some()
             || self.experiment.is_some()

@@ -34,6 +34,8 @@ pub struct Archive {
 pub struct RunFilter {
     /// Part of the host's name, upper and lower case alike (ASCII).
     pub host: Option<String>,
+    /// Part of the name of the host that measured, likewise; only runs have one.
+    pub local: Option<String>,
     /// Part of the host's name, of the title or of the name in the archive, likewise.
     pub text: Option<String>,
     /// Started at this time or later, since 1970-01-01 UTC.
@@ -60,6 +62,8 @@ pub struct ArchiveRow {
     pub started: Nanos,
     /// The remote host as the user named it.
     pub host: String,
+    /// Name of the host that measured; empty of what is no run.
+    pub local: String,
     /// The user's note.
     pub title: Option<String>,
     /// Kind of the workload.
@@ -90,14 +94,15 @@ pub enum Imported {
 }
 
 impl RunFilter {
-    /// The condition on a table and its values, given what it has of a host, a title and a workload.
-    pub(crate) fn sql(&self, host: &str, title: &str, workload: &str) -> (String, Vec<Value>) {
+    /// The condition on a table and its values, given what it has of both hosts, a title and a workload.
+    pub(crate) fn sql(&self, [host, local, title, workload]: [&str; 4]) -> (String, Vec<Value>) {
         let contains = |of: &str| format!("instr(lower({of}), lower(?)) > 0");
         let all = format!("{host} || ' ' || coalesce({title}, '') || ' ' || id");
         let text = |text: &Option<String>| text.clone().map(Value::from);
         let time = |time: Option<Nanos>| time.map(|at| Value::from(column(at.0)));
         let asked = [
             (contains(host), text(&self.host)),
+            (contains(local), text(&self.local)),
             (contains(&all), text(&self.text)),
             ("started_unix_ns >= ?".to_owned(), time(self.since)),
             ("started_unix_ns < ?".to_owned(), time(self.until)),
@@ -417,7 +422,7 @@ impl Archive {
 
     /// The runs that pass, the newest first.
     pub fn list(&self, filter: &RunFilter) -> Result<Vec<ArchiveRow>, Error> {
-        let (wanted, mut values) = filter.sql("host", "title", "workload");
+        let (wanted, mut values) = filter.sql(["host", "local", "title", "workload"]);
         let part = match (&filter.experiment, &filter.path) {
             (Some(id), _) => {
                 values.push(id.clone().into());
@@ -439,7 +444,7 @@ impl Archive {
         values.push(filter.limit.map_or(-1, i64::from).into());
         let sql = format!(
             "SELECT id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
-                    goodput_down_bit_s, p50_up_ns, p50_down_ns, {}
+                    goodput_down_bit_s, p50_up_ns, p50_down_ns, local, {}
              FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?",
             RUNS.whole()
         );
@@ -447,7 +452,7 @@ impl Archive {
             self.db
                 .prepare_cached(&sql)?
                 .query_map(params_from_iter(values), |row| {
-                    if !row.get::<_, bool>(10)? {
+                    if !row.get::<_, bool>(11)? {
                         return Ok(Err(row.get(0)?));
                     }
                     let number = |at: usize| -> rusqlite::Result<Option<u64>> {
@@ -464,6 +469,7 @@ impl Archive {
                         goodput_down: number(7)?.map(BitRate),
                         p50_up: number(8)?.map(Nanos),
                         p50_down: number(9)?.map(Nanos),
+                        local: row.get(10)?,
                     }))
                 })?
                 .collect()
