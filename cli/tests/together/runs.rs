@@ -208,6 +208,7 @@ ID        STARTED (UTC)     HOST             UP          DOWN         NOTE
             "id": "3f00c0de",
             "started_unix_ns": 1_795_132_800_000_000_000_u64,
             "host": "db2.example.net",
+            "local": "",
             "title": "before the change",
             "workload": "bulk",
             "ended": "complete",
@@ -773,6 +774,18 @@ fn with_history() -> Home {
         archive.import(&run).unwrap();
     }
     home
+}
+
+#[test]
+fn runs_of_one_of_several_hosts() {
+    let home = with_history();
+    let of = |from: &str| -> Vec<serde_json::Value> {
+        let listed = home.runs(&["list", "--from", from, "--json"]);
+        serde_json::from_str(&listed).unwrap()
+    };
+    assert_eq!(of("WEB").len(), 16);
+    assert!(of("WEB").iter().all(|run| run["local"] == "web1"));
+    assert_eq!(of("web2"), Vec::<serde_json::Value>::new());
 }
 
 #[test]
