@@ -104,13 +104,22 @@ pub(crate) fn assemble(
 
     let outage = limits::fits_outage(facts);
     if let Some(candidate) = &outage {
-        behind.push((Limit::RtoStall, vec![TimeKind::Outage], candidate.clone()));
         let all = transfer + of_kind(TimeKind::Outage);
         let mut by = match conclusion {
             Conclusion::Limited { by } if transfer.0 as f64 >= all.0 as f64 * HELD => by,
             _ => Vec::new(),
         };
         let first = facts.stood_still();
+        // What else fits may have made it.
+        let confidence = match by.is_empty() {
+            true => candidate.confidence,
+            false => Confidence::Possible,
+        };
+        let candidate = Candidate {
+            confidence,
+            ..candidate.clone()
+        };
+        behind.push((Limit::RtoStall, vec![TimeKind::Outage], candidate));
         by.insert(if first { 0 } else { by.len() }, Limit::RtoStall);
         conclusion = Conclusion::Limited { by };
     }

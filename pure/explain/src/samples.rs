@@ -245,7 +245,9 @@ fn vanished(rows: &[SampleRow], facts: &Facts) -> Option<Vanished> {
     let timeouts = u32::from(last.tcp.total_rto()?);
     let opened = passed.0 > 0 || last.tcp.bytes_received().is_some_and(|bytes| bytes.0 > 0);
     let stuck = timeouts >= TIMEOUTS && opened && passed.0 < u64::from(size);
-    (stuck && facts.always_writes).then_some(Vanished {
+    let sent = last.tcp.bytes_sent().zip(last.tcp.bytes_retrans());
+    let sent = sent.is_some_and(|(all, again)| all.since(again).0 >= u64::from(size));
+    (stuck && (sent || facts.always_writes)).then_some(Vanished {
         size,
         passed: passed.0 as u32,
         backoffs: timeouts,

@@ -249,8 +249,9 @@ fn spends(facts: &Facts) -> Option<Candidate> {
         true => Confidence::Certain,
         false => Confidence::Possible,
     };
-    // What it makes, as timeouts, comes after it.
-    Some(advised(Candidate::new(confidence, evidence), facts).ranked(0))
+    // The timeouts that it makes come after it.
+    let rank = if facts.stood_still() { 0 } else { 1 };
+    Some(advised(Candidate::new(confidence, evidence), facts).ranked(rank))
 }
 
 /// A bucket that was emptied loses all that comes until it has refilled: whole windows again and again, until timers fire. A
