@@ -52,6 +52,8 @@ const NEAR_BRIM: f64 = 0.125;
 /// Of transfers with random loss, drawn and simulated, 2 in 1,000 have less.
 const STEADY_EACH: f64 = 0.002;
 const STEADY_AT_MOST: f64 = 0.05;
+/// And so much beyond its rate, by that, while half of it is spent: less is a rate that varies.
+const FASTER: f64 = 0.25;
 /// Chance that so few loss events come while it is faster, up to which it is none.
 const CHANCE: f64 = 1e-4;
 /// Retransmissions by segments that came late, up to which these may be the same.
@@ -159,6 +161,8 @@ pub(super) struct SpentBucket {
     delay: Nanos,
     /// They are as far apart as its rate says: chance hardly makes that.
     is_steady: bool,
+    /// Before, it was clearly faster.
+    was_faster: bool,
 }
 
 impl SpentBucket {
@@ -195,21 +199,25 @@ impl SpentBucket {
         let out = median(events.iter().map(|l| l.flight as f64))?;
         let count = events.len() as f64;
         let unsteady = swing / (passed.until(last) - passed.until(first)).max(1.0) * count.sqrt();
+        let is_steady = unsteady <= (STEADY_EACH * count).min(STEADY_AT_MOST);
         // BBR goes on at the rate of the path while some are lost at random.
         let goes_on = facts.is_bbr() && !facts.loss_hurts();
-        let is_steady = unsteady <= (STEADY_EACH * count).min(STEADY_AT_MOST) || goes_on;
+        let mut ends = facts.readings.iter().map(|r| r.to);
+        let half = ends.find(|at| spent(*at) >= depth / 2.0)?;
+        let beyond = depth / 2.0 / half.since(begun).as_secs_f64().max(1e-9);
         let found = SpentBucket {
             rate,
             depth,
             events: events.len(),
             delay: Nanos(delay as u64),
             is_steady,
+            was_faster: beyond >= FASTER * rate,
         };
         // Hardly anything was lost before it was empty, and what is lost at random is lost at any time.
         let faster = passed.until(first) / passed.until(last).max(1.0);
         let by_chance = chance_of_at_most(before.len(), before.len() + events.len(), faster);
         let is_one = events.len() >= SURE_EVENTS
-            && (is_steady || by_chance <= CHANCE)
+            && (is_steady || goes_on || by_chance <= CHANCE)
             && depth >= (FEWEST_SPENT * segment).max(BEYOND_FLIGHT * out)
             && swing <= NEAR_BRIM * depth
             && found.delay <= found.most_delay(facts);
@@ -220,6 +228,11 @@ impl SpentBucket {
     fn most_delay(&self, facts: &Facts) -> Nanos {
         Nanos((SHORT_QUEUE * f64::from(facts.mss.max(1)) / self.rate * 1e9) as u64)
     }
+}
+
+/// What comes late may be what is taken for lost.
+fn comes_late(facts: &Facts) -> bool {
+    facts.reordered * LATE > facts.retransmitted
 }
 
 /// Probability that at most `few` of `all` events fall into a part of such a share (binomial).
@@ -243,14 +256,14 @@ fn spends(facts: &Facts) -> Option<Candidate> {
         facts.evidence(Key::LossEvents, bucket.events),
         delay.at_most(bucket.most_delay(facts).0 as f64),
     ];
-    // What comes late may be what is taken for lost.
-    let late = facts.reordered * LATE > facts.retransmitted;
-    let confidence = match bucket.is_steady && !late {
+    let late = comes_late(facts);
+    let confidence = match bucket.is_steady && bucket.was_faster && !late {
         true => Confidence::Certain,
         false => Confidence::Possible,
     };
     // The timeouts that it makes come after it.
-    let rank = if facts.stood_still() { 0 } else { 1 };
+    let first = bucket.is_steady || facts.stood_still();
+    let rank = if first { 0 } else { 1 };
     Some(advised(Candidate::new(confidence, evidence), facts).ranked(rank))
 }
 
@@ -286,8 +299,10 @@ pub(crate) fn fits_bucket(facts: &Facts) -> Option<Candidate> {
     // Where a small bucket fits many rates, the fastest would hardly have delayed anything as a queue.
     let [_, fastest] = bucket.range;
     let least = Nanos((bucket.depth / fastest.max(1.0) * 1e9 * DELAYS) as u64);
-    let queued = facts.delay_at_loss().unwrap_or_default() > least;
-    let confidence = match bucket.events >= SURE_EVENTS && !queued {
+    let in_events = facts.rtt().0 as f64 * (facts.inflation_at_loss().unwrap_or(1.0) - 1.0);
+    let delay = facts.delay_at_loss().unwrap_or_default().0 as f64;
+    let queued = delay.max(in_events) > least.0 as f64;
+    let confidence = match bucket.events >= SURE_EVENTS && !queued && !comes_late(facts) {
         true => Confidence::Certain,
         false => Confidence::Possible,
     };
