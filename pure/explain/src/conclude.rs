@@ -332,7 +332,8 @@ fn conclude(
             let open = behind
                 .iter()
                 .all(|(.., t)| t.confidence == Confidence::Possible);
-            if facts.is_traced() && open && idle.0 as f64 >= transfer.0 as f64 * HELD {
+            let written = facts.is_traced() || limits::has_ends(facts);
+            if written && open && idle.0 as f64 >= transfer.0 as f64 * HELD {
                 names.insert(0, Limit::Application);
             }
             // No loss, no queue, no rate: the window is what it is, and grows by itself.

@@ -248,6 +248,11 @@ impl Pauses {
             self.after_short += pause;
         }
     }
+
+    /// Part of their time.
+    pub fn after_short(&self) -> f64 {
+        self.after_short.0 as f64 / self.time.0.max(1) as f64
+    }
 }
 
 /// Waits for an acknowledgement.

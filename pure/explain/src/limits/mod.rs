@@ -244,6 +244,7 @@ pub(crate) use cpu::{
     fits as cpu_fits, fullest as full_processor, hides_the_path, looks_like as looks_like_cpu,
 };
 pub(crate) use loss_runs::clustered;
+pub(crate) use pacing::has_ends;
 pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
 pub(crate) use reading_application::fits as reads_slowly;
 

@@ -85,9 +85,16 @@ pub(crate) fn fits_clocked(facts: &Facts) -> Option<Candidate> {
 /// been written.
 fn endless(facts: &Facts) -> Option<Evidence> {
     let pauses = facts.pauses.filter(|p| p.count >= FEWEST)?;
-    let share = pauses.after_short.0 as f64 / pauses.time.0.max(1) as f64;
+    let share = pauses.after_short();
     let short = facts.evidence(Key::PausesAfterShortSegments, share);
     (share <= ENDS).then(|| short.at_most(ENDS))
+}
+
+/// Pauses follow the ends of what was written.
+pub(crate) fn has_ends(facts: &Facts) -> bool {
+    facts
+        .pauses
+        .is_some_and(|pauses| pauses.after_short() > ENDS)
 }
 
 fn advised(evidence: Vec<Evidence>) -> Candidate {
