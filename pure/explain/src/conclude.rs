@@ -19,6 +19,8 @@ pub(crate) const FEWEST_SEGMENTS: u64 = 20;
 const MOST_OF_IT: f64 = 0.5;
 /// Of the time of a transfer: from here on a wait is worth a name though something else has more.
 const HELD: f64 = 0.25;
+/// From here on the pauses of a program leave a cause in the path possible.
+const PAUSED: f64 = 0.1;
 /// Time of the handshake by that of the transfer, from which it is the answer: two fifths of all.
 const OPENING: f64 = 2.0 / 3.0;
 /// RTT by the shortest, from which a queue is longer than one that a window makes by leaving at once (half of it, on average).
@@ -335,6 +337,13 @@ fn conclude(
             let written = facts.is_traced() || limits::has_ends(facts);
             if written && open && idle.0 as f64 >= transfer.0 as f64 * HELD {
                 names.insert(0, Limit::Application);
+            }
+            // Nor certainly one on which nothing was written now and then.
+            if !facts.always_writes && idle.0 as f64 >= transfer.0 as f64 * PAUSED {
+                let own = behind
+                    .iter_mut()
+                    .filter(|(_, kinds, _)| kinds.contains(&TimeKind::Network));
+                own.for_each(|(.., t)| t.confidence = Confidence::Possible);
             }
             // No loss, no queue, no rate: the window is what it is, and grows by itself.
             let own = Limit::CongestionWindow;
