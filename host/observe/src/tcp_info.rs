@@ -33,7 +33,8 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<SocketState, Error> {
 /// - `tcpi_rtt` and `tcpi_rcv_rtt` are 0 before their first sample: kept, as zero.
 /// - `tcpi_min_rtt` is `~0` before its first sample: `None`.
 /// - `tcpi_snd_ssthresh` is `0x7fffffff` until the first loss: kept, as the model says.
-/// - `tcpi_pacing_rate` is `~0` for a socket that is not paced: `None`. Rates are in bytes a second.
+/// - `tcpi_pacing_rate` is `~0` for a socket that is not paced, `tcpi_max_pacing_rate` where nobody set one: `None`. Rates
+///   are in bytes a second.
 /// - `tcpi_delivery_rate` is 0 before its first sample, and never afterwards: `None`.
 /// - The window scales mean something only when `TCPI_OPT_WSCALE` is set.
 /// - For a listening socket `tcpi_unacked` and `tcpi_sacked` are the length and limit of its queue.
@@ -88,7 +89,7 @@ pub fn decode_tcp_info(raw: &[u8]) -> SocketState {
         rcv_space: word(96).map(bytes),
         total_retrans: word(100),
         pacing_rate: long(104).filter(|r| *r != u64::MAX).map(rate),
-        // 112: max_pacing_rate, which the socket option has.
+        max_pacing_rate: long(112).filter(|r| *r != u64::MAX).map(rate),
         bytes_acked: long(120).map(Bytes),
         bytes_received: long(128).map(Bytes),
         segs_out: word(136),

@@ -33,6 +33,8 @@ impl Socket {
         };
         let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(family, SocketType::RAW, flags, protocol)?;
+        // To a socket without a number the kernel sends nothing of a group (`do_one_broadcast` in `net/netlink/af_netlink.c`).
+        rustix::net::bind(&socket, &netlink::SocketAddrNetlink::new(0, 0))?;
         // The kernel answers at once; this bounds the wait should it ever not.
         set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(2)))?;
         Ok(Socket(socket))
@@ -45,6 +47,15 @@ impl Socket {
     /// From now on what the kernel sends to this group comes in as well.
     pub fn join(&self, group: i32) -> io::Result<()> {
         self.set(libc::NETLINK_ADD_MEMBERSHIP, group)
+    }
+
+    /// Lets so many bytes wait to be received; without CAP_NET_ADMIN no more than `net.core.rmem_max`.
+    pub fn make_room(&self, bytes: i32) {
+        for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
+            if crate::socket::set(self.0.as_fd(), (libc::SOL_SOCKET, option), bytes).is_ok() {
+                return;
+            }
+        }
     }
 
     /// Sends one whole request to the kernel.

@@ -355,6 +355,8 @@ socket_fields! {
     delivery_rate_app_limited: bool, "", [TcpInfo];
     /// Pacing rate; unknown if not limited.
     pacing_rate as "pacing_rate_bit_s": BitRate, "bit/s", [Probe TcpInfo];
+    /// Highest pacing rate that somebody set (`SO_MAX_PACING_RATE`); unknown where nobody did.
+    max_pacing_rate as "max_pacing_rate_bit_s": BitRate, "bit/s", [TcpInfo];
     /// Pacing by: 0 none, 1 TCP itself, 2 the fq queue.
     pacing_status: u8, "", [Probe];
 

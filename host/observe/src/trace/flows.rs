@@ -1,6 +1,6 @@
 //! Packets and samples to connections: which one each belongs to, and what the packets so far show of it.
 
-use super::diag::Pair;
+use crate::socket_diag::Pair;
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, RST, SYN};
 use model::{

@@ -8,7 +8,6 @@ mod batch;
 mod btf;
 mod completeness;
 mod connections;
-mod diag;
 mod file;
 mod filter;
 mod flows;
@@ -18,7 +17,6 @@ mod probes;
 mod process_sampler;
 mod reader;
 mod record;
-mod socket_owners;
 mod worker;
 
 use crate::proc;
@@ -26,6 +24,7 @@ use batch::{Batch, Content};
 pub use completeness::TraceCompleteness;
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Nanos, Segment, TRACE_SCHEMA, TraceBegin, TraceEnd, TraceRecord, TraceSource};
+pub(crate) use packets::enter;
 use process_sampler::ProcessSampler;
 use record::{Clock, EncodedRecord, RECORD, Terms};
 use std::collections::BTreeMap;
@@ -47,12 +46,12 @@ pub struct Error {
 
 impl Error {
     /// This process may not, or this kernel cannot.
-    fn impossible(why: impl Into<String>) -> Error {
+    pub(crate) fn impossible(why: impl Into<String>) -> Error {
         Error::refused("trace", why.into())
     }
 
     /// The kernel refused something.
-    fn refused(what: &'static str, why: impl ToString) -> Error {
+    pub(crate) fn refused(what: &'static str, why: impl ToString) -> Error {
         let why = why.to_string();
         Error { what, why }
     }

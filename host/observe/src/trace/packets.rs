@@ -3,11 +3,11 @@
 
 use super::batch::{Batch, Content};
 use super::completeness::TraceCompleteness;
-use super::diag::{DiagReport, DiagSockets, Pair};
 use super::flows::{Caught, Flows, SocketHolder};
-use super::socket_owners::SocketOwners;
 use super::worker::{Orders, Worker};
 use super::{Error, Filter, TraceOptions, filter, monotonic, netns_at, own_netns, wall};
+use crate::socket_diag::{DiagReport, DiagSockets, Pair};
+use crate::socket_owners::SocketOwners;
 use libc::{IFA_ADDRESS, IFA_LOCAL, RTM_GETADDR, RTM_NEWADDR};
 use model::{Bytes, Lost, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
 use std::collections::{HashMap, HashSet};
@@ -31,6 +31,9 @@ const HOLD: Nanos = Nanos::from_millis(1);
 
 /// Samples of the sockets take at most one part in this many of the time.
 const SHARE: u64 = 10;
+
+/// The same of looks at the processes that hold them.
+const OWNERS_SHARE: u64 = 20;
 
 /// The wall clock, by which packets are stamped, was set where it departs from the other by more.
 const JUMP: u64 = 1_000_000;
@@ -130,7 +133,7 @@ impl PacketWatch {
             routes: Conversation::open(Protocol::Route).ok(),
             own: HashSet::new(),
             addresses_read: None,
-            processes: SocketOwners::default(),
+            processes: SocketOwners::within(OWNERS_SHARE),
             holders: HashMap::new(),
             flows: Flows::new(own_netns().unwrap_or(0)),
             start,
@@ -432,7 +435,7 @@ impl PacketWatch {
 }
 
 /// Moves the calling thread into the namespace that the filter names.
-fn enter(filter: &Filter) -> Result<(), Error> {
+pub(crate) fn enter(filter: &Filter) -> Result<(), Error> {
     let Some(wanted) = filter.netns else {
         return Err(Error::impossible(
             "packets are captured in one network namespace at a time; name it with --netns",

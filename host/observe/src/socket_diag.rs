@@ -1,7 +1,7 @@
 //! The TCP sockets of a network namespace, as the kernel reports them: sock_diag(7), `include/uapi/linux/inet_diag.h`.
 
-use super::Filter;
 use crate::decode_tcp_info;
+use crate::trace::Filter;
 use model::{Bytes, SocketState, TraceSample, socket_state};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +31,7 @@ const ROOM: usize = 64 * 1024;
 
 /// A socket at the moment of its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct DiagReport {
+pub(crate) struct DiagReport {
     pub cookie: u64,
     /// Zero once no process holds it.
     pub inode: u32,
@@ -40,26 +40,33 @@ pub(super) struct DiagReport {
 }
 
 /// A socket's two addresses, its own first.
-pub(super) type Pair = (SocketAddr, SocketAddr);
+pub(crate) type Pair = (SocketAddr, SocketAddr);
+
+/// Bytes of messages about ended sockets that may wait: some 3,000 of them.
+const WAITING: i32 = 4 << 20;
 
 /// Dumps all sockets, and receives those that end.
-pub(super) struct DiagSockets {
+pub(crate) struct DiagSockets {
     dumps: Conversation,
     ended: Option<Socket>,
+    /// Times that messages about ended sockets were lost: too many had waited.
+    pub overruns: u64,
     bytecode: Vec<u8>,
     room: Vec<u8>,
 }
 
 impl DiagSockets {
     /// Of the calling thread's network namespace. Needs no privilege.
-    pub(super) fn open(filter: &Filter) -> io::Result<DiagSockets> {
+    pub(crate) fn open(filter: &Filter) -> io::Result<DiagSockets> {
         let ended = Socket::open(Protocol::Sockets).and_then(|socket| {
+            socket.make_room(WAITING);
             DESTROYED.iter().try_for_each(|group| socket.join(*group))?;
             Ok(socket)
         });
         let mut sockets = DiagSockets {
             dumps: Conversation::open(Protocol::Sockets)?,
             ended: ended.ok(),
+            overruns: 0,
             bytecode: bytecode(filter),
             room: vec![0; ROOM],
         };
@@ -72,7 +79,7 @@ impl DiagSockets {
     }
 
     /// Every socket that may be of interest, now.
-    pub(super) fn poll(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) -> io::Result<()> {
+    pub(crate) fn poll(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) -> io::Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let question = question(family as u8, &self.bytecode);
             let each = &mut |_, body: &[u8]| {
@@ -86,7 +93,7 @@ impl DiagSockets {
     }
 
     /// The last state of every socket that ended since the last call, as far as there was room to keep them.
-    pub(super) fn ended(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) {
+    pub(crate) fn ended(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) {
         let Some(socket) = &self.ended else { return };
         // A message that was lost is an error once, and not the end.
         for _ in 0..ROOM {
@@ -98,7 +105,7 @@ impl DiagSockets {
                     let reports = sockets.filter_map(|message| decode(&message[HEADER..]));
                     reports.for_each(|(pair, report)| each(pair, report));
                 }
-                Err(_) => {}
+                Err(_) => self.overruns += 1,
             }
         }
     }

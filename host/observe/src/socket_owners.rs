@@ -7,19 +7,28 @@ use std::fs;
 /// Between two samples of all processes.
 const RARELY: Nanos = Nanos::from_millis(200);
 
-/// Samples take at most one part in this many of the time.
-const SHARE: u64 = 20;
+/// Sockets whose holders are known at once.
+const MOST_SOCKETS: usize = 1 << 18;
 
 /// The holders of sockets, by the sockets' inodes.
-#[derive(Default)]
-pub(super) struct SocketOwners {
+pub(crate) struct SocketOwners {
     known: HashMap<u32, (u32, Comm)>,
     next: Nanos,
+    share: u64,
 }
 
 impl SocketOwners {
+    /// Samples that take at most one part in so many of the time.
+    pub(crate) fn within(share: u64) -> SocketOwners {
+        SocketOwners {
+            known: HashMap::new(),
+            next: Nanos(0),
+            share,
+        }
+    }
+
     /// Samples one process, or all of them if it is time.
-    pub(super) fn sample(&mut self, only: Option<u32>, clock: impl Fn() -> Nanos) {
+    pub(crate) fn sample(&mut self, only: Option<u32>, clock: impl Fn() -> Nanos) {
         let begun = clock();
         if let Some(pid) = only {
             self.read(pid);
@@ -30,7 +39,7 @@ impl SocketOwners {
                 self.read(pid);
             }
             let took = clock().since(begun);
-            self.next = begun + RARELY.max(Nanos(took.0 * SHARE));
+            self.next = begun + RARELY.max(Nanos(took.0 * self.share));
         }
     }
 
@@ -54,20 +63,56 @@ impl SocketOwners {
             });
             if let Some(inode) = inode {
                 // Of several the one that opened it, most often: the first in the order of /proc.
-                self.known.entry(inode).or_insert((pid, comm));
+                if self.known.len() < MOST_SOCKETS {
+                    self.known.entry(inode).or_insert((pid, comm));
+                }
             }
         }
     }
 
     /// A process that holds this socket.
-    pub(super) fn of(&self, inode: u32) -> Option<(u32, Comm)> {
+    pub(crate) fn of(&self, inode: u32) -> Option<(u32, Comm)> {
         self.known.get(&inode).copied()
     }
+}
+
+/// The systemd unit or the container that a process belongs to: the last part of its control group's path.
+pub fn unit(pid: u32) -> Option<String> {
+    named(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+/// Of lines as `0::/system.slice/rsync.service` (cgroups(7)), version 2 or systemd's own hierarchy. Digits of a container's
+/// name are cut to twelve, as its tools show them.
+fn named(groups: &str) -> Option<String> {
+    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let last = paths
+        .filter_map(|path| path.rsplit('/').next())
+        .find(|name| !name.is_empty())?;
+    let is_hex = |part: &&str| part.len() == 64 && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let id = last.split(['-', '.', ':']).find(is_hex);
+    Some(id.map_or_else(|| last.to_owned(), |id| last.replace(id, &id[..12])))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_and_containers_by_their_control_group() {
+        let id = "0123456789abcdef".repeat(4);
+        let docker = format!("0::/system.slice/docker-{id}.scope\n");
+        let of = |text: &str| named(text);
+        assert_eq!(of(&docker).as_deref(), Some("docker-0123456789ab.scope"));
+        assert_eq!(
+            of("0::/system.slice/rsync.service\n").as_deref(),
+            Some("rsync.service")
+        );
+        assert_eq!(
+            of("1:name=systemd:/user.slice/session-3.scope\n0::/\n").as_deref(),
+            Some("session-3.scope")
+        );
+        assert_eq!(of("0::/\n"), None);
+    }
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
 
@@ -79,7 +124,7 @@ mod tests {
         let inode = link.trim_start_matches("socket:[").trim_end_matches(']');
         let inode = inode.parse().unwrap();
         for only in [None, Some(std::process::id())] {
-            let mut owners = SocketOwners::default();
+            let mut owners = SocketOwners::within(20);
             owners.sample(only, || Nanos(0));
             assert_eq!(owners.of(inode).unwrap().0, std::process::id());
         }
