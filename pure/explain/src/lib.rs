@@ -19,6 +19,7 @@ mod reverse_path;
 mod samples;
 mod sender_state;
 mod sliding_window;
+mod sockets;
 mod timestamps;
 mod trace;
 mod two_vantage;
@@ -28,6 +29,7 @@ use model::finding::Explanation;
 pub use capture::{CaptureObserver, Explained};
 pub use listing::{explain_listing, is_listing, read_listing};
 use model::{Nanos, Run, Side, Trace, TraceRecord};
+pub use sockets::SocketWatcher;
 pub use trace::TraceWatcher;
 pub use two_vantage::{Joined, joined};
 

@@ -19,7 +19,7 @@ pub(crate) struct Mixed {
     facts: Facts,
     pieces: Vec<OwnedInterval>,
     /// The first event of any kind.
-    begun: Nanos,
+    pub begun: Nanos,
     /// The SYN of this end, and its answer.
     opened: Option<(Nanos, Nanos)>,
     born: bool,
@@ -33,13 +33,13 @@ pub(crate) struct Mixed {
 
 /// A socket at one moment since the connection began.
 #[derive(Clone)]
-struct KnownSocket {
-    at: Nanos,
-    tcp: SocketState,
+pub(crate) struct KnownSocket {
+    pub at: Nanos,
+    pub tcp: SocketState,
 }
 
 impl KnownSocket {
-    fn row(&self) -> SampleRow<'_> {
+    pub fn row(&self) -> SampleRow<'_> {
         SampleRow {
             at: self.at,
             tcp: &self.tcp,
@@ -81,6 +81,7 @@ impl Mixed {
         if !sample.congestion.is_empty() {
             self.facts.congestion = Some(sample.congestion.clone());
         }
+        self.facts.pacing = sample.socket.max_pacing_rate();
         let buffer = self.facts.send_buffer.unwrap_or_default();
         let buffer = Some(buffer).max(sample.socket.sndbuf());
         self.facts.send_buffer = buffer.filter(|buffer| buffer.0 > 0);

@@ -117,14 +117,18 @@ pub(crate) fn stream(
     }
     more(&mut facts);
     let mut explanation = assemble(subject(run, leg, ends, n), &pieces, &facts, doubts);
-    // Which losses came together, and whether a queue stood then, lies between such samples.
-    if spacing > COARSE && facts.retransmitted > 0 {
+    of_coarse_samples(&mut explanation, spacing, facts.retransmitted);
+    Some(explanation)
+}
+
+/// Which losses came together, and whether a queue stood then, lies between samples that are so far apart.
+pub(crate) fn of_coarse_samples(explanation: &mut Explanation, spacing: Nanos, retransmitted: u64) {
+    if spacing > COARSE && retransmitted > 0 {
         let findings = explanation.findings.iter_mut();
         for finding in findings.filter(|f| NEED_LOSSES.contains(&f.limit)) {
             finding.confidence = Confidence::Possible;
         }
     }
-    Some(explanation)
 }
 
 /// What a stream of a leg is called.

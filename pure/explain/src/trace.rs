@@ -92,6 +92,7 @@ struct CurrentSocket {
     srtt: Nanos,
     min_rtt: Nanos,
     has_sent: bool,
+    seen: Nanos,
     silent: Nanos,
 }
 
@@ -366,6 +367,7 @@ impl WatchedConnection {
                 srtt: tcp.srtt().unwrap_or_default(),
                 min_rtt: tcp.min_rtt().unwrap_or_default(),
                 has_sent: mixed.has_sent(),
+                seen: now.since(mixed.begun),
                 silent,
             };
             return self.glance_of(&window, now);
@@ -382,6 +384,7 @@ impl WatchedConnection {
             srtt: tcb.srtt,
             min_rtt: tcb.min_rtt,
             has_sent: sender.has_sent,
+            seen: now.since(sender.begun),
             silent: now.since(last.at),
         };
         self.glance_of(&window, now)
@@ -396,10 +399,14 @@ impl WatchedConnection {
             remote: self.account.about.remote,
             pid: self.pid,
             comm: self.comm,
+            unit: None,
+            seen: now.seen,
             sent: window.sent.per(window.span),
             received: window.received.per(window.span),
             limit: now.has_sent.then_some(*limit),
             share: *most as f64 / all.max(1) as f64,
+            cause: None,
+            confidence: None,
             cwnd: now.cwnd,
             srtt: now.srtt,
             min_rtt: now.min_rtt,

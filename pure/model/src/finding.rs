@@ -4,6 +4,7 @@ pub use crate::evidence::{Evidence, EvidenceKey, EvidenceSource, Quantity, Thres
 use crate::names::named;
 use crate::{BitRate, Bytes, Comm, Direction, Nanos, Outcome, StreamFigures};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -333,6 +334,12 @@ pub struct Glance {
     pub pid: u32,
     /// Its name.
     pub comm: Comm,
+    /// Its systemd unit or container, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Time since it was first seen.
+    #[serde(rename = "seen_ns")]
+    pub seen: Nanos,
     /// What it sends over the last seconds, retransmissions included.
     #[serde(rename = "sent_bit_s")]
     pub sent: BitRate,
@@ -343,6 +350,12 @@ pub struct Glance {
     pub limit: Option<Limit>,
     /// How much of them, 0 to 1.
     pub share: f64,
+    /// What 'watch' names first for the last minute; missing where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Limit>,
+    /// How sure that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
     /// Congestion window.
     #[serde(rename = "cwnd_bytes")]
     pub cwnd: Bytes,
@@ -357,6 +370,53 @@ pub struct Glance {
     /// Time since its last event.
     #[serde(rename = "silent_ns")]
     pub silent: Nanos,
+}
+
+/// What was counted of all sockets since a watch began, and what could not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketAccount {
+    /// Sockets that were seen.
+    pub seen: u64,
+    /// Of these, ended.
+    pub ended: u64,
+    /// Of these, sockets that began and ended between two looks: their last state was reported.
+    pub short: u64,
+    /// Sockets that were gone without a last state: what they moved since their last sample is missing.
+    pub vanished: u64,
+    /// Connections that the kernel counted and nothing else is known of.
+    pub unseen: u64,
+    /// Sockets that were too many to be watched at the last look.
+    pub left_out: u64,
+    /// Bytes acknowledged.
+    #[serde(rename = "sent_bytes")]
+    pub sent: Bytes,
+    /// Bytes received.
+    #[serde(rename = "received_bytes")]
+    pub received: Bytes,
+    /// Time that each limit owned, of all sockets together.
+    #[serde(rename = "limited_ns")]
+    pub limited: BTreeMap<Limit, Nanos>,
+}
+
+impl SocketAccount {
+    /// A limit owned so much time of a socket.
+    pub fn limits(&mut self, limit: Limit, time: Nanos) {
+        if time.0 > 0 {
+            *self.limited.entry(limit).or_default() += time;
+        }
+    }
+
+    /// What is missing in it, in words.
+    pub fn missing(&self) -> Option<String> {
+        let parts = [
+            (self.vanished, "ended without a last state"),
+            (self.unseen, "were never seen"),
+            (self.left_out, "are too many to be watched"),
+        ];
+        let parts = parts.iter().filter(|(n, _)| *n > 0);
+        let parts: Vec<String> = parts.map(|(n, what)| format!("{n} {what}")).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
 }
 
 impl Explanation {

@@ -358,6 +358,7 @@ mod tests {
             ("compared", "a" | "b") => "side",
             ("explained" | "side", "explanations") => "explanation",
             ("explain_now", "connections") => "glance",
+            ("explain_now", "account") => "socket_account",
             ("explanation", "conclusion") => "conclusion",
             ("explanation", "findings") => "finding",
             ("explanation", "ends") => "evidence",
@@ -421,7 +422,10 @@ mod tests {
                 Value::Array(all) => all.iter().filter(|v| v.is_object()).collect(),
                 _ => continue,
             };
-            let free = matches!(key.as_str(), "sysctls" | "metrics" | "offloads");
+            let free = matches!(
+                key.as_str(),
+                "sysctls" | "metrics" | "offloads" | "limited_ns"
+            );
             for object in objects {
                 match section(name, key, object) {
                     Some(section) => collect(object, section, into),
@@ -609,7 +613,7 @@ mod tests {
             "explained",
         );
         see(
-            crate::watch::json(&[testing::glance()], Nanos(1)),
+            crate::watch::json(&[testing::glance()], 1, Nanos(1), Some(&testing::account())),
             "explain_now",
         );
         see(pretty(&testing::requests()), "requests");

@@ -2,36 +2,73 @@
 
 use crate::json::{compact, document};
 use crate::words::{self, Ink, Style, percent};
-use model::finding::Glance;
+use model::finding::{Confidence, Glance, Limit, SocketAccount};
 use model::{BitRate, Nanos};
 
 /// Connections in the table.
-const SHOWN: usize = 12;
+pub const SHOWN: usize = 12;
 /// Connections in a line of JSON.
-const LISTED: usize = 50;
+pub const LISTED: usize = 50;
+/// Columns from which the congestion window and the round trip are shown as well.
+const WIDE: u16 = 110;
 /// An address and its port take at most so many columns.
 const WIDEST_END: usize = 21;
 
-/// A table of the busiest connections, none of its lines wider than the screen.
-pub fn frame(glances: &[Glance], seen: u64, at: Nanos, style: Style) -> Vec<String> {
-    let head = ["", "Mbit/s", "cwnd KiB", "rtt ms", "limit lately"];
-    let table = words::table(&head, glances.iter().take(SHOWN).map(row));
+/// How a table is drawn, and what is below it.
+pub struct TableFoot<'a> {
+    /// Connections that are open, and those that were seen.
+    pub open: u64,
+    pub seen: u64,
+    /// What the reader can do.
+    pub hint: &'a str,
+    /// Rows have numbers, by which a key opens them.
+    pub numbered: bool,
+}
+
+/// A table of connections, none of its lines wider than the screen.
+pub fn frame(glances: &[Glance], foot: &TableFoot<'_>, at: Nanos, style: Style) -> Vec<String> {
+    let wide = style.width >= WIDE;
+    let mut head = vec![
+        "process",
+        "",
+        "Mbit/s",
+        "seen",
+        "cwnd KiB",
+        "rtt ms",
+        "limit lately",
+    ];
+    if !wide {
+        head.drain(4..6);
+    }
+    if foot.numbered {
+        head.insert(0, "");
+    }
+    let rows = (1..).zip(glances).take(SHOWN).map(|(n, one)| {
+        let mut row = row(one, wide);
+        if foot.numbered {
+            row.insert(0, if n < 10 { n.to_string() } else { String::new() });
+        }
+        row
+    });
+    let table = words::table(&head, rows);
     let width = usize::from(style.width.max(20));
     let mut lines: Vec<String> = table.lines().map(|line| words::cut(line, width)).collect();
     if let Some(heading) = lines.first_mut() {
         *heading = style.paint(Ink::Bold, heading);
     }
-    let more = match glances.len().saturating_sub(SHOWN) {
+    let TableFoot {
+        open, seen, hint, ..
+    } = foot;
+    let more = match open.saturating_sub(glances.len().min(SHOWN) as u64) {
         0 => String::new(),
         more => format!(", {more} of them not shown"),
     };
-    let (at, open) = (seconds(at), glances.len());
-    let last = format!("{at}: {open} open of {seen} seen{more}. Ctrl-C explains them.");
+    let last = format!("{}: {open} open of {seen} seen{more}. {hint}", seconds(at));
     lines.push(words::cut(&last, width));
     lines
 }
 
-fn row(one: &Glance) -> Vec<String> {
+fn row(one: &Glance, wide: bool) -> Vec<String> {
     let remote = one.remote.to_string();
     // The end of a long address matters more than its beginning.
     let remote = match remote.len() > WIDEST_END {
@@ -39,13 +76,25 @@ fn row(one: &Glance) -> Vec<String> {
         false => remote,
     };
     let figure = |n: u64, unit: f64| words::three_digits(n as f64 / unit);
-    vec![
+    let mut row = vec![
+        who(one),
         format!(":{} {} {remote}", one.local.port(), way(one)),
         figure(rate(one).0, 1e6),
-        figure(one.cwnd.0, 1024.0),
-        figure(one.srtt.0, 1e6),
+        seconds(one.seen),
         limit(one),
-    ]
+    ];
+    if wide {
+        let path = [figure(one.cwnd.0, 1024.0), figure(one.srtt.0, 1e6)];
+        row.splice(4..4, path);
+    }
+    row
+}
+
+fn who(one: &Glance) -> String {
+    match one.pid {
+        0 => "-".to_owned(),
+        _ => one.comm.to_string(),
+    }
 }
 
 /// Which way the most goes.
@@ -58,40 +107,74 @@ fn rate(one: &Glance) -> BitRate {
 }
 
 fn limit(one: &Glance) -> String {
-    match one.limit {
-        Some(limit) => {
-            let words = limit.words();
-            let short = words.strip_prefix("the ").unwrap_or(words);
-            format!("{} {short}", percent(one.share))
-        }
-        None => "(only receives)".to_owned(),
+    let short = |limit: Limit| {
+        let words = limit.words();
+        words.strip_prefix("the ").unwrap_or(words)
+    };
+    let Some(limit) = one.limit else {
+        let idle = rate(one).0 == 0;
+        return if idle { "(idle)" } else { "(only receives)" }.to_owned();
+    };
+    let mut text = format!("{} {}", percent(one.share), short(limit));
+    if let Some(cause) = one.cause.filter(|cause| *cause != limit) {
+        text.push_str(&format!(": {}", short(cause)));
     }
+    if let Some(confidence) = one.confidence.filter(|c| *c != Confidence::Certain) {
+        text.push_str(&format!(", {confidence}"));
+    }
+    text
 }
 
-/// The busiest in a line, and how many others there are.
-pub fn line(glances: &[Glance], at: Nanos) -> String {
+/// The first in a line, and how many others there are.
+pub fn line(glances: &[Glance], open: u64, at: Nanos) -> String {
     let at = seconds(at);
     let Some(first) = glances.first() else {
         return format!("{at}: no connection is open");
     };
-    let more = match glances.len() - 1 {
+    let more = match open.saturating_sub(1) {
         0 => String::new(),
         n => format!("; {n} more"),
     };
-    let (local, remote, way) = (first.local, first.remote, way(first));
-    let (rate, limit) = (rate(first), limit(first));
-    format!("{at}: {local} {way} {remote}, {rate}, {limit}{more}")
+    format!("{at}: {}{more}", sentence(first))
+}
+
+/// One connection in a line.
+fn sentence(one: &Glance) -> String {
+    let (local, remote, way) = (one.local, one.remote, way(one));
+    let who = match one.pid {
+        0 => String::new(),
+        pid => format!("{} ({pid}) ", one.comm),
+    };
+    format!("{who}{local} {way} {remote}, {}, {}", rate(one), limit(one))
+}
+
+/// A line each of those that are not idle, as far as a table would show them.
+pub fn lines(glances: &[Glance], at: Nanos) -> Vec<String> {
+    let busy = glances
+        .iter()
+        .take(SHOWN)
+        .filter(|one| rate(one).0 > 0 || one.limit.is_some());
+    let lines: Vec<String> = busy
+        .map(|one| format!("{}: {}", seconds(at), sentence(one)))
+        .collect();
+    match lines.is_empty() {
+        true => vec![format!("{}: no data move", seconds(at))],
+        false => lines,
+    }
 }
 
 fn seconds(at: Nanos) -> String {
     format!("{} s", at.0 / 1_000_000_000)
 }
 
-/// The same for programs, one line.
-pub fn json(glances: &[Glance], at: Nanos) -> String {
-    let (kind, at_ns, open) = ("now", at, glances.len());
-    let connections = &glances[..open.min(LISTED)];
-    compact(&document!(kind, at_ns, open, connections))
+/// The same for programs, one line; with what was counted of all sockets.
+pub fn json(glances: &[Glance], open: u64, at: Nanos, account: Option<&SocketAccount>) -> String {
+    let (kind, at_ns) = ("now", at);
+    let connections = &glances[..glances.len().min(LISTED)];
+    match account {
+        Some(account) => compact(&document!(kind, at_ns, open, connections, account)),
+        None => compact(&document!(kind, at_ns, open, connections)),
+    }
 }
 
 #[cfg(test)]
@@ -99,7 +182,6 @@ mod tests {
     use super::*;
     use crate::testing::glance;
     use model::Bytes;
-    use model::finding::Limit;
 
     #[test]
     fn the_busiest_in_a_table_and_in_a_line() {
@@ -110,31 +192,62 @@ mod tests {
         other.limit = None;
         other.received = BitRate(3_000_000);
         (other.sent, other.cwnd) = (BitRate(0), Bytes(14_480));
+        (other.cause, other.confidence, other.pid) = (None, None, 0);
         let all = [glance(), other];
         let at = Nanos::from_millis(12_345);
+        let foot = TableFoot {
+            open: 2,
+            seen: 7,
+            hint: "Ctrl-C explains them.",
+            numbered: false,
+        };
         assert_eq!(
-            frame(&all, 7, at, Style::PLAIN),
+            frame(&all, &foot, at, Style::PLAIN),
             [
-                "                                 Mbit/s  cwnd KiB  rtt ms  limit lately",
-                ":40000 -> 192.0.2.2:5201         94.1    370       20.4    97 % receive window",
-                ":40000 <- ..234:5678:9abc]:5201  3.00    14.1      20.4    (only receives)",
+                "process                                   Mbit/s  seen  limit lately",
+                "iperf3   :40000 -> 192.0.2.2:5201         94.1    12 s  97 % receive window",
+                "-        :40000 <- ..234:5678:9abc]:5201  3.00    12 s  (only receives)",
                 "12 s: 2 open of 7 seen. Ctrl-C explains them.",
             ]
         );
-        assert_eq!(
-            line(&all, at),
-            "12 s: 192.0.2.1:40000 -> 192.0.2.2:5201, 94.1 Mbit/s, 97 % receive window; 1 more"
-        );
-        assert_eq!(line(&[], at), "12 s: no connection is open");
-        assert_eq!(json(&all, at).matches('\n').count(), 1);
-        let narrow = Style {
-            width: 40,
-            ..Style::PLAIN
-        };
+        let first = "12 s: iperf3 (845) 192.0.2.1:40000 -> 192.0.2.2:5201, 94.1 Mbit/s, 97 % receive window";
+        assert_eq!(line(&all, 2, at), format!("{first}; 1 more"));
+        assert_eq!(line(&[], 0, at), "12 s: no connection is open");
+        assert_eq!(lines(&all, at)[0], first);
+        let mut idle = glance();
+        (idle.sent, idle.limit) = (BitRate(0), None);
+        assert_eq!(limit(&idle), "(idle)");
+        assert_eq!(lines(&[idle], at), ["12 s: no data move"]);
+        let mut lossy = glance();
+        (lossy.limit, lossy.cause) = (Some(Limit::CongestionWindow), Some(Limit::RandomLoss));
+        lossy.confidence = Some(Confidence::Likely);
+        assert_eq!(limit(&lossy), "97 % congestion window: random loss, likely");
+        assert_eq!(json(&all, 2, at, None).matches('\n').count(), 1);
         let many = vec![glance(); 40];
-        let lines = frame(&many, 40, at, narrow);
-        assert!(lines.iter().all(|l| l.chars().count() <= 40), "{lines:?}");
-        assert_eq!(lines.len(), 1 + SHOWN + 1);
-        assert_eq!(glance().limit, Some(Limit::ReceiveWindow));
+        for (width, path) in [(40, false), (WIDE, true)] {
+            let style = Style {
+                width,
+                ..Style::PLAIN
+            };
+            let foot = TableFoot {
+                open: 40,
+                seen: 40,
+                hint: "",
+                numbered: true,
+            };
+            let lines = frame(&many, &foot, at, style);
+            assert!(
+                lines
+                    .iter()
+                    .all(|l| l.chars().count() <= usize::from(width)),
+                "{lines:?}"
+            );
+            assert_eq!(lines.len(), 1 + SHOWN + 1);
+            assert_eq!(lines[0].contains("cwnd"), path);
+            assert!(
+                lines[9].starts_with("9 ") && lines[10].starts_with("  "),
+                "{lines:?}"
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use model::finding::{
     Conclusion, Confidence, Decider, Evidence, EvidenceKey, Explanation, Finding, Glance, Level,
-    Phase, Remedy, Share, Source,
+    Limit, Phase, Remedy, Share, SocketAccount, Source,
 };
 use model::request::{
     Call, Cause, Causes, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step,
@@ -323,15 +323,29 @@ pub fn glance() -> Glance {
         remote: ([192, 0, 2, 2], 5201).into(),
         pid: 845,
         comm: Comm::new(b"iperf3"),
+        unit: Some("backup.service".to_owned()),
+        seen: Nanos::from_secs(12),
         sent: BitRate(94_100_000),
         received: BitRate(0),
         limit: Some(Limit::ReceiveWindow),
         share: 0.974,
+        cause: Some(Limit::ReceiveWindow),
+        confidence: Some(Confidence::Certain),
         cwnd: Bytes(370 << 10),
         srtt: Nanos::from_micros(20_400),
         min_rtt: Nanos::from_millis(20),
         retransmitted: 2,
         silent: Nanos(0),
+    }
+}
+
+/// What a watch counted.
+pub fn account() -> SocketAccount {
+    SocketAccount {
+        seen: 7,
+        sent: Bytes(1 << 30),
+        limited: [(Limit::ReceiveWindow, Nanos::from_secs(3))].into(),
+        ..SocketAccount::default()
     }
 }
 

@@ -1,0 +1,543 @@
+//! The sockets of a host, each sampled from time to time at its own end: what limits each of them, within a bounded memory.
+//! An explanation is one of the last minute.
+
+use crate::account::ConnectionAccount;
+use crate::capture::is_small;
+use crate::conclude::{ExplainedConnection, assemble};
+use crate::facts::Facts;
+use crate::limits::Key;
+use crate::mixed::{KnownSocket, Mixed};
+use crate::samples::{Idle, count, interval, of_coarse_samples};
+use crate::sliding_window::Sums;
+use model::finding::{
+    Conclusion, Confidence, Evidence, Explanation, Finding, Glance, Level, Limit, Share,
+    SocketAccount, Source,
+};
+use model::{Bytes, Comm, Connection, Nanos, SocketState, TraceSample};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+/// Sockets that are watched at once; others are counted and left out.
+const MOST_SOCKETS: usize = 32_768;
+/// Samples that are kept of all sockets together, and of one at the most and at the least.
+const MOST_SAMPLES: usize = 24_576;
+const MOST_OF_ONE: usize = 600;
+const FEWEST_OF_ONE: usize = 12;
+/// Samples are kept for so long, and so long after data moved.
+const KEPT: Nanos = Nanos::from_secs(60);
+/// What a glance shows.
+const LATELY: Nanos = Nanos::from_secs(3);
+/// Explanations of sockets that ended: of more, those that moved most stay.
+const MOST_ENDED: usize = 64;
+/// With fewer samples nothing is explained.
+const FEWEST_EXPLAINED: usize = 8;
+/// An explanation that a glance shows is at most so old.
+const EXPLAINED_EVERY: Nanos = Nanos::from_secs(5);
+/// Explanations that are made for one set of glances: one takes up to a millisecond.
+const MOST_EXPLAINED: usize = 4;
+/// The age of a connection that was open before the first look.
+const LONG: Nanos = Nanos::from_secs(86_400);
+/// A reader is behind once this part of its buffer is unread, and is the limit for so much of the time
+/// (`limits/reading_application.rs`).
+const UNREAD: f64 = 0.25;
+const MOSTLY: f64 = 0.5;
+/// Time after which a mean of the last seconds has forgotten most.
+const MEMORY: f64 = 5e9;
+
+/// Watches the TCP sockets of a host by samples of them.
+#[derive(Default)]
+pub struct SocketWatcher {
+    sockets: BTreeMap<(u32, u64), WatchedSocket>,
+    account: SocketAccount,
+    next: u32,
+    dump: u32,
+    /// Sockets of which several samples are kept.
+    moving: usize,
+    left_out: u64,
+    ended: Vec<Explanation>,
+    scratch: Facts,
+}
+
+struct WatchedSocket {
+    about: Connection,
+    pid: u32,
+    comm: Comm,
+    congestion: String,
+    since: Nanos,
+    /// At the first sample, since the connection began.
+    age: Nanos,
+    dump: u32,
+    /// The last sample, and those before it while data move. By the age of the connection.
+    samples: VecDeque<KnownSocket>,
+    idle: Option<Idle>,
+    /// Since the first sample, or the begin.
+    sent: u64,
+    received: u64,
+    moved: Option<Nanos>,
+    /// Means of the last seconds: bytes a second, and the part of the time in which anything but its application held it.
+    rate: f64,
+    held: f64,
+    explained: Option<(Nanos, Option<(Limit, Confidence)>)>,
+}
+
+impl SocketWatcher {
+    /// A look at all sockets begins.
+    pub fn begin(&mut self) {
+        self.dump += 1;
+        self.left_out = 0;
+    }
+
+    /// Takes a socket of a look, or the last state of one that ended.
+    pub fn push(&mut self, connection: Connection, sample: &TraceSample) {
+        let key = (connection.netns, connection.cookie);
+        let known = self.sockets.contains_key(&key);
+        if !known {
+            if !sample.gone && self.sockets.len() >= MOST_SOCKETS {
+                self.left_out += 1;
+                return;
+            }
+            let is_new = self.dump > 1;
+            let mut socket = WatchedSocket::new(connection, self.next, sample, is_new);
+            self.next = self.next.wrapping_add(1);
+            self.account.seen += 1;
+            if is_new {
+                socket.sent = sample.socket.bytes_acked().unwrap_or_default().0;
+                socket.received = sample.socket.bytes_received().unwrap_or_default().0;
+                self.account.sent += Bytes(socket.sent);
+                self.account.received += Bytes(socket.received);
+                socket.moved = (socket.sent + socket.received > 0).then_some(sample.at);
+            }
+            if sample.gone {
+                self.account.ended += 1;
+                self.account.short += 1;
+                return;
+            }
+            socket.dump = self.dump;
+            self.sockets.insert(key, socket);
+            return;
+        }
+        let most = (MOST_SAMPLES / self.moving.max(1)).clamp(FEWEST_OF_ONE, MOST_OF_ONE);
+        if let Some(socket) = self.sockets.get_mut(&key) {
+            socket.dump = self.dump;
+            socket.take(sample, most, &mut self.scratch, &mut self.account);
+        }
+        if sample.gone {
+            self.account.ended += 1;
+            self.end(key);
+        }
+    }
+
+    /// The look is over: a socket that was not met is gone, and nothing came of its last state.
+    pub fn finish(&mut self) {
+        let dump = self.dump;
+        let unseen = self.sockets.iter().filter(|(_, s)| s.dump < dump);
+        let unseen: Vec<(u32, u64)> = unseen.map(|(key, _)| *key).collect();
+        self.account.vanished += unseen.len() as u64;
+        unseen.into_iter().for_each(|key| self.end(key));
+        self.moving = self
+            .sockets
+            .values()
+            .filter(|s| s.samples.len() > 1)
+            .count();
+        self.account.left_out = self.left_out;
+    }
+
+    fn end(&mut self, key: (u32, u64)) {
+        let Some(socket) = self.sockets.get(&key) else {
+            return;
+        };
+        self.ended.extend(self.explain_socket(socket));
+        self.sockets.remove(&key);
+        if self.ended.len() > MOST_ENDED {
+            self.ended.sort_by_key(|e| Reverse(e.bytes));
+            self.ended.truncate(MOST_ENDED / 2);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn account(&self) -> &SocketAccount {
+        &self.account
+    }
+
+    /// Sockets that are open.
+    pub fn open(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// The current state of sockets, at most so many, those first that something other than their application holds back most
+    /// of the time, and of these the fastest.
+    pub fn glances(
+        &mut self,
+        now: Nanos,
+        most: usize,
+        wanted: &dyn Fn(&Connection, u32, f64) -> bool,
+    ) -> Vec<Glance> {
+        let mut order: Vec<_> = self
+            .sockets
+            .iter()
+            .filter(|(_, s)| wanted(&s.about, s.pid, s.rate))
+            .map(|(key, s)| {
+                (
+                    Reverse((s.held * 10.0) as u8),
+                    Reverse(s.rate as u64),
+                    s.about.id,
+                    *key,
+                )
+            })
+            .collect();
+        order.sort_unstable();
+        order.truncate(most);
+        let keys: Vec<(u32, u64)> = order.into_iter().map(|(.., key)| key).collect();
+        let old = |key: &&(u32, u64)| {
+            let socket = &self.sockets[*key];
+            let fresh = |(at, _): &(Nanos, _)| now.since(*at) < EXPLAINED_EVERY;
+            socket.samples.len() >= FEWEST_EXPLAINED
+                && !socket.explained.as_ref().is_some_and(fresh)
+        };
+        let mut old: Vec<(u32, u64)> = keys.iter().filter(old).copied().collect();
+        old.sort_by_key(|key| self.sockets[key].explained.map(|(at, _)| at));
+        for key in old.into_iter().take(MOST_EXPLAINED) {
+            let explanation = self.explain_socket(&self.sockets[&key]);
+            let cause = explanation.and_then(|e| e.cause().zip(e.confidence()));
+            if let Some(socket) = self.sockets.get_mut(&key) {
+                socket.explained = Some((now, cause));
+            }
+        }
+        keys.iter()
+            .map(|key| self.sockets[key].glance(now))
+            .collect()
+    }
+
+    /// Explains a socket by its number.
+    pub fn explain(&self, number: u32) -> Option<Explanation> {
+        let socket = self.sockets.values().find(|s| s.about.id == number)?;
+        self.explain_socket(socket)
+    }
+
+    /// Takes the explanations of the sockets that ended, those that moved most first.
+    pub fn take_ended(&mut self) -> Vec<Explanation> {
+        self.ended.sort_by_key(|e| Reverse(e.bytes));
+        std::mem::take(&mut self.ended)
+    }
+
+    fn explain_socket(&self, socket: &WatchedSocket) -> Option<Explanation> {
+        if socket.samples.len() < FEWEST_EXPLAINED {
+            return None;
+        }
+        let Connection { local, remote, .. } = socket.about;
+        let is_peer = |s: &&WatchedSocket| (s.about.local, s.about.remote) == (remote, local);
+        socket.explain(self.sockets.values().find(is_peer))
+    }
+}
+
+impl WatchedSocket {
+    fn new(about: Connection, id: u32, sample: &TraceSample, is_new: bool) -> WatchedSocket {
+        let age = if is_new { Nanos(0) } else { LONG };
+        let mut samples = VecDeque::with_capacity(1);
+        samples.push_back(KnownSocket {
+            at: age,
+            tcp: sample.socket.clone(),
+        });
+        WatchedSocket {
+            about: Connection { id, ..about },
+            pid: sample.pid,
+            comm: sample.comm,
+            congestion: sample.congestion.clone(),
+            since: sample.at,
+            age,
+            dump: 0,
+            samples,
+            idle: None,
+            sent: 0,
+            received: 0,
+            moved: None,
+            rate: 0.0,
+            held: 0.0,
+            explained: None,
+        }
+    }
+
+    /// Most data come to it.
+    fn receives(&self) -> bool {
+        is_small(self.sent, self.received)
+    }
+
+    fn take(
+        &mut self,
+        sample: &TraceSample,
+        most: usize,
+        facts: &mut Facts,
+        account: &mut SocketAccount,
+    ) {
+        if sample.pid != 0 {
+            (self.pid, self.comm) = (sample.pid, sample.comm);
+        }
+        let now = KnownSocket {
+            at: sample.at.since(self.since) + self.age,
+            tcp: sample.socket.clone(),
+        };
+        let was = self.samples.back().expect("one sample is always kept");
+        let (sent, received) = moved(&was.tcp, &now.tcp);
+        let span = now.at.since(was.at);
+        self.sent += sent;
+        self.received += received;
+        account.sent += Bytes(sent);
+        account.received += Bytes(received);
+        let waits =
+            |tcp: &SocketState| tcp.packets_out() > Some(0) || tcp.notsent_bytes() > Some(Bytes(0));
+        if sent + received > 0 || (!sample.gone && (waits(&now.tcp) || unread(&now.tcp) >= UNREAD))
+        {
+            self.moved = Some(sample.at);
+        }
+        if self.moved.is_none_or(|moved| sample.at.since(moved) > KEPT) {
+            self.samples.clear();
+            self.samples.shrink_to(1);
+            self.samples.push_back(now);
+            (self.idle, self.rate, self.held, self.explained) = (None, 0.0, 0.0, None);
+            return;
+        }
+        let mut held = 0.0;
+        if self.receives() {
+            held = f64::from(u8::from(unread(&now.tcp) >= UNREAD));
+            let limited = Nanos((span.0 as f64 * held) as u64);
+            account.limits(Limit::ReadingApplication, limited);
+        } else {
+            let mut pieces = Vec::new();
+            self.informs(facts);
+            let idle = self.idle.get_or_insert_with(|| Idle::from(&was.row()));
+            interval(&was.row(), &now.row(), facts, idle, &mut pieces);
+            for piece in pieces {
+                let time = piece.to.since(piece.from);
+                account.limits(piece.limit, time);
+                if piece.limit != Limit::Application {
+                    held += time.0 as f64 / span.0.max(1) as f64;
+                }
+            }
+        }
+        let weight = 1.0 - (-(span.0 as f64) / MEMORY).exp();
+        self.held += weight * (held - self.held);
+        let rate = (sent + received) as f64 / span.as_secs_f64().max(1e-9);
+        self.rate += weight * (rate - self.rate);
+        self.samples.push_back(now);
+        let first = self
+            .samples
+            .back()
+            .map_or(Nanos(0), |last| last.at.since(KEPT));
+        while self.samples.len() > most.max(2) || self.samples.front().is_some_and(|s| s.at < first)
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    /// What an interval is judged by.
+    fn informs(&self, facts: &mut Facts) {
+        facts.readings.clear();
+        facts.losses.clear();
+        facts.congestion = Some(self.congestion.clone()).filter(|name| !name.is_empty());
+        facts.pacing = self.samples.back().and_then(|s| s.tcp.max_pacing_rate());
+    }
+
+    fn lately(&self) -> Sums {
+        let mut sums = Sums::default();
+        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
+            return sums;
+        };
+        let from = last.at.since(LATELY);
+        let begin = self.samples.partition_point(|s| s.at < from);
+        let begin = begin.min(self.samples.len().saturating_sub(2));
+        let first = self.samples.get(begin).unwrap_or(first);
+        let mut facts = Facts::new(Source::Samples);
+        self.informs(&mut facts);
+        let mut idle = Idle::from(&first.row());
+        let mut pieces = Vec::new();
+        for (was, now) in self
+            .samples
+            .range(begin..)
+            .zip(self.samples.range(begin + 1..))
+        {
+            let span = now.at.since(was.at).0;
+            match self.receives() {
+                true if unread(&now.tcp) >= UNREAD => {
+                    *sums.owned.entry(Limit::ReadingApplication).or_default() += span;
+                }
+                true => {}
+                false => interval(&was.row(), &now.row(), &mut facts, &mut idle, &mut pieces),
+            }
+        }
+        for piece in pieces {
+            *sums.owned.entry(piece.limit).or_default() += piece.to.since(piece.from).0;
+        }
+        let (sent, received) = moved(&first.tcp, &last.tcp);
+        sums.span = last.at.since(first.at);
+        (sums.sent, sums.received) = (Bytes(sent), Bytes(received));
+        sums.retransmitted = count(first.tcp.total_retrans(), last.tcp.total_retrans());
+        sums
+    }
+
+    fn glance(&self, now: Nanos) -> Glance {
+        let sums = self.lately();
+        let all = sums.span.0.max(1);
+        let most = sums.owned.iter().max_by_key(|(_, time)| **time);
+        let most =
+            most.filter(|(_, time)| !self.receives() || **time as f64 >= MOSTLY * all as f64);
+        let tcp = &self.samples.back().expect("one sample is always kept").tcp;
+        let (_, cause) = self.explained.unwrap_or_default();
+        Glance {
+            connection: self.about.id,
+            local: self.about.local,
+            remote: self.about.remote,
+            pid: self.pid,
+            comm: self.comm,
+            unit: None,
+            seen: now.since(self.since),
+            sent: sums.sent.per(sums.span),
+            received: sums.received.per(sums.span),
+            limit: most.map(|(limit, _)| *limit),
+            share: most.map_or(0.0, |(_, time)| *time as f64 / all as f64),
+            cause: cause.map(|(limit, _)| limit),
+            confidence: cause.map(|(_, confidence)| confidence),
+            cwnd: tcp.cwnd_bytes().unwrap_or_default(),
+            srtt: tcp.srtt().unwrap_or_default(),
+            min_rtt: tcp.min_rtt().unwrap_or_default(),
+            retransmitted: sums.retransmitted,
+            silent: now.since(self.moved.unwrap_or(self.since)),
+        }
+    }
+
+    /// By its own samples, and those of its peer where that is a socket of this host.
+    fn explain(&self, peer: Option<&WatchedSocket>) -> Option<Explanation> {
+        if self.receives() {
+            return Some(self.explain_reader());
+        }
+        let mut mixed = Mixed::new(Nanos(0));
+        for known in &self.samples {
+            mixed.sample(&TraceSample {
+                at: known.at,
+                congestion: self.congestion.clone(),
+                socket: known.tcp.clone(),
+                ..TraceSample::default()
+            });
+        }
+        let account = ConnectionAccount::new(self.about.clone());
+        let (pieces, mut facts) = mixed.conclude(&account)?;
+        let mut doubts = vec![self.doubt()];
+        match peer {
+            Some(peer) => {
+                let buffers = peer.samples.iter().filter_map(|s| s.tcp.rcvbuf());
+                facts.receive_buffer = buffers.max();
+                let mean = peer.unread();
+                facts
+                    .readings
+                    .iter_mut()
+                    .for_each(|r| r.unread = Some(mean));
+            }
+            None => doubts.push(
+                "the peer's socket is on another host: its buffer and its reader are not known"
+                    .to_owned(),
+            ),
+        }
+        let subject = subject(self.about.local, self.about.remote);
+        let mut explanation = assemble(subject, &pieces, &facts, doubts);
+        of_coarse_samples(&mut explanation, self.spacing(), facts.retransmitted);
+        Some(explanation)
+    }
+
+    /// At the receiver little is known: whether its application leaves data unread.
+    fn explain_reader(&self) -> Explanation {
+        let (first, last) = (self.samples.front(), self.samples.back());
+        let (first, last) = first.zip(last).expect("one sample is always kept");
+        let unread = self.unread();
+        let evidence = Evidence::new(Key::UnreadData, unread, Source::Samples).if_at_least(UNREAD);
+        let span = last.at.since(first.at);
+        let bytes = Bytes(moved(&first.tcp, &last.tcp).1);
+        let behind = unread >= UNREAD;
+        let limit = Limit::ReadingApplication;
+        let finding = Finding {
+            limit,
+            level: Level::Second,
+            share: Share {
+                time: span,
+                time_share: 1.0,
+                bytes,
+            },
+            confidence: Confidence::Likely,
+            evidence: vec![evidence.clone()],
+            against: None,
+            remedies: Vec::new(),
+            decider: None,
+        };
+        let mut doubts = vec![self.doubt()];
+        if !behind {
+            doubts.push("this end receives, and its application reads what comes: what limits it is known at the sender".to_owned());
+        }
+        let Connection { local, remote, .. } = self.about;
+        let subject = subject(remote, local);
+        Explanation {
+            name: subject.name,
+            sender: subject.sender,
+            receiver: subject.receiver,
+            direction: None,
+            source: Source::Samples,
+            stream: None,
+            span,
+            bytes,
+            conclusion: match behind {
+                true => Conclusion::Limited { by: vec![limit] },
+                false => Conclusion::Unexplained,
+            },
+            findings: behind.then_some(finding).into_iter().collect(),
+            ends: (!behind).then_some(evidence).into_iter().collect(),
+            phases: Vec::new(),
+            doubts,
+        }
+    }
+
+    /// What its application had not read, by its buffer, on the average of the samples.
+    fn unread(&self) -> f64 {
+        let sum: f64 = self.samples.iter().map(|s| unread(&s.tcp)).sum();
+        sum / self.samples.len().max(1) as f64
+    }
+
+    fn spacing(&self) -> Nanos {
+        let span = self.samples.front().zip(self.samples.back());
+        let span = span.map_or(Nanos(0), |(first, last)| last.at.since(first.at));
+        Nanos(span.0 / self.samples.len().saturating_sub(1).max(1) as u64)
+    }
+
+    fn doubt(&self) -> String {
+        format!(
+            "from {} samples of this socket, {} apart: what happened between them is inferred from counters",
+            self.samples.len(),
+            self.spacing()
+        )
+    }
+}
+
+fn subject(sender: SocketAddr, receiver: SocketAddr) -> ExplainedConnection {
+    ExplainedConnection {
+        name: format!("{sender} to {receiver}"),
+        sender: Some(sender),
+        receiver: Some(receiver),
+        direction: None,
+    }
+}
+
+/// Bytes that were acknowledged and that came between two states.
+fn moved(was: &SocketState, now: &SocketState) -> (u64, u64) {
+    let grown = |bytes: fn(&SocketState) -> Option<Bytes>| {
+        let (was, now) = (bytes(was), bytes(now));
+        now.unwrap_or_default().since(was.unwrap_or_default()).0
+    };
+    (grown(|s| s.bytes_acked()), grown(|s| s.bytes_received()))
+}
+
+/// What the application has not read, by the receive buffer.
+fn unread(tcp: &SocketState) -> f64 {
+    let unread = tcp.unread().unwrap_or_default().0 as f64;
+    unread
+        / tcp
+            .rcvbuf()
+            .filter(|b| b.0 > 0)
+            .map_or(f64::MAX, |b| b.0 as f64)
+}
