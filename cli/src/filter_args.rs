@@ -119,7 +119,7 @@ fn find_netns(name: &str) -> Result<u32> {
 }
 
 /// A number, or the name of a service (services(5)).
-fn parse_port(text: &str) -> Result<u16, String> {
+pub fn parse_port(text: &str) -> Result<u16, String> {
     const SERVICES: &str = "/etc/services";
     if let Ok(port) = text.parse() {
         return Ok(port);

@@ -19,6 +19,7 @@ mod serve;
 mod trace;
 mod trust;
 mod tune;
+mod watch;
 
 use crate::prelude::*;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -47,6 +48,7 @@ enum Command {
     Measure(Box<measure::Measure>),
     Prove(Box<prove::Prove>),
     Serve(serve::ServeArgs),
+    Watch(Box<watch::WatchArgs>),
     Trace(Box<trace::TraceArgs>),
     Trust(trust::Trust),
     Install(install::Install),
@@ -91,6 +93,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),
         Command::Serve(serve) => serve.run(&cli.global),
+        Command::Watch(watch) => watch.run(),
         Command::Trace(trace) => trace.run(),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Agent(agent) => agent.run(),

@@ -5,7 +5,7 @@ use crate::socket_diag::{DiagReport, DiagSockets, Pair};
 use crate::socket_owners::SocketOwners;
 use crate::trace::{Error, Filter, enter, netns_at, own_netns};
 use model::{Connection, Nanos, TraceSample};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::time::Instant;
 
@@ -13,6 +13,8 @@ use std::time::Instant;
 const OWNERS_SHARE: u64 = 500;
 /// Between two looks for new network namespaces.
 const RARELY: Nanos = Nanos::from_secs(5);
+/// Sockets of one process that are known at once.
+const MOST_OWN: usize = 1 << 20;
 /// Network namespaces that are read at once.
 const MOST_NAMESPACES: usize = 1024;
 
@@ -26,6 +28,8 @@ pub struct SocketScanner {
     owners: SocketOwners,
     started: Instant,
     opened: Option<u64>,
+    /// Sockets of the filter's process: of one that ended, the process is not known any more.
+    own: HashSet<u64>,
 }
 
 impl SocketScanner {
@@ -42,6 +46,7 @@ impl SocketScanner {
             owners: SocketOwners::within(OWNERS_SHARE),
             started: Instant::now(),
             opened: opened(),
+            own: HashSet::new(),
         };
         match filter.netns {
             Some(netns) => drop(scanner.spaces.insert(netns, sockets_of(netns, filter)?)),
@@ -91,7 +96,7 @@ impl SocketScanner {
     }
 
     fn hand_on(
-        &self,
+        &mut self,
         at: Nanos,
         netns: u32,
         ((local, remote), report): (Pair, DiagReport),
@@ -101,9 +106,16 @@ impl SocketScanner {
         let port = self.filter.port;
         let wanted = port.is_none_or(|port| local.port() == port || remote.port() == port);
         let (pid, comm) = self.owners.of(report.inode).unwrap_or_default();
-        let other = !gone && self.filter.pid.is_some_and(|only| only != pid);
-        if remote.port() == 0 || !wanted || other {
+        let own = match (self.filter.pid, gone) {
+            (None, _) => true,
+            (Some(_), true) => self.own.remove(&report.cookie),
+            (Some(only), false) => only == pid,
+        };
+        if remote.port() == 0 || !wanted || !own {
             return;
+        }
+        if self.filter.pid.is_some() && !gone && self.own.len() < MOST_OWN {
+            self.own.insert(report.cookie);
         }
         let connection = Connection {
             id: 0,

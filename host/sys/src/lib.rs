@@ -23,6 +23,7 @@ pub mod service;
 pub mod signal;
 pub mod socket;
 pub mod splice;
+pub mod terminal;
 pub mod udp;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

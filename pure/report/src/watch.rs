@@ -16,8 +16,9 @@ const WIDEST_END: usize = 21;
 
 /// How a table is drawn, and what is below it.
 pub struct TableFoot<'a> {
-    /// Connections that are open, and those that were seen.
+    /// Connections that are open.
     pub open: u64,
+    /// Connections that were seen.
     pub seen: u64,
     /// What the reader can do.
     pub hint: &'a str,
@@ -109,7 +110,8 @@ fn rate(one: &Glance) -> BitRate {
 fn limit(one: &Glance) -> String {
     let short = |limit: Limit| {
         let words = limit.words();
-        words.strip_prefix("the ").unwrap_or(words)
+        let bare = |article| words.strip_prefix(article);
+        bare("the ").or_else(|| bare("a ")).unwrap_or(words)
     };
     let Some(limit) = one.limit else {
         let idle = rate(one).0 == 0;

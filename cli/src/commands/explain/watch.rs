@@ -7,7 +7,8 @@ use engine::progress::Event;
 use model::finding::Glance;
 use model::{Nanos, TraceRecord};
 use observe::trace::{PreferredSource, TraceOptions};
-use report::{Style, watch};
+use report::Style;
+use report::watch::{self, TableFoot};
 use std::time::{Duration, Instant};
 
 /// Between two pictures on a terminal.
@@ -39,7 +40,7 @@ pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> 
         let at = Nanos::from(started.elapsed());
         let glances = watcher.glances(at);
         if json {
-            if !out::print_part(&watch::json(&glances, at))? {
+            if !out::print_part(&watch::json(&glances, glances.len() as u64, at, None))? {
                 return Ok(Exit::Done);
             }
         } else {
@@ -84,11 +85,21 @@ impl LivePicture for Now {
             return Vec::new();
         }
         self.lined = self.at;
-        vec![watch::line(&self.glances, self.at)]
+        vec![watch::line(
+            &self.glances,
+            self.glances.len() as u64,
+            self.at,
+        )]
     }
 
     fn frame(&self, style: Style) -> Vec<String> {
-        watch::frame(&self.glances, self.seen, self.at, style)
+        let foot = TableFoot {
+            open: self.glances.len() as u64,
+            seen: self.seen,
+            hint: "Ctrl-C explains them.",
+            numbered: false,
+        };
+        watch::frame(&self.glances, &foot, self.at, style)
     }
 
     fn event(&mut self, _: &Event<'_>) {}

@@ -1,0 +1,410 @@
+//! `linerate watch`: what limits the TCP connections of this host now, by samples of their sockets.
+
+use crate::filter_args::{FilterArgs, parse_port};
+use crate::live::{LivePicture, View};
+use crate::prelude::*;
+use engine::progress::Event;
+use explain::SocketWatcher;
+use model::finding::{Explanation, Glance, SocketAccount};
+use model::{BitRate, Connection, Nanos};
+use observe::SocketScanner;
+use report::watch::{self, LISTED, SHOWN, TableFoot};
+use report::{Style, explain as words};
+use std::collections::HashMap;
+use std::io::IsTerminal;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use sys::terminal::Keys;
+
+/// Between two looks at all sockets at the least, and between two reads of those that ended.
+const LOOK: Nanos = Nanos::from_millis(80);
+/// All that is done takes at most one part in this many of one processor: looks are rarer where there are many sockets.
+const SHARE: u64 = 150;
+/// Between two pictures or lines of JSON.
+const SECOND: Nanos = Nanos::from_secs(1);
+/// Between two sets of lines.
+const LINES: Nanos = Nanos::from_secs(5);
+/// Processes whose units are known at once.
+const MOST_UNITS: usize = 4096;
+
+/// Watch all TCP connections of this host, and what limits each of them
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate watch                            a table; 1 to 9 open a connection
+  linerate watch --port 873                 rsync
+  linerate watch --peer 10.1.0.0/16 --min-rate 1M
+  linerate watch --pid 845 --time 1m
+  linerate watch | grep rsync               lines, five seconds apart
+  linerate watch --json | jq '.connections[0]'
+
+Sockets are sampled, packets are not: it costs at most 1 % of one processor, and
+needs no right. Root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, show whose the
+sockets of other users are. docs/watch.md has the details.")]
+pub struct WatchArgs {
+    /// Only connections with this port at either end
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
+    port: Option<u16>,
+    /// Only connections to this address or network (ADDRESS/BITS)
+    #[arg(long, value_name = "ADDRESS")]
+    peer: Option<Peer>,
+    /// Only sockets that this process uses
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Only show connections that move at least so much
+    #[arg(long, value_name = "RATE")]
+    min_rate: Option<BitRate>,
+    /// Also those of other network namespaces, as containers have them (CAP_SYS_ADMIN)
+    #[arg(long, conflicts_with = "pid")]
+    all_namespaces: bool,
+    /// End after this time
+    #[arg(short, long, value_name = "TIME")]
+    time: Option<Nanos>,
+    /// A JSON object a line, every second
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// An address, or all that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Peer {
+    address: IpAddr,
+    bits: u32,
+}
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Peer, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is no address and no network; write 10.1.2.3, 10.1.0.0/16 or fd00::/8"
+            )
+        };
+        let (address, bits) = text
+            .split_once('/')
+            .map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| wrong()))?;
+        match bits <= most {
+            true => Ok(Peer { address, bits }),
+            false => Err(wrong()),
+        }
+    }
+}
+
+impl Peer {
+    fn has(self, ip: IpAddr) -> bool {
+        let number = |ip: IpAddr| match ip {
+            IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 4),
+            IpAddr::V6(v6) => (v6.to_bits(), 6),
+        };
+        let ((own, version), (other, of)) = (number(self.address), number(ip));
+        version == of && (own ^ other).checked_shr(128 - self.bits).unwrap_or(0) == 0
+    }
+}
+
+impl WatchArgs {
+    pub fn run(&self) -> Result<Exit> {
+        let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
+        let which = FilterArgs {
+            port: self.port,
+            pid: self.pid,
+            netns: self.all_namespaces.then(|| "all".to_owned()),
+            ..FilterArgs::default()
+        };
+        let scanner = SocketScanner::open(&which.filter()?)?;
+        if let (_, refused @ 1..) = scanner.namespaces() {
+            out::note(&format!(
+                "linerate: {refused} network namespaces may not be entered (it takes CAP_SYS_ADMIN): their sockets are left out"
+            ));
+        }
+        if sys::process::effective_user() != 0 {
+            out::note(
+                "linerate: without root, only your own processes are named: '-' holds the others",
+            );
+        }
+        let mut watch = Watch {
+            args: self,
+            scanner,
+            watcher: SocketWatcher::default(),
+            units: HashMap::new(),
+            look_at: Nanos(0),
+            began_with: 0,
+        };
+        let mut screen = WatchScreen::new(self.json);
+        while !stop.load(Ordering::Relaxed)
+            && self.time.is_none_or(|time| watch.scanner.now() < time)
+        {
+            let began = sys::clock::thread_cpu();
+            watch.look();
+            if !screen.show(&mut watch)? {
+                return Ok(Exit::Done);
+            }
+            watch.rest(sys::clock::thread_cpu().saturating_sub(began));
+            if !screen.wait(&mut watch)? {
+                break;
+            }
+        }
+        let explanations = watch.explain();
+        drop(screen);
+        out::print(&match self.json {
+            true => words::json_line(&explanations),
+            false => words::text(&explanations, None, stdout_style()),
+        })?;
+        if let Some(missing) = watch.account().missing() {
+            out::note(&format!("linerate: connections are missing: {missing}"));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// The sockets, and what is known of them.
+struct Watch<'a> {
+    args: &'a WatchArgs,
+    scanner: SocketScanner,
+    watcher: SocketWatcher,
+    units: HashMap<u32, Option<String>>,
+    look_at: Nanos,
+    /// Sockets at the first look.
+    began_with: u64,
+}
+
+impl Watch<'_> {
+    /// Reads the sockets that ended, and all of them if it is time.
+    fn look(&mut self) {
+        let Watch { args, watcher, .. } = self;
+        let mut push = |connection: Connection, sample| {
+            if args
+                .peer
+                .is_none_or(|peer| peer.has(connection.remote.ip()))
+            {
+                watcher.push(connection, &sample);
+            }
+        };
+        self.scanner.ended(&mut push);
+        if self.scanner.now() < self.look_at {
+            return;
+        }
+        self.watcher.begin();
+        let Watch { args, watcher, .. } = self;
+        self.scanner.poll(&mut |connection: Connection, sample| {
+            if args
+                .peer
+                .is_none_or(|peer| peer.has(connection.remote.ip()))
+            {
+                watcher.push(connection, &sample);
+            }
+        });
+        self.watcher.finish();
+        if self.look_at.0 == 0 {
+            self.began_with = self.watcher.account().seen;
+        }
+        self.look_at = self.scanner.now();
+    }
+
+    /// What was just done took so much of the processor.
+    fn rest(&mut self, took: Duration) {
+        let least = if self.look_at > self.scanner.now() {
+            Nanos(0)
+        } else {
+            LOOK
+        };
+        self.look_at += least.max(Nanos(Nanos::from(took).0.saturating_mul(SHARE)));
+    }
+
+    fn glances(&mut self, most: usize) -> Vec<Glance> {
+        let least = self.args.min_rate.map_or(0.0, |rate| rate.0 as f64 / 8.0);
+        let now = self.scanner.now();
+        let mut glances = self.watcher.glances(now, most, &|_, _, rate| rate >= least);
+        if self.units.len() > MOST_UNITS {
+            self.units.clear();
+        }
+        for glance in glances.iter_mut().filter(|glance| glance.pid != 0) {
+            let unit = self.units.entry(glance.pid);
+            glance.unit = unit.or_insert_with(|| observe::unit(glance.pid)).clone();
+        }
+        glances
+    }
+
+    /// The account with what the kernel counted and was not met.
+    fn account(&self) -> SocketAccount {
+        let account = self.watcher.account().clone();
+        let met = account.seen - self.began_with;
+        let opened = self.scanner.opened().filter(|_| self.args.peer.is_none());
+        SocketAccount {
+            unseen: opened.map_or(0, |opened| opened.saturating_sub(met)),
+            ..account
+        }
+    }
+
+    /// Those that a table shows and those that ended, if they moved enough.
+    fn explain(&mut self) -> Vec<Explanation> {
+        let shown = self.glances(SHOWN);
+        let shown = shown
+            .iter()
+            .filter(|one| one.sent.0 + one.received.0 > 0 || one.limit.is_some());
+        let mut all: Vec<Explanation> = shown
+            .filter_map(|one| self.watcher.explain(one.connection))
+            .collect();
+        all.extend(self.watcher.take_ended());
+        all.truncate(SHOWN);
+        all
+    }
+}
+
+/// Where it is shown: a table in place, lines, or JSON.
+struct WatchScreen {
+    view: Option<View<WatchTable>>,
+    keys: Option<Keys>,
+    json: bool,
+    due: Nanos,
+    /// A connection that fills the screen.
+    opened: Option<u32>,
+    shown: Vec<u32>,
+}
+
+impl WatchScreen {
+    fn new(json: bool) -> WatchScreen {
+        let terminal = !json && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        WatchScreen {
+            view: terminal.then(|| View::new(WatchTable::default(), false)),
+            keys: terminal.then(Keys::open).flatten(),
+            json,
+            due: Nanos(0),
+            opened: None,
+            shown: Vec::new(),
+        }
+    }
+
+    /// Shows what is due; false once nobody reads.
+    fn show(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
+        let at = watch.scanner.now();
+        if at < self.due {
+            return Ok(true);
+        }
+        let open = watch.watcher.open() as u64;
+        if let Some(view) = &mut self.view {
+            self.due = at + SECOND;
+            let glances = watch.glances(SHOWN);
+            self.shown = glances.iter().map(|one| one.connection).collect();
+            let opened = self.opened.map(|number| watch.watcher.explain(number));
+            let table = WatchTable {
+                glances,
+                account: watch.account(),
+                opened,
+                open,
+                at,
+                keys: self.keys.is_some(),
+            };
+            view.update(|picture| *picture = table);
+            return Ok(true);
+        }
+        if self.json {
+            self.due = at + SECOND;
+            let glances = watch.glances(LISTED);
+            return out::print_part(&watch::json(&glances, open, at, Some(&watch.account())));
+        }
+        // The first lines have some seconds behind them.
+        let first = self.due.0 == 0;
+        self.due = at + LINES;
+        if first {
+            return Ok(true);
+        }
+        let lines = watch::lines(&watch.glances(SHOWN), at);
+        out::print_part(&(lines.join("\n") + "\n"))
+    }
+
+    /// Waits for the next round or a key; false if that ends the watch.
+    fn wait(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
+        let Some(keys) = &self.keys else {
+            std::thread::sleep(LOOK.into());
+            return Ok(true);
+        };
+        match keys.wait(LOOK.into()) {
+            Ok(None) => return Ok(true),
+            Ok(Some(b'q')) => return Ok(false),
+            Ok(Some(key @ b'1'..=b'9')) if self.opened.is_none() => {
+                self.opened = self.shown.get(usize::from(key - b'1')).copied();
+            }
+            Ok(Some(_)) => self.opened = None,
+            // The terminal is gone, and with it whoever looked.
+            Err(_) => return Ok(false),
+        }
+        self.due = Nanos(1);
+        self.show(watch)
+    }
+}
+
+#[derive(Default)]
+struct WatchTable {
+    glances: Vec<Glance>,
+    account: SocketAccount,
+    /// Instead of the table; `None` while too little is known.
+    opened: Option<Option<Explanation>>,
+    open: u64,
+    at: Nanos,
+    keys: bool,
+}
+
+impl LivePicture for WatchTable {
+    fn plain(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn frame(&self, style: Style) -> Vec<String> {
+        if let Some(opened) = &self.opened {
+            let mut lines: Vec<String> = match opened {
+                Some(explanation) => {
+                    let text = words::text(std::slice::from_ref(explanation), None, style);
+                    text.lines().map(str::to_owned).collect()
+                }
+                None => {
+                    vec!["Nothing to explain: it has ended, or moved too little so far.".to_owned()]
+                }
+            };
+            lines.push("Any key returns to the table; q ends.".to_owned());
+            return lines;
+        }
+        let missing = self
+            .account
+            .missing()
+            .map(|missing| format!("Missing: {missing}. "));
+        let keys = if self.keys {
+            "1 to 9 open one, q ends."
+        } else {
+            "Ctrl-C ends."
+        };
+        let foot = TableFoot {
+            open: self.open,
+            seen: self.account.seen,
+            hint: &(missing.unwrap_or_default() + keys),
+            numbered: self.keys,
+        };
+        watch::frame(&self.glances, &foot, self.at, style)
+    }
+
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_by_address_and_network() {
+        let of = |text: &str, ip: &str| text.parse::<Peer>().unwrap().has(ip.parse().unwrap());
+        assert!(of("10.1.2.3", "10.1.2.3") && !of("10.1.2.3", "10.1.2.4"));
+        assert!(of("10.1.0.0/16", "10.1.200.1") && !of("10.1.0.0/16", "10.2.0.1"));
+        assert!(of("fd00::/8", "fd12::1") && !of("fd00::/8", "fe80::1"));
+        assert!(of("0.0.0.0/0", "192.0.2.1") && !of("0.0.0.0/0", "::1"));
+        for wrong in ["", "x", "10.0.0.0/33", "10.0.0.0/", "fd00::/129"] {
+            assert!(
+                wrong.parse::<Peer>().unwrap_err().contains("10.1.0.0/16"),
+                "{wrong}"
+            );
+        }
+    }
+}
