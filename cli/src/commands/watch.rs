@@ -122,9 +122,14 @@ impl WatchArgs {
             ));
         }
         if sys::process::effective_user() != 0 {
-            out::note(
-                "linerate: without root, only your own processes are named: '-' holds the others",
-            );
+            let others = if self.all_namespaces {
+                ", and other network namespaces are not seen"
+            } else {
+                ""
+            };
+            out::note(&format!(
+                "linerate: without root, only your own processes are named ('-' are the others){others}"
+            ));
         }
         let mut watch = Watch {
             args: self,
@@ -132,7 +137,7 @@ impl WatchArgs {
             watcher: SocketWatcher::default(),
             units: HashMap::new(),
             look_at: Nanos(0),
-            began_with: 0,
+            counted: [None; 2],
         };
         let mut screen = WatchScreen::new(self.json);
         while !stop.load(Ordering::Relaxed)
@@ -168,15 +173,18 @@ struct Watch<'a> {
     watcher: SocketWatcher,
     units: HashMap<u32, Option<String>>,
     look_at: Nanos,
-    /// Sockets at the first look.
-    began_with: u64,
+    /// Connections that the kernel has counted and the sockets that were met, at the first look and at the last.
+    counted: [Option<(u64, u64)>; 2],
 }
 
 impl Watch<'_> {
     /// Reads the sockets that ended, and all of them if it is time.
     fn look(&mut self) {
+        // What the kernel counted before it was asked for its sockets has been met then.
+        let before = self.scanner.opened();
+        let is_due = self.scanner.now() >= self.look_at;
         let Watch { args, watcher, .. } = self;
-        let mut push = |connection: Connection, sample| {
+        let push = |watcher: &mut SocketWatcher, connection: Connection, sample| {
             if args
                 .peer
                 .is_none_or(|peer| peer.has(connection.remote.ip()))
@@ -184,24 +192,19 @@ impl Watch<'_> {
                 watcher.push(connection, &sample);
             }
         };
-        self.scanner.ended(&mut push);
-        if self.scanner.now() < self.look_at {
+        self.scanner
+            .ended(&mut |one, sample| push(watcher, one, sample));
+        if !is_due {
             return;
         }
-        self.watcher.begin();
-        let Watch { args, watcher, .. } = self;
-        self.scanner.poll(&mut |connection: Connection, sample| {
-            if args
-                .peer
-                .is_none_or(|peer| peer.has(connection.remote.ip()))
-            {
-                watcher.push(connection, &sample);
-            }
-        });
-        self.watcher.finish();
-        if self.look_at.0 == 0 {
-            self.began_with = self.watcher.account().seen;
-        }
+        watcher.begin();
+        self.scanner
+            .poll(&mut |one, sample| push(watcher, one, sample));
+        watcher.finish();
+        let first = self.counted[0].is_none();
+        let opened = if first { self.scanner.opened() } else { before };
+        let counted = opened.map(|opened| (opened, self.watcher.account().seen));
+        self.counted = [self.counted[0].or(counted), counted];
         self.look_at = self.scanner.now();
     }
 
@@ -231,13 +234,12 @@ impl Watch<'_> {
 
     /// The account with what the kernel counted and was not met.
     fn account(&self) -> SocketAccount {
-        let account = self.watcher.account().clone();
-        let met = account.seen - self.began_with;
-        let opened = self.scanner.opened().filter(|_| self.args.peer.is_none());
-        SocketAccount {
-            unseen: opened.map_or(0, |opened| opened.saturating_sub(met)),
-            ..account
+        let mut account = self.watcher.account().clone();
+        if let ([Some(first), Some(last)], None) = (self.counted, self.args.peer) {
+            let (opened, met) = (last.0 - first.0, last.1 - first.1);
+            account.unseen = opened.saturating_sub(met);
         }
+        account
     }
 
     /// Those that a table shows and those that ended, if they moved enough.
@@ -319,11 +321,13 @@ impl WatchScreen {
 
     /// Waits for the next round or a key; false if that ends the watch.
     fn wait(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
+        let least = Nanos::from_millis(1);
+        let pause = watch.look_at.since(watch.scanner.now()).clamp(least, LOOK);
         let Some(keys) = &self.keys else {
-            std::thread::sleep(LOOK.into());
+            std::thread::sleep(pause.into());
             return Ok(true);
         };
-        match keys.wait(LOOK.into()) {
+        match keys.wait(pause.into()) {
             Ok(None) => return Ok(true),
             Ok(Some(b'q')) => return Ok(false),
             Ok(Some(key @ b'1'..=b'9')) if self.opened.is_none() => {

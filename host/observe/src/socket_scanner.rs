@@ -27,7 +27,6 @@ pub struct SocketScanner {
     looked: Nanos,
     owners: SocketOwners,
     started: Instant,
-    opened: Option<u64>,
     /// Sockets of the filter's process: of one that ended, the process is not known any more.
     own: HashSet<u64>,
 }
@@ -45,7 +44,6 @@ impl SocketScanner {
             looked: Nanos(0),
             owners: SocketOwners::within(OWNERS_SHARE),
             started: Instant::now(),
-            opened: opened(),
             own: HashSet::new(),
         };
         match filter.netns {
@@ -139,13 +137,14 @@ impl SocketScanner {
         self.spaces.values().map(|sockets| sockets.overruns).sum()
     }
 
-    /// Connections that this network namespace opened and accepted since the start, by the kernel's own count (`ActiveOpens`
-    /// and `PassiveOpens`, RFC 4022); `None` where all namespaces or some connections are read.
+    /// Connections that this network namespace opened and accepted so far, by the kernel's own count (`ActiveOpens` and
+    /// `PassiveOpens`, RFC 4022); `None` where all namespaces or some connections are read.
     pub fn opened(&self) -> Option<u64> {
-        let all = self.filter.netns == own_netns()
-            && self.filter.port.is_none()
-            && self.filter.pid.is_none();
-        opened().filter(|_| all)?.checked_sub(self.opened?)
+        let filter = Filter {
+            netns: own_netns(),
+            ..Filter::default()
+        };
+        (self.filter == filter).then(opened)?
     }
 
     /// Network namespaces that are read, and those that this process may not enter.

@@ -23,7 +23,7 @@ const MOST_SOCKETS: usize = 32_768;
 /// Samples that are kept of all sockets together, and of one at the most and at the least.
 const MOST_SAMPLES: usize = 24_576;
 const MOST_OF_ONE: usize = 600;
-const FEWEST_OF_ONE: usize = 12;
+const FEWEST_OF_ONE: usize = 2;
 /// Samples are kept for so long, and so long after data moved.
 const KEPT: Nanos = Nanos::from_secs(60);
 /// What a glance shows.
@@ -52,6 +52,8 @@ pub struct SocketWatcher {
     account: SocketAccount,
     next: u32,
     dump: u32,
+    /// A look at all sockets is behind it: what was not met in it is new.
+    complete: bool,
     /// Sockets of which several samples are kept.
     moving: usize,
     left_out: u64,
@@ -97,7 +99,7 @@ impl SocketWatcher {
                 self.left_out += 1;
                 return;
             }
-            let is_new = self.dump > 1;
+            let is_new = self.complete;
             let mut socket = WatchedSocket::new(connection, self.next, sample, is_new);
             self.next = self.next.wrapping_add(1);
             self.account.seen += 1;
@@ -141,6 +143,7 @@ impl SocketWatcher {
             .filter(|s| s.samples.len() > 1)
             .count();
         self.account.left_out = self.left_out;
+        self.complete = true;
     }
 
     fn end(&mut self, key: (u32, u64)) {
@@ -540,4 +543,169 @@ fn unread(tcp: &SocketState) -> f64 {
             .rcvbuf()
             .filter(|b| b.0 > 0)
             .map_or(f64::MAX, |b| b.0 as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::socket_state;
+
+    const TRIP: u64 = 20;
+
+    fn connection(cookie: u64) -> Connection {
+        Connection {
+            id: 0,
+            cookie,
+            netns: 1,
+            local: ([192, 0, 2, 1], 40_000).into(),
+            remote: ([192, 0, 2, 2], 5201).into(),
+        }
+    }
+
+    fn sample(ms: u64, acked: u64, received: u64) -> TraceSample {
+        TraceSample {
+            at: Nanos::from_millis(ms),
+            pid: 845,
+            congestion: "cubic".to_owned(),
+            socket: socket_state! {
+                state: Some(1),
+                mss: Some(1448),
+                srtt: Some(Nanos::from_millis(TRIP)),
+                min_rtt: Some(Nanos::from_millis(TRIP)),
+                cwnd: Some(100),
+                ssthresh: Some(50),
+                bytes_acked: Some(Bytes(acked)),
+                bytes_received: Some(Bytes(received)),
+                busy: Some(Nanos::from_millis(ms)),
+                rwnd_limited: Some(Nanos(0)),
+                sndbuf_limited: Some(Nanos(0)),
+                rqueue: Some(Bytes(0)),
+                rcvbuf: Some(Bytes(128 << 10)),
+            },
+            ..TraceSample::default()
+        }
+    }
+
+    /// Of a sender whose peer's window of 28 segments is full.
+    fn windowed(ms: u64) -> TraceSample {
+        let mut one = sample(ms, ms * 2000, 0);
+        one.socket = socket_state! {
+            from one.socket;
+            packets_out: Some(28),
+            notsent_bytes: Some(Bytes(100_000)),
+            data_segs_out: Some((ms * 2) as u32),
+            snd_wnd: Some(Bytes(28 * 1448)),
+            rwnd_limited: Some(Nanos::from_millis(ms)),
+        };
+        one
+    }
+
+    fn look(watcher: &mut SocketWatcher, all: &[(u64, TraceSample)]) {
+        watcher.begin();
+        for (cookie, sample) in all {
+            watcher.push(connection(*cookie), sample);
+        }
+        watcher.finish();
+    }
+
+    fn all(watcher: &mut SocketWatcher, at: u64) -> Vec<Glance> {
+        watcher.glances(Nanos::from_millis(at), 100, &|_, _, _| true)
+    }
+
+    #[test]
+    fn a_full_window_is_named_with_its_rate_and_before_an_idle_socket() {
+        let mut watcher = SocketWatcher::default();
+        for ms in (0..10_000).step_by(80) {
+            look(&mut watcher, &[(1, sample(ms, 5, 0)), (2, windowed(ms))]);
+        }
+        let glances = all(&mut watcher, 9_920);
+        assert_eq!(glances.len(), 2);
+        assert_eq!(glances[0].limit, Some(Limit::ReceiveWindow));
+        assert_eq!(glances[0].cause, Some(Limit::ReceiveWindow));
+        assert_eq!(glances[0].sent.0, 16_000_000);
+        assert!(
+            glances[0].share > 0.99 && glances[0].pid == 845,
+            "{:?}",
+            glances[0]
+        );
+        assert_eq!((glances[1].limit, glances[1].sent.0), (None, 0), "idle");
+        let explained = watcher.explain(glances[0].connection).unwrap();
+        assert_eq!(explained.confidence(), Some(Confidence::Certain));
+        assert!(watcher.explain(glances[1].connection).is_none());
+        let limited = &watcher.account().limited;
+        assert_eq!(
+            limited.get(&Limit::ReceiveWindow),
+            Some(&Nanos::from_millis(9_920))
+        );
+    }
+
+    #[test]
+    fn at_the_receiver_unread_data_are_known_and_nothing_else() {
+        let of = |unread: u64| {
+            let mut watcher = SocketWatcher::default();
+            for ms in (0..2_000).step_by(80) {
+                let mut one = sample(ms, 5, ms * 2000);
+                one.socket = socket_state! { from one.socket; rqueue: Some(Bytes(unread)) };
+                look(&mut watcher, &[(1, one)]);
+            }
+            let glance = all(&mut watcher, 1_920).remove(0);
+            let explained = watcher.explain(glance.connection).unwrap();
+            assert_eq!(explained.cause(), glance.cause);
+            (glance.limit, glance.cause)
+        };
+        let reader = Some(Limit::ReadingApplication);
+        assert_eq!(of(64 << 10), (reader, reader));
+        assert_eq!(of(1 << 10), (None, None));
+    }
+
+    #[test]
+    fn what_ends_is_counted_once_and_what_is_gone_without_a_last_state_as_that() {
+        let mut watcher = SocketWatcher::default();
+        look(
+            &mut watcher,
+            &[(1, sample(0, 1000, 0)), (2, sample(0, 0, 0))],
+        );
+        // Of those before the first look only what comes after it.
+        assert_eq!(watcher.account().sent, Bytes(0));
+        let gone = |acked| TraceSample {
+            gone: true,
+            ..sample(50, acked, 0)
+        };
+        watcher.push(connection(1), &gone(1500));
+        watcher.push(connection(3), &gone(700));
+        look(&mut watcher, &[]);
+        let account = watcher.account();
+        assert_eq!(account.sent, Bytes(500 + 700));
+        let counts = (account.seen, account.ended, account.short, account.vanished);
+        assert_eq!(counts, (3, 2, 1, 1));
+        assert_eq!(
+            account.missing().as_deref(),
+            Some("1 ended without a last state")
+        );
+        assert_eq!(watcher.open(), 0);
+    }
+
+    #[test]
+    fn memory_is_bounded_however_many_move_and_however_long() {
+        let mut watcher = SocketWatcher::default();
+        for ms in (0..8_000).step_by(80) {
+            let moving: Vec<_> = (0..3_000).map(|n| (n, windowed(ms))).collect();
+            look(&mut watcher, &moving);
+        }
+        let kept: usize = watcher.sockets.values().map(|s| s.samples.len()).sum();
+        assert!(kept <= MOST_SAMPLES, "{kept}");
+        assert!(
+            size_of::<KnownSocket>() <= 640,
+            "{}",
+            size_of::<KnownSocket>()
+        );
+        let many: Vec<_> = (0..MOST_SOCKETS as u64 + 5)
+            .map(|n| (n, sample(8_000, 0, 0)))
+            .collect();
+        look(&mut watcher, &many);
+        assert_eq!(
+            (watcher.open(), watcher.account().left_out),
+            (MOST_SOCKETS, 5)
+        );
+    }
 }

@@ -80,7 +80,10 @@ fn row(one: &Glance, wide: bool) -> Vec<String> {
     let mut row = vec![
         who(one),
         format!(":{} {} {remote}", one.local.port(), way(one)),
-        figure(rate(one).0, 1e6),
+        match rate(one).0 {
+            0 => "0".to_owned(),
+            rate => figure(rate, 1e6),
+        },
         seconds(one.seen),
         limit(one),
     ];

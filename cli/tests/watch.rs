@@ -1,0 +1,226 @@
+//! `linerate watch` as a user meets it. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Home, Lab, Lines, Running, run, stderr, stdout};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A host with a good path to one other, and a slow one to a third.
+const HOSTS: &str = r#"
+name = "three-hosts"
+why = "a test"
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+[[host]]
+name = "c"
+[[link]]
+between = ["a", "b"]
+[link.both]
+rate = "1G"
+delay = "10ms"
+[[link]]
+between = ["a", "c"]
+[link.both]
+rate = "20M"
+delay = "10ms"
+queue = { bytes = "100K" }
+"#;
+
+/// What limits each of the flows of `flows.py`, by its port: one of these. The idle one has none.
+const LIMITS: [(u64, &[&str]); 6] = [
+    (7101, &["receive_window"]),
+    (7102, &["reading_application"]),
+    (7103, &["send_buffer"]),
+    (7104, &["pacing"]),
+    (7105, &["bottleneck_rate", "bufferbloat", "shaper"]),
+    (7106, &["application"]),
+];
+
+fn flows(home: &Home, lab: &Lab, host: &str, args: &[&str]) -> Child {
+    let place = format!("{}/{host}", lab.name);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/flows.py");
+    let args = [&["lab", "exec", &place, "--", "python3", script], args].concat();
+    let mut command = home.linerate(&args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn serving(home: &Home, lab: &Lab, host: &str) -> Running {
+    let mut child = flows(home, lab, host, &["serve"]);
+    Lines::of(child.stdout.take().unwrap()).wait_for("listening");
+    Running(child)
+}
+
+fn port(one: &Value) -> u64 {
+    let remote = one["remote"].as_str().unwrap();
+    remote.rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// The cause that is named, by the remote port; of an application's own the limit.
+fn causes(now: &Value) -> BTreeMap<u64, String> {
+    let all = now["connections"].as_array().unwrap().iter();
+    let named = all.filter_map(|one| {
+        let cause = one["cause"].as_str().or(one["limit"].as_str())?;
+        Some((port(one), cause.to_owned()))
+    });
+    named.collect()
+}
+
+#[test]
+fn flows_of_seven_known_limits_are_each_named() {
+    let home = Home::new();
+    let file = home.path().join("hosts.toml");
+    fs::write(&file, HOSTS).unwrap();
+    let lab = Lab::up(&home, file.to_str().unwrap());
+    let _servers = ["b", "c"].map(|host| serving(&home, &lab, host));
+    let _sender = Running(flows(&home, &lab, "a", &["send", "b", "c", "100"]));
+    let place = format!("{}/a", lab.name);
+    let linerate = env!("CARGO_BIN_EXE_linerate");
+    let watch = ["lab", "exec", &place, "--", linerate, "watch"];
+    let mut json = home.linerate(&[&watch[..], &["--json"]].concat());
+    let mut json = json.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(json.stdout.take().unwrap());
+    let right = |found: &BTreeMap<u64, String>| {
+        let is = |(port, named): &(u64, &[&str])| {
+            found
+                .get(port)
+                .is_some_and(|cause| named.contains(&cause.as_str()))
+        };
+        found.len() == LIMITS.len() && LIMITS.iter().all(is)
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    let now = loop {
+        let now: Value = serde_json::from_str(&lines.wait_for("\"now\"")).unwrap();
+        if right(&causes(&now)) {
+            break now;
+        }
+        assert!(Instant::now() < until, "{:?}", causes(&now));
+    };
+    let all = now["connections"].as_array().unwrap();
+    assert_eq!((all.len(), now["open"].as_u64()), (7, Some(7)));
+    let idle = all.iter().find(|one| port(one) == 7107).unwrap();
+    assert!(idle["limit"].is_null() && idle["sent_bit_s"] == 0, "{idle}");
+    assert!(all.iter().all(|one| one["comm"] == "python3"), "{now}");
+    // What only samples at one end show of the path's rate is never certain.
+    let line = all.iter().find(|one| port(one) == 7105).unwrap();
+    assert_ne!(line["confidence"], "certain", "{line}");
+
+    common::signal(&json, "INT");
+    let last = lines.wait_for("\"explanations\"");
+    assert!(
+        Running(json)
+            .output(Duration::from_secs(20))
+            .status
+            .success()
+    );
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(
+        last["explanations"].as_array().unwrap().len(),
+        6,
+        "the idle one has nothing to explain"
+    );
+
+    // The same as lines, of one port alone.
+    let args = [
+        "--port",
+        "7101",
+        "--min-rate",
+        "1M",
+        "--peer",
+        "10.0.0.0/8",
+        "--time",
+        "6s",
+    ];
+    let out = run(&mut home.linerate(&[&watch[..], &args].concat()));
+    let text = stdout(&out);
+    assert!(text.starts_with("5 s: python3 ("), "{text}{}", stderr(&out));
+    assert!(
+        text.contains("Limited by the receive window (certain, "),
+        "{text}"
+    );
+    assert_eq!(text.matches("Limited by").count(), 1, "{text}");
+}
+
+/// Short connections are counted by their last states, and nothing is missing.
+#[test]
+fn connections_that_live_between_two_looks_are_counted_to_the_byte() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut command = home.linerate(&["watch", "--json", "--port", &port.to_string()]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    lines.wait_for("\"now\"");
+    for _ in 0..500 {
+        let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        client.write_all(&[1; 10_000]).unwrap();
+        drop(client);
+        std::io::copy(&mut &server, &mut std::io::sink()).unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(30);
+    let account = loop {
+        let now: Value = serde_json::from_str(&lines.wait_for("\"now\"")).unwrap();
+        let account = now["account"].clone();
+        if account["ended"] == 1000 {
+            break account;
+        }
+        assert!(Instant::now() < until, "{account}");
+    };
+    let of = |key: &str| account[key].as_u64().unwrap();
+    assert_eq!(
+        (of("seen"), of("vanished"), of("left_out")),
+        (1000, 0, 0),
+        "both ends: {account}"
+    );
+    // The SYN and the FIN may count as a byte each.
+    assert!(
+        (5_000_000..=5_003_000).contains(&of("sent_bytes")),
+        "{account}"
+    );
+    assert!(
+        (5_000_000..=5_003_000).contains(&of("received_bytes")),
+        "{account}"
+    );
+    common::signal(&child, "INT");
+    assert!(
+        Running(child)
+            .output(Duration::from_secs(20))
+            .status
+            .success()
+    );
+}
+
+#[test]
+fn who_may_not_name_the_others_is_told_so_and_watches_all_the_same() {
+    let home = Home::new();
+    let linerate = home.path().join("linerate");
+    fs::copy(env!("CARGO_BIN_EXE_linerate"), &linerate).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command
+        .arg(&linerate)
+        .args(["watch", "--time", "100ms", "--json"]);
+    home.furnish(&mut command);
+    let out = run(&mut command);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(
+        stderr(&out).contains("only your own processes are named"),
+        "{}",
+        stderr(&out)
+    );
+    assert!(
+        stdout(&out).starts_with("{\"kind\":\"now\""),
+        "{}",
+        stdout(&out)
+    );
+}
