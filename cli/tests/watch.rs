@@ -126,7 +126,7 @@ fn flows_of_seven_known_limits_are_each_named() {
     assert_eq!(
         last["explanations"].as_array().unwrap().len(),
         6,
-        "the idle one has nothing to explain"
+        "the idle one moved too little"
     );
 
     // The same as lines, of one port alone.

@@ -200,7 +200,7 @@ impl Watch<'_> {
         watcher.begin();
         self.scanner
             .poll(&mut |one, sample| push(watcher, one, sample));
-        watcher.finish();
+        watcher.finish(self.scanner.now());
         let first = self.counted[0].is_none();
         let opened = if first { self.scanner.opened() } else { before };
         let counted = opened.map(|opened| (opened, self.watcher.account().seen));

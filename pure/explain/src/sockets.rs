@@ -69,7 +69,9 @@ struct WatchedSocket {
     since: Nanos,
     /// At the first sample, since the connection began.
     age: Nanos,
+    /// The last look that met it, and when.
     dump: u32,
+    met: Nanos,
     /// The last sample, and those before it while data move. By the age of the connection.
     samples: VecDeque<KnownSocket>,
     idle: Option<Idle>,
@@ -121,7 +123,7 @@ impl SocketWatcher {
         }
         let most = (MOST_SAMPLES / self.moving.max(1)).clamp(FEWEST_OF_ONE, MOST_OF_ONE);
         if let Some(socket) = self.sockets.get_mut(&key) {
-            socket.dump = self.dump;
+            (socket.dump, socket.met) = (self.dump, sample.at);
             socket.take(sample, most, &mut self.scratch, &mut self.account);
         }
         if sample.gone {
@@ -130,13 +132,14 @@ impl SocketWatcher {
         }
     }
 
-    /// The look is over: a socket that was not met is gone, and nothing came of its last state.
-    pub fn finish(&mut self) {
+    /// The look is over. A socket that was not met is closed, and its last state comes once no process holds it any more.
+    pub fn finish(&mut self, at: Nanos) {
         let dump = self.dump;
-        let unseen = self.sockets.iter().filter(|(_, s)| s.dump < dump);
-        let unseen: Vec<(u32, u64)> = unseen.map(|(key, _)| *key).collect();
-        self.account.vanished += unseen.len() as u64;
-        unseen.into_iter().for_each(|key| self.end(key));
+        let lost = |s: &WatchedSocket| s.dump < dump && at.since(s.met) > KEPT;
+        let lost = self.sockets.iter().filter(|(_, s)| lost(s));
+        let lost: Vec<(u32, u64)> = lost.map(|(key, _)| *key).collect();
+        self.account.vanished += lost.len() as u64;
+        lost.into_iter().for_each(|key| self.end(key));
         self.moving = self
             .sockets
             .values()
@@ -165,7 +168,10 @@ impl SocketWatcher {
 
     /// Sockets that are open.
     pub fn open(&self) -> usize {
-        self.sockets.len()
+        self.sockets
+            .values()
+            .filter(|s| s.dump == self.dump)
+            .count()
     }
 
     /// The current state of sockets, at most so many, those first that something other than their application holds back most
@@ -179,7 +185,7 @@ impl SocketWatcher {
         let mut order: Vec<_> = self
             .sockets
             .iter()
-            .filter(|(_, s)| wanted(&s.about, s.pid, s.rate))
+            .filter(|(_, s)| s.dump == self.dump && wanted(&s.about, s.pid, s.rate))
             .map(|(key, s)| {
                 (
                     Reverse((s.held * 10.0) as u8),
@@ -250,6 +256,7 @@ impl WatchedSocket {
             since: sample.at,
             age,
             dump: 0,
+            met: sample.at,
             samples,
             idle: None,
             sent: 0,
@@ -384,6 +391,9 @@ impl WatchedSocket {
         let most = sums.owned.iter().max_by_key(|(_, time)| **time);
         let most =
             most.filter(|(_, time)| !self.receives() || **time as f64 >= MOSTLY * all as f64);
+        // One that waits for nothing and moves nothing is idle: that is no limit.
+        let idle = sums.sent.0 + sums.received.0 == 0;
+        let most = most.filter(|(limit, _)| !(idle && **limit == Limit::Application));
         let tcp = &self.samples.back().expect("one sample is always kept").tcp;
         let (_, cause) = self.explained.unwrap_or_default();
         Glance {
@@ -605,7 +615,10 @@ mod tests {
         for (cookie, sample) in all {
             watcher.push(connection(*cookie), sample);
         }
-        watcher.finish();
+        let at = all
+            .first()
+            .map_or(Nanos::from_secs(200), |(_, sample)| sample.at);
+        watcher.finish(at);
     }
 
     fn all(watcher: &mut SocketWatcher, at: u64) -> Vec<Glance> {
@@ -673,14 +686,20 @@ mod tests {
         };
         watcher.push(connection(1), &gone(1500));
         watcher.push(connection(3), &gone(700));
+        look(&mut watcher, &[(4, sample(100, 0, 0))]);
+        assert_eq!(
+            (watcher.account().vanished, watcher.open()),
+            (0, 1),
+            "it may be closed"
+        );
         look(&mut watcher, &[]);
         let account = watcher.account();
         assert_eq!(account.sent, Bytes(500 + 700));
         let counts = (account.seen, account.ended, account.short, account.vanished);
-        assert_eq!(counts, (3, 2, 1, 1));
+        assert_eq!(counts, (4, 2, 1, 2));
         assert_eq!(
             account.missing().as_deref(),
-            Some("1 ended without a last state")
+            Some("2 ended without a last state")
         );
         assert_eq!(watcher.open(), 0);
     }
