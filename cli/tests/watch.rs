@@ -201,7 +201,7 @@ fn connections_that_live_between_two_looks_are_counted_to_the_byte() {
 }
 
 #[test]
-fn who_may_not_name_the_others_is_told_so_and_watches_all_the_same() {
+fn without_root_it_watches_and_reports_what_it_cannot_name() {
     let home = Home::new();
     let linerate = home.path().join("linerate");
     fs::copy(env!("CARGO_BIN_EXE_linerate"), &linerate).unwrap();

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use sys::terminal::Keys;
+use sys::terminal::TerminalKeys;
 
 /// Between two looks at all sockets at the least, and between two reads of those that ended.
 const LOOK: Nanos = Nanos::from_millis(80);
@@ -48,7 +48,7 @@ pub struct WatchArgs {
     port: Option<u16>,
     /// Only connections to this address or network (ADDRESS/BITS)
     #[arg(long, value_name = "ADDRESS")]
-    peer: Option<Peer>,
+    peer: Option<PeerNetwork>,
     /// Only sockets that this process uses
     #[arg(long)]
     pid: Option<u32>,
@@ -68,15 +68,15 @@ pub struct WatchArgs {
 
 /// An address, or all that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Peer {
+struct PeerNetwork {
     address: IpAddr,
     bits: u32,
 }
 
-impl FromStr for Peer {
+impl FromStr for PeerNetwork {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Peer, String> {
+    fn from_str(text: &str) -> Result<PeerNetwork, String> {
         let wrong = || {
             format!(
                 "'{text}' is no address and no network; write 10.1.2.3, 10.1.0.0/16 or fd00::/8"
@@ -89,13 +89,13 @@ impl FromStr for Peer {
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| wrong()))?;
         match bits <= most {
-            true => Ok(Peer { address, bits }),
+            true => Ok(PeerNetwork { address, bits }),
             false => Err(wrong()),
         }
     }
 }
 
-impl Peer {
+impl PeerNetwork {
     fn has(self, ip: IpAddr) -> bool {
         let number = |ip: IpAddr| match ip {
             IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 4),
@@ -260,7 +260,7 @@ impl Watch<'_> {
 /// Where it is shown: a table in place, lines, or JSON.
 struct WatchScreen {
     view: Option<View<WatchTable>>,
-    keys: Option<Keys>,
+    keys: Option<TerminalKeys>,
     json: bool,
     due: Nanos,
     /// A connection that fills the screen.
@@ -273,7 +273,7 @@ impl WatchScreen {
         let terminal = !json && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         WatchScreen {
             view: terminal.then(|| View::new(WatchTable::default(), false)),
-            keys: terminal.then(Keys::open).flatten(),
+            keys: terminal.then(TerminalKeys::open).flatten(),
             json,
             due: Nanos(0),
             opened: None,
@@ -399,14 +399,21 @@ mod tests {
 
     #[test]
     fn peers_by_address_and_network() {
-        let of = |text: &str, ip: &str| text.parse::<Peer>().unwrap().has(ip.parse().unwrap());
+        let of = |text: &str, ip: &str| {
+            text.parse::<PeerNetwork>()
+                .unwrap()
+                .has(ip.parse().unwrap())
+        };
         assert!(of("10.1.2.3", "10.1.2.3") && !of("10.1.2.3", "10.1.2.4"));
         assert!(of("10.1.0.0/16", "10.1.200.1") && !of("10.1.0.0/16", "10.2.0.1"));
         assert!(of("fd00::/8", "fd12::1") && !of("fd00::/8", "fe80::1"));
         assert!(of("0.0.0.0/0", "192.0.2.1") && !of("0.0.0.0/0", "::1"));
         for wrong in ["", "x", "10.0.0.0/33", "10.0.0.0/", "fd00::/129"] {
             assert!(
-                wrong.parse::<Peer>().unwrap_err().contains("10.1.0.0/16"),
+                wrong
+                    .parse::<PeerNetwork>()
+                    .unwrap_err()
+                    .contains("10.1.0.0/16"),
                 "{wrong}"
             );
         }

@@ -9,11 +9,11 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Standard input as a terminal whose keys come at once and are not echoed, until this is dropped.
-pub struct Keys(Termios);
+pub struct TerminalKeys(Termios);
 
-impl Keys {
+impl TerminalKeys {
     /// `None` where standard input is no terminal, or that of another job in the foreground.
-    pub fn open() -> Option<Keys> {
+    pub fn open() -> Option<TerminalKeys> {
         let stdin = stdin();
         let ours = || tcgetpgrp(&stdin).ok() == Some(rustix::process::getpgrp());
         if !isatty(&stdin) || !ours() {
@@ -24,7 +24,7 @@ impl Keys {
         now.local_modes
             .remove(LocalModes::ICANON | LocalModes::ECHO);
         tcsetattr(&stdin, OptionalActions::Now, &now).ok()?;
-        Some(Keys(before))
+        Some(TerminalKeys(before))
     }
 
     /// The next key, or the first byte of one that sends several; `None` after the time, or when a signal comes.
@@ -42,7 +42,7 @@ impl Keys {
     }
 }
 
-impl Drop for Keys {
+impl Drop for TerminalKeys {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.0);
