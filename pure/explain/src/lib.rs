@@ -5,6 +5,7 @@
 //! "nothing explains it" is an answer.
 
 mod account;
+mod alarms;
 mod capacity;
 mod capture;
 mod conclude;
@@ -26,6 +27,7 @@ mod two_vantage;
 
 use model::finding::Explanation;
 
+pub use alarms::SocketAlarm;
 pub use capture::{CaptureObserver, Explained};
 pub use listing::{explain_listing, is_listing, read_listing};
 use model::{Nanos, Run, Side, Trace, TraceRecord};

@@ -2,6 +2,7 @@
 //! An explanation is one of the last minute.
 
 use crate::account::ConnectionAccount;
+use crate::alarms::{AlarmInterval, AlarmState, SocketAlarm};
 use crate::capture::is_small;
 use crate::conclude::{ExplainedConnection, assemble};
 use crate::facts::Facts;
@@ -58,6 +59,7 @@ pub struct SocketWatcher {
     moving: usize,
     left_out: u64,
     ended: Vec<Explanation>,
+    alarms: Vec<SocketAlarm>,
     scratch: Facts,
 }
 
@@ -83,9 +85,45 @@ struct WatchedSocket {
     rate: f64,
     held: f64,
     explained: Option<(Nanos, Option<(Limit, Confidence)>)>,
+    alarmed: Option<Box<AlarmState>>,
+    /// The alarm that holds.
+    alarm: Option<usize>,
+}
+
+/// A socket that an alarm holds for.
+#[derive(Clone, Debug)]
+pub struct AlarmedSocket {
+    /// Which.
+    pub connection: Connection,
+    /// Process that holds it; zero while not known.
+    pub pid: u32,
+    /// Its name.
+    pub comm: Comm,
+    /// Which of the alarms.
+    pub alarm: usize,
 }
 
 impl SocketWatcher {
+    /// Watches for these conditions as well.
+    pub fn with_alarms(alarms: Vec<SocketAlarm>) -> SocketWatcher {
+        SocketWatcher {
+            alarms,
+            ..SocketWatcher::default()
+        }
+    }
+
+    /// The sockets that an alarm holds for now.
+    pub fn alarmed(&self) -> impl Iterator<Item = AlarmedSocket> {
+        self.sockets.values().filter_map(|socket| {
+            Some(AlarmedSocket {
+                connection: socket.about.clone(),
+                pid: socket.pid,
+                comm: socket.comm,
+                alarm: socket.alarm?,
+            })
+        })
+    }
+
     /// A look at all sockets begins.
     pub fn begin(&mut self) {
         self.dump += 1;
@@ -124,7 +162,13 @@ impl SocketWatcher {
         let most = (MOST_SAMPLES / self.moving.max(1)).clamp(FEWEST_OF_ONE, MOST_OF_ONE);
         if let Some(socket) = self.sockets.get_mut(&key) {
             (socket.dump, socket.met) = (self.dump, sample.at);
-            socket.take(sample, most, &mut self.scratch, &mut self.account);
+            let SocketWatcher {
+                alarms,
+                scratch,
+                account,
+                ..
+            } = self;
+            socket.take(sample, most, alarms, scratch, account);
         }
         if sample.gone {
             self.account.ended += 1;
@@ -265,6 +309,8 @@ impl WatchedSocket {
             rate: 0.0,
             held: 0.0,
             explained: None,
+            alarmed: None,
+            alarm: None,
         }
     }
 
@@ -277,6 +323,7 @@ impl WatchedSocket {
         &mut self,
         sample: &TraceSample,
         most: usize,
+        alarms: &[SocketAlarm],
         facts: &mut Facts,
         account: &mut SocketAccount,
     ) {
@@ -305,19 +352,20 @@ impl WatchedSocket {
             self.samples.shrink_to(1);
             self.samples.push_back(now);
             (self.idle, self.rate, self.held, self.explained) = (None, 0.0, 0.0, None);
+            (self.alarmed, self.alarm) = (None, None);
             return;
         }
         let mut held = 0.0;
+        let mut pieces = Vec::new();
         if self.receives() {
             held = f64::from(u8::from(unread(&now.tcp) >= UNREAD));
             let limited = Nanos((span.0 as f64 * held) as u64);
             account.limits(Limit::ReadingApplication, limited);
         } else {
-            let mut pieces = Vec::new();
             self.informs(facts);
             let idle = self.idle.get_or_insert_with(|| Idle::from(&was.row()));
             interval(&was.row(), &now.row(), facts, idle, &mut pieces);
-            for piece in pieces {
+            for piece in &pieces {
                 let time = piece.to.since(piece.from);
                 account.limits(piece.limit, time);
                 if piece.limit != Limit::Application {
@@ -329,6 +377,20 @@ impl WatchedSocket {
         self.held += weight * (held - self.held);
         let rate = (sent + received) as f64 / span.as_secs_f64().max(1e-9);
         self.rate += weight * (rate - self.rate);
+        if !alarms.is_empty() {
+            let state = self.alarmed.get_or_insert_default();
+            let interval = AlarmInterval {
+                at: sample.at,
+                span,
+                was: &was.tcp,
+                now: &now.tcp,
+                pieces: &pieces,
+                bytes: sent + received,
+                rate: self.rate,
+                weight,
+            };
+            self.alarm = state.take(alarms, &interval);
+        }
         self.samples.push_back(now);
         let first = self
             .samples
