@@ -129,6 +129,40 @@ fn flows_of_seven_known_limits_are_each_named() {
         "the idle one moved too little"
     );
 
+    // A trigger starts a whole trace of that connection alone, once.
+    let keep = home.path().join("traces");
+    let keep = keep.to_str().unwrap();
+    let trigger = [
+        "--json",
+        "--trigger",
+        "stall,limit=receive-window",
+        "--keep",
+        keep,
+        "--trace-time",
+        "2s",
+    ];
+    let only = ["--process", "pyth*", "--port", "7101", "--time", "12s"];
+    let out = run(&mut home.linerate(&[&watch[..], &trigger, &only].concat()));
+    let text = stdout(&out);
+    let traced: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("\"traced\""))
+        .collect();
+    assert_eq!(traced.len(), 1, "{text}{}", stderr(&out));
+    let traced: Value = serde_json::from_str(traced[0]).unwrap();
+    assert_eq!(traced["trigger"], "the receive window", "{traced}");
+    assert_eq!(
+        traced["explanations"][0]["conclusion"]["by"][0], "receive_window",
+        "{traced}"
+    );
+    let file = traced["file"].as_str().unwrap();
+    assert_eq!(
+        fs::metadata(file).unwrap().len(),
+        traced["bytes"].as_u64().unwrap()
+    );
+    let again = common::json(&mut home.linerate(&["explain", file, "--json"]));
+    assert_eq!(again["explanations"], traced["explanations"]);
+
     // The same as lines, of one port alone.
     let args = [
         "--port",

@@ -1,12 +1,14 @@
 //! `linerate watch`: what limits the TCP connections of this host now, by samples of their sockets.
 
+mod traces;
+
 use crate::filter_args::{FilterArgs, parse_port};
 use crate::live::{LivePicture, View};
 use crate::prelude::*;
 use engine::progress::Event;
 use explain::SocketWatcher;
 use model::finding::{Explanation, Glance, SocketAccount};
-use model::{BitRate, Connection, Nanos};
+use model::{BitRate, Comm, Connection, Nanos};
 use observe::SocketScanner;
 use report::watch::{self, LISTED, SHOWN, TableFoot};
 use report::{Style, explain as words};
@@ -17,6 +19,7 @@ use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sys::terminal::TerminalKeys;
+use traces::{KeptTrace, Traces, TriggerArgs};
 
 /// Between two looks at all sockets at the least, and between two reads of those that ended.
 const LOOK: Nanos = Nanos::from_millis(80);
@@ -38,6 +41,7 @@ const MOST_UNITS: usize = 4096;
   linerate watch --pid 845 --time 1m
   linerate watch | grep rsync               lines, five seconds apart
   linerate watch --json | jq '.connections[0]'
+  linerate watch --process 'rsync*' --trigger stall,below=10M --keep traces
 
 Sockets are sampled, packets are not: it costs at most 1 % of one processor, and
 needs no right. Root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, show whose the
@@ -52,6 +56,9 @@ pub struct WatchArgs {
     /// Only sockets that this process uses
     #[arg(long)]
     pid: Option<u32>,
+    /// Only connections of processes of this name; '*' stands for any letters
+    #[arg(long, value_name = "NAME")]
+    process: Option<String>,
     /// Only show connections that move at least so much
     #[arg(long, value_name = "RATE")]
     min_rate: Option<BitRate>,
@@ -64,6 +71,8 @@ pub struct WatchArgs {
     /// A JSON object a line, every second
     #[arg(short = 'J', long)]
     json: bool,
+    #[command(flatten)]
+    traces: TriggerArgs,
 }
 
 /// An address, or all that begin with the same bits.
@@ -134,18 +143,24 @@ impl WatchArgs {
         let mut watch = Watch {
             args: self,
             scanner,
-            watcher: SocketWatcher::default(),
+            watcher: SocketWatcher::with_alarms(self.traces.trigger.clone()),
             units: HashMap::new(),
             look_at: Nanos(0),
-            counted: [None; 2],
+            ahead: [None; 3],
         };
+        let mut traces = Traces::new(&self.traces)?;
         let mut screen = WatchScreen::new(self.json);
         while !stop.load(Ordering::Relaxed)
             && self.time.is_none_or(|time| watch.scanner.now() < time)
         {
             let began = sys::clock::thread_cpu();
             watch.look();
-            if !screen.show(&mut watch)? {
+            watch.trigger(&mut traces);
+            let reads = match traces.ended() {
+                Some(kept) => screen.report(kept, watch.scanner.now())?,
+                None => true,
+            };
+            if !reads || !screen.show(&mut watch)? {
                 return Ok(Exit::Done);
             }
             watch.rest(sys::clock::thread_cpu().saturating_sub(began));
@@ -154,6 +169,9 @@ impl WatchArgs {
             }
         }
         let explanations = watch.explain();
+        if let Some(kept) = traces.stop() {
+            screen.report(kept, watch.scanner.now())?;
+        }
         drop(screen);
         out::print(&match self.json {
             true => words::json_line(&explanations),
@@ -166,6 +184,37 @@ impl WatchArgs {
     }
 }
 
+impl WatchArgs {
+    /// Whether a process is one of those that are shown.
+    fn is_of(&self, comm: Comm) -> bool {
+        let name = comm.to_string();
+        self.process
+            .as_ref()
+            .is_none_or(|pattern| matches(pattern, &name))
+    }
+}
+
+/// Whether a pattern with any number of `*` is all of a name.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut left) = name.strip_prefix(begin) else {
+        return false;
+    };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return left.ends_with(part);
+        }
+        match left.find(part) {
+            Some(at) => left = &left[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
 /// The sockets, and what is known of them.
 struct Watch<'a> {
     args: &'a WatchArgs,
@@ -173,15 +222,14 @@ struct Watch<'a> {
     watcher: SocketWatcher,
     units: HashMap<u32, Option<String>>,
     look_at: Nanos,
-    /// Connections that the kernel has counted and the sockets that were met, at the first look and at the last.
-    counted: [Option<(u64, u64)>; 2],
+    /// What the kernel's count of connections was ahead of the sockets that were met, at the first look and at the last two: the
+    /// news of one that ended takes its time.
+    ahead: [Option<i64>; 3],
 }
 
 impl Watch<'_> {
     /// Reads the sockets that ended, and all of them if it is time.
     fn look(&mut self) {
-        // What the kernel counted before it was asked for its sockets has been met then.
-        let before = self.scanner.opened();
         let is_due = self.scanner.now() >= self.look_at;
         let Watch { args, watcher, .. } = self;
         let push = |watcher: &mut SocketWatcher, connection: Connection, sample| {
@@ -201,10 +249,9 @@ impl Watch<'_> {
         self.scanner
             .poll(&mut |one, sample| push(watcher, one, sample));
         watcher.finish(self.scanner.now());
-        let first = self.counted[0].is_none();
-        let opened = if first { self.scanner.opened() } else { before };
-        let counted = opened.map(|opened| (opened, self.watcher.account().seen));
-        self.counted = [self.counted[0].or(counted), counted];
+        let met = self.watcher.account().seen as i64;
+        let ahead = self.scanner.opened().map(|opened| opened as i64 - met);
+        self.ahead = [self.ahead[0].or(ahead), self.ahead[2], ahead];
         self.look_at = self.scanner.now();
     }
 
@@ -218,10 +265,28 @@ impl Watch<'_> {
         self.look_at += least.max(Nanos(Nanos::from(took).0.saturating_mul(SHARE)));
     }
 
-    fn glances(&mut self, most: usize) -> Vec<Glance> {
-        let least = self.args.min_rate.map_or(0.0, |rate| rate.0 as f64 / 8.0);
+    /// Begins a trace of a socket that an alarm holds for, if one may begin.
+    fn trigger(&mut self, traces: &mut Traces<'_>) {
         let now = self.scanner.now();
-        let mut glances = self.watcher.glances(now, most, &|_, _, rate| rate >= least);
+        if self.args.traces.trigger.is_empty() || !traces.is_free(now) {
+            return;
+        }
+        let wanted = self
+            .watcher
+            .alarmed()
+            .filter(|socket| self.args.is_of(socket.comm));
+        let mut wanted = wanted.filter(|socket| !traces.has(&socket.connection));
+        if let Some(socket) = wanted.next() {
+            traces.begin(&socket, sys::clock::unix().into(), now);
+        }
+    }
+
+    fn glances(&mut self, most: usize) -> Vec<Glance> {
+        let args = self.args;
+        let least = args.min_rate.map_or(0.0, |rate| rate.0 as f64 / 8.0);
+        let now = self.scanner.now();
+        let wanted = |comm, rate| rate >= least && args.is_of(comm);
+        let mut glances = self.watcher.glances(now, most, &wanted);
         if self.units.len() > MOST_UNITS {
             self.units.clear();
         }
@@ -235,9 +300,8 @@ impl Watch<'_> {
     /// The account with what the kernel counted and was not met.
     fn account(&self) -> SocketAccount {
         let mut account = self.watcher.account().clone();
-        if let ([Some(first), Some(last)], None) = (self.counted, self.args.peer) {
-            let (opened, met) = (last.0 - first.0, last.1 - first.1);
-            account.unseen = opened.saturating_sub(met);
+        if let ([Some(first), Some(before), Some(last)], None) = (self.ahead, self.args.peer) {
+            account.unseen = u64::try_from(before.min(last) - first).unwrap_or(0);
         }
         account
     }
@@ -279,6 +343,36 @@ impl WatchScreen {
             opened: None,
             shown: Vec::new(),
         }
+    }
+
+    /// Reports a trace that ended; false once nobody reads.
+    fn report(&mut self, kept: Result<KeptTrace>, at: Nanos) -> Result<bool> {
+        let kept = match kept {
+            Ok(kept) => kept,
+            Err(error) => {
+                out::note(&format!(
+                    "linerate: no trace: {}",
+                    engine::exit::sentence(&error)
+                ));
+                return Ok(true);
+            }
+        };
+        if self.json {
+            let file = kept.file.display().to_string();
+            let (trigger, bytes) = (&kept.trigger, kept.bytes);
+            return out::print_part(&watch::traced_json(
+                at,
+                trigger,
+                &file,
+                bytes,
+                &kept.explanations,
+            ));
+        }
+        match &mut self.view {
+            Some(view) => view.report(&kept.line(at)),
+            None => return out::print_part(&(kept.line(at) + "\n")),
+        }
+        Ok(true)
     }
 
     /// Shows what is due; false once nobody reads.
@@ -396,6 +490,22 @@ impl LivePicture for WatchTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_by_their_names() {
+        for (pattern, name, is) in [
+            ("rsync", "rsync", true),
+            ("rsync", "rsyncd", false),
+            ("rsync*", "rsync", true),
+            ("*sync", "rsync", true),
+            ("r*n*", "rsync", true),
+            ("r*x*", "rsync", false),
+            ("*", "", true),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), is, "{pattern} {name}");
+        }
+    }
 
     #[test]
     fn peers_by_address_and_network() {

@@ -27,6 +27,10 @@ pub struct SocketScanner {
     looked: Nanos,
     owners: SocketOwners,
     started: Instant,
+    /// Sockets that ended without a peer.
+    unconnected: u64,
+    /// Connections that the kernel had counted before the last look.
+    counted: Option<u64>,
     /// Sockets of the filter's process: of one that ended, the process is not known any more.
     own: HashSet<u64>,
 }
@@ -44,6 +48,8 @@ impl SocketScanner {
             looked: Nanos(0),
             owners: SocketOwners::within(OWNERS_SHARE),
             started: Instant::now(),
+            unconnected: 0,
+            counted: None,
             own: HashSet::new(),
         };
         match filter.netns {
@@ -63,6 +69,7 @@ impl SocketScanner {
         if self.filter.netns.is_none() && self.now().since(self.looked) >= RARELY {
             self.find_namespaces();
         }
+        self.counted = opened();
         let mut met = Vec::new();
         for (netns, sockets) in &mut self.spaces {
             // A dump that fails is one that is missing: the next comes soon.
@@ -109,6 +116,7 @@ impl SocketScanner {
             (Some(_), true) => self.own.remove(&report.cookie),
             (Some(only), false) => only == pid,
         };
+        self.unconnected += u64::from(gone && remote.port() == 0);
         if remote.port() == 0 || !wanted || !own {
             return;
         }
@@ -137,14 +145,16 @@ impl SocketScanner {
         self.spaces.values().map(|sockets| sockets.overruns).sum()
     }
 
-    /// Connections that this network namespace opened and accepted so far, by the kernel's own count (`ActiveOpens` and
-    /// `PassiveOpens`, RFC 4022); `None` where all namespaces or some connections are read.
+    /// Connections that this network namespace had opened and accepted before the last look, by the kernel's own count
+    /// (`ActiveOpens` and `PassiveOpens`, RFC 4022), without sockets that ended with no peer, as one does that was refused;
+    /// `None` where all namespaces or some connections are read.
     pub fn opened(&self) -> Option<u64> {
         let filter = Filter {
             netns: own_netns(),
             ..Filter::default()
         };
-        (self.filter == filter).then(opened)?
+        let counted = self.counted.filter(|_| self.filter == filter)?;
+        Some(counted.saturating_sub(self.unconnected))
     }
 
     /// Network namespaces that are read, and those that this process may not enter.

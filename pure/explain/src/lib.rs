@@ -31,7 +31,7 @@ pub use alarms::SocketAlarm;
 pub use capture::{CaptureObserver, Explained};
 pub use listing::{explain_listing, is_listing, read_listing};
 use model::{Nanos, Run, Side, Trace, TraceRecord};
-pub use sockets::SocketWatcher;
+pub use sockets::{AlarmedSocket, SocketWatcher};
 pub use trace::TraceWatcher;
 pub use two_vantage::{Joined, joined};
 

@@ -224,12 +224,12 @@ impl SocketWatcher {
         &mut self,
         now: Nanos,
         most: usize,
-        wanted: &dyn Fn(&Connection, u32, f64) -> bool,
+        wanted: &dyn Fn(Comm, f64) -> bool,
     ) -> Vec<Glance> {
         let mut order: Vec<_> = self
             .sockets
             .iter()
-            .filter(|(_, s)| s.dump == self.dump && wanted(&s.about, s.pid, s.rate))
+            .filter(|(_, s)| s.dump == self.dump && wanted(s.comm, s.rate))
             .map(|(key, s)| {
                 (
                     Reverse((s.held * 10.0) as u8),
@@ -684,7 +684,7 @@ mod tests {
     }
 
     fn all(watcher: &mut SocketWatcher, at: u64) -> Vec<Glance> {
-        watcher.glances(Nanos::from_millis(at), 100, &|_, _, _| true)
+        watcher.glances(Nanos::from_millis(at), 100, &|_, _| true)
     }
 
     #[test]

@@ -356,7 +356,7 @@ mod tests {
             ("item", "guides") => "guidance",
             ("item", "set_by") => "setter",
             ("compared", "a" | "b") => "side",
-            ("explained" | "side", "explanations") => "explanation",
+            ("explained" | "side" | "watch_traced", "explanations") => "explanation",
             ("explain_now", "connections") => "glance",
             ("explain_now", "account") => "socket_account",
             ("explanation", "conclusion") => "conclusion",
@@ -615,6 +615,11 @@ mod tests {
         see(
             crate::watch::json(&[testing::glance()], 1, Nanos(1), Some(&testing::account())),
             "explain_now",
+        );
+        let traced = [testing::rivals()];
+        see(
+            crate::watch::traced_json(Nanos(1), "a stall", "x.trace", Bytes(1), &traced),
+            "watch_traced",
         );
         see(pretty(&testing::requests()), "requests");
         see(pretty(&testing::published()), "published");

@@ -2,8 +2,8 @@
 
 use crate::json::{compact, document};
 use crate::words::{self, Ink, Style, percent};
-use model::finding::{Confidence, Glance, Limit, SocketAccount};
-use model::{BitRate, Nanos};
+use model::finding::{Confidence, Explanation, Glance, Limit, SocketAccount};
+use model::{BitRate, Bytes, Nanos};
 
 /// Connections in the table.
 pub const SHOWN: usize = 12;
@@ -182,11 +182,22 @@ pub fn json(glances: &[Glance], open: u64, at: Nanos, account: Option<&SocketAcc
     }
 }
 
+/// A trace that a trigger started, one line.
+pub fn traced_json(
+    at: Nanos,
+    trigger: &str,
+    file: &str,
+    bytes: Bytes,
+    explanations: &[Explanation],
+) -> String {
+    let (kind, at_ns) = ("traced", at);
+    compact(&document!(kind, at_ns, trigger, file, bytes, explanations))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::glance;
-    use model::Bytes;
 
     #[test]
     fn the_busiest_in_a_table_and_in_a_line() {

@@ -36,7 +36,7 @@ const NAMED: [(&str, &str, &str); 18] = [
 ];
 
 /// Sections that are written by hand, since no type of that shape declares what is in them. Their keys are held, too.
-const BY_HAND: [&str; 28] = [
+const BY_HAND: [&str; 29] = [
     "blocks",
     "nfs_blocks",
     "limit",
@@ -61,6 +61,7 @@ const BY_HAND: [&str; 28] = [
     "conclusion",
     "threshold",
     "explain_now",
+    "watch_traced",
     "causes",
     "design",
     "physics",
