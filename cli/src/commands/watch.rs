@@ -29,6 +29,8 @@ const SHARE: u64 = 150;
 const SECOND: Nanos = Nanos::from_secs(1);
 /// Between two sets of lines.
 const LINES: Nanos = Nanos::from_secs(5);
+/// Looks after which it is known how far the kernel's count of connections is ahead.
+const FIRST_LOOKS: u64 = 3;
 /// Processes whose units are known at once.
 const MOST_UNITS: usize = 4096;
 
@@ -147,6 +149,7 @@ impl WatchArgs {
             units: HashMap::new(),
             look_at: Nanos(0),
             ahead: [None; 3],
+            looks: 0,
         };
         let mut traces = Traces::new(&self.traces)?;
         let mut screen = WatchScreen::new(self.json);
@@ -222,9 +225,10 @@ struct Watch<'a> {
     watcher: SocketWatcher,
     units: HashMap<u32, Option<String>>,
     look_at: Nanos,
-    /// What the kernel's count of connections was ahead of the sockets that were met, at the first look and at the last two: the
-    /// news of one that ended takes its time.
+    /// What the kernel's count of connections was ahead of the sockets that were met, at most in the first looks, and at the
+    /// last two: a look and that count are not of one moment, and the news of a socket that ended takes its time.
     ahead: [Option<i64>; 3],
+    looks: u64,
 }
 
 impl Watch<'_> {
@@ -251,7 +255,14 @@ impl Watch<'_> {
         watcher.finish(self.scanner.now());
         let met = self.watcher.account().seen as i64;
         let ahead = self.scanner.opened().map(|opened| opened as i64 - met);
-        self.ahead = [self.ahead[0].or(ahead), self.ahead[2], ahead];
+        let [first, _, last] = self.ahead;
+        let first = if self.looks < FIRST_LOOKS {
+            first.max(ahead)
+        } else {
+            first
+        };
+        self.ahead = [first, last, ahead];
+        self.looks += 1;
         self.look_at = self.scanner.now();
     }
 

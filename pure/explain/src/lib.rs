@@ -20,6 +20,7 @@ mod reverse_path;
 mod samples;
 mod sender_state;
 mod sliding_window;
+mod socket_totals;
 mod sockets;
 mod timestamps;
 mod trace;

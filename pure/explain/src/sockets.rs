@@ -10,9 +10,10 @@ use crate::limits::Key;
 use crate::mixed::{KnownSocket, Mixed};
 use crate::samples::{Idle, count, interval, of_coarse_samples};
 use crate::sliding_window::Sums;
+use crate::socket_totals::SocketTotals;
 use model::finding::{
     Conclusion, Confidence, Evidence, Explanation, Finding, Glance, Level, Limit, Share,
-    SocketAccount, Source,
+    SocketAccount, SocketGroup, Source,
 };
 use model::{Bytes, Comm, Connection, Nanos, SocketState, TraceSample};
 use std::cmp::Reverse;
@@ -50,7 +51,7 @@ const MEMORY: f64 = 5e9;
 #[derive(Default)]
 pub struct SocketWatcher {
     sockets: BTreeMap<(u32, u64), WatchedSocket>,
-    account: SocketAccount,
+    totals: SocketTotals,
     next: u32,
     dump: u32,
     /// A look at all sockets is behind it: what was not met in it is new.
@@ -68,6 +69,7 @@ struct WatchedSocket {
     pid: u32,
     comm: Comm,
     congestion: String,
+    group: usize,
     since: Nanos,
     /// At the first sample, since the connection began.
     age: Nanos,
@@ -142,17 +144,18 @@ impl SocketWatcher {
             let is_new = self.complete;
             let mut socket = WatchedSocket::new(connection, self.next, sample, is_new);
             self.next = self.next.wrapping_add(1);
-            self.account.seen += 1;
+            socket.group = self.totals.group(&socket.about, socket.comm);
+            self.totals.meets(socket.group);
             if is_new {
                 socket.sent = sample.socket.bytes_acked().unwrap_or_default().0;
                 socket.received = sample.socket.bytes_received().unwrap_or_default().0;
-                self.account.sent += Bytes(socket.sent);
-                self.account.received += Bytes(socket.received);
+                self.totals
+                    .moves(socket.group, socket.sent, socket.received);
                 socket.moved = (socket.sent + socket.received > 0).then_some(sample.at);
             }
             if sample.gone {
-                self.account.ended += 1;
-                self.account.short += 1;
+                self.totals.account.ended += 1;
+                self.totals.account.short += 1;
                 return;
             }
             socket.dump = self.dump;
@@ -165,13 +168,13 @@ impl SocketWatcher {
             let SocketWatcher {
                 alarms,
                 scratch,
-                account,
+                totals,
                 ..
             } = self;
-            socket.take(sample, most, alarms, scratch, account);
+            socket.take(sample, most, alarms, scratch, totals);
         }
         if sample.gone {
-            self.account.ended += 1;
+            self.totals.account.ended += 1;
             self.end(key);
         }
     }
@@ -182,14 +185,14 @@ impl SocketWatcher {
         let lost = |s: &WatchedSocket| s.dump < dump && at.since(s.met) > KEPT;
         let lost = self.sockets.iter().filter(|(_, s)| lost(s));
         let lost: Vec<(u32, u64)> = lost.map(|(key, _)| *key).collect();
-        self.account.vanished += lost.len() as u64;
+        self.totals.account.vanished += lost.len() as u64;
         lost.into_iter().for_each(|key| self.end(key));
         self.moving = self
             .sockets
             .values()
             .filter(|s| s.samples.len() > 1)
             .count();
-        self.account.left_out = self.left_out;
+        self.totals.account.left_out = self.left_out;
         self.complete = true;
     }
 
@@ -207,7 +210,12 @@ impl SocketWatcher {
 
     /// What was counted so far.
     pub fn account(&self) -> &SocketAccount {
-        &self.account
+        &self.totals.account
+    }
+
+    /// The same by process, port and network of the peer; the first has what belongs to no other.
+    pub fn groups(&self) -> &[SocketGroup] {
+        &self.totals.groups
     }
 
     /// Sockets that are open.
@@ -297,6 +305,7 @@ impl WatchedSocket {
             pid: sample.pid,
             comm: sample.comm,
             congestion: sample.congestion.clone(),
+            group: 0,
             since: sample.at,
             age,
             dump: 0,
@@ -325,9 +334,12 @@ impl WatchedSocket {
         most: usize,
         alarms: &[SocketAlarm],
         facts: &mut Facts,
-        account: &mut SocketAccount,
+        totals: &mut SocketTotals,
     ) {
         if sample.pid != 0 {
+            if sample.comm != self.comm {
+                self.group = totals.group(&self.about, sample.comm);
+            }
             (self.pid, self.comm) = (sample.pid, sample.comm);
         }
         let now = KnownSocket {
@@ -339,8 +351,7 @@ impl WatchedSocket {
         let span = now.at.since(was.at);
         self.sent += sent;
         self.received += received;
-        account.sent += Bytes(sent);
-        account.received += Bytes(received);
+        totals.moves(self.group, sent, received);
         let waits =
             |tcp: &SocketState| tcp.packets_out() > Some(0) || tcp.notsent_bytes() > Some(Bytes(0));
         if sent + received > 0 || (!sample.gone && (waits(&now.tcp) || unread(&now.tcp) >= UNREAD))
@@ -360,14 +371,14 @@ impl WatchedSocket {
         if self.receives() {
             held = f64::from(u8::from(unread(&now.tcp) >= UNREAD));
             let limited = Nanos((span.0 as f64 * held) as u64);
-            account.limits(Limit::ReadingApplication, limited);
+            totals.limits(self.group, Limit::ReadingApplication, limited);
         } else {
             self.informs(facts);
             let idle = self.idle.get_or_insert_with(|| Idle::from(&was.row()));
             interval(&was.row(), &now.row(), facts, idle, &mut pieces);
             for piece in &pieces {
                 let time = piece.to.since(piece.from);
-                account.limits(piece.limit, time);
+                totals.limits(self.group, piece.limit, time);
                 if piece.limit != Limit::Application {
                     held += time.0 as f64 / span.0.max(1) as f64;
                 }

@@ -398,14 +398,26 @@ pub struct SocketAccount {
     pub limited: BTreeMap<Limit, Nanos>,
 }
 
-impl SocketAccount {
-    /// A limit owned so much time of a socket.
-    pub fn limits(&mut self, limit: Limit, time: Nanos) {
-        if time.0 > 0 {
-            *self.limited.entry(limit).or_default() += time;
-        }
-    }
+/// What the connections of one process with one network of peers moved since a watch began, and what limited them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SocketGroup {
+    /// Network of the peers: 24 bits of IPv4, 64 of IPv6.
+    pub peer: String,
+    /// Port of the service, at either end; zero of ports that clients use.
+    pub port: u16,
+    /// Name of the process; empty while not known.
+    pub process: Comm,
+    /// Sockets that were seen.
+    pub sockets: u64,
+    /// Bytes acknowledged.
+    pub sent: Bytes,
+    /// Bytes received.
+    pub received: Bytes,
+    /// Time that each limit owned, of all its sockets together.
+    pub limited: BTreeMap<Limit, Nanos>,
+}
 
+impl SocketAccount {
     /// What is missing in it, in words.
     pub fn missing(&self) -> Option<String> {
         let parts = [
