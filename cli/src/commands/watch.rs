@@ -1,5 +1,6 @@
 //! `linerate watch`: what limits the TCP connections of this host now, by samples of their sockets.
 
+mod serve;
 mod traces;
 
 use crate::filter_args::{FilterArgs, parse_port};
@@ -10,13 +11,15 @@ use explain::SocketWatcher;
 use model::finding::{Explanation, Glance, SocketAccount};
 use model::{BitRate, Comm, Connection, Nanos};
 use observe::SocketScanner;
+use report::pages::Watched;
 use report::watch::{self, LISTED, SHOWN, TableFoot};
 use report::{Style, explain as words};
+use serve::Published;
 use std::collections::HashMap;
 use std::io::IsTerminal;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use sys::terminal::TerminalKeys;
 use traces::{KeptTrace, Traces, TriggerArgs};
@@ -43,6 +46,7 @@ const MOST_UNITS: usize = 4096;
   linerate watch --pid 845 --time 1m
   linerate watch | grep rsync               lines, five seconds apart
   linerate watch --json | jq '.connections[0]'
+  linerate watch --serve 127.0.0.1:5230     the last hour in a browser
   linerate watch --process 'rsync*' --trigger stall,below=10M --keep traces
 
 Sockets are sampled, packets are not: it costs at most 1 % of one processor, and
@@ -73,6 +77,9 @@ pub struct WatchArgs {
     /// A JSON object a line, every second
     #[arg(short = 'J', long)]
     json: bool,
+    /// Serve a page of the last hour, and /metrics for Prometheus, instead
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "json")]
+    serve: Option<SocketAddr>,
     #[command(flatten)]
     traces: TriggerArgs,
 }
@@ -152,7 +159,7 @@ impl WatchArgs {
             looks: 0,
         };
         let mut traces = Traces::new(&self.traces)?;
-        let mut screen = WatchScreen::new(self.json);
+        let mut screen = WatchScreen::new(self, stop)?;
         while !stop.load(Ordering::Relaxed)
             && self.time.is_none_or(|time| watch.scanner.now() < time)
         {
@@ -176,6 +183,9 @@ impl WatchArgs {
             screen.report(kept, watch.scanner.now())?;
         }
         drop(screen);
+        if self.serve.is_some() {
+            return Ok(Exit::Done);
+        }
         out::print(&match self.json {
             true => words::json_line(&explanations),
             false => words::text(&explanations, None, stdout_style()),
@@ -317,6 +327,25 @@ impl Watch<'_> {
         account
     }
 
+    /// All of it, for a page and for metrics.
+    fn watched(&mut self) -> Watched {
+        let glances = self.glances(LISTED);
+        let connections = glances.into_iter().enumerate().map(|(n, one)| {
+            let explained = (n < SHOWN).then(|| self.watcher.explain(one.connection));
+            (one, explained.flatten())
+        });
+        Watched {
+            connections: connections.collect(),
+            host: engine::trust::host_name(),
+            now: sys::clock::unix().into(),
+            watched: self.scanner.now(),
+            open: self.watcher.open() as u64,
+            account: self.account(),
+            groups: self.watcher.groups().to_vec(),
+            minutes: Vec::new(),
+        }
+    }
+
     /// Those that a table shows and those that ended, if they moved enough.
     fn explain(&mut self) -> Vec<Explanation> {
         let shown = self.glances(SHOWN);
@@ -332,8 +361,9 @@ impl Watch<'_> {
     }
 }
 
-/// Where it is shown: a table in place, lines, or JSON.
+/// Where it is shown: a table in place, lines, JSON, or a page.
 struct WatchScreen {
+    published: Option<Published>,
     view: Option<View<WatchTable>>,
     keys: Option<TerminalKeys>,
     json: bool,
@@ -344,16 +374,20 @@ struct WatchScreen {
 }
 
 impl WatchScreen {
-    fn new(json: bool) -> WatchScreen {
-        let terminal = !json && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-        WatchScreen {
+    fn new(args: &WatchArgs, stop: &'static AtomicBool) -> Result<WatchScreen> {
+        let json = args.json;
+        let terminal = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        let terminal = terminal && !json && args.serve.is_none();
+        let published = args.serve.map(|address| Published::begin(address, stop));
+        Ok(WatchScreen {
+            published: published.transpose()?,
             view: terminal.then(|| View::new(WatchTable::default(), false)),
             keys: terminal.then(TerminalKeys::open).flatten(),
             json,
             due: Nanos(0),
             opened: None,
             shown: Vec::new(),
-        }
+        })
     }
 
     /// Reports a trace that ended; false once nobody reads.
@@ -393,6 +427,11 @@ impl WatchScreen {
             return Ok(true);
         }
         let open = watch.watcher.open() as u64;
+        if let Some(published) = &mut self.published {
+            self.due = at + LINES;
+            published.update(watch.watched());
+            return Ok(true);
+        }
         if let Some(view) = &mut self.view {
             self.due = at + SECOND;
             let glances = watch.glances(SHOWN);

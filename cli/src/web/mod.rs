@@ -5,13 +5,13 @@ mod folder;
 mod site;
 
 pub use folder::write_all;
-pub use site::Site;
+pub use site::{HTML, METRICS, Site, SiteAnswer};
 
 use crate::prelude::*;
 use engine::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, Slots, WhenFull};
-use site::SiteAnswer;
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -35,8 +35,41 @@ const MOST: usize = 16;
 /// Between two looks at the wish to stop.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// What answers requests.
+pub trait Answers: Send + Sync + 'static {
+    /// Whatever is asked, there is an answer.
+    fn answer(&self, request: &http::HttpRequest) -> SiteAnswer;
+
+    /// The answer to a file that a client puts, which `receive` writes.
+    fn put(
+        &self,
+        _request: &http::HttpRequest,
+        _receive: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> SiteAnswer {
+        SiteAnswer::of(Status::NotFound)
+    }
+}
+
+/// Listens there, and names who can read what is answered: all who can reach it.
+pub fn listen(address: SocketAddr, option: &str, what: &str) -> Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).map_err(|e| {
+        Refusal::usage(format!(
+            "cannot listen on {address}: {e}; name another address and port with {option}"
+        ))
+    })?;
+    let address = listener
+        .local_addr()
+        .context("cannot read where it listens")?;
+    if !address.ip().is_loopback() {
+        out::note(&format!(
+            "linerate: all who can reach {address} can read {what}: there is no password, and nothing is encrypted"
+        ));
+    }
+    Ok((listener, address))
+}
+
 /// Answers until `stop`.
-pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()> {
+pub fn serve(listener: &TcpListener, site: impl Answers, stop: &AtomicBool) -> Result<()> {
     let failed = "cannot take connections from browsers";
     listener.set_nonblocking(true).context(failed)?;
     let site = Arc::new(site);
@@ -65,7 +98,7 @@ pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()
                 .name("web".to_owned())
                 .spawn(move || {
                     // Whoever goes away in the middle of an answer does not want it.
-                    let _ = talk(&mut conn.stream, &site);
+                    let _ = talk(&mut conn.stream, &*site);
                     drop(conn);
                 });
         }
@@ -73,7 +106,7 @@ pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
+fn talk(stream: &mut TcpStream, site: &impl Answers) -> io::Result<()> {
     let (answer, head_only) = match request(stream)? {
         Ok((request, begun)) => match request.file {
             Some(length) => (

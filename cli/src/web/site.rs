@@ -4,6 +4,7 @@ use crate::archive_list;
 use crate::lookup;
 use crate::pages::{html_of, html_of_capture};
 use crate::prelude::*;
+use crate::web::Answers;
 use archive::{Archive, NamedDocument, PathRow, RunFilter};
 use engine::exit::{exit_of, sentence};
 use engine::histories::{self, HistoryFigures};
@@ -38,8 +39,8 @@ pub struct SiteAnswer {
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
-const HTML: &str = "text/html; charset=utf-8";
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const HTML: &str = "text/html; charset=utf-8";
+pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl SiteAnswer {
     /// Nothing but how it went.
@@ -47,7 +48,7 @@ impl SiteAnswer {
         SiteAnswer::text(status, status.line())
     }
 
-    fn ok(kind: &'static str, body: String) -> SiteAnswer {
+    pub fn ok(kind: &'static str, body: String) -> SiteAnswer {
         let status = Status::Ok;
         SiteAnswer { status, kind, body }
     }
@@ -70,9 +71,8 @@ impl SiteAnswer {
     }
 }
 
-impl Site {
-    /// Whatever is asked, there is an answer.
-    pub fn answer(&self, request: &HttpRequest) -> SiteAnswer {
+impl Answers for Site {
+    fn answer(&self, request: &HttpRequest) -> SiteAnswer {
         if !self.any_name && !request.names_no_name() {
             return SiteAnswer::of(Status::Misdirected);
         }
@@ -87,8 +87,8 @@ impl Site {
         })
     }
 
-    /// The page of a capture that a client puts, which `receive` writes to a file: only one on this host may.
-    pub fn put(
+    /// The page of a capture: only a client on this host may put one.
+    fn put(
         &self,
         request: &HttpRequest,
         receive: impl FnOnce(&mut File) -> io::Result<()>,
@@ -119,7 +119,9 @@ impl Site {
             Err(error) => SiteAnswer::text(Status::BadRequest, &sentence(&error)),
         }
     }
+}
 
+impl Site {
     fn found(&self, request: &HttpRequest) -> Result<SiteAnswer> {
         let archive = Archive::open_to_read(&self.archive)?;
         let asked = |name| request.value(name).unwrap_or_default();

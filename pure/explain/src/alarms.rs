@@ -42,8 +42,9 @@ impl FromStr for SocketAlarm {
                 let first = Limit::ALL
                     .iter()
                     .filter(|limit| limit.level() == Level::First);
-                let named: Vec<(String, Limit)> =
-                    first.map(|limit| (dashed(*limit), *limit)).collect();
+                let named: Vec<(String, Limit)> = first
+                    .map(|limit| (limit.name().replace('_', "-"), *limit))
+                    .collect();
                 let found = named.iter().find(|(known, _)| known == name);
                 found
                     .map(|(_, limit)| SocketAlarm::Limit(*limit))
@@ -73,18 +74,6 @@ impl FromStr for SocketAlarm {
             )),
         }
     }
-}
-
-/// The name of a limit as an option has it: that of JSON with dashes.
-fn dashed(limit: Limit) -> String {
-    let mut name = String::new();
-    for c in format!("{limit:?}").chars() {
-        if c.is_uppercase() && !name.is_empty() {
-            name.push('-');
-        }
-        name.push(c.to_ascii_lowercase());
-    }
-    name
 }
 
 /// What the alarms remember of one socket.

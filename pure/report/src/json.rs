@@ -616,9 +616,9 @@ mod tests {
             crate::watch::json(&[testing::glance()], 1, Nanos(1), Some(&testing::account())),
             "explain_now",
         );
-        let traced = [testing::rivals()];
+        let explained = [testing::rivals()];
         see(
-            crate::watch::traced_json(Nanos(1), "a stall", "x.trace", Bytes(1), &traced),
+            crate::watch::traced_json(Nanos(1), "a stall", "x.trace", Bytes(1), &explained),
             "watch_traced",
         );
         see(pretty(&testing::requests()), "requests");

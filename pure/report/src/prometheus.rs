@@ -5,6 +5,7 @@
 //! newest samples. When a figure was measured is a metric of its own, and its age is `time() -` that metric.
 
 use crate::words::escape;
+use model::finding::{SocketAccount, SocketGroup};
 use model::{BitRate, Bytes, Ended, LatencySummary, LegSummary, Nanos, Run, Summary};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -168,6 +169,78 @@ pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> Strin
     let times = last.iter().map(|(path, (at, _))| (path.clone(), *at));
     family(&mut out, "last_run_timestamp_seconds", "gauge", help, times);
     out + "# EOF\n"
+}
+
+/// Counters of a watch of the sockets of this host, by network of the peers, port and process.
+pub fn watched(open: u64, account: &SocketAccount, groups: &[SocketGroup]) -> String {
+    let mut out = String::new();
+    let labels = |of: &SocketGroup| {
+        let port = of.port.to_string();
+        let process = of.process.to_string();
+        [
+            label("peer", &of.peer),
+            label("port", &port),
+            label("process", &process),
+        ]
+        .join(",")
+    };
+    let limited = groups.iter().flat_map(|of| {
+        let each = of.limited.iter();
+        each.map(move |(limit, time)| {
+            let cause = format!("{},{}", labels(of), label("cause", &limit.name()));
+            (cause, time.as_secs_f64())
+        })
+    });
+    let help = "Time that a limit had, of all sockets of these peers, this port and this process together.";
+    family(
+        &mut out,
+        "watch_limited_seconds_total",
+        "counter",
+        help,
+        limited,
+    );
+    type Of = fn(&SocketGroup) -> u64;
+    let counters: [(&str, &str, Of); 3] = [
+        ("watch_sent_bytes_total", "Bytes acknowledged.", |of| {
+            of.sent.0
+        }),
+        ("watch_received_bytes_total", "Bytes received.", |of| {
+            of.received.0
+        }),
+        ("watch_sockets_total", "Sockets that were seen.", |of| {
+            of.sockets
+        }),
+    ];
+    for (name, help, value) in counters {
+        let all = groups
+            .iter()
+            .filter(|of| of.sockets > 0)
+            .map(|of| (labels(of), value(of) as f64));
+        family(&mut out, name, "counter", help, all);
+    }
+    let missing = [
+        ("no_last_state", account.vanished),
+        ("never_seen", account.unseen),
+        ("too_many", account.left_out),
+    ];
+    let missing = missing.map(|(why, n)| (label("why", why), n as f64));
+    let help = "Connections that are missing in the counters.";
+    family(
+        &mut out,
+        "watch_missing",
+        "gauge",
+        help,
+        missing.into_iter(),
+    );
+    let help = "Sockets that are open.";
+    family(
+        &mut out,
+        "watch_open_sockets",
+        "gauge",
+        help,
+        [(String::new(), open as f64)].into_iter(),
+    );
+    out
 }
 
 fn keep_newest<T>(of: &mut BTreeMap<String, T>, name: String, new: T, at: fn(&T) -> f64) {

@@ -94,7 +94,7 @@ fn row(one: &Glance, wide: bool) -> Vec<String> {
     row
 }
 
-fn who(one: &Glance) -> String {
+pub(crate) fn who(one: &Glance) -> String {
     match one.pid {
         0 => "-".to_owned(),
         _ => one.comm.to_string(),
@@ -102,7 +102,7 @@ fn who(one: &Glance) -> String {
 }
 
 /// Which way the most goes.
-fn way(one: &Glance) -> &'static str {
+pub(crate) fn way(one: &Glance) -> &'static str {
     if one.received > one.sent { "<-" } else { "->" }
 }
 
@@ -110,7 +110,7 @@ fn rate(one: &Glance) -> BitRate {
     one.sent.max(one.received)
 }
 
-fn limit(one: &Glance) -> String {
+pub(crate) fn limit(one: &Glance) -> String {
     let short = |limit: Limit| {
         let words = limit.words();
         let bare = |article| words.strip_prefix(article);

@@ -5,7 +5,7 @@ use crate::prelude::*;
 use crate::web::{self, Site};
 use archive::Archive;
 use engine::histories;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Mutex;
 
 /// Show the archive in a browser: list, search, compare, histories
@@ -32,27 +32,13 @@ impl RunsServe {
         // Of an archive that can only be read, each view makes them.
         let _ = histories::refresh(&mut opened, |_| true);
         drop(opened);
-        let listener = TcpListener::bind(self.listen).map_err(|e| {
-            Refusal::usage(format!(
-                "cannot listen on {}: {e}; name another address and port with --listen",
-                self.listen
-            ))
-        })?;
-        let address = listener
-            .local_addr()
-            .context("cannot read where it listens")?;
-        let any_name = !address.ip().is_loopback();
-        if any_name {
-            out::note(&format!(
-                "linerate: all who can reach {address} can read the archive: there is no password, and nothing is encrypted"
-            ));
-        }
+        let (listener, address) = web::listen(self.listen, "--listen", "the archive")?;
         out::print(&format!(
             "the archive is at http://{address}/ until Ctrl-C\n"
         ))?;
         let site = Site {
             archive,
-            any_name,
+            any_name: !address.ip().is_loopback(),
             reads: Mutex::default(),
         };
         web::serve(&listener, site, stop)?;

@@ -12,6 +12,7 @@ mod run;
 mod tests;
 mod trace;
 mod tuning;
+mod watched;
 
 pub use compare::{Side, compare};
 pub use demo_page::{Demonstration, demo};
@@ -23,6 +24,7 @@ pub use published::published;
 pub use run::run;
 pub use trace::{Followed, segments, trace};
 pub use tuning::tuning;
+pub use watched::{MINUTES, Watched, WatchedMinute, watched};
 
 use crate::page::Section;
 

@@ -22,9 +22,9 @@ use model::finding::{Limit, Phase};
 
 /// Width of a still picture, in its own units: a page shows it at this size where there is room, and its text can still be
 /// read where a window of 390 pixels makes it smaller.
-const WIDTH: f64 = 452.0;
+pub(crate) const WIDTH: f64 = 452.0;
 /// Right end of what is drawn in it.
-const RIGHT: f64 = WIDTH - 10.0;
+pub(crate) const RIGHT: f64 = WIDTH - 10.0;
 
 /// The ends of an axis that has some air around these values.
 fn airy(values: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
