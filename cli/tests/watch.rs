@@ -7,7 +7,7 @@ use common::{Home, Lab, Lines, Running, run, stderr, stdout};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -87,8 +87,8 @@ fn flows_of_seven_known_limits_are_each_named() {
     let linerate = env!("CARGO_BIN_EXE_linerate");
     let watch = ["lab", "exec", &place, "--", linerate, "watch"];
     let mut json = home.linerate(&[&watch[..], &["--json"]].concat());
-    let mut json = json.stdout(Stdio::piped()).spawn().unwrap();
-    let lines = Lines::of(json.stdout.take().unwrap());
+    let mut json = Running(json.stdout(Stdio::piped()).spawn().unwrap());
+    let lines = Lines::of(json.0.stdout.take().unwrap());
     let right = |found: &BTreeMap<u64, String>| {
         let is = |(port, named): &(u64, &[&str])| {
             found
@@ -114,14 +114,9 @@ fn flows_of_seven_known_limits_are_each_named() {
     let line = all.iter().find(|one| port(one) == 7105).unwrap();
     assert_ne!(line["confidence"], "certain", "{line}");
 
-    common::signal(&json, "INT");
+    json.interrupt();
     let last = lines.wait_for("\"explanations\"");
-    assert!(
-        Running(json)
-            .output(Duration::from_secs(20))
-            .status
-            .success()
-    );
+    assert!(json.output(Duration::from_secs(20)).status.success());
     let last: Value = serde_json::from_str(&last).unwrap();
     assert_eq!(
         last["explanations"].as_array().unwrap().len(),
@@ -184,6 +179,64 @@ fn flows_of_seven_known_limits_are_each_named() {
     assert_eq!(text.matches("Limited by").count(), 1, "{text}");
 }
 
+/// The server answers with what was counted, and only to who calls this machine by an address.
+#[test]
+fn a_server_has_the_connections_as_a_page_and_as_metrics() {
+    let home = Home::new();
+    // Ports that clients use are no group.
+    let listener = TcpListener::bind(("127.0.0.1", common::free_port())).unwrap();
+    let service = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(service).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let mut command = home.linerate(&[
+        "watch",
+        "--serve",
+        "127.0.0.1:0",
+        "--port",
+        &service.port().to_string(),
+    ]);
+    let mut child = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let first = Lines::of(child.0.stdout.take().unwrap()).wait_for("http://");
+    let address = first
+        .split("http://")
+        .nth(1)
+        .unwrap()
+        .split('/')
+        .next()
+        .unwrap()
+        .to_owned();
+    let ask = |path: &str, host: &str| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let sent = format!(
+        "linerate_watch_sent_bytes_total{{peer=\"127.0.0.0/24\",port=\"{}\"",
+        service.port()
+    );
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        client.write_all(&[1; 1000]).unwrap();
+        server.read_exact(&mut [0; 1000]).unwrap();
+        let metrics = ask("/metrics", &address);
+        if metrics.contains(&sent) && metrics.contains("linerate_watch_open_sockets{} 2") {
+            break;
+        }
+        assert!(Instant::now() < until, "{metrics}");
+    }
+    let page = ask("/", &address);
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.contains("Who was held back"),
+        "{page}"
+    );
+    assert!(ask("/", "a-name.example").starts_with("HTTP/1.1 421"));
+    assert!(ask("/other", &address).starts_with("HTTP/1.1 404"));
+    child.interrupt();
+    assert!(child.output(Duration::from_secs(20)).status.success());
+}
+
 /// Short connections are counted by their last states, and nothing is missing.
 #[test]
 fn connections_that_live_between_two_looks_are_counted_to_the_byte() {
@@ -191,8 +244,8 @@ fn connections_that_live_between_two_looks_are_counted_to_the_byte() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut command = home.linerate(&["watch", "--json", "--port", &port.to_string()]);
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let lines = Lines::of(child.stdout.take().unwrap());
+    let mut child = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let lines = Lines::of(child.0.stdout.take().unwrap());
     lines.wait_for("\"now\"");
     for _ in 0..500 {
         let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -225,13 +278,8 @@ fn connections_that_live_between_two_looks_are_counted_to_the_byte() {
         (5_000_000..=5_003_000).contains(&of("received_bytes")),
         "{account}"
     );
-    common::signal(&child, "INT");
-    assert!(
-        Running(child)
-            .output(Duration::from_secs(20))
-            .status
-            .success()
-    );
+    child.interrupt();
+    assert!(child.output(Duration::from_secs(20)).status.success());
 }
 
 #[test]

@@ -11,10 +11,10 @@ use explain::SocketWatcher;
 use model::finding::{Explanation, Glance, SocketAccount};
 use model::{BitRate, Comm, Connection, Nanos};
 use observe::SocketScanner;
-use report::pages::Watched;
+use report::pages::WatchedHost;
 use report::watch::{self, LISTED, SHOWN, TableFoot};
 use report::{Style, explain as words};
-use serve::Published;
+use serve::WatchServer;
 use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use sys::terminal::TerminalKeys;
-use traces::{KeptTrace, Traces, TriggerArgs};
+use traces::{TriggerArgs, TriggeredTrace, TriggeredTraces};
 
 /// Between two looks at all sockets at the least, and between two reads of those that ended.
 const LOOK: Nanos = Nanos::from_millis(80);
@@ -158,7 +158,7 @@ impl WatchArgs {
             ahead: [None; 3],
             looks: 0,
         };
-        let mut traces = Traces::new(&self.traces)?;
+        let mut traces = TriggeredTraces::new(&self.traces)?;
         let mut screen = WatchScreen::new(self, stop)?;
         while !stop.load(Ordering::Relaxed)
             && self.time.is_none_or(|time| watch.scanner.now() < time)
@@ -287,7 +287,7 @@ impl Watch<'_> {
     }
 
     /// Begins a trace of a socket that an alarm holds for, if one may begin.
-    fn trigger(&mut self, traces: &mut Traces<'_>) {
+    fn trigger(&mut self, traces: &mut TriggeredTraces<'_>) {
         let now = self.scanner.now();
         if self.args.traces.trigger.is_empty() || !traces.is_free(now) {
             return;
@@ -328,13 +328,13 @@ impl Watch<'_> {
     }
 
     /// All of it, for a page and for metrics.
-    fn watched(&mut self) -> Watched {
+    fn watched(&mut self) -> WatchedHost {
         let glances = self.glances(LISTED);
         let connections = glances.into_iter().enumerate().map(|(n, one)| {
             let explained = (n < SHOWN).then(|| self.watcher.explain(one.connection));
             (one, explained.flatten())
         });
-        Watched {
+        WatchedHost {
             connections: connections.collect(),
             host: engine::trust::host_name(),
             now: sys::clock::unix().into(),
@@ -363,7 +363,7 @@ impl Watch<'_> {
 
 /// Where it is shown: a table in place, lines, JSON, or a page.
 struct WatchScreen {
-    published: Option<Published>,
+    published: Option<WatchServer>,
     view: Option<View<WatchTable>>,
     keys: Option<TerminalKeys>,
     json: bool,
@@ -378,7 +378,7 @@ impl WatchScreen {
         let json = args.json;
         let terminal = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         let terminal = terminal && !json && args.serve.is_none();
-        let published = args.serve.map(|address| Published::begin(address, stop));
+        let published = args.serve.map(|address| WatchServer::begin(address, stop));
         Ok(WatchScreen {
             published: published.transpose()?,
             view: terminal.then(|| View::new(WatchTable::default(), false)),
@@ -391,7 +391,7 @@ impl WatchScreen {
     }
 
     /// Reports a trace that ended; false once nobody reads.
-    fn report(&mut self, kept: Result<KeptTrace>, at: Nanos) -> Result<bool> {
+    fn report(&mut self, kept: Result<TriggeredTrace>, at: Nanos) -> Result<bool> {
         let kept = match kept {
             Ok(kept) => kept,
             Err(error) => {

@@ -84,7 +84,14 @@ pub fn unit(pid: u32) -> Option<String> {
 /// Of lines as `0::/system.slice/rsync.service` (cgroups(7)), version 2 or systemd's own hierarchy. Digits of a container's
 /// name are cut to twelve, as its tools show them.
 fn named(groups: &str) -> Option<String> {
-    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    // Other hierarchies of version 1 group by something else.
+    let paths = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let hierarchy = parts.next()?;
+        parts
+            .next()
+            .filter(|_| matches!(hierarchy, "" | "name=systemd"))
+    });
     let last = paths
         .filter_map(|path| path.rsplit('/').next())
         .find(|name| !name.is_empty())?;
@@ -111,7 +118,7 @@ mod tests {
             of("1:name=systemd:/user.slice/session-3.scope\n0::/\n").as_deref(),
             Some("session-3.scope")
         );
-        assert_eq!(of("0::/\n"), None);
+        assert_eq!(of("4:memory:/jobs/7\n0::/\n"), None);
     }
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;

@@ -4,7 +4,7 @@ use crate::prelude::*;
 use crate::web::{self, Answers, HTML, METRICS, SiteAnswer};
 use model::Nanos;
 use model::finding::Limit;
-use report::pages::{MINUTES, Watched, WatchedMinute};
+use report::pages::{MINUTES, WatchedHost, WatchedMinute};
 use report::{page, prometheus};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -15,15 +15,15 @@ use wire::http::{HttpRequest, Status};
 const MINUTE: Nanos = Nanos::from_secs(60);
 
 /// What the server shows: what the watch knew last.
-pub struct Published {
-    latest: Arc<Mutex<Watched>>,
+pub struct WatchServer {
+    latest: Arc<Mutex<WatchedHost>>,
     minutes: VecDeque<WatchedMinute>,
     /// The totals at the begin of the minute.
     before: BTreeMap<Limit, Nanos>,
 }
 
 struct WatchSite {
-    latest: Arc<Mutex<Watched>>,
+    latest: Arc<Mutex<WatchedHost>>,
     /// It was ordered to listen where others reach it, who may call this machine by any name.
     any_name: bool,
 }
@@ -45,11 +45,11 @@ impl Answers for WatchSite {
     }
 }
 
-impl Published {
+impl WatchServer {
     /// Listens there, and answers until `stop` in a thread of its own.
-    pub fn begin(address: SocketAddr, stop: &'static AtomicBool) -> Result<Published> {
+    pub fn begin(address: SocketAddr, stop: &'static AtomicBool) -> Result<WatchServer> {
         let (listener, address) = web::listen(address, "--serve", "the connections of this host")?;
-        let latest = Arc::new(Mutex::new(Watched::default()));
+        let latest = Arc::new(Mutex::new(WatchedHost::default()));
         let site = WatchSite {
             latest: Arc::clone(&latest),
             any_name: !address.ip().is_loopback(),
@@ -65,7 +65,7 @@ impl Published {
         out::print(&format!(
             "the connections are at http://{address}/ until Ctrl-C, metrics at /metrics\n"
         ))?;
-        Ok(Published {
+        Ok(WatchServer {
             latest,
             minutes: VecDeque::from([WatchedMinute::default()]),
             before: BTreeMap::new(),
@@ -73,7 +73,7 @@ impl Published {
     }
 
     /// Shows this from now on, with the last minutes.
-    pub fn update(&mut self, watched: Watched) {
+    pub fn update(&mut self, watched: WatchedHost) {
         let now = watched.now;
         let last = self.minutes.back_mut().expect("there is always one");
         if last.begun.0 == 0 {
@@ -94,7 +94,7 @@ impl Published {
                 self.minutes.pop_front();
             }
         }
-        *sys::lock(&self.latest) = Watched {
+        *sys::lock(&self.latest) = WatchedHost {
             minutes: self.minutes.iter().cloned().collect(),
             ..watched
         };

@@ -1,4 +1,4 @@
-//! Traces of single connections, whole and short, that a trigger starts: one at a time, and so many a day.
+//! TriggeredTraces of single connections, whole and short, that a trigger starts: one at a time, and so many a day.
 
 use crate::filter_args::LOOK;
 use crate::prelude::*;
@@ -32,7 +32,7 @@ pub struct TriggerArgs {
     /// Length of a trace
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "trigger")]
     trace_time: Nanos,
-    /// Traces in 24 hours at most, one at a time
+    /// TriggeredTraces in 24 hours at most, one at a time
     #[arg(long, value_name = "N", default_value_t = 24, requires = "trigger")]
     most_traces: usize,
     /// Bytes of traces in 24 hours at most
@@ -42,14 +42,14 @@ pub struct TriggerArgs {
 
 /// A trace that is on the disk.
 #[derive(Debug)]
-pub struct KeptTrace {
+pub struct TriggeredTrace {
     pub trigger: String,
     pub file: PathBuf,
     pub bytes: Bytes,
     pub explanations: Vec<Explanation>,
 }
 
-impl KeptTrace {
+impl TriggeredTrace {
     /// In a line.
     pub fn line(&self, at: Nanos) -> String {
         let found = self
@@ -67,27 +67,27 @@ impl KeptTrace {
 }
 
 /// The traces of a watch.
-pub struct Traces<'a> {
+pub struct TriggeredTraces<'a> {
     args: &'a TriggerArgs,
-    running: Option<Running>,
+    running: Option<RunningTrace>,
     /// When each of the last day began, and how long it became.
     made: Vec<(Nanos, Bytes)>,
     traced: BTreeMap<(u32, u64), Nanos>,
 }
 
-struct Running {
-    thread: JoinHandle<Result<KeptTrace>>,
+struct RunningTrace {
+    thread: JoinHandle<Result<TriggeredTrace>>,
     stop: Arc<AtomicBool>,
 }
 
-impl<'a> Traces<'a> {
-    pub fn new(args: &'a TriggerArgs) -> Result<Traces<'a>> {
+impl<'a> TriggeredTraces<'a> {
+    pub fn new(args: &'a TriggerArgs) -> Result<TriggeredTraces<'a>> {
         if let Some(keep) = &args.keep {
             fs::create_dir_all(keep)
                 .with_context(|| format!("cannot make the directory {}", keep.display()))?;
             crate::files::check_writable(&keep.join("x"))?;
         }
-        Ok(Traces {
+        Ok(TriggeredTraces {
             args,
             running: None,
             made: Vec::new(),
@@ -116,7 +116,7 @@ impl<'a> Traces<'a> {
         Bytes(self.args.most_bytes.0.saturating_sub(made))
     }
 
-    /// Traces this connection.
+    /// TriggeredTraces this connection.
     pub fn begin(&mut self, socket: &AlarmedSocket, unix: Nanos, now: Nanos) {
         let about = &socket.connection;
         let Some(keep) = &self.args.keep else {
@@ -144,7 +144,7 @@ impl<'a> Traces<'a> {
             let stop = Arc::clone(&stop);
             move || {
                 let (bytes, explanations) = trace(&filter, &file, length, room, &stop)?;
-                Ok(KeptTrace {
+                Ok(TriggeredTrace {
                     trigger,
                     file,
                     bytes,
@@ -152,11 +152,11 @@ impl<'a> Traces<'a> {
                 })
             }
         });
-        self.running = Some(Running { thread, stop });
+        self.running = Some(RunningTrace { thread, stop });
     }
 
     /// One that ended.
-    pub fn ended(&mut self) -> Option<Result<KeptTrace>> {
+    pub fn ended(&mut self) -> Option<Result<TriggeredTrace>> {
         let running = self
             .running
             .take_if(|running| running.thread.is_finished())?;
@@ -164,13 +164,13 @@ impl<'a> Traces<'a> {
     }
 
     /// The one that still runs is cut short.
-    pub fn stop(&mut self) -> Option<Result<KeptTrace>> {
+    pub fn stop(&mut self) -> Option<Result<TriggeredTrace>> {
         let running = self.running.take()?;
         running.stop.store(true, Ordering::Relaxed);
         Some(self.join(running))
     }
 
-    fn join(&mut self, running: Running) -> Result<KeptTrace> {
+    fn join(&mut self, running: RunningTrace) -> Result<TriggeredTrace> {
         let kept = running.thread.join();
         let kept = kept
             .map_err(|_| anyhow::anyhow!("the thread of a trace ended early"))
@@ -193,7 +193,7 @@ fn name(alarm: SocketAlarm) -> String {
     }
 }
 
-/// Traces one socket until it ends, or so long or so much.
+/// TriggeredTraces one socket until it ends, or so long or so much.
 fn trace(
     filter: &Filter,
     file: &Path,

@@ -24,7 +24,7 @@ pub use published::published;
 pub use run::run;
 pub use trace::{Followed, segments, trace};
 pub use tuning::tuning;
-pub use watched::{MINUTES, Watched, WatchedMinute, watched};
+pub use watched::{MINUTES, WatchedHost, WatchedMinute, watched};
 
 use crate::page::Section;
 

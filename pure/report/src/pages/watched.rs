@@ -29,7 +29,7 @@ pub struct WatchedMinute {
 
 /// What a watch knows at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Watched {
+pub struct WatchedHost {
     /// Name of the host.
     pub host: String,
     /// Now, since 1970-01-01 UTC.
@@ -57,7 +57,7 @@ fn held(limited: &BTreeMap<Limit, Nanos>) -> Nanos {
 }
 
 /// The page of a watch.
-pub fn watched(of: &Watched) -> Page {
+pub fn watched(of: &WatchedHost) -> Page {
     let mut hour: BTreeMap<Limit, Nanos> = BTreeMap::new();
     for minute in &of.minutes {
         for (limit, time) in &minute.limited {
@@ -99,7 +99,7 @@ pub fn watched(of: &Watched) -> Page {
     }
 }
 
-fn sections(of: &Watched, hour: &BTreeMap<Limit, Nanos>) -> Vec<Section> {
+fn sections(of: &WatchedHost, hour: &BTreeMap<Limit, Nanos>) -> Vec<Section> {
     let mut groups: Vec<&SocketGroup> =
         of.groups.iter().filter(|group| group.sockets > 0).collect();
     groups.sort_by_key(|group| {
@@ -166,7 +166,12 @@ fn row(of: &SocketGroup) -> Vec<String> {
 }
 
 fn between(one: &Glance) -> String {
-    format!("{} {} {}", one.local, way(one), one.remote)
+    let way = if way(one) == "->" {
+        '\u{2192}'
+    } else {
+        '\u{2190}'
+    };
+    format!("{} {way} {}", one.local, one.remote)
 }
 
 fn glance(one: &Glance) -> Vec<String> {
@@ -265,7 +270,7 @@ mod tests {
             begun: Nanos::from_secs(1_800_000_000 + 60 * n),
             limited: [window, idle].into(),
         });
-        let of = Watched {
+        let of = WatchedHost {
             host: "db2".to_owned(),
             open: 2,
             account: testing::account(),
@@ -278,7 +283,7 @@ mod tests {
             }],
             minutes: minutes.collect(),
             connections: vec![(testing::glance(), Some(testing::rivals()))],
-            ..Watched::default()
+            ..WatchedHost::default()
         };
         let page = watched(&of);
         assert_eq!(
