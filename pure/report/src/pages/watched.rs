@@ -301,7 +301,7 @@ mod tests {
             "873",
             "iperf3",
             "backup.service",
-            "97 % receive window",
+            "receive window",
         ] {
             assert!(html.contains(part), "{part}");
         }
