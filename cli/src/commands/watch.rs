@@ -356,6 +356,11 @@ impl Watch<'_> {
             .filter_map(|one| self.watcher.explain(one.connection))
             .collect();
         all.extend(self.watcher.take_ended());
+        // Where both sockets are on this host, the sender's has it all.
+        let ends = |one: &Explanation| (one.sender, one.receiver);
+        let sent = all.iter().filter(|one| !one.phases.is_empty());
+        let sent: Vec<_> = sent.map(ends).collect();
+        all.retain(|one| !one.phases.is_empty() || !sent.contains(&ends(one)));
         all.truncate(SHOWN);
         all
     }
