@@ -526,6 +526,11 @@ impl WatchedSocket {
         let subject = subject(self.about.local, self.about.remote);
         let mut explanation = assemble(subject, &pieces, &facts, doubts);
         of_coarse_samples(&mut explanation, self.spacing(), facts.retransmitted);
+        // What lies behind is seen from one end, and now and then.
+        let inferred = |f: &&mut Finding| f.level == Level::Second && peer.is_none();
+        for finding in explanation.findings.iter_mut().filter(inferred) {
+            finding.confidence = finding.confidence.min(Confidence::Likely);
+        }
         Some(explanation)
     }
 

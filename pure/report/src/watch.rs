@@ -77,8 +77,9 @@ fn row(one: &Glance, wide: bool) -> Vec<String> {
         false => remote,
     };
     let figure = |n: u64, unit: f64| words::three_digits(n as f64 / unit);
+    let unit = one.unit.as_ref().filter(|_| wide);
     let mut row = vec![
-        who(one),
+        unit.map_or_else(|| who(one), |unit| format!("{} ({unit})", who(one))),
         format!(":{} {} {remote}", one.local.port(), way(one)),
         match rate(one).0 {
             0 => "0".to_owned(),
@@ -260,6 +261,7 @@ mod tests {
             );
             assert_eq!(lines.len(), 1 + SHOWN + 1);
             assert_eq!(lines[0].contains("cwnd"), path);
+            assert_eq!(lines[1].contains("iperf3 (backup.service)"), path);
             assert!(
                 lines[9].starts_with("9 ") && lines[10].starts_with("  "),
                 "{lines:?}"
