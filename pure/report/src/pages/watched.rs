@@ -150,19 +150,27 @@ fn row(of: &SocketGroup) -> Vec<String> {
         .max_by_key(|(_, time)| **time);
     let bytes = |bytes: Bytes| bytes.to_string();
     vec![
-        of.process.to_string(),
-        if of.port == 0 {
-            "-".to_owned()
+        known(of.process.to_string()),
+        known(if of.port == 0 {
+            String::new()
         } else {
             of.port.to_string()
-        },
+        }),
         of.peer.clone(),
         of.sockets.to_string(),
         bytes(of.sent),
         bytes(of.received),
-        held(&of.limited).to_string(),
-        by.map_or("-".to_owned(), |(limit, _)| limit.words().to_owned()),
+        known(by.map_or(String::new(), |_| held(&of.limited).to_string())),
+        known(by.map_or(String::new(), |(limit, _)| limit.words().to_owned())),
     ]
+}
+
+fn known(text: String) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text
+    }
 }
 
 fn between(one: &Glance) -> String {
