@@ -7,12 +7,12 @@ const PURE: [&str; 11] = [
     "model", "tcp", "wire", "report", "emulate", "prove", "explain", "capture", "pmtud", "advise",
     "requests",
 ];
-const HOST: [&str; 7] = [
-    "sys", "measure", "observe", "archive", "lab", "tune", "probe",
+const HOST: [&str; 8] = [
+    "sys", "measure", "observe", "archive", "calendar", "lab", "tune", "probe",
 ];
 
-/// The rooms that each room depends on, read from cargo itself (test dependencies left out).
-fn rooms() -> Vec<(String, Vec<String>)> {
+/// The crates that each room depends on, read from cargo itself (test dependencies left out).
+fn dependencies() -> Vec<(String, Vec<String>)> {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -28,12 +28,7 @@ fn rooms() -> Vec<(String, Vec<String>)> {
         let name = name.as_str().expect("a package has a name");
         name.strip_prefix("linerate-").unwrap_or(name).to_owned()
     };
-    let ours = |dependency: &&Value| {
-        dependency["kind"].is_null()
-            && dependency["name"]
-                .as_str()
-                .is_some_and(|n| n.starts_with("linerate"))
-    };
+    let shipped = |dependency: &&Value| dependency["kind"].is_null();
     let packages = metadata["packages"]
         .as_array()
         .expect("metadata lists packages");
@@ -45,10 +40,38 @@ fn rooms() -> Vec<(String, Vec<String>)> {
                 .expect("a package lists dependencies");
             (
                 room(&package["name"]),
-                all.iter().filter(ours).map(|d| room(&d["name"])).collect(),
+                all.iter()
+                    .filter(shipped)
+                    .map(|d| {
+                        d["name"]
+                            .as_str()
+                            .expect("a dependency has a name")
+                            .to_owned()
+                    })
+                    .collect(),
             )
         })
         .collect()
+}
+
+/// The rooms that each room depends on.
+fn rooms() -> Vec<(String, Vec<String>)> {
+    let ours = |name: &String| Some(name.strip_prefix("linerate-")?.to_owned());
+    let rooms = dependencies().into_iter();
+    rooms
+        .map(|(room, all)| (room, all.iter().filter_map(ours).collect()))
+        .collect()
+}
+
+#[test]
+fn two_rooms_have_sql() {
+    let mut with_sql: Vec<String> = dependencies()
+        .into_iter()
+        .filter(|(_, all)| all.iter().any(|name| name == "rusqlite"))
+        .map(|(room, _)| room)
+        .collect();
+    with_sql.sort();
+    assert_eq!(with_sql, ["archive", "calendar"]);
 }
 
 #[test]
@@ -74,7 +97,7 @@ fn every_room_knows_only_whom_it_may() {
             host if HOST.contains(&host) => &["model", "sys"],
             "engine" => &[
                 "model", "wire", "explain", "report", "emulate", "sys", "measure", "observe",
-                "prove", "archive", "lab", "tune", "pmtud", "probe", "advise",
+                "prove", "archive", "calendar", "lab", "tune", "pmtud", "probe", "advise",
             ],
             "linerate" => &[
                 "engine", "model", "wire", "capture", "explain", "report", "emulate", "sys",

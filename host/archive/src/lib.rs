@@ -1,4 +1,4 @@
-//! The notebook of runs and experiments. Promise: the only room that speaks SQL.
+//! The notebook of runs and experiments. Promise: the only room with SQL, beside the calendar.
 //!
 //! One SQLite file holds every run. Each sample is committed as it comes, so a killed process loses
 //! at most what [`Recorder`] held back for [`GROUP`], and leaves a run that reads as
