@@ -77,7 +77,7 @@ ORDER BY r.name, r.unit ON CONFLICT DO NOTHING";
 
 /// What is to be booked together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reservation {
+pub struct SlotRequest {
     /// Its name; no two have one.
     pub slot: String,
     /// Beginning.
@@ -206,13 +206,13 @@ impl Calendar {
     }
 
     /// Books one unit of each resource, or nothing; whether it did.
-    pub fn take(&mut self, now: Milliseconds, wanted: &Reservation) -> Result<bool, Error> {
+    pub fn take(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
         let rows = wanted.resources.len();
         self.write("book", now, |tx| Ok(insert(tx, TAKE, wanted)? == rows))
     }
 
     /// Books every unit of each resource, or nothing; whether it did.
-    pub fn take_whole(&mut self, now: Milliseconds, wanted: &Reservation) -> Result<bool, Error> {
+    pub fn take_whole(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
         let mut rows = 0;
         for resource in &wanted.resources {
             rows += self.units(resource)? as usize;
@@ -224,7 +224,7 @@ impl Calendar {
 
     /// Gives a slot that [`Calendar::take`] made another end and expiry, or, where something else is booked before
     /// that end, the expiry alone; whether it is booked.
-    pub fn renew(&mut self, now: Milliseconds, wanted: &Reservation) -> Result<bool, Error> {
+    pub fn renew(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
         let again = self.write("renew a booking", now, |tx| {
             tx.execute("DELETE FROM booking WHERE slot = ?1", [&wanted.slot])?;
             Ok(insert(tx, TAKE, wanted)? == wanted.resources.len())
@@ -346,7 +346,7 @@ impl Calendar {
     }
 }
 
-fn insert(tx: &Transaction<'_>, sql: &str, wanted: &Reservation) -> rusqlite::Result<usize> {
+fn insert(tx: &Transaction<'_>, sql: &str, wanted: &SlotRequest) -> rusqlite::Result<usize> {
     let values = [
         Value::from(wanted.slot.clone()),
         Value::from(wanted.starts),

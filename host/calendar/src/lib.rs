@@ -13,5 +13,5 @@
 mod calendar;
 mod error;
 
-pub use calendar::{Booking, Calendar, MOST_RESOURCES, Milliseconds, Reservation};
+pub use calendar::{Booking, Calendar, MOST_RESOURCES, Milliseconds, SlotRequest};
 pub use error::Error;

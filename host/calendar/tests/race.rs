@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use calendar::{Calendar, Reservation};
+use calendar::{Calendar, SlotRequest};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -64,7 +64,7 @@ fn a_client_of_the_race() {
     db.busy_timeout(Duration::from_secs(5)).unwrap();
     for number in 0_u32.. {
         let starts = i64::try_from(random(20_000)).unwrap();
-        let wanted = Reservation {
+        let wanted = SlotRequest {
             slot: format!("{}-{number}", std::process::id()),
             starts,
             ends: starts + 10,
@@ -81,7 +81,7 @@ fn a_client_of_the_race() {
 }
 
 /// As one would first write it: both statements are right, each by itself.
-fn check_then_insert(db: &Connection, wanted: &Reservation) {
+fn check_then_insert(db: &Connection, wanted: &SlotRequest) {
     let host = &wanted.resources[0];
     let check = "SELECT count(*) FROM booking WHERE resource = ?1 AND starts < ?3 AND ends > ?2";
     let taken: i64 = db
@@ -94,8 +94,8 @@ fn check_then_insert(db: &Connection, wanted: &Reservation) {
     }
 }
 
-/// Starts the clients, and kills one after the other while they book.
-fn race(path: &Path, way: &str) {
+/// Starts the clients, and kills one after the other while they book, once this query gives so many.
+fn race(path: &Path, way: &str, (enough, first): (&str, i64)) {
     let start = || -> Child {
         let mut client = Command::new(std::env::current_exe().unwrap());
         client.args(["--exact", "a_client_of_the_race", "--test-threads=1"]);
@@ -108,8 +108,12 @@ fn race(path: &Path, way: &str) {
     let db = Connection::open(path).unwrap();
     db.busy_timeout(Duration::from_secs(5)).unwrap();
     let mut clients: Vec<Child> = (0..CLIENTS).map(|_| start()).collect();
-    // Each is killed after more bookings than there were at the one before.
     let until = Instant::now() + Duration::from_secs(30);
+    while count(&db, enough) < first {
+        assert!(Instant::now() < until, "fewer than {first}: {enough}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Each is killed after more bookings than there were at the one before.
     let mut seen = 0;
     for client in &mut clients {
         while count(&db, "SELECT count(*) FROM booking") < seen + 20 {
@@ -139,7 +143,7 @@ const OVERLAPS: &str =
 fn processes_that_are_killed_leave_no_overlap_and_no_slot_with_too_few_rows() {
     let scratch = Scratch::new("take");
     let path = scratch.calendar();
-    race(&path, "take");
+    race(&path, "take", ("SELECT count(*) FROM booking", 100));
     let db = Connection::open(&path).unwrap();
     let slots = count(&db, "SELECT count(DISTINCT slot) FROM booking");
     assert!(slots > 100, "{slots}");
@@ -160,7 +164,7 @@ fn checking_before_inserting_without_the_trigger_overlaps() {
     let path = scratch.calendar();
     let db = Connection::open(&path).unwrap();
     db.execute_batch("DROP TRIGGER apart").unwrap();
-    race(&path, "check");
+    race(&path, "check", (OVERLAPS, 1));
     let overlaps = count(&db, OVERLAPS);
     assert!(
         overlaps > 0,

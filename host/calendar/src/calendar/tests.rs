@@ -58,8 +58,8 @@ fn names(resources: &str) -> Vec<String> {
     resources.split(' ').map(str::to_owned).collect()
 }
 
-fn reservation(slot: &str, starts: i64, ends: i64, resources: &str) -> Reservation {
-    Reservation {
+fn reservation(slot: &str, starts: i64, ends: i64, resources: &str) -> SlotRequest {
+    SlotRequest {
         slot: slot.to_owned(),
         starts,
         ends,
@@ -127,7 +127,7 @@ fn an_unknown_resource_is_no_full_calendar() {
 #[test]
 fn a_hold_ends_with_its_expiry_unless_it_is_confirmed_or_renewed() {
     let mut calendar = Scratch::with(&[("a", 1)]);
-    let hold = |slot: &str, starts, ends, expires| Reservation {
+    let hold = |slot: &str, starts, ends, expires| SlotRequest {
         expires: Some(expires),
         ..reservation(slot, starts, ends, "a")
     };
