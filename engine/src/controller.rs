@@ -6,6 +6,7 @@ mod drive;
 mod local_end;
 
 use crate::exit::Refusal;
+use crate::host_calendar::SessionUnit;
 use crate::leg::LegResult;
 use crate::leg_watch;
 use crate::progress::Watcher;
@@ -56,6 +57,8 @@ pub struct PeerLink {
     outage: Nanos,
     /// How long this host had been suspended when the session began.
     suspended: Duration,
+    /// Of this host, while the agent plays a leg with it.
+    unit: SessionUnit,
 }
 
 impl PeerLink {
@@ -99,7 +102,16 @@ impl PeerLink {
             ended: None,
             outage: Nanos(0),
             suspended: sys::clock::suspended(),
+            unit: SessionUnit::new(None, String::new()),
         }
+    }
+
+    /// The same, its legs booked on this host. An agent that has an address of this host books them itself.
+    pub fn booking(mut self, unit: SessionUnit) -> PeerLink {
+        if self.local_address() != Some(self.remote_address()) {
+            self.unit = unit;
+        }
+        self
     }
 
     /// The same with legs that survive an outage of the path of this length.

@@ -13,6 +13,7 @@ mod grant;
 pub mod helper;
 pub mod histories;
 pub mod host;
+pub mod host_calendar;
 mod host_settings;
 pub mod iperf3;
 pub mod lab;

@@ -3,9 +3,10 @@
 use crate::controller::PeerLink;
 use crate::exit::{Exit, Refusal, exit_of};
 use crate::host::Host;
+use crate::host_calendar::{BUSY_FOR, HostCalendar, LegHold, SessionUnit};
 use crate::iperf3::client;
 use crate::nfs::{self, NfsServer};
-use crate::progress::Watcher;
+use crate::progress::{Event, Watcher};
 use crate::transport::{
     How, Reached, VERSION, at_standard_input, on_this_machine, over_ssh, over_tls,
 };
@@ -13,6 +14,7 @@ use anyhow::{Result, bail};
 use model::{Run, Spec, Workload};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 /// An operation on a remote host.
 #[derive(Clone, Copy, Debug)]
@@ -125,17 +127,28 @@ impl Host {
 
     /// Opens a session.
     pub fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn PeerSession>> {
+        // An agent on this host books there itself.
+        let is_here = matches!(self, Host::Local | Host::Lab { .. });
+        let calendar = (!is_here).then(HostCalendar::of_this_host);
+        let unit = SessionUnit::new(calendar, format!("process {}", std::process::id()));
         Ok(match self.clone() {
-            Host::Iperf3 { name, port } => Box::new(Iperf3Session {
-                name,
-                port,
-                options: opening.iperf3.clone(),
-                answered: false,
-            }),
-            Host::Nfs { name, port, export } => Box::new(NfsServer { name, port, export }),
+            Host::Iperf3 { name, port } => {
+                let session = Iperf3Session {
+                    name,
+                    port,
+                    options: opening.iperf3.clone(),
+                    answered: false,
+                };
+                Box::new(Booked { session, unit })
+            }
+            Host::Nfs { name, port, export } => {
+                let session = NfsServer { name, port, export };
+                Box::new(Booked { session, unit })
+            }
             _ => {
                 let how = (opening.how)()?;
-                Box::new(PeerLink::new(self.connect(&how)?).surviving(how.outage))
+                let link = PeerLink::new(self.connect(&how)?);
+                Box::new(link.surviving(how.outage).booking(unit))
             }
         })
     }
@@ -223,6 +236,37 @@ impl PeerSession for PeerLink {
 
     fn is_lost(&self) -> bool {
         PeerLink::is_lost(self)
+    }
+}
+
+/// A server without an agent, whose runs are booked on this host.
+struct Booked<S> {
+    session: S,
+    unit: SessionUnit,
+}
+
+impl<S: PeerSession> PeerSession for Booked<S> {
+    fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()> {
+        let what = format!("{} with {}", run.spec.workload.kind().name, run.host);
+        let until = Instant::now() + BUSY_FOR;
+        let unit = &mut self.unit;
+        let (unit, warning): (Option<LegHold>, _) =
+            unit.wait((run.spec.limit, &what), until, watcher, stop)?;
+        if let Some(warning) = warning {
+            watcher.event(&Event::Warning { warning: &warning });
+            run.warnings.push(warning);
+        }
+        let played = self.session.play(run, watcher, stop);
+        drop(unit);
+        played
+    }
+
+    fn kind(&self) -> &'static str {
+        self.session.kind()
+    }
+
+    fn is_gone(&self, error: &anyhow::Error) -> bool {
+        self.session.is_gone(error)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::helper::{Helper, Helpers};
+use crate::host_calendar::{HostCalendar, NoUnit, SessionUnit};
 use crate::leg::{LegEnd, LegResult, asked, job, storage};
 use crate::mtu::remote::Probing;
 use crate::signature::Statement;
@@ -33,7 +34,7 @@ const FAR: &str = "the remote host";
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// Serves one authenticated controller until it leaves, is lost, or `stop` is set. When this
-/// returns every leg is over and every data socket closed.
+/// returns every leg is over and every data socket closed. Its legs are booked in `calendar`.
 ///
 /// # Errors
 /// Why the session broke, as a sentence that names the peer.
@@ -41,9 +42,11 @@ pub fn serve(
     channel: AgentChannel,
     peer: Peer,
     helpers: &Helpers,
+    calendar: Option<HostCalendar>,
     stop: &AtomicBool,
 ) -> Result<()> {
     let mut session = Session {
+        unit: SessionUnit::new(calendar, peer.name.clone()),
         sender: channel.sender(),
         tuning: TuneService::new(&peer, helpers.tuner.clone()),
         probing: Probing::new(peer.clone(), channel.sender()),
@@ -86,6 +89,7 @@ pub fn serve(
 struct Session {
     sender: ChannelSender<AgentRole>,
     peer: Peer,
+    unit: SessionUnit,
     tuning: TuneService,
     tracer: Option<Arc<Helper>>,
     probing: Probing,
@@ -158,10 +162,19 @@ impl Session {
     /// The answer to an order: a grant, and the thread that plays it; or why not.
     fn open(&mut self, order: &LegOrder) -> ToController {
         let leg = order.leg;
-        let admitted = match self.peer.admit(order) {
+        let mut admitted = match self.peer.admit(order) {
             Ok(admitted) => admitted,
             Err(Denied::Busy { wait, why }) => return ToController::Busy { leg, wait, why },
             Err(Denied::Refused(why)) => return ToController::Refused { leg, why },
+        };
+        let what = order.workload.kind().name;
+        let unit = match self.unit.book(admitted.order.limit, what) {
+            Ok(unit) => unit,
+            Err(NoUnit::Busy { wait, why }) => return ToController::Busy { leg, wait, why },
+            Err(NoUnit::NoCalendar(warning)) => {
+                admitted.warnings.push(warning);
+                None
+            }
         };
         let opened = self.storage(&admitted.order).and_then(|storage| {
             let grant = Grant::open(&admitted.order, &self.peer);
@@ -190,34 +203,28 @@ impl Session {
         };
         let thread = std::thread::spawn(move || {
             let say = |message| send(&sender, message);
-            say(
-                match play(
-                    &admitted,
-                    Arc::new(grant),
-                    storage,
-                    &means,
-                    &gone,
-                    &stop_leg,
-                    &say,
-                ) {
-                    Ok(played) => {
-                        if let Some(trace) = played.trace {
-                            let mut traces = sys::lock(&traces);
-                            traces.truncate(MOST_TRACES - 1);
-                            traces.push_front((leg, std::io::Cursor::new(trace)));
-                        }
-                        ToController::Finished {
-                            leg,
-                            record: Box::new(played.record),
-                            broke: played.broke,
-                        }
+            let grant = Arc::new(grant);
+            let played = play(&admitted, grant, storage, &means, &gone, &stop_leg, &say);
+            // The next leg may be ordered as soon as this one is reported.
+            drop(unit);
+            say(match played {
+                Ok(played) => {
+                    if let Some(trace) = played.trace {
+                        let mut traces = sys::lock(&traces);
+                        traces.truncate(MOST_TRACES - 1);
+                        traces.push_front((leg, std::io::Cursor::new(trace)));
                     }
-                    Err(error) => {
-                        let why = sentence(&error);
-                        ToController::Failed { leg, why }
+                    ToController::Finished {
+                        leg,
+                        record: Box::new(played.record),
+                        broke: played.broke,
                     }
-                },
-            );
+                }
+                Err(error) => {
+                    let why = sentence(&error);
+                    ToController::Failed { leg, why }
+                }
+            });
         });
         let go = Some(go);
         self.legs.insert(leg, Playing { stop, go, thread });

@@ -2,6 +2,7 @@
 
 use crate::prelude::*;
 use engine::helper::Helpers;
+use engine::host_calendar::HostCalendar;
 use engine::{session, transport, trust, tuning};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -29,7 +30,8 @@ impl AgentArgs {
         // Its controller ends it: by a word, or by closing the pipe.
         let stop = AtomicBool::new(false);
         let peer = trust::Peer::at_a_pipe(self.listen, ports);
-        session::serve(channel, peer, &Helpers::default(), &stop)?;
+        let calendar = Some(HostCalendar::of_this_host());
+        session::serve(channel, peer, &Helpers::default(), calendar, &stop)?;
         Ok(Exit::Done)
     }
 }

@@ -45,7 +45,7 @@ The directory of the records of labs, instead of the usual one.
 LINERATE_ROOT
 The directory below which --persist writes, instead of /.
 LINERATE_STATE
-The directory of the journals of changed settings, instead of the usual one.
+The directory of the journals of changed settings, instead of the usual one. The calendar is beside it.
 NO_COLOR
 If set and not empty, no colour is used even on a terminal.
 TERM

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod agent;
+mod calendar;
 mod completions;
 mod demo;
 mod diff;
@@ -61,6 +62,7 @@ enum Command {
     Gate(gate::GateArgs),
     Runs(runs::Runs),
     Lab(lab::LabArgs),
+    Calendar(calendar::CalendarArgs),
     Man(man::Man),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -95,6 +97,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => serve.run(&cli.global),
         Command::Watch(watch) => watch.run(),
         Command::Trace(trace) => trace.run(),
+        Command::Calendar(calendar) => calendar.run(),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Agent(agent) => agent.run(),
         Command::LabEmulator => lab::hold_namespaces(),

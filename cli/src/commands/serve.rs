@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use engine::helper::Helpers;
 use engine::host::DEFAULT_PORT;
+use engine::host_calendar::HostCalendar;
 use engine::listener::{self, Listener};
 use engine::transport::admission::Startups;
 use engine::trust::LedgerLimits;
@@ -123,9 +124,13 @@ impl ServeArgs {
         tuning::recover();
         let helpers = Helpers::start(self.rules()?)?;
         let directory = trust::directory(global.config.as_deref())?;
+        let calendar = HostCalendar::of_this_host();
+        if let Err(error) = calendar.set_clients(self.clients) {
+            listener::log(&format!("{error:#}: clients are warned"));
+        }
         let network = Network {
             read: tuning::readable(),
-            write: [Some(directory.clone()), self.files()?]
+            write: [Some(directory.clone()), self.files()?, calendar.directory()]
                 .into_iter()
                 .flatten()
                 .collect(),
@@ -145,7 +150,7 @@ impl ServeArgs {
         };
         let serving = helpers.clone();
         let session = move |channel, peer| {
-            let ended = session::serve(channel, peer, &serving, stop);
+            let ended = session::serve(channel, peer, &serving, Some(calendar.clone()), stop);
             if serving.lost().is_some() {
                 stop.store(true, Ordering::Relaxed);
             }

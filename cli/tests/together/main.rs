@@ -9,6 +9,7 @@ mod common;
 mod generated;
 
 mod architecture;
+mod calendar;
 mod confined;
 mod damaged_times;
 mod dependencies;

@@ -4,6 +4,7 @@ use super::claims::{bounded, disputed, sampled, within};
 use super::local_end::{Dial, local_end};
 use super::{Happened, Incoming, PeerLink, congestion, leg_order};
 use crate::exit::Refusal;
+use crate::host_calendar::{BUSY_FOR, LegHold};
 use crate::leg::{LegResult, asked, failed_with, merge};
 use crate::outages;
 use crate::progress::{Event as Progress, Watcher};
@@ -27,8 +28,8 @@ const FETCH_WITHIN: Duration = Duration::from_secs(120);
 const LARGEST_TRACE: usize = 64 << 20;
 /// Operations that the remote host may report: more than there are.
 const MOST_OPERATIONS: usize = 64;
-/// How long a busy agent is waited for.
-const BUSY_FOR: Duration = Duration::from_secs(120);
+/// Two hosts that wait for each other do not ask again at the same moment: by up to so much later.
+const APART: Duration = Duration::from_millis(500);
 /// How soon Ctrl-C is noticed.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
 
@@ -50,6 +51,7 @@ pub(super) fn play(
         watcher,
         stop,
         started: Instant::now(),
+        unit: None,
     };
     for group in spec.directions.legs().chunks(at_once) {
         if !stop.load(Ordering::Relaxed) {
@@ -66,6 +68,8 @@ struct Drive<'a> {
     watcher: &'a mut dyn Watcher,
     stop: &'a AtomicBool,
     started: Instant,
+    /// In the calendar of this host, for the legs under way.
+    unit: Option<LegHold>,
 }
 
 /// A leg under way.
@@ -116,6 +120,7 @@ impl Drive<'_> {
         }
         let outcome = self.run_legs(&mut legs);
         let mut outcome = outcome.and(self.end(&mut legs));
+        self.unit = None;
         for leg_state in legs.iter_mut().filter(|f| f.leg.remote.trace.is_some()) {
             if let Err(why) = self.fetch(leg_state) {
                 leg_state.leg.remote.trace = None;
@@ -175,8 +180,8 @@ impl Drive<'_> {
     fn run_legs(&mut self, legs: &mut [LegState]) -> Result<()> {
         let patience = Instant::now() + BUSY_FOR;
         let mut silence = outages::Silence::begin();
-        for leg_state in legs.iter() {
-            self.link.open(&leg_state.order)?;
+        for leg_state in legs.iter_mut() {
+            leg_state.ask_again = Some(Instant::now());
         }
         while legs.iter().any(|f| !f.is_over()) {
             if self.stop.load(Ordering::Relaxed) {
@@ -196,7 +201,7 @@ impl Drive<'_> {
                     )));
                 }
             }
-            self.retry_requests(legs)?;
+            self.request(legs, patience)?;
             let running = legs.iter().any(|f| f.began);
             if let Some(what) = silence
                 .goes_on(&self.link.name, self.link.outage)
@@ -303,9 +308,19 @@ impl Drive<'_> {
         Ok(())
     }
 
-    fn retry_requests(&mut self, legs: &mut [LegState]) -> Result<()> {
+    /// Orders the legs whose time has come, with a unit of this host's calendar.
+    fn request(&mut self, legs: &mut [LegState], patience: Instant) -> Result<()> {
         for leg_state in legs {
             if leg_state.ask_again.is_some_and(|at| at <= Instant::now()) {
+                if self.unit.is_none() {
+                    let name = self.run.spec.workload.kind().name;
+                    let what = format!("{name} with {}", self.link.name);
+                    let leg = (leg_state.order.limit, what.as_str());
+                    let unit = &mut self.link.unit;
+                    let (unit, warning) = unit.wait(leg, patience, self.watcher, self.stop)?;
+                    self.unit = unit;
+                    self.warn(&mut leg_state.leg.local, warning.into_iter().collect());
+                }
                 leg_state.ask_again = None;
                 self.link.open(&leg_state.order)?;
             }
@@ -404,7 +419,12 @@ impl Drive<'_> {
                 }
                 let wait =
                     Duration::from(wait).clamp(Duration::from_millis(200), Duration::from_secs(1));
-                leg_state.ask_again = Some(Instant::now() + wait);
+                // Who waits keeps nobody waiting, above all not the agent's host for this one.
+                let apart = match self.unit.take() {
+                    Some(_) => APART * u32::from(crate::chance::bytes::<1>()?[0]) / 255,
+                    None => Duration::ZERO,
+                };
+                leg_state.ask_again = Some(Instant::now() + wait + apart);
                 self.watcher.event(&Progress::Waiting { what: &why });
             }
             ToController::Refused { why, .. } => {

@@ -36,6 +36,7 @@ fn linked() -> (PeerLink, TestAgent) {
             channel,
             Peer::at_a_pipe(HERE, None),
             &Helpers::default(),
+            None,
             &stopped,
         )
     });

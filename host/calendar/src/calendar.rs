@@ -1,6 +1,7 @@
 //! Resources, bookings and holds.
 
 use crate::Error;
+use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params, params_from_iter};
 use std::fs::DirBuilder;
@@ -145,6 +146,12 @@ impl Calendar {
         calendar
             .db
             .pragma_update(None, "synchronous", "NORMAL")
+            .map_err(failed)?;
+        // The last process to close it does not wait for the disk either.
+        let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        calendar
+            .db
+            .set_db_config(no_checkpoint, true)
             .map_err(failed)?;
         if !calendar.has_tables()? {
             calendar.create()?;

@@ -36,7 +36,7 @@ enum Holder {
     /// This process: both ends are on this machine.
     Here(tune::TuningSession),
     /// The agent on the remote host.
-    There(PeerLink),
+    There(Box<PeerLink>),
 }
 
 impl Hold {
@@ -61,7 +61,7 @@ impl Hold {
             (Holder::Here(hold), readings)
         } else {
             let readings = link.tune(TuneRequest::Apply { settings })?;
-            (Holder::There(link), readings)
+            (Holder::There(Box::new(link)), readings)
         };
         for reading in &readings {
             out::print(&line(reading))?;

@@ -1,0 +1,530 @@
+//! The calendar of this host: each leg that it plays has a unit of it, so that the processes that measure here at the
+//! same time, as agents or from here, respect one limit and the times for which the whole host is held.
+
+use crate::clock::unix_time;
+use crate::exit::{Refusal, sentence};
+use crate::progress::{Event, Watcher};
+use crate::tuning;
+use anyhow::{Context, Result, bail};
+use calendar::{Booking, Calendar, Milliseconds, SlotRequest};
+use model::{LegLimit, Nanos, Warning};
+use report::words::utc;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The one resource: a leg takes a unit of it.
+const HOST: &str = "host";
+
+/// Its units where no server has set them: the default of `linerate serve --clients`.
+const UNITS: u32 = 4;
+
+/// A process that is killed keeps its unit for so long at most.
+const TTL: Milliseconds = 10_000;
+
+/// How often a leg under way renews its hold: twice may fail.
+const RENEW_EVERY: Duration = Duration::from_secs(3);
+
+/// What is set aside for the beginning and the end of a leg.
+const AROUND_A_LEG: Milliseconds = 3_000;
+
+/// How far ahead a free time is looked for.
+const AHEAD: Milliseconds = 24 * 3_600_000;
+
+/// How long a busy host is waited for.
+pub const BUSY_FOR: Duration = Duration::from_secs(120);
+
+/// How soon Ctrl-C is noticed.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Where the calendar of this host is, or why there is none.
+#[derive(Clone)]
+pub struct HostCalendar(Result<PathBuf, String>);
+
+impl HostCalendar {
+    /// Beside the directory of the journals of changed settings, in a directory of its own: a server may write there
+    /// without a right to the journals.
+    pub fn of_this_host() -> HostCalendar {
+        let state = tuning::state().map_err(|error| error.to_string());
+        HostCalendar(state.map(|state| state.with_file_name("calendar").join("calendar.db")))
+    }
+
+    /// The directory of its files, where there is one.
+    pub fn directory(&self) -> Option<PathBuf> {
+        let path = self.0.as_ref().ok()?;
+        path.parent().map(Path::to_owned)
+    }
+
+    /// Has as many legs at once as a server has clients.
+    ///
+    /// # Errors
+    /// If the calendar cannot be written.
+    pub fn set_clients(&self, clients: u32) -> Result<()> {
+        Ok(self.open()?.set_units(now(), HOST, clients)?)
+    }
+
+    /// What is booked from now on, by its beginning.
+    pub fn slots(&self) -> Result<Vec<HostSlot>> {
+        match &self.0 {
+            Ok(path) if !path.exists() => Ok(Vec::new()),
+            _ => Ok(HostSlot::all(&self.open()?)?),
+        }
+    }
+
+    /// Holds the whole host for a span: from then, or from the first time at which it is free for so long.
+    ///
+    /// # Errors
+    /// If something else is booked then: what, and the first free time.
+    pub fn hold(&self, span: Nanos, at: Option<Nanos>, who: &str, what: &str) -> Result<HostSlot> {
+        let mut calendar = self.open()?;
+        let length = milliseconds(span);
+        // Another process may be faster.
+        for _ in 0..10 {
+            let now = now();
+            let slots = HostSlot::all(&calendar)?;
+            let from = at.unwrap_or(moment(now));
+            let overlaps = |starts: Nanos, slot: &HostSlot| {
+                slot.starts < Nanos(starts.0.saturating_add(span.0)) && slot.ends > starts
+            };
+            let ends = slots
+                .iter()
+                .map(|slot| slot.ends)
+                .filter(|ends| *ends > from);
+            let mut starts: Vec<Nanos> = std::iter::once(from).chain(ends).collect();
+            starts.sort();
+            let is_free = |at: &Nanos| !slots.iter().any(|slot| overlaps(*at, slot));
+            let first = starts.into_iter().find(is_free);
+            let first = first.expect("after the last booking it is free");
+            if let Some(other) = slots.iter().find(|slot| overlaps(from, slot))
+                && at.is_some()
+            {
+                bail!(Refusal::usage(format!(
+                    "this host is booked from {} until {} ({}): the first free time of {span} is at {}; leave out --at to take it",
+                    utc(other.starts),
+                    utc(other.ends),
+                    other.what,
+                    utc(first)
+                )));
+            }
+            let starts = milliseconds(first);
+            let wanted = SlotRequest {
+                slot: new_slot()?,
+                starts,
+                ends: starts + length,
+                expires: None,
+                who: who.to_owned(),
+                what: what.to_owned(),
+                resources: vec![HOST.to_owned()],
+            };
+            if calendar.take_whole(now, &wanted)? {
+                let mut slots = HostSlot::all(&calendar)?.into_iter();
+                let held = slots.find(|slot| slot.slot == wanted.slot);
+                return held.context("the hold was released at once");
+            }
+        }
+        bail!("measurements on this host begin all the time: try again, or name a time with --at")
+    }
+
+    /// Releases the hold of the whole host whose name begins so, or the only one there is.
+    ///
+    /// # Errors
+    /// If there is none, or there are several.
+    pub fn release(&self, name: Option<&str>) -> Result<HostSlot> {
+        let fits =
+            |slot: &HostSlot| slot.held && name.is_none_or(|name| slot.slot.starts_with(name));
+        let mut held: Vec<HostSlot> = self.slots()?.into_iter().filter(fits).collect();
+        let Some(slot) = held.pop() else {
+            let which = name.map_or(String::new(), |name| {
+                format!(" whose name begins with '{name}'")
+            });
+            bail!(Refusal::usage(format!(
+                "this host has no hold{which}: see 'linerate calendar list'"
+            )));
+        };
+        if !held.is_empty() {
+            bail!(Refusal::usage(
+                "this host is held several times: name one of 'linerate calendar list'"
+            ));
+        }
+        self.open()?.release(now(), &slot.slot)?;
+        Ok(slot)
+    }
+
+    fn open(&self) -> Result<Calendar> {
+        let path = self.0.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
+        let mut calendar = Calendar::open(path)?;
+        if calendar.units(HOST)? == 0 {
+            calendar.set_units(now(), HOST, UNITS)?;
+        }
+        Ok(calendar)
+    }
+}
+
+/// What is booked together on this host.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostSlot {
+    /// Name: 32 hexadecimal digits.
+    pub slot: String,
+    /// The whole host, until somebody releases it; otherwise a leg, which has one unit.
+    pub held: bool,
+    /// Beginning, since 1970-01-01 UTC.
+    #[serde(rename = "starts_unix_ns")]
+    pub starts: Nanos,
+    /// End; of a leg without a length what it has renewed.
+    #[serde(rename = "ends_unix_ns")]
+    pub ends: Nanos,
+    /// Who has it.
+    pub who: String,
+    /// What for.
+    pub what: String,
+}
+
+impl HostSlot {
+    fn all(calendar: &Calendar) -> Result<Vec<HostSlot>, calendar::Error> {
+        let mut bookings = calendar.list(now())?;
+        bookings.dedup_by(|a, b| a.slot == b.slot);
+        let slot = |booking: Booking| HostSlot {
+            slot: booking.slot,
+            held: booking.expires.is_none(),
+            starts: moment(booking.starts),
+            ends: moment(booking.ends),
+            who: booking.who,
+            what: booking.what,
+        };
+        Ok(bookings.into_iter().map(slot).collect())
+    }
+}
+
+/// The unit that the legs of one session have together, while there are any.
+pub struct SessionUnit {
+    calendar: Option<HostCalendar>,
+    who: String,
+    state: Arc<Mutex<UnitState>>,
+}
+
+#[derive(Default)]
+struct UnitState {
+    legs: usize,
+    hold: Option<Renewal>,
+}
+
+/// A leg that may be. Dropping the last of a session frees its unit.
+pub struct LegHold(Arc<Mutex<UnitState>>);
+
+/// Why a leg has no unit.
+pub enum NoUnit {
+    /// Others have what there is, or the whole host is held.
+    Busy {
+        /// When there should be one.
+        wait: Nanos,
+        /// A sentence for the user.
+        why: String,
+    },
+    /// The calendar cannot be used. Reported once a session: its legs are played without it.
+    NoCalendar(Warning),
+}
+
+impl SessionUnit {
+    /// Of a session that is called so in the calendar; without a calendar it gets whatever it needs.
+    pub fn new(calendar: Option<HostCalendar>, who: String) -> SessionUnit {
+        SessionUnit {
+            calendar,
+            who,
+            state: Arc::default(),
+        }
+    }
+
+    /// Books a unit from now on for a leg, unless the session has one. `None`: there is no calendar.
+    pub fn book(&mut self, limit: LegLimit, what: &str) -> Result<Option<LegHold>, NoUnit> {
+        let Some(calendar) = &self.calendar else {
+            return Ok(None);
+        };
+        let mut state = sys::lock(&self.state);
+        if state.hold.is_none() {
+            match hold(calendar, limit, &self.who, what) {
+                Ok(Ok(hold)) => state.hold = Some(hold),
+                Ok(Err((wait, why))) => return Err(NoUnit::Busy { wait, why }),
+                Err(error) => {
+                    drop(state);
+                    self.calendar = None;
+                    return Err(NoUnit::NoCalendar(Warning {
+                        what: format!("not in this host's calendar: {}", sentence(&error)),
+                        meaning: "other measurements on the same host do not wait for this one, nor it for them; they share its processors and links".to_owned(),
+                        remedy: "give the user of linerate the right to write there, or name another directory with LINERATE_STATE".to_owned(),
+                    }));
+                }
+            }
+        }
+        state.legs += 1;
+        drop(state);
+        Ok(Some(LegHold(Arc::clone(&self.state))))
+    }
+
+    /// The same for a host that measures: waits for a unit until then. A warning if there is no calendar.
+    ///
+    /// # Errors
+    /// If none is free by then, or the user stops it.
+    pub fn wait(
+        &mut self,
+        (limit, what): (LegLimit, &str),
+        until: Instant,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+    ) -> Result<(Option<LegHold>, Option<Warning>)> {
+        let mut said = String::new();
+        loop {
+            let why = match self.book(limit, what) {
+                Ok(hold) => return Ok((hold, None)),
+                Err(NoUnit::NoCalendar(warning)) => return Ok((None, Some(warning))),
+                Err(NoUnit::Busy { why, .. }) => format!("this host is busy: {why}"),
+            };
+            if Instant::now() >= until {
+                bail!(Refusal::unreachable(why));
+            }
+            if why != said {
+                watcher.event(&Event::Waiting { what: &why });
+                said = why;
+            }
+            let again = Instant::now() + Duration::from_secs(1);
+            while Instant::now() < again {
+                if stop.load(Ordering::Relaxed) {
+                    bail!(Refusal::interrupted("stopped before the load began"));
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+}
+
+impl Drop for LegHold {
+    fn drop(&mut self) {
+        let mut state = sys::lock(&self.0);
+        state.legs -= 1;
+        if state.legs == 0 {
+            // Waits until it is released: the next leg follows at once.
+            state.hold = None;
+        }
+    }
+}
+
+/// Renews a hold until it is dropped, then releases it.
+struct Renewal {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Renewal {
+    fn start(mut calendar: Calendar, mut hold: SlotRequest) -> Result<Renewal> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let renew = move || {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(RENEW_EVERY) {
+                let now = now();
+                hold.ends = hold.ends.max(now + TTL);
+                hold.expires = Some(now + TTL);
+                // What cannot be renewed expires; the leg is not disturbed.
+                let _ = calendar.renew(now, &hold);
+            }
+            let _ = calendar.release(now(), &hold.slot);
+        };
+        let thread = std::thread::Builder::new()
+            .name("calendar".to_owned())
+            .spawn(renew);
+        let thread = Some(thread.context("no thread to renew the booking")?);
+        Ok(Renewal {
+            stop: Some(stop),
+            thread,
+        })
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked leaves a hold that expires.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A unit for a leg from now on; or when there is one, and who has them.
+fn hold(
+    calendar: &HostCalendar,
+    limit: LegLimit,
+    who: &str,
+    what: &str,
+) -> Result<Result<Renewal, (Nanos, String)>> {
+    let mut calendar = calendar.open()?;
+    let now = now();
+    let length = match limit {
+        LegLimit::Time(span) => milliseconds(span) + AROUND_A_LEG,
+        LegLimit::Bytes(_) | LegLimit::Requests(_) | LegLimit::Whole => TTL,
+    };
+    let wanted = SlotRequest {
+        slot: new_slot()?,
+        starts: now,
+        ends: now + length,
+        expires: Some(now + TTL),
+        who: who.to_owned(),
+        what: what.to_owned(),
+        resources: vec![HOST.to_owned()],
+    };
+    if calendar.take(now, &wanted)? {
+        return Renewal::start(calendar, wanted).map(Ok);
+    }
+    let free = calendar.first_fit(now, [now, now + AHEAD + length], length, &wanted.resources)?;
+    let free = free.unwrap_or(now + AHEAD).max(now + 1);
+    let units = calendar.units(HOST)?;
+    let bookings = calendar.list(now)?;
+    // Legs have holds that expire.
+    let held = bookings
+        .iter()
+        .find(|booking| booking.expires.is_none() && booking.starts < wanted.ends);
+    let why = match held {
+        Some(Booking {
+            what, starts, ends, ..
+        }) => {
+            format!(
+                "it is held from {} until {} ({what})",
+                utc(moment(*starts)),
+                utc(moment(*ends))
+            )
+        }
+        None => format!(
+            "as many measurements run on it now as it takes at once ({units}); one of them should end within {} s",
+            (free - now + 999) / 1000
+        ),
+    };
+    Ok(Err((moment(free - now), why)))
+}
+
+fn new_slot() -> Result<String> {
+    let bytes: [u8; 16] = crate::chance::bytes()?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn now() -> Milliseconds {
+    milliseconds(unix_time())
+}
+
+fn milliseconds(time: Nanos) -> Milliseconds {
+    // 64 bits of nanoseconds are fewer milliseconds than fit.
+    (time.0 / 1_000_000) as Milliseconds
+}
+
+fn moment(time: Milliseconds) -> Nanos {
+    Nanos::from_millis(time.max(0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    const TEN: LegLimit = LegLimit::Time(Nanos::from_secs(10));
+
+    struct Silent;
+
+    impl Watcher for Silent {
+        fn event(&mut self, _: &Event<'_>) {}
+    }
+
+    fn in_directory(directory: &Path) -> HostCalendar {
+        HostCalendar(Ok(directory.join("calendar/calendar.db")))
+    }
+
+    fn session(calendar: &HostCalendar, who: &str) -> SessionUnit {
+        SessionUnit::new(Some(calendar.clone()), who.to_owned())
+    }
+
+    fn busy(unit: &mut SessionUnit, limit: LegLimit) -> (Nanos, String) {
+        match unit.book(limit, "bulk") {
+            Err(NoUnit::Busy { wait, why }) => (wait, why),
+            Err(NoUnit::NoCalendar(warning)) => panic!("{warning:?}"),
+            Ok(_) => panic!("booked"),
+        }
+    }
+
+    #[test]
+    fn the_legs_of_a_session_have_one_unit_until_the_last_is_over() {
+        let directory = TempDir::new();
+        let calendar = in_directory(directory.path());
+        calendar.set_clients(1).unwrap();
+        let (mut one, mut other) = (session(&calendar, "one"), session(&calendar, "other"));
+        let up = one.book(TEN, "bulk").ok().unwrap();
+        let down = one.book(TEN, "bulk").ok().unwrap();
+        let listed = calendar.open().unwrap().list(now()).unwrap();
+        assert_eq!((listed.len(), listed[0].who.as_str()), (1, "one"));
+        let (wait, why) = busy(&mut other, TEN);
+        assert!(
+            wait > Nanos::from_secs(10) && wait <= Nanos::from_secs(13),
+            "{wait}"
+        );
+        assert!(why.contains("as it takes at once (1)"), "{why}");
+        drop(up);
+        busy(&mut other, TEN);
+        drop(down);
+        assert!(
+            other.book(TEN, "bulk").ok().unwrap().is_some(),
+            "free at once"
+        );
+    }
+
+    #[test]
+    fn a_leg_is_booked_only_where_it_ends_before_the_host_is_held() {
+        let directory = TempDir::new();
+        let calendar = in_directory(directory.path());
+        let starts = now() + 8_000;
+        let held = SlotRequest {
+            slot: "maintenance".to_owned(),
+            starts,
+            ends: starts + 60_000,
+            expires: None,
+            who: "root".to_owned(),
+            what: "maintenance".to_owned(),
+            resources: vec![HOST.to_owned()],
+        };
+        let mut db = calendar.open().unwrap();
+        assert!(db.take_whole(now(), &held).unwrap());
+        let mut unit = session(&calendar, "one");
+        let (wait, why) = busy(&mut unit, TEN);
+        assert!(
+            wait > Nanos::from_secs(60) && wait <= Nanos::from_secs(68),
+            "{wait}"
+        );
+        assert!(why.starts_with("it is held from 2"), "{why}");
+        assert!(why.ends_with("UTC (maintenance)"), "{why}");
+        let short = LegLimit::Time(Nanos::from_secs(1));
+        assert!(unit.book(short, "bulk").ok().unwrap().is_some());
+        // Waiting ends with the patience, and with Ctrl-C.
+        let mut other = session(&calendar, "other");
+        let (stop, go_on) = (AtomicBool::new(true), AtomicBool::new(false));
+        let mut wait = |until, stop| {
+            let waited = other.wait((TEN, "bulk"), until, &mut Silent, stop);
+            waited.err().unwrap().to_string()
+        };
+        assert!(wait(Instant::now(), &go_on).starts_with("this host is busy: it is held"));
+        let later = Instant::now() + BUSY_FOR;
+        assert_eq!(wait(later, &stop), "stopped before the load began");
+    }
+
+    #[test]
+    fn what_cannot_be_booked_is_reported_once_and_measured() {
+        let directory = TempDir::new();
+        std::fs::write(directory.path().join("calendar"), "a file").unwrap();
+        let mut unit = session(&in_directory(directory.path()), "one");
+        match unit.book(TEN, "bulk") {
+            Err(NoUnit::NoCalendar(warning)) => {
+                assert!(
+                    warning.what.contains("cannot make the directory"),
+                    "{warning:?}"
+                );
+            }
+            _ => panic!("it was booked"),
+        }
+        assert!(unit.book(TEN, "bulk").ok().unwrap().is_none());
+    }
+}
