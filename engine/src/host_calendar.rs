@@ -102,7 +102,7 @@ impl HostCalendar {
                 && at.is_some()
             {
                 bail!(Refusal::usage(format!(
-                    "this host is booked from {} until {} ({}): the first free time of {span} is at {}; leave out --at to take it",
+                    "this host is booked from {} until {} ({}): {span} are free from {}; choose that time or a later one",
                     utc(other.starts),
                     utc(other.ends),
                     other.what,

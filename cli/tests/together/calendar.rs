@@ -135,7 +135,7 @@ fn holds_do_not_overlap() {
     let refused = calendar(&noon);
     assert_eq!(refused.status.code(), Some(2));
     assert!(
-        stderr(&refused).contains("the first free time of"),
+        stderr(&refused).contains("are free from 2"),
         "{}",
         stderr(&refused)
     );
