@@ -1,6 +1,7 @@
 //! Why the calendar could not do it.
 
 use rusqlite::ErrorCode;
+use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,8 +25,11 @@ pub enum Error {
 impl Error {
     /// What SQLite's error means to the user.
     pub(crate) fn sql(path: &Path, doing: &'static str, source: &rusqlite::Error) -> Error {
+        let extended = source.sqlite_error().map(|error| error.extended_code);
         let why = match source.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => return Error::NotACalendar(path.to_owned()),
+            // The shared-memory file is the first to find no room.
+            _ if extended == Some(SQLITE_IOERR_SHMSIZE) => "the disk is full",
             Some(ErrorCode::DiskFull) => "the disk is full",
             Some(ErrorCode::ReadOnly) => "the file or its directory can only be read",
             Some(ErrorCode::CannotOpen) => {
