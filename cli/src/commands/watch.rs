@@ -34,6 +34,8 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const LINES: Nanos = Nanos::from_secs(5);
 /// Looks after which it is known how far the kernel's count of connections is ahead.
 const FIRST_LOOKS: u64 = 3;
+/// With fewer looks no cause is known.
+const FEW_LOOKS: u64 = 8;
 /// Processes whose units are known at once.
 const MOST_UNITS: usize = 4096;
 
@@ -190,6 +192,12 @@ impl WatchArgs {
             true => words::json_line(&explanations),
             false => words::text(&explanations, None, stdout_style()),
         })?;
+        if watch.looks < FEW_LOOKS {
+            out::note(&format!(
+                "linerate: there was time for {} looks at the sockets; a longer --time shows more",
+                watch.looks
+            ));
+        }
         if let Some(missing) = watch.account().missing() {
             out::note(&format!("linerate: connections are missing: {missing}"));
         }
@@ -464,7 +472,7 @@ impl WatchScreen {
         if first {
             return Ok(true);
         }
-        let lines = watch::lines(&watch.glances(SHOWN), at);
+        let lines = watch::lines(&watch.glances(SHOWN), watch.looks, at);
         out::print_part(&(lines.join("\n") + "\n"))
     }
 

@@ -155,7 +155,7 @@ fn sentence(one: &Glance) -> String {
 }
 
 /// A line each of those that are not idle, as far as a table would show them.
-pub fn lines(glances: &[Glance], at: Nanos) -> Vec<String> {
+pub fn lines(glances: &[Glance], looks: u64, at: Nanos) -> Vec<String> {
     let busy = glances
         .iter()
         .take(SHOWN)
@@ -163,9 +163,11 @@ pub fn lines(glances: &[Glance], at: Nanos) -> Vec<String> {
     let lines: Vec<String> = busy
         .map(|one| format!("{}: {}", seconds(at), sentence(one)))
         .collect();
-    match lines.is_empty() {
-        true => vec![format!("{}: no data move", seconds(at))],
-        false => lines,
+    match (lines.is_empty(), looks) {
+        // What moves is the difference of two.
+        (true, ..2) => vec![format!("{}: not known after one look", seconds(at))],
+        (true, _) => vec![format!("{}: no data move", seconds(at))],
+        (false, _) => lines,
     }
 }
 
@@ -230,11 +232,15 @@ mod tests {
         let first = "12 s: iperf3 (845) 192.0.2.1:40000 -> 192.0.2.2:5201, 94.1 Mbit/s, 97 % receive window";
         assert_eq!(line(&all, 2, at), format!("{first}; 1 more"));
         assert_eq!(line(&[], 0, at), "12 s: no connection is open");
-        assert_eq!(lines(&all, at)[0], first);
+        assert_eq!(lines(&all, 2, at)[0], first);
         let mut idle = glance();
         (idle.sent, idle.limit) = (BitRate(0), None);
         assert_eq!(limit(&idle), "(idle)");
-        assert_eq!(lines(&[idle], at), ["12 s: no data move"]);
+        assert_eq!(
+            lines(&[idle.clone()], 1, at),
+            ["12 s: not known after one look"]
+        );
+        assert_eq!(lines(&[idle], 2, at), ["12 s: no data move"]);
         let mut lossy = glance();
         (lossy.limit, lossy.cause) = (Some(Limit::CongestionWindow), Some(Limit::RandomLoss));
         lossy.confidence = Some(Confidence::Likely);
