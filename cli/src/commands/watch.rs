@@ -491,7 +491,7 @@ impl WatchScreen {
                 self.opened = self.shown.get(usize::from(key - b'1')).copied();
             }
             Ok(Some(_)) => self.opened = None,
-            // The terminal is gone, and with it whoever looked.
+            // The terminal is gone: nobody looks.
             Err(_) => return Ok(false),
         }
         self.due = Nanos(1);

@@ -104,6 +104,11 @@ pub(crate) struct AlarmInterval<'a> {
     pub weight: f64,
 }
 
+/// Data are under way or not yet sent.
+pub(crate) fn data_wait(tcp: &SocketState) -> bool {
+    tcp.packets_out() > Some(0) || tcp.notsent_bytes() > Some(Bytes(0))
+}
+
 impl AlarmState {
     /// Takes the next interval; returns the first of the alarms that holds now.
     pub fn take(&mut self, alarms: &[SocketAlarm], of: &AlarmInterval<'_>) -> Option<usize> {
@@ -114,7 +119,7 @@ impl AlarmState {
         let again = count(of.was.total_retrans(), of.now.total_retrans());
         mean(&mut self.segments, sent as f64 / seconds);
         mean(&mut self.retransmitted, again as f64 / seconds);
-        let waits = of.now.packets_out() > Some(0) || of.now.notsent_bytes() > Some(Bytes(0));
+        let waits = data_wait(of.now);
         let delivered = count(of.was.delivered(), of.now.delivered()) > 0 || of.bytes > 0;
         self.stuck = (waits && !delivered).then(|| self.stuck.unwrap_or(of.at.since(of.span)));
         if of.bytes > 0 {

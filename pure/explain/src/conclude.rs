@@ -29,7 +29,7 @@ const BEYOND_BURSTS: f64 = 1.75;
 const NEGLIGIBLE: f64 = 0.005;
 
 /// Which connection it is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ExplainedConnection {
     pub name: String,
     pub sender: Option<SocketAddr>,
@@ -530,12 +530,7 @@ mod tests {
                 piece(0, opening, Limit::Handshake),
                 piece(opening, opening + 2000, Limit::SendBuffer),
             ];
-            let subject = ExplainedConnection {
-                name: String::new(),
-                sender: None,
-                receiver: None,
-                direction: None,
-            };
+            let subject = ExplainedConnection::default();
             assemble(subject, &pieces, &facts, Vec::new()).cause()
         };
         assert_eq!(of(1500, 1), Some(Limit::Handshake));
@@ -572,12 +567,7 @@ mod tests {
                 bytes: Bytes(0),
             }];
             facts.span = to;
-            let subject = ExplainedConnection {
-                name: String::new(),
-                sender: None,
-                receiver: None,
-                direction: None,
-            };
+            let subject = ExplainedConnection::default();
             let explanation = assemble(subject, &pieces, &facts, Vec::new());
             let Conclusion::Limited { by } = explanation.conclusion else {
                 panic!("{explanation:#?}")
@@ -622,12 +612,7 @@ mod tests {
                 piece(2, 4, Limit::RtoStall),
                 piece(4, 6, Limit::CongestionWindow),
             ];
-            let subject = ExplainedConnection {
-                name: String::new(),
-                sender: None,
-                receiver: None,
-                direction: None,
-            };
+            let subject = ExplainedConnection::default();
             assemble(subject, &pieces, &facts, Vec::new())
         };
         let one = of(3);

@@ -449,18 +449,12 @@ impl Facts {
         use Limit::{Application, ReceiveWindow, SendBuffer, ZeroWindow};
         let of_host =
             |limit: Limit| matches!(limit, Application | ReceiveWindow | SendBuffer | ZeroWindow);
-        let (held, all) = self.steady().iter().fold((0, 0), |(held, all), r| {
-            let time = r.to.since(r.from).0;
-            (
-                held + if r.limit.is_some_and(of_host) {
-                    time
-                } else {
-                    0
-                },
-                all + time,
-            )
-        });
-        held as f64 / all.max(1) as f64
+        let time = |held: bool| -> Nanos {
+            let all = self.steady().iter();
+            let own = all.filter(|r| !held || r.limit.is_some_and(of_host));
+            own.map(|r| r.to.since(r.from)).sum()
+        };
+        time(true).0 as f64 / time(false).0.max(1) as f64
     }
 
     /// The shortest round trip, or none at all.
@@ -680,9 +674,14 @@ impl Facts {
     /// timers many times has something that makes them.
     pub fn has_outage(&self) -> bool {
         self.backoffs >= OUTAGE
-            && self.timeouts <= 2 * u64::from(self.backoffs)
+            && self.timed_out_once()
             && self.stalled.0 as f64 >= self.span.0 as f64 * OUTAGE_TIME
             && self.vanished.is_none()
+    }
+
+    /// All timeouts are of one run, or nearly.
+    pub fn timed_out_once(&self) -> bool {
+        self.timeouts <= 2 * u64::from(self.backoffs.max(1))
     }
 
     /// Every segment with the state of the sender's socket, whether the receiver was traced or not.

@@ -286,12 +286,7 @@ mod tests {
         packets(&mut mixed);
         mixed.sent = true;
         let (pieces, facts) = mixed.conclude(&account).unwrap();
-        let subject = ExplainedConnection {
-            name: String::new(),
-            sender: None,
-            receiver: None,
-            direction: None,
-        };
+        let subject = ExplainedConnection::default();
         assemble(subject, &pieces, &facts, Vec::new())
     }
 

@@ -2,11 +2,11 @@
 //! An explanation is one of the last minute.
 
 use crate::account::ConnectionAccount;
-use crate::alarms::{AlarmInterval, AlarmState, SocketAlarm};
+use crate::alarms::{AlarmInterval, AlarmState, SocketAlarm, data_wait};
 use crate::capture::is_small;
 use crate::conclude::{ExplainedConnection, assemble};
 use crate::facts::Facts;
-use crate::limits::Key;
+use crate::limits::{Key, UNREAD};
 use crate::mixed::{KnownSocket, Mixed};
 use crate::samples::{Idle, count, interval, of_coarse_samples};
 use crate::sliding_window::Sums;
@@ -40,9 +40,7 @@ const EXPLAINED_EVERY: Nanos = Nanos::from_secs(5);
 const MOST_EXPLAINED: usize = 4;
 /// The age of a connection that was open before the first look.
 const LONG: Nanos = Nanos::from_secs(86_400);
-/// A reader is behind once this part of its buffer is unread, and is the limit for so much of the time
-/// (`limits/reading_application.rs`).
-const UNREAD: f64 = 0.25;
+/// A reader that is behind for so much of the time is the limit.
 const MOSTLY: f64 = 0.5;
 /// Time after which a mean of the last seconds has forgotten most.
 const MEMORY: f64 = 5e9;
@@ -352,9 +350,8 @@ impl WatchedSocket {
         self.sent += sent;
         self.received += received;
         totals.moves(self.group, sent, received);
-        let waits =
-            |tcp: &SocketState| tcp.packets_out() > Some(0) || tcp.notsent_bytes() > Some(Bytes(0));
-        if sent + received > 0 || (!sample.gone && (waits(&now.tcp) || unread(&now.tcp) >= UNREAD))
+        if sent + received > 0
+            || (!sample.gone && (data_wait(&now.tcp) || unread(&now.tcp) >= UNREAD))
         {
             self.moved = Some(sample.at);
         }
@@ -407,8 +404,7 @@ impl WatchedSocket {
             .samples
             .back()
             .map_or(Nanos(0), |last| last.at.since(KEPT));
-        while self.samples.len() > most.max(2) || self.samples.front().is_some_and(|s| s.at < first)
-        {
+        while self.samples.len() > most || self.samples.front().is_some_and(|s| s.at < first) {
             self.samples.pop_front();
         }
     }

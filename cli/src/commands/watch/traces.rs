@@ -1,4 +1,4 @@
-//! TriggeredTraces of single connections, whole and short, that a trigger starts: one at a time, and so many a day.
+//! Traces of single connections, whole and short, that a trigger starts: one at a time, and so many a day.
 
 use crate::filter_args::LOOK;
 use crate::prelude::*;
@@ -32,7 +32,7 @@ pub struct TriggerArgs {
     /// Length of a trace
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "trigger")]
     trace_time: Nanos,
-    /// TriggeredTraces in 24 hours at most, one at a time
+    /// Traces in 24 hours at most, one at a time
     #[arg(long, value_name = "N", default_value_t = 24, requires = "trigger")]
     most_traces: usize,
     /// Bytes of traces in 24 hours at most
@@ -116,7 +116,7 @@ impl<'a> TriggeredTraces<'a> {
         Bytes(self.args.most_bytes.0.saturating_sub(made))
     }
 
-    /// TriggeredTraces this connection.
+    /// Traces this connection.
     pub fn begin(&mut self, socket: &AlarmedSocket, unix: Nanos, now: Nanos) {
         let about = &socket.connection;
         let Some(keep) = &self.args.keep else {
@@ -193,7 +193,7 @@ fn name(alarm: SocketAlarm) -> String {
     }
 }
 
-/// TriggeredTraces one socket until it ends, or so long or so much.
+/// Traces one socket until it ends, or so long or so much.
 fn trace(
     filter: &Filter,
     file: &Path,

@@ -246,7 +246,7 @@ pub(crate) use cpu::{
 pub(crate) use loss_runs::clustered;
 pub(crate) use pacing::has_ends;
 pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
-pub(crate) use reading_application::fits as reads_slowly;
+pub(crate) use reading_application::{BEHIND as UNREAD, fits as reads_slowly};
 
 pub(crate) use black_hole::fits_undelivered;
 pub(crate) use rto_stall::fits_outage;

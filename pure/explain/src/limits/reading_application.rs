@@ -10,7 +10,7 @@ use model::stats::percentile;
 use model::{Bytes, Nanos};
 
 /// Unread data by the buffer from which the reader is behind.
-const BEHIND: f64 = 0.25;
+pub(crate) const BEHIND: f64 = 0.25;
 /// The same where it shows it alone; and so many unread segments.
 const FULL: f64 = 0.5;
 const MANY: f64 = 8.0;

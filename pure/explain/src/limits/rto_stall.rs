@@ -30,9 +30,7 @@ fn weighed(facts: &Facts) -> Candidate {
     Candidate {
         confidence: match facts.backoffs {
             DEAD.. => Confidence::Certain,
-            run if facts.stood_still() && facts.timeouts <= 2 * u64::from(run.max(1)) => {
-                Confidence::Likely
-            }
+            _ if facts.stood_still() && facts.timed_out_once() => Confidence::Likely,
             _ => Confidence::Possible,
         },
         ..candidate(facts)
