@@ -26,7 +26,8 @@ use traces::{TriggerArgs, TriggeredTrace, TriggeredTraces};
 
 /// Between two looks at all sockets at the least, and between two reads of those that ended.
 const LOOK: Nanos = Nanos::from_millis(80);
-/// All that is done takes at most one part in this many of one processor: looks are rarer where there are many sockets.
+/// All that is done, but for finding who holds the sockets, takes at most one part in this many of one processor: looks are
+/// rarer where there are many sockets.
 const SHARE: u64 = 150;
 /// Between two pictures or lines of JSON.
 const SECOND: Nanos = Nanos::from_secs(1);
@@ -194,7 +195,7 @@ impl WatchArgs {
         })?;
         if watch.looks < FEW_LOOKS {
             out::note(&format!(
-                "linerate: there was time for {} looks at the sockets; a longer --time shows more",
+                "linerate: looks at the sockets that there was time for: {}; a longer --time shows more",
                 watch.looks
             ));
         }
@@ -284,8 +285,13 @@ impl Watch<'_> {
         self.look_at = self.scanner.now();
     }
 
-    /// What was just done took so much of the processor.
+    /// What was just done took so much of the processor. The first look, for which the program itself is loaded, says nothing
+    /// about the next.
     fn rest(&mut self, took: Duration) {
+        let took = match self.looks {
+            0 | 1 => Duration::ZERO,
+            _ => took.saturating_sub(self.scanner.naming()),
+        };
         let least = if self.look_at > self.scanner.now() {
             Nanos(0)
         } else {
