@@ -195,7 +195,7 @@ impl WatchArgs {
         })?;
         if watch.looks < FEW_LOOKS {
             out::note(&format!(
-                "linerate: looks at the sockets that there was time for: {}; a longer --time shows more",
+                "linerate: few looks at the sockets ({}): a longer --time shows more",
                 watch.looks
             ));
         }
@@ -288,9 +288,10 @@ impl Watch<'_> {
     /// What was just done took so much of the processor. The first look, for which the program itself is loaded, says nothing
     /// about the next.
     fn rest(&mut self, took: Duration) {
+        let naming = self.scanner.naming();
         let took = match self.looks {
             0 | 1 => Duration::ZERO,
-            _ => took.saturating_sub(self.scanner.naming()),
+            _ => took.saturating_sub(naming),
         };
         let least = if self.look_at > self.scanner.now() {
             Nanos(0)

@@ -342,7 +342,7 @@ impl Cable {
                 lateness: Latency::from_counts(late),
                 missed: self.missed,
                 refused: self.refused,
-                cpu: sys::process::thread_cpu_time().into(),
+                cpu: sys::clock::thread_cpu().into(),
             },
         };
         let mut answer = shared.lock();

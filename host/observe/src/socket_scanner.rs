@@ -26,6 +26,7 @@ pub struct SocketScanner {
     refused: BTreeSet<u32>,
     looked: Nanos,
     owners: SocketOwners,
+    /// Processor time, as in [`SocketScanner::naming`].
     naming: Duration,
     started: Instant,
     /// Sockets that ended without a peer.
@@ -94,7 +95,7 @@ impl SocketScanner {
     }
 
     /// Processor time since the call before that went into finding who holds which socket. Of all processes that is done as
-    /// often as 0.2 % of a processor allows, so that it need not make looks at the sockets rarer.
+    /// often as `OWNERS_SHARE` allows, so that it need not make looks at the sockets rarer.
     pub fn naming(&mut self) -> Duration {
         std::mem::take(&mut self.naming)
     }

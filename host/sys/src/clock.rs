@@ -16,13 +16,11 @@ pub fn suspended() -> Duration {
     read(ClockId::Boottime).saturating_sub(monotonic)
 }
 
-/// Processor time that the calling thread has used.
+/// Processor time that the calling thread has used so far, in user mode and kernel together.
 pub fn thread_cpu() -> Duration {
     read(ClockId::ThreadCPUTime)
 }
 
 fn read(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }

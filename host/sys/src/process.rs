@@ -21,12 +21,6 @@ pub fn cpu_time() -> io::Result<(Duration, Duration)> {
     Ok((time(usage.ru_utime), time(usage.ru_stime)))
 }
 
-/// Processor time that the calling thread has used so far, in user mode and kernel together.
-pub fn thread_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
 /// Lets this process have as many open files as its hard limit allows (`RLIMIT_NOFILE`), and returns how many that is.
 pub fn raise_open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
