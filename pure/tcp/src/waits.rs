@@ -11,6 +11,8 @@ use model::{Nanos, SocketValues, What};
 /// What is written independently of acknowledgements follows one within this part (1 / n) of the wait for it in one case of
 /// so many.
 const CHANCE: u64 = 16;
+/// The same where nothing else than the acknowledgement can have been waited for, as far as is known: a slow link takes so long.
+const ONE_BY_ONE: u64 = 4;
 
 /// What a segment waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,11 +123,12 @@ pub(crate) struct Before<'a> {
 }
 
 impl Before<'_> {
-    /// Whether an acknowledgement that was seen then let a segment of this moment go.
-    fn is_at_once(&self, seen: Nanos, at: Nanos) -> bool {
+    /// Whether an acknowledgement that was seen then let a segment of this moment go, which follows within this part (1 / n) of
+    /// the wait for it.
+    fn is_at_once(&self, seen: Nanos, at: Nanos, chance: u64) -> bool {
         let near = self.trips.to_sender;
         // From afar, a full segment takes longer than a SYN.
-        let soon = Nanos((near.0 / 6).max(seen.since(self.last).0 / CHANCE));
+        let soon = Nanos((near.0 / 6).max(seen.since(self.last).0 / chance));
         at.since(seen + near) <= AT_ONCE.max(soon)
     }
 
@@ -199,8 +202,16 @@ impl SenderWaits {
         if gap > IDLE && all_acked {
             self.most_out = 0;
         }
-        let at_once =
-            self.begun && arrived >= before.last && before.is_at_once(newest.at, segment.at);
+        // A full segment alone, which ends no write and is acknowledged: more was written, and pacing sends two at a time
+        // (`tcp_tso_autosize`). From afar it is not seen how long the next one takes on its way.
+        let one_by_one = before.trips.to_sender.0 > 0
+            && all_acked
+            && self.alone
+            && !(self.pushed || self.drained || is_short);
+        let chance = if one_by_one { ONE_BY_ONE } else { CHANCE };
+        let at_once = self.begun
+            && arrived >= before.last
+            && before.is_at_once(newest.at, segment.at, chance);
         let by_ack = at_once && newest.bare;
         let held = match all_acked && by_ack {
             true => held_back(
@@ -258,7 +269,8 @@ impl SenderWaits {
         let Before { newest, known, .. } = before;
         let end = segment.begin.wrapping_add(segment.bytes);
         // Of several that came together, the first that opened the window for it is the one that it waited for.
-        let opened = (before.opened).is_some_and(|seen| before.is_at_once(seen, segment.at));
+        let opened =
+            (before.opened).is_some_and(|seen| before.is_at_once(seen, segment.at, CHANCE));
         if opened || !known.allows(end) {
             return Some(Wait::AdvertisedWindow);
         }

@@ -969,7 +969,7 @@ mod tests {
     use model::Nanos;
     use model::finding::Limit;
     use model::packet::Packet;
-    use model::segment::tcp_flag::{ACK, SYN};
+    use model::segment::tcp_flag::{ACK, PSH, SYN};
 
     fn packet(forward: bool, us: u64, flags: u8) -> Packet {
         let (from, to) = (
@@ -1033,7 +1033,8 @@ mod tests {
 
     /// Single segments, of which the receiver acknowledges the first at once, and each other one after so many milliseconds,
     /// seen there: the next comes a round trip and some milliseconds later, for a full segment takes longer than the SYN.
-    fn alone(held_ms: u64, trip_ms: u64, later_ms: u64) -> Option<Limit> {
+    /// Each may end a write.
+    fn alone(held_ms: u64, trip_ms: u64, later_ms: u64, push: u8) -> Option<Limit> {
         let mut observer = after_handshake(0, trip_ms * 1000);
         for n in 0..100u64 {
             let at = (trip_ms + 9 + n * (held_ms + trip_ms + later_ms)) * 1000;
@@ -1043,7 +1044,7 @@ mod tests {
                 seq,
                 ack: 1,
                 payload: 1448,
-                ..packet(true, at, ACK)
+                ..packet(true, at, ACK | push)
             });
             observer.push(&Packet {
                 seq: 1,
@@ -1056,11 +1057,15 @@ mod tests {
 
     #[test]
     fn what_follows_a_delayed_acknowledgement_soon_had_waited_for_it() {
-        assert_eq!(alone(40, 1, 2), Some(Limit::DelayedAck));
-        assert_eq!(alone(40, 24, 4), Some(Limit::DelayedAck), "a slow link");
+        assert_eq!(alone(40, 1, 2, PSH), Some(Limit::DelayedAck));
+        let slow_link = alone(40, 24, 4, PSH);
+        assert_eq!(slow_link, Some(Limit::DelayedAck));
         // Full segments at pauses of their own.
-        assert_eq!(alone(20, 1, 2), Some(Limit::Pacing));
-        assert_eq!(alone(40, 24, 9), Some(Limit::Pacing));
+        assert_eq!(alone(20, 1, 2, PSH), Some(Limit::Pacing));
+        assert_eq!(alone(40, 24, 9, PSH), Some(Limit::Pacing));
+        // Of one write, on a slower link.
+        assert_eq!(alone(40, 24, 9, 0), Some(Limit::DelayedAck));
+        assert_eq!(alone(40, 24, 12, 0), Some(Limit::Pacing));
     }
 
     #[test]
