@@ -2,7 +2,7 @@
 
 use archive::{Archive, ArchiveRow, Error, NamedDocument, RunFilter};
 use model::mtu::{MtuFound, MtuRecord};
-use model::{BitRate, Direction, Ended, Experiment, Nanos, Round, Tuning};
+use model::{BitRate, Direction, Ended, Experiment, Nanos, Round, Tuning, WatchRecord};
 use report::pages::{Entry, RUN};
 use report::words::{self, escape, utc};
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ pub fn list(archive: &Archive, filter: &RunFilter) -> Result<Vec<Listed>, Error>
         all.extend(archive.experiments(filter)?.iter().map(Listed::experiment));
         all.extend(archive.tunings(filter)?.iter().map(Listed::tuning));
         all.extend(archive.mtus(filter)?.iter().map(Listed::mtu));
+        all.extend(archive.watches(filter)?.iter().map(Listed::watch));
     }
     all.sort_by(|a, b| (b.row.started, &a.row.id).cmp(&(a.row.started, &b.row.id)));
     if let Some(limit) = filter.limit {
@@ -52,6 +53,7 @@ impl Listed {
             NamedDocument::Experiment(id) => Listed::experiment(&archive.experiment(id)?),
             NamedDocument::Tuning(id) => Listed::tuning(&archive.tuning(id)?),
             NamedDocument::Mtu(id) => Listed::mtu(&archive.mtu(id)?),
+            NamedDocument::Watch(id) => Listed::watch(&archive.watch(id)?),
         };
         Ok(Some(listed.named_in(archive)))
     }
@@ -143,6 +145,39 @@ impl Listed {
             ..bare(&record.id, record.ended, record.found.host())
         };
         Listed::new("mtu", row, more)
+    }
+
+    fn watch(record: &WatchRecord) -> Listed {
+        let bare = bare(record.id(), record.started(), record.host());
+        match record {
+            WatchRecord::Day(day) => {
+                let more = json!({
+                    "filter": day.filter,
+                    "until_unix_ns": day.until,
+                    "watched_ns": day.watched,
+                    "account": day.account,
+                });
+                let title = Some(report::watch::day_note(day));
+                Listed::new("watched day", ArchiveRow { title, ..bare }, more)
+            }
+            WatchRecord::Trace(trace) => {
+                let more = json!({
+                    "trigger": trace.trigger,
+                    "process": trace.process,
+                    "local": trace.local,
+                    "remote": trace.remote,
+                    "bytes": trace.bytes,
+                    "found": trace.found,
+                    "ended": trace.ended.name(),
+                });
+                let row = ArchiveRow {
+                    title: Some(report::watch::trace_note(trace)),
+                    ended: trace.ended.name().to_owned(),
+                    ..bare
+                };
+                Listed::new("trace", row, more)
+            }
+        }
     }
 
     /// For a browser.

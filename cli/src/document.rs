@@ -1,14 +1,15 @@
-//! A run, an experiment, a tuning or an MTU report in every form: text, JSON, page.
+//! A run, an experiment, a tuning, an MTU report or a record of a watch in every form: text, JSON, page.
 
+use crate::inputs;
 use crate::json_input::{self, Document};
 use crate::lookup::refused;
-use crate::pages::run_page;
+use crate::pages::{run_page, watch_page};
 use crate::prelude::*;
 use archive::{Archive, NamedDocument, Traces};
 use engine::traces;
 use model::finding::Explanation;
 use model::mtu::MtuFound;
-use model::{Experiment, Run, summarise};
+use model::{Experiment, Run, Side, WatchRecord, WatchTrace, summarise};
 use report::page::Page;
 use report::pages;
 use report::redact::Redaction;
@@ -30,6 +31,7 @@ pub fn load(archive: &Archive, named: &NamedDocument) -> Result<Document> {
             Document::Tuning(Box::new(story), kept)
         }
         NamedDocument::Mtu(id) => Document::Mtu(Box::new(archive.mtu(id).map_err(refused)?.found)),
+        NamedDocument::Watch(id) => Document::Watch(archive.watch(id).map_err(refused)?),
     })
 }
 
@@ -56,6 +58,17 @@ pub fn why(run: &Run, beside: Option<&Traces>) -> Vec<Explanation> {
     }
 }
 
+/// What the segments of a trace show, if they are here.
+fn segments(trace: &WatchTrace, beside: Option<&Traces>) -> Vec<Explanation> {
+    let file = beside.map(|traces| traces.file(&trace.id, 0, Side::Local));
+    let read = file.map(|file| inputs::explained(&file)).transpose();
+    read.unwrap_or_else(|error| {
+        out::note(&engine::exit::sentence(&error));
+        None
+    })
+    .unwrap_or_default()
+}
+
 pub fn text(document: Document, beside: Option<&Traces>) -> String {
     let style = stdout_style();
     match document {
@@ -71,6 +84,10 @@ pub fn text(document: Document, beside: Option<&Traces>) -> String {
             MtuFound::Look(report) => report::mtu::text(&report, style),
             MtuFound::Change(change) => report::mtu_change::text(&change, style),
         },
+        Document::Watch(WatchRecord::Day(day)) => report::watch::watched_day(&day, style),
+        Document::Watch(WatchRecord::Trace(trace)) => {
+            report::watch::watch_trace(&trace, &segments(&trace, beside), style)
+        }
     }
 }
 
@@ -84,6 +101,8 @@ pub fn json(document: Document) -> String {
             MtuFound::Look(report) => report::json::pretty(&report),
             MtuFound::Change(change) => report::json::pretty(&change),
         },
+        Document::Watch(WatchRecord::Day(day)) => report::json::pretty(&day),
+        Document::Watch(WatchRecord::Trace(trace)) => report::json::pretty(&trace),
     }
 }
 
@@ -94,6 +113,7 @@ pub fn page(document: Document, beside: Option<&Traces>) -> Page {
         Document::Published(found) => pages::published(&found),
         Document::Tuning(story, experiments) => pages::tuning(&story, &judged(experiments)),
         Document::Mtu(found) => pages::mtu(&found),
+        Document::Watch(record) => watch_page(&record, beside),
     }
 }
 

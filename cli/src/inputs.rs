@@ -2,6 +2,8 @@
 
 use crate::prelude::*;
 use engine::traces;
+use explain::TraceWatcher;
+use model::finding::Explanation;
 use model::{Trace, TraceRecord};
 use requests::RequestObserver;
 use std::io::BufRead;
@@ -26,6 +28,13 @@ pub fn each_record(path: &Path, mut each: impl FnMut(TraceRecord)) -> Result<()>
         Ok(())
     });
     read.map_err(|why| bad(path, why))
+}
+
+/// What limited the connections of a trace.
+pub fn explained(path: &Path) -> Result<Vec<Explanation>> {
+    let mut watcher = TraceWatcher::default();
+    each_record(path, |record| watcher.push(record))?;
+    Ok(watcher.explain())
 }
 
 /// What a file is, by how it begins.

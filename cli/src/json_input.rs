@@ -1,7 +1,10 @@
 //! linerate's own JSON as input: the documents of `docs/json.md`, distinguished by their members.
 
 use model::mtu::{CHANGE_SCHEMA, MTU_SCHEMA, MtuChange, MtuFound, MtuReport};
-use model::{EXPERIMENT_SCHEMA, Experiment, Published, Run, SCHEMA_VERSION, TUNING_SCHEMA, Tuning};
+use model::{
+    EXPERIMENT_SCHEMA, Experiment, Published, Run, SCHEMA_VERSION, TUNING_SCHEMA, Tuning,
+    WATCH_SCHEMA, WatchRecord,
+};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
@@ -18,6 +21,8 @@ pub enum Document {
     Tuning(Box<Tuning>, Vec<Experiment>),
     /// Of `mtu` and `tune mtu`.
     Mtu(Box<MtuFound>),
+    /// What a watch kept: a day, or a trace.
+    Watch(WatchRecord),
 }
 
 pub fn from_json(text: &str) -> Result<Document, String> {
@@ -29,6 +34,8 @@ pub fn from_json(text: &str) -> Result<Document, String> {
         method: Option<IgnoredAny>,
         reach: Option<IgnoredAny>,
         comparisons: Option<IgnoredAny>,
+        hours: Option<IgnoredAny>,
+        trigger: Option<IgnoredAny>,
     }
     /// Absent in what was printed before they were.
     #[derive(Deserialize)]
@@ -53,6 +60,18 @@ pub fn from_json(text: &str) -> Result<Document, String> {
     } else if members.method.is_some() {
         let report: Box<MtuReport> = whole(text, MTU_SCHEMA, "report of an MTU")?;
         Document::Mtu(Box::new(MtuFound::Look(report)))
+    } else if members.hours.is_some() {
+        Document::Watch(WatchRecord::Day(whole(
+            text,
+            WATCH_SCHEMA,
+            "day of a watch",
+        )?))
+    } else if members.trigger.is_some() {
+        Document::Watch(WatchRecord::Trace(whole(
+            text,
+            WATCH_SCHEMA,
+            "record of a trace",
+        )?))
     } else if members.comparisons.is_some() {
         Document::Published(parsed(text, "comparison of published numbers")?)
     } else {

@@ -1,8 +1,8 @@
 //! The archive and what is in it, by the names that users give.
 
 use crate::prelude::*;
-use archive::{Archive, Traces};
-use model::Run;
+use archive::{Archive, NamedDocument, Traces};
+use model::{Run, Side, WatchRecord};
 use std::path::{Path, PathBuf};
 
 /// The archive, which must be there.
@@ -33,13 +33,26 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The file of this name if there is one, else the run.
+    /// The file of this name if there is one, else the run, or the trace that a watch kept.
     pub fn find(name: &str, global: &Global) -> Result<Subject> {
         let file = PathBuf::from(name);
         if file.is_file() {
             return Ok(Subject::File(file));
         }
-        let (run, traces) = run(name, global)?;
+        let archive = open_for(name, global)?;
+        let traces = archive.traces();
+        // 'last' is the newest run.
+        if name != "last"
+            && let Ok(NamedDocument::Watch(id)) = archive.named(name)
+        {
+            return match archive.watch(&id).map_err(refused)? {
+                WatchRecord::Trace(_) => Ok(Subject::File(traces.file(&id, 0, Side::Local))),
+                WatchRecord::Day(_) => refuse!(
+                    "{name} is the record of a day and has no segments: 'linerate runs show {name}' shows it"
+                ),
+            };
+        }
+        let run = archive.get(name).map_err(refused)?;
         Ok(Subject::Run(Box::new(run), traces))
     }
 

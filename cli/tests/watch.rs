@@ -125,15 +125,11 @@ fn flows_of_seven_known_limits_are_each_named() {
         "the idle one moved too little"
     );
 
-    // A trigger starts a whole trace of that connection alone, once.
-    let keep = home.path().join("traces");
-    let keep = keep.to_str().unwrap();
+    // A trigger starts a whole trace of that connection alone, once, and the archive keeps it.
     let trigger = [
         "--json",
         "--trigger",
         "stall,limit=receive-window",
-        "--keep",
-        keep,
         "--trace-time",
         "2s",
     ];
@@ -156,8 +152,23 @@ fn flows_of_seven_known_limits_are_each_named() {
         fs::metadata(file).unwrap().len(),
         traced["bytes"].as_u64().unwrap()
     );
-    let again = common::json(&mut home.linerate(&["explain", file, "--json"]));
+    let id = traced["id"].as_str().unwrap();
+    let again = common::json(&mut home.linerate(&["explain", id, "--json"]));
     assert_eq!(again["explanations"], traced["explanations"]);
+    let listed = common::json(&mut home.linerate(&["runs", "list", "--json"]));
+    assert_eq!(
+        (&listed[0]["id"], &listed[0]["kind"], &listed[0]["ended"]),
+        (&traced["id"], &"trace".into(), &"complete".into()),
+        "{listed}"
+    );
+    let shown = run(&mut home.linerate(&["runs", "show", id]));
+    let text = stdout(&shown);
+    assert!(text.starts_with("Trace of python3 ("), "{text}");
+    assert!(text.contains("imited by the receive window"), "{text}");
+    let args = [&watch[..], &trigger, &only, &["--most-traces", "1"]].concat();
+    let out = run(&mut home.linerate(&args));
+    let text = stdout(&out);
+    assert!(!text.contains("\"traced\""), "a restart counts on: {text}");
 
     // The same as lines, of one port alone.
     let args = [

@@ -5,7 +5,7 @@ mod watch;
 
 use crate::files::{confined, read_whole};
 use crate::filter_args::FilterArgs;
-use crate::inputs::{InputKind, bad, each_record, kind, open, whole};
+use crate::inputs::{InputKind, bad, explained, kind, open, whole};
 use crate::json_input::run_from;
 use crate::lookup::Subject;
 use crate::prelude::*;
@@ -131,11 +131,7 @@ pub(super) fn explanations(
     };
     match kind(path)? {
         InputKind::Capture => Ok((captured(path, most)?, None)),
-        InputKind::Trace => {
-            let mut watcher = explain::TraceWatcher::default();
-            each_record(path, |record| watcher.push(record))?;
-            Ok((watcher.explain(), None))
-        }
+        InputKind::Trace => Ok((explained(path)?, None)),
         InputKind::Listing => {
             let text = read_whole(path).map_err(|why| bad(path, why))?;
             let listing = explain::read_listing(&text);

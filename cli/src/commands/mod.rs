@@ -95,7 +95,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),
         Command::Serve(serve) => serve.run(&cli.global),
-        Command::Watch(watch) => watch.run(),
+        Command::Watch(watch) => watch.run(&cli.global),
         Command::Trace(trace) => trace.run(),
         Command::Calendar(calendar) => calendar.run(),
         Command::Trust(trust) => trust.run(&cli.global),

@@ -86,7 +86,7 @@ struct RunsList {
     json: bool,
 }
 
-/// Print the summary of a run, the verdict of an experiment, the story of a tuning
+/// Print the summary of a run, the verdict of an experiment, the story of a tuning, a day of a watch
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs show last
@@ -273,10 +273,10 @@ impl Export {
     fn run(&self, global: &Global) -> Result<Exit> {
         let archive = open_existing(global)?;
         let named = archive.named(&self.id).map_err(refused)?;
-        if let NamedDocument::Run(id) = &named {
+        if let NamedDocument::Run(id) | NamedDocument::Watch(id) = &named {
             for file in archive.traces().of(id) {
                 out::note(&format!(
-                    "linerate: a trace of this run is a file of its own: {}",
+                    "linerate: a trace of it is a file of its own: {}",
                     file.display()
                 ));
             }
@@ -376,6 +376,7 @@ impl ExportFormat {
             }
             (ExportFormat::Json, _) => return Ok(document::json(document).into()),
             (_, Document::Experiment(_)) => ("an experiment", "json or csv"),
+            (_, Document::Watch(_)) => ("what a watch kept", "json"),
             _ => ("a tuning or what was found of an MTU", "json"),
         };
         let name = self.to_possible_value();
@@ -439,7 +440,7 @@ impl Delete {
             let shown = archive.shown(id.id());
             archive.delete(id).map_err(refused)?;
             let what = match id {
-                NamedDocument::Run(_) | NamedDocument::Mtu(_) => "",
+                NamedDocument::Run(_) | NamedDocument::Mtu(_) | NamedDocument::Watch(_) => "",
                 NamedDocument::Experiment(_) => " and its runs",
                 NamedDocument::Tuning(_) => "; its runs and experiments stay",
             };
@@ -522,6 +523,7 @@ fn read(file: &Path) -> Result<Importable> {
         let (what, of) = match json_input::from_json(&text)? {
             Document::Tuning(story, _) => ("a tuning", story.host),
             Document::Mtu(found) => ("what was found of an MTU", found.host().to_owned()),
+            Document::Watch(record) => ("what a watch kept", record.host().to_owned()),
             Document::Published(found) => ("a comparison", found.name),
             Document::Run(run) => return Ok(Importable::Run(run)),
             Document::Experiment(one) => return Ok(Importable::Experiment(one)),

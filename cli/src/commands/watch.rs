@@ -1,5 +1,6 @@
 //! `linerate watch`: what limits the TCP connections of this host now, by samples of their sockets.
 
+mod history;
 mod serve;
 mod traces;
 
@@ -8,16 +9,19 @@ use crate::live::{LivePicture, View};
 use crate::prelude::*;
 use engine::progress::Event;
 use explain::SocketWatcher;
+use history::WatchHistory;
 use model::finding::{Explanation, Glance, SocketAccount};
-use model::{BitRate, Comm, Connection, Nanos};
+use model::{BitRate, Comm, Connection, Nanos, SocketCounts};
 use observe::SocketScanner;
 use report::pages::WatchedHost;
 use report::watch::{self, LISTED, SHOWN, TableFoot};
 use report::{Style, explain as words};
 use serve::WatchServer;
 use std::collections::HashMap;
+use std::fmt;
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,10 +54,11 @@ const MOST_UNITS: usize = 4096;
   linerate watch | grep rsync               lines, five seconds apart
   linerate watch --json | jq '.connections[0]'
   linerate watch --serve 127.0.0.1:5230     the last hour in a browser
-  linerate watch --process 'rsync*' --trigger stall,below=10M --keep traces
+  linerate watch --process 'rsync*' --trigger stall,below=10M
 
 Sockets are sampled, packets are not: it costs at most 1 % of one processor, and
-needs no right. Root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, show whose the
+needs no right. --serve, or an archive that is there, keeps a record a day for
+'linerate runs list'. Root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, show whose the
 sockets of other users are. docs/watch.md has the details.")]
 pub struct WatchArgs {
     /// Only connections with this port at either end
@@ -116,6 +121,12 @@ impl FromStr for PeerNetwork {
     }
 }
 
+impl fmt::Display for PeerNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
 impl PeerNetwork {
     fn has(self, ip: IpAddr) -> bool {
         let number = |ip: IpAddr| match ip {
@@ -128,7 +139,7 @@ impl PeerNetwork {
 }
 
 impl WatchArgs {
-    pub fn run(&self) -> Result<Exit> {
+    pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
         let which = FilterArgs {
             port: self.port,
@@ -161,7 +172,8 @@ impl WatchArgs {
             ahead: [None; 3],
             looks: 0,
         };
-        let mut traces = TriggeredTraces::new(&self.traces)?;
+        let mut traces = TriggeredTraces::new(&self.traces, global, unix())?;
+        let mut history = WatchHistory::begin(self.archive(global), self.filter(), unix())?;
         let mut screen = WatchScreen::new(self, stop)?;
         while !stop.load(Ordering::Relaxed)
             && self.time.is_none_or(|time| watch.scanner.now() < time)
@@ -169,18 +181,21 @@ impl WatchArgs {
             let began = sys::clock::thread_cpu();
             watch.look();
             watch.trigger(&mut traces);
+            let at = watch.scanner.now();
+            history.update(at, unix(), || watch.counts());
             let reads = match traces.ended() {
                 Some(kept) => screen.report(kept, watch.scanner.now())?,
                 None => true,
             };
-            if !reads || !screen.show(&mut watch)? {
+            if !reads || !screen.show(&mut watch, &history)? {
                 return Ok(Exit::Done);
             }
             watch.rest(sys::clock::thread_cpu().saturating_sub(began));
-            if !screen.wait(&mut watch)? {
+            if !screen.wait(&mut watch, &history)? {
                 break;
             }
         }
+        history.finish(watch.scanner.now(), watch.counts());
         let explanations = watch.explain();
         if let Some(kept) = traces.stop() {
             screen.report(kept, watch.scanner.now())?;
@@ -206,35 +221,40 @@ impl WatchArgs {
     }
 }
 
-impl WatchArgs {
-    /// Whether a process is one of those that are shown.
-    fn is_of(&self, comm: Comm) -> bool {
-        let name = comm.to_string();
-        self.process
-            .as_ref()
-            .is_none_or(|pattern| matches(pattern, &name))
-    }
+fn unix() -> Nanos {
+    sys::clock::unix().into()
 }
 
-/// Whether a pattern with any number of `*` is all of a name.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((begin, rest)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let Some(mut left) = name.strip_prefix(begin) else {
-        return false;
-    };
-    let mut parts = rest.split('*').peekable();
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return left.ends_with(part);
-        }
-        match left.find(part) {
-            Some(at) => left = &left[at + part.len()..],
-            None => return false,
-        }
+impl WatchArgs {
+    /// Where a record of each day is kept: for a page, or where there is an archive already.
+    fn archive(&self, global: &Global) -> Option<PathBuf> {
+        let path = global.archive_path().map_err(|error| {
+            if self.serve.is_some() {
+                out::note(&format!("linerate: no record of the day is kept: {error}"));
+            }
+        });
+        path.ok()
+            .filter(|path| self.serve.is_some() || path.is_file())
     }
-    true
+
+    /// The options that choose which connections are counted.
+    fn filter(&self) -> String {
+        let option =
+            |name: &str, value: Option<String>| value.map(|value| format!("--{name} {value}"));
+        let given = [
+            option("port", self.port.map(|port| port.to_string())),
+            option("peer", self.peer.map(|peer| peer.to_string())),
+            option("pid", self.pid.map(|pid| pid.to_string())),
+            self.all_namespaces.then(|| "--all-namespaces".to_owned()),
+        ];
+        given.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether a process is one of those that are shown.
+    fn is_of(&self, comm: Comm) -> bool {
+        let pattern = self.process.as_ref();
+        pattern.is_none_or(|pattern| comm.is_like(pattern))
+    }
 }
 
 /// The sockets, and what is known of them.
@@ -304,7 +324,7 @@ impl Watch<'_> {
     /// Begins a trace of a socket that an alarm holds for, if one may begin.
     fn trigger(&mut self, traces: &mut TriggeredTraces<'_>) {
         let now = self.scanner.now();
-        if self.args.traces.trigger.is_empty() || !traces.is_free(now) {
+        if self.args.traces.trigger.is_empty() || !traces.is_free(now, unix()) {
             return;
         }
         let wanted = self
@@ -313,7 +333,7 @@ impl Watch<'_> {
             .filter(|socket| self.args.is_of(socket.comm));
         let mut wanted = wanted.filter(|socket| !traces.has(&socket.connection));
         if let Some(socket) = wanted.next() {
-            traces.begin(&socket, sys::clock::unix().into(), now);
+            traces.begin(&socket, unix(), now);
         }
     }
 
@@ -342,8 +362,15 @@ impl Watch<'_> {
         account
     }
 
+    fn counts(&self) -> SocketCounts {
+        SocketCounts {
+            account: self.account(),
+            groups: self.watcher.groups().to_vec(),
+        }
+    }
+
     /// All of it, for a page and for metrics.
-    fn watched(&mut self) -> WatchedHost {
+    fn watched(&mut self, history: &WatchHistory) -> WatchedHost {
         let glances = self.glances(LISTED);
         let connections = glances.into_iter().enumerate().map(|(n, one)| {
             let explained = (n < SHOWN).then(|| self.watcher.explain(one.connection));
@@ -352,12 +379,12 @@ impl Watch<'_> {
         WatchedHost {
             connections: connections.collect(),
             host: engine::trust::host_name(),
-            now: sys::clock::unix().into(),
+            now: unix(),
             watched: self.scanner.now(),
             open: self.watcher.open() as u64,
             account: self.account(),
             groups: self.watcher.groups().to_vec(),
-            minutes: Vec::new(),
+            minutes: history.minutes(),
         }
     }
 
@@ -424,14 +451,8 @@ impl WatchScreen {
         };
         if self.json {
             let file = kept.file.display().to_string();
-            let (trigger, bytes) = (&kept.trigger, kept.bytes);
-            return out::print_part(&watch::traced_json(
-                at,
-                trigger,
-                &file,
-                bytes,
-                &kept.explanations,
-            ));
+            let line = watch::traced_json(at, &kept.record, &file, &kept.explanations);
+            return out::print_part(&line);
         }
         match &mut self.view {
             Some(view) => view.report(&kept.line(at)),
@@ -441,7 +462,7 @@ impl WatchScreen {
     }
 
     /// Shows what is due; false once nobody reads.
-    fn show(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
+    fn show(&mut self, watch: &mut Watch<'_>, history: &WatchHistory) -> Result<bool> {
         let at = watch.scanner.now();
         if at < self.due {
             return Ok(true);
@@ -449,7 +470,7 @@ impl WatchScreen {
         let open = watch.watcher.open() as u64;
         if let Some(published) = &mut self.published {
             self.due = at + LINES;
-            published.update(watch.watched());
+            published.update(watch.watched(history));
             return Ok(true);
         }
         if let Some(view) = &mut self.view {
@@ -484,7 +505,7 @@ impl WatchScreen {
     }
 
     /// Waits for the next round or a key; false if that ends the watch.
-    fn wait(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
+    fn wait(&mut self, watch: &mut Watch<'_>, history: &WatchHistory) -> Result<bool> {
         let least = Nanos::from_millis(1);
         let pause = watch.look_at.since(watch.scanner.now()).clamp(least, LOOK);
         let Some(keys) = &self.keys else {
@@ -502,7 +523,7 @@ impl WatchScreen {
             Err(_) => return Ok(false),
         }
         self.due = Nanos(1);
-        self.show(watch)
+        self.show(watch, history)
     }
 }
 
@@ -560,22 +581,6 @@ impl LivePicture for WatchTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn processes_by_their_names() {
-        for (pattern, name, is) in [
-            ("rsync", "rsync", true),
-            ("rsync", "rsyncd", false),
-            ("rsync*", "rsync", true),
-            ("*sync", "rsync", true),
-            ("r*n*", "rsync", true),
-            ("r*x*", "rsync", false),
-            ("*", "", true),
-            ("a*a", "a", false),
-        ] {
-            assert_eq!(matches(pattern, name), is, "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn peers_by_address_and_network() {

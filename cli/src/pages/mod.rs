@@ -9,7 +9,7 @@ use crate::prelude::*;
 use crate::{document, lookup};
 use archive::{self, Archive, Traces};
 use model::finding::Explanation;
-use model::{Metric, Run, summarise};
+use model::{Metric, Run, Side, WatchRecord, summarise};
 use prove::published::of_table;
 use report::page::{self, Page};
 use report::pages;
@@ -121,6 +121,17 @@ pub fn run_page(run: &Run, why: &[Explanation], traces: Option<&Traces>) -> Page
     page
 }
 
+/// The page of what a watch kept, with the segments of a trace if they are here.
+pub fn watch_page(record: &WatchRecord, traces: Option<&Traces>) -> Page {
+    let trace = match record {
+        WatchRecord::Day(day) => return pages::watched_day(day),
+        WatchRecord::Trace(trace) => trace,
+    };
+    let file = traces.map(|traces| traces.file(&trace.id, 0, Side::Local));
+    let drawn = file.and_then(|file| trace::page(&file, &InputKind::Trace, None).ok());
+    pages::watch_trace(trace, drawn)
+}
+
 /// The page of a file, whose kind its beginning shows.
 fn of_file(path: &Path, is_file: bool, beside: Option<&Path>, redact: bool) -> Result<NamedPage> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -139,6 +150,7 @@ fn of_file(path: &Path, is_file: bool, beside: Option<&Path>, redact: bool) -> R
         Document::Experiment(experiment) => experiment.id.clone(),
         Document::Tuning(story, _) => story.id.clone(),
         Document::Mtu(found) => format!("mtu-{}", found.host()),
+        Document::Watch(record) => record.id().clone(),
         Document::Published(_) => stem.into_owned(),
     };
     Ok(NamedPage::of(name, document, None, redact))

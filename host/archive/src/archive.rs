@@ -4,8 +4,8 @@ use crate::documents::KINDS;
 use crate::histories::{PathRow, changed};
 use crate::location::{SHORTEST, is_hex};
 use crate::rows::{
-    EXPERIMENTS, Figures, MTUS, RUNS, RowFailure, RowHead, RowKind, TUNINGS, bounded, column,
-    document, put_leg, put_legs, put_samples, put_whole_leg, read_run,
+    EXPERIMENTS, Figures, MTUS, RUNS, RowFailure, RowHead, RowKind, TUNINGS, WATCHES, bounded,
+    column, document, put_leg, put_legs, put_samples, put_whole_leg, read_run,
 };
 use crate::samples::End;
 use crate::schema;
@@ -523,6 +523,7 @@ impl Archive {
             NamedDocument::Experiment(_) => EXPERIMENTS,
             NamedDocument::Tuning(_) => TUNINGS,
             NamedDocument::Mtu(_) => MTUS,
+            NamedDocument::Watch(_) => WATCHES,
         }
         .table;
         let sql = format!("DELETE FROM {table} WHERE id = ?1");
@@ -566,6 +567,7 @@ impl Archive {
                 NamedDocument::Experiment(id) => self.experiment(id).map(drop),
                 NamedDocument::Tuning(id) => self.tuning(id).map(drop),
                 NamedDocument::Mtu(id) => self.mtu(id).map(drop),
+                NamedDocument::Watch(id) => self.watch(id).and_then(|_| self.traces().verify(id)),
             };
             found.extend(found_whole.err());
         }
@@ -622,6 +624,7 @@ impl Archive {
             sum("trials", "experiment = ?1".to_owned()),
             sum("tunings", "id = ?1".to_owned()),
             sum("mtus", "id = ?1".to_owned()),
+            sum("watches", "id = ?1".to_owned()),
         ];
         let sql = format!("SELECT {}", sql.join(" + "));
         let weigh = || -> rusqlite::Result<u64> {
@@ -632,7 +635,9 @@ impl Archive {
         let documents =
             weigh().map_err(|source| Error::sql(&self.path, "read its size", source))?;
         let runs = self.column(runs, vec![id.to_owned().into()])?;
-        let traces = runs.iter().map(|run| self.traces().bytes(Some(run)));
+        let owners = runs.iter().map(String::as_str);
+        let owners = owners.chain(matches!(named, NamedDocument::Watch(_)).then_some(id));
+        let traces = owners.map(|owner| self.traces().bytes(Some(owner)));
         Ok(documents + traces.sum::<u64>())
     }
 

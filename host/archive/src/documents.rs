@@ -1,15 +1,15 @@
-//! Experiments, tunings and what was found of MTUs, in and out. Their runs are kept beside all others; those of an
+//! Experiments, tunings, what was found of MTUs and what watches keep, in and out. Their runs are kept beside all others; those of an
 //! experiment name it.
 
 use crate::Error;
 use crate::archive::{ALONE, Archive, Imported, RunFilter};
 use crate::histories::changed;
 use crate::rows::{
-    EXPERIMENTS, MTUS, RUNS, RowFailure, RowKind, TUNINGS, check_count, column, document, json,
-    named, read_document, whole,
+    EXPERIMENTS, MTUS, RUNS, RowFailure, RowKind, TUNINGS, WATCHES, check_count, column, document,
+    json, named, read_document, whole,
 };
 use model::mtu::MtuRecord;
-use model::{Experiment, Trial, Tuning};
+use model::{Experiment, Trial, Tuning, WatchRecord};
 use rusqlite::{OptionalExtension, Transaction, params};
 
 /// What a name in the archive stands for.
@@ -23,14 +23,17 @@ pub enum NamedDocument {
     Tuning(String),
     /// What was found of a path's MTU, by its full name.
     Mtu(String),
+    /// A day of a watch or a trace that it started, by its full name.
+    Watch(String),
 }
 
 type OfKind = (RowKind, fn(String) -> NamedDocument);
-pub(crate) const KINDS: [OfKind; 4] = [
+pub(crate) const KINDS: [OfKind; 5] = [
     (RUNS, NamedDocument::Run),
     (EXPERIMENTS, NamedDocument::Experiment),
     (TUNINGS, NamedDocument::Tuning),
     (MTUS, NamedDocument::Mtu),
+    (WATCHES, NamedDocument::Watch),
 ];
 
 impl NamedDocument {
@@ -40,7 +43,8 @@ impl NamedDocument {
             NamedDocument::Run(id)
             | NamedDocument::Experiment(id)
             | NamedDocument::Tuning(id)
-            | NamedDocument::Mtu(id) => id,
+            | NamedDocument::Mtu(id)
+            | NamedDocument::Watch(id) => id,
         }
     }
 }
@@ -160,6 +164,23 @@ impl Archive {
         })
     }
 
+    /// Stores a day of a watch, or a trace that it started: new, or in place of its earlier record.
+    ///
+    /// # Errors
+    /// [`Error::BadId`] if its name is none, and failures to write.
+    pub fn store_watch(&mut self, record: &WatchRecord) -> Result<(), Error> {
+        let id = record.id();
+        self.write_through("keep what was watched", id, |tx| {
+            named(id)?;
+            tx.execute(
+                "INSERT INTO watches (id, started_unix_ns, host, document) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO UPDATE SET document = excluded.document",
+                params![id, column(record.started().0), record.host(), json(record)],
+            )?;
+            WATCHES.seal(tx, id)
+        })
+    }
+
     /// A whole experiment, by its name, digits that no other begins with, or `last`.
     ///
     /// # Errors
@@ -185,6 +206,12 @@ impl Archive {
     pub fn mtu(&self, name: &str) -> Result<MtuRecord, Error> {
         let id = self.full_name(MTUS, name)?;
         self.read(&id, |tx| document(tx, MTUS, &id))
+    }
+
+    /// A day of a watch or a trace that it started, as [`Archive::experiment`].
+    pub fn watch(&self, name: &str) -> Result<WatchRecord, Error> {
+        let id = self.full_name(WATCHES, name)?;
+        self.read(&id, |tx| document(tx, WATCHES, &id))
     }
 
     fn full_name(&self, kind: RowKind, name: &str) -> Result<String, Error> {
@@ -214,6 +241,13 @@ impl Archive {
         ids.iter().map(|id| self.mtu(id)).collect()
     }
 
+    /// What watches keep and passes, the newest first.
+    pub fn watches(&self, filter: &RunFilter) -> Result<Vec<WatchRecord>, Error> {
+        let (condition, values) = filter.sql(["host", "''", "''", "''"]);
+        let ids = self.ids(WATCHES, &condition, values, filter.limit)?;
+        ids.iter().map(|id| self.watch(id)).collect()
+    }
+
     /// What a name stands for: `last` is what started last, runs of an experiment left aside.
     pub fn named(&self, name: &str) -> Result<NamedDocument, Error> {
         if name == "last" {
@@ -222,6 +256,7 @@ impl Archive {
                  UNION ALL SELECT id, 1, started_unix_ns FROM experiments
                  UNION ALL SELECT id, 2, started_unix_ns FROM tunings
                  UNION ALL SELECT id, 3, started_unix_ns FROM mtus
+                 UNION ALL SELECT id, 4, started_unix_ns FROM watches
                  ORDER BY started DESC, id LIMIT 1"
             );
             let newest = self

@@ -10,8 +10,8 @@
 //! (<https://sqlite.org/pragma.html#pragma_synchronous>). The end of a run, an import and a deletion
 //! are committed with `FULL`: once the command has said so, they survive a power cut.
 //!
-//! **Traces** of a run are too large for its documents: they are files beside the archive ([`Traces`]), and
-//! are deleted with their run.
+//! **Traces** of runs and watches are too large for their documents: they are files beside the archive ([`Traces`]),
+//! and are deleted with what they are of.
 //!
 //! **Checksums.** Each row has one over all of its columns, which every read compares, and what is finished has the
 //! number of its rows. What differs is an error that names it. [`Archive::verify`] reads all of it, and has SQLite

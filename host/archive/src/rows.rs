@@ -115,6 +115,13 @@ pub(crate) const MTUS: RowKind = RowKind {
     remedy: "see linerate runs list",
 };
 
+pub(crate) const WATCHES: RowKind = RowKind {
+    table: "watches",
+    columns: "id, started_unix_ns, host, document",
+    what: "record of a watch",
+    remedy: "see linerate runs list",
+};
+
 /// Whether the checksum of a row of these columns matches, in SQL.
 pub(crate) fn whole(columns: &str) -> String {
     format!("sum IS row_sum({columns})")

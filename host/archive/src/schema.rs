@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// The oldest that is brought to [`VERSION`].
 const OLDEST: u32 = 6;
@@ -85,6 +85,17 @@ CREATE TABLE mtus (
     id              TEXT    NOT NULL PRIMARY KEY,
     started_unix_ns INTEGER NOT NULL,
     document        TEXT    NOT NULL, -- MtuRecord as JSON
+    sum             BLOB
+) STRICT;
+";
+
+/// What form 8 had not.
+const WATCHES: &str = "
+CREATE TABLE watches (
+    id              TEXT    NOT NULL PRIMARY KEY,
+    started_unix_ns INTEGER NOT NULL,
+    host            TEXT    NOT NULL,
+    document        TEXT    NOT NULL, -- WatchRecord as JSON
     sum             BLOB
 ) STRICT;
 ";
@@ -220,6 +231,7 @@ fn create(db: &mut Connection, path: &Path) -> Result<(), Error> {
         tx.execute_batch(TABLES)
             .and_then(|()| tx.execute_batch(SAMPLES))
             .and_then(|()| tx.execute_batch(HISTORIES))
+            .and_then(|()| tx.execute_batch(WATCHES))
             .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
@@ -248,11 +260,14 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
             .and_then(|()| tx.execute_batch("DROP TABLE samples_6"))
             .map_err(failed)?;
     }
-    if known < VERSION {
+    if known < 8 {
         tx.execute_batch(FROM_7)
             .and_then(|()| tx.execute_batch(HISTORIES))
             .and_then(|()| histories::all_changed(&tx))
             .map_err(failed)?;
+    }
+    if known < VERSION {
+        tx.execute_batch(WATCHES).map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
     }
@@ -295,6 +310,13 @@ mod tests {
         open().unwrap();
         let db = open().unwrap();
         db.query_row("SELECT count(*) FROM mtus", [], |_| Ok(()))
+            .unwrap();
+        // As an older version left it.
+        db.execute_batch("DROP TABLE watches").unwrap();
+        db.pragma_update(None, "user_version", 8).unwrap();
+        drop(db);
+        let db = open().unwrap();
+        db.query_row("SELECT count(*) FROM watches", [], |_| Ok(()))
             .unwrap();
         db.pragma_update(None, "user_version", VERSION + 2).unwrap();
         drop(db);

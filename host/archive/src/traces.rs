@@ -1,14 +1,14 @@
-//! The traces of runs: files in a directory beside the archive, so that every tool can open them.
+//! The traces of runs and of watches: files in a directory beside the archive, so that every tool can open them.
 
 use crate::{Error, is_id};
 use flate2::read::GzDecoder;
 use model::Side;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where the traces of an archive's runs are: `runs.db.traces` beside `runs.db`.
+/// Where the traces of an archive are: `runs.db.traces` beside `runs.db`.
 #[derive(Clone, Debug)]
 pub struct Traces {
     directory: PathBuf,
@@ -30,19 +30,32 @@ impl Traces {
         self.directory.join(name)
     }
 
+    /// Makes the file of a trace that is written as it comes; only the owner may read it.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(&self, run: &str, leg: usize, side: Side) -> Result<File, Error> {
+        let file = self.file(run, leg, side);
+        self.make(&file)
+            .map_err(|source| Error::Trace(file, source))
+    }
+
+    fn make(&self, file: &Path) -> io::Result<File> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.directory)?;
+        let mut open = OpenOptions::new();
+        let open = open.write(true).create(true).truncate(true).mode(0o600);
+        open.open(file)
+    }
+
     /// Keeps a trace: whole, or not at all. Only the owner may read it.
     pub fn store(&self, run: &str, leg: usize, side: Side, bytes: &[u8]) -> Result<(), Error> {
         let file = self.file(run, leg, side);
         let part = file.with_extension("part");
         let write = || -> io::Result<()> {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&self.directory)?;
-            let mut open = OpenOptions::new();
-            let mut out = open.write(true).create(true).truncate(true);
-            out = out.mode(0o600);
-            out.open(&part)?.write_all(bytes)?;
+            self.make(&part)?.write_all(bytes)?;
             fs::rename(&part, &file)
         };
         write().map_err(|source| {

@@ -9,9 +9,11 @@ use model::mtu::{
     Climb, MTU_SCHEMA, Method, MtuCause, MtuFound, MtuRecord, MtuReport, MtuVerdict, PathEnd, Way,
 };
 use model::{
-    Arm, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Ended, Estimand, Experiment, Fingerprint,
-    Metric, Nanos, Plan, Reading, Side, TUNING_SCHEMA, Trial, TrialPhase, Tuning, Witness,
+    Arm, Bytes, Comm, Design, Direction, EXPERIMENT_SCHEMA, Ended, Estimand, Experiment,
+    Fingerprint, Metric, Nanos, Plan, Reading, Side, TUNING_SCHEMA, Trial, TrialPhase, Tuning,
+    WATCH_SCHEMA, WatchRecord, WatchTrace, WatchedDay, Witness,
 };
+use std::io::Write;
 
 fn experiment(id: &str, started: Nanos) -> Experiment {
     let arm = |name: &str| Arm {
@@ -312,4 +314,53 @@ fn what_was_found_of_an_mtu_is_listed_by_its_host_and_deleted() {
         archive.mtu("3f000001"),
         Err(Error::NotFound { .. })
     ));
+}
+
+#[test]
+fn a_day_of_a_watch_is_replaced_and_a_trace_goes_with_its_file() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let day = |seen| {
+        let mut day = WatchedDay {
+            id: "da000001".to_owned(),
+            host: "db2".to_owned(),
+            started: Nanos(5),
+            ..WatchedDay::default()
+        };
+        day.account.seen = seen;
+        WatchRecord::Day(Box::new(day))
+    };
+    let trace = WatchRecord::Trace(Box::new(WatchTrace {
+        schema: WATCH_SCHEMA,
+        id: "da000002".to_owned(),
+        host: "db2".to_owned(),
+        started: Nanos(6),
+        trigger: "a stall".to_owned(),
+        pid: 1,
+        process: Comm::new(b"rsync"),
+        local: ([192, 0, 2, 1], 40_000).into(),
+        remote: ([192, 0, 2, 2], 873).into(),
+        bytes: Bytes(3),
+        found: None,
+        ended: Ended::Unfinished,
+    }));
+    for record in [&day(1), &day(2), &trace] {
+        archive.store_watch(record).unwrap();
+    }
+    let all = archive.watches(&RunFilter::default()).unwrap();
+    assert_eq!(all, [trace, day(2)]);
+    let id = NamedDocument::Watch("da000002".to_owned());
+    assert_eq!(archive.named("last").unwrap(), id);
+    let (traces, side) = (archive.traces(), Side::Local);
+    let mut file = traces.create(id.id(), 0, side).unwrap();
+    file.write_all(b"cut").unwrap();
+    let before = archive.weight(&id).unwrap();
+    assert!(
+        !archive
+            .verify(std::slice::from_ref(&id), &mut |_| {})
+            .is_empty()
+    );
+    archive.delete(&id).unwrap();
+    assert!(!traces.file(id.id(), 0, side).exists() && before > 100);
+    assert_eq!(archive.watches(&RunFilter::default()).unwrap(), [day(2)]);
 }

@@ -3,7 +3,7 @@
 use crate::samples::count;
 use crate::sender_state::OwnedInterval;
 use model::finding::{Level, Limit};
-use model::{BitRate, Bytes, Nanos, SocketState};
+use model::{BitRate, Bytes, Comm, Nanos, SocketState};
 use std::str::FromStr;
 
 /// The part of the last seconds from which a limit had most of them.
@@ -29,6 +29,8 @@ pub enum SocketAlarm {
     Retransmissions(f64),
     /// Data move, and for ten seconds slower than this.
     Below(BitRate),
+    /// Data move, and a process holds it whose name is like this.
+    Process(Comm),
 }
 
 impl FromStr for SocketAlarm {
@@ -69,8 +71,14 @@ impl FromStr for SocketAlarm {
                 .parse()
                 .map(SocketAlarm::Below)
                 .map_err(|e| format!("below: {e}")),
+            Some(("process", name)) => match name.len() {
+                1..=15 => Ok(SocketAlarm::Process(Comm::new(name.as_bytes()))),
+                _ => Err(format!(
+                    "'{name}' is no name of a process: it has 1 to 15 letters, '*' stands for any"
+                )),
+            },
             _ => Err(format!(
-                "'{text}' is no trigger: write limit=NAME, stall, rto, retransmissions=1% or below=10M"
+                "'{text}' is no trigger: write limit=NAME, stall, rto, retransmissions=1%, below=10M or process=NAME"
             )),
         }
     }
@@ -93,6 +101,8 @@ pub(crate) struct AlarmState {
 pub(crate) struct AlarmInterval<'a> {
     pub at: Nanos,
     pub span: Nanos,
+    /// Name of the process that holds it; empty while not known.
+    pub comm: Comm,
     pub was: &'a SocketState,
     pub now: &'a SocketState,
     pub pieces: &'a [OwnedInterval],
@@ -151,6 +161,11 @@ impl AlarmState {
                     self.segments >= FEWEST_SEGMENTS && self.retransmitted >= share * self.segments
                 }
                 SocketAlarm::Below(rate) => below(*rate) && since(self.slow, SLOW),
+                SocketAlarm::Process(pattern) => {
+                    of.bytes > 0
+                        && of.comm != Comm::default()
+                        && of.comm.is_like(&pattern.to_string())
+                }
             };
             if now && holds.is_none() {
                 holds = Some(n);
@@ -197,6 +212,7 @@ mod tests {
             let interval = AlarmInterval {
                 at,
                 span: SPAN,
+                comm: Comm::new(b"rsync"),
                 was: &was,
                 now: &tcp(sent, again, timeouts),
                 pieces: &[piece],
@@ -217,6 +233,7 @@ mod tests {
             "rto",
             "retransmissions=1%",
             "below=500k",
+            "process=nginx*",
         ] {
             assert_eq!(fires(alarm, 60_000, usual), None, "{alarm}");
         }
@@ -245,6 +262,8 @@ mod tests {
         );
         assert!(fires("retransmissions=1%", 60_000, |_| (0.0, 10, 1, 0, 10_000)).is_some());
         assert_eq!(fires("below=2M", 60_000, usual), Some(10_100));
+        assert_eq!(fires("process=rs*", 60_000, usual), Some(100));
+        assert_eq!(fires("process=rs*", 60_000, |_| (0.0, 0, 0, 0, 0)), None);
     }
 
     #[test]
@@ -268,6 +287,8 @@ mod tests {
             "retransmissions=1",
             "below=x",
             "stall=1",
+            "process=",
+            "process=a-name-of-16-chr",
         ] {
             assert!(wrong.parse::<SocketAlarm>().is_err(), "{wrong}");
         }

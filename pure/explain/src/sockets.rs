@@ -390,6 +390,7 @@ impl WatchedSocket {
             let interval = AlarmInterval {
                 at: sample.at,
                 span,
+                comm: self.comm,
                 was: &was.tcp,
                 now: &now.tcp,
                 pieces: &pieces,

@@ -412,8 +412,8 @@ pub struct SocketAccount {
     pub limited: BTreeMap<Limit, Nanos>,
 }
 
-/// What the connections of one process with one network of peers moved since a watch began, and what limited them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What the connections of one process with one network of peers moved, and what limited them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketGroup {
     /// Network of the peers: 24 bits of IPv4, 64 of IPv6.
     pub peer: String,
@@ -424,10 +424,13 @@ pub struct SocketGroup {
     /// Sockets that were seen.
     pub sockets: u64,
     /// Bytes acknowledged.
+    #[serde(rename = "sent_bytes")]
     pub sent: Bytes,
     /// Bytes received.
+    #[serde(rename = "received_bytes")]
     pub received: Bytes,
     /// Time that each limit owned, of all its sockets together.
+    #[serde(rename = "limited_ns")]
     pub limited: BTreeMap<Limit, Nanos>,
 }
 

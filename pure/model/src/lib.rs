@@ -37,6 +37,7 @@ mod summary;
 mod tuning;
 mod units;
 mod verdict;
+mod watch;
 mod workload;
 
 pub use arrivals::ArrivalCounter;
@@ -66,4 +67,5 @@ pub use summary::*;
 pub use tuning::*;
 pub use units::*;
 pub use verdict::*;
+pub use watch::*;
 pub use workload::*;

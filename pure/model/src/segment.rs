@@ -296,6 +296,28 @@ impl Comm {
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// Whether a pattern with any number of `*`, each for any letters, is all of the name.
+    pub fn is_like(&self, pattern: &str) -> bool {
+        let name = self.to_string();
+        let Some((begin, rest)) = pattern.split_once('*') else {
+            return pattern == name;
+        };
+        let Some(mut left) = name.strip_prefix(begin) else {
+            return false;
+        };
+        let mut parts = rest.split('*').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return left.ends_with(part);
+            }
+            match left.find(part) {
+                Some(at) => left = &left[at + part.len()..],
+                None => return false,
+            }
+        }
+        true
+    }
 }
 
 impl fmt::Display for Comm {
@@ -526,6 +548,23 @@ mod tests {
 
     fn probed(values: SocketValues) -> Option<SocketState> {
         Some(SocketState::from_probe(values))
+    }
+
+    #[test]
+    fn processes_by_their_names() {
+        for (pattern, name, is) in [
+            ("rsync", "rsync", true),
+            ("rsync", "rsyncd", false),
+            ("rsync*", "rsync", true),
+            ("*sync", "rsync", true),
+            ("r*n*", "rsync", true),
+            ("r*x*", "rsync", false),
+            ("*", "", true),
+            ("a*a", "a", false),
+        ] {
+            let comm = Comm::new(name.as_bytes());
+            assert_eq!(comm.is_like(pattern), is, "{pattern} {name}");
+        }
     }
 
     #[test]

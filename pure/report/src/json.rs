@@ -358,7 +358,9 @@ mod tests {
             ("compared", "a" | "b") => "side",
             ("explained" | "side" | "watch_traced", "explanations") => "explanation",
             ("explain_now", "connections") => "glance",
-            ("explain_now", "account") => "socket_account",
+            ("explain_now" | "watched_day", "account") => "socket_account",
+            ("watched_day", "groups") => "socket_group",
+            ("watched_day", "hours" | "minutes") => "watched_span",
             ("explanation", "conclusion") => "conclusion",
             ("explanation", "findings") => "finding",
             ("explanation", "ends") => "evidence",
@@ -618,9 +620,11 @@ mod tests {
         );
         let explained = [testing::rivals()];
         see(
-            crate::watch::traced_json(Nanos(1), "a stall", "x.trace", Bytes(1), &explained),
+            crate::watch::traced_json(Nanos(1), &testing::watch_trace(), "x.trace.gz", &explained),
             "watch_traced",
         );
+        see(pretty(&testing::watched_day()), "watched_day");
+        see(pretty(&testing::watch_trace()), "watch_trace");
         see(pretty(&testing::requests()), "requests");
         see(pretty(&testing::published()), "published");
         see(

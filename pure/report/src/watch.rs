@@ -1,9 +1,10 @@
-//! Connections at present: a table that is drawn again and again, a line now and then, JSON.
+//! Connections at present: a table that is drawn again and again, a line now and then, JSON. A day of them that was kept.
 
 use crate::json::{compact, document};
-use crate::words::{self, Ink, Style, percent};
-use model::finding::{Confidence, Explanation, Glance, Limit, SocketAccount};
-use model::{BitRate, Bytes, Nanos};
+use crate::pages::{day, held, most, ranked, sentence as held_back};
+use crate::words::{self, Ink, Style, counted, minute, percent, round_span};
+use model::finding::{Confidence, Explanation, Glance, Limit, SocketAccount, SocketGroup};
+use model::{BitRate, Nanos, WatchTrace, WatchedDay};
 
 /// Connections in the table.
 pub const SHOWN: usize = 12;
@@ -111,19 +112,21 @@ fn rate(one: &Glance) -> BitRate {
     one.sent.max(one.received)
 }
 
+/// The words of a limit without their article.
+fn bare(limit: Limit) -> &'static str {
+    let words = limit.words();
+    let without = |article| words.strip_prefix(article);
+    without("the ").or_else(|| without("a ")).unwrap_or(words)
+}
+
 pub(crate) fn limit(one: &Glance) -> String {
-    let short = |limit: Limit| {
-        let words = limit.words();
-        let bare = |article| words.strip_prefix(article);
-        bare("the ").or_else(|| bare("a ")).unwrap_or(words)
-    };
     let Some(limit) = one.limit else {
         let idle = rate(one).0 == 0;
         return if idle { "(idle)" } else { "(only receives)" }.to_owned();
     };
-    let mut text = format!("{} {}", percent(one.share), short(limit));
+    let mut text = format!("{} {}", percent(one.share), bare(limit));
     if let Some(cause) = one.cause.filter(|cause| *cause != limit) {
-        text.push_str(&format!(": {}", short(cause)));
+        text.push_str(&format!(": {}", bare(cause)));
     }
     if let Some(confidence) = one.confidence.filter(|c| *c != Confidence::Certain) {
         text.push_str(&format!(", {confidence}"));
@@ -185,22 +188,166 @@ pub fn json(glances: &[Glance], open: u64, at: Nanos, account: Option<&SocketAcc
     }
 }
 
+/// Rows of each table of a day.
+const GROUPS: usize = 12;
+
+/// A day that was kept in a line, for a list.
+pub fn day_note(of: &WatchedDay) -> String {
+    let all = held(&of.account.limited).0.max(1) as f64;
+    let by = match most(&of.account.limited) {
+        Some((limit, time)) => format!("{} {}", percent(time.0 as f64 / all), bare(limit)),
+        None => "nothing".to_owned(),
+    };
+    let filter = match of.filter.as_str() {
+        "" => String::new(),
+        filter => format!(" ({filter})"),
+    };
+    format!(
+        "day: held back by {by}; {}{filter}, {} sent, {} received",
+        counted(of.account.seen, "socket"),
+        of.account.sent,
+        of.account.received
+    )
+}
+
+/// A day that was kept, for people.
+pub fn watched_day(of: &WatchedDay, style: Style) -> String {
+    let (name, date) = (words::escape(&of.host), day(of));
+    let mut out = style.bold(&format!("Connections of {name}, {date} (UTC)")) + "\n";
+    out += &style.item(&held_back(&of.account.limited));
+    if !of.filter.is_empty() {
+        out += &style.item(&format!(
+            "Only those of {}.",
+            words::escape_sentence(&of.filter)
+        ));
+    }
+    out += &style.item(&format!(
+        "Watched for {} between {} and {}: {}, {} sent, {} received.",
+        round_span(of.watched),
+        minute(of.started),
+        minute(of.until),
+        counted(of.account.seen, "socket"),
+        of.account.sent,
+        of.account.received
+    ));
+    if let Some(missing) = of.account.missing() {
+        out += &style.item(&format!("Connections are missing: {missing}."));
+    }
+    let groups = ranked(&of.groups);
+    let rows = groups.iter().filter_map(|group| {
+        let (limit, time) = most(&group.limited)?;
+        let all = held(&group.limited);
+        let part = percent(time.0 as f64 / all.0.max(1) as f64);
+        let mut row = place(group);
+        row.extend([all.to_string(), format!("{part} {}", bare(limit))]);
+        Some(row)
+    });
+    let head = ["process", "port", "peers", "held back", "mostly by"];
+    out += &section(&head, rows.take(GROUPS).collect(), style);
+    let mut groups = groups;
+    groups.sort_by_key(|group| std::cmp::Reverse(group.sent + group.received));
+    let rows = groups.iter().map(|group| {
+        let mut row = place(group);
+        row.push(group.sockets.to_string());
+        row.extend([group.sent, group.received].map(|bytes| bytes.to_string()));
+        row
+    });
+    let head = ["process", "port", "peers", "sockets", "sent", "received"];
+    out += &section(&head, rows.take(GROUPS).collect(), style);
+    let rows = of.hours.iter().filter_map(|hour| {
+        let (limit, time) = most(&hour.limited)?;
+        let all = held(&hour.limited);
+        let part = percent(time.0 as f64 / all.0.max(1) as f64);
+        let begun = minute(hour.begun).chars().skip(11).collect();
+        Some(vec![
+            begun,
+            round_span(hour.watched),
+            all.to_string(),
+            format!("{part} {}", bare(limit)),
+        ])
+    });
+    let head = ["from", "watched", "held back", "mostly by"];
+    out + &section(&head, rows.collect(), style)
+}
+
+/// Process, port and peers of a group.
+fn place(of: &SocketGroup) -> Vec<String> {
+    let process = of.process.to_string();
+    vec![
+        match process.as_str() {
+            "" => "-".to_owned(),
+            name => words::escape(name),
+        },
+        match of.port {
+            0 => "-".to_owned(),
+            port => port.to_string(),
+        },
+        of.peer.clone(),
+    ]
+}
+
+fn section(head: &[&str], rows: Vec<Vec<String>>, style: Style) -> String {
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", words::Table::new(head, rows).fit(style)),
+    }
+}
+
 /// A trace that a trigger started, one line.
-pub fn traced_json(
-    at: Nanos,
-    trigger: &str,
-    file: &str,
-    bytes: Bytes,
-    explanations: &[Explanation],
-) -> String {
+pub fn traced_json(at: Nanos, of: &WatchTrace, file: &str, explanations: &[Explanation]) -> String {
     let (kind, at_ns) = ("traced", at);
-    compact(&document!(kind, at_ns, trigger, file, bytes, explanations))
+    let WatchTrace {
+        id, trigger, bytes, ..
+    } = of;
+    compact(&document!(
+        kind,
+        at_ns,
+        id,
+        trigger,
+        file,
+        bytes,
+        explanations
+    ))
+}
+
+/// A trace that was kept in a line, for a list.
+pub fn trace_note(of: &WatchTrace) -> String {
+    let found = of.found.as_deref().unwrap_or("nothing to explain");
+    let process = words::escape(&of.process.to_string());
+    format!("trace: {process} to {}: {found}", of.remote)
+}
+
+/// Whose connection it was.
+fn subject(of: &WatchTrace) -> String {
+    let process = of.process.to_string();
+    let who = match process.as_str() {
+        "" => String::new(),
+        name => format!("{} ({}) ", words::escape(name), of.pid),
+    };
+    format!("{who}{} to {}", of.local, of.remote)
+}
+
+/// A trace that was kept and what its segments show, for people.
+pub fn watch_trace(of: &WatchTrace, explanations: &[Explanation], style: Style) -> String {
+    let head = format!(
+        "Trace of {} on {}, {}, started by {}",
+        subject(of),
+        words::escape(&of.host),
+        words::utc(of.started),
+        of.trigger
+    );
+    format!(
+        "{}\n{}",
+        style.bold(&head),
+        crate::explain::text(explanations, Some(&of.host), style)
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::glance;
+    use crate::testing::{self, glance};
+    use model::Bytes;
 
     #[test]
     fn the_busiest_in_a_table_and_in_a_line() {
@@ -273,5 +420,43 @@ mod tests {
                 "{lines:?}"
             );
         }
+    }
+    #[test]
+    fn a_day_in_lines_that_fit_a_terminal() {
+        let day = testing::watched_day();
+        let style = Style {
+            width: 80,
+            ..Style::PLAIN
+        };
+        let text = watched_day(&day, style);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        for part in [
+            "Connections of db2, 2027-01-15 (UTC)\n",
+            "What held connections back most is the receive window: 3.00 s of 3.00 s in",
+            "rsync    873   192.0.2.0/24  3.00 s     100 % receive window\n",
+            "rsync    873   192.0.2.0/24  7        1.00 GiB  0 B\n",
+            "08:00  60 s     3.00 s     100 % receive window\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(
+            day_note(&day),
+            "day: held back by 100 % receive window; 7 sockets, 1.00 GiB sent, 0 B received"
+        );
+    }
+    #[test]
+    fn a_trace_in_a_line_and_with_what_its_segments_show() {
+        let trace = testing::watch_trace();
+        assert_eq!(
+            trace_note(&trace),
+            "trace: rsync to 192.0.2.2:873: limited by the receive window."
+        );
+        let text = watch_trace(&trace, &[testing::rivals()], Style::PLAIN);
+        let head = "Trace of rsync (845) 192.0.2.1:40000 to 192.0.2.2:873 on db2";
+        assert!(text.starts_with(head), "{text}");
+        assert!(text.contains("started by a stall"), "{text}");
     }
 }

@@ -2,24 +2,16 @@
 
 use crate::prelude::*;
 use crate::web::{self, Answers, HTML, METRICS, SiteAnswer};
-use model::Nanos;
-use model::finding::Limit;
-use report::pages::{MINUTES, WatchedHost, WatchedMinute};
+use report::pages::WatchedHost;
 use report::{page, prometheus};
-use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use wire::http::{HttpRequest, Status};
 
-const MINUTE: Nanos = Nanos::from_secs(60);
-
 /// What the server shows: what the watch knew last.
 pub struct WatchServer {
     latest: Arc<Mutex<WatchedHost>>,
-    minutes: VecDeque<WatchedMinute>,
-    /// The totals at the begin of the minute.
-    before: BTreeMap<Limit, Nanos>,
 }
 
 struct WatchSite {
@@ -65,38 +57,11 @@ impl WatchServer {
         out::print(&format!(
             "the connections are at http://{address}/ until Ctrl-C, metrics at /metrics\n"
         ))?;
-        Ok(WatchServer {
-            latest,
-            minutes: VecDeque::from([WatchedMinute::default()]),
-            before: BTreeMap::new(),
-        })
+        Ok(WatchServer { latest })
     }
 
-    /// Shows this from now on, with the last minutes.
+    /// Shows this from now on.
     pub fn update(&mut self, watched: WatchedHost) {
-        let now = watched.now;
-        let last = self.minutes.back_mut().expect("there is always one");
-        if last.begun.0 == 0 {
-            last.begun = now;
-        }
-        let grown = watched.account.limited.iter().map(|(limit, time)| {
-            let before = self.before.get(limit).copied().unwrap_or_default();
-            (*limit, time.since(before))
-        });
-        last.limited = grown.filter(|(_, time)| time.0 > 0).collect();
-        if now.since(last.begun) >= MINUTE {
-            self.before = watched.account.limited.clone();
-            self.minutes.push_back(WatchedMinute {
-                begun: now,
-                ..WatchedMinute::default()
-            });
-            if self.minutes.len() > MINUTES {
-                self.minutes.pop_front();
-            }
-        }
-        *sys::lock(&self.latest) = WatchedHost {
-            minutes: self.minutes.iter().cloned().collect(),
-            ..watched
-        };
+        *sys::lock(&self.latest) = watched;
     }
 }

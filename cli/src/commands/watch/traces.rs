@@ -1,15 +1,20 @@
-//! Traces of single connections, whole and short, that a trigger starts: one at a time, and so many a day.
+//! Traces of single connections, whole and short, that a trigger starts: one at a time, and so many a day. The archive keeps
+//! them.
 
 use crate::filter_args::LOOK;
+use crate::lookup::refused;
 use crate::prelude::*;
+use archive::{Archive, NamedDocument, RunFilter};
 use explain::{AlarmedSocket, SocketAlarm, TraceWatcher};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use model::finding::Explanation;
-use model::{Bytes, Connection, Nanos, TraceRecord};
+use model::{
+    Bytes, Connection, Ended, Nanos, Side, TraceRecord, WATCH_SCHEMA, WatchRecord, WatchTrace,
+};
 use observe::trace::{EncodedEvent, Filter, PreferredSource, Recording, TraceOptions, Tracer};
-use report::words;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,12 +28,10 @@ const ROOM: u32 = 8 << 20;
 
 #[derive(Args, Clone, Debug)]
 pub struct TriggerArgs {
-    /// Trace a connection when this holds: limit=NAME, stall, rto, retransmissions=1%, below=10M
-    #[arg(long, value_name = "WHEN", value_delimiter = ',', requires = "keep")]
+    /// Trace a connection when this holds, for 'linerate explain': limit=NAME, stall, rto, retransmissions=1%, below=10M,
+    /// process=NAME
+    #[arg(long, value_name = "WHEN", value_delimiter = ',')]
     pub trigger: Vec<SocketAlarm>,
-    /// Directory that the traces are written to, for 'linerate explain'
-    #[arg(long, value_name = "DIR", requires = "trigger")]
-    keep: Option<PathBuf>,
     /// Length of a trace
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "trigger")]
     trace_time: Nanos,
@@ -40,28 +43,29 @@ pub struct TriggerArgs {
     most_bytes: Bytes,
 }
 
-/// A trace that is on the disk.
+/// A trace that is kept.
 #[derive(Debug)]
 pub struct TriggeredTrace {
-    pub trigger: String,
+    pub record: WatchTrace,
+    /// Its shown name.
+    pub shown: String,
     pub file: PathBuf,
-    pub bytes: Bytes,
     pub explanations: Vec<Explanation>,
 }
 
 impl TriggeredTrace {
     /// In a line.
     pub fn line(&self, at: Nanos) -> String {
-        let found = self
-            .explanations
-            .first()
-            .map(|one| format!("{}: {}", one.name, report::explain::sentence(one)));
-        let found = found.unwrap_or_else(|| "nothing to explain".to_owned());
-        let seconds = at.0 / 1_000_000_000;
+        let first = self.explanations.first();
+        let (name, found) = match (first, &self.record.found) {
+            (Some(one), Some(found)) => (format!("{}: ", one.name), found.as_str()),
+            _ => (String::new(), "nothing to explain"),
+        };
         format!(
-            "{seconds} s: {}: traced to {}: {found}",
-            self.trigger,
-            self.file.display()
+            "{} s: {}: traced as {}: {name}{found}",
+            at.0 / 1_000_000_000,
+            self.record.trigger,
+            self.shown
         )
     }
 }
@@ -69,8 +73,9 @@ impl TriggeredTrace {
 /// The traces of a watch.
 pub struct TriggeredTraces<'a> {
     args: &'a TriggerArgs,
+    archive: PathBuf,
     running: Option<RunningTrace>,
-    /// When each of the last day began, and how long it became.
+    /// When each of the last day began (since 1970-01-01 UTC), and how long it became.
     made: Vec<(Nanos, Bytes)>,
     traced: BTreeMap<(u32, u64), Nanos>,
 }
@@ -81,26 +86,37 @@ struct RunningTrace {
 }
 
 impl<'a> TriggeredTraces<'a> {
-    pub fn new(args: &'a TriggerArgs) -> Result<TriggeredTraces<'a>> {
-        if let Some(keep) = &args.keep {
-            fs::create_dir_all(keep)
-                .with_context(|| format!("cannot make the directory {}", keep.display()))?;
-            crate::files::check_writable(&keep.join("x"))?;
-        }
-        Ok(TriggeredTraces {
+    /// Those of the last day that the archive has count.
+    pub fn new(args: &'a TriggerArgs, global: &Global, unix: Nanos) -> Result<TriggeredTraces<'a>> {
+        let mut traces = TriggeredTraces {
             args,
+            archive: PathBuf::new(),
             running: None,
             made: Vec::new(),
             traced: BTreeMap::new(),
-        })
+        };
+        if !args.trigger.is_empty() {
+            traces.archive = global.archive_path().map_err(refused)?;
+            let lately = RunFilter {
+                since: Some(unix.since(DAY)),
+                ..RunFilter::default()
+            };
+            let kept = Archive::open(&traces.archive).and_then(|archive| archive.watches(&lately));
+            for record in kept.map_err(refused)? {
+                if let WatchRecord::Trace(trace) = record {
+                    traces.made.push((trace.started, trace.bytes));
+                }
+            }
+        }
+        Ok(traces)
     }
 
-    /// Whether one can begin now.
-    pub fn is_free(&mut self, now: Nanos) -> bool {
-        self.made.retain(|(at, _)| now.since(*at) < DAY);
+    /// Whether one can begin.
+    pub fn is_free(&mut self, now: Nanos, unix: Nanos) -> bool {
+        self.made.retain(|(at, _)| unix.since(*at) < DAY);
         self.traced.retain(|_, at| now.since(*at) < AGAIN);
         self.running.is_none()
-            && self.args.keep.is_some()
+            && !self.args.trigger.is_empty()
             && self.made.len() < self.args.most_traces
             && self.room().0 > 0
     }
@@ -119,38 +135,35 @@ impl<'a> TriggeredTraces<'a> {
     /// Traces this connection.
     pub fn begin(&mut self, socket: &AlarmedSocket, unix: Nanos, now: Nanos) {
         let about = &socket.connection;
-        let Some(keep) = &self.args.keep else {
-            return;
-        };
         self.traced.insert((about.netns, about.cookie), now);
-        self.made.push((now, Bytes(0)));
+        let limits = TraceLimits {
+            length: self.args.trace_time,
+            room: self.room(),
+        };
+        self.made.push((unix, Bytes(0)));
         let filter = Filter {
             netns: Some(about.netns),
             cookie: Some(about.cookie),
             ..Filter::default()
         };
-        let time = words::utc(unix).replace([' ', ':'], "-");
-        let comm: String = socket
-            .comm
-            .to_string()
-            .chars()
-            .filter(|c| c.is_ascii_alphanumeric())
-            .collect();
-        let file = keep.join(format!("{time}-{comm}-{}.trace", about.remote.port()));
-        let (length, room) = (self.args.trace_time, self.room());
-        let trigger = name(self.args.trigger[socket.alarm]);
+        let record = WatchTrace {
+            schema: WATCH_SCHEMA,
+            id: archive::new_id(),
+            host: engine::trust::host_name(),
+            started: unix,
+            trigger: name(self.args.trigger[socket.alarm]),
+            pid: socket.pid,
+            process: socket.comm,
+            local: about.local,
+            remote: about.remote,
+            bytes: Bytes(0),
+            found: None,
+            ended: Ended::Unfinished,
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
-            let stop = Arc::clone(&stop);
-            move || {
-                let (bytes, explanations) = trace(&filter, &file, length, room, &stop)?;
-                Ok(TriggeredTrace {
-                    trigger,
-                    file,
-                    bytes,
-                    explanations,
-                })
-            }
+            let (path, stop) = (self.archive.clone(), Arc::clone(&stop));
+            move || kept(&path, record, &filter, &limits, &stop)
         });
         self.running = Some(RunningTrace { thread, stop });
     }
@@ -176,10 +189,53 @@ impl<'a> TriggeredTraces<'a> {
             .map_err(|_| anyhow::anyhow!("the thread of a trace ended early"))
             .flatten()?;
         if let Some((_, bytes)) = self.made.last_mut() {
-            *bytes = kept.bytes;
+            *bytes = kept.record.bytes;
         }
         Ok(kept)
     }
+}
+
+/// How long a trace may become.
+struct TraceLimits {
+    length: Nanos,
+    room: Bytes,
+}
+
+/// A trace that the archive keeps from its begin on, so that one of a killed process is there as far as it came. One that
+/// fails is not kept.
+fn kept(
+    path: &Path,
+    mut record: WatchTrace,
+    filter: &Filter,
+    limits: &TraceLimits,
+    stop: &AtomicBool,
+) -> Result<TriggeredTrace> {
+    let mut archive = Archive::open(path)?;
+    let id = record.id.clone();
+    let store = |archive: &mut Archive, record: &WatchTrace| {
+        archive.store_watch(&WatchRecord::Trace(Box::new(record.clone())))
+    };
+    store(&mut archive, &record)?;
+    let traces = archive.traces();
+    let explanations = traces
+        .create(&id, 0, Side::Local)
+        .map_err(anyhow::Error::from)
+        .and_then(|file| trace(filter, file, limits, stop))
+        .inspect_err(|_| drop(archive.delete(&NamedDocument::Watch(id.clone()))))?;
+    let file = traces.file(&id, 0, Side::Local);
+    record.bytes = Bytes(std::fs::metadata(&file).map_or(0, |found| found.len()));
+    record.found = explanations.first().map(report::explain::sentence);
+    record.ended = match stop.load(Ordering::Relaxed) {
+        true => Ended::Interrupted,
+        false => Ended::Complete,
+    };
+    store(&mut archive, &record)?;
+    Ok(TriggeredTrace {
+        shown: archive.shown(&id),
+        record,
+        file,
+        explanations,
+    })
 }
 
 /// How an alarm is written.
@@ -190,17 +246,17 @@ fn name(alarm: SocketAlarm) -> String {
         SocketAlarm::Rto => "a retransmission timeout".to_owned(),
         SocketAlarm::Retransmissions(share) => format!("retransmissions of {} %", share * 100.0),
         SocketAlarm::Below(rate) => format!("slower than {rate}"),
+        SocketAlarm::Process(pattern) => format!("data of {pattern}"),
     }
 }
 
 /// Traces one socket until it ends, or so long or so much.
 fn trace(
     filter: &Filter,
-    file: &Path,
-    length: Nanos,
-    room: Bytes,
+    file: File,
+    limits: &TraceLimits,
     stop: &AtomicBool,
-) -> Result<(Bytes, Vec<Explanation>)> {
+) -> Result<Vec<Explanation>> {
     let options = TraceOptions {
         source: PreferredSource::Whichever,
         buffer_bytes: ROOM,
@@ -209,9 +265,10 @@ fn trace(
         ..TraceOptions::default()
     };
     let mut tracer = Tracer::start(filter, &options)?;
-    let failed = || format!("cannot write {}", file.display());
-    let to = BufWriter::new(File::create(file).with_context(failed)?);
-    let mut recording = Recording::begin(to, &tracer).with_context(failed)?;
+    let failed = "cannot write a trace beside the archive";
+    let size = || file.metadata().map_or(Bytes(0), |found| Bytes(found.len()));
+    let mut packed = GzEncoder::new(&file, Compression::fast());
+    let mut recording = Recording::begin(&mut packed, &tracer).context(failed)?;
     let mut watcher = TraceWatcher::default();
     let mut written = Ok(());
     let mut take = |record: TraceRecord, bytes: EncodedEvent<'_>| {
@@ -221,12 +278,11 @@ fn trace(
         watcher.push(record);
         (written.is_ok(), watcher.is_over())
     };
-    let size = || fs::metadata(file).map_or(Bytes(0), |found| Bytes(found.len()));
     let began = std::time::Instant::now();
     let mut goes_on = true;
     while goes_on
-        && Nanos::from(began.elapsed()) < length
-        && size() < room
+        && Nanos::from(began.elapsed()) < limits.length
+        && size() < limits.room
         && !stop.load(Ordering::Relaxed)
     {
         tracer.read(LOOK, &mut |record, bytes| {
@@ -239,6 +295,7 @@ fn trace(
     });
     written
         .and_then(|()| recording.flush())
-        .with_context(failed)?;
-    Ok((size(), watcher.explain()))
+        .and_then(|()| packed.finish())
+        .context(failed)?;
+    Ok(watcher.explain())
 }

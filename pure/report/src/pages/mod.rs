@@ -24,7 +24,8 @@ pub use published::published;
 pub use run::run;
 pub use trace::{Followed, segments, trace};
 pub use tuning::tuning;
-pub use watched::{MINUTES, WatchedHost, WatchedMinute, watched};
+pub use watched::{WatchedHost, watch_trace, watched, watched_day};
+pub(crate) use watched::{day, held, most, ranked, sentence};
 
 use crate::page::Section;
 

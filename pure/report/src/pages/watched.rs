@@ -1,4 +1,5 @@
-//! The connections of a host that is watched: the last hour, who was limited by what, and each that is shown by itself.
+//! The connections of a host that is watched: the last hour, who was limited by what, and each that is shown by itself;
+//! and a day of it that was kept.
 
 use super::facts;
 use crate::page::{KeyFigure, Page, Picture, Section, Svg};
@@ -6,26 +7,16 @@ use crate::pictures::{RIGHT, WIDTH};
 use crate::watch::{limit, way, who};
 use crate::words::{Table, counted, minute, round_span};
 use model::finding::{Explanation, Glance, Limit, SocketAccount, SocketGroup};
-use model::{Bytes, Nanos};
+use model::{Bytes, Nanos, WatchTrace, WatchedDay, WatchedSpan};
 use std::collections::BTreeMap;
 
-/// Minutes that the picture has.
-pub const MINUTES: usize = 60;
+const HOUR: Nanos = Nanos::from_secs(3_600);
 /// Rows of the table of groups, those first that were limited longest by something other than their application.
 const GROUPS: usize = 20;
 /// Colours of the picture; more limits share the last.
 const COLOURS: usize = 8;
 const LEFT: f64 = 60.0;
 const HIGH: f64 = 160.0;
-
-/// A minute of a watch.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct WatchedMinute {
-    /// Its begin, since 1970-01-01 UTC.
-    pub begun: Nanos,
-    /// Time that each limit had of all sockets together.
-    pub limited: BTreeMap<Limit, Nanos>,
-}
 
 /// What a watch knows at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,18 +33,49 @@ pub struct WatchedHost {
     pub account: SocketAccount,
     /// The same by process, port and network of the peer.
     pub groups: Vec<SocketGroup>,
-    /// The last minutes, the oldest first.
-    pub minutes: Vec<WatchedMinute>,
+    /// The minutes of the last hour, the oldest first.
+    pub minutes: Vec<WatchedSpan>,
     /// The connections that are held back most, and what limited each for the last minute, where that is known.
     pub connections: Vec<(Glance, Option<Explanation>)>,
 }
 
 /// Time that anything but the application had.
-fn held(limited: &BTreeMap<Limit, Nanos>) -> Nanos {
+pub(crate) fn held(limited: &BTreeMap<Limit, Nanos>) -> Nanos {
     let all = limited
         .iter()
         .filter(|(limit, _)| **limit != Limit::Application);
     all.map(|(_, time)| *time).sum()
+}
+
+/// The limit that had most, but for the application, and its time.
+pub(crate) fn most(limited: &BTreeMap<Limit, Nanos>) -> Option<(Limit, Nanos)> {
+    let others = limited
+        .iter()
+        .filter(|(limit, time)| **limit != Limit::Application && time.0 > 0);
+    let most = others.max_by_key(|(_, time)| **time)?;
+    Some((*most.0, *most.1))
+}
+
+/// What held connections back, in a sentence.
+pub(crate) fn sentence(limited: &BTreeMap<Limit, Nanos>) -> String {
+    match most(limited) {
+        Some((limit, time)) => format!(
+            "What held connections back most is {}: {} of {} in all.",
+            limit.words(),
+            time,
+            held(limited)
+        ),
+        None => "Nothing but their applications held connections back.".to_owned(),
+    }
+}
+
+/// The groups that were held back longest first, and of those alike the ones that moved most.
+pub(crate) fn ranked(groups: &[SocketGroup]) -> Vec<&SocketGroup> {
+    let mut groups: Vec<&SocketGroup> = groups.iter().filter(|group| group.sockets > 0).collect();
+    groups.sort_by_key(|group| {
+        std::cmp::Reverse((held(&group.limited), group.sent + group.received))
+    });
+    groups
 }
 
 /// The page of a watch.
@@ -64,19 +86,7 @@ pub fn watched(of: &WatchedHost) -> Page {
             *hour.entry(*limit).or_default() += *time;
         }
     }
-    let most = hour
-        .iter()
-        .filter(|(limit, _)| **limit != Limit::Application)
-        .max_by_key(|(_, time)| **time);
-    let mut verdict = vec![match most {
-        Some((limit, time)) => format!(
-            "What held connections back most is {}: {} of {} in all.",
-            limit.words(),
-            time,
-            held(&hour)
-        ),
-        None => "Nothing but their applications held connections back.".to_owned(),
-    }];
+    let mut verdict = vec![sentence(&hour)];
     let missing = of.account.missing();
     verdict.extend(missing.map(|missing| format!("Connections are missing: {missing}.")));
     let figure = |label: &str, value: String| KeyFigure::new(label, value, "");
@@ -99,12 +109,77 @@ pub fn watched(of: &WatchedHost) -> Page {
     }
 }
 
-fn sections(of: &WatchedHost, hour: &BTreeMap<Limit, Nanos>) -> Vec<Section> {
-    let mut groups: Vec<&SocketGroup> =
-        of.groups.iter().filter(|group| group.sockets > 0).collect();
-    groups.sort_by_key(|group| {
-        std::cmp::Reverse((held(&group.limited), group.sent + group.received))
+/// The page of a day that was kept.
+pub fn watched_day(of: &WatchedDay) -> Page {
+    let figure = |label: &str, value: String| KeyFigure::new(label, value, "");
+    let mut verdict = vec![sentence(&of.account.limited)];
+    let missing = of.account.missing();
+    verdict.extend(missing.map(|missing| format!("Connections are missing: {missing}.")));
+    let first = of.hours.first().map_or(of.started, |hour| hour.begun);
+    let last = of.hours.last().map_or(of.until, |hour| hour.begun + HOUR);
+    let bars = Bars {
+        of: "hour",
+        from: ("", first),
+        until: ("", last),
+    };
+    let hours: Vec<WatchedSpan> = of.hours.iter().map(whole_hour).collect();
+    Page {
+        title: format!("Connections of {}, {}", of.host, day(of)),
+        figures: vec![
+            figure("sockets", of.account.seen.to_string()),
+            figure("sent", of.account.sent.to_string()),
+            figure("received", of.account.received.to_string()),
+        ],
+        verdict,
+        facts: facts([
+            ("host", of.host.clone()),
+            ("connections", of.filter.clone()),
+            ("from", minute(of.started)),
+            ("until", minute(of.until)),
+            ("watched for", round_span(of.watched)),
+        ]),
+        sections: vec![
+            Section::new("The day").pictures(bars.picture(&hours, &of.account.limited)),
+            Section::new("Who was held back").tables([groups(&of.groups)]),
+        ],
+        ..Page::default()
+    }
+}
+
+/// The page of a trace that a trigger started; without its segments what is known of it.
+pub fn watch_trace(of: &WatchTrace, drawn: Option<Page>) -> Page {
+    let page = drawn.unwrap_or_else(|| Page {
+        verdict: of.found.iter().cloned().collect(),
+        ..Page::default()
     });
+    let mut all = facts([
+        ("host", of.host.clone()),
+        ("started by", of.trigger.clone()),
+        ("at", minute(of.started)),
+        ("process", of.process.to_string()),
+    ]);
+    all.extend(page.facts);
+    Page {
+        title: format!("{} to {}", of.local, of.remote),
+        facts: all,
+        ..page
+    }
+}
+
+/// As wide as an hour, however much of it was watched.
+fn whole_hour(of: &WatchedSpan) -> WatchedSpan {
+    WatchedSpan {
+        watched: HOUR,
+        ..of.clone()
+    }
+}
+
+/// The day of a record: `2026-11-20`.
+pub(crate) fn day(of: &WatchedDay) -> String {
+    minute(of.started).chars().take(10).collect()
+}
+
+fn groups(all: &[SocketGroup]) -> Table {
     let head = [
         "process",
         "port",
@@ -115,7 +190,15 @@ fn sections(of: &WatchedHost, hour: &BTreeMap<Limit, Nanos>) -> Vec<Section> {
         "held back",
         "by",
     ];
-    let groups = Table::new(&head, groups.into_iter().take(GROUPS).map(row));
+    Table::new(&head, ranked(all).into_iter().take(GROUPS).map(row))
+}
+
+fn sections(of: &WatchedHost, hour: &BTreeMap<Limit, Nanos>) -> Vec<Section> {
+    let bars = Bars {
+        of: "minute",
+        from: ("an hour ago", of.now.since(HOUR)),
+        until: ("now", of.now),
+    };
     let now = [
         "process",
         "unit",
@@ -126,9 +209,9 @@ fn sections(of: &WatchedHost, hour: &BTreeMap<Limit, Nanos>) -> Vec<Section> {
     ];
     let now = Table::new(&now, of.connections.iter().map(|(one, _)| glance(one)));
     let mut sections = vec![
-        Section::new("The last hour").pictures(stacked(&of.minutes, hour)),
+        Section::new("The last hour").pictures(bars.picture(&of.minutes, hour)),
         Section::new("Connections").tables([now]),
-        Section::new("Who was held back").tables([groups]),
+        Section::new("Who was held back").tables([groups(&of.groups)]),
     ];
     let explained = of.connections.iter().filter_map(|(one, explanation)| {
         let heading = format!("{} {}", who(one), between(one));
@@ -143,11 +226,7 @@ fn sections(of: &WatchedHost, hour: &BTreeMap<Limit, Nanos>) -> Vec<Section> {
 }
 
 fn row(of: &SocketGroup) -> Vec<String> {
-    let by = of
-        .limited
-        .iter()
-        .filter(|(limit, _)| **limit != Limit::Application)
-        .max_by_key(|(_, time)| **time);
+    let by = most(&of.limited);
     let bytes = |bytes: Bytes| bytes.to_string();
     vec![
         known(of.process.to_string()),
@@ -193,76 +272,86 @@ fn glance(one: &Glance) -> Vec<String> {
     ]
 }
 
-/// A bar a minute, of the time that each limit had of all sockets together; the application's is left out, as it would hide the rest.
-fn stacked(minutes: &[WatchedMinute], hour: &BTreeMap<Limit, Nanos>) -> Option<Picture> {
-    let mut limits: Vec<Limit> = hour
-        .keys()
-        .copied()
-        .filter(|limit| *limit != Limit::Application)
-        .collect();
-    limits.sort_by_key(|limit| std::cmp::Reverse(hour[limit]));
-    let tallest = minutes
-        .iter()
-        .map(|minute| held(&minute.limited))
-        .max()
-        .filter(|time| time.0 > 0)?;
-    let mut svg = Svg::new(WIDTH, HIGH + 40.0 + 20.0 * limits.len() as f64);
-    let width = (RIGHT - LEFT) / MINUTES as f64;
-    let class = |n: usize| format!("s{}", n.min(COLOURS - 1));
-    let mut rows = Vec::new();
-    for (n, minute) in minutes.iter().rev().take(MINUTES).enumerate() {
-        let x = RIGHT - (n + 1) as f64 * width;
-        let mut y = HIGH + 10.0;
-        for (place, of) in limits.iter().enumerate() {
-            let time = minute.limited.get(of).copied().unwrap_or_default();
-            let height = HIGH * time.0 as f64 / tallest.0 as f64;
-            y -= height;
-            if time.0 > 0 {
-                let title = format!("{}, {of}: {time}", crate::words::minute(minute.begun));
-                svg.titled_rect((x, y), (width - 1.0, height), &class(place), &title);
+/// A bar for each part of a time, of what each limit had of all sockets together; the application's is left out, as it would
+/// hide the rest.
+struct Bars {
+    /// Of what there is a bar each.
+    of: &'static str,
+    /// Both ends of the time: what stands there, empty for the moment itself.
+    from: (&'static str, Nanos),
+    until: (&'static str, Nanos),
+}
+
+impl Bars {
+    fn picture(&self, spans: &[WatchedSpan], all: &BTreeMap<Limit, Nanos>) -> Option<Picture> {
+        let mut limits: Vec<Limit> = all
+            .keys()
+            .copied()
+            .filter(|limit| *limit != Limit::Application)
+            .collect();
+        limits.sort_by_key(|limit| std::cmp::Reverse(all[limit]));
+        let tallest = spans.iter().map(|span| held(&span.limited)).max();
+        let tallest = tallest.filter(|time| time.0 > 0)?;
+        let mut svg = Svg::new(WIDTH, HIGH + 40.0 + 20.0 * limits.len() as f64);
+        let class = |n: usize| format!("s{}", n.min(COLOURS - 1));
+        let mut rows = Vec::new();
+        for span in spans {
+            let (x, end) = (self.x(span.begun), self.x(span.begun + span.watched));
+            let mut y = HIGH + 10.0;
+            let mut row = vec![span.begun.as_secs_f64().to_string()];
+            for (place, of) in limits.iter().enumerate() {
+                let time = span.limited.get(of).copied().unwrap_or_default();
+                let height = HIGH * time.0 as f64 / tallest.0 as f64;
+                y -= height;
+                if time.0 > 0 && end > x {
+                    let title = format!("{}, {of}: {time}", minute(span.begun));
+                    let width = (end - x - 1.0).max(0.5);
+                    svg.titled_rect((x, y), (width, height), &class(place), &title);
+                }
+                row.push(time.as_secs_f64().to_string());
             }
+            rows.push(row);
         }
-        let mut row = vec![minute.begun.as_secs_f64().to_string()];
-        row.extend(limits.iter().map(|of| {
-            minute
-                .limited
-                .get(of)
-                .copied()
-                .unwrap_or_default()
-                .as_secs_f64()
-                .to_string()
-        }));
-        rows.insert(0, row);
+        let ends = [self.from, self.until].map(|(words, at)| match words {
+            "" => minute(at),
+            words => words.to_owned(),
+        });
+        svg.line((LEFT, HIGH + 10.0), (RIGHT, HIGH + 10.0), "grid");
+        svg.text((LEFT - 6.0, 20.0), "faint small end", tallest);
+        svg.text((RIGHT, HIGH + 28.0), "faint small end", &ends[1]);
+        svg.text((LEFT, HIGH + 28.0), "faint small", &ends[0]);
+        for (place, of) in limits.iter().enumerate() {
+            let y = HIGH + 48.0 + 20.0 * place as f64;
+            svg.rect((LEFT, y - 9.0), (10.0, 10.0), &class(place));
+            svg.text((LEFT + 16.0, y), "ink", format!("{of}, {}", all[of]));
+        }
+        let name = |of: &Limit| format!("{}_s", of.words().replace(['\'', ' '], "_"));
+        let columns: Vec<String> = std::iter::once("begun_unix_s".to_owned())
+            .chain(limits.iter().map(name))
+            .collect();
+        let times = limits.iter().map(|of| format!("{of} {}", all[of]));
+        let times = times.collect::<Vec<_>>().join(", ");
+        let of = self.of;
+        Some(Picture::still(
+            "causes",
+            "What held connections back",
+            format!(
+                "A bar for each {of} that was watched: the time that each limit had, of all sockets together. \
+                 The time of applications is left out."
+            ),
+            format!("In all: {times}."),
+            svg,
+            &columns,
+            rows,
+        ))
     }
-    svg.line((LEFT, HIGH + 10.0), (RIGHT, HIGH + 10.0), "grid");
-    svg.text((LEFT - 6.0, 20.0), "faint small end", tallest);
-    svg.text((RIGHT, HIGH + 28.0), "faint small end", "now");
-    svg.text((LEFT, HIGH + 28.0), "faint small", "an hour ago");
-    for (place, of) in limits.iter().enumerate() {
-        let y = HIGH + 48.0 + 20.0 * place as f64;
-        svg.rect((LEFT, y - 9.0), (10.0, 10.0), &class(place));
-        svg.text((LEFT + 16.0, y), "ink", format!("{of}, {}", hour[of]));
+
+    /// Where a moment is, within the picture.
+    fn x(&self, at: Nanos) -> f64 {
+        let (from, until) = (self.from.1, self.until.1);
+        let part = at.since(from).0 as f64 / until.since(from).0.max(1) as f64;
+        LEFT + (RIGHT - LEFT) * part.min(1.0)
     }
-    let columns: Vec<String> = std::iter::once("begun_unix_s".to_owned())
-        .chain(
-            limits
-                .iter()
-                .map(|of| format!("{}_s", of.words().replace(['\'', ' '], "_"))),
-        )
-        .collect();
-    let all: Vec<String> = limits
-        .iter()
-        .map(|of| format!("{of} {}", hour[of]))
-        .collect();
-    Some(Picture::still(
-        "causes",
-        "What held connections back",
-        "A bar a minute: the time that each limit had, of all sockets together. The time of applications is left out.",
-        format!("In the last hour: {}.", all.join(", ")),
-        svg,
-        &columns,
-        rows,
-    ))
 }
 
 #[cfg(test)]
@@ -274,12 +363,15 @@ mod tests {
     fn a_page_has_the_hour_who_was_held_back_and_each_connection() {
         let window = (Limit::ReceiveWindow, Nanos::from_secs(40));
         let idle = (Limit::Application, Nanos::from_secs(600));
-        let minutes = (0..3).map(|n| WatchedMinute {
-            begun: Nanos::from_secs(1_800_000_000 + 60 * n),
+        let begun = |n: u64| Nanos::from_secs(1_800_000_000 + 60 * n);
+        let minutes = (0..3).map(|n| WatchedSpan {
+            begun: begun(n),
+            watched: Nanos::from_secs(60),
             limited: [window, idle].into(),
         });
         let of = WatchedHost {
             host: "db2".to_owned(),
+            now: begun(3),
             open: 2,
             account: testing::account(),
             groups: vec![SocketGroup {
@@ -314,7 +406,23 @@ mod tests {
             assert!(html.contains(part), "{part}");
         }
         assert_eq!(page.sections.len(), 4);
-        assert!(stacked(&[], &BTreeMap::new()).is_none());
+        let bars = Bars {
+            of: "hour",
+            from: ("", begun(0)),
+            until: ("", begun(2)),
+        };
+        assert!(bars.picture(&[], &BTreeMap::new()).is_none());
+        let x = [0, 1, 2, 3].map(|n| bars.x(begun(n)));
+        assert_eq!(x, [LEFT, (LEFT + RIGHT) / 2.0, RIGHT, RIGHT]);
+
+        let html = crate::page::html(&watched_day(&testing::watched_day()));
+        for part in [
+            "Connections of db2, 2027-01-15",
+            "192.0.2.0/24",
+            "watched for",
+        ] {
+            assert!(html.contains(part), "{part}");
+        }
         let metrics = crate::prometheus::watched(2, &of.account, &of.groups);
         let line = r#"linerate_watch_limited_seconds_total{peer="192.0.2.0/24",port="873",process="",cause="receive_window"} 40"#;
         assert!(metrics.contains(line), "{metrics}");

@@ -2,7 +2,7 @@
 
 use model::finding::{
     Conclusion, Confidence, Decider, Evidence, EvidenceKey, Explanation, Finding, Glance, Level,
-    Limit, Phase, Remedy, Share, SocketAccount, Source,
+    Limit, Phase, Remedy, Share, SocketAccount, SocketGroup, Source,
 };
 use model::request::{
     Call, Cause, Causes, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step,
@@ -346,6 +346,56 @@ pub fn account() -> SocketAccount {
         sent: Bytes(1 << 30),
         limited: [(Limit::ReceiveWindow, Nanos::from_secs(3))].into(),
         ..SocketAccount::default()
+    }
+}
+
+/// A day of which a minute was watched.
+pub fn watched_day() -> WatchedDay {
+    let begun = Nanos::from_secs(1_800_000_000);
+    let now = SocketCounts {
+        account: account(),
+        groups: vec![SocketGroup {
+            peer: "192.0.2.0/24".to_owned(),
+            port: 873,
+            process: Comm::new(b"rsync"),
+            sockets: 7,
+            sent: Bytes(1 << 30),
+            limited: account().limited,
+            ..SocketGroup::default()
+        }],
+    };
+    let minute = WatchedSpan {
+        begun,
+        watched: Nanos::from_secs(60),
+        limited: account().limited,
+    };
+    let mut day = WatchedDay {
+        schema: WATCH_SCHEMA,
+        id: "00c0ffee".to_owned(),
+        host: "db2".to_owned(),
+        started: begun,
+        minutes: vec![minute.clone()],
+        ..WatchedDay::default()
+    };
+    day.add(&SocketCounts::default(), &now, &minute);
+    day
+}
+
+/// A trace that a trigger started.
+pub fn watch_trace() -> WatchTrace {
+    WatchTrace {
+        schema: WATCH_SCHEMA,
+        id: "0badcafe".to_owned(),
+        host: "db2".to_owned(),
+        started: Nanos::from_secs(1_800_000_000),
+        trigger: "a stall".to_owned(),
+        pid: 845,
+        process: Comm::new(b"rsync"),
+        local: ([192, 0, 2, 1], 40_000).into(),
+        remote: ([192, 0, 2, 2], 873).into(),
+        bytes: Bytes(1 << 20),
+        found: Some("limited by the receive window.".to_owned()),
+        ended: Ended::Complete,
     }
 }
 
