@@ -30,6 +30,8 @@ use traces::{TriggerArgs, TriggeredTrace, TriggeredTraces};
 
 /// Between two looks at all sockets at the least, and between two reads of those that ended.
 const LOOK: Nanos = Nanos::from_millis(80);
+/// Between two reads of the busiest sockets, where looks at all of them are rarer.
+const BUSY: Nanos = Nanos::from_millis(250);
 /// All that is done, but for finding who holds the sockets, takes at most one part in this many of one processor: looks are
 /// rarer where there are many sockets.
 const SHARE: u64 = 150;
@@ -169,6 +171,7 @@ impl WatchArgs {
             watcher: SocketWatcher::with_alarms(self.traces.trigger.clone()),
             units: HashMap::new(),
             look_at: Nanos(0),
+            busy_at: Nanos(0),
             ahead: [None; 3],
             looks: 0,
         };
@@ -264,6 +267,7 @@ struct Watch<'a> {
     watcher: SocketWatcher,
     units: HashMap<u32, Option<String>>,
     look_at: Nanos,
+    busy_at: Nanos,
     /// What the kernel's count of connections was ahead of the sockets that were met, at most in the first looks, and at the
     /// last two: a look and that count are not of one moment, and the news of a socket that ended takes its time.
     ahead: [Option<i64>; 3],
@@ -271,9 +275,10 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Reads the sockets that ended, and all of them if it is time.
+    /// Reads the sockets that ended, and all of them if it is time, else the busiest.
     fn look(&mut self) {
-        let is_due = self.scanner.now() >= self.look_at;
+        let now = self.scanner.now();
+        let is_due = now >= self.look_at;
         let Watch { args, watcher, .. } = self;
         let push = |watcher: &mut SocketWatcher, connection: Connection, sample| {
             if args
@@ -286,8 +291,15 @@ impl Watch<'_> {
         self.scanner
             .ended(&mut |one, sample| push(watcher, one, sample));
         if !is_due {
+            if now >= self.busy_at {
+                self.busy_at = now + BUSY;
+                let busy = watcher.busy();
+                self.scanner
+                    .poll_each(&busy, &mut |one, sample| push(watcher, one, sample));
+            }
             return;
         }
+        self.busy_at = now + BUSY;
         watcher.begin();
         self.scanner
             .poll(&mut |one, sample| push(watcher, one, sample));

@@ -6,7 +6,8 @@ use model::{Bytes, SocketState, TraceSample, socket_state};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use sys::netlink::{
-    Conversation, Protocol, Socket, address, attributes, messages, push, text, u16_at, u32_at,
+    Conversation, Protocol, Socket, address, attributes, messages, octets, push, text, u16_at,
+    u32_at,
 };
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -92,6 +93,13 @@ impl DiagSockets {
         Ok(())
     }
 
+    /// One socket by its addresses and cookie, now; `None` if it has ended.
+    pub(crate) fn one(&mut self, (local, remote): Pair, cookie: u64) -> Option<(Pair, DiagReport)> {
+        let question = question_of(local, remote, cookie);
+        let answer = self.dumps.get(SOCK_DIAG_BY_FAMILY, &question).ok()?;
+        decode(&answer.body)
+    }
+
     /// The last state of every socket that ended since the last call, as far as there was room to keep them.
     pub(crate) fn ended(&mut self, each: &mut dyn FnMut(Pair, DiagReport)) {
         let Some(socket) = &self.ended else { return };
@@ -111,14 +119,39 @@ impl DiagSockets {
     }
 }
 
-/// `struct inet_diag_req_v2` and the conditions.
-fn question(family: u8, bytecode: &[u8]) -> Vec<u8> {
+/// `struct inet_diag_req_v2` up to its `struct inet_diag_sockid`.
+fn question_head(family: u8) -> Vec<u8> {
     let extensions: u8 = [INFO, CONGESTION, MEMORY]
         .iter()
         .map(|n| 1 << (n - 1))
         .sum();
     let mut bytes = vec![family, libc::IPPROTO_TCP as u8, extensions, 0];
     bytes.extend(STATES.to_ne_bytes());
+    bytes
+}
+
+/// About one socket.
+fn question_of(local: SocketAddr, remote: SocketAddr, cookie: u64) -> Vec<u8> {
+    let mut bytes = question_head(octets(local.ip()).0);
+    for end in [local, remote] {
+        bytes.extend(end.port().to_be_bytes());
+    }
+    for end in [local, remote] {
+        let mut address = octets(end.ip()).1;
+        address.resize(16, 0);
+        bytes.extend(address);
+    }
+    // Any device.
+    bytes.extend([0; 4]);
+    for half in [cookie as u32, (cookie >> 32) as u32] {
+        bytes.extend(half.to_ne_bytes());
+    }
+    bytes
+}
+
+/// About all, and the conditions.
+fn question(family: u8, bytecode: &[u8]) -> Vec<u8> {
+    let mut bytes = question_head(family);
     bytes.extend([0; 48]);
     if !bytecode.is_empty() {
         push(&mut bytes, BYTECODE, bytecode);
@@ -280,6 +313,9 @@ mod tests {
                 );
                 assert_eq!(seen.sample.socket.state(), Some(1));
                 assert!(!seen.sample.congestion.is_empty());
+                let (pair, one) = sockets.one(ours, seen.cookie).unwrap();
+                assert_eq!((pair, one.inode), (ours, seen.inode));
+                assert!(sockets.one(ours, seen.cookie + 1).is_none());
             }
         }
     }

@@ -1,56 +1,79 @@
 //! Which process holds a socket, as `/proc` shows it to this one.
 
 use model::{Comm, Nanos};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 /// Between two samples of all processes.
 const RARELY: Nanos = Nanos::from_millis(200);
 
-/// Sockets whose holders are known at once.
+/// Sockets whose holders are known at once, and processes that were read.
 const MOST_SOCKETS: usize = 1 << 18;
+
+/// Open files of a process that holds sockets, up to which it is read whenever new ones are.
+const FEW_FILES: usize = 64;
 
 /// The holders of sockets, by the sockets' inodes.
 pub(crate) struct SocketOwners {
     known: HashMap<u32, (u32, Comm)>,
+    /// Processes that were read since all were, but those that hold sockets and have few files.
+    done: HashSet<u32>,
     next: Nanos,
+    next_new: Nanos,
     share: u64,
 }
 
 impl SocketOwners {
-    /// Samples that take at most one part in so many of the time.
+    /// Samples that take at most one part in so many of the time, and as much for new processes.
     pub(crate) fn within(share: u64) -> SocketOwners {
         SocketOwners {
             known: HashMap::new(),
+            done: HashSet::new(),
             next: Nanos(0),
+            next_new: Nanos(0),
             share,
         }
     }
 
-    /// Samples one process, or all of them if it is time.
+    /// Samples one process, or all of them if it is time, else those that are new or have few files: a process that begins
+    /// a transfer is most often one of these.
     pub(crate) fn sample(&mut self, only: Option<u32>, clock: impl Fn() -> Nanos) {
         let begun = clock();
         if let Some(pid) = only {
             self.read(pid);
         } else if begun >= self.next {
             self.known.clear();
-            let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-            for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-                self.read(pid);
-            }
+            self.done.clear();
+            self.read_new();
             let took = clock().since(begun);
             self.next = begun + RARELY.max(Nanos(took.0 * self.share));
+        } else if begun >= self.next_new {
+            self.read_new();
+            let took = clock().since(begun);
+            self.next_new = begun + RARELY.max(Nanos(took.0 * self.share));
         }
     }
 
-    /// One that may not be read has no known sockets.
-    fn read(&mut self, pid: u32) {
+    /// Reads the processes that are not done.
+    fn read_new(&mut self) {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            if !self.done.contains(&pid) && !self.read(pid) && self.done.len() < MOST_SOCKETS {
+                self.done.insert(pid);
+            }
+        }
+    }
+
+    /// Whether it holds sockets and has few files. One that may not be read has no known sockets.
+    fn read(&mut self, pid: u32) -> bool {
         let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-            return;
+            return false;
         };
+        let (mut count, mut holds) = (0, false);
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let comm = Comm::new(name.trim_ascii_end());
         for file in files.flatten() {
+            count += 1;
             let Ok(target) = fs::read_link(file.path()) else {
                 continue;
             };
@@ -62,12 +85,14 @@ impl SocketOwners {
                     .ok()
             });
             if let Some(inode) = inode {
+                holds = true;
                 // Of several the one that opened it, most often: the first in the order of /proc.
                 if self.known.len() < MOST_SOCKETS {
                     self.known.entry(inode).or_insert((pid, comm));
                 }
             }
         }
+        holds && count <= FEW_FILES
     }
 
     /// A process that holds this socket.

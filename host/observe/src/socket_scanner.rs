@@ -94,6 +94,22 @@ impl SocketScanner {
         }
     }
 
+    /// Reads these sockets again, one by one.
+    pub fn poll_each(
+        &mut self,
+        wanted: &[Connection],
+        each: &mut dyn FnMut(Connection, TraceSample),
+    ) {
+        for one in wanted {
+            let sockets = self.spaces.get_mut(&one.netns);
+            let found =
+                sockets.and_then(|sockets| sockets.one((one.local, one.remote), one.cookie));
+            if let Some(found) = found {
+                self.hand_on(self.now(), one.netns, found, false, each);
+            }
+        }
+    }
+
     /// Processor time since the call before that went into finding who holds which socket. Of all processes that is done as
     /// often as `OWNERS_SHARE` allows, so that it need not make looks at the sockets rarer.
     pub fn naming(&mut self) -> Duration {
@@ -251,6 +267,18 @@ mod tests {
             panic!("{met:?}")
         };
         assert_eq!((pid, gone), (std::process::id(), false));
+        let ours = |cookie| Connection {
+            id: 0,
+            cookie,
+            netns: own_netns().unwrap(),
+            local: client.local_addr().unwrap(),
+            remote: at,
+        };
+        let mut again = Vec::new();
+        scanner.poll_each(&[ours(cookie), ours(cookie + 1)], &mut |one, sample| {
+            again.push((one, sample.pid, sample.socket.bytes_acked()));
+        });
+        assert_eq!(again, [(ours(cookie), pid, Some(model::Bytes(1001)))]);
         drop(client);
         drop(server);
         let mut last = None;

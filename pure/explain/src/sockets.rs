@@ -23,9 +23,12 @@ use std::net::SocketAddr;
 /// Sockets that are watched at once; others are counted and left out.
 const MOST_SOCKETS: usize = 32_768;
 /// Samples that are kept of all sockets together, and of one at the most and at the least.
-const MOST_SAMPLES: usize = 24_576;
+const MOST_SAMPLES: usize = 23_296 + MOST_BUSY * SAMPLES_OF_BUSY;
 const MOST_OF_ONE: usize = 600;
 const FEWEST_OF_ONE: usize = 2;
+/// Sockets that are busy, and samples that are kept of each of them at the least: they are asked more often than all.
+const MOST_BUSY: usize = 16;
+const SAMPLES_OF_BUSY: usize = 80;
 /// Samples are kept for so long, and so long after data moved.
 const KEPT: Nanos = Nanos::from_secs(60);
 /// What a glance shows.
@@ -37,7 +40,7 @@ const FEWEST_EXPLAINED: usize = 8;
 /// An explanation that a glance shows is at most so old.
 const EXPLAINED_EVERY: Nanos = Nanos::from_secs(5);
 /// Explanations that are made for one set of glances: one takes up to a millisecond.
-const MOST_EXPLAINED: usize = 4;
+const MOST_EXPLAINED: usize = 2;
 /// The age of a connection that was open before the first look.
 const LONG: Nanos = Nanos::from_secs(86_400);
 /// A reader that is behind for so much of the time is the limit.
@@ -81,6 +84,8 @@ struct WatchedSocket {
     sent: u64,
     received: u64,
     moved: Option<Nanos>,
+    /// One of those that are busiest.
+    busy: bool,
     /// Means of the last seconds: bytes a second, and the part of the time in which anything but its application held it.
     rate: f64,
     held: f64,
@@ -160,8 +165,13 @@ impl SocketWatcher {
             self.sockets.insert(key, socket);
             return;
         }
-        let most = (MOST_SAMPLES / self.moving.max(1)).clamp(FEWEST_OF_ONE, MOST_OF_ONE);
+        let all = MOST_SAMPLES - MOST_BUSY * SAMPLES_OF_BUSY;
+        let most = (all / self.moving.max(1)).clamp(FEWEST_OF_ONE, MOST_OF_ONE);
         if let Some(socket) = self.sockets.get_mut(&key) {
+            let most = match socket.busy {
+                true => most.max(SAMPLES_OF_BUSY),
+                false => most,
+            };
             (socket.dump, socket.met) = (self.dump, sample.at);
             let SocketWatcher {
                 alarms,
@@ -190,8 +200,42 @@ impl SocketWatcher {
             .values()
             .filter(|s| s.samples.len() > 1)
             .count();
+        self.choose_busy();
         self.totals.account.left_out = self.left_out;
         self.complete = true;
+    }
+
+    /// Those that data wait in, and of these the fastest, then those that are held back most.
+    fn choose_busy(&mut self) {
+        let mut found: Vec<_> = Vec::new();
+        for (key, socket) in &mut self.sockets {
+            socket.busy = false;
+            let tcp = &socket
+                .samples
+                .back()
+                .expect("one sample is always kept")
+                .tcp;
+            let waits = data_wait(tcp) || unread(tcp) >= UNREAD;
+            if socket.dump == self.dump && (waits || socket.rate > 0.0) {
+                let rank = (waits, socket.rate as u64, (socket.held * 10.0) as u8);
+                found.push((Reverse(rank), *key));
+            }
+        }
+        if found.len() > MOST_BUSY {
+            found.select_nth_unstable(MOST_BUSY);
+            found.truncate(MOST_BUSY);
+        }
+        for (_, key) in found {
+            if let Some(socket) = self.sockets.get_mut(&key) {
+                socket.busy = true;
+            }
+        }
+    }
+
+    /// The busiest sockets of the last look, which are worth more samples than all others.
+    pub fn busy(&self) -> Vec<Connection> {
+        let busy = self.sockets.values().filter(|socket| socket.busy);
+        busy.map(|socket| socket.about.clone()).collect()
     }
 
     fn end(&mut self, key: (u32, u64)) {
@@ -313,6 +357,7 @@ impl WatchedSocket {
             sent: 0,
             received: 0,
             moved: None,
+            busy: false,
             rate: 0.0,
             held: 0.0,
             explained: None,
@@ -696,7 +741,7 @@ mod tests {
         watcher.finish(at);
     }
 
-    fn all(watcher: &mut SocketWatcher, at: u64) -> Vec<Glance> {
+    fn all_of(watcher: &mut SocketWatcher, at: u64) -> Vec<Glance> {
         watcher.glances(Nanos::from_millis(at), 100, &|_, _| true)
     }
 
@@ -706,7 +751,7 @@ mod tests {
         for ms in (0..10_000).step_by(80) {
             look(&mut watcher, &[(1, sample(ms, 5, 0)), (2, windowed(ms))]);
         }
-        let glances = all(&mut watcher, 9_920);
+        let glances = all_of(&mut watcher, 9_920);
         assert_eq!(glances.len(), 2);
         assert_eq!(glances[0].limit, Some(Limit::ReceiveWindow));
         assert_eq!(glances[0].cause, Some(Limit::ReceiveWindow));
@@ -736,7 +781,7 @@ mod tests {
                 one.socket = socket_state! { from one.socket; rqueue: Some(Bytes(unread)) };
                 look(&mut watcher, &[(1, one)]);
             }
-            let glance = all(&mut watcher, 1_920).remove(0);
+            let glance = all_of(&mut watcher, 1_920).remove(0);
             let explained = watcher.explain(glance.connection).unwrap();
             assert_eq!(explained.cause(), glance.cause);
             (glance.limit, glance.cause)
@@ -777,6 +822,29 @@ mod tests {
             Some("2 ended without a last state")
         );
         assert_eq!(watcher.open(), 0);
+    }
+
+    #[test]
+    fn the_busiest_are_worth_more_samples() {
+        let mut watcher = SocketWatcher::default();
+        let mut all: Vec<_> = (0..5_000).map(|n| (n, sample(0, 5, 0))).collect();
+        all.extend((6_000..6_010).map(|n| (n, windowed(0))));
+        look(&mut watcher, &all);
+        let busy: Vec<u64> = watcher.busy().iter().map(|one| one.cookie).collect();
+        assert_eq!(busy, (6_000..6_010).collect::<Vec<_>>());
+        // What is pushed of one between two looks counts as any sample.
+        for ms in (200..1_800).step_by(200) {
+            watcher.push(connection(6_003), &windowed(ms));
+        }
+        let glances = all_of(&mut watcher, 1_600);
+        let named = glances
+            .iter()
+            .filter(|one| one.cause == Some(Limit::ReceiveWindow));
+        assert_eq!(named.count(), 1);
+        all.iter_mut()
+            .for_each(|(_, sample)| *sample = windowed(2_000));
+        look(&mut watcher, &all);
+        assert_eq!(watcher.busy().len(), MOST_BUSY);
     }
 
     #[test]
