@@ -1171,7 +1171,7 @@ fn damage_is_named_and_not_shown() {
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines.len(), 2, "{printed}");
     assert!(lines[0].starts_with("the trace "), "{printed}");
-    assert!(lines[0].contains("of the run 3fabcdef is missing or damaged"));
+    assert!(lines[0].contains("of 3fabcdef is missing or damaged"));
     assert!(lines[1].starts_with("the run 3f00c0de in the archive "));
     for arguments in [&["show", "3f00"][..], &["export", "3f00"], &["list"]] {
         let said = home.fails(arguments, 1);

@@ -20,11 +20,11 @@ pub enum Error {
     #[error("cannot start the thread that keeps the run: {0}")]
     Thread(#[source] io::Error),
     /// This trace of a run could not be written or deleted.
-    #[error("cannot keep or delete the trace {path} of a run: {1}", path = .0.display())]
+    #[error("cannot keep or delete the trace {path}: {1}", path = .0.display())]
     Trace(PathBuf, #[source] io::Error),
     /// The file of this trace of this run is missing or damaged.
     #[error(
-        "the trace {path} of the run {1} is missing or damaged and is not shown ({2}): the run's samples stay",
+        "the trace {path} of {1} is missing or damaged and is not shown ({2}): the rest stays",
         path = .0.display()
     )]
     DamagedTrace(PathBuf, RunId, #[source] io::Error),

@@ -23,6 +23,8 @@ use std::thread::JoinHandle;
 const DAY: Nanos = Nanos::from_secs(86_400);
 /// A connection is not traced again before.
 const AGAIN: Nanos = Nanos::from_secs(3_600);
+/// Between two times that all is written to the file.
+const FLUSH: Nanos = Nanos::from_secs(1);
 /// Room for events that wait to be read: one connection needs little.
 const ROOM: u32 = 8 << 20;
 
@@ -271,9 +273,15 @@ fn trace(
     let mut recording = Recording::begin(&mut packed, &tracer).context(failed)?;
     let mut watcher = TraceWatcher::default();
     let mut written = Ok(());
+    let mut flushed = std::time::Instant::now();
     let mut take = |record: TraceRecord, bytes: EncodedEvent<'_>| {
         if written.is_ok() {
             written = recording.add(&record, bytes);
+        }
+        // What was packed is in the file, should this process be killed.
+        if written.is_ok() && Nanos::from(flushed.elapsed()) >= FLUSH {
+            written = recording.flush();
+            flushed = std::time::Instant::now();
         }
         watcher.push(record);
         (written.is_ok(), watcher.is_over())
