@@ -60,8 +60,8 @@ const MOST_UNITS: usize = 4096;
 
 Sockets are sampled, packets are not: it costs at most 1 % of one processor, and
 needs no right. Root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, show whose the
-sockets of other users are. With --serve, or where there is an archive already, it
-keeps a record a day for 'linerate runs list'. docs/watch.md has the details.")]
+sockets of other users are. With --serve, or where there is an archive already,
+it keeps a record a day for 'linerate runs list'. docs/watch.md has the details.")]
 pub struct WatchArgs {
     /// Only connections with this port at either end
     #[arg(long, value_name = "PORT", value_parser = parse_port)]

@@ -4,7 +4,7 @@ use crate::json::{compact, document};
 use crate::pages::{day, held, most, ranked, sentence as held_back};
 use crate::words::{self, Ink, Style, counted, minute, percent, round_span};
 use model::finding::{Confidence, Explanation, Glance, Limit, SocketAccount, SocketGroup};
-use model::{BitRate, Nanos, WatchTrace, WatchedDay};
+use model::{BitRate, Ended, Nanos, WatchTrace, WatchedDay};
 
 /// Connections in the table.
 pub const SHOWN: usize = 12;
@@ -312,7 +312,11 @@ pub fn traced_json(at: Nanos, of: &WatchTrace, file: &str, explanations: &[Expla
 
 /// A trace that was kept in a line, for a list.
 pub fn trace_note(of: &WatchTrace) -> String {
-    let found = of.found.as_deref().unwrap_or("nothing to explain");
+    let found = match (&of.found, &of.ended) {
+        (Some(found), _) => found.as_str(),
+        (None, Ended::Unfinished) => "not explained so far",
+        (None, _) => "nothing to explain",
+    };
     let process = words::escape(&of.process.to_string());
     format!("trace: {process} to {}: {found}", of.remote)
 }
