@@ -15,21 +15,10 @@ pub fn unix_seconds() -> u64 {
 /// The beginning of a day in UTC, of a date as `YYYY-MM-DD` (ISO 8601).
 pub fn day(text: &str) -> Option<Nanos> {
     let parts: Result<Vec<u64>, _> = text.split('-').map(str::parse).collect();
-    let [year @ 1970..=2500, month @ 1..=12, day] = parts.ok()?[..] else {
+    let [year, month, day] = parts.ok()?[..] else {
         return None;
     };
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let february = 28 + u64::from(is_leap(year));
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let before = usize::try_from(month).ok()? - 1;
-    if day == 0 || day > months[before] {
-        return None;
-    }
-    let years: u64 = (1970..year).map(|y| 365 + u64::from(is_leap(y))).sum();
-    let days = years + months[..before].iter().sum::<u64>() + day - 1;
-    Some(Nanos::from_secs(days * 86_400))
+    Nanos::of_day(year, month, day)
 }
 
 #[cfg(test)]

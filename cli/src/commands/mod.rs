@@ -11,6 +11,7 @@ mod install;
 mod lab;
 mod man;
 mod measure;
+mod mesh;
 mod model;
 mod mtu;
 mod prove;
@@ -63,6 +64,7 @@ enum Command {
     Runs(runs::Runs),
     Lab(lab::LabArgs),
     Calendar(calendar::CalendarArgs),
+    Mesh(mesh::MeshArgs),
     Man(man::Man),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -98,6 +100,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Watch(watch) => watch.run(&cli.global),
         Command::Trace(trace) => trace.run(),
         Command::Calendar(calendar) => calendar.run(),
+        Command::Mesh(mesh) => mesh.run(),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Agent(agent) => agent.run(),
         Command::LabEmulator => lab::hold_namespaces(),

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use std::process::Command;
 
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "model", "tcp", "wire", "report", "emulate", "prove", "explain", "capture", "pmtud", "advise",
-    "requests",
+    "requests", "mesh",
 ];
 const HOST: [&str; 8] = [
     "sys", "measure", "observe", "archive", "calendar", "lab", "tune", "probe",
@@ -97,12 +97,12 @@ fn every_room_knows_only_whom_it_may() {
             host if HOST.contains(&host) => &["model", "sys"],
             "engine" => &[
                 "model", "wire", "explain", "report", "emulate", "sys", "measure", "observe",
-                "prove", "archive", "calendar", "lab", "tune", "pmtud", "probe", "advise",
+                "prove", "archive", "calendar", "lab", "tune", "pmtud", "probe", "advise", "mesh",
             ],
             "linerate" => &[
                 "engine", "model", "wire", "capture", "explain", "report", "emulate", "sys",
                 "measure", "observe", "prove", "archive", "lab", "tune", "pmtud", "advise",
-                "requests",
+                "requests", "mesh",
             ],
             // Fuzzing drives the decoders of both floors.
             "fuzz" => &[

@@ -16,6 +16,7 @@ mod dependencies;
 mod dishonest;
 mod faults;
 mod gate;
+mod mesh;
 mod mistakes;
 mod mtu;
 mod one_answer;

@@ -84,7 +84,7 @@ quantities! {
 
     /// A span of time in nanoseconds.
     Nanos, 1000.0: &["ns", "us", "ms", "s"],
-    "a time (like 10, 10s, 250ms, 2m)", |a: &str, b: &str| a == b,
+    "a time (like 10, 10s, 250ms, 2m, 1d)", |a: &str, b: &str| a == b,
     &[
         (" s", 1e9),
         ("ms", 1e6),
@@ -92,6 +92,7 @@ quantities! {
         ("ns", 1.0),
         ("m min", 60e9),
         ("h", 3600e9),
+        ("d", 86_400e9),
     ];
 }
 
@@ -133,6 +134,24 @@ impl Nanos {
     /// From whole seconds.
     pub const fn from_secs(s: u64) -> Nanos {
         Nanos(s.saturating_mul(1_000_000_000))
+    }
+
+    /// The beginning of a day in UTC, since 1970-01-01; `None` for a date that does not exist or lies outside 1970 to
+    /// 2500.
+    pub fn of_day(year: u64, month: u64, day: u64) -> Option<Nanos> {
+        let is_leap = |year: u64| {
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+        };
+        let february = 28 + u64::from(is_leap(year));
+        let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let before = usize::try_from(month.checked_sub(1)?).ok()?;
+        let in_month = *months.get(before)?;
+        if !(1970..=2500).contains(&year) || !(1..=in_month).contains(&day) {
+            return None;
+        }
+        let years: u64 = (1970..year).map(|y| 365 + u64::from(is_leap(y))).sum();
+        let days = years + months[..before].iter().sum::<u64>() + day - 1;
+        Some(Nanos::from_secs(days * 86_400))
     }
 
     /// In seconds.

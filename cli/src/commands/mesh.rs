@@ -1,0 +1,148 @@
+//! `linerate mesh`: measurements between many hosts by a plan.
+
+mod import;
+
+use crate::files::{name, read_whole};
+use crate::prelude::*;
+use ::mesh::{HostLoad, Mesh, MeshCheck, check, parse_mesh, prometheus_rules, span};
+use clap::Subcommand;
+use report::words::{counted, grouped, table};
+use std::path::{Path, PathBuf};
+
+/// Measure between many hosts by a plan, never two tests on one host or link at once
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate mesh check db.toml                  what the plan takes, and whether it fits
+  linerate mesh check db.toml --rules > rules.yml
+  linerate mesh import psconfig.json > db.toml
+
+docs/mesh.md has the mesh file and a walk with three hosts.")]
+pub struct MeshArgs {
+    #[command(subcommand)]
+    action: MeshAction,
+}
+
+#[derive(Subcommand)]
+enum MeshAction {
+    Check(MeshCheckArgs),
+    Import(import::MeshImport),
+}
+
+/// Show pairs, rounds, the length of a cycle, and bytes a day; fails if the plan does not fit
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate mesh check db.toml
+  linerate mesh check db.toml --rules > rules.yml
+
+Ends with status 2 if the rounds do not fit into the shortest 'every' of the
+file, the quiet spans leave too little time, or the tests move more than a
+host's bytes_a_day. Bytes are known of tests with a rate, and at the least of
+those with 'good' as a rate.")]
+struct MeshCheckArgs {
+    /// The mesh file, or - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print alert rules for Prometheus instead, for the metrics of 'runs serve --mesh FILE'
+    #[arg(long)]
+    rules: bool,
+}
+
+impl MeshArgs {
+    pub fn run(&self) -> Result<Exit> {
+        match &self.action {
+            MeshAction::Check(check) => check.run(),
+            MeshAction::Import(import) => import.run(),
+        }
+    }
+}
+
+impl MeshCheckArgs {
+    fn run(&self) -> Result<Exit> {
+        let mesh = read(&self.file)?;
+        let checked = check(&mesh);
+        out::print(&match self.rules {
+            true => prometheus_rules(&mesh),
+            false => text(&mesh, &checked),
+        })?;
+        match checked.faults.is_empty() {
+            true => Ok(Exit::Done),
+            false => refuse!(
+                "{} does not fit: {}",
+                name(&self.file),
+                checked.faults.join("; ")
+            ),
+        }
+    }
+}
+
+/// The mesh of a file.
+pub(in crate::commands) fn read(file: &Path) -> Result<Mesh> {
+    let text = read_whole(file)
+        .map_err(|why| Refusal::usage(format!("cannot read {}: {why}", name(file))))?;
+    Ok(parse_mesh(&text, &name(file)).map_err(|error| Refusal::usage(error.to_string()))?)
+}
+
+fn text(mesh: &Mesh, checked: &MeshCheck) -> String {
+    let many = |n: usize, of| counted(n as u64, of);
+    let mut text = format!(
+        "mesh {}: {}, {}, {}\n\n",
+        mesh.name,
+        many(mesh.hosts.len(), "host"),
+        many(mesh.links.len(), "link"),
+        many(mesh.tests.len(), "test")
+    );
+    let rows = mesh.tests.iter().zip(&checked.tests).map(|(test, load)| {
+        vec![
+            test.name.clone(),
+            grouped(load.cells as u64),
+            grouped(load.rounds as u64),
+            span(load.length),
+            span(load.takes),
+            span(test.every),
+            match load.bytes {
+                None => "not known".to_owned(),
+                Some(bytes) if load.at_least => format!("at least {bytes}"),
+                Some(bytes) => bytes.to_string(),
+            },
+        ]
+    });
+    text += &table(
+        &[
+            "TEST",
+            "PAIRS",
+            "ROUNDS",
+            "A ROUND",
+            "ALL ROUNDS",
+            "EVERY",
+            "A LEG",
+        ],
+        rows,
+    );
+    let load = |name: &String, load: &HostLoad, limit: String| {
+        let bytes = match (load.bytes.0, load.more) {
+            (0, true) => "not known".to_owned(),
+            (_, true) => format!("{} and more", load.bytes),
+            (_, false) => load.bytes.to_string(),
+        };
+        vec![name.clone(), grouped(load.legs), bytes, limit]
+    };
+    let hosts = mesh.hosts.iter().zip(&checked.hosts).map(|(host, of)| {
+        let limit = host
+            .bytes_a_day
+            .map_or("none".to_owned(), |bytes| bytes.to_string());
+        load(&host.name, of, limit)
+    });
+    text.push('\n');
+    text += &table(&["HOST", "LEGS A DAY", "BYTES A DAY", "LIMIT"], hosts);
+    if !mesh.links.is_empty() {
+        let links = mesh.links.iter().zip(&checked.links);
+        let links = links.map(|(link, of)| load(&link.name, of, format!("{} at once", link.units)));
+        text.push('\n');
+        text += &table(&["LINK", "LEGS A DAY", "BYTES A DAY", "TESTS"], links);
+    }
+    text + &format!(
+        "\nEvery {} the rounds of all tests take {}.\n",
+        span(checked.period),
+        span(checked.takes)
+    )
+}

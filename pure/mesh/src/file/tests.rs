@@ -1,0 +1,239 @@
+use super::*;
+
+const WHOLE: &str = r#"
+link = [{ name = "berkeley-uplink", site = "berkeley", units = 1 }]
+alert = [{ test = "bulk", when = "low", times = 2, exec = ["/usr/local/bin/page"] }]
+[mesh]
+name = "db"
+epoch = 2026-11-23T00:00:00Z
+quiet = ["Mon-Fri 07:00-18:00"]
+[[host]]
+name = "db1"
+agent = "db1.example:5210"
+data = "10.1.0.1"
+site = "berkeley"
+bytes_a_day = "250GB"
+[[host]]
+name = "db2"
+agent = "ssh:me@db2.example"
+site = "chicago"
+[[host]]
+name = "db3"
+agent = "db3.example"
+site = "berkeley"
+[[test]]
+name = "bulk"
+kind = "bulk"
+hosts = ["*"]
+time = "10s"
+pairs = "all"
+every = "1d"
+good = "8G"
+"#;
+
+#[test]
+fn the_file_of_the_manual() {
+    let mesh = parse_mesh(WHOLE, "db.toml").unwrap();
+    assert_eq!(mesh.name, "db");
+    assert_eq!(mesh.hosts[0].bytes_a_day, Some(Bytes(250 << 30)));
+    assert_eq!(mesh.hosts[1].agent, "ssh:me@db2.example");
+    assert_eq!(mesh.links[0].units, 1);
+    let test = &mesh.tests[0];
+    assert_eq!((test.pairs, test.mutual), (PairChoice::All, true));
+    assert_eq!(test.spec.directions, Directions::UpThenDown);
+    assert_eq!(
+        test.good,
+        Some(GoodThreshold::Goodput(BitRate(8_000_000_000)))
+    );
+    assert_eq!(test.cells().len(), 6);
+    let crossing = |pair| mesh.links_between(pair).count();
+    assert_eq!(
+        [crossing((0, 1)), crossing((0, 2)), crossing((1, 2))],
+        [1, 0, 1]
+    );
+}
+
+/// Each complaint names the file, the line, the table, the key and the value, and what is possible.
+#[test]
+fn complaints() {
+    let host = "name = \"db2\"";
+    for (old, new, expected) in [
+        (
+            "bytes_a_day = \"250GB\"",
+            "bytes_per_day = \"250GB\"",
+            "db.toml:13: [[host]]: unknown key 'bytes_per_day'; did you mean 'bytes_a_day'?",
+        ),
+        (
+            "agent = \"db3.example\"\n",
+            "",
+            "db.toml:18: [[host]]: 'agent' is missing; add agent = ...",
+        ),
+        (
+            host,
+            "name = \"db1\"",
+            "db.toml:15: [[host]] 'db1': name = \"db1\" is not possible; give each host its own name",
+        ),
+        (
+            host,
+            "name = \"DB 2\"",
+            "db.toml:15: [[host]]: name = \"DB 2\" is not possible; write 1 to 64 of a-z 0-9 . _ -",
+        ),
+        (
+            "ssh:me@db2.example",
+            "db3.example",
+            "db.toml:20: [[host]] 'db3': agent = \"db3.example\" is not possible; another host has it: one agent is one host",
+        ),
+        (
+            "\"250GB\"",
+            "\"250 cows\"",
+            "db.toml:13: [[host]] 'db1': bytes_a_day = \"250 cows\" is not possible; '250 cows' is not an amount of data (like 65536, 64K, 8M, 1.5G)",
+        ),
+        (
+            "uplink\", site = \"berkeley\"",
+            "uplink\", site = \"berkely\"",
+            "db.toml:2: [[link]] 'berkeley-uplink': site = \"berkely\" is not possible; no host is there: did you mean 'berkeley'?",
+        ),
+        (
+            "units = 1",
+            "units = 0",
+            "db.toml:2: [[link]] 'berkeley-uplink': units = \"0\" is not possible; 1 to 1000 are possible",
+        ),
+        (
+            "test = \"bulk\"",
+            "test = \"bulky\"",
+            "db.toml:3: [[alert]]: test = \"bulky\" is not possible; did you mean 'bulk'?",
+        ),
+        (
+            "when = \"low\"",
+            "when = \"bad\"",
+            "db.toml:3: [[alert]]: when = \"bad\" is not possible; write \"low\", \"failed\", \"missed\" or \"shifted\"",
+        ),
+        (
+            "\"/usr/local/bin/page\"",
+            "\"page\"",
+            "db.toml:3: [[alert]]: exec has no program with its whole path; write [\"/usr/local/bin/page\", \"argument\"]; no shell is started",
+        ),
+        (
+            "hosts = [\"*\"]",
+            "hosts = [\"*\", \"db9\"]",
+            "db.toml:25: [[test]] 'bulk': hosts = \"db9\" is not possible; names of hosts, \"site:NAME\" and \"*\" are possible; did you mean 'db1'?",
+        ),
+        (
+            "hosts = [\"*\"]",
+            "hosts = [\"site:oslo\"]",
+            "db.toml:25: [[test]] 'bulk': hosts = \"site:oslo\" is not possible; names of hosts, \"site:NAME\" and \"*\" are possible; known here: berkeley, chicago",
+        ),
+        (
+            "hosts = [\"*\"]",
+            "from = [\"db1\"]",
+            "db.toml:23: [[test]] 'bulk': which hosts is not clear; write hosts = [...], or from = [...] and to = [...]",
+        ),
+        (
+            "hosts = [\"*\"]",
+            "hosts = [\"db1\"]",
+            "db.toml:23: [[test]] 'bulk': it has no pair of two hosts; name more hosts",
+        ),
+        (
+            "kind = \"bulk\"",
+            "kind = \"copy\"",
+            "db.toml:24: [[test]] 'bulk': kind = \"copy\" is not possible; \"bulk\", \"request\" and \"udp\" are possible",
+        ),
+        (
+            "kind = \"bulk\"",
+            "pace = 3.0",
+            "db.toml:24: [[test]] 'bulk': 'pace' is no option of kind = \"bulk\"; leave it out; it is one of request",
+        ),
+        (
+            "time = \"10s\"",
+            "time = \"2h\"",
+            "db.toml:26: [[test]] 'bulk': time = \"2h\" is not possible; 1.00 s to 1500 s are possible",
+        ),
+        (
+            "pairs = \"all\"",
+            "pairs = \"matchings:0\"",
+            "db.toml:27: [[test]] 'bulk': pairs = \"matchings:0\" is not possible; write \"all\", \"sites\", or \"matchings:4\" (1 to 1000 rounds)",
+        ),
+        (
+            "every = \"1d\"",
+            "every = \"1s\"",
+            "db.toml:28: [[test]] 'bulk': every = \"1s\" is not possible; 10s to 31d are possible",
+        ),
+        (
+            "good = \"8G\"",
+            "good = \"120%\"",
+            "db.toml:29: [[test]] 'bulk': good = \"120%\" is not possible; 1% to 99% are possible",
+        ),
+        (
+            "00:00:00Z",
+            "00:00:00+01:00",
+            "db.toml:6: [mesh]: epoch = \"2026-11-23T00:00:00+01:00\" is not possible; write a moment in UTC, from 1970: 2026-11-23T00:00:00Z",
+        ),
+        (
+            "name = \"db\"\n",
+            "name = \"db\"\ncalendar = \"postgres:host=/run\"\n",
+            "db.toml:6: [mesh]: calendar = \"postgres:host=/run\" is not possible; \"sqlite\" is possible",
+        ),
+        (
+            "07:00-18:00",
+            "07:00-06:00",
+            "db.toml:7: [mesh]: quiet = \"Mon-Fri 07:00-06:00\" is not possible; write days and times in UTC",
+        ),
+        (
+            "[mesh]",
+            "[mash]",
+            "unknown key 'mash'; did you mean 'mesh'?",
+        ),
+        (
+            "units = 1",
+            "units = \"one\"",
+            "db.toml:2: the file: invalid type: string \"one\"; write u32",
+        ),
+    ] {
+        assert!(WHOLE.contains(old), "{old}");
+        let error = parse_mesh(&WHOLE.replacen(old, new, 1), "db.toml")
+            .expect_err(new)
+            .to_string();
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+    }
+}
+
+#[test]
+fn cycles_are_multiples_of_the_shortest() {
+    let more = "[[test]]\nname = \"r\"\nkind = \"request\"\nhosts = [\"*\"]\nevery = \"7h\"\n";
+    let error = parse_mesh(&format!("{WHOLE}{more}"), "db.toml").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("[[test]] 'bulk': every = \"1d\" is not possible; write a multiple of"),
+        "{error}"
+    );
+}
+
+#[test]
+fn pairs_left_out() {
+    let with = |lines: &str| {
+        let text = WHOLE.replace("hosts = [\"*\"]", lines);
+        parse_mesh(&text, "db.toml")
+            .unwrap()
+            .tests
+            .remove(0)
+            .cells()
+    };
+    assert_eq!(
+        with("hosts = [\"*\"]\nexcept = [[\"db2\", \"db1\"]]"),
+        [(0, 2), (1, 2), (2, 0), (2, 1)]
+    );
+    assert_eq!(
+        with("hosts = [\"*\"]\ndirections = \"up\"\nexcept = [[\"db2\", \"db1\"]]"),
+        [(0, 1), (0, 2), (1, 2)]
+    );
+    assert_eq!(with("from = [\"db1\"]\nto = [\"*\"]"), [(0, 1), (0, 2)]);
+    assert_eq!(
+        with("from = [\"*\"]\nto = [\"*\"]\nexcept = [[\"db2\", \"db1\"]]"),
+        [(0, 1), (0, 2), (1, 2), (2, 0), (2, 1)]
+    );
+    assert_eq!(
+        with("from = [\"site:berkeley\"]\nto = [\"db2\"]\ndirections = \"both\""),
+        [(0, 1), (1, 0), (1, 2), (2, 1)]
+    );
+}

@@ -1,0 +1,32 @@
+//! A mesh of hosts that measure each other by a plan.
+//!
+//! A *mesh file* names hosts, links and tests ([`parse_mesh`]). A *round* is a set of pairs that measure at the same time, in
+//! which no host is twice and no link carries more than its units ([`rounds`]); the rounds of a *cycle* cover the
+//! pairs once. [`planned`] lays the rounds of all tests one after the other around the quiet hours. A *cell* is a source, a
+//! destination and a test; each of its legs has an outcome ([`judge`]). [`suspects`] names the host or uplink that
+//! explains the low cells.
+//!
+//! Moments come in; nothing here has a clock. The same file, cycle and moment give the same plan.
+
+mod cell;
+mod check;
+mod error;
+mod file;
+mod plan;
+mod psconfig;
+mod rounds;
+mod rules;
+mod suspects;
+
+pub use cell::{FEWEST_FOR_MEDIAN, WINDOW, fires, judge};
+pub use check::{HostLoad, LinkLoad, MeshCheck, TestLoad, check, span};
+pub use error::MeshError;
+pub use file::{
+    AlertWhen, GoodThreshold, HostPair, Mesh, MeshAlert, MeshHost, MeshLink, MeshTest, PairChoice,
+    parse_mesh,
+};
+pub use plan::{PlannedRound, QuietSpan, period, planned, round_length};
+pub use psconfig::{LeftOut, PsconfigImport, import_psconfig};
+pub use rounds::{MOST_HOSTS, circle, rounds};
+pub use rules::prometheus_rules;
+pub use suspects::{JudgedLeg, PathElement, Suspect, elements, fewest_low, suspects};

@@ -1,0 +1,76 @@
+//! What one leg of a mesh came to: a row of its history.
+
+use crate::names::named;
+use crate::{BitRate, Bytes, Nanos, RunId};
+
+named! {
+    /// What became of a planned leg.
+    LegOutcome, "outcome" {
+        /// Measured, and as good as the test requires.
+        Good = "good",
+        /// Measured, and worse.
+        Low = "low",
+        /// It began, and nothing was measured.
+        Failed = "failed",
+        /// It did not begin: no free time, an agent that is away or refused.
+        Missed = "missed",
+        /// It was not to begin: quiet hours or the bytes of a day.
+        Skipped = "skipped",
+    }
+}
+
+impl LegOutcome {
+    /// One letter, for grids.
+    pub const fn letter(self) -> char {
+        match self {
+            LegOutcome::Good => 'g',
+            LegOutcome::Low => 'L',
+            LegOutcome::Failed => 'F',
+            LegOutcome::Missed => 'M',
+            LegOutcome::Skipped => 's',
+        }
+    }
+}
+
+/// A leg of a mesh, also one that did not happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeshLeg {
+    /// The run that it is part of; of a leg that did not happen the name of its slot.
+    pub run: RunId,
+    /// Number in the run, from 0.
+    pub leg: u32,
+    /// Name of the mesh.
+    pub mesh: String,
+    /// Name of the test.
+    pub test: String,
+    /// The host that sends, or makes the requests.
+    pub src: String,
+    /// The host that receives, or answers.
+    pub dst: String,
+    /// Start, since 1970-01-01 UTC.
+    pub starts: Nanos,
+    /// Duration; zero if it did not happen.
+    pub span: Nanos,
+    /// Payload that arrived.
+    pub bytes: Option<Bytes>,
+    /// Steady goodput.
+    pub goodput: Option<BitRate>,
+    /// Retransmitted bytes in a million bytes sent.
+    pub retrans_ppm: Option<u64>,
+    /// Smallest RTT.
+    pub rtt_idle: Option<Nanos>,
+    /// Median RTT under load; of requests the median latency.
+    pub rtt_p50: Option<Nanos>,
+    /// Lost datagrams in a million.
+    pub loss_ppm: Option<u64>,
+    /// The largest packet that passes, in bytes.
+    pub mtu: Option<u64>,
+    /// The limit that held for most of the time.
+    pub limited_by: Option<String>,
+    /// What became of it.
+    pub outcome: LegOutcome,
+    /// A sentence, where it is not good.
+    pub why: Option<String>,
+    /// SHA-256 of the run's document, hexadecimal.
+    pub digest: Option<String>,
+}
