@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::{Bench, FAR_PEER, PEER, assert_same};
+use common::{Bench, FAR_PEER, KNOWN_PEER, PEER, assert_same};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// A running experiment that takes orders.
 struct Living {
@@ -142,11 +142,41 @@ fn a_sign_of_life_moves_the_deadline() {
         living.order("renew");
         until("renewed", || touched() > last);
     }
+    // Status counts the deadline from the last sign of life, not from the beginning.
+    let last = UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+    std::fs::File::open(&guard)
+        .unwrap()
+        .set_modified(last)
+        .unwrap();
+    let status = bench.run(&["status"], &[]).stdout;
+    let deadline = format!("deadline: {}", 4_000_000_000 + u64::from(LONG) / 1000);
+    let status = String::from_utf8_lossy(&status);
+    assert!(status.contains(&deadline), "{deadline}: {status}");
     living.order("verify");
     assert_eq!(living.says(), "device.mtu=1400: 1400 true");
     living.order("end");
     assert!(living.end());
     assert!(bench.is_clean());
+}
+
+#[test]
+fn pinned_routes_keep_their_mtu_until_the_end() {
+    let bench = Bench::new();
+    let before = bench.snapshot();
+    let mut living = Living::begin(&bench, &[PEER, "device.pin=1400"], LONG);
+    assert_eq!(living.says(), "device.pin=1400: 1400 true");
+    for (route, mtu) in [
+        ("default", "mtu lock 1400"),
+        ("10.79.0.0/24", "mtu lock 1400"),
+        // No larger already.
+        (KNOWN_PEER, "mtu lock 1300"),
+    ] {
+        let shown = bench.sh(&format!("ip route show {route}"));
+        assert!(shown.contains(mtu), "{route}: {shown}");
+    }
+    living.order("end");
+    assert!(living.end());
+    assert_same(&before, &bench.snapshot(), "unpinned");
 }
 
 #[test]

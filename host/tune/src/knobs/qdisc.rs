@@ -331,4 +331,34 @@ mod tests {
             assert_eq!(parameters(qdisc.kind, sent), qdisc.parameters, "{text}");
         }
     }
+
+    #[test]
+    fn in_force_is_the_requested_kind_with_the_requested_parameters() {
+        let device = KnobDevice {
+            index: 1,
+            name: "eth0".to_owned(),
+        };
+        let root = Root { device };
+        let tbf = "tbf rate 1G burst 32000 limit 400000";
+        for (asked, found, expected) in [
+            ("pfifo limit 100", "pfifo limit 100", true),
+            ("pfifo limit 100", "pfifo limit 101", false),
+            ("pfifo limit 100", "bfifo limit 100", false),
+            ("fq", "fq limit 10000 quantum 3028", true),
+            ("fq quantum 3028", "fq limit 10000", false),
+            // At 1 Gbit/s, 64 ns are 8 bytes.
+            (tbf, "tbf rate 1G burst 31991 limit 400000", true),
+            (tbf, "tbf rate 1G burst 31990 limit 400000", false),
+            (tbf, "tbf rate 1G burst 32000 limit 399999", false),
+            ("fq_codel target 5000us", "fq_codel target 4998us", true),
+            ("fq_codel target 5000us", "fq_codel target 4997us", false),
+        ] {
+            let [was_asked, was_found] = [asked, found].map(|text| Value::Word(text.to_owned()));
+            assert_eq!(
+                root.is(&was_asked, &was_found),
+                expected,
+                "{asked}: {found}"
+            );
+        }
+    }
 }

@@ -384,3 +384,37 @@ impl Part for HostRoute {
         Ok(done?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A `struct rtnexthop` with its flags, through a device, to a gateway.
+    fn hop(flags: u8, device: u32) -> Vec<u8> {
+        let mut hop = 16u16.to_ne_bytes().to_vec();
+        hop.extend([flags, 3]);
+        hop.extend(device.to_ne_bytes());
+        push(&mut hop, RTA_GATEWAY, &[10, 0, 0, device as u8]);
+        hop
+    }
+
+    #[test]
+    fn a_route_of_several_hops_is_the_same_while_a_link_is_down() {
+        // RTNH_F_DEAD, RTNH_F_LINKDOWN
+        const DOWN: u8 = 1 | 16;
+        let route = |flags: [u8; 2]| {
+            let mut body = vec![0; 12];
+            let hops = [hop(flags[0], 7), hop(flags[1], 8)].concat();
+            push(&mut body, RTA_MULTIPATH, &hops);
+            RouteMessage::read(&body).unwrap()
+        };
+        let on_link = RTNH_F_ONLINK as u8;
+        let before = route([0, on_link]);
+        assert!(before == route([DOWN, on_link | DOWN]));
+        assert!(before != route([0, 0]));
+        // What is written back has both hops, with what the user configured.
+        let written = before.write();
+        let hops = attributes(&written[12..]).find(|(kind, _)| *kind == RTA_MULTIPATH);
+        assert_eq!(hops.unwrap().1, [hop(0, 7), hop(on_link, 8)].concat());
+    }
+}
