@@ -2,10 +2,11 @@
 
 use archive::{Archive, ArchiveRow, Error, NamedDocument, RunFilter};
 use model::mtu::{MtuFound, MtuRecord};
-use model::{BitRate, Direction, Ended, Experiment, Nanos, Round, Tuning, WatchRecord};
+use model::{BitRate, Direction, Ended, Experiment, Nanos, NodeId, Round, Tuning, WatchRecord};
 use report::pages::{Entry, RUN};
 use report::words::{self, escape, utc};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Listed {
     /// What every kind has.
@@ -76,6 +77,8 @@ impl Listed {
     fn run(row: ArchiveRow) -> Listed {
         let more = json!({
             "local": row.local,
+            "local_id": id(&row.local_key),
+            "remote_id": id(&row.remote_key),
             "title": row.title,
             "workload": row.workload,
             "ended": row.ended,
@@ -217,6 +220,11 @@ fn sentence(found: &MtuFound) -> String {
     }
 }
 
+/// A key that is no name.
+fn id(key: &str) -> Option<NodeId> {
+    key.parse().ok()
+}
+
 fn bare(id: &str, started: Nanos, host: &str) -> ArchiveRow {
     ArchiveRow {
         id: id.to_owned(),
@@ -230,13 +238,13 @@ fn bare(id: &str, started: Nanos, host: &str) -> ArchiveRow {
 /// The runs as a table of `width` columns. Where several hosts measured, each line says which; a note that is longer than
 /// the rest of a line has the next one.
 pub fn table(rows: &[ArchiveRow], width: usize) -> String {
-    let mut from: Vec<&str> = rows.iter().map(|row| row.local.as_str()).collect();
-    from.retain(|local| !local.is_empty());
-    from.sort_unstable();
-    from.dedup();
-    let hosts = |row: &ArchiveRow| match from.len() > 1 && !row.local.is_empty() {
-        true => format!("{} to {}", escape(&row.local), escape(&row.host)),
-        false => escape(&row.host),
+    let measured = || rows.iter().filter(|row| !row.local.is_empty());
+    let from: BTreeSet<&str> = measured().map(|row| &*row.local_key).collect();
+    let names = archive::distinct_names(measured().map(|row| (&*row.local, &*row.local_key)));
+    let names: BTreeMap<&str, String> = measured().map(|row| &*row.local_key).zip(names).collect();
+    let hosts = |row: &ArchiveRow| match names.get(&*row.local_key) {
+        Some(local) if from.len() > 1 => format!("{} to {}", escape(local), escape(&row.host)),
+        _ => escape(&row.host),
     };
     let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
@@ -319,6 +327,8 @@ mod tests {
             started: Nanos::from_secs(1_795_132_800),
             host: host.to_owned(),
             local: "web1".to_owned(),
+            local_key: "web1".to_owned(),
+            remote_key: host.to_owned(),
             title: title.map(str::to_owned),
             workload: "bulk".to_owned(),
             ended: ended.to_owned(),
@@ -350,6 +360,7 @@ mod tests {
         }
         let other = ArchiveRow {
             local: "web2".to_owned(),
+            local_key: "web2".to_owned(),
             ..row("db1", None, "complete")
         };
         let text = table(&[other, row("db1", None, "complete")], 80);

@@ -25,12 +25,15 @@ fn both_hosts_sign_what_they_report_and_verify_compares_it() {
 
     let exported = json(&mut guest.linerate(&["runs", "export", "last"]));
     let id = |home: &Home| stdout(&run(&mut home.linerate(&["trust", "show"])));
-    assert_ne!(id(&guest), id(&server.home));
+    assert_eq!(exported["local_id"], id(&guest).trim());
+    assert_eq!(exported["remote_id"], id(&server.home).trim());
     let signed = |side: &str| exported["legs"][0][side]["signed"].clone();
     assert_eq!(signed("local")["leg"], signed("remote")["leg"]);
     assert_ne!(signed("local")["key"], signed("remote")["key"]);
     let redacted = run(&mut guest.linerate(&["runs", "export", "last", "--redact"]));
-    assert!(!stdout(&redacted).contains("signed"));
+    for named in ["signed", "local_id", "remote_id"] {
+        assert!(!stdout(&redacted).contains(named), "{named}");
+    }
 
     // Intact, and with one count of the remote host changed.
     let other = Home::new();
@@ -42,6 +45,14 @@ fn both_hosts_sign_what_they_report_and_verify_compares_it() {
         run(&mut other.linerate(&["runs", "verify"]))
     };
     assert_eq!(stdout(&import(&exported)), whole);
+    let mut changed = exported.clone();
+    changed["id"] = "00000002".into();
+    changed["remote_id"] = exported["local_id"].clone();
+    let said = stdout(&import(&changed));
+    let line = "leg 2: the remote host signed with another key than the run names\n";
+    assert!(said.contains(line), "{said}");
+    let out = run(&mut other.linerate(&["runs", "delete", "-y", "00000002"]));
+    assert!(out.status.success(), "{}", stderr(&out));
     let mut changed = exported.clone();
     changed["id"] = "00000001".into();
     let bytes = changed["legs"][1]["remote"]["bytes"].as_u64().unwrap();

@@ -36,6 +36,8 @@ pub struct PeerLink {
     name: String,
     /// This host's key and the agent's id, where both are authenticated.
     keys: Option<(Identity, NodeId)>,
+    /// Id of this host's key, if it has one.
+    local_id: Option<NodeId>,
     /// Where the data listeners are; the one that answered, once one has. Never empty.
     addresses: Vec<IpAddr>,
     post: mpsc::Sender<Incoming>,
@@ -89,6 +91,7 @@ impl PeerLink {
         PeerLink {
             agent,
             name,
+            local_id: keys.as_ref().map(|(own, _)| own.id()),
             keys,
             addresses,
             post,
@@ -112,6 +115,17 @@ impl PeerLink {
             self.unit = unit;
         }
         self
+    }
+
+    /// The same from a host whose key has this id.
+    pub fn from_host(mut self, id: Option<NodeId>) -> PeerLink {
+        self.local_id = id;
+        self
+    }
+
+    /// The ids of the keys of this host and, where TLS authenticated it, of the agent.
+    pub fn ids(&self) -> (Option<NodeId>, Option<NodeId>) {
+        (self.local_id, self.keys.as_ref().map(|(_, agent)| *agent))
     }
 
     /// The same with legs that survive an outage of the path of this length.

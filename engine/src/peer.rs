@@ -11,7 +11,7 @@ use crate::transport::{
     How, Reached, VERSION, at_standard_input, on_this_machine, over_ssh, over_tls,
 };
 use anyhow::{Result, bail};
-use model::{Run, Spec, Workload};
+use model::{NodeId, Run, Spec, Workload};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -131,6 +131,8 @@ impl Host {
         let is_here = matches!(self, Host::Local | Host::Lab { .. });
         let calendar = (!is_here).then(HostCalendar::of_this_host);
         let unit = SessionUnit::new(calendar, format!("process {}", std::process::id()));
+        // A host that has no place for a key has none.
+        let local_id = || (opening.how)().ok().and_then(|how| how.local_id());
         Ok(match self.clone() {
             Host::Iperf3 { name, port } => {
                 let session = Iperf3Session {
@@ -139,15 +141,23 @@ impl Host {
                     options: opening.iperf3.clone(),
                     answered: false,
                 };
-                Box::new(Booked { session, unit })
+                Box::new(Booked {
+                    session,
+                    unit,
+                    local_id: local_id(),
+                })
             }
             Host::Nfs { name, port, export } => {
                 let session = NfsServer { name, port, export };
-                Box::new(Booked { session, unit })
+                Box::new(Booked {
+                    session,
+                    unit,
+                    local_id: local_id(),
+                })
             }
             _ => {
                 let how = (opening.how)()?;
-                let link = PeerLink::new(self.connect(&how)?);
+                let link = PeerLink::new(self.connect(&how)?).from_host(how.local_id());
                 Box::new(link.surviving(how.outage).booking(unit))
             }
         })
@@ -218,6 +228,7 @@ pub trait PeerSession {
 
 impl PeerSession for PeerLink {
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()> {
+        (run.local_id, run.remote_id) = self.ids();
         run.local = observe::fingerprint(VERSION, Some(self.remote_address()));
         self.measure(run, watcher, stop)
     }
@@ -243,10 +254,12 @@ impl PeerSession for PeerLink {
 struct Booked<S> {
     session: S,
     unit: SessionUnit,
+    local_id: Option<NodeId>,
 }
 
 impl<S: PeerSession> PeerSession for Booked<S> {
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()> {
+        run.local_id = self.local_id;
         let what = format!("{} with {}", run.spec.workload.kind().name, run.host);
         let until = Instant::now() + BUSY_FOR;
         let unit = &mut self.unit;

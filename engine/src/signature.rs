@@ -4,7 +4,7 @@
 //! samples, of its sockets and of its record. Warnings and the note of a trace are not.
 
 use crate::clock::unix_time;
-use crate::trust::{Identity, NodeId, SPKI_PREFIX};
+use crate::trust::{Identity, NodeId, SPKI_PREFIX, id_of_spki};
 use anyhow::{Result, bail};
 use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
@@ -109,9 +109,14 @@ pub fn check(samples: Statement, leg: &Leg, side: Side, signature: &Signature) -
 
 /// Whether a signature is by the host with this id, for the leg of this token.
 pub fn is_of(signature: &Signature, id: NodeId, token: &Token) -> bool {
-    let spki = unhex(&signature.key).map(|key| [&SPKI_PREFIX[..], &key].concat());
     let leg = hex(digest(&SHA256, token.as_bytes()).as_ref());
-    spki.and_then(|spki| NodeId::of_spki(&spki)) == Some(id) && signature.leg == leg
+    signer(signature) == Some(id) && signature.leg == leg
+}
+
+/// The host whose key a signature has.
+fn signer(signature: &Signature) -> Option<NodeId> {
+    let spki = unhex(&signature.key).map(|key| [&SPKI_PREFIX[..], &key].concat());
+    id_of_spki(&spki?)
 }
 
 /// A sentence for each record of a run that is not the signed one, and for each leg whose ends signed different legs.
@@ -135,6 +140,15 @@ pub fn verify<E>(
             let Some(signature) = &leg.end(side).signed else {
                 continue;
             };
+            let id = match side {
+                Side::Local => run.local_id,
+                Side::Remote => run.remote_id,
+            };
+            if id.is_some_and(|id| signer(signature) != Some(id)) {
+                say(&format!(
+                    "{whose} signed with another key than the run names"
+                ));
+            }
             let mut all = Statement::default();
             let count = samples(index, side, &mut |sample| all.sample(sample))?;
             let taken = leg.end(side).taken();

@@ -230,7 +230,7 @@ fn index(archive: &Archive, request: &HttpRequest, takes_captures: bool) -> Resu
         for figures in histories::of(archive, &path)? {
             let alike = histories::alike(&path);
             let [host, local, workload] =
-                [&path.host, &path.local, &alike].map(|text| http::encoded(text));
+                [&path.remote_key, &path.local_key, &alike].map(|text| http::encoded(text));
             let direction = figures.direction.name();
             let address = format!(
                 "history.html?host={host}&local={local}&workload={workload}&direction={direction}"
@@ -258,7 +258,7 @@ fn history(
         return Ok(None);
     };
     let is_it = |path: &PathRow| {
-        path.host == host && path.local == local && histories::alike(path) == workload
+        path.remote_key == host && path.local_key == local && histories::alike(path) == workload
     };
     match archive.paths()?.iter().find(|path| is_it(path)) {
         Some(path) => histories::whole(archive, path, direction),
@@ -308,8 +308,8 @@ fn metrics(archive: &Archive) -> Result<String> {
     for path in archive.paths()? {
         for (run, summary) in histories::latest(archive, &path)? {
             let key = (
-                path.host.clone(),
-                path.local.clone(),
+                path.local_key.clone(),
+                path.remote_key.clone(),
                 path.workload.clone(),
                 run.ended == Ended::Complete,
             );

@@ -1,14 +1,14 @@
 //! Sessions with `linerate runs`, as a user types them.
 
 use crate::common;
-use archive::Archive;
+use archive::{Archive, new_id};
 use model::mtu::{
     Climb, MTU_SCHEMA, Method, MtuCause, MtuFound, MtuRecord, MtuReport, MtuVerdict, PathEnd, Way,
 };
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Nanos, Request,
-    Route, Run, Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, WaitMode, Warning,
-    Workload,
+    Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Nanos, NodeId,
+    Request, Route, Run, Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, WaitMode,
+    Warning, Workload,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -208,7 +208,7 @@ ID        STARTED (UTC)     HOST             UP          DOWN         NOTE
             "id": "3f00c0de",
             "started_unix_ns": 1_795_132_800_000_000_000_u64,
             "host": "db2.example.net",
-            "local": "",
+            "local": "", "local_id": null, "remote_id": null,
             "title": "before the change",
             "workload": "bulk",
             "ended": "complete",
@@ -786,6 +786,102 @@ fn runs_of_one_of_several_hosts() {
     assert_eq!(of("WEB").len(), 16);
     assert!(of("WEB").iter().all(|run| run["local"] == "web1"));
     assert_eq!(of("web2"), Vec::<serde_json::Value>::new());
+}
+
+/// Two hosts of one name and a third of another measure one server, all of them kept in one archive: no run of one is in
+/// the history of another.
+#[test]
+fn runs_of_several_hosts_to_one_have_histories_of_their_own() {
+    let home = Home::new();
+    let id = |byte: u8| Some(NodeId::new([byte; 32]));
+    let measured = |local_id: Option<NodeId>, local: &str, host: &str, rate: u64| {
+        let mut run = bulk();
+        run.id = new_id();
+        run.local.hostname = local.to_owned();
+        (run.local_id, run.remote_id) = (local_id, id(9));
+        run.host = host.to_owned();
+        run.legs = vec![leg(Direction::Up, rate)];
+        run
+    };
+    let mut archive = Archive::open(&home.archive()).unwrap();
+    for n in 0..16_u64 {
+        for mut run in [
+            // Its server is called by its name and by its address.
+            measured(
+                id(1),
+                "web",
+                ["db1", "192.0.2.1"][n as usize % 2],
+                800_000_000,
+            ),
+            measured(id(2), "web", "db1", 200_000_000),
+            // Of a version without ids.
+            measured(None, "old", "db1", 100_000_000),
+        ] {
+            run.started += Nanos::from_secs(3_600 * n);
+            archive.import(&run).unwrap();
+        }
+    }
+    drop(archive);
+    let short = |byte| id(byte).unwrap().short();
+    let names = [
+        format!("web ({})", short(1)),
+        format!("web ({})", short(2)),
+        "old".to_owned(),
+    ];
+
+    let listed = home.runs(&["list", "-n", "3"]);
+    for name in &names {
+        assert!(listed.contains(&format!("{name} to ")), "{listed}");
+    }
+    assert!(
+        listed.lines().all(|line| line.chars().count() <= 80),
+        "{listed}"
+    );
+    let from = |from: &str| -> Vec<serde_json::Value> {
+        let listed = home.runs(&["list", "--from", from, "-n", "99", "--json"]);
+        serde_json::from_str(&listed).unwrap()
+    };
+    assert_eq!([from("web").len(), from("old").len()], [32, 16]);
+    let ours = from(&short(2));
+    assert_eq!(ours.len(), 16);
+    assert!(
+        ours.iter()
+            .all(|run| run["local_id"] == id(2).unwrap().to_string())
+    );
+    assert!(from("old").iter().all(|run| run["local_id"].is_null()));
+
+    let served = Served::begin(&home);
+    let index = served.page("/");
+    for name in &names {
+        assert!(
+            index.contains(&format!("of {name} up to ")),
+            "{name}: {index}"
+        );
+    }
+    assert!(!index.contains("change of level"), "{index}");
+    let remote = id(9).unwrap();
+    for (local, rate) in [(id(1), "6.40 Gbit/s"), (id(2), "1.60 Gbit/s")] {
+        let local = local.unwrap();
+        let page = served.page(&format!(
+            "/history.html?host={remote}&local={local}&workload=bulk%2C+10+s&direction=up"
+        ));
+        assert!(page.contains("No change of level in 16 runs."), "{page}");
+        assert!(page.contains(rate), "{page}");
+    }
+    let metrics = served.page("/metrics");
+    let values = |name: &str| -> Vec<&str> {
+        let lines = metrics.lines().filter(|line| line.starts_with(name));
+        lines.map(|line| line.rsplit(' ').next().unwrap()).collect()
+    };
+    let mut goodput = values("linerate_goodput_bytes_per_second");
+    goodput.sort_unstable();
+    assert_eq!(goodput, ["100000000", "200000000", "800000000"]);
+    assert_eq!(values("linerate_last_run_success"), ["1"; 3]);
+    let labels = format!(
+        "local=\"web\",host=\"db1\",workload=\"bulk\",local_id=\"{}\"",
+        id(2).unwrap()
+    );
+    assert!(metrics.contains(&labels), "{metrics}");
 }
 
 #[test]

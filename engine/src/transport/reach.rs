@@ -59,6 +59,16 @@ pub struct How<'a> {
     pub stop: Option<&'a AtomicBool>,
 }
 
+impl How<'_> {
+    /// Id of this host's key, if it has one; a host in a lab has none.
+    pub fn local_id(&self) -> Option<NodeId> {
+        match self.handed {
+            Some(_) => None,
+            None => Identity::id_in(&self.directory),
+        }
+    }
+}
+
 /// An agent that has greeted.
 pub struct Reached {
     /// The control connection.

@@ -2,7 +2,7 @@
 //! other version, no resumption: every connection proves both keys again.
 
 use super::driver::ByteStream;
-use crate::trust::{Identity, NodeId};
+use crate::trust::{Identity, NodeId, id_of_spki};
 use model::Nanos;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
@@ -180,7 +180,7 @@ impl Tls {
         }
         new.wait_flushed(until).map_err(broken)?;
         let key = new.tls.peer_certificates().and_then(|keys| keys.first());
-        let peer = key.and_then(|key| NodeId::of_spki(key));
+        let peer = key.and_then(|key| id_of_spki(key));
         new.peer = peer.ok_or_else(|| broken("it showed no key"))?;
         Ok(new)
     }
@@ -439,7 +439,7 @@ impl Keys {
     }
 
     fn judge(&self, spki: &CertificateDer<'_>) -> Result<(), Error> {
-        let id = NodeId::of_spki(spki).ok_or(CertificateError::BadEncoding)?;
+        let id = id_of_spki(spki).ok_or(CertificateError::BadEncoding)?;
         if (self.accepts)(&id) {
             return Ok(());
         }

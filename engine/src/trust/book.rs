@@ -1,8 +1,8 @@
 //! `usage.toml`: how many bytes each key has moved today. Several processes may write it.
 
 use super::files;
-use super::identity::NodeId;
 use model::Bytes;
+use model::NodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

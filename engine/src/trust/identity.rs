@@ -5,12 +5,11 @@ use anyhow::{Context, Result, bail};
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
-use std::fmt;
+use model::NodeId;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::str::FromStr;
 
 /// What a SubjectPublicKeyInfo of Ed25519 begins with; the 32 bytes of the key follow (RFC 8410, 4).
 pub const SPKI_PREFIX: [u8; 12] = [
@@ -19,87 +18,11 @@ pub const SPKI_PREFIX: [u8; 12] = [
 
 const SPKI_LEN: usize = SPKI_PREFIX.len() + 32;
 
-/// Lower-case base 32 (RFC 4648, 6): easy to read out, and no `l` beside `1`.
-const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-
-/// Digits of a printed [`NodeId`]: 256 bits by five.
-const ID_LEN: usize = 52;
-
-/// Who a host is: the SHA-256 of its public key (as SubjectPublicKeyInfo).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId([u8; 32]);
-
-impl NodeId {
-    /// Of a raw public key as TLS carries it; `None` if it is not an Ed25519 key in its one form.
-    pub fn of_spki(spki: &[u8]) -> Option<NodeId> {
-        let known = spki.len() == SPKI_LEN && spki.starts_with(&SPKI_PREFIX);
-        let id = digest(&SHA256, spki).as_ref().try_into();
-        id.ok().filter(|_| known).map(NodeId)
-    }
-
-    /// The beginning, for people; 60 bits.
-    pub fn short(&self) -> String {
-        self.to_string()[..12].to_owned()
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bit = |n: usize| self.0.get(n / 8).map_or(0, |byte| byte >> (7 - n % 8) & 1);
-        let digit = |at: usize| (0..5).fold(0, |value, n| value << 1 | bit(at * 5 + n));
-        let text: String = (0..ID_LEN)
-            .map(|at| char::from(ALPHABET[usize::from(digit(at))]))
-            .collect();
-        f.pad(&text)
-    }
-}
-
-impl fmt::Debug for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeId({self})")
-    }
-}
-
-impl FromStr for NodeId {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<NodeId> {
-        let wrong = || {
-            format!(
-                "'{text}' is not the id of a host: 52 letters and digits, as 'linerate trust show' prints them there"
-            )
-        };
-        if text.len() != ID_LEN {
-            bail!(wrong());
-        }
-        let mut bytes = [0u8; 33];
-        for (at, digit) in text.bytes().enumerate() {
-            let digit = digit.to_ascii_lowercase();
-            let value = ALPHABET.iter().position(|a| *a == digit);
-            let value = value.with_context(wrong)?;
-            for n in (0..5).filter(|n| value >> (4 - n) & 1 == 1) {
-                let bit = at * 5 + n;
-                bytes[bit / 8] |= 1 << (7 - bit % 8);
-            }
-        }
-        match bytes.split_last() {
-            Some((0, id)) => Ok(NodeId(id.try_into()?)),
-            _ => bail!(wrong()),
-        }
-    }
-}
-
-impl serde::Serialize for NodeId {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for NodeId {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<NodeId, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
+/// The id of a raw public key as TLS carries it; `None` if it is not an Ed25519 key in its one form.
+pub fn id_of_spki(spki: &[u8]) -> Option<NodeId> {
+    let known = spki.len() == SPKI_LEN && spki.starts_with(&SPKI_PREFIX);
+    let id = digest(&SHA256, spki).as_ref().try_into();
+    id.ok().filter(|_| known).map(NodeId::new)
 }
 
 /// The key of this host.
@@ -143,11 +66,17 @@ impl Identity {
         }
     }
 
+    /// The id of the key in `directory`; `None` if there is none, or it cannot be used.
+    pub fn id_in(directory: &Path) -> Option<NodeId> {
+        let pkcs8 = fs::read(directory.join("identity.p8")).ok()?;
+        Some(Identity::from_pkcs8(pkcs8).ok()?.id)
+    }
+
     /// From an Ed25519 private key in PKCS#8.
     pub fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Identity> {
         let pair = Ed25519KeyPair::from_pkcs8(&pkcs8).map_err(|e| anyhow::anyhow!("{e}"))?;
         let spki = [SPKI_PREFIX.as_slice(), pair.public_key().as_ref()].concat();
-        let id = NodeId::of_spki(&spki).expect("just built in its one form");
+        let id = id_of_spki(&spki).expect("just built in its one form");
         Ok(Identity { pkcs8, spki, id })
     }
 
@@ -191,7 +120,6 @@ pub mod tests {
     #![expect(missing_docs, reason = "tests")]
 
     use super::*;
-    use proptest::prelude::*;
     use std::os::unix::fs::PermissionsExt;
 
     /// A new identity that is nowhere kept.
@@ -232,26 +160,9 @@ pub mod tests {
     #[test]
     fn only_the_one_form_of_the_key_has_an_id() {
         let spki = fresh().spki().to_vec();
-        assert!(NodeId::of_spki(&spki).is_some());
-        assert!(NodeId::of_spki(&spki[..43]).is_none());
-        assert!(NodeId::of_spki(&[&spki[..], &[0]].concat()).is_none());
-        assert!(NodeId::of_spki(&spki[12..]).is_none());
-    }
-
-    proptest! {
-        #[test]
-        fn ids_are_printed_and_read_back(bytes: [u8; 32]) {
-            let id = NodeId(bytes);
-            prop_assert_eq!(id.to_string().len(), ID_LEN);
-            prop_assert_eq!(id.to_string().parse::<NodeId>().unwrap(), id);
-            prop_assert!(id.to_string().starts_with(&id.short()));
-        }
-
-        #[test]
-        fn nothing_else_is_read(text in "[a-z2-7]{52}|.{0,60}") {
-            if let Ok(id) = text.parse::<NodeId>() {
-                prop_assert_eq!(id.to_string(), text.to_ascii_lowercase());
-            }
-        }
+        assert!(id_of_spki(&spki).is_some());
+        assert!(id_of_spki(&spki[..43]).is_none());
+        assert!(id_of_spki(&[&spki[..], &[0]].concat()).is_none());
+        assert!(id_of_spki(&spki[12..]).is_none());
     }
 }

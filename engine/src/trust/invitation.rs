@@ -1,8 +1,8 @@
 //! An invitation as one line that a person carries from one host to the other.
 
-use super::identity::NodeId;
 use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, agent_address, authority};
+use model::NodeId;
 use std::fmt;
 use std::str::FromStr;
 use wire::control::Token;

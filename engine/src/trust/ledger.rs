@@ -1,12 +1,12 @@
 //! Who may measure now and how much: the rules of the agent, asked before every leg and all along.
 
 use super::book::Book;
-use super::identity::{Identity, NodeId};
+use super::identity::Identity;
 use super::quota::{self, Account, LegQuota};
 use super::store::KeyLimits;
 use crate::leg::{direction, most_connections, role};
 use measure::storage::Reach;
-use model::{BitRate, Bytes, LegLimit, Nanos, Side, Warning};
+use model::{BitRate, Bytes, LegLimit, Nanos, NodeId, Side, Warning};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;

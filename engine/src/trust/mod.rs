@@ -14,9 +14,10 @@ mod store;
 pub use files::sha256;
 #[cfg(test)]
 pub use identity::tests as identity_tests;
-pub use identity::{Identity, NodeId, SPKI_PREFIX};
+pub use identity::{Identity, SPKI_PREFIX, id_of_spki};
 pub use invitation::Invitation;
 pub use ledger::{Admitted, Denied, Ledger, LedgerLimits, Peer};
+pub use model::NodeId;
 pub use store::{KeyLimits, PendingInvitation, Right, TrustEntry, TrustFile, TrustStore};
 
 use anyhow::{Context, Result};

@@ -1,8 +1,8 @@
 //! What a key may still move, over all its legs and sessions and in both directions.
 
 use super::book::Book;
-use super::identity::NodeId;
 use super::store::KeyLimits;
+use model::NodeId;
 use model::{BitRate, Bytes};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

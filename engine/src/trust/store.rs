@@ -4,8 +4,8 @@
 //! may write and a reader sees one state or the other.
 
 use super::files::{self, lock, replace};
-use super::identity::NodeId;
 use anyhow::{Context, Result, bail};
+use model::NodeId;
 use model::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -34,7 +34,7 @@ pub struct Archive {
 pub struct RunFilter {
     /// Part of the host's name, upper and lower case alike (ASCII).
     pub host: Option<String>,
-    /// Part of the name of the host that measured, likewise; only runs have one.
+    /// Part of the name of the host that measured, likewise, or the beginning of its key's id; only runs have one.
     pub local: Option<String>,
     /// Part of the host's name, of the title or of the name in the archive, likewise.
     pub text: Option<String>,
@@ -64,6 +64,10 @@ pub struct ArchiveRow {
     pub host: String,
     /// Name of the host that measured; empty of what is no run.
     pub local: String,
+    /// Id of its key, or else its name.
+    pub local_key: String,
+    /// Id of the key of the remote host, or else [`ArchiveRow::host`].
+    pub remote_key: String,
     /// The user's note.
     pub title: Option<String>,
     /// Kind of the workload.
@@ -95,14 +99,21 @@ pub enum Imported {
 
 impl RunFilter {
     /// The condition on a table and its values, given what it has of both hosts, a title and a workload.
-    pub(crate) fn sql(&self, [host, local, title, workload]: [&str; 4]) -> (String, Vec<Value>) {
+    pub(crate) fn sql(
+        &self,
+        [host, local, local_key, title, workload]: [&str; 5],
+    ) -> (String, Vec<Value>) {
+        let from = format!(
+            "(SELECT instr(lower({local}), t) > 0 OR length(t) >= {SHORTEST} AND instr({local_key}, t) = 1
+              FROM (SELECT lower(?) AS t))"
+        );
         let contains = |of: &str| format!("instr(lower({of}), lower(?)) > 0");
         let all = format!("{host} || ' ' || coalesce({title}, '') || ' ' || id");
         let text = |text: &Option<String>| text.clone().map(Value::from);
         let time = |time: Option<Nanos>| time.map(|at| Value::from(column(at.0)));
         let asked = [
             (contains(host), text(&self.host)),
-            (contains(local), text(&self.local)),
+            (from, text(&self.local)),
             (contains(&all), text(&self.text)),
             ("started_unix_ns >= ?".to_owned(), time(self.since)),
             ("started_unix_ns < ?".to_owned(), time(self.until)),
@@ -422,7 +433,7 @@ impl Archive {
 
     /// The runs that pass, the newest first.
     pub fn list(&self, filter: &RunFilter) -> Result<Vec<ArchiveRow>, Error> {
-        let (wanted, mut values) = filter.sql(["host", "local", "title", "workload"]);
+        let (wanted, mut values) = filter.sql(["host", "local", "local_key", "title", "workload"]);
         let part = match (&filter.experiment, &filter.path) {
             (Some(id), _) => {
                 values.push(id.clone().into());
@@ -431,20 +442,23 @@ impl Archive {
             (None, None) => ALONE.to_owned(),
             (None, Some(path)) => {
                 let PathRow {
-                    host,
-                    local,
+                    local_key,
+                    remote_key,
                     workload,
                     alike,
                     ..
                 } = path;
-                values.extend([host, local, workload, alike].map(|text| text.clone().into()));
-                format!("host = ? AND local = ? AND workload = ? AND alike = ? AND {ALONE}")
+                let all = [local_key, remote_key, workload, alike];
+                values.extend(all.map(|text| text.clone().into()));
+                format!(
+                    "local_key = ? AND remote_key = ? AND workload = ? AND alike = ? AND {ALONE}"
+                )
             }
         };
         values.push(filter.limit.map_or(-1, i64::from).into());
         let sql = format!(
             "SELECT id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
-                    goodput_down_bit_s, p50_up_ns, p50_down_ns, local, {}
+                    goodput_down_bit_s, p50_up_ns, p50_down_ns, local, local_key, remote_key, {}
              FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?",
             RUNS.whole()
         );
@@ -452,7 +466,7 @@ impl Archive {
             self.db
                 .prepare_cached(&sql)?
                 .query_map(params_from_iter(values), |row| {
-                    if !row.get::<_, bool>(11)? {
+                    if !row.get::<_, bool>(13)? {
                         return Ok(Err(row.get(0)?));
                     }
                     let number = |at: usize| -> rusqlite::Result<Option<u64>> {
@@ -470,6 +484,8 @@ impl Archive {
                         p50_up: number(8)?.map(Nanos),
                         p50_down: number(9)?.map(Nanos),
                         local: row.get(10)?,
+                        local_key: row.get(11)?,
+                        remote_key: row.get(12)?,
                     }))
                 })?
                 .collect()
@@ -712,8 +728,8 @@ mod tests {
         archive
             .db
             .execute_batch(
-                "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, local, document)
-                 VALUES ('00c0ffee', 0, 'db2', 'bulk', 'unfinished', '', '', '{}');
+                "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, local, local_key, remote_key, document)
+                 VALUES ('00c0ffee', 0, 'db2', 'bulk', 'unfinished', '', '', '', '', '{}');
                  PRAGMA max_page_count = 60;",
             )
             .unwrap();

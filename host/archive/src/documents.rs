@@ -221,14 +221,14 @@ impl Archive {
 
     /// The experiments that pass, whole, the newest first.
     pub fn experiments(&self, filter: &RunFilter) -> Result<Vec<Experiment>, Error> {
-        let (condition, values) = filter.sql(["host", "''", "title", "workload"]);
+        let (condition, values) = filter.sql(["host", "''", "''", "title", "workload"]);
         let ids = self.ids(EXPERIMENTS, &condition, values, filter.limit)?;
         ids.iter().map(|id| self.experiment(id)).collect()
     }
 
     /// The tunings that pass, the newest first.
     pub fn tunings(&self, filter: &RunFilter) -> Result<Vec<Tuning>, Error> {
-        let (condition, values) = filter.sql(["host", "''", "''", "''"]);
+        let (condition, values) = filter.sql(["host", "''", "''", "''", "''"]);
         let ids = self.ids(TUNINGS, &condition, values, filter.limit)?;
         ids.iter().map(|id| self.tuning(id)).collect()
     }
@@ -236,7 +236,7 @@ impl Archive {
     /// What was found of paths' MTUs and passes, the newest first.
     pub fn mtus(&self, filter: &RunFilter) -> Result<Vec<MtuRecord>, Error> {
         let host = "coalesce(document ->> '$.found.look.host', document ->> '$.found.change.host')";
-        let (condition, values) = filter.sql([host, "''", "''", "''"]);
+        let (condition, values) = filter.sql([host, "''", "''", "''", "''"]);
         let ids = self.ids(MTUS, &condition, values, filter.limit)?;
         ids.iter().map(|id| self.mtu(id)).collect()
     }

@@ -3,16 +3,21 @@
 use crate::Error;
 use crate::archive::{Archive, ArchiveRow, RunFilter};
 use crate::rows::{RowFailure, whole};
-use model::{LegLimit, Run};
+use model::{LegLimit, NodeId, Run};
 use rusqlite::{Transaction, params};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs that can be compared: between two hosts, of one workload, of one length and number of streams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathRow {
-    /// The remote host as the user named it.
+    /// The remote host as the user named it in the newest run, as [`distinct_names`] has it.
     pub host: String,
-    /// Name of the host that measured.
+    /// Name of the host that measured, likewise.
     pub local: String,
+    /// What distinguishes the host that measured from others ([`Run::local_key`]).
+    pub local_key: String,
+    /// The same of the remote host ([`Run::remote_key`]).
+    pub remote_key: String,
     /// Kind of the workload.
     pub workload: String,
     /// When a leg ends.
@@ -32,19 +37,19 @@ impl PathRow {
     /// Whether a run is one of its own.
     pub fn is_of(&self, run: &Run) -> bool {
         let spec = &run.spec;
-        (&self.host, &self.local) == (&run.host, &run.local.hostname)
+        [&self.local_key, &self.remote_key] == [&run.local_key(), &run.remote_key()]
             && self.workload == spec.workload.kind().name
             && (self.limit, self.streams) == (Some(spec.limit), spec.streams)
     }
 }
 
-const COLUMNS: &str = "host, local, workload, alike, changes, history, latest";
+const COLUMNS: &str = "local_key, remote_key, workload, alike, changes, history, latest";
 
 /// The runs that meet this condition on one `id` begin, end or go: what was made of their paths holds no longer.
 pub(crate) fn changed(tx: &Transaction<'_>, condition: &str, id: &str) -> Result<(), RowFailure> {
     let sql = format!(
-        "INSERT INTO histories (host, local, workload, alike, changes)
-         SELECT DISTINCT host, local, workload, alike, 1 FROM runs WHERE {condition}
+        "INSERT INTO histories (local_key, remote_key, workload, alike, changes)
+         SELECT DISTINCT local_key, remote_key, workload, alike, 1 FROM runs WHERE {condition}
          ON CONFLICT DO UPDATE SET changes = changes + 1, history = NULL, latest = NULL, sum = NULL"
     );
     tx.prepare_cached(&sql)?.execute([id])?;
@@ -53,8 +58,8 @@ pub(crate) fn changed(tx: &Transaction<'_>, condition: &str, id: &str) -> Result
 
 /// The same of all runs that are kept.
 pub(crate) fn all_changed(tx: &Transaction<'_>) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO histories (host, local, workload, alike, changes)
-               SELECT DISTINCT host, local, workload, alike, 1 FROM runs";
+    let sql = "INSERT INTO histories (local_key, remote_key, workload, alike, changes)
+               SELECT DISTINCT local_key, remote_key, workload, alike, 1 FROM runs";
     tx.execute(sql, []).map(drop)
 }
 
@@ -64,15 +69,37 @@ pub(crate) fn alike(column: &str) -> (Option<LegLimit>, u32) {
     read.map_or((None, 1), |(limit, streams)| (Some(limit), streams))
 }
 
+/// The names of hosts, given with their keys; where several hosts have one name, with the beginning of the key's id.
+pub fn distinct_names<'a>(hosts: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Vec<String> {
+    let mut keys: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, key) in hosts.clone() {
+        keys.entry(name).or_default().insert(key);
+    }
+    let distinct = |(name, key): (&str, &str)| match key.parse::<NodeId>() {
+        Ok(id) if keys[name].len() > 1 => format!("{name} ({})", id.short()),
+        _ => name.to_owned(),
+    };
+    hosts.map(distinct).collect()
+}
+
 impl Archive {
     /// The paths that have runs, or had.
     ///
     /// # Errors
     /// Failures to read.
     pub fn paths(&self) -> Result<Vec<PathRow>, Error> {
+        let newest = |name| {
+            format!(
+                "coalesce((SELECT r.{name} FROM runs r WHERE r.local_key = h.local_key AND r.remote_key = h.remote_key
+                  AND r.workload = h.workload AND r.alike = h.alike ORDER BY r.started_unix_ns DESC LIMIT 1), '')"
+            )
+        };
         let sql = format!(
-            "SELECT {COLUMNS}, {} FROM histories ORDER BY host, local, workload, alike",
-            whole(COLUMNS)
+            "SELECT {COLUMNS}, {}, {} AS host, {} AS local FROM histories h
+             ORDER BY host, local, local_key, remote_key, workload, alike",
+            whole(COLUMNS),
+            newest("host"),
+            newest("local")
         );
         let read = || -> rusqlite::Result<Vec<PathRow>> {
             let mut query = self.db().prepare_cached(&sql)?;
@@ -83,8 +110,10 @@ impl Archive {
                 let is_whole = row.get::<_, bool>(7)?;
                 let made = |text: Option<String>| text.filter(|_| is_whole);
                 Ok(PathRow {
-                    host: row.get(0)?,
-                    local: row.get(1)?,
+                    host: row.get(8)?,
+                    local: row.get(9)?,
+                    local_key: row.get(0)?,
+                    remote_key: row.get(1)?,
                     workload: row.get(2)?,
                     limit,
                     streams,
@@ -96,7 +125,14 @@ impl Archive {
             });
             rows?.collect()
         };
-        read().map_err(|source| Error::sql(self.path(), "list the paths", source))
+        let mut paths =
+            read().map_err(|source| Error::sql(self.path(), "list the paths", source))?;
+        let hosts = distinct_names(paths.iter().map(|path| (&*path.host, &*path.remote_key)));
+        let locals = distinct_names(paths.iter().map(|path| (&*path.local, &*path.local_key)));
+        for ((path, host), local) in paths.iter_mut().zip(hosts).zip(locals) {
+            (path.host, path.local) = (host, local);
+        }
+        Ok(paths)
     }
 
     /// The newest runs of a path, without those of experiments, the newest first.
@@ -122,11 +158,11 @@ impl Archive {
         made: Option<(&str, &str)>,
     ) -> Result<(), Error> {
         const OF_PATH: &str =
-            "host = ?1 AND local = ?2 AND workload = ?3 AND alike = ?4 AND changes = ?5";
+            "local_key = ?1 AND remote_key = ?2 AND workload = ?3 AND alike = ?4 AND changes = ?5";
         self.write("keep the history of a path", "", |tx| {
             let PathRow {
-                host,
-                local,
+                local_key,
+                remote_key,
                 workload,
                 alike,
                 changes,
@@ -139,11 +175,13 @@ impl Archive {
                          SET history = ?6, latest = ?7, sum = row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7)
                          WHERE {OF_PATH}"
                     ),
-                    params![host, local, workload, alike, changes, history, latest],
+                    params![
+                        local_key, remote_key, workload, alike, changes, history, latest
+                    ],
                 ),
                 None => tx.execute(
                     &format!("DELETE FROM histories WHERE {OF_PATH}"),
-                    params![host, local, workload, alike, changes],
+                    params![local_key, remote_key, workload, alike, changes],
                 ),
             }?;
             Ok(())

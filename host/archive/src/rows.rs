@@ -92,7 +92,7 @@ pub(crate) const RUNS: RowKind = RowKind {
     table: "runs",
     columns:
         "id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
-              p50_up_ns, p50_down_ns, experiment, legs, document, alike, local",
+              p50_up_ns, p50_down_ns, experiment, legs, document, alike, local, local_key, remote_key",
     what: "run",
     remedy: "see linerate runs list",
 };
@@ -152,8 +152,9 @@ impl RowHead<'_> {
         let run = self.run;
         named(&run.id)?;
         let inserted = tx.execute(
-            "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, local, document, experiment)
-             SELECT ?1, 0, '', '', '', '', '', '', ?2
+            "INSERT INTO runs (id, started_unix_ns, host, workload, ended, alike, local, local_key, remote_key, document,
+                               experiment)
+             SELECT ?1, 0, '', '', '', '', '', '', '', '', ?2
              WHERE NOT EXISTS (SELECT 1 FROM experiments WHERE id = ?1) ON CONFLICT DO NOTHING",
             params![run.id, run.experiment],
         )?;
@@ -167,7 +168,8 @@ impl RowHead<'_> {
         let run = self.run;
         let updated = tx.execute(
             "UPDATE runs SET started_unix_ns = ?2, host = ?3, title = ?4, workload = ?5, ended = ?6,
-                             document = ?7, alike = ?8, local = ?9 WHERE id = ?1",
+                             document = ?7, alike = ?8, local = ?9, local_key = ?10, remote_key = ?11
+             WHERE id = ?1",
             params![
                 run.id,
                 column(run.started.0),
@@ -177,7 +179,9 @@ impl RowHead<'_> {
                 run.ended.name(),
                 self.document,
                 json(&(run.spec.limit, run.spec.streams)),
-                run.local.hostname
+                run.local.hostname,
+                run.local_key(),
+                run.remote_key()
             ],
         )?;
         match updated {
@@ -450,6 +454,8 @@ fn without_legs(run: &Run) -> Run {
         title: run.title.clone(),
         experiment: run.experiment.clone(),
         spec: run.spec.clone(),
+        local_id: run.local_id,
+        remote_id: run.remote_id,
         local: run.local.clone(),
         remote: run.remote.clone(),
         warnings: run.warnings.clone(),

@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// The oldest that is brought to [`VERSION`].
 const OLDEST: u32 = 6;
@@ -40,6 +40,8 @@ CREATE TABLE runs (
     legs               INTEGER,
     alike              TEXT    NOT NULL, -- limit and streams of its spec as JSON
     local              TEXT    NOT NULL, -- name of the host that measured
+    local_key          TEXT    NOT NULL, -- id of its key, or else its name
+    remote_key         TEXT    NOT NULL, -- id of the key of the remote host, or else `host`
     document           TEXT    NOT NULL, -- Run as JSON, its legs left out
     sum                BLOB
 ) STRICT;
@@ -100,19 +102,27 @@ CREATE TABLE watches (
 ) STRICT;
 ";
 
-/// What form 7 had otherwise.
+/// What form 9 had otherwise.
 const HISTORIES: &str = "
-CREATE INDEX runs_by_path ON runs (host, local, workload, alike, started_unix_ns);
+CREATE INDEX runs_by_path ON runs (local_key, remote_key, workload, alike, started_unix_ns);
 CREATE TABLE histories (
-    host     TEXT    NOT NULL,
-    local    TEXT    NOT NULL,
-    workload TEXT    NOT NULL,
-    alike    TEXT    NOT NULL,
-    changes  INTEGER NOT NULL, -- of its runs
-    history  TEXT, -- NULL once its runs have changed
-    latest   TEXT,
-    sum      BLOB,
-    PRIMARY KEY (host, local, workload, alike)
+    local_key  TEXT    NOT NULL,
+    remote_key TEXT    NOT NULL,
+    workload   TEXT    NOT NULL,
+    alike      TEXT    NOT NULL,
+    changes    INTEGER NOT NULL, -- of its runs
+    history    TEXT, -- NULL once its runs have changed
+    latest     TEXT,
+    sum        BLOB,
+    PRIMARY KEY (local_key, remote_key, workload, alike)
+) STRICT;
+CREATE TABLE orders (
+    ordered_by TEXT    NOT NULL, -- id of a key
+    number     INTEGER NOT NULL, -- from 1, of those of this key
+    run        TEXT    NOT NULL,
+    digest     TEXT    NOT NULL, -- SHA-256 of its document
+    sum        BLOB,
+    PRIMARY KEY (ordered_by, number)
 ) STRICT;
 ";
 
@@ -147,8 +157,6 @@ WHERE alike <> '';
 
 /// The same from form 7.
 const FROM_7: &str = "
-DROP INDEX IF EXISTS runs_by_path;
-DROP TABLE IF EXISTS histories;
 ALTER TABLE runs ADD COLUMN local TEXT NOT NULL DEFAULT '';
 UPDATE runs SET
     local = coalesce(json_extract(document, '$.local.hostname'), ''),
@@ -156,6 +164,20 @@ UPDATE runs SET
                   experiment, legs, document, alike, coalesce(json_extract(document, '$.local.hostname'), ''))
 WHERE sum IS row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
                      p50_up_ns, p50_down_ns, experiment, legs, document, alike);
+";
+
+/// The same from form 9. Its runs have no ids of keys.
+const FROM_9: &str = "
+DROP INDEX IF EXISTS runs_by_path;
+DROP TABLE IF EXISTS histories;
+ALTER TABLE runs ADD COLUMN local_key TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN remote_key TEXT NOT NULL DEFAULT '';
+UPDATE runs SET
+    local_key = local, remote_key = host,
+    sum = row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s, p50_up_ns, p50_down_ns,
+                  experiment, legs, document, alike, local, local, host)
+WHERE sum IS row_sum(id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s, goodput_down_bit_s,
+                     p50_up_ns, p50_down_ns, experiment, legs, document, alike, local);
 ";
 
 /// Readies a connection: gives an empty file its tables, refuses what is not ours or newer, sets what holds for this
@@ -261,13 +283,16 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
             .map_err(failed)?;
     }
     if known < 8 {
-        tx.execute_batch(FROM_7)
+        tx.execute_batch(FROM_7).map_err(failed)?;
+    }
+    if known < 9 {
+        tx.execute_batch(WATCHES).map_err(failed)?;
+    }
+    if known < VERSION {
+        tx.execute_batch(FROM_9)
             .and_then(|()| tx.execute_batch(HISTORIES))
             .and_then(|()| histories::all_changed(&tx))
             .map_err(failed)?;
-    }
-    if known < VERSION {
-        tx.execute_batch(WATCHES).map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
     }

@@ -583,3 +583,27 @@ proptest! {
         prop_assert_eq!(&archive.get(&run.id).unwrap(), &run);
     }
 }
+
+#[test]
+fn each_host_reads_the_runs_that_it_ordered() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let [one, other] = [1, 2].map(|byte| model::NodeId::new([byte; 32]));
+    for n in 0..70 {
+        archive.note_order(one, &format!("{n:08x}"), "d1").unwrap();
+    }
+    archive.note_order(other, "0000ffff", "d2").unwrap();
+    archive.note_order(other, "0000ffff", "d2").unwrap();
+    let numbers = |by, after| -> Vec<u64> {
+        let orders = archive.orders(by, after).unwrap();
+        orders.iter().map(|order| order.number).collect()
+    };
+    assert_eq!(numbers(one, 0), (1..=64).collect::<Vec<_>>());
+    assert_eq!(numbers(one, 64), (65..=70).collect::<Vec<_>>());
+    assert!(numbers(one, u64::MAX).is_empty());
+    let orders = archive.orders(other, 0).unwrap();
+    assert_eq!(
+        (orders.len(), &*orders[0].run, &*orders[0].digest),
+        (1, "0000ffff", "d2")
+    );
+}

@@ -70,6 +70,14 @@ fn all_of_an_older_archive_is_there_in_less_place() {
     }
     assert!(archive.verify(&[], &mut |_| {}).is_empty());
     assert_eq!(archive.list(&RunFilter::default()).unwrap().len(), 3);
+    for path in archive.paths().unwrap() {
+        // It knew no ids of keys.
+        assert_eq!(
+            [&path.local, &path.host],
+            [&path.local_key, &path.remote_key]
+        );
+        assert!(!archive.runs_of(&path, 9).unwrap().is_empty());
+    }
     drop(archive);
     let after = std::fs::metadata(&path).unwrap().len();
     assert!(after < before * 2 / 3, "{after} of {before} bytes");

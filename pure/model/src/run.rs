@@ -2,8 +2,8 @@
 
 use crate::request::Links;
 use crate::{
-    BlockRecord, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, SocketOptions, Spec,
-    StoreRecord, TraceSource,
+    BlockRecord, Bytes, Direction, Fingerprint, Latency, Nanos, NodeId, Sample, Side,
+    SocketOptions, Spec, StoreRecord, TraceSource,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,12 @@ pub struct Run {
     pub experiment: Option<String>,
     /// The requested measurement.
     pub spec: Spec,
+    /// Id of the key of the local host, as `linerate trust show` prints it there; absent if it has no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_id: Option<NodeId>,
+    /// The same of the remote host, authenticated by TLS; absent without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_id: Option<NodeId>,
     /// The host of the command.
     pub local: Fingerprint,
     /// The remote host; `None` if not reported (by a stock iperf3 server).
@@ -56,6 +62,8 @@ impl Default for Run {
             title: None,
             experiment: None,
             spec: Spec::default(),
+            local_id: None,
+            remote_id: None,
             local: Fingerprint::default(),
             remote: None,
             legs: Vec::new(),
@@ -66,6 +74,16 @@ impl Default for Run {
 }
 
 impl Run {
+    /// What distinguishes the local host from others: the id of its key, or else its name.
+    pub fn local_key(&self) -> String {
+        key(self.local_id, &self.local.hostname)
+    }
+
+    /// The same of the remote host, which is called as the user named it.
+    pub fn remote_key(&self) -> String {
+        key(self.remote_id, &self.host)
+    }
+
     /// The links between the hosts as their devices report them: the slower of the two, and no more than one of them.
     pub fn links(&self) -> Links {
         let hosts = [Some(&self.local), self.remote.as_ref()]
@@ -77,6 +95,10 @@ impl Run {
             ..Links::default()
         }
     }
+}
+
+fn key(id: Option<NodeId>, name: &str) -> String {
+    id.map_or_else(|| name.to_owned(), |id| id.to_string())
 }
 
 /// One direction of a run.

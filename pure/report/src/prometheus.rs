@@ -99,7 +99,7 @@ fn quantiles(all: &LatencySummary) -> [(String, f64); 4] {
 /// The newest figures of each path that the runs measured, and how the last run of each path ended.
 pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> String {
     let mut legs: BTreeMap<String, (f64, &Run, &LegSummary)> = BTreeMap::new();
-    let mut last: BTreeMap<String, (f64, &Run)> = BTreeMap::new();
+    let mut last: BTreeMap<[String; 3], (f64, &Run)> = BTreeMap::new();
     for (run, summary) in runs {
         if run.ended == Ended::Unfinished {
             continue;
@@ -119,7 +119,9 @@ pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> Strin
                 );
             }
         }
-        keep_newest(&mut last, path, (end.as_secs_f64(), run), |run| run.0);
+        let workload = run.spec.workload.kind().name.to_owned();
+        let key = [run.local_key(), run.remote_key(), workload];
+        keep_newest(&mut last, key, (end.as_secs_f64(), run), |run| run.0);
     }
     let mut out = String::new();
     for Gauge(name, help, of) in GAUGES {
@@ -158,15 +160,13 @@ pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> Strin
         .map(|(series, (_, run, _))| (format!("{series},{}", label("run", &run.id)), 1.0));
     family(&mut out, "measurement_info", "gauge", help, runs);
     let help = "1 if the last run of the path was complete, 0 if it failed or was interrupted.";
-    let success = last.iter().map(|(path, (_, run))| {
-        (
-            path.clone(),
-            f64::from(u8::from(run.ended == Ended::Complete)),
-        )
+    let success = last.values().map(|(_, run)| {
+        let is_complete = run.ended == Ended::Complete;
+        (path(run), f64::from(u8::from(is_complete)))
     });
     family(&mut out, "last_run_success", "gauge", help, success);
     let help = "End of the last run of the path, seconds since 1970-01-01 UTC.";
-    let times = last.iter().map(|(path, (at, _))| (path.clone(), *at));
+    let times = last.values().map(|(at, run)| (path(run), *at));
     family(&mut out, "last_run_timestamp_seconds", "gauge", help, times);
     out + "# EOF\n"
 }
@@ -243,8 +243,8 @@ pub fn watched(open: u64, account: &SocketAccount, groups: &[SocketGroup]) -> St
     out
 }
 
-fn keep_newest<T>(of: &mut BTreeMap<String, T>, name: String, new: T, at: fn(&T) -> f64) {
-    match of.entry(name) {
+fn keep_newest<K: Ord, T>(of: &mut BTreeMap<K, T>, key: K, new: T, at: fn(&T) -> f64) {
+    match of.entry(key) {
         Entry::Occupied(mut old) if at(old.get()) < at(&new) => drop(old.insert(new)),
         Entry::Occupied(_) => {}
         Entry::Vacant(place) => drop(place.insert(new)),
@@ -279,12 +279,17 @@ fn family(
 /// Labels of what was measured.
 fn path(run: &Run) -> String {
     let workload = run.spec.workload.kind().name;
-    [
+    let mut labels = vec![
         label("local", &run.local.hostname),
         label("host", &run.host),
         label("workload", workload),
-    ]
-    .join(",")
+    ];
+    let ids = [("local_id", run.local_id), ("remote_id", run.remote_id)];
+    let ids = ids
+        .iter()
+        .filter_map(|(name, id)| Some(label(name, &id.as_ref()?.to_string())));
+    labels.extend(ids);
+    labels.join(",")
 }
 
 /// A label, its value fit for a terminal and escaped as the format says.

@@ -55,8 +55,10 @@ impl Redaction {
             }
             Value::Array(all) => all.iter_mut().for_each(|one| self.replace_in(one, false)),
             Value::Object(all) => {
-                // It names its host by its key, and holds for the original record.
-                all.remove("signed");
+                // They name a host by its key; a signature holds for the original record.
+                for named in ["signed", "local_id", "remote_id"] {
+                    all.remove(named);
+                }
                 for (key, value) in all {
                     let names = [&HOSTS[..], &FILES].concat();
                     self.replace_in(value, names.contains(&key.as_str()));

@@ -266,7 +266,9 @@ impl Types {
             }
             "f64" => "number",
             "bool" => "boolean",
-            "String" | "RunId" | "IpAddr" | "SocketAddr" | "Setting" | "Comm" => "string",
+            "String" | "RunId" | "NodeId" | "IpAddr" | "SocketAddr" | "Setting" | "Comm" => {
+                "string"
+            }
             "SocketState" => return Some("[`socket_state`](#socket_state)".to_owned()),
             _ => {
                 let (key, of) = self.meant(file, name)?;
