@@ -138,6 +138,11 @@ impl Session {
                 request,
             } => send(&self.sender, self.tuning.answer(number, &origin, request)),
             ToAgent::Probe { number, request } => self.probing.take(number, request),
+            ToAgent::Direct { number, .. } => {
+                let why = "this version measures towards no other host".to_owned();
+                let answer = Err(why);
+                send(&self.sender, ToController::Directed { number, answer });
+            }
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
         }
     }

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use linerate_wire::Machine;
+use linerate_wire::control::direct::{
+    Destination, DirectAnswer, DirectRequest, KeptRun, MAX_KEPT, MAX_SPAN, PlayEvent,
+};
 use linerate_wire::control::{
     AgentMachine, ControlRole, ControllerMachine, Endpoint, Fault, IDLE, LegOrder, MAX_FRAME,
     MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_PIECE, MAX_QUEUED, MAX_READINGS,
@@ -11,7 +14,7 @@ use linerate_wire::control::{
 };
 use model::mtu::{Climb, Hop};
 use model::{Bulk, EndRecord, Fingerprint, LegLimit, Nanos, Placement, Reading, Sample, Side};
-use model::{SocketSettings, Warning, Workload};
+use model::{NodeId, SocketSettings, Warning, Workload};
 use proptest::prelude::*;
 
 const PATIENCE: Nanos = Nanos::from_secs(10);
@@ -791,6 +794,81 @@ fn pieces_of_a_trace_are_asked_for_and_sent_up_to_their_bounds() {
         [MachineEvent::Message(piece(longest))]
     );
     assert!(pair.agent.send(pair.now, &piece(longest + 1)).is_err());
+}
+
+#[test]
+fn a_run_between_two_other_hosts_is_reported_and_answered_in_turn() {
+    let request = |number, request| ToAgent::Direct { number, request };
+    let slot = "0".repeat(32);
+    let play = DirectRequest::Play {
+        slot: slot.clone(),
+        spec: Box::default(),
+        to: Destination {
+            name: "db1".to_owned(),
+            port: 5210,
+            id: NodeId::new([1; 32]),
+        },
+        title: Some("a\u{7}b".to_owned()),
+    };
+    let progress = |number, what: &str| ToController::Progress {
+        number,
+        event: PlayEvent::Waiting {
+            what: what.to_owned(),
+        },
+    };
+    let answer = |number, answer| ToController::Directed { number, answer };
+    let mut pair = Pair::ready();
+    pair.send(&request(1, play)).unwrap();
+    pair.send(&request(2, DirectRequest::Release { slot }))
+        .unwrap();
+    match &all(&mut pair.agent)[..] {
+        [
+            MachineEvent::Message(ToAgent::Direct {
+                request: DirectRequest::Play { title, .. },
+                ..
+            }),
+            _,
+        ] => assert_eq!(title.as_deref(), Some("a?b")),
+        other => panic!("{other:?}"),
+    }
+    pair.answer(&progress(1, "x\ny")).unwrap();
+    assert_eq!(
+        all(&mut pair.controller),
+        [MachineEvent::Message(progress(1, "x?y"))]
+    );
+    for early in [progress(2, ""), answer(2, Ok(DirectAnswer::Released))] {
+        assert!(pair.agent.send(pair.now, &early).is_err(), "{early:?}");
+    }
+    // An hour of a run is no silence, and what is behind it waits for its end.
+    pair.pass(MAX_SPAN);
+    assert!(!pair.controller.is_over());
+    pair.answer(&answer(1, Err("stopped".to_owned()))).unwrap();
+    assert!(pair.agent.send(pair.now, &progress(1, "")).is_err());
+    pair.answer(&answer(2, Ok(DirectAnswer::Released))).unwrap();
+    let kept = KeptRun {
+        number: 1,
+        run: "0".repeat(32),
+        digest: String::new(),
+    };
+    pair.send(&request(3, DirectRequest::Kept { after: 0 }))
+        .unwrap();
+    let runs = |count| {
+        answer(
+            3,
+            Ok(DirectAnswer::Kept {
+                runs: vec![kept.clone(); count],
+            }),
+        )
+    };
+    assert!(pair.agent.send(pair.now, &runs(MAX_KEPT + 1)).is_err());
+    pair.answer(&runs(MAX_KEPT)).unwrap();
+    let again = request(3, DirectRequest::Kept { after: 64 });
+    assert!(pair.controller.send(pair.now, &again).is_err());
+    pair.send(&request(4, DirectRequest::Kept { after: 64 }))
+        .unwrap();
+    pair.pass(Nanos::from_secs(120));
+    let owes = Fault::Overdue("answer a request to measure towards another host");
+    assert_eq!(fault(&mut pair.controller), owes);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The legal order of messages, leg by leg, and of the requests to tune and to probe between them. Both ends
 //! keep the same table from what they send and what they receive.
 
+use super::direct::{DirectAnswer, DirectRequest, MAX_KEPT, MAX_SPAN};
 use super::machine::{
     Fault, LONGEST_OUTAGE, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, silence,
 };
@@ -31,12 +32,18 @@ const DRAIN: Nanos = Nanos::from_secs(60);
 /// be lost.
 const REQUEST: Nanos = Nanos::from_secs(60);
 
+/// For a run, which may wait before it begins and has an end that takes its time.
+const PLAY: Nanos = Nanos(MAX_SPAN.0 + 300_000_000_000);
+
 /// For a piece of a trace, which may wait behind others on a slow path.
 const PIECE: Nanos = Nanos::from_secs(60);
 
 /// For legs that are limited by an amount, and for those with storage, which may have to be made ready: silence
 /// ends those whose peer is lost, this the rest.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
+
+/// Base64 makes four characters of three bytes.
+const MAX_PIECE_TEXT: usize = MAX_PIECE.div_ceil(3) * 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LegStage {
@@ -89,6 +96,7 @@ pub struct Legs {
     waiting: BTreeSet<u32>,
     tunes: OpenRequests,
     probes: OpenRequests,
+    directs: OpenRequests,
     /// The longest that an order of this session allows for.
     outage: Nanos,
     /// Pieces of traces that were asked for, oldest first: of which leg, and when they are due.
@@ -105,7 +113,7 @@ struct OpenRequests {
 }
 
 impl OpenRequests {
-    fn open(&mut self, now: Nanos, number: u64, what: &str) -> Result<MessageAction, Fault> {
+    fn open(&mut self, until: Nanos, number: u64, what: &str) -> Result<MessageAction, Fault> {
         if number <= self.latest {
             return fault(format!("used the number of a request to {what} twice"));
         }
@@ -113,7 +121,9 @@ impl OpenRequests {
             return fault(format!("sent more requests to {what} than may wait"));
         }
         self.latest = number;
-        self.open.push_back((number, now + REQUEST));
+        // It waits for those before it.
+        let until = self.open.back().map_or(until, |(_, last)| until.max(*last));
+        self.open.push_back((number, until));
         Ok(MessageAction::Take)
     }
 
@@ -123,6 +133,14 @@ impl OpenRequests {
         }
         self.open.pop_front();
         Ok(MessageAction::Take)
+    }
+
+    /// A word before the answer.
+    fn goes_on(&self, number: u64, what: &str) -> Result<MessageAction, Fault> {
+        match self.open.front() {
+            Some((oldest, _)) if *oldest == number => Ok(MessageAction::Take),
+            _ => fault(format!("reported on a request to {what} out of turn")),
+        }
     }
 
     fn due(&self) -> Option<Nanos> {
@@ -136,6 +154,7 @@ impl Legs {
         self.live.is_empty()
             && self.tunes.open.is_empty()
             && self.probes.open.is_empty()
+            && self.directs.open.is_empty()
             && self.fetches.is_empty()
     }
 
@@ -159,9 +178,12 @@ impl Legs {
         let tune = self.tunes.due().map(|at| (at, "answer a request to tune"));
         let probe = self.probes.due();
         let probe = probe.map(|at| (at, "answer a request to probe"));
+        let direct = self.directs.due();
+        let direct = direct.map(|at| (at, "answer a request to measure towards another host"));
         let fetch = self.fetches.front();
         let fetch = fetch.map(|(_, until)| (*until, "send a piece of a trace"));
-        owed.chain(tune).chain(probe).chain(fetch).min()
+        let requests = [tune, probe, direct, fetch].into_iter().flatten();
+        owed.chain(requests).min()
     }
 
     /// The earliest moment at which the controller owes the agent something.
@@ -189,8 +211,15 @@ impl Legs {
                 request: TuneRequest::Apply { settings } | TuneRequest::UndoOnly { settings },
                 ..
             } if settings.len() > MAX_SETTINGS => fault("named more settings than a request may"),
-            ToAgent::Tune { number, .. } => self.tunes.open(now, *number, "tune"),
-            ToAgent::Probe { number, .. } => self.probes.open(now, *number, "probe"),
+            ToAgent::Tune { number, .. } => self.tunes.open(now + REQUEST, *number, "tune"),
+            ToAgent::Probe { number, .. } => self.probes.open(now + REQUEST, *number, "probe"),
+            ToAgent::Direct { number, request } => {
+                let within = match request {
+                    DirectRequest::Play { .. } => PLAY,
+                    _ => REQUEST,
+                };
+                self.directs.open(now + within, *number, "direct")
+            }
             ToAgent::Fetch { leg } if !self.over.contains(leg) => {
                 fault("asked for the trace of a leg that is not over")
             }
@@ -248,10 +277,17 @@ impl Legs {
             }
             ToController::Tuned { number, .. } => self.tunes.answer(*number, "tune"),
             ToController::Probed { number, .. } => self.probes.answer(*number, "probe"),
-            // Base64 makes four characters of three bytes.
-            ToController::Piece { data, .. } if data.len() > MAX_PIECE.div_ceil(3) * 4 => {
-                fault("sent a larger piece of a trace than it may")
-            }
+            ToController::Directed {
+                answer: Ok(DirectAnswer::Kept { runs }),
+                ..
+            } if runs.len() > MAX_KEPT => fault("sent more runs than an answer may have"),
+            ToController::Piece { data, .. }
+            | ToController::Directed {
+                answer: Ok(DirectAnswer::Document { data }),
+                ..
+            } if data.len() > MAX_PIECE_TEXT => fault("sent a larger piece than it may"),
+            ToController::Directed { number, .. } => self.directs.answer(*number, "direct"),
+            ToController::Progress { number, .. } => self.directs.goes_on(*number, "direct"),
             ToController::Piece { leg, .. } => match self.fetches.pop_front() {
                 Some((asked, _)) if asked == *leg => Ok(MessageAction::Take),
                 _ => fault("sent a piece of a trace out of turn"),

@@ -1,5 +1,6 @@
 //! The two ends of a control connection.
 
+use super::direct::{DirectAnswer, DirectRequest, PlayEvent};
 use super::frame::{FrameError, FrameReader, encode_frame};
 use super::legs::{Legs, MessageAction};
 use super::messages::{PROTOCOL, ProbeAnswer, ToAgent, ToController, TuneRequest};
@@ -360,8 +361,10 @@ fn read_greeting(frame: &[u8], ours: &str) -> Result<String, Fault> {
     }
 }
 
-fn clean(warnings: &mut Vec<Warning>) {
-    warnings.truncate(100);
+/// Warnings of one message.
+const MAX_WARNINGS: usize = 100;
+
+fn clean(warnings: &mut [Warning]) {
     let texts = warnings.iter_mut();
     for text in texts.flat_map(|w| [&mut w.what, &mut w.meaning, &mut w.remedy]) {
         *text = printable(text, MAX_SENTENCE);
@@ -467,12 +470,14 @@ impl ControlRole for ControllerRole {
                 return Ok(());
             }
             ToController::Granted { warnings, .. } | ToController::Connected { warnings, .. } => {
+                warnings.truncate(MAX_WARNINGS);
                 clean(warnings);
             }
             ToController::Busy { why, .. }
             | ToController::Refused { why, .. }
             | ToController::Failed { why, .. } => *why = printable(why, MAX_SENTENCE),
             ToController::Finished { record, broke, .. } => {
+                record.warnings.truncate(MAX_WARNINGS);
                 clean(&mut record.warnings);
                 *broke = broke.as_deref().map(|why| printable(why, MAX_SENTENCE));
             }
@@ -488,6 +493,17 @@ impl ControlRole for ControllerRole {
             ToController::Probed { answer, .. } => match answer {
                 Ok(answer) => bound(answer),
                 Err(why) => *why = printable(why, MAX_SENTENCE),
+            },
+            ToController::Directed { answer, .. } => match answer {
+                Ok(DirectAnswer::HoldRefused { why, .. }) | Err(why) => {
+                    *why = printable(why, MAX_SENTENCE);
+                }
+                Ok(_) => {}
+            },
+            ToController::Progress { event, .. } => match event {
+                PlayEvent::Warning { warning } => clean(std::slice::from_mut(warning)),
+                PlayEvent::Waiting { what } => *what = printable(what, MAX_SENTENCE),
+                PlayEvent::LegStarted { .. } | PlayEvent::Sample { .. } => {}
             },
             ToController::Hello { .. }
             | ToController::Sample { .. }
@@ -561,6 +577,10 @@ impl ControlRole for AgentRole {
                     *title = printable(title, MAX_TITLE);
                 }
             }
+            ToAgent::Direct {
+                request: DirectRequest::Play { title, .. },
+                ..
+            } => *title = title.as_deref().map(|title| printable(title, MAX_TITLE)),
             _ => {}
         }
         end.next = now + IDLE;

@@ -1,5 +1,6 @@
 //! What the two ends of a control connection say to each other.
 
+use super::direct::{DirectAnswer, DirectRequest, PlayEvent};
 use model::advice::Configured;
 use model::mtu::{Climb, PathEnd, TcpTruth};
 use model::{BitRate, SocketOptions, SocketSettings, Warning, Workload};
@@ -230,6 +231,13 @@ pub enum ToAgent {
         /// What.
         request: ProbeRequest,
     },
+    /// Measure towards another agent, or make ready for it. Answered in turn.
+    Direct {
+        /// Counts up from one request to the next.
+        number: u64,
+        /// What.
+        request: DirectRequest,
+    },
     /// Still here.
     Ping {
         /// Comes back in the answer.
@@ -343,6 +351,20 @@ pub enum ToController {
         number: u64,
         /// What was found. Refused: what, why and what to do; no port is open then.
         answer: Result<ProbeAnswer, String>,
+    },
+    /// The answer to [`ToAgent::Direct`].
+    Directed {
+        /// The number of the request.
+        number: u64,
+        /// What was done. Refused: what, why and what to do.
+        answer: Result<DirectAnswer, String>,
+    },
+    /// Before the answer to a request to play.
+    Progress {
+        /// The number of the request.
+        number: u64,
+        /// What happens.
+        event: PlayEvent,
     },
     /// Answer to [`ToAgent::Ping`].
     Pong {

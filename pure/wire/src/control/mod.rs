@@ -8,6 +8,7 @@
 
 pub mod busy;
 pub mod datagram;
+pub mod direct;
 pub mod enrol;
 mod frame;
 mod legs;
