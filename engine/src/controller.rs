@@ -11,7 +11,7 @@ use crate::leg::LegResult;
 use crate::leg_watch;
 use crate::progress::Watcher;
 use crate::transport::{ChannelEnd as SessionEnd, ChannelEvent, ChannelSender, Reached};
-use crate::trust::{Identity, NodeId};
+use crate::trust::{Identity, NodeId, Peer};
 use anyhow::{Result, bail};
 use model::{
     Direction, Nanos, Reading, Run, Sample, Side, SocketOptions, SocketSettings, Spec, Warning,
@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use wire::control::direct::{DirectAnswer, DirectRequest, PlayEvent};
 use wire::control::{
     ControllerRole, LegOrder, Origin, ProbeAnswer, ProbeRequest, ToAgent, ToController, TuneRequest,
 };
@@ -61,6 +62,10 @@ pub struct PeerLink {
     suspended: Duration,
     /// Of this host, while the agent plays a leg with it.
     unit: SessionUnit,
+    /// Who ordered the legs, whose limits this end of them keeps.
+    orderer: Option<Peer>,
+    /// Number of the latest request to measure towards another host.
+    directs: u64,
 }
 
 impl PeerLink {
@@ -106,6 +111,8 @@ impl PeerLink {
             outage: Nanos(0),
             suspended: sys::clock::suspended(),
             unit: SessionUnit::new(None, String::new()),
+            orderer: None,
+            directs: 0,
         }
     }
 
@@ -126,6 +133,12 @@ impl PeerLink {
     /// The ids of the keys of this host and, where TLS authenticated it, of the agent.
     pub fn ids(&self) -> (Option<NodeId>, Option<NodeId>) {
         (self.local_id, self.keys.as_ref().map(|(_, agent)| *agent))
+    }
+
+    /// The same with legs that this peer ordered, within its limits.
+    pub fn ordered_by(mut self, peer: Peer) -> PeerLink {
+        self.orderer = Some(peer);
+        self
     }
 
     /// The same with legs that survive an outage of the path of this length.
@@ -202,6 +215,49 @@ impl PeerLink {
             _ => None,
         })?;
         Ok(answer.map_err(|why| self.refuses(&why))?)
+    }
+
+    /// Has the agent measure towards another one, or make ready for it; the number under which it will answer.
+    pub fn direct(&mut self, request: DirectRequest) -> Result<u64> {
+        self.directs += 1;
+        let number = self.directs;
+        self.send(ToAgent::Direct { number, request })?;
+        Ok(number)
+    }
+
+    /// The answer to [`PeerLink::direct`], or what is reported before; `None` if nothing came within this time.
+    ///
+    /// # Errors
+    /// If it refuses or is lost.
+    pub fn directed(&mut self, ours: u64, within: Duration) -> Result<Option<Directed>> {
+        let until = Instant::now() + within;
+        loop {
+            if let Some(ended) = &self.ended {
+                return Err(self.lost(ended));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match self.recv(left) {
+                Some(Incoming::Remote(ToController::Directed { number, answer }))
+                    if number == ours =>
+                {
+                    let answer = answer.map_err(|why| self.refuses(&why))?;
+                    return Ok(Some(Directed::Answer(answer)));
+                }
+                Some(Incoming::Remote(ToController::Progress { number, event }))
+                    if number == ours =>
+                {
+                    return Ok(Some(Directed::Progress(event)));
+                }
+                Some(_) => {}
+                None if left.is_zero() => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// The agent, as its sentences begin.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The answer to a request, as `pick` knows it; `meanwhile` is called every few milliseconds.
@@ -313,6 +369,14 @@ impl Drop for PeerLink {
             let _ = listener.join();
         }
     }
+}
+
+/// What an agent reports of a request to measure towards another host.
+pub enum Directed {
+    /// What happens before the answer.
+    Progress(PlayEvent),
+    /// The answer.
+    Answer(DirectAnswer),
 }
 
 /// What comes to a link.

@@ -52,6 +52,12 @@ impl HostCalendar {
         HostCalendar(state.map(|state| state.with_file_name("calendar").join("calendar.db")))
     }
 
+    /// In this directory.
+    #[cfg(test)]
+    pub fn in_directory(directory: &Path) -> HostCalendar {
+        HostCalendar(Ok(directory.join("calendar/calendar.db")))
+    }
+
     /// The directory of its files, where there is one.
     pub fn directory(&self) -> Option<PathBuf> {
         let path = self.0.as_ref().ok()?;
@@ -86,19 +92,8 @@ impl HostCalendar {
             let now = now();
             let slots = HostSlot::all(&calendar)?;
             let from = at.unwrap_or(moment(now));
-            let overlaps = |starts: Nanos, slot: &HostSlot| {
-                slot.starts < Nanos(starts.0.saturating_add(span.0)) && slot.ends > starts
-            };
-            let ends = slots
-                .iter()
-                .map(|slot| slot.ends)
-                .filter(|ends| *ends > from);
-            let mut starts: Vec<Nanos> = std::iter::once(from).chain(ends).collect();
-            starts.sort();
-            let is_free = |at: &Nanos| !slots.iter().any(|slot| overlaps(*at, slot));
-            let first = starts.into_iter().find(is_free);
-            let first = first.expect("after the last booking it is free");
-            if let Some(other) = slots.iter().find(|slot| overlaps(from, slot))
+            let first = first_free(&slots, from, span);
+            if let Some(other) = slots.iter().find(|slot| slot.overlaps(from, span))
                 && at.is_some()
             {
                 bail!(Refusal::usage(format!(
@@ -126,6 +121,77 @@ impl HostCalendar {
             }
         }
         bail!("measurements on this host begin all the time: try again, or name a time with --at")
+    }
+
+    /// Books the whole host for the slot of a coordinator: from so much later on for a span, until it expires. Or when
+    /// the host is free for so long, and why not then.
+    ///
+    /// # Errors
+    /// If the calendar cannot be used.
+    pub fn book_slot(
+        &self,
+        slot: &str,
+        [after, span, ttl]: [Nanos; 3],
+        who: &str,
+        what: &str,
+    ) -> Result<Result<(), (Nanos, String)>> {
+        let mut calendar = self.open()?;
+        let now = now();
+        let starts = now + milliseconds(after);
+        let wanted = SlotRequest {
+            slot: slot.to_owned(),
+            starts,
+            ends: starts + milliseconds(span).max(1),
+            expires: Some(now + milliseconds(ttl).max(1)),
+            who: who.to_owned(),
+            what: what.to_owned(),
+            resources: vec![HOST.to_owned()],
+        };
+        if calendar.take_whole(now, &wanted)? {
+            return Ok(Ok(()));
+        }
+        let slots = HostSlot::all(&calendar)?;
+        let (now, starts) = (moment(now), moment(starts));
+        let first = first_free(&slots, starts, span).max(starts + Nanos::from_millis(1));
+        let other = slots.iter().find(|slot| slot.overlaps(starts, span));
+        let why = other.map_or_else(
+            || "another booking was faster".to_owned(),
+            |other| {
+                let (from, until) = (utc(other.starts), utc(other.ends));
+                format!("it is booked from {from} until {until} ({})", other.what)
+            },
+        );
+        Ok(Err((first.since(now), why)))
+    }
+
+    /// Keeps a slot that is booked, as long as `keep` holds, and releases it then. `None` if it is over.
+    ///
+    /// # Errors
+    /// If the calendar cannot be used.
+    pub fn keep_slot(
+        &self,
+        slot: &str,
+        keep: impl FnMut() -> Option<Duration> + Send + 'static,
+        lost: impl FnOnce() + Send + 'static,
+    ) -> Result<Option<SlotHold>> {
+        let mut calendar = self.open()?;
+        let now = now();
+        match calendar.extend(now, slot, Some(now + TTL))? {
+            true => {
+                let _renewal = Renewal::of_slot(calendar, slot.to_owned(), keep, lost)?;
+                Ok(Some(SlotHold { _renewal }))
+            }
+            false => Ok(None),
+        }
+    }
+
+    /// Frees what a slot has, if it has anything.
+    ///
+    /// # Errors
+    /// If the calendar cannot be used.
+    pub fn release_slot(&self, slot: &str) -> Result<()> {
+        self.open()?.release(now(), slot)?;
+        Ok(())
     }
 
     /// Releases the hold of the whole host whose name begins so, or the only one there is.
@@ -182,13 +248,28 @@ pub struct HostSlot {
     pub what: String,
 }
 
+/// The first time at which nothing of this is booked for so long.
+fn first_free(slots: &[HostSlot], from: Nanos, span: Nanos) -> Nanos {
+    let ends = slots.iter().map(|slot| slot.ends);
+    let ends = ends.filter(|ends| *ends > from);
+    let mut starts: Vec<Nanos> = std::iter::once(from).chain(ends).collect();
+    starts.sort();
+    let is_free = |at: &Nanos| !slots.iter().any(|slot| slot.overlaps(*at, span));
+    let first = starts.into_iter().find(is_free);
+    first.expect("after the last booking it is free")
+}
+
 impl HostSlot {
+    fn overlaps(&self, starts: Nanos, span: Nanos) -> bool {
+        self.starts < Nanos(starts.0.saturating_add(span.0)) && self.ends > starts
+    }
+
     fn all(calendar: &Calendar) -> Result<Vec<HostSlot>, calendar::Error> {
         let mut bookings = calendar.list(now())?;
         bookings.dedup_by(|a, b| a.slot == b.slot);
         let slot = |booking: Booking| HostSlot {
+            held: is_whole(&booking),
             slot: booking.slot,
-            held: booking.expires.is_none(),
             starts: moment(booking.starts),
             ends: moment(booking.ends),
             who: booking.who,
@@ -196,6 +277,19 @@ impl HostSlot {
         };
         Ok(bookings.into_iter().map(slot).collect())
     }
+}
+
+/// What a slot that measures between two hosts is booked for; legs have the names of their workloads.
+pub(crate) const SLOT: &str = "a slot";
+
+/// Whether a booking is of the whole host: a hold without an end of its own, or the slot of a coordinator.
+fn is_whole(booking: &Booking) -> bool {
+    booking.expires.is_none() || booking.what.starts_with(SLOT)
+}
+
+/// A slot that is kept until this is dropped.
+pub struct SlotHold {
+    _renewal: Renewal,
 }
 
 /// The unit that the legs of one session have together, while there are any.
@@ -318,8 +412,7 @@ struct Renewal {
 
 impl Renewal {
     fn start(mut calendar: Calendar, mut hold: SlotRequest) -> Result<Renewal> {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let renew = move || {
+        Renewal::run(move |stopped| {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(RENEW_EVERY) {
                 let now = now();
                 hold.ends = hold.ends.max(now + TTL);
@@ -328,7 +421,35 @@ impl Renewal {
                 let _ = calendar.renew(now, &hold);
             }
             let _ = calendar.release(now(), &hold.slot);
-        };
+        })
+    }
+
+    /// Of the slot of a coordinator, while `keep` has a time after which to look again; `lost` if somebody else
+    /// released it.
+    fn of_slot(
+        mut calendar: Calendar,
+        slot: String,
+        mut keep: impl FnMut() -> Option<Duration> + Send + 'static,
+        lost: impl FnOnce() + Send + 'static,
+    ) -> Result<Renewal> {
+        Renewal::run(move |stopped| {
+            while let Some(look) = keep() {
+                let look = look.min(RENEW_EVERY);
+                let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(look) else {
+                    break;
+                };
+                let now = now();
+                if let Ok(false) = calendar.extend(now, &slot, Some(now + TTL)) {
+                    return lost();
+                }
+            }
+            let _ = calendar.release(now(), &slot);
+        })
+    }
+
+    fn run(renew: impl FnOnce(mpsc::Receiver<()>) + Send + 'static) -> Result<Renewal> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let renew = move || renew(stopped);
         let thread = std::thread::Builder::new()
             .name("calendar".to_owned())
             .spawn(renew);
@@ -379,10 +500,9 @@ fn hold(
     let free = free.unwrap_or(now + AHEAD).max(now + 1);
     let units = calendar.units(HOST)?;
     let bookings = calendar.list(now)?;
-    // Legs have holds that expire.
     let held = bookings
         .iter()
-        .find(|booking| booking.expires.is_none() && booking.starts < wanted.ends);
+        .find(|booking| is_whole(booking) && booking.starts < wanted.ends);
     let why = match held {
         Some(Booking {
             what, starts, ends, ..
@@ -432,10 +552,6 @@ mod tests {
         fn event(&mut self, _: &Event<'_>) {}
     }
 
-    fn in_directory(directory: &Path) -> HostCalendar {
-        HostCalendar(Ok(directory.join("calendar/calendar.db")))
-    }
-
     fn session(calendar: &HostCalendar, who: &str) -> SessionUnit {
         SessionUnit::new(Some(calendar.clone()), who.to_owned())
     }
@@ -451,7 +567,7 @@ mod tests {
     #[test]
     fn the_legs_of_a_session_have_one_unit_until_the_last_is_over() {
         let directory = TempDir::new();
-        let calendar = in_directory(directory.path());
+        let calendar = HostCalendar::in_directory(directory.path());
         calendar.set_clients(1).unwrap();
         let (mut one, mut other) = (session(&calendar, "one"), session(&calendar, "other"));
         let up = one.book(TEN, "bulk").ok().unwrap();
@@ -476,7 +592,7 @@ mod tests {
     #[test]
     fn a_leg_is_booked_only_where_it_ends_before_the_host_is_held() {
         let directory = TempDir::new();
-        let calendar = in_directory(directory.path());
+        let calendar = HostCalendar::in_directory(directory.path());
         let starts = now() + 8_000;
         let held = SlotRequest {
             slot: "maintenance".to_owned(),
@@ -515,7 +631,7 @@ mod tests {
     fn what_cannot_be_booked_is_reported_once_and_measured() {
         let directory = TempDir::new();
         std::fs::write(directory.path().join("calendar"), "a file").unwrap();
-        let mut unit = session(&in_directory(directory.path()), "one");
+        let mut unit = session(&HostCalendar::in_directory(directory.path()), "one");
         match unit.book(TEN, "bulk") {
             Err(NoUnit::NoCalendar(warning)) => {
                 assert!(

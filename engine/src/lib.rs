@@ -7,6 +7,7 @@ pub mod clock;
 pub mod closed_loop;
 pub mod controller;
 mod datagrams;
+mod direct;
 pub mod exit;
 pub mod experiment;
 mod grant;
@@ -31,8 +32,10 @@ pub mod reader;
 pub mod record;
 pub mod session;
 pub mod signature;
+pub mod slots;
 #[cfg(test)]
 mod testing;
+pub mod third_party;
 pub mod traces;
 pub mod transport;
 pub mod trust;

@@ -5,14 +5,16 @@
 //! so that none keeps another waiting; how many there may be is bounded by source (`transport::admission`) and by key.
 
 use crate::clock::unix_seconds;
+use crate::host_calendar::HostCalendar;
 use crate::log;
+use crate::slots::{Slot, SlotBook};
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
 use crate::transport::admission::{self, Admission, Bounds, PendingConnection, Startups};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{ChannelSender, discard};
 use crate::trust::{
-    Identity, Ledger, LedgerLimits, NodeId, Peer, Right, TrustEntry, TrustFile, TrustStore,
-    host_name,
+    DirectMeans, Identity, Ledger, LedgerLimits, NodeId, Peer, Right, TrustEntry, TrustFile,
+    TrustStore, host_name,
 };
 use anyhow::{Context, Result, bail};
 use measure::storage::Reach;
@@ -26,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use wire::control::busy;
+use wire::control::direct::SlotRole;
 use wire::control::enrol::{EnrolAnswer, EnrolRequest, REQUEST_LEN};
 use wire::control::{AgentRole, PROTOCOL, ToController, encode_frame};
 
@@ -75,6 +78,10 @@ pub struct ListenerConfig {
     pub allow_tune: bool,
     /// Where copies of clients with that right may read and write files.
     pub allow_files: Option<PathBuf>,
+    /// The archive of the runs that this host measures for clients with that right.
+    pub allow_direct: Option<PathBuf>,
+    /// What is booked on this host.
+    pub calendar: HostCalendar,
 }
 
 /// A server that listens.
@@ -91,6 +98,7 @@ struct ListenerShared {
     identity: Arc<Identity>,
     store: TrustStore,
     ledger: Arc<Ledger>,
+    slots: Arc<SlotBook>,
     session: Box<SessionHandler>,
     /// Connections whose key is not known yet.
     unknown: Admission,
@@ -134,6 +142,7 @@ impl Listener {
         let shared = Arc::new(ListenerShared {
             identity: Arc::new(Identity::open(&config.directory)?),
             ledger: Arc::new(ledger),
+            slots: Arc::new(SlotBook::new(config.calendar.clone())),
             session,
             unknown: Admission::new(bounds, refuse),
             sessions: Slots::new(config.sessions, config.key_sessions),
@@ -208,6 +217,13 @@ impl Listener {
             self.stamp = stamp;
             log("the list of trusted hosts changed");
         }
+        self.shared.slots.retain(|slot, role| {
+            let right = match role {
+                SlotRole::Source => Right::Direct,
+                SlotRole::Destination => Right::Measure,
+            };
+            trust.allowed(&slot.by, right).is_some()
+        });
         for session in sys::lock(&self.shared.tables).sessions.values() {
             let withdrawn = |right: &Right| trust.allowed(&session.id, *right).is_none();
             let why = session.rights.iter().find(|(right, _)| withdrawn(right));
@@ -332,8 +348,10 @@ impl ListenerShared {
         };
         let inviting = trust.is_inviting(unix_seconds());
         let list = trust.clone();
-        let accepts: Arc<Verdict> =
-            Arc::new(move |id| inviting || list.allowed(id, Right::Measure).is_some());
+        let slots = Arc::clone(&self.slots);
+        let accepts: Arc<Verdict> = Arc::new(move |id| {
+            inviting || list.allowed(id, Right::Measure).is_some() || slots.expects(id)
+        });
         let until = Instant::now() + HANDSHAKE;
         let name = address.to_string();
         let mut tls = match Tls::server(socket, &self.identity, accepts, &name, until) {
@@ -357,9 +375,12 @@ impl ListenerShared {
             Err(Handshake::Busy(_)) => return,
         };
         let id = tls.peer();
-        match (tls.protocol(), trust.allowed(&id, Right::Measure)) {
+        let is_session = tls.protocol() == Some(SESSION);
+        let slot = is_session.then(|| self.slots.enter(&id)).flatten();
+        let by = slot.as_ref().map_or(&id, |slot| &slot.by);
+        match (tls.protocol(), trust.allowed(by, Right::Measure)) {
             (Some(ENROL), _) => self.enrol(tls, address, pending),
-            (Some(SESSION), Some(entry)) => self.serve(tls, address, entry, pending),
+            (Some(SESSION), Some(entry)) => self.serve(tls, address, entry, slot, pending),
             (Some(SESSION), None) => {
                 self.note(&format!(
                     "{address}: refused: its key {id} is not trusted here to measure"
@@ -418,19 +439,33 @@ impl ListenerShared {
         mut tls: Tls,
         address: SocketAddr,
         entry: &TrustEntry,
+        slot: Option<Arc<Slot>>,
         pending: PendingConnection,
     ) {
         // What it does no longer counts against its neighbours.
         pending.authenticated();
-        let who = format!("{address} {}", entry.name);
-        let may_tune = self.may_tune(entry);
-        let may_files = self.may_files(entry);
+        let name = match &slot {
+            Some(slot) => format!("{} for {}", slot.peer.short(), entry.name),
+            None => entry.name.clone(),
+        };
+        let who = format!("{address} {name}");
+        let in_slot = |may: Result<(), String>| match slot {
+            Some(_) => Err("a slot is for measuring alone".to_owned()),
+            None => may,
+        };
+        let may_tune = in_slot(self.may_tune(entry));
+        let may_files = in_slot(Ok(())).and_then(|()| self.may_files(entry));
+        let may_direct = in_slot(Ok(())).and_then(|()| self.may_direct(entry));
         let mut rights = vec![(Right::Measure, "this host is no longer trusted there")];
         if may_tune.is_ok() {
             rights.push((Right::Tune, "this host may no longer tune there"));
         }
         if may_files.is_ok() {
             rights.push((Right::Files, "this host may no longer use files there"));
+        }
+        if may_direct.is_ok() {
+            let why = "this host may no longer have that one measure towards others";
+            rights.push((Right::Direct, why));
         }
         let session = OpenSession {
             id: entry.id,
@@ -448,7 +483,7 @@ impl ListenerShared {
             return dismiss(&mut tls, &why, Some(again));
         };
         let place = SessionSlot::new(self, session);
-        let listen = tls.local_address().map(|address| address.ip());
+        let listens = tls.local_address().ok();
         tls.rename(&who);
         let channel: AgentChannel = match Channel::start(Box::new(tls), &who, GREETING, None) {
             Ok(channel) => channel,
@@ -461,14 +496,18 @@ impl ListenerShared {
             channel.version()
         ));
         let peer = Peer {
-            name: entry.name.clone(),
+            name,
             id: Some(entry.id),
             own_key: Some(Arc::clone(&self.identity)),
             address: Some(address.ip()),
             limits: entry.limits.clone(),
             may_tune,
             may_files,
-            listen: listen.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+            may_direct,
+            slots: Some(Arc::clone(&self.slots)),
+            slot,
+            port: listens.map_or(self.config.port, |address| address.port()),
+            listen: listens.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip()),
             data_ports: self.config.data_ports.clone(),
             ledger: Arc::clone(&self.ledger),
             session: place.number,
@@ -489,6 +528,21 @@ impl ListenerShared {
         entry.may(Right::Tune, "tune", "--tune")
     }
 
+    /// Whether this host measures towards others for a client, or who would have to allow it and how.
+    fn may_direct(&self, entry: &TrustEntry) -> Result<DirectMeans, String> {
+        let Some(archive) = &self.config.allow_direct else {
+            return Err(
+                "it measures towards no other host: run 'linerate serve --allow-direct' there"
+                    .to_owned(),
+            );
+        };
+        entry.may(Right::Direct, "have it measure towards others", "--direct")?;
+        Ok(DirectMeans {
+            archive: archive.clone(),
+            directory: self.config.directory.clone(),
+        })
+    }
+
     /// Which files copies of a client may name, or who would have to allow it and how.
     fn may_files(&self, entry: &TrustEntry) -> Result<Reach, String> {
         let Some(directory) = &self.config.allow_files else {
@@ -503,6 +557,7 @@ impl ListenerShared {
 
     /// Ends the sessions: they notify their clients, within a grace period.
     fn stop_sessions(&self) {
+        self.slots.retain(|_, _| false);
         let tables = sys::lock(&self.tables);
         for sender in tables.sessions.values().filter_map(|s| s.sender.as_ref()) {
             sender.close("the server was stopped");

@@ -1,5 +1,6 @@
 //! The agent's side of a session: grants data connections, plays its end of each leg, reports.
 
+use crate::direct::Directing;
 use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::helper::{Helper, Helpers};
@@ -15,7 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::storage::{Reach, Storage};
-use model::{Sample, Side};
+use model::{LegLimit, Nanos, Sample, Side};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +47,9 @@ pub fn serve(
     stop: &AtomicBool,
 ) -> Result<()> {
     let mut session = Session {
-        unit: SessionUnit::new(calendar, peer.name.clone()),
+        // A slot has the whole host.
+        unit: SessionUnit::new(calendar.filter(|_| peer.slot.is_none()), peer.name.clone()),
+        directing: Directing::new(peer.clone(), channel.sender()),
         sender: channel.sender(),
         tuning: TuneService::new(&peer, helpers.tuner.clone()),
         probing: Probing::new(peer.clone(), channel.sender()),
@@ -60,6 +63,14 @@ pub fn serve(
             session
                 .sender
                 .close("it is shutting down; measure again when it is back");
+        }
+        if session
+            .peer
+            .slot
+            .as_ref()
+            .is_some_and(|slot| slot.left().is_zero())
+        {
+            session.sender.close("its slot is over");
         }
         if session.legs.values().any(|leg| !leg.thread.is_finished()) {
             session.tuning.goes_on();
@@ -80,6 +91,13 @@ pub fn serve(
         // A leg that panicked has nothing more to say, and its sockets are closed.
         let _ = leg.thread.join();
     }
+    if let (Some(slot), Some(slots)) = (&session.peer.slot, &session.peer.slots) {
+        slots.release(slot.by, &slot.name);
+    }
+    // What a coordinator ordered goes on without it, and it can fetch it later; unless it said good-bye.
+    session
+        .directing
+        .end(matches!(ended, ChannelEnd::Closed { .. }));
     match ended {
         ChannelEnd::Closed { .. } => Ok(()),
         ended => bail!(ended),
@@ -90,6 +108,7 @@ struct Session {
     sender: ChannelSender<AgentRole>,
     peer: Peer,
     unit: SessionUnit,
+    directing: Directing,
     tuning: TuneService,
     tracer: Option<Arc<Helper>>,
     probing: Probing,
@@ -138,11 +157,7 @@ impl Session {
                 request,
             } => send(&self.sender, self.tuning.answer(number, &origin, request)),
             ToAgent::Probe { number, request } => self.probing.take(number, request),
-            ToAgent::Direct { number, .. } => {
-                let why = "this version measures towards no other host".to_owned();
-                let answer = Err(why);
-                send(&self.sender, ToController::Directed { number, answer });
-            }
+            ToAgent::Direct { number, request } => self.directing.take(number, request),
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
         }
     }
@@ -167,6 +182,9 @@ impl Session {
     /// The answer to an order: a grant, and the thread that plays it; or why not.
     fn open(&mut self, order: &LegOrder) -> ToController {
         let leg = order.leg;
+        if let Some(why) = self.too_long(order) {
+            return ToController::Refused { leg, why };
+        }
         let mut admitted = match self.peer.admit(order) {
             Ok(admitted) => admitted,
             Err(Denied::Busy { wait, why }) => return ToController::Busy { leg, wait, why },
@@ -236,6 +254,17 @@ impl Session {
         answer
     }
 
+    /// Why a leg does not end within the slot of this session, if it is in one.
+    fn too_long(&self, order: &LegOrder) -> Option<String> {
+        let left = Nanos::from(self.peer.slot.as_ref()?.left());
+        match order.limit {
+            LegLimit::Time(span) if span > left => {
+                Some(format!("a leg of {span}: its slot ends in {left}"))
+            }
+            _ => None,
+        }
+    }
+
     /// What the agent's end of a leg reads or writes, as far as the peer may use files here.
     fn storage(&self, order: &LegOrder) -> Result<Option<Storage>, String> {
         let file = order.workload.file(order.agent_sends);
@@ -296,9 +325,7 @@ fn play(
     let mut job = job(order, Side::Remote, cpus, storage, &token, || {
         Reconnect::Accept(grant)
     });
-    job.quota = admitted.quota();
-    job.longest = admitted.cut();
-    job.drain = job.drain.min(admitted.drain().unwrap_or(job.drain));
+    admitted.limit(&mut job);
     let mut on_sample = |sample: Sample| {
         // Its load counts the bytes of the leg's own direction.
         admitted.account(order.workload.both_directions(sample.bytes));

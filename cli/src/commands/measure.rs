@@ -1,5 +1,6 @@
 //! `linerate measure`: how fast is this path, and what did the kernel see meanwhile?
 
+mod between;
 pub mod options;
 mod series;
 mod stream;
@@ -31,6 +32,7 @@ use std::sync::atomic::AtomicBool;
   linerate measure lab:berkeley-chicago        an emulated path
   linerate measure db2                         an agent (linerate serve) on db2
   linerate measure ssh:me@db2 --bidir -t 30    starts the agent over ssh
+  linerate measure db1 db2                     between two other hosts
   linerate measure db2 --workload request --pace 2000 -P 4 --down
   linerate measure iperf3:speed.example -P 4   any stock iperf3 server
   linerate measure nfs://nas/export --block 8K --depth 4
@@ -45,8 +47,12 @@ Sizes take K, M, G (1024-based); rates K, M, G bits per second (1000-based);
 times s, ms, us, m. docs/measure.md describes the workloads and their figures.")]
 #[command(group = ArgGroup::new("output"))]
 pub struct Measure {
-    /// The remote host
+    /// The remote host; of two, the one that measures
     host: String,
+    /// The host that HOST measures towards, instead of this one: 'linerate serve --allow-direct' and the right to direct
+    /// there ('linerate trust add ID --direct')
+    #[arg(value_name = "TO")]
+    towards: Option<String>,
 
     #[command(flatten)]
     options: options::RunOptions,
@@ -114,6 +120,9 @@ pub(in crate::commands) struct Played {
 
 impl Measure {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        if let Some(towards) = &self.towards {
+            return self.between(towards, global);
+        }
         let (host, spec) = self.order()?;
         let peer = &host;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;

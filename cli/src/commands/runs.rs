@@ -1,5 +1,6 @@
 //! `linerate runs`: the archive, to look into and to tidy up.
 
+mod fetch;
 mod prune;
 mod serve;
 
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
   linerate runs export 3f -o run.json
   linerate runs export 3f --format csv
   linerate runs import run.json                ours, or of iperf3 -J
+  linerate runs fetch db1                      what it measured for this host
   linerate runs delete 3f
   linerate runs prune --keep-days 90 --dry-run
   linerate runs verify                         are all records intact?
@@ -45,6 +47,7 @@ enum RunsAction {
     Show(RunsShow),
     Export(Export),
     Import(Import),
+    Fetch(fetch::RunsFetch),
     Delete(Delete),
     Prune(prune::Prune),
     Verify(Verify),
@@ -187,6 +190,7 @@ impl Runs {
             RunsAction::Show(show) => show.run(global),
             RunsAction::Export(export) => export.run(global),
             RunsAction::Import(import) => import.run(global),
+            RunsAction::Fetch(fetch) => fetch.run(global),
             RunsAction::Delete(delete) => delete.run(global),
             RunsAction::Prune(prune) => prune.run(global),
             RunsAction::Verify(verify) => verify.run(global),

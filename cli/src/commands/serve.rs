@@ -1,6 +1,8 @@
 //! `linerate serve`: let hosts measure this one.
 
+use crate::lookup::refused;
 use crate::prelude::*;
+use archive::Archive;
 use engine::helper::Helpers;
 use engine::host::DEFAULT_PORT;
 use engine::host_calendar::HostCalendar;
@@ -22,6 +24,15 @@ const CONNECTIONS: u32 = 1024;
 /// Open files of a session besides its data connections.
 const SESSION_FILES: u32 = 8;
 
+/// What says how names become addresses.
+const RESOLVER: [&str; 5] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+];
+
 const GIVE_UP: &str = "cannot give up the rights that serving does not need";
 
 /// Let trusted hosts measure to and from this one
@@ -31,6 +42,7 @@ const GIVE_UP: &str = "cannot give up the rights that serving does not need";
   linerate serve --data-ports 5300-5399        behind a firewall
   linerate serve --bind 192.0.2.1 --clients 1
   linerate serve --allow-tune
+  linerate serve --allow-direct                others have it measure ('measure A B')
   linerate serve --allow-files /srv/copies
   linerate serve --iperf3 --bind 0.0.0.0       for stock iperf3 clients
 
@@ -83,6 +95,10 @@ pub struct ServeArgs {
     /// directory, and nowhere else
     #[arg(long, value_name = "DIR", conflicts_with = "iperf3")]
     allow_files: Option<PathBuf>,
+    /// Let hosts with the right to direct ('linerate trust add ID --direct') have this one measure towards others
+    /// ('measure A B'): it connects to them, and keeps the runs in its archive
+    #[arg(long, conflicts_with = "iperf3")]
+    allow_direct: bool,
     /// Serve stock iperf3 clients instead, without linerate's trust; on loopback unless --bind or
     /// --authorized-users is given
     #[arg(long)]
@@ -109,6 +125,7 @@ impl ServeArgs {
                 read: tuning::readable(),
                 write: Vec::new(),
                 low_ports: self.low_ports(wire::iperf3::DEFAULT_PORT),
+                connects: false,
             };
             iperf3::server::serve(
                 (self.bind, self.port),
@@ -128,13 +145,27 @@ impl ServeArgs {
         if let Err(error) = calendar.set_clients(self.clients) {
             listener::log(&format!("{error:#}: clients are warned"));
         }
+        let archive = self.archive(global)?;
+        let archive_in = archive
+            .as_ref()
+            .and_then(|file| Some(file.parent()?.to_owned()));
+        let mut read = tuning::readable();
+        if self.allow_direct {
+            read.extend(RESOLVER.map(PathBuf::from));
+        }
         let network = Network {
-            read: tuning::readable(),
-            write: [Some(directory.clone()), self.files()?, calendar.directory()]
-                .into_iter()
-                .flatten()
-                .collect(),
+            read,
+            write: [
+                Some(directory.clone()),
+                self.files()?,
+                calendar.directory(),
+                archive_in,
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
             low_ports: self.low_ports(DEFAULT_PORT),
+            connects: self.allow_direct,
         };
         let config = listener::ListenerConfig {
             directory,
@@ -147,6 +178,8 @@ impl ServeArgs {
             startups: self.startups,
             allow_tune: self.allow_tune,
             allow_files: self.files()?,
+            allow_direct: archive,
+            calendar: calendar.clone(),
         };
         let serving = helpers.clone();
         let session = move |channel, peer| {
@@ -164,6 +197,16 @@ impl ServeArgs {
             Some(what) => anyhow::bail!("the {what} of this server died: start the server again"),
             None => Ok(Exit::Done),
         }
+    }
+
+    /// The archive of the runs that this host measures for others, if it does; what is confined later cannot make it.
+    fn archive(&self, global: &Global) -> Result<Option<PathBuf>> {
+        if !self.allow_direct {
+            return Ok(None);
+        }
+        let file = std::path::absolute(global.archive_path().map_err(refused)?)?;
+        Archive::open(&file).map_err(refused)?;
+        Ok(Some(file))
     }
 
     /// What may be tuned, if anything.

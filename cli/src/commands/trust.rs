@@ -56,7 +56,7 @@ struct Add {
     #[arg(long, value_name = "NAME[:PORT]")]
     address: Option<String>,
     /// It is only to be measured from here: no rights on this host
-    #[arg(long, conflicts_with_all = ["rights", "tune", "files", "rate", "seconds", "bytes_per_day"])]
+    #[arg(long, conflicts_with_all = ["rights", "tune", "files", "direct", "rate", "seconds", "bytes_per_day"])]
     server: bool,
     #[command(flatten)]
     allow: Allow,
@@ -74,6 +74,9 @@ struct Allow {
     /// Its copies may read and write files here, if 'linerate serve --allow-files DIR' runs
     #[arg(long)]
     files: bool,
+    /// It may have this host measure towards others ('measure A B'), if 'linerate serve --allow-direct' runs
+    #[arg(long)]
+    direct: bool,
     /// Highest rate of all its legs together, both directions in one [default: unlimited]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
@@ -195,8 +198,9 @@ impl Allow {
     fn rights(&self) -> BTreeSet<Right> {
         let tune = self.tune.then_some(Right::Tune);
         let files = self.files.then_some(Right::Files);
+        let direct = self.direct.then_some(Right::Direct);
         let rights = self.rights.iter().copied();
-        rights.chain(tune).chain(files).collect()
+        rights.chain(tune).chain(files).chain(direct).collect()
     }
 
     /// The limits, those that are not given being kept.
@@ -265,6 +269,7 @@ fn describe(entry: &TrustEntry) -> String {
         Right::Measure => "measure",
         Right::Tune => "tune",
         Right::Files => "use files",
+        Right::Direct => "direct",
     });
     let rights: Vec<&str> = rights.collect();
     let may = match rights.is_empty() {

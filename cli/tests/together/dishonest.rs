@@ -26,10 +26,10 @@ const WATCHED: Duration = Duration::from_secs(5);
 const A_DAY: Nanos = Nanos::from_secs(86_400);
 
 /// A control connection without a protocol: raw frames.
-struct Raw(Tls);
+pub struct Raw(Tls);
 
 impl Raw {
-    fn send(&mut self, message: &impl Serialize) {
+    pub fn send(&mut self, message: &impl Serialize) {
         self.try_send(message).unwrap();
     }
 
@@ -48,7 +48,7 @@ impl Raw {
     }
 
     /// The next frame that says one of these.
-    fn wait_for(&mut self, what: &[&str]) -> Value {
+    pub fn wait_for(&mut self, what: &[&str]) -> Value {
         let until = Instant::now() + SOON;
         loop {
             let message = self
@@ -61,8 +61,8 @@ impl Raw {
     }
 }
 
-struct Client {
-    control: Raw,
+pub struct Client {
+    pub control: Raw,
     legs: u32,
 }
 
@@ -77,7 +77,12 @@ struct Flow {
 
 impl Client {
     /// A client of that key which does not obey.
-    fn of(agent: &Server, key: &Home) -> Client {
+    pub fn of(agent: &Server, key: &Home) -> Client {
+        Client::try_of(agent, key).expect("the key is trusted")
+    }
+
+    /// The same, if its key is accepted: a server that refuses it says so after the handshake.
+    pub fn try_of(agent: &Server, key: &Home) -> Option<Client> {
         let identity = Identity::open(&key.path().join("config")).unwrap();
         let socket = TcpStream::connect(&agent.at).unwrap();
         let until = Instant::now() + SOON;
@@ -89,16 +94,17 @@ impl Client {
             "agent",
             until,
         );
-        let mut control = Raw(tls.ok().expect("the key is trusted"));
-        control.send(&ToAgent::Hello {
+        let mut control = Raw(tls.ok()?);
+        let hello = ToAgent::Hello {
             protocol: PROTOCOL,
             version: "dishonest".to_owned(),
-        });
-        control.wait_for(&["hello"]);
-        Client { control, legs: 0 }
+        };
+        control.try_send(&hello).ok()?;
+        control.recv(Instant::now() + SOON)?;
+        Some(Client { control, legs: 0 })
     }
 
-    fn order(&mut self, down: bool, streams: u32, limit: LegLimit) -> LegOrder {
+    pub fn order(&mut self, down: bool, streams: u32, limit: LegLimit) -> LegOrder {
         self.legs += 1;
         LegOrder {
             leg: self.legs,
@@ -115,7 +121,7 @@ impl Client {
     }
 
     /// The answer to an order.
-    fn ask(&mut self, order: &LegOrder) -> Value {
+    pub fn ask(&mut self, order: &LegOrder) -> Value {
         let order = Box::new(order.clone());
         self.control.send(&ToAgent::Open { order });
         self.control

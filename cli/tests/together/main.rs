@@ -28,6 +28,7 @@ mod prove_from;
 mod remote_tuning;
 mod runs;
 mod schema;
+mod third_party;
 mod tune_mtu;
 mod undo;
 mod units;

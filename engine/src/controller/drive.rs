@@ -10,6 +10,7 @@ use crate::outages;
 use crate::progress::{Event as Progress, Watcher};
 use crate::signature::{self, Statement};
 use crate::traces;
+use crate::trust::{Admitted, Denied, Peer};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -91,6 +92,8 @@ struct LegState {
     go: Option<mpsc::Sender<()>>,
     /// Ends it early.
     stop: Arc<AtomicBool>,
+    /// The limits that this end keeps for who ordered the leg.
+    admitted: Option<Arc<Admitted>>,
     /// The request to stop was sent to the agent.
     stop_sent: bool,
     /// It never began because another leg of its group could not, whose failure is reported.
@@ -116,7 +119,14 @@ impl Drive<'_> {
                 ..leg_order(spec, self.link.next_leg, direction)
             };
             self.link.next_leg += 1;
-            legs.push(LegState::new(index, direction, order));
+            let mut leg_state = LegState::new(index, direction, order);
+            if let Some(peer) = &self.link.orderer {
+                let admitted = admit(peer, &mut leg_state.order, &self.link.name)?;
+                let warnings = admitted.warnings.clone();
+                self.warn(&mut leg_state.leg.local, warnings);
+                leg_state.admitted = Some(Arc::new(admitted));
+            }
+            legs.push(leg_state);
         }
         let outcome = self.run_legs(&mut legs);
         let mut outcome = outcome.and(self.end(&mut legs));
@@ -525,7 +535,8 @@ impl Drive<'_> {
             is_udp: order.workload.is_udp(),
         };
         let stop = Arc::clone(&leg_state.stop);
-        leg_state.go = Some(local_end(order, dial, stop, self.link.post.clone()));
+        let limits = leg_state.admitted.clone();
+        leg_state.go = Some(local_end(order, dial, limits, stop, self.link.post.clone()));
         Ok(())
     }
 
@@ -613,6 +624,27 @@ impl Drive<'_> {
     }
 }
 
+/// Requests a leg that another host ordered: the order becomes as small as its limits at this host are.
+fn admit(peer: &Peer, order: &mut LegOrder, towards: &str) -> Result<Admitted> {
+    let ours = LegOrder {
+        agent_sends: !order.agent_sends,
+        ..order.clone()
+    };
+    match peer.admit_as(&format!("leg {} towards {towards}", order.leg), &ours) {
+        Ok(admitted) => {
+            let LegOrder {
+                limit,
+                interval,
+                socket,
+                ..
+            } = admitted.order.clone();
+            (order.limit, order.interval, order.socket) = (limit, interval, socket);
+            Ok(admitted)
+        }
+        Err(Denied::Busy { why, .. } | Denied::Refused(why)) => bail!(Refusal::unreachable(why)),
+    }
+}
+
 impl LegState {
     fn new(index: usize, direction: Direction, order: LegOrder) -> LegState {
         let leg = Leg {
@@ -634,6 +666,7 @@ impl LegState {
             ask_again: None,
             go: None,
             stop: Arc::default(),
+            admitted: None,
             stop_sent: false,
             cancelled: false,
             failure: None,

@@ -4,10 +4,11 @@ use super::{Happened, Incoming};
 use crate::datagrams;
 use crate::exit::Refusal;
 use crate::leg::{LegEnd, LegResult, can_connect, job, sampled_ones, storage};
+use crate::trust::Admitted;
 use anyhow::{Context, Result, anyhow, bail};
 use measure::Reconnect;
 use measure::storage::Reach;
-use model::{Placement, Side, SocketSettings};
+use model::{Placement, Sample, Side, SocketSettings};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,7 @@ const NEAR: &str = "this host";
 pub(super) fn local_end(
     order: LegOrder,
     dial: Dial,
+    limits: Option<Arc<Admitted>>,
     stop: Arc<AtomicBool>,
     post: mpsc::Sender<Incoming>,
 ) -> mpsc::Sender<()> {
@@ -36,7 +38,7 @@ pub(super) fn local_end(
     std::thread::spawn(move || {
         // A controller that is over receives nothing more and needs nothing more.
         let report = |what| drop(post.send(Incoming::Local(leg, what)));
-        match play(&order, dial, &gone, &stop, &report) {
+        match play(&order, dial, limits.as_deref(), &gone, &stop, &report) {
             Ok(Some(played)) => report(Happened::Over(Box::new(played))),
             Ok(None) => {}
             Err(error) => report(Happened::Failed(error)),
@@ -49,6 +51,7 @@ pub(super) fn local_end(
 fn play(
     order: &LegOrder,
     mut dial: Dial,
+    limits: Option<&Admitted>,
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     report: &dyn Fn(Happened),
@@ -67,11 +70,19 @@ fn play(
     }
     let cpus = dial.placement.cpus.clone();
     let token = dial.token;
-    let job = job(order, Side::Local, &cpus, storage, &token, || {
+    let mut job = job(order, Side::Local, &cpus, storage, &token, || {
         let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
         Reconnect::Connect(Arc::new(open))
     });
-    let mut on_sample = |sample| report(Happened::Sample(Box::new(sample)));
+    if let Some(limits) = limits {
+        limits.limit(&mut job);
+    }
+    let mut on_sample = |sample: Sample| {
+        if let Some(limits) = limits {
+            limits.account(order.workload.both_directions(sample.bytes));
+        }
+        report(Happened::Sample(Box::new(sample)));
+    };
     let played = end.play(job, sockets, order, &token, stop, &mut on_sample);
     let played = played.map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
     Ok(Some(played))

@@ -50,6 +50,8 @@ impl TestServer {
             startups: Startups::default(),
             allow_tune: false,
             allow_files: None,
+            allow_direct: None,
+            calendar: HostCalendar::in_directory(dir.path()),
         };
         let listener = Listener::open(config, Box::new(refuse_orders)).unwrap();
         let (id, address) = (listener.id(), listener.addresses()[0]);
@@ -665,6 +667,8 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
         startups: Startups::default(),
         allow_tune: false,
         allow_files: None,
+        allow_direct: None,
+        calendar: HostCalendar::in_directory(dir.path()),
     };
     let mut listener = Listener::open(config, Box::new(refuse_orders)).unwrap();
     let is_loopback = |l: &Listener| l.addresses().iter().all(|a| a.ip().is_loopback());

@@ -55,6 +55,8 @@ pub struct How<'a> {
     pub handed: Option<IpAddr>,
     /// Longest outage of the path that legs are to survive.
     pub outage: Nanos,
+    /// The one key that is accepted, whoever is trusted.
+    pub only: Option<NodeId>,
     /// Ends the attempt.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -193,13 +195,16 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         let at = entry.address.as_deref().and_then(agent_address);
         same(&entry.name) || at.is_some_and(|(name, at)| at == port && same(&name))
     };
-    let pinned: Vec<NodeId> = trust.hosts.iter().filter(is_it).map(|e| e.id).collect();
+    let pinned: Vec<NodeId> = match how.only {
+        Some(id) => vec![id],
+        None => trust.hosts.iter().filter(is_it).map(|e| e.id).collect(),
+    };
     let expected: BTreeSet<NodeId> = match pinned.is_empty() {
         true => trust.hosts.iter().map(|entry| entry.id).collect(),
         false => pinned.iter().copied().collect(),
     };
     let accepts: Arc<Verdict> = Arc::new(move |id| expected.contains(id));
-    if trust.hosts.is_empty() {
+    if trust.hosts.is_empty() && how.only.is_none() {
         // Where nothing listens that is said first.
         tcp(name, port, how)?;
         bail!(Refusal::unreachable(format!(
@@ -211,6 +216,9 @@ pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
         let shaken = shake_hands(name, port, how, &identity, &accepts, SESSION, busy_until)?;
         let (tls, address) = shaken.map_err(|failure| {
         Refusal::unreachable(match (failure, pinned.first()) {
+            (Handshake::Key(key), Some(pin)) if how.only.is_some() => format!(
+                "another host answers at {at} than the one of the slot: its key is {key}, that one's {pin}"
+            ),
             (Handshake::Key(key), Some(pin)) => format!(
                 "another host answers at {at} than before: its key is {key}, the trusted one {}: do not go on before you know why; if the host is new, 'linerate trust remove {}' and enrol it again",
                 pin.short(),

@@ -5,12 +5,13 @@ use super::identity::Identity;
 use super::quota::{self, Account, LegQuota};
 use super::store::KeyLimits;
 use crate::leg::{direction, most_connections, role};
+use crate::slots::{Slot, SlotBook};
 use measure::storage::Reach;
 use model::{BitRate, Bytes, LegLimit, Nanos, NodeId, Side, Warning};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,6 +36,15 @@ const UNKNOWN_DURATION: Nanos = Nanos::from_secs(60);
 /// The moved bytes of a host are entered in the book at least so often during a leg.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
+/// What an agent needs to measure towards others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectMeans {
+    /// The archive that keeps the runs.
+    pub archive: PathBuf,
+    /// The directory of the key of this host.
+    pub directory: PathBuf,
+}
+
 /// The peer of a session, as the agent knows it.
 #[derive(Clone)]
 pub struct Peer {
@@ -51,8 +61,16 @@ pub struct Peer {
     pub limits: KeyLimits,
     /// Whether it may change this host's settings, or a sentence that says how to allow it.
     pub may_tune: Result<(), String>,
+    /// Whether it may have this host measure towards others, or a sentence that says how to allow it.
+    pub may_direct: Result<DirectMeans, String>,
+    /// The slots of coordinators at this host; `None` over a pipe.
+    pub slots: Option<Arc<SlotBook>>,
+    /// The slot in which it measures, if it is no client of its own right.
+    pub slot: Option<Arc<Slot>>,
     /// Which files of this host its copies may name, or a sentence that says how to allow it.
     pub may_files: Result<Reach, String>,
+    /// Port of the control connections of this host; 0 over a pipe.
+    pub port: u16,
     /// Where data listeners are to listen.
     pub listen: IpAddr,
     /// Ports for them; `None`: any.
@@ -74,6 +92,10 @@ impl Peer {
             limits: KeyLimits::default(),
             // It has the rights of the user who started this process, and no others.
             may_tune: Ok(()),
+            may_direct: Err("an agent over a pipe measures towards no other host: run 'linerate serve --allow-direct' there".to_owned()),
+            slots: None,
+            slot: None,
+            port: 0,
             may_files: Ok(Reach::Anywhere),
             listen,
             data_ports,
@@ -287,6 +309,13 @@ pub struct Admitted {
 }
 
 impl Admitted {
+    /// Puts the limits into the load of the leg.
+    pub fn limit(&self, job: &mut measure::Job) {
+        job.quota = self.quota();
+        job.longest = self.cut();
+        job.drain = job.drain.min(self.drain().unwrap_or(job.drain));
+    }
+
     /// The limits that every write and read of the leg asks first, if its peer has any.
     pub fn quota(&self) -> Option<Arc<dyn measure::Quota>> {
         let quota = self.limited()?;
@@ -623,6 +652,7 @@ mod tests {
             data_ports: None,
             ledger: Arc::clone(ledger),
             session,
+            ..Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None)
         }
     }
 

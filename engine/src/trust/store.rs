@@ -72,6 +72,8 @@ pub enum Right {
     Tune,
     /// Have copies read and write files of this host, if 'linerate serve --allow-files DIR' runs
     Files,
+    /// Have this host measure towards others, if 'linerate serve --allow-direct' runs
+    Direct,
 }
 
 /// How much another host may measure here; `None` is unlimited (a leg lasts a day at most).

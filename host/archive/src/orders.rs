@@ -40,6 +40,18 @@ impl Archive {
         })
     }
 
+    /// Whether the host of this key ordered this run.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn is_ordered(&self, by: NodeId, run: &str) -> Result<bool, Error> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM orders WHERE ordered_by = ?1 AND run = ?2)";
+        let read = self
+            .db()
+            .query_row(sql, params![by.to_string(), run], |row| row.get(0));
+        read.map_err(|source| Error::sql(self.path(), "read who ordered runs", source))
+    }
+
     /// The runs that the host of this key ordered, those behind that number, [`MOST_ORDERS`] of them.
     ///
     /// # Errors

@@ -601,6 +601,8 @@ fn each_host_reads_the_runs_that_it_ordered() {
     assert_eq!(numbers(one, 0), (1..=64).collect::<Vec<_>>());
     assert_eq!(numbers(one, 64), (65..=70).collect::<Vec<_>>());
     assert!(numbers(one, u64::MAX).is_empty());
+    let ordered = |by, run| archive.is_ordered(by, run).unwrap();
+    assert!(ordered(other, "0000ffff") && !ordered(one, "0000ffff"));
     let orders = archive.orders(other, 0).unwrap();
     assert_eq!(
         (orders.len(), &*orders[0].run, &*orders[0].digest),

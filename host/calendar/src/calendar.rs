@@ -236,19 +236,25 @@ impl Calendar {
             tx.execute("DELETE FROM booking WHERE slot = ?1", [&wanted.slot])?;
             Ok(insert(tx, TAKE, wanted)? == wanted.resources.len())
         })?;
-        let expiry = "UPDATE booking SET expires = ?2 WHERE slot = ?1";
-        Ok(again
-            || self.write("renew a booking", now, |tx| {
-                Ok(tx.execute(expiry, params![wanted.slot, wanted.expires])? > 0)
-            })?)
+        Ok(again || self.extend(now, &wanted.slot, wanted.expires)?)
+    }
+
+    /// Gives a slot another expiry; `false` if it was over.
+    pub fn extend(
+        &mut self,
+        now: Milliseconds,
+        slot: &str,
+        expires: Option<Milliseconds>,
+    ) -> Result<bool, Error> {
+        self.write("renew a booking", now, |tx| {
+            let update = "UPDATE booking SET expires = ?2 WHERE slot = ?1";
+            Ok(tx.execute(update, params![slot, expires])? > 0)
+        })
     }
 
     /// Makes a hold stay until its end; `false` if it was over.
     pub fn confirm(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
-        self.write("confirm a booking", now, |tx| {
-            let update = "UPDATE booking SET expires = NULL WHERE slot = ?1 AND expires > ?2";
-            Ok(tx.execute(update, params![slot, now])? > 0)
-        })
+        self.extend(now, slot, None)
     }
 
     /// Frees what a slot has; whether it had anything.

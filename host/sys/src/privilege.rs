@@ -27,6 +27,8 @@ pub struct Network {
     pub write: Vec<PathBuf>,
     /// It opens ports below 1024.
     pub low_ports: bool,
+    /// It connects to other hosts over TCP.
+    pub connects: bool,
 }
 
 /// A process that does for it what takes a privilege.
@@ -101,7 +103,10 @@ impl Network {
         let allowed = allowed.chain(path_beneath_rules(&self.write, write));
         let confined = Ruleset::default()
             .handle_access(AccessFs::from_all(LANDLOCK))
-            .and_then(|rules| rules.handle_access(AccessNet::ConnectTcp))
+            .and_then(|rules| match self.connects {
+                true => Ok(rules),
+                false => rules.handle_access(AccessNet::ConnectTcp),
+            })
             .and_then(|rules| rules.scope(Scope::from_all(LANDLOCK)))
             .and_then(|rules| rules.create()?.add_rules(allowed)?.restrict_self());
         let landlock = confined.map_err(io::Error::other)?.landlock;

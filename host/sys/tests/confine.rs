@@ -193,6 +193,7 @@ fn a_network_process_has_its_files_and_no_others_and_starts_and_connects_to_noth
         read: vec!["/proc".into(), other.join("a"), "/nowhere".into()],
         write: vec![own.clone()],
         low_ports: false,
+        connects: false,
     };
     let thread = std::thread::spawn(move || {
         let not_denied = network.confine().unwrap();

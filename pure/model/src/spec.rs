@@ -95,6 +95,14 @@ impl Directions {
             Directions::UpThenDown | Directions::Bidirectional => &[Direction::Up, Direction::Down],
         }
     }
+
+    /// How many times legs run one after the other.
+    pub fn rounds(self) -> u32 {
+        match self {
+            Directions::Up | Directions::Down | Directions::Bidirectional => 1,
+            Directions::UpThenDown => 2,
+        }
+    }
 }
 
 named! {

@@ -4,7 +4,7 @@
 
 use linerate_wire::Machine;
 use linerate_wire::control::direct::{
-    Destination, DirectAnswer, DirectRequest, KeptRun, MAX_KEPT, MAX_SPAN, PlayEvent,
+    Destination, DirectAnswer, DirectRequest, DirectedRun, MAX_KEPT, MAX_SPAN, PlayEvent,
 };
 use linerate_wire::control::{
     AgentMachine, ControlRole, ControllerMachine, Endpoint, Fault, IDLE, LegOrder, MAX_FRAME,
@@ -808,6 +808,7 @@ fn a_run_between_two_other_hosts_is_reported_and_answered_in_turn() {
             port: 5210,
             id: NodeId::new([1; 32]),
         },
+        outage: Nanos(0),
         title: Some("a\u{7}b".to_owned()),
     };
     let progress = |number, what: &str| ToController::Progress {
@@ -845,7 +846,7 @@ fn a_run_between_two_other_hosts_is_reported_and_answered_in_turn() {
     pair.answer(&answer(1, Err("stopped".to_owned()))).unwrap();
     assert!(pair.agent.send(pair.now, &progress(1, "")).is_err());
     pair.answer(&answer(2, Ok(DirectAnswer::Released))).unwrap();
-    let kept = KeptRun {
+    let kept = DirectedRun {
         number: 1,
         run: "0".repeat(32),
         digest: String::new(),

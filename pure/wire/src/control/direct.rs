@@ -88,10 +88,13 @@ pub enum DirectRequest {
         spec: Box<Spec>,
         /// Towards whom.
         to: Destination,
+        /// Longest outage of the path that its legs are to survive.
+        #[serde(default, rename = "outage_ns")]
+        outage: Nanos,
         /// A note kept with the run.
         title: Option<String>,
     },
-    /// Which runs this coordinator ordered here and are kept, those behind that number of [`KeptRun::number`].
+    /// Which runs this coordinator ordered here and are kept, those behind that number of [`DirectedRun::number`].
     Kept {
         /// 0: from the first.
         after: u64,
@@ -107,7 +110,7 @@ pub enum DirectRequest {
 
 /// A run that a coordinator ordered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptRun {
+pub struct DirectedRun {
     /// Counts the runs that it ordered at this agent, from 1.
     pub number: u64,
     /// Its name.
@@ -153,7 +156,7 @@ pub enum DirectAnswer {
     /// The runs, by their number; [`MAX_KEPT`] at most.
     Kept {
         /// None: there are no more.
-        runs: Vec<KeptRun>,
+        runs: Vec<DirectedRun>,
     },
     /// A piece of a document.
     Document {

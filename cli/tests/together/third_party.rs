@@ -1,0 +1,559 @@
+//! Measurements between two agents that a third host orders, and coordinators and sources that do not obey. Loopback only.
+
+use crate::common::{Home, Server, json, run, stderr, stdout};
+use crate::dishonest::{Client, Raw};
+use model::{Bulk, Directions, FileCopy, LegLimit, Nanos, NodeId, Spec, Workload};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use wire::control::ToAgent;
+use wire::control::direct::{Destination, DirectRequest, MAX_SLOTS, SlotRole};
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// Two agents and a coordinator, which may direct the first.
+fn three() -> (Server, Server, Home) {
+    let source = Server::start(&["--allow-direct"]);
+    let destination = Server::start(&[]);
+    let coordinator = source.guest(&["--direct"]);
+    accept(&coordinator, &destination);
+    (source, destination, coordinator)
+}
+
+fn accept(coordinator: &Home, server: &Server) {
+    let out = run(&mut coordinator.linerate(&["trust", "accept", &server.invite(&[])]));
+    assert!(out.status.success(), "{}", stderr(&out));
+}
+
+fn id(home: &Home) -> NodeId {
+    let shown = stdout(&run(&mut home.linerate(&["trust", "show"])));
+    shown.trim().parse().unwrap()
+}
+
+fn slot(number: u32) -> String {
+    format!("{number:032x}")
+}
+
+fn port(server: &Server) -> u16 {
+    server.at.rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// A coordinator of raw messages.
+struct Coordinator {
+    control: Raw,
+    number: u64,
+}
+
+impl Coordinator {
+    fn at(agent: &Server, key: &Home) -> Coordinator {
+        Coordinator {
+            control: Client::of(agent, key).control,
+            number: 0,
+        }
+    }
+
+    fn send(&mut self, request: DirectRequest) {
+        self.number += 1;
+        let number = self.number;
+        self.control.send(&ToAgent::Direct { number, request });
+    }
+
+    /// What was done, or why not.
+    fn ask(&mut self, request: DirectRequest) -> Result<Value, String> {
+        self.send(request);
+        let message = self.control.wait_for(&["directed", "bye"]);
+        assert_eq!(message["number"], self.number, "{message}");
+        match &message["answer"]["Err"] {
+            Value::String(why) => Err(why.clone()),
+            _ => Ok(message["answer"]["Ok"].clone()),
+        }
+    }
+
+    fn refusal(&mut self, request: DirectRequest) -> String {
+        match self.ask(request) {
+            Err(why) => why,
+            Ok(answer) => {
+                assert_eq!(answer["done"], "hold_refused", "{answer}");
+                assert!(answer["free_in_ns"].is_null(), "{answer}");
+                answer["why"].as_str().unwrap().to_owned()
+            }
+        }
+    }
+
+    fn done(&mut self, request: DirectRequest) -> Value {
+        self.ask(request).unwrap()
+    }
+
+    /// Holds and confirms a slot that begins now.
+    fn book(&mut self, number: u32, span: Nanos, peer: NodeId, role: SlotRole) {
+        let held = self.done(hold(number, Nanos(0), span, peer, role));
+        assert_eq!(held["done"], "held", "{held}");
+        let slot = slot(number);
+        assert_eq!(
+            self.done(DirectRequest::Confirm { slot })["done"],
+            "confirmed"
+        );
+    }
+}
+
+fn hold(number: u32, after: Nanos, span: Nanos, peer: NodeId, role: SlotRole) -> DirectRequest {
+    DirectRequest::Hold {
+        slot: slot(number),
+        after,
+        span,
+        ttl: Nanos::from_secs(60),
+        peer,
+        role,
+    }
+}
+
+fn play(number: u32, spec: Spec, to: &Server, key: NodeId) -> DirectRequest {
+    DirectRequest::Play {
+        slot: slot(number),
+        spec: Box::new(spec),
+        to: Destination {
+            name: "127.0.0.1".to_owned(),
+            port: port(to),
+            id: key,
+        },
+        outage: Nanos(0),
+        title: None,
+    }
+}
+
+fn bulk(time: Nanos) -> Spec {
+    Spec {
+        workload: Workload::Bulk(Bulk::default()),
+        limit: LegLimit::Time(time),
+        directions: Directions::Up,
+        streams: 1,
+        interval: Nanos::from_millis(100),
+        ..Spec::default()
+    }
+}
+
+/// Until the agent has nothing booked.
+fn wait_free(agent: &Server) {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let booked = json(&mut agent.home.linerate(&["calendar", "list", "--json"]));
+        if booked == Value::Array(Vec::new()) {
+            return;
+        }
+        assert!(Instant::now() < until, "{booked}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_third_host_has_one_agent_measure_towards_another_and_both_keep_the_run() {
+    let (source, destination, coordinator) = three();
+    let (from, to) = (source.at.as_str(), destination.at.as_str());
+    let measure = [
+        "measure", from, to, "-t", "1s", "--title", "ordered", "--json",
+    ];
+    let measured = json(&mut coordinator.linerate(&measure));
+    assert_eq!(
+        measured["ended"]["how"], "complete",
+        "{}",
+        measured["ended"]
+    );
+    assert_eq!(measured["host"], to);
+    assert_eq!(measured["title"], "ordered");
+    assert_eq!(measured["local_id"], id(&source.home).to_string());
+    assert_eq!(measured["remote_id"], id(&destination.home).to_string());
+    let here = json(&mut coordinator.linerate(&["runs", "export", "last"]));
+    let there = json(&mut source.home.linerate(&["runs", "export", "last"]));
+    assert_eq!([&here["id"], &there["id"]], [&measured["id"]; 2]);
+    assert_eq!(here["legs"], there["legs"]);
+    for agent in [&source, &destination] {
+        wait_free(agent);
+    }
+    // It is here already.
+    let fetched = run(&mut coordinator.linerate(&["runs", "fetch", from]));
+    assert!(stdout(&fetched).contains("has no run of this host that is not here"));
+
+    let refused = |args: &[&str], status: i32, part: &str| {
+        let out = run(&mut coordinator.linerate(args));
+        let said = stderr(&out);
+        assert_eq!(out.status.code(), Some(status), "{said}");
+        assert!(
+            said.contains(part) && said.trim().lines().count() == 1,
+            "{said}"
+        );
+    };
+    refused(
+        &["measure", to, from],
+        3,
+        "run 'linerate serve --allow-direct' there",
+    );
+    refused(&["measure", from, from], 2, "are one host: name two");
+    let alias = from.replace("127.0.0.1", "127.0.0.2");
+    refused(
+        &["measure", from, "ssh:nowhere"],
+        2,
+        "is no agent that listens",
+    );
+    refused(
+        &["measure", from, "127.0.0.1:1"],
+        3,
+        "nothing listens there",
+    );
+    refused(&["measure", &alias, to], 3, "nothing listens there");
+    refused(
+        &["measure", from, to, "-t", "2h"],
+        2,
+        "use a shorter --time",
+    );
+    refused(&["measure", from, to, "--trace"], 2, "--trace records");
+    refused(&["measure", from, to, "--json-stream"], 2, "use --json");
+    // The source's key is nobody at the destination outside of a slot.
+    let out = run(&mut source.home.linerate(&[
+        "trust",
+        "add",
+        &id(&destination.home).to_string(),
+        "--address",
+        to,
+        "--server",
+    ]));
+    assert!(out.status.success(), "{}", stderr(&out));
+    let out = run(&mut source.home.linerate(&["measure", to, "-t", "1s"]));
+    assert!(
+        stderr(&out).contains("does not trust this host's key"),
+        "{}",
+        stderr(&out)
+    );
+}
+
+#[test]
+fn holds_out_of_bounds_are_refused_and_the_session_goes_on() {
+    let (source, destination, coordinator) = three();
+    let (own, peer) = (id(&source.home), id(&destination.home));
+    let mut agent = Coordinator::at(&source, &coordinator);
+    let hour = Nanos::from_secs(3600);
+    let of = |after, span| hold(1, after, span, peer, SlotRole::Source);
+    let with_ttl = |ttl| match of(Nanos(0), SECOND) {
+        DirectRequest::Hold {
+            slot,
+            after,
+            span,
+            peer,
+            role,
+            ..
+        } => DirectRequest::Hold {
+            slot,
+            after,
+            span,
+            ttl,
+            peer,
+            role,
+        },
+        other => other,
+    };
+    let named = |name: &str| match of(Nanos(0), SECOND) {
+        DirectRequest::Hold {
+            after,
+            span,
+            ttl,
+            peer,
+            role,
+            ..
+        } => {
+            let slot = name.to_owned();
+            DirectRequest::Hold {
+                slot,
+                after,
+                span,
+                ttl,
+                peer,
+                role,
+            }
+        }
+        other => other,
+    };
+    for (request, why) in [
+        (of(Nanos(24 * hour.0 + 1), SECOND), "ahead are possible"),
+        (of(Nanos(0), Nanos(hour.0 * 2)), "it has up to 3600 s"),
+        (of(Nanos(0), Nanos(0)), "it has up to 3600 s"),
+        (with_ttl(Nanos(0)), "without a confirmation"),
+        (with_ttl(Nanos::from_secs(61)), "without a confirmation"),
+        (named("short"), "32 hexadecimal digits"),
+        (named(&"G".repeat(32)), "32 hexadecimal digits"),
+        (
+            hold(1, Nanos(0), SECOND, own, SlotRole::Source),
+            "this same host",
+        ),
+    ] {
+        let said = agent.refusal(request);
+        assert!(said.contains(why), "{said}");
+    }
+    // What is held is held, under its name and any other, by whomever.
+    let minute = Nanos::from_secs(60);
+    assert_eq!(agent.done(of(Nanos(0), minute))["done"], "held");
+    assert!(
+        agent
+            .refusal(of(Nanos::from_secs(3000), SECOND))
+            .contains("is held already")
+    );
+    let other = source.guest(&["--direct"]);
+    let mut others = Coordinator::at(&source, &other);
+    let overlapping = hold(2, Nanos::from_secs(30), minute, peer, SlotRole::Destination);
+    let busy = others.done(overlapping);
+    assert_eq!(busy["done"], "hold_refused", "{busy}");
+    assert!(
+        busy["free_in_ns"].as_u64().unwrap() > 50 * SECOND.0,
+        "{busy}"
+    );
+    // A leg by hand waits for its end; it ends before it begins here.
+    let booked = json(&mut source.home.linerate(&["calendar", "list", "--json"]));
+    assert_eq!(
+        (booked[0]["slot"].as_str(), &booked[0]["held"]),
+        (Some(&*slot(1)), &Value::Bool(true))
+    );
+    // It is no other coordinator's to confirm, to release or to use.
+    let name = || slot(1);
+    assert!(
+        others
+            .refusal(DirectRequest::Confirm { slot: name() })
+            .contains("is not held there")
+    );
+    others.done(DirectRequest::Release { slot: name() });
+    assert!(
+        others
+            .refusal(play(1, bulk(SECOND), &destination, peer))
+            .contains("is not held there")
+    );
+    assert_eq!(
+        agent.done(DirectRequest::Confirm { slot: name() })["done"],
+        "confirmed"
+    );
+    assert_eq!(
+        agent.done(DirectRequest::Release { slot: name() })["done"],
+        "released"
+    );
+    assert!(
+        agent
+            .refusal(DirectRequest::Confirm { slot: name() })
+            .contains("is not held there")
+    );
+    // As many as a key may have, and one more.
+    for number in 0..MAX_SLOTS as u32 {
+        let after = Nanos::from_secs(100 + 2 * u64::from(number));
+        let held = agent.done(hold(100 + number, after, SECOND, peer, SlotRole::Source));
+        assert_eq!(held["done"], "held", "{held}");
+    }
+    let one_more = hold(999, Nanos::from_secs(1000), SECOND, peer, SlotRole::Source);
+    assert!(
+        agent
+            .refusal(one_more.clone())
+            .contains("release some first")
+    );
+    agent.done(DirectRequest::Release { slot: slot(100) });
+    assert_eq!(agent.done(one_more)["done"], "held");
+    // Without the right a host is measured, and measures nobody.
+    let guest = source.guest(&[]);
+    let mut guests = Coordinator::at(&source, &guest);
+    let after = Nanos::from_secs(2000);
+    let said = guests.refusal(hold(3, after, SECOND, peer, SlotRole::Source));
+    assert!(said.contains("--direct' there"), "{said}");
+    assert_eq!(
+        guests.done(hold(3, after, SECOND, peer, SlotRole::Destination))["done"],
+        "held"
+    );
+}
+
+#[test]
+fn a_run_is_played_once_in_its_slot_towards_its_peer_alone() {
+    let (source, destination, coordinator) = three();
+    let (own, peer) = (id(&source.home), id(&destination.home));
+    let mut agent = Coordinator::at(&source, &coordinator);
+    let ten = Nanos::from_secs(10);
+    assert_eq!(
+        agent.done(hold(1, Nanos(0), ten, peer, SlotRole::Source))["done"],
+        "held"
+    );
+    let second = || play(1, bulk(SECOND), &destination, peer);
+    assert!(agent.refusal(second()).contains("is not confirmed"));
+    agent.done(DirectRequest::Confirm { slot: slot(1) });
+    let stranger = play(1, bulk(SECOND), &destination, NodeId::new([7; 32]));
+    assert!(agent.refusal(stranger).contains("is held with the host"));
+    let to_itself = play(1, bulk(SECOND), &source, own);
+    assert!(agent.refusal(to_itself).contains("is held with the host"));
+    // A slot later on, one as a destination, and one that nobody holds.
+    agent.done(hold(2, Nanos::from_secs(600), ten, peer, SlotRole::Source));
+    agent.done(DirectRequest::Confirm { slot: slot(2) });
+    assert!(
+        agent
+            .refusal(play(2, bulk(SECOND), &destination, peer))
+            .contains("begins in")
+    );
+    agent.done(hold(
+        3,
+        Nanos::from_secs(700),
+        ten,
+        peer,
+        SlotRole::Destination,
+    ));
+    agent.done(DirectRequest::Confirm { slot: slot(3) });
+    assert!(
+        agent
+            .refusal(play(3, bulk(SECOND), &destination, peer))
+            .contains("not its source")
+    );
+    assert!(
+        agent
+            .refusal(play(4, bulk(SECOND), &destination, peer))
+            .contains("is not held there")
+    );
+    // Whoever answers at that port must be the peer: the destination did not expect anybody here.
+    let said = agent.refusal(second());
+    assert!(said.contains("does not trust this host's key"), "{said}");
+    // That was the one run of the slot.
+    assert!(agent.refusal(second()).contains("is over"));
+    for (number, spec, why) in [
+        (5, bulk(Nanos::from_secs(60)), "its slot ends in"),
+        (
+            6,
+            Spec {
+                workload: Workload::Copy(FileCopy {
+                    from: Some("/etc/passwd".to_owned()),
+                    ..FileCopy::default()
+                }),
+                ..bulk(SECOND)
+            },
+            "files are no part",
+        ),
+        (
+            7,
+            Spec {
+                trace: true,
+                ..bulk(SECOND)
+            },
+            "leave out --trace",
+        ),
+    ] {
+        agent.book(number, ten, peer, SlotRole::Source);
+        let said = agent.refusal(play(number, spec, &destination, peer));
+        assert!(said.contains(why), "{said}");
+    }
+    // Another host answers than the one that was held.
+    let third = Server::start(&[]);
+    agent.book(8, ten, peer, SlotRole::Source);
+    let said = agent.refusal(play(8, bulk(SECOND), &third, peer));
+    assert!(said.contains("another host answers"), "{said}");
+    let kept = agent.done(DirectRequest::Kept { after: 0 });
+    assert_eq!(kept["runs"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_source_is_let_in_once_in_its_slot_until_its_end() {
+    let (source, destination, coordinator) = three();
+    let key = id(&source.home);
+    let mut agent = Coordinator::at(&destination, &coordinator);
+    assert!(Client::try_of(&destination, &source.home).is_none());
+    let three = Nanos::from_secs(3);
+    agent.done(hold(1, Nanos(0), three, key, SlotRole::Destination));
+    assert!(
+        Client::try_of(&destination, &source.home).is_none(),
+        "not confirmed"
+    );
+    agent.done(DirectRequest::Confirm { slot: slot(1) });
+    let mut client = Client::of(&destination, &source.home);
+    assert!(Client::try_of(&destination, &source.home).is_none(), "once");
+    let long = client.order(true, 1, LegLimit::Time(Nanos::from_secs(60)));
+    let refused = client.ask(&long);
+    assert_eq!(refused["say"], "refused", "{refused}");
+    assert!(
+        refused["why"]
+            .as_str()
+            .unwrap()
+            .contains("its slot ends in")
+    );
+    // It has no slots to give.
+    let request = hold(2, SECOND, SECOND, key, SlotRole::Destination);
+    client.control.send(&ToAgent::Direct { number: 1, request });
+    let answer = client.control.wait_for(&["directed"]);
+    assert!(
+        answer["answer"]["Err"]
+            .as_str()
+            .unwrap()
+            .contains("has no slots"),
+        "{answer}"
+    );
+    let bye = client.control.wait_for(&["bye"]);
+    assert_eq!(bye["why"], "its slot is over");
+    wait_free(&destination);
+    // One that is released ends its session at once.
+    agent.book(3, Nanos::from_secs(600), key, SlotRole::Destination);
+    let mut client = Client::of(&destination, &source.home);
+    agent.done(DirectRequest::Release { slot: slot(3) });
+    assert_eq!(client.control.wait_for(&["bye"])["why"], "its slot is over");
+    // So does one whose coordinator is trusted no longer.
+    agent.book(4, Nanos::from_secs(600), key, SlotRole::Destination);
+    let mut client = Client::of(&destination, &source.home);
+    let out =
+        run(&mut destination
+            .home
+            .linerate(&["trust", "remove", &id(&coordinator).to_string()]));
+    assert!(out.status.success(), "{}", stderr(&out));
+    client.control.wait_for(&["bye"]);
+    wait_free(&destination);
+}
+
+#[test]
+fn a_run_whose_coordinator_is_gone_is_kept_for_it_alone() {
+    let (source, destination, coordinator) = three();
+    let (own, peer) = (id(&source.home), id(&destination.home));
+    let mut at_source = Coordinator::at(&source, &coordinator);
+    let mut at_destination = Coordinator::at(&destination, &coordinator);
+    let minute = Nanos::from_secs(60);
+    at_source.book(1, minute, peer, SlotRole::Source);
+    at_destination.book(1, minute, own, SlotRole::Destination);
+    at_source.send(play(1, bulk(Nanos::from_secs(2)), &destination, peer));
+    at_source.control.wait_for(&["progress"]);
+    // Without a good-bye.
+    drop((at_source, at_destination));
+    for agent in [&source, &destination] {
+        wait_free(agent);
+    }
+    let fetch = || {
+        stdout(&run(
+            &mut coordinator.linerate(&["runs", "fetch", &source.at])
+        ))
+    };
+    let fetched = fetch();
+    assert!(fetched.contains("1 run is kept"), "{fetched}");
+    assert!(fetch().contains("has no run of this host that is not here"));
+    let kept = json(&mut coordinator.linerate(&["runs", "export", "last"]));
+    assert_eq!(
+        (&kept["id"], &kept["ended"]["how"]),
+        (&slot(1).into(), &"complete".into())
+    );
+    let other = source.guest(&["--direct"]);
+    let mut others = Coordinator::at(&source, &other);
+    assert_eq!(
+        others.done(DirectRequest::Kept { after: 0 })["runs"],
+        Value::Array(Vec::new())
+    );
+    let document = DirectRequest::Document {
+        run: slot(1),
+        from: 0,
+    };
+    assert!(
+        others
+            .refusal(document)
+            .contains("was ordered there by this host")
+    );
+    // A slot that nobody uses ends by itself.
+    let mut agent = Coordinator::at(&destination, &coordinator);
+    let unused = DirectRequest::Hold {
+        slot: slot(2),
+        after: Nanos(0),
+        span: minute,
+        ttl: SECOND,
+        peer: own,
+        role: SlotRole::Destination,
+    };
+    agent.done(unused);
+    agent.done(DirectRequest::Confirm { slot: slot(2) });
+    wait_free(&destination);
+}

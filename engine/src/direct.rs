@@ -1,0 +1,402 @@
+//! The agent's side of measurements that a coordinator orders: slots, runs towards other agents, and what is kept of them.
+
+use crate::exit::sentence;
+use crate::host::{DEFAULT_PORT, Host, authority};
+use crate::leg::how_ended;
+use crate::listener::log;
+use crate::progress::{Event, Tee, Watcher};
+use crate::record::{RunArchiver, blank};
+use crate::slots::{NoSlot, Slot, SlotBook, SlotOrder};
+use crate::transport::{ChannelSender, How};
+use crate::trust::{DirectMeans, NodeId, Peer, sha256};
+use anyhow::{Result, anyhow, bail};
+use archive::Archive;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use model::{Ended, LegLimit, Nanos, Run, Side, Spec};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wire::control::direct::{
+    Destination, DirectAnswer, DirectRequest, DirectedRun, MAX_DOCUMENT, PlayEvent, SlotRole,
+};
+use wire::control::{AgentRole, LONGEST_OUTAGE, MAX_PIECE, ToController};
+
+/// Between two samples of one end that are reported; the document has all.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+
+/// Longest name of a destination (RFC 1035, 2.3.4).
+const MAX_NAME: usize = 255;
+
+/// What a session does for a coordinator, in a thread of its own, one request after the other.
+pub struct Directing {
+    peer: Peer,
+    sender: ChannelSender<AgentRole>,
+    worker: Option<(mpsc::Sender<(u64, DirectRequest)>, JoinHandle<()>)>,
+    playing: Arc<Mutex<Option<Arc<Slot>>>>,
+}
+
+impl Directing {
+    /// Of the session of this peer.
+    pub fn new(peer: Peer, sender: ChannelSender<AgentRole>) -> Directing {
+        Directing {
+            peer,
+            sender,
+            worker: None,
+            playing: Arc::default(),
+        }
+    }
+
+    /// Takes a request; it is answered in turn.
+    pub fn take(&mut self, number: u64, request: DirectRequest) {
+        if let DirectRequest::Release { slot } = &request {
+            // A run in it waits for no turn.
+            self.stop(|playing| playing.name == *slot);
+        }
+        let (queue, _) = self.worker.get_or_insert_with(|| {
+            let (queue, requests) = mpsc::channel::<(u64, DirectRequest)>();
+            let mut service = Service {
+                peer: self.peer.clone(),
+                sender: self.sender.clone(),
+                playing: Arc::clone(&self.playing),
+                logged: false,
+                document: None,
+            };
+            let worker = std::thread::spawn(move || {
+                for (number, request) in requests {
+                    let answer = service.answer(number, request);
+                    let answer = answer.map_err(|error| sentence(&error));
+                    let message = ToController::Directed { number, answer };
+                    // A session that is over needs no answer.
+                    let _ = service.sender.send(message);
+                }
+            });
+            (queue, worker)
+        });
+        // A worker that panicked answers nothing: the session's deadline ends it.
+        let _ = queue.send((number, request));
+    }
+
+    /// Waits for the end of a run that is played; stops it first if it is not wanted any more.
+    pub fn end(self, stop: bool) {
+        if stop {
+            self.stop(|_| true);
+        }
+        if let Some((queue, worker)) = self.worker {
+            drop(queue);
+            let _ = worker.join();
+        }
+    }
+
+    fn stop(&self, which: impl Fn(&Slot) -> bool) {
+        if let Some(slot) = sys::lock(&self.playing).as_ref().filter(|slot| which(slot)) {
+            slot.over.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Service {
+    peer: Peer,
+    sender: ChannelSender<AgentRole>,
+    playing: Arc<Mutex<Option<Arc<Slot>>>>,
+    /// A refused run is logged once a session.
+    logged: bool,
+    /// The document that is being fetched.
+    document: Option<(String, Vec<u8>)>,
+}
+
+impl Service {
+    fn answer(&mut self, number: u64, request: DirectRequest) -> Result<DirectAnswer> {
+        let (Some(by), Some(slots), None) = (self.peer.id, &self.peer.slots, &self.peer.slot)
+        else {
+            bail!("a session of this kind has no slots");
+        };
+        let slots = Arc::clone(slots);
+        Ok(match request {
+            DirectRequest::Hold {
+                slot,
+                after,
+                span,
+                ttl,
+                peer,
+                role,
+            } => {
+                let order = SlotOrder {
+                    slot: &slot,
+                    after,
+                    span,
+                    ttl,
+                    peer,
+                    role,
+                };
+                match self.hold(by, &slots, &order) {
+                    Ok((id, port)) => DirectAnswer::Held { id, port },
+                    Err(NoSlot { why, free_in }) => DirectAnswer::HoldRefused { why, free_in },
+                }
+            }
+            DirectRequest::Confirm { slot } => {
+                slots.confirm(by, &slot)?;
+                DirectAnswer::Confirmed
+            }
+            DirectRequest::Release { slot } => {
+                slots.release(by, &slot);
+                DirectAnswer::Released
+            }
+            DirectRequest::Play {
+                slot,
+                spec,
+                to,
+                outage,
+                title,
+            } => {
+                let means = self.means()?;
+                let found = slots.source(by, &slot, to.id);
+                if let Err(error) = &found
+                    && !std::mem::replace(&mut self.logged, true)
+                {
+                    log(&format!("{}: no run: {error:#}", self.peer.name));
+                }
+                let slot = found?;
+                *sys::lock(&self.playing) = Some(Arc::clone(&slot));
+                let outage = outage.min(LONGEST_OUTAGE);
+                let played = self.play(number, &means, &slot, (*spec, outage), &to, title);
+                *sys::lock(&self.playing) = None;
+                slots.release(by, &slot.name);
+                let digest = played?;
+                DirectAnswer::Played {
+                    run: slot.name.clone(),
+                    digest,
+                }
+            }
+            DirectRequest::Kept { after } => {
+                let orders = match existing(&self.means()?.archive)? {
+                    Some(archive) => archive.orders(by, after)?,
+                    None => Vec::new(),
+                };
+                let runs = orders.into_iter().map(|order| DirectedRun {
+                    number: order.number,
+                    run: order.run,
+                    digest: order.digest,
+                });
+                DirectAnswer::Kept {
+                    runs: runs.collect(),
+                }
+            }
+            DirectRequest::Document { run, from } => {
+                let archive = self.means()?.archive;
+                let data = BASE64.encode(self.piece(&archive, by, &run, from)?);
+                DirectAnswer::Document { data }
+            }
+        })
+    }
+
+    fn means(&self) -> Result<DirectMeans> {
+        self.peer.may_direct.clone().map_err(|why| anyhow!(why))
+    }
+
+    fn hold(
+        &self,
+        by: NodeId,
+        slots: &SlotBook,
+        order: &SlotOrder<'_>,
+    ) -> Result<(NodeId, u16), NoSlot> {
+        let refused = |why: String| NoSlot { why, free_in: None };
+        let own = self.peer.own_key.as_ref().map(|key| key.id());
+        let own = own.ok_or_else(|| refused("this host has no key".to_owned()))?;
+        if order.role == SlotRole::Source {
+            self.means().map_err(|error| refused(sentence(&error)))?;
+        }
+        if order.peer == own {
+            return Err(refused(
+                "source and destination are this same host".to_owned(),
+            ));
+        }
+        slots.hold(by, &self.peer.name, order)?;
+        Ok((own, self.peer.port))
+    }
+
+    /// Measures towards the destination and keeps the run; the SHA-256 of its document.
+    fn play(
+        &self,
+        number: u64,
+        means: &DirectMeans,
+        slot: &Slot,
+        (spec, outage): (Spec, Nanos),
+        to: &Destination,
+        title: Option<String>,
+    ) -> Result<String> {
+        fits(&spec, slot)?;
+        let host = destination(to)?;
+        let stop: &AtomicBool = &slot.over;
+        let how = How {
+            directory: means.directory.clone(),
+            ip_version: spec.socket.ip_version,
+            placement: spec.local.clone(),
+            only: Some(to.id),
+            outage,
+            stop: Some(stop),
+            ..How::default()
+        };
+        let link = crate::controller::PeerLink::new(host.connect(&how)?);
+        let mut link = link.surviving(outage).ordered_by(self.peer.clone());
+        let mut run = Run {
+            id: slot.name.clone(),
+            title,
+            ..blank(&authority(&to.name, to.port, DEFAULT_PORT), spec)
+        };
+        let mut record = RunArchiver::new(Ok(means.archive.clone()), &run);
+        let mut report = Reporter {
+            sender: self.sender.clone(),
+            number,
+            reported: BTreeMap::new(),
+        };
+        let outcome = {
+            use crate::peer::PeerSession;
+            let mut watchers = Tee(vec![&mut report, &mut record]);
+            link.play(&mut run, &mut watchers, stop)
+        };
+        run.ended = how_ended(&outcome, &run.legs);
+        if run.ended == Ended::Interrupted && Instant::now() >= slot.ends {
+            let why = "its slot ended before it did".to_owned();
+            run.ended = Ended::Failed { why };
+        }
+        if run.legs.is_empty() {
+            record.discard();
+            outcome?;
+            bail!("it was stopped before anything was measured");
+        }
+        if let Some(warning) = record.finish(&run) {
+            bail!("{}", warning.what);
+        }
+        let mut archive = Archive::open(&means.archive)?;
+        let digest = sha256(&document(&archive, &run.id)?);
+        if let Some(by) = self.peer.id {
+            archive.note_order(by, &run.id, &digest)?;
+        }
+        Ok(digest)
+    }
+
+    /// A piece of the document of a run that this coordinator ordered.
+    fn piece(&mut self, archive: &Path, by: NodeId, run: &str, from: u64) -> Result<Vec<u8>> {
+        if self.document.as_ref().is_none_or(|(of, _)| of != run) {
+            let archive = existing(archive)?;
+            let ordered = match &archive {
+                Some(archive) if archive::is_id(run) => archive.is_ordered(by, run)?,
+                _ => false,
+            };
+            let Some(archive) = archive.filter(|_| ordered) else {
+                bail!("no run {run} was ordered there by this host");
+            };
+            let document = document(&archive, run)?;
+            if document.len() > MAX_DOCUMENT {
+                bail!(
+                    "the document of the run {run} has {} bytes, {MAX_DOCUMENT} are sent: 'linerate runs export {run}' there writes it",
+                    document.len()
+                );
+            }
+            self.document = Some((run.to_owned(), document));
+        }
+        let (_, document) = self.document.as_ref().expect("it was read just now");
+        let from = usize::try_from(from)
+            .unwrap_or(usize::MAX)
+            .min(document.len());
+        let piece = document[from..].iter().take(MAX_PIECE);
+        Ok(piece.copied().collect())
+    }
+}
+
+/// The archive, if there is one.
+fn existing(path: &Path) -> Result<Option<Archive>> {
+    match Archive::open_existing(path) {
+        Ok(archive) => Ok(Some(archive)),
+        Err(archive::Error::Missing(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A run as it is sent.
+fn document(archive: &Archive, run: &str) -> Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&archive.get(run)?)?)
+}
+
+/// Refuses what a coordinator may not order, and what would not end within the slot.
+fn fits(spec: &Spec, slot: &Slot) -> Result<()> {
+    if [true, false]
+        .iter()
+        .any(|sends| spec.workload.file(*sends).is_some())
+    {
+        bail!("files are no part of a measurement between two other hosts: use memory");
+    }
+    if spec.trace {
+        bail!("segments are not recorded between two other hosts: leave out --trace");
+    }
+    let left = Nanos::from(slot.left());
+    if let LegLimit::Time(time) = spec.limit {
+        let time = Nanos(time.0.saturating_mul(u64::from(spec.directions.rounds())));
+        if time > left {
+            bail!("a run of {time}: its slot ends in {left}");
+        }
+    }
+    Ok(())
+}
+
+/// The destination as a host; nothing but a name and a port.
+fn destination(to: &Destination) -> Result<Host> {
+    let odd = |c: char| !(c.is_ascii_alphanumeric() || ".-_:%".contains(c));
+    if to.name.is_empty() || to.name.len() > MAX_NAME || to.name.contains(odd) || to.port == 0 {
+        bail!("the destination has no name that a host can have");
+    }
+    Ok(Host::Agent {
+        name: to.name.clone(),
+        port: to.port,
+    })
+}
+
+/// Reports to the coordinator what happens.
+struct Reporter {
+    sender: ChannelSender<AgentRole>,
+    number: u64,
+    reported: BTreeMap<(usize, Side), Instant>,
+}
+
+impl Watcher for Reporter {
+    fn event(&mut self, event: &Event<'_>) {
+        let position = |index: &usize| u32::try_from(*index).unwrap_or(u32::MAX);
+        let event = match event {
+            Event::LegStarted { index, direction } => PlayEvent::LegStarted {
+                leg: position(index),
+                direction: *direction,
+            },
+            Event::Sample {
+                index,
+                side,
+                sample,
+            } => {
+                let now = Instant::now();
+                let last = self.reported.get(&(*index, *side));
+                if last.is_some_and(|last| now < *last + REPORT_EVERY) {
+                    return;
+                }
+                self.reported.insert((*index, *side), now);
+                PlayEvent::Sample {
+                    leg: position(index),
+                    side: *side,
+                    sample: Box::new((*sample).clone()),
+                }
+            }
+            Event::Warning { warning } => PlayEvent::Warning {
+                warning: (*warning).clone(),
+            },
+            Event::Waiting { what } => PlayEvent::Waiting {
+                what: (*what).to_owned(),
+            },
+            Event::Hosts { .. } | Event::Traced { .. } | Event::LegEnded { .. } => return,
+        };
+        let number = self.number;
+        // A coordinator that is gone fetches the run later.
+        let _ = self.sender.send(ToController::Progress { number, event });
+    }
+}

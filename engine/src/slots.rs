@@ -1,0 +1,332 @@
+//! The slots of coordinators at this host: when it measures towards another host, or is measured by it, and nothing else
+//! does. Each is booked in the calendar of this host, which refuses overlap.
+
+use crate::host_calendar::{HostCalendar, SLOT, SlotHold};
+use crate::trust::NodeId;
+use anyhow::{Result, bail};
+use model::Nanos;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use wire::control::direct::{MAX_AHEAD, MAX_SLOTS, MAX_SPAN, MAX_TTL, SlotRole};
+
+/// Slots of all coordinators together: each that is confirmed has a thread.
+const MOST_SLOTS: usize = 256;
+
+/// A slot as a coordinator wants it.
+pub struct SlotOrder<'a> {
+    /// Its name.
+    pub slot: &'a str,
+    /// Beginning, from now.
+    pub after: Nanos,
+    /// Length.
+    pub span: Nanos,
+    /// How long it is held without a confirmation.
+    pub ttl: Nanos,
+    /// Key of the other host.
+    pub peer: NodeId,
+    /// What this host does.
+    pub role: SlotRole,
+}
+
+/// Why a slot is not held.
+pub struct NoSlot {
+    /// Why, and what to do.
+    pub why: String,
+    /// When the host is free, if it ever is.
+    pub free_in: Option<Nanos>,
+}
+
+/// A slot at this host.
+pub struct Slot {
+    /// Its name.
+    pub name: String,
+    /// Key of the coordinator.
+    pub by: NodeId,
+    /// Key of the other host.
+    pub peer: NodeId,
+    role: SlotRole,
+    starts: Instant,
+    /// Its end.
+    pub ends: Instant,
+    ttl: Duration,
+    confirmed: AtomicBool,
+    used: AtomicBool,
+    /// Ends what runs in it.
+    pub over: AtomicBool,
+}
+
+impl Slot {
+    /// When it ends, as far as is known now: unconfirmed or unused it ends early.
+    fn until(&self, held_until: Instant) -> Instant {
+        match (
+            self.confirmed.load(Ordering::Relaxed),
+            self.used.load(Ordering::Relaxed),
+        ) {
+            (false, _) => held_until,
+            (true, false) => self.ends.min(self.starts + self.ttl),
+            (true, true) => self.ends,
+        }
+    }
+
+    /// How much of it is left.
+    pub fn left(&self) -> Duration {
+        match self.over.load(Ordering::Relaxed) {
+            true => Duration::ZERO,
+            false => self.ends.saturating_duration_since(Instant::now()),
+        }
+    }
+}
+
+/// A slot, and what keeps it in the calendar.
+struct Entry {
+    slot: Arc<Slot>,
+    held_until: Instant,
+    hold: Option<SlotHold>,
+}
+
+impl Entry {
+    fn is_over(&self, now: Instant) -> bool {
+        self.slot.over.load(Ordering::Relaxed) || now >= self.slot.until(self.held_until)
+    }
+}
+
+/// All slots at this host.
+pub struct SlotBook {
+    calendar: HostCalendar,
+    entries: Mutex<BTreeMap<String, Entry>>,
+}
+
+impl SlotBook {
+    /// Of a host with this calendar.
+    pub fn new(calendar: HostCalendar) -> SlotBook {
+        SlotBook {
+            calendar,
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Holds the host for a slot of the coordinator with this key, `name` for people.
+    pub fn hold(&self, by: NodeId, name: &str, order: &SlotOrder<'_>) -> Result<(), NoSlot> {
+        let refused = |why: String| NoSlot { why, free_in: None };
+        let SlotOrder {
+            slot,
+            after,
+            span,
+            ttl,
+            ..
+        } = *order;
+        possible(order).map_err(refused)?;
+        let mut entries = self.entries();
+        if entries.contains_key(slot) {
+            return Err(refused(format!(
+                "the slot {slot} is held already: choose another name"
+            )));
+        }
+        let of_key = entries.values().filter(|entry| entry.slot.by == by).count();
+        if of_key >= MAX_SLOTS || entries.len() >= MOST_SLOTS {
+            return Err(refused(format!(
+                "{of_key} slots of this coordinator and {} in all are held there, {MAX_SLOTS} and {MOST_SLOTS} may be: release some first",
+                entries.len()
+            )));
+        }
+        let what = match order.role {
+            SlotRole::Source => format!("{SLOT}: it measures {}", order.peer.short()),
+            SlotRole::Destination => format!("{SLOT}: {} measures it", order.peer.short()),
+        };
+        let booked = self
+            .calendar
+            .book_slot(slot, [after, span, ttl], name, &what);
+        let booked = booked.map_err(|error| refused(format!("{error:#}")))?;
+        booked.map_err(|(free_in, why)| NoSlot {
+            why,
+            free_in: Some(free_in),
+        })?;
+        let now = Instant::now();
+        let starts = now + Duration::from(after);
+        let entry = Entry {
+            slot: Arc::new(Slot {
+                name: slot.to_owned(),
+                by,
+                peer: order.peer,
+                role: order.role,
+                starts,
+                ends: starts + Duration::from(span),
+                ttl: ttl.into(),
+                confirmed: AtomicBool::new(false),
+                used: AtomicBool::new(false),
+                over: AtomicBool::new(false),
+            }),
+            held_until: now + Duration::from(ttl),
+            hold: None,
+        };
+        entries.insert(slot.to_owned(), entry);
+        Ok(())
+    }
+
+    /// Confirms a slot of this coordinator.
+    ///
+    /// # Errors
+    /// If it has none of this name, or none any more.
+    pub fn confirm(&self, by: NodeId, name: &str) -> Result<()> {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(name).filter(|entry| entry.slot.by == by);
+        let Some(entry) = entry else {
+            bail!("the slot {name} is not held there, or not any more: hold it again");
+        };
+        if entry.hold.is_some() {
+            return Ok(());
+        }
+        let (slot, held_until) = (Arc::clone(&entry.slot), entry.held_until);
+        slot.confirmed.store(true, Ordering::Relaxed);
+        let lost = Arc::clone(&entry.slot);
+        let keep = move || {
+            let left = slot
+                .until(held_until)
+                .saturating_duration_since(Instant::now());
+            if left.is_zero() || slot.over.load(Ordering::Relaxed) {
+                slot.over.store(true, Ordering::Relaxed);
+                return None;
+            }
+            Some(left)
+        };
+        let lost = move || lost.over.store(true, Ordering::Relaxed);
+        match self.calendar.keep_slot(name, keep, lost) {
+            Ok(Some(hold)) => {
+                entry.hold = Some(hold);
+                Ok(())
+            }
+            kept => {
+                self.remove(&mut entries, |entry| entry.slot.name == name);
+                kept?;
+                bail!("the slot {name} is not held there any more: hold it again")
+            }
+        }
+    }
+
+    /// Ends a slot of this coordinator, if it has one of this name.
+    pub fn release(&self, by: NodeId, name: &str) {
+        let mut entries = self.entries();
+        let is_it = |entry: &Entry| entry.slot.name == name && entry.slot.by == by;
+        self.remove(&mut entries, is_it);
+    }
+
+    /// The slot in which this host measures the one with this key, once.
+    ///
+    /// # Errors
+    /// If there is none now: why.
+    pub fn source(&self, by: NodeId, name: &str, peer: NodeId) -> Result<Arc<Slot>> {
+        let entries = self.entries();
+        let of_key = entries.get(name).filter(|entry| entry.slot.by == by);
+        let Some(slot) = of_key.map(|entry| &entry.slot) else {
+            bail!("the slot {name} is not held there, or is over");
+        };
+        if slot.role != SlotRole::Source {
+            bail!("that host is the destination of the slot {name}, not its source");
+        }
+        if slot.peer != peer {
+            bail!(
+                "the slot {name} is held with the host {}, not {peer}",
+                slot.peer
+            );
+        }
+        if !slot.confirmed.load(Ordering::Relaxed) {
+            bail!("the slot {name} is not confirmed");
+        }
+        let before = slot.starts.saturating_duration_since(Instant::now());
+        if !before.is_zero() {
+            bail!("the slot {name} begins in {} only", Nanos::from(before));
+        }
+        if slot.used.swap(true, Ordering::Relaxed) {
+            bail!("the slot {name} was used already: a slot has one run");
+        }
+        Ok(Arc::clone(slot))
+    }
+
+    /// Whether this host is measured by the one with this key now.
+    pub fn expects(&self, peer: &NodeId) -> bool {
+        self.destination(peer).is_some()
+    }
+
+    /// The slot in which this host is measured by the one with this key, once.
+    pub fn enter(&self, peer: &NodeId) -> Option<Arc<Slot>> {
+        let slot = self.destination(peer)?;
+        (!slot.used.swap(true, Ordering::Relaxed)).then_some(slot)
+    }
+
+    fn destination(&self, peer: &NodeId) -> Option<Arc<Slot>> {
+        let now = Instant::now();
+        let is_it = |slot: &&Arc<Slot>| {
+            slot.role == SlotRole::Destination
+                && slot.peer == *peer
+                && slot.confirmed.load(Ordering::Relaxed)
+                && !slot.used.load(Ordering::Relaxed)
+                && slot.starts <= now
+        };
+        let entries = self.entries();
+        let mut slots = entries.values().map(|entry| &entry.slot);
+        slots.find(is_it).cloned()
+    }
+
+    /// Ends the slots that are not to be kept.
+    pub fn retain(&self, keep: impl Fn(&Slot, SlotRole) -> bool) {
+        let mut entries = self.entries();
+        self.remove(&mut entries, |entry| !keep(&entry.slot, entry.slot.role));
+    }
+
+    fn remove(&self, entries: &mut BTreeMap<String, Entry>, which: impl Fn(&Entry) -> bool) {
+        let (ended, kept) = std::mem::take(entries)
+            .into_iter()
+            .partition(|(_, entry)| which(entry));
+        *entries = kept;
+        let ended: BTreeMap<String, Entry> = ended;
+        ended.into_values().for_each(|entry| self.end(entry));
+    }
+
+    fn end(&self, entry: Entry) {
+        entry.slot.over.store(true, Ordering::Relaxed);
+        match entry.hold {
+            Some(hold) => drop(hold),
+            // One that cannot be released expires.
+            None => drop(self.calendar.release_slot(&entry.slot.name)),
+        }
+    }
+
+    /// Those that are not over.
+    fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Entry>> {
+        let mut entries = sys::lock(&self.entries);
+        let now = Instant::now();
+        self.remove(&mut entries, |entry| entry.is_over(now));
+        entries
+    }
+}
+
+/// Whether a slot can be, whoever orders it.
+fn possible(order: &SlotOrder<'_>) -> Result<(), String> {
+    let SlotOrder {
+        slot,
+        after,
+        span,
+        ttl,
+        ..
+    } = *order;
+    let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if slot.len() != 32 || !slot.bytes().all(digit) {
+        return Err("a slot is called by 32 hexadecimal digits".to_owned());
+    }
+    if after > MAX_AHEAD {
+        return Err(format!(
+            "a slot in {after}: at most {MAX_AHEAD} ahead are possible"
+        ));
+    }
+    if span == Nanos(0) || span > MAX_SPAN {
+        return Err(format!("a slot of {span}: it has up to {MAX_SPAN}"));
+    }
+    if ttl == Nanos(0) || ttl > MAX_TTL {
+        return Err(format!(
+            "a hold of {ttl} without a confirmation: it has up to {MAX_TTL}"
+        ));
+    }
+    Ok(())
+}

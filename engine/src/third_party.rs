@@ -1,0 +1,368 @@
+//! The coordinator's side of measurements between two other hosts: holds both, has one measure towards the other, and
+//! fetches what that one kept.
+
+use crate::controller::{Directed, PeerLink};
+use crate::exit::Refusal;
+use crate::host::Host;
+use crate::host_calendar::BUSY_FOR;
+use crate::progress::{Event, Watcher};
+use crate::transport::How;
+use crate::trust::{NodeId, sha256};
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use model::{LegLimit, Nanos, Run, Spec};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wire::control::direct::{
+    Destination, DirectAnswer, DirectRequest, DirectedRun, MAX_DOCUMENT, MAX_SPAN, PlayEvent,
+    SlotRole,
+};
+
+/// For every answer but that to a request to play.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Set aside for the beginning and the end of each leg, and of the slot.
+const AROUND_A_LEG: Nanos = Nanos::from_secs(3);
+const AROUND_A_SLOT: Nanos = Nanos::from_secs(2);
+
+/// The slot of a run that ends by an amount, not by a time.
+const UNKNOWN_SPAN: Nanos = Nanos::from_secs(600);
+
+/// An unconfirmed hold ends by itself after this.
+const TTL: Nanos = Nanos::from_secs(30);
+
+/// A busy host is asked again after this at the latest.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// How soon Ctrl-C is noticed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Two agents with a slot between them.
+pub struct Pair<'a> {
+    /// Measures.
+    pub source: &'a mut PeerLink,
+    /// Is measured.
+    pub destination: &'a mut PeerLink,
+}
+
+/// A run between two other hosts.
+pub struct PairOrder {
+    /// Name of the slot and of the run: 32 random hexadecimal digits.
+    pub slot: String,
+    /// What to measure.
+    pub spec: Spec,
+    /// Name and port by which the source reaches the destination.
+    pub to: (String, u16),
+    /// Longest outage of the path that the legs are to survive.
+    pub outage: Nanos,
+    /// A note kept with the run.
+    pub title: Option<String>,
+}
+
+/// How long a slot for this is.
+///
+/// # Errors
+/// If it is longer than a slot may be.
+pub fn span(spec: &Spec) -> Result<Nanos, Refusal> {
+    let rounds = u64::from(spec.directions.rounds());
+    let span = match spec.limit {
+        LegLimit::Time(time) => {
+            let leg = time.0.saturating_add(AROUND_A_LEG.0);
+            Nanos(leg.saturating_mul(rounds).saturating_add(AROUND_A_SLOT.0))
+        }
+        _ => UNKNOWN_SPAN,
+    };
+    match span > MAX_SPAN {
+        true => Err(Refusal::usage(format!(
+            "{span} for the run: two other hosts are held for up to {MAX_SPAN}; use a shorter --time"
+        ))),
+        false => Ok(span),
+    }
+}
+
+/// The agent of a host that is to be directed, or measured by another one.
+///
+/// # Errors
+/// If it is no agent that listens, or cannot be reached.
+pub fn connect(host: &Host, how: &How<'_>) -> Result<(PeerLink, (String, u16))> {
+    let Host::Agent { name, port } = host else {
+        bail!(Refusal::usage(format!(
+            "{host} is no agent that listens, as both hosts of a measurement between two others are: run 'linerate serve' there and name it name[:port]"
+        )));
+    };
+    let link = PeerLink::new(host.connect(how)?);
+    Ok((link, (name.clone(), *port)))
+}
+
+/// The key of an agent.
+///
+/// # Errors
+/// If it has none: it was not reached over TLS.
+pub fn id(agent: &PeerLink) -> Result<NodeId> {
+    let (_, id) = agent.ids();
+    id.with_context(|| {
+        format!(
+            "{} shows no key: it must be a 'linerate serve'",
+            agent.name()
+        )
+    })
+}
+
+impl Pair<'_> {
+    /// Holds both hosts from now on, waiting for busy ones, measures, and returns the run as the source kept it. The
+    /// hosts are released in the end, whatever comes of it.
+    ///
+    /// # Errors
+    /// Why nothing was measured; or, once the source has begun, why its run is not known here.
+    pub fn measure(
+        &mut self,
+        order: &PairOrder,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+    ) -> Result<Run> {
+        let span = span(&order.spec)?;
+        let (source, destination) = (id(self.source)?, id(self.destination)?);
+        if source == destination {
+            bail!(Refusal::usage(format!(
+                "{} and {} are one host: name two",
+                self.source.name(),
+                self.destination.name()
+            )));
+        }
+        let patience = Instant::now() + BUSY_FOR;
+        let measured = self
+            .hold(
+                &order.slot,
+                span,
+                [source, destination],
+                patience,
+                watcher,
+                stop,
+            )
+            .and_then(|()| self.play(order, destination, watcher, stop));
+        // A run goes on at a source that is lost, and needs its destination.
+        if !self.source.is_lost() {
+            for agent in [&mut *self.source, &mut *self.destination] {
+                let slot = order.slot.clone();
+                // What cannot be released ends by itself.
+                let _ = ask(agent, DirectRequest::Release { slot });
+            }
+        }
+        measured
+    }
+
+    fn hold(
+        &mut self,
+        slot: &str,
+        span: Nanos,
+        [source, destination]: [NodeId; 2],
+        patience: Instant,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        let mut said = String::new();
+        while let Some((why, free_in)) = self.try_hold(slot, span, [source, destination])? {
+            let again = Instant::now() + Duration::from(free_in).min(AGAIN);
+            if again >= patience {
+                bail!(Refusal::unreachable(why));
+            }
+            if why != said {
+                watcher.event(&Event::Waiting { what: &why });
+                said = why;
+            }
+            while Instant::now() < again {
+                if stop.load(Ordering::Relaxed) {
+                    bail!(Refusal::interrupted("stopped before the load began"));
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+        for agent in [&mut *self.source, &mut *self.destination] {
+            let slot = slot.to_owned();
+            match ask(agent, DirectRequest::Confirm { slot })? {
+                DirectAnswer::Confirmed => {}
+                _ => bail!(out_of_turn(agent)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds both hosts or none; why one is busy, and how long.
+    fn try_hold(
+        &mut self,
+        slot: &str,
+        span: Nanos,
+        [source, destination]: [NodeId; 2],
+    ) -> Result<Option<(String, Nanos)>> {
+        let hold = |agent: &mut PeerLink, peer, role| -> Result<Option<(String, Nanos)>> {
+            let request = DirectRequest::Hold {
+                slot: slot.to_owned(),
+                after: Nanos(0),
+                span,
+                ttl: TTL,
+                peer,
+                role,
+            };
+            match ask(agent, request)? {
+                DirectAnswer::Held { .. } => Ok(None),
+                DirectAnswer::HoldRefused {
+                    why,
+                    free_in: Some(free_in),
+                } => Ok(Some((format!("{} is busy: {why}", agent.name()), free_in))),
+                DirectAnswer::HoldRefused { why, .. } => {
+                    bail!(Refusal::unreachable(format!(
+                        "{} refuses: {why}",
+                        agent.name()
+                    )))
+                }
+                _ => bail!(out_of_turn(agent)),
+            }
+        };
+        if let Some(busy) = hold(self.source, destination, SlotRole::Source)? {
+            return Ok(Some(busy));
+        }
+        let busy = hold(self.destination, source, SlotRole::Destination)?;
+        if busy.is_some() {
+            let slot = slot.to_owned();
+            ask(self.source, DirectRequest::Release { slot })?;
+        }
+        Ok(busy)
+    }
+
+    fn play(
+        &mut self,
+        order: &PairOrder,
+        destination: NodeId,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+    ) -> Result<Run> {
+        let (name, port) = order.to.clone();
+        let number = self.source.direct(DirectRequest::Play {
+            slot: order.slot.clone(),
+            spec: Box::new(order.spec.clone()),
+            to: Destination {
+                name,
+                port,
+                id: destination,
+            },
+            outage: order.outage,
+            title: order.title.clone(),
+        })?;
+        let mut stopped = false;
+        let (run, digest) = loop {
+            if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut stopped, true) {
+                let slot = order.slot.clone();
+                self.source.direct(DirectRequest::Release { slot })?;
+            }
+            // The protocol has a deadline for the answer.
+            match self.source.directed(number, LOOK) {
+                Ok(Some(Directed::Answer(DirectAnswer::Played { run, digest }))) => {
+                    break (run, digest);
+                }
+                Ok(Some(Directed::Answer(_))) => bail!(out_of_turn(self.source)),
+                Ok(Some(Directed::Progress(event))) => {
+                    report(&event, self.source.name(), watcher);
+                }
+                Ok(None) => {}
+                Err(error) if self.source.is_lost() => bail!(Refusal::unreachable(format!(
+                    "{error:#}; the run goes on there and is kept: 'linerate runs fetch {}' gets it",
+                    self.source.name()
+                ))),
+                Err(error) => return Err(error),
+            }
+        };
+        if run != order.slot {
+            bail!(out_of_turn(self.source));
+        }
+        fetch(self.source, &run, &digest)
+    }
+}
+
+/// The runs that this host ordered at an agent and that are kept there, those behind that number.
+///
+/// # Errors
+/// If it refuses or is lost.
+pub fn kept(agent: &mut PeerLink, after: u64) -> Result<Vec<DirectedRun>> {
+    match ask(agent, DirectRequest::Kept { after })? {
+        DirectAnswer::Kept { runs } => Ok(runs),
+        _ => bail!(out_of_turn(agent)),
+    }
+}
+
+/// One of them, which must be what its digest says.
+///
+/// # Errors
+/// If it is not, if it is too large, if the agent refuses or is lost.
+pub fn fetch(agent: &mut PeerLink, run: &str, digest: &str) -> Result<Run> {
+    let mut document = Vec::new();
+    loop {
+        let request = DirectRequest::Document {
+            run: run.to_owned(),
+            from: document.len() as u64,
+        };
+        let DirectAnswer::Document { data } = ask(agent, request)? else {
+            bail!(out_of_turn(agent));
+        };
+        let piece = BASE64.decode(data);
+        let piece = piece.with_context(|| format!("{} sent a damaged piece", agent.name()))?;
+        if piece.is_empty() {
+            break;
+        }
+        document.extend_from_slice(&piece);
+        if document.len() > MAX_DOCUMENT {
+            bail!("the run {run} of {} is larger than it may be", agent.name());
+        }
+    }
+    if sha256(&document) != digest {
+        bail!(
+            "the run {run} that {} sent is not the one that it kept: its SHA-256 differs",
+            agent.name()
+        );
+    }
+    let read: Run = serde_json::from_slice(&document)
+        .with_context(|| format!("{} sent a run that this version cannot read", agent.name()))?;
+    if read.id != run {
+        bail!("{} sent the run {} instead of {run}", agent.name(), read.id);
+    }
+    Ok(read)
+}
+
+/// One request and its answer.
+fn ask(agent: &mut PeerLink, request: DirectRequest) -> Result<DirectAnswer> {
+    let number = agent.direct(request)?;
+    match agent.directed(number, ANSWERED_WITHIN)? {
+        Some(Directed::Answer(answer)) => Ok(answer),
+        Some(Directed::Progress(_)) => bail!(out_of_turn(agent)),
+        None => bail!(Refusal::unreachable(format!(
+            "{} did not answer in time: try again",
+            agent.name()
+        ))),
+    }
+}
+
+fn out_of_turn(agent: &PeerLink) -> Refusal {
+    Refusal::unreachable(format!(
+        "{} answered out of turn: install the same version of linerate on both hosts",
+        agent.name()
+    ))
+}
+
+/// Passes on what happens at the source.
+fn report(event: &PlayEvent, source: &str, watcher: &mut dyn Watcher) {
+    match event {
+        PlayEvent::LegStarted { leg, direction } => watcher.event(&Event::LegStarted {
+            index: *leg as usize,
+            direction: *direction,
+        }),
+        PlayEvent::Sample { leg, side, sample } => watcher.event(&Event::Sample {
+            index: *leg as usize,
+            side: *side,
+            sample,
+        }),
+        PlayEvent::Warning { warning } => watcher.event(&Event::Warning { warning }),
+        PlayEvent::Waiting { what } => watcher.event(&Event::Waiting {
+            what: &format!("{source}: {what}"),
+        }),
+    }
+}
