@@ -6,7 +6,7 @@ use crate::leg::how_ended;
 use crate::listener::log;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{RunArchiver, blank};
-use crate::slots::{NoSlot, Slot, SlotBook, SlotOrder};
+use crate::slots::{DirectSlot, NoSlot, SlotBook, SlotOrder};
 use crate::transport::{ChannelSender, How};
 use crate::trust::{DirectMeans, NodeId, Peer, sha256};
 use anyhow::{Result, anyhow, bail};
@@ -36,7 +36,7 @@ pub struct Directing {
     peer: Peer,
     sender: ChannelSender<AgentRole>,
     worker: Option<(mpsc::Sender<(u64, DirectRequest)>, JoinHandle<()>)>,
-    playing: Arc<Mutex<Option<Arc<Slot>>>>,
+    playing: Arc<Mutex<Option<Arc<DirectSlot>>>>,
 }
 
 impl Directing {
@@ -91,7 +91,7 @@ impl Directing {
         }
     }
 
-    fn stop(&self, which: impl Fn(&Slot) -> bool) {
+    fn stop(&self, which: impl Fn(&DirectSlot) -> bool) {
         if let Some(slot) = sys::lock(&self.playing).as_ref().filter(|slot| which(slot)) {
             slot.over.store(true, Ordering::Relaxed);
         }
@@ -101,7 +101,7 @@ impl Directing {
 struct Service {
     peer: Peer,
     sender: ChannelSender<AgentRole>,
-    playing: Arc<Mutex<Option<Arc<Slot>>>>,
+    playing: Arc<Mutex<Option<Arc<DirectSlot>>>>,
     /// A refused run is logged once a session.
     logged: bool,
     /// The document that is being fetched.
@@ -223,13 +223,16 @@ impl Service {
         &self,
         number: u64,
         means: &DirectMeans,
-        slot: &Slot,
+        slot: &DirectSlot,
         (spec, outage): (Spec, Nanos),
         to: &Destination,
         title: Option<String>,
     ) -> Result<String> {
         fits(&spec, slot)?;
         let host = destination(to)?;
+        if Archive::open(&means.archive)?.find(&slot.name).is_ok() {
+            bail!("a run {} is kept there already", slot.name);
+        }
         let stop: &AtomicBool = &slot.over;
         let how = How {
             directory: means.directory.clone(),
@@ -317,13 +320,13 @@ fn existing(path: &Path) -> Result<Option<Archive>> {
     }
 }
 
-/// A run as it is sent.
+/// The document of a run, in the form that is sent.
 fn document(archive: &Archive, run: &str) -> Result<Vec<u8>> {
     Ok(serde_json::to_vec(&archive.get(run)?)?)
 }
 
 /// Refuses what a coordinator may not order, and what would not end within the slot.
-fn fits(spec: &Spec, slot: &Slot) -> Result<()> {
+fn fits(spec: &Spec, slot: &DirectSlot) -> Result<()> {
     if [true, false]
         .iter()
         .any(|sends| spec.workload.file(*sends).is_some())

@@ -234,7 +234,7 @@ impl HostCalendar {
 pub struct HostSlot {
     /// Name: 32 hexadecimal digits.
     pub slot: String,
-    /// The whole host, until somebody releases it; otherwise a leg, which has one unit.
+    /// The whole host, by a hold or for a slot, until somebody releases it; otherwise a leg, which has one unit.
     pub held: bool,
     /// Beginning, since 1970-01-01 UTC.
     #[serde(rename = "starts_unix_ns")]

@@ -7,7 +7,7 @@
 use crate::clock::unix_seconds;
 use crate::host_calendar::HostCalendar;
 use crate::log;
-use crate::slots::{Slot, SlotBook};
+use crate::slots::{DirectSlot, SlotBook};
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
 use crate::transport::admission::{self, Admission, Bounds, PendingConnection, Startups};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
@@ -439,7 +439,7 @@ impl ListenerShared {
         mut tls: Tls,
         address: SocketAddr,
         entry: &TrustEntry,
-        slot: Option<Arc<Slot>>,
+        slot: Option<Arc<DirectSlot>>,
         pending: PendingConnection,
     ) {
         // What it does no longer counts against its neighbours.

@@ -39,7 +39,7 @@ pub struct NoSlot {
 }
 
 /// A slot at this host.
-pub struct Slot {
+pub struct DirectSlot {
     /// Its name.
     pub name: String,
     /// Key of the coordinator.
@@ -57,7 +57,7 @@ pub struct Slot {
     pub over: AtomicBool,
 }
 
-impl Slot {
+impl DirectSlot {
     /// When it ends, as far as is known now: unconfirmed or unused it ends early.
     fn until(&self, held_until: Instant) -> Instant {
         match (
@@ -80,13 +80,13 @@ impl Slot {
 }
 
 /// A slot, and what keeps it in the calendar.
-struct Entry {
-    slot: Arc<Slot>,
+struct BookedSlot {
+    slot: Arc<DirectSlot>,
     held_until: Instant,
     hold: Option<SlotHold>,
 }
 
-impl Entry {
+impl BookedSlot {
     fn is_over(&self, now: Instant) -> bool {
         self.slot.over.load(Ordering::Relaxed) || now >= self.slot.until(self.held_until)
     }
@@ -95,7 +95,7 @@ impl Entry {
 /// All slots at this host.
 pub struct SlotBook {
     calendar: HostCalendar,
-    entries: Mutex<BTreeMap<String, Entry>>,
+    entries: Mutex<BTreeMap<String, BookedSlot>>,
 }
 
 impl SlotBook {
@@ -145,8 +145,8 @@ impl SlotBook {
         })?;
         let now = Instant::now();
         let starts = now + Duration::from(after);
-        let entry = Entry {
-            slot: Arc::new(Slot {
+        let entry = BookedSlot {
+            slot: Arc::new(DirectSlot {
                 name: slot.to_owned(),
                 by,
                 peer: order.peer,
@@ -208,7 +208,7 @@ impl SlotBook {
     /// Ends a slot of this coordinator, if it has one of this name.
     pub fn release(&self, by: NodeId, name: &str) {
         let mut entries = self.entries();
-        let is_it = |entry: &Entry| entry.slot.name == name && entry.slot.by == by;
+        let is_it = |entry: &BookedSlot| entry.slot.name == name && entry.slot.by == by;
         self.remove(&mut entries, is_it);
     }
 
@@ -216,7 +216,7 @@ impl SlotBook {
     ///
     /// # Errors
     /// If there is none now: why.
-    pub fn source(&self, by: NodeId, name: &str, peer: NodeId) -> Result<Arc<Slot>> {
+    pub fn source(&self, by: NodeId, name: &str, peer: NodeId) -> Result<Arc<DirectSlot>> {
         let entries = self.entries();
         let of_key = entries.get(name).filter(|entry| entry.slot.by == by);
         let Some(slot) = of_key.map(|entry| &entry.slot) else {
@@ -250,14 +250,14 @@ impl SlotBook {
     }
 
     /// The slot in which this host is measured by the one with this key, once.
-    pub fn enter(&self, peer: &NodeId) -> Option<Arc<Slot>> {
+    pub fn enter(&self, peer: &NodeId) -> Option<Arc<DirectSlot>> {
         let slot = self.destination(peer)?;
         (!slot.used.swap(true, Ordering::Relaxed)).then_some(slot)
     }
 
-    fn destination(&self, peer: &NodeId) -> Option<Arc<Slot>> {
+    fn destination(&self, peer: &NodeId) -> Option<Arc<DirectSlot>> {
         let now = Instant::now();
-        let is_it = |slot: &&Arc<Slot>| {
+        let is_it = |slot: &&Arc<DirectSlot>| {
             slot.role == SlotRole::Destination
                 && slot.peer == *peer
                 && slot.confirmed.load(Ordering::Relaxed)
@@ -270,21 +270,25 @@ impl SlotBook {
     }
 
     /// Ends the slots that are not to be kept.
-    pub fn retain(&self, keep: impl Fn(&Slot, SlotRole) -> bool) {
+    pub fn retain(&self, keep: impl Fn(&DirectSlot, SlotRole) -> bool) {
         let mut entries = self.entries();
         self.remove(&mut entries, |entry| !keep(&entry.slot, entry.slot.role));
     }
 
-    fn remove(&self, entries: &mut BTreeMap<String, Entry>, which: impl Fn(&Entry) -> bool) {
+    fn remove(
+        &self,
+        entries: &mut BTreeMap<String, BookedSlot>,
+        which: impl Fn(&BookedSlot) -> bool,
+    ) {
         let (ended, kept) = std::mem::take(entries)
             .into_iter()
             .partition(|(_, entry)| which(entry));
         *entries = kept;
-        let ended: BTreeMap<String, Entry> = ended;
+        let ended: BTreeMap<String, BookedSlot> = ended;
         ended.into_values().for_each(|entry| self.end(entry));
     }
 
-    fn end(&self, entry: Entry) {
+    fn end(&self, entry: BookedSlot) {
         entry.slot.over.store(true, Ordering::Relaxed);
         match entry.hold {
             Some(hold) => drop(hold),
@@ -294,7 +298,7 @@ impl SlotBook {
     }
 
     /// Those that are not over.
-    fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Entry>> {
+    fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, BookedSlot>> {
         let mut entries = sys::lock(&self.entries);
         let now = Instant::now();
         self.remove(&mut entries, |entry| entry.is_over(now));

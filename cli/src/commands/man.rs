@@ -299,7 +299,10 @@ mod tests {
         let at = measure.find(".SH SYNOPSIS").unwrap();
         let line = measure[at..].lines().nth(1).unwrap();
         assert!(line.contains("\\-\\-time\\fR \\fITIME\\fR]"), "{line}");
-        assert!(line.ends_with("\\fIHOST\\fR"), "{line}");
+        assert!(
+            line.ends_with("\\fIHOST\\fR [\\fB\\fR\\fITO\\fR]"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -35,11 +35,10 @@ use std::sync::atomic::AtomicBool;
   linerate measure db1 db2                     between two other hosts
   linerate measure db2 --workload request --pace 2000 -P 4 --down
   linerate measure iperf3:speed.example -P 4   any stock iperf3 server
-  linerate measure nfs://nas/export --block 8K --depth 4
   linerate measure db2 -w 8M -C cubic --json > run.json
   linerate measure db2 --trace && linerate explain last
   linerate measure db2 --workload copy --from big.iso --to /srv/big.iso
-  linerate measure db2 --workload blocks --store /srv --depth 1,8,32
+  linerate measure nfs://nas/export --block 8K --depth 1,8,32
 
 HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port],
 nfs://name[:port]/EXPORT, lab:NAME[/host], lab:NAME/FROM-TO, lab:FILE.toml or local.
@@ -49,8 +48,7 @@ times s, ms, us, m. docs/measure.md describes the workloads and their figures.")
 pub struct Measure {
     /// The remote host; of two, the one that measures
     host: String,
-    /// The host that HOST measures towards, instead of this one: 'linerate serve --allow-direct' and the right to direct
-    /// there ('linerate trust add ID --direct')
+    /// Measure from HOST to this one, both agents (docs/calendar.md)
     #[arg(value_name = "TO")]
     towards: Option<String>,
 

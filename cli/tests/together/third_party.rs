@@ -374,8 +374,8 @@ fn a_run_is_played_once_in_its_slot_towards_its_peer_alone() {
     let second = || play(1, bulk(SECOND), &destination, peer);
     assert!(agent.refusal(second()).contains("is not confirmed"));
     agent.done(DirectRequest::Confirm { slot: slot(1) });
-    let stranger = play(1, bulk(SECOND), &destination, NodeId::new([7; 32]));
-    assert!(agent.refusal(stranger).contains("is held with the host"));
+    let other_key = play(1, bulk(SECOND), &destination, NodeId::new([7; 32]));
+    assert!(agent.refusal(other_key).contains("is held with the host"));
     let to_itself = play(1, bulk(SECOND), &source, own);
     assert!(agent.refusal(to_itself).contains("is held with the host"));
     // A slot later on, one as a destination, and one that nobody holds.

@@ -5,7 +5,7 @@ use super::identity::Identity;
 use super::quota::{self, Account, LegQuota};
 use super::store::KeyLimits;
 use crate::leg::{direction, most_connections, role};
-use crate::slots::{Slot, SlotBook};
+use crate::slots::{DirectSlot, SlotBook};
 use measure::storage::Reach;
 use model::{BitRate, Bytes, LegLimit, Nanos, NodeId, Side, Warning};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ pub struct Peer {
     /// The slots of coordinators at this host; `None` over a pipe.
     pub slots: Option<Arc<SlotBook>>,
     /// The slot in which it measures, if it is no client of its own right.
-    pub slot: Option<Arc<Slot>>,
+    pub slot: Option<Arc<DirectSlot>>,
     /// Which files of this host its copies may name, or a sentence that says how to allow it.
     pub may_files: Result<Reach, String>,
     /// Port of the control connections of this host; 0 over a pipe.
