@@ -31,11 +31,14 @@ const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// Longest name of a destination (RFC 1035, 2.3.4).
 const MAX_NAME: usize = 255;
 
+/// Requests by their numbers, in turn.
+type RequestQueue = mpsc::Sender<(u64, DirectRequest)>;
+
 /// What a session does for a coordinator, in a thread of its own, one request after the other.
 pub struct Directing {
     peer: Peer,
     sender: ChannelSender<AgentRole>,
-    worker: Option<(mpsc::Sender<(u64, DirectRequest)>, JoinHandle<()>)>,
+    worker: Option<(RequestQueue, JoinHandle<()>)>,
     playing: Arc<Mutex<Option<Arc<DirectSlot>>>>,
 }
 

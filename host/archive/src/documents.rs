@@ -243,7 +243,7 @@ impl Archive {
 
     /// What watches keep and passes, the newest first.
     pub fn watches(&self, filter: &RunFilter) -> Result<Vec<WatchRecord>, Error> {
-        let (condition, values) = filter.sql(["host", "''", "''", "''"]);
+        let (condition, values) = filter.sql(["host", "''", "''", "''", "''"]);
         let ids = self.ids(WATCHES, &condition, values, filter.limit)?;
         ids.iter().map(|id| self.watch(id)).collect()
     }
