@@ -123,7 +123,7 @@ CREATE TABLE orders (
     digest     TEXT    NOT NULL, -- SHA-256 of its document
     sum        BLOB,
     PRIMARY KEY (ordered_by, number)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 ";
 
 /// What form 6 had otherwise.
@@ -337,7 +337,11 @@ mod tests {
         db.query_row("SELECT count(*) FROM mtus", [], |_| Ok(()))
             .unwrap();
         // As an older version left it.
-        db.execute_batch("DROP TABLE watches").unwrap();
+        db.execute_batch(
+            "DROP TABLE watches; DROP TABLE orders; DROP INDEX runs_by_path;
+             ALTER TABLE runs DROP COLUMN local_key; ALTER TABLE runs DROP COLUMN remote_key;",
+        )
+        .unwrap();
         db.pragma_update(None, "user_version", 8).unwrap();
         drop(db);
         let db = open().unwrap();
