@@ -22,6 +22,7 @@ pub mod leg;
 mod leg_watch;
 pub mod listener;
 pub mod log;
+pub mod mesh;
 pub mod mtu;
 pub mod namespaces;
 mod nfs;

@@ -1,6 +1,8 @@
 //! `linerate mesh`: measurements between many hosts by a plan.
 
+mod grid;
 mod import;
+mod run;
 
 use crate::files::{name, read_whole};
 use crate::prelude::*;
@@ -14,6 +16,9 @@ use std::path::{Path, PathBuf};
 #[command(after_long_help = "EXAMPLES
   linerate mesh check db.toml                  what the plan takes, and whether it fits
   linerate mesh check db.toml --rules > rules.yml
+  linerate mesh run db.toml                    measure by the plan until Ctrl-C
+  linerate mesh grid db.toml                   who to whom
+  linerate mesh suspects db.toml               which host or uplink explains the low cells
   linerate mesh import psconfig.json > db.toml
 
 docs/mesh.md has the mesh file and a walk with three hosts.")]
@@ -25,6 +30,9 @@ pub struct MeshArgs {
 #[derive(Subcommand)]
 enum MeshAction {
     Check(MeshCheckArgs),
+    Run(run::MeshRunArgs),
+    Grid(grid::MeshGridArgs),
+    Suspects(grid::MeshSuspects),
     Import(import::MeshImport),
 }
 
@@ -48,9 +56,12 @@ struct MeshCheckArgs {
 }
 
 impl MeshArgs {
-    pub fn run(&self) -> Result<Exit> {
+    pub fn run(&self, global: &Global) -> Result<Exit> {
         match &self.action {
             MeshAction::Check(check) => check.run(),
+            MeshAction::Run(run) => run.run(global),
+            MeshAction::Grid(grid) => grid.run(global),
+            MeshAction::Suspects(suspects) => suspects.run(global),
             MeshAction::Import(import) => import.run(),
         }
     }

@@ -100,7 +100,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Watch(watch) => watch.run(&cli.global),
         Command::Trace(trace) => trace.run(),
         Command::Calendar(calendar) => calendar.run(),
-        Command::Mesh(mesh) => mesh.run(),
+        Command::Mesh(mesh) => mesh.run(&cli.global),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Agent(agent) => agent.run(),
         Command::LabEmulator => lab::hold_namespaces(),

@@ -373,7 +373,7 @@ impl ExportFormat {
                 return Ok(report::iperf3::to_json(run, &summarise(run)).into());
             }
             (ExportFormat::Prometheus, Document::Run(run)) => {
-                return Ok(report::prometheus::text([(&**run, &summarise(run))]).into());
+                return Ok(report::prometheus::text([(&**run, &summarise(run))], &[]).into());
             }
             (ExportFormat::Flent, Document::Run(run)) => {
                 return compressed(&report::flent::json(run).map_err(Refusal::usage)?);

@@ -5,13 +5,14 @@ use crate::lookup;
 use crate::pages::{html_of, html_of_capture};
 use crate::prelude::*;
 use crate::web::Answers;
+use ::mesh::{Mesh, MeshTest};
 use archive::{Archive, NamedDocument, PathRow, RunFilter};
 use engine::exit::{exit_of, sentence};
 use engine::histories::{self, HistoryFigures};
 use engine::{chance, clock, traces};
 use model::{Ended, Nanos, Run, Summary, summarise};
 use report::page::{self, Page};
-use report::pages::{Entry, FIELDS, History, Index, PathHistory, Search, Side};
+use report::pages::{Entry, FIELDS, History, Index, MeshGrid, PathHistory, Search, Side};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -28,6 +29,8 @@ pub struct Site {
     pub archive: PathBuf,
     /// Requests may call this machine by any name: it was ordered to listen where others reach it.
     pub any_name: bool,
+    /// Meshes whose grids are shown.
+    pub meshes: Vec<Mesh>,
     /// A capture is read: one at a time.
     pub reads: Mutex<()>,
 }
@@ -122,6 +125,16 @@ impl Answers for Site {
 }
 
 impl Site {
+    /// The mesh and the test that a request names, or the first ones.
+    fn test_of(&self, request: &HttpRequest) -> Option<(&Mesh, &MeshTest)> {
+        let name = request.value("mesh");
+        let mesh = self
+            .meshes
+            .iter()
+            .find(|mesh| name.is_none_or(|name| mesh.name == name))?;
+        Some((mesh, mesh.test(request.value("test")).ok()?))
+    }
+
     fn found(&self, request: &HttpRequest) -> Result<SiteAnswer> {
         let archive = Archive::open_to_read(&self.archive)?;
         let asked = |name| request.value(name).unwrap_or_default();
@@ -132,7 +145,24 @@ impl Site {
                     index(&archive, request, !self.any_name)?,
                 ));
             }
-            "/metrics" => return Ok(SiteAnswer::ok(METRICS, metrics(&archive)?)),
+            "/metrics" => return Ok(SiteAnswer::ok(METRICS, metrics(&archive, &self.meshes)?)),
+            "/grid.html" => {
+                return Ok(match self.test_of(request) {
+                    Some((mesh, test)) => SiteAnswer::ok(HTML, grid(&archive, mesh, test)?),
+                    None => SiteAnswer::of(Status::NotFound),
+                });
+            }
+            "/cell.html" => {
+                let hosts = ["src", "dst"].map(asked);
+                let now = clock::unix_time();
+                let history = self
+                    .test_of(request)
+                    .map(|(mesh, test)| engine::mesh::history(&archive, mesh, test, hosts, now));
+                match history.transpose()?.flatten() {
+                    Some(history) => report::pages::history(&history),
+                    None => return Ok(SiteAnswer::of(Status::NotFound)),
+                }
+            }
             "/compare.html" => match compare(&archive, asked("a"), asked("b"))? {
                 Some(page) => page,
                 None => {
@@ -160,6 +190,22 @@ impl Site {
         };
         Ok(SiteAnswer::ok(HTML, page::html(&page)))
     }
+}
+
+/// The grid of a test of a mesh.
+fn grid(archive: &Archive, mesh: &Mesh, test: &MeshTest) -> Result<String> {
+    let grid = engine::mesh::grid(archive, mesh, test, clock::unix_time())?;
+    let of_test = |page: &str, test: &str| {
+        let [mesh, test] = [&mesh.name, test].map(http::encoded);
+        format!("{page}?mesh={mesh}&test={test}")
+    };
+    let cell = |src: &str, dst: &str| {
+        let [src, dst] = [src, dst].map(http::encoded);
+        format!("{}&src={src}&dst={dst}", of_test("cell.html", &test.name))
+    };
+    Ok(report::pages::grid(&grid, cell, |test| {
+        of_test("grid.html", test)
+    }))
 }
 
 /// A capture on its way to its reader, in a directory that is gone with it.
@@ -303,7 +349,7 @@ fn compare(archive: &Archive, a: &str, b: &str) -> Result<Option<Page>> {
 }
 
 /// The last complete run between each two hosts and of each workload, and the last one that ended otherwise.
-fn metrics(archive: &Archive) -> Result<String> {
+fn metrics(archive: &Archive, meshes: &[Mesh]) -> Result<String> {
     let mut last: BTreeMap<(String, String, String, bool), (Run, Summary)> = BTreeMap::new();
     for path in archive.paths()? {
         for (run, summary) in histories::latest(archive, &path)? {
@@ -320,5 +366,11 @@ fn metrics(archive: &Archive) -> Result<String> {
         }
     }
     let pairs = last.values().map(|(run, summary)| (run, summary));
-    Ok(report::prometheus::text(pairs))
+    let now = clock::unix_time();
+    let tests = meshes
+        .iter()
+        .flat_map(|mesh| mesh.tests.iter().map(move |test| (mesh, test)));
+    let grids = tests.map(|(mesh, test)| engine::mesh::grid(archive, mesh, test, now));
+    let grids = grids.collect::<Result<Vec<MeshGrid>, archive::Error>>()?;
+    Ok(report::prometheus::text(pairs, &grids))
 }

@@ -1,7 +1,9 @@
 //! `linerate mesh`: plans that fit and those that do not, as a user meets them.
 
-use crate::common::{Home, run, stderr, stdout};
-use std::process::Output;
+use crate::common::{Home, Running, Server, run, stderr, stdout};
+use model::LegOutcome;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The mesh file of docs/mesh.md.
 fn documented() -> String {
@@ -92,4 +94,79 @@ fn a_template_is_taken_over_partly() {
         stdout(&checked).starts_with("mesh t: 2 hosts, 0 links, 1 test\n"),
         "{checked:?}"
     );
+}
+
+/// Three agents measure each other, two at a time.
+#[test]
+fn a_coordinator_measures_by_the_plan() {
+    let servers: Vec<Server> = (0..3).map(|_| Server::start(&["--allow-direct"])).collect();
+    let home = servers[0].guest(&["--direct"]);
+    for server in &servers[1..] {
+        let invitation = server.invite(&["--direct"]);
+        let accepted = run(&mut home.linerate(&["trust", "accept", &invitation]));
+        assert!(accepted.status.success(), "{}", stderr(&accepted));
+    }
+    let hosts = servers.iter().enumerate();
+    let hosts: String = hosts
+        .map(|(n, server)| format!("[[host]]\nname = \"h{n}\"\nagent = \"{}\"\n", server.at))
+        .collect();
+    let file = format!(
+        "[mesh]\nname = \"m\"\n{hosts}[[test]]\nname = \"bulk\"\nhosts = [\"*\"]\ntime = \"1s\"\nrate = \"50M\"\nevery = \"30s\"\ngood = \"100G\"\n\
+         [[alert]]\ntest = \"bulk\"\nwhen = \"low\"\nexec = [\"/bin/sh\", \"-c\", \"cat >> {}\"]\n",
+        home.path().join("alerts").display()
+    );
+    std::fs::write(home.path().join("m.toml"), &file).unwrap();
+    let text = home.path().join("m.toml").display().to_string();
+    let mut coordinator = home.linerate(&["mesh", "run", &text]);
+    let coordinator = coordinator.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let coordinator = Running(coordinator.spawn().unwrap());
+
+    let archive = || archive::Archive::open_to_read(&home.path().join("runs.db")).ok();
+    let legs = |src: &str, dst: &str| {
+        let found = archive().map(|archive| archive.mesh_cell(["m", "bulk", src, dst], 9).unwrap());
+        let found = found.unwrap_or_default();
+        found
+            .into_iter()
+            .find(|leg| leg.outcome != LegOutcome::Missed)
+    };
+    let pairs = [
+        ("h0", "h1"),
+        ("h1", "h0"),
+        ("h0", "h2"),
+        ("h2", "h0"),
+        ("h1", "h2"),
+        ("h2", "h1"),
+    ];
+    let until = Instant::now() + Duration::from_secs(150);
+    while !pairs.iter().all(|(src, dst)| legs(src, dst).is_some()) {
+        assert!(Instant::now() < until, "{pairs:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    for (src, dst) in pairs {
+        let leg = legs(src, dst).unwrap();
+        assert_eq!(leg.outcome, LegOutcome::Low, "{leg:?}");
+        assert!(
+            leg.goodput.unwrap().0 > 1_000_000 && leg.why.is_some(),
+            "{leg:?}"
+        );
+        assert_eq!(archive().unwrap().get(&leg.run).unwrap().id, leg.run);
+    }
+    let alerts = std::fs::read_to_string(home.path().join("alerts")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(alerts.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["mesh"], &first["outcome"]),
+        (&"m".into(), &"low".into())
+    );
+
+    let second = run(&mut home.linerate(&["mesh", "run", &text]));
+    assert_eq!(second.status.code(), Some(2));
+    assert!(
+        stderr(&second).contains("another 'mesh run' of the mesh 'm'"),
+        "{second:?}"
+    );
+    let grid = stdout(&run(&mut home.linerate(&["mesh", "grid", &text])));
+    assert!(grid.contains("h0 to h1: low,"), "{grid}");
+    coordinator.interrupt();
+    let ended = coordinator.output(Duration::from_secs(20));
+    assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
 }

@@ -1,5 +1,6 @@
 //! The tables, and how a file becomes one that has them.
 
+use crate::mesh_legs::MESH_LEGS;
 use crate::{Error, histories, samples};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
@@ -14,7 +15,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 
 /// The oldest that is brought to [`VERSION`].
 const OLDEST: u32 = 6;
@@ -254,6 +255,7 @@ fn create(db: &mut Connection, path: &Path) -> Result<(), Error> {
             .and_then(|()| tx.execute_batch(SAMPLES))
             .and_then(|()| tx.execute_batch(HISTORIES))
             .and_then(|()| tx.execute_batch(WATCHES))
+            .and_then(|()| tx.execute_batch(MESH_LEGS))
             .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
@@ -288,11 +290,14 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
     if known < 9 {
         tx.execute_batch(WATCHES).map_err(failed)?;
     }
-    if known < VERSION {
+    if known < 10 {
         tx.execute_batch(FROM_9)
             .and_then(|()| tx.execute_batch(HISTORIES))
             .and_then(|()| histories::all_changed(&tx))
             .map_err(failed)?;
+    }
+    if known < VERSION {
+        tx.execute_batch(MESH_LEGS).map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
     }
@@ -338,14 +343,14 @@ mod tests {
             .unwrap();
         // As an older version left it.
         db.execute_batch(
-            "DROP TABLE watches; DROP TABLE orders; DROP INDEX runs_by_path;
+            "DROP TABLE mesh_legs; DROP TABLE watches; DROP TABLE orders; DROP INDEX runs_by_path;
              ALTER TABLE runs DROP COLUMN local_key; ALTER TABLE runs DROP COLUMN remote_key;",
         )
         .unwrap();
         db.pragma_update(None, "user_version", 8).unwrap();
         drop(db);
         let db = open().unwrap();
-        db.query_row("SELECT count(*) FROM watches", [], |_| Ok(()))
+        db.query_row("SELECT count(*) FROM mesh_legs", [], |_| Ok(()))
             .unwrap();
         db.pragma_update(None, "user_version", VERSION + 2).unwrap();
         drop(db);

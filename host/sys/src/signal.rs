@@ -87,6 +87,16 @@ pub fn end_with_parent(command: &mut Command) {
     }
 }
 
+/// Ends a child that leads a process group of its own, with all that it started.
+pub fn end_group(leader: u32) -> io::Result<()> {
+    // 1 and less would reach every process.
+    let leader = i32::try_from(leader).ok().filter(|pid| *pid > 1);
+    let leader = leader
+        .and_then(Pid::from_raw)
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process_group(leader, Signal::KILL)?)
+}
+
 /// Asks a process to end (SIGTERM), or ends it at once (SIGKILL).
 pub fn end(pid: u32, at_once: bool) -> io::Result<()> {
     let signal = if at_once { Signal::KILL } else { Signal::TERM };

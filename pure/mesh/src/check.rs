@@ -75,7 +75,7 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
             rounds: all.len(),
             length,
             takes: Nanos(length.0 * all.len() as u64),
-            bytes: bytes_of_leg(test),
+            bytes: test.bytes_of_leg(),
             at_least: matches!(test.spec.workload, Workload::Bulk(_))
                 && test.spec.socket.pacing.is_none(),
         };
@@ -88,9 +88,9 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
                 // In a day, rounded up: a cycle is not cut short.
                 let of_day = (tests * legs * DAY.0).div_ceil(test.every.0);
                 load.legs += of_day;
-                load.more |= bytes_of_leg(test).is_none() && *tests > 0;
+                load.more |= test.bytes_of_leg().is_none() && *tests > 0;
                 load.bytes += Bytes(
-                    bytes_of_leg(test)
+                    test.bytes_of_leg()
                         .unwrap_or_default()
                         .0
                         .saturating_mul(of_day),
@@ -171,23 +171,25 @@ fn tests_of(mesh: &Mesh, rounds: &[Vec<HostPair>]) -> (Vec<u64>, Vec<u64>) {
     (hosts, links)
 }
 
-/// What a leg moves: as much as its rate allows, else at the least what is good.
-fn bytes_of_leg(test: &MeshTest) -> Option<Bytes> {
-    let of_streams = |rate: BitRate| BitRate(rate.0.saturating_mul(test.spec.streams.into()));
-    let rate = match (&test.spec.workload, test.good) {
-        (Workload::Udp(udp), _) => Some(of_streams(udp.rate)),
-        (Workload::Bulk(_), good) => match (test.spec.socket.pacing, good) {
-            (Some(rate), _) => Some(of_streams(rate)),
-            (None, Some(GoodThreshold::Goodput(least))) => Some(least),
+impl MeshTest {
+    /// What a leg moves: as much as its rate allows, else at the least what is good.
+    pub fn bytes_of_leg(&self) -> Option<Bytes> {
+        let of_streams = |rate: BitRate| BitRate(rate.0.saturating_mul(self.spec.streams.into()));
+        let rate = match (&self.spec.workload, self.good) {
+            (Workload::Udp(udp), _) => Some(of_streams(udp.rate)),
+            (Workload::Bulk(_), good) => match (self.spec.socket.pacing, good) {
+                (Some(rate), _) => Some(of_streams(rate)),
+                (None, Some(GoodThreshold::Goodput(least))) => Some(least),
+                _ => None,
+            },
+            (Workload::Request(request), _) => request.pace_per_s.map(|pace| {
+                let bytes = request.request_size.0 + request.reply_size.0;
+                BitRate((pace * 8.0 * bytes as f64) as u64)
+            }),
             _ => None,
-        },
-        (Workload::Request(request), _) => request.pace_per_s.map(|pace| {
-            let bytes = request.request_size.0 + request.reply_size.0;
-            BitRate((pace * 8.0 * bytes as f64) as u64)
-        }),
-        _ => None,
-    };
-    Some(rate?.bytes_in(test.time()))
+        };
+        Some(rate?.bytes_in(self.time()))
+    }
 }
 
 /// A span of time in the largest units: `2 h 5 min`.

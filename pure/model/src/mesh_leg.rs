@@ -71,6 +71,6 @@ pub struct MeshLeg {
     pub outcome: LegOutcome,
     /// A sentence, where it is not good.
     pub why: Option<String>,
-    /// SHA-256 of the run's document, hexadecimal.
-    pub digest: Option<String>,
+    /// Start of the first leg on the present level of the cell, if the level changed among its last 200 legs.
+    pub level_since: Option<Nanos>,
 }

@@ -248,6 +248,7 @@ mod tests {
             stream.receive_buffer = Some(Bytes(1));
         }
         let mut run = testing::run(testing::spec(), vec![leg]);
+        (run.local_id, run.remote_id) = (Some(NodeId::new([1; 32])), Some(NodeId::new([2; 32])));
         run.title = Some("all of it".to_owned());
         run.experiment = Some("0000beef".to_owned());
         run.warnings = vec![testing::warning("d", "e", "f")];

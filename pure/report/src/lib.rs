@@ -15,6 +15,7 @@ pub mod gate;
 pub mod iperf3;
 pub mod json;
 pub mod live;
+pub mod mesh;
 pub mod mtu;
 pub mod mtu_change;
 

@@ -4,16 +4,20 @@
 //! Samples carry no time: node_exporter's textfile collector refuses them, and Prometheus drops what is older than its
 //! newest samples. When a figure was measured is a metric of its own, and its age is `time() -` that metric.
 
+use crate::pages::{GridCell, MeshGrid};
 use crate::words::escape;
 use model::finding::{SocketAccount, SocketGroup};
-use model::{BitRate, Bytes, Ended, LatencySummary, LegSummary, Nanos, Run, Summary};
+use model::{
+    BitRate, Bytes, Ended, LatencySummary, LegOutcome, LegSummary, MeshLeg, Nanos, Run, Summary,
+};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 
 /// Units with which a name ends.
-const UNITS: [&str; 6] = [
+const UNITS: [&str; 7] = [
     "bytes_per_second",
+    "bits_per_second",
     "requests_per_second",
     "seconds",
     "segments",
@@ -96,8 +100,11 @@ fn quantiles(all: &LatencySummary) -> [(String, f64); 4] {
     .map(|(share, time)| (label("quantile", share), time.as_secs_f64()))
 }
 
-/// The newest figures of each path that the runs measured, and how the last run of each path ended.
-pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> String {
+/// The newest figures of each path that the runs measured, how the last run of each path ended, and the cells of meshes.
+pub fn text<'a>(
+    runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>,
+    meshes: &[MeshGrid],
+) -> String {
     let mut legs: BTreeMap<String, (f64, &Run, &LegSummary)> = BTreeMap::new();
     let mut last: BTreeMap<[String; 3], (f64, &Run)> = BTreeMap::new();
     for (run, summary) in runs {
@@ -168,7 +175,85 @@ pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> Strin
     let help = "End of the last run of the path, seconds since 1970-01-01 UTC.";
     let times = last.values().map(|(at, run)| (path(run), *at));
     family(&mut out, "last_run_timestamp_seconds", "gauge", help, times);
+    cells(&mut out, meshes);
     out + "# EOF\n"
+}
+
+/// Cells of all meshes at most: each has five series.
+const MOST_CELLS: usize = 20_000;
+
+/// The newest leg of each cell.
+fn cells(out: &mut String, meshes: &[MeshGrid]) {
+    let all = meshes.iter().flat_map(|grid| {
+        let named = move |at: usize| grid.hosts[at].name.as_str();
+        let cells = grid.cells.iter();
+        cells.filter_map(move |((from, to), cell)| {
+            let series = [
+                label("mesh", &grid.mesh),
+                label("test", &grid.test),
+                label("src", named(*from)),
+                label("dst", named(*to)),
+            ];
+            Some((series.join(","), cell, cell.newest()?))
+        })
+    });
+    let all: Vec<(String, &GridCell, &MeshLeg)> = all.collect();
+    let shown = &all[..all.len().min(MOST_CELLS)];
+    let mut gauge = |name, help, value: &dyn Fn(&GridCell, &MeshLeg) -> Option<f64>| {
+        let values = shown
+            .iter()
+            .filter_map(|(series, cell, leg)| Some((series.clone(), value(cell, leg)?)));
+        family(out, name, "gauge", help, values);
+    };
+    gauge(
+        "leg_goodput_bits_per_second",
+        "Goodput of the newest leg of a cell of a mesh.",
+        &|_, leg| Some(leg.goodput?.0 as f64),
+    );
+    gauge(
+        "leg_latency_seconds",
+        "Median latency of its requests, or RTT under load.",
+        &|_, leg| seconds(leg.rtt_p50),
+    );
+    gauge(
+        "leg_timestamp_seconds",
+        "Its start, seconds since 1970-01-01 UTC.",
+        &|_, leg| Some(leg.starts.as_secs_f64()),
+    );
+    gauge(
+        "cell_low",
+        "1 if it was low, 0 if it was good.",
+        &|_, leg| match leg.outcome {
+            LegOutcome::Low => Some(1.0),
+            LegOutcome::Good => Some(0.0),
+            _ => None,
+        },
+    );
+    gauge(
+        "cell_shifted",
+        "1 if the level of the cell changed among its last 200 legs.",
+        &|_, leg| Some(f64::from(u8::from(leg.level_since.is_some()))),
+    );
+    let outcomes = shown.iter().map(|(series, cell, leg)| {
+        (
+            format!("{series},{}", label("outcome", leg.outcome.name())),
+            cell.in_a_row() as f64,
+        )
+    });
+    let help =
+        "How many of the newest legs of a cell in a row had the outcome of the newest, 21 at most.";
+    family(out, "leg_outcome", "gauge", help, outcomes);
+    let left_out = (all.len() - shown.len()) as f64;
+    let left_out = [(String::new(), left_out)]
+        .into_iter()
+        .filter(|(_, count)| *count > 0.0);
+    family(
+        out,
+        "cells_left_out",
+        "gauge",
+        "Cells beyond the 20,000 that are shown.",
+        left_out,
+    );
 }
 
 /// Counters of a watch of the sockets of this host, by network of the peers, port and process.
@@ -327,7 +412,7 @@ mod tests {
             run.host = "db\"1\\\n".to_owned();
         }
         let summaries = runs.each_ref().map(summarise);
-        let text = text(runs.iter().zip(&summaries));
+        let text = text(runs.iter().zip(&summaries), &[]);
         let of = |name: &str| -> Vec<&str> {
             let start = format!("linerate_{name}{{");
             text.lines().filter(|l| l.starts_with(&start)).collect()
@@ -366,13 +451,13 @@ mod tests {
             "what is not known is left out, its name too: {text}"
         );
         assert!(text.ends_with("\n# EOF\n"));
-        assert_eq!(super::text([]), "# EOF\n");
+        assert_eq!(super::text([], &[]), "# EOF\n");
     }
 
     #[test]
     fn latencies_are_a_summary() {
         let run = testing::run(testing::spec(), vec![testing::request_leg(100)]);
-        let text = text([(&run, &summarise(&run))]);
+        let text = text([(&run, &summarise(&run))], &[]);
         for part in [
             "# TYPE linerate_request_latency_seconds summary\n# UNIT linerate_request_latency_seconds seconds\n",
             "direction=\"up\",quantile=\"0.5\"} 0.0000066\n",

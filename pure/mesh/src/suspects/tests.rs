@@ -133,7 +133,7 @@ fn bad_hosts_and_uplinks_are_found_among_wrong_verdicts() {
 
 /// `cargo test -p linerate-mesh --release table_of_suspects -- --ignored --nocapture`
 #[test]
-#[ignore = "prints the figures of 1000 hosts; docs/mesh.md has them"]
+#[ignore = "prints the figures of 1000 hosts; decision 42 has them"]
 fn table_of_suspects() {
     for wrong in [0.0, 0.02, 0.05] {
         let [precision, recall] = quality(10, 1000, 50, wrong);

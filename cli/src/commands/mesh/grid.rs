@@ -1,0 +1,97 @@
+//! `linerate mesh grid` and `suspects`: what the archive has of a mesh.
+
+use super::read;
+use crate::lookup::{open_existing, refused};
+use crate::prelude::*;
+use ::mesh::{Mesh, Suspect};
+use engine::clock::unix_time;
+use report::words::{counted, wrap};
+use std::path::PathBuf;
+
+/// Show who measured what to whom
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate mesh grid db.toml
+  linerate mesh grid db.toml --test requests
+  linerate runs serve --mesh db.toml           the same as a page, /grid.html
+
+Rows are sources, columns destinations. Each cell is the newest leg; what is not
+good is explained below the grid.")]
+pub struct MeshGridArgs {
+    #[command(flatten)]
+    of: TestOfMesh,
+}
+
+/// Name the hosts and uplinks that explain the low cells
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate mesh suspects db.toml
+
+A low leg may be the fault of its source's sending, the uplink of its site, that
+of the other site, or its destination's receiving. What has a good leg, and a
+third of its legs good, is cleared. The rest are named by how many low legs
+they explain: 3 at the least, 2 where a host has fewer than 4 legs. Counted are
+the newest legs, none older than two cycles.")]
+pub struct MeshSuspects {
+    #[command(flatten)]
+    of: TestOfMesh,
+}
+
+#[derive(Args)]
+struct TestOfMesh {
+    /// The mesh file, or - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Which test of it [default: the first]
+    #[arg(long, value_name = "NAME")]
+    test: Option<String>,
+}
+
+impl MeshGridArgs {
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let mesh = read(&self.of.file)?;
+        let test = mesh.test(self.of.test.as_deref()).map_err(Refusal::usage)?;
+        let archive = open_existing(global)?;
+        let grid = engine::mesh::grid(&archive, &mesh, test, unix_time()).map_err(refused)?;
+        out::result(&report::mesh::grid(&grid, stdout_style()))
+    }
+}
+
+impl MeshSuspects {
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let mesh = read(&self.of.file)?;
+        let test = mesh.test(self.of.test.as_deref()).map_err(Refusal::usage)?;
+        let archive = open_existing(global)?;
+        let (suspects, counts) =
+            engine::mesh::suspected(&archive, &mesh, test, unix_time()).map_err(refused)?;
+        out::result(&text(&mesh, &test.name, &suspects, counts))
+    }
+}
+
+fn text(mesh: &Mesh, test: &str, suspects: &[Suspect], [good, low]: [usize; 2]) -> String {
+    let width = stdout_style().width;
+    let legs = counted((good + low) as u64, "leg");
+    let mut text = format!(
+        "mesh {}, test {test}: {low} of {legs} low in the last two cycles\n",
+        mesh.name
+    );
+    for suspect in suspects {
+        let elements: Vec<String> = suspect.elements.iter().map(ToString::to_string).collect();
+        let which = match elements.len() {
+            1 => String::new(),
+            _ => " (on the same low legs)".to_owned(),
+        };
+        let line = format!(
+            "{}{which}: explains {} of {low} low legs; {} pass it",
+            elements.join("; "),
+            suspect.low,
+            counted(suspect.legs as u64, "leg")
+        );
+        text += &wrap(&line, width, "", "    ");
+    }
+    match (suspects.is_empty(), low) {
+        (false, _) => text,
+        (true, 0) => text + "no leg is low, so nobody is suspected\n",
+        (true, _) => text + "no host or uplink has enough low legs to be named\n",
+    }
+}

@@ -1,0 +1,185 @@
+//! A mesh in the archive: its grid, the history of a cell, and who is suspected.
+
+mod alerts;
+mod legs;
+mod run;
+
+pub use run::MeshRun;
+
+use archive::{Archive, CellName, Error};
+use mesh::{HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, suspects};
+use model::{LegOutcome, MeshLeg, Nanos};
+use prove::change::change_points;
+use report::pages::{GridCell, GridHost, History, MeshGrid, Shift, cell_history};
+use std::collections::BTreeMap;
+
+/// Legs of a cell that a grid reads: how many in a row have the same outcome is known up to this.
+const OF_CELL: u32 = 21;
+
+/// Legs among which a change of level is looked for.
+pub const OF_LEVEL: u32 = 200;
+
+/// How often noise alone is taken for a change of level.
+const LEVEL: f64 = 0.01;
+
+/// Hosts of one grid; of more, sites are shown, each cell being the worst of its pairs.
+const MOST_HOSTS: usize = 300;
+
+/// The newest legs of each cell of a test.
+///
+/// # Errors
+/// Failures to read.
+pub fn grid(
+    archive: &Archive,
+    mesh: &Mesh,
+    test: &MeshTest,
+    now: Nanos,
+) -> Result<MeshGrid, Error> {
+    let mut cells = BTreeMap::new();
+    for pair in test.cells() {
+        let legs = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
+        cells.insert(pair, GridCell { legs });
+    }
+    let used = |host: &usize| test.from.contains(host) || test.to.contains(host);
+    let mut order: Vec<usize> = (0..mesh.hosts.len()).filter(used).collect();
+    let site = |host: usize| mesh.hosts[host].site.as_ref();
+    let first = |host: usize| {
+        mesh.hosts
+            .iter()
+            .position(|other| other.site.as_ref() == site(host))
+    };
+    order.sort_by_key(|host| first(*host));
+    let by_site = order.len() > MOST_HOSTS && order.iter().all(|host| site(*host).is_some());
+    if by_site {
+        order.dedup_by_key(|host| site(*host));
+    }
+    let place = |host: usize| match by_site {
+        true => order.iter().position(|other| site(*other) == site(host)),
+        false => order.iter().position(|other| *other == host),
+    };
+    let mut placed: BTreeMap<(usize, usize), GridCell> = BTreeMap::new();
+    let places: Vec<Option<usize>> = (0..mesh.hosts.len()).map(place).collect();
+    for ((from, to), cell) in cells {
+        let (Some(from), Some(to)) = (places[from], places[to]) else {
+            continue;
+        };
+        let kept = placed.entry((from, to)).or_default();
+        if kept.legs.is_empty() || badness(&cell) > badness(kept) {
+            *kept = cell;
+        }
+    }
+    Ok(MeshGrid {
+        mesh: mesh.name.clone(),
+        test: test.name.clone(),
+        is_of_latency: test.is_of_latency(),
+        tests: mesh.tests.iter().map(|test| test.name.clone()).collect(),
+        every: test.every,
+        hosts: order
+            .iter()
+            .map(|host| {
+                let host = &mesh.hosts[*host];
+                let site = host.site.clone();
+                let name = if by_site {
+                    site.clone().unwrap_or_default()
+                } else {
+                    host.name.clone()
+                };
+                GridHost { name, site }
+            })
+            .collect(),
+        cells: placed,
+        now,
+    })
+}
+
+fn badness(cell: &GridCell) -> u8 {
+    cell.newest().map_or(0, |leg| match leg.outcome {
+        LegOutcome::Good => 1,
+        LegOutcome::Skipped => 2,
+        LegOutcome::Missed => 3,
+        LegOutcome::Low => 4,
+        LegOutcome::Failed => 5,
+    })
+}
+
+fn cell_name<'a>(mesh: &'a Mesh, test: &'a MeshTest, (from, to): HostPair) -> CellName<'a> {
+    let name = |host: usize| mesh.hosts[host].name.as_str();
+    [&mesh.name, &test.name, name(from), name(to)]
+}
+
+/// The history of a cell by the names of its hosts; `None` if the test has no such cell.
+///
+/// # Errors
+/// Failures to read.
+pub fn history(
+    archive: &Archive,
+    mesh: &Mesh,
+    test: &MeshTest,
+    [src, dst]: [&str; 2],
+    now: Nanos,
+) -> Result<Option<History>, Error> {
+    let host = |name: &str| mesh.hosts.iter().position(|host| host.name == name);
+    let (Some(from), Some(to)) = (host(src), host(dst)) else {
+        return Ok(None);
+    };
+    let legs = archive.mesh_cell(cell_name(mesh, test, (from, to)), OF_LEVEL)?;
+    let head = MeshGrid {
+        mesh: mesh.name.clone(),
+        test: test.name.clone(),
+        is_of_latency: test.is_of_latency(),
+        tests: Vec::new(),
+        every: test.every,
+        hosts: Vec::new(),
+        cells: BTreeMap::new(),
+        now,
+    };
+    let mut history = cell_history(&head, src, dst, &legs, Vec::new());
+    let values: Vec<f64> = history.runs.iter().map(|run| run.value).collect();
+    history.shifts = shifts(&values);
+    Ok(Some(history))
+}
+
+/// Where the level of values, the oldest first, changes.
+pub fn shifts(values: &[f64]) -> Vec<Shift> {
+    let changes = change_points(values, LEVEL).into_iter();
+    let shift = |found: prove::change::LevelChange| Shift {
+        at: found.after,
+        before: found.before_median,
+        after: found.after_median,
+    };
+    changes.map(shift).collect()
+}
+
+/// Who is suspected by the newest legs of a test, none of them older than two cycles; how many of these are good and low.
+///
+/// # Errors
+/// Failures to read.
+pub fn suspected(
+    archive: &Archive,
+    mesh: &Mesh,
+    test: &MeshTest,
+    now: Nanos,
+) -> Result<(Vec<Suspect>, [usize; 2]), Error> {
+    let old = Nanos(test.every.0.saturating_mul(2));
+    let mut legs = Vec::new();
+    let mut sent: BTreeMap<usize, usize> = BTreeMap::new();
+    for pair in test.cells() {
+        let newest = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
+        let was_measured =
+            |leg: &&MeshLeg| matches!(leg.outcome, LegOutcome::Good | LegOutcome::Low);
+        let newest = newest.iter().find(was_measured);
+        if let Some(leg) = newest.filter(|leg| now.since(leg.starts) <= old) {
+            *sent.entry(pair.0).or_default() += 1;
+            legs.push(JudgedLeg {
+                elements: elements(mesh, pair),
+                good: leg.outcome == LegOutcome::Good,
+            });
+        }
+    }
+    let good = legs.iter().filter(|leg| leg.good).count();
+    let fewest = fewest_low(sent.values().copied().max().unwrap_or(0));
+    Ok((suspects(&legs, fewest), [good, legs.len() - good]))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Programs that are executed when a cell gets worse.
+
+use mesh::MeshAlert;
+use model::MeshLeg;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A program is ended after this.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Of what it writes, so much is read.
+const MOST_OUTPUT: u64 = 64 << 10;
+
+/// Between two looks at it.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Executes the program of an alert with the leg as JSON on standard input, and waits for its end.
+pub(super) fn execute(alert: &MeshAlert, leg: &MeshLeg, log: &(dyn Fn(&str) + Sync)) {
+    let input = serde_json::json!({
+        "mesh": leg.mesh, "test": leg.test, "src": leg.src, "dst": leg.dst,
+        "when": alert.when.to_string(), "times": alert.times,
+        "outcome": leg.outcome, "why": leg.why, "run": leg.run,
+        "starts_unix_ns": leg.starts, "goodput_bit_s": leg.goodput, "rtt_p50_ns": leg.rtt_p50,
+        "limited_by": leg.limited_by,
+    });
+    if let Err(why) = finish(&alert.exec, &input.to_string()) {
+        log(&format!("alert {}: {why}", alert.exec.join(" ")));
+    }
+}
+
+/// Why it did not succeed, with the begin of what it wrote.
+fn finish(exec: &[String], input: &str) -> Result<(), String> {
+    let (program, arguments) = exec.split_first().ok_or("it has no program")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|e| format!("cannot be started: {e}"))?;
+    let (mut stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let input = format!("{input}\n");
+    // It fits into the pipe; who does not read it does not want it.
+    let _ = stdin.as_mut().map(|pipe| pipe.write_all(input.as_bytes()));
+    drop(stdin);
+    let (done, output) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(mut pipe) = stderr {
+            let _ = pipe.by_ref().take(MOST_OUTPUT).read_to_end(&mut text);
+            // The rest is not kept, and its writer not stopped by a full pipe.
+            let _ = done.send(text);
+            let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        }
+    });
+    let until = Instant::now() + WITHIN;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
+            _ => {
+                end(&mut child);
+                return Err(format!("was ended after {} s", WITHIN.as_secs()));
+            }
+        }
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let output = output
+        .recv_timeout(Duration::from_secs(1))
+        .unwrap_or_default();
+    let output = String::from_utf8_lossy(&output).into_owned();
+    Err(format!(
+        "{status}: {}",
+        output.lines().next().unwrap_or_default()
+    ))
+}
+
+/// With all that it started.
+fn end(child: &mut Child) {
+    let _ = sys::signal::end_group(child.id());
+    let _ = child.wait();
+}

@@ -1,0 +1,107 @@
+//! The rows of a mesh, from the run of a pair.
+
+use mesh::{HostPair, Mesh, MeshTest};
+use model::finding::Conclusion;
+use model::{Direction, Ended, LegOutcome, MeshLeg, Nanos, Run, summarise};
+
+/// The legs of a pair that have no run.
+pub(super) fn without_run(
+    mesh: &Mesh,
+    test: &MeshTest,
+    pair: HostPair,
+    slot: &str,
+    starts: Nanos,
+    outcome: LegOutcome,
+    why: &str,
+) -> Vec<MeshLeg> {
+    let legs = test.spec.directions.legs().iter().enumerate();
+    legs.map(|(at, direction)| MeshLeg {
+        outcome,
+        why: Some(why.to_owned()),
+        ..bare(mesh, test, pair, (slot, at as u32), *direction, starts)
+    })
+    .collect()
+}
+
+/// The legs of a run between a pair, not judged yet: good where something was measured.
+pub(super) fn legs_of_run(mesh: &Mesh, test: &MeshTest, pair: HostPair, run: &Run) -> Vec<MeshLeg> {
+    let summary = summarise(run);
+    let explained = explain::explain(run);
+    let ppm = |share: f64| (share * 1e6).round() as u64;
+    let legs = run.legs.iter().zip(&summary.legs).enumerate();
+    legs.map(|(at, (leg, figures))| {
+        let limit = explained.get(at).and_then(|one| match &one.conclusion {
+            Conclusion::Limited { by } => by.first().map(|limit| limit.name().to_owned()),
+            _ => None,
+        });
+        let was_measured = figures.ended == Ended::Complete && figures.bytes.0 > 0;
+        MeshLeg {
+            span: figures.duration,
+            bytes: Some(figures.bytes),
+            goodput: was_measured.then(|| figures.steady_goodput.unwrap_or(figures.goodput)),
+            retrans_ppm: figures.retransmit_share.map(ppm),
+            rtt_idle: figures.rtt_idle,
+            rtt_p50: figures
+                .requests
+                .as_ref()
+                .map(|latency| latency.p50)
+                .or(figures.rtt_loaded),
+            loss_ppm: figures
+                .datagrams
+                .and_then(|datagrams| datagrams.lost_share())
+                .map(ppm),
+            limited_by: limit,
+            outcome: if was_measured {
+                LegOutcome::Good
+            } else {
+                LegOutcome::Failed
+            },
+            why: (!was_measured).then(|| format!("it ended early: {}", figures.ended.name())),
+            ..bare(
+                mesh,
+                test,
+                pair,
+                (&run.id, at as u32),
+                leg.direction,
+                run.started + leg.started,
+            )
+        }
+    })
+    .collect()
+}
+
+fn bare(
+    mesh: &Mesh,
+    test: &MeshTest,
+    (from, to): HostPair,
+    (run, leg): (&str, u32),
+    direction: Direction,
+    starts: Nanos,
+) -> MeshLeg {
+    let (src, dst) = match direction {
+        Direction::Up => (from, to),
+        Direction::Down => (to, from),
+    };
+    let name = |host: usize| mesh.hosts[host].name.clone();
+    MeshLeg {
+        run: run.to_owned(),
+        leg,
+        mesh: mesh.name.clone(),
+        test: test.name.clone(),
+        src: name(src),
+        dst: name(dst),
+        starts,
+        span: Nanos(0),
+        bytes: None,
+        goodput: None,
+        retrans_ppm: None,
+        rtt_idle: None,
+        rtt_p50: None,
+        loss_ppm: None,
+        mtu: None,
+        limited_by: None,
+        outcome: LegOutcome::Failed,
+        why: None,
+        level_since: None,
+    }
+}

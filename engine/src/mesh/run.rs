@@ -1,0 +1,454 @@
+//! The coordinator: has the agents of a mesh measure by its plan, one round after the other, and keeps what comes of it.
+//!
+//! It has no state but the archive: what runs at a moment follows from the mesh file and the clock, so it may be ended and
+//! started at any point. A leg that was ordered has a row before the source begins; a coordinator that starts fetches
+//! the runs of such rows.
+
+use super::alerts;
+use super::legs::{legs_of_run, without_run};
+use super::{OF_LEVEL, shifts};
+use crate::clock::unix_time;
+use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::progress::Tee;
+use crate::third_party::{self, Pair, PairOrder};
+use crate::transport::How;
+use anyhow::{Context, Result};
+use archive::Archive;
+use mesh::{HostPair, Mesh, MeshTest, PlannedRound, judge, period, planned};
+use model::{Bytes, LegOutcome, MeshLeg, Nanos, Run};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How soon the wish to stop and the clock are noticed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A round that should have begun so long ago is not caught up.
+const LATE: Nanos = Nanos::from_secs(1);
+
+/// From the end of the legs to the end of the round.
+const BEFORE_THE_NEXT: Nanos = Nanos::from_secs(1);
+
+const DAY: Nanos = Nanos::from_secs(86_400);
+
+/// Why a leg has no result yet.
+pub(super) const PENDING: &str = "the coordinator ended before its result was known";
+
+/// What a coordinator needs.
+pub struct MeshRun<'a> {
+    /// The plan.
+    pub mesh: &'a Mesh,
+    /// Where legs and runs are kept.
+    pub archive: PathBuf,
+    /// The directory of this host's key.
+    pub directory: PathBuf,
+    /// Set by the user's wish to stop.
+    pub stop: &'a AtomicBool,
+    /// Takes a line for the log.
+    pub log: &'a (dyn Fn(&str) + Sync),
+}
+
+/// What became of a pair.
+struct Measured {
+    pair: HostPair,
+    slot: String,
+    result: Result<Run>,
+}
+
+/// The connection to the source ended before the result was known.
+#[derive(Debug)]
+struct LostSource;
+
+impl std::fmt::Display for LostSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the connection to the source was lost, its run is fetched later")
+    }
+}
+
+impl MeshRun<'_> {
+    /// Measures round after round until the user stops it.
+    ///
+    /// # Errors
+    /// If another coordinator of this mesh has this archive, or the archive cannot be written.
+    pub fn run(&self) -> Result<()> {
+        let _lock = self.lock()?;
+        let mut archive = Archive::open(&self.archive)?;
+        let period = period(self.mesh);
+        let begun = unix_time();
+        while self.goes_on() {
+            self.fetch_pending(&mut archive)?;
+            let now = unix_time();
+            if now < self.mesh.epoch {
+                self.wait_until(self.mesh.epoch);
+                continue;
+            }
+            let number = now.since(self.mesh.epoch).0 / period.0;
+            let starts = Nanos(self.mesh.epoch.0 + number * period.0);
+            for round in planned(self.mesh, number) {
+                if !self.goes_on() {
+                    return Ok(());
+                }
+                match round.starts {
+                    None if starts >= begun => self.skip(&mut archive, &round)?,
+                    None => {}
+                    Some(at) if at + LATE < unix_time() => {}
+                    Some(at) => {
+                        self.wait_until(at);
+                        // The clock may have been set meanwhile.
+                        if self.goes_on() && unix_time() < at + LATE {
+                            self.play(&mut archive, &round, at)?;
+                        }
+                    }
+                }
+            }
+            self.wait_until(starts + period);
+        }
+        Ok(())
+    }
+
+    fn how<'s>(&self, stop: &'s AtomicBool) -> How<'s> {
+        How {
+            directory: self.directory.clone(),
+            stop: Some(stop),
+            ..How::default()
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn wait_until(&self, moment: Nanos) {
+        while self.goes_on() {
+            let left = Duration::from(moment.since(unix_time()));
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+
+    /// One coordinator a mesh and archive: the lock ends with the process.
+    fn lock(&self) -> Result<File> {
+        let mut name = self.archive.clone().into_os_string();
+        name.push(format!(".mesh-{}.lock", self.mesh.name));
+        let name = PathBuf::from(name);
+        if let Some(directory) = name.parent() {
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("cannot make {}", directory.display()))?;
+        }
+        let failed = || format!("cannot lock {}", name.display());
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&name);
+        let file = file.with_context(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(std::fs::TryLockError::WouldBlock) => Err(Refusal::usage(format!(
+                "another 'mesh run' of the mesh '{}' keeps its results in {}: one of a mesh is possible",
+                self.mesh.name,
+                self.archive.display()
+            ))
+            .into()),
+            Err(std::fs::TryLockError::Error(error)) => Err(error).with_context(failed),
+        }
+    }
+
+    fn skip(&self, archive: &mut Archive, round: &PlannedRound) -> Result<()> {
+        let test = &self.mesh.tests[round.test];
+        for pair in &round.pairs {
+            let why = "the quiet spans leave no time for it".to_owned();
+            self.store_absent(
+                archive,
+                test,
+                *pair,
+                archive::new_id(),
+                LegOutcome::Skipped,
+                why,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Has all pairs of a round measure at the same time.
+    fn play(&self, archive: &mut Archive, round: &PlannedRound, starts: Nanos) -> Result<()> {
+        let test = &self.mesh.tests[round.test];
+        let mut pairs = Vec::new();
+        for pair in &round.pairs {
+            match self.above_budget(archive, test, *pair)? {
+                Some(why) => {
+                    let slot = archive::new_id();
+                    self.store_absent(archive, test, *pair, slot, LegOutcome::Skipped, why)?;
+                }
+                None => pairs.push((*pair, archive::new_id())),
+            }
+        }
+        for (pair, slot) in &pairs {
+            let pending = without_run(
+                self.mesh,
+                test,
+                *pair,
+                slot,
+                starts,
+                LegOutcome::Missed,
+                PENDING,
+            );
+            archive.store_mesh_legs(&pending)?;
+        }
+        let over = AtomicBool::new(false);
+        let ends = starts + round.length - BEFORE_THE_NEXT;
+        let measured = std::thread::scope(|scope| {
+            let running: Vec<_> = pairs
+                .into_iter()
+                .map(|(pair, slot)| {
+                    let over = &over;
+                    scope.spawn(move || {
+                        let result = self.measure(test, pair, &slot, over);
+                        Measured { pair, slot, result }
+                    })
+                })
+                .collect();
+            while running.iter().any(|one| !one.is_finished()) {
+                if !self.goes_on() || unix_time() >= ends {
+                    over.store(true, Ordering::Relaxed);
+                }
+                std::thread::sleep(LOOK);
+            }
+            let joined = running
+                .into_iter()
+                .map(|one| one.join().expect("a measurement does not panic"));
+            joined.collect::<Vec<Measured>>()
+        });
+        for one in measured {
+            self.keep(archive, test, one, starts)?;
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        test: &MeshTest,
+        (from, to): HostPair,
+        slot: &str,
+        over: &AtomicBool,
+    ) -> Result<Run> {
+        let [source, destination] = [from, to].map(|host| &self.mesh.hosts[host]);
+        let how = self.how(over);
+        let (mut from, _) = third_party::connect(&source.agent.parse()?, &how)?;
+        let (mut towards, (name, port)) = third_party::connect(&destination.agent.parse()?, &how)?;
+        let order = PairOrder {
+            slot: slot.to_owned(),
+            spec: test.spec.clone(),
+            to: (destination.data.clone().unwrap_or(name), port),
+            outage: Nanos(0),
+            title: Some(format!(
+                "mesh {} {}: {} to {}",
+                self.mesh.name, test.name, source.name, destination.name
+            )),
+        };
+        let mut pair = Pair {
+            source: &mut from,
+            destination: &mut towards,
+        };
+        let result = pair.measure(&order, &mut Tee(Vec::new()), over);
+        // The run goes on there, and is fetched later.
+        match from.is_lost() {
+            true => result.context(LostSource),
+            false => result,
+        }
+    }
+
+    fn keep(
+        &self,
+        archive: &mut Archive,
+        test: &MeshTest,
+        one: Measured,
+        starts: Nanos,
+    ) -> Result<()> {
+        let Measured { pair, slot, result } = one;
+        let names = [pair.0, pair.1].map(|host| self.mesh.hosts[host].name.as_str());
+        match result {
+            Ok(run) => self.keep_run(archive, test, pair, &run),
+            Err(error) if error.is::<LostSource>() => {
+                (self.log)(&format!(
+                    "{}: {} to {}: {}",
+                    test.name,
+                    names[0],
+                    names[1],
+                    sentence(&error)
+                ));
+                Ok(())
+            }
+            Err(error) => {
+                let why = sentence(&error);
+                (self.log)(&format!(
+                    "{}: {} to {}: {why}",
+                    test.name, names[0], names[1]
+                ));
+                let outcome = match exit_of(&error) {
+                    Exit::Failed => LegOutcome::Failed,
+                    _ => LegOutcome::Missed,
+                };
+                let legs = without_run(self.mesh, test, pair, &slot, starts, outcome, &why);
+                self.store(archive, test, legs)
+            }
+        }
+    }
+
+    fn keep_run(
+        &self,
+        archive: &mut Archive,
+        test: &MeshTest,
+        pair: HostPair,
+        run: &Run,
+    ) -> Result<()> {
+        archive.import(run)?;
+        let legs = legs_of_run(self.mesh, test, pair, run);
+        self.store(archive, test, legs)
+    }
+
+    fn store_absent(
+        &self,
+        archive: &mut Archive,
+        test: &MeshTest,
+        pair: HostPair,
+        slot: String,
+        outcome: LegOutcome,
+        why: String,
+    ) -> Result<()> {
+        let legs = without_run(self.mesh, test, pair, &slot, unix_time(), outcome, &why);
+        self.store(archive, test, legs)
+    }
+
+    /// Judges legs, keeps them, and executes the alerts that are due.
+    fn store(&self, archive: &mut Archive, test: &MeshTest, legs: Vec<MeshLeg>) -> Result<()> {
+        for mut leg in legs {
+            let cell = [&self.mesh.name, &test.name, &leg.src, &leg.dst].map(String::as_str);
+            let mut earlier = archive.mesh_cell(cell, OF_LEVEL)?;
+            earlier.retain(|other| other.run != leg.run);
+            let was = |outcome| matches!(outcome, LegOutcome::Good | LegOutcome::Low);
+            let measured = earlier.iter().filter(|other| was(other.outcome));
+            let mut figures: Vec<f64> = measured.filter_map(|other| test.figure(other)).collect();
+            let before = earlier.first().and_then(|other| other.level_since);
+            if let Some(figure) = test.figure(&leg).filter(|_| was(leg.outcome)) {
+                leg.outcome = judge(test, figure, &figures);
+                if leg.outcome == LegOutcome::Low && leg.why.is_none() {
+                    leg.why = test.good.map(|good| format!("worse than {good}"));
+                }
+                figures.insert(0, figure);
+                let starts: Vec<Nanos> = std::iter::once(leg.starts)
+                    .chain(
+                        earlier
+                            .iter()
+                            .filter(|other| was(other.outcome))
+                            .map(|other| other.starts),
+                    )
+                    .collect();
+                let oldest_first: Vec<f64> = figures.iter().rev().copied().collect();
+                let last = shifts(&oldest_first)
+                    .last()
+                    .map(|shift| oldest_first.len() - 1 - shift.at);
+                leg.level_since = last.and_then(|at| starts.get(at)).copied();
+            } else {
+                leg.level_since = before;
+            }
+            archive.store_mesh_legs(std::slice::from_ref(&leg))?;
+            let shifted = leg.level_since.is_some() && leg.level_since != before;
+            let mut outcomes = vec![leg.outcome];
+            outcomes.extend(earlier.iter().map(|other| other.outcome));
+            outcomes.retain(|outcome| *outcome != LegOutcome::Skipped);
+            for alert in self
+                .mesh
+                .alerts
+                .iter()
+                .filter(|alert| alert.test == test.name)
+            {
+                if leg.outcome != LegOutcome::Skipped && mesh::fires(alert, &outcomes, shifted) {
+                    alerts::execute(alert, &leg, self.log);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a pair is not to measure now: a host has moved as much as it may in a day.
+    fn above_budget(
+        &self,
+        archive: &Archive,
+        test: &MeshTest,
+        pair: HostPair,
+    ) -> Result<Option<String>> {
+        let legs = test.spec.directions.legs().len() as u64;
+        let next = test
+            .bytes_of_leg()
+            .unwrap_or_default()
+            .0
+            .saturating_mul(legs);
+        for host in [pair.0, pair.1].map(|host| &self.mesh.hosts[host]) {
+            let Some(most) = host.bytes_a_day else {
+                continue;
+            };
+            let moved = archive.mesh_bytes(&self.mesh.name, &host.name, unix_time().since(DAY))?;
+            if moved + Bytes(next) > most {
+                return Ok(Some(format!(
+                    "{} has moved {moved} of its {most} in the last day",
+                    host.name
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Fetches the runs that were ordered before this coordinator started. A host that fails is asked for one of them.
+    fn fetch_pending(&self, archive: &mut Archive) -> Result<()> {
+        let since = unix_time().since(Nanos(7 * DAY.0));
+        let mut failed = BTreeSet::new();
+        for pending in archive.mesh_pending(&self.mesh.name, PENDING, since)? {
+            let host = |name: &str| self.mesh.hosts.iter().position(|host| host.name == name);
+            let test = self
+                .mesh
+                .tests
+                .iter()
+                .find(|test| test.name == pending.test);
+            let (Some(from), Some(to), Some(test)) = (host(&pending.src), host(&pending.dst), test)
+            else {
+                continue;
+            };
+            if failed.contains(&from) {
+                continue;
+            }
+            match self.fetch(from, &pending.run) {
+                Ok(Some(run)) => self.keep_run(archive, test, (from, to), &run)?,
+                Ok(None) => {}
+                Err(error) => {
+                    failed.insert(from);
+                    let host = &self.mesh.hosts[from].name;
+                    (self.log)(&format!("{host}: {}", sentence(&error)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, source: usize, id: &str) -> Result<Option<Run>> {
+        let (mut agent, _) = third_party::connect(
+            &self.mesh.hosts[source].agent.parse()?,
+            &self.how(self.stop),
+        )?;
+        let mut after = 0;
+        loop {
+            let kept = third_party::kept(&mut agent, after)?;
+            let Some(last) = kept.last().filter(|last| last.number > after) else {
+                return Ok(None);
+            };
+            after = last.number;
+            if let Some(one) = kept.iter().find(|one| one.run == id) {
+                return third_party::fetch(&mut agent, &one.run, &one.digest).map(Some);
+            }
+        }
+    }
+}

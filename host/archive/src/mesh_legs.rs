@@ -1,0 +1,170 @@
+//! The legs of meshes: a row each, also for those that did not happen. What they measured is in their runs.
+
+use crate::rows::{column, whole};
+use crate::{Archive, Error};
+use model::{BitRate, Bytes, LegOutcome, MeshLeg, Nanos};
+use rusqlite::{OptionalExtension, Row, params};
+
+/// The table. Times are milliseconds, since 1970-01-01 UTC.
+pub(crate) const MESH_LEGS: &str = "
+CREATE TABLE mesh_legs (
+    run           TEXT    NOT NULL, -- or the slot of a leg that did not happen
+    leg           INTEGER NOT NULL,
+    mesh          TEXT    NOT NULL,
+    test          TEXT    NOT NULL,
+    src           TEXT    NOT NULL,
+    dst           TEXT    NOT NULL,
+    starts        INTEGER NOT NULL,
+    span_ms       INTEGER NOT NULL,
+    bytes         INTEGER,
+    goodput_bit_s INTEGER,
+    retrans_ppm   INTEGER,
+    rtt_idle_ns   INTEGER,
+    rtt_p50_ns    INTEGER,
+    loss_ppm      INTEGER,
+    mtu           INTEGER,
+    limited_by    TEXT,
+    outcome       TEXT    NOT NULL CHECK (outcome IN ('good', 'low', 'failed', 'missed', 'skipped')),
+    why           TEXT,
+    level_since   INTEGER, -- start of the first leg of the cell's present level, where it has changed
+    sum           BLOB,
+    PRIMARY KEY (run, leg)
+) STRICT;
+CREATE INDEX mesh_legs_by_cell ON mesh_legs (mesh, test, src, dst, starts);
+CREATE INDEX mesh_legs_by_start ON mesh_legs (starts);
+";
+
+const COLUMNS: &str = "run, leg, mesh, test, src, dst, starts, span_ms, bytes, goodput_bit_s, retrans_ppm, rtt_idle_ns, \
+     rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since";
+
+/// A cell of a mesh by names: mesh, test, source, destination.
+pub type CellName<'a> = [&'a str; 4];
+
+impl Archive {
+    /// Keeps legs of a mesh, all or none; one that is kept already is replaced. Survives a power cut once done.
+    ///
+    /// # Errors
+    /// Failures to write.
+    pub fn store_mesh_legs(&mut self, legs: &[MeshLeg]) -> Result<(), Error> {
+        let number = |n: Option<u64>| n.map(column);
+        let ms = |time: Nanos| column(time.0 / 1_000_000);
+        self.write_through("keep legs of a mesh", "", |tx| {
+            let places: Vec<String> = (1..=COLUMNS.split(", ").count()).map(|n| format!("?{n}")).collect();
+            let places = places.join(", ");
+            let sql = format!("INSERT OR REPLACE INTO mesh_legs ({COLUMNS}, sum) VALUES ({places}, row_sum({places}))");
+            let mut insert = tx.prepare_cached(&sql)?;
+            for leg in legs {
+                insert.execute(params![
+                    leg.run,
+                    leg.leg,
+                    leg.mesh,
+                    leg.test,
+                    leg.src,
+                    leg.dst,
+                    ms(leg.starts),
+                    ms(leg.span),
+                    number(leg.bytes.map(|bytes| bytes.0)),
+                    number(leg.goodput.map(|rate| rate.0)),
+                    number(leg.retrans_ppm),
+                    number(leg.rtt_idle.map(|time| time.0)),
+                    number(leg.rtt_p50.map(|time| time.0)),
+                    number(leg.loss_ppm),
+                    number(leg.mtu),
+                    leg.limited_by,
+                    leg.outcome.name(),
+                    leg.why,
+                    leg.level_since.map(ms),
+                ])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The newest legs of a cell, the newest first. Damaged rows are left out.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn mesh_cell(&self, cell: CellName<'_>, limit: u32) -> Result<Vec<MeshLeg>, Error> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM mesh_legs WHERE mesh = ?1 AND test = ?2 AND src = ?3 AND dst = ?4 AND {}
+             ORDER BY starts DESC LIMIT ?5",
+            whole(COLUMNS)
+        );
+        let [mesh, test, src, dst] = cell;
+        let read = || -> rusqlite::Result<Vec<MeshLeg>> {
+            let mut query = self.db().prepare_cached(&sql)?;
+            let rows = query.query_map(params![mesh, test, src, dst, limit], leg);
+            rows?.collect()
+        };
+        read().map_err(|source| Error::sql(self.path(), "read the legs of a mesh", source))
+    }
+
+    /// The first legs of runs of a mesh since then that have this reason.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn mesh_pending(&self, mesh: &str, why: &str, since: Nanos) -> Result<Vec<MeshLeg>, Error> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM mesh_legs WHERE starts >= ?3 AND mesh = ?1 AND why = ?2 AND leg = 0 AND {}",
+            whole(COLUMNS)
+        );
+        let since = column(since.0 / 1_000_000);
+        let read = || -> rusqlite::Result<Vec<MeshLeg>> {
+            let mut query = self.db().prepare_cached(&sql)?;
+            let rows = query.query_map(params![mesh, why, since], leg);
+            rows?.collect()
+        };
+        read().map_err(|source| Error::sql(self.path(), "read the legs of a mesh", source))
+    }
+
+    /// Bytes that a host sent and received in legs of a mesh that began since then.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn mesh_bytes(&self, mesh: &str, host: &str, since: Nanos) -> Result<Bytes, Error> {
+        let sql = "SELECT sum(bytes) FROM mesh_legs WHERE starts >= ?3 AND mesh = ?1 AND ?2 IN (src, dst)";
+        let since = column(since.0 / 1_000_000);
+        let read = || -> rusqlite::Result<Option<i64>> {
+            let mut query = self.db().prepare_cached(sql)?;
+            Ok(query
+                .query_row(params![mesh, host, since], |row| row.get(0))
+                .optional()?
+                .flatten())
+        };
+        let bytes =
+            read().map_err(|source| Error::sql(self.path(), "read the legs of a mesh", source))?;
+        Ok(Bytes(bytes.unwrap_or(0).max(0) as u64))
+    }
+}
+
+fn leg(row: &Row<'_>) -> rusqlite::Result<MeshLeg> {
+    let number = |at: usize| -> rusqlite::Result<Option<u64>> {
+        Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
+    };
+    let ms = |at: usize| Ok::<_, rusqlite::Error>(number(at)?.map(Nanos::from_millis));
+    Ok(MeshLeg {
+        run: row.get(0)?,
+        leg: row.get(1)?,
+        mesh: row.get(2)?,
+        test: row.get(3)?,
+        src: row.get(4)?,
+        dst: row.get(5)?,
+        starts: ms(6)?.unwrap_or_default(),
+        span: ms(7)?.unwrap_or_default(),
+        bytes: number(8)?.map(Bytes),
+        goodput: number(9)?.map(BitRate),
+        retrans_ppm: number(10)?,
+        rtt_idle: number(11)?.map(Nanos),
+        rtt_p50: number(12)?.map(Nanos),
+        loss_ppm: number(13)?,
+        mtu: number(14)?,
+        limited_by: row.get(15)?,
+        // The table allows no others.
+        outcome: row
+            .get::<_, String>(16)?
+            .parse()
+            .unwrap_or(LegOutcome::Failed),
+        why: row.get(17)?,
+        level_since: ms(18)?,
+    })
+}

@@ -1,0 +1,106 @@
+//! Legs of a mesh, kept and read by cell.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::Scratch;
+use linerate_archive::Archive;
+use model::{BitRate, Bytes, LegOutcome, MeshLeg, Nanos};
+
+fn leg(n: u64, src: &str, dst: &str, outcome: LegOutcome) -> MeshLeg {
+    MeshLeg {
+        run: format!("{n:032x}"),
+        leg: 0,
+        mesh: "db".to_owned(),
+        test: "bulk".to_owned(),
+        src: src.to_owned(),
+        dst: dst.to_owned(),
+        starts: Nanos::from_secs(1_795_392_000 + 60 * n),
+        span: Nanos::from_secs(10),
+        bytes: Some(Bytes(1000)),
+        goodput: Some(BitRate(9_000_000_000 + n)),
+        retrans_ppm: Some(12),
+        rtt_idle: Some(Nanos::from_micros(100)),
+        rtt_p50: Some(Nanos::from_micros(200)),
+        loss_ppm: None,
+        mtu: None,
+        limited_by: Some("cwnd".to_owned()),
+        outcome,
+        why: (outcome != LegOutcome::Good).then(|| "it is slow".to_owned()),
+        level_since: Some(Nanos::from_secs(1_795_392_000)),
+    }
+}
+
+#[test]
+fn a_cell_has_its_newest_legs_first() {
+    let place = Scratch::new();
+    let mut archive = Archive::open(&place.file()).unwrap();
+    let legs: Vec<MeshLeg> = (0..30)
+        .map(|n| {
+            leg(
+                n,
+                "a",
+                if n % 3 == 0 { "c" } else { "b" },
+                LegOutcome::ALL[n as usize % 5],
+            )
+        })
+        .collect();
+    archive.store_mesh_legs(&legs).unwrap();
+    let cell = archive.mesh_cell(["db", "bulk", "a", "c"], 4).unwrap();
+    let expected: Vec<MeshLeg> = [27, 24, 21, 18].map(|n: usize| legs[n].clone()).to_vec();
+    assert_eq!(cell, expected);
+    assert_eq!(archive.mesh_cell(["db", "bulk", "c", "a"], 4).unwrap(), []);
+    assert_eq!(archive.mesh_cell(["db", "other", "a", "c"], 4).unwrap(), []);
+
+    // The same leg again is one leg.
+    let again = MeshLeg {
+        outcome: LegOutcome::Failed,
+        ..legs[27].clone()
+    };
+    archive
+        .store_mesh_legs(std::slice::from_ref(&again))
+        .unwrap();
+    let cell = archive.mesh_cell(["db", "bulk", "a", "c"], 99).unwrap();
+    assert_eq!((cell.len(), &cell[0]), (10, &again));
+}
+
+#[test]
+fn bytes_of_a_host_are_sent_and_received() {
+    let place = Scratch::new();
+    let mut archive = Archive::open(&place.file()).unwrap();
+    let legs = [
+        leg(0, "a", "b", LegOutcome::Good),
+        leg(1, "b", "a", LegOutcome::Low),
+        leg(2, "b", "c", LegOutcome::Good),
+    ];
+    archive.store_mesh_legs(&legs).unwrap();
+    let of = |host: &str, since: usize| archive.mesh_bytes("db", host, legs[since].starts).unwrap();
+    assert_eq!(
+        [of("a", 0), of("a", 1), of("b", 0), of("c", 0), of("d", 0)],
+        [2000, 1000, 3000, 1000, 0].map(Bytes)
+    );
+}
+
+/// What a damaged disk changed is not shown.
+#[test]
+fn a_damaged_row_is_left_out() {
+    let place = Scratch::new();
+    let mut archive = Archive::open(&place.file()).unwrap();
+    archive
+        .store_mesh_legs(&[
+            leg(0, "a", "b", LegOutcome::Good),
+            leg(1, "a", "b", LegOutcome::Good),
+        ])
+        .unwrap();
+    drop(archive);
+    let db = rusqlite::Connection::open(place.file()).unwrap();
+    db.execute(
+        "UPDATE mesh_legs SET goodput_bit_s = 1 WHERE run LIKE '%1'",
+        [],
+    )
+    .unwrap();
+    drop(db);
+    let archive = Archive::open(&place.file()).unwrap();
+    let cell = archive.mesh_cell(["db", "bulk", "a", "b"], 9).unwrap();
+    assert_eq!(cell, [leg(0, "a", "b", LegOutcome::Good)]);
+}

@@ -1,0 +1,108 @@
+//! Who to whom in a mesh, as text.
+
+use crate::pages::{GridCell, MeshGrid};
+use crate::words::{Ink, Style, age, counted, escape, escape_sentence, wrap};
+use model::{LegOutcome, MeshLeg};
+use std::fmt::Write as _;
+
+/// Columns of a cell with its value, and of one without.
+const WIDE: usize = 8;
+const NARROW: usize = 3;
+/// Longest name of a host at the begin of a row.
+const LONGEST: usize = 16;
+/// Cells below the grid that are explained.
+const MOST_EXPLAINED: usize = 20;
+
+/// What the marks mean.
+const LEGEND: &str = "g good, L low, F failed, M missed, s skipped; - no leg yet; ' older than two cycles; ~ its level changed";
+
+/// The grid: rows are sources, columns destinations. With values where it fits the width, else with marks alone, in
+/// parts where that does not fit either; below it the cells that are not good.
+pub fn grid(grid: &MeshGrid, style: Style) -> String {
+    let names: Vec<String> = grid.hosts.iter().map(|host| escape(&host.name)).collect();
+    let longest = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    // At the least what stands above the names.
+    let first = (longest.min(LONGEST) + 5).max(10);
+    let width = usize::from(style.width);
+    let with_values = first + WIDE * names.len() <= width;
+    let column = if with_values { WIDE } else { NARROW };
+    let part = ((width.saturating_sub(first)) / column).max(1);
+    let mut out = format!("{}\n", grid.title());
+    for from in (0..names.len()).step_by(part) {
+        let columns = from..(from + part).min(names.len());
+        let _ = write!(out, "\n{:first$}", "from \\ to");
+        for at in columns.clone() {
+            let _ = write!(out, "{:>column$}", at + 1);
+        }
+        out.push('\n');
+        for (row, name) in names.iter().enumerate() {
+            let name: String = name.chars().take(LONGEST).collect();
+            let _ = write!(out, "{:>3}  {name:<width$}", row + 1, width = first - 5);
+            for at in columns.clone() {
+                let text = match grid.cells.get(&(row, at)) {
+                    None => String::new(),
+                    Some(cell) if with_values => grid.cell_text(cell),
+                    Some(cell) => grid.mark(cell),
+                };
+                let ink = grid.cells.get(&(row, at)).and_then(GridCell::ink);
+                let padded = format!("{text:>column$}");
+                out += &ink.map_or(padded.clone(), |ink| style.paint(ink, &padded));
+            }
+            out = out.trim_end().to_owned() + "\n";
+        }
+    }
+    out += &format!("\n{}", wrap(LEGEND, style.width, "", ""));
+    let is_good = |cell: &GridCell| {
+        cell.newest()
+            .is_none_or(|leg| leg.outcome == LegOutcome::Good)
+    };
+    let bad: Vec<_> = grid
+        .cells
+        .iter()
+        .filter(|(_, cell)| !is_good(cell))
+        .collect();
+    for ((from, to), cell) in bad.iter().take(MOST_EXPLAINED) {
+        if let Some(leg) = cell.newest() {
+            let head = format!("{} to {}: ", names[*from], names[*to]);
+            out += &wrap(&sentence(leg, grid), style.width, &head, "    ");
+        }
+    }
+    if bad.len() > MOST_EXPLAINED {
+        let _ = writeln!(
+            out,
+            "and {} more",
+            counted((bad.len() - MOST_EXPLAINED) as u64, "cell")
+        );
+    }
+    out
+}
+
+/// What became of a leg.
+pub(crate) fn sentence(leg: &MeshLeg, grid: &MeshGrid) -> String {
+    let mut text = leg.outcome.to_string();
+    if let Some(value) = grid.value(leg) {
+        let _ = write!(text, ", {value}");
+    }
+    if let Some(limit) = &leg.limited_by {
+        let _ = write!(text, ", limited by {}", escape(limit));
+    }
+    if let Some(why) = &leg.why {
+        let _ = write!(text, ": {}", escape_sentence(why));
+    }
+    text + &format!(" ({} ago)", age(grid.now.since(leg.starts)))
+}
+
+impl GridCell {
+    fn ink(&self) -> Option<Ink> {
+        match self.newest()?.outcome {
+            LegOutcome::Good => None,
+            LegOutcome::Low => Some(Ink::Yellow),
+            LegOutcome::Failed | LegOutcome::Missed => Some(Ink::Red),
+            LegOutcome::Skipped => Some(Ink::Faint),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Who to whom in a mesh: the page of all cells, and that of one cell.
+
+use super::{History, Past, Shift};
+use crate::mesh::sentence;
+use crate::page::{document, inert};
+use crate::words::{age, escape, utc};
+use model::{BitRate, Direction, LegOutcome, MeshLeg, Metric, Nanos};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// A test between the hosts of a mesh.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeshGrid {
+    /// Name of the mesh.
+    pub mesh: String,
+    /// Name of the test.
+    pub test: String,
+    /// Its cells show the median latency of requests, not goodput.
+    pub is_of_latency: bool,
+    /// Names of the tests of the mesh.
+    pub tests: Vec<String>,
+    /// Duration of a cycle.
+    pub every: Nanos,
+    /// The hosts, those of a site beside each other.
+    pub hosts: Vec<GridHost>,
+    /// The cells that the test has, by source and destination.
+    pub cells: BTreeMap<(usize, usize), GridCell>,
+    /// The moment of the grid, since 1970-01-01 UTC.
+    pub now: Nanos,
+}
+
+/// A row and a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridHost {
+    /// Name.
+    pub name: String,
+    /// Where it is.
+    pub site: Option<String>,
+}
+
+/// The newest legs of a cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GridCell {
+    /// The newest first.
+    pub legs: Vec<MeshLeg>,
+}
+
+impl GridCell {
+    /// The newest leg.
+    pub fn newest(&self) -> Option<&MeshLeg> {
+        self.legs.first()
+    }
+
+    /// How many of the newest legs in a row have the outcome of the newest.
+    pub fn in_a_row(&self) -> usize {
+        let same = |leg: &&MeshLeg| Some(leg.outcome) == self.newest().map(|leg| leg.outcome);
+        self.legs.iter().take_while(same).count()
+    }
+}
+
+impl MeshGrid {
+    pub(crate) fn title(&self) -> String {
+        let what = if self.is_of_latency {
+            "median latency"
+        } else {
+            "goodput"
+        };
+        let [mesh, test] = [&self.mesh, &self.test].map(|name| escape(name));
+        format!("mesh {mesh}, test {test}: {what}, {}", utc(self.now))
+    }
+
+    /// The figure of a leg.
+    pub(crate) fn value(&self, leg: &MeshLeg) -> Option<String> {
+        match self.is_of_latency {
+            true => leg.rtt_p50.map(|time| time.to_string()),
+            false => leg.goodput.map(|rate| rate.to_string()),
+        }
+    }
+
+    /// Older than two cycles.
+    pub fn is_old(&self, leg: &MeshLeg) -> bool {
+        self.now.since(leg.starts) > Nanos(self.every.0.saturating_mul(2))
+    }
+
+    /// The letter of a cell, and marks of its age and of a change of its level.
+    pub(crate) fn mark(&self, cell: &GridCell) -> String {
+        let Some(leg) = cell.newest() else {
+            return "-".to_owned();
+        };
+        let old = if self.is_old(leg) { "'" } else { "" };
+        let changed = if leg.level_since.is_some() { "~" } else { "" };
+        format!("{}{old}{changed}", leg.outcome.letter())
+    }
+
+    /// The value of a cell with its mark: `9.41GL`.
+    pub(crate) fn cell_text(&self, cell: &GridCell) -> String {
+        let value = cell
+            .newest()
+            .and_then(|leg| self.value(leg))
+            .unwrap_or_default();
+        let value = value.replace("bit/s", "").replace(' ', "");
+        value + &self.mark(cell)
+    }
+}
+
+/// The page of a grid. `link` has the address of the history of a cell, by source and destination, and of another test.
+pub fn grid(
+    grid: &MeshGrid,
+    cell_link: impl Fn(&str, &str) -> String,
+    test_link: impl Fn(&str) -> String,
+) -> String {
+    let mut out = format!(
+        "<main class=\"mesh\">\n<h1>{}</h1>\n<p>Rows are sources, columns destinations.",
+        inert(&grid.title())
+    );
+    for test in grid.tests.iter().filter(|test| **test != grid.test) {
+        let _ = write!(
+            out,
+            " <a href=\"{}\">{}</a>",
+            inert(&test_link(test)),
+            inert(test)
+        );
+    }
+    out.push_str("</p>\n<div class=\"wide\"><table class=\"grid\">\n<thead><tr><th></th>");
+    let starts_site = |at: usize| at > 0 && grid.hosts[at].site != grid.hosts[at - 1].site;
+    let frame = |at: usize| if starts_site(at) { " edge" } else { "" };
+    for (at, host) in grid.hosts.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<th class=\"to{}\" title=\"{}\">{}</th>",
+            frame(at),
+            site(host),
+            inert(&host.name)
+        );
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for (row, from) in grid.hosts.iter().enumerate() {
+        let edge = if starts_site(row) {
+            " class=\"edge\""
+        } else {
+            ""
+        };
+        let _ = write!(
+            out,
+            "<tr{edge}><th title=\"{}\">{}</th>",
+            site(from),
+            inert(&from.name)
+        );
+        for (at, to) in grid.hosts.iter().enumerate() {
+            let Some(cell) = grid.cells.get(&(row, at)) else {
+                let _ = write!(out, "<td class=\"none{}\"></td>", frame(at));
+                continue;
+            };
+            let (class, title) = match cell.newest() {
+                None => ("none", "no leg yet".to_owned()),
+                Some(leg) => (leg.outcome.name(), sentence(leg, grid)),
+            };
+            let aged = cell.newest().filter(|leg| grid.is_old(leg));
+            let aged =
+                aged.map(|leg| format!(" <small>{}</small>", age(grid.now.since(leg.starts))));
+            let _ = write!(
+                out,
+                "<td class=\"{class}{}\"><a href=\"{}\" title=\"{}\">{}</a>{}</td>",
+                frame(at),
+                inert(&cell_link(&from.name, &to.name)),
+                inert(&title),
+                inert(&grid.cell_text(cell)),
+                aged.unwrap_or_default()
+            );
+        }
+        out.push_str("</tr>\n");
+    }
+    let _ = write!(
+        out,
+        "</tbody></table></div>\n<p>g good, L low, F failed, M missed, s skipped; - no leg yet; ' older than two cycles; ~ the level of \
+         the cell changed among its last 200 legs.</p>\n</main>\n"
+    );
+    document(&format!("Mesh {}", grid.mesh), &out, true)
+}
+
+fn site(host: &GridHost) -> String {
+    inert(
+        &host
+            .site
+            .as_ref()
+            .map(|site| format!("site {site}"))
+            .unwrap_or_default(),
+    )
+}
+
+/// The history of a cell; `legs` are its newest, the newest first.
+pub fn cell_history(
+    grid: &MeshGrid,
+    src: &str,
+    dst: &str,
+    legs: &[MeshLeg],
+    shifts: Vec<Shift>,
+) -> History {
+    let figure = |leg: &MeshLeg| match grid.is_of_latency {
+        true => leg.rtt_p50.map(|time| time.as_secs_f64()),
+        false => leg.goodput.map(|BitRate(rate)| rate as f64),
+    };
+    let was_measured = |leg: &&MeshLeg| matches!(leg.outcome, LegOutcome::Good | LegOutcome::Low);
+    let runs = legs.iter().rev().filter(was_measured).filter_map(|leg| {
+        Some(Past {
+            id: leg.run.clone(),
+            started: leg.starts,
+            value: figure(leg)?,
+        })
+    });
+    History {
+        host: dst.to_owned(),
+        local: src.to_owned(),
+        workload: format!("{} of mesh {}", grid.test, grid.mesh),
+        direction: Direction::Up,
+        metric: if grid.is_of_latency {
+            Metric::LatencyP50
+        } else {
+            Metric::Goodput
+        },
+        runs: runs.collect(),
+        shifts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Style;
+
+    fn leg(outcome: LegOutcome, rate: Option<u64>, hours_ago: u64) -> MeshLeg {
+        MeshLeg {
+            run: "0".repeat(32),
+            leg: 0,
+            mesh: "db".to_owned(),
+            test: "bulk".to_owned(),
+            src: String::new(),
+            dst: String::new(),
+            starts: Nanos::from_secs(1_795_392_000 - 3600 * hours_ago),
+            span: Nanos::from_secs(10),
+            bytes: None,
+            goodput: rate.map(BitRate),
+            retrans_ppm: None,
+            rtt_idle: None,
+            rtt_p50: None,
+            loss_ppm: None,
+            mtu: None,
+            limited_by: None,
+            outcome,
+            why: (outcome == LegOutcome::Missed)
+                .then(|| "the agent of db2 is away \x1b[2J<b>".to_owned()),
+            level_since: None,
+        }
+    }
+
+    fn of(hosts: usize) -> MeshGrid {
+        let cell = |leg| GridCell { legs: vec![leg] };
+        let mut cells = BTreeMap::from([
+            ((0, 1), cell(leg(LegOutcome::Good, Some(9_410_000_000), 1))),
+            ((1, 0), cell(leg(LegOutcome::Low, Some(941_000_000), 60))),
+            ((0, 2), cell(leg(LegOutcome::Missed, None, 0))),
+            ((1, 2), GridCell::default()),
+        ]);
+        cells.get_mut(&(0, 1)).unwrap().legs[0].level_since = Some(Nanos(1));
+        MeshGrid {
+            mesh: "db".to_owned(),
+            test: "bulk".to_owned(),
+            is_of_latency: false,
+            tests: vec!["bulk".to_owned(), "r".to_owned()],
+            every: Nanos::from_secs(86_400),
+            hosts: (0..hosts)
+                .map(|n| GridHost {
+                    name: format!("db{n}"),
+                    site: Some(if n < 2 { "a" } else { "b" }.to_owned()),
+                })
+                .collect(),
+            cells,
+            now: Nanos::from_secs(1_795_392_000),
+        }
+    }
+
+    #[test]
+    fn a_grid_in_a_terminal() {
+        assert_eq!(
+            crate::mesh::grid(&of(3), Style::PLAIN),
+            "mesh db, test bulk: goodput, 2026-11-23 00:00:00 UTC
+
+from \\ to        1       2       3
+  1  db0           9.41Gg~       M
+  2  db1    941ML'               -
+  3  db2
+
+g good, L low, F failed, M missed, s skipped; - no leg yet; ' older than two
+cycles; ~ its level changed
+db0 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
+db1 to db0: low, 941 Mbit/s (2 days ago)
+"
+        );
+    }
+
+    #[test]
+    fn thirty_hosts_fit_80_columns() {
+        for hosts in [8, 9, 24, 30, 61] {
+            let text = crate::mesh::grid(&of(hosts), Style::PLAIN);
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(80), "{hosts}: {widest:?}\n{text}");
+            assert!(text.contains('L') && text.contains("L'"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_grid_as_a_page() {
+        let page = grid(
+            &of(3),
+            |src, dst| format!("/cell.html?src={src}&dst={dst}"),
+            |test| format!("/grid.html?test={test}"),
+        );
+        for part in [
+            "<td class=\"good\"><a href=\"/cell.html?src=db0&amp;dst=db1\" title=\"good, 9.41 Gbit/s (60 min ago)\">9.41Gg~</a></td>",
+            "<td class=\"low\"><a href=\"/cell.html?src=db1&amp;dst=db0\" title=\"low, 941 Mbit/s (2 days ago)\">941ML&#39;</a> <small>2 days</small></td>",
+            "<td class=\"missed edge\">",
+            "<a href=\"/grid.html?test=r\">r</a>",
+            "&lt;b&gt;",
+        ] {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
+        assert!(!page.contains('\x1b'));
+    }
+
+    #[test]
+    fn a_cell_has_a_history_of_what_was_measured() {
+        let legs = [LegOutcome::Good, LegOutcome::Missed, LegOutcome::Low]
+            .map(|outcome| leg(outcome, Some(1000), 0));
+        let history = cell_history(&of(3), "a", "b", &legs, Vec::new());
+        assert_eq!((history.runs.len(), history.host.as_str()), (2, "b"));
+        let cell = GridCell {
+            legs: legs.to_vec(),
+        };
+        assert_eq!(cell.in_a_row(), 1);
+    }
+}
