@@ -173,7 +173,9 @@ impl Pair<'_> {
             }
             while Instant::now() < again {
                 if stop.load(Ordering::Relaxed) {
-                    bail!(Refusal::interrupted("stopped before the load began"));
+                    bail!(Refusal::interrupted(format!(
+                        "stopped before the load began: {said}"
+                    )));
                 }
                 std::thread::sleep(LOOK);
             }

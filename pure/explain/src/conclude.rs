@@ -25,7 +25,7 @@ const PAUSED: f64 = 0.1;
 const OPENING: f64 = 2.0 / 3.0;
 /// RTT by the shortest, from which a queue is longer than one that a window makes by leaving at once (half of it, on average).
 const BEYOND_BURSTS: f64 = 1.75;
-/// Where several causes are possible, one of these comes before this one: on drawn paths that was right in 75 answers, and wrong in 4
+/// Where several causes are possible, one of these comes before this one: on drawn paths that was right in 55 answers, and wrong in 5
 /// (docs/truth.md). Loss that looks like chance, segments that come late and a window that does not grow are mostly
 /// something else's doing.
 const OFTENER: [(Limit, &[Limit]); 6] = [
