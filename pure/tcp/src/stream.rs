@@ -262,6 +262,10 @@ impl<S: StreamView> HalfConnection<S> {
         let stream = &mut self.followed.as_mut()?.stream;
         let ack = stream.on_ack(packet, scale, segment, trips);
         self.bytes = stream.range;
+        // It came, and the capture lacks it.
+        if ack.is_some_and(|ack| ack.gained > 0) {
+            self.undelivered = None;
+        }
         ack
     }
 
@@ -603,9 +607,19 @@ impl Stream {
         }
     }
 
-    /// What was never acknowledged, though timeouts repeated it, has its time until the end as well; returns it.
-    pub fn close(&mut self, end: Nanos) -> Nanos {
+    /// What was never acknowledged, though timeouts repeated it, has its time until the end as well; or what the sender counts as
+    /// sent and never came, from the last data to the sender's last packet. Returns it.
+    pub fn close(&mut self, end: Nanos, undelivered: Option<&Undelivered>) -> Nanos {
         let (acked, last) = (self.acked, self.last_data);
+        let silence = undelivered.map_or(Nanos(0), |of| of.until.since(of.since));
+        if silence > RTO_MIN + self.srtt {
+            let backoffs = self.backoffs_within(silence);
+            let counts = &mut self.trouble().counts;
+            counts.timeouts += u64::from(backoffs);
+            counts.stalled += silence;
+            counts.backoffs = counts.backoffs.max(backoffs);
+            return silence;
+        }
         match &mut self.trouble {
             Some(trouble) if trouble.backed_off.1 > 0 && trouble.backed_off.0 == acked => {
                 trouble.counts.stalled += end.since(last);
@@ -613,6 +627,12 @@ impl Stream {
             }
             _ => Nanos(0),
         }
+    }
+
+    /// Timeouts in a row that a wait of this length holds: each lasts twice as long as the one before (RFC 6298, 5.5).
+    fn backoffs_within(&self, waited: Nanos) -> u32 {
+        let first = (RTO_MIN + self.srtt).0;
+        (waited.0 / first).saturating_add(1).ilog2()
     }
 
     /// The figures that every output shows. `near` is the round trip between the observer and the sender.
@@ -841,6 +861,8 @@ impl Stream {
         total: Nanos,
     ) -> DataArrival {
         let first = self.place_of(seq);
+        let waited = packet.at.since(self.last_data.max(self.last_gain));
+        let within = self.backoffs_within(waited);
         let trouble = self.trouble.get_or_insert_default();
         trouble.again = packet.at;
         let gaps = &mut trouble.gaps;
@@ -869,7 +891,6 @@ impl Stream {
         counts.retransmitted += 1;
         counts.retransmitted_segments += segments;
         self.departures = self.departures.wrapping_add(1);
-        let waited = packet.at.since(self.last_data.max(self.last_gain));
         let timeout = (waited >= RTO_MIN + self.srtt).then_some(waited);
         let mut backoffs = 0;
         if let Some(waited) = timeout {
@@ -877,9 +898,8 @@ impl Stream {
             counts.stalled += waited;
             let (oldest, times) = trouble.backed_off;
             backoffs = if oldest == seq { times + 1 } else { 1 };
-            // Each lasts twice as long as the one before (RFC 6298, 5.5): behind the loss only the last one's segment comes.
-            let first = (RTO_MIN + self.srtt).0;
-            backoffs = backoffs.max((waited.0 / first).saturating_add(1).ilog2());
+            // Behind the loss only the last one's segment comes.
+            backoffs = backoffs.max(within);
             trouble.backed_off = (seq, backoffs);
             counts.backoffs = counts.backoffs.max(backoffs);
         }

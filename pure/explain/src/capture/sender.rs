@@ -6,7 +6,7 @@ use crate::facts::{
     self, AckWaitCounts, BucketFit, Facts, LostSegment, MOST_LOSSES, MOST_SENT, Pauses, Rhythm,
     SendClock, SenderInterval, Sent, Vanished,
 };
-use crate::limits::{RECEIVE_WINDOW_FULL, bucket, fits_undelivered};
+use crate::limits::{RECEIVE_WINDOW_FULL, bucket, fits_undelivered, hides, is_lost};
 use crate::sender_state::{self, OwnedInterval};
 use crate::timestamps::{Stamped, in_ticks};
 use model::finding::{Conclusion, Explanation, Limit, Source};
@@ -727,7 +727,11 @@ impl CaptureSender {
             view: mut this,
         } = followed;
         let end = frame.begun + frame.span;
-        this.stalled += stream.close(end);
+        // Behind a black hole nothing of full size comes at all: that is not one silence.
+        let mss = stream.mss(frame.segment);
+        let silent = frame.undelivered.as_ref();
+        let silent = silent.filter(|of| is_lost(of) && !hides(of, mss));
+        this.stalled += stream.close(end, silent);
         if this.stalled.0 > 0 {
             this.turn(&stream, end, frame.segment, frame.total);
         }
@@ -793,7 +797,7 @@ impl CaptureSender {
         let begun = frame.begun;
         let mut facts = Facts::new(source_of(frame.vantage));
         facts.span = frame.span;
-        facts.mss = stream.mss(frame.segment);
+        facts.mss = mss;
         // What was acknowledged stands for data of which nothing was seen, and for none of those beside.
         facts.bytes = match stream.packets {
             0 => Bytes(stream.range),

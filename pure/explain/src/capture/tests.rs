@@ -1,7 +1,7 @@
 //! Captures whose cause is known, packet by packet.
 
 use super::*;
-use model::finding::{Conclusion, Limit, Source};
+use model::finding::{Conclusion, Confidence, Limit, Source};
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -971,6 +971,33 @@ fn a_transfer_that_timeouts_stopped_is_not_too_short() {
     script.arrived(0);
     script.packet(20_000, 1, 0);
     assert_eq!(script.conclusion(), by(&[Limit::RtoStall]));
+}
+
+#[test]
+fn data_that_never_came_are_an_outage_at_the_receiver() {
+    // A second of data, six seconds of nothing, and then a packet behind sixty segments that never came; or they did.
+    for came in [false, true] {
+        let mut script = Script::new();
+        for _ in 0..50 {
+            script.packet(100, 0, MSS);
+            script.arrived(0);
+            script.packet(20_000, 1, 0);
+        }
+        script.next[0] = script.next[0].wrapping_add(60 * MSS);
+        script.packet(6_000_000, 0, 0);
+        if came {
+            script.arrived(0);
+            script.packet(20_000, 1, 0);
+        }
+        let is_outage = script.conclusion() == by(&[Limit::RtoStall]);
+        assert_eq!(is_outage, !came, "{:#?}", explained(&script.packets));
+        let explained = explained(&script.packets);
+        let stall = explained.explanations[0].finding(Limit::RtoStall);
+        assert_eq!(
+            stall.map(|f| f.confidence),
+            (!came).then_some(Confidence::Possible)
+        );
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::{Candidate, Key};
 use crate::facts::Facts;
 use model::finding::{Confidence, Evidence};
 use model::{Bytes, Nanos};
+use tcp::stream::Undelivered;
 use tcp::thresholds::USUAL_SEGMENT;
 
 /// So many backoffs of the same segment are no chance.
@@ -40,18 +41,31 @@ const PASSES: u32 = 1200;
 /// and where full segments had passed, be that of a sender that waits for a timeout.
 pub(crate) fn fits_undelivered(facts: &Facts) -> Option<Candidate> {
     let missing = facts.undelivered?;
-    let often = missing.until.since(missing.since) >= OFTEN;
-    let repeated = missing.acknowledgements >= BACKOFFS;
-    (often && (repeated || facts.mss < PASSES) && missing.bytes >= 2 * USUAL_SEGMENT).then(|| {
+    hides(&missing, facts.mss).then(|| {
         let bytes = facts.evidence(Key::UndeliveredBytes, Bytes(missing.bytes.into()));
         let acks = facts.evidence(Key::AcksAheadOfData, missing.acknowledgements);
         let evidence = vec![bytes.at(missing.since), acks.if_at_least(BACKOFFS.into())];
-        let confidence = match repeated {
+        let confidence = match is_repeated(&missing) {
             true => Confidence::Likely,
             false => Confidence::Possible,
         };
         advised(confidence, evidence)
     })
+}
+
+fn is_repeated(missing: &Undelivered) -> bool {
+    missing.acknowledgements >= BACKOFFS
+}
+
+/// Whether nothing of full size came: where it had, something else may keep the data back.
+pub(crate) fn hides(missing: &Undelivered, mss: u32) -> bool {
+    let often = missing.until.since(missing.since) >= OFTEN;
+    often && (is_repeated(missing) || mss < PASSES) && is_lost(missing)
+}
+
+/// More is missing than what one packet may have overtaken.
+pub(crate) fn is_lost(missing: &Undelivered) -> bool {
+    missing.bytes >= 2 * USUAL_SEGMENT
 }
 
 fn advised(confidence: Confidence, evidence: Vec<Evidence>) -> Candidate {

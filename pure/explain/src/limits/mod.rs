@@ -248,7 +248,7 @@ pub(crate) use pacing::has_ends;
 pub(crate) use random_loss::QUEUE as QUEUE_AT_LOSS;
 pub(crate) use reading_application::{BEHIND as UNREAD, fits as reads_slowly};
 
-pub(crate) use black_hole::fits_undelivered;
+pub(crate) use black_hole::{fits_undelivered, hides, is_lost};
 pub(crate) use rto_stall::fits_outage;
 
 /// A black hole is seen at once, however short the transfer was.

@@ -29,6 +29,8 @@ pub(crate) fn fits_outage(facts: &Facts) -> Option<Candidate> {
 fn weighed(facts: &Facts) -> Candidate {
     Candidate {
         confidence: match facts.backoffs {
+            // Inferred from silence, behind which a black hole can be as well.
+            _ if facts.undelivered.is_some() => Confidence::Possible,
             DEAD.. => Confidence::Certain,
             _ if facts.stood_still() && facts.timed_out_once() => Confidence::Likely,
             _ => Confidence::Possible,
