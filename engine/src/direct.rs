@@ -21,7 +21,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::control::direct::{
-    Destination, DirectAnswer, DirectRequest, DirectedRun, MAX_DOCUMENT, PlayEvent, SlotRole,
+    Destination, DirectAnswer, DirectRequest, DirectedRun, MAX_DOCUMENT, MAX_KEPT, PlayEvent,
+    SlotRole,
 };
 use wire::control::{AgentRole, LONGEST_OUTAGE, MAX_PIECE, ToController};
 
@@ -176,7 +177,7 @@ impl Service {
             }
             DirectRequest::Kept { after } => {
                 let orders = match existing(&self.means()?.archive)? {
-                    Some(archive) => archive.orders(by, after)?,
+                    Some(archive) => archive.orders(by, after, MAX_KEPT)?,
                     None => Vec::new(),
                 };
                 let runs = orders.into_iter().map(|order| DirectedRun {

@@ -199,21 +199,24 @@ fn history(
         return None;
     }
     runs.reverse();
-    let found = || {
-        let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
-        let shifts = change_points(&values, LEVEL).into_iter();
-        let shifts = shifts.map(|found| Shift {
-            at: found.after,
-            before: found.before_median,
-            after: found.after_median,
-        });
-        shifts.collect()
-    };
+    let found = || shifts_of(&runs);
     Some(History {
         shifts: shifts.unwrap_or_else(found),
         runs,
         ..head
     })
+}
+
+/// Where the level of runs, the oldest first, changes.
+pub(crate) fn shifts_of(runs: &[Past]) -> Vec<Shift> {
+    let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
+    let shifts = change_points(&values, LEVEL).into_iter();
+    let shifts = shifts.map(|found| Shift {
+        at: found.after,
+        before: found.before_median,
+        after: found.after_median,
+    });
+    shifts.collect()
 }
 
 fn newest(archive: &Archive, rows: &[ArchiveRow]) -> Result<Latest, Error> {

@@ -6,11 +6,11 @@ mod run;
 
 pub use run::MeshRun;
 
+use crate::histories::shifts_of;
 use archive::{Archive, CellName, Error};
 use mesh::{HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, suspects};
-use model::{LegOutcome, MeshLeg, Nanos};
-use prove::change::change_points;
-use report::pages::{GridCell, GridHost, History, MeshGrid, Shift, cell_history};
+use model::{Direction, LegOutcome, MeshLeg, Metric, Nanos};
+use report::pages::{GridCell, GridHost, History, MeshGrid, Past};
 use std::collections::BTreeMap;
 
 /// Legs of a cell that a grid reads: how many in a row have the same outcome is known up to this.
@@ -18,9 +18,6 @@ const OF_CELL: u32 = 21;
 
 /// Legs among which a change of level is looked for.
 pub const OF_LEVEL: u32 = 200;
-
-/// How often noise alone is taken for a change of level.
-const LEVEL: f64 = 0.01;
 
 /// Hosts of one grid; of more, sites are shown, each cell being the worst of its pairs.
 const MOST_HOSTS: usize = 300;
@@ -35,11 +32,6 @@ pub fn grid(
     test: &MeshTest,
     now: Nanos,
 ) -> Result<MeshGrid, Error> {
-    let mut cells = BTreeMap::new();
-    for pair in test.cells() {
-        let legs = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
-        cells.insert(pair, GridCell { legs });
-    }
     let used = |host: &usize| test.from.contains(host) || test.to.contains(host);
     let mut order: Vec<usize> = (0..mesh.hosts.len()).filter(used).collect();
     let site = |host: usize| mesh.hosts[host].site.as_ref();
@@ -57,13 +49,15 @@ pub fn grid(
         true => order.iter().position(|other| site(*other) == site(host)),
         false => order.iter().position(|other| *other == host),
     };
-    let mut placed: BTreeMap<(usize, usize), GridCell> = BTreeMap::new();
+    let mut cells: BTreeMap<(usize, usize), GridCell> = BTreeMap::new();
     let places: Vec<Option<usize>> = (0..mesh.hosts.len()).map(place).collect();
-    for ((from, to), cell) in cells {
-        let (Some(from), Some(to)) = (places[from], places[to]) else {
+    for pair in test.cells() {
+        let (Some(from), Some(to)) = (places[pair.0], places[pair.1]) else {
             continue;
         };
-        let kept = placed.entry((from, to)).or_default();
+        let legs = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
+        let cell = GridCell { legs };
+        let kept = cells.entry((from, to)).or_default();
         if kept.legs.is_empty() || badness(&cell) > badness(kept) {
             *kept = cell;
         }
@@ -87,7 +81,7 @@ pub fn grid(
                 GridHost { name, site }
             })
             .collect(),
-        cells: placed,
+        cells,
         now,
     })
 }
@@ -116,38 +110,39 @@ pub fn history(
     mesh: &Mesh,
     test: &MeshTest,
     [src, dst]: [&str; 2],
-    now: Nanos,
 ) -> Result<Option<History>, Error> {
     let host = |name: &str| mesh.hosts.iter().position(|host| host.name == name);
     let (Some(from), Some(to)) = (host(src), host(dst)) else {
         return Ok(None);
     };
     let legs = archive.mesh_cell(cell_name(mesh, test, (from, to)), OF_LEVEL)?;
-    let head = MeshGrid {
-        mesh: mesh.name.clone(),
-        test: test.name.clone(),
-        is_of_latency: test.is_of_latency(),
-        tests: Vec::new(),
-        every: test.every,
-        hosts: Vec::new(),
-        cells: BTreeMap::new(),
-        now,
-    };
-    let mut history = cell_history(&head, src, dst, &legs, Vec::new());
-    let values: Vec<f64> = history.runs.iter().map(|run| run.value).collect();
-    history.shifts = shifts(&values);
-    Ok(Some(history))
+    let mut runs = measured(test, &legs);
+    runs.reverse();
+    Ok(Some(History {
+        host: dst.to_owned(),
+        local: src.to_owned(),
+        workload: format!("{} of mesh {}", test.name, mesh.name),
+        direction: Direction::Up,
+        metric: match test.is_of_latency() {
+            true => Metric::LatencyP50,
+            false => Metric::Goodput,
+        },
+        shifts: shifts_of(&runs),
+        runs,
+    }))
 }
 
-/// Where the level of values, the oldest first, changes.
-pub fn shifts(values: &[f64]) -> Vec<Shift> {
-    let changes = change_points(values, LEVEL).into_iter();
-    let shift = |found: prove::change::LevelChange| Shift {
-        at: found.after,
-        before: found.before_median,
-        after: found.after_median,
-    };
-    changes.map(shift).collect()
+/// What the legs of a cell measured, in their order.
+fn measured(test: &MeshTest, legs: &[MeshLeg]) -> Vec<Past> {
+    let measured = legs.iter().filter(|leg| leg.outcome.is_measured());
+    let past = measured.filter_map(|leg| {
+        Some(Past {
+            id: leg.run.clone(),
+            started: leg.starts,
+            value: test.figure(leg)?,
+        })
+    });
+    past.collect()
 }
 
 /// Who is suspected by the newest legs of a test, none of them older than two cycles; how many of these are good and low.
@@ -165,9 +160,7 @@ pub fn suspected(
     let mut sent: BTreeMap<usize, usize> = BTreeMap::new();
     for pair in test.cells() {
         let newest = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
-        let was_measured =
-            |leg: &&MeshLeg| matches!(leg.outcome, LegOutcome::Good | LegOutcome::Low);
-        let newest = newest.iter().find(was_measured);
+        let newest = newest.iter().find(|leg| leg.outcome.is_measured());
         if let Some(leg) = newest.filter(|leg| now.since(leg.starts) <= old) {
             *sent.entry(pair.0).or_default() += 1;
             legs.push(JudgedLeg {

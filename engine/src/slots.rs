@@ -110,14 +110,9 @@ impl SlotBook {
     /// Holds the host for a slot of the coordinator with this key, `name` for people.
     pub fn hold(&self, by: NodeId, name: &str, order: &SlotOrder<'_>) -> Result<(), NoSlot> {
         let refused = |why: String| NoSlot { why, free_in: None };
-        let SlotOrder {
-            slot,
-            after,
-            span,
-            ttl,
-            ..
-        } = *order;
         possible(order).map_err(refused)?;
+        let (slot, times) = (order.slot, [order.after, order.span, order.ttl]);
+        let [after, span, ttl] = times;
         let mut entries = self.entries();
         if entries.contains_key(slot) {
             return Err(refused(format!(
@@ -135,9 +130,7 @@ impl SlotBook {
             SlotRole::Source => format!("{SLOT}: it measures {}", order.peer.short()),
             SlotRole::Destination => format!("{SLOT}: {} measures it", order.peer.short()),
         };
-        let booked = self
-            .calendar
-            .book_slot(slot, [after, span, ttl], name, &what);
+        let booked = self.calendar.book_slot(slot, times, name, &what);
         let booked = booked.map_err(|error| refused(format!("{error:#}")))?;
         booked.map_err(|(free_in, why)| NoSlot {
             why,
@@ -306,7 +299,7 @@ impl SlotBook {
     }
 }
 
-/// Whether a slot can be, whoever orders it.
+/// Whether a slot can be, for any coordinator.
 fn possible(order: &SlotOrder<'_>) -> Result<(), String> {
     let SlotOrder {
         slot,

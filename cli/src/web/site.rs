@@ -154,10 +154,9 @@ impl Site {
             }
             "/cell.html" => {
                 let hosts = ["src", "dst"].map(asked);
-                let now = clock::unix_time();
                 let history = self
                     .test_of(request)
-                    .map(|(mesh, test)| engine::mesh::history(&archive, mesh, test, hosts, now));
+                    .map(|(mesh, test)| engine::mesh::history(&archive, mesh, test, hosts));
                 match history.transpose()?.flatten() {
                     Some(history) => report::pages::history(&history),
                     None => return Ok(SiteAnswer::of(Status::NotFound)),

@@ -404,7 +404,7 @@ fn a_run_is_played_once_in_its_slot_towards_its_peer_alone() {
             .refusal(play(4, bulk(SECOND), &destination, peer))
             .contains("is not held there")
     );
-    // Whoever answers at that port must be the peer: the destination did not expect anybody here.
+    // Who answers at that port must be the peer: the destination did not expect anybody here.
     let said = agent.refusal(second());
     assert!(said.contains("does not trust this host's key"), "{said}");
     // That was the one run of the slot.

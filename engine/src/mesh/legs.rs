@@ -82,26 +82,7 @@ fn bare(
         Direction::Up => (from, to),
         Direction::Down => (to, from),
     };
-    let name = |host: usize| mesh.hosts[host].name.clone();
-    MeshLeg {
-        run: run.to_owned(),
-        leg,
-        mesh: mesh.name.clone(),
-        test: test.name.clone(),
-        src: name(src),
-        dst: name(dst),
-        starts,
-        span: Nanos(0),
-        bytes: None,
-        goodput: None,
-        retrans_ppm: None,
-        rtt_idle: None,
-        rtt_p50: None,
-        loss_ppm: None,
-        mtu: None,
-        limited_by: None,
-        outcome: LegOutcome::Failed,
-        why: None,
-        level_since: None,
-    }
+    let name = |host: usize| mesh.hosts[host].name.as_str();
+    let cell = [&mesh.name, &test.name, name(src), name(dst)];
+    MeshLeg::bare(run.to_owned(), leg, cell, starts, LegOutcome::Failed)
 }

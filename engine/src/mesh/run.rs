@@ -6,18 +6,18 @@
 
 use super::alerts;
 use super::legs::{legs_of_run, without_run};
-use super::{OF_LEVEL, shifts};
+use super::{OF_LEVEL, measured};
 use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::histories::shifts_of;
 use crate::progress::Tee;
 use crate::third_party::{self, Pair, PairOrder};
 use crate::transport::How;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use archive::Archive;
 use mesh::{HostPair, Mesh, MeshTest, PlannedRound, judge, period, planned};
 use model::{Bytes, LegOutcome, MeshLeg, Nanos, Run};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -73,8 +73,14 @@ impl MeshRun<'_> {
     /// # Errors
     /// If another coordinator of this mesh has this archive, or the archive cannot be written.
     pub fn run(&self) -> Result<()> {
-        let _lock = self.lock()?;
         let mut archive = Archive::open(&self.archive)?;
+        let name = &self.mesh.name;
+        let Some(_lock) = archive.lock(&format!("mesh-{name}"))? else {
+            bail!(Refusal::usage(format!(
+                "another 'mesh run' of the mesh '{name}' keeps its results in {}: one of a mesh is possible",
+                self.archive.display()
+            )));
+        };
         let period = period(self.mesh);
         let begun = unix_time();
         while self.goes_on() {
@@ -127,34 +133,6 @@ impl MeshRun<'_> {
                 return;
             }
             std::thread::sleep(left.min(LOOK));
-        }
-    }
-
-    /// One coordinator a mesh and archive: the lock ends with the process.
-    fn lock(&self) -> Result<File> {
-        let mut name = self.archive.clone().into_os_string();
-        name.push(format!(".mesh-{}.lock", self.mesh.name));
-        let name = PathBuf::from(name);
-        if let Some(directory) = name.parent() {
-            std::fs::create_dir_all(directory)
-                .with_context(|| format!("cannot make {}", directory.display()))?;
-        }
-        let failed = || format!("cannot lock {}", name.display());
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&name);
-        let file = file.with_context(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(std::fs::TryLockError::WouldBlock) => Err(Refusal::usage(format!(
-                "another 'mesh run' of the mesh '{}' keeps its results in {}: one of a mesh is possible",
-                self.mesh.name,
-                self.archive.display()
-            ))
-            .into()),
-            Err(std::fs::TryLockError::Error(error)) => Err(error).with_context(failed),
         }
     }
 
@@ -330,31 +308,19 @@ impl MeshRun<'_> {
             let cell = [&self.mesh.name, &test.name, &leg.src, &leg.dst].map(String::as_str);
             let mut earlier = archive.mesh_cell(cell, OF_LEVEL)?;
             earlier.retain(|other| other.run != leg.run);
-            let was = |outcome| matches!(outcome, LegOutcome::Good | LegOutcome::Low);
-            let measured = earlier.iter().filter(|other| was(other.outcome));
-            let mut figures: Vec<f64> = measured.filter_map(|other| test.figure(other)).collect();
+            let mut runs = measured(test, &earlier);
             let before = earlier.first().and_then(|other| other.level_since);
-            if let Some(figure) = test.figure(&leg).filter(|_| was(leg.outcome)) {
-                leg.outcome = judge(test, figure, &figures);
+            leg.level_since = before;
+            if let Some(newest) = measured(test, std::slice::from_ref(&leg)).pop() {
+                let figures: Vec<f64> = runs.iter().map(|run| run.value).collect();
+                leg.outcome = judge(test, newest.value, &figures);
                 if leg.outcome == LegOutcome::Low && leg.why.is_none() {
                     leg.why = test.good.map(|good| format!("worse than {good}"));
                 }
-                figures.insert(0, figure);
-                let starts: Vec<Nanos> = std::iter::once(leg.starts)
-                    .chain(
-                        earlier
-                            .iter()
-                            .filter(|other| was(other.outcome))
-                            .map(|other| other.starts),
-                    )
-                    .collect();
-                let oldest_first: Vec<f64> = figures.iter().rev().copied().collect();
-                let last = shifts(&oldest_first)
-                    .last()
-                    .map(|shift| oldest_first.len() - 1 - shift.at);
-                leg.level_since = last.and_then(|at| starts.get(at)).copied();
-            } else {
-                leg.level_since = before;
+                runs.insert(0, newest);
+                runs.reverse();
+                let last = shifts_of(&runs).pop();
+                leg.level_since = last.map(|shift| runs[shift.at].started);
             }
             archive.store_mesh_legs(std::slice::from_ref(&leg))?;
             let shifted = leg.level_since.is_some() && leg.level_since != before;

@@ -117,10 +117,27 @@ fn a_grid_and_its_suspects() {
         (Vec::new(), [0, 0])
     );
     assert!(
-        history(&archive, &mesh, test, ["h0", "h9"], now)
+        history(&archive, &mesh, test, ["h0", "h9"])
             .unwrap()
             .is_none()
     );
+}
+
+#[test]
+fn a_cell_has_a_history_of_what_was_measured() {
+    let scratch = Scratch::new("history");
+    let mut archive = Archive::open(&scratch.0.join("runs.db")).unwrap();
+    let mesh = mesh_of(&[0, 1]);
+    let outcomes = [LegOutcome::Good, LegOutcome::Missed, LegOutcome::Low];
+    let legs = (1..).zip(outcomes).map(|(n, outcome)| MeshLeg {
+        outcome,
+        ..leg(&mesh, (0, 1), n, START + n, 1000)
+    });
+    archive.store_mesh_legs(&legs.collect::<Vec<_>>()).unwrap();
+    let history = history(&archive, &mesh, &mesh.tests[0], ["h0", "h1"]).unwrap();
+    let history = history.unwrap();
+    assert_eq!((history.runs.len(), history.host.as_str()), (2, "h1"));
+    assert!(history.runs[0].started < history.runs[1].started);
 }
 
 /// `cargo test -p linerate-engine --release a_year_of_30_hosts -- --ignored --nocapture`
@@ -164,15 +181,9 @@ fn a_year_of_30_hosts() {
             begin.elapsed()
         );
         let begin = Instant::now();
-        let history = history(
-            &archive,
-            &mesh,
-            test,
-            ["h3", "h17"],
-            Nanos::from_secs(START),
-        )
-        .unwrap()
-        .unwrap();
+        let history = history(&archive, &mesh, test, ["h3", "h17"])
+            .unwrap()
+            .unwrap();
         println!(
             "history of a cell, {} legs: {:?}",
             history.runs.len(),

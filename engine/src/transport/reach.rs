@@ -55,7 +55,7 @@ pub struct How<'a> {
     pub handed: Option<IpAddr>,
     /// Longest outage of the path that legs are to survive.
     pub outage: Nanos,
-    /// The one key that is accepted, whoever is trusted.
+    /// The one key that is accepted; who else is trusted does not count.
     pub only: Option<NodeId>,
     /// Ends the attempt.
     pub stop: Option<&'a AtomicBool>,

@@ -16,7 +16,7 @@ use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params_from_iter,
 };
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -324,6 +324,24 @@ impl Archive {
                 _ => Err(RowFailure::Taken),
             }
         })
+    }
+
+    /// A lock beside the archive, held as long as the file is open; `None` if another process has it.
+    ///
+    /// # Errors
+    /// If the file cannot be made or locked.
+    pub fn lock(&self, name: &str) -> Result<Option<File>, Error> {
+        let mut path = self.path.clone().into_os_string();
+        path.push(format!(".{name}.lock"));
+        let path = PathBuf::from(path);
+        let mut options = File::options();
+        let options = options.create(true).truncate(false).write(true);
+        let locked = options.open(&path).map(|file| (file.try_lock(), file));
+        match locked {
+            Ok((Ok(()), file)) => Ok(Some(file)),
+            Ok((Err(TryLockError::WouldBlock), _)) => Ok(None),
+            Ok((Err(TryLockError::Error(error)), _)) | Err(error) => Err(Error::Lock(path, error)),
+        }
     }
 
     /// The full name of a run: by itself, by digits that no other begins with, or by `last`, the one

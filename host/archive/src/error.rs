@@ -16,6 +16,9 @@ pub enum Error {
     /// This directory of the archive could not be made.
     #[error("cannot make the directory {path} for the archive of runs: {1}", path = .0.display())]
     Directory(PathBuf, #[source] io::Error),
+    /// This file beside the archive could not be locked.
+    #[error("cannot lock {path}: {1}", path = .0.display())]
+    Lock(PathBuf, #[source] io::Error),
     /// The thread that writes the archive could not be started.
     #[error("cannot start the thread that keeps the run: {0}")]
     Thread(#[source] io::Error),

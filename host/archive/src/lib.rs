@@ -41,6 +41,6 @@ pub use error::Error;
 pub use histories::{PathRow, distinct_names};
 pub use location::{SHORTEST, default_path, is_id, is_shown, new_id};
 pub use mesh_legs::CellName;
-pub use orders::{MOST_ORDERS, OrderedRun};
+pub use orders::OrderedRun;
 pub use recorder::{GROUP, Recorder};
 pub use traces::Traces;

@@ -85,18 +85,12 @@ impl Archive {
     /// # Errors
     /// Failures to read.
     pub fn mesh_cell(&self, cell: CellName<'_>, limit: u32) -> Result<Vec<MeshLeg>, Error> {
-        let sql = format!(
-            "SELECT {COLUMNS} FROM mesh_legs WHERE mesh = ?1 AND test = ?2 AND src = ?3 AND dst = ?4 AND {}
-             ORDER BY starts DESC LIMIT ?5",
-            whole(COLUMNS)
-        );
         let [mesh, test, src, dst] = cell;
-        let read = || -> rusqlite::Result<Vec<MeshLeg>> {
-            let mut query = self.db().prepare_cached(&sql)?;
-            let rows = query.query_map(params![mesh, test, src, dst, limit], leg);
-            rows?.collect()
-        };
-        read().map_err(|source| Error::sql(self.path(), "read the legs of a mesh", source))
+        self.mesh_legs(
+            "mesh = ?1 AND test = ?2 AND src = ?3 AND dst = ?4",
+            "ORDER BY starts DESC LIMIT ?5",
+            params![mesh, test, src, dst, limit],
+        )
     }
 
     /// The first legs of runs of a mesh since then that have this reason.
@@ -104,14 +98,24 @@ impl Archive {
     /// # Errors
     /// Failures to read.
     pub fn mesh_pending(&self, mesh: &str, why: &str, since: Nanos) -> Result<Vec<MeshLeg>, Error> {
-        let sql = format!(
-            "SELECT {COLUMNS} FROM mesh_legs WHERE starts >= ?3 AND mesh = ?1 AND why = ?2 AND leg = 0 AND {}",
-            whole(COLUMNS)
-        );
-        let since = column(since.0 / 1_000_000);
+        self.mesh_legs(
+            "starts >= ?3 AND mesh = ?1 AND why = ?2 AND leg = 0",
+            "",
+            params![mesh, why, column(since.0 / 1_000_000)],
+        )
+    }
+
+    fn mesh_legs(
+        &self,
+        which: &str,
+        order: &str,
+        of: impl rusqlite::Params,
+    ) -> Result<Vec<MeshLeg>, Error> {
+        let whole = whole(COLUMNS);
+        let sql = format!("SELECT {COLUMNS} FROM mesh_legs WHERE {which} AND {whole} {order}");
         let read = || -> rusqlite::Result<Vec<MeshLeg>> {
             let mut query = self.db().prepare_cached(&sql)?;
-            let rows = query.query_map(params![mesh, why, since], leg);
+            let rows = query.query_map(of, leg);
             rows?.collect()
         };
         read().map_err(|source| Error::sql(self.path(), "read the legs of a mesh", source))

@@ -5,9 +5,6 @@ use crate::{Archive, Error};
 use model::{NodeId, RunId};
 use rusqlite::params;
 
-/// Orders of one answer at most.
-pub const MOST_ORDERS: usize = 64;
-
 /// A run that another host ordered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedRun {
@@ -52,14 +49,14 @@ impl Archive {
         read.map_err(|source| Error::sql(self.path(), "read who ordered runs", source))
     }
 
-    /// The runs that the host of this key ordered, those behind that number, [`MOST_ORDERS`] of them.
+    /// The runs that the host of this key ordered, those behind that number, so many at the most.
     ///
     /// # Errors
     /// Failures to read.
-    pub fn orders(&self, by: NodeId, after: u64) -> Result<Vec<OrderedRun>, Error> {
+    pub fn orders(&self, by: NodeId, after: u64, most: usize) -> Result<Vec<OrderedRun>, Error> {
         let sql = format!(
             "SELECT number, run, digest FROM orders WHERE ordered_by = ?1 AND number > ?2 AND {}
-             ORDER BY number LIMIT {MOST_ORDERS}",
+             ORDER BY number LIMIT {most}",
             whole(COLUMNS)
         );
         let after = i64::try_from(after).unwrap_or(i64::MAX);

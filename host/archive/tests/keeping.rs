@@ -595,7 +595,7 @@ fn each_host_reads_the_runs_that_it_ordered() {
     archive.note_order(other, "0000ffff", "d2").unwrap();
     archive.note_order(other, "0000ffff", "d2").unwrap();
     let numbers = |by, after| -> Vec<u64> {
-        let orders = archive.orders(by, after).unwrap();
+        let orders = archive.orders(by, after, 64).unwrap();
         orders.iter().map(|order| order.number).collect()
     };
     assert_eq!(numbers(one, 0), (1..=64).collect::<Vec<_>>());
@@ -603,7 +603,7 @@ fn each_host_reads_the_runs_that_it_ordered() {
     assert!(numbers(one, u64::MAX).is_empty());
     let ordered = |by, run| archive.is_ordered(by, run).unwrap();
     assert!(ordered(other, "0000ffff") && !ordered(one, "0000ffff"));
-    let orders = archive.orders(other, 0).unwrap();
+    let orders = archive.orders(other, 0, 64).unwrap();
     assert_eq!(
         (orders.len(), &*orders[0].run, &*orders[0].digest),
         (1, "0000ffff", "d2")

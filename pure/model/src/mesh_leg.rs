@@ -20,6 +20,11 @@ named! {
 }
 
 impl LegOutcome {
+    /// Whether it has a figure.
+    pub const fn is_measured(self) -> bool {
+        matches!(self, LegOutcome::Good | LegOutcome::Low)
+    }
+
     /// One letter, for grids.
     pub const fn letter(self) -> char {
         match self {
@@ -73,4 +78,38 @@ pub struct MeshLeg {
     pub why: Option<String>,
     /// Start of the first leg on the present level of the cell, if the level changed among its last 200 legs.
     pub level_since: Option<Nanos>,
+}
+
+impl MeshLeg {
+    /// One of the cell `[mesh, test, src, dst]`, of which no more is known than its outcome.
+    pub fn bare(
+        run: RunId,
+        leg: u32,
+        cell: [&str; 4],
+        starts: Nanos,
+        outcome: LegOutcome,
+    ) -> MeshLeg {
+        let [mesh, test, src, dst] = cell.map(str::to_owned);
+        MeshLeg {
+            run,
+            leg,
+            mesh,
+            test,
+            src,
+            dst,
+            starts,
+            span: Nanos(0),
+            bytes: None,
+            goodput: None,
+            retrans_ppm: None,
+            rtt_idle: None,
+            rtt_p50: None,
+            loss_ppm: None,
+            mtu: None,
+            limited_by: None,
+            outcome,
+            why: None,
+            level_since: None,
+        }
+    }
 }

@@ -36,7 +36,7 @@ impl RunsFetch {
             }
             after = last.number;
             for one in &kept {
-                if archive::is_id(&one.run) && archive.get(&one.run).is_ok() {
+                if archive::is_id(&one.run) && archive.find(&one.run).is_ok() {
                     continue;
                 }
                 let fetched = third_party::fetch(&mut agent, &one.run, &one.digest);

@@ -7,7 +7,7 @@ use engine::exit::sentence;
 use model::{
     Nanos, SocketCounts, WATCH_SCHEMA, WatchRecord, WatchedDay, WatchedSpan, day_of, grown,
 };
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -183,18 +183,8 @@ enum Held {
 
 /// Makes the archive if there is none, and tries to be the only one that keeps days in it.
 fn hold(path: &Path) -> Result<Held> {
-    Archive::open(path)?;
-    let mut lock = path.as_os_str().to_owned();
-    lock.push(".watch");
-    let mut options = File::options();
-    let options = options.create(true).truncate(false).write(true);
-    let file = options.open(&lock);
-    let file = file.with_context(|| format!("cannot open {}", Path::new(&lock).display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Held::Alone(file)),
-        Err(TryLockError::WouldBlock) => Ok(Held::ByAnother),
-        Err(TryLockError::Error(error)) => Err(error).context("cannot lock the archive"),
-    }
+    let lock = Archive::open(path)?.lock("watch")?;
+    Ok(lock.map_or(Held::ByAnother, Held::Alone))
 }
 
 fn not_kept(error: &anyhow::Error) {

@@ -1,10 +1,9 @@
 //! Who to whom in a mesh: the page of all cells, and that of one cell.
 
-use super::{History, Past, Shift};
 use crate::mesh::sentence;
 use crate::page::{document, inert};
 use crate::words::{age, escape, utc};
-use model::{BitRate, Direction, LegOutcome, MeshLeg, Metric, Nanos};
+use model::{MeshLeg, Nanos};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -188,68 +187,20 @@ fn site(host: &GridHost) -> String {
     )
 }
 
-/// The history of a cell; `legs` are its newest, the newest first.
-pub fn cell_history(
-    grid: &MeshGrid,
-    src: &str,
-    dst: &str,
-    legs: &[MeshLeg],
-    shifts: Vec<Shift>,
-) -> History {
-    let figure = |leg: &MeshLeg| match grid.is_of_latency {
-        true => leg.rtt_p50.map(|time| time.as_secs_f64()),
-        false => leg.goodput.map(|BitRate(rate)| rate as f64),
-    };
-    let was_measured = |leg: &&MeshLeg| matches!(leg.outcome, LegOutcome::Good | LegOutcome::Low);
-    let runs = legs.iter().rev().filter(was_measured).filter_map(|leg| {
-        Some(Past {
-            id: leg.run.clone(),
-            started: leg.starts,
-            value: figure(leg)?,
-        })
-    });
-    History {
-        host: dst.to_owned(),
-        local: src.to_owned(),
-        workload: format!("{} of mesh {}", grid.test, grid.mesh),
-        direction: Direction::Up,
-        metric: if grid.is_of_latency {
-            Metric::LatencyP50
-        } else {
-            Metric::Goodput
-        },
-        runs: runs.collect(),
-        shifts,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::words::Style;
+    use model::{BitRate, LegOutcome};
 
     fn leg(outcome: LegOutcome, rate: Option<u64>, hours_ago: u64) -> MeshLeg {
+        let starts = Nanos::from_secs(1_795_392_000 - 3600 * hours_ago);
         MeshLeg {
-            run: "0".repeat(32),
-            leg: 0,
-            mesh: "db".to_owned(),
-            test: "bulk".to_owned(),
-            src: String::new(),
-            dst: String::new(),
-            starts: Nanos::from_secs(1_795_392_000 - 3600 * hours_ago),
             span: Nanos::from_secs(10),
-            bytes: None,
             goodput: rate.map(BitRate),
-            retrans_ppm: None,
-            rtt_idle: None,
-            rtt_p50: None,
-            loss_ppm: None,
-            mtu: None,
-            limited_by: None,
-            outcome,
             why: (outcome == LegOutcome::Missed)
                 .then(|| "the agent of db2 is away \x1b[2J<b>".to_owned()),
-            level_since: None,
+            ..MeshLeg::bare("0".repeat(32), 0, ["db", "bulk", "", ""], starts, outcome)
         }
     }
 
@@ -328,11 +279,9 @@ db1 to db0: low, 941 Mbit/s (2 days ago)
     }
 
     #[test]
-    fn a_cell_has_a_history_of_what_was_measured() {
+    fn legs_of_one_outcome_in_a_row_are_counted() {
         let legs = [LegOutcome::Good, LegOutcome::Missed, LegOutcome::Low]
             .map(|outcome| leg(outcome, Some(1000), 0));
-        let history = cell_history(&of(3), "a", "b", &legs, Vec::new());
-        assert_eq!((history.runs.len(), history.host.as_str()), (2, "b"));
         let cell = GridCell {
             legs: legs.to_vec(),
         };
