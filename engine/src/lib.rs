@@ -2,6 +2,7 @@
 //! experiments, tuning. It returns values and emits events; the command prints them.
 
 mod address_challenge;
+pub mod captures;
 pub mod chance;
 pub mod clock;
 pub mod closed_loop;

@@ -9,7 +9,7 @@ use crate::inputs::{InputKind, bad, explained, kind, open, whole};
 use crate::json_input::run_from;
 use crate::lookup::Subject;
 use crate::prelude::*;
-use engine::traces;
+use engine::{captures, traces};
 use explain::{CaptureObserver, Joined};
 use model::finding::Explanation;
 use model::request::Links;
@@ -194,7 +194,7 @@ fn captured(path: &Path, most: usize) -> Result<Vec<Explanation>> {
 
 /// Shows a capture to an observer; returns what was skipped.
 fn observed(path: &Path, mut observer: CaptureObserver) -> Result<(CaptureObserver, Vec<String>)> {
-    let account = capture::read(open(path)?, |packet| observer.push(packet));
+    let account = captures::read(open(path)?, |packet| observer.push(packet));
     let account = account.map_err(|e| bad(path, e))?;
     observer.begin(account.began.unwrap_or_default());
     Ok((observer, account.left_out()))

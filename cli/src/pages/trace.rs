@@ -3,6 +3,7 @@
 use crate::inputs::{InputKind, bad, each_record, observed, open};
 use crate::prelude::*;
 use archive::Traces;
+use engine::captures;
 use model::finding::Explanation;
 use model::{Bytes, Connection, Leg, Run, TraceRecord};
 use report::page::{Page, Section};
@@ -50,7 +51,7 @@ fn captured(path: &Path) -> Result<Followed> {
     let explanations = largest_first(explained.explanations);
     let mut courses = courses(&explanations);
     if !courses.is_empty() {
-        let again = capture::read(open(path)?, |packet| {
+        let again = captures::read(open(path)?, |packet| {
             courses.iter_mut().for_each(|course| course.packet(packet));
         });
         again.map_err(|why| bad(path, why))?;
