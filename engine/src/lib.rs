@@ -28,6 +28,7 @@ pub mod mtu;
 pub mod namespaces;
 mod nfs;
 mod outages;
+pub mod pack;
 pub mod peer;
 pub mod progress;
 pub mod reader;

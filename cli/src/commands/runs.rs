@@ -1,6 +1,7 @@
 //! `linerate runs`: the archive, to look into and to tidy up.
 
 mod fetch;
+mod pack;
 mod prune;
 mod serve;
 
@@ -15,6 +16,7 @@ use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
 use engine::{histories, signature};
 use model::{Experiment, Nanos, Run, Sample, Side, summarise};
+use report::sample_table::SamplesOf;
 use report::words::{escape, utc};
 use serde::{Deserialize, Serialize};
 use std::io::{IsTerminal, Write};
@@ -31,6 +33,7 @@ use std::path::{Path, PathBuf};
   linerate runs import run.json                ours, or of iperf3 -J
   linerate runs fetch db1                      what it measured for this host
   linerate runs delete 3f
+  linerate runs pack /data                     samples as Parquet files
   linerate runs prune --keep-days 90 --dry-run
   linerate runs verify                         are all records intact?
   linerate runs serve                          in a browser
@@ -49,6 +52,7 @@ enum RunsAction {
     Import(Import),
     Fetch(fetch::RunsFetch),
     Delete(Delete),
+    Pack(pack::Pack),
     Prune(prune::Prune),
     Verify(Verify),
     Serve(serve::RunsServe),
@@ -192,6 +196,7 @@ impl Runs {
             RunsAction::Import(import) => import.run(global),
             RunsAction::Fetch(fetch) => fetch.run(global),
             RunsAction::Delete(delete) => delete.run(global),
+            RunsAction::Pack(pack) => pack.run(global),
             RunsAction::Prune(prune) => prune.run(global),
             RunsAction::Verify(verify) => verify.run(global),
             RunsAction::Serve(serve) => serve.run(global),
@@ -343,11 +348,18 @@ fn whole(
     .into_iter();
     for (index, side) in ends {
         out.write_all(parts.next().unwrap_or_default().as_bytes())?;
+        let mesh = archive.mesh_leg(id, index).map_err(refused)?;
+        let of = SamplesOf {
+            run: &run,
+            index,
+            side,
+            mesh: mesh.as_ref(),
+        };
         let mut written = Ok(());
         let mut is_first = true;
         let count = archive.each_sample(id, index, side, &mut |sample| {
             let text = match is_csv {
-                true => report::csv::rows(&run, index, side, sample),
+                true => report::csv::rows(of, sample),
                 false => report::json::sample(sample, is_first),
             };
             is_first = false;

@@ -96,8 +96,9 @@ fn every_room_knows_only_whom_it_may() {
             "observe" => &["model", "sys", "capture", "tcp"],
             host if HOST.contains(&host) => &["model", "sys"],
             "engine" => &[
-                "model", "wire", "explain", "report", "emulate", "sys", "measure", "observe",
-                "prove", "archive", "calendar", "lab", "tune", "pmtud", "probe", "advise", "mesh",
+                "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",
+                "observe", "prove", "archive", "calendar", "lab", "tune", "pmtud", "probe",
+                "advise", "mesh",
             ],
             "linerate" => &[
                 "engine", "model", "wire", "capture", "explain", "report", "emulate", "sys",

@@ -10,6 +10,8 @@ use model::{
     Request, Route, Run, Sample, Side, Spec, StreamSample, TUNING_SCHEMA, Tuning, WaitMode,
     Warning, Workload,
 };
+use report::sample_table::SamplesOf;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -345,11 +347,78 @@ fn samples_as_a_table() {
     for (index, leg) in run.legs.iter().enumerate() {
         for side in [Side::Local, Side::Remote] {
             let samples = leg.end(side).samples.iter();
-            table.extend(samples.map(|one| report::csv::rows(&run, index, side, one)));
+            let of = SamplesOf {
+                run: &run,
+                index,
+                side,
+                mesh: None,
+            };
+            table.extend(samples.map(|one| report::csv::rows(of, one)));
         }
     }
     assert_eq!(file, table);
     assert_eq!(home.runs(&["export", "3f00", "--format", "csv"]), file);
+}
+
+/// The files below `out`, with the runs in them and their bytes.
+fn packed(home: &Home) -> BTreeMap<PathBuf, (Vec<String>, Vec<u8>)> {
+    let mut files = BTreeMap::new();
+    for day in std::fs::read_dir(home.path().join("out/samples")).unwrap() {
+        for file in std::fs::read_dir(day.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            let runs = report::parquet::runs(std::fs::File::open(&path).unwrap()).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            let path = path.strip_prefix(home.path()).unwrap().to_owned();
+            files.insert(path, (runs, bytes));
+        }
+    }
+    files
+}
+
+#[test]
+fn samples_of_days_that_are_over_are_packed_once() {
+    let home = Home::with_runs();
+    let said = home.runs(&["pack", "out"]);
+    let first = packed(&home);
+    let runs: BTreeSet<String> = first.values().flat_map(|(runs, _)| runs.clone()).collect();
+    // The third was killed, and may still be recorded.
+    let both = [bulk(), requests()].map(|run| run.id.to_string());
+    assert_eq!(runs, both.into());
+    let paths = said
+        .lines()
+        .map(|line| PathBuf::from(line.split(':').next().unwrap()));
+    assert_eq!(BTreeSet::from_iter(paths), first.keys().cloned().collect());
+    assert!(said.contains(": 1 run, 44 rows, "), "{said}");
+    assert!(home.runs(&["pack", "out"]).starts_with("nothing to pack"));
+    assert_eq!(packed(&home), first);
+
+    // A run that comes to its day later, and one that is not in the archive any more.
+    home.runs(&["delete", &requests().id, "-y"]);
+    let mut later = requests();
+    later.id = new_id();
+    Archive::open(&home.archive())
+        .unwrap()
+        .import(&later)
+        .unwrap();
+    assert!(home.runs(&["pack", "out"]).contains(": 1 run, "));
+    let mut more = packed(&home);
+    more.retain(|path, _| !first.contains_key(path));
+    let added: Vec<_> = more.values().map(|(runs, _)| &runs[..]).collect();
+    assert_eq!(added, [[later.id.to_string()]]);
+
+    // The same runs elsewhere have the same names and bytes.
+    let home = Home::with_runs();
+    assert_eq!(home.runs(&["pack", "out"]), said);
+    assert_eq!(packed(&home), first);
+
+    let file = home.path().join(first.keys().next().unwrap());
+    std::fs::write(&file, "damaged").unwrap();
+    let why = home.fails(&["pack", "out"], 1);
+    assert!(why.contains(".parquet: move it elsewhere"), "{why}");
+    std::fs::remove_dir_all(home.path().join("out")).unwrap();
+    std::fs::write(home.path().join("out"), "a file").unwrap();
+    let why = home.fails(&["pack", "out"], 1);
+    assert!(why.contains("cannot make out/samples"), "{why}");
 }
 
 /// What reads a file of another tool's, and what it says of it.
@@ -1416,7 +1485,7 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
 fn help_teaches_by_examples() {
     let home = Home::new();
     for command in [
-        "list", "show", "export", "import", "delete", "prune", "verify", "serve",
+        "list", "show", "export", "import", "pack", "delete", "prune", "verify", "serve",
     ] {
         let help = home.runs(&[command, "--help"]);
         assert!(help.contains("EXAMPLES\n  linerate "), "{help}");

@@ -449,6 +449,23 @@ impl Archive {
         self.read(id, |tx| End::new(id, leg, side).count_all(tx))
     }
 
+    /// The runs that ended and were started before then, those of experiments too, the oldest first: name and start.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn ended_before(&self, until: Nanos) -> Result<Vec<(RunId, Nanos)>, Error> {
+        let sql = "SELECT id, started_unix_ns FROM runs WHERE started_unix_ns < ?1 AND ended <> ?2 ORDER BY started_unix_ns, id";
+        let of = (column(until.0), model::Ended::Unfinished.name());
+        self.read("", |tx| {
+            let mut query = tx.prepare_cached(sql)?;
+            let rows = query.query_map(of, |row| {
+                let started: i64 = row.get(1)?;
+                Ok((row.get(0)?, Nanos(started.unsigned_abs())))
+            });
+            Ok(rows?.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
     /// The runs that pass, the newest first.
     pub fn list(&self, filter: &RunFilter) -> Result<Vec<ArchiveRow>, Error> {
         let (wanted, mut values) = filter.sql(["host", "local", "local_key", "title", "workload"]);

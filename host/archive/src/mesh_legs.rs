@@ -105,6 +105,16 @@ impl Archive {
         )
     }
 
+    /// The leg of a run, if that was one of a mesh.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn mesh_leg(&self, run: &str, leg: usize) -> Result<Option<MeshLeg>, Error> {
+        Ok(self
+            .mesh_legs("run = ?1 AND leg = ?2", "", params![run, leg])?
+            .pop())
+    }
+
     fn mesh_legs(
         &self,
         which: &str,

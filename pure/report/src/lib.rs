@@ -21,6 +21,7 @@ pub mod mtu_change;
 
 pub mod page;
 pub mod pages;
+pub mod parquet;
 pub mod pcapng;
 pub mod physics;
 pub mod pictures;
@@ -30,6 +31,7 @@ pub mod published;
 pub mod redact;
 pub mod requests;
 mod requests_diff;
+pub mod sample_table;
 pub mod settings_review;
 mod summary;
 #[cfg(test)]
