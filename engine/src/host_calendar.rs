@@ -6,7 +6,7 @@ use crate::exit::{Refusal, sentence};
 use crate::progress::{Event, Watcher};
 use crate::tuning;
 use anyhow::{Context, Result, bail};
-use calendar::{Booking, Calendar, Milliseconds, SlotRequest};
+use calendar::{Calendar, Milliseconds, SlotRequest};
 use model::{LegLimit, Nanos, Warning};
 use report::words::utc;
 use serde::Serialize;
@@ -265,26 +265,18 @@ impl HostSlot {
     }
 
     fn all(calendar: &Calendar) -> Result<Vec<HostSlot>, calendar::Error> {
-        let mut bookings = calendar.list(now())?;
-        bookings.dedup_by(|a, b| a.slot == b.slot);
-        let slot = |booking: Booking| HostSlot {
-            held: is_whole(&booking),
-            slot: booking.slot,
-            starts: moment(booking.starts),
-            ends: moment(booking.ends),
-            who: booking.who,
-            what: booking.what,
-        };
-        Ok(bookings.into_iter().map(slot).collect())
+        let bookings = calendar.list(now())?;
+        let slots = bookings.chunk_by(|a, b| a.slot == b.slot);
+        let slots = slots.map(|units| HostSlot {
+            slot: units[0].slot.clone(),
+            held: units.len() == UNITS as usize,
+            starts: moment(units[0].starts),
+            ends: moment(units[0].ends),
+            who: units[0].who.clone(),
+            what: units[0].what.clone(),
+        });
+        Ok(slots.collect())
     }
-}
-
-/// What a slot that measures between two hosts is booked for; legs have the names of their workloads.
-pub(crate) const SLOT: &str = "a slot";
-
-/// Whether a booking is of the whole host: a hold without an end of its own, or the slot of a coordinator.
-fn is_whole(booking: &Booking) -> bool {
-    booking.expires.is_none() || booking.what.starts_with(SLOT)
 }
 
 /// A slot that is kept until this is dropped.
@@ -499,20 +491,17 @@ fn hold(
     let free = calendar.first_fit(now, [now, now + AHEAD + length], length, &wanted.resources)?;
     let free = free.unwrap_or(now + AHEAD).max(now + 1);
     let units = calendar.units(HOST)?;
-    let bookings = calendar.list(now)?;
-    let held = bookings
+    let slots = HostSlot::all(&calendar)?;
+    let held = slots
         .iter()
-        .find(|booking| is_whole(booking) && booking.starts < wanted.ends);
+        .find(|slot| slot.held && slot.starts < moment(wanted.ends));
     let why = match held {
-        Some(Booking {
-            what, starts, ends, ..
-        }) => {
-            format!(
-                "it is held from {} until {} ({what})",
-                utc(moment(*starts)),
-                utc(moment(*ends))
-            )
-        }
+        Some(slot) => format!(
+            "it is held from {} until {} ({})",
+            utc(slot.starts),
+            utc(slot.ends),
+            slot.what
+        ),
         None => format!(
             "as many measurements run on it now as it takes at once ({units}); one of them should end within {} s",
             (free - now + 999) / 1000

@@ -1,7 +1,7 @@
 //! The slots of coordinators at this host: when it measures towards another host, or is measured by it, and nothing else
 //! does. Each is booked in the calendar of this host, which refuses overlap.
 
-use crate::host_calendar::{HostCalendar, SLOT, SlotHold};
+use crate::host_calendar::{HostCalendar, SlotHold};
 use crate::trust::NodeId;
 use anyhow::{Result, bail};
 use model::Nanos;
@@ -127,8 +127,8 @@ impl SlotBook {
             )));
         }
         let what = match order.role {
-            SlotRole::Source => format!("{SLOT}: it measures {}", order.peer.short()),
-            SlotRole::Destination => format!("{SLOT}: {} measures it", order.peer.short()),
+            SlotRole::Source => format!("measuring towards {}", order.peer.short()),
+            SlotRole::Destination => format!("measured by {}", order.peer.short()),
         };
         let booked = self.calendar.book_slot(slot, times, name, &what);
         let booked = booked.map_err(|error| refused(format!("{error:#}")))?;
