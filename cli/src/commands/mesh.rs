@@ -8,6 +8,7 @@ use crate::files::{name, read_whole};
 use crate::prelude::*;
 use ::mesh::{HostLoad, Mesh, MeshCheck, check, parse_mesh, prometheus_rules, span};
 use clap::Subcommand;
+use report::mesh::{CheckedHost, CheckedLink, CheckedTest, MeshChecked};
 use report::words::{counted, grouped, table};
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,7 @@ enum MeshAction {
     Check(MeshCheckArgs),
     Run(run::MeshRunArgs),
     Grid(grid::MeshGridArgs),
-    Suspects(grid::MeshSuspects),
+    Suspects(grid::MeshSuspectsArgs),
     Import(import::MeshImport),
 }
 
@@ -41,6 +42,7 @@ enum MeshAction {
 #[command(after_long_help = "EXAMPLES
   linerate mesh check db.toml
   linerate mesh check db.toml --rules > rules.yml
+  linerate mesh check db.toml --json
 
 Ends with status 2 if the rounds do not fit into the shortest 'every' of the
 file, the quiet spans leave too little time, or the tests move more than a
@@ -53,6 +55,9 @@ struct MeshCheckArgs {
     /// Print alert rules for Prometheus instead, for the metrics of 'runs serve --mesh FILE'
     #[arg(long)]
     rules: bool,
+    /// Print one JSON document
+    #[arg(long, conflicts_with = "rules")]
+    json: bool,
 }
 
 impl MeshArgs {
@@ -71,9 +76,10 @@ impl MeshCheckArgs {
     fn run(&self) -> Result<Exit> {
         let mesh = read(&self.file)?;
         let checked = check(&mesh);
-        out::print(&match self.rules {
-            true => prometheus_rules(&mesh),
-            false => text(&mesh, &checked),
+        out::print(&match (self.rules, self.json) {
+            (true, _) => prometheus_rules(&mesh),
+            (_, true) => report::json::pretty(&document(&mesh, &checked)),
+            _ => text(&mesh, &checked),
         })?;
         match checked.faults.is_empty() {
             true => Ok(Exit::Done),
@@ -91,6 +97,46 @@ pub(in crate::commands) fn read(file: &Path) -> Result<Mesh> {
     let text = read_whole(file)
         .map_err(|why| Refusal::usage(format!("cannot read {}: {why}", name(file))))?;
     Ok(parse_mesh(&text, &name(file)).map_err(|error| Refusal::usage(error.to_string()))?)
+}
+
+fn document(mesh: &Mesh, checked: &MeshCheck) -> MeshChecked {
+    let tests = mesh.tests.iter().zip(&checked.tests);
+    let hosts = mesh.hosts.iter().zip(&checked.hosts);
+    let links = mesh.links.iter().zip(&checked.links);
+    MeshChecked {
+        tests: tests
+            .map(|(test, load)| CheckedTest {
+                name: test.name.clone(),
+                pairs: load.cells as u64,
+                rounds: load.rounds as u64,
+                round: load.length,
+                all_rounds: load.takes,
+                every: test.every,
+                leg_bytes: load.bytes,
+                at_least: load.at_least && load.bytes.is_some(),
+            })
+            .collect(),
+        hosts: hosts
+            .map(|(host, load)| CheckedHost {
+                name: host.name.clone(),
+                legs_a_day: load.legs,
+                bytes_a_day: load.bytes,
+                more: load.more,
+                limit: host.bytes_a_day,
+            })
+            .collect(),
+        links: links
+            .map(|(link, load)| CheckedLink {
+                name: link.name.clone(),
+                units: link.units,
+                legs_a_day: load.legs,
+                bytes_a_day: load.bytes,
+                more: load.more,
+            })
+            .collect(),
+        faults: checked.faults.clone(),
+        ..MeshChecked::of(&mesh.name, checked.period, checked.takes)
+    }
 }
 
 fn text(mesh: &Mesh, checked: &MeshCheck) -> String {

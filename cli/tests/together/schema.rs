@@ -1,6 +1,7 @@
 //! docs/linerate.schema.json: it is what docs/json.md says, and what the commands print follows it.
 
 use crate::common::Home;
+use model::{BitRate, LegOutcome, MeshLeg, Nanos};
 use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -80,6 +81,10 @@ fn what_the_commands_print_follows_the_schema() {
         "compared.json",
         &["diff", "last", run.to_str().unwrap(), "--json"],
     );
+    let plan = plan_with_legs(&home);
+    print("mesh_checked.json", &["mesh", "check", &plan, "--json"]);
+    print("mesh_cells.json", &["mesh", "grid", &plan, "--json"]);
+    print("mesh_suspects.json", &["mesh", "suspects", &plan, "--json"]);
     print(
         "physics.json",
         &[
@@ -149,6 +154,72 @@ print(seen)
     assert!(seen > 20, "{seen} documents");
 }
 
+/// A mesh file, and legs in the archive: what 'd' receives is low.
+fn plan_with_legs(home: &Home) -> String {
+    let hosts = ["a", "b", "c", "d"];
+    let tables = hosts.map(|host| format!("[[host]]\nname = \"{host}\"\nagent = \"{host}\"\n"));
+    let text = format!(
+        "[mesh]\nname = \"m\"\n{}[[test]]\nname = \"bulk\"\nhosts = [\"*\"]\nevery = \"1d\"\ngood = \"1G\"\n",
+        tables.concat()
+    );
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let starts = Nanos(now.as_nanos() as u64);
+    let pairs = hosts.iter().flat_map(|src| hosts.map(|dst| (*src, dst)));
+    let pairs = pairs.filter(|(src, dst)| src != dst);
+    let legs = pairs.enumerate().map(|(n, (src, dst))| {
+        let outcome = match dst {
+            "d" => LegOutcome::Low,
+            _ => LegOutcome::Good,
+        };
+        let cell = ["m", "bulk", src, dst];
+        MeshLeg {
+            goodput: Some(BitRate(900_000_000)),
+            ..MeshLeg::bare(format!("{n:032x}"), 0, cell, starts, outcome)
+        }
+    });
+    let legs: Vec<MeshLeg> = legs.collect();
+    let mut archive = archive::Archive::open(&home.path().join("runs.db")).unwrap();
+    archive.store_mesh_legs(&legs).unwrap();
+    let plan = home.path().join("mesh.toml");
+    std::fs::write(&plan, text).unwrap();
+    plan.to_str().unwrap().to_owned()
+}
+
+/// The JSON of a mesh has the figures of its text.
+#[test]
+fn a_mesh_as_json() {
+    let home = Home::new();
+    let plan = plan_with_legs(&home);
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = home
+            .linerate(&[&["mesh"], arguments, &[&plan, "--json"]].concat())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let suspects = json(&["suspects"]);
+    assert_eq!(
+        (&suspects["good"], &suspects["low"]),
+        (&9.into(), &3.into())
+    );
+    let expected = serde_json::json!([{
+        "elements": [{ "kind": "receiving", "name": "d" }], "low": 3, "legs": 3
+    }]);
+    assert_eq!(suspects["suspects"], expected);
+    let grid = json(&["grid"]);
+    let cell = &grid["cells"][2];
+    assert_eq!(
+        (&cell["src"], &cell["dst"], &cell["leg"]["outcome"]),
+        (&"a".into(), &"d".into(), &"low".into())
+    );
+    assert_eq!(cell["leg"]["goodput_bit_s"], 900_000_000);
+    let checked = json(&["check"]);
+    assert_eq!(checked["tests"][0]["pairs"], 12);
+    assert_eq!(checked["hosts"][3]["name"], "d");
+    assert_eq!(checked["faults"], serde_json::json!([]));
+}
+
 #[test]
 fn the_recipes_of_the_documentation_run() {
     let home = Home::new();
@@ -163,6 +234,8 @@ fn the_recipes_of_the_documentation_run() {
     );
     save("list.json", &["runs", "list", "--json"]);
     save("explained.json", &["explain", "last", "--json"]);
+    let plan = plan_with_legs(&home);
+    save("suspects.json", &["mesh", "suspects", &plan, "--json"]);
     let document = include_str!("../../../docs/json.md");
     let recipes = document
         .lines()

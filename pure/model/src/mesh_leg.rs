@@ -2,6 +2,7 @@
 
 use crate::names::named;
 use crate::{BitRate, Bytes, Nanos, RunId};
+use serde::Serialize;
 
 named! {
     /// What became of a planned leg.
@@ -38,7 +39,7 @@ impl LegOutcome {
 }
 
 /// A leg of a mesh, also one that did not happen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MeshLeg {
     /// The run that it is part of; of a leg that did not happen the name of its slot.
     pub run: RunId,
@@ -53,18 +54,23 @@ pub struct MeshLeg {
     /// The host that receives, or answers.
     pub dst: String,
     /// Start, since 1970-01-01 UTC.
+    #[serde(rename = "starts_unix_ns")]
     pub starts: Nanos,
     /// Duration; zero if it did not happen.
+    #[serde(rename = "span_ns")]
     pub span: Nanos,
     /// Payload that arrived.
     pub bytes: Option<Bytes>,
     /// Steady goodput.
+    #[serde(rename = "goodput_bit_s")]
     pub goodput: Option<BitRate>,
     /// Retransmitted bytes in a million bytes sent.
     pub retrans_ppm: Option<u64>,
     /// Smallest RTT.
+    #[serde(rename = "rtt_idle_ns")]
     pub rtt_idle: Option<Nanos>,
     /// Median RTT under load; of requests the median latency.
+    #[serde(rename = "rtt_p50_ns")]
     pub rtt_p50: Option<Nanos>,
     /// Lost datagrams in a million.
     pub loss_ppm: Option<u64>,
@@ -77,6 +83,7 @@ pub struct MeshLeg {
     /// A sentence, where it is not good.
     pub why: Option<String>,
     /// Start of the first leg on the present level of the cell, if the level changed among its last 200 legs.
+    #[serde(rename = "level_since_unix_ns")]
     pub level_since: Option<Nanos>,
 }
 

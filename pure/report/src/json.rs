@@ -329,6 +329,14 @@ mod tests {
             ("leg_summary", "sender_cpu" | "receiver_cpu") => "cpu_use",
             ("leg_summary", "requests") => "latency_summary",
             ("leg_summary", "settings") => "setting",
+            ("mesh_checked", "tests") => "checked_test",
+            ("mesh_checked", "hosts") => "checked_host",
+            ("mesh_checked", "links") => "checked_link",
+            ("mesh_cells", "hosts") => "cell_host",
+            ("mesh_cells", "cells") => "mesh_cell",
+            ("mesh_cell", "leg") => "mesh_leg",
+            ("mesh_suspects", "suspects") => "mesh_suspect",
+            ("mesh_suspect", "elements") => "suspect_element",
             ("physics", "ideals") => "ideal",
             ("ideal", "path") => "ideal_path",
             ("ideal", "new_connection") => "new_connection",
@@ -634,6 +642,10 @@ mod tests {
         );
         let ideals = crate::physics::tests::of_8_kib(2);
         see(crate::physics::json(&ideals), "physics");
+        let [checked, cells, suspects] = crate::mesh::documents_of_tests();
+        see(checked, "mesh_checked");
+        see(cells, "mesh_cells");
+        see(suspects, "mesh_suspects");
         for report in crate::mtu::tests::of_every_cause() {
             see(pretty(&report), "mtu_report");
         }

@@ -1,5 +1,14 @@
 //! Who to whom in a mesh, as text.
 
+mod documents;
+#[cfg(test)]
+pub(crate) use documents::documents_of_tests;
+
+pub use documents::{
+    CheckedHost, CheckedLink, CheckedTest, MeshCells, MeshChecked, MeshSuspect, MeshSuspects,
+    SuspectElement,
+};
+
 use crate::pages::{GridCell, MeshGrid};
 use crate::words::{Ink, Style, age, counted, escape, escape_sentence, wrap};
 use model::{LegOutcome, MeshLeg};

@@ -3,8 +3,9 @@
 use super::read;
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use ::mesh::{Mesh, Suspect};
+use ::mesh::{Mesh, PathElement, Suspect};
 use engine::clock::unix_time;
+use report::mesh::{MeshCells, MeshSuspect, MeshSuspects, SuspectElement};
 use report::words::{counted, wrap};
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 #[command(after_long_help = "EXAMPLES
   linerate mesh grid db.toml
   linerate mesh grid db.toml --test requests
+  linerate mesh grid db.toml --json | jq '.cells[].leg.goodput_bit_s'
   linerate runs serve --mesh db.toml           the same as a page, /grid.html
 
 Rows are sources, columns destinations. Each cell is the newest leg; what is not
@@ -26,13 +28,14 @@ pub struct MeshGridArgs {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate mesh suspects db.toml
+  linerate mesh suspects db.toml --json
 
 A low leg may be the fault of its source's sending, the uplink of its site, that
 of the other site, or its destination's receiving. What has a good leg, and a
 third of its legs good, is cleared. The rest are named by how many low legs
 they explain: 3 at the least, 2 where a host has fewer than 4 legs. Counted are
 the newest legs, none older than two cycles.")]
-pub struct MeshSuspects {
+pub struct MeshSuspectsArgs {
     #[command(flatten)]
     of: TestOfMesh,
 }
@@ -45,6 +48,9 @@ struct TestOfMesh {
     /// Which test of it [default: the first]
     #[arg(long, value_name = "NAME")]
     test: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 impl MeshGridArgs {
@@ -53,19 +59,46 @@ impl MeshGridArgs {
         let test = mesh.test(self.of.test.as_deref()).map_err(Refusal::usage)?;
         let archive = open_existing(global)?;
         let grid = engine::mesh::grid(&archive, &mesh, test, unix_time()).map_err(refused)?;
-        out::result(&report::mesh::grid(&grid, stdout_style()))
+        out::result(&match self.of.json {
+            true => report::json::pretty(&MeshCells::from(&grid)),
+            false => report::mesh::grid(&grid, stdout_style()),
+        })
     }
 }
 
-impl MeshSuspects {
+impl MeshSuspectsArgs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let mesh = read(&self.of.file)?;
         let test = mesh.test(self.of.test.as_deref()).map_err(Refusal::usage)?;
         let archive = open_existing(global)?;
         let (suspects, counts) =
             engine::mesh::suspected(&archive, &mesh, test, unix_time()).map_err(refused)?;
-        out::result(&text(&mesh, &test.name, &suspects, counts))
+        out::result(&match self.of.json {
+            true => report::json::pretty(&document(&mesh, &test.name, &suspects, counts)),
+            false => text(&mesh, &test.name, &suspects, counts),
+        })
     }
+}
+
+fn document(mesh: &Mesh, test: &str, suspects: &[Suspect], counts: [usize; 2]) -> MeshSuspects {
+    let element = |element: &PathElement| {
+        let (kind, name) = match element {
+            PathElement::Sending(host) => ("sending", host),
+            PathElement::Out(site) => ("out", site),
+            PathElement::In(site) => ("in", site),
+            PathElement::Receiving(host) => ("receiving", host),
+        };
+        SuspectElement {
+            kind: kind.to_owned(),
+            name: name.clone(),
+        }
+    };
+    let suspects = suspects.iter().map(|suspect| MeshSuspect {
+        elements: suspect.elements.iter().map(element).collect(),
+        low: suspect.low as u64,
+        legs: suspect.legs as u64,
+    });
+    MeshSuspects::of(&mesh.name, test, counts, suspects.collect())
 }
 
 fn text(mesh: &Mesh, test: &str, suspects: &[Suspect], [good, low]: [usize; 2]) -> String {

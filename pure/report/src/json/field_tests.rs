@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where the types of the documents are.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     "/../model/src",
     "/src/page",
     "/src/blocks.rs",
     "/src/copy.rs",
+    "/src/mesh/documents.rs",
     "/src/words.rs",
 ];
 
