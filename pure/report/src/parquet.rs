@@ -1,6 +1,6 @@
 //! Samples of runs as a Parquet file, for other engines: the columns of the table in CSV.
 
-use crate::sample_table::{self, NUMBERS, STARTED, SampleRow, SamplesOf, TEXTS};
+use crate::sample_table::{self, NUMBERS, STARTED, SamplesOf, StreamRow, TEXTS};
 use model::Sample;
 use model::socket::FieldValue;
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Kind};
@@ -22,7 +22,7 @@ const VERSION: &str = "linerate.samples";
 const RUNS: &str = "linerate.runs";
 
 /// Values of a column that are not written yet.
-enum Values {
+enum ColumnValues {
     Text(Vec<ByteArray>),
     /// Those that are there, and whether each is.
     Number(Vec<i64>, Vec<i16>),
@@ -32,7 +32,7 @@ enum Values {
 pub struct SamplesFile<W: Write + Send> {
     file: SerializedFileWriter<W>,
     /// As in the file, and how many rows they have.
-    columns: Vec<Values>,
+    columns: Vec<ColumnValues>,
     waiting: usize,
     rows: u64,
 }
@@ -50,10 +50,10 @@ impl<W: Write + Send> SamplesFile<W> {
             .set_created_by(format!("linerate {}", env!("CARGO_PKG_VERSION")))
             .set_compression(Compression::GZIP(Default::default()))
             .set_key_value_metadata(Some(about.to_vec()));
-        let texts = TEXTS.iter().map(|_| Values::Text(Vec::new()));
+        let texts = TEXTS.iter().map(|_| ColumnValues::Text(Vec::new()));
         let numbers = NUMBERS.iter().map(|(name, _)| (*name).to_owned());
         let numbers = numbers.chain(sample_table::socket_names());
-        let numbers = numbers.map(|_| Values::Number(Vec::new(), Vec::new()));
+        let numbers = numbers.map(|_| ColumnValues::Number(Vec::new(), Vec::new()));
         Ok(SamplesFile {
             file: SerializedFileWriter::new(to, Arc::new(schema()?), Arc::new(properties.build()))?,
             columns: texts.chain(numbers).collect(),
@@ -84,15 +84,15 @@ impl<W: Write + Send> SamplesFile<W> {
         Ok(written?)
     }
 
-    fn push(&mut self, texts: &[ByteArray], row: &SampleRow<'_>) {
+    fn push(&mut self, texts: &[ByteArray], row: &StreamRow<'_>) {
         let numbers = NUMBERS.iter().map(|(_, number)| number(row));
         let socket = sample_table::socket(row).map(|value| value.map(FieldValue::number));
         let mut numbers = numbers.chain(socket);
         let mut texts = texts.iter();
         for column in &mut self.columns {
             match column {
-                Values::Text(values) => values.extend(texts.next().cloned()),
-                Values::Number(values, there) => {
+                ColumnValues::Text(values) => values.extend(texts.next().cloned()),
+                ColumnValues::Number(values, there) => {
                     let number = numbers.next().flatten();
                     there.push(number.is_some().into());
                     values.extend(number.map(|n| i64::try_from(n).unwrap_or(i64::MAX)));
@@ -109,11 +109,11 @@ impl<W: Write + Send> SamplesFile<W> {
                 break;
             };
             match values {
-                Values::Text(values) => {
+                ColumnValues::Text(values) => {
                     (column.typed::<ByteArrayType>()).write_batch(values, None, None)?;
                     values.clear();
                 }
-                Values::Number(values, there) => {
+                ColumnValues::Number(values, there) => {
                     (column.typed::<Int64Type>()).write_batch(values, Some(there), None)?;
                     values.clear();
                     there.clear();

@@ -35,7 +35,7 @@ impl SamplesOf<'_> {
 }
 
 /// What a row is of.
-pub(crate) struct SampleRow<'a> {
+pub(crate) struct StreamRow<'a> {
     pub of: SamplesOf<'a>,
     pub sample: &'a Sample,
     pub stream: Option<&'a StreamSample>,
@@ -45,14 +45,14 @@ pub(crate) struct SampleRow<'a> {
 pub(crate) fn rows<'a>(
     of: SamplesOf<'a>,
     sample: &'a Sample,
-) -> impl Iterator<Item = SampleRow<'a>> {
+) -> impl Iterator<Item = StreamRow<'a>> {
     let none = sample.streams.is_empty().then_some(None);
     let streams = sample.streams.iter().map(Some).chain(none);
-    streams.map(move |stream| SampleRow { of, sample, stream })
+    streams.map(move |stream| StreamRow { of, sample, stream })
 }
 
 type TextColumn = (&'static str, fn(&SamplesOf<'_>) -> String);
-type NumberColumn = (&'static str, fn(&SampleRow<'_>) -> Option<u64>);
+type NumberColumn = (&'static str, fn(&StreamRow<'_>) -> Option<u64>);
 
 /// The first columns: text, the same in all rows of an end.
 pub(crate) const TEXTS: [TextColumn; 8] = [
@@ -119,15 +119,15 @@ pub(crate) fn socket_names() -> impl Iterator<Item = String> {
 }
 
 /// Their values.
-pub(crate) fn socket<'a>(row: &SampleRow<'a>) -> impl Iterator<Item = Option<FieldValue>> {
+pub(crate) fn socket<'a>(row: &StreamRow<'a>) -> impl Iterator<Item = Option<FieldValue>> {
     let tcp = row.stream.and_then(|stream| stream.tcp.as_ref());
     FIELDS.iter().map(move |field| tcp.and_then(field.get))
 }
 
-fn datagrams(row: &SampleRow<'_>) -> Option<Datagrams> {
+fn datagrams(row: &StreamRow<'_>) -> Option<Datagrams> {
     row.sample.datagrams
 }
 
-fn requests<'a>(row: &SampleRow<'a>) -> Option<&'a Latency> {
+fn requests<'a>(row: &StreamRow<'a>) -> Option<&'a Latency> {
     row.sample.requests.as_ref()
 }
