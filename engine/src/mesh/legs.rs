@@ -23,13 +23,13 @@ pub(super) fn without_run(
     .collect()
 }
 
-/// The legs of a run between a pair, not judged yet: good where something was measured.
+/// The legs of a run between a pair, not judged yet: good where something was measured. Those that it did not come to are missed.
 pub(super) fn legs_of_run(mesh: &Mesh, test: &MeshTest, pair: HostPair, run: &Run) -> Vec<MeshLeg> {
     let summary = summarise(run);
     let explained = explain::explain(run);
     let ppm = |share: f64| (share * 1e6).round() as u64;
     let legs = run.legs.iter().zip(&summary.legs).enumerate();
-    legs.map(|(at, (leg, figures))| {
+    let played = legs.map(|(at, (leg, figures))| {
         let limit = explained.get(at).and_then(|one| match &one.conclusion {
             Conclusion::Limited { by } => by.first().map(|limit| limit.name().to_owned()),
             _ => None,
@@ -56,7 +56,12 @@ pub(super) fn legs_of_run(mesh: &Mesh, test: &MeshTest, pair: HostPair, run: &Ru
             } else {
                 LegOutcome::Failed
             },
-            why: (!was_measured).then(|| format!("it ended early: {}", figures.ended.name())),
+            why: match &figures.ended {
+                _ if was_measured => None,
+                Ended::Failed { why } => Some(format!("it ended early: {why}")),
+                Ended::Complete => Some("no data arrived".to_owned()),
+                ended => Some(format!("it ended early: {}", ended.name())),
+            },
             ..bare(
                 mesh,
                 test,
@@ -66,8 +71,16 @@ pub(super) fn legs_of_run(mesh: &Mesh, test: &MeshTest, pair: HostPair, run: &Ru
                 run.started + leg.started,
             )
         }
-    })
-    .collect()
+    });
+    let why = match &run.ended {
+        Ended::Failed { why } => format!("the run ended before it: {why}"),
+        _ => "the run ended before it".to_owned(),
+    };
+    let outcome = LegOutcome::Missed;
+    let mut absent = without_run(mesh, test, pair, &run.id, run.started, outcome, &why);
+    played
+        .chain(absent.drain(run.legs.len().min(absent.len())..))
+        .collect()
 }
 
 fn bare(

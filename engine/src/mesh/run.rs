@@ -15,11 +15,12 @@ use crate::third_party::{self, Pair, PairOrder};
 use crate::transport::How;
 use anyhow::{Context, Result, bail};
 use archive::Archive;
-use mesh::{HostPair, Mesh, MeshTest, PlannedRound, judge, period, planned};
+use mesh::{HostPair, Mesh, MeshTest, PlannedRound, judge, period, planned, round_length};
 use model::{Bytes, LegOutcome, MeshLeg, Nanos, Run};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// How soon the wish to stop and the clock are noticed.
@@ -27,6 +28,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// A round that should have begun so long ago is not caught up.
 const LATE: Nanos = Nanos::from_secs(1);
+
+/// A host that TCP does not reach so long is away: no other round waits for it.
+const REACHED_WITHIN: Duration = Duration::from_secs(3);
 
 /// From the end of the legs to the end of the round.
 const BEFORE_THE_NEXT: Nanos = Nanos::from_secs(1);
@@ -83,13 +87,10 @@ impl MeshRun<'_> {
         };
         let period = period(self.mesh);
         let begun = unix_time();
+        self.wait_until(self.mesh.epoch);
         while self.goes_on() {
-            self.fetch_pending(&mut archive)?;
+            let mut asked = BTreeSet::new();
             let now = unix_time();
-            if now < self.mesh.epoch {
-                self.wait_until(self.mesh.epoch);
-                continue;
-            }
             let number = now.since(self.mesh.epoch).0 / period.0;
             let starts = Nanos(self.mesh.epoch.0 + number * period.0);
             for round in planned(self.mesh, number) {
@@ -101,6 +102,7 @@ impl MeshRun<'_> {
                     None => {}
                     Some(at) if at + LATE < unix_time() => {}
                     Some(at) => {
+                        self.fetch_pending(&mut archive, &mut asked, at)?;
                         self.wait_until(at);
                         // The clock may have been set meanwhile.
                         if self.goes_on() && unix_time() < at + LATE {
@@ -109,6 +111,7 @@ impl MeshRun<'_> {
                     }
                 }
             }
+            self.fetch_pending(&mut archive, &mut asked, starts + period)?;
             self.wait_until(starts + period);
         }
         Ok(())
@@ -118,6 +121,7 @@ impl MeshRun<'_> {
         How {
             directory: self.directory.clone(),
             stop: Some(stop),
+            within: Some(REACHED_WITHIN),
             ..How::default()
         }
     }
@@ -369,42 +373,73 @@ impl MeshRun<'_> {
         Ok(None)
     }
 
-    /// Fetches the runs that were ordered before this coordinator started. A host that fails is asked for one of them.
-    fn fetch_pending(&self, archive: &mut Archive) -> Result<()> {
-        let since = unix_time().since(Nanos(7 * DAY.0));
-        let mut failed = BTreeSet::new();
-        for pending in archive.mesh_pending(&self.mesh.name, PENDING, since)? {
+    /// Fetches the runs of rounds that are over whose results are not known, until the next round begins at the latest. Each host
+    /// and each run is asked for once a period, unless the time did not suffice.
+    fn fetch_pending(
+        &self,
+        archive: &mut Archive,
+        asked: &mut BTreeSet<String>,
+        until: Nanos,
+    ) -> Result<()> {
+        let now = unix_time();
+        let mut pending = Vec::new();
+        for one in archive.mesh_pending(&self.mesh.name, PENDING, now.since(Nanos(7 * DAY.0)))? {
             let host = |name: &str| self.mesh.hosts.iter().position(|host| host.name == name);
-            let test = self
-                .mesh
-                .tests
-                .iter()
-                .find(|test| test.name == pending.test);
-            let (Some(from), Some(to), Some(test)) = (host(&pending.src), host(&pending.dst), test)
-            else {
-                continue;
-            };
-            if failed.contains(&from) {
-                continue;
-            }
-            match self.fetch(from, &pending.run) {
-                Ok(Some(run)) => self.keep_run(archive, test, (from, to), &run)?,
-                Ok(None) => {}
-                Err(error) => {
-                    failed.insert(from);
-                    let host = &self.mesh.hosts[from].name;
-                    (self.log)(&format!("{host}: {}", sentence(&error)));
-                }
+            let test = self.mesh.tests.iter().find(|test| test.name == one.test);
+            if let (Some(from), Some(to), Some(test)) = (host(&one.src), host(&one.dst), test)
+                && one.starts + round_length(test) <= now + BEFORE_THE_NEXT
+                && !asked.contains(&one.src)
+                && !asked.contains(&one.run)
+            {
+                pending.push((one, test, (from, to)));
             }
         }
-        Ok(())
+        let over = &AtomicBool::new(false);
+        let (results, fetched) = mpsc::sync_channel(0);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut failed = BTreeSet::new();
+                for (one, test, pair) in pending {
+                    if Duration::from(until.since(unix_time())) < REACHED_WITHIN {
+                        return;
+                    }
+                    if failed.contains(&pair.0) {
+                        continue;
+                    }
+                    let result = self.fetch(pair.0, &one.run, over);
+                    if result.is_err() {
+                        failed.insert(pair.0);
+                    }
+                    if results.send((one.run, test, pair, result)).is_err() {
+                        return;
+                    }
+                }
+            });
+            loop {
+                match fetched.recv_timeout(LOOK) {
+                    Ok((_, test, pair, Ok(Some(run)))) => {
+                        self.keep_run(archive, test, pair, &run)?
+                    }
+                    Ok((run, _, _, Ok(None))) => drop(asked.insert(run)),
+                    Ok((_, _, _, Err(_))) if over.load(Ordering::Relaxed) => {}
+                    Ok((_, _, (from, _), Err(error))) => {
+                        let host = &self.mesh.hosts[from].name;
+                        (self.log)(&format!("{host}: {}", sentence(&error)));
+                        asked.insert(host.clone());
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                }
+                if !self.goes_on() || unix_time() >= until {
+                    over.store(true, Ordering::Relaxed);
+                }
+            }
+        })
     }
 
-    fn fetch(&self, source: usize, id: &str) -> Result<Option<Run>> {
-        let (mut agent, _) = third_party::connect(
-            &self.mesh.hosts[source].agent.parse()?,
-            &self.how(self.stop),
-        )?;
+    fn fetch(&self, source: usize, id: &str, over: &AtomicBool) -> Result<Option<Run>> {
+        let agent = self.mesh.hosts[source].agent.parse()?;
+        let (mut agent, _) = third_party::connect(&agent, &self.how(over))?;
         let mut after = 0;
         loop {
             let kept = third_party::kept(&mut agent, after)?;

@@ -1,6 +1,6 @@
 use super::*;
 use mesh::parse_mesh;
-use model::{BitRate, Bytes};
+use model::{BitRate, Bytes, EndRecord, Ended, Leg, Run};
 use std::time::Instant;
 
 const DAY: u64 = 86_400;
@@ -138,6 +138,38 @@ fn a_cell_has_a_history_of_what_was_measured() {
     let history = history.unwrap();
     assert_eq!((history.runs.len(), history.host.as_str()), (2, "h1"));
     assert!(history.runs[0].started < history.runs[1].started);
+}
+
+/// A run that broke off in its first leg has rows for both, each with the reason: none waits for a result any more.
+#[test]
+fn a_run_that_broke_off_leaves_no_leg_pending() {
+    let mesh = mesh_of(&[0, 1]);
+    let why = "h1 does not answer".to_owned();
+    let failed = || Ended::Failed { why: why.clone() };
+    let leg = Leg {
+        direction: Direction::Up,
+        started: Nanos(0),
+        local: EndRecord::default(),
+        remote: EndRecord::default(),
+        ended: failed(),
+    };
+    let run = Run {
+        legs: vec![leg],
+        ended: failed(),
+        ..Run::default()
+    };
+    let rows = legs::legs_of_run(&mesh, &mesh.tests[0], (0, 1), &run);
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| (row.leg, row.src.as_str(), row.outcome, row.why.as_deref()))
+        .collect();
+    let early = Some("it ended early: h1 does not answer");
+    let before = Some("the run ended before it: h1 does not answer");
+    let expected = [
+        (0, "h0", LegOutcome::Failed, early),
+        (1, "h1", LegOutcome::Missed, before),
+    ];
+    assert_eq!(rows, expected);
 }
 
 /// `cargo test -p linerate-engine --release a_year_of_30_hosts -- --ignored --nocapture`

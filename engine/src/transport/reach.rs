@@ -59,6 +59,8 @@ pub struct How<'a> {
     pub only: Option<NodeId>,
     /// Ends the attempt.
     pub stop: Option<&'a AtomicBool>,
+    /// How long TCP tries to reach the host; [`CONNECT`] by default.
+    pub within: Option<Duration>,
 }
 
 impl How<'_> {
@@ -135,7 +137,7 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Trust
         Handshake::Broken(why) => Refusal::unreachable(format!("{at}: {why}")),
         Handshake::Busy(again) => Refusal::unreachable(too_busy(&at, again)),
     })?;
-    let until = Instant::now() + CONNECT;
+    let until = Instant::now() + how.within.unwrap_or(CONNECT);
     let request = EnrolRequest {
         token: invitation.token,
         name: host_name(),
