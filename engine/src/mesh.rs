@@ -8,7 +8,9 @@ pub use run::MeshRun;
 
 use crate::histories::shifts_of;
 use archive::{Archive, CellName, Error};
-use mesh::{HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, suspects};
+use mesh::{
+    HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, round_length, suspects,
+};
 use model::{Direction, LegOutcome, MeshLeg, Metric, Nanos};
 use report::pages::{GridCell, GridHost, History, MeshGrid, Past};
 use std::collections::BTreeMap;
@@ -55,7 +57,8 @@ pub fn grid(
         let (Some(from), Some(to)) = (places[pair.0], places[pair.1]) else {
             continue;
         };
-        let legs = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
+        let mut legs = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
+        legs.retain(|leg| !is_under_way(test, leg, now));
         let cell = GridCell { legs };
         let kept = cells.entry((from, to)).or_default();
         if kept.legs.is_empty() || badness(&cell) > badness(kept) {
@@ -84,6 +87,11 @@ pub fn grid(
         cells,
         now,
     })
+}
+
+/// Whether a leg without a result is one of a round that is not over.
+fn is_under_way(test: &MeshTest, leg: &MeshLeg, now: Nanos) -> bool {
+    leg.why.as_deref() == Some(run::PENDING) && now < leg.starts + round_length(test)
 }
 
 fn badness(cell: &GridCell) -> u8 {

@@ -110,6 +110,20 @@ fn a_grid_and_its_suspects() {
             "receiving of h2"
         ]
     );
+    // A leg that is under way hides nothing; one that should be over does.
+    let running = MeshLeg {
+        goodput: None,
+        outcome: LegOutcome::Missed,
+        why: Some(run::PENDING.to_owned()),
+        ..leg(&mesh, (0, 2), 99, START, 0)
+    };
+    archive.store_mesh_legs(&[running]).unwrap();
+    let shown = |now: u64| {
+        let grid = super::grid(&archive, &mesh, test, Nanos::from_secs(now)).unwrap();
+        grid.cells[&(0, 1)].newest().unwrap().outcome
+    };
+    let outcomes = [START + 5, START + 60].map(shown);
+    assert_eq!(outcomes, [LegOutcome::Low, LegOutcome::Missed]);
     // Three days later nothing is known any more.
     let later = Nanos::from_secs(START + 3 * DAY);
     assert_eq!(
