@@ -536,3 +536,28 @@ pub(super) fn quoted(words: &str) -> String {
         words => format!(" (its message: {words})"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_silent_host_is_waited_for_as_long_as_the_caller_says() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = silent.local_addr().unwrap();
+        // With a full queue, the kernel answers no further SYN.
+        let short = Duration::from_millis(200);
+        let queued: Vec<TcpStream> =
+            std::iter::from_fn(|| TcpStream::connect_timeout(&at, short).ok()).collect();
+        assert!(!queued.is_empty());
+        let how = How {
+            within: Some(short),
+            ..How::default()
+        };
+        let begun = Instant::now();
+        let error = tcp("127.0.0.1", at.port(), &how).unwrap_err();
+        assert!(error.to_string().contains("did not answer"), "{error}");
+        assert!(begun.elapsed() < CONNECT / 2);
+    }
+}
