@@ -137,7 +137,7 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Trust
         Handshake::Broken(why) => Refusal::unreachable(format!("{at}: {why}")),
         Handshake::Busy(again) => Refusal::unreachable(too_busy(&at, again)),
     })?;
-    let until = Instant::now() + how.within.unwrap_or(CONNECT);
+    let until = Instant::now() + CONNECT;
     let request = EnrolRequest {
         token: invitation.token,
         name: host_name(),
@@ -318,7 +318,7 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
         mss: Some(MSS),
         ..SocketSettings::default()
     };
-    let until = Instant::now() + CONNECT;
+    let until = Instant::now() + how.within.unwrap_or(CONNECT);
     let mut last = None;
     for (tried, address) in addresses.iter().enumerate() {
         if how.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
