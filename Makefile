@@ -79,7 +79,7 @@ COUNT ?= 200
 kills: build setup-test
 	bench/kills --count $(COUNT) $(if $(filter command,$(origin SEED)),--seed $(SEED))
 
-# Whether a mesh of two sites is measured by its plan and the bad host and uplink are named, whoever is killed: ten minutes, as root.
+# Whether a mesh of two sites is measured by its plan and the bad host and uplink are named, whoever is killed: seven minutes, as root.
 mesh-lab: build
 	@scripts/need python3 iproute2 nftables ethtool procps
 	bench/mesh $(LINERATE)

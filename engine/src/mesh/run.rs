@@ -38,7 +38,8 @@ const BEFORE_THE_NEXT: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
 
 /// Why a leg has no result yet.
-pub(super) const PENDING: &str = "the coordinator ended before its result was known";
+pub(super) const PENDING: &str =
+    "its result is not known: the coordinator ended, or lost the source";
 
 /// What a coordinator needs.
 pub struct MeshRun<'a> {
