@@ -1,6 +1,11 @@
-//! The one look at the calendar.
+//! The one look at the calendar, and waiting that the user can stop.
 
 use model::Nanos;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How soon Ctrl-C is noticed while nothing is done.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Now, since 1970-01-01 UTC; zero on a host whose clock stands before that.
 pub fn unix_time() -> Nanos {
@@ -10,6 +15,17 @@ pub fn unix_time() -> Nanos {
 /// The same in whole seconds.
 pub fn unix_seconds() -> u64 {
     unix_time().0 / 1_000_000_000
+}
+
+/// Waits until then; false if the user stopped it before.
+pub(crate) fn wait_until(until: Instant, stop: &AtomicBool) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || stop.load(Ordering::Relaxed) {
+            return left.is_zero();
+        }
+        std::thread::sleep(LOOK.min(left));
+    }
 }
 
 /// The beginning of a day in UTC, of a date as `YYYY-MM-DD` (ISO 8601).

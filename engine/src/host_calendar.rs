@@ -1,7 +1,7 @@
 //! The calendar of this host: each leg that it plays has a unit of it, so that the processes that measure here at the
 //! same time, as agents or from here, respect one limit and the times for which the whole host is held.
 
-use crate::clock::unix_time;
+use crate::clock::{unix_time, wait_until};
 use crate::exit::{Refusal, sentence};
 use crate::progress::{Event, Watcher};
 use crate::tuning;
@@ -11,7 +11,7 @@ use model::{LegLimit, Nanos, Warning};
 use report::words::utc;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -36,9 +36,6 @@ const AHEAD: Milliseconds = 24 * 3_600_000;
 
 /// How long a busy host is waited for.
 pub const BUSY_FOR: Duration = Duration::from_secs(120);
-
-/// How soon Ctrl-C is noticed.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Where the calendar of this host is, or why there is none.
 #[derive(Clone)]
@@ -375,11 +372,8 @@ impl SessionUnit {
                 said = why;
             }
             let again = Instant::now() + Duration::from_secs(1);
-            while Instant::now() < again {
-                if stop.load(Ordering::Relaxed) {
-                    bail!(Refusal::interrupted("stopped before the load began"));
-                }
-                std::thread::sleep(LOOK);
+            if !wait_until(again, stop) {
+                bail!(Refusal::interrupted("stopped before the load began"));
             }
         }
     }

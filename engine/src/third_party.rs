@@ -1,6 +1,7 @@
 //! The coordinator's side of measurements between two other hosts: holds both, has one measure towards the other, and
 //! fetches what that one kept.
 
+use crate::clock::wait_until;
 use crate::controller::{Directed, PeerLink};
 use crate::exit::Refusal;
 use crate::host::Host;
@@ -171,13 +172,10 @@ impl Pair<'_> {
                 watcher.event(&Event::Waiting { what: &why });
                 said = why;
             }
-            while Instant::now() < again {
-                if stop.load(Ordering::Relaxed) {
-                    bail!(Refusal::interrupted(format!(
-                        "stopped before the load began: {said}"
-                    )));
-                }
-                std::thread::sleep(LOOK);
+            if !wait_until(again, stop) {
+                bail!(Refusal::interrupted(format!(
+                    "stopped before the load began: {said}"
+                )));
             }
         }
         for agent in [&mut *self.source, &mut *self.destination] {

@@ -2,7 +2,7 @@
 
 use super::udp::Iperf3Datagrams;
 use super::{auth, new_cookie, stream_result};
-use crate::clock::unix_seconds;
+use crate::clock::{unix_seconds, wait_until};
 use crate::datagrams;
 use crate::exit::{Refusal, unreachable};
 use crate::host::authority;
@@ -551,10 +551,7 @@ impl Test<'_> {
 
     /// Waits, unless the user stops.
     fn sleep(&self, span: Duration) {
-        let end = Instant::now() + span;
-        while Instant::now() < end && !self.stop.load(Ordering::Relaxed) {
-            std::thread::sleep(TICK.min(end.saturating_duration_since(Instant::now())));
-        }
+        wait_until(Instant::now() + span, self.stop);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::histories::{PathRow, changed};
 use crate::location::{SHORTEST, is_hex};
 use crate::rows::{
     EXPERIMENTS, Figures, MTUS, RUNS, RowFailure, RowHead, RowKind, TUNINGS, WATCHES, bounded,
-    column, document, put_leg, put_legs, put_samples, put_whole_leg, read_run,
+    column, document, put_leg, put_legs, put_samples, put_whole_leg, read_run, unsigned,
 };
 use crate::samples::End;
 use crate::schema;
@@ -13,7 +13,8 @@ use crate::{Error, NamedDocument, Traces};
 use model::{BitRate, Bytes, Direction, Leg, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
 use rusqlite::{
-    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params_from_iter,
+    Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior,
+    params_from_iter,
 };
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, TryLockError};
@@ -497,35 +498,27 @@ impl Archive {
              FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?",
             RUNS.whole()
         );
-        let rows = || -> rusqlite::Result<Vec<Result<ArchiveRow, String>>> {
-            self.db
-                .prepare_cached(&sql)?
-                .query_map(params_from_iter(values), |row| {
-                    if !row.get::<_, bool>(13)? {
-                        return Ok(Err(row.get(0)?));
-                    }
-                    let number = |at: usize| -> rusqlite::Result<Option<u64>> {
-                        Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
-                    };
-                    Ok(Ok(ArchiveRow {
-                        id: row.get(0)?,
-                        started: Nanos(number(1)?.unwrap_or_default()),
-                        host: row.get(2)?,
-                        title: row.get(3)?,
-                        workload: row.get(4)?,
-                        ended: row.get(5)?,
-                        goodput_up: number(6)?.map(BitRate),
-                        goodput_down: number(7)?.map(BitRate),
-                        p50_up: number(8)?.map(Nanos),
-                        p50_down: number(9)?.map(Nanos),
-                        local: row.get(10)?,
-                        local_key: row.get(11)?,
-                        remote_key: row.get(12)?,
-                    }))
-                })?
-                .collect()
-        };
-        let rows = rows().map_err(|source| Error::sql(&self.path, "list the runs", source))?;
+        let rows = self.rows("list the runs", &sql, params_from_iter(values), |row| {
+            if !row.get::<_, bool>(13)? {
+                return Ok(Err(row.get(0)?));
+            }
+            let number = |at| unsigned(row, at);
+            Ok(Ok(ArchiveRow {
+                id: row.get(0)?,
+                started: Nanos(number(1)?.unwrap_or_default()),
+                host: row.get(2)?,
+                title: row.get(3)?,
+                workload: row.get(4)?,
+                ended: row.get(5)?,
+                goodput_up: number(6)?.map(BitRate),
+                goodput_down: number(7)?.map(BitRate),
+                p50_up: number(8)?.map(Nanos),
+                p50_down: number(9)?.map(Nanos),
+                local: row.get(10)?,
+                local_key: row.get(11)?,
+                remote_key: row.get(12)?,
+            }))
+        })?;
         let damaged = |id: String| RUNS.damaged(&self.path, &id, "its document".to_owned());
         let rows = rows.into_iter().map(|row| row.map_err(damaged));
         rows.collect()
@@ -548,13 +541,23 @@ impl Archive {
     }
 
     fn column(&self, sql: &str, values: Vec<Value>) -> Result<Vec<String>, Error> {
-        let read = || -> rusqlite::Result<Vec<String>> {
+        let doing = "look for what is kept";
+        self.rows(doing, sql, params_from_iter(values), |row| row.get(0))
+    }
+
+    /// All rows of a query; `doing` is for the sentence if it fails.
+    pub(crate) fn rows<T>(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        of: impl rusqlite::Params,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Error> {
+        let read = || -> rusqlite::Result<Vec<T>> {
             let mut query = self.db.prepare_cached(sql)?;
-            query
-                .query_map(params_from_iter(values), |row| row.get(0))?
-                .collect()
+            query.query_map(of, row)?.collect()
         };
-        read().map_err(|source| Error::sql(&self.path, "look for what is kept", source))
+        read().map_err(|source| Error::sql(&self.path, doing, source))
     }
 
     /// The traces of its runs.

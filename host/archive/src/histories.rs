@@ -101,32 +101,26 @@ impl Archive {
             newest("host"),
             newest("local")
         );
-        let read = || -> rusqlite::Result<Vec<PathRow>> {
-            let mut query = self.db().prepare_cached(&sql)?;
-            let rows = query.query_map([], |row| {
-                let column: String = row.get(3)?;
-                let (limit, streams) = alike(&column);
-                // It is made again.
-                let is_whole = row.get::<_, bool>(7)?;
-                let made = |text: Option<String>| text.filter(|_| is_whole);
-                Ok(PathRow {
-                    host: row.get(8)?,
-                    local: row.get(9)?,
-                    local_key: row.get(0)?,
-                    remote_key: row.get(1)?,
-                    workload: row.get(2)?,
-                    limit,
-                    streams,
-                    history: made(row.get(5)?),
-                    latest: made(row.get(6)?),
-                    alike: column,
-                    changes: row.get(4)?,
-                })
-            });
-            rows?.collect()
-        };
-        let mut paths =
-            read().map_err(|source| Error::sql(self.path(), "list the paths", source))?;
+        let mut paths = self.rows("list the paths", &sql, [], |row| {
+            let column: String = row.get(3)?;
+            let (limit, streams) = alike(&column);
+            // It is made again.
+            let is_whole = row.get::<_, bool>(7)?;
+            let made = |text: Option<String>| text.filter(|_| is_whole);
+            Ok(PathRow {
+                host: row.get(8)?,
+                local: row.get(9)?,
+                local_key: row.get(0)?,
+                remote_key: row.get(1)?,
+                workload: row.get(2)?,
+                limit,
+                streams,
+                history: made(row.get(5)?),
+                latest: made(row.get(6)?),
+                alike: column,
+                changes: row.get(4)?,
+            })
+        })?;
         let hosts = distinct_names(paths.iter().map(|path| (&*path.host, &*path.remote_key)));
         let locals = distinct_names(paths.iter().map(|path| (&*path.local, &*path.local_key)));
         for ((path, host), local) in paths.iter_mut().zip(hosts).zip(locals) {

@@ -1,9 +1,9 @@
 //! The legs of meshes: a row each, also for those that did not happen. What they measured is in their runs.
 
-use crate::rows::{column, whole};
+use crate::rows::{column, unsigned, whole};
 use crate::{Archive, Error};
 use model::{BitRate, Bytes, LegOutcome, MeshLeg, Nanos};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 
 /// The table. Times are milliseconds, since 1970-01-01 UTC.
 pub(crate) const MESH_LEGS: &str = "
@@ -123,12 +123,7 @@ impl Archive {
     ) -> Result<Vec<MeshLeg>, Error> {
         let whole = whole(COLUMNS);
         let sql = format!("SELECT {COLUMNS} FROM mesh_legs WHERE {which} AND {whole} {order}");
-        let read = || -> rusqlite::Result<Vec<MeshLeg>> {
-            let mut query = self.db().prepare_cached(&sql)?;
-            let rows = query.query_map(of, leg);
-            rows?.collect()
-        };
-        read().map_err(|source| Error::sql(self.path(), "read the legs of a mesh", source))
+        self.rows("read the legs of a mesh", &sql, of, leg)
     }
 
     /// Bytes that a host sent and received in legs of a mesh that began since then.
@@ -138,23 +133,14 @@ impl Archive {
     pub fn mesh_bytes(&self, mesh: &str, host: &str, since: Nanos) -> Result<Bytes, Error> {
         let sql = "SELECT sum(bytes) FROM mesh_legs WHERE starts >= ?3 AND mesh = ?1 AND ?2 IN (src, dst)";
         let since = column(since.0 / 1_000_000);
-        let read = || -> rusqlite::Result<Option<i64>> {
-            let mut query = self.db().prepare_cached(sql)?;
-            Ok(query
-                .query_row(params![mesh, host, since], |row| row.get(0))
-                .optional()?
-                .flatten())
-        };
-        let bytes =
-            read().map_err(|source| Error::sql(self.path(), "read the legs of a mesh", source))?;
-        Ok(Bytes(bytes.unwrap_or(0).max(0) as u64))
+        let of = params![mesh, host, since];
+        let sums = self.rows("read the legs of a mesh", sql, of, |row| unsigned(row, 0))?;
+        Ok(Bytes(sums.into_iter().flatten().sum()))
     }
 }
 
 fn leg(row: &Row<'_>) -> rusqlite::Result<MeshLeg> {
-    let number = |at: usize| -> rusqlite::Result<Option<u64>> {
-        Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
-    };
+    let number = |at| unsigned(row, at);
     let ms = |at: usize| Ok::<_, rusqlite::Error>(number(at)?.map(Nanos::from_millis));
     Ok(MeshLeg {
         run: row.get(0)?,

@@ -60,17 +60,13 @@ impl Archive {
             whole(COLUMNS)
         );
         let after = i64::try_from(after).unwrap_or(i64::MAX);
-        let read = || -> rusqlite::Result<Vec<OrderedRun>> {
-            let mut query = self.db().prepare_cached(&sql)?;
-            let rows = query.query_map(params![by.to_string(), after], |row| {
-                Ok(OrderedRun {
-                    number: row.get::<_, i64>(0)?.max(0) as u64,
-                    run: row.get(1)?,
-                    digest: row.get(2)?,
-                })
-            });
-            rows?.collect()
-        };
-        read().map_err(|source| Error::sql(self.path(), "read who ordered runs", source))
+        let of = params![by.to_string(), after];
+        self.rows("read who ordered runs", &sql, of, |row| {
+            Ok(OrderedRun {
+                number: row.get::<_, i64>(0)?.max(0) as u64,
+                run: row.get(1)?,
+                digest: row.get(2)?,
+            })
+        })
     }
 }

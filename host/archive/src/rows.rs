@@ -122,6 +122,11 @@ pub(crate) const WATCHES: RowKind = RowKind {
     remedy: "see linerate runs list",
 };
 
+/// The number in a column; what is negative reads as 0.
+pub(crate) fn unsigned(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
+}
+
 /// Whether the checksum of a row of these columns matches, in SQL.
 pub(crate) fn whole(columns: &str) -> String {
     format!("sum IS row_sum({columns})")

@@ -3,10 +3,9 @@
 use crate::proc;
 use crate::socket_diag::{DiagReport, DiagSockets, Pair};
 use crate::socket_owners::SocketOwners;
-use crate::trace::{Error, Filter, enter, netns_at, own_netns};
+use crate::trace::{Error, Filter, enter, netns_at, netns_files, own_netns};
 use model::{Connection, Nanos, TraceSample};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs;
 use std::time::{Duration, Instant};
 
 /// Looks into `/proc` for the processes that hold sockets take at most one part in this many of the time.
@@ -192,10 +191,7 @@ impl SocketScanner {
 
     fn find_namespaces(&mut self) {
         self.looked = self.now();
-        let entries = |place: &str| fs::read_dir(place).into_iter().flatten().flatten();
-        let named = entries("/run/netns").map(|entry| entry.path());
-        let of_processes = entries("/proc").map(|entry| entry.path().join("ns/net"));
-        let found = named.chain(of_processes).filter_map(|path| netns_at(&path));
+        let found = netns_files().filter_map(|path| netns_at(&path));
         let found: BTreeSet<u32> = found.chain(own_netns()).take(1 << 16).collect();
         self.spaces.retain(|netns, _| found.contains(netns));
         for netns in found {

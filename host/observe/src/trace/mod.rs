@@ -32,7 +32,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::linux::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use worker::Worker;
 
@@ -197,6 +197,14 @@ pub fn own_netns() -> Option<u32> {
 /// The network namespace that a file stands for, as below /run/netns or /proc/PID/ns.
 pub fn netns_at(path: &Path) -> Option<u32> {
     u32::try_from(fs::metadata(path).ok()?.st_ino()).ok()
+}
+
+/// The files that stand for network namespaces: of those with a name, then of the processes.
+pub(crate) fn netns_files() -> impl Iterator<Item = PathBuf> {
+    let entries = |place: &str| fs::read_dir(place).into_iter().flatten().flatten();
+    let named = entries("/run/netns").map(|entry| entry.path());
+    let of_processes = entries("/proc").map(|entry| entry.path().join("ns/net"));
+    named.chain(of_processes)
 }
 
 /// A running trace.

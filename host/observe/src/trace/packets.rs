@@ -5,13 +5,15 @@ use super::batch::{Batch, Content};
 use super::completeness::TraceCompleteness;
 use super::flows::{Caught, Flows, SocketHolder};
 use super::worker::{Orders, Worker};
-use super::{Error, Filter, TraceOptions, filter, monotonic, netns_at, own_netns, wall};
+use super::{
+    Error, Filter, TraceOptions, filter, monotonic, netns_at, netns_files, own_netns, wall,
+};
 use crate::socket_diag::{DiagReport, DiagSockets, Pair};
 use crate::socket_owners::SocketOwners;
 use libc::{IFA_ADDRESS, IFA_LOCAL, RTM_GETADDR, RTM_NEWADDR};
 use model::{Bytes, Lost, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -444,11 +446,8 @@ pub(crate) fn enter(filter: &Filter) -> Result<(), Error> {
     if own_netns() == Some(wanted) {
         return Ok(());
     }
-    let entries = |place: &str| fs::read_dir(place).into_iter().flatten().flatten();
-    let named = entries("/run/netns").map(|entry| entry.path());
-    let of_processes = entries("/proc").map(|entry| entry.path().join("ns/net"));
     let is_it = |path: &PathBuf| netns_at(path) == Some(wanted);
-    let path = named.chain(of_processes).find(is_it).ok_or_else(|| {
+    let path = netns_files().find(is_it).ok_or_else(|| {
         Error::impossible("the network namespace has no name and no process any more")
     })?;
     File::open(path)

@@ -59,11 +59,7 @@ impl StreamGreeting {
     /// The reverse; `None` for anything that does not carry the token, or is none.
     pub fn decode(bytes: &[u8], token: &Token) -> Option<StreamGreeting> {
         let bytes: &[u8; GREETING_LEN] = bytes.try_into().ok()?;
-        let rest = bytes.strip_prefix(&MAGIC)?;
-        let (theirs, rest) = rest.split_first_chunk::<TOKEN_LEN>()?;
-        if !Token::new(*theirs).matches(token) {
-            return None;
-        }
+        let rest = token.strip_from(bytes.strip_prefix(&MAGIC)?)?;
         let ([kind], rest) = rest.split_first_chunk()?;
         let (stream, challenge) = rest.split_first_chunk()?;
         Some(StreamGreeting {

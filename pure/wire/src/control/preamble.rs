@@ -32,6 +32,12 @@ impl Token {
         hex(&self.0)
     }
 
+    /// What follows this token in these bytes; `None` if they do not begin with it.
+    pub(super) fn strip_from<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (theirs, rest) = bytes.split_first_chunk()?;
+        Token(*theirs).matches(self).then_some(rest)
+    }
+
     /// Whether both are the same, in constant time.
     pub fn matches(&self, other: &Token) -> bool {
         let differing = self

@@ -58,11 +58,7 @@ impl Datagram {
 
     /// The reverse; `None` for anything that does not carry the token or is none of these.
     pub fn decode(bytes: &[u8], token: &Token) -> Option<Datagram> {
-        let rest = bytes.strip_prefix(&MAGIC)?;
-        let (theirs, rest) = rest.split_first_chunk::<TOKEN_LEN>()?;
-        if !Token::new(*theirs).matches(token) {
-            return None;
-        }
+        let rest = token.strip_from(bytes.strip_prefix(&MAGIC)?)?;
         let (kind, rest) = rest.split_first()?;
         Some(match kind {
             0 => Datagram::Hello,

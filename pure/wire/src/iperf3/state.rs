@@ -138,11 +138,10 @@ pub fn error_text(number: i32) -> &'static str {
 
 /// Why a test ended before its end. The words are for the user; `peer` is the remote host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentence of each says what it is")]
 pub enum Iperf3Failure {
-    /// The server runs another test.
     #[error("the iperf3 server is busy with another test")]
     Busy,
-    /// The server sent an error.
     #[error("the iperf3 server refused: {} (its error {number}, errno {errno})", error_text(*number))]
     ServerError {
         /// iperf3's own number.
@@ -150,16 +149,12 @@ pub enum Iperf3Failure {
         /// The system's number at the server, 0 if none.
         errno: i32,
     },
-    /// The server was stopped during the test.
     #[error("the iperf3 server was stopped during the test")]
     ServerTerminated,
-    /// The client was stopped during the test.
     #[error("the iperf3 client was stopped during the test")]
     ClientTerminated,
-    /// The connection ended in the middle.
     #[error("the iperf3 peer closed the control connection while {0}")]
     Closed(&'static str),
-    /// The peer was silent for too long.
     #[error("the iperf3 peer was silent for {} while {during}", span)]
     Silent {
         /// What was waited for.
@@ -167,33 +162,25 @@ pub enum Iperf3Failure {
         /// How long.
         span: Nanos,
     },
-    /// A byte that has no place here.
     #[error("the peer does not speak iperf3's protocol: byte {byte} came while {during}")]
     Unexpected {
-        /// The byte.
         byte: u8,
         /// What was waited for.
         during: &'static str,
     },
-    /// More than there may be.
     #[error("the iperf3 peer announced {size} bytes of {what}; at most {limit} are taken")]
     TooLarge {
         /// Of what.
         what: &'static str,
-        /// Announced.
         size: u64,
-        /// Allowed.
         limit: u64,
     },
-    /// JSON that is not what it must be.
     #[error("the iperf3 peer sent {what} that cannot be used: {why}")]
     Malformed {
         /// Parameters or results.
         what: &'static str,
-        /// Why.
         why: Malformed,
     },
-    /// Not the cookie of any iperf3.
     #[error("the peer does not speak iperf3's protocol: its first 37 bytes are no cookie")]
     NotACookie,
 }
