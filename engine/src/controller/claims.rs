@@ -13,8 +13,9 @@ const MORE_SAMPLES: u64 = 64;
 const LATEST_SAMPLE: Nanos = Nanos::from_secs(7 * 86_400);
 /// Below this, the send time is not compared with the remote receive time: socket buffers absorb the data.
 const SHORTEST_COMPARED: Nanos = Nanos::from_millis(100);
-/// What a Linux kernel offers at first (`net.ipv4.tcp_rmem`, half of its 128 KiB).
-const FIRST_WINDOW: Bytes = Bytes(64 << 10);
+/// The receive buffer of a socket from which nothing was read yet (the default of `net.ipv4.tcp_rmem`): autotuning begins with
+/// the first read (`tcp_rcv_space_adjust`, net/ipv4/tcp_input.c).
+const FIRST_BUFFER: Bytes = Bytes(128 << 10);
 /// A receive buffer that nobody ordered holds no more that is not read, whatever window its kernel offers.
 const MOST_UNREAD: Bytes = Bytes(1 << 20);
 
@@ -144,15 +145,18 @@ fn unread_at_first(spec: &Spec, sender: &EndRecord) -> Nanos {
         .receive_buffer
         .unwrap_or(MOST_UNREAD)
         .max(MOST_UNREAD);
-    // Acknowledged and offered by each socket. What opened the connections was acknowledged before.
-    let unread = |sample: &Sample| -> Option<bool> {
+    // The largest window that each socket was offered so far: data that is not read closes it.
+    let mut offered: Vec<Bytes> = Vec::new();
+    // What opened the connections was acknowledged before.
+    let mut unread = |sample: &Sample| -> Option<bool> {
         let mut firsts = sender.samples.first()?.streams.iter();
         let mut fits = true;
-        for stream in &sample.streams {
+        offered.resize(sample.streams.len(), FIRST_BUFFER);
+        for (stream, offered) in sample.streams.iter().zip(&mut offered) {
             let acked = |stream: &StreamSample| stream.tcp.as_ref()?.bytes_acked();
-            let offered = stream.tcp.as_ref()?.snd_wnd().unwrap_or(FIRST_WINDOW);
-            let since = acked(stream)?.since(acked(firsts.next()?)?);
-            fits &= since <= offered.clamp(FIRST_WINDOW, most);
+            let now = stream.tcp.as_ref()?.snd_wnd().unwrap_or_default();
+            *offered = now.min(most).max(*offered);
+            fits &= acked(stream)?.since(acked(firsts.next()?)?) <= *offered;
         }
         Some(fits)
     };
