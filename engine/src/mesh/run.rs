@@ -396,8 +396,9 @@ impl MeshRun<'_> {
             }
         }
         let over = &AtomicBool::new(false);
-        let (results, fetched) = mpsc::sync_channel(0);
         std::thread::scope(|scope| {
+            // In here, so that who fetches does not wait for ever where a result could not be kept.
+            let (results, fetched) = mpsc::sync_channel(0);
             scope.spawn(move || {
                 let mut failed = BTreeSet::new();
                 for (one, test, pair) in pending {
@@ -418,9 +419,9 @@ impl MeshRun<'_> {
             });
             loop {
                 match fetched.recv_timeout(LOOK) {
-                    Ok((_, test, pair, Ok(Some(run)))) => {
-                        self.keep_run(archive, test, pair, &run)?
-                    }
+                    Ok((_, test, pair, Ok(Some(run)))) => self
+                        .keep_run(archive, test, pair, &run)
+                        .inspect_err(|_| over.store(true, Ordering::Relaxed))?,
                     Ok((run, _, _, Ok(None))) => drop(asked.insert(run)),
                     Ok((_, _, _, Err(_))) if over.load(Ordering::Relaxed) => {}
                     Ok((_, _, (from, _), Err(error))) => {

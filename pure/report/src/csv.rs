@@ -7,10 +7,9 @@ use std::borrow::Cow;
 
 /// The header of [`rows`].
 pub fn header() -> String {
-    let texts = TEXTS.iter().map(|(name, _)| *name);
-    let names = texts.chain(NUMBERS.iter().map(|(name, _)| *name));
-    let names = names.map(str::to_owned).chain(sample_table::socket_names());
-    table(&names.collect::<Vec<_>>(), [])
+    let texts = TEXTS.iter().map(|(name, _)| (*name).to_owned());
+    let names: Vec<String> = texts.chain(sample_table::number_names()).collect();
+    table(&names, [])
 }
 
 /// One row for each stream of a sample, behind a header whose names carry the units (bytes

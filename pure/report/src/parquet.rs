@@ -51,8 +51,7 @@ impl<W: Write + Send> SamplesFile<W> {
             .set_compression(Compression::GZIP(Default::default()))
             .set_key_value_metadata(Some(about.to_vec()));
         let texts = TEXTS.iter().map(|_| ColumnValues::Text(Vec::new()));
-        let numbers = NUMBERS.iter().map(|(name, _)| (*name).to_owned());
-        let numbers = numbers.chain(sample_table::socket_names());
+        let numbers = sample_table::number_names();
         let numbers = numbers.map(|_| ColumnValues::Number(Vec::new(), Vec::new()));
         Ok(SamplesFile {
             file: SerializedFileWriter::new(to, Arc::new(schema()?), Arc::new(properties.build()))?,
@@ -145,8 +144,7 @@ fn schema() -> Result<Type> {
             .with_logical_type(Some(LogicalType::String))
             .build()
     });
-    let numbers = NUMBERS.iter().map(|(name, _)| (*name).to_owned());
-    let numbers = numbers.chain(sample_table::socket_names()).map(|name| {
+    let numbers = sample_table::number_names().map(|name| {
         let time = LogicalType::timestamp(true, TimeUnit::NANOS);
         Type::primitive_type_builder(&name, Kind::INT64)
             .with_repetition(Repetition::OPTIONAL)

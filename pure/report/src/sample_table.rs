@@ -113,12 +113,13 @@ pub(crate) const NUMBERS: [NumberColumn; 23] = [
     ("end_jitter_ns", |r| Some(datagrams(r)?.jitter.0)),
 ];
 
-/// The names of the columns of the socket.
-pub(crate) fn socket_names() -> impl Iterator<Item = String> {
-    FIELDS.iter().map(|field| format!("tcp_{}", field.name))
+/// The names of the columns behind the text: [`NUMBERS`], and those of the socket.
+pub(crate) fn number_names() -> impl Iterator<Item = String> {
+    let numbers = NUMBERS.iter().map(|(name, _)| (*name).to_owned());
+    numbers.chain(FIELDS.iter().map(|field| format!("tcp_{}", field.name)))
 }
 
-/// Their values.
+/// The values of the columns of the socket.
 pub(crate) fn socket<'a>(row: &StreamRow<'a>) -> impl Iterator<Item = Option<FieldValue>> {
     let tcp = row.stream.and_then(|stream| stream.tcp.as_ref());
     FIELDS.iter().map(move |field| tcp.and_then(field.get))
