@@ -29,7 +29,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// For the client to close once it has the answer.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Connections at once; a browser opens six.
+/// Connections at once; a browser opens six. More wait until one of them ends, within seconds.
 const MOST: usize = 16;
 
 /// Between two looks at the wish to stop.
@@ -77,20 +77,14 @@ pub fn serve(listener: &TcpListener, site: impl Answers, stop: &AtomicBool) -> R
     let limits = AcceptorLimits {
         prefix: 0,
         within: REQUEST,
-        when_full: WhenFull::Refuse,
+        when_full: WhenFull::Wait,
         only: None,
     };
     let mut acceptor = Acceptor::new([listener], limits, Slots::new(MOST, MOST));
     while !stop.load(Ordering::Relaxed) {
         for arrival in acceptor.poll(LOOK).context(failed)? {
-            let mut conn = match arrival {
-                Arrival::Ready(conn) => conn,
-                Arrival::Refused(mut stream, _) => {
-                    // It fits into the socket's buffer; who sends faster than it is read loses it.
-                    let _ = stream.write_all(&SiteAnswer::of(Status::Busy).bytes(false));
-                    continue;
-                }
-                Arrival::Failed(_) => continue,
+            let Arrival::Ready(mut conn) = arrival else {
+                continue;
             };
             let site = Arc::clone(&site);
             // Without a thread the connection is closed, and the next one tries again.
@@ -198,5 +192,42 @@ fn left(until: Instant) -> io::Result<Duration> {
     match left.is_zero() {
         true => Err(io::ErrorKind::TimedOut.into()),
         false => Ok(left),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Hello;
+
+    impl Answers for Hello {
+        fn answer(&self, _: &http::HttpRequest) -> SiteAnswer {
+            SiteAnswer::ok(HTML, "hello".to_owned())
+        }
+    }
+
+    #[test]
+    fn who_comes_while_all_connections_are_taken_waits_for_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| serve(&listener, Hello, &stop).unwrap());
+            let open = || TcpStream::connect(address).unwrap();
+            let mut silent: Vec<TcpStream> = (0..MOST).map(|_| open()).collect();
+            let mut one = open();
+            let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\n\r\n");
+            one.write_all(request.as_bytes()).unwrap();
+            one.set_read_timeout(Some(LOOK)).unwrap();
+            assert!(one.read(&mut [0]).is_err(), "no connection is free");
+            silent.pop();
+            let mut answer = String::new();
+            one.set_read_timeout(Some(REQUEST)).unwrap();
+            one.read_to_string(&mut answer).unwrap();
+            assert!(answer.ends_with("hello"), "{answer}");
+            drop(silent);
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 }

@@ -1,10 +1,12 @@
 //! From owned pieces of time and the facts to an explanation.
 
 use crate::contradiction;
-use crate::facts::Facts;
+use crate::facts::{Facts, bit_rate};
 use crate::limits::{self, Candidate, Fits, TimeKind};
 use crate::sender_state::OwnedInterval;
-use model::finding::{Conclusion, Confidence, Explanation, Finding, Level, Limit, Phase, Share};
+use model::finding::{
+    Conclusion, Confidence, Evidence, EvidenceKey, Explanation, Finding, Level, Limit, Phase, Share,
+};
 use model::{Bytes, Direction, Nanos, Stage};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,6 +38,9 @@ const OFTENER: [(Limit, &[Limit]); 6] = [
     (Limit::LossRecovery, &[Limit::SendBuffer]),
     (Limit::AckPath, &[Limit::DelayedAck]),
 ];
+/// Goodput in the other direction by this one, from which causes that hold a path to a rate come behind those that waste what
+/// it carries: few paths are made so unequal.
+const UNEQUAL: f64 = 5.0;
 /// A share of the first level below this is not reported.
 const NEGLIGIBLE: f64 = 0.005;
 
@@ -207,6 +212,20 @@ pub(crate) fn assemble(
         if let Some(place) = oftener.iter().find_map(place) {
             by[..=place].rotate_right(1);
         }
+        let is_rate = |l: &Limit| {
+            let held = findings.iter().find(|f| f.limit == *l);
+            matches!(l, Limit::BottleneckRate | Limit::Policer)
+                && held.is_some_and(|f| f.confidence == Confidence::Possible)
+        };
+        let loses = |l: &Limit| matches!(l, Limit::BurstLoss | Limit::RandomLoss) && !refuted(l);
+        if let Some(carries) = carries_more_back(facts)
+            && let Some(place) = by.iter().position(loses)
+            && by[..place].iter().all(is_rate)
+        {
+            by[..=place].rotate_right(1);
+            let first = findings.iter_mut().filter(|f| f.limit == by[0]);
+            first.for_each(|f| f.evidence.push(carries.clone()));
+        }
         let rank = |f: &Finding| by.iter().position(|l| *l == f.limit).unwrap_or(by.len());
         findings.sort_by(|a, b| {
             rank(a)
@@ -238,6 +257,14 @@ pub(crate) fn assemble(
         phases: phases(pieces),
         doubts,
     }
+}
+
+/// The other direction of the same run is so much faster.
+fn carries_more_back(facts: &Facts) -> Option<Evidence> {
+    let least = bit_rate(UNEQUAL * facts.rate());
+    let carries = bit_rate(facts.other_direction?);
+    let evidence = facts.evidence(EvidenceKey::OtherDirectionGoodput, carries);
+    (carries >= least).then(|| evidence.at_least(least.0 as f64))
 }
 
 /// The time of some limits.
@@ -528,7 +555,7 @@ pub(crate) fn phases(pieces: &[OwnedInterval]) -> Vec<Phase> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::SenderInterval;
+    use crate::facts::{LostSegment, SenderInterval};
     use model::finding::Source;
 
     #[test]
@@ -595,6 +622,58 @@ mod tests {
         assert_eq!(of(100_000), (vec![line], Confidence::Certain));
         let both = vec![line, Limit::Shaper];
         assert_eq!(of(200_000), (both, Confidence::Possible));
+    }
+
+    #[test]
+    fn a_path_that_carries_ten_times_as_much_back_hardly_holds_this_way_to_a_rate() {
+        let of = |back: f64| {
+            let mut facts = Facts::new(Source::Samples);
+            let rtt = Nanos::from_millis(50);
+            (facts.mss, facts.min_rtt, facts.segments) = (1000, Some(rtt), 25_000);
+            // The window grows from each loss event to the next, which comes at any window.
+            let mut window = 100_000;
+            for n in 0..100u64 {
+                let at = Nanos(n * rtt.0);
+                let lost = [5, 14, 17, 31, 50, 58, 77, 90].contains(&n);
+                window = if lost { 100_000 } else { window + 10_000 };
+                facts.read(SenderInterval {
+                    from: at,
+                    to: Nanos(at.0 + rtt.0),
+                    srtt: rtt,
+                    cwnd: window,
+                    flight: window,
+                    delivered: window,
+                    passed: window,
+                    retransmitted: if lost { 40 } else { 0 },
+                    ..SenderInterval::default()
+                });
+                let loss = LostSegment {
+                    at,
+                    srtt: rtt,
+                    flight: window,
+                    bytes: 1000,
+                    ..LostSegment::default()
+                };
+                let losses = std::iter::repeat_n(loss, 40).filter(|_| lost);
+                facts.losses.extend(losses);
+            }
+            facts.retransmitted = facts.losses.len() as u64;
+            facts.span = Nanos::from_secs(5);
+            facts.other_direction = Some(facts.rate() * back);
+            let pieces = [OwnedInterval {
+                from: Nanos(0),
+                to: facts.span,
+                limit: Limit::CongestionWindow,
+                bytes: Bytes(0),
+            }];
+            let subject = ExplainedConnection::default();
+            let explanation = assemble(subject, &pieces, &facts, Vec::new());
+            let first = &explanation.findings[0];
+            let shown = |e: &Evidence| e.key == EvidenceKey::OtherDirectionGoodput;
+            (first.limit, first.evidence.iter().any(shown))
+        };
+        assert_eq!(of(1.0), (Limit::Policer, false));
+        assert_eq!(of(10.0), (Limit::BurstLoss, true));
     }
 
     #[test]

@@ -33,7 +33,8 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
             yields(facts)
         }
         // Any buffer overflows once; one that is too small leaves the path unused.
-        Limit::BurstLoss => ignores_losses(facts).or_else(|| {
+        // What is lost in one burst slows a sender down once.
+        Limit::BurstLoss => ignores_losses(facts, facts.loss_events().len() as u64).or_else(|| {
             let bucket = facts.bucket.as_ref().filter(|b| BucketFit::is_seen(b))?;
             let used = facts.rate() / bucket.rate;
             (used >= WELL_USED).then(|| {
@@ -43,9 +44,11 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
             })
         }),
         // Retransmissions that a sender does not yield to cost it nothing.
-        Limit::Reordering => ignores_losses(facts),
+        Limit::Reordering => ignores_losses(facts, facts.retransmitted),
         // Random loss does not come in runs.
-        Limit::RandomLoss => ignores_losses(facts).or_else(|| clustered(facts)),
+        Limit::RandomLoss => {
+            ignores_losses(facts, facts.retransmitted).or_else(|| clustered(facts))
+        }
         _ => None,
     }
 }
@@ -75,12 +78,14 @@ fn holds_back_nothing(facts: &Facts) -> Option<Evidence> {
 }
 
 /// The link is full all the same, or a sender that yields to each loss would not reach this rate: its losses do not hold it back.
-fn ignores_losses(facts: &Facts) -> Option<Evidence> {
+fn ignores_losses(facts: &Facts, losses: u64) -> Option<Evidence> {
     if let Some(full) = facts.fills_link() {
         return Some(full);
     }
     let most = facts.rate() / IGNORED;
-    let allowed = facts.loss_limited_rate().filter(|rate| *rate <= most)?;
+    let allowed = facts
+        .loss_limited_rate(losses)
+        .filter(|rate| *rate <= most)?;
     let allowed = facts.evidence(Key::LossLimitedRate, bit_rate(allowed));
     Some(allowed.at_most(bit_rate(most).0 as f64))
 }
@@ -256,9 +261,10 @@ mod tests {
             let limits = [Limit::RandomLoss, Limit::BurstLoss, Limit::Reordering];
             limits.map(|limit| speaks(limit, &facts))
         };
-        // 100 segments in each RTT: 1.22 / sqrt(p) of them at a loss of 0.1 %, and of 0.2 %.
+        // 100 segments in each RTT: 1.22 / sqrt(p) of them at a loss of 0.1 %, and of 0.2 %. Two bursts are two losses.
+        let ignored = Some(Key::LossLimitedRate);
         assert_eq!(of(30), [None; 3]);
-        assert_eq!(of(60), [Some(Key::LossLimitedRate); 3]);
+        assert_eq!(of(60), [ignored, None, ignored]);
     }
 
     #[test]

@@ -127,6 +127,8 @@ pub(crate) struct Facts {
     pub receiver_load: Option<CpuLoad>,
     /// Both ends run on one machine, and nobody set a buffer or a rate: the path is its memory and its processors.
     pub memory_path: bool,
+    /// Goodput of the same run in the other direction, in bytes a second.
+    pub other_direction: Option<f64>,
     /// The slower of both ends' devices.
     pub link: Option<BitRate>,
     /// A device that says that it runs half duplex.
@@ -871,9 +873,9 @@ impl Facts {
         self.retransmitted >= FEWEST_LOST && (!self.is_bbr() || self.loss_share() > 0.15)
     }
 
-    /// The same in the round trips that it had.
-    pub fn loss_limited_rate(&self) -> Option<f64> {
-        Some(self.mathis()? / self.inflation()?.max(1.0))
+    /// The same in the round trips that it had, for so many losses.
+    pub fn loss_limited_rate(&self, losses: u64) -> Option<f64> {
+        Some(self.mathis_of(losses)? / self.inflation()?.max(1.0))
     }
 
     /// From afar, where a short queue is not seen at the losses: the rate that they allow a sender which yields to them, if
@@ -888,7 +890,12 @@ impl Facts {
     /// The rate that a loss-based sender of this loss and round trip can reach, in bytes a second
     /// (Mathis, Semke, Mahdavi, Ott 1997: MSS/RTT x 1.22/sqrt(p)).
     pub fn mathis(&self) -> Option<f64> {
-        let share = self.loss_share();
+        self.mathis_of(self.retransmitted)
+    }
+
+    /// The same for so many losses: segments, or loss events where they come in runs.
+    fn mathis_of(&self, losses: u64) -> Option<f64> {
+        let share = losses as f64 / self.segments.max(1) as f64;
         let rtt = self.rtt().as_secs_f64();
         (share > 0.0 && rtt > 0.0).then(|| f64::from(self.mss) / rtt * 1.22 / share.sqrt())
     }

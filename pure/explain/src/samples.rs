@@ -156,6 +156,7 @@ pub(crate) fn of_hosts(run: &Run, ends: LegEnds, n: usize, facts: &mut Facts) {
     let congestion = socket.map(|s| s.congestion.clone());
     facts.congestion = congestion.filter(|name| !name.is_empty());
     facts.pacing = socket.and_then(|s| s.pacing);
+    facts.other_direction = other_direction(run, ends);
     let order = &run.spec.workload;
     facts.always_writes = order.always_writes();
     facts.memory_path = is_memory_path(run, socket);
@@ -169,6 +170,16 @@ pub(crate) fn of_hosts(run: &Run, ends: LegEnds, n: usize, facts: &mut Facts) {
         ends.receiver,
         threads(run, ends.receiver, facts.memory_path),
     );
+}
+
+/// Goodput of a stream of the leg in the other direction, in bytes a second; a peer may report nothing.
+fn other_direction(run: &Run, ends: LegEnds) -> Option<f64> {
+    let is_own = |end| std::ptr::eq(end, ends.sender) || std::ptr::eq(end, ends.receiver);
+    let other = run.legs.iter().find(|leg| !is_own(&leg.local))?;
+    let counted = [other.receiver(), other.sender()];
+    let end = counted.into_iter().find(|end| end.duration.0 > 0)?;
+    let streams = f64::from(run.spec.streams.max(1));
+    Some(end.bytes.0 as f64 / end.duration.as_secs_f64() / streams)
 }
 
 /// Threads that moved the streams of a run at this end.

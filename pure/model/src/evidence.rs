@@ -58,6 +58,8 @@ keys! {
     // ---- rate ----
     /// Goodput, median over stretches of at least ten round trips; of a short transfer its mean.
     Goodput: BitRate, "goodput";
+    /// Goodput of the same run in the other direction.
+    OtherDirectionGoodput: BitRate, "goodput in the other direction", >= "5 times this one";
     /// Half the interquartile range of the goodput, by its median. A rate within 10 % is flat.
     GoodputSpread: Share, "goodput, half of its interquartile range", <= "flat";
     /// Goodput while a queue stood, by the goodput of all of the transfer: more was offered, and no more arrived.

@@ -28,7 +28,7 @@ const NEVER_FASTER: f64 = 0.92;
 const STANDING: f64 = 2.0;
 /// Goodput by the rate of the queue that lost, from which it could be little more.
 const WELL_USED: f64 = 0.9;
-/// Part of the time that buffers or programs take, from which BBR may have measured the rate that these allow.
+/// Part of the time that buffers or programs take, from which an even rate, or the one that BBR measured, may be theirs.
 const HELD_BY_HOSTS: f64 = 0.2;
 /// Behind all that holds the sender itself.
 const LAST: u8 = 3;
@@ -248,8 +248,11 @@ fn full(facts: &Facts) -> Option<Candidate> {
         // Packets do not show whether more was written, and each of many writes makes a queue of its own.
         let unasked =
             facts.is_capture() && !(facts.queued_goodput().is_some() && facts.has_long_queue());
+        // A short queue may be that of each burst that a buffer or a program lets go.
+        let by_hosts = facts.held_by_hosts() >= HELD_BY_HOSTS && !facts.has_long_queue();
         let doubt = lossy
             || unasked
+            || by_hosts
             || facts.shares_link()
             || standing < STANDING
             || !facts.has_forward_queue();
