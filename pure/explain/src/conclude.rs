@@ -431,7 +431,8 @@ fn conclude(
         // Who paces below a bucket's rate, or waits for timers after it was empty, sends now and then.
         TimeKind::Application if facts.shows_no_writes() => {
             let mut names = fitting(limits::BEHIND_PAUSES, &[TimeKind::Application]);
-            if names.iter().all(|name| *name == Limit::Pacing) {
+            let open = |t: &Candidate| t.confidence == Confidence::Possible;
+            if behind.iter().all(|(.., t)| open(t)) {
                 names.push(Limit::Application);
             }
             names

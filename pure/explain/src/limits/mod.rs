@@ -230,7 +230,7 @@ pub(crate) const BEHIND_A_QUEUE: &[(Limit, Fits)] = &[
 
 /// What can lie behind the pauses that a capture shows.
 pub(crate) const BEHIND_PAUSES: &[(Limit, Fits)] = &[
-    (Limit::Policer, policer::fits_bucket),
+    (Limit::Policer, policer::fits_pauses),
     (Limit::Pacing, pacing::fits_clocked),
 ];
 

@@ -309,6 +309,12 @@ pub(crate) fn fits_bucket(facts: &Facts) -> Option<Candidate> {
     Some(advised(Candidate::new(confidence, evidence), facts))
 }
 
+/// BBR goes on at the rate that a bucket left it, in small bursts with pauses between them, and loses much all the same.
+pub(crate) fn fits_pauses(facts: &Facts) -> Option<Candidate> {
+    let lossy = facts.loss_share() >= LOSSY_PAUSES && !facts.is_exchange;
+    fits_bucket(facts).or_else(|| fits(facts).filter(|_| lossy).map(|one| possible(one, 0)))
+}
+
 /// A bucket explains the losses, again and again, and what it holds does not delay what passes: it is no queue, and none that
 /// follows the burst of a shaper. How much of its rate was carried says nothing: a sender that backs off from each loss may be
 /// left with a tenth.
@@ -357,6 +363,8 @@ impl Filling {
 
 /// A sender that ignores losses meets so many at a policer.
 const MUCH_LOSS: f64 = 0.02;
+/// So much is lost through one by a sender that pauses: 8 to 18 % seen of BBR.
+const LOSSY_PAUSES: f64 = 0.05;
 
 /// Simulates a bucket that is empty at the first loss; `None` where losses are too few or too near
 /// each other, or the readings too coarse to place them.
@@ -503,6 +511,41 @@ mod tests {
         assert_eq!(cut_at(20, delay, 4e6), Some(Confidence::Certain));
         // At 5 MB/s a queue of this depth delays by 10 ms when it is full.
         assert_eq!(cut_at(20, delay, 5e6), Some(Confidence::Possible));
+    }
+
+    #[test]
+    fn behind_pauses_much_loss_of_which_a_bucket_separates_some_may_be_a_policers() {
+        let of = |retransmitted, parts| {
+            let mut facts = Facts::new(Source::CaptureAtSender);
+            let rtt = Nanos::from_millis(20);
+            (facts.mss, facts.min_rtt) = (1000, Some(rtt));
+            (facts.segments, facts.retransmitted) = (1000, retransmitted);
+            let lost = |n| LostSegment {
+                at: Nanos::from_millis(n * 30),
+                srtt: rtt,
+                flight: 4000,
+                bytes: 1000,
+                ..LostSegment::default()
+            };
+            facts.losses = (0..retransmitted).map(lost).collect();
+            facts.bucket = Some(BucketFit {
+                rate: 1e5,
+                range: [1e5; 2],
+                depth: 20e3,
+                parts,
+                events: 10,
+                of_events: 10,
+                segment: 1000,
+                connections: 1,
+            });
+            fits_pauses(&facts).map(|candidate| candidate.confidence)
+        };
+        let possible = Some(Confidence::Possible);
+        assert_eq!(
+            [of(100, 0.9), of(100, 0.5), of(100, 0.3)],
+            [Some(Confidence::Certain), possible, None]
+        );
+        assert_eq!(of(40, 0.5), None, "a program that pauses, and some loss");
     }
 
     #[test]
