@@ -3,6 +3,7 @@
 mod archive_list;
 mod commands;
 mod document;
+mod event_ring;
 mod files;
 mod filter_args;
 mod global;

@@ -132,6 +132,8 @@ fn flows_of_seven_known_limits_are_each_named() {
         "stall,limit=receive-window",
         "--trace-time",
         "2s",
+        "--before",
+        "10s",
     ];
     let only = ["--process", "pyth*", "--port", "7101", "--time", "12s"];
     let out = run(&mut home.linerate(&[&watch[..], &trigger, &only].concat()));
@@ -145,6 +147,14 @@ fn flows_of_seven_known_limits_are_each_named() {
     assert_eq!(traced["trigger"], "the receive window", "{traced}");
     assert_eq!(
         traced["explanations"][0]["conclusion"]["by"][0], "receive_window",
+        "{traced}"
+    );
+    // A limit has to hold for some seconds, and the trace has these as well.
+    let before = traced["before_ns"].as_u64().unwrap();
+    let span = traced["explanations"][0]["span_ns"].as_u64().unwrap();
+    assert!(before >= 1_000_000_000, "{traced}");
+    assert!(
+        (before + 1_500_000_000..before + 4_000_000_000).contains(&span),
         "{traced}"
     );
     let file = traced["file"].as_str().unwrap();

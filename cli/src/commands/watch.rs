@@ -149,7 +149,8 @@ impl WatchArgs {
             netns: self.all_namespaces.then(|| "all".to_owned()),
             ..FilterArgs::default()
         };
-        let scanner = SocketScanner::open(&which.filter()?)?;
+        let filter = which.filter()?;
+        let scanner = SocketScanner::open(&filter)?;
         if let (_, refused @ 1..) = scanner.namespaces() {
             out::note(&format!(
                 "linerate: {refused} network namespaces may not be entered (it takes CAP_SYS_ADMIN): their sockets are left out"
@@ -175,7 +176,7 @@ impl WatchArgs {
             ahead: [None; 3],
             looks: 0,
         };
-        let mut traces = TriggeredTraces::new(&self.traces, global, unix())?;
+        let mut traces = TriggeredTraces::new(&self.traces, filter, global, unix())?;
         let mut history = WatchHistory::begin(self.archive(global), self.filter(), unix())?;
         let mut screen = WatchScreen::new(self, stop)?;
         while !stop.load(Ordering::Relaxed)

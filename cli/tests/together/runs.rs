@@ -1094,19 +1094,11 @@ fn hostile_requests_are_refused_and_the_server_goes_on() {
             "{bytes:?}: {answer}"
         );
     }
-    // Who only connects keeps the others out for seconds at most, and costs no thread beyond the bound.
-    let mut idle: Vec<TcpStream> = (0..40).map(|_| served.connect()).collect();
-    let turned_away = idle.iter_mut().rev().any(|stream| {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.starts_with("HTTP/1.1 503 ")
-    });
-    assert!(turned_away);
+    // Who only connects holds up the others for seconds at most.
+    let idle: Vec<TcpStream> = (0..40).map(|_| served.connect()).collect();
+    let answer = served.get("/");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     drop(idle);
-    let until = Instant::now() + Duration::from_secs(30);
-    while !served.get("/").starts_with("HTTP/1.1 200 ") {
-        assert!(Instant::now() < until, "the seats are not taken again");
-    }
 
     let taken = home.fails(&["serve", "--listen", &own], 2);
     assert!(

@@ -340,6 +340,7 @@ fn a_day_of_a_watch_is_replaced_and_a_trace_goes_with_its_file() {
         process: Comm::new(b"rsync"),
         local: ([192, 0, 2, 1], 40_000).into(),
         remote: ([192, 0, 2, 2], 873).into(),
+        before: Nanos(0),
         bytes: Bytes(3),
         found: None,
         ended: Ended::Unfinished,

@@ -219,6 +219,9 @@ pub struct WatchTrace {
     pub local: SocketAddr,
     /// Remote address.
     pub remote: SocketAddr,
+    /// How long before its start the trace begins: `--before` was given.
+    #[serde(rename = "before_ns")]
+    pub before: Nanos,
     /// Length of the file.
     pub bytes: Bytes,
     /// What limited the connection meanwhile, in a sentence; `None` while not known.

@@ -297,13 +297,18 @@ fn section(head: &[&str], rows: Vec<Vec<String>>, style: Style) -> String {
 pub fn traced_json(at: Nanos, of: &WatchTrace, file: &str, explanations: &[Explanation]) -> String {
     let (kind, at_ns) = ("traced", at);
     let WatchTrace {
-        id, trigger, bytes, ..
+        id,
+        trigger,
+        before: before_ns,
+        bytes,
+        ..
     } = of;
     compact(&document!(
         kind,
         at_ns,
         id,
         trigger,
+        before_ns,
         file,
         bytes,
         explanations
@@ -331,14 +336,23 @@ fn subject(of: &WatchTrace) -> String {
     format!("{who}{} to {}", of.local, of.remote)
 }
 
+/// What of the trace is older than its start, for behind the trigger.
+pub fn before(of: &WatchTrace) -> String {
+    match of.before {
+        Nanos(0) => String::new(),
+        before => format!(", with {before} before it"),
+    }
+}
+
 /// A trace that was kept and what its segments show, for people.
 pub fn watch_trace(of: &WatchTrace, explanations: &[Explanation], style: Style) -> String {
     let head = format!(
-        "Trace of {} on {}, {}, started by {}",
+        "Trace of {} on {}, {}, started by {}{}",
         subject(of),
         words::escape(&of.host),
         words::utc(of.started),
-        of.trigger
+        of.trigger,
+        before(of)
     );
     format!(
         "{}\n{}",

@@ -1,11 +1,12 @@
 //! The last seconds, kept until something happens.
 
+use crate::event_ring::{EventRing, event};
 use crate::prelude::*;
 use model::segment::{ca_state, tcp_flag};
-use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, What};
+use model::{Nanos, Segment, TraceRecord, TraceSample, What};
 use observe::trace::EncodedEvent;
 use report::words::grouped;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 
 /// Events that a ring holds at most, however long it is.
@@ -43,13 +44,10 @@ impl FromStr for Trigger {
 }
 
 pub struct TriggerRing {
-    span: Nanos,
+    ring: EventRing,
     triggers: Vec<Trigger>,
     fired: u64,
-    /// Segments and samples.
-    events: VecDeque<(TraceRecord, Box<[u8]>)>,
-    /// Of the events in the ring and after: written with the first of them.
-    connections: HashMap<u32, Connection>,
+    /// Connections are written with the first of their events.
     written: HashSet<u32>,
     /// Requests that wait for their answer.
     asked: HashMap<u32, Nanos>,
@@ -57,24 +55,13 @@ pub struct TriggerRing {
     timeouts: HashMap<u32, u16>,
 }
 
-/// Time and connection of a segment or a sample.
-fn event(record: &TraceRecord) -> Option<(Nanos, u32)> {
-    match record {
-        TraceRecord::Segment(segment) => Some((segment.at, segment.connection)),
-        TraceRecord::Sample(sample) => Some((sample.at, sample.connection)),
-        _ => None,
-    }
-}
-
 impl TriggerRing {
     /// Of the last `span`; written when any of the triggers fires.
     pub fn new(span: Nanos, triggers: Vec<Trigger>) -> TriggerRing {
         TriggerRing {
-            span,
+            ring: EventRing::new(span, MOST),
             triggers,
             fired: 0,
-            events: VecDeque::new(),
-            connections: HashMap::new(),
             written: HashSet::new(),
             asked: HashMap::new(),
             timeouts: HashMap::new(),
@@ -102,30 +89,22 @@ impl TriggerRing {
             TraceRecord::Sample(sample) => self.timed_out(sample),
             TraceRecord::Connection(connection) => {
                 self.written.remove(&connection.id);
-                self.connections.insert(connection.id, connection.clone());
+                self.ring.push(record, written);
                 self.forget();
                 return Ok(());
             }
             // Where events are missing is always of interest.
             other => return write(other, written),
         };
-        let Some((at, _)) = event(&record) else {
-            return Ok(());
-        };
-        let from = at.since(self.span);
-        self.events.push_back((record, written.0.into()));
-        let old = |(record, _): &(TraceRecord, _)| event(record).is_some_and(|(at, _)| at < from);
-        while self.events.len() > MOST || self.events.front().is_some_and(old) {
-            self.events.pop_front();
-        }
+        self.ring.push(record, written);
         if !fires {
             return Ok(());
         }
         self.fired += 1;
-        for (record, written) in std::mem::take(&mut self.events) {
+        for (record, written) in self.ring.take() {
             if let Some((_, id)) = event(&record)
                 && self.written.insert(id)
-                && let Some(connection) = self.connections.get(&id)
+                && let Some(connection) = self.ring.connection(id)
             {
                 write(
                     &TraceRecord::Connection(connection.clone()),
@@ -185,10 +164,14 @@ impl TriggerRing {
 
     /// Connections without an event in the ring are no longer of interest once they are many.
     fn forget(&mut self) {
-        if self.connections.len() > MOST {
-            let events = self.events.iter().filter_map(|(record, _)| event(record));
-            let there: HashSet<u32> = events.map(|(_, id)| id).collect();
-            self.connections.retain(|id, _| there.contains(id));
+        if self
+            .written
+            .len()
+            .max(self.asked.len())
+            .max(self.timeouts.len())
+            > MOST
+        {
+            let there = self.ring.there();
             self.written.retain(|id| there.contains(id));
             self.asked.retain(|id, _| there.contains(id));
             self.timeouts.retain(|id, _| there.contains(id));

@@ -1,6 +1,7 @@
 //! Traces of single connections, whole and short, that a trigger starts: one at a time, and so many a day. The archive keeps
 //! them.
 
+use crate::event_ring::EventRing;
 use crate::filter_args::LOOK;
 use crate::lookup::refused;
 use crate::prelude::*;
@@ -27,6 +28,8 @@ const AGAIN: Nanos = Nanos::from_secs(3_600);
 const FLUSH: Nanos = Nanos::from_secs(1);
 /// Room for events that wait to be read: one connection needs little.
 const ROOM: u32 = 8 << 20;
+/// Events before a trigger that are kept at most: some 50 MB.
+const MOST_BEFORE: usize = 64 << 10;
 
 #[derive(Args, Clone, Debug)]
 pub struct TriggerArgs {
@@ -37,6 +40,10 @@ pub struct TriggerArgs {
     /// Length of a trace
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "trigger")]
     trace_time: Nanos,
+    /// Begin a trace so long before its trigger: all chosen connections (--port, --peer, --pid) are traced all the time, and this is
+    /// kept in memory, 65,536 events at most
+    #[arg(long, value_name = "TIME", requires = "trigger")]
+    before: Option<Nanos>,
     /// Traces in 24 hours at most, one at a time
     #[arg(long, value_name = "N", default_value_t = 24, requires = "trigger")]
     most_traces: usize,
@@ -64,9 +71,10 @@ impl TriggeredTrace {
             _ => (String::new(), "nothing to explain"),
         };
         format!(
-            "{} s: {}: traced as {}: {name}{found}",
+            "{} s: {}{}: traced as {}: {name}{found}",
             at.0 / 1_000_000_000,
             self.record.trigger,
+            report::watch::before(&self.record),
             self.shown
         )
     }
@@ -75,7 +83,10 @@ impl TriggeredTrace {
 /// The traces of a watch.
 pub struct TriggeredTraces<'a> {
     args: &'a TriggerArgs,
+    /// Which connections a trigger may hold for.
+    filter: Filter,
     archive: PathBuf,
+    before: Option<BeforeTrigger>,
     running: Option<RunningTrace>,
     /// When each of the last day began (since 1970-01-01 UTC), and how long it became.
     made: Vec<(Nanos, Bytes)>,
@@ -89,10 +100,17 @@ struct RunningTrace {
 
 impl<'a> TriggeredTraces<'a> {
     /// Those of the last day that the archive has count.
-    pub fn new(args: &'a TriggerArgs, global: &Global, unix: Nanos) -> Result<TriggeredTraces<'a>> {
+    pub fn new(
+        args: &'a TriggerArgs,
+        filter: Filter,
+        global: &Global,
+        unix: Nanos,
+    ) -> Result<TriggeredTraces<'a>> {
         let mut traces = TriggeredTraces {
             args,
+            filter,
             archive: PathBuf::new(),
+            before: None,
             running: None,
             made: Vec::new(),
             traced: BTreeMap::new(),
@@ -110,7 +128,15 @@ impl<'a> TriggeredTraces<'a> {
                 }
             }
         }
+        traces.look_back()?;
         Ok(traces)
+    }
+
+    /// Keeps from now on what comes before the next trigger, where that is wanted.
+    fn look_back(&mut self) -> Result<()> {
+        let begin = |span| BeforeTrigger::begin(&self.filter, span);
+        self.before = self.args.before.map(begin).transpose()?;
+        Ok(())
     }
 
     /// Whether one can begin.
@@ -143,11 +169,6 @@ impl<'a> TriggeredTraces<'a> {
             room: self.room(),
         };
         self.made.push((unix, Bytes(0)));
-        let filter = Filter {
-            netns: Some(about.netns),
-            cookie: Some(about.cookie),
-            ..Filter::default()
-        };
         let record = WatchTrace {
             schema: WATCH_SCHEMA,
             id: archive::new_id(),
@@ -158,14 +179,21 @@ impl<'a> TriggeredTraces<'a> {
             process: socket.comm,
             local: about.local,
             remote: about.remote,
+            before: Nanos(0),
             bytes: Bytes(0),
             found: None,
             ended: Ended::Unfinished,
         };
+        let only = OneSocket {
+            netns: about.netns,
+            cookie: about.cookie,
+            id: None,
+        };
+        let before = self.before.take();
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (path, stop) = (self.archive.clone(), Arc::clone(&stop));
-            move || kept(&path, record, &filter, &limits, &stop)
+            move || kept(&path, record, only, before, &limits, &stop)
         });
         self.running = Some(RunningTrace { thread, stop });
     }
@@ -187,6 +215,7 @@ impl<'a> TriggeredTraces<'a> {
 
     fn join(&mut self, running: RunningTrace) -> Result<TriggeredTrace> {
         let kept = running.thread.join();
+        self.look_back()?;
         let kept = kept
             .map_err(|_| anyhow::anyhow!("the thread of a trace ended early"))
             .flatten()?;
@@ -208,7 +237,8 @@ struct TraceLimits {
 fn kept(
     path: &Path,
     mut record: WatchTrace,
-    filter: &Filter,
+    only: OneSocket,
+    before: Option<BeforeTrigger>,
     limits: &TraceLimits,
     stop: &AtomicBool,
 ) -> Result<TriggeredTrace> {
@@ -219,13 +249,15 @@ fn kept(
     };
     store(&mut archive, &record)?;
     let traces = archive.traces();
-    let explanations = traces
+    let traced = traces
         .create(&id, 0, Side::Local)
         .map_err(anyhow::Error::from)
-        .and_then(|file| trace(filter, file, limits, stop))
+        .and_then(|file| trace(only, before, file, limits, stop))
         .inspect_err(|_| drop(archive.delete(&NamedDocument::Watch(id.clone()))))?;
     let file = traces.file(&id, 0, Side::Local);
     record.bytes = Bytes(std::fs::metadata(&file).map_or(0, |found| found.len()));
+    let (explanations, before) = traced;
+    record.before = before;
     record.found = explanations.first().map(report::explain::sentence);
     record.ended = match stop.load(Ordering::Relaxed) {
         true => Ended::Interrupted,
@@ -252,21 +284,100 @@ fn name(alarm: SocketAlarm) -> String {
     }
 }
 
-/// Traces one socket until it ends, or so long or so much.
-fn trace(
-    filter: &Filter,
-    file: File,
-    limits: &TraceLimits,
-    stop: &AtomicBool,
-) -> Result<Vec<Explanation>> {
-    let options = TraceOptions {
+/// The records of one socket.
+struct OneSocket {
+    netns: u32,
+    cookie: u64,
+    /// Its number in the trace, once its connection came.
+    id: Option<u32>,
+}
+
+impl OneSocket {
+    /// This record, if it is none of another connection; of this one its number becomes 0.
+    fn take(&mut self, mut record: TraceRecord) -> Option<TraceRecord> {
+        let number = match &mut record {
+            TraceRecord::Connection(one) => {
+                if (one.netns, one.cookie) == (self.netns, self.cookie) {
+                    self.id = Some(one.id);
+                }
+                &mut one.id
+            }
+            TraceRecord::Segment(segment) => &mut segment.connection,
+            TraceRecord::Sample(sample) => &mut sample.connection,
+            _ => return Some(record),
+        };
+        if self.id != Some(*number) {
+            return None;
+        }
+        *number = 0;
+        Some(record)
+    }
+}
+
+/// How to trace for a trigger.
+fn options() -> TraceOptions {
+    TraceOptions {
         source: PreferredSource::Whichever,
         buffer_bytes: ROOM,
         owners: true,
         late: LOOK,
         ..TraceOptions::default()
+    }
+}
+
+/// A trace of all that a trigger may hold for, whose last seconds are kept.
+struct BeforeTrigger {
+    thread: JoinHandle<(Tracer, EventRing)>,
+    fires: Arc<AtomicBool>,
+}
+
+impl BeforeTrigger {
+    fn begin(filter: &Filter, span: Nanos) -> Result<BeforeTrigger> {
+        let mut tracer = Tracer::start(filter, &options())?;
+        let mut ring = EventRing::new(span, MOST_BEFORE);
+        let fires = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let fires = Arc::clone(&fires);
+            move || {
+                while !fires.load(Ordering::Relaxed) {
+                    tracer.read(LOOK, &mut |record, written| ring.push(record, written));
+                }
+                (tracer, ring)
+            }
+        });
+        Ok(BeforeTrigger { thread, fires })
+    }
+
+    /// The trace, which goes on, and what it has so far.
+    fn end(self) -> Option<(Tracer, EventRing)> {
+        self.fires.store(true, Ordering::Relaxed);
+        self.thread.join().ok()
+    }
+}
+
+/// Traces one socket until it ends, or so long or so much; returns how long before that its trace begins, too.
+fn trace(
+    mut only: OneSocket,
+    before: Option<BeforeTrigger>,
+    file: File,
+    limits: &TraceLimits,
+    stop: &AtomicBool,
+) -> Result<(Vec<Explanation>, Nanos)> {
+    let looked_back = before.and_then(BeforeTrigger::end);
+    let looked_back = looked_back
+        .and_then(|(tracer, ring)| Some((tracer, ring.take_socket(only.netns, only.cookie)?)));
+    let (mut tracer, (kept, before)) = match looked_back {
+        Some(looked_back) => looked_back,
+        None => {
+            let filter = Filter {
+                netns: Some(only.netns),
+                cookie: Some(only.cookie),
+                ..Filter::default()
+            };
+            let tracer = Tracer::start(&filter, &options())?;
+            (tracer, (Vec::new(), Nanos(0)))
+        }
     };
-    let mut tracer = Tracer::start(filter, &options)?;
     let failed = "cannot write a trace beside the archive";
     let size = || file.metadata().map_or(Bytes(0), |found| Bytes(found.len()));
     let mut packed = GzEncoder::new(&file, Compression::fast());
@@ -275,6 +386,9 @@ fn trace(
     let mut written = Ok(());
     let mut flushed = std::time::Instant::now();
     let mut take = |record: TraceRecord, bytes: EncodedEvent<'_>| {
+        let Some(record) = only.take(record) else {
+            return (true, false);
+        };
         if written.is_ok() {
             written = recording.add(&record, bytes);
         }
@@ -286,6 +400,9 @@ fn trace(
         watcher.push(record);
         (written.is_ok(), watcher.is_over())
     };
+    for (record, bytes) in kept {
+        take(record, EncodedEvent(&bytes));
+    }
     let began = std::time::Instant::now();
     let mut goes_on = true;
     while goes_on
@@ -305,5 +422,5 @@ fn trace(
         .and_then(|()| recording.flush())
         .and_then(|()| packed.finish())
         .context(failed)?;
-    Ok(watcher.explain())
+    Ok((watcher.explain(), before))
 }

@@ -154,7 +154,7 @@ pub fn watch_trace(of: &WatchTrace, drawn: Option<Page>) -> Page {
     });
     let mut all = facts([
         ("host", of.host.clone()),
-        ("started by", of.trigger.clone()),
+        ("started by", of.trigger.clone() + &crate::watch::before(of)),
         ("at", minute(of.started)),
         ("process", of.process.to_string()),
     ]);

@@ -393,6 +393,7 @@ pub fn watch_trace() -> WatchTrace {
         process: Comm::new(b"rsync"),
         local: ([192, 0, 2, 1], 40_000).into(),
         remote: ([192, 0, 2, 2], 873).into(),
+        before: Nanos::from_millis(9_800),
         bytes: Bytes(1 << 20),
         found: Some("limited by the receive window.".to_owned()),
         ended: Ended::Complete,
