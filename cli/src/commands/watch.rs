@@ -13,6 +13,7 @@ use history::WatchHistory;
 use model::finding::{Explanation, Glance, SocketAccount};
 use model::{BitRate, Comm, Connection, Nanos, SocketCounts};
 use observe::SocketScanner;
+use observe::trace::Filter;
 use report::pages::WatchedHost;
 use report::watch::{self, LISTED, SHOWN, TableFoot};
 use report::{Style, explain as words};
@@ -114,13 +115,17 @@ impl FromStr for PeerNetwork {
             .split_once('/')
             .map_or((text, None), |(a, b)| (a, Some(b)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
+        let most = most_bits(address);
         let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| wrong()))?;
         match bits <= most {
             true => Ok(PeerNetwork { address, bits }),
             false => Err(wrong()),
         }
     }
+}
+
+fn most_bits(of: IpAddr) -> u32 {
+    if of.is_ipv4() { 32 } else { 128 }
 }
 
 impl fmt::Display for PeerNetwork {
@@ -130,6 +135,11 @@ impl fmt::Display for PeerNetwork {
 }
 
 impl PeerNetwork {
+    /// Its address, if it has no other.
+    fn only(self) -> Option<IpAddr> {
+        (self.bits == most_bits(self.address)).then_some(self.address)
+    }
+
     fn has(self, ip: IpAddr) -> bool {
         let number = |ip: IpAddr| match ip {
             IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 4),
@@ -176,7 +186,7 @@ impl WatchArgs {
             ahead: [None; 3],
             looks: 0,
         };
-        let mut traces = TriggeredTraces::new(&self.traces, filter, global, unix())?;
+        let mut traces = TriggeredTraces::new(&self.traces, self.traced(filter), global, unix())?;
         let mut history = WatchHistory::begin(self.archive(global), self.filter(), unix())?;
         let mut screen = WatchScreen::new(self, stop)?;
         while !stop.load(Ordering::Relaxed)
@@ -239,6 +249,12 @@ impl WatchArgs {
         });
         path.ok()
             .filter(|path| self.serve.is_some() || path.is_file())
+    }
+
+    /// Of these the connections that may be traced.
+    fn traced(&self, filter: Filter) -> Filter {
+        let host = self.peer.and_then(PeerNetwork::only);
+        Filter { host, ..filter }
     }
 
     /// The options that choose which connections are counted.
@@ -606,6 +622,8 @@ mod tests {
         assert!(of("10.1.0.0/16", "10.1.200.1") && !of("10.1.0.0/16", "10.2.0.1"));
         assert!(of("fd00::/8", "fd12::1") && !of("fd00::/8", "fe80::1"));
         assert!(of("0.0.0.0/0", "192.0.2.1") && !of("0.0.0.0/0", "::1"));
+        let only = |text: &str| text.parse::<PeerNetwork>().unwrap().only().is_some();
+        assert!(only("10.1.2.3") && only("fd00::1/128") && !only("10.1.2.0/24"));
         for wrong in ["", "x", "10.0.0.0/33", "10.0.0.0/", "fd00::/129"] {
             assert!(
                 wrong

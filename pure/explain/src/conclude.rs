@@ -23,8 +23,9 @@ const MOST_OF_IT: f64 = 0.5;
 const HELD: f64 = 0.25;
 /// From here on the pauses of a program leave a cause in the path possible.
 const PAUSED: f64 = 0.1;
-/// Time of the handshake by that of the transfer, from which it is the answer: two fifths of all.
-const OPENING: f64 = 2.0 / 3.0;
+/// Of the time of a handshake and the transfer together: from here on a handshake with a retransmitted SYN is the first answer, and
+/// from [`HELD`] on one beside what limits the transfer.
+const OPENING: f64 = 0.4;
 /// RTT by the shortest, from which a queue is longer than one that a window makes by leaving at once (half of it, on average).
 const BEYOND_BURSTS: f64 = 1.75;
 /// Where several causes are possible, one of these comes before this one: on drawn paths that was right in 55 answers, and wrong in 5
@@ -142,6 +143,23 @@ pub(crate) fn assemble(
         conclusion = Conclusion::Limited { by };
     }
 
+    let opening = time_of(&shares, |limit| limit == Limit::Handshake);
+    let opens = opening.0 as f64 / (opening + transfer).0.max(1) as f64;
+    let mut besides = Vec::from_iter(outage.is_some().then_some(Limit::RtoStall));
+    if facts.syns_again > 0 && opens >= HELD {
+        match &mut conclusion {
+            Conclusion::Limited { by } if opens < OPENING => by.push(Limit::Handshake),
+            Conclusion::Limited { by } if 1.0 - opens >= HELD => by.insert(0, Limit::Handshake),
+            other if opens >= OPENING => {
+                *other = Conclusion::Limited {
+                    by: vec![Limit::Handshake],
+                };
+            }
+            _ => {}
+        }
+        besides.push(Limit::Handshake);
+    }
+
     let total: Nanos = shares.iter().map(|(_, s)| s.time).sum();
     let explained = |limits: &[TimeKind]| -> Share {
         let parts = shares
@@ -233,7 +251,7 @@ pub(crate) fn assemble(
                 .then(b.share.time.cmp(&a.share.time))
                 .then(a.limit.cmp(&b.limit))
         });
-        let is_rival = |limit: &&Limit| outage.is_none() || **limit != Limit::RtoStall;
+        let is_rival = |limit: &&Limit| !besides.contains(limit);
         let rivals: Vec<Limit> = by.iter().filter(is_rival).copied().collect();
         if rivals.len() > 1 {
             for finding in findings.iter_mut().filter(|f| rivals.contains(&f.limit)) {
@@ -336,12 +354,6 @@ fn conclude(
     }
     // What a black hole does is seen at once, however short the transfer was.
     let hole = facts.vanished.is_some() && limits::is_black_hole(facts);
-    let opening = time_of(shares, |limit| limit == Limit::Handshake);
-    if facts.syns_again > 0 && opening.0 as f64 >= transfer.0 as f64 * OPENING {
-        return Conclusion::Limited {
-            by: vec![Limit::Handshake],
-        };
-    }
     if too_short && !hole {
         return Conclusion::TooShort;
     }
@@ -372,6 +384,14 @@ fn conclude(
                     true => fitting(limits::BEHIND_THE_RECEIVER, &[TimeKind::Receiver]),
                     false => fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds),
                 };
+            }
+            // A buffer that is full again and again has a reader that is slower than the path, which is full in between.
+            let closed = time_of(shares, |limit| limit == Limit::ZeroWindow);
+            if closed.0 as f64 >= transfer.0 as f64 * HELD
+                && !names.contains(&Limit::ReadingApplication)
+            {
+                let reader = fitting(limits::BEHIND_THE_RECEIVER, &[TimeKind::Receiver]);
+                names = [reader, names].concat();
             }
             // A line on which nothing was written so often is not full, though each write makes a queue.
             let idle = time_of(shares, |limit| limit == Limit::Application);
@@ -576,12 +596,23 @@ mod tests {
                 piece(opening, opening + 2000, Limit::SendBuffer),
             ];
             let subject = ExplainedConnection::default();
-            assemble(subject, &pieces, &facts, Vec::new()).cause()
+            let explanation = assemble(subject, &pieces, &facts, Vec::new());
+            let Conclusion::Limited { by } = explanation.conclusion else {
+                panic!("{explanation:#?}")
+            };
+            let first = &explanation.findings[0];
+            assert_eq!(
+                (first.limit, first.confidence),
+                (by[0], Confidence::Certain)
+            );
+            by
         };
-        assert_eq!(of(1500, 1), Some(Limit::Handshake));
-        assert_eq!(of(1500, 0), Some(Limit::SendBuffer), "a long round trip");
-        assert_eq!(of(1000, 1), Some(Limit::SendBuffer), "a third of the time");
-        assert_eq!(of(100, 1), Some(Limit::SendBuffer));
+        let (opening, buffer) = (Limit::Handshake, Limit::SendBuffer);
+        assert_eq!(of(9000, 1), [opening]);
+        assert_eq!(of(1500, 1), [opening, buffer]);
+        assert_eq!(of(1000, 1), [buffer, opening], "a third of the time");
+        assert_eq!(of(500, 1), [buffer]);
+        assert_eq!(of(1500, 0), [buffer], "a long round trip");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use crate::json::{compact, document};
 use crate::pages::{day, held, most, ranked, sentence as held_back};
-use crate::words::{self, Ink, Style, counted, minute, percent, round_span};
+use crate::prove::phrase::span;
+use crate::words::{self, Ink, Style, counted, minute, percent};
 use model::finding::{Confidence, Explanation, Glance, Limit, SocketAccount, SocketGroup};
 use model::{BitRate, Ended, Nanos, WatchTrace, WatchedDay};
 
@@ -223,7 +224,7 @@ pub fn watched_day(of: &WatchedDay, style: Style) -> String {
     }
     out += &style.item(&format!(
         "Watched for {} between {} and {}: {}, {} sent, {} received.",
-        round_span(of.watched),
+        span(of.watched),
         minute(of.started),
         minute(of.until),
         counted(of.account.seen, "socket"),
@@ -261,7 +262,7 @@ pub fn watched_day(of: &WatchedDay, style: Style) -> String {
         let begun = minute(hour.begun).chars().skip(11).collect();
         Some(vec![
             begun,
-            round_span(hour.watched),
+            span(hour.watched),
             all.to_string(),
             format!("{part} {}", bare(limit)),
         ])

@@ -195,7 +195,7 @@ mod tests {
             "title" | "username" | "remote-command" | "archive" | "config" => "a",
             "time" | "ramp" | "interval" | "busy-wait" => "2s",
             "dscp" => "8",
-            "mss" => "1000",
+            "mss" | "datagram-size" => "1000",
             "send-buffer" | "receive-buffer" | "sockbuf" => "64K",
             "rate" | "pacing" => "100M",
             "block" => "4K",
