@@ -49,11 +49,12 @@ impl EventRing {
             return;
         };
         let from = at.since(self.span);
-        self.events.push_back((record, written.0.into()));
         let old = |(record, _): &KeptEvent| event(record).is_some_and(|(at, _)| at < from);
-        while self.events.len() > self.most || self.events.front().is_some_and(old) {
+        // Before it is added, so that there is never more room than for the most.
+        while self.events.len() >= self.most || self.events.front().is_some_and(old) {
             self.events.pop_front();
         }
+        self.events.push_back((record, written.0.into()));
     }
 
     /// Connections that have an event.

@@ -457,7 +457,7 @@ mod tests {
             "What held connections back most is the receive window: 3.00 s of 3.00 s in",
             "rsync    873   192.0.2.0/24  3.00 s     100 % receive window\n",
             "rsync    873   192.0.2.0/24  7        1.00 GiB  0 B\n",
-            "08:00  60 s     3.00 s     100 % receive window\n",
+            "08:00  1 min    3.00 s     100 % receive window\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -476,6 +476,9 @@ mod tests {
         let text = watch_trace(&trace, &[testing::rivals()], Style::PLAIN);
         let head = "Trace of rsync (845) 192.0.2.1:40000 to 192.0.2.2:873 on db2";
         assert!(text.starts_with(head), "{text}");
-        assert!(text.contains("started by a stall"), "{text}");
+        assert!(
+            text.contains("started by a stall, with 9.80 s before it"),
+            "{text}"
+        );
     }
 }
