@@ -657,6 +657,49 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_whose_buffer_is_full_again_and_again_comes_before_the_path_that_is_full_in_between()
+    {
+        let of = |closed: u64| {
+            let mut facts = Facts::new(Source::Samples);
+            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+            for n in 0..160 {
+                facts.read(SenderInterval {
+                    from: Nanos::from_millis(n * 20),
+                    to: Nanos::from_millis(n * 20 + 20),
+                    srtt: Nanos::from_millis(35),
+                    cwnd: 200_000,
+                    flight: 150_000,
+                    delivered: 100_000,
+                    passed: 100_000,
+                    unread: Some(0.9),
+                    ..SenderInterval::default()
+                });
+            }
+            (facts.segments, facts.marked) = (15_000, 1);
+            facts.span = Nanos::from_millis(3200);
+            let piece = |from, to, limit| OwnedInterval {
+                from: Nanos::from_millis(from),
+                to: Nanos::from_millis(to),
+                limit,
+                bytes: Bytes(0),
+            };
+            let pieces = [
+                piece(0, 3200 - closed, Limit::CongestionWindow),
+                piece(3200 - closed, 3200, Limit::ZeroWindow),
+            ];
+            let subject = ExplainedConnection::default();
+            let explanation = assemble(subject, &pieces, &facts, Vec::new());
+            let Conclusion::Limited { by } = explanation.conclusion else {
+                panic!("{explanation:#?}")
+            };
+            (by, explanation.findings[0].confidence)
+        };
+        let (line, reader) = (Limit::BottleneckRate, Limit::ReadingApplication);
+        assert_eq!(of(1200), (vec![reader, line], Confidence::Possible));
+        assert_eq!(of(400), (vec![line], Confidence::Certain));
+    }
+
+    #[test]
     fn a_path_that_carries_ten_times_as_much_back_hardly_holds_this_way_to_a_rate() {
         let of = |back: f64| {
             let mut facts = Facts::new(Source::Samples);

@@ -273,9 +273,7 @@ fn starves(facts: &Facts) -> Option<Candidate> {
     let held = facts.rate() * facts.delay_at_loss()?.as_secs_f64() / f64::from(facts.mss.max(1));
     let again = facts.timeouts >= STARVED && facts.backoffs < STARVED as u32;
     let lost = facts.loss_hurts() && facts.loss_share() >= STARVED_LOSS;
-    // One by one, chance takes them.
-    let chance = loss_runs::pattern(facts) == LossRuns::OneByOne;
-    (again && lost && !chance && held < ELSEWHERE).then(|| {
+    (again && lost && held < ELSEWHERE).then(|| {
         let evidence = vec![
             facts
                 .retransmissions()
