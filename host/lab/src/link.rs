@@ -222,7 +222,8 @@ impl Cable {
             return;
         }
         let direction = Direction::BOTH[end];
-        let (now, wall) = (self.now(), SystemTime::now());
+        // In this order: a pause between both makes what came late, and never early.
+        let (wall, now) = (SystemTime::now(), self.now());
         // A mean over the last eight.
         self.spacing = Nanos((self.spacing.0 * 7 + now.since(self.last_fetch).0) / 8);
         if self.awake.is_none()
