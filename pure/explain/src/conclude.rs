@@ -579,18 +579,22 @@ mod tests {
     use crate::facts::{LostSegment, SenderInterval};
     use model::finding::Source;
 
+    /// From one millisecond to another.
+    fn piece(from: u64, to: u64, limit: Limit) -> OwnedInterval {
+        OwnedInterval {
+            from: Nanos::from_millis(from),
+            to: Nanos::from_millis(to),
+            limit,
+            bytes: Bytes(0),
+        }
+    }
+
     #[test]
     fn a_connection_that_was_long_in_opening_is_limited_by_its_handshake() {
         let of = |opening, syns_again| {
             let mut facts = Facts::new(Source::Trace);
             facts.min_rtt = Some(Nanos::from_millis(20));
             (facts.segments, facts.syns_again) = (1000, syns_again);
-            let piece = |from, to, limit| OwnedInterval {
-                from: Nanos::from_millis(from),
-                to: Nanos::from_millis(to),
-                limit,
-                bytes: Bytes(0),
-            };
             let pieces = [
                 piece(0, opening, Limit::Handshake),
                 piece(opening, opening + 2000, Limit::SendBuffer),
@@ -677,12 +681,6 @@ mod tests {
             }
             (facts.segments, facts.marked) = (15_000, 1);
             facts.span = Nanos::from_millis(3200);
-            let piece = |from, to, limit| OwnedInterval {
-                from: Nanos::from_millis(from),
-                to: Nanos::from_millis(to),
-                limit,
-                bytes: Bytes(0),
-            };
             let pieces = [
                 piece(0, 3200 - closed, Limit::CongestionWindow),
                 piece(3200 - closed, 3200, Limit::ZeroWindow),
@@ -772,16 +770,10 @@ mod tests {
             (facts.segments, facts.marked) = (20_000, 1);
             (facts.timeouts, facts.backoffs) = (timeouts, 3);
             (facts.span, facts.stalled) = (Nanos::from_secs(6), Nanos::from_secs(2));
-            let piece = |from, to, limit| OwnedInterval {
-                from: Nanos::from_secs(from),
-                to: Nanos::from_secs(to),
-                limit,
-                bytes: Bytes(0),
-            };
             let pieces = [
-                piece(0, 2, Limit::CongestionWindow),
-                piece(2, 4, Limit::RtoStall),
-                piece(4, 6, Limit::CongestionWindow),
+                piece(0, 2000, Limit::CongestionWindow),
+                piece(2000, 4000, Limit::RtoStall),
+                piece(4000, 6000, Limit::CongestionWindow),
             ];
             let subject = ExplainedConnection::default();
             assemble(subject, &pieces, &facts, Vec::new())

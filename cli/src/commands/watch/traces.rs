@@ -357,7 +357,7 @@ impl BeforeTrigger {
 
 /// Traces one socket until it ends, or so long or so much; returns how long before that its trace begins, too.
 fn trace(
-    mut only: OneSocket,
+    only: OneSocket,
     before: Option<BeforeTrigger>,
     file: File,
     limits: &TraceLimits,
@@ -366,8 +366,9 @@ fn trace(
     let looked_back = before.and_then(BeforeTrigger::end);
     let looked_back = looked_back
         .and_then(|(tracer, ring)| Some((tracer, ring.take_socket(only.netns, only.cookie)?)));
-    let (mut tracer, (kept, before)) = match looked_back {
-        Some(looked_back) => looked_back,
+    // A tracer of this socket alone needs no choice among its records.
+    let (mut tracer, mut only, (kept, before)) = match looked_back {
+        Some((tracer, kept)) => (tracer, Some(only), kept),
         None => {
             let filter = Filter {
                 netns: Some(only.netns),
@@ -375,7 +376,7 @@ fn trace(
                 ..Filter::default()
             };
             let tracer = Tracer::start(&filter, &options())?;
-            (tracer, (Vec::new(), Nanos(0)))
+            (tracer, None, (Vec::new(), Nanos(0)))
         }
     };
     let failed = "cannot write a trace beside the archive";
@@ -386,7 +387,11 @@ fn trace(
     let mut written = Ok(());
     let mut flushed = std::time::Instant::now();
     let mut take = |record: TraceRecord, bytes: EncodedEvent<'_>| {
-        let Some(record) = only.take(record) else {
+        let record = match &mut only {
+            Some(only) => only.take(record),
+            None => Some(record),
+        };
+        let Some(record) = record else {
             return (true, false);
         };
         if written.is_ok() {
