@@ -125,6 +125,18 @@ fn through(source: f64, network: f64, sink: f64, mb: u64) -> CopySummary {
     copied
 }
 
+/// Gives a block, and then fails.
+struct Broken;
+
+impl CopySource for Broken {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<usize, String> {
+        match at {
+            0 => Ok(into.len()),
+            _ => Err("the disk is broken".into()),
+        }
+    }
+}
+
 fn slowest(copied: &CopySummary) -> Stage {
     copied
         .bottleneck()
@@ -348,6 +360,20 @@ fn storage_that_fails_ends_both_ends_and_says_why() {
         Some("no space left")
     );
     assert_eq!(sent.errors.len(), 1, "the sender does not go on");
+
+    let to = Storage::Sink(Slowly::new(1000.0, 100));
+    let [sent, received] = run(Storage::Source(Arc::new(Broken)), to, LegLimit::Whole, None);
+    assert_eq!(sent.errors[0].what, "the disk is broken");
+    assert_eq!(
+        received.errors[0].what,
+        "the sender ended before the end of the copy: it was removed"
+    );
+    for record in [sent.copy.unwrap(), received.copy.unwrap()] {
+        assert!(
+            record.span > Nanos(0) && record.span >= record.transfer,
+            "{record:?}"
+        );
+    }
 }
 
 /// Blocks that take so long each.

@@ -190,3 +190,50 @@ pub(super) fn settle(store: &dyn Store, failed: Option<String>) -> StoreRecord {
         failed: failed.or(safe.err()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{BlockServer, BlockStore, Bytes, WaitMode};
+
+    struct Memory(bool);
+
+    impl Store for Memory {
+        fn blocks(&self) -> u64 {
+            1
+        }
+
+        fn is_immediate(&self) -> bool {
+            self.0
+        }
+
+        fn read(&self, _at: u64, _into: &mut [u8]) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn write(&self, _at: u64, _data: &[u8]) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_storage_that_lets_wait_has_a_thread_for_each_call() {
+        let threads = |depth, immediate| {
+            let order = Blocks {
+                server: BlockServer::Peer(BlockStore::default()),
+                block: Bytes(4096),
+                depth,
+                mix: vec![BlockOperation::Read],
+                random: false,
+                seed: 1,
+                wait: WaitMode::Block,
+            };
+            workers(&order, &Memory(immediate))
+        };
+        assert_eq!(
+            [threads(1, false), threads(2, false), threads(8, false)],
+            [0, 2, 8]
+        );
+        assert_eq!(threads(8, true), 0);
+    }
+}
