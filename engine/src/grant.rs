@@ -249,6 +249,24 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_comes_during_the_leg_has_its_token_or_is_none() {
+        let grant = grant(1, Some(HERE));
+        for (bytes, taken) in [
+            (proof(&grant, 0), true),
+            ([7; PREAMBLE_LEN], false),
+            (proof(&grant, 1), true),
+        ] {
+            let stream = knock(&grant, &bytes);
+            let accepted = measure::DataAcceptor::accept(&grant).unwrap();
+            let from = accepted.map(|accepted| accepted.peer_addr().unwrap());
+            assert_eq!(from, taken.then(|| stream.local_addr().unwrap()));
+        }
+        let short = knock(&grant, &proof(&grant, 0)[1..]);
+        short.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(measure::DataAcceptor::accept(&grant).unwrap().is_none());
+    }
+
+    #[test]
     fn another_address_is_not_let_in() {
         let elsewhere = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
         let grant = grant(1, Some(elsewhere));

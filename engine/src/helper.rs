@@ -310,6 +310,27 @@ fn receive<T: DeserializeOwned>(socket: &mut UnixStream, most: usize) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tune_rules::Rules;
+
+    #[test]
+    fn so_many_sessions_tune_a_host_and_no_more() {
+        let rules = Rules {
+            file: "/nowhere".into(),
+            required: false,
+        };
+        let mut tuners = BTreeMap::new();
+        let mut act = |session: usize| {
+            let by = Controller::at_a_pipe(session as u64);
+            let request = ToTuner::Act(by, Origin::default(), TuneRequest::Renew);
+            tune_for(&mut tuners, &rules, request).done.unwrap_err()
+        };
+        let full = "too many sessions tune this host";
+        for session in 0..MOST_AT_ONCE {
+            assert_ne!(act(session), full, "{session}");
+        }
+        assert_eq!(act(MOST_AT_ONCE), full);
+        assert_ne!(act(0), full, "it is one of them");
+    }
 
     #[test]
     fn a_message_is_as_long_as_it_says_and_not_too_long() {

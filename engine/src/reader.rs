@@ -97,6 +97,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_reader_may_use_more_for_a_larger_input() {
+        let file = std::env::temp_dir().join(format!("linerate-limits-{}", std::process::id()));
+        let of = |bytes: u64| {
+            let input = std::fs::File::create(&file).unwrap();
+            input.set_len(bytes).unwrap();
+            limits(&[&file])
+        };
+        let (none, large) = (of((1 << 20) - 1), of(100 << 20));
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!([none.cpu_s, large.cpu_s], [60, 160]);
+        assert_eq!(large.memory_bytes, (4 << 30) + 3200 * (1 << 20));
+        assert_eq!(large.within, Duration::from_secs(1600));
+        assert_eq!(limits(&[Path::new("-")]).within, PIPED);
+    }
+
+    #[test]
     fn answers_errors_and_panics_come_out_as_they_are() {
         assert_eq!(confined(&[], || Ok(7.25)).unwrap(), 7.25);
         let refused = confined(&[], || -> Result<()> { crate::refuse!("it is empty") });

@@ -209,6 +209,19 @@ pub struct Controller {
     pub session: u64,
 }
 
+#[cfg(test)]
+impl Controller {
+    /// Of a session over a pipe.
+    pub fn at_a_pipe(session: u64) -> Controller {
+        Controller {
+            name: "a test".to_owned(),
+            key: None,
+            address: None,
+            session,
+        }
+    }
+}
+
 /// The outcome of a request that is not done, for this reason.
 pub fn refused(why: String) -> TuneOutcome {
     TuneOutcome {

@@ -608,7 +608,7 @@ mod tests {
     use super::super::identity::tests::fresh;
     use super::*;
     use crate::testing::TempDir;
-    use model::{Bulk, Placement, SocketSettings, Workload};
+    use model::{Bulk, Placement, SocketSettings, Udp, Workload};
     use std::net::Ipv4Addr;
 
     fn limits_for(clients: usize) -> LedgerLimits {
@@ -653,6 +653,28 @@ mod tests {
             ledger: Arc::clone(ledger),
             session,
             ..Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None)
+        }
+    }
+
+    #[test]
+    fn windows_hold_back_who_sends_bytes_to_the_agent() {
+        let udp = Workload::Udp(Udp {
+            rate: BitRate(0),
+            datagram_size: Bytes(1400),
+        });
+        let bulk = Workload::Bulk(Bulk::default());
+        for (agent_sends, workload, is_so) in [
+            (true, &bulk, false),
+            (false, &bulk, true),
+            (true, &udp, false),
+            (false, &udp, false),
+        ] {
+            let order = LegOrder {
+                agent_sends,
+                workload: workload.clone(),
+                ..order(LegLimit::Whole)
+            };
+            assert_eq!(receives(&order), is_so, "{order:?}");
         }
     }
 

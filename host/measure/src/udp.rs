@@ -601,6 +601,10 @@ mod tests {
         assert!((wait.as_secs_f64() - 0.001).abs() < 1e-6);
         let late = pace.due(start + Duration::from_secs(10)).unwrap();
         assert!((50..=51).contains(&late), "{late}");
+        // What was skipped is no debt: the next one is due in its turn.
+        pace.sent += late as u64;
+        let wait = pace.due(start + Duration::from_secs(10)).unwrap_err();
+        assert!((wait.as_secs_f64() - 0.001).abs() < 1e-6, "{wait:?}");
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn main() {
         ["recover", state] => tune::recover(Path::new(state)).map(print),
         ["undo", state] => tune::undo_kept(Path::new(state)).map(print),
         ["keep", state, peer, ..] => keep(state, peer, &words[3..]),
+        ["commit", state, title] => tune::commit(Path::new(state), title),
         ["status", state] => tune::status(Path::new(state)).map(|all| println!("{all:?}")),
         ["talk", _, address] => {
             talk(address);
@@ -80,7 +81,8 @@ fn hold(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
     }
     assert_eq!(hold.undo()?.len(), settings.len());
     hold.apply(&settings, peer.parse().unwrap())?;
-    hold.end().map(drop)
+    assert_eq!(hold.end()?.len(), settings.len());
+    Ok(())
 }
 
 fn keep(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {

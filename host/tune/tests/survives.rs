@@ -109,6 +109,28 @@ fn the_second_experiment_gets_the_name_of_the_first() {
 }
 
 #[test]
+fn what_somebody_else_commits_stays_and_only_under_its_title() {
+    let bench = Bench::new();
+    let before = bench.snapshot();
+    let mut living = Living::begin(&bench, &[PEER, "device.mtu=1400"], LONG);
+    assert_eq!(living.says(), "device.mtu=1400: 1400 true");
+    let changed = bench.snapshot();
+    let commit = |title: &str| bench.run(&["commit", title], &[]).status.success();
+    assert!(!commit("another test"), "nothing of that title is in force");
+    assert!(commit("a test") && commit("a test"));
+    assert!(
+        !commit("another test"),
+        "the last that was kept is not of that title"
+    );
+    living.order("apply");
+    assert!(!living.end(), "its holder has nothing any more");
+    assert_same(&changed, &bench.snapshot(), "kept");
+    assert!(bench.run(&["undo"], &[]).status.success());
+    assert_same(&before, &bench.snapshot(), "undone");
+    assert!(bench.is_clean());
+}
+
+#[test]
 fn a_silent_experiment_is_undone_and_may_change_nothing_more() {
     let bench = Bench::new();
     let before = bench.snapshot();

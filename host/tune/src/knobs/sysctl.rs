@@ -121,3 +121,52 @@ impl Part for Sysctl {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_refuses_has_its_reason() {
+        let words = |key: &str, errno: i32| {
+            let sysctl = Sysctl {
+                key: key.to_owned(),
+            };
+            match sysctl.cannot(&io::Error::from_raw_os_error(errno)) {
+                KnobFailure::Words(words) => words,
+                _ => "passed on".to_owned(),
+            }
+        };
+        let cubic = "net.ipv4.tcp_congestion_control";
+        for (key, errno, part) in [
+            (
+                "net.ipv4.tcp_none",
+                libc::ENOENT,
+                "this kernel has no such sysctl",
+            ),
+            (cubic, libc::ENOENT, "this kernel does not know the name"),
+            (cubic, libc::EINVAL, "this kernel does not take the value"),
+            (cubic, libc::EROFS, "/proc/sys can only be read here"),
+            (
+                cubic,
+                libc::EPERM,
+                "net.ipv4.tcp_allowed_congestion_control",
+            ),
+            (
+                "kernel.osrelease",
+                libc::EPERM,
+                "it can only be read in this network namespace",
+            ),
+            (
+                "kernel.osrelease",
+                libc::EACCES,
+                "it can only be read in this network namespace",
+            ),
+            ("net.ipv4.tcp_sack", libc::EPERM, "passed on"),
+            (cubic, libc::EIO, "Input/output error"),
+        ] {
+            let words = words(key, errno);
+            assert!(words.contains(part), "{key}, {errno}: {words}");
+        }
+    }
+}
