@@ -3,7 +3,7 @@
 LINERATE := target/release/linerate
 GUEST_TOOLS := qemu-system-x86 busybox-static cpio kmod xz-utils
 
-.PHONY: demo test bench truth deciders tunings mtu-faults lab-fidelity prove-power bpf prove-known situations flood kills mesh-lab guests test-kernels power two-machines sbom fuzz build setup setup-test install install-files dist
+.PHONY: demo test bench truth deciders tunings mtu-faults lab-fidelity prove-power bpf prove-known situations flood kills mutants mesh-lab guests test-kernels power two-machines sbom fuzz build setup setup-test install install-files dist
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -78,6 +78,14 @@ flood: build setup-test
 COUNT ?= 200
 kills: build setup-test
 	bench/kills --count $(COUNT) $(if $(filter command,$(origin SEED)),--seed $(SEED))
+
+# Whether the tests notice a wrong line: mutants of these packages drawn by SEED, with the tests that pass them; half an hour for
+# three packages, as root, with 'cargo install --locked cargo-mutants'.
+PACKAGES ?= linerate-wire linerate-prove linerate-tune linerate-measure linerate-engine
+mutants: setup-test
+	@scripts/need python3 rsync
+	bench/mutants $(if $(filter command,$(origin SEED)),--seed $(SEED)) $(PACKAGES) $(addprefix --with linerate:,together tune \
+		measure serve prove copy requests iperf3_interop)
 
 # Whether a mesh of two sites is measured by its plan and the bad host and uplink are named, whoever is killed: seven minutes, as root.
 mesh-lab: build

@@ -76,13 +76,25 @@ fn settings(texts: &[&str]) -> Vec<Setting> {
 fn hold(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
     let settings = settings(texts);
     let mut hold = begin(state, Duration::from_secs(600))?;
+    let empty = bytes(Path::new(state));
     for reading in hold.apply(&settings, peer.parse().unwrap())? {
         assert!(reading.in_force, "{reading:?}");
     }
     assert_eq!(hold.undo()?.len(), settings.len());
+    assert_eq!(bytes(Path::new(state)), empty, "the journal is empty again");
     hold.apply(&settings, peer.parse().unwrap())?;
     assert_eq!(hold.end()?.len(), settings.len());
     Ok(())
+}
+
+/// Of all files in a directory.
+fn bytes(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let size = |entry: std::fs::DirEntry| match entry.metadata().unwrap() {
+        one if one.is_dir() => bytes(&entry.path()),
+        one => one.len(),
+    };
+    entries.map(size).sum()
 }
 
 fn keep(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {

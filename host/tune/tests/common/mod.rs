@@ -119,15 +119,11 @@ pub fn assert_same(before: &str, after: &str, when: &str) {
     if before == after {
         return;
     }
-    let lost: Vec<_> = before
-        .lines()
-        .filter(|l| !after.contains(l))
-        .take(10)
-        .collect();
-    let new: Vec<_> = after
-        .lines()
-        .filter(|l| !before.contains(l))
-        .take(10)
-        .collect();
-    panic!("{when}: not as before.\nlost: {lost:#?}\nnew: {new:#?}");
+    let only_in = |one: &str, other: &str| -> Vec<String> {
+        let lines = one.lines().filter(|line| other.lines().all(|l| l != *line));
+        lines.take(10).map(str::to_owned).collect()
+    };
+    let (lost, new) = (only_in(before, after), only_in(after, before));
+    let moved = before.lines().zip(after.lines()).find(|(a, b)| a != b);
+    panic!("{when}: not as before.\nlost: {lost:#?}\nnew: {new:#?}\nfirst: {moved:#?}");
 }
