@@ -184,17 +184,28 @@ fn a_sign_of_life_moves_the_deadline() {
 #[test]
 fn pinned_routes_keep_their_mtu_until_the_end() {
     let bench = Bench::new();
+    bench.sh(
+        "ip route add 10.81.0.0/24 nexthop via 10.77.0.2 nexthop via 10.77.0.3
+         ip addr add 10.82.0.1/24 dev vb
+         ip route add 10.83.0.0/24 via 10.82.0.2
+         ip route add 10.84.0.0/24 nexthop via 10.82.0.2 nexthop via 10.82.0.3",
+    );
     let before = bench.snapshot();
     let mut living = Living::begin(&bench, &[PEER, "device.pin=1400"], LONG);
     assert_eq!(living.says(), "device.pin=1400: 1400 true");
     for (route, mtu) in [
         ("default", "mtu lock 1400"),
         ("10.79.0.0/24", "mtu lock 1400"),
+        ("10.81.0.0/24", "mtu lock 1400"),
         // No larger already.
         (KNOWN_PEER, "mtu lock 1300"),
     ] {
         let shown = bench.sh(&format!("ip route show {route}"));
         assert!(shown.contains(mtu), "{route}: {shown}");
+    }
+    for route in ["10.83.0.0/24", "10.84.0.0/24"] {
+        let shown = bench.sh(&format!("ip route show {route}"));
+        assert!(!shown.contains("mtu"), "through the other device: {shown}");
     }
     living.order("end");
     assert!(living.end());
