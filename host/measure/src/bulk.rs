@@ -10,8 +10,8 @@ use crate::stride::Stride;
 use crate::workload::{WorkloadEnd, alone, no_such_role};
 use model::{Bulk, LegLimit};
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
-use std::os::fd::BorrowedFd;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use sys::socket;
 use sys::splice::PagePipe;
@@ -263,7 +263,7 @@ impl<'a> Intake<'a> {
         }
         let room = socket::get(self.stream.fd(), socket::RECEIVE_BUFFER).unwrap_or(0) as usize / 8;
         let batch = Self::batch(self.bytes, span, room);
-        if batch != self.batch && self.set(batch).is_ok() {
+        if batch != self.batch && wait_for_batch(self.stream.socket(), batch).is_ok() {
             self.batch = batch;
         }
         if now - self.placed > Self::PLACE_AFTER {
@@ -285,17 +285,30 @@ impl<'a> Intake<'a> {
             1 << most.ilog2()
         }
     }
+}
 
-    fn set(&self, batch: usize) -> io::Result<()> {
-        let patience = (batch > 1).then_some(Duration::from_millis(20));
-        self.stream.socket().set_read_timeout(patience)?;
-        socket::set(self.stream.fd(), socket::RECEIVE_LOW_WATER, batch as i32)
-    }
+/// Lets reads wait for so many bytes, for at most 20 ms; 1: for the first byte, as long as it takes.
+fn wait_for_batch(stream: &TcpStream, batch: usize) -> io::Result<()> {
+    let patience = (batch > 1).then_some(Duration::from_millis(20));
+    stream.set_read_timeout(patience)?;
+    socket::set(stream.as_fd(), socket::RECEIVE_LOW_WATER, batch as i32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_reads_that_wait_for_a_batch_end_before_it() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for (batch, patience) in [(64 << 10, Some(Duration::from_millis(20))), (1, None)] {
+            wait_for_batch(&stream, batch).unwrap();
+            assert_eq!(stream.read_timeout().unwrap(), patience);
+            let low_water = socket::get(stream.as_fd(), socket::RECEIVE_LOW_WATER).unwrap();
+            assert_eq!(low_water, batch as i32);
+        }
+    }
 
     #[test]
     fn a_batch_is_an_eighth_of_a_millisecond_within_bounds() {

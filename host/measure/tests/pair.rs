@@ -363,9 +363,15 @@ fn a_load_is_cut_after_its_longest_time_whatever_its_peer_does() {
 
 #[test]
 fn dropping_a_load_ends_it() {
-    let (local, _remote) = sockets(2);
+    let (local, remote) = sockets(2);
     let limit = LegLimit::Time(Nanos::from_secs(3600));
     drop(Load::start(bulk(Role::Receive, limit, &Bulk::default()), local).unwrap());
+    for mut remote in remote {
+        remote
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        assert_eq!(remote.read(&mut [0]).unwrap(), 0, "its sockets are closed");
+    }
 }
 
 #[test]
