@@ -3,6 +3,7 @@
 use crate::exit::sentence;
 use crate::host::{DEFAULT_PORT, Host, authority};
 use crate::leg::how_ended;
+use crate::light::{self, LightOrder};
 use crate::listener::log;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{RunArchiver, blank};
@@ -21,8 +22,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::control::direct::{
-    Destination, DirectAnswer, DirectRequest, DirectedRun, MAX_DOCUMENT, MAX_KEPT, PlayEvent,
-    SlotRole,
+    Destination, DirectAnswer, DirectRequest, DirectedRun, LightPort, LightResult, MAX_DOCUMENT,
+    MAX_KEPT, PlayEvent, SlotRole,
 };
 use wire::control::{AgentRole, LONGEST_OUTAGE, MAX_PIECE, ToController};
 
@@ -137,7 +138,11 @@ impl Service {
                     role,
                 };
                 match self.hold(by, &slots, &order) {
-                    Ok((id, port)) => DirectAnswer::Held { id, port },
+                    Ok((id, light)) => DirectAnswer::Held {
+                        id,
+                        port: self.peer.port,
+                        light,
+                    },
                     Err(NoSlot { why, free_in }) => DirectAnswer::HoldRefused { why, free_in },
                 }
             }
@@ -175,6 +180,25 @@ impl Service {
                     digest,
                 }
             }
+            DirectRequest::Light {
+                slot,
+                peers,
+                packets,
+                gap,
+                sizes,
+                ip_version,
+            } => {
+                self.means()?;
+                let order = LightOrder {
+                    peers,
+                    packets,
+                    gap,
+                    sizes,
+                    ip_version,
+                };
+                let (busy, peers) = self.light(by, &slots, &slot, &order)?;
+                DirectAnswer::Lighted { busy, peers }
+            }
             DirectRequest::Kept { after } => {
                 let orders = match existing(&self.means()?.archive)? {
                     Some(archive) => archive.orders(by, after, MAX_KEPT)?,
@@ -206,20 +230,46 @@ impl Service {
         by: NodeId,
         slots: &SlotBook,
         order: &SlotOrder<'_>,
-    ) -> Result<(NodeId, u16), NoSlot> {
+    ) -> Result<(NodeId, Option<LightPort>), NoSlot> {
         let refused = |why: String| NoSlot { why, free_in: None };
         let own = self.peer.own_key.as_ref().map(|key| key.id());
         let own = own.ok_or_else(|| refused("this host has no key".to_owned()))?;
         if order.role == SlotRole::Source {
             self.means().map_err(|error| refused(sentence(&error)))?;
         }
-        if order.peer == own {
+        if order.peer == Some(own) {
             return Err(refused(
                 "source and destination are this same host".to_owned(),
             ));
         }
-        slots.hold(by, &self.peer.name, order)?;
-        Ok((own, self.peer.port))
+        let light_use = match order.role {
+            SlotRole::Light => Some(self.peer.light_use(Nanos(0)).map_err(refused)?),
+            SlotRole::Source | SlotRole::Destination => None,
+        };
+        let light = slots.hold(by, &self.peer.name, order, light_use)?;
+        Ok((own, light))
+    }
+
+    /// Sends light probes: whether the host was busy meanwhile, and what came of them.
+    fn light(
+        &self,
+        by: NodeId,
+        slots: &SlotBook,
+        slot: &str,
+        order: &LightOrder,
+    ) -> Result<(bool, Vec<LightResult>)> {
+        order.check()?;
+        let time = Nanos(order.gap.0 * u64::from(order.packets));
+        let light_use = self.peer.light_use(time).map_err(|why| anyhow!(why))?;
+        let slot = slots.light(by, slot)?;
+        let before = slots.is_busy();
+        if order.peers.is_empty() {
+            return Ok((before, Vec::new()));
+        }
+        *sys::lock(&self.playing) = Some(Arc::clone(&slot));
+        let sent = light::send(order, &slot, &light_use, &slots.pace);
+        *sys::lock(&self.playing) = None;
+        Ok((before || slots.is_busy(), sent?))
     }
 
     /// Measures towards the destination and keeps the run; the SHA-256 of its document.

@@ -21,6 +21,7 @@ pub mod iperf3;
 pub mod lab;
 pub mod leg;
 mod leg_watch;
+mod light;
 pub mod listener;
 pub mod log;
 pub mod mesh;

@@ -142,7 +142,11 @@ impl Listener {
         let shared = Arc::new(ListenerShared {
             identity: Arc::new(Identity::open(&config.directory)?),
             ledger: Arc::new(ledger),
-            slots: Arc::new(SlotBook::new(config.calendar.clone())),
+            slots: Arc::new(SlotBook::new(
+                config.calendar.clone(),
+                config.bind,
+                config.data_ports.clone(),
+            )),
             session,
             unknown: Admission::new(bounds, refuse),
             sessions: Slots::new(config.sessions, config.key_sessions),
@@ -220,7 +224,7 @@ impl Listener {
         self.shared.slots.retain(|slot, role| {
             let right = match role {
                 SlotRole::Source => Right::Direct,
-                SlotRole::Destination => Right::Measure,
+                SlotRole::Destination | SlotRole::Light => Right::Measure,
             };
             trust.allowed(&slot.by, right).is_some()
         });
@@ -445,7 +449,10 @@ impl ListenerShared {
         // What it does no longer counts against its neighbours.
         pending.authenticated();
         let name = match &slot {
-            Some(slot) => format!("{} for {}", slot.peer.short(), entry.name),
+            Some(slot) => {
+                let peer = slot.peer.map_or(String::new(), |peer| peer.short());
+                format!("{peer} for {}", entry.name)
+            }
             None => entry.name.clone(),
         };
         let who = format!("{address} {name}");

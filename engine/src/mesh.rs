@@ -2,6 +2,7 @@
 
 mod alerts;
 mod legs;
+mod light;
 mod run;
 
 pub use run::MeshRun;
@@ -69,6 +70,7 @@ pub fn grid(
         mesh: mesh.name.clone(),
         test: test.name.clone(),
         is_of_latency: test.is_of_latency(),
+        is_light: test.light.is_some(),
         tests: mesh.tests.iter().map(|test| test.name.clone()).collect(),
         every: test.every,
         hosts: order

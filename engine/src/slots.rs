@@ -1,15 +1,21 @@
 //! The slots of coordinators at this host: when it measures towards another host, or is measured by it, and nothing else
-//! does. Each is booked in the calendar of this host, which refuses overlap.
+//! does. Each is booked in the calendar of this host, which refuses overlap; those for light probes are not.
 
+use crate::clock::unix_time;
 use crate::host_calendar::{HostCalendar, SlotHold};
-use crate::trust::NodeId;
+use crate::light::{self, LightPace, LightSocket};
+use crate::trust::{LightUse, NodeId};
 use anyhow::{Result, bail};
 use model::Nanos;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::control::direct::{MAX_AHEAD, MAX_SLOTS, MAX_SPAN, MAX_TTL, SlotRole};
+use wire::control::direct::{
+    LightPort, MAX_AHEAD, MAX_LIGHT_SPAN, MAX_SLOTS, MAX_SPAN, MAX_TTL, SlotRole,
+};
 
 /// Slots of all coordinators together: each that is confirmed has a thread.
 const MOST_SLOTS: usize = 256;
@@ -24,8 +30,8 @@ pub struct SlotOrder<'a> {
     pub span: Nanos,
     /// How long it is held without a confirmation.
     pub ttl: Nanos,
-    /// Key of the other host.
-    pub peer: NodeId,
+    /// Key of the other host; light probes have none.
+    pub peer: Option<NodeId>,
     /// What this host does.
     pub role: SlotRole,
 }
@@ -44,8 +50,8 @@ pub struct DirectSlot {
     pub name: String,
     /// Key of the coordinator.
     pub by: NodeId,
-    /// Key of the other host.
-    pub peer: NodeId,
+    /// Key of the other host; light probes have none.
+    pub peer: Option<NodeId>,
     role: SlotRole,
     starts: Instant,
     /// Its end.
@@ -70,6 +76,11 @@ impl DirectSlot {
         }
     }
 
+    /// Whether it has begun.
+    pub fn has_begun(&self) -> bool {
+        self.confirmed.load(Ordering::Relaxed) && self.starts <= Instant::now()
+    }
+
     /// How much of it is left.
     pub fn left(&self) -> Duration {
         match self.over.load(Ordering::Relaxed) {
@@ -84,6 +95,8 @@ struct BookedSlot {
     slot: Arc<DirectSlot>,
     held_until: Instant,
     hold: Option<SlotHold>,
+    /// Answers light probes once it is confirmed.
+    light: Option<(LightSocket, LightUse)>,
 }
 
 impl BookedSlot {
@@ -95,20 +108,47 @@ impl BookedSlot {
 /// All slots at this host.
 pub struct SlotBook {
     calendar: HostCalendar,
+    bind: Option<IpAddr>,
+    ports: Option<RangeInclusive<u16>>,
     entries: Mutex<BTreeMap<String, BookedSlot>>,
+    /// Of the light probes of this host.
+    pub pace: LightPace,
 }
 
 impl SlotBook {
-    /// Of a host with this calendar.
-    pub fn new(calendar: HostCalendar) -> SlotBook {
+    /// Of a host with this calendar, which answers light probes at this address (or all) and these ports (or any).
+    pub fn new(
+        calendar: HostCalendar,
+        bind: Option<IpAddr>,
+        ports: Option<RangeInclusive<u16>>,
+    ) -> SlotBook {
         SlotBook {
             calendar,
+            bind,
+            ports,
             entries: Mutex::default(),
+            pace: LightPace::default(),
         }
     }
 
-    /// Holds the host for a slot of the coordinator with this key, `name` for people.
-    pub fn hold(&self, by: NodeId, name: &str, order: &SlotOrder<'_>) -> Result<(), NoSlot> {
+    /// Whether something is booked on the host now.
+    pub fn is_busy(&self) -> bool {
+        let now = unix_time();
+        let slots = self.calendar.slots().unwrap_or_default();
+        slots
+            .iter()
+            .any(|slot| slot.starts <= now && now < slot.ends)
+    }
+
+    /// Holds the host for a slot of the coordinator with this key, `name` for people; what light probes move is accounted
+    /// for in `light_use`.
+    pub fn hold(
+        &self,
+        by: NodeId,
+        name: &str,
+        order: &SlotOrder<'_>,
+        light_use: Option<LightUse>,
+    ) -> Result<Option<LightPort>, NoSlot> {
         let refused = |why: String| NoSlot { why, free_in: None };
         possible(order).map_err(refused)?;
         let (slot, times) = (order.slot, [order.after, order.span, order.ttl]);
@@ -126,16 +166,27 @@ impl SlotBook {
                 entries.len()
             )));
         }
+        let failed = |error: anyhow::Error| refused(format!("{error:#}"));
+        let peer = order.peer.map_or(String::new(), |peer| peer.short());
         let what = match order.role {
-            SlotRole::Source => format!("measuring towards {}", order.peer.short()),
-            SlotRole::Destination => format!("measured by {}", order.peer.short()),
+            SlotRole::Source => Some(format!("measuring towards {peer}")),
+            SlotRole::Destination => Some(format!("measured by {peer}")),
+            SlotRole::Light => None,
         };
-        let booked = self.calendar.book_slot(slot, times, name, &what);
-        let booked = booked.map_err(|error| refused(format!("{error:#}")))?;
-        booked.map_err(|(free_in, why)| NoSlot {
-            why,
-            free_in: Some(free_in),
-        })?;
+        if let Some(what) = what {
+            let booked = self.calendar.book_slot(slot, times, name, &what);
+            booked.map_err(failed)?.map_err(|(free_in, why)| NoSlot {
+                why,
+                free_in: Some(free_in),
+            })?;
+        }
+        let light = light_use.map(|light_use| {
+            let socket = LightSocket::open(self.bind, self.ports.as_ref())?;
+            Ok((socket, light_use))
+        });
+        let light = light.transpose().map_err(failed)?;
+        let port = light.as_ref().map(|(socket, _)| socket.port());
+        let port = port.transpose().map_err(failed)?;
         let now = Instant::now();
         let starts = now + Duration::from(after);
         let entry = BookedSlot {
@@ -153,9 +204,10 @@ impl SlotBook {
             }),
             held_until: now + Duration::from(ttl),
             hold: None,
+            light,
         };
         entries.insert(slot.to_owned(), entry);
-        Ok(())
+        Ok(port)
     }
 
     /// Confirms a slot of this coordinator.
@@ -173,6 +225,13 @@ impl SlotBook {
         }
         let (slot, held_until) = (Arc::clone(&entry.slot), entry.held_until);
         slot.confirmed.store(true, Ordering::Relaxed);
+        if slot.role == SlotRole::Light {
+            slot.used.store(true, Ordering::Relaxed);
+            if let Some((socket, light_use)) = entry.light.take() {
+                light::answer(socket, slot, light_use)?;
+            }
+            return Ok(());
+        }
         let lost = Arc::clone(&entry.slot);
         let keep = move || {
             let left = slot
@@ -210,19 +269,36 @@ impl SlotBook {
     /// # Errors
     /// If there is none now: why.
     pub fn source(&self, by: NodeId, name: &str, peer: NodeId) -> Result<Arc<DirectSlot>> {
+        let slot = self.begun(by, name, SlotRole::Source)?;
+        if let Some(held) = slot.peer.filter(|held| *held != peer) {
+            bail!("the slot {name} is held with the host {held}, not {peer}");
+        }
+        if slot.used.swap(true, Ordering::Relaxed) {
+            bail!("the slot {name} was used already: a slot has one run");
+        }
+        Ok(slot)
+    }
+
+    /// The slot in which this host sends light probes.
+    ///
+    /// # Errors
+    /// If there is none now: why.
+    pub fn light(&self, by: NodeId, name: &str) -> Result<Arc<DirectSlot>> {
+        self.begun(by, name, SlotRole::Light)
+    }
+
+    /// A slot of this coordinator that is confirmed and has begun.
+    fn begun(&self, by: NodeId, name: &str, role: SlotRole) -> Result<Arc<DirectSlot>> {
         let entries = self.entries();
         let of_key = entries.get(name).filter(|entry| entry.slot.by == by);
         let Some(slot) = of_key.map(|entry| &entry.slot) else {
             bail!("the slot {name} is not held there, or is over");
         };
-        if slot.role != SlotRole::Source {
-            bail!("that host is the destination of the slot {name}, not its source");
-        }
-        if slot.peer != peer {
-            bail!(
-                "the slot {name} is held with the host {}, not {peer}",
-                slot.peer
-            );
+        if slot.role != role {
+            match role {
+                SlotRole::Light => bail!("the slot {name} is not held for light probes"),
+                _ => bail!("that host has another part in the slot {name}: it is not its source"),
+            }
         }
         if !slot.confirmed.load(Ordering::Relaxed) {
             bail!("the slot {name} is not confirmed");
@@ -230,9 +306,6 @@ impl SlotBook {
         let before = slot.starts.saturating_duration_since(Instant::now());
         if !before.is_zero() {
             bail!("the slot {name} begins in {} only", Nanos::from(before));
-        }
-        if slot.used.swap(true, Ordering::Relaxed) {
-            bail!("the slot {name} was used already: a slot has one run");
         }
         Ok(Arc::clone(slot))
     }
@@ -252,7 +325,7 @@ impl SlotBook {
         let now = Instant::now();
         let is_it = |slot: &&Arc<DirectSlot>| {
             slot.role == SlotRole::Destination
-                && slot.peer == *peer
+                && slot.peer == Some(*peer)
                 && slot.confirmed.load(Ordering::Relaxed)
                 && !slot.used.load(Ordering::Relaxed)
                 && slot.starts <= now
@@ -285,6 +358,7 @@ impl SlotBook {
         entry.slot.over.store(true, Ordering::Relaxed);
         match entry.hold {
             Some(hold) => drop(hold),
+            None if entry.slot.role == SlotRole::Light => {}
             // One that cannot be released expires.
             None => drop(self.calendar.release_slot(&entry.slot.name)),
         }
@@ -306,8 +380,18 @@ fn possible(order: &SlotOrder<'_>) -> Result<(), String> {
         after,
         span,
         ttl,
-        ..
+        peer,
+        role,
     } = *order;
+    let longest = match role {
+        SlotRole::Light => MAX_LIGHT_SPAN,
+        SlotRole::Source | SlotRole::Destination => MAX_SPAN,
+    };
+    if peer.is_some() == (role == SlotRole::Light) {
+        return Err(
+            "a slot between two hosts names the other one, one for light probes none".into(),
+        );
+    }
     let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if slot.len() != 32 || !slot.bytes().all(digit) {
         return Err("a slot is called by 32 hexadecimal digits".to_owned());
@@ -317,8 +401,8 @@ fn possible(order: &SlotOrder<'_>) -> Result<(), String> {
             "a slot in {after}: at most {MAX_AHEAD} ahead are possible"
         ));
     }
-    if span == Nanos(0) || span > MAX_SPAN {
-        return Err(format!("a slot of {span}: it has up to {MAX_SPAN}"));
+    if span == Nanos(0) || span > longest {
+        return Err(format!("a slot of {span}: it has up to {longest}"));
     }
     if ttl == Nanos(0) || ttl > MAX_TTL {
         return Err(format!(

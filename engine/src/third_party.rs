@@ -16,8 +16,8 @@ use model::{LegLimit, Nanos, Run, Spec};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wire::control::direct::{
-    Destination, DirectAnswer, DirectRequest, DirectedRun, MAX_DOCUMENT, MAX_SPAN, PlayEvent,
-    SlotRole,
+    Destination, DirectAnswer, DirectRequest, DirectedRun, LightPort, MAX_DOCUMENT, MAX_SPAN,
+    PlayEvent, SlotRole,
 };
 
 /// For every answer but that to a request to play.
@@ -147,7 +147,7 @@ impl Pair<'_> {
             for agent in [&mut *self.source, &mut *self.destination] {
                 let slot = order.slot.clone();
                 // What cannot be released ends by itself.
-                let _ = ask(agent, DirectRequest::Release { slot });
+                let _ = ask_now(agent, DirectRequest::Release { slot });
             }
         }
         measured
@@ -180,7 +180,7 @@ impl Pair<'_> {
         }
         for agent in [&mut *self.source, &mut *self.destination] {
             let slot = slot.to_owned();
-            match ask(agent, DirectRequest::Confirm { slot })? {
+            match ask_now(agent, DirectRequest::Confirm { slot })? {
                 DirectAnswer::Confirmed => {}
                 _ => bail!(out_of_turn(agent)),
             }
@@ -201,10 +201,10 @@ impl Pair<'_> {
                 after: Nanos(0),
                 span,
                 ttl: TTL,
-                peer,
+                peer: Some(peer),
                 role,
             };
-            match ask(agent, request)? {
+            match ask_now(agent, request)? {
                 DirectAnswer::Held { .. } => Ok(None),
                 DirectAnswer::HoldRefused {
                     why,
@@ -225,7 +225,7 @@ impl Pair<'_> {
         let busy = hold(self.destination, source, SlotRole::Destination)?;
         if busy.is_some() {
             let slot = slot.to_owned();
-            ask(self.source, DirectRequest::Release { slot })?;
+            ask_now(self.source, DirectRequest::Release { slot })?;
         }
         Ok(busy)
     }
@@ -284,7 +284,7 @@ impl Pair<'_> {
 /// # Errors
 /// If it refuses or is lost.
 pub fn kept(agent: &mut PeerLink, after: u64) -> Result<Vec<DirectedRun>> {
-    match ask(agent, DirectRequest::Kept { after })? {
+    match ask_now(agent, DirectRequest::Kept { after })? {
         DirectAnswer::Kept { runs } => Ok(runs),
         _ => bail!(out_of_turn(agent)),
     }
@@ -301,7 +301,7 @@ pub fn fetch(agent: &mut PeerLink, run: &str, digest: &str) -> Result<Run> {
             run: run.to_owned(),
             from: document.len() as u64,
         };
-        let DirectAnswer::Document { data } = ask(agent, request)? else {
+        let DirectAnswer::Document { data } = ask_now(agent, request)? else {
             bail!(out_of_turn(agent));
         };
         let piece = BASE64.decode(data);
@@ -328,20 +328,85 @@ pub fn fetch(agent: &mut PeerLink, run: &str, digest: &str) -> Result<Run> {
     Ok(read)
 }
 
-/// One request and its answer.
-fn ask(agent: &mut PeerLink, request: DirectRequest) -> Result<DirectAnswer> {
-    let number = agent.direct(request)?;
-    match agent.directed(number, ANSWERED_WITHIN)? {
-        Some(Directed::Answer(answer)) => Ok(answer),
-        Some(Directed::Progress(_)) => bail!(out_of_turn(agent)),
-        None => bail!(Refusal::unreachable(format!(
-            "{} did not answer in time: try again",
-            agent.name()
-        ))),
+/// Holds an agent for light probes from now on, and confirms it: where it answers them.
+///
+/// # Errors
+/// If it refuses, is lost, or does not know them.
+pub fn hold_light(
+    agent: &mut PeerLink,
+    slot: &str,
+    span: Nanos,
+    within: Duration,
+) -> Result<LightPort> {
+    let hold = DirectRequest::Hold {
+        slot: slot.to_owned(),
+        after: Nanos(0),
+        span,
+        ttl: TTL,
+        peer: None,
+        role: SlotRole::Light,
+    };
+    let held = match ask(agent, hold, within, &|| true) {
+        Err(error) if agent.is_lost() => {
+            return Err(error.context(
+                "a linerate that does not know light probes ends the session: install the same version on all hosts",
+            ));
+        }
+        held => held?,
+    };
+    let port = match held {
+        DirectAnswer::Held {
+            light: Some(port), ..
+        } => port,
+        DirectAnswer::HoldRefused { why, .. } => {
+            bail!(Refusal::unreachable(format!(
+                "{} refuses: {why}",
+                agent.name()
+            )))
+        }
+        _ => bail!(out_of_turn(agent)),
+    };
+    let slot = slot.to_owned();
+    match ask(agent, DirectRequest::Confirm { slot }, within, &|| true)? {
+        DirectAnswer::Confirmed => Ok(port),
+        _ => bail!(out_of_turn(agent)),
     }
 }
 
-fn out_of_turn(agent: &PeerLink) -> Refusal {
+/// One request and its answer, as long as that is wanted.
+///
+/// # Errors
+/// If the agent refuses, is lost, or does not answer in time.
+pub fn ask(
+    agent: &mut PeerLink,
+    request: DirectRequest,
+    within: Duration,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<DirectAnswer> {
+    let number = agent.direct(request)?;
+    let until = Instant::now() + within;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match agent.directed(number, left.min(LOOK))? {
+            Some(Directed::Answer(answer)) => return Ok(answer),
+            Some(Directed::Progress(_)) => bail!(out_of_turn(agent)),
+            None if !goes_on() => bail!(Refusal::interrupted("stopped before the answer")),
+            None if left.is_zero() => bail!(Refusal::unreachable(format!(
+                "{} did not answer in time: try again",
+                agent.name()
+            ))),
+            None => {}
+        }
+    }
+}
+
+/// The same where the answer takes no time.
+fn ask_now(agent: &mut PeerLink, request: DirectRequest) -> Result<DirectAnswer> {
+    ask(agent, request, ANSWERED_WITHIN, &|| true)
+}
+
+/// The fault of an answer that is none to the request.
+pub fn out_of_turn(agent: &PeerLink) -> Refusal {
     Refusal::unreachable(format!(
         "{} answered out of turn: install the same version of linerate on both hosts",
         agent.name()

@@ -47,7 +47,7 @@ enum MeshAction {
 Ends with status 2 if the rounds do not fit into the shortest 'every' of the
 file, the quiet spans leave too little time, or the tests move more than a
 host's bytes_a_day. Bytes are known of tests with a rate, and at the least of
-those with 'good' as a rate.")]
+those with 'good' as a rate and of light probes.")]
 struct MeshCheckArgs {
     /// The mesh file, or - for standard input
     #[arg(value_name = "FILE")]
@@ -197,8 +197,14 @@ fn text(mesh: &Mesh, checked: &MeshCheck) -> String {
         text.push('\n');
         text += &table(&["LINK", "LEGS A DAY", "BYTES A DAY", "TESTS"], links);
     }
+    let but_light = match mesh.tests.len() - mesh.booked().count() {
+        0 => "",
+        // Nothing is booked.
+        lights if lights == mesh.tests.len() => return text,
+        _ => " but light probes",
+    };
     text + &format!(
-        "\nEvery {} the rounds of all tests take {}.\n",
+        "\nEvery {} the rounds of all tests{but_light} take {}.\n",
         span(checked.period),
         span(checked.takes)
     )

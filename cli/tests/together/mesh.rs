@@ -1,8 +1,8 @@
 //! `linerate mesh`: plans that fit and those that do not, as a user meets them.
 
-use crate::common::{Home, Running, Server, run, stderr, stdout};
-use model::LegOutcome;
-use std::process::{Output, Stdio};
+use crate::common::{Home, Running, Server, listening, run, stderr, stdout};
+use model::{LegOutcome, MeshLeg, Nanos};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The mesh file of docs/mesh.md.
@@ -170,4 +170,180 @@ fn a_coordinator_measures_by_the_plan() {
     coordinator.interrupt();
     let ended = coordinator.output(Duration::from_secs(20));
     assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
+}
+
+/// Hosts `a`, `b`, `c` and a coordinator `x` at one bridge. A fifth of the small packets that `b` sends is lost; packets to and
+/// from `c` have 1400 bytes at the most.
+struct Bridge(String);
+
+impl Bridge {
+    const HOSTS: [&str; 3] = ["a", "b", "c"];
+
+    fn new() -> Bridge {
+        let bridge = Bridge(format!("ll{}", std::process::id()));
+        bridge.shell(
+            r#"
+            for n in x a b c; do ip netns add $P$n; ip -n $P$n link set lo up; done
+            ip -n ${P}x link add br0 type bridge; ip -n ${P}x link set br0 up; ip -n ${P}x address add 10.0.7.9/24 dev br0
+            host() {
+                ip -n $P$1 link add e0 mtu $3 type veth peer name $1 mtu $3 netns ${P}x
+                ip -n ${P}x link set dev $1 master br0 up
+                ip -n $P$1 link set dev e0 up; ip -n $P$1 address add 10.0.7.$2/24 dev e0
+            }
+            host a 1 1500; host b 2 1500; host c 3 1400
+            ip netns exec ${P}x nft 'table netdev loss { chain b {
+                type filter hook ingress device b priority 0; udp length 108 numgen inc mod 5 == 0 drop; }; }'"#,
+        );
+        bridge
+    }
+
+    fn shell(&self, script: &str) {
+        let script = format!("set -eu; P={}; {script}", self.0);
+        let out = run(Command::new("bash").args(["-c", &script]));
+        assert!(out.status.success(), "{script}\n{}", stderr(&out));
+    }
+
+    fn at(&self, host: &str) -> String {
+        format!("{}{host}", self.0)
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        for host in ["x", "a", "b", "c"] {
+            let _ = Command::new("ip")
+                .args(["netns", "del", &self.at(host)])
+                .output();
+        }
+    }
+}
+
+/// RTT, loss and MTU of all ordered pairs, beside a booked test; a dead agent has rows with the reason, and holds up nobody.
+#[test]
+fn light_probes_of_all_pairs() {
+    let bridge = Bridge::new();
+    let coordinator = Home::new();
+    let mut agents = Vec::new();
+    for (n, host) in (1..).zip(Bridge::HOSTS) {
+        let (home, address) = (Home::new(), format!("10.0.7.{n}"));
+        let invite = ["trust", "invite", "--address", &address, "--direct"];
+        let invitation = stdout(&run(&mut home.linerate(&invite)));
+        let serve = ["serve", "--bind", &address, "--allow-direct"];
+        let (running, log) = listening(&mut home.linerate_in(&bridge.at(host), &serve));
+        let accept = ["trust", "accept", invitation.trim()];
+        let accepted = run(&mut coordinator.linerate_in(&bridge.at("x"), &accept));
+        assert!(accepted.status.success(), "{}", stderr(&accepted));
+        agents.push((home, running, log));
+    }
+    let hosts: String = (1..)
+        .zip(Bridge::HOSTS)
+        .map(|(n, host)| format!("[[host]]\nname = \"{host}\"\nagent = \"10.0.7.{n}\"\n"))
+        .collect();
+    let alerts = coordinator.path().join("alerts");
+    let file = format!(
+        "[mesh]\nname = \"m\"\n{hosts}\
+         [[test]]\nname = \"light\"\nkind = \"light\"\nhosts = [\"*\"]\nevery = \"10s\"\nloss = \"5%\"\nmtu = 1450\n\
+         [[test]]\nname = \"bulk\"\nfrom = [\"a\"]\nto = [\"b\"]\ntime = \"3s\"\nrate = \"20M\"\nevery = \"10s\"\n\
+         [[alert]]\ntest = \"light\"\nwhen = \"missed\"\nexec = [\"/bin/sh\", \"-c\", \"cat >> {}\"]\n",
+        alerts.display()
+    );
+    let plan = coordinator.path().join("m.toml").display().to_string();
+    std::fs::write(&plan, &file).unwrap();
+    let mut mesh_run = coordinator.linerate_in(&bridge.at("x"), &["mesh", "run", &plan]);
+    let mesh_run = mesh_run.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mesh_run = Running(mesh_run.spawn().unwrap());
+
+    let archive = || archive::Archive::open_to_read(&coordinator.path().join("runs.db")).ok();
+    let newest = |test: &str, src: &str, dst: &str| {
+        let found = archive().map(|archive| archive.mesh_cell(["m", test, src, dst], 1).unwrap());
+        found.unwrap_or_default().pop()
+    };
+    let until = Instant::now() + Duration::from_secs(150);
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    let cells = [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "a"),
+        ("b", "c"),
+        ("c", "a"),
+        ("c", "b"),
+    ];
+    let is_measured = |leg: MeshLeg| leg.outcome.is_measured();
+    wait("every pair is measured", &|| {
+        cells
+            .iter()
+            .all(|(src, dst)| newest("light", src, dst).is_some_and(is_measured))
+    });
+    for (src, dst) in cells {
+        let leg = newest("light", src, dst).unwrap();
+        let mtu = if src == "c" || dst == "c" { 1400 } else { 1500 };
+        let loss = if src == "b" { 200_000 } else { 0 };
+        let found = (leg.mtu, leg.loss_ppm, leg.packets);
+        assert_eq!(found, (Some(mtu), Some(loss), Some(20)), "{leg:?}");
+        let rtt = [leg.rtt_idle, leg.rtt_p50, leg.rtt_p95].map(Option::unwrap);
+        assert!(
+            rtt.is_sorted() && rtt[0] > Nanos(0) && rtt[1] < Nanos::from_millis(500),
+            "{leg:?}"
+        );
+        let why = match (src, mtu) {
+            ("b", _) => Some("more than 5.0 % lost"),
+            (_, 1400) => Some("packets of 1450 bytes do not pass"),
+            _ => None,
+        };
+        assert_eq!(leg.why.as_deref(), why, "{leg:?}");
+        assert_eq!(leg.outcome == LegOutcome::Low, why.is_some(), "{leg:?}");
+    }
+    // The first host of the booked test is busy in some cycle at the least.
+    wait("a leg beside the booked one is marked", &|| {
+        newest("light", "a", "c").is_some_and(|leg| leg.busy)
+    });
+    let grid = stdout(&run(&mut coordinator.linerate(&["mesh", "grid", &plan])));
+    assert!(
+        grid.starts_with("mesh m, test light: median RTT, "),
+        "{grid}"
+    );
+    assert!(
+        grid.contains("b to a: low, ")
+            && grid.contains(" 20 % lost, MTU 1500: more than 5.0 % lost"),
+        "{grid}"
+    );
+    let metrics = archive().unwrap();
+    assert_eq!(metrics.mesh_pending("m", "", Nanos(0)).unwrap(), []);
+
+    // SIGKILL: no packet of its own says that it is gone.
+    drop(agents.pop());
+    wait("the dead agent is missed", &|| {
+        newest("light", "a", "c").is_some_and(|leg| leg.outcome == LegOutcome::Missed)
+    });
+    let missed = newest("light", "a", "c").unwrap();
+    assert!(
+        missed.why.as_deref().unwrap().starts_with("c: "),
+        "{missed:?}"
+    );
+    let same_cycle = |leg: MeshLeg| leg.run == missed.run && leg.outcome == LegOutcome::Good;
+    assert!(newest("light", "a", "b").is_some_and(same_cycle));
+    assert_eq!(
+        newest("light", "c", "b").unwrap().outcome,
+        LegOutcome::Missed
+    );
+    wait("an alert for each cell", &|| {
+        std::fs::read_to_string(&alerts).is_ok_and(|text| text.lines().count() >= 4)
+    });
+    wait("the booked test goes on", &|| {
+        newest("bulk", "a", "b")
+            .is_some_and(|leg| leg.outcome == LegOutcome::Good && leg.starts > missed.starts)
+    });
+    mesh_run.interrupt();
+    let ended = mesh_run.output(Duration::from_secs(20));
+    assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
+    let said = stderr(&ended);
+    let away = said
+        .lines()
+        .filter(|line| line.starts_with("linerate: light: c: "));
+    assert_eq!(away.count(), 1, "{said}");
 }

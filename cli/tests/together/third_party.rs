@@ -2,11 +2,17 @@
 
 use crate::common::{Home, Server, json, run, stderr, stdout};
 use crate::dishonest::{Client, Raw};
+use model::light::shortest_gap;
+use model::mtu::Probe;
 use model::{Bulk, Directions, FileCopy, LegLimit, Nanos, NodeId, Spec, Workload};
 use serde_json::Value;
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
-use wire::control::ToAgent;
-use wire::control::direct::{Destination, DirectRequest, MAX_SLOTS, SlotRole};
+use wire::control::direct::{
+    Destination, DirectRequest, LightPeer, LightPort, MAX_SLOTS, SlotRole,
+};
+use wire::control::probe::Datagram;
+use wire::control::{ToAgent, Token};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -101,7 +107,7 @@ fn hold(number: u32, after: Nanos, span: Nanos, peer: NodeId, role: SlotRole) ->
         after,
         span,
         ttl: Nanos::from_secs(60),
-        peer,
+        peer: Some(peer),
         role,
     }
 }
@@ -550,10 +556,258 @@ fn a_run_whose_coordinator_is_gone_is_kept_for_it_alone() {
         after: Nanos(0),
         span: minute,
         ttl: SECOND,
-        peer: own,
+        peer: Some(own),
         role: SlotRole::Destination,
     };
     agent.done(unused);
     agent.done(DirectRequest::Confirm { slot: slot(2) });
     wait_free(&destination);
+}
+
+fn light(number: u32, peers: Vec<LightPeer>, packets: u32, gap: Nanos) -> DirectRequest {
+    DirectRequest::Light {
+        slot: slot(number),
+        peers,
+        packets,
+        gap,
+        sizes: vec![1500, 1280],
+        ip_version: None,
+    }
+}
+
+fn hold_light(number: u32, span: Nanos) -> DirectRequest {
+    match hold(
+        number,
+        Nanos(0),
+        span,
+        NodeId::new([0; 32]),
+        SlotRole::Light,
+    ) {
+        DirectRequest::Hold {
+            slot,
+            after,
+            span,
+            ttl,
+            role,
+            ..
+        } => {
+            let peer = None;
+            DirectRequest::Hold {
+                slot,
+                after,
+                span,
+                ttl,
+                peer,
+                role,
+            }
+        }
+        other => other,
+    }
+}
+
+/// Holds an agent for light probes: where it answers them.
+fn held_for_light(agent: &mut Coordinator, number: u32) -> LightPeer {
+    let held = agent.done(hold_light(number, Nanos::from_secs(60)));
+    let at = LightPort {
+        port: held["light"]["port"].as_u64().unwrap() as u16,
+        token: held["light"]["token"].as_str().unwrap().to_owned(),
+    };
+    let confirmed = agent.done(DirectRequest::Confirm { slot: slot(number) });
+    assert_eq!(confirmed["done"], "confirmed");
+    let name = "127.0.0.1".to_owned();
+    LightPeer { name, at }
+}
+
+#[test]
+fn light_probes_of_a_coordinator_that_does_not_obey_are_refused() {
+    let (source, destination, coordinator) = three();
+    let mut agent = Coordinator::at(&source, &coordinator);
+    let day = Nanos::from_secs(24 * 3600);
+    for (request, why) in [
+        (hold_light(1, Nanos(day.0 + 1)), "it has up to"),
+        (
+            hold(1, Nanos(0), SECOND, id(&destination.home), SlotRole::Light),
+            "one for light probes none",
+        ),
+        (light(1, Vec::new(), 1, SECOND), "is not held there"),
+    ] {
+        let said = agent.refusal(request);
+        assert!(said.contains(why), "{said}");
+    }
+    assert_eq!(agent.done(hold_light(2, day))["done"], "held");
+    assert!(
+        agent
+            .refusal(light(2, Vec::new(), 1, SECOND))
+            .contains("is not confirmed")
+    );
+    let own = held_for_light(&mut agent, 1);
+    // It books nothing: the host is free, and the whole of it can be held.
+    wait_free(&source);
+    agent.book(3, SECOND, id(&destination.home), SlotRole::Source);
+    assert!(
+        agent
+            .refusal(light(3, Vec::new(), 1, SECOND))
+            .contains("is not held for light probes")
+    );
+    let fast = Nanos(shortest_gap(64).0 - 1);
+    for (peers, packets, gap, why) in [
+        (65, 1, SECOND, "65 hosts at a time: up to 64 are possible"),
+        (
+            1,
+            101,
+            Nanos::from_millis(10),
+            "101 packets to each host: 1 to 100 are possible",
+        ),
+        (1, 0, SECOND, "1 to 100 are possible"),
+        (64, 1, fast, "at least keep to 1.00 Mbit/s"),
+        (1, 100, Nanos(0), "at least keep to 1.00 Mbit/s"),
+        (1, 100, Nanos::from_millis(201), "up to 20.0 s are possible"),
+    ] {
+        let said = agent.refusal(light(1, vec![own.clone(); peers], packets, gap));
+        assert!(said.contains(why), "{said}");
+    }
+    // Its own port is the only one that it has: the session goes on, and one host is one.
+    let lighted = agent.done(light(1, vec![own.clone(), own], 2, SECOND));
+    let results = lighted["peers"].as_array().unwrap();
+    assert_eq!(results[1]["sent"], 0, "{lighted}");
+    assert_eq!(
+        results[1]["why"],
+        "another host of this request has its address"
+    );
+    // Who may only measure has nobody send, and answers.
+    let mut agent = Coordinator::at(&destination, &coordinator);
+    held_for_light(&mut agent, 1);
+    let said = agent.refusal(light(1, Vec::new(), 1, SECOND));
+    assert!(said.contains("'linerate serve --allow-direct'"), "{said}");
+}
+
+/// What arrives at a socket, by kind, until nothing comes for a second.
+fn datagrams(
+    socket: &UdpSocket,
+    token: &Token,
+    answer: impl Fn(&Datagram) -> Option<Datagram>,
+) -> [usize; 4] {
+    let mut counts = [0; 4];
+    let mut room = [0; 2000];
+    socket
+        .set_read_timeout(Some(Duration::from_millis(1500)))
+        .unwrap();
+    while let Ok((length, from)) = socket.recv_from(&mut room) {
+        let datagram = Datagram::decode(&room[..length], token).unwrap();
+        counts[match datagram {
+            Datagram::Hello => 0,
+            Datagram::Challenge(_) => 1,
+            Datagram::Echo(_) => 2,
+            Datagram::Probe(_) | Datagram::Seen(_) => 3,
+        }] += 1;
+        if let Some(answer) = answer(&datagram) {
+            socket.send_to(&answer.encode(token, 0), from).unwrap();
+        }
+    }
+    counts
+}
+
+#[test]
+fn light_probes_go_to_nobody_who_does_not_return_a_challenge() {
+    let (source, _, coordinator) = three();
+    let mut agent = Coordinator::at(&source, &coordinator);
+    let own = held_for_light(&mut agent, 1);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let token = Token::new([7; 32]);
+    let unheld = || {
+        let port = socket.local_addr().unwrap().port();
+        let name = "127.0.0.1".to_owned();
+        LightPeer {
+            name,
+            at: LightPort {
+                port,
+                token: token.to_hex(),
+            },
+        }
+    };
+    let silent = |_: &Datagram| None;
+    // Knows the token, as its coordinator does, and does not see what is sent to the address.
+    let blind = |datagram: &Datagram| match datagram {
+        Datagram::Hello => Some(Datagram::Challenge([1; 8])),
+        _ => Some(Datagram::Echo([9; 8])),
+    };
+    let there = |datagram: &Datagram| match datagram {
+        Datagram::Hello => Some(Datagram::Challenge([1; 8])),
+        Datagram::Challenge(challenge) => Some(Datagram::Echo(*challenge)),
+        _ => None,
+    };
+    let send =
+        |agent: &mut Coordinator| agent.send(light(1, vec![unheld()], 3, Nanos::from_millis(10)));
+    let done = |agent: &mut Coordinator| {
+        agent.control.wait_for(&["directed", "bye"])["answer"]["Ok"]["peers"][0].clone()
+    };
+    send(&mut agent);
+    assert_eq!(datagrams(&socket, &token, silent), [3, 0, 0, 0]);
+    let result = done(&mut agent);
+    assert_eq!(result["sent"], 0, "{result}");
+    assert!(
+        result["why"]
+            .as_str()
+            .unwrap()
+            .contains("nobody who is held for light probes answers"),
+        "{result}"
+    );
+    send(&mut agent);
+    assert_eq!(datagrams(&socket, &token, blind), [3, 3, 3, 0]);
+    assert_eq!(done(&mut agent)["sent"], 0);
+    send(&mut agent);
+    let [.., probes] = datagrams(&socket, &token, there);
+    assert_eq!(probes, 3, "no answer came, so no size is tried");
+    assert_eq!(done(&mut agent)["came"], 0);
+
+    // The answering end: nothing larger than what came, and to a probe only once a challenge is returned.
+    let (to, token) = (
+        ("127.0.0.1", own.at.port),
+        Token::from_hex(&own.at.token).unwrap(),
+    );
+    let probe = |copy| Probe {
+        round: 0,
+        size: 128,
+        copy,
+    };
+    let ask = |datagram: Datagram| {
+        let bytes = datagram.encode(&token, 100);
+        socket.send_to(&bytes, to).unwrap();
+        let mut room = [0; 2000];
+        socket
+            .set_read_timeout(Some(Duration::from_millis(300)))
+            .unwrap();
+        let (length, _) = socket.recv_from(&mut room).ok()?;
+        assert!(length <= bytes.len() + 8);
+        Datagram::decode(&room[..length], &token)
+    };
+    assert_eq!(ask(Datagram::Probe(probe(1))), None);
+    assert_eq!(ask(Datagram::Challenge([3; 8])), None);
+    let Some(Datagram::Challenge(challenge)) = ask(Datagram::Hello) else {
+        panic!("no challenge");
+    };
+    assert_eq!(ask(Datagram::Echo([0; 8])), None);
+    assert_eq!(ask(Datagram::Probe(probe(1))), None);
+    assert_eq!(ask(Datagram::Echo(challenge)), None);
+    assert_eq!(
+        ask(Datagram::Challenge([3; 8])),
+        Some(Datagram::Echo([3; 8]))
+    );
+    assert_eq!(
+        ask(Datagram::Probe(probe(2))),
+        Some(Datagram::Seen(vec![probe(2)]))
+    );
+    let seen: Vec<Probe> = (2..=15).map(probe).collect();
+    for copy in 3..15 {
+        ask(Datagram::Probe(probe(copy)));
+    }
+    assert_eq!(
+        ask(Datagram::Probe(probe(15))),
+        Some(Datagram::Seen(seen[4..].to_vec()))
+    );
+    agent.done(DirectRequest::Release { slot: slot(1) });
+    let until = Instant::now() + Duration::from_secs(10);
+    while ask(Datagram::Hello).is_some() {
+        assert!(Instant::now() < until, "it answers after its slot");
+    }
 }

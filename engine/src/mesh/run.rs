@@ -15,7 +15,9 @@ use crate::third_party::{self, Pair, PairOrder};
 use crate::transport::How;
 use anyhow::{Context, Result, bail};
 use archive::Archive;
-use mesh::{HostPair, Mesh, MeshTest, PlannedRound, judge, period, planned, round_length};
+use mesh::{
+    HostPair, Mesh, MeshTest, PlannedRound, judge, light_bytes_a_day, period, planned, round_length,
+};
 use model::{Bytes, LegOutcome, MeshLeg, Nanos, Run};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,10 +26,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// How soon the wish to stop and the clock are noticed.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// A round that should have begun so long ago is not caught up.
-const LATE: Nanos = Nanos::from_secs(1);
+pub(super) const LATE: Nanos = Nanos::from_secs(1);
 
 /// A host that TCP does not reach so long is away: no other round waits for it.
 const REACHED_WITHIN: Duration = Duration::from_secs(3);
@@ -36,6 +38,11 @@ const REACHED_WITHIN: Duration = Duration::from_secs(3);
 const BEFORE_THE_NEXT: Nanos = Nanos::from_secs(1);
 
 const DAY: Nanos = Nanos::from_secs(86_400);
+
+/// A change of level of light probes is looked for among so many legs, in each cell every so many cycles: there are many
+/// cells in a minute, and one that changes takes a tenth of a second with 200.
+const OF_LIGHT_LEVEL: u32 = 60;
+const LIGHT_LEVEL_EVERY: u64 = 10;
 
 /// Why a leg has no result yet.
 pub(super) const PENDING: &str =
@@ -53,6 +60,8 @@ pub struct MeshRun<'a> {
     pub stop: &'a AtomicBool,
     /// Takes a line for the log.
     pub log: &'a (dyn Fn(&str) + Sync),
+    /// Set once the rounds or the light probes cannot go on; false at first.
+    pub ended: AtomicBool,
 }
 
 /// What became of a pair.
@@ -86,6 +95,28 @@ impl MeshRun<'_> {
                 self.archive.display()
             )));
         };
+        std::thread::scope(|scope| {
+            let lights = self.mesh.tests.iter();
+            let lights = lights.filter_map(|test| Some((test, test.light.as_ref()?)));
+            let lights: Vec<_> = lights
+                .map(|(test, light)| {
+                    scope.spawn(move || {
+                        let result = self.light_cycles(test, light);
+                        self.ended.store(true, Ordering::Relaxed);
+                        result
+                    })
+                })
+                .collect();
+            let rounds = self.rounds(&mut archive);
+            self.ended.store(true, Ordering::Relaxed);
+            let lights = lights.into_iter();
+            let lights = lights.map(|one| one.join().expect("light probes do not panic"));
+            lights.fold(rounds, Result::and)
+        })
+    }
+
+    /// The rounds of the booked tests.
+    fn rounds(&self, archive: &mut Archive) -> Result<()> {
         let period = period(self.mesh);
         let begun = unix_time();
         self.wait_until(self.mesh.epoch);
@@ -99,26 +130,26 @@ impl MeshRun<'_> {
                     return Ok(());
                 }
                 match round.starts {
-                    None if starts >= begun => self.skip(&mut archive, &round)?,
+                    None if starts >= begun => self.skip(archive, &round)?,
                     None => {}
                     Some(at) if at + LATE < unix_time() => {}
                     Some(at) => {
-                        self.fetch_pending(&mut archive, &mut asked, at)?;
+                        self.fetch_pending(archive, &mut asked, at)?;
                         self.wait_until(at);
                         // The clock may have been set meanwhile.
                         if self.goes_on() && unix_time() < at + LATE {
-                            self.play(&mut archive, &round, at)?;
+                            self.play(archive, &round, at)?;
                         }
                     }
                 }
             }
-            self.fetch_pending(&mut archive, &mut asked, starts + period)?;
+            self.fetch_pending(archive, &mut asked, starts + period)?;
             self.wait_until(starts + period);
         }
         Ok(())
     }
 
-    fn how<'s>(&self, stop: &'s AtomicBool) -> How<'s> {
+    pub(super) fn how<'s>(&self, stop: &'s AtomicBool) -> How<'s> {
         How {
             directory: self.directory.clone(),
             stop: Some(stop),
@@ -127,11 +158,11 @@ impl MeshRun<'_> {
         }
     }
 
-    fn goes_on(&self) -> bool {
-        !self.stop.load(Ordering::Relaxed)
+    pub(super) fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed)
     }
 
-    fn wait_until(&self, moment: Nanos) {
+    pub(super) fn wait_until(&self, moment: Nanos) {
         while self.goes_on() {
             let left = Duration::from(moment.since(unix_time()));
             if left.is_zero() {
@@ -307,41 +338,60 @@ impl MeshRun<'_> {
         self.store(archive, test, legs)
     }
 
-    /// Judges legs, keeps them, and executes the alerts that are due.
-    fn store(&self, archive: &mut Archive, test: &MeshTest, legs: Vec<MeshLeg>) -> Result<()> {
-        for mut leg in legs {
+    /// Judges legs of different cells, keeps them, and executes the alerts that are due.
+    pub(super) fn store(
+        &self,
+        archive: &mut Archive,
+        test: &MeshTest,
+        mut legs: Vec<MeshLeg>,
+    ) -> Result<()> {
+        let mut due = Vec::new();
+        for (at, leg) in legs.iter_mut().enumerate() {
             let cell = [&self.mesh.name, &test.name, &leg.src, &leg.dst].map(String::as_str);
-            let mut earlier = archive.mesh_cell(cell, OF_LEVEL)?;
+            let (window, is_due) = match test.light {
+                None => (OF_LEVEL, true),
+                Some(_) => {
+                    let turn = leg.starts.0 / test.every.0 + at as u64;
+                    (OF_LIGHT_LEVEL, turn.is_multiple_of(LIGHT_LEVEL_EVERY))
+                }
+            };
+            let mut earlier = archive.mesh_cell(cell, window)?;
             earlier.retain(|other| other.run != leg.run);
             let mut runs = measured(test, &earlier);
             let before = earlier.first().and_then(|other| other.level_since);
             leg.level_since = before;
-            if let Some(newest) = measured(test, std::slice::from_ref(&leg)).pop() {
+            if let Some(newest) = measured(test, std::slice::from_ref(leg)).pop() {
                 let figures: Vec<f64> = runs.iter().map(|run| run.value).collect();
                 leg.outcome = judge(test, newest.value, &figures);
                 if leg.outcome == LegOutcome::Low && leg.why.is_none() {
                     leg.why = test.good.map(|good| format!("worse than {good}"));
                 }
-                runs.insert(0, newest);
-                runs.reverse();
-                let last = shifts_of(&runs).pop();
-                leg.level_since = last.map(|shift| runs[shift.at].started);
+                if let Some(why) = test.light.as_ref().and_then(|light| light.shortfall(leg)) {
+                    leg.outcome = LegOutcome::Low;
+                    leg.why = Some(why);
+                }
+                if is_due {
+                    runs.insert(0, newest);
+                    runs.reverse();
+                    let last = shifts_of(&runs).pop();
+                    leg.level_since = last.map(|shift| runs[shift.at].started);
+                }
             }
-            archive.store_mesh_legs(std::slice::from_ref(&leg))?;
             let shifted = leg.level_since.is_some() && leg.level_since != before;
             let mut outcomes = vec![leg.outcome];
             outcomes.extend(earlier.iter().map(|other| other.outcome));
             outcomes.retain(|outcome| *outcome != LegOutcome::Skipped);
-            for alert in self
-                .mesh
-                .alerts
-                .iter()
-                .filter(|alert| alert.test == test.name)
-            {
-                if leg.outcome != LegOutcome::Skipped && mesh::fires(alert, &outcomes, shifted) {
-                    alerts::execute(alert, &leg, self.log);
-                }
-            }
+            let alerts = self.mesh.alerts.iter();
+            let alerts = alerts.filter(|alert| {
+                alert.test == test.name
+                    && leg.outcome != LegOutcome::Skipped
+                    && mesh::fires(alert, &outcomes, shifted)
+            });
+            due.extend(alerts.map(|alert| (alert, at)));
+        }
+        archive.store_mesh_legs(&legs)?;
+        for (alert, at) in due {
+            alerts::execute(alert, &legs[at], self.log);
         }
         Ok(())
     }
@@ -359,11 +409,14 @@ impl MeshRun<'_> {
             .unwrap_or_default()
             .0
             .saturating_mul(legs);
-        for host in [pair.0, pair.1].map(|host| &self.mesh.hosts[host]) {
+        for at in [pair.0, pair.1] {
+            let host = &self.mesh.hosts[at];
             let Some(most) = host.bytes_a_day else {
                 continue;
             };
             let moved = archive.mesh_bytes(&self.mesh.name, &host.name, unix_time().since(DAY))?;
+            // Light probes are never skipped: their share is set aside.
+            let moved = moved + light_bytes_a_day(self.mesh, at);
             if moved + Bytes(next) > most {
                 return Ok(Some(format!(
                     "{} has moved {moved} of its {most} in the last day",

@@ -280,6 +280,71 @@ impl Peer {
     }
 }
 
+/// What light probes of a coordinator move: it counts against the coordinator's limits, and takes no place of a leg.
+pub struct LightUse {
+    quota: Option<Arc<LegQuota>>,
+    ledger: Arc<Ledger>,
+}
+
+impl Peer {
+    /// Requests light probes that take so long.
+    ///
+    /// # Errors
+    /// In a sentence, if its limits do not allow them.
+    pub fn light_use(&self, time: Nanos) -> Result<LightUse, String> {
+        if let Some(longest) = self.limits.longest().filter(|longest| time > *longest) {
+            return Err(format!(
+                "light probes of {time}: the remote host allows {longest}"
+            ));
+        }
+        let account = self.id.map(|id| self.ledger.account(id));
+        if let (Some(account), Some(a_day)) = (&account, self.limits.bytes_per_day)
+            && account.left(a_day)? == Bytes(0)
+        {
+            return Err(format!(
+                "the {a_day} a day that this host allows are used up: light probes go on after midnight UTC"
+            ));
+        }
+        let quota = account.map(|account| {
+            Arc::new(LegQuota {
+                account,
+                limits: self.limits.clone(),
+                moved: AtomicU64::new(0),
+                ahead: AtomicU64::new(0),
+            })
+        });
+        let ledger = Arc::clone(&self.ledger);
+        Ok(LightUse { quota, ledger })
+    }
+}
+
+impl LightUse {
+    /// The rate that its limits allow, if they name one.
+    pub fn rate(&self) -> Option<BitRate> {
+        self.quota.as_ref()?.limits.rate
+    }
+
+    /// Counts bytes that have moved.
+    ///
+    /// # Errors
+    /// A sentence if they were more than the limits allow.
+    pub fn spend(&self, bytes: Bytes) -> Result<(), String> {
+        let Some(quota) = self.quota.as_ref().filter(|_| bytes > Bytes(0)) else {
+            return Ok(());
+        };
+        self.ledger.settle(&quota.account, WRITE_EVERY);
+        measure::Quota::spend(quota.as_ref(), bytes.0 as usize)
+    }
+}
+
+impl Drop for LightUse {
+    fn drop(&mut self) {
+        if let Some(quota) = &self.quota {
+            self.ledger.settle(&quota.account, Duration::ZERO);
+        }
+    }
+}
+
 /// Why a leg cannot be now, or ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {

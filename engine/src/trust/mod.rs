@@ -16,7 +16,7 @@ pub use files::sha256;
 pub use identity::tests as identity_tests;
 pub use identity::{Identity, SPKI_PREFIX, id_of_spki};
 pub use invitation::Invitation;
-pub use ledger::{Admitted, Denied, DirectMeans, Ledger, LedgerLimits, Peer};
+pub use ledger::{Admitted, Denied, DirectMeans, Ledger, LedgerLimits, LightUse, Peer};
 pub use model::NodeId;
 pub use store::{KeyLimits, PendingInvitation, Right, TrustEntry, TrustFile, TrustStore};
 

@@ -27,15 +27,39 @@ CREATE TABLE mesh_legs (
     outcome       TEXT    NOT NULL CHECK (outcome IN ('good', 'low', 'failed', 'missed', 'skipped')),
     why           TEXT,
     level_since   INTEGER, -- start of the first leg of the cell's present level, where it has changed
+    rtt_p95_ns    INTEGER,
+    packets       INTEGER, -- of light probes alone
+    busy          INTEGER NOT NULL,
     sum           BLOB,
     PRIMARY KEY (run, leg)
 ) STRICT;
 CREATE INDEX mesh_legs_by_cell ON mesh_legs (mesh, test, src, dst, starts);
-CREATE INDEX mesh_legs_by_start ON mesh_legs (starts);
+-- A day has far more light probes than others.
+CREATE INDEX mesh_legs_booked ON mesh_legs (mesh, starts) WHERE packets IS NULL;
+";
+
+/// Brings the table of version 11 to the form above. Damaged rows go.
+pub(crate) const FROM_11: &str = "
+ALTER TABLE mesh_legs RENAME TO mesh_legs_11;
+DROP INDEX mesh_legs_by_cell;
+DROP INDEX mesh_legs_by_start;
+";
+
+/// Behind the making of the new table.
+pub(crate) const OF_11: &str = "
+INSERT INTO mesh_legs
+SELECT run, leg, mesh, test, src, dst, starts, span_ms, bytes, goodput_bit_s, retrans_ppm, rtt_idle_ns,
+       rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since, NULL, NULL, 0,
+       row_sum(run, leg, mesh, test, src, dst, starts, span_ms, bytes, goodput_bit_s, retrans_ppm, rtt_idle_ns,
+               rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since, NULL, NULL, 0)
+FROM mesh_legs_11
+WHERE sum IS row_sum(run, leg, mesh, test, src, dst, starts, span_ms, bytes, goodput_bit_s, retrans_ppm, rtt_idle_ns,
+                     rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since);
+DROP TABLE mesh_legs_11;
 ";
 
 const COLUMNS: &str = "run, leg, mesh, test, src, dst, starts, span_ms, bytes, goodput_bit_s, retrans_ppm, rtt_idle_ns, \
-     rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since";
+     rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since, rtt_p95_ns, packets, busy";
 
 /// A cell of a mesh by names: mesh, test, source, destination.
 pub type CellName<'a> = [&'a str; 4];
@@ -74,6 +98,9 @@ impl Archive {
                     leg.outcome.name(),
                     leg.why,
                     leg.level_since.map(ms),
+                    number(leg.rtt_p95.map(|time| time.0)),
+                    number(leg.packets),
+                    leg.busy,
                 ])?;
             }
             Ok(())
@@ -99,7 +126,7 @@ impl Archive {
     /// Failures to read.
     pub fn mesh_pending(&self, mesh: &str, why: &str, since: Nanos) -> Result<Vec<MeshLeg>, Error> {
         self.mesh_legs(
-            "starts >= ?3 AND mesh = ?1 AND why = ?2 AND leg = 0",
+            "starts >= ?3 AND mesh = ?1 AND packets IS NULL AND why = ?2 AND leg = 0",
             "",
             params![mesh, why, column(since.0 / 1_000_000)],
         )
@@ -126,12 +153,38 @@ impl Archive {
         self.rows("read the legs of a mesh", &sql, of, leg)
     }
 
-    /// Bytes that a host sent and received in legs of a mesh that began since then.
+    /// Drops good light probes of these cells that began in `[from, until)`, but for the first of each hour.
+    ///
+    /// # Errors
+    /// Failures to write.
+    pub fn thin_mesh_legs(
+        &mut self,
+        cells: &[CellName<'_>],
+        [from, until]: [Nanos; 2],
+    ) -> Result<(), Error> {
+        let [from, until] = [from, until].map(|time| column(time.0 / 1_000_000));
+        let sql = "DELETE FROM mesh_legs
+            WHERE mesh = ?1 AND test = ?2 AND src = ?3 AND dst = ?4 AND starts >= ?5 AND starts < ?6
+            AND packets IS NOT NULL AND outcome = 'good' AND EXISTS (
+                SELECT 1 FROM mesh_legs AS first
+                WHERE first.mesh = ?1 AND first.test = ?2 AND first.src = ?3 AND first.dst = ?4
+                AND first.starts >= mesh_legs.starts - mesh_legs.starts % 3600000 AND first.starts < mesh_legs.starts
+                AND first.outcome = 'good')";
+        self.write_through("thin out light probes of a mesh", "", |tx| {
+            let mut delete = tx.prepare_cached(sql)?;
+            for [mesh, test, src, dst] in cells {
+                delete.execute(params![mesh, test, src, dst, from, until])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Bytes that a host sent and received in legs of a mesh that began since then, without light probes.
     ///
     /// # Errors
     /// Failures to read.
     pub fn mesh_bytes(&self, mesh: &str, host: &str, since: Nanos) -> Result<Bytes, Error> {
-        let sql = "SELECT sum(bytes) FROM mesh_legs WHERE starts >= ?3 AND mesh = ?1 AND ?2 IN (src, dst)";
+        let sql = "SELECT sum(bytes) FROM mesh_legs WHERE starts >= ?3 AND mesh = ?1 AND packets IS NULL AND ?2 IN (src, dst)";
         let since = column(since.0 / 1_000_000);
         let of = params![mesh, host, since];
         let sums = self.rows("read the legs of a mesh", sql, of, |row| unsigned(row, 0))?;
@@ -166,5 +219,8 @@ fn leg(row: &Row<'_>) -> rusqlite::Result<MeshLeg> {
             .unwrap_or(LegOutcome::Failed),
         why: row.get(17)?,
         level_since: ms(18)?,
+        rtt_p95: number(19)?.map(Nanos),
+        packets: number(20)?,
+        busy: row.get(21)?,
     })
 }

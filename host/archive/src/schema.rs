@@ -1,6 +1,6 @@
 //! The tables, and how a file becomes one that has them.
 
-use crate::mesh_legs::MESH_LEGS;
+use crate::mesh_legs::{FROM_11, MESH_LEGS, OF_11};
 use crate::{Error, histories, samples};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
@@ -15,7 +15,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 
 /// The oldest that is brought to [`VERSION`].
 const OLDEST: u32 = 6;
@@ -297,7 +297,13 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
             .map_err(failed)?;
     }
     if known < VERSION {
-        tx.execute_batch(MESH_LEGS).map_err(failed)?;
+        let (before, after) = if known == 11 {
+            (FROM_11, OF_11)
+        } else {
+            ("", "")
+        };
+        tx.execute_batch(&[before, MESH_LEGS, after].concat())
+            .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
     }
@@ -352,6 +358,29 @@ mod tests {
         let db = open().unwrap();
         db.query_row("SELECT count(*) FROM mesh_legs", [], |_| Ok(()))
             .unwrap();
+        // The form before had three columns less; rows that are damaged do not get a new checksum.
+        db.execute_batch(
+            "DROP INDEX mesh_legs_booked;
+             INSERT INTO mesh_legs (run, leg, mesh, test, src, dst, starts, span_ms, outcome, busy)
+             VALUES ('1', 0, 'm', 't', 'a', 'b', 1, 0, 'good', 0), ('2', 0, 'm', 't', 'a', 'b', 2, 0, 'good', 0);
+             ALTER TABLE mesh_legs DROP COLUMN rtt_p95_ns; ALTER TABLE mesh_legs DROP COLUMN packets;
+             ALTER TABLE mesh_legs DROP COLUMN busy; CREATE INDEX mesh_legs_by_start ON mesh_legs (starts);
+             UPDATE mesh_legs SET sum = row_sum(run, leg, mesh, test, src, dst, starts, span_ms, bytes, goodput_bit_s,
+                 retrans_ppm, rtt_idle_ns, rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since);
+             UPDATE mesh_legs SET span_ms = 9 WHERE run = '2';",
+        )
+        .unwrap();
+        db.pragma_update(None, "user_version", 11).unwrap();
+        drop(db);
+        let archive = crate::Archive::open(&path).unwrap();
+        let legs = archive.mesh_cell(["m", "t", "a", "b"], 9).unwrap();
+        let legs: Vec<_> = legs
+            .iter()
+            .map(|leg| (leg.run.as_str(), leg.busy))
+            .collect();
+        assert_eq!(legs, [("1", false)]);
+        drop(archive);
+        let db = open().unwrap();
         db.pragma_update(None, "user_version", VERSION + 2).unwrap();
         drop(db);
         assert_eq!(

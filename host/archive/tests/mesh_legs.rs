@@ -22,6 +22,9 @@ fn leg(n: u64, src: &str, dst: &str, outcome: LegOutcome) -> MeshLeg {
         retrans_ppm: Some(12),
         rtt_idle: Some(Nanos::from_micros(100)),
         rtt_p50: Some(Nanos::from_micros(200)),
+        rtt_p95: Some(Nanos::from_micros(300)),
+        packets: None,
+        busy: n % 2 == 0,
         loss_ppm: None,
         mtu: None,
         limited_by: Some("cwnd".to_owned()),
@@ -103,4 +106,51 @@ fn a_damaged_row_is_left_out() {
     let archive = Archive::open(&place.file()).unwrap();
     let cell = archive.mesh_cell(["db", "bulk", "a", "b"], 9).unwrap();
     assert_eq!(cell, [leg(0, "a", "b", LegOutcome::Good)]);
+}
+
+#[test]
+fn light_probes_are_thinned_out_and_no_bytes_of_legs() {
+    let place = Scratch::new();
+    let mut archive = Archive::open(&place.file()).unwrap();
+    // One a minute from an hour's start on, a bad one in each ten, and a booked leg at the same times.
+    let light = |n: u64| MeshLeg {
+        packets: Some(20),
+        outcome: if n % 10 == 3 {
+            LegOutcome::Low
+        } else {
+            LegOutcome::Good
+        },
+        bytes: None,
+        ..leg(n, "a", "b", LegOutcome::Good)
+    };
+    let booked = |n: u64| MeshLeg {
+        run: format!("{:032x}", n + 1000),
+        test: "r".to_owned(),
+        ..leg(n, "a", "b", LegOutcome::Good)
+    };
+    let legs: Vec<MeshLeg> = (0..120).map(light).chain((0..120).map(booked)).collect();
+    archive.store_mesh_legs(&legs).unwrap();
+    let hour = legs[0].starts;
+    let of = |archive: &Archive, test| -> Vec<u64> {
+        let legs = archive.mesh_cell(["db", test, "a", "b"], 1000).unwrap();
+        legs.iter()
+            .rev()
+            .map(|leg| leg.starts.since(hour).0 / 60_000_000_000)
+            .collect()
+    };
+    let cells = [["db", "bulk", "a", "b"], ["db", "r", "a", "b"]];
+    for _ in 0..2 {
+        let until = hour + Nanos::from_secs(90 * 60);
+        archive.thin_mesh_legs(&cells, [hour, until]).unwrap();
+        let expected: Vec<u64> = [0, 3, 13, 23, 33, 43, 53, 60, 63, 73, 83]
+            .into_iter()
+            .chain(90..120)
+            .collect();
+        assert_eq!(of(&archive, "bulk"), expected);
+        assert_eq!(of(&archive, "r").len(), 120);
+    }
+    assert_eq!(
+        archive.mesh_bytes("db", "a", hour).unwrap(),
+        Bytes(120 * 1000)
+    );
 }

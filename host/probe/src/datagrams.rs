@@ -102,3 +102,12 @@ impl DatagramProbe {
         PollFd::new(self.udp.as_fd(), true, false)
     }
 }
+
+/// Waits until something is there at one of them.
+///
+/// # Errors
+/// Of poll(2).
+pub fn wait_any(sockets: &[&DatagramProbe], timeout: Duration) -> io::Result<()> {
+    let mut fds: Vec<_> = sockets.iter().map(|socket| socket.poll_fd()).collect();
+    poll(&mut fds, Some(timeout)).map(drop)
+}

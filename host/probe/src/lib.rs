@@ -9,7 +9,7 @@ mod datagrams;
 mod hops;
 mod syn;
 
-pub use datagrams::{DatagramProbe, header, unspecified};
+pub use datagrams::{DatagramProbe, header, unspecified, wait_any};
 pub use hops::{Ask, Found, trace};
 pub use syn::quoted_syns;
 pub use sys::probe::Said;

@@ -10,7 +10,8 @@ pub const WINDOW: usize = 20;
 pub const FEWEST_FOR_MEDIAN: usize = 5;
 
 impl MeshTest {
-    /// The figure of a leg that is compared: goodput in bit/s, of requests the median latency in seconds.
+    /// The figure of a leg that is compared: goodput in bit/s, of requests the median latency and of light probes the
+    /// median RTT in seconds.
     pub fn figure(&self, leg: &MeshLeg) -> Option<f64> {
         match self.is_of_latency() {
             true => leg.rtt_p50.map(|time| time.as_secs_f64()),
@@ -20,7 +21,7 @@ impl MeshTest {
 
     /// Less is better.
     pub fn is_of_latency(&self) -> bool {
-        matches!(self.spec.workload, Workload::Request(_))
+        self.light.is_some() || matches!(self.spec.workload, Workload::Request(_))
     }
 }
 

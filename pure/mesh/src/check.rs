@@ -1,7 +1,8 @@
 //! What a plan takes: time, and bytes of hosts and links.
 
+use crate::light::lasts;
 use crate::plan::{period, planned, round_length};
-use crate::{GoodThreshold, HostPair, Mesh, MeshTest, rounds};
+use crate::{GoodThreshold, HostPair, Mesh, MeshTest, light_rounds, rounds};
 use model::{BitRate, Bytes, Nanos, Workload};
 
 const DAY: Nanos = Nanos::from_secs(86_400);
@@ -34,9 +35,9 @@ pub struct TestLoad {
     pub length: Nanos,
     /// Duration of all rounds.
     pub takes: Nanos,
-    /// Bytes of a leg, from its rate or, at the least, from what is good; `None`: not known.
+    /// Bytes of a leg, from its rate or, at the least, from what is good or light probes send; `None`: not known.
     pub bytes: Option<Bytes>,
-    /// They are of what is good: more may pass.
+    /// More may pass.
     pub at_least: bool,
 }
 
@@ -67,22 +68,44 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
     let mut tests = Vec::new();
     let mut takes = Nanos(0);
     let mut fullest: Option<(u64, String)> = None;
+    let mut faults = Vec::new();
     for test in &mesh.tests {
-        let all = rounds(mesh, test, 0);
-        let length = round_length(test);
-        let load = TestLoad {
+        let mut load = TestLoad {
             cells: test.cells().len(),
-            rounds: all.len(),
-            length,
-            takes: Nanos(length.0 * all.len() as u64),
+            rounds: 0,
+            length: Nanos(0),
+            takes: Nanos(0),
             bytes: test.bytes_of_leg(),
-            at_least: matches!(test.spec.workload, Workload::Bulk(_))
-                && test.spec.socket.pacing.is_none(),
+            at_least: test.light.is_some()
+                || matches!(test.spec.workload, Workload::Bulk(_))
+                    && test.spec.socket.pacing.is_none(),
         };
-        let periods = (test.every.0 / period.0).max(1);
-        takes += Nanos(length.0 * (all.len() as u64).div_ceil(periods));
+        let (all, legs) = match &test.light {
+            Some(light) => {
+                let rounds = light_rounds(test);
+                load.rounds = rounds.len();
+                (load.length, load.takes) = lasts(light, &rounds);
+                if load.takes > test.every {
+                    faults.push(format!(
+                        "the light probes '{}' take {}, and their 'every' is {}: lengthen 'every', send fewer 'packets', or leave hosts out",
+                        test.name,
+                        span(load.takes),
+                        span(test.every)
+                    ));
+                }
+                (vec![test.cells()], 1)
+            }
+            None => {
+                let all = rounds(mesh, test, 0);
+                load.rounds = all.len();
+                load.length = round_length(test);
+                load.takes = Nanos(load.length.0 * all.len() as u64);
+                let periods = (test.every.0 / period.0).max(1);
+                takes += Nanos(load.length.0 * (all.len() as u64).div_ceil(periods));
+                (all, test.spec.directions.legs().len() as u64)
+            }
+        };
         let (host_tests, link_tests) = tests_of(mesh, &all);
-        let legs = test.spec.directions.legs().len() as u64;
         for (loads, tests) in [(&mut hosts, &host_tests), (&mut links, &link_tests)] {
             for (load, tests) in loads.iter_mut().zip(tests) {
                 // In a day, rounded up: a cycle is not cut short.
@@ -96,6 +119,10 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
                         .saturating_mul(of_day),
                 );
             }
+        }
+        if test.light.is_some() {
+            tests.push(load);
+            continue;
         }
         let of_host = mesh.hosts.iter().zip(host_tests);
         let of_host = of_host.map(|(host, tests)| (tests, format!("host '{}'", host.name)));
@@ -112,7 +139,6 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
         }
         tests.push(load);
     }
-    let mut faults = Vec::new();
     if takes > period {
         let (tests, resource) = fullest.unwrap_or_default();
         faults.push(format!(
@@ -172,8 +198,11 @@ fn tests_of(mesh: &Mesh, rounds: &[Vec<HostPair>]) -> (Vec<u64>, Vec<u64>) {
 }
 
 impl MeshTest {
-    /// What a leg moves: as much as its rate allows, else at the least what is good.
+    /// What a leg moves: as much as its rate allows, else at the least what is good; of light probes on a usual path.
     pub fn bytes_of_leg(&self) -> Option<Bytes> {
+        if let Some(light) = &self.light {
+            return Some(light.bytes());
+        }
         let of_streams = |rate: BitRate| BitRate(rate.0.saturating_mul(self.spec.streams.into()));
         let rate = match (&self.spec.workload, self.good) {
             (Workload::Udp(udp), _) => Some(of_streams(udp.rate)),

@@ -1,7 +1,9 @@
 //! The mesh file: TOML to a checked [`Mesh`].
 
+use crate::light::{USUAL_PACKETS, USUAL_SIZES};
 use crate::rounds::MOST_HOSTS;
-use crate::{MeshError, QuietSpan};
+use crate::{LightTest, MeshError, QuietSpan};
+use model::light::{MAX_PACKETS, PACKET};
 use model::{
     BitRate, Bulk, Bytes, Directions, IpVersion, LegLimit, LegOutcome, Nanos, Request,
     SocketSettings, Spec, Udp, WaitMode, Workload, parse_share,
@@ -21,6 +23,10 @@ const MOST_ENTRIES: usize = 256;
 const LONGEST_TIME: Nanos = Nanos::from_secs(25 * 60);
 const SHORTEST_CYCLE: Nanos = Nanos::from_secs(10);
 const LONGEST_CYCLE: Nanos = Nanos::from_secs(31 * 86_400);
+/// Kinds of tests.
+const KINDS: [&str; 4] = ["bulk", "request", "udp", "light"];
+/// Cycle of light probes that name none.
+const LIGHT_CYCLE: Nanos = Nanos::from_secs(60);
 
 /// A plan to measure between many hosts. Checked: every name that it uses exists.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +35,7 @@ pub struct Mesh {
     pub name: String,
     /// Cycles count from here, since 1970-01-01 UTC.
     pub epoch: Nanos,
-    /// Spans in which no test runs.
+    /// Spans in which no test runs but light probes.
     pub quiet: Vec<QuietSpan>,
     /// The hosts, in the order of the file.
     pub hosts: Vec<MeshHost>,
@@ -75,8 +81,10 @@ pub type HostPair = (usize, usize);
 pub struct MeshTest {
     /// Unique.
     pub name: String,
-    /// What is measured; [`Spec::directions`] from the first host of a pair.
+    /// What is measured; [`Spec::directions`] from the first host of a pair. Light probes use its version of IP alone.
     pub spec: Spec,
+    /// What light probes send, if it is a test of these: its pairs are ordered, and nothing is booked.
+    pub light: Option<LightTest>,
     /// Hosts that measure, by index in ascending order.
     pub from: Vec<usize>,
     /// Those that they measure towards, likewise.
@@ -147,6 +155,12 @@ impl Mesh {
         all.filter(move |(_, link)| crosses(link)).map(|(at, _)| at)
     }
 
+    /// The tests whose hosts are booked: all but light probes; by index.
+    pub fn booked(&self) -> impl Iterator<Item = (usize, &MeshTest)> {
+        let all = self.tests.iter().enumerate();
+        all.filter(|(_, test)| test.light.is_none())
+    }
+
     /// The test of this name; the first one where none is named.
     ///
     /// # Errors
@@ -175,6 +189,7 @@ impl MeshTest {
         let may = |(a, b)| a != b && has(&self.from, a) && has(&self.to, b);
         let is_left_out = |pair| self.except.contains(&pair);
         match (self.spec.directions, self.mutual) {
+            _ if self.light.is_some() => Some((a, b)),
             // From the host that comes first in the file.
             (Directions::Up, true) => Some((a.min(b), a.max(b))),
             (Directions::Up, false) => Some((a, b)),
@@ -197,7 +212,7 @@ impl MeshTest {
                 continue;
             };
             cells.insert((a, b));
-            if self.spec.directions != Directions::Up {
+            if self.light.is_none() && self.spec.directions != Directions::Up {
                 cells.insert((b, a));
             }
         }
@@ -331,7 +346,7 @@ struct TestTable {
     directions: Option<Text>,
     streams: Option<Spanned<u32>>,
     rate: Option<Text>,
-    congestion: Option<String>,
+    congestion: Option<Text>,
     sockbuf: Option<Text>,
     ramp: Option<Text>,
     interval: Option<Text>,
@@ -340,8 +355,11 @@ struct TestTable {
     reply_size: Option<Text>,
     pace: Option<Spanned<f64>>,
     datagram_size: Option<Text>,
+    packets: Option<Spanned<u32>>,
+    loss: Option<Text>,
+    mtu: Option<Spanned<u32>>,
     pairs: Option<Text>,
-    every: Text,
+    every: Option<Text>,
     good: Option<Text>,
 }
 
@@ -496,17 +514,17 @@ impl MeshText<'_> {
             return Err(self.error(0, "the file has no test", "add [[test]]"));
         }
         // A cycle is cut into the shortest one's length.
-        let shortest = tests
-            .iter()
-            .map(|test| test.every)
-            .min()
-            .unwrap_or_default();
-        for (test, table) in tests.iter().zip(&file.test) {
-            if !test.every.0.is_multiple_of(shortest.0) {
+        let booked = tests.iter().zip(&file.test);
+        let booked = booked.filter(|(test, _)| test.light.is_none());
+        let shortest = booked.clone().map(|(test, _)| test.every).min();
+        for (test, table) in booked {
+            if let (Some(shortest), Some(every)) = (shortest, &table.get_ref().every)
+                && !test.every.0.is_multiple_of(shortest.0)
+            {
                 let what = format!("[[test]] '{}'", test.name);
                 let remedy =
                     format!("write a multiple of the shortest 'every' of the file, {shortest}");
-                return Err(self.bad(&what, "every", &table.get_ref().every, remedy));
+                return Err(self.bad(&what, "every", every, remedy));
             }
         }
         let alerts = file.alert.iter();
@@ -684,18 +702,28 @@ impl MeshText<'_> {
             let [a, b] = pair.get_ref();
             except.insert((index(a)?, index(b)?));
         }
-        let every: Nanos = self.parsed(&table, "every", &file.every)?;
-        if !(SHORTEST_CYCLE..=LONGEST_CYCLE).contains(&every) {
-            return Err(self.bad(&table, "every", &file.every, "10s to 31d are possible"));
-        }
         let spec = self.spec(&table, file, is_mutual)?;
+        let light = self.light(&table, file)?;
+        let every = match &file.every {
+            None if light.is_some() => LIGHT_CYCLE,
+            None => {
+                let what = format!("{table}: 'every' is missing");
+                return Err(self.error(file.name.span().start, what, "add every = ..."));
+            }
+            Some(every) => match self.parsed(&table, "every", every)? {
+                span if (SHORTEST_CYCLE..=LONGEST_CYCLE).contains(&span) => span,
+                _ => return Err(self.bad(&table, "every", every, "10s to 31d are possible")),
+            },
+        };
+        let is_latency = light.is_some() || matches!(spec.workload, Workload::Request(_));
         let good = file
             .good
             .as_ref()
-            .map(|good| self.good(&table, good, &spec));
+            .map(|good| self.good(&table, good, is_latency));
         let test = MeshTest {
             name: file.name.get_ref().clone(),
             good: good.transpose()?,
+            light,
             spec,
             from,
             to,
@@ -751,31 +779,41 @@ impl MeshText<'_> {
             .kind
             .as_ref()
             .map_or("bulk", |kind| kind.get_ref().as_str());
+        if let Some(kind) = file
+            .kind
+            .as_ref()
+            .filter(|kind| !KINDS.contains(&kind.get_ref().as_str()))
+        {
+            let remedy = "\"bulk\", \"request\", \"udp\" and \"light\" are possible";
+            return Err(self.bad(table, "kind", kind, remedy));
+        }
         // Of which kinds an option is.
+        let text = |value: &Option<Text>| value.as_ref().map(Spanned::span);
+        let number = |value: &Option<Spanned<u32>>| value.as_ref().map(Spanned::span);
+        const BOOKED: &str = "bulk request udp";
         for (key, kinds, at) in [
-            (
-                "request_size",
-                "request",
-                file.request_size.as_ref().map(Spanned::span),
-            ),
-            (
-                "reply_size",
-                "request",
-                file.reply_size.as_ref().map(Spanned::span),
-            ),
+            ("request_size", "request", text(&file.request_size)),
+            ("reply_size", "request", text(&file.reply_size)),
             ("pace", "request", file.pace.as_ref().map(Spanned::span)),
-            (
-                "datagram_size",
-                "udp",
-                file.datagram_size.as_ref().map(Spanned::span),
-            ),
-            ("rate", "bulk udp", file.rate.as_ref().map(Spanned::span)),
+            ("datagram_size", "udp", text(&file.datagram_size)),
+            ("rate", "bulk udp", text(&file.rate)),
+            ("packets", "light", number(&file.packets)),
+            ("loss", "light", text(&file.loss)),
+            ("mtu", "light", number(&file.mtu)),
+            ("time", BOOKED, text(&file.time)),
+            ("directions", BOOKED, text(&file.directions)),
+            ("pairs", BOOKED, text(&file.pairs)),
+            ("streams", BOOKED, number(&file.streams)),
+            ("congestion", BOOKED, text(&file.congestion)),
+            ("sockbuf", BOOKED, text(&file.sockbuf)),
+            ("ramp", BOOKED, text(&file.ramp)),
+            ("interval", BOOKED, text(&file.interval)),
         ] {
             if let Some(at) = at
                 && !kinds.split(' ').any(|of| of == kind)
             {
                 let what = format!("{table}: '{key}' is no option of kind = \"{kind}\"");
-                let remedy = format!("leave it out; it is one of {}", kinds.replace(' ', " and "));
+                let remedy = format!("leave it out; it is one of {}", kinds.replace(' ', ", "));
                 return Err(self.error(at.start, what, remedy));
             }
         }
@@ -800,7 +838,6 @@ impl MeshText<'_> {
             .map(|rate| self.parsed::<BitRate>(table, "rate", rate));
         let rate = rate.transpose()?.filter(|rate| rate.0 > 0);
         let workload = match kind {
-            "bulk" => Workload::Bulk(Bulk::default()),
             "udp" => Workload::Udp(Udp {
                 rate: rate.unwrap_or(BitRate(1_000_000)),
                 datagram_size: size("datagram_size", &file.datagram_size, 1448, [24, 65_507])?,
@@ -821,11 +858,7 @@ impl MeshText<'_> {
                     wait: WaitMode::default(),
                 })
             }
-            _ => {
-                let kind = file.kind.as_ref().expect("the usual kind is known");
-                let remedy = "\"bulk\", \"request\" and \"udp\" are possible";
-                return Err(self.bad(table, "kind", kind, remedy));
-            }
+            _ => Workload::Bulk(Bulk::default()),
         };
         let usual = match is_mutual {
             true => Directions::UpThenDown,
@@ -886,7 +919,7 @@ impl MeshText<'_> {
             )?
             .unwrap_or(usual.interval),
             socket: SocketSettings {
-                congestion: file.congestion.clone(),
+                congestion: file.congestion.as_ref().map(|name| name.get_ref().clone()),
                 send_buffer: sockbuf,
                 receive_buffer: sockbuf,
                 pacing: rate.filter(|_| is_bulk),
@@ -898,9 +931,49 @@ impl MeshText<'_> {
         })
     }
 
-    fn good(&self, table: &str, value: &Text, spec: &Spec) -> Result<GoodThreshold, MeshError> {
+    /// What light probes send, if the test is of these.
+    fn light(&self, table: &str, file: &TestTable) -> Result<Option<LightTest>, MeshError> {
+        if file
+            .kind
+            .as_ref()
+            .is_none_or(|kind| kind.get_ref() != "light")
+        {
+            return Ok(None);
+        }
+        let within = |key: &str, value: &Option<Spanned<u32>>, [least, most]: [u32; 2]| match value
+        {
+            Some(value) if !(least..=most).contains(value.get_ref()) => {
+                Err(self.bad(table, key, value, format!("{least} to {most} are possible")))
+            }
+            value => Ok(value.as_ref().map(|value| *value.get_ref())),
+        };
+        let packets = within("packets", &file.packets, [1, MAX_PACKETS])?;
+        let mtu = within("mtu", &file.mtu, [PACKET + 1, 65_535])?;
+        let loss = match &file.loss {
+            None => None,
+            Some(value) => match parse_share(value.get_ref()) {
+                Ok(share) if (0.0..1.0).contains(&share) => Some(share),
+                _ => return Err(self.bad(table, "loss", value, "0% to 99% are possible")),
+            },
+        };
+        let mut sizes: Vec<u32> = USUAL_SIZES.into_iter().chain(mtu).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes.dedup();
+        Ok(Some(LightTest {
+            packets: packets.unwrap_or(USUAL_PACKETS),
+            sizes,
+            loss,
+            mtu,
+        }))
+    }
+
+    fn good(
+        &self,
+        table: &str,
+        value: &Text,
+        is_latency: bool,
+    ) -> Result<GoodThreshold, MeshError> {
         let text = value.get_ref();
-        let is_latency = matches!(spec.workload, Workload::Request(_));
         if text.trim().ends_with('%') {
             let share = parse_share(text)
                 .ok()

@@ -2,7 +2,7 @@
 //!
 //! A *mesh file* names hosts, links and tests ([`parse_mesh`]). A *round* is a set of pairs that measure at the same time, in
 //! which no host is twice and no link carries more than its units ([`rounds`]); the rounds of a *cycle* cover the
-//! pairs once. [`planned`] lays the rounds of all tests one after the other around the quiet hours. A *cell* is a source, a
+//! pairs once. Light probes have rounds of their own ([`light_rounds`]), beside the others. [`planned`] lays the rounds of all tests one after the other around the quiet hours. A *cell* is a source, a
 //! destination and a test; each of its legs has an outcome ([`judge`]). [`suspects`] names the host or uplink that
 //! explains the low cells.
 //!
@@ -12,6 +12,7 @@ mod cell;
 mod check;
 mod error;
 mod file;
+mod light;
 mod plan;
 mod psconfig;
 mod rounds;
@@ -25,6 +26,7 @@ pub use file::{
     AlertWhen, GoodThreshold, HostPair, Mesh, MeshAlert, MeshHost, MeshLink, MeshTest, PairChoice,
     parse_mesh,
 };
+pub use light::{LightRound, LightTest, light_bytes_a_day, light_rounds, light_span};
 pub use plan::{PlannedRound, QuietSpan, period, planned, round_length};
 pub use psconfig::{LeftOut, PsconfigImport, import_psconfig};
 pub use rounds::{MOST_HOSTS, circle, rounds};

@@ -1,7 +1,7 @@
 //! When the rounds run.
 //!
 //! The shortest `every` of a mesh is its *period*. A test with a longer cycle has an equal share of its rounds in each
-//! period of the cycle. In a period the rounds of all tests follow each other, and none touches a quiet span. What is
+//! period of the cycle. In a period the rounds of all tests but light probes follow each other, and none touches a quiet span. What is
 //! to run at a moment follows from the file and the moment alone, so a coordinator that was away catches nothing up.
 
 use crate::{HostPair, Mesh, MeshTest, rounds};
@@ -13,7 +13,7 @@ const AROUND_A_LEG: Nanos = Nanos::from_secs(3);
 /// From the last leg of a round to the next round.
 const BETWEEN_ROUNDS: Nanos = Nanos::from_secs(2);
 
-const DAY: Nanos = Nanos::from_secs(86_400);
+pub(crate) const DAY: Nanos = Nanos::from_secs(86_400);
 /// 1970-01-01 was a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
@@ -104,20 +104,20 @@ pub fn round_length(test: &MeshTest) -> Nanos {
     Nanos(legs * (test.time() + AROUND_A_LEG).0) + BETWEEN_ROUNDS
 }
 
-/// The period of a mesh: its shortest cycle.
+/// The period of a mesh: the shortest cycle of its tests that are booked.
 pub fn period(mesh: &Mesh) -> Nanos {
-    let cycles = mesh.tests.iter().map(|test| test.every);
+    let cycles = mesh.booked().map(|(_, test)| test.every);
     cycles.min().unwrap_or(DAY)
 }
 
-/// The rounds of a period of a mesh, counted from its epoch, in the order in which they run.
+/// The rounds of a period of a mesh but those of light probes, counted from its epoch, in the order in which they run.
 pub fn planned(mesh: &Mesh, number: u64) -> Vec<PlannedRound> {
     let period = period(mesh);
     let begin = Nanos(mesh.epoch.0.saturating_add(number.saturating_mul(period.0)));
     let end = begin + period;
     let mut free = begin;
     let mut plan = Vec::new();
-    for (index, test) in mesh.tests.iter().enumerate() {
+    for (index, test) in mesh.booked() {
         let periods = (test.every.0 / period.0).max(1);
         let (cycle, part) = (number / periods, number % periods);
         let all = rounds(mesh, test, cycle);

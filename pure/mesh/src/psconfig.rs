@@ -1,8 +1,9 @@
 //! A mesh file from a template of pSConfig (perfSONAR): <https://docs.perfsonar.net/psconfig_templates_intro.html>.
 //!
-//! Taken over are addresses with their labels, hosts, groups (mesh, disjoint), throughput tests, schedules (`repeat`) and
-//! what is disabled. All else that has an effect is named by its JSON pointer (RFC 6901).
+//! Taken over are addresses with their labels, hosts, groups (mesh, disjoint), tests of throughput, and of latency, latencybg,
+//! rtt and trace as light probes, schedules (`repeat`) and what is disabled. All else that has an effect is named by its JSON pointer (RFC 6901).
 
+use model::light::MAX_PACKETS;
 use model::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,6 +12,8 @@ use std::fmt::Write;
 
 /// Cycle of a task without a schedule.
 const USUAL_EVERY: Nanos = Nanos::from_secs(86_400);
+/// That of one of light probes.
+const LIGHT_EVERY: Nanos = Nanos::from_secs(60);
 /// Duration of a throughput test without one (of pScheduler).
 const USUAL_TIME: Nanos = Nanos::from_secs(10);
 
@@ -353,10 +356,17 @@ impl<'a> Importer<'a> {
             .get("type")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        if kind != "throughput" {
-            let why = format!("of the types of tests throughput is taken over, not '{kind}'");
+        let is_light = ["latency", "latencybg", "rtt", "trace"].contains(&kind);
+        if kind != "throughput" && !is_light {
+            let why = format!(
+                "of the types of tests throughput, latency, latencybg, rtt and trace are taken over, not '{kind}'"
+            );
             self.leave_out(&["tests", test, "type"], why);
             return None;
+        }
+        if kind == "trace" {
+            let why = "light probes find RTT, loss and MTU, not the hops";
+            self.leave_out(&["tests", test, "type"], why);
         }
         if self.entry("groups", group).is_none() {
             self.leave_out(
@@ -364,15 +374,21 @@ impl<'a> Importer<'a> {
                 format!("there is no group '{group}'"),
             );
         }
-        let options = self.options(test, of_test)?;
-        let every = self.every(name, named("schedule"));
+        let options = match is_light {
+            true => self.light_options(test, of_test)?,
+            false => self.options(test, of_test)?,
+        };
+        let every = match named("schedule") {
+            None if is_light => span_text(LIGHT_EVERY),
+            schedule => self.every(name, schedule),
+        };
         let pairs = self.pairs(group)?;
         if pairs.is_empty() {
             self.leave_out(&["groups", group], "it has no pair of two hosts");
             return None;
         }
         let mut text = format!("\n[[test]]\nname = {}\n", quoted(&plain(name)));
-        text += &self.hosts_of(&pairs);
+        text += &self.hosts_of(&pairs, is_light);
         text += &options;
         writeln!(text, "every = {}", quoted(&every)).expect("a string grows");
         Some(text)
@@ -440,6 +456,38 @@ impl<'a> Importer<'a> {
         Some(text)
     }
 
+    /// The options of a test that light probes replace; `None` if one of those that matter cannot be read.
+    fn light_options(&mut self, name: &str, test: &Map<String, Value>) -> Option<String> {
+        let mut text = "kind = \"light\"\n".to_owned();
+        let spec = test.get("spec").and_then(Value::as_object);
+        for (key, value) in spec.into_iter().flatten() {
+            let pointer = ["tests", name, "spec", key.as_str()];
+            match key.as_str() {
+                "source" | "dest" | "schema" => {}
+                other if other.starts_with('_') => {}
+                _ if value.to_string().contains("{%") => {
+                    self.leave_out(&pointer, "its value is a template");
+                    return None;
+                }
+                // Of latency and of rtt; each of a trace is sent to every hop.
+                "packet-count" | "count" => match value.as_u64() {
+                    Some(count) if (1..=u64::from(MAX_PACKETS)).contains(&count) => {
+                        writeln!(text, "packets = {count}").expect("a string grows");
+                    }
+                    _ => {
+                        let why = format!("1 to {MAX_PACKETS} packets are possible");
+                        self.leave_out(&pointer, why);
+                    }
+                },
+                "ip-version" if value.is_u64() => {
+                    writeln!(text, "ip_version = {value}").expect("a string grows");
+                }
+                _ => self.leave_out(&pointer, "light probes have no such option"),
+            }
+        }
+        Some(text)
+    }
+
     /// The cycle of a task.
     fn every(&mut self, task: &str, schedule: Option<&str>) -> String {
         let Some(name) = schedule else {
@@ -474,7 +522,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Who measures whom.
-    fn hosts_of(&mut self, pairs: &BTreeSet<(Member, Member)>) -> String {
+    fn hosts_of(&mut self, pairs: &BTreeSet<(Member, Member)>, is_light: bool) -> String {
         let distinct =
             |members: BTreeSet<&Member>| members.into_iter().cloned().collect::<Vec<Member>>();
         let from = distinct(pairs.iter().map(|(a, _)| a).collect());
@@ -484,7 +532,8 @@ impl<'a> Importer<'a> {
             .all(|(a, b)| pairs.contains(&(b.clone(), a.clone())));
         let mut left: Vec<(&Member, &Member)> = Vec::new();
         for (a, b) in from.iter().flat_map(|a| to.iter().map(move |b| (a, b))) {
-            let once = !is_mutual || a < b;
+            // The pairs of light probes are ordered.
+            let once = !is_mutual || is_light || a < b;
             if a != b && once && !pairs.contains(&(a.clone(), b.clone())) {
                 left.push((a, b));
             }

@@ -15,6 +15,7 @@ mod experiment;
 pub mod finding;
 mod fingerprint;
 mod latency;
+pub mod light;
 mod mesh_leg;
 pub mod mtu;
 mod names;

@@ -69,10 +69,17 @@ pub struct MeshLeg {
     /// Smallest RTT.
     #[serde(rename = "rtt_idle_ns")]
     pub rtt_idle: Option<Nanos>,
-    /// Median RTT under load; of requests the median latency.
+    /// Median RTT under load; of requests the median latency, of light probes the median RTT.
     #[serde(rename = "rtt_p50_ns")]
     pub rtt_p50: Option<Nanos>,
-    /// Lost datagrams in a million.
+    /// 95th percentile of the RTT of light probes.
+    #[serde(rename = "rtt_p95_ns")]
+    pub rtt_p95: Option<Nanos>,
+    /// Numbered packets that were sent; of light probes alone.
+    pub packets: Option<u64>,
+    /// Something else was measured from or to one of the two hosts meanwhile: the RTT of light probes is one under load.
+    pub busy: bool,
+    /// Lost datagrams or packets in a million.
     pub loss_ppm: Option<u64>,
     /// The largest packet that passes, in bytes.
     pub mtu: Option<u64>,
@@ -82,7 +89,7 @@ pub struct MeshLeg {
     pub outcome: LegOutcome,
     /// A sentence, where it is not good.
     pub why: Option<String>,
-    /// Start of the first leg on the present level of the cell, if the level changed among its last 200 legs.
+    /// Start of the first leg on the present level of the cell, if the level changed among its last 200 legs (light probes: 60).
     #[serde(rename = "level_since_unix_ns")]
     pub level_since: Option<Nanos>,
 }
@@ -111,6 +118,9 @@ impl MeshLeg {
             retrans_ppm: None,
             rtt_idle: None,
             rtt_p50: None,
+            rtt_p95: None,
+            packets: None,
+            busy: false,
             loss_ppm: None,
             mtu: None,
             limited_by: None,

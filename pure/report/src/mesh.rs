@@ -11,10 +11,11 @@ pub use documents::{
 
 use crate::pages::{GridCell, MeshGrid};
 use crate::words::{Ink, Style, age, counted, escape, escape_sentence, wrap};
+use model::stats::percent;
 use model::{LegOutcome, MeshLeg};
 use std::fmt::Write as _;
 
-/// Columns of a cell with its value, and of one without.
+/// Columns of a cell with its value at the least, and of one without.
 const WIDE: usize = 8;
 const NARROW: usize = 3;
 /// Longest name of a host at the begin of a row.
@@ -22,11 +23,8 @@ const LONGEST: usize = 16;
 /// Cells below the grid that are explained.
 const MOST_EXPLAINED: usize = 20;
 
-/// What the marks mean.
-const LEGEND: &str = "g good, L low, F failed, M missed, s skipped; - no leg yet; ' older than two cycles; ~ its level changed";
-
 /// The grid: rows are sources, columns destinations. With values where it fits the width, else with marks alone, in
-/// parts where that does not fit either; below it the cells that are not good.
+/// parts where that does not fit either; below it the cells that are not good, or where packets are lost or too large.
 pub fn grid(grid: &MeshGrid, style: Style) -> String {
     let names: Vec<String> = grid.hosts.iter().map(|host| escape(&host.name)).collect();
     let longest = names
@@ -37,8 +35,16 @@ pub fn grid(grid: &MeshGrid, style: Style) -> String {
     // At the least what stands above the names.
     let first = (longest.min(LONGEST) + 5).max(10);
     let width = usize::from(style.width);
-    let with_values = first + WIDE * names.len() <= width;
-    let column = if with_values { WIDE } else { NARROW };
+    let texts = grid.cells.values().map(|cell| grid.cell_text(cell));
+    let longest = texts.map(|text| text.chars().count()).max().unwrap_or(0);
+    // Marks that are rare may join two cells of goodput.
+    let wide = if grid.is_light {
+        WIDE.max(longest + 1)
+    } else {
+        WIDE
+    };
+    let with_values = first + wide * names.len() <= width;
+    let column = if with_values { wide } else { NARROW };
     let part = ((width.saturating_sub(first)) / column).max(1);
     let mut out = format!("{}\n", grid.title());
     for from in (0..names.len()).step_by(part) {
@@ -64,10 +70,10 @@ pub fn grid(grid: &MeshGrid, style: Style) -> String {
             out = out.trim_end().to_owned() + "\n";
         }
     }
-    out += &format!("\n{}", wrap(LEGEND, style.width, "", ""));
+    out += &format!("\n{}", wrap(&grid.legend(), style.width, "", ""));
     let is_good = |cell: &GridCell| {
         cell.newest()
-            .is_none_or(|leg| leg.outcome == LegOutcome::Good)
+            .is_none_or(|leg| leg.outcome == LegOutcome::Good && !grid.is_notable(leg))
     };
     let bad: Vec<_> = grid
         .cells
@@ -95,6 +101,13 @@ pub(crate) fn sentence(leg: &MeshLeg, grid: &MeshGrid) -> String {
     let mut text = leg.outcome.to_string();
     if let Some(value) = grid.value(leg) {
         let _ = write!(text, ", {value}");
+    }
+    if leg.rtt_p50.is_some() && leg.packets.is_some() {
+        let lost = leg.loss_ppm.unwrap_or(0) as f64 / 1e6;
+        let _ = write!(text, ", {} lost", percent(lost));
+        if let Some(mtu) = leg.mtu {
+            let _ = write!(text, ", MTU {mtu}");
+        }
     }
     if let Some(limit) = &leg.limited_by {
         let _ = write!(text, ", limited by {}", escape(limit));

@@ -179,7 +179,7 @@ pub fn text<'a>(
     out + "# EOF\n"
 }
 
-/// Cells of all meshes at most: each has five series.
+/// Cells of all meshes at most: each has seven series.
 const MOST_CELLS: usize = 20_000;
 
 /// The newest leg of each cell.
@@ -212,8 +212,18 @@ fn cells(out: &mut String, meshes: &[MeshGrid]) {
     );
     gauge(
         "leg_latency_seconds",
-        "Median latency of its requests, or RTT under load.",
+        "Median latency of its requests, RTT of its light probes, or RTT under load.",
         &|_, leg| seconds(leg.rtt_p50),
+    );
+    gauge(
+        "leg_loss_ratio",
+        "Share of its datagrams or packets that were lost.",
+        &|_, leg| Some(leg.loss_ppm? as f64 / 1e6),
+    );
+    gauge(
+        "leg_mtu_bytes",
+        "The largest packet of its light probes that passed.",
+        &|_, leg| Some(leg.mtu? as f64),
     );
     gauge(
         "leg_timestamp_seconds",

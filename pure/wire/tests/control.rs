@@ -4,7 +4,8 @@
 
 use linerate_wire::Machine;
 use linerate_wire::control::direct::{
-    Destination, DirectAnswer, DirectRequest, DirectedRun, MAX_KEPT, MAX_SPAN, PlayEvent,
+    Destination, DirectAnswer, DirectRequest, DirectedRun, LightResult, MAX_KEPT, MAX_SPAN,
+    PlayEvent,
 };
 use linerate_wire::control::{
     AgentMachine, ControlRole, ControllerMachine, Endpoint, Fault, IDLE, LegOrder, MAX_FRAME,
@@ -870,6 +871,48 @@ fn a_run_between_two_other_hosts_is_reported_and_answered_in_turn() {
     pair.pass(Nanos::from_secs(120));
     let owes = Fault::Overdue("answer a request to measure towards another host");
     assert_eq!(fault(&mut pair.controller), owes);
+}
+
+#[test]
+fn light_probes_are_answered_within_their_bounds() {
+    let mut pair = Pair::ready();
+    let request = DirectRequest::Light {
+        slot: "0".repeat(32),
+        peers: Vec::new(),
+        packets: 1,
+        gap: Nanos(1),
+        sizes: Vec::new(),
+        ip_version: None,
+    };
+    pair.send(&ToAgent::Direct { number: 1, request }).unwrap();
+    let result = LightResult {
+        why: Some("a\u{7}b".to_owned()),
+        ..LightResult::default()
+    };
+    let lighted = |peers: usize| ToController::Directed {
+        number: 1,
+        answer: Ok(DirectAnswer::Lighted {
+            busy: false,
+            peers: vec![result.clone(); peers],
+        }),
+    };
+    let most = model::light::MAX_PEERS;
+    assert!(pair.agent.send(pair.now, &lighted(most + 1)).is_err());
+    pair.answer(&lighted(most)).unwrap();
+    match &all(&mut pair.controller)[..] {
+        [
+            MachineEvent::Message(ToController::Directed {
+                answer: Ok(DirectAnswer::Lighted { peers, .. }),
+                ..
+            }),
+        ] => assert_eq!((peers.len(), peers[63].why.as_deref()), (most, Some("a?b"))),
+        other => panic!("{other:?}"),
+    }
+    // What a version without light probes wrote is read.
+    let held =
+        r#"{"done":"held","id":"ID","port":5210}"#.replace("ID", &NodeId::new([1; 32]).to_string());
+    let held: DirectAnswer = serde_json::from_str(&held).unwrap();
+    assert!(matches!(held, DirectAnswer::Held { light: None, .. }));
 }
 
 #[test]

@@ -13,9 +13,10 @@ use std::path::PathBuf;
   linerate mesh import psconfig.json --partly > db.toml
 
 Taken over are addresses with their labels, groups of type mesh and disjoint,
-tests of type throughput, how often they repeat, and what is disabled. All else
-that has an effect there is named by its JSON pointer; then the command ends
-with status 2, unless --partly allows it.")]
+tests of type throughput, those of latency, latencybg, rtt and trace as light
+probes, how often they repeat, and what is disabled. All else that has an effect
+there is named by its JSON pointer; then the command ends with status 2, unless
+--partly allows it.")]
 pub struct MeshImport {
     /// The template
     #[arg(value_name = "TEMPLATE")]
@@ -57,7 +58,7 @@ impl MeshImport {
         }
         if import.toml.is_empty() {
             refuse!(
-                "{file} has no task that could be taken over: tests of type throughput between hosts are possible"
+                "{file} has no task that could be taken over: tests of type throughput, latency, latencybg, rtt and trace between hosts are possible"
             );
         }
         if !import.left_out.is_empty() && !self.partly {

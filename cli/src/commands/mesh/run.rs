@@ -8,6 +8,7 @@ use engine::host::Host;
 use engine::mesh::MeshRun;
 use report::words::escape_sentence;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 /// Have the hosts measure each other by the plan, until Ctrl-C
 #[derive(Args)]
@@ -56,6 +57,7 @@ impl MeshRunArgs {
             archive,
             directory: engine::trust::directory(global.config.as_deref())?,
             stop,
+            ended: AtomicBool::new(false),
             log: &|line| out::note(&format!("linerate: {}", escape_sentence(line))),
         };
         run.run()?;

@@ -136,7 +136,7 @@ fn complaints() {
         (
             "kind = \"bulk\"",
             "kind = \"copy\"",
-            "db.toml:24: [[test]] 'bulk': kind = \"copy\" is not possible; \"bulk\", \"request\" and \"udp\" are possible",
+            "db.toml:24: [[test]] 'bulk': kind = \"copy\" is not possible; \"bulk\", \"request\", \"udp\" and \"light\" are possible",
         ),
         (
             "kind = \"bulk\"",
@@ -205,6 +205,64 @@ fn cycles_are_multiples_of_the_shortest() {
         error
             .to_string()
             .contains("[[test]] 'bulk': every = \"1d\" is not possible; write a multiple of"),
+        "{error}"
+    );
+}
+
+#[test]
+fn light_probes() {
+    let with = |lines: &str| {
+        let table = format!("[[test]]\nname = \"l\"\nkind = \"light\"\nhosts = [\"*\"]\n{lines}\n");
+        parse_mesh(&format!("{WHOLE}{table}"), "db.toml").map_err(|error| error.to_string())
+    };
+    let mesh = with("except = [[\"db2\", \"db1\"]]").unwrap();
+    let test = &mesh.tests[1];
+    assert_eq!(test.every, Nanos::from_secs(60));
+    assert_eq!(test.light.as_ref().unwrap().packets, 20);
+    assert_eq!(test.cells(), [(0, 1), (0, 2), (1, 2), (2, 0), (2, 1)]);
+    // No multiple of the other cycle, nor it of this one.
+    let test = with("every = \"7m\"\ngood = \"20ms\"\npackets = 100").unwrap();
+    assert_eq!(
+        test.tests[1].good,
+        Some(GoodThreshold::Latency(Nanos::from_millis(20)))
+    );
+    for (lines, expected) in [
+        (
+            "packets = 0",
+            "packets = \"0\" is not possible; 1 to 100 are possible",
+        ),
+        (
+            "packets = 101",
+            "packets = \"101\" is not possible; 1 to 100 are possible",
+        ),
+        (
+            "loss = \"100%\"",
+            "loss = \"100%\" is not possible; 0% to 99% are possible",
+        ),
+        (
+            "mtu = 128",
+            "mtu = \"128\" is not possible; 129 to 65535 are possible",
+        ),
+        ("good = \"8G\"", "good = \"8G\" is not possible"),
+        (
+            "time = \"1s\"",
+            "'time' is no option of kind = \"light\"; leave it out; it is one of bulk, request, udp",
+        ),
+    ] {
+        let error = with(lines).expect_err(lines);
+        assert!(error.contains(expected), "{error}");
+    }
+    let loss = WHOLE.replace("good = \"8G\"", "loss = \"1%\"");
+    let error = parse_mesh(&loss, "db.toml").unwrap_err().to_string();
+    assert!(
+        error.contains("'loss' is no option of kind = \"bulk\""),
+        "{error}"
+    );
+    let error = parse_mesh(&WHOLE.replace("every = \"1d\"\n", ""), "db.toml").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("'every' is missing; add every = ..."),
         "{error}"
     );
 }

@@ -25,13 +25,18 @@ const TEMPLATE: &str = r#"{
              "parallel": 4, "omit": "PT5S", "congestion": "bbr", "zero-copy": true } },
     "udp": { "type": "throughput", "spec": { "source": "{% address[0] %}", "dest": "{% address[1] %}", "udp": true, "bandwidth": 50000000 } },
     "drawn": { "type": "throughput", "spec": { "source": "{% address[0] %}", "duration": "{% jq .duration %}" } },
-    "ping": { "type": "rtt", "spec": { "source": "{% address[0] %}", "dest": "{% address[1] %}" } }
+    "ping": { "type": "rtt", "spec": { "source": "{% address[0] %}", "dest": "{% address[1] %}", "count": 10, "interval": "PT0.1S" } },
+    "owamp": { "type": "latency", "spec": { "source": "{% address[0] %}", "dest": "{% address[1] %}", "packet-count": 600, "ip-version": 6 } },
+    "hops": { "type": "trace", "spec": {} }, "names": { "type": "dns", "spec": {} }
   },
-  "schedules": { "4h": { "repeat": "PT4H", "slip": "PT4H", "sliprand": true }, "once": { "start": "PT1H", "repeat": "P1D" } },
+  "schedules": { "5m": { "repeat": "PT5M" }, "4h": { "repeat": "PT4H", "slip": "PT4H", "sliprand": true }, "once": { "start": "PT1H", "repeat": "P1D" } },
   "tasks": {
     "bulk": { "group": "all", "test": "tcp", "schedule": "4h", "archives": [ "central" ], "tools": [ "iperf3" ] },
     "datagrams": { "group": "one-way", "test": "udp", "schedule": "once" },
-    "ping": { "group": "all", "test": "ping", "schedule": "4h" },
+    "ping": { "group": "all", "test": "ping", "schedule": "5m" },
+    "owamp": { "group": "one-way", "test": "owamp" },
+    "path": { "group": "one-way", "test": "hops", "schedule": "5m" },
+    "resolve": { "group": "all", "test": "names" },
     "drawn": { "group": "all", "test": "drawn" },
     "off": { "disabled": true, "group": "all", "test": "tcp" }
   }
@@ -55,7 +60,7 @@ fn a_template_becomes_a_mesh_file() {
             ("c2.example", "c2.example"),
         ]
     );
-    let [bulk, datagrams] = &mesh.tests[..] else {
+    let [bulk, datagrams, owamp, path, ping] = &mesh.tests[..] else {
         panic!("{}", import.toml);
     };
     // 4 addresses, of which two are of one host.
@@ -70,6 +75,21 @@ fn a_template_becomes_a_mesh_file() {
     );
     assert_eq!(datagrams.cells(), [(0, 2)]);
     assert_eq!(datagrams.spec.workload.kind().name, "udp");
+    assert_eq!(ping.cells().len(), 10);
+    let light = |test: &crate::MeshTest| {
+        let packets = test.light.as_ref().map(|light| light.packets);
+        (packets, test.every, test.cells().len())
+    };
+    let five = Nanos::from_secs(300);
+    let minute = Nanos::from_secs(60);
+    let expected = [
+        (Some(10), five, 10),
+        (Some(20), minute, 1),
+        (Some(20), five, 1),
+    ];
+    let version = owamp.spec.socket.ip_version;
+    assert_eq!(version, Some(model::IpVersion::V6));
+    assert_eq!([ping, owamp, path].map(light), expected);
     let groups = [("all", 5, 10), ("classes", 1, 0), ("one-way", 3, 1)];
     let groups = groups.map(|(name, addresses, pairs)| (name.to_owned(), addresses, pairs));
     assert_eq!(import.groups, groups);
@@ -96,7 +116,10 @@ fn what_is_left_out_is_named_by_its_pointer() {
             "/tasks/bulk/archives",
             "/tasks/bulk/tools",
             "/tests/drawn/spec/duration",
-            "/tests/ping/type",
+            "/tests/hops/type",
+            "/tests/names/type",
+            "/tests/owamp/spec/packet-count",
+            "/tests/ping/spec/interval",
             "/tests/tcp/spec/zero-copy",
         ]
     );

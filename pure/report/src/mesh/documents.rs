@@ -14,7 +14,7 @@ pub struct MeshChecked {
     pub schema: u32,
     /// Name of the mesh.
     pub mesh: String,
-    /// The shortest cycle, in which the rounds of all tests follow each other.
+    /// The shortest cycle, in which the rounds of all tests but light probes follow each other.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
     /// What the rounds of a period take at most.
@@ -48,9 +48,9 @@ pub struct CheckedTest {
     /// Duration of a cycle.
     #[serde(rename = "every_ns")]
     pub every: Nanos,
-    /// Payload of a leg, where it is known.
+    /// Payload of a leg, where it is known; of light probes their packets and the answers.
     pub leg_bytes: Option<Bytes>,
-    /// The payload is that of a leg which is just good: more may pass.
+    /// More may pass: it is that of a leg which is just good, or of light probes on a usual path.
     pub at_least: bool,
 }
 
@@ -264,6 +264,7 @@ pub(crate) fn documents_of_tests() -> [String; 3] {
         mesh: name(),
         test: name(),
         is_of_latency: false,
+        is_light: false,
         tests: Vec::new(),
         every: Nanos(2),
         hosts: vec![GridHost {

@@ -14,8 +14,10 @@ pub struct MeshGrid {
     pub mesh: String,
     /// Name of the test.
     pub test: String,
-    /// Its cells show the median latency of requests, not goodput.
+    /// Its cells show the median latency of requests or the median RTT of light probes, not goodput.
     pub is_of_latency: bool,
+    /// It is of light probes.
+    pub is_light: bool,
     /// Names of the tests of the mesh.
     pub tests: Vec<String>,
     /// Duration of a cycle.
@@ -59,10 +61,10 @@ impl GridCell {
 
 impl MeshGrid {
     pub(crate) fn title(&self) -> String {
-        let what = if self.is_of_latency {
-            "median latency"
-        } else {
-            "goodput"
+        let what = match (self.is_light, self.is_of_latency) {
+            (true, _) => "median RTT",
+            (false, true) => "median latency",
+            (false, false) => "goodput",
         };
         let [mesh, test] = [&self.mesh, &self.test].map(|name| escape(name));
         format!("mesh {mesh}, test {test}: {what}, {}", utc(self.now))
@@ -74,6 +76,24 @@ impl MeshGrid {
             true => leg.rtt_p50.map(|time| time.to_string()),
             false => leg.goodput.map(|rate| rate.to_string()),
         }
+    }
+
+    /// What the marks of the cells mean.
+    pub(crate) fn legend(&self) -> String {
+        let busy = match self.is_light {
+            true => "; + beside another test of a host",
+            false => "",
+        };
+        format!(
+            "g good, L low, F failed, M missed, s skipped; - no leg yet; ' older than two cycles; ~ its level changed{busy}"
+        )
+    }
+
+    /// Whether light probes found more than an RTT: packets were lost, or the largest that pass are smaller than elsewhere.
+    pub(crate) fn is_notable(&self, leg: &MeshLeg) -> bool {
+        let newest = self.cells.values().filter_map(GridCell::newest);
+        let largest = newest.filter_map(|leg| leg.mtu).max();
+        self.is_light && leg.rtt_p50.is_some() && (leg.loss_ppm > Some(0) || leg.mtu < largest)
     }
 
     /// Older than two cycles.
@@ -88,7 +108,8 @@ impl MeshGrid {
         };
         let old = if self.is_old(leg) { "'" } else { "" };
         let changed = if leg.level_since.is_some() { "~" } else { "" };
-        format!("{}{old}{changed}", leg.outcome.letter())
+        let busy = if leg.busy { "+" } else { "" };
+        format!("{}{old}{changed}{busy}", leg.outcome.letter())
     }
 
     /// The value of a cell with its mark: `9.41GL`.
@@ -171,8 +192,8 @@ pub fn grid(
     }
     let _ = write!(
         out,
-        "</tbody></table></div>\n<p>g good, L low, F failed, M missed, s skipped; - no leg yet; ' older than two cycles; ~ the level of \
-         the cell changed among its last 200 legs.</p>\n</main>\n"
+        "</tbody></table></div>\n<p>{}.</p>\n</main>\n",
+        inert(&grid.legend())
     );
     document(&format!("Mesh {}", grid.mesh), &out, true)
 }
@@ -217,6 +238,7 @@ mod tests {
             mesh: "db".to_owned(),
             test: "bulk".to_owned(),
             is_of_latency: false,
+            is_light: false,
             tests: vec!["bulk".to_owned(), "r".to_owned()],
             every: Nanos::from_secs(86_400),
             hosts: (0..hosts)

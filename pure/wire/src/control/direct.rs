@@ -4,7 +4,7 @@
 //! Times are relative to the message, so no clocks are compared. An agent books its whole host in its own calendar and
 //! refuses what overlaps, whatever a coordinator claims. It takes the source's key for the time of the slot alone.
 
-use model::{Direction, Nanos, NodeId, RunId, Sample, Side, Spec, Warning};
+use model::{Direction, IpVersion, Nanos, NodeId, RunId, Sample, Side, Spec, Warning};
 use serde::{Deserialize, Serialize};
 
 /// Longest time until a slot begins.
@@ -12,6 +12,9 @@ pub const MAX_AHEAD: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Longest slot.
 pub const MAX_SPAN: Nanos = Nanos::from_secs(3600);
+
+/// Longest slot for light probes.
+pub const MAX_LIGHT_SPAN: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Longest time for which an unconfirmed slot is held.
 pub const MAX_TTL: Nanos = Nanos::from_secs(60);
@@ -33,6 +36,48 @@ pub enum SlotRole {
     Source,
     /// It is measured.
     Destination,
+    /// It sends light probes to other hosts in slots of this kind, and answers theirs. Nothing is booked.
+    Light,
+}
+
+/// Where a host answers light probes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LightPort {
+    /// UDP port.
+    pub port: u16,
+    /// Makes it answer, and nothing else; hexadecimal.
+    pub token: String,
+}
+
+/// A host to which light probes are to be sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LightPeer {
+    /// Name or address, without brackets.
+    pub name: String,
+    /// Where it answers, as it reported when it was held.
+    pub at: LightPort,
+}
+
+/// What came of light probes to a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LightResult {
+    /// Numbered packets that were sent.
+    pub sent: u32,
+    /// Those that arrived there.
+    pub came: u32,
+    /// Smallest RTT.
+    #[serde(rename = "rtt_min_ns")]
+    pub rtt_min: Option<Nanos>,
+    /// Median RTT.
+    #[serde(rename = "rtt_p50_ns")]
+    pub rtt_p50: Option<Nanos>,
+    /// 95th percentile of the RTT.
+    #[serde(rename = "rtt_p95_ns")]
+    pub rtt_p95: Option<Nanos>,
+    /// The largest size that arrived, in bytes of the IP packet.
+    pub largest: Option<u32>,
+    /// Why nothing was sent, if nothing was.
+    pub why: Option<String>,
 }
 
 /// Where a source finds its destination.
@@ -58,14 +103,15 @@ pub enum DirectRequest {
         /// Beginning, from now; up to [`MAX_AHEAD`].
         #[serde(rename = "after_ns")]
         after: Nanos,
-        /// Length, up to [`MAX_SPAN`].
+        /// Length, up to [`MAX_SPAN`], of light probes up to [`MAX_LIGHT_SPAN`].
         #[serde(rename = "span_ns")]
         span: Nanos,
         /// Up to [`MAX_TTL`].
         #[serde(rename = "ttl_ns")]
         ttl: Nanos,
-        /// Key of the other host of the slot.
-        peer: NodeId,
+        /// Key of the other host of the slot; light probes have many.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peer: Option<NodeId>,
         /// What this host does.
         role: SlotRole,
     },
@@ -93,6 +139,26 @@ pub enum DirectRequest {
         outage: Nanos,
         /// A note kept with the run.
         title: Option<String>,
+    },
+    /// Send light probes to these hosts at the same time, in a confirmed slot for them that has begun: numbered packets of
+    /// [`PACKET`](model::light::PACKET) bytes, then the largest of the sizes that passes. Only a host that has the token and returns a
+    /// challenge gets any. Without hosts it reports whether this one is busy.
+    Light {
+        /// Its name.
+        slot: String,
+        /// Up to [`MAX_PEERS`](model::light::MAX_PEERS).
+        peers: Vec<LightPeer>,
+        /// To each, up to [`MAX_PACKETS`](model::light::MAX_PACKETS).
+        packets: u32,
+        /// Between two packets to the same host; all packets take [`MAX_RATE`](model::light::MAX_RATE) and
+        /// [`MAX_TIME`](model::light::MAX_TIME) at most.
+        #[serde(rename = "gap_ns")]
+        gap: Nanos,
+        /// Bytes of IP packets, up to [`MAX_SIZES`](model::light::MAX_SIZES) of them.
+        sizes: Vec<u32>,
+        /// Of the addresses of the hosts; absent: the first address of each.
+        #[serde(default)]
+        ip_version: Option<IpVersion>,
     },
     /// Which runs this coordinator ordered here and are kept, those behind that number of [`DirectedRun::number`].
     Kept {
@@ -129,6 +195,9 @@ pub enum DirectAnswer {
         id: NodeId,
         /// Port of its control connections.
         port: u16,
+        /// Where it answers light probes, in a slot for them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        light: Option<LightPort>,
     },
     /// It is not.
     HoldRefused {
@@ -152,6 +221,13 @@ pub enum DirectAnswer {
         run: RunId,
         /// SHA-256 of its document, hexadecimal.
         digest: String,
+    },
+    /// The light probes are over.
+    Lighted {
+        /// Another measurement was booked on this host meanwhile.
+        busy: bool,
+        /// As many as hosts were named, in their order.
+        peers: Vec<LightResult>,
     },
     /// The runs, by their number; [`MAX_KEPT`] at most.
     Kept {

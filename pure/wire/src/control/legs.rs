@@ -281,6 +281,12 @@ impl Legs {
                 answer: Ok(DirectAnswer::Kept { runs }),
                 ..
             } if runs.len() > MAX_KEPT => fault("sent more runs than an answer may have"),
+            ToController::Directed {
+                answer: Ok(DirectAnswer::Lighted { peers, .. }),
+                ..
+            } if peers.len() > model::light::MAX_PEERS => {
+                fault("sent more light probes than an answer may have")
+            }
             ToController::Piece { data, .. }
             | ToController::Directed {
                 answer: Ok(DirectAnswer::Document { data }),

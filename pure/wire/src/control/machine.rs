@@ -498,6 +498,11 @@ impl ControlRole for ControllerRole {
                 Ok(DirectAnswer::HoldRefused { why, .. }) | Err(why) => {
                     *why = printable(why, MAX_SENTENCE);
                 }
+                Ok(DirectAnswer::Lighted { peers, .. }) => {
+                    for why in peers.iter_mut().filter_map(|peer| peer.why.as_mut()) {
+                        *why = printable(why, MAX_SENTENCE);
+                    }
+                }
                 Ok(_) => {}
             },
             ToController::Progress { event, .. } => match event {

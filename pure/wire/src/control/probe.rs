@@ -21,6 +21,11 @@ pub const LEAST: usize = COMMON + 6;
 /// Probes that one answer can report.
 pub const MOST_SEEN: usize = 80;
 
+/// How many probes an answer can report that is no larger than a datagram of so many bytes.
+pub fn answer_room(bytes: usize) -> usize {
+    (bytes.saturating_sub(COMMON) / NUMBERED).min(MOST_SEEN)
+}
+
 /// What a datagram says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Datagram {
@@ -140,6 +145,26 @@ mod tests {
             close.extend(junk);
             let _ = Datagram::decode(&close, &token);
         }
+    }
+
+    #[test]
+    fn an_answer_is_no_larger_than_its_probe() {
+        let probe = |size| Probe {
+            round: 0,
+            size,
+            copy: 9,
+        };
+        let token = Token::new([0; TOKEN_LEN]);
+        for payload in [LEAST, 80, 100, 8972] {
+            let sent = Datagram::Probe(probe(payload as u32)).encode(&token, payload);
+            let answer = Datagram::Seen(vec![probe(1); answer_room(sent.len())]);
+            let answer = answer.encode(&token, 0);
+            assert!(
+                answer.len() <= sent.len() && answer.len() > COMMON,
+                "{payload}"
+            );
+        }
+        assert_eq!(answer_room(COMMON), 0);
     }
 
     #[test]

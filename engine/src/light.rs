@@ -1,0 +1,683 @@
+//! Light probes at an agent: answers those of other hosts, and sends its own.
+//!
+//! A host that is held for light probes opens a UDP port with a token, which its coordinator hands to the others. Before
+//! any probe both ends return a challenge of the other one: nobody who is not there and has not the token gets more than
+//! a few packets of up to 73 bytes, and no answer is larger than what it answers, but for 8 bytes of a challenge.
+
+use crate::address_challenge::AddressChallenge;
+use crate::slots::DirectSlot;
+use crate::trust::LightUse;
+use anyhow::{Context, Result, bail};
+use model::light::{MAX_PACKETS, MAX_PEERS, MAX_RATE, MAX_SIZES, MAX_TIME, PACKET, shortest_gap};
+use model::mtu::Probe;
+use model::stats::percentile;
+use model::{BitRate, Bytes, IpVersion, Nanos};
+use probe::{DatagramProbe, header, unspecified};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+use wire::control::direct::{LightPeer, LightPort, LightResult};
+use wire::control::probe::{CHALLENGE_LEN, Datagram, MOST_SEEN, answer_room};
+use wire::control::{TOKEN_LEN, Token};
+
+/// How soon the end of a slot is noticed.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Hosts whose packets are remembered in a slot.
+const MOST_SOURCES: usize = 4096;
+
+/// For the name of a host to be resolved.
+const RESOLVED_WITHIN: Duration = Duration::from_secs(2);
+
+/// The first datagram to a host is sent at these times, and an answer is waited for so long.
+const HELLOS: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(300),
+    Duration::from_millis(1000),
+];
+const GREETED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Challenges of a host that are returned.
+const MOST_CHALLENGES: u32 = 3;
+
+/// For answers beyond two RTTs: a host may have to wait for a processor.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// The longest RTT that is waited for.
+const LONGEST_RTT: Duration = Duration::from_secs(1);
+
+/// Copies of a size: the first one, and those if it does not arrive.
+const COPIES: [u8; 2] = [1, 3];
+
+/// All of a request: its answer is due in time.
+const WITHIN: Duration = Duration::from_secs(45);
+
+/// Spaces the probes of all coordinators.
+#[derive(Default)]
+pub struct LightPace(Mutex<Option<Instant>>);
+
+impl LightPace {
+    /// When so many bytes may leave, behind all before them.
+    fn next(&self, bytes: u32, rate: BitRate) -> Instant {
+        let mut next = sys::lock(&self.0);
+        let at = next.unwrap_or_else(Instant::now).max(Instant::now());
+        let takes = u64::from(bytes) * 8_000_000_000 / rate.0.max(1);
+        *next = Some(at + Duration::from_nanos(takes));
+        at
+    }
+}
+
+/// The port at which a host answers light probes in a slot.
+pub struct LightSocket {
+    socket: DatagramProbe,
+    token: Token,
+    challenge: AddressChallenge,
+}
+
+impl LightSocket {
+    /// On this address, or on all; of these ports, or any.
+    ///
+    /// # Errors
+    /// If none is free.
+    pub fn open(bind: Option<IpAddr>, ports: Option<&RangeInclusive<u16>>) -> Result<LightSocket> {
+        let all = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+        let addresses = bind.map_or(all.to_vec(), |address| vec![address]);
+        let ports = ports.cloned().unwrap_or(0..=0);
+        let mut places = addresses
+            .iter()
+            .flat_map(|address| ports.clone().map(|port| SocketAddr::new(*address, port)));
+        let socket = places.find_map(|place| DatagramProbe::open(place).ok());
+        Ok(LightSocket {
+            socket: socket.context("no UDP port is free for light probes")?,
+            token: Token::new(crate::chance::bytes()?),
+            challenge: AddressChallenge::new()?,
+        })
+    }
+
+    /// What a coordinator hands to other hosts.
+    pub fn port(&self) -> Result<LightPort> {
+        Ok(LightPort {
+            port: self.socket.port()?,
+            token: self.token.to_hex(),
+        })
+    }
+
+    /// Answers until the slot is over, or its coordinator may move no more bytes.
+    pub fn answer(self, slot: &DirectSlot, light_use: &LightUse) {
+        let mut seen: BTreeMap<SocketAddr, VecDeque<Probe>> = BTreeMap::new();
+        let mut room = vec![0; 1 << 16];
+        while !slot.left().is_zero() {
+            // A socket that cannot be waited for says so when it is used.
+            let _ = self.socket.wait(LOOK);
+            let mut moved = 0;
+            // One look takes no more than a socket holds.
+            for _ in 0..1024 {
+                let Some((length, from)) = self.socket.receive(&mut room) else {
+                    break;
+                };
+                moved += length as u64;
+                if !slot.has_begun() {
+                    continue;
+                }
+                if let Some(answer) = self.answer_to(&room[..length], from, &mut seen) {
+                    let bytes = answer.encode(&self.token, 0);
+                    moved += bytes.len() as u64;
+                    // One that does not leave is as good as lost.
+                    let _ = self.socket.send(&bytes, from);
+                }
+            }
+            if light_use.spend(Bytes(moved)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer_to(
+        &self,
+        bytes: &[u8],
+        from: SocketAddr,
+        seen: &mut BTreeMap<SocketAddr, VecDeque<Probe>>,
+    ) -> Option<Datagram> {
+        let own = self.challenge.of(from, 0);
+        match Datagram::decode(bytes, &self.token)? {
+            Datagram::Hello => Some(Datagram::Challenge(own)),
+            Datagram::Echo(echo) if echo == own => {
+                if seen.len() < MOST_SOURCES {
+                    seen.entry(from).or_default();
+                }
+                None
+            }
+            Datagram::Challenge(theirs) if seen.contains_key(&from) => Some(Datagram::Echo(theirs)),
+            Datagram::Probe(probe) => {
+                let whole = bytes.len() as u32 + header(from.ip().to_canonical()) == probe.size;
+                let known = seen.get_mut(&from).filter(|_| whole)?;
+                known.push_back(probe);
+                if known.len() > MOST_SEEN {
+                    known.pop_front();
+                }
+                let room = answer_room(bytes.len()).min(known.len());
+                Some(Datagram::Seen(
+                    known.range(known.len() - room..).copied().collect(),
+                ))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Light probes as a coordinator wants them.
+pub struct LightOrder {
+    /// To whom.
+    pub peers: Vec<LightPeer>,
+    /// Numbered packets to each.
+    pub packets: u32,
+    /// Between two of them to the same host.
+    pub gap: Nanos,
+    /// Sizes of IP packets.
+    pub sizes: Vec<u32>,
+    /// Of the addresses of the hosts; `None`: the first address of each.
+    pub ip_version: Option<IpVersion>,
+}
+
+impl LightOrder {
+    /// Whether it can be, for any coordinator.
+    ///
+    /// # Errors
+    /// In a sentence, if it cannot.
+    pub fn check(&self) -> Result<()> {
+        let (peers, packets) = (self.peers.len(), self.packets);
+        if peers > MAX_PEERS {
+            bail!("light probes to {peers} hosts at a time: up to {MAX_PEERS} are possible");
+        }
+        if packets > MAX_PACKETS || packets == 0 {
+            bail!("{packets} packets to each host: 1 to {MAX_PACKETS} are possible");
+        }
+        let shortest = shortest_gap(peers);
+        if self.gap < shortest {
+            bail!(
+                "light probes to {peers} hosts every {}: {shortest} at least keep to {MAX_RATE}",
+                self.gap
+            );
+        }
+        let time = Nanos(self.gap.0.saturating_mul(packets.into()));
+        if time > MAX_TIME {
+            bail!(
+                "{packets} packets every {} take {time}: up to {MAX_TIME} are possible",
+                self.gap
+            );
+        }
+        let sizes = self.sizes.len();
+        if sizes > MAX_SIZES {
+            bail!("{sizes} sizes of packets: up to {MAX_SIZES} are possible");
+        }
+        if let Some(size) = self
+            .sizes
+            .iter()
+            .find(|size| !(PACKET..=65_535).contains(size))
+        {
+            bail!("packets of {size} bytes: {PACKET} to 65535 are possible");
+        }
+        Ok(())
+    }
+}
+
+/// Sends the probes, and returns what came of them in the order of the hosts.
+///
+/// # Errors
+/// If the slot ends before, no socket can be opened, or the coordinator may move no more bytes.
+pub fn send(
+    order: &LightOrder,
+    slot: &DirectSlot,
+    light_use: &LightUse,
+    pace: &LightPace,
+) -> Result<Vec<LightResult>> {
+    let mut sender = LightSender {
+        sockets: Vec::new(),
+        targets: Vec::new(),
+        by_address: BTreeMap::new(),
+        challenge: AddressChallenge::new()?,
+        until: Instant::now() + WITHIN,
+        rate: MAX_RATE.min(light_use.rate().unwrap_or(MAX_RATE)),
+        room: vec![0; 1 << 16],
+        moved: 0,
+        slot,
+        light_use,
+        pace,
+    };
+    sender.find(&order.peers, order.ip_version);
+    sender.greet()?;
+    sender.number(order)?;
+    sender.measure_sizes(order)?;
+    sender.spend()?;
+    Ok(sender
+        .targets
+        .into_iter()
+        .map(LightTarget::result)
+        .collect())
+}
+
+/// A host to which probes are sent.
+struct LightTarget {
+    token: Token,
+    address: Option<SocketAddr>,
+    /// Of its address; the device of the path takes no more.
+    ceiling: u32,
+    challenges: u32,
+    proven: bool,
+    /// When each numbered packet was sent, and which arrived.
+    sent: Vec<Instant>,
+    came: Vec<bool>,
+    rtts: Vec<Nanos>,
+    largest: Option<u32>,
+    why: Option<String>,
+}
+
+impl LightTarget {
+    fn result(mut self) -> LightResult {
+        let mut rtt = |share| percentile(&mut self.rtts, share);
+        LightResult {
+            sent: self.sent.len() as u32,
+            came: self.came.iter().filter(|came| **came).count() as u32,
+            rtt_min: rtt(0.0),
+            rtt_p50: rtt(0.5),
+            rtt_p95: rtt(0.95),
+            largest: self.largest,
+            why: self.why,
+        }
+    }
+}
+
+struct LightSender<'a> {
+    /// One of each version of IP that is used.
+    sockets: Vec<(bool, DatagramProbe)>,
+    targets: Vec<LightTarget>,
+    by_address: BTreeMap<SocketAddr, usize>,
+    challenge: AddressChallenge,
+    until: Instant,
+    rate: BitRate,
+    room: Vec<u8>,
+    /// Bytes of datagrams that are not accounted for yet.
+    moved: u64,
+    slot: &'a DirectSlot,
+    light_use: &'a LightUse,
+    pace: &'a LightPace,
+}
+
+impl LightSender<'_> {
+    /// Finds the addresses of the hosts.
+    fn find(&mut self, peers: &[LightPeer], version: Option<IpVersion>) {
+        let until = Instant::now() + RESOLVED_WITHIN;
+        let wanted: Vec<_> = peers.iter().map(|peer| resolve(peer, version)).collect();
+        for (at, (peer, wanted)) in peers.iter().zip(wanted).enumerate() {
+            let left = until.saturating_duration_since(Instant::now());
+            let found = wanted.and_then(|wanted| {
+                wanted
+                    .recv_timeout(left)
+                    .unwrap_or_else(|_| Err("its name is not resolved in time".to_owned()))
+            });
+            let token = Token::from_hex(&peer.at.token);
+            let found = found.and_then(|address| {
+                if token.is_none() {
+                    return Err("its token is none".to_owned());
+                }
+                self.open(address.is_ipv6())
+                    .map_err(|error| format!("{error:#}"))?;
+                match self.by_address.contains_key(&address) {
+                    true => Err("another host of this request has its address".to_owned()),
+                    false => Ok(address),
+                }
+            });
+            if let Ok(address) = found {
+                self.by_address.insert(address, at);
+            }
+            let device = found
+                .as_ref()
+                .ok()
+                .and_then(|address| observe::path_end(address.ip()).ok());
+            self.targets.push(LightTarget {
+                token: token.unwrap_or(Token::new([0; TOKEN_LEN])),
+                address: found.as_ref().ok().copied(),
+                ceiling: device.map_or(u32::MAX, |end| end.device_mtu),
+                challenges: 0,
+                proven: false,
+                sent: Vec::new(),
+                came: Vec::new(),
+                rtts: Vec::new(),
+                largest: None,
+                why: found.err(),
+            });
+        }
+    }
+
+    fn open(&mut self, ipv6: bool) -> Result<()> {
+        if self.sockets.iter().all(|(of, _)| *of != ipv6) {
+            let any = if ipv6 {
+                Ipv6Addr::UNSPECIFIED.into()
+            } else {
+                Ipv4Addr::UNSPECIFIED.into()
+            };
+            let socket = DatagramProbe::open(SocketAddr::new(unspecified(any), 0));
+            self.sockets
+                .push((ipv6, socket.context("cannot open a UDP socket")?));
+        }
+        Ok(())
+    }
+
+    /// Has every host prove that it is there, and proves the same to it.
+    fn greet(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let open = |target: &LightTarget| target.address.is_some() && !target.proven;
+        for after in HELLOS {
+            self.listen(begun + after, |targets| !targets.iter().any(open))?;
+            for at in 0..self.targets.len() {
+                if open(&self.targets[at]) {
+                    self.say(at, &Datagram::Hello, 0)?;
+                }
+            }
+        }
+        self.listen(begun + GREETED_WITHIN, |targets| !targets.iter().any(open))?;
+        for target in self.targets.iter_mut().filter(|target| open(target)) {
+            let address = target.address.map(|address| address.to_string());
+            target.why = Some(format!(
+                "nobody who is held for light probes answers at UDP {}: let it through every firewall on the path ('linerate serve --data-ports' chooses it)",
+                address.unwrap_or_default()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sends the numbered packets, to one host after the other.
+    fn number(&mut self, order: &LightOrder) -> Result<()> {
+        let proven: Vec<usize> = (0..self.targets.len())
+            .filter(|at| self.targets[*at].proven)
+            .collect();
+        let begun = Instant::now();
+        let gap = Duration::from(order.gap);
+        for round in 0..order.packets {
+            for (turn, at) in proven.iter().enumerate() {
+                let due = begun + gap * round + gap * turn as u32 / proven.len() as u32;
+                self.listen(due, |_| false)?;
+                let copy = round as u8;
+                let probe = Probe {
+                    round: 0,
+                    size: PACKET,
+                    copy,
+                };
+                let sent = self.say(*at, &Datagram::Probe(probe), PACKET)?;
+                let target = &mut self.targets[*at];
+                target.sent.push(sent);
+                target.came.push(false);
+            }
+        }
+        let is_there = |target: &LightTarget| target.came.iter().all(|came| *came);
+        self.listen(Instant::now() + self.patience(&proven), |targets| {
+            targets.iter().all(is_there)
+        })
+    }
+
+    /// How long answers of these hosts are waited for.
+    fn patience(&self, of: &[usize]) -> Duration {
+        let rtts = of.iter().flat_map(|at| &self.targets[*at].rtts);
+        let longest = rtts.max().map_or(LONGEST_RTT, |rtt| Duration::from(*rtt));
+        2 * longest.min(LONGEST_RTT) + PATIENCE
+    }
+
+    /// Finds the largest size that arrives at each host.
+    fn measure_sizes(&mut self, order: &LightOrder) -> Result<()> {
+        let mut sizes = order.sizes.clone();
+        sizes.sort_unstable();
+        // A size that arrived ends it; of those that did not even get a small packet no more is wanted.
+        let mut left: Vec<(usize, Vec<u32>)> = Vec::new();
+        for (at, target) in self.targets.iter_mut().enumerate() {
+            if target.came.contains(&true) {
+                target.largest = Some(PACKET);
+                let fit = sizes.iter().filter(|size| **size <= target.ceiling);
+                left.push((at, fit.copied().collect()));
+            }
+        }
+        for round in 1..=u8::MAX {
+            left.retain(|(at, sizes)| {
+                let next = sizes.last().copied();
+                next.is_some_and(|next| self.targets[*at].largest < Some(next))
+            });
+            if left.is_empty() || Instant::now() >= self.until {
+                break;
+            }
+            let hosts: Vec<usize> = left.iter().map(|(at, _)| *at).collect();
+            for copies in COPIES {
+                for (at, sizes) in &left {
+                    let size = *sizes.last().expect("one is left");
+                    for copy in 0..copies {
+                        if self.targets[*at].largest < Some(size) {
+                            self.say(*at, &Datagram::Probe(Probe { round, size, copy }), size)?;
+                        }
+                    }
+                }
+                let wanted = left.clone();
+                let is_there = |targets: &[LightTarget]| {
+                    wanted
+                        .iter()
+                        .all(|(at, sizes)| targets[*at].largest >= sizes.last().copied())
+                };
+                self.listen(Instant::now() + self.patience(&hosts), is_there)?;
+            }
+            for (at, sizes) in &mut left {
+                if self.targets[*at].largest < sizes.last().copied() {
+                    sizes.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a datagram once its bytes may leave, a probe as an IP packet of `size` bytes; when it left.
+    fn say(&mut self, at: usize, datagram: &Datagram, size: u32) -> Result<Instant> {
+        let target = &self.targets[at];
+        let address = target.address.context("it has no address")?;
+        let header = header(address.ip());
+        let bytes = datagram.encode(&target.token, size.saturating_sub(header) as usize);
+        let due = self.pace.next(bytes.len() as u32 + header, self.rate);
+        self.listen(due, |_| false)?;
+        let now = Instant::now();
+        self.write(address, &bytes)?;
+        Ok(now)
+    }
+
+    fn write(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<()> {
+        let socket = self.sockets.iter().find(|(ipv6, _)| *ipv6 == to.is_ipv6());
+        let (_, socket) = socket.context("no socket is open for it")?;
+        self.moved += bytes.len() as u64;
+        // Without a route to one host the others are not given up; nothing comes from it then.
+        let _ = socket.send(bytes, to);
+        Ok(())
+    }
+
+    /// Takes what comes until then, or until that is so.
+    fn listen(&mut self, until: Instant, enough: impl Fn(&[LightTarget]) -> bool) -> Result<()> {
+        loop {
+            self.take()?;
+            let now = Instant::now();
+            if now >= until || enough(&self.targets) {
+                return Ok(());
+            }
+            if self.slot.left().is_zero() {
+                bail!("the slot was over before the light probes were");
+            }
+            let polled: Vec<_> = self.sockets.iter().map(|(_, socket)| socket).collect();
+            probe::wait_any(&polled, (until - now).min(LOOK))
+                .context("cannot wait for datagrams")?;
+        }
+    }
+
+    fn take(&mut self) -> Result<()> {
+        let mut came = Vec::new();
+        for (_, socket) in &self.sockets {
+            // One look takes no more than a socket holds.
+            for _ in 0..1024 {
+                let Some((length, from)) = socket.receive(&mut self.room) else {
+                    break;
+                };
+                let Some(&at) = self.by_address.get(&from) else {
+                    continue;
+                };
+                self.moved += length as u64;
+                if let Some(datagram) =
+                    Datagram::decode(&self.room[..length], &self.targets[at].token)
+                {
+                    came.push((at, from, datagram, Instant::now()));
+                }
+            }
+        }
+        for (at, from, datagram, now) in came {
+            self.handle(at, from, &datagram, now)?;
+        }
+        self.spend()
+    }
+
+    fn handle(
+        &mut self,
+        at: usize,
+        from: SocketAddr,
+        datagram: &Datagram,
+        now: Instant,
+    ) -> Result<()> {
+        let own: [u8; CHALLENGE_LEN] = self.challenge.of(from, 0);
+        let target = &mut self.targets[at];
+        match datagram {
+            Datagram::Challenge(theirs) if target.challenges < MOST_CHALLENGES => {
+                target.challenges += 1;
+                let token = target.token;
+                for answer in [Datagram::Echo(*theirs), Datagram::Challenge(own)] {
+                    self.write(from, &answer.encode(&token, 0))?;
+                }
+            }
+            Datagram::Echo(echo) if *echo == own => target.proven = true,
+            Datagram::Seen(seen) => {
+                for (behind, probe) in seen.iter().rev().enumerate() {
+                    if probe.round > 0 {
+                        target.largest = target.largest.max(Some(probe.size));
+                        continue;
+                    }
+                    let number = usize::from(probe.copy);
+                    let Some(came) = target.came.get_mut(number) else {
+                        continue;
+                    };
+                    // The answer to an earlier packet may be lost; only the last one is answered by this.
+                    if !std::mem::replace(came, true) && behind == 0 {
+                        let rtt = now.saturating_duration_since(target.sent[number]);
+                        target.rtts.push(rtt.into());
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Accounts for what moved.
+    fn spend(&mut self) -> Result<()> {
+        let moved = std::mem::take(&mut self.moved);
+        self.light_use
+            .spend(Bytes(moved))
+            .map_err(|why| anyhow::anyhow!(why))
+    }
+}
+
+/// The address of a host, once it is resolved.
+type Resolving = mpsc::Receiver<Result<SocketAddr, String>>;
+
+fn resolve(peer: &LightPeer, version: Option<IpVersion>) -> Result<Resolving, String> {
+    let (name, port) = (peer.name.clone(), peer.at.port);
+    let odd = |c: char| !(c.is_ascii_alphanumeric() || ".-_:%".contains(c));
+    if name.is_empty() || name.len() > 255 || name.contains(odd) || port == 0 {
+        return Err("it has no name that a host can have".to_owned());
+    }
+    let (done, resolved) = mpsc::channel();
+    let find = move || {
+        let found = (name.as_str(), port).to_socket_addrs();
+        let first = found.map_err(|error| format!("its name cannot be resolved: {error}"));
+        let is_of_version = |address: &SocketAddr| match version {
+            None => true,
+            Some(IpVersion::V4) => address.is_ipv4(),
+            Some(IpVersion::V6) => address.is_ipv6(),
+        };
+        let first = first.and_then(|mut all| {
+            let none = || "its name has no address of this version of IP".to_owned();
+            all.find(is_of_version).ok_or_else(none)
+        });
+        // Nobody waits any longer for one that is late.
+        let _ = done.send(first);
+    };
+    if peer.name.parse::<IpAddr>().is_ok() {
+        find();
+    } else {
+        std::thread::spawn(find);
+    }
+    Ok(resolved)
+}
+
+/// Answers light probes in a thread of its own.
+pub fn answer(socket: LightSocket, slot: Arc<DirectSlot>, light_use: LightUse) -> Result<()> {
+    let thread = std::thread::Builder::new().name("light".to_owned());
+    thread
+        .spawn(move || socket.answer(&slot, &light_use))
+        .context("no thread for light probes")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_and_one_above() {
+        let order = |peers: usize, packets: u32, gap: Nanos, sizes: Vec<u32>| {
+            let at = LightPort {
+                port: 1,
+                token: String::new(),
+            };
+            let peer = LightPeer {
+                name: "192.0.2.1".to_owned(),
+                at,
+            };
+            LightOrder {
+                peers: vec![peer; peers],
+                packets,
+                gap,
+                sizes,
+                ip_version: None,
+            }
+        };
+        let gap = shortest_gap(MAX_PEERS);
+        let longest = Nanos(MAX_TIME.0 / 100);
+        let sizes = |size: u32| vec![size; MAX_SIZES];
+        for order in [
+            order(MAX_PEERS, MAX_PACKETS, gap, sizes(65_535)),
+            order(1, MAX_PACKETS, longest, sizes(PACKET)),
+            order(0, 1, Nanos(0), Vec::new()),
+        ] {
+            order.check().unwrap();
+        }
+        for (order, why) in [
+            (order(MAX_PEERS + 1, 1, longest, Vec::new()), "65 hosts"),
+            (order(1, MAX_PACKETS + 1, gap, Vec::new()), "101 packets"),
+            (order(1, 0, gap, Vec::new()), "0 packets"),
+            (
+                order(MAX_PEERS, 1, Nanos(gap.0 - 1), Vec::new()),
+                "keep to 1.00 Mbit/s",
+            ),
+            (
+                order(1, MAX_PACKETS, Nanos(longest.0 + 1), Vec::new()),
+                "20.0 s are possible",
+            ),
+            (order(1, 1, gap, vec![1500; MAX_SIZES + 1]), "17 sizes"),
+            (order(1, 1, gap, vec![PACKET - 1]), "127 bytes"),
+            (order(1, 1, gap, vec![65_536]), "65536 bytes"),
+        ] {
+            let said = order.check().unwrap_err().to_string();
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The light probes of a mesh: each test in a thread of its own, beside the rounds of the booked tests.
+//!
+//! In every cycle all hosts are held for light probes, which books nothing, and send them to each other. A host that is
+//! away or does not answer has rows with the reason, and no other host waits for it longer than [`HELD_WITHIN`].
+
+use super::cell_name;
+use super::run::{LATE, LOOK, MeshRun};
+use crate::clock::unix_time;
+use crate::controller::PeerLink;
+use crate::exit::sentence;
+use crate::third_party;
+use anyhow::{Result, bail};
+use archive::Archive;
+use mesh::{HostPair, LightRound, LightTest, MeshTest, light_rounds, light_span};
+use model::{LegOutcome, MeshLeg, Nanos};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use wire::control::direct::{DirectAnswer, DirectRequest, LightPeer, LightPort, LightResult};
+
+/// A host that is not held by then is away for this cycle.
+const HELD_WITHIN: Duration = Duration::from_secs(4);
+
+/// For the answer to a request, beyond what its packets take.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Of the good legs of these ages, from the oldest, one an hour is kept; older ones are thinned out already.
+const THINNED: [Nanos; 2] = [Nanos::from_secs(31 * 86_400), Nanos::from_secs(86_400)];
+
+/// How often.
+const THIN_EVERY: Duration = Duration::from_secs(3600);
+
+/// A host that is held for light probes.
+struct HeldAgent {
+    link: PeerLink,
+    /// Where the others reach it.
+    peer: LightPeer,
+}
+
+/// What became of a cycle.
+#[derive(Default)]
+struct LightCycle {
+    results: BTreeMap<HostPair, LightResult>,
+    /// Hosts that are away, refused, or did not answer.
+    away: BTreeMap<usize, String>,
+    /// Hosts with another measurement.
+    busy: BTreeSet<usize>,
+}
+
+impl MeshRun<'_> {
+    /// Has the hosts of a test send light probes in every cycle, until the user stops it.
+    ///
+    /// # Errors
+    /// If the archive cannot be written.
+    pub(super) fn light_cycles(&self, test: &MeshTest, light: &LightTest) -> Result<()> {
+        let mut archive = Archive::open(&self.archive)?;
+        let rounds = light_rounds(test);
+        let mut known = BTreeMap::new();
+        let mut thinned: Option<Instant> = None;
+        self.wait_until(self.mesh.epoch);
+        while self.goes_on() {
+            let next = unix_time().since(self.mesh.epoch).0 / test.every.0 + 1;
+            let starts = self.mesh.epoch + Nanos(next * test.every.0);
+            self.wait_until(starts);
+            // The clock may have been set meanwhile.
+            if !self.goes_on() || unix_time() >= starts + LATE {
+                continue;
+            }
+            let slot = archive::new_id();
+            let cycle = self.light_cycle(test, light, &rounds, &slot);
+            if !self.goes_on() {
+                break;
+            }
+            for (host, why) in &cycle.away {
+                if known.get(host) != Some(why) {
+                    let host = &self.mesh.hosts[*host].name;
+                    (self.log)(&format!("{}: {host}: {why}", test.name));
+                }
+            }
+            self.store(
+                &mut archive,
+                test,
+                self.light_legs(test, light, &cycle, &slot, starts),
+            )?;
+            known = cycle.away;
+            if thinned.is_none_or(|at| at.elapsed() >= THIN_EVERY) {
+                thinned = Some(Instant::now());
+                let cells = test.cells();
+                let cells: Vec<_> = cells
+                    .iter()
+                    .map(|pair| cell_name(self.mesh, test, *pair))
+                    .collect();
+                archive.thin_mesh_legs(&cells, THINNED.map(|age| unix_time().since(age)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn light_cycle(
+        &self,
+        test: &MeshTest,
+        light: &LightTest,
+        rounds: &[LightRound],
+        slot: &str,
+    ) -> LightCycle {
+        let mut cycle = LightCycle::default();
+        let hosts: BTreeSet<usize> = test.from.iter().chain(&test.to).copied().collect();
+        let span = light_span(light, rounds);
+        let late = &AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (done, held) = mpsc::channel();
+            for host in hosts.iter().copied() {
+                let done = done.clone();
+                // Nobody waits any longer for one that is late.
+                scope.spawn(move || {
+                    drop(done.send((host, self.hold_light(host, slot, span, late))))
+                });
+            }
+            drop(done);
+            let mut agents = BTreeMap::new();
+            for (host, result) in self.collect(&held, hosts.len(), HELD_WITHIN) {
+                match result {
+                    Ok(agent) => drop(agents.insert(host, agent)),
+                    Err(error) => drop(cycle.away.insert(host, sentence(&error))),
+                }
+            }
+            late.store(true, Ordering::Relaxed);
+            for host in &hosts {
+                if !agents.contains_key(host) {
+                    let why = || "it did not answer in time".to_owned();
+                    cycle.away.entry(*host).or_insert_with(why);
+                }
+            }
+            let peers: BTreeMap<usize, LightPeer> = agents
+                .iter()
+                .map(|(host, agent)| (*host, agent.peer.clone()))
+                .collect();
+            let none = Vec::new();
+            for (at, round) in rounds.iter().enumerate() {
+                let (done, lighted) = mpsc::channel();
+                let mut asked: BTreeSet<usize> = BTreeSet::new();
+                for host in &hosts {
+                    let of_host = round.iter().find(|(from, _)| from == host);
+                    let to: Vec<usize> = of_host
+                        .map_or(&none, |(_, to)| to)
+                        .iter()
+                        .copied()
+                        .filter(|to| peers.contains_key(to))
+                        .collect();
+                    // One that only answers reports once whether it is busy.
+                    if to.is_empty() && at > 0 {
+                        continue;
+                    }
+                    let Some(mut agent) = agents.remove(host) else {
+                        continue;
+                    };
+                    let request = DirectRequest::Light {
+                        slot: slot.to_owned(),
+                        peers: to.iter().map(|to| peers[to].clone()).collect(),
+                        packets: light.packets,
+                        gap: light.gap(to.len()),
+                        sizes: light.sizes.clone(),
+                        ip_version: test.spec.socket.ip_version,
+                    };
+                    let (done, host) = (done.clone(), *host);
+                    let within = Duration::from(light.round_length(to.len())) + ANSWERED_WITHIN;
+                    asked.insert(host);
+                    scope.spawn(move || {
+                        let answer =
+                            third_party::ask(&mut agent.link, request, within, &|| self.goes_on());
+                        let results =
+                            answer.and_then(|answer| lighted_of(answer, &agent.link, light, to));
+                        drop(done.send((host, agent, results)));
+                    });
+                }
+                drop(done);
+                let longest =
+                    Duration::from(light.round_length(model::light::MAX_PEERS)) + ANSWERED_WITHIN;
+                for (host, agent, results) in self.collect(&lighted, asked.len(), longest) {
+                    match results {
+                        Ok((is_busy, results)) => {
+                            cycle.busy.extend(is_busy.then_some(host));
+                            cycle.results.extend(
+                                results.into_iter().map(|(to, result)| ((host, to), result)),
+                            );
+                        }
+                        Err(error) => drop(cycle.away.insert(host, sentence(&error))),
+                    }
+                    agents.insert(host, agent);
+                }
+            }
+            for agent in agents.values_mut() {
+                // What cannot be released ends by itself.
+                let _ = agent.link.direct(DirectRequest::Release {
+                    slot: slot.to_owned(),
+                });
+            }
+        });
+        cycle
+    }
+
+    /// What so many threads send, as far as it comes in time and is still wanted.
+    fn collect<T>(&self, from: &mpsc::Receiver<T>, count: usize, within: Duration) -> Vec<T> {
+        let until = Instant::now() + within;
+        let mut all = Vec::new();
+        while all.len() < count && self.goes_on() {
+            let left = until.saturating_duration_since(Instant::now());
+            match from.recv_timeout(left.min(LOOK)) {
+                Ok(one) => all.push(one),
+                Err(mpsc::RecvTimeoutError::Timeout) if !left.is_zero() => {}
+                Err(_) => break,
+            }
+        }
+        all
+    }
+
+    fn hold_light(
+        &self,
+        host: usize,
+        slot: &str,
+        span: Nanos,
+        late: &AtomicBool,
+    ) -> Result<HeldAgent> {
+        let host = &self.mesh.hosts[host];
+        let (mut link, (name, _)) = third_party::connect(&host.agent.parse()?, &self.how(late))?;
+        let at: LightPort = third_party::hold_light(&mut link, slot, span, HELD_WITHIN)?;
+        let name = host.data.clone().unwrap_or(name);
+        Ok(HeldAgent {
+            link,
+            peer: LightPeer { name, at },
+        })
+    }
+
+    /// A row for each cell, not judged yet.
+    fn light_legs(
+        &self,
+        test: &MeshTest,
+        light: &LightTest,
+        cycle: &LightCycle,
+        slot: &str,
+        starts: Nanos,
+    ) -> Vec<MeshLeg> {
+        let name = |host: usize| self.mesh.hosts[host].name.as_str();
+        let legs = test
+            .cells()
+            .into_iter()
+            .enumerate()
+            .map(|(at, (from, to))| {
+                let cell = [&self.mesh.name, &test.name, name(from), name(to)];
+                let bare =
+                    MeshLeg::bare(slot.to_owned(), at as u32, cell, starts, LegOutcome::Missed);
+                let bare = MeshLeg {
+                    packets: Some(0),
+                    busy: cycle.busy.contains(&from) || cycle.busy.contains(&to),
+                    ..bare
+                };
+                let away =
+                    |host: usize| Some(format!("{}: {}", name(host), cycle.away.get(&host)?));
+                match cycle.results.get(&(from, to)) {
+                    Some(result) => of_result(result, light.gap(1), bare),
+                    None => MeshLeg {
+                        why: away(from).or(away(to)),
+                        ..bare
+                    },
+                }
+            });
+        legs.collect()
+    }
+}
+
+/// Whether the host was busy, and what came of the probes to these hosts.
+fn lighted_of(
+    answer: DirectAnswer,
+    agent: &PeerLink,
+    light: &LightTest,
+    to: Vec<usize>,
+) -> Result<(bool, Vec<(usize, LightResult)>)> {
+    let possible = |result: &LightResult| {
+        result.came <= result.sent && result.sent <= light.packets && result.largest <= Some(65_535)
+    };
+    match answer {
+        DirectAnswer::Lighted { busy, peers }
+            if peers.len() == to.len() && peers.iter().all(possible) =>
+        {
+            Ok((busy, to.into_iter().zip(peers).collect()))
+        }
+        _ => bail!(third_party::out_of_turn(agent)),
+    }
+}
+
+fn of_result(result: &LightResult, gap: Nanos, bare: MeshLeg) -> MeshLeg {
+    let LightResult { sent, came, .. } = *result;
+    let lost = u64::from(sent - came) * 1_000_000;
+    let (outcome, why) = match (&result.why, result.rtt_p50) {
+        (Some(why), _) => (LegOutcome::Failed, Some(why.clone())),
+        (None, Some(_)) => (LegOutcome::Good, None),
+        (None, None) => {
+            let why = format!("of {sent} packets {came} arrived, and no answer came back");
+            (LegOutcome::Failed, Some(why))
+        }
+    };
+    MeshLeg {
+        span: Nanos(gap.0 * u64::from(sent)),
+        packets: Some(sent.into()),
+        loss_ppm: lost.checked_div(sent.into()),
+        rtt_idle: result.rtt_min,
+        rtt_p50: result.rtt_p50,
+        rtt_p95: result.rtt_p95,
+        mtu: result.largest.map(u64::from),
+        outcome,
+        why,
+        ..bare
+    }
+}
