@@ -252,13 +252,15 @@ impl MeshRun<'_> {
                     MeshLeg::bare(slot.to_owned(), at as u32, cell, starts, LegOutcome::Missed);
                 let bare = MeshLeg {
                     packets: Some(0),
-                    busy: cycle.busy.contains(&from) || cycle.busy.contains(&to),
                     ..bare
                 };
                 let away =
                     |host: usize| Some(format!("{}: {}", name(host), cycle.away.get(&host)?));
                 match cycle.results.get(&(from, to)) {
-                    Some(result) => of_result(result, light.gap(1), bare),
+                    Some(result) => MeshLeg {
+                        busy: cycle.busy.contains(&from) || cycle.busy.contains(&to),
+                        ..of_result(result, light.gap(1), bare)
+                    },
                     None => MeshLeg {
                         why: away(from).or(away(to)),
                         ..bare

@@ -272,6 +272,52 @@ db1 to db0: low, 941 Mbit/s (2 days ago)
     }
 
     #[test]
+    fn a_grid_of_light_probes() {
+        let light = |outcome, rtt: Option<u64>, lost: u64, mtu: u64| MeshLeg {
+            rtt_p50: rtt.map(Nanos::from_micros),
+            loss_ppm: rtt.map(|_| lost),
+            packets: Some(if rtt.is_some() { 20 } else { 0 }),
+            mtu: rtt.map(|_| mtu),
+            busy: lost > 0,
+            ..leg(outcome, None, 0)
+        };
+        let mut grid = of(3);
+        (grid.is_light, grid.is_of_latency) = (true, true);
+        grid.test = "light".to_owned();
+        let cell = |leg| GridCell { legs: vec![leg] };
+        let (good, low) = (LegOutcome::Good, LegOutcome::Low);
+        grid.cells = BTreeMap::from([
+            ((0, 1), cell(light(good, Some(10_100), 0, 1500))),
+            ((0, 2), cell(light(good, Some(1_020), 0, 1400))),
+            ((1, 0), cell(light(low, Some(10_200), 50_000, 1500))),
+            ((1, 2), cell(light(LegOutcome::Missed, None, 0, 0))),
+        ]);
+        assert_eq!(
+            crate::mesh::grid(&grid, Style::PLAIN),
+            "mesh db, test light: median RTT, 2026-11-23 00:00:00 UTC
+
+from \\ to         1        2        3
+  1  db0             10.1msg  1.02msg
+  2  db1   10.2msL+                 M
+  3  db2
+
+g good, L low, F failed, M missed, s skipped; - no leg yet; ' older than two
+cycles; ~ its level changed; + beside another test of a host
+db0 to db2: good, 1.02 ms, 0 % lost, MTU 1400 (0 min ago)
+db1 to db0: low, 10.2 ms, 5.0 % lost, MTU 1500 (0 min ago)
+db1 to db2: missed: the agent of db2 is away \\u{1b}[2J<b> (0 min ago)
+"
+        );
+        let page = super::grid(&grid, |_, _| String::new(), str::to_owned);
+        for part in [
+            "<td class=\"low\"><a href=\"\" title=\"low, 10.2 ms, 5.0 % lost, MTU 1500 (0 min ago)\">10.2msL+</a></td>",
+            "+ beside another test of a host",
+        ] {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
+    }
+
+    #[test]
     fn thirty_hosts_fit_80_columns() {
         for hosts in [8, 9, 24, 30, 61] {
             let text = crate::mesh::grid(&of(hosts), Style::PLAIN);
