@@ -24,7 +24,7 @@ pub(super) fn execute(alert: &MeshAlert, leg: &MeshLeg, log: &(dyn Fn(&str) + Sy
         "when": alert.when.to_string(), "times": alert.times,
         "outcome": leg.outcome, "why": leg.why, "run": leg.run,
         "starts_unix_ns": leg.starts, "goodput_bit_s": leg.goodput, "rtt_p50_ns": leg.rtt_p50,
-        "limited_by": leg.limited_by,
+        "loss_ppm": leg.loss_ppm, "mtu": leg.mtu, "limited_by": leg.limited_by,
     });
     if let Err(why) = finish(&alert.exec, &input.to_string()) {
         log(&format!("alert {}: {why}", alert.exec.join(" ")));

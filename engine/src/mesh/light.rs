@@ -28,6 +28,9 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 /// Of the good legs of these ages, from the oldest, one an hour is kept; older ones are thinned out already.
 const THINNED: [Nanos; 2] = [Nanos::from_secs(31 * 86_400), Nanos::from_secs(86_400)];
 
+/// Cells of which that is done in a transaction.
+const THINNED_AT_ONCE: usize = 16;
+
 /// How often.
 const THIN_EVERY: Duration = Duration::from_secs(3600);
 
@@ -91,7 +94,10 @@ impl MeshRun<'_> {
                     .iter()
                     .map(|pair| cell_name(self.mesh, test, *pair))
                     .collect();
-                archive.thin_mesh_legs(&cells, THINNED.map(|age| unix_time().since(age)))?;
+                // In parts: a round may have to write meanwhile.
+                for cells in cells.chunks(THINNED_AT_ONCE) {
+                    archive.thin_mesh_legs(cells, THINNED.map(|age| unix_time().since(age)))?;
+                }
             }
         }
         Ok(())

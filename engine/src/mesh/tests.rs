@@ -240,3 +240,71 @@ fn a_year_of_30_hosts() {
         );
     }
 }
+
+/// `cargo test -p linerate-engine --release a_cycle_of_light_probes -- --ignored --nocapture`
+#[test]
+#[ignore = "seeds 174,000 rows and prints times; docs/mesh.md has them"]
+fn a_cycle_of_light_probes_of_30_hosts() {
+    let scratch = Scratch::new("light");
+    let file = scratch.0.join("runs.db");
+    let mut archive = Archive::open(&file).unwrap();
+    let hosts: String = (0..30)
+        .map(|n| format!("[[host]]\nname = \"h{n}\"\nagent = \"h{n}\"\n"))
+        .collect();
+    let test = "[[test]]\nname = \"l\"\nkind = \"light\"\nhosts = [\"*\"]\n";
+    let mesh = parse_mesh(&format!("[mesh]\nname = \"m\"\n{hosts}{test}"), "m.toml").unwrap();
+    let test = &mesh.tests[0];
+    // Of each third cell the level changes.
+    let legs = |cycle: u64| -> Vec<MeshLeg> {
+        let cells = test.cells().into_iter().enumerate();
+        let legs = cells.map(|(at, (from, to))| {
+            let noise = (cycle * 870 + at as u64).wrapping_mul(0x9e37_79b9) % 100_000;
+            let step = if at % 3 == 0 && cycle > 180 {
+                50_000
+            } else {
+                0
+            };
+            let [src, dst] = [from, to].map(|host| mesh.hosts[host].name.as_str());
+            let run = format!("{cycle:032x}");
+            let starts = Nanos::from_secs(START + 60 * cycle);
+            MeshLeg {
+                rtt_p50: Some(Nanos(10_000_000 + noise + step)),
+                rtt_p95: Some(Nanos(11_000_000)),
+                loss_ppm: Some(0),
+                packets: Some(20),
+                mtu: Some(1500),
+                ..MeshLeg::bare(
+                    run,
+                    at as u32,
+                    ["m", "l", src, dst],
+                    starts,
+                    LegOutcome::Good,
+                )
+            }
+        });
+        legs.collect()
+    };
+    for cycle in 0..200 {
+        archive.store_mesh_legs(&legs(cycle)).unwrap();
+    }
+    let size = archive.size().unwrap().0 / (200 * 870);
+    println!("{size} bytes a row");
+    let run = MeshRun {
+        mesh: &mesh,
+        archive: file,
+        directory: scratch.0.clone(),
+        stop: &false.into(),
+        ended: false.into(),
+        log: &|_| {},
+    };
+    for cycle in 200..210 {
+        let begin = Instant::now();
+        run.store(&mut archive, test, legs(cycle)).unwrap();
+        println!("870 legs judged and kept in {:?}", begin.elapsed());
+    }
+    let shifted = archive.mesh_cell(["m", "l", "h0", "h1"], 1).unwrap();
+    assert!(shifted[0].level_since.is_some());
+    let begin = Instant::now();
+    super::grid(&archive, &mesh, test, Nanos::from_secs(START + 60 * 210)).unwrap();
+    println!("grid read in {:?}", begin.elapsed());
+}

@@ -71,9 +71,10 @@ pub fn grid(grid: &MeshGrid, style: Style) -> String {
         }
     }
     out += &format!("\n{}", wrap(&grid.legend(), style.width, "", ""));
+    let largest = grid.largest_mtu();
     let is_good = |cell: &GridCell| {
         cell.newest()
-            .is_none_or(|leg| leg.outcome == LegOutcome::Good && !grid.is_notable(leg))
+            .is_none_or(|leg| leg.outcome == LegOutcome::Good && !grid.is_notable(leg, largest))
     };
     let bad: Vec<_> = grid
         .cells

@@ -89,10 +89,14 @@ impl MeshGrid {
         )
     }
 
-    /// Whether light probes found more than an RTT: packets were lost, or the largest that pass are smaller than elsewhere.
-    pub(crate) fn is_notable(&self, leg: &MeshLeg) -> bool {
+    /// The largest packet that passes between any two hosts.
+    pub(crate) fn largest_mtu(&self) -> Option<u64> {
         let newest = self.cells.values().filter_map(GridCell::newest);
-        let largest = newest.filter_map(|leg| leg.mtu).max();
+        newest.filter_map(|leg| leg.mtu).max()
+    }
+
+    /// Whether light probes found more than an RTT: packets were lost, or no `largest` ones pass.
+    pub(crate) fn is_notable(&self, leg: &MeshLeg, largest: Option<u64>) -> bool {
         self.is_light && leg.rtt_p50.is_some() && (leg.loss_ppm > Some(0) || leg.mtu < largest)
     }
 
