@@ -24,7 +24,7 @@ fn leg(n: u64, src: &str, dst: &str, outcome: LegOutcome) -> MeshLeg {
         rtt_p50: Some(Nanos::from_micros(200)),
         rtt_p95: Some(Nanos::from_micros(300)),
         packets: None,
-        busy: n % 2 == 0,
+        busy: n.is_multiple_of(2),
         loss_ppm: None,
         mtu: None,
         limited_by: Some("cwnd".to_owned()),
