@@ -104,10 +104,11 @@ impl LightSocket {
         })
     }
 
-    /// Answers until the slot is over, or its coordinator may move no more bytes.
+    /// Answers until the slot is over, as far as its coordinator may move bytes.
     pub fn answer(self, slot: &DirectSlot, light_use: &LightUse) {
         let mut seen: BTreeMap<SocketAddr, VecDeque<Probe>> = BTreeMap::new();
         let mut room = vec![0; 1 << 16];
+        let mut may_answer = true;
         while !slot.left().is_zero() {
             // A socket that cannot be waited for says so when it is used.
             let _ = self.socket.wait(LOOK);
@@ -118,7 +119,7 @@ impl LightSocket {
                     break;
                 };
                 moved += length as u64;
-                if !slot.has_begun() {
+                if !may_answer || !slot.has_begun() {
                     continue;
                 }
                 if let Some(answer) = self.answer_to(&room[..length], from, &mut seen) {
@@ -128,8 +129,8 @@ impl LightSocket {
                     let _ = self.socket.send(&bytes, from);
                 }
             }
-            if light_use.spend(Bytes(moved)).is_err() {
-                return;
+            if moved > 0 {
+                may_answer = light_use.spend(Bytes(moved)).is_ok();
             }
         }
     }
@@ -239,7 +240,10 @@ pub fn send(
         by_address: BTreeMap::new(),
         challenge: AddressChallenge::new()?,
         until: Instant::now() + WITHIN,
-        rate: MAX_RATE.min(light_use.rate().unwrap_or(MAX_RATE)),
+        // The rate of a key is that of both directions.
+        rate: light_use
+            .rate()
+            .map_or(MAX_RATE, |rate| MAX_RATE.min(BitRate(rate.0 / 2))),
         room: vec![0; 1 << 16],
         moved: 0,
         slot,

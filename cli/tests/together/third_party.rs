@@ -674,6 +674,22 @@ fn light_probes_of_a_coordinator_that_does_not_obey_are_refused() {
         results[1]["why"],
         "another host of this request has its address"
     );
+    // The limits of the key count.
+    let limited = source.guest(&["--direct", "--bytes-per-day", "16K", "--seconds", "2"]);
+    let mut others = Coordinator::at(&source, &limited);
+    let own = held_for_light(&mut others, 9);
+    let said = others.refusal(light(9, vec![own.clone()], 3, SECOND));
+    assert!(
+        said.contains("light probes of 3.00 s: the remote host allows 2.00 s"),
+        "{said}"
+    );
+    let said = others.refusal(light(9, vec![own], 100, Nanos::from_millis(10)));
+    assert!(said.contains("16.0 KiB a day"), "{said}");
+    assert!(
+        others
+            .refusal(hold_light(8, SECOND))
+            .contains("a day that this host allows are used up")
+    );
     // Who may only measure has nobody send, and answers.
     let mut agent = Coordinator::at(&destination, &coordinator);
     held_for_light(&mut agent, 1);

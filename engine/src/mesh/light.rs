@@ -134,8 +134,7 @@ impl MeshRun<'_> {
             late.store(true, Ordering::Relaxed);
             for host in &hosts {
                 if !agents.contains_key(host) {
-                    let why = || "it did not answer in time".to_owned();
-                    cycle.away.entry(*host).or_insert_with(why);
+                    cycle.away.entry(*host).or_insert_with(not_in_time);
                 }
             }
             let peers: BTreeMap<usize, LightPeer> = agents
@@ -175,8 +174,12 @@ impl MeshRun<'_> {
                     scope.spawn(move || {
                         let answer =
                             third_party::ask(&mut agent.link, request, within, &|| self.goes_on());
-                        let results =
-                            answer.and_then(|answer| lighted_of(answer, &agent.link, light, to));
+                        let results = match answer {
+                            // A host that only answers need not allow more.
+                            Err(_) if to.is_empty() => Ok((false, Vec::new())),
+                            Err(error) => Err(error),
+                            Ok(answer) => lighted_of(answer, &agent.link, light, to),
+                        };
                         drop(done.send((host, agent, results)));
                     });
                 }
@@ -193,7 +196,11 @@ impl MeshRun<'_> {
                         }
                         Err(error) => drop(cycle.away.insert(host, sentence(&error))),
                     }
+                    asked.remove(&host);
                     agents.insert(host, agent);
+                }
+                for host in asked {
+                    cycle.away.insert(host, not_in_time());
                 }
             }
             for agent in agents.values_mut() {
@@ -275,6 +282,10 @@ impl MeshRun<'_> {
             });
         legs.collect()
     }
+}
+
+fn not_in_time() -> String {
+    "it did not answer in time".to_owned()
 }
 
 /// Whether the host was busy, and what came of the probes to these hosts.
