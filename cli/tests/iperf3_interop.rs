@@ -228,6 +228,12 @@ fn our_client_in_every_mode_against_the_stock_server() {
                 (local / remote - 1.0).abs() < 0.3,
                 "{args}: {local} {remote}"
             );
+            // iperf3 has one processor for each stream, and one for itself.
+            let used = leg["remote"]["samples"].as_array().unwrap().last().unwrap();
+            let used =
+                number(used, "/cpu/process_user_ns") + number(used, "/cpu/process_system_ns");
+            let length = number(leg, "/remote/duration_ns");
+            assert!(used <= 4.0 * length, "{args}: {used} ns of {length} ns");
             if args.contains("-n 20M") {
                 let sent = if leg["direction"] == "up" {
                     local

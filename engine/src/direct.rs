@@ -457,3 +457,34 @@ impl Watcher for Reporter {
         let _ = self.sender.send(ToController::Progress { number, event });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_a_name_and_a_port_and_nothing_else() {
+        let longest = "a".repeat(MAX_NAME);
+        for (name, port, is_one) in [
+            ("db1.example", 5210, true),
+            ("fe80::1%eth0", 1, true),
+            (&longest, 5210, true),
+            (&format!("{longest}a"), 5210, false),
+            ("", 5210, false),
+            ("db1.example", 0, false),
+            ("ssh:db1", 5210, true),
+            ("-oProxyCommand=x y", 5210, false),
+            ("user@db1", 5210, false),
+            ("db1/", 5210, false),
+        ] {
+            let to = Destination {
+                name: name.to_owned(),
+                port,
+                id: NodeId::new([7; 32]),
+            };
+            let found = destination(&to).ok();
+            let same = |host: &Host| matches!(host, Host::Agent { name: of, port: at } if of == name && *at == port);
+            assert_eq!(found.as_ref().is_some_and(same), is_one, "{name} {port}");
+        }
+    }
+}
