@@ -83,7 +83,7 @@ kills: build setup-test
 # three packages, as root, with 'cargo install --locked cargo-mutants'.
 PACKAGES ?= linerate-wire linerate-prove linerate-tune linerate-measure linerate-engine
 mutants: setup-test
-	@scripts/need python3 rsync
+	@scripts/need python3 rsync util-linux
 	bench/mutants $(if $(filter command,$(origin SEED)),--seed $(SEED)) $(PACKAGES) $(addprefix --with linerate:,together tune \
 		measure serve prove copy requests iperf3_interop)
 
