@@ -219,7 +219,7 @@ fn set_options(fd: BorrowedFd<'_>, ipv6: bool, settings: &SocketSettings) -> Res
             .map_err(|e| Error::option(option.label, shown(), e, option.if_refused))?;
     }
     if let Some(name) = &settings.congestion {
-        socket::set_congestion(fd, name).map_err(|e| no_congestion(name, e))?;
+        socket::set_congestion(fd, name).map_err(|e| no_congestion(name, e, &modules()))?;
     }
     Ok(())
 }
@@ -271,7 +271,7 @@ fn no_device(name: &str, e: io::Error) -> Error {
     Error::option("bind device", name, e, remedy)
 }
 
-fn no_congestion(name: &str, e: io::Error) -> Error {
+fn no_congestion(name: &str, e: io::Error, modules: &str) -> Error {
     let listed = |which: &str| {
         let list = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control"));
         list.unwrap_or_default()
@@ -286,7 +286,7 @@ fn no_congestion(name: &str, e: io::Error) -> Error {
              net.ipv4.tcp_allowed_congestion_control or take one of: {}",
             listed("allowed")
         ),
-        Some(libc::ENOENT) if has_module(name) => {
+        Some(libc::ENOENT) if has_module(modules, name) => {
             format!("its module is not loaded: modprobe tcp_{name}; available: {available}")
         }
         Some(libc::ENOENT) => {
@@ -297,14 +297,17 @@ fn no_congestion(name: &str, e: io::Error) -> Error {
     Error::option("congestion control", name, e, remedy)
 }
 
-/// Whether the running kernel was installed with a module for this congestion control.
-fn has_module(name: &str) -> bool {
+/// The modules that the running kernel was installed with, a line each: "kernel/net/ipv4/tcp_bbr.ko.xz: dependencies".
+fn modules() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let modules = Path::new("/lib/modules").join(release.trim());
+    fs::read_to_string(modules.join("modules.dep")).unwrap_or_default()
+}
+
+/// Whether there is one for this congestion control.
+fn has_module(modules: &str, name: &str) -> bool {
     let file = format!("/tcp_{name}.ko");
-    // A line a module: "kernel/net/ipv4/tcp_bbr.ko.xz: dependencies".
-    let list = fs::read_to_string(modules.join("modules.dep")).unwrap_or_default();
-    list.lines().any(|line| {
+    modules.lines().any(|line| {
         line.split(':')
             .next()
             .is_some_and(|path| path.contains(&file))
@@ -459,6 +462,19 @@ mod tests {
     }
 
     #[test]
+    fn a_module_that_is_there_is_to_be_loaded() {
+        let modules = "kernel/net/ipv4/tcp_bbr.ko.xz: kernel/lib/y.ko\nkernel/x.ko: kernel/net/ipv4/tcp_cdg.ko";
+        for (name, says) in [
+            ("bbr", "modprobe tcp_bbr"),
+            ("cdg", "no module of that name"),
+        ] {
+            let missing = io::Error::from_raw_os_error(libc::ENOENT);
+            let said = no_congestion(name, missing, modules).to_string();
+            assert!(said.contains(says), "{said}");
+        }
+    }
+
+    #[test]
     fn places_that_are_not_there_are_named() {
         let placed = |placement| refusal(SocketSettings::default(), placement);
         let said = placed(Placement {
@@ -473,6 +489,7 @@ mod tests {
             ..Placement::default()
         });
         assert!(said.contains("no device of this host has it"), "{said}");
+        assert!(said.contains("bind address to 192.0.2.1: "), "{said}");
         let said = placed(Placement {
             bind_address: Some(std::net::Ipv6Addr::LOCALHOST.into()),
             ..Placement::default()
@@ -542,5 +559,6 @@ mod tests {
         let again = listen(local, &SocketSettings::default(), &Placement::default());
         let said = again.unwrap_err().to_string();
         assert!(said.contains("another process listens there"), "{said}");
+        assert!(said.contains(&format!(" to {local}: ")), "{said}");
     }
 }

@@ -199,9 +199,13 @@ fn send(
 fn is_above_mtu(stream: &LoadStream<'_>, size: usize) -> bool {
     let local = stream.socket().local_addr();
     let ipv6 = local.is_ok_and(|local| local.is_ipv6());
-    let headers = if ipv6 { 40 + 8 } else { 20 + 8 };
     let mtu = udp::path_mtu(stream.fd(), ipv6);
-    mtu.is_ok_and(|mtu| size + headers > mtu as usize)
+    mtu.is_ok_and(|mtu| packet(size, ipv6) > mtu as usize)
+}
+
+/// Bytes of a whole datagram with its headers of UDP and IP.
+fn packet(size: usize, ipv6: bool) -> usize {
+    size + 8 + if ipv6 { 40 } else { 20 }
 }
 
 /// Waits until whole datagrams may leave by the peer's quota, at most so many: how many.
@@ -449,8 +453,12 @@ mod tests {
     }
 
     fn pair() -> (UdpSocket, UdpSocket) {
-        let a = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let b = UdpSocket::bind("127.0.0.1:0").unwrap();
+        pair_at("127.0.0.1:0")
+    }
+
+    fn pair_at(local: &str) -> (UdpSocket, UdpSocket) {
+        let a = UdpSocket::bind(local).unwrap();
+        let b = UdpSocket::bind(local).unwrap();
         a.connect(b.local_addr().unwrap()).unwrap();
         b.connect(a.local_addr().unwrap()).unwrap();
         (a, b)
@@ -494,6 +502,37 @@ mod tests {
         assert_eq!(received.datagrams[0].packets, 100);
         assert_eq!(received.arrivals.unwrap().received, 100);
         assert_eq!(sent.arrivals, None);
+        assert!(sent.duration > Nanos(0) && received.duration > Nanos(0));
+    }
+
+    #[test]
+    fn datagrams_above_the_path_mtu_are_said() {
+        assert_eq!([packet(1472, false), packet(1452, true)], [1500, 1500]);
+        let (a, _b) = pair_at("[::1]:0");
+        let mtu = u64::from(udp::path_mtu(a.as_fd(), true).unwrap());
+        for (size, warnings) in [(mtu - 48, 0), (mtu - 47, 1)] {
+            let (limit, socket) = (LegLimit::Bytes(Bytes(1)), a.try_clone().unwrap());
+            let sending = load(Role::Send, (0, size), limit, vec![socket]).unwrap();
+            assert!(sending.wait(remote()));
+            let said = sending.finish().warnings;
+            assert_eq!(said.len(), warnings, "{size}: {said:?}");
+            assert!(said.iter().all(|w| w.what.contains("above the path MTU")));
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_cut_arrives_and_is_said() {
+        let (a, b) = pair();
+        // Messages without checksums are not cut.
+        sys::socket::set(a.as_fd(), (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1).unwrap();
+        let receiving = load(Role::Receive, (0, 1000), EVER, vec![b]).unwrap();
+        let limit = LegLimit::Bytes(Bytes(20_000));
+        let sending = load(Role::Send, (0, 1000), limit, vec![a]).unwrap();
+        assert!(sending.wait(remote()) && receiving.wait(remote()));
+        let said = sending.finish().warnings;
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].what.contains("(UDP_SEGMENT) for 1 stream(s)"));
+        assert_eq!(receiving.finish().bytes, [Bytes(20_000)]);
     }
 
     #[test]
@@ -615,6 +654,10 @@ mod tests {
         pace.sent = 1;
         assert_eq!(pace.due(start), Err(BURST));
         assert_eq!(pace.due(start + BURST), Ok(10));
+        // At 100 Mbit/s less than two: one by one.
+        let mut pace = UdpPace::new(BitRate(100_000_000), 1000, start);
+        pace.sent = 1;
+        assert_eq!(pace.due(start), Err(Duration::from_micros(80)));
         assert_eq!((at_once(1400), at_once(64), at_once(LARGEST)), (46, 64, 1));
         let together = |rate| datagrams_together(BitRate(rate), Bytes(1000));
         assert_eq!([0, 1, 800_000_000].map(together), [64, 1, 10]);

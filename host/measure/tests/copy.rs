@@ -6,13 +6,16 @@
 use linerate_measure::storage::{
     CopySink, CopySource, Reach, Storage, Store, open_store as open, sink, source,
 };
-use linerate_measure::{Job, Load, LoadOutcome, Role, accept_options, connect, listen, ready};
+use linerate_measure::{
+    Job, Load, LoadOutcome, Quota, Role, accept_options, connect, listen, ready,
+};
 use model::{
     BitRate, BlockOperation, BlockServer, BlockStore, BlockSummary, Blocks, Bytes, Cache,
     CopySummary, EndRecord, FileCopy, LegLimit, Nanos, Placement, SocketSettings, Stage, WaitMode,
     Workload, summarise_blocks, summarise_copy,
 };
 use std::fs;
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -374,6 +377,92 @@ fn storage_that_fails_ends_both_ends_and_says_why() {
             "{record:?}"
         );
     }
+}
+
+const WHY: &str = "nothing more may move";
+
+/// Nothing is left of it.
+struct Nothing;
+
+impl Quota for Nothing {
+    fn take(&self, _want: usize) -> Result<(usize, Instant), String> {
+        Err(WHY.to_owned())
+    }
+
+    fn give_back(&self, _bytes: usize) {}
+
+    fn spend(&self, _bytes: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn pay_ahead(&self, _bytes: usize) {}
+}
+
+#[test]
+fn a_copy_that_a_limit_cuts_says_which() {
+    let memory = FileCopy::default();
+    for role in [Role::Send, Role::Receive] {
+        for quota in [None, Some(Arc::new(Nothing) as Arc<dyn Quota>)] {
+            let (local, mut peer) = sockets(None);
+            // The head of a block that does not come.
+            peer.write_all(&[0, 0, 0, 1]).unwrap();
+            let job = Job {
+                storage: Some(match role {
+                    Role::Send => {
+                        Storage::Source(source(&memory, &Reach::Anywhere).unwrap().into())
+                    }
+                    _ => Storage::Sink(sink(&memory, &Reach::Anywhere).unwrap().into()),
+                }),
+                longest: (quota.is_none()).then(|| (Duration::from_millis(50), WHY.to_owned())),
+                quota,
+                ..Job::new(role, Workload::Copy(memory.clone()), LegLimit::Whole)
+            };
+            let load = Load::start(job, vec![local]).unwrap();
+            assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
+            let outcome = load.finish();
+            assert_eq!(outcome.limit.as_deref(), Some(WHY), "{role:?}");
+            assert_eq!(outcome.errors[0].what, WHY, "{role:?}");
+        }
+    }
+}
+
+#[test]
+fn the_cached_share_is_what_the_page_cache_holds() {
+    let dir = Directory::new("cached");
+    // The second half is a hole, which nobody has read.
+    let half = |name: &str| {
+        fs::write(dir.path(name), vec![5; 1 << 20]).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(dir.path(name));
+        file.unwrap().set_len(2 << 20).unwrap();
+        dir.path(name)
+    };
+    let prepared = |cache, store| {
+        let store = BlockStore {
+            cache,
+            store,
+            ..BlockStore::default()
+        };
+        let store = open(&blocks(1, &[BlockOperation::Read], store), &Reach::Anywhere).unwrap();
+        store.prepare(&AtomicBool::new(false)).unwrap();
+        store
+    };
+    let as_is = prepared(Cache::AsIs, Some(half("as-is")));
+    assert_eq!(as_is.cached(), Some(0.5));
+    // Not every file system caches a hole.
+    fs::read(dir.path("as-is")).unwrap();
+    let hot = prepared(Cache::Hot, Some(half("hot")));
+    assert_eq!(
+        (as_is.cached_before(), hot.cached_before()),
+        (Some(0.5), as_is.cached())
+    );
+    let to = sink(&order(None, Some(dir.path("to"))), &Reach::Anywhere).unwrap();
+    to.write(0, &vec![5; 1 << 20]).unwrap();
+    assert_eq!((to.cached(2 << 20), to.cached(0)), (Some(0.5), None));
+
+    let (memory, copied) = (prepared(Cache::AsIs, None), FileCopy::default());
+    assert_eq!((memory.cached_before(), memory.cached()), (None, None));
+    assert_eq!(source(&copied, &Reach::Anywhere).unwrap().cached(), None);
+    assert_eq!(sink(&copied, &Reach::Anywhere).unwrap().cached(1), None);
 }
 
 /// Blocks that take so long each.

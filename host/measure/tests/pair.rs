@@ -95,6 +95,32 @@ fn bytes_are_exact_over_all_streams_together() {
 }
 
 #[test]
+fn a_sender_waits_for_acknowledgements_until_the_time_to_drain_is_over() {
+    let [large, small] = [200_000, 8192].map(|bytes| SocketSettings {
+        send_buffer: Some(Bytes(bytes)),
+        receive_buffer: Some(Bytes(bytes)),
+        ..SocketSettings::default()
+    });
+    for (drain, reads) in [(Duration::from_millis(50), false), (PATIENCE, true)] {
+        let (local, mut remote) = sockets_with(1, &large, &small);
+        let limit = LegLimit::Bytes(Bytes(100_000));
+        let mut job = bulk(Role::Send, limit, &Bulk::default());
+        job.drain = drain;
+        let sender = Load::start(job, local).unwrap();
+        if reads {
+            while sender.bytes() != [Bytes(100_000)] {
+                assert!(!sender.wait(Instant::now() + Duration::from_millis(1)));
+            }
+            assert!(!sender.wait(Instant::now() + Duration::from_millis(50)));
+            io::copy(&mut remote[0], &mut io::sink()).unwrap();
+        }
+        let sent = done(sender);
+        assert_eq!(sent.errors, []);
+        assert_eq!(sent.acknowledged.is_some(), reads);
+    }
+}
+
+#[test]
 fn time_ends_a_transfer_and_both_ends_count_alike() {
     let limit = LegLimit::Time(Nanos::from_millis(200));
     for discard in [false, true] {
@@ -154,7 +180,9 @@ fn the_limit_ends_a_sender_that_is_stuck_in_a_write() {
     // Nobody reads: the writes fill the buffers and sleep.
     let (local, _remote) = sockets(2);
     let limit = LegLimit::Time(Nanos::from_millis(300));
-    let sent = done(Load::start(bulk(Role::Send, limit, &Bulk::default()), local).unwrap());
+    let mut job = bulk(Role::Send, limit, &Bulk::default());
+    job.drain = 2 * PATIENCE;
+    let sent = done(Load::start(job, local).unwrap());
     assert_eq!(sent.errors, []);
     assert!(total(&sent) > 0);
 }
@@ -730,6 +758,29 @@ fn what_was_never_answered_or_sent_is_said() {
 }
 
 #[test]
+fn a_client_that_asked_all_it_was_to_ask_left_none_unsent() {
+    let order = Request {
+        pace_per_s: Some(1e9),
+        wait: WaitMode::Block,
+        ..small()
+    };
+    let (asked, _) = ask(1, LegLimit::Requests(100), &order);
+    assert_eq!((count(&asked), asked.warnings), (100, vec![]));
+}
+
+#[test]
+fn both_ends_on_one_host_that_cannot_all_spin_are_warned() {
+    let cpus = sys::sched::allowed_cpus().unwrap();
+    let threads = cpus.len();
+    let (local, _remote) = sockets(threads);
+    let mut job = request(Role::Ask, LegLimit::Bytes(Bytes(1)), &small());
+    job.cpus = cpus;
+    let said = done(Load::start(job, local).unwrap()).warnings;
+    let what = format!("{} threads on {threads} processors", 2 * threads);
+    assert!(said[0].what.contains(&what), "{said:?}");
+}
+
+#[test]
 fn a_paced_client_keeps_its_pace_and_no_more() {
     let order = Request {
         pace_per_s: Some(200.0),
@@ -971,7 +1022,14 @@ fn buffers_are_counted_before_they_are_made() {
             ..small()
         })
     };
+    let udp = Workload::Udp(model::Udp {
+        rate: BitRate(1),
+        datagram_size: Bytes(100),
+    });
     for (workload, streams, role, bytes) in [
+        // The largest datagram, or eight of them that arrived and what is known of earlier ones.
+        (udp.clone(), 3, Role::Send, 3 * 65_507),
+        (udp, 3, Role::Receive, 3 * (8 * 65_508 + (96 << 10))),
         // 16 MiB for all that receive, 64 to 256 KiB for each.
         (bulk(None, false), 1, Role::Receive, MIB / 4),
         (bulk(None, false), 64, Role::Receive, 16 * MIB),

@@ -138,7 +138,10 @@ mod tests {
         assert!(name.to_str().unwrap().ends_with("-99.part"), "{name:?}");
         occupy(100..200);
         let found = part().map_err(|error| error.kind());
+        let gone = File::open(&directory).unwrap();
         fs::remove_dir_all(&directory).unwrap();
         assert_eq!(found, Err(ErrorKind::AlreadyExists));
+        let other = new_part(&gone, Bound::None).map_err(|error| error.kind());
+        assert_eq!(other.unwrap_err(), ErrorKind::NotFound);
     }
 }
