@@ -401,28 +401,29 @@ impl Quota for Nothing {
 #[test]
 fn a_copy_that_a_limit_cuts_says_which() {
     let memory = FileCopy::default();
-    for role in [Role::Send, Role::Receive] {
-        for quota in [None, Some(Arc::new(Nothing) as Arc<dyn Quota>)] {
-            let (local, mut peer) = sockets(None);
-            // The head of a block that does not come.
-            peer.write_all(&[0, 0, 0, 1]).unwrap();
-            let job = Job {
-                storage: Some(match role {
-                    Role::Send => {
-                        Storage::Source(source(&memory, &Reach::Anywhere).unwrap().into())
-                    }
-                    _ => Storage::Sink(sink(&memory, &Reach::Anywhere).unwrap().into()),
-                }),
-                longest: (quota.is_none()).then(|| (Duration::from_millis(50), WHY.to_owned())),
-                quota,
-                ..Job::new(role, Workload::Copy(memory.clone()), LegLimit::Whole)
-            };
-            let load = Load::start(job, vec![local]).unwrap();
-            assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
-            let outcome = load.finish();
-            assert_eq!(outcome.limit.as_deref(), Some(WHY), "{role:?}");
-            assert_eq!(outcome.errors[0].what, WHY, "{role:?}");
-        }
+    let from = Storage::Source(source(&memory, &Reach::Anywhere).unwrap().into());
+    let to = Storage::Sink(sink(&memory, &Reach::Anywhere).unwrap().into());
+    let quota = Some(Arc::new(Nothing) as Arc<dyn Quota>);
+    let longest = Some((Duration::from_millis(50), WHY.to_owned()));
+    for (role, storage, quota, longest) in [
+        (Role::Send, from, quota.clone(), None),
+        (Role::Receive, to.clone(), quota, None),
+        (Role::Receive, to, None, longest),
+    ] {
+        let (local, mut peer) = sockets(None);
+        // The head of a block that does not come.
+        peer.write_all(&[0, 0, 0, 1]).unwrap();
+        let job = Job {
+            storage: Some(storage),
+            quota,
+            longest,
+            ..Job::new(role, Workload::Copy(memory.clone()), LegLimit::Whole)
+        };
+        let load = Load::start(job, vec![local]).unwrap();
+        assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
+        let outcome = load.finish();
+        assert_eq!(outcome.limit.as_deref(), Some(WHY), "{role:?}");
+        assert_eq!(outcome.errors[0].what, WHY, "{role:?}");
     }
 }
 

@@ -181,7 +181,7 @@ fn the_limit_ends_a_sender_that_is_stuck_in_a_write() {
     let (local, _remote) = sockets(2);
     let limit = LegLimit::Time(Nanos::from_millis(300));
     let mut job = bulk(Role::Send, limit, &Bulk::default());
-    job.drain = 2 * PATIENCE;
+    (job.drain, job.lost_after) = (2 * PATIENCE, 2 * PATIENCE);
     let sent = done(Load::start(job, local).unwrap());
     assert_eq!(sent.errors, []);
     assert!(total(&sent) > 0);
@@ -772,10 +772,13 @@ fn a_client_that_asked_all_it_was_to_ask_left_none_unsent() {
 fn both_ends_on_one_host_that_cannot_all_spin_are_warned() {
     let cpus = sys::sched::allowed_cpus().unwrap();
     let threads = cpus.len();
-    let (local, _remote) = sockets(threads);
-    let mut job = request(Role::Ask, LegLimit::Bytes(Bytes(1)), &small());
-    job.cpus = cpus;
-    let said = done(Load::start(job, local).unwrap()).warnings;
+    let (local, remote) = sockets(threads);
+    let job = |role| Job {
+        cpus: cpus.clone(),
+        ..request(role, LegLimit::Requests(1), &small())
+    };
+    let _server = Load::start(job(Role::Answer), remote).unwrap();
+    let said = done(Load::start(job(Role::Ask), local).unwrap()).warnings;
     let what = format!("{} threads on {threads} processors", 2 * threads);
     assert!(said[0].what.contains(&what), "{said:?}");
 }
