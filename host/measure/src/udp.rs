@@ -536,6 +536,17 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_datagram_arrives_whole() {
+        let (a, b) = pair();
+        let (size, all) = (LARGEST as u64, Bytes(LARGEST as u64));
+        let receiving = load(Role::Receive, (0, size), EVER, vec![b]).unwrap();
+        let sending = load(Role::Send, (0, size), LegLimit::Bytes(all), vec![a]).unwrap();
+        assert!(sending.wait(remote()) && receiving.wait(remote()));
+        let outcomes = [sending, receiving].map(Load::finish);
+        assert_eq!(outcomes.map(|outcome| outcome.bytes), [[all], [all]]);
+    }
+
+    #[test]
     fn streams_share_one_limit_and_stop_on_request() {
         let (a, _b) = pair();
         let (c, _d) = pair();

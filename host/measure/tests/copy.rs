@@ -15,11 +15,11 @@ use model::{
     Workload, summarise_blocks, summarise_copy,
 };
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -263,6 +263,10 @@ fn the_first_bytes_of_a_file_and_the_time_of_memory_are_whole_copies() {
         fs::metadata(dir.path("timed")).unwrap().len(),
         sent.bytes[0].0
     );
+
+    let sized = order(None, Some(dir.path("sized")));
+    copy(&sized, LegLimit::Bytes(Bytes(3_000_000)));
+    assert_eq!(fs::metadata(dir.path("sized")).unwrap().len(), 3_000_000);
 }
 
 #[test]
@@ -330,6 +334,12 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
         );
     }
     assert_eq!(to("new", &beneath), "");
+    let direct = FileCopy {
+        direct: true,
+        ..order(Some("/proc/version".to_owned()), None)
+    };
+    let said = source(&direct, &anywhere).err().unwrap().to_string();
+    assert!(said.contains("its file system has no O_DIRECT"), "{said}");
     assert_eq!(fs::read_to_string(dir.path("taken")).unwrap(), "old");
     assert_eq!(dir.names(), ["dangling", "from", "link", "taken"]);
 }
@@ -428,6 +438,32 @@ fn a_copy_that_a_limit_cuts_says_which() {
 }
 
 #[test]
+fn a_sender_that_resets_has_not_ended_its_copy() {
+    let (mut local, peer) = sockets(None);
+    // Closing with unread data resets the connection (RFC 2525, 2.17).
+    local.write_all(&[0]).unwrap();
+    let to = sink(&FileCopy::default(), &Reach::Anywhere).unwrap();
+    let job = Job {
+        storage: Some(Storage::Sink(to.into())),
+        ..Job::new(
+            Role::Receive,
+            Workload::Copy(FileCopy::default()),
+            LegLimit::Whole,
+        )
+    };
+    let load = Load::start(job, vec![local]).unwrap();
+    drop(peer);
+    assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
+    let errors = load.finish().errors;
+    assert!(
+        errors[0]
+            .what
+            .contains("closed the connection before the end"),
+        "{errors:?}"
+    );
+}
+
+#[test]
 fn the_cached_share_is_what_the_page_cache_holds() {
     let dir = Directory::new("cached");
     // The second half is a hole, which nobody has read.
@@ -463,11 +499,18 @@ fn the_cached_share_is_what_the_page_cache_holds() {
     let (memory, copied) = (prepared(Cache::AsIs, None), FileCopy::default());
     assert_eq!((memory.cached_before(), memory.cached()), (None, None));
     assert_eq!(source(&copied, &Reach::Anywhere).unwrap().cached(), None);
-    assert_eq!(sink(&copied, &Reach::Anywhere).unwrap().cached(1), None);
+    let nowhere = sink(&copied, &Reach::Anywhere).unwrap();
+    assert_eq!((nowhere.cached(1), nowhere.settle()), (None, Ok(false)));
 }
 
-/// Blocks that take so long each.
-struct Late(Duration);
+/// Blocks that take so long each, and where the last of those that were written is.
+struct Late(Duration, AtomicU64);
+
+impl Late {
+    fn new(takes: Duration) -> Arc<Late> {
+        Arc::new(Late(takes, AtomicU64::new(0)))
+    }
+}
 
 impl Store for Late {
     fn blocks(&self) -> u64 {
@@ -482,7 +525,8 @@ impl Store for Late {
         }
     }
 
-    fn write(&self, _at: u64, _data: &[u8]) -> Result<(), String> {
+    fn write(&self, at: u64, _data: &[u8]) -> Result<(), String> {
+        self.1.fetch_max(at, Ordering::Relaxed);
         std::thread::sleep(self.0);
         Ok(())
     }
@@ -534,11 +578,16 @@ fn summaries_of([client, server]: &[LoadOutcome; 2]) -> Vec<BlockSummary> {
 #[test]
 fn storage_time_is_a_part_of_its_own_and_depth_fills_it() {
     const TAKES: Duration = Duration::from_millis(4);
-    let store = || Arc::new(Late(TAKES));
     let mut rates = Vec::new();
     for depth in [1, 8] {
         let order = blocks(depth, &[BlockOperation::Write], BlockStore::default());
-        let outcome = asked(&order, store(), LegLimit::Requests(120));
+        let store = Late::new(TAKES);
+        let outcome = asked(&order, store.clone(), LegLimit::Requests(120));
+        let last = store.1.load(Ordering::Relaxed);
+        assert!(
+            last % 4096 == 0 && (500..1000).contains(&(last / 4096)),
+            "{last}"
+        );
         let summaries = summaries_of(&outcome);
         let (figures, split) = (&summaries[0], summaries[0].split.as_ref().unwrap());
         assert_eq!(figures.latency.count, 120);
@@ -697,13 +746,37 @@ fn a_storage_that_fails_ends_both_ends_with_its_reason() {
             random: false,
             ..blocks(depth, &[BlockOperation::Read], BlockStore::default())
         };
-        let store = Arc::new(Late(Duration::from_millis(1)));
+        let store = Late::new(Duration::from_millis(1));
         let [client, server] = asked(&order, store, LegLimit::Time(Nanos::from_secs(20)));
         let why = "cannot read block 0: it is broken";
         assert_eq!(server.store.unwrap().failed.as_deref(), Some(why));
         assert_eq!(server.errors[0].what, why);
         assert_eq!(client.errors.len(), 1);
     }
+}
+
+#[test]
+fn blocks_that_were_asked_and_never_came_are_said() {
+    let order = blocks(3, &[BlockOperation::Read], BlockStore::default());
+    let (local, remote) = sockets(None);
+    let (local, mut remote, stop) = (vec![local], vec![remote], AtomicBool::new(false));
+    let limit = LegLimit::Time(Nanos::from_secs(3600));
+    let mut server = job(Role::Answer, &order, limit);
+    server.storage = Some(Storage::Store(Late::new(Duration::ZERO)));
+    assert_eq!(ready(&mut server, &remote, &stop), Ok(true));
+    let mut client = job(Role::Ask, &order, limit);
+    assert_eq!(ready(&mut client, &local, &stop), Ok(true));
+    client.drain = Duration::from_millis(50);
+    let client = Load::start(client, local).unwrap();
+    // All three leave together.
+    remote[0].read_exact(&mut [0]).unwrap();
+    client.stop();
+    assert!(client.wait(Instant::now() + PATIENCE), "the blocks hang");
+    let said = client.finish().warnings;
+    assert!(
+        said[0].what.contains("3 request(s) were never answered"),
+        "{said:?}"
+    );
 }
 
 #[test]

@@ -760,7 +760,7 @@ fn what_was_never_answered_or_sent_is_said() {
 #[test]
 fn a_client_that_asked_all_it_was_to_ask_left_none_unsent() {
     let order = Request {
-        pace_per_s: Some(1e9),
+        pace_per_s: Some(1e7),
         wait: WaitMode::Block,
         ..small()
     };
