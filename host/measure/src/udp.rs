@@ -536,6 +536,34 @@ mod tests {
     }
 
     #[test]
+    fn what_had_no_room_at_the_receiver_counts_as_dropped() {
+        let (a, b) = pair();
+        // The least that there is: a datagram or two.
+        sys::socket::set(b.as_fd(), sys::socket::RECEIVE_BUFFER, 1).unwrap();
+        prepare(&udp::as_stream(b.try_clone().unwrap())).unwrap();
+        let send = |number| {
+            let mut datagram = [0; 1000];
+            Numbered.stamp(&mut datagram, number, Nanos(0));
+            a.send(&datagram).unwrap();
+        };
+        (1..=100).for_each(send);
+        let receiving = load(Role::Receive, (0, 1000), EVER, vec![b]).unwrap();
+        let reads = |packets: u64| {
+            while receiving.datagrams()[0].packets < packets {
+                assert!(!receiving.wait(Instant::now() + Duration::from_millis(1)));
+            }
+        };
+        reads(1);
+        send(101);
+        reads(101);
+        send(0);
+        assert!(receiving.wait(remote()));
+        let found = receiving.finish().arrivals.unwrap();
+        assert!(found.dropped > 0, "{found:?}");
+        assert_eq!(found.received + found.dropped, 101);
+    }
+
+    #[test]
     fn the_largest_datagram_arrives_whole() {
         let (a, b) = pair();
         let (size, all) = (LARGEST as u64, Bytes(LARGEST as u64));
