@@ -585,7 +585,7 @@ fn storage_time_is_a_part_of_its_own_and_depth_fills_it() {
         let outcome = asked(&order, store.clone(), LegLimit::Requests(120));
         let last = store.1.load(Ordering::Relaxed);
         assert!(
-            last % 4096 == 0 && (500..1000).contains(&(last / 4096)),
+            last.is_multiple_of(4096) && (500..1000).contains(&(last / 4096)),
             "{last}"
         );
         let summaries = summaries_of(&outcome);
