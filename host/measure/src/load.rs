@@ -12,6 +12,7 @@ use model::{
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Instant;
 use sys::sched;
@@ -92,6 +93,7 @@ impl Load {
                         shared: &shared,
                         index,
                         thread,
+                        over: AtomicBool::new(false),
                     })
                     .collect();
                 match cpu.map_or(Ok(()), |cpu| sched::run_on(&[cpu])) {
@@ -195,7 +197,7 @@ impl Load {
 
     fn join(&mut self) {
         for thread in self.threads.drain(..) {
-            // A stream that panicked has said so on stderr; its counters stand.
+            // A stream that panicked has said so; its counters stand.
             let _ = thread.join();
         }
         if let Some(keeper) = self.keeper.take() {

@@ -10,7 +10,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -326,6 +326,15 @@ pub(crate) struct LoadStream<'a> {
     pub(crate) index: usize,
     /// Number of its thread.
     pub(crate) thread: usize,
+    pub(crate) over: AtomicBool,
+}
+
+impl Drop for LoadStream<'_> {
+    /// A stream that nobody finished, as its thread panicked, is over as well: nobody waits for it for ever.
+    fn drop(&mut self) {
+        let why = "its thread panicked, which is a fault of linerate: standard error has more";
+        self.finish(Err(why.to_owned()));
+    }
 }
 
 impl Deref for LoadStream<'_> {
@@ -337,8 +346,11 @@ impl Deref for LoadStream<'_> {
 }
 
 impl LoadStream<'_> {
-    /// The stream is over; why it broke is kept.
+    /// The stream is over; why it broke is kept. Only the first call counts.
     pub(crate) fn finish(&self, result: Result<(), String>) {
+        if self.over.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let mut state = self.shared.lock();
         state.running -= 1;
         if let Err(what) = result {

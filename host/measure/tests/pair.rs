@@ -293,6 +293,37 @@ impl Quota for Purse {
     fn pay_ahead(&self, _bytes: usize) {}
 }
 
+struct BrokenPurse;
+
+impl Quota for BrokenPurse {
+    fn take(&self, _want: usize) -> Result<(usize, Instant), String> {
+        panic!("as a fault would")
+    }
+
+    fn give_back(&self, _bytes: usize) {}
+
+    fn spend(&self, _bytes: usize) -> Result<(), String> {
+        panic!("as a fault would")
+    }
+
+    fn pay_ahead(&self, _bytes: usize) {}
+}
+
+#[test]
+fn a_stream_whose_thread_panics_is_over_and_says_so() {
+    let hour = LegLimit::Time(Nanos::from_secs(3600));
+    for role in [Role::Send, Role::Receive] {
+        let (local, mut remote) = sockets(1);
+        let mut job = bulk(role, hour, &Bulk::default());
+        job.quota = Some(Arc::new(BrokenPurse));
+        let load = Load::start(job, local).unwrap();
+        // So that a receiver has something to pay for.
+        let _ = remote[0].write_all(&[0; 1000]);
+        let why = &done(load).errors[0].what;
+        assert!(why.starts_with("its thread panicked"), "{role:?}: {why}");
+    }
+}
+
 #[test]
 fn every_byte_of_a_load_is_taken_from_the_quota_and_its_end_has_a_name() {
     const ALL: usize = 1_000_000;
