@@ -400,10 +400,15 @@ fn fits(spec: &Spec, slot: &DirectSlot) -> Result<()> {
     Ok(())
 }
 
+/// Whether a host can have this name or address.
+pub fn is_host_name(name: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || ".-_:%".contains(c);
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_usual)
+}
+
 /// The destination as a host; nothing but a name and a port.
 fn destination(to: &Destination) -> Result<Host> {
-    let odd = |c: char| !(c.is_ascii_alphanumeric() || ".-_:%".contains(c));
-    if to.name.is_empty() || to.name.len() > MAX_NAME || to.name.contains(odd) || to.port == 0 {
+    if !is_host_name(&to.name) || to.port == 0 {
         bail!("the destination has no name that a host can have");
     }
     Ok(Host::Agent {

@@ -5,6 +5,7 @@
 //! a few packets of up to 73 bytes, and no answer is larger than what it answers, but for 8 bytes of a challenge.
 
 use crate::address_challenge::AddressChallenge;
+use crate::direct::is_host_name;
 use crate::slots::DirectSlot;
 use crate::trust::LightUse;
 use anyhow::{Context, Result, bail};
@@ -240,6 +241,7 @@ pub fn send(
         by_address: BTreeMap::new(),
         challenge: AddressChallenge::new()?,
         until: Instant::now() + WITHIN,
+        sizes: order.sizes.clone(),
         // The rate of a key is that of both directions.
         rate: light_use
             .rate()
@@ -253,7 +255,7 @@ pub fn send(
     sender.find(&order.peers, order.ip_version);
     sender.greet()?;
     sender.number(order)?;
-    sender.measure_sizes(order)?;
+    sender.measure_sizes()?;
     sender.spend()?;
     Ok(sender
         .targets
@@ -300,6 +302,8 @@ struct LightSender<'a> {
     by_address: BTreeMap<SocketAddr, usize>,
     challenge: AddressChallenge,
     until: Instant,
+    /// Those that are sent: no host can claim to have seen another.
+    sizes: Vec<u32>,
     rate: BitRate,
     room: Vec<u8>,
     /// Bytes of datagrams that are not accounted for yet.
@@ -429,8 +433,8 @@ impl LightSender<'_> {
     }
 
     /// Finds the largest size that arrives at each host.
-    fn measure_sizes(&mut self, order: &LightOrder) -> Result<()> {
-        let mut sizes = order.sizes.clone();
+    fn measure_sizes(&mut self) -> Result<()> {
+        let mut sizes = self.sizes.clone();
         sizes.sort_unstable();
         // A size that arrived ends it; of those that did not even get a small packet no more is wanted.
         let mut left: Vec<(usize, Vec<u32>)> = Vec::new();
@@ -561,7 +565,8 @@ impl LightSender<'_> {
             Datagram::Seen(seen) => {
                 for (behind, probe) in seen.iter().rev().enumerate() {
                     if probe.round > 0 {
-                        target.largest = target.largest.max(Some(probe.size));
+                        let size = Some(probe.size).filter(|size| self.sizes.contains(size));
+                        target.largest = target.largest.max(size);
                         continue;
                     }
                     let number = usize::from(probe.copy);
@@ -594,8 +599,7 @@ type Resolving = mpsc::Receiver<Result<SocketAddr, String>>;
 
 fn resolve(peer: &LightPeer, version: Option<IpVersion>) -> Result<Resolving, String> {
     let (name, port) = (peer.name.clone(), peer.at.port);
-    let odd = |c: char| !(c.is_ascii_alphanumeric() || ".-_:%".contains(c));
-    if name.is_empty() || name.len() > 255 || name.contains(odd) || port == 0 {
+    if !is_host_name(&name) || port == 0 {
         return Err("it has no name that a host can have".to_owned());
     }
     let (done, resolved) = mpsc::channel();
