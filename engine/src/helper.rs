@@ -310,7 +310,9 @@ fn receive<T: DeserializeOwned>(socket: &mut UnixStream, most: usize) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trust::Peer;
     use crate::tune_rules::Rules;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn so_many_sessions_tune_a_host_and_no_more() {
@@ -320,7 +322,10 @@ mod tests {
         };
         let mut tuners = BTreeMap::new();
         let mut act = |session: usize| {
-            let by = Controller::at_a_pipe(session as u64);
+            let by = Controller::of(&Peer {
+                session: session as u64,
+                ..Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None)
+            });
             let request = ToTuner::Act(by, Origin::default(), TuneRequest::Renew);
             tune_for(&mut tuners, &rules, request).done.unwrap_err()
         };

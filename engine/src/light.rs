@@ -13,7 +13,7 @@ use model::light::{MAX_PACKETS, MAX_PEERS, MAX_RATE, MAX_SIZES, MAX_TIME, PACKET
 use model::mtu::Probe;
 use model::stats::percentile;
 use model::{BitRate, Bytes, IpVersion, Nanos};
-use probe::{DatagramProbe, header, unspecified};
+use probe::{DatagramProbe, header};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
@@ -361,12 +361,11 @@ impl LightSender<'_> {
 
     fn open(&mut self, ipv6: bool) -> Result<()> {
         if self.sockets.iter().all(|(of, _)| *of != ipv6) {
-            let any = if ipv6 {
-                Ipv6Addr::UNSPECIFIED.into()
-            } else {
-                Ipv4Addr::UNSPECIFIED.into()
+            let any: IpAddr = match ipv6 {
+                true => Ipv6Addr::UNSPECIFIED.into(),
+                false => Ipv4Addr::UNSPECIFIED.into(),
             };
-            let socket = DatagramProbe::open(SocketAddr::new(unspecified(any), 0));
+            let socket = DatagramProbe::open((any, 0).into());
             self.sockets
                 .push((ipv6, socket.context("cannot open a UDP socket")?));
         }

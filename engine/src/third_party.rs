@@ -179,11 +179,7 @@ impl Pair<'_> {
             }
         }
         for agent in [&mut *self.source, &mut *self.destination] {
-            let slot = slot.to_owned();
-            match ask_now(agent, DirectRequest::Confirm { slot })? {
-                DirectAnswer::Confirmed => {}
-                _ => bail!(out_of_turn(agent)),
-            }
+            confirm(agent, slot, ANSWERED_WITHIN)?;
         }
         Ok(())
     }
@@ -210,12 +206,7 @@ impl Pair<'_> {
                     why,
                     free_in: Some(free_in),
                 } => Ok(Some((format!("{} is busy: {why}", agent.name()), free_in))),
-                DirectAnswer::HoldRefused { why, .. } => {
-                    bail!(Refusal::unreachable(format!(
-                        "{} refuses: {why}",
-                        agent.name()
-                    )))
-                }
+                DirectAnswer::HoldRefused { why, .. } => bail!(refuses(agent, &why)),
                 _ => bail!(out_of_turn(agent)),
             }
         };
@@ -358,17 +349,17 @@ pub fn hold_light(
         DirectAnswer::Held {
             light: Some(port), ..
         } => port,
-        DirectAnswer::HoldRefused { why, .. } => {
-            bail!(Refusal::unreachable(format!(
-                "{} refuses: {why}",
-                agent.name()
-            )))
-        }
+        DirectAnswer::HoldRefused { why, .. } => bail!(refuses(agent, &why)),
         _ => bail!(out_of_turn(agent)),
     };
+    confirm(agent, slot, within)?;
+    Ok(port)
+}
+
+fn confirm(agent: &mut PeerLink, slot: &str, within: Duration) -> Result<()> {
     let slot = slot.to_owned();
     match ask(agent, DirectRequest::Confirm { slot }, within, &|| true)? {
-        DirectAnswer::Confirmed => Ok(port),
+        DirectAnswer::Confirmed => Ok(()),
         _ => bail!(out_of_turn(agent)),
     }
 }
@@ -403,6 +394,10 @@ pub fn ask(
 /// The same where the answer takes no time.
 fn ask_now(agent: &mut PeerLink, request: DirectRequest) -> Result<DirectAnswer> {
     ask(agent, request, ANSWERED_WITHIN, &|| true)
+}
+
+fn refuses(agent: &PeerLink, why: &str) -> Refusal {
+    Refusal::unreachable(format!("{} refuses: {why}", agent.name()))
 }
 
 /// The fault of an answer that is none to the request.

@@ -209,15 +209,14 @@ pub struct Controller {
     pub session: u64,
 }
 
-#[cfg(test)]
 impl Controller {
-    /// Of a session over a pipe.
-    pub fn at_a_pipe(session: u64) -> Controller {
+    /// The client of a session.
+    pub fn of(peer: &Peer) -> Controller {
         Controller {
-            name: "a test".to_owned(),
-            key: None,
-            address: None,
-            session,
+            name: peer.name.clone(),
+            key: peer.id.map(|id| id.to_string()),
+            address: peer.address,
+            session: peer.session,
         }
     }
 }
@@ -247,12 +246,7 @@ enum TuneWay {
 impl TuneService {
     /// Of a session with `peer`, in which nothing is held yet.
     pub fn new(peer: &Peer, helper: Option<Arc<Helper>>) -> TuneService {
-        let by = Controller {
-            name: peer.name.clone(),
-            key: peer.id.map(|id| id.to_string()),
-            address: peer.address,
-            session: peer.session,
-        };
+        let by = Controller::of(peer);
         let here = || TuneWay::Here(Box::new(Tuner::new(by.clone(), None)));
         TuneService {
             may_tune: peer.may_tune.clone(),

@@ -576,32 +576,13 @@ fn light(number: u32, peers: Vec<LightPeer>, packets: u32, gap: Nanos) -> Direct
 }
 
 fn hold_light(number: u32, span: Nanos) -> DirectRequest {
-    match hold(
-        number,
-        Nanos(0),
+    DirectRequest::Hold {
+        slot: slot(number),
+        after: Nanos(0),
         span,
-        NodeId::new([0; 32]),
-        SlotRole::Light,
-    ) {
-        DirectRequest::Hold {
-            slot,
-            after,
-            span,
-            ttl,
-            role,
-            ..
-        } => {
-            let peer = None;
-            DirectRequest::Hold {
-                slot,
-                after,
-                span,
-                ttl,
-                peer,
-                role,
-            }
-        }
-        other => other,
+        ttl: Nanos::from_secs(60),
+        peer: None,
+        role: SlotRole::Light,
     }
 }
 

@@ -119,9 +119,7 @@ impl Peer {
         if let (Some(account), Some(a_day)) = (&account, self.limits.bytes_per_day) {
             let left = account.left(a_day).map_err(Denied::Refused)?;
             if left == Bytes(0) {
-                return Err(Denied::Refused(format!(
-                    "the {a_day} a day that this host allows are used up: measure again after midnight UTC"
-                )));
+                return Err(Denied::Refused(used_up(a_day, "measure again")));
             }
             if let LegLimit::Bytes(asked) = order.limit
                 && asked > left
@@ -265,14 +263,7 @@ impl Peer {
             name,
             order,
             warnings,
-            quota: account.map(|account| {
-                Arc::new(LegQuota {
-                    account,
-                    limits: self.limits.clone(),
-                    moved: AtomicU64::new(0),
-                    ahead: AtomicU64::new(ahead),
-                })
-            }),
+            quota: account.map(|account| LegQuota::new(account, &self.limits, ahead)),
             ledger: Arc::clone(&self.ledger),
             number,
             counted: AtomicU64::new(0),
@@ -301,18 +292,9 @@ impl Peer {
         if let (Some(account), Some(a_day)) = (&account, self.limits.bytes_per_day)
             && account.left(a_day)? == Bytes(0)
         {
-            return Err(format!(
-                "the {a_day} a day that this host allows are used up: light probes go on after midnight UTC"
-            ));
+            return Err(used_up(a_day, "light probes go on"));
         }
-        let quota = account.map(|account| {
-            Arc::new(LegQuota {
-                account,
-                limits: self.limits.clone(),
-                moved: AtomicU64::new(0),
-                ahead: AtomicU64::new(0),
-            })
-        });
+        let quota = account.map(|account| LegQuota::new(account, &self.limits, 0));
         let ledger = Arc::clone(&self.ledger);
         Ok(LightUse { quota, ledger })
     }
@@ -658,6 +640,10 @@ fn fit(order: &mut LegOrder, limits: &KeyLimits, warnings: &mut Vec<Warning>) {
 fn receives(order: &LegOrder) -> bool {
     let is_receiver = !order.agent_sends || order.workload.is_answered();
     is_receiver && !order.workload.is_udp()
+}
+
+fn used_up(a_day: Bytes, then: &str) -> String {
+    format!("the {a_day} a day that this host allows are used up: {then} after midnight UTC")
 }
 
 fn smaller(what: String, meaning: &str) -> Warning {

@@ -222,6 +222,16 @@ pub struct LegQuota {
 }
 
 impl LegQuota {
+    /// Of loads of which nothing has moved yet; so many bytes are paid for ahead.
+    pub(super) fn new(account: Arc<Account>, limits: &KeyLimits, ahead: u64) -> Arc<LegQuota> {
+        Arc::new(LegQuota {
+            account,
+            limits: limits.clone(),
+            moved: AtomicU64::new(0),
+            ahead: AtomicU64::new(ahead),
+        })
+    }
+
     /// Whether so many bytes of samples may be sent now: all legs and sessions of the key share what there is for them.
     pub(super) fn may_sample(&self, bytes: usize) -> bool {
         self.account.may_sample(&self.limits, bytes)

@@ -619,40 +619,43 @@ mod tests {
         assert_eq!(of(1500, 0), [buffer], "a long round trip");
     }
 
+    /// Samples of a full line every 20 ms, for 3.2 s; what passed in each, and the share of the reader's buffer that is full.
+    fn full_line(passed: impl Fn(u64) -> u64, unread: Option<f64>) -> Facts {
+        let mut facts = Facts::new(Source::Samples);
+        (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
+        for n in 0..160 {
+            facts.read(SenderInterval {
+                from: Nanos::from_millis(n * 20),
+                to: Nanos::from_millis(n * 20 + 20),
+                srtt: Nanos::from_millis(35),
+                cwnd: 200_000,
+                flight: 150_000,
+                delivered: passed(n),
+                passed: passed(n),
+                unread,
+                ..SenderInterval::default()
+            });
+        }
+        (facts.segments, facts.marked) = (15_000, 1);
+        facts.span = Nanos::from_millis(3200);
+        facts
+    }
+
+    /// What limits it, and the confidence of the first.
+    fn named(facts: &Facts, pieces: &[OwnedInterval]) -> (Vec<Limit>, Confidence) {
+        let explanation = assemble(ExplainedConnection::default(), pieces, facts, Vec::new());
+        let Conclusion::Limited { by } = explanation.conclusion else {
+            panic!("{explanation:#?}")
+        };
+        (by, explanation.findings[0].confidence)
+    }
+
     #[test]
     fn a_line_that_was_faster_at_first_may_be_a_shaper_and_neither_is_certain() {
         let of = |burst| {
-            let mut facts = Facts::new(Source::Samples);
-            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
-            for n in 0..160 {
-                // The queue of a line that is shared stands from the start.
-                let passed = if n < 10 { burst } else { 100_000 };
-                facts.read(SenderInterval {
-                    from: Nanos::from_millis(n * 20),
-                    to: Nanos::from_millis(n * 20 + 20),
-                    srtt: Nanos::from_millis(35),
-                    cwnd: 200_000,
-                    flight: 150_000,
-                    delivered: passed,
-                    passed,
-                    ..SenderInterval::default()
-                });
-            }
-            (facts.segments, facts.marked) = (15_000, 1);
-            let to = Nanos::from_millis(3200);
-            let pieces = [OwnedInterval {
-                from: Nanos(0),
-                to,
-                limit: Limit::CongestionWindow,
-                bytes: Bytes(0),
-            }];
-            facts.span = to;
-            let subject = ExplainedConnection::default();
-            let explanation = assemble(subject, &pieces, &facts, Vec::new());
-            let Conclusion::Limited { by } = explanation.conclusion else {
-                panic!("{explanation:#?}")
-            };
-            (by, explanation.findings[0].confidence)
+            // The queue of a line that is shared stands from the start.
+            let facts = full_line(|n| if n < 10 { burst } else { 100_000 }, None);
+            named(&facts, &[piece(0, 3200, Limit::CongestionWindow)])
         };
         let line = Limit::BottleneckRate;
         assert_eq!(of(100_000), (vec![line], Confidence::Certain));
@@ -664,33 +667,11 @@ mod tests {
     fn a_reader_whose_buffer_is_full_again_and_again_comes_before_the_path_that_is_full_in_between()
     {
         let of = |closed: u64| {
-            let mut facts = Facts::new(Source::Samples);
-            (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(20)));
-            for n in 0..160 {
-                facts.read(SenderInterval {
-                    from: Nanos::from_millis(n * 20),
-                    to: Nanos::from_millis(n * 20 + 20),
-                    srtt: Nanos::from_millis(35),
-                    cwnd: 200_000,
-                    flight: 150_000,
-                    delivered: 100_000,
-                    passed: 100_000,
-                    unread: Some(0.9),
-                    ..SenderInterval::default()
-                });
-            }
-            (facts.segments, facts.marked) = (15_000, 1);
-            facts.span = Nanos::from_millis(3200);
             let pieces = [
                 piece(0, 3200 - closed, Limit::CongestionWindow),
                 piece(3200 - closed, 3200, Limit::ZeroWindow),
             ];
-            let subject = ExplainedConnection::default();
-            let explanation = assemble(subject, &pieces, &facts, Vec::new());
-            let Conclusion::Limited { by } = explanation.conclusion else {
-                panic!("{explanation:#?}")
-            };
-            (by, explanation.findings[0].confidence)
+            named(&full_line(|_| 100_000, Some(0.9)), &pieces)
         };
         let (line, reader) = (Limit::BottleneckRate, Limit::ReadingApplication);
         assert_eq!(of(1200), (vec![reader, line], Confidence::Possible));

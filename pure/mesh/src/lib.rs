@@ -1,10 +1,10 @@
 //! A mesh of hosts that measure each other by a plan.
 //!
-//! A *mesh file* names hosts, links and tests ([`parse_mesh`]). A *round* is a set of pairs that measure at the same time, in
-//! which no host is twice and no link carries more than its units ([`rounds`]); the rounds of a *cycle* cover the
-//! pairs once. Light probes have rounds of their own ([`light_rounds`]), beside the others. [`planned`] lays the rounds of all tests one after the other around the quiet hours. A *cell* is a source, a
-//! destination and a test; each of its legs has an outcome ([`judge`]). [`suspects`] names the host or uplink that
-//! explains the low cells.
+//! A *mesh file* names hosts, links and tests ([`parse_mesh`]). A *round* is a set of pairs that measure at the same
+//! time, in which no host is twice and no link carries more than its units ([`rounds`]); the rounds of a *cycle* cover
+//! the pairs once. Light probes have rounds of their own ([`light_rounds`]), beside the others. [`planned`] lays the
+//! rounds of all tests one after the other around the quiet hours. A *cell* is a source, a destination and a test; each
+//! of its legs has an outcome ([`judge`]). [`suspects`] names the host or uplink that explains the low cells.
 //!
 //! Moments come in; nothing here has a clock. The same file, cycle and moment give the same plan.
 

@@ -1,7 +1,8 @@
 //! A mesh file from a template of pSConfig (perfSONAR): <https://docs.perfsonar.net/psconfig_templates_intro.html>.
 //!
-//! Taken over are addresses with their labels, hosts, groups (mesh, disjoint), tests of throughput, and of latency, latencybg,
-//! rtt and trace as light probes, schedules (`repeat`) and what is disabled. All else that has an effect is named by its JSON pointer (RFC 6901).
+//! Taken over are addresses with their labels, hosts, groups (mesh, disjoint), tests of throughput, and of latency,
+//! latencybg, rtt and trace as light probes, schedules (`repeat`) and what is disabled. All else that has an effect is
+//! named by its JSON pointer (RFC 6901).
 
 use model::light::MAX_PACKETS;
 use model::{BitRate, Bytes, Nanos};
