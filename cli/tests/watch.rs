@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// A host with a good path to one other, and a slow one to a third.
@@ -45,19 +45,16 @@ const LIMITS: [(u64, &[&str]); 6] = [
     (7106, &["application"]),
 ];
 
-fn flows(home: &Home, lab: &Lab, host: &str, args: &[&str]) -> Child {
+/// `flows.py` in a host of the lab, once it has `said` that it is ready.
+fn flows(home: &Home, lab: &Lab, host: &str, args: &[&str], said: &str) -> Running {
     let place = format!("{}/{host}", lab.name);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/flows.py");
     let args = [&["lab", "exec", &place, "--", "python3", script], args].concat();
     let mut command = home.linerate(&args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    command.stderr(Stdio::null()).spawn().unwrap()
-}
-
-fn serving(home: &Home, lab: &Lab, host: &str) -> Running {
-    let mut child = flows(home, lab, host, &["serve"]);
-    Lines::of(child.stdout.take().unwrap()).wait_for("listening");
-    Running(child)
+    let mut child = Running(command.spawn().unwrap());
+    Lines::of(child.0.stdout.take().unwrap()).wait_for(said);
+    child
 }
 
 fn port(one: &Value) -> u64 {
@@ -81,8 +78,8 @@ fn flows_of_seven_known_limits_are_each_named() {
     let file = home.path().join("hosts.toml");
     fs::write(&file, HOSTS).unwrap();
     let lab = Lab::up(&home, file.to_str().unwrap());
-    let _servers = ["b", "c"].map(|host| serving(&home, &lab, host));
-    let _sender = Running(flows(&home, &lab, "a", &["send", "b", "c", "100"]));
+    let _servers = ["b", "c"].map(|host| flows(&home, &lab, host, &["serve"], "listening"));
+    let _sender = flows(&home, &lab, "a", &["send", "b", "c", "300"], "connected");
     let place = format!("{}/a", lab.name);
     let linerate = env!("CARGO_BIN_EXE_linerate");
     let watch = ["lab", "exec", &place, "--", linerate, "watch"];

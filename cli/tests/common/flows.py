@@ -39,12 +39,16 @@ def serve():
     sys.stdin.read()
 
 
-def pour(host, port, option=None, size=1 << 16, pause=0):
+def connect(host, port, option=None):
+    peer = socket.socket()
+    if option:
+        peer.setsockopt(socket.SOL_SOCKET, *option)
+    peer.connect((host, port))
+    return peer
+
+
+def pour(peer, size=1 << 16, pause=0):
     def write():
-        peer = socket.socket()
-        if option:
-            peer.setsockopt(socket.SOL_SOCKET, *option)
-        peer.connect((host, port))
         while True:
             peer.send(bytes(size))
             time.sleep(pause)
@@ -53,14 +57,15 @@ def pour(host, port, option=None, size=1 << 16, pause=0):
 
 
 def send(host, slow_host, seconds):
-    pour(host, 7101)
-    pour(host, 7102)
-    pour(host, 7103, option=(socket.SO_SNDBUF, 32768))
-    pour(host, 7104, option=(SO_MAX_PACING_RATE, 2_500_000))
-    pour(slow_host, 7105)
-    pour(host, 7106, size=20_000, pause=0.1)
-    idle = socket.create_connection((host, 7107))
+    pour(connect(host, 7101))
+    pour(connect(host, 7102))
+    pour(connect(host, 7103, option=(socket.SO_SNDBUF, 32768)))
+    pour(connect(host, 7104, option=(SO_MAX_PACING_RATE, 2_500_000)))
+    pour(connect(slow_host, 7105))
+    pour(connect(host, 7106), size=20_000, pause=0.1)
+    idle = connect(host, 7107)
     idle.send(b"hello")
+    print("connected", flush=True)
     time.sleep(float(seconds))
 
 
