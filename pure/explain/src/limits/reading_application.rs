@@ -19,7 +19,7 @@ const CLOSES: f64 = 0.5;
 /// A small buffer that is emptied at once is closed for less than so many round trips, and this.
 const ROUND_TRIPS: u64 = 3;
 const MOMENT: Nanos = Nanos::from_millis(50);
-/// Part of the time (1 / n) in which acknowledgements were held back, from which that limits the transfer.
+/// Part of the time (1 / n) in which acknowledgements were held back, or the window was closed, from which that limits the transfer.
 const MUCH: u64 = 4;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
@@ -44,9 +44,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let low = percentile(&mut windows, 0.25)?;
     let all = facts.readings.iter().map(|r| r.window as f64);
     let high = all.fold(0.0, f64::max);
-    let closed = closed_longest(facts);
+    let (closed, longest) = closed(facts);
     let least = facts.rtt().0.saturating_mul(ROUND_TRIPS).max(MOMENT.0);
-    let long = closed.0 >= least;
+    // One pause of a reader that keeps up otherwise is told as a closed window, for its time alone.
+    let long = longest.0 >= least && closed.0 >= facts.span.0 / MUCH;
     if !long && low > high * CLOSES {
         return None;
     }
@@ -58,7 +59,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     if long {
         evidence.push(
             facts
-                .evidence(Key::ZeroWindowLongest, closed)
+                .evidence(Key::ZeroWindowLongest, longest)
                 .at_least(least as f64),
         );
     }
@@ -124,18 +125,19 @@ fn mean<'a>(readings: impl Iterator<Item = &'a SenderInterval>) -> Option<f64> {
     (whole > 0.0).then(|| sum / whole)
 }
 
-/// The longest time for which the window was closed.
-fn closed_longest(facts: &Facts) -> Nanos {
-    let (mut longest, mut begun) = (Nanos(0), None);
+/// For how long the window was closed in all, and at a time.
+fn closed(facts: &Facts) -> (Nanos, Nanos) {
+    let (mut whole, mut longest, mut begun) = (Nanos(0), Nanos(0), None);
     for reading in &facts.readings {
         if reading.limit == Some(Limit::ZeroWindow) {
             let from = *begun.get_or_insert(reading.from);
             longest = longest.max(reading.to.since(from));
+            whole = Nanos(whole.0 + reading.to.since(reading.from).0);
         } else {
             begun = None;
         }
     }
-    longest
+    (whole, longest)
 }
 
 fn advised(candidate: Candidate, facts: &Facts) -> Candidate {
@@ -210,5 +212,29 @@ mod tests {
         // Three segments of a small buffer.
         assert_eq!(of(0.26, 16_384), Some(Confidence::Possible));
         assert_eq!(of(FULL, 16_384), Some(Confidence::Certain));
+    }
+
+    #[test]
+    fn one_pause_of_a_reader_does_not_make_a_small_window_its_fault() {
+        // A window of 40 KB that is full; for so many of a hundred spans of 20 ms it is closed.
+        let of = |closed| {
+            let mut facts = Facts::new(Source::Trace);
+            (facts.min_rtt, facts.span) = (Some(Nanos::from_millis(20)), Nanos::from_secs(2));
+            facts.readings = (0..100)
+                .map(|n| SenderInterval {
+                    from: Nanos::from_millis(n * 20),
+                    to: Nanos::from_millis(n * 20 + 20),
+                    window: if n < closed { 0 } else { 40_000 },
+                    limit: Some(match n < closed {
+                        true => Limit::ZeroWindow,
+                        false => Limit::ReceiveWindow,
+                    }),
+                    ..SenderInterval::default()
+                })
+                .collect();
+            fits(&facts).map(|candidate| candidate.confidence)
+        };
+        assert_eq!(of(24), None);
+        assert_eq!(of(25), Some(Confidence::Likely));
     }
 }
