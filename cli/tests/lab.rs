@@ -259,6 +259,9 @@ fn run_gives_the_exit_code_on_and_leaves_nothing() {
         "ping -c1 -q b && exit 42",
     ]));
     assert_eq!(out.status.code(), Some(42), "{}", stderr(&out));
+    // As of a shell: 128 and the number of the signal.
+    let killed = ["lab", "run", file, "--", "sh", "-c", "kill -KILL $$"];
+    assert_eq!(run(&mut home.linerate(&killed)).status.code(), Some(137));
     let out = run(&mut home.linerate(&["lab", "run", file, "--", "no-such-command"]));
     assert!(!out.status.success());
     assert!(stderr(&out).contains("no-such-command"), "{}", stderr(&out));

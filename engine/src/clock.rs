@@ -17,14 +17,16 @@ pub fn unix_seconds() -> u64 {
     unix_time().0 / 1_000_000_000
 }
 
-/// Waits until then; false if the user stopped it before.
+/// Waits until then; false if the user stopped it.
 pub(crate) fn wait_until(until: Instant, stop: &AtomicBool) -> bool {
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || stop.load(Ordering::Relaxed) {
-            return left.is_zero();
+        if stop.load(Ordering::Relaxed) {
+            return false;
         }
-        std::thread::sleep(LOOK.min(left));
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return true,
+            left => std::thread::sleep(LOOK.min(left)),
+        }
     }
 }
 
@@ -41,6 +43,19 @@ pub fn day(text: &str) -> Option<Nanos> {
 mod tests {
     use super::*;
     use report::words::utc;
+
+    #[test]
+    fn a_wait_takes_its_time_unless_it_is_stopped() {
+        let (stop, go_on) = (AtomicBool::new(true), AtomicBool::new(false));
+        let later = Instant::now() + Duration::from_millis(50);
+        assert!(wait_until(later, &go_on));
+        assert!(Instant::now() >= later);
+        assert!(!wait_until(
+            Instant::now() + Duration::from_secs(3600),
+            &stop
+        ));
+        assert!(!wait_until(later, &stop), "stopped, though it is over");
+    }
 
     #[test]
     fn a_day_is_the_day_that_is_printed() {

@@ -1,7 +1,7 @@
 //! Drives an experiment: one run after the other in the order of its plan, each with the settings of
 //! its arm applied, read back and undone again, and kept before the next one begins.
 
-use crate::clock::unix_time;
+use crate::clock::{unix_time, wait_until};
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host_settings::{self, HostSettings};
 use crate::leg::{failed_with, how_ended};
@@ -175,7 +175,7 @@ impl<'a> ExperimentRunner<'a> {
         self.apply(&arm.settings.clone())?;
         self.flush();
         let begun = Instant::now();
-        if !self.rest(self.experiment.plan.gap) {
+        if !wait_until(begun + self.experiment.plan.gap.into(), self.stop) {
             self.undo()?;
             return Ok(None);
         }
@@ -335,20 +335,6 @@ impl<'a> ExperimentRunner<'a> {
 
     fn blank(&self, spec: Spec) -> Run {
         blank(&self.experiment.plan.host, spec)
-    }
-
-    /// The pause before a run; false if the user ended it.
-    fn rest(&self, gap: Nanos) -> bool {
-        let until = Instant::now() + Duration::from(gap);
-        loop {
-            if self.stop.load(Ordering::Relaxed) {
-                return false;
-            }
-            match until.saturating_duration_since(Instant::now()) {
-                Duration::ZERO => return true,
-                left => std::thread::sleep(left.min(LOOK)),
-            }
-        }
     }
 
     // ---- settings ----

@@ -389,3 +389,49 @@ pub fn failed_with(error: &anyhow::Error) -> Ended {
     let why = sentence(error);
     Ended::Failed { why }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Bulk, LegLimit, Workload};
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    /// Two streams arrive, of which so many end with a reset.
+    fn received(resets: usize) -> LegResult {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let senders = [(); 2].map(|()| TcpStream::connect(at).unwrap());
+        let mut sockets = Vec::from([(); 2].map(|()| listener.accept().unwrap().0));
+        // Who closes with something unread sends a reset (RFC 2525, 2.17).
+        for (socket, sender) in sockets.iter_mut().zip(&senders).take(resets) {
+            socket.write_all(b"unread").unwrap();
+            sender.peek(&mut [0]).unwrap();
+        }
+        drop(senders);
+        let workload = Workload::Bulk(Bulk::default());
+        let limit = LegLimit::Time(Nanos::from_secs(60));
+        let job = Job::new(Role::Receive, workload, limit);
+        let stop = AtomicBool::new(false);
+        let interval = Nanos::from_millis(100);
+        run_end(job, sockets, interval, &stop, &|_| (), &mut |_| ()).unwrap()
+    }
+
+    #[test]
+    fn a_leg_broke_when_all_of_its_streams_did() {
+        let broke = |warning: &Warning| warning.what.contains(" broke: ");
+        let of = |resets| {
+            let result = received(resets);
+            let warned = result
+                .record
+                .warnings
+                .iter()
+                .filter(|warning| broke(warning))
+                .count();
+            (result.broke.is_some(), warned)
+        };
+        assert_eq!(of(0), (false, 0));
+        assert_eq!(of(1), (false, 1));
+        assert_eq!(of(2), (true, 0));
+    }
+}

@@ -242,10 +242,7 @@ pub fn send(
         challenge: AddressChallenge::new()?,
         until: Instant::now() + WITHIN,
         sizes: order.sizes.clone(),
-        // The rate of a key is that of both directions.
-        rate: light_use
-            .rate()
-            .map_or(MAX_RATE, |rate| MAX_RATE.min(BitRate(rate.0 / 2))),
+        rate: rate_of(light_use.rate()),
         room: vec![0; 1 << 16],
         moved: 0,
         slot,
@@ -634,9 +631,21 @@ pub fn answer(socket: LightSocket, slot: Arc<DirectSlot>, light_use: LightUse) -
     Ok(())
 }
 
+/// The rate of a key is that of both directions.
+fn rate_of(key: Option<BitRate>) -> BitRate {
+    key.map_or(MAX_RATE, |key| MAX_RATE.min(BitRate(key.0 / 2)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_has_half_of_its_rate_each_way() {
+        assert_eq!(rate_of(None), MAX_RATE);
+        assert_eq!(rate_of(Some(BitRate(500_001))), BitRate(250_000));
+        assert_eq!(rate_of(Some(BitRate(MAX_RATE.0 * 3))), MAX_RATE);
+    }
 
     #[test]
     fn bounds_and_one_above() {

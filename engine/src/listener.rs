@@ -133,12 +133,7 @@ impl Listener {
         let trust = store.load()?;
         let directory = Some(config.directory.as_path());
         let ledger = Ledger::new(config.limits.clone(), directory);
-        let kept = config.startups.kept();
-        let bounds = Bounds {
-            startups: config.startups,
-            kept,
-            kept_for_one: kept / 2,
-        };
+        let bounds = Bounds::of(config.startups);
         let shared = Arc::new(ListenerShared {
             identity: Arc::new(Identity::open(&config.directory)?),
             ledger: Arc::new(ledger),

@@ -161,7 +161,7 @@ impl Measure {
     }
 
     /// What is measured, and at whom; nothing is opened yet.
-    fn order(&self) -> Result<(Host, Spec)> {
+    pub(in crate::commands) fn order(&self) -> Result<(Host, Spec)> {
         let host: Host = self.host.parse()?;
         let spec = self.options.spec(&host)?;
         host.supports(PeerOperation::Measure(&spec))?;

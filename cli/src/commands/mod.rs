@@ -15,6 +15,7 @@ mod mesh;
 mod model;
 mod mtu;
 mod prove;
+mod pscheduler;
 mod report;
 mod runs;
 mod serve;
@@ -65,6 +66,7 @@ enum Command {
     Lab(lab::LabArgs),
     Calendar(calendar::CalendarArgs),
     Mesh(mesh::MeshArgs),
+    Pscheduler(pscheduler::PschedulerArgs),
     Man(man::Man),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -101,6 +103,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Trace(trace) => trace.run(),
         Command::Calendar(calendar) => calendar.run(),
         Command::Mesh(mesh) => mesh.run(&cli.global),
+        Command::Pscheduler(pscheduler) => pscheduler.run(&cli.global),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Agent(agent) => agent.run(),
         Command::LabEmulator => lab::hold_namespaces(),

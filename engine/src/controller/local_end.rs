@@ -231,3 +231,36 @@ fn refusal(error: measure::Error) -> anyhow::Error {
         other => other.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn further_connections_end_with_the_first_failure_and_when_stopped() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let dial = Dial {
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            port,
+            token: Token::new([7; 32]),
+            settings: SocketSettings::default(),
+            placement: Placement::default(),
+            is_udp: false,
+        };
+        let (stop, go_on) = (AtomicBool::new(true), AtomicBool::new(false));
+        assert_eq!(dial.others(4, &go_on).unwrap().len(), 3);
+        let why = dial.others(4, &stop).unwrap_err().to_string();
+        assert_eq!(why, "stopped before all data connections stood");
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(
+            std::iter::from_fn(|| listener.accept().ok()).count(),
+            3,
+            "none after the stop"
+        );
+        drop(listener);
+        let why = dial.others(4, &go_on).unwrap_err().to_string();
+        assert!(why.contains("answered with a reset"), "{why}");
+    }
+}

@@ -69,6 +69,39 @@ impl Drop for Scratch {
     }
 }
 
+/// Of more than 300 hosts the sites: a cell is the worst of its pairs, a leg that is under way being none.
+#[test]
+fn a_cell_of_sites_is_the_worst_of_its_pairs() {
+    let scratch = Scratch::new("sites");
+    let mut archive = Archive::open(&scratch.0.join("runs.db")).unwrap();
+    let mut mesh = mesh_of(&(0..302).map(|host| host % 2).collect::<Vec<_>>());
+    let side = |site| (0..302).filter(|host| host % 2 == site).collect();
+    (mesh.tests[0].from, mesh.tests[0].to) = (side(0), side(1));
+    let (test, now) = (&mesh.tests[0], Nanos::from_secs(START));
+    let shown = |archive: &Archive| {
+        let grid = grid(archive, &mesh, test, now).unwrap();
+        assert_eq!(grid.hosts.len(), 2);
+        assert_eq!(grid.cells.keys().collect::<Vec<_>>(), [&(0, 1), &(1, 0)]);
+        grid.cells[&(0, 1)].newest().map(|leg| leg.outcome)
+    };
+    assert_eq!(shown(&archive), None);
+    let outcomes = [
+        LegOutcome::Good,
+        LegOutcome::Skipped,
+        LegOutcome::Missed,
+        LegOutcome::Low,
+        LegOutcome::Failed,
+    ];
+    for (n, outcome) in outcomes.into_iter().enumerate() {
+        // From the last pairs to the first: the order of the pairs shows nothing.
+        let pair = (300 - 10 * n, 1);
+        let mut leg = leg(&mesh, pair, n as u64, START - DAY, 9_000_000_000);
+        leg.outcome = outcome;
+        archive.store_mesh_legs(&[leg]).unwrap();
+        assert_eq!(shown(&archive), Some(outcome));
+    }
+}
+
 /// A thin uplink of one site and a bad cable of a host, by the legs that passed them.
 #[test]
 fn a_grid_and_its_suspects() {

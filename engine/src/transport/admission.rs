@@ -46,6 +46,18 @@ pub struct Bounds {
     pub kept_for_one: usize,
 }
 
+impl Bounds {
+    /// Of an agent: one source has half of what is kept.
+    pub fn of(startups: Startups) -> Bounds {
+        let kept = startups.kept();
+        Bounds {
+            startups,
+            kept,
+            kept_for_one: kept / 2,
+        }
+    }
+}
+
 /// Admits connections; clones count together.
 #[derive(Clone)]
 pub struct Admission(Arc<Mutex<AdmissionTable<HeldSlot>>>);
@@ -375,13 +387,7 @@ mod tests {
 
     impl Simulation {
         fn new(seed: u64) -> Simulation {
-            let startups = Startups::default();
-            let kept = startups.kept();
-            let bounds = Bounds {
-                startups,
-                kept,
-                kept_for_one: kept / 2,
-            };
+            let bounds = Bounds::of(Startups::default());
             Simulation {
                 table: AdmissionTable::new(bounds, |_, _| {}),
                 clock: Rc::new(Cell::new(Instant::now())),

@@ -16,6 +16,9 @@ pub const SPKI_PREFIX: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
 
+/// The private key as PKCS#8, in the directory of this host's configuration.
+const FILE: &str = "identity.p8";
+
 const SPKI_LEN: usize = SPKI_PREFIX.len() + 32;
 
 /// The id of a raw public key as TLS carries it; `None` if it is not an Ed25519 key in its one form.
@@ -38,7 +41,7 @@ impl Identity {
     /// # Errors
     /// A directory that cannot be written, a key that others can read, a damaged key.
     pub fn open(directory: &Path) -> Result<Identity> {
-        let path = directory.join("identity.p8");
+        let path = directory.join(FILE);
         let name = path.display();
         let mut made = false;
         loop {
@@ -57,7 +60,8 @@ impl Identity {
                     });
                 }
                 Err(e) if e.kind() == ErrorKind::NotFound && !made => {
-                    make_key(directory, &path)
+                    Identity::generate()
+                        .and_then(|new| new.keep(directory))
                         .with_context(|| format!("cannot keep a key in {}", directory.display()))?;
                     made = true;
                 }
@@ -68,7 +72,7 @@ impl Identity {
 
     /// The id of the key in `directory`; `None` if there is none, or it cannot be used.
     pub fn id_in(directory: &Path) -> Option<NodeId> {
-        let pkcs8 = fs::read(directory.join("identity.p8")).ok()?;
+        let pkcs8 = fs::read(directory.join(FILE)).ok()?;
         Some(Identity::from_pkcs8(pkcs8).ok()?.id)
     }
 
@@ -78,6 +82,29 @@ impl Identity {
         let spki = [SPKI_PREFIX.as_slice(), pair.public_key().as_ref()].concat();
         let id = id_of_spki(&spki).expect("just built in its one form");
         Ok(Identity { pkcs8, spki, id })
+    }
+
+    /// A new key that is nowhere kept.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
+    pub fn generate() -> Result<Identity> {
+        let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
+            .map_err(|_| anyhow::anyhow!("the kernel gave no random numbers"))?;
+        Identity::from_pkcs8(pkcs8.as_ref().to_vec())
+    }
+
+    /// Keeps the key in a directory: it appears whole or not at all. False if one is there, which stays.
+    ///
+    /// # Errors
+    /// A directory that cannot be written.
+    pub fn keep(&self, directory: &Path) -> Result<bool> {
+        let _lock = files::lock(directory)?;
+        let path = directory.join(FILE);
+        match path.exists() {
+            true => Ok(false),
+            false => files::replace(&path, &self.pkcs8).map(|()| true),
+        }
     }
 
     /// The id of this host.
@@ -103,18 +130,6 @@ impl Identity {
     }
 }
 
-/// Writes a new key so that it appears whole or not at all, and never replaces one that another
-/// process made meanwhile.
-fn make_key(directory: &Path, path: &Path) -> Result<()> {
-    let _lock = files::lock(directory)?;
-    if path.exists() {
-        return Ok(());
-    }
-    let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
-        .map_err(|_| anyhow::anyhow!("the kernel gave no random numbers"))?;
-    files::replace(path, pkcs8.as_ref())
-}
-
 #[cfg(test)]
 pub mod tests {
     #![expect(missing_docs, reason = "tests")]
@@ -124,8 +139,7 @@ pub mod tests {
 
     /// A new identity that is nowhere kept.
     pub fn fresh() -> Identity {
-        let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-        Identity::from_pkcs8(pkcs8.as_ref().to_vec()).unwrap()
+        Identity::generate().unwrap()
     }
 
     #[test]
@@ -134,7 +148,7 @@ pub mod tests {
         let inside = dir.path().join("a/b");
         let first = Identity::open(&inside).unwrap();
         assert_eq!(Identity::open(&inside).unwrap().id(), first.id());
-        let path = inside.join("identity.p8");
+        let path = inside.join(FILE);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();

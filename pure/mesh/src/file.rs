@@ -1,5 +1,6 @@
 //! The mesh file: TOML to a checked [`Mesh`].
 
+use crate::iso8601::moment;
 use crate::light::{USUAL_PACKETS, USUAL_SIZES};
 use crate::rounds::MOST_HOSTS;
 use crate::{LightTest, MeshError, QuietSpan};
@@ -550,21 +551,10 @@ impl MeshText<'_> {
     }
 
     fn epoch(&self, epoch: &Spanned<Datetime>) -> Result<Nanos, MeshError> {
-        let moment = || {
-            let Datetime {
-                date: Some(date),
-                time: Some(time),
-                offset: Some(Offset::Z),
-            } = epoch.get_ref()
-            else {
-                return None;
-            };
-            let day = Nanos::of_day(date.year.into(), date.month.into(), date.day.into())?;
-            let seconds = u64::from(time.hour) * 3600 + u64::from(time.minute) * 60;
-            Some(day + Nanos::from_secs(seconds + u64::from(time.second)))
-        };
         let remedy = "write a moment in UTC, from 1970: 2026-11-23T00:00:00Z";
-        moment().ok_or_else(|| self.bad("[mesh]", "epoch", epoch, remedy))
+        let utc = Some(epoch.get_ref()).filter(|epoch| epoch.offset == Some(Offset::Z));
+        utc.and_then(moment)
+            .ok_or_else(|| self.bad("[mesh]", "epoch", epoch, remedy))
     }
 
     fn hosts(&self, tables: &[Spanned<HostTable>]) -> Result<Vec<MeshHost>, MeshError> {

@@ -12,6 +12,7 @@ mod cell;
 mod check;
 mod error;
 mod file;
+mod iso8601;
 mod light;
 mod plan;
 mod psconfig;
@@ -26,6 +27,7 @@ pub use file::{
     AlertWhen, GoodThreshold, HostPair, Mesh, MeshAlert, MeshHost, MeshLink, MeshTest, PairChoice,
     parse_mesh,
 };
+pub use iso8601::{iso_duration, iso_moment};
 pub use light::{LightRound, LightTest, light_bytes_a_day, light_rounds, light_span};
 pub use plan::{PlannedRound, QuietSpan, period, planned, round_length};
 pub use psconfig::{LeftOut, PsconfigImport, import_psconfig};

@@ -4,6 +4,7 @@
 //! latencybg, rtt and trace as light probes, schedules (`repeat`) and what is disabled. All else that has an effect is
 //! named by its JSON pointer (RFC 6901).
 
+use crate::iso_duration;
 use model::light::MAX_PACKETS;
 use model::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -414,7 +415,7 @@ impl<'a> Importer<'a> {
             let pointer = ["tests", name, "spec", key.as_str()];
             let is_template = value.to_string().contains("{%");
             let number = value.as_u64();
-            let duration = value.as_str().and_then(iso_duration);
+            let duration = value.as_str().and_then(iso_duration).filter(is_any);
             let done = match key.as_str() {
                 "source" | "dest" | "schema" | "udp" => true,
                 other if other.starts_with('_') => true,
@@ -510,7 +511,7 @@ impl<'a> Importer<'a> {
             "rounds begin at the mesh's epoch, and repeat",
         );
         let repeat = schedule.get("repeat").and_then(Value::as_str);
-        match repeat.and_then(iso_duration) {
+        match repeat.and_then(iso_duration).filter(is_any) {
             Some(every) => span_text(every),
             None => {
                 self.leave_out(
@@ -592,35 +593,12 @@ impl<'a> Importer<'a> {
     }
 }
 
-fn is_disabled(object: Option<&Map<String, Value>>) -> bool {
-    object.and_then(|object| object.get("disabled")?.as_bool()) == Some(true)
+fn is_any(span: &Nanos) -> bool {
+    *span > Nanos(0)
 }
 
-/// A duration of ISO 8601 without months and years: `PT4H`, `P1DT30M`.
-fn iso_duration(text: &str) -> Option<Nanos> {
-    let rest = text.strip_prefix('P')?;
-    let (days, times) = rest.split_once('T').unwrap_or((rest, ""));
-    let mut total = Nanos(0);
-    for (part, units) in [
-        (days, &[('W', 604_800), ('D', 86_400)][..]),
-        (times, &[('H', 3600), ('M', 60), ('S', 1)]),
-    ] {
-        let mut part = part;
-        for (unit, seconds) in units {
-            if let Some((number, after)) = part.split_once(*unit) {
-                let number: f64 = number
-                    .parse()
-                    .ok()
-                    .filter(|n: &f64| *n >= 0.0 && *n < 1e9)?;
-                total += Nanos((number * f64::from(*seconds) * 1e9) as u64);
-                part = after;
-            }
-        }
-        if !part.is_empty() {
-            return None;
-        }
-    }
-    (total > Nanos(0)).then_some(total)
+fn is_disabled(object: Option<&Map<String, Value>>) -> bool {
+    object.and_then(|object| object.get("disabled")?.as_bool()) == Some(true)
 }
 
 /// A span as a mesh file has it.

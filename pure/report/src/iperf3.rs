@@ -7,5 +7,6 @@
 mod export;
 mod import;
 
+pub(crate) use export::{of_stream, socket_number, with};
 pub use export::{stream_end, stream_interval, stream_start, to_json};
 pub use import::from_json;

@@ -27,6 +27,7 @@ pub mod physics;
 pub mod pictures;
 pub mod prometheus;
 pub mod prove;
+pub mod pscheduler;
 pub mod published;
 pub mod redact;
 pub mod requests;

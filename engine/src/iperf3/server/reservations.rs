@@ -83,3 +83,31 @@ impl<K: Ord, Item, Extra> Drop for Reservation<'_, K, Item, Extra> {
         sys::lock(&self.all.0).remove(&self.key);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_gets_what_it_awaits_and_no_more() {
+        let all: Reservations<u8, u32, u32> = Reservations::new();
+        let session = all.reserve(7, 2, 10).unwrap().unwrap();
+        assert!(all.reserve(7, 1, 0).unwrap().is_none(), "taken");
+        assert!(!all.give(&8, |_| Some(0)), "nobody awaits it");
+        let next = |extra: &mut u32| {
+            *extra += 1;
+            Some(*extra)
+        };
+        assert!(
+            all.give(&7, |_| None),
+            "nothing was made, and nothing counts"
+        );
+        for _ in 0..3 {
+            assert!(all.give(&7, next));
+        }
+        assert_eq!(session.arrivals.try_iter().collect::<Vec<_>>(), [11, 12]);
+        drop(session);
+        assert!(!all.give(&7, next));
+        assert!(all.reserve(7, 1, 0).unwrap().is_some());
+    }
+}

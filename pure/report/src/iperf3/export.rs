@@ -388,7 +388,7 @@ fn span(from: Nanos, to: Nanos, bytes: Bytes) -> Value {
 }
 
 /// The object with those keys of another that have a value.
-fn with(mut object: Value, more: Value) -> Value {
+pub(crate) fn with(mut object: Value, more: Value) -> Value {
     if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
         object.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
     }
@@ -411,12 +411,12 @@ fn stream_bytes(record: &EndRecord, stream: u32, spec: &Spec) -> Bytes {
     last.map_or(Bytes(0), |s| s.bytes)
 }
 
-fn of_stream(sample: &Sample, stream: u32) -> impl Iterator<Item = &StreamSample> {
+pub(crate) fn of_stream(sample: &Sample, stream: u32) -> impl Iterator<Item = &StreamSample> {
     sample.streams.iter().filter(move |s| s.stream == stream)
 }
 
 /// iperf3 names streams by their file descriptors: 5 for the first, then every other number.
-fn socket_number(index: u32) -> u64 {
+pub(crate) fn socket_number(index: u32) -> u64 {
     5 + 2 * u64::from(index)
 }
 
