@@ -66,6 +66,7 @@ enum Command {
     Lab(lab::LabArgs),
     Calendar(calendar::CalendarArgs),
     Mesh(mesh::MeshArgs),
+    #[command(hide = true)]
     Pscheduler(pscheduler::PschedulerArgs),
     Man(man::Man),
     Completions(completions::Completions),

@@ -1,6 +1,6 @@
 //! `linerate pscheduler`: a tool for throughput tests of pScheduler (perfSONAR), one method a call.
 //!
-//! The second participant makes two keys when the run is planned, one for each: what only the participants are told. Both
+//! The second participant makes two keys when the run is planned, one for each. pScheduler hides them from others. Both
 //! are then used for this run alone, in directories that go with it.
 
 use super::measure::Measure;
@@ -29,7 +29,7 @@ use wire::{hex, unhex};
 const SCHEMA: u64 = 7;
 /// Time of a test that has none, as pScheduler's other tools take it.
 const USUAL_TIME: Nanos = Nanos::from_secs(10);
-/// RTT that is reckoned with where a test has none: that of the longest path on Earth.
+/// RTT of a test that has none: that of the longest path on Earth.
 const USUAL_RTT: Nanos = Nanos::from_millis(200);
 /// From the begin of a run until the source connects: by then the destination listens.
 const SERVER_STARTS: Nanos = Nanos::from_secs(3);
@@ -52,7 +52,7 @@ runs pScheduler; a result has the explanation and the run's name as text.
 docs/mesh.md has more.")]
 pub struct PschedulerArgs {
     #[arg(value_enum)]
-    method: Method,
+    method: PschedulerMethod,
     /// Port of the destination during a run, if not 5211 (participant-data)
     #[arg(long, value_name = "PORT", default_value_t = 5211)]
     port: u16,
@@ -62,7 +62,7 @@ pub struct PschedulerArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Method {
+enum PschedulerMethod {
     /// What this tool is
     Enumerate,
     /// Whether it can run a test
@@ -82,7 +82,7 @@ enum Method {
 #[serde(rename_all = "kebab-case")]
 struct RunInput {
     schedule: Schedule,
-    test: Test,
+    test: PschedulerTest,
     participant: usize,
     participant_data: Vec<Value>,
 }
@@ -94,14 +94,14 @@ struct Schedule {
 }
 
 #[derive(Deserialize)]
-struct Test {
+struct PschedulerTest {
     spec: Map<String, Value>,
 }
 
 impl PschedulerArgs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let answer = match self.method {
-            Method::Enumerate => json!({
+            PschedulerMethod::Enumerate => json!({
                 "schema": 1,
                 "name": "linerate",
                 "description": "Measure throughput with linerate, and explain what limits it",
@@ -110,21 +110,21 @@ impl PschedulerArgs {
                 "preference": 0,
                 "maintainer": {"name": "linerate"},
             }),
-            Method::CanRun => {
+            PschedulerMethod::CanRun => {
                 let reasons = cannot_run(&input()?);
                 match reasons.is_empty() {
                     true => json!({"can-run": true}),
                     false => json!({"can-run": false, "reasons": reasons}),
                 }
             }
-            Method::Duration => {
-                let test: Test = of(input()?)?;
-                let whole = Times::of(&test.spec)?.slot().0.div_ceil(1_000_000_000);
+            PschedulerMethod::Duration => {
+                let test: PschedulerTest = of(input()?)?;
+                let whole = TestTimes::of(&test.spec)?.slot().0.div_ceil(1_000_000_000);
                 json!({"duration": format!("PT{whole}S")})
             }
-            Method::ParticipantData => self.participant_data(&input()?)?,
-            Method::Run => self.play(of(input()?)?, global)?,
-            Method::MergedResults => merged(&input()?)?,
+            PschedulerMethod::ParticipantData => self.participant_data(&input()?)?,
+            PschedulerMethod::Run => self.play(of(input()?)?, global)?,
+            PschedulerMethod::MergedResults => merged(&input()?)?,
         };
         out::result(&report::json::pretty(&answer))
     }
@@ -159,15 +159,19 @@ impl PschedulerArgs {
                 "run: 'schedule' has no start and duration like 2026-11-28T15:00:00Z and PT24S"
             );
         };
-        let pair = Pair::of(of_destination)?;
+        let participants = Participants::of(of_destination)?;
         let played = match input.participant {
             0 => {
                 wait_until(starts + SERVER_STARTS);
-                pair.source(&input.test.spec, starts + length, global)
+                participants.source(&input.test.spec, starts + length, global)
             }
             1 => {
                 wait_until(starts);
-                pair.destination(&input.test.spec, starts + length, self.data_ports.as_ref())
+                participants.destination(
+                    &input.test.spec,
+                    starts + length,
+                    self.data_ports.as_ref(),
+                )
             }
             other => refuse!("run: participant {other} of a test that has two"),
         };
@@ -195,15 +199,15 @@ fn of<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T> {
 }
 
 /// The moments of a test.
-struct Times {
+struct TestTimes {
     time: Nanos,
     omit: Nanos,
     interval: Nanos,
     rtt: Nanos,
 }
 
-impl Times {
-    fn of(spec: &Map<String, Value>) -> Result<Times> {
+impl TestTimes {
+    fn of(spec: &Map<String, Value>) -> Result<TestTimes> {
         let of = |key: &str, usual| match spec.get(key) {
             None => Ok(usual),
             Some(value) => {
@@ -211,7 +215,7 @@ impl Times {
                 span.with_context(|| format!("'{key}' is {value}: no duration like PT10S"))
             }
         };
-        Ok(Times {
+        Ok(TestTimes {
             time: of("duration", USUAL_TIME)?,
             omit: of("omit", Nanos(0))?,
             interval: of("interval", Nanos::from_secs(1))?,
@@ -247,7 +251,7 @@ fn cannot_run(input: &Value) -> Vec<String> {
 /// The arguments of 'linerate measure' for a test, but for the host; or all that stands in the way.
 fn arguments(spec: &Map<String, Value>) -> Result<Vec<String>, Vec<String>> {
     let (mut arguments, mut reasons) = (Vec::new(), Vec::new());
-    match Times::of(spec) {
+    match TestTimes::of(spec) {
         Ok(times) => {
             let omit = (times.omit > Nanos(0)).then(|| format!("--ramp={}us", times.omit.0 / 1000));
             arguments.push(format!("--time={}us", times.whole().0 / 1000));
@@ -332,14 +336,14 @@ struct OfMeasure {
 }
 
 /// The keys of both participants, and where the destination listens.
-struct Pair {
+struct Participants {
     port: u16,
     source: Identity,
     destination: Identity,
 }
 
-impl Pair {
-    fn of(data: &Value) -> Result<Pair> {
+impl Participants {
+    fn of(data: &Value) -> Result<Participants> {
         let key = |name: &str| {
             let text = data["_keys"][name].as_str();
             let bytes = text
@@ -350,7 +354,7 @@ impl Pair {
         let port = data["port"]
             .as_u64()
             .and_then(|port| u16::try_from(port).ok());
-        Ok(Pair {
+        Ok(Participants {
             port: port.context("the participant data has no port")?,
             source: key("source")?,
             destination: key("destination")?,
@@ -359,7 +363,7 @@ impl Pair {
 
     /// Measures, and explains.
     fn source(&self, spec: &Map<String, Value>, until: Nanos, global: &Global) -> Result<Value> {
-        let times = Times::of(spec)?;
+        let times = TestTimes::of(spec)?;
         let (ours, theirs) = addresses(spec)?;
         let at = SocketAddr::new(theirs, self.port).to_string();
         let config = Config::new(&self.source)?;
@@ -431,7 +435,7 @@ impl Pair {
         until: Nanos,
         data_ports: Option<&RangeInclusive<u16>>,
     ) -> Result<Value> {
-        let longest = Times::of(spec)?.whole().0.div_ceil(1_000_000_000);
+        let longest = TestTimes::of(spec)?.whole().0.div_ceil(1_000_000_000);
         let (_, ours) = addresses(spec)?;
         let config = Config::new(&self.destination)?;
         config.trust(TrustEntry {
@@ -454,7 +458,7 @@ impl Pair {
         if let Some(ports) = data_ports {
             command.arg(format!("--data-ports={}-{}", ports.start(), ports.end()));
         }
-        let mut server = Ended(
+        let mut server = OwnedChild(
             command
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
@@ -465,7 +469,7 @@ impl Pair {
             .stderr
             .take()
             .context("the server has no standard error")?;
-        let (lines, heard) = mpsc::channel();
+        let (lines, logged) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(log).lines().map_while(Result::ok) {
                 if lines.send(line).is_err() {
@@ -474,7 +478,7 @@ impl Pair {
             }
         });
         let (mut diags, mut over) = (String::new(), false);
-        while !over && let Ok(line) = heard.recv_timeout(left(until)) {
+        while !over && let Ok(line) = logged.recv_timeout(left(until)) {
             over =
                 line.contains(": session ") && (line.contains(" ended") || line.contains(" broke"));
             diags += &format!("{line}\n");
@@ -544,9 +548,9 @@ impl Drop for Config {
 }
 
 /// A process that ends with its value.
-struct Ended(Child);
+struct OwnedChild(Child);
 
-impl Drop for Ended {
+impl Drop for OwnedChild {
     fn drop(&mut self) {
         let _ = sys::signal::end(self.0.id(), false);
         let _ = self.0.wait();

@@ -25,6 +25,7 @@ mod package;
 mod page;
 mod privileges;
 mod prove_from;
+mod pscheduler;
 mod remote_tuning;
 mod runs;
 mod schema;

@@ -46,7 +46,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let high = all.fold(0.0, f64::max);
     let (closed, longest) = closed(facts);
     let least = facts.rtt().0.saturating_mul(ROUND_TRIPS).max(MOMENT.0);
-    // One pause of a reader that keeps up otherwise is told as a closed window, for its time alone.
+    // One pause of a reader that keeps up otherwise is a closed window, for its time alone.
     let long = longest.0 >= least && closed.0 >= facts.span.0 / MUCH;
     if !long && low > high * CLOSES {
         return None;
