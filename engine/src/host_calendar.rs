@@ -6,7 +6,7 @@ use crate::exit::{Refusal, sentence};
 use crate::progress::{Event, Watcher};
 use crate::tuning;
 use anyhow::{Context, Result, bail};
-use calendar::{Calendar, Milliseconds, SlotRequest};
+use calendar::{Calendar, Lite, Milliseconds, SlotRequest};
 use model::{LegLimit, Nanos, Warning};
 use report::words::utc;
 use serde::Serialize;
@@ -73,7 +73,7 @@ impl HostCalendar {
     pub fn slots(&self) -> Result<Vec<HostSlot>> {
         match &self.0 {
             Ok(path) if !path.exists() => Ok(Vec::new()),
-            _ => Ok(HostSlot::all(&self.open()?)?),
+            _ => Ok(HostSlot::all(&mut self.open()?)?),
         }
     }
 
@@ -87,7 +87,7 @@ impl HostCalendar {
         // Another process may be faster.
         for _ in 0..10 {
             let now = now();
-            let slots = HostSlot::all(&calendar)?;
+            let slots = HostSlot::all(&mut calendar)?;
             let from = at.unwrap_or(moment(now));
             let first = first_free(&slots, from, span);
             if let Some(other) = slots.iter().find(|slot| slot.overlaps(from, span))
@@ -112,7 +112,7 @@ impl HostCalendar {
                 resources: vec![HOST.to_owned()],
             };
             if calendar.take_whole(now, &wanted)? {
-                let mut slots = HostSlot::all(&calendar)?.into_iter();
+                let mut slots = HostSlot::all(&mut calendar)?.into_iter();
                 let held = slots.find(|slot| slot.slot == wanted.slot);
                 return held.context("the hold was released at once");
             }
@@ -147,7 +147,7 @@ impl HostCalendar {
         if calendar.take_whole(now, &wanted)? {
             return Ok(Ok(()));
         }
-        let slots = HostSlot::all(&calendar)?;
+        let slots = HostSlot::all(&mut calendar)?;
         let (now, starts) = (moment(now), moment(starts));
         let first = first_free(&slots, starts, span).max(starts + Nanos::from_millis(1));
         let other = slots.iter().find(|slot| slot.overlaps(starts, span));
@@ -173,7 +173,7 @@ impl HostCalendar {
     ) -> Result<Option<SlotHold>> {
         let mut calendar = self.open()?;
         let now = now();
-        match calendar.extend(now, slot, Some(now + TTL))? {
+        match calendar.extend(now, slot, now + TTL)? {
             true => {
                 let _renewal = Renewal::of_slot(calendar, slot.to_owned(), keep, lost)?;
                 Ok(Some(SlotHold { _renewal }))
@@ -216,9 +216,9 @@ impl HostCalendar {
         Ok(slot)
     }
 
-    fn open(&self) -> Result<Calendar> {
+    fn open(&self) -> Result<Lite> {
         let path = self.0.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
-        let mut calendar = Calendar::open(path)?;
+        let mut calendar = Lite::open(path)?;
         if calendar.units(HOST)? == 0 {
             calendar.set_units(now(), HOST, UNITS)?;
         }
@@ -261,7 +261,7 @@ impl HostSlot {
         self.starts < Nanos(starts.0.saturating_add(span.0)) && self.ends > starts
     }
 
-    fn all(calendar: &Calendar) -> Result<Vec<HostSlot>, calendar::Error> {
+    fn all(calendar: &mut Lite) -> Result<Vec<HostSlot>, calendar::Error> {
         let bookings = calendar.list(now())?;
         let slots = bookings.chunk_by(|a, b| a.slot == b.slot);
         let slots = slots.map(|units| HostSlot {
@@ -397,7 +397,7 @@ struct Renewal {
 }
 
 impl Renewal {
-    fn start(mut calendar: Calendar, mut hold: SlotRequest) -> Result<Renewal> {
+    fn start(mut calendar: Lite, mut hold: SlotRequest) -> Result<Renewal> {
         Renewal::run(move |stopped| {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(RENEW_EVERY) {
                 let now = now();
@@ -413,7 +413,7 @@ impl Renewal {
     /// Of the slot of a coordinator, while `keep` has a time after which to look again; `lost` if somebody else
     /// released it.
     fn of_slot(
-        mut calendar: Calendar,
+        mut calendar: Lite,
         slot: String,
         mut keep: impl FnMut() -> Option<Duration> + Send + 'static,
         lost: impl FnOnce() + Send + 'static,
@@ -425,7 +425,7 @@ impl Renewal {
                     break;
                 };
                 let now = now();
-                if let Ok(false) = calendar.extend(now, &slot, Some(now + TTL)) {
+                if let Ok(false) = calendar.extend(now, &slot, now + TTL) {
                     return lost();
                 }
             }
@@ -485,7 +485,7 @@ fn hold(
     let free = calendar.first_fit(now, [now, now + AHEAD + length], length, &wanted.resources)?;
     let free = free.unwrap_or(now + AHEAD).max(now + 1);
     let units = calendar.units(HOST)?;
-    let slots = HostSlot::all(&calendar)?;
+    let slots = HostSlot::all(&mut calendar)?;
     let held = slots
         .iter()
         .find(|slot| slot.held && slot.starts < moment(wanted.ends));

@@ -67,7 +67,10 @@ fn rooms() -> Vec<(String, Vec<String>)> {
 fn two_rooms_have_sql() {
     let mut with_sql: Vec<String> = dependencies()
         .into_iter()
-        .filter(|(_, all)| all.iter().any(|name| name == "rusqlite"))
+        .filter(|(_, all)| {
+            let sql = ["rusqlite", "tokio-postgres"];
+            all.iter().any(|name| sql.contains(&name.as_str()))
+        })
         .map(|(room, _)| room)
         .collect();
     with_sql.sort();

@@ -1,13 +1,10 @@
-//! Resources, bookings and holds.
+//! Resources, bookings and holds, in whichever database.
 
 use crate::Error;
-use rusqlite::config::DbConfig;
-use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params, params_from_iter};
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use crate::statements::{
+    ADD_UNIT, CONFIRM, EXTEND, FIRST_FIT, LIST, RELEASE, REMOVE_UNITS, TAKE, TAKE_WHOLE, TIDY,
+    UNITS,
+};
 
 /// A time since 1970-01-01 UTC, or a length, in milliseconds.
 pub type Milliseconds = i64;
@@ -16,65 +13,7 @@ pub type Milliseconds = i64;
 pub const MOST_RESOURCES: usize = 8;
 
 /// Bookings are kept for so long after their end.
-const KEPT: Milliseconds = 3_600_000;
-
-/// How long a writer waits for another process.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Marks the file as a calendar in SQLite's header: "lica".
-const APPLICATION_ID: i32 = i32::from_be_bytes(*b"lica");
-
-/// Version of the tables, the file's `user_version`.
-const VERSION: i32 = 1;
-
-const TABLES: &str = "
-CREATE TABLE resource (name TEXT NOT NULL, unit INTEGER NOT NULL, PRIMARY KEY (name, unit)) STRICT;
-CREATE TABLE booking (
-    slot TEXT NOT NULL, resource TEXT NOT NULL, unit INTEGER NOT NULL,
-    starts INTEGER NOT NULL, ends INTEGER NOT NULL,
-    expires INTEGER, -- NULL: confirmed
-    who TEXT NOT NULL, what TEXT NOT NULL,
-    PRIMARY KEY (slot, resource, unit), CHECK (starts < ends)
-) STRICT;
-CREATE INDEX booking_by_resource ON booking (resource, unit, starts);
-CREATE INDEX booking_by_expiry ON booking (expires);
-CREATE TRIGGER apart BEFORE INSERT ON booking WHEN EXISTS (
-    SELECT 1 FROM booking b WHERE b.resource = NEW.resource AND b.unit = NEW.unit
-    AND b.starts < NEW.ends AND b.ends > NEW.starts
-) BEGIN SELECT RAISE(IGNORE); END;
-CREATE TRIGGER still BEFORE UPDATE OF resource, unit, starts, ends ON booking
-BEGIN SELECT RAISE(ABORT, 'a booking is not moved'); END;
-";
-
-/// ?1 from, ?2 until, ?3 length, ?4 to ?11 resources. Candidates are the beginning and each end of a booking; NULL if
-/// there is no such time.
-const FIRST_FIT: &str = "
-WITH wanted (name) AS (SELECT ?4 UNION SELECT ?5 UNION SELECT ?6 UNION SELECT ?7
-                       UNION SELECT ?8 UNION SELECT ?9 UNION SELECT ?10 UNION SELECT ?11)
-SELECT min(c.s) FROM (
-    SELECT ?1 AS s UNION
-    SELECT b.ends FROM booking b WHERE b.resource IN (SELECT name FROM wanted) AND b.ends > ?1 AND b.ends <= ?2 - ?3
-) c
-WHERE c.s <= ?2 - ?3 AND NOT EXISTS (
-    SELECT 1 FROM wanted w WHERE NOT EXISTS (
-        SELECT 1 FROM resource r WHERE r.name = w.name AND NOT EXISTS (
-            SELECT 1 FROM booking b
-            WHERE b.resource = r.name AND b.unit = r.unit AND b.starts < c.s + ?3 AND b.ends > c.s)))";
-
-/// ?1 slot, ?2 start, ?3 end, ?4 expires, ?5 who, ?6 what, ?7 to ?14 resources: the first free unit of each.
-const TAKE: &str = "
-INSERT INTO booking (slot, resource, unit, starts, ends, expires, who, what)
-SELECT ?1, r.name, min(r.unit), ?2, ?3, ?4, ?5, ?6 FROM resource r
-WHERE r.name IN (?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) AND NOT EXISTS (
-    SELECT 1 FROM booking b WHERE b.resource = r.name AND b.unit = r.unit AND b.starts < ?3 AND b.ends > ?2)
-GROUP BY r.name ORDER BY r.name ON CONFLICT DO NOTHING";
-
-/// The same of every unit.
-const TAKE_WHOLE: &str = "
-INSERT INTO booking (slot, resource, unit, starts, ends, expires, who, what)
-SELECT ?1, r.name, r.unit, ?2, ?3, ?4, ?5, ?6 FROM resource r
-WHERE r.name IN (?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
-ORDER BY r.name, r.unit ON CONFLICT DO NOTHING";
+pub(crate) const KEPT: Milliseconds = 3_600_000;
 
 /// What is to be booked together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,290 +55,265 @@ pub struct Booking {
     pub what: String,
 }
 
-/// An open calendar. Several processes may have the same file open: each waits up to 5 s for the others.
-#[derive(Debug)]
-pub struct Calendar {
-    db: Connection,
-    path: PathBuf,
-}
-
-impl Calendar {
-    /// Opens the calendar in this file, and makes it with its directory if it is not there.
-    ///
-    /// # Errors
-    /// A directory or file that cannot be made or written, or that is something else.
-    pub fn open(path: &Path) -> Result<Calendar, Error> {
-        if let Some(directory) = path.parent() {
-            let made = DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory);
-            made.map_err(|error| Error::Directory(directory.to_owned(), error))?;
-        }
-        let failed = |error| Error::sql(path, "read the tables", &error);
-        let db = Connection::open(path).map_err(failed)?;
-        let mut calendar = Calendar {
-            db,
-            path: path.to_owned(),
-        };
-        calendar.db.busy_timeout(PATIENCE).map_err(failed)?;
-        calendar
-            .db
-            .pragma_update(None, "synchronous", "NORMAL")
-            .map_err(failed)?;
-        // The last process to close it does not wait for the disk either.
-        let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        calendar
-            .db
-            .set_db_config(no_checkpoint, true)
-            .map_err(failed)?;
-        if !calendar.has_tables()? {
-            calendar.create()?;
-        }
-        Ok(calendar)
-    }
-
+/// An open calendar.
+///
+/// # Errors
+/// Of every method: what the database does not do, in a sentence.
+pub trait Calendar: Send {
     /// Gives a resource so many units. One that is booked stays until its bookings are over and this is called again.
-    pub fn set_units(
-        &mut self,
-        now: Milliseconds,
-        resource: &str,
-        units: u32,
-    ) -> Result<(), Error> {
-        self.write("set the units", now, |tx| {
-            tx.execute(
-                "DELETE FROM resource WHERE name = ?1 AND unit > ?2 AND NOT EXISTS (
-                    SELECT 1 FROM booking b WHERE b.resource = name AND b.unit = resource.unit AND b.ends > ?3)",
-                params![resource, units, now],
-            )?;
-            let mut insert = tx.prepare("INSERT OR IGNORE INTO resource (name, unit) VALUES (?1, ?2)")?;
-            for unit in 1..=units {
-                insert.execute(params![resource, unit])?;
-            }
-            Ok(true)
-        })
-        .map(drop)
-    }
+    fn set_units(&mut self, now: Milliseconds, resource: &str, units: u32) -> Result<(), Error>;
 
     /// How many units a resource has; 0 if it is not known.
-    pub fn units(&self, resource: &str) -> Result<u32, Error> {
-        let count = "SELECT count(*) FROM resource WHERE name = ?1";
-        let count = self.db.query_row(count, [resource], |row| row.get(0));
-        count.map_err(|error| Error::sql(&self.path, "read the resources", &error))
-    }
+    fn units(&mut self, resource: &str) -> Result<u32, Error>;
 
     /// The first time in `[from, until)` at which a unit of each resource is free for `length`. After a lost
     /// [`Calendar::take`], call it again from the end of that gap, not from the beginning.
     ///
     /// # Errors
     /// [`Error::Unknown`] for a resource without units, which is no full calendar.
-    pub fn first_fit(
+    fn first_fit(
+        &mut self,
+        now: Milliseconds,
+        window: [Milliseconds; 2],
+        length: Milliseconds,
+        resources: &[String],
+    ) -> Result<Option<Milliseconds>, Error>;
+
+    /// Books one unit of each resource, or nothing; whether it did.
+    fn take(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error>;
+
+    /// Books every unit of each resource, or nothing; whether it did.
+    fn take_whole(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error>;
+
+    /// Gives a slot that [`Calendar::take`] made another end and expiry, or, where something else is booked before
+    /// that end, the expiry alone; whether it is booked.
+    fn renew(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error>;
+
+    /// Gives a slot another expiry; `false` if it was over.
+    fn extend(
+        &mut self,
+        now: Milliseconds,
+        slot: &str,
+        expires: Milliseconds,
+    ) -> Result<bool, Error>;
+
+    /// Makes a hold stay until its end; `false` if it was over.
+    fn confirm(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error>;
+
+    /// Frees what a slot has; whether it had anything.
+    fn release(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error>;
+
+    /// Removes the holds that have expired, and what was over an hour ago. Whatever takes does so first.
+    fn tidy(&mut self, now: Milliseconds) -> Result<(), Error>;
+
+    /// What is booked from now on, by its beginning; expired holds left out.
+    fn list(&mut self, now: Milliseconds) -> Result<Vec<Booking>, Error>;
+
+    /// Makes this the one coordinator of a mesh as long as the calendar is open; or who is it.
+    fn lock_mesh(&mut self, mesh: &str) -> Result<Result<(), String>, Error>;
+}
+
+/// A value of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SqlValue<'a> {
+    Integer(Option<i64>),
+    Text(&'a str),
+}
+
+/// What a calendar needs of a database.
+pub(crate) trait Database: Send {
+    /// For sentences.
+    fn place(&self) -> &str;
+
+    /// Does this in a transaction, which is undone if it returns `false` or fails.
+    fn transaction(
+        &mut self,
+        doing: &'static str,
+        act: &mut dyn FnMut(&mut dyn Statements) -> Result<bool, Error>,
+    ) -> Result<bool, Error>;
+
+    /// Does this outside of a transaction: one statement that reads.
+    fn read<T>(
+        &mut self,
+        doing: &'static str,
+        act: impl FnOnce(&mut dyn Statements) -> Result<T, Error>,
+    ) -> Result<T, Error>;
+
+    fn lock_mesh(&mut self, mesh: &str) -> Result<Result<(), String>, Error>;
+}
+
+/// Statements of [`crate::statements`], with their parameters.
+pub(crate) trait Statements {
+    /// How many rows it wrote.
+    fn execute(&mut self, sql: &'static str, values: &[SqlValue<'_>]) -> Result<usize, Error>;
+
+    /// Its one number.
+    fn number(&mut self, sql: &'static str, values: &[SqlValue<'_>]) -> Result<Option<i64>, Error>;
+
+    /// Of [`LIST`].
+    fn bookings(
+        &mut self,
+        sql: &'static str,
+        values: &[SqlValue<'_>],
+    ) -> Result<Vec<Booking>, Error>;
+}
+
+impl<D: Database> Calendar for D {
+    fn set_units(&mut self, now: Milliseconds, resource: &str, units: u32) -> Result<(), Error> {
+        let done = write(self, "set the units", now, &mut |db| {
+            let [name, most, now] = [text(resource), integer(units.into()), integer(now)];
+            db.execute(REMOVE_UNITS, &[name, most, now])?;
+            for unit in 1..=units {
+                db.execute(ADD_UNIT, &[name, integer(unit.into())])?;
+            }
+            Ok(true)
+        });
+        done.map(drop)
+    }
+
+    fn units(&mut self, resource: &str) -> Result<u32, Error> {
+        let count = self.read("read the resources", |db| {
+            db.number(UNITS, &[text(resource)])
+        })?;
+        Ok(count.unwrap_or(0).try_into().unwrap_or(u32::MAX))
+    }
+
+    fn first_fit(
         &mut self,
         now: Milliseconds,
         [from, until]: [Milliseconds; 2],
         length: Milliseconds,
         resources: &[String],
     ) -> Result<Option<Milliseconds>, Error> {
-        self.known(resources)?;
-        self.tidy(now)?;
-        let values = [from, until, length]
-            .map(Value::from)
-            .into_iter()
-            .chain(places(resources));
-        let first = self
-            .db
-            .query_row(FIRST_FIT, params_from_iter(values), |row| row.get(0));
-        first.map_err(|error| Error::sql(&self.path, "find a free time", &error))
+        let mut first = None;
+        write(self, "find a free time", now, &mut |db| {
+            let mut values = vec![integer(from), integer(until), integer(length)];
+            values.extend(places(resources));
+            first = db.number(FIRST_FIT, &values)?;
+            Ok(true)
+        })?;
+        if first.is_none() {
+            for resource in resources {
+                if self.units(resource)? == 0 {
+                    let place = self.place().to_owned();
+                    return Err(Error::Unknown(place, resource.clone()));
+                }
+            }
+        }
+        Ok(first)
     }
 
-    /// Books one unit of each resource, or nothing; whether it did.
-    pub fn take(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
+    fn take(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
         let rows = wanted.resources.len();
-        self.write("book", now, |tx| Ok(insert(tx, TAKE, wanted)? == rows))
+        write(self, "book", now, &mut |db| {
+            Ok(insert(db, TAKE, wanted)? == rows)
+        })
     }
 
-    /// Books every unit of each resource, or nothing; whether it did.
-    pub fn take_whole(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
+    fn take_whole(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
         let mut rows = 0;
         for resource in &wanted.resources {
             rows += self.units(resource)? as usize;
         }
-        self.write("book", now, |tx| {
-            Ok(rows > 0 && insert(tx, TAKE_WHOLE, wanted)? == rows)
+        write(self, "book", now, &mut |db| {
+            Ok(rows > 0 && insert(db, TAKE_WHOLE, wanted)? == rows)
         })
     }
 
-    /// Gives a slot that [`Calendar::take`] made another end and expiry, or, where something else is booked before
-    /// that end, the expiry alone; whether it is booked.
-    pub fn renew(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
-        let again = self.write("renew a booking", now, |tx| {
-            tx.execute("DELETE FROM booking WHERE slot = ?1", [&wanted.slot])?;
-            Ok(insert(tx, TAKE, wanted)? == wanted.resources.len())
+    fn renew(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
+        let again = write(self, "renew a booking", now, &mut |db| {
+            db.execute(RELEASE, &[text(&wanted.slot)])?;
+            Ok(insert(db, TAKE, wanted)? == wanted.resources.len())
         })?;
-        Ok(again || self.extend(now, &wanted.slot, wanted.expires)?)
+        match wanted.expires {
+            _ if again => Ok(true),
+            Some(expires) => self.extend(now, &wanted.slot, expires),
+            None => self.confirm(now, &wanted.slot),
+        }
     }
 
-    /// Gives a slot another expiry; `false` if it was over.
-    pub fn extend(
+    fn extend(
         &mut self,
         now: Milliseconds,
         slot: &str,
-        expires: Option<Milliseconds>,
+        expires: Milliseconds,
     ) -> Result<bool, Error> {
-        self.write("renew a booking", now, |tx| {
-            let update = "UPDATE booking SET expires = ?2 WHERE slot = ?1";
-            Ok(tx.execute(update, params![slot, expires])? > 0)
+        write(self, "renew a booking", now, &mut |db| {
+            Ok(db.execute(EXTEND, &[text(slot), integer(expires)])? > 0)
         })
     }
 
-    /// Makes a hold stay until its end; `false` if it was over.
-    pub fn confirm(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
-        self.extend(now, slot, None)
-    }
-
-    /// Frees what a slot has; whether it had anything.
-    pub fn release(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
-        self.write("release a booking", now, |tx| {
-            Ok(tx.execute("DELETE FROM booking WHERE slot = ?1", [slot])? > 0)
+    fn confirm(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
+        write(self, "confirm a booking", now, &mut |db| {
+            Ok(db.execute(CONFIRM, &[text(slot), integer(now)])? > 0)
         })
     }
 
-    /// Removes the holds that have expired, and what was over an hour ago. Whatever takes does so first.
-    pub fn tidy(&mut self, now: Milliseconds) -> Result<(), Error> {
-        self.write("remove what is over", now, |_| Ok(true))
-            .map(drop)
+    fn release(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
+        write(self, "release a booking", now, &mut |db| {
+            Ok(db.execute(RELEASE, &[text(slot)])? > 0)
+        })
     }
 
-    /// What is booked from now on, by its beginning; expired holds left out.
-    pub fn list(&self, now: Milliseconds) -> Result<Vec<Booking>, Error> {
-        let failed = |error| Error::sql(&self.path, "read the bookings", &error);
-        let select = "SELECT slot, resource, unit, starts, ends, expires, who, what FROM booking
-            WHERE ends > ?1 AND (expires IS NULL OR expires > ?1) ORDER BY starts, slot, resource, unit";
-        let mut select = self.db.prepare(select).map_err(failed)?;
-        let rows = select.query_map([now], |row| {
-            Ok(Booking {
-                slot: row.get(0)?,
-                resource: row.get(1)?,
-                unit: row.get(2)?,
-                starts: row.get(3)?,
-                ends: row.get(4)?,
-                expires: row.get(5)?,
-                who: row.get(6)?,
-                what: row.get(7)?,
-            })
-        });
-        rows.and_then(Iterator::collect).map_err(failed)
+    fn tidy(&mut self, now: Milliseconds) -> Result<(), Error> {
+        write(self, "remove what is over", now, &mut |_| Ok(true)).map(drop)
     }
 
-    /// Does this in a transaction that removes first what has expired, as no constraint knows the time; undone if it
-    /// returns `false`. It takes the write lock at its beginning: one that reads first fails at once where another
-    /// writes meanwhile.
-    fn write(
-        &mut self,
-        doing: &'static str,
-        now: Milliseconds,
-        act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<bool>,
-    ) -> Result<bool, Error> {
-        let done = || {
-            let tx = self
-                .db
-                .transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let tidy = "DELETE FROM booking WHERE expires <= ?1 OR ends <= ?2";
-            tx.execute(tidy, [now, now.saturating_sub(KEPT)])?;
-            if act(&tx)? {
-                return tx.commit().map(|()| true);
-            }
-            Ok(false)
-        };
-        done().map_err(|error| Error::sql(&self.path, doing, &error))
+    fn list(&mut self, now: Milliseconds) -> Result<Vec<Booking>, Error> {
+        self.read("read the bookings", |db| db.bookings(LIST, &[integer(now)]))
     }
 
-    fn known(&self, resources: &[String]) -> Result<(), Error> {
-        for resource in resources {
-            if self.units(resource)? == 0 {
-                return Err(Error::Unknown(self.path.clone(), resource.clone()));
-            }
-        }
-        Ok(())
-    }
-
-    /// `false` for an empty file; an error for any other that is not ours.
-    fn has_tables(&self) -> Result<bool, Error> {
-        let pragma = |name: &str| {
-            self.db
-                .pragma_query_value(None, name, |row| row.get::<_, i32>(0))
-        };
-        let read = || -> rusqlite::Result<(i32, i32, i64)> {
-            let count = "SELECT count(*) FROM sqlite_schema";
-            let tables = self.db.query_row(count, [], |row| row.get(0))?;
-            Ok((pragma("application_id")?, pragma("user_version")?, tables))
-        };
-        match read().map_err(|error| Error::sql(&self.path, "read the tables", &error))? {
-            (0, 0, 0) => Ok(false),
-            (APPLICATION_ID, VERSION, _) => Ok(true),
-            _ => Err(Error::NotACalendar(self.path.clone())),
-        }
-    }
-
-    fn create(&mut self) -> Result<(), Error> {
-        let path = self.path.clone();
-        let failed = |error| Error::sql(&path, "make the tables", &error);
-        write_ahead(&self.db).map_err(failed)?;
-        let behavior = TransactionBehavior::Immediate;
-        // Kept apart from `self`, which answers whether another process was faster.
-        let tx = Transaction::new_unchecked(&self.db, behavior).map_err(failed)?;
-        if !self.has_tables()? {
-            tx.execute_batch(TABLES).map_err(failed)?;
-            tx.pragma_update(None, "application_id", APPLICATION_ID)
-                .map_err(failed)?;
-            tx.pragma_update(None, "user_version", VERSION)
-                .map_err(failed)?;
-        }
-        tx.commit().map_err(failed)
+    fn lock_mesh(&mut self, mesh: &str) -> Result<Result<(), String>, Error> {
+        Database::lock_mesh(self, mesh)
     }
 }
 
-fn insert(tx: &Transaction<'_>, sql: &str, wanted: &SlotRequest) -> rusqlite::Result<usize> {
-    let values = [
-        Value::from(wanted.slot.clone()),
-        Value::from(wanted.starts),
-        Value::from(wanted.ends),
-        Value::from(wanted.expires),
-        Value::from(wanted.who.clone()),
-        Value::from(wanted.what.clone()),
+/// Does this in a transaction that removes first what has expired.
+fn write(
+    db: &mut impl Database,
+    doing: &'static str,
+    now: Milliseconds,
+    act: &mut dyn FnMut(&mut dyn Statements) -> Result<bool, Error>,
+) -> Result<bool, Error> {
+    db.transaction(doing, &mut |db| {
+        let an_hour_ago = now.saturating_sub(KEPT);
+        db.execute(TIDY, &[integer(now), integer(an_hour_ago)])?;
+        act(db)
+    })
+}
+
+fn insert(
+    db: &mut dyn Statements,
+    sql: &'static str,
+    wanted: &SlotRequest,
+) -> Result<usize, Error> {
+    let mut values = vec![
+        text(&wanted.slot),
+        integer(wanted.starts),
+        integer(wanted.ends),
+        SqlValue::Integer(wanted.expires),
+        text(&wanted.who),
+        text(&wanted.what),
     ];
-    tx.execute(
-        sql,
-        params_from_iter(values.into_iter().chain(places(&wanted.resources))),
-    )
+    values.extend(places(&wanted.resources));
+    db.execute(sql, &values)
+}
+
+fn text(text: &str) -> SqlValue<'_> {
+    SqlValue::Text(text)
+}
+
+fn integer(number: i64) -> SqlValue<'static> {
+    SqlValue::Integer(Some(number))
 }
 
 /// The resources in the places of a statement: the last is repeated.
-fn places(resources: &[String]) -> impl Iterator<Item = Value> {
+fn places(resources: &[String]) -> impl Iterator<Item = SqlValue<'_>> {
     let last = resources.last().expect("a slot has a resource");
     assert!(
         resources.len() <= MOST_RESOURCES,
         "a slot has at most {MOST_RESOURCES} resources"
     );
     let all = resources.iter().chain(std::iter::repeat(last));
-    all.take(MOST_RESOURCES).cloned().map(Value::from)
+    all.take(MOST_RESOURCES).map(|name| text(name))
 }
-
-/// Switches to WAL for good. SQLite does not wait for another process that is switching at the same moment.
-fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())) {
-            Err(error)
-                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
-                    && Instant::now() < until =>
-            {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            done => return done,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

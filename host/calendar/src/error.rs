@@ -5,29 +5,37 @@ use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What can go wrong with a calendar. Displays as a whole sentence that names the file.
+/// What can go wrong with a calendar. Displays as a whole sentence that names the file or the database.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its directory could not be made.
     #[error("cannot make the directory {path} of the calendar: {1}", path = .0.display())]
     Directory(PathBuf, #[source] io::Error),
-    /// Some other file, or the calendar of a later linerate.
-    #[error("{} is not a calendar of this version of linerate, and was not modified", .0.display())]
-    NotACalendar(PathBuf),
+    /// The file that marks the one coordinator of a mesh could not be used.
+    #[error("cannot lock {path}: {1}", path = .0.display())]
+    Lock(PathBuf, #[source] io::Error),
+    /// Something else, or the calendar of a later linerate.
+    #[error("{0} is not a calendar of this version of linerate, and was not modified")]
+    NotACalendar(String),
     /// No unit has this name: nothing of it can ever be booked.
-    #[error("the calendar {path} has no resource '{1}'", path = .0.display())]
-    Unknown(PathBuf, String),
-    /// SQLite failed: the operation, and the reason.
-    #[error("cannot {1} in the calendar {path}: {2}", path = .0.display())]
-    Sql(PathBuf, &'static str, String),
+    #[error("the calendar {0} has no resource '{1}'")]
+    Unknown(String, String),
+    /// The database failed: where it is, the operation, and the reason.
+    #[error("cannot {1} in the calendar {0}: {2}")]
+    Sql(String, &'static str, String),
+    /// PostgreSQL cannot be reached, is lost, lacks something or failed: where it is, and the reason.
+    #[error("the calendar, {0}, cannot be used: {1}")]
+    Server(String, String),
 }
 
 impl Error {
     /// What SQLite's error means to the user.
-    pub(crate) fn sql(path: &Path, doing: &'static str, source: &rusqlite::Error) -> Error {
+    pub(crate) fn sqlite(path: &Path, doing: &'static str, source: &rusqlite::Error) -> Error {
         let extended = source.sqlite_error().map(|error| error.extended_code);
         let why = match source.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => return Error::NotACalendar(path.to_owned()),
+            Some(ErrorCode::NotADatabase) => {
+                return Error::NotACalendar(path.display().to_string());
+            }
             // The shared-memory file is the first to find no room.
             _ if extended == Some(SQLITE_IOERR_SHMSIZE) => "the disk is full",
             Some(ErrorCode::DiskFull) => "the disk is full",
@@ -41,8 +49,8 @@ impl Error {
             Some(ErrorCode::DatabaseCorrupt) => {
                 "it is damaged; delete it, the next booking makes a new one"
             }
-            _ => return Error::Sql(path.to_owned(), doing, source.to_string()),
+            _ => return Error::Sql(path.display().to_string(), doing, source.to_string()),
         };
-        Error::Sql(path.to_owned(), doing, why.to_owned())
+        Error::Sql(path.display().to_string(), doing, why.to_owned())
     }
 }

@@ -1,17 +1,26 @@
-//! What is booked on a host, and when: one SQLite file that several processes have open at once.
+//! What is booked, and when: on a host, in one SQLite file that several processes have open at once; of the hosts and links
+//! of meshes, in such a file or in PostgreSQL.
 //!
 //! A *resource* has units; a *booking* has one unit of one resource for a time `[starts, ends)`; the bookings of one
 //! *slot* are made and released together. A booking with an expiry is a *hold*: it ends by itself unless it is renewed
 //! or confirmed, so a process that is killed keeps nothing.
 //!
-//! **Overlap.** A trigger of the database refuses a second booking of a unit at the same time. Two processes that both
-//! check first and then insert would both succeed; here one of them gets fewer rows than it needs, and is rolled back.
+//! **Overlap.** The database refuses a second booking of a unit at the same time: SQLite by a trigger, PostgreSQL by an
+//! exclusion constraint. Two processes that both check first and then insert would both succeed; here one of them gets
+//! fewer rows than it needs, and is rolled back.
 //!
-//! **Durability.** WAL with `synchronous = NORMAL`, as the archive: a commit does not wait for the disk. A killed
-//! process loses nothing that was committed; a power cut may lose the last bookings, never the file.
+//! **Durability.** SQLite: WAL with `synchronous = NORMAL`, as the archive: a commit does not wait for the disk. A killed
+//! process loses nothing that was committed; a power cut may lose the last bookings, never the file. PostgreSQL: as it is
+//! configured.
 
 mod calendar;
 mod error;
+mod lite;
+mod postgres;
+mod statements;
+mod tls;
 
 pub use calendar::{Booking, Calendar, MOST_RESOURCES, Milliseconds, SlotRequest};
 pub use error::Error;
+pub use lite::Lite;
+pub use postgres::Postgres;

@@ -6,8 +6,8 @@ use crate::rounds::MOST_HOSTS;
 use crate::{LightTest, MeshError, QuietSpan};
 use model::light::{MAX_PACKETS, PACKET};
 use model::{
-    BitRate, Bulk, Bytes, Directions, IpVersion, LegLimit, LegOutcome, Nanos, Request,
-    SocketSettings, Spec, Udp, WaitMode, Workload, parse_share,
+    BitRate, Bulk, Bytes, Directions, IpVersion, LegLimit, LegOutcome, Nanos, PostgresAddress,
+    Request, SocketSettings, Spec, Udp, WaitMode, Workload, parse_share,
 };
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -20,6 +20,8 @@ use toml::value::{Datetime, Offset};
 const LONGEST_FILE: usize = 4 << 20;
 /// Most tests, links and alerts.
 const MOST_ENTRIES: usize = 256;
+/// A test books its two hosts and all links of their sites: eight in all.
+const LINKS_OF_SITE: usize = 3;
 /// A round is booked whole, and a slot takes an hour at most.
 const LONGEST_TIME: Nanos = Nanos::from_secs(25 * 60);
 const SHORTEST_CYCLE: Nanos = Nanos::from_secs(10);
@@ -34,6 +36,8 @@ const LIGHT_CYCLE: Nanos = Nanos::from_secs(60);
 pub struct Mesh {
     /// Name.
     pub name: String,
+    /// Where hosts and links are booked; `None`: in SQLite, for the meshes of one machine.
+    pub calendar: Option<PostgresAddress>,
     /// Cycles count from here, since 1970-01-01 UTC.
     pub epoch: Nanos,
     /// Spans in which no test runs but light probes.
@@ -475,11 +479,10 @@ impl MeshText<'_> {
     fn mesh(&self, file: MeshFile) -> Result<Mesh, MeshError> {
         let head = file.mesh.get_ref();
         self.name("[mesh]", &head.name)?;
-        if let Some(calendar) = &head.calendar
-            && calendar.get_ref() != "sqlite"
-        {
-            return Err(self.bad("[mesh]", "calendar", calendar, "\"sqlite\" is possible"));
-        }
+        let calendar = match &head.calendar {
+            Some(text) => self.calendar(text)?,
+            None => None,
+        };
         let epoch = match &head.epoch {
             Some(epoch) => self.epoch(epoch)?,
             None => Nanos(0),
@@ -532,6 +535,7 @@ impl MeshText<'_> {
         let alerts = alerts.map(|alert| self.alert(alert.get_ref(), &tests));
         Ok(Mesh {
             name: head.name.get_ref().clone(),
+            calendar,
             epoch,
             quiet,
             links,
@@ -548,6 +552,22 @@ impl MeshText<'_> {
             true => Ok(()),
             false => Err(self.bad(table, "name", name, "write 1 to 64 of a-z 0-9 . _ -")),
         }
+    }
+
+    fn calendar(&self, text: &Text) -> Result<Option<PostgresAddress>, MeshError> {
+        let read = match text.get_ref().split_once(':') {
+            None if text.get_ref() == "sqlite" => return Ok(None),
+            Some(("postgres", address)) => address.parse().map(Some),
+            _ => Err(
+                "write \"sqlite\" or \"postgres:host=/run/postgresql dbname=linerate\"".to_owned(),
+            ),
+        };
+        // Errors do not show what may be a password.
+        let remedy = |remedy: String| match text.get_ref().contains("password") {
+            true => self.error(text.span().start, "[mesh]: calendar has a password", remedy),
+            false => self.bad("[mesh]", "calendar", text, remedy),
+        };
+        read.map_err(remedy)
     }
 
     fn epoch(&self, epoch: &Spanned<Datetime>) -> Result<Nanos, MeshError> {
@@ -625,6 +645,11 @@ impl MeshText<'_> {
             }
             if !sites.contains(&site.get_ref().as_str()) {
                 let remedy = format!("no host is there: {}", suggest(site.get_ref(), &sites));
+                return Err(self.bad(&table, "site", site, remedy));
+            }
+            let of_site = links.iter().filter(|link| link.site == *site.get_ref());
+            if of_site.count() == LINKS_OF_SITE {
+                let remedy = format!("a site may have {LINKS_OF_SITE} links");
                 return Err(self.bad(&table, "site", site, remedy));
             }
             if let Some(units) = units.as_ref().filter(|u| !(1..=1000).contains(u.get_ref())) {

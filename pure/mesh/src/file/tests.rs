@@ -170,8 +170,18 @@ fn complaints() {
         ),
         (
             "name = \"db\"\n",
-            "name = \"db\"\ncalendar = \"postgres:host=/run\"\n",
-            "db.toml:6: [mesh]: calendar = \"postgres:host=/run\" is not possible; \"sqlite\" is possible",
+            "name = \"db\"\ncalendar = \"postgres:hots=/run\"\n",
+            "db.toml:6: [mesh]: calendar = \"postgres:hots=/run\" is not possible; write host=, port=, dbname=, user=,",
+        ),
+        (
+            "name = \"db\"\n",
+            "name = \"db\"\ncalendar = \"postgres:password=secret\"\n",
+            "db.toml:6: [mesh]: calendar has a password; set the password in the environment, as PGPASSWORD",
+        ),
+        (
+            "name = \"db\"\n",
+            "name = \"db\"\ncalendar = \"mysql:\"\n",
+            "is not possible; write \"sqlite\" or \"postgres:host=/run/postgresql dbname=linerate\"",
         ),
         (
             "07:00-18:00",
