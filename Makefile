@@ -83,7 +83,7 @@ kills: build setup-test
 # three packages, as root, with 'cargo install --locked cargo-mutants'.
 PACKAGES ?= linerate-wire linerate-prove linerate-tune linerate-measure linerate-engine
 mutants: setup-test
-	@scripts/need python3 rsync util-linux postgresql
+	@scripts/need python3 rsync util-linux
 	bench/mutants $(if $(filter command,$(origin SEED)),--seed $(SEED)) $(PACKAGES) $(addprefix --with linerate:,together tune \
 		measure serve prove copy requests iperf3_interop)
 
@@ -136,7 +136,7 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need binutils python3 procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-jsonschema prometheus prometheus-node-exporter python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils openssh-server openssh-client librsvg2-bin chromium systemd util-linux postgresql
+	@scripts/need binutils python3 procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-jsonschema prometheus prometheus-node-exporter python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils openssh-server openssh-client librsvg2-bin chromium systemd util-linux postgresql postgresql-common
 
 # The command, its manual pages, completions and examples of units, below PREFIX.
 PREFIX ?= /usr/local

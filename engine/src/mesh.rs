@@ -1,10 +1,12 @@
 //! A mesh in the archive: its grid, the history of a cell, and who is suspected.
 
 mod alerts;
+mod calendar;
 mod legs;
 mod light;
 mod run;
 
+pub use calendar::calendar_place;
 pub use run::MeshRun;
 
 use crate::histories::shifts_of;

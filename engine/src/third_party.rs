@@ -5,7 +5,6 @@ use crate::clock::wait_until;
 use crate::controller::{Directed, PeerLink};
 use crate::exit::Refusal;
 use crate::host::Host;
-use crate::host_calendar::BUSY_FOR;
 use crate::progress::{Event, Watcher};
 use crate::transport::How;
 use crate::trust::{NodeId, sha256};
@@ -48,7 +47,7 @@ pub struct Pair<'a> {
 }
 
 /// A run between two other hosts.
-pub struct PairOrder {
+pub struct PairOrder<'a> {
     /// Name of the slot and of the run: 32 random hexadecimal digits.
     pub slot: String,
     /// What to measure.
@@ -59,6 +58,26 @@ pub struct PairOrder {
     pub outage: Nanos,
     /// A note kept with the run.
     pub title: Option<String>,
+    /// How long busy hosts are waited for.
+    pub patience: Duration,
+    /// No host is held for longer.
+    pub ends: Option<Instant>,
+    /// Called once both hosts are confirmed; nothing is measured if it fails.
+    pub confirmed: &'a dyn Fn() -> Result<()>,
+}
+
+/// A host that is busy for longer than it is waited for.
+#[derive(Debug)]
+pub struct HostBusy {
+    why: String,
+    /// When it should be free.
+    pub free_in: Nanos,
+}
+
+impl std::fmt::Display for HostBusy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
 }
 
 /// How long a slot for this is.
@@ -118,7 +137,7 @@ impl Pair<'_> {
     /// Why nothing was measured; or, once the source has begun, why its run is not known here.
     pub fn measure(
         &mut self,
-        order: &PairOrder,
+        order: &PairOrder<'_>,
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
     ) -> Result<Run> {
@@ -131,16 +150,9 @@ impl Pair<'_> {
                 self.destination.name()
             )));
         }
-        let patience = Instant::now() + BUSY_FOR;
         let measured = self
-            .hold(
-                &order.slot,
-                span,
-                [source, destination],
-                patience,
-                watcher,
-                stop,
-            )
+            .hold(order, span, [source, destination], watcher, stop)
+            .and_then(|()| (order.confirmed)())
             .and_then(|()| self.play(order, destination, watcher, stop));
         // A run goes on at a source that is lost, and needs its destination.
         if !self.source.is_lost() {
@@ -155,18 +167,26 @@ impl Pair<'_> {
 
     fn hold(
         &mut self,
-        slot: &str,
+        order: &PairOrder<'_>,
         span: Nanos,
         [source, destination]: [NodeId; 2],
-        patience: Instant,
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
     ) -> Result<()> {
+        let (slot, patience) = (&order.slot, Instant::now() + order.patience);
         let mut said = String::new();
-        while let Some((why, free_in)) = self.try_hold(slot, span, [source, destination])? {
+        loop {
+            let left = order
+                .ends
+                .map(|ends| ends.saturating_duration_since(Instant::now()));
+            let span = left.map_or(span, |left| span.min(left.into()));
+            let Some((why, free_in)) = self.try_hold(slot, span, [source, destination])? else {
+                break;
+            };
             let again = Instant::now() + Duration::from(free_in).min(AGAIN);
             if again >= patience {
-                bail!(Refusal::unreachable(why));
+                let error = anyhow::Error::from(Refusal::unreachable(why.clone()));
+                return Err(error.context(HostBusy { why, free_in }));
             }
             if why != said {
                 watcher.event(&Event::Waiting { what: &why });
@@ -178,9 +198,10 @@ impl Pair<'_> {
                 )));
             }
         }
-        for agent in [&mut *self.source, &mut *self.destination] {
-            confirm(agent, slot, ANSWERED_WITHIN)?;
-        }
+        confirm(self.source, slot, ANSWERED_WITHIN)?;
+        tune::step("source confirmed");
+        confirm(self.destination, slot, ANSWERED_WITHIN)?;
+        tune::step("destination confirmed");
         Ok(())
     }
 
@@ -213,11 +234,13 @@ impl Pair<'_> {
         if let Some(busy) = hold(self.source, destination, SlotRole::Source)? {
             return Ok(Some(busy));
         }
+        tune::step("source held");
         let busy = hold(self.destination, source, SlotRole::Destination)?;
         if busy.is_some() {
             let slot = slot.to_owned();
             ask_now(self.source, DirectRequest::Release { slot })?;
         }
+        tune::step("destination held");
         Ok(busy)
     }
 
@@ -253,6 +276,7 @@ impl Pair<'_> {
                 }
                 Ok(Some(Directed::Answer(_))) => bail!(out_of_turn(self.source)),
                 Ok(Some(Directed::Progress(event))) => {
+                    tune::step("source reports");
                     report(&event, self.source.name(), watcher);
                 }
                 Ok(None) => {}

@@ -7,6 +7,8 @@ mod browser;
 mod common;
 #[path = "../common/generated.rs"]
 mod generated;
+#[path = "../../../host/calendar/tests/engines/server.rs"]
+mod server;
 
 mod architecture;
 mod calendar;
@@ -17,6 +19,7 @@ mod dishonest;
 mod faults;
 mod gate;
 mod mesh;
+mod mesh_calendar;
 mod mistakes;
 mod mtu;
 mod one_answer;

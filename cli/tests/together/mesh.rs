@@ -1,8 +1,9 @@
 //! `linerate mesh`: plans that fit and those that do not, as a user meets them.
 
-use crate::common::{Home, Running, Server, listening, run, signal, stderr, stdout};
+use crate::common::{Home, Lines, Running, Server, listening, run, signal, stderr, stdout};
 use model::{LegOutcome, MeshLeg, Nanos};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The mesh file of docs/mesh.md.
@@ -177,49 +178,72 @@ fn a_coordinator_measures_by_the_plan() {
     assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
 }
 
-/// Hosts `a`, `b`, `c` and a coordinator `x` at one bridge. A fifth of the small packets that `b` sends is lost; packets to and
-/// from `c` have 1400 bytes at the most.
-struct Bridge(String);
+/// Hosts and a coordinator `x` at one bridge, each in a network namespace.
+pub struct Bridge {
+    prefix: String,
+    hosts: Vec<&'static str>,
+}
 
 impl Bridge {
-    const HOSTS: [&str; 3] = ["a", "b", "c"];
-
-    fn new() -> Bridge {
-        let bridge = Bridge(format!("ll{}", std::process::id()));
+    pub fn new(hosts: &[&'static str]) -> Bridge {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let bridge = Bridge {
+            prefix: format!("ll{}{number}", std::process::id()),
+            hosts: hosts.to_vec(),
+        };
         bridge.shell(
-            r#"
-            for n in x a b c; do ip netns add $P$n; ip -n $P$n link set lo up; done
-            ip -n ${P}x link add br0 type bridge; ip -n ${P}x link set br0 up; ip -n ${P}x address add 10.0.7.9/24 dev br0
-            host() {
-                ip -n $P$1 link add e0 mtu $3 type veth peer name $1 mtu $3 netns ${P}x
-                ip -n ${P}x link set dev $1 master br0 up
-                ip -n $P$1 link set dev e0 up; ip -n $P$1 address add 10.0.7.$2/24 dev e0
-                ip -n $P$1 address add fd00:7::$2/64 nodad dev e0
-            }
-            host a 1 1500; host b 2 1500; host c 3 1400
-            ip netns exec ${P}x nft 'table netdev loss { chain b {
-                type filter hook ingress device b priority 0; udp length 108 numgen inc mod 5 == 0 drop; }; }'"#,
+            "ip netns add ${P}x; ip -n ${P}x link set lo up; ip -n ${P}x link add br0 type bridge
+            ip -n ${P}x link set br0 up; ip -n ${P}x address add 10.0.7.9/24 dev br0",
         );
+        for (n, host) in (1..).zip(hosts) {
+            bridge.shell(&format!(
+                "N=${{P}}{host}; ip netns add $N; ip -n $N link set lo up
+                ip -n $N link add e0 type veth peer name {host} netns ${{P}}x
+                ip -n ${{P}}x link set dev {host} master br0 up
+                ip -n $N link set dev e0 up; ip -n $N address add 10.0.7.{n}/24 dev e0
+                ip -n $N address add fd00:7::{n}/64 nodad dev e0"
+            ));
+        }
         bridge
     }
 
     fn shell(&self, script: &str) {
-        let script = format!("set -eu; P={}; {script}", self.0);
+        let script = format!("set -eu; P={}; {script}", self.prefix);
         let out = run(Command::new("bash").args(["-c", &script]));
         assert!(out.status.success(), "{script}\n{}", stderr(&out));
     }
 
-    fn at(&self, host: &str) -> String {
-        format!("{}{host}", self.0)
+    pub fn at(&self, host: &str) -> String {
+        format!("{}{host}", self.prefix)
+    }
+
+    /// Agents at all hosts, which the coordinators may direct.
+    pub fn serve(&self, coordinators: &[&Home]) -> Vec<(Home, Running, Lines)> {
+        let mut agents = Vec::new();
+        for (n, host) in (1..).zip(&self.hosts) {
+            let (home, address) = (Home::new(), format!("10.0.7.{n}"));
+            let invite = ["trust", "invite", "--address", &address, "--direct"];
+            let invite = || stdout(&run(&mut home.linerate(&invite)));
+            let invitations: Vec<String> = coordinators.iter().map(|_| invite()).collect();
+            let serve = ["serve", "--allow-direct"];
+            let (running, log) = listening(&mut home.linerate_in(&self.at(host), &serve));
+            for (coordinator, invitation) in coordinators.iter().zip(invitations) {
+                let accept = ["trust", "accept", invitation.trim()];
+                let accepted = run(&mut coordinator.linerate_in(&self.at("x"), &accept));
+                assert!(accepted.status.success(), "{}", stderr(&accepted));
+            }
+            agents.push((home, running, log));
+        }
+        agents
     }
 }
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        for host in ["x", "a", "b", "c"] {
-            let _ = Command::new("ip")
-                .args(["netns", "del", &self.at(host)])
-                .output();
+        for host in ["x"].iter().chain(&self.hosts) {
+            let delete = ["netns", "del", &self.at(host)];
+            let _ = Command::new("ip").args(delete).output();
         }
     }
 }
@@ -227,22 +251,18 @@ impl Drop for Bridge {
 /// RTT, loss and MTU of all ordered pairs, beside a booked test; a dead agent has rows with the reason, and holds up nobody.
 #[test]
 fn light_probes_of_all_pairs() {
-    let bridge = Bridge::new();
+    // A fifth of the small packets that `b` sends is lost; packets to and from `c` have 1400 bytes at the most.
+    let names = ["a", "b", "c"];
+    let bridge = Bridge::new(&names);
+    bridge.shell(
+        r#"ip -n ${P}c link set e0 mtu 1400; ip -n ${P}x link set c mtu 1400
+        ip netns exec ${P}x nft 'table netdev loss { chain b {
+            type filter hook ingress device b priority 0; udp length 108 numgen inc mod 5 == 0 drop; }; }'"#,
+    );
     let coordinator = Home::new();
-    let mut agents = Vec::new();
-    for (n, host) in (1..).zip(Bridge::HOSTS) {
-        let (home, address) = (Home::new(), format!("10.0.7.{n}"));
-        let invite = ["trust", "invite", "--address", &address, "--direct"];
-        let invitation = stdout(&run(&mut home.linerate(&invite)));
-        let serve = ["serve", "--allow-direct"];
-        let (running, log) = listening(&mut home.linerate_in(&bridge.at(host), &serve));
-        let accept = ["trust", "accept", invitation.trim()];
-        let accepted = run(&mut coordinator.linerate_in(&bridge.at("x"), &accept));
-        assert!(accepted.status.success(), "{}", stderr(&accepted));
-        agents.push((home, running, log));
-    }
+    let mut agents = bridge.serve(&[&coordinator]);
     let hosts: String = (1..)
-        .zip(Bridge::HOSTS)
+        .zip(names)
         .map(|(n, host)| {
             // Packets to one of them are IPv6.
             let data = if host == "b" {

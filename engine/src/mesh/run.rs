@@ -5,25 +5,27 @@
 //! the runs of such rows.
 
 use super::alerts;
+use super::calendar::{MeshCalendar, NoCalendar, NoSlot};
 use super::legs::{legs_of_run, without_run};
 use super::{OF_LEVEL, measured};
 use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::histories::shifts_of;
 use crate::progress::Tee;
-use crate::third_party::{self, Pair, PairOrder};
+use crate::third_party::{self, HostBusy, Pair, PairOrder};
 use crate::transport::How;
 use anyhow::{Context, Result, bail};
 use archive::Archive;
 use mesh::{
-    HostPair, Mesh, MeshTest, PlannedRound, judge, light_bytes_a_day, period, planned, round_length,
+    HostPair, Mesh, MeshTest, PlannedRound, first_loud, judge, light_bytes_a_day, period, planned,
+    round_length,
 };
 use model::{Bytes, LegOutcome, MeshLeg, Nanos, Run};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How soon the wish to stop and the clock are noticed.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -33,6 +35,9 @@ pub(super) const LATE: Nanos = Nanos::from_secs(1);
 
 /// A host that TCP does not reach so long is away: no other round waits for it.
 const REACHED_WITHIN: Duration = Duration::from_secs(3);
+
+/// A busy host is waited for as long as the slot has time for it.
+const BUSY_FOR: Duration = Duration::from_secs(2);
 
 /// From the end of the legs to the end of the round.
 const BEFORE_THE_NEXT: Nanos = Nanos::from_secs(1);
@@ -64,11 +69,20 @@ pub struct MeshRun<'a> {
     pub ended: AtomicBool,
 }
 
-/// What became of a pair.
-struct Measured {
+/// A pair that measures, and its slot.
+struct SlotOfPair {
+    /// The test, by index in [`Mesh::tests`].
+    test: usize,
     pair: HostPair,
     slot: String,
-    result: Result<Run>,
+}
+
+/// A pair whose hosts or links are booked by others: it is tried again in the time that a period has left.
+struct PutOff {
+    of: SlotOfPair,
+    why: String,
+    /// When they should be free; `None`: not in this period.
+    free: Option<Nanos>,
 }
 
 /// The connection to the source ended before the result was known.
@@ -95,7 +109,9 @@ impl MeshRun<'_> {
                 self.archive.display()
             )));
         };
+        let calendar = &MeshCalendar::start(self.mesh, self.log, &|| self.goes_on())?;
         std::thread::scope(|scope| {
+            let calendar_kept = scope.spawn(|| calendar.keep(&|| self.goes_on()));
             let lights = self.mesh.tests.iter();
             let lights = lights.filter_map(|test| Some((test, test.light.as_ref()?)));
             let lights: Vec<_> = lights
@@ -107,8 +123,11 @@ impl MeshRun<'_> {
                     })
                 })
                 .collect();
-            let rounds = self.rounds(&mut archive);
+            let rounds = self.rounds(&mut archive, calendar);
             self.ended.store(true, Ordering::Relaxed);
+            calendar_kept
+                .join()
+                .expect("keeping the calendar does not panic");
             let lights = lights.into_iter();
             let lights = lights.map(|one| one.join().expect("light probes do not panic"));
             lights.fold(rounds, Result::and)
@@ -116,7 +135,7 @@ impl MeshRun<'_> {
     }
 
     /// The rounds of the booked tests.
-    fn rounds(&self, archive: &mut Archive) -> Result<()> {
+    fn rounds(&self, archive: &mut Archive, calendar: &MeshCalendar<'_>) -> Result<()> {
         let period = period(self.mesh);
         let begun = unix_time();
         self.wait_until(self.mesh.epoch);
@@ -125,6 +144,7 @@ impl MeshRun<'_> {
             let now = unix_time();
             let number = now.since(self.mesh.epoch).0 / period.0;
             let starts = Nanos(self.mesh.epoch.0 + number * period.0);
+            let mut put_off = Vec::new();
             for round in planned(self.mesh, number) {
                 if !self.goes_on() {
                     return Ok(());
@@ -138,11 +158,14 @@ impl MeshRun<'_> {
                         self.wait_until(at);
                         // The clock may have been set meanwhile.
                         if self.goes_on() && unix_time() < at + LATE {
-                            self.play(archive, &round, at)?;
+                            let slots = self.slots(archive, &round)?;
+                            let times = [at, starts + period];
+                            put_off.extend(self.play(archive, calendar, slots, times)?);
                         }
                     }
                 }
             }
+            self.play_put_off(archive, calendar, put_off, starts + period)?;
             self.fetch_pending(archive, &mut asked, starts + period)?;
             self.wait_until(starts + period);
         }
@@ -188,41 +211,50 @@ impl MeshRun<'_> {
         Ok(())
     }
 
-    /// Has all pairs of a round measure at the same time.
-    fn play(&self, archive: &mut Archive, round: &PlannedRound, starts: Nanos) -> Result<()> {
+    /// The pairs of a round that may measure now.
+    fn slots(&self, archive: &mut Archive, round: &PlannedRound) -> Result<Vec<SlotOfPair>> {
         let test = &self.mesh.tests[round.test];
-        let mut pairs = Vec::new();
+        let mut slots = Vec::new();
         for pair in &round.pairs {
+            let slot = archive::new_id();
             match self.above_budget(archive, test, *pair)? {
                 Some(why) => {
-                    let slot = archive::new_id();
                     self.store_absent(archive, test, *pair, slot, LegOutcome::Skipped, why)?;
                 }
-                None => pairs.push((*pair, archive::new_id())),
+                None => slots.push(SlotOfPair {
+                    test: round.test,
+                    pair: *pair,
+                    slot,
+                }),
             }
         }
-        for (pair, slot) in &pairs {
-            let pending = without_run(
-                self.mesh,
-                test,
-                *pair,
-                slot,
-                starts,
-                LegOutcome::Missed,
-                PENDING,
-            );
+        Ok(slots)
+    }
+
+    /// Has these pairs measure at the same time, from then on; which of them are put off, until the end of the period at most.
+    fn play(
+        &self,
+        archive: &mut Archive,
+        calendar: &MeshCalendar<'_>,
+        slots: Vec<SlotOfPair>,
+        [starts, until]: [Nanos; 2],
+    ) -> Result<Vec<PutOff>> {
+        let mut ends = starts;
+        for SlotOfPair { test, pair, slot } in &slots {
+            let test = &self.mesh.tests[*test];
+            ends = ends.max(starts + round_length(test) - BEFORE_THE_NEXT);
+            let outcome = LegOutcome::Missed;
+            let pending = without_run(self.mesh, test, *pair, slot, starts, outcome, PENDING);
             archive.store_mesh_legs(&pending)?;
         }
-        let over = AtomicBool::new(false);
-        let ends = starts + round.length - BEFORE_THE_NEXT;
+        let over = &AtomicBool::new(false);
         let measured = std::thread::scope(|scope| {
-            let running: Vec<_> = pairs
+            let running: Vec<_> = slots
                 .into_iter()
-                .map(|(pair, slot)| {
-                    let over = &over;
+                .map(|of| {
                     scope.spawn(move || {
-                        let result = self.measure(test, pair, &slot, over);
-                        Measured { pair, slot, result }
+                        let result = self.measure(calendar, &of, until, over);
+                        (of, result)
                     })
                 })
                 .collect();
@@ -235,19 +267,89 @@ impl MeshRun<'_> {
             let joined = running
                 .into_iter()
                 .map(|one| one.join().expect("a measurement does not panic"));
-            joined.collect::<Vec<Measured>>()
+            joined.collect::<Vec<_>>()
         });
-        for one in measured {
-            self.keep(archive, test, one, starts)?;
+        let mut put_off = Vec::new();
+        for (of, result) in measured {
+            put_off.extend(self.keep(archive, of, result, starts)?);
+        }
+        Ok(put_off)
+    }
+
+    /// Has those that were put off measure as soon as they can, before the end of the period.
+    fn play_put_off(
+        &self,
+        archive: &mut Archive,
+        calendar: &MeshCalendar<'_>,
+        mut waiting: Vec<PutOff>,
+        ends: Nanos,
+    ) -> Result<()> {
+        while self.goes_on() {
+            let mut first: Option<(Nanos, usize)> = None;
+            let mut later = Vec::new();
+            for one in waiting {
+                let test = &self.mesh.tests[one.of.test];
+                let free = one.free.map(|free| free.max(unix_time()));
+                let length = round_length(test);
+                match free.and_then(|free| first_loud(&self.mesh.quiet, free, length, ends)) {
+                    Some(at) => {
+                        first =
+                            Some(first.map_or((at, one.of.test), |it| it.min((at, one.of.test))));
+                        later.push((at, one));
+                    }
+                    None => {
+                        let SlotOfPair { pair, slot, .. } = one.of;
+                        self.log_missed(test, pair, &one.why);
+                        let outcome = LegOutcome::Missed;
+                        self.store_absent(archive, test, pair, slot, outcome, one.why)?;
+                    }
+                }
+            }
+            let Some((at, test)) = first else {
+                return Ok(());
+            };
+            self.wait_until(at);
+            let is_due = |(free, one): &(Nanos, PutOff)| *free <= at && one.of.test == test;
+            let (due, later): (Vec<_>, Vec<_>) = later.into_iter().partition(is_due);
+            waiting = later.into_iter().map(|(_, one)| one).collect();
+            if self.goes_on() {
+                let slots = due.into_iter().map(|(_, one)| one.of).collect();
+                waiting.extend(self.play(archive, calendar, slots, [unix_time(), ends])?);
+            }
         }
         Ok(())
     }
 
     fn measure(
         &self,
+        calendar: &MeshCalendar<'_>,
+        SlotOfPair { test, pair, slot }: &SlotOfPair,
+        until: Nanos,
+        over: &AtomicBool,
+    ) -> Result<Run> {
+        let test = &self.mesh.tests[*test];
+        let span = third_party::span(&test.spec)?;
+        let ends = calendar.hold(test, *pair, slot, span, until)?;
+        tune::step("slot booked");
+        let confirmed = || {
+            calendar.confirm(slot)?;
+            tune::step("slot confirmed");
+            Ok(())
+        };
+        let result = self.measure_booked(test, *pair, slot, (ends, &confirmed), over);
+        // A source that is lost goes on.
+        if !result.as_ref().is_err_and(|error| error.is::<LostSource>()) {
+            calendar.release(slot);
+        }
+        result
+    }
+
+    fn measure_booked(
+        &self,
         test: &MeshTest,
         (from, to): HostPair,
         slot: &str,
+        (ends, confirmed): (Instant, &dyn Fn() -> Result<()>),
         over: &AtomicBool,
     ) -> Result<Run> {
         let [source, destination] = [from, to].map(|host| &self.mesh.hosts[host]);
@@ -263,6 +365,9 @@ impl MeshRun<'_> {
                 "mesh {} {}: {} to {}",
                 self.mesh.name, test.name, source.name, destination.name
             )),
+            patience: BUSY_FOR,
+            ends: Some(ends),
+            confirmed,
         };
         let mut pair = Pair {
             source: &mut from,
@@ -276,41 +381,55 @@ impl MeshRun<'_> {
         }
     }
 
+    /// Keeps what became of a pair, or puts it off.
     fn keep(
         &self,
         archive: &mut Archive,
-        test: &MeshTest,
-        one: Measured,
+        of: SlotOfPair,
+        result: Result<Run>,
         starts: Nanos,
-    ) -> Result<()> {
-        let Measured { pair, slot, result } = one;
-        let names = [pair.0, pair.1].map(|host| self.mesh.hosts[host].name.as_str());
-        match result {
-            Ok(run) => self.keep_run(archive, test, pair, &run),
-            Err(error) if error.is::<LostSource>() => {
-                (self.log)(&format!(
-                    "{}: {} to {}: {}",
-                    test.name,
-                    names[0],
-                    names[1],
-                    sentence(&error)
-                ));
-                Ok(())
-            }
-            Err(error) => {
-                let why = sentence(&error);
-                (self.log)(&format!(
-                    "{}: {} to {}: {why}",
-                    test.name, names[0], names[1]
-                ));
-                let outcome = match exit_of(&error) {
-                    Exit::Failed => LegOutcome::Failed,
-                    _ => LegOutcome::Missed,
-                };
-                let legs = without_run(self.mesh, test, pair, &slot, starts, outcome, &why);
-                self.store(archive, test, legs)
-            }
+    ) -> Result<Option<PutOff>> {
+        let test = &self.mesh.tests[of.test];
+        let error = match result {
+            Ok(run) => return self.keep_run(archive, test, of.pair, &run).map(|()| None),
+            Err(error) => error,
+        };
+        let why = sentence(&error);
+        if error.is::<LostSource>() {
+            self.log_missed(test, of.pair, &why);
+            return Ok(None);
         }
+        let free = match (
+            error.downcast_ref::<NoSlot>(),
+            error.downcast_ref::<HostBusy>(),
+        ) {
+            (Some(booked), _) => Some(booked.free),
+            (_, Some(busy)) => Some(Some(unix_time() + busy.free_in)),
+            _ => None,
+        };
+        let legs = |outcome, why: &str| {
+            without_run(self.mesh, test, of.pair, &of.slot, starts, outcome, why)
+        };
+        if let Some(free) = free {
+            // Without an alert as yet.
+            archive.store_mesh_legs(&legs(LegOutcome::Missed, &why))?;
+            return Ok(Some(PutOff { of, why, free }));
+        }
+        let is_known = error.is::<NoCalendar>();
+        if !is_known {
+            self.log_missed(test, of.pair, &why);
+        }
+        let outcome = match exit_of(&error) {
+            Exit::Failed if !is_known => LegOutcome::Failed,
+            _ => LegOutcome::Missed,
+        };
+        self.store(archive, test, legs(outcome, &why))?;
+        Ok(None)
+    }
+
+    fn log_missed(&self, test: &MeshTest, (from, to): HostPair, why: &str) {
+        let [from, to] = [from, to].map(|host| &self.mesh.hosts[host].name);
+        (self.log)(&format!("{}: {from} to {to}: {why}", test.name));
     }
 
     fn keep_run(

@@ -143,12 +143,7 @@ pub fn planned(mesh: &Mesh, number: u64) -> Vec<PlannedRound> {
 }
 
 /// The first time from `from` on that has `length` outside of the quiet spans and before `end`.
-pub(crate) fn first_loud(
-    quiet: &[QuietSpan],
-    from: Nanos,
-    length: Nanos,
-    end: Nanos,
-) -> Option<Nanos> {
+pub fn first_loud(quiet: &[QuietSpan], from: Nanos, length: Nanos, end: Nanos) -> Option<Nanos> {
     let mut starts = from;
     while starts + length <= end {
         let quiet = quiet

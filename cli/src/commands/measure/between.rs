@@ -6,6 +6,7 @@ use crate::prelude::*;
 use archive::Archive;
 use engine::histories;
 use engine::host::Host;
+use engine::host_calendar::BUSY_FOR;
 use engine::third_party::{self, Pair, PairOrder};
 use model::{Ended, Spec, Warning};
 use report::live::Live;
@@ -57,6 +58,9 @@ impl Measure {
             to,
             outage: self.outage,
             title: self.output.title.clone(),
+            patience: BUSY_FOR,
+            ends: None,
+            confirmed: &|| Ok(()),
         };
         let mut pair = Pair {
             source: &mut from,

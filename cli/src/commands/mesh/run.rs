@@ -48,9 +48,10 @@ impl MeshRunArgs {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let archive = global.archive_path().map_err(refused)?;
         out::print(&format!(
-            "mesh {}: results are kept in {}\n",
+            "mesh {}: results are kept in {}, bookings in {}\n",
             mesh.name,
-            archive.display()
+            archive.display(),
+            engine::mesh::calendar_place(&mesh)?
         ))?;
         let run = MeshRun {
             mesh: &mesh,

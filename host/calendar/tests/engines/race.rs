@@ -26,17 +26,14 @@ const LENGTH: i64 = 10;
 /// The database that they race for.
 enum Field {
     Lite(Scratch),
-    Postgres(PostgresServer),
+    Postgres(PostgresServer, String),
 }
 
 impl Field {
     fn place(&self) -> String {
         match self {
             Field::Lite(scratch) => scratch.0.join("calendar.db").display().to_string(),
-            Field::Postgres(server) => format!(
-                "postgres:host={} dbname=race user=linerate",
-                server.directory().display()
-            ),
+            Field::Postgres(_, address) => format!("postgres:{address}"),
         }
     }
 
@@ -46,8 +43,8 @@ impl Field {
 
     fn postgres() -> Field {
         let server = PostgresServer::start(&[]);
-        server.database("race");
-        Field::Postgres(server).with_resources()
+        let address = server.database("race");
+        Field::Postgres(server, address).with_resources()
     }
 
     fn with_resources(self) -> Field {
@@ -73,7 +70,7 @@ impl Field {
                     row.get::<_, i64>(0).unwrap().to_string()
                 })
             }
-            Field::Postgres(server) => server.sql("race", sql),
+            Field::Postgres(server, _) => server.sql("race", sql),
         }
     }
 
@@ -84,7 +81,7 @@ impl Field {
     fn bookings(&self) -> i64 {
         match self {
             Field::Lite(_) => self.count("SELECT count(*) FROM booking"),
-            Field::Postgres(_) => self.count("SELECT count(*) FROM linerate.booking"),
+            Field::Postgres(..) => self.count("SELECT count(*) FROM linerate.booking"),
         }
     }
 
@@ -104,7 +101,7 @@ impl Field {
     fn named(&self, sql: &str) -> String {
         match self {
             Field::Lite(_) => sql.to_owned(),
-            Field::Postgres(_) => sql.replace(" booking", " linerate.booking"),
+            Field::Postgres(..) => sql.replace(" booking", " linerate.booking"),
         }
     }
 }

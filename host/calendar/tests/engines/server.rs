@@ -1,6 +1,6 @@
 //! A PostgreSQL server of a test: its own data, a socket in a scratch directory, no TCP port unless one is wanted.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -56,11 +56,6 @@ impl PostgresServer {
         server.resume();
         server.sql("postgres", "CREATE ROLE linerate LOGIN");
         server
-    }
-
-    /// The directory of its socket, as `host=` names it.
-    pub fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// A new database, and its address.

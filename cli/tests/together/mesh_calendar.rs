@@ -1,0 +1,252 @@
+//! Meshes that share a calendar, in SQLite and in PostgreSQL.
+
+use crate::common::{Home, Running, Server, one_line, run, stderr, stdout};
+use crate::mesh::Bridge;
+use crate::server::PostgresServer;
+use ::calendar::{Booking, Calendar, Lite, Postgres};
+use model::{LegOutcome, MeshLeg};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+/// The next second but one, from which cycles count; and as the mesh file has it.
+fn soon() -> (u64, String) {
+    let epoch = unix_time().as_secs() + 2;
+    let text = Command::new("date")
+        .args(["-ud", &format!("@{epoch}"), "+%FT%TZ"])
+        .output();
+    (epoch, stdout(&text.unwrap()).trim().to_owned())
+}
+
+fn head(name: &str, calendar: &str, epoch: &str) -> String {
+    format!("[mesh]\nname = \"{name}\"\ncalendar = \"{calendar}\"\nepoch = {epoch}\n")
+}
+
+/// A coordinator and what it keeps.
+struct Coordinator {
+    home: Home,
+    running: Option<Running>,
+}
+
+impl Coordinator {
+    fn plan(&self) -> String {
+        self.home.path().join("m.toml").display().to_string()
+    }
+
+    fn start(&mut self, mut command: Command) {
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        self.running = Some(Running(command.spawn().unwrap()));
+    }
+
+    fn legs(&self, mesh: &str, [src, dst]: [&str; 2]) -> Vec<MeshLeg> {
+        let archive = archive::Archive::open_to_read(&self.home.path().join("runs.db"));
+        let legs = archive.map(|archive| archive.mesh_cell([mesh, "bulk", src, dst], 99));
+        legs.map_or(Vec::new(), Result::unwrap)
+    }
+
+    /// Ends it, and returns its log.
+    fn end(&mut self) -> String {
+        let running = self.running.take().unwrap();
+        running.interrupt();
+        let ended = running.output(Duration::from_secs(20));
+        assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
+        stderr(&ended)
+    }
+}
+
+fn wait(what: &str, is_so: &dyn Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(150);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn is_measured(leg: &MeshLeg) -> bool {
+    leg.outcome == LegOutcome::Good
+}
+
+/// Two meshes of different hosts behind one link whose rounds begin at the same time.
+fn share_a_link(calendar: &str) {
+    let bridge = Bridge::new(&["a", "b", "c", "d"]);
+    let (one, two) = (Home::new(), Home::new());
+    let _agents = bridge.serve(&[&one, &two]);
+    let state = one.path().join("tune");
+    let host = |n: usize, name: &str, site: &str| {
+        format!("[[host]]\nname = \"{name}\"\nagent = \"10.0.7.{n}\"\nsite = \"{site}\"\n")
+    };
+    let test = "[[link]]\nname = \"uplink\"\nsite = \"west\"\n\
+        [[test]]\nname = \"bulk\"\nhosts = [\"*\"]\ndirections = \"up\"\ntime = \"1s\"\nrate = \"20M\"\nevery = \"13s\"\n";
+    let (epoch, text) = soon();
+    let files = [
+        head("one", calendar, &text) + &host(1, "a", "west") + &host(2, "b", "east") + test,
+        head("two", calendar, &text) + &host(3, "c", "west") + &host(4, "d", "east") + test,
+    ];
+    let mesh_run = |home: &Home, plan: &str| {
+        let mut command = home.linerate_in(&bridge.at("x"), &["mesh", "run", plan]);
+        command.env("LINERATE_STATE", &state);
+        command
+    };
+    let mut coordinators = [one, two].map(|home| Coordinator {
+        home,
+        running: None,
+    });
+    for (coordinator, file) in coordinators.iter_mut().zip(&files) {
+        let plan = coordinator.plan();
+        std::fs::write(&plan, file).unwrap();
+        coordinator.start(mesh_run(&coordinator.home, &plan));
+    }
+    let legs = |at: usize| match at {
+        0 => coordinators[0].legs("one", ["a", "b"]),
+        _ => coordinators[1].legs("two", ["c", "d"]),
+    };
+    let measured = |at: usize| legs(at).into_iter().filter(is_measured).count();
+    wait("a mesh is measured", &|| measured(0) + measured(1) > 0);
+
+    // A second coordinator of a mesh, with another archive.
+    let third = Home::new();
+    let refused = run(&mut mesh_run(&third, &coordinators[0].plan()));
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    let said = one_line(&stderr(&refused));
+    let first = &coordinators[0].running.as_ref().unwrap().0;
+    // 'ip netns exec' becomes the command.
+    let holder = format!("process {}", first.id());
+    assert!(
+        said.contains("another 'mesh run' of the mesh 'one' has the lock in its calendar, ")
+            && said.contains(&holder),
+        "{said}"
+    );
+
+    wait("both meshes are measured twice", &|| {
+        measured(0) > 1 && measured(1) > 1
+    });
+    let all = [legs(0), legs(1)];
+    for coordinator in &mut coordinators {
+        coordinator.end();
+    }
+    let [one, two] =
+        all.map(|legs| -> Vec<MeshLeg> { legs.into_iter().filter(is_measured).collect() });
+    let ends = |leg: &MeshLeg| leg.starts + leg.span;
+    for leg in &one {
+        for other in &two {
+            let is_apart = ends(leg) <= other.starts || ends(other) <= leg.starts;
+            assert!(is_apart, "{leg:?}\n{other:?}");
+        }
+    }
+    // By their plans they would have begun together: one of the two was put off.
+    let is_late = |leg: &MeshLeg| (leg.starts.0 / 1_000_000_000 - epoch) % 13 >= 4;
+    let began: BTreeSet<bool> = one.iter().chain(&two).map(is_late).collect();
+    assert_eq!(began.len(), 2, "{one:?}\n{two:?}");
+}
+
+#[test]
+fn meshes_of_one_machine_share_a_link() {
+    share_a_link("sqlite");
+}
+
+#[test]
+fn meshes_that_share_a_link_by_postgres() {
+    let server = PostgresServer::start(&[]);
+    share_a_link(&format!("postgres:{}", server.database("meshes")));
+}
+
+/// Two agents on loopback, and a mesh file of them that begins soon.
+struct Loopback {
+    agents: [Server; 2],
+    coordinator: Coordinator,
+}
+
+impl Loopback {
+    fn new() -> Loopback {
+        let agents = [0, 1].map(|_| Server::start(&["--allow-direct"]));
+        let home = agents[0].guest(&["--direct"]);
+        let invitation = agents[1].invite(&["--direct"]);
+        let accepted = run(&mut home.linerate(&["trust", "accept", &invitation]));
+        assert!(accepted.status.success(), "{}", stderr(&accepted));
+        Loopback {
+            agents,
+            coordinator: Coordinator {
+                home,
+                running: None,
+            },
+        }
+    }
+
+    fn write(&self, calendar: &str, time: &str, every: &str) {
+        let host = |n: usize| {
+            let at = &self.agents[n].at;
+            format!("[[host]]\nname = \"h{n}\"\nagent = \"{at}\"\n")
+        };
+        let test = format!(
+            "[[test]]\nname = \"bulk\"\nfrom = [\"h0\"]\nto = [\"h1\"]\ntime = \"{time}\"\nrate = \"20M\"\nevery = \"{every}\"\n"
+        );
+        let text = head("m", calendar, &soon().1) + &host(0) + &host(1) + &test;
+        std::fs::write(self.coordinator.plan(), text).unwrap();
+    }
+
+    fn command(&self) -> Command {
+        let home = &self.coordinator.home;
+        home.linerate(&["mesh", "run", &self.coordinator.plan()])
+    }
+
+    fn newest(&self) -> Option<MeshLeg> {
+        self.coordinator.legs("m", ["h0", "h1"]).into_iter().next()
+    }
+}
+
+/// A leg that runs is kept, later ones are missed with the reason, and once it is back they are measured.
+#[test]
+fn postgres_goes_away() {
+    let mut server = PostgresServer::start(&[]);
+    let address = server.database("meshes");
+    let mut loopback = Loopback::new();
+    loopback.write(&format!("postgres:{address}"), "3s", "11s");
+    let command = loopback.command();
+    loopback.coordinator.start(command);
+    let confirmed = "SELECT count(*) FROM booking WHERE expires IS NULL";
+    let confirmed = confirmed.replace("booking", "linerate.booking");
+    wait("the coordinator makes the tables", &|| {
+        let tables = "SELECT count(*) FROM pg_class WHERE relname = 'booking'";
+        server.sql("meshes", tables) == "1"
+    });
+    wait("a leg is confirmed", &|| {
+        server.sql("meshes", &confirmed) == "2"
+    });
+    server.kill();
+    wait("the leg that ran is kept", &|| {
+        loopback.newest().is_some_and(|leg| is_measured(&leg))
+    });
+    let kept = loopback.newest().unwrap();
+    wait("the next is missed", &|| {
+        loopback.newest().is_some_and(|leg| {
+            leg.run != kept.run
+                && leg.why.is_some_and(|why| {
+                    why.starts_with("the calendar, the database meshes of PostgreSQL at /")
+                        && why.contains(", cannot be used: error connecting to server: ")
+                })
+        })
+    });
+    server.resume();
+    let missed = loopback.newest().unwrap();
+    wait("it is measured again", &|| {
+        loopback
+            .newest()
+            .is_some_and(|leg| is_measured(&leg) && leg.run != missed.run && leg.run != kept.run)
+    });
+    let log = loopback.coordinator.end();
+    let lines: Vec<&str> = log.lines().collect();
+    let of = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    assert_eq!(
+        of("no test but light probes begins: the calendar, "),
+        1,
+        "{log}"
+    );
+    assert_eq!(of("the calendar can be used again"), 1, "{log}");
+    assert_eq!(of("bulk: h0 to h1"), 0, "{log}");
+}
+

@@ -1,0 +1,344 @@
+//! The calendar of a mesh: its hosts and links are booked in it before the agents hold them, so that meshes that share
+//! some never measure on them at the same time, whoever coordinates them.
+
+use crate::clock::unix_time;
+use crate::exit::Refusal;
+use crate::host_calendar::HostCalendar;
+use anyhow::{Context, Result, bail};
+use calendar::{Booking, Calendar, Lite, Milliseconds, Postgres, SlotRequest};
+use mesh::{HostPair, Mesh, MeshTest};
+use model::Nanos;
+use report::words::{counted, utc};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// An unconfirmed booking ends by itself after this.
+const TTL: Milliseconds = 30_000;
+
+/// A calendar that can be used is looked at so often; one that cannot is tried again after this,
+const AGAIN: Duration = Duration::from_secs(1);
+/// then after twice as long each time, up to this.
+const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+
+/// PostgreSQL keeps the lock of a coordinator whose machine is gone for some seconds.
+const LOCK_WITHIN: Duration = Duration::from_secs(12);
+
+/// How soon the wish to stop is noticed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Resources are shared by the meshes of a calendar under these names.
+fn of_host(name: &str) -> String {
+    format!("host:{name}")
+}
+
+fn of_link(name: &str) -> String {
+    format!("link:{name}")
+}
+
+/// The calendar, or why it cannot be used.
+type Opened = Result<Box<dyn Calendar>, String>;
+
+/// The one of a mesh, as long as its coordinator runs.
+pub(super) struct MeshCalendar<'a> {
+    mesh: &'a Mesh,
+    /// Where the mesh file names no PostgreSQL.
+    file: PathBuf,
+    log: &'a (dyn Fn(&str) + Sync),
+    opened: Mutex<Opened>,
+}
+
+/// Why a pair has no slot: something else is booked on its hosts or links.
+#[derive(Debug)]
+pub(super) struct NoSlot {
+    why: String,
+    /// When it is free; `None`: not in this period.
+    pub(super) free: Option<Nanos>,
+}
+
+impl fmt::Display for NoSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for NoSlot {}
+
+/// Why the calendar cannot be used: in the log once, not for each leg.
+#[derive(Debug)]
+pub(super) struct NoCalendar(String);
+
+impl fmt::Display for NoCalendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoCalendar {}
+
+/// Where the hosts and links of a mesh are booked.
+///
+/// # Errors
+/// If there is no place for a file.
+pub fn calendar_place(mesh: &Mesh) -> Result<String> {
+    Ok(match &mesh.calendar {
+        Some(address) => address.to_string(),
+        None => file()?.display().to_string(),
+    })
+}
+
+/// Beside the calendar of this host.
+fn file() -> Result<PathBuf> {
+    let directory = HostCalendar::of_this_host().directory();
+    let directory = directory.context("no place for a calendar: set LINERATE_STATE or HOME")?;
+    Ok(directory.join("meshes.db"))
+}
+
+impl<'a> MeshCalendar<'a> {
+    /// Opens it, or will as soon as it can be used.
+    ///
+    /// # Errors
+    /// If another coordinator of the mesh uses it.
+    pub(super) fn start(
+        mesh: &'a Mesh,
+        log: &'a (dyn Fn(&str) + Sync),
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<MeshCalendar<'a>> {
+        let calendar = MeshCalendar {
+            mesh,
+            file: file()?,
+            log,
+            opened: Mutex::new(Err("the calendar is not open yet".to_owned())),
+        };
+        let until = Instant::now() + LOCK_WITHIN;
+        let mut waits = false;
+        loop {
+            let opened = match calendar.open() {
+                Ok(Err(holder)) => {
+                    let held = calendar.held_by(&holder);
+                    if mesh.calendar.is_none() || Instant::now() >= until || !goes_on() {
+                        bail!(Refusal::usage(held));
+                    }
+                    if !std::mem::replace(&mut waits, true) {
+                        log(&format!(
+                            "{held}; waiting {} s for its end",
+                            LOCK_WITHIN.as_secs()
+                        ));
+                    }
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
+                Ok(Ok(opened)) => Ok(opened),
+                Err(error) => Err(error.to_string()),
+            };
+            *sys::lock(&calendar.opened) = opened;
+            return Ok(calendar);
+        }
+    }
+
+    fn held_by(&self, holder: &str) -> String {
+        let name = &self.mesh.name;
+        let place = match &self.mesh.calendar {
+            Some(address) => address.to_string(),
+            None => self.file.display().to_string(),
+        };
+        format!(
+            "another 'mesh run' of the mesh '{name}' has the lock in its calendar, {place}: {holder}; one of a mesh is possible"
+        )
+    }
+
+    /// Opens the calendar with the units of this mesh; or who coordinates the mesh already.
+    fn open(&self) -> Result<Result<Box<dyn Calendar>, String>, calendar::Error> {
+        let mut calendar: Box<dyn Calendar> = match &self.mesh.calendar {
+            Some(address) => Box::new(Postgres::open(address, &called(), now())?),
+            None => Box::new(Lite::open(&self.file)?),
+        };
+        if let Err(holder) = calendar.lock_mesh(&self.mesh.name)? {
+            return Ok(Err(holder));
+        }
+        let hosts = self.mesh.hosts.iter().map(|host| (of_host(&host.name), 1));
+        let links = self.mesh.links.iter();
+        let links = links.map(|link| (of_link(&link.name), link.units));
+        for (resource, units) in hosts.chain(links) {
+            let before = calendar.units(&resource)?;
+            if before == units {
+                continue;
+            }
+            calendar.set_units(now(), &resource, units)?;
+            if before > 0 {
+                (self.log)(&format!(
+                    "{resource} has {} from now on, for all meshes of the calendar, instead of {before}",
+                    counted(units.into(), "unit")
+                ));
+            }
+        }
+        Ok(Ok(calendar))
+    }
+
+    /// Sees whether it can be used, and opens it again where it cannot, with a line in the log for each state.
+    pub(super) fn keep(&self, goes_on: &dyn Fn() -> bool) {
+        let mut reported: Option<String> = None;
+        let mut wait = AGAIN;
+        let mut next = Instant::now();
+        while goes_on() {
+            let left = next.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                std::thread::sleep(left.min(LOOK));
+                continue;
+            }
+            if self.with(|calendar| calendar.tidy(now())).is_ok() {
+                wait = AGAIN;
+                next = Instant::now() + wait;
+                continue;
+            }
+            // Nobody waits for it meanwhile.
+            let opened = match self.open() {
+                Ok(Ok(opened)) => Ok(opened),
+                Ok(Err(holder)) => Err(self.held_by(&holder)),
+                Err(error) => Err(error.to_string()),
+            };
+            next = Instant::now() + wait;
+            match &opened {
+                Ok(_) => {
+                    if reported.take().is_some() {
+                        (self.log)("the calendar can be used again");
+                    }
+                    wait = AGAIN;
+                }
+                Err(why) => {
+                    if reported.as_ref() != Some(why) {
+                        (self.log)(&format!("no test but light probes begins: {why}"));
+                        reported = Some(why.clone());
+                    }
+                    wait = (2 * wait).min(AGAIN_AT_MOST);
+                }
+            }
+            *sys::lock(&self.opened) = opened;
+        }
+    }
+
+    /// Books the hosts of a pair and the links between them, from now on until this returns' moment. It ends by itself
+    /// unless it is confirmed.
+    ///
+    /// # Errors
+    /// [`NoSlot`] where something else is booked, [`NoCalendar`].
+    pub(super) fn hold(
+        &self,
+        test: &MeshTest,
+        pair: HostPair,
+        slot: &str,
+        span: Nanos,
+        until: Nanos,
+    ) -> Result<Instant> {
+        let [from, to] = [pair.0, pair.1].map(|host| &self.mesh.hosts[host].name);
+        let links = self.mesh.links_between(pair);
+        let links = links.map(|link| &self.mesh.links[link]);
+        let mut units = vec![(of_host(from), 1), (of_host(to), 1)];
+        units.extend(links.map(|link| (of_link(&link.name), link.units)));
+        let (starts, length) = (now(), milliseconds(span));
+        let ends = Instant::now() + span.into();
+        let wanted = SlotRequest {
+            slot: slot.to_owned(),
+            starts,
+            ends: starts + length,
+            expires: Some(starts + TTL),
+            who: format!("mesh {}", self.mesh.name),
+            what: format!("{}: {from} to {to}", test.name),
+            resources: units.iter().map(|(name, _)| name.clone()).collect(),
+        };
+        let booked = self.with(|calendar| {
+            if calendar.take(starts, &wanted)? {
+                return Ok(None);
+            }
+            let window = [starts, milliseconds(until)];
+            let free = calendar.first_fit(starts, window, length, &wanted.resources)?;
+            Ok(Some((free, calendar.list(starts)?)))
+        })?;
+        match booked {
+            None => Ok(ends),
+            Some((free, bookings)) => bail!(NoSlot {
+                why: why_booked(&units, &wanted, &bookings),
+                free: free.map(moment),
+            }),
+        }
+    }
+
+    /// Makes a booking stay until its end.
+    ///
+    /// # Errors
+    /// If it is over; [`NoCalendar`].
+    pub(super) fn confirm(&self, slot: &str) -> Result<()> {
+        match self.with(|calendar| calendar.confirm(now(), slot))? {
+            true => Ok(()),
+            false => bail!(Refusal::unreachable(format!(
+                "its booking in the calendar ended after {} s, before both hosts were confirmed",
+                TTL / 1000
+            ))),
+        }
+    }
+
+    /// Frees what was booked. What cannot be released ends by itself.
+    pub(super) fn release(&self, slot: &str) {
+        let _ = self.with(|calendar| calendar.release(now(), slot));
+    }
+
+    /// What fails is opened again by [`MeshCalendar::keep`].
+    fn with<T>(
+        &self,
+        act: impl FnOnce(&mut dyn Calendar) -> Result<T, calendar::Error>,
+    ) -> Result<T, NoCalendar> {
+        let mut opened = sys::lock(&self.opened);
+        let result = match &mut *opened {
+            Ok(calendar) => act(calendar.as_mut()).map_err(|error| error.to_string()),
+            Err(why) => Err(why.clone()),
+        };
+        result.map_err(|why| {
+            *opened = Err(why.clone());
+            NoCalendar(why)
+        })
+    }
+}
+
+/// What is booked instead, of the first resource that has no unit left.
+fn why_booked(units: &[(String, u32)], wanted: &SlotRequest, bookings: &[Booking]) -> String {
+    let overlaps =
+        |booking: &&Booking| booking.starts < wanted.ends && booking.ends > wanted.starts;
+    let of = |resource: &str| -> Vec<&Booking> {
+        let all = bookings.iter().filter(overlaps);
+        all.filter(|booking| booking.resource == resource).collect()
+    };
+    let full = units
+        .iter()
+        .map(|(name, units)| (name, *units as usize, of(name)));
+    let mut full = full.filter(|(_, units, booked)| booked.len() >= *units);
+    match full.next() {
+        Some((name, _, booked)) => format!(
+            "{} is booked until {} ({}, {})",
+            name.replacen(':', " ", 1),
+            utc(moment(booked[0].ends)),
+            booked[0].who,
+            booked[0].what
+        ),
+        None => "another booking was faster".to_owned(),
+    }
+}
+
+/// What another coordinator sees of this one.
+fn called() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("process {} on {}", std::process::id(), host.trim())
+}
+
+fn now() -> Milliseconds {
+    milliseconds(unix_time())
+}
+
+fn milliseconds(time: Nanos) -> Milliseconds {
+    // 64 bits of nanoseconds are fewer milliseconds than fit.
+    (time.0 / 1_000_000) as Milliseconds
+}
+
+fn moment(time: Milliseconds) -> Nanos {
+    Nanos::from_millis(time.max(0) as u64)
+}
