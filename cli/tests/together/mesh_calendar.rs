@@ -250,3 +250,89 @@ fn postgres_goes_away() {
     assert_eq!(of("bulk: h0 to h1"), 0, "{log}");
 }
 
+/// Killed after each message, a coordinator leaves nothing that outlives its ttl or its slot, and the next one goes on.
+#[test]
+fn a_coordinator_is_killed_between_any_two_messages() {
+    let server = PostgresServer::start(&[]);
+    let address = server.database("meshes");
+    let mut loopback = Loopback::new();
+    let calendar = format!("postgres:{address}");
+    // A round takes 6 s.
+    let slot = Duration::from_secs(6);
+    let mut ordered = None;
+    for (step, at_agents, is_confirmed) in [
+        ("source reports", [true, true], true),
+        ("slot booked", [false, false], false),
+        ("source held", [true, false], false),
+        ("destination held", [true, true], false),
+        ("source confirmed", [true, true], false),
+        ("destination confirmed", [true, true], false),
+        ("slot confirmed", [true, true], true),
+    ] {
+        loopback.write(&calendar, "1s", "1h");
+        let mut command = loopback.command();
+        let killed = run(command.env("LINERATE_DIE_AFTER_STEP", step));
+        assert!(stderr(&killed).contains("dies after step"), "{killed:?}");
+        let now = i64::try_from(unix_time().as_millis()).unwrap();
+        let mut database = Postgres::open(&address.parse().unwrap(), "a test", now).unwrap();
+        let booked = database.list(now).unwrap();
+        let resources: Vec<&str> = booked.iter().map(|one| one.resource.as_str()).collect();
+        assert_eq!(resources, ["host:h0", "host:h1"], "{step}");
+        for one in &booked {
+            assert_eq!(one.expires.is_none(), is_confirmed, "{step}: {one:?}");
+            ends_soon(one, now, slot);
+        }
+        for (agent, is_held) in loopback.agents.iter().zip(at_agents) {
+            let booked = of_agent(agent.home.path(), now);
+            assert_eq!(!booked.is_empty(), is_held, "{step}: {booked:?}");
+            for one in &booked {
+                assert!(one.expires.is_some(), "{step}: {one:?}");
+                ends_soon(one, now, slot);
+            }
+        }
+        if step == "source reports" {
+            ordered = loopback.newest();
+            wait("the slot ends", &|| {
+                let now = i64::try_from(unix_time().as_millis()).unwrap();
+                let mut agents = loopback.agents.iter();
+                agents.all(|agent| of_agent(agent.home.path(), now).is_empty())
+            });
+            continue;
+        }
+        // What would end by itself.
+        for agent in &loopback.agents {
+            run(&mut agent.home.linerate(&["calendar", "release"]));
+        }
+        database.release(now, &booked[0].slot).unwrap();
+    }
+    let ordered = ordered.unwrap();
+    assert!(!is_measured(&ordered), "{ordered:?}");
+    // The next one fetches what ran meanwhile, and measures.
+    loopback.write(&calendar, "1s", "10s");
+    let command = loopback.command();
+    loopback.coordinator.start(command);
+    wait("the run is fetched, and another one measured", &|| {
+        let legs = loopback.coordinator.legs("m", ["h0", "h1"]);
+        let measured: Vec<&MeshLeg> = legs.iter().filter(|leg| is_measured(leg)).collect();
+        measured.len() > 1 && measured.iter().any(|leg| leg.run == ordered.run)
+    });
+    loopback.coordinator.end();
+    let now = i64::try_from(unix_time().as_millis()).unwrap();
+    let mut database = Postgres::open(&address.parse().unwrap(), "a test", now).unwrap();
+    assert_eq!(database.list(now).unwrap(), []);
+}
+
+fn of_agent(home: &Path, now: i64) -> Vec<Booking> {
+    let mut calendar = Lite::open(&home.join("calendar/calendar.db")).unwrap();
+    calendar.list(now).unwrap()
+}
+
+/// With its ttl of 30 s; confirmed, with its slot.
+fn ends_soon(booked: &Booking, now: i64, slot: Duration) {
+    let last = booked.expires.unwrap_or(booked.ends);
+    let most = match booked.expires {
+        Some(_) => 30_000,
+        None => i64::try_from(slot.as_millis()).unwrap(),
+    };
+    assert!(last <= now + most, "{booked:?} at {now}");
+}
