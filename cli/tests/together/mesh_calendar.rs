@@ -151,7 +151,7 @@ fn meshes_of_one_machine_share_a_link() {
 
 #[test]
 fn meshes_that_share_a_link_by_postgres() {
-    let server = PostgresServer::start(&[]);
+    let server = PostgresServer::start(&["fsync=off"]);
     share_a_link(&format!("postgres:{}", server.database("meshes")));
 }
 
@@ -202,7 +202,7 @@ impl Loopback {
 /// A leg that runs is kept, later ones are missed with the reason, and once it is back they are measured.
 #[test]
 fn postgres_goes_away() {
-    let mut server = PostgresServer::start(&[]);
+    let mut server = PostgresServer::start(&["fsync=off"]);
     let address = server.database("meshes");
     let mut loopback = Loopback::new();
     loopback.write(&format!("postgres:{address}"), "3s", "11s");
@@ -253,7 +253,7 @@ fn postgres_goes_away() {
 /// Killed after each message, a coordinator leaves nothing that outlives its ttl or its slot, and the next one goes on.
 #[test]
 fn a_coordinator_is_killed_between_any_two_messages() {
-    let server = PostgresServer::start(&[]);
+    let server = PostgresServer::start(&["fsync=off"]);
     let address = server.database("meshes");
     let mut loopback = Loopback::new();
     let calendar = format!("postgres:{address}");

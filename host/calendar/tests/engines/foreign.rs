@@ -4,6 +4,7 @@ use super::{Scratch, open_postgres, wall_clock};
 use crate::server::PostgresServer;
 use calendar::{Calendar, Error, Lite};
 use rusqlite::Connection;
+use std::process::Command;
 
 #[test]
 fn other_files_are_refused_and_not_modified() {
@@ -40,7 +41,7 @@ fn a_booking_in_sqlite_is_not_moved() {
 /// Each fault of a database has a sentence that says what to do, and its tables are not modified.
 #[test]
 fn databases_that_cannot_be_a_calendar() {
-    let mut server = PostgresServer::start(&[]);
+    let mut server = PostgresServer::start(&["fsync=off"]);
     let refused = |address: &str, now: i64, expected: &str| {
         let error = open_postgres(address, now).err().unwrap().to_string();
         assert!(error.contains(expected), "{error}");
@@ -117,7 +118,7 @@ fn databases_that_cannot_be_a_calendar() {
 
 #[test]
 fn one_coordinator_of_a_mesh() {
-    let server = PostgresServer::start(&[]);
+    let server = PostgresServer::start(&["fsync=off"]);
     let address = server.database("d");
     let open = || open_postgres(&address, wall_clock()).unwrap();
     let (mut first, mut second) = (open(), open());
@@ -141,4 +142,57 @@ fn one_coordinator_of_a_mesh() {
     assert_eq!(second.lock_mesh("other").unwrap(), Ok(()));
     drop(first);
     assert_eq!(second.lock_mesh("m").unwrap(), Ok(()));
+}
+
+/// TLS with the certificate and the name verified, as libpq's `verify-full`.
+#[test]
+fn a_server_is_verified() {
+    let mut server = PostgresServer::start(&["fsync=off"]);
+    let _ = server.database("d");
+    let [one, two] = std::process::id().to_be_bytes()[2..] else {
+        unreachable!("two of four bytes");
+    };
+    let address = format!("127.77.{one}.{two}");
+    let directory = server.directory().display().to_string();
+    let openssl = |arguments: &str| {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-nodes", "-days", "2", "-newkey", "ec"]);
+        openssl.args(["-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+        openssl.args(arguments.split(' ')).current_dir(&directory);
+        let out = openssl.output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+    };
+    openssl("-subj /CN=ca -keyout ca.key -out ca.pem");
+    openssl("-subj /CN=ca -keyout other.key -out other.pem");
+    openssl(&format!(
+        "-subj /CN=server -CA ca.pem -CAkey ca.key -keyout server.key -out server.pem -addext subjectAltName=IP:{address} -addext basicConstraints=critical,CA:FALSE"
+    ));
+    server.listen(&format!("{address},127.77.0.1"));
+    let open = |host: &str, more: &str| {
+        let address = format!("host={host} dbname=d user=linerate {more}");
+        let opened = open_postgres(&address, wall_clock());
+        opened.map_err(|error| error.to_string())
+    };
+    let ca = |name: &str| format!("sslrootcert={directory}/{name}.pem");
+    let mut session = open(&address, &ca("ca")).unwrap();
+    assert_eq!(session.units("a").unwrap(), 0);
+    let tls = server.sql("d", "SELECT count(*) FROM pg_stat_ssl WHERE ssl");
+    assert_eq!(tls, "1");
+    for (host, more, why) in [
+        (address.as_str(), ca("other"), "invalid peer certificate"),
+        (
+            "127.77.0.1",
+            ca("ca"),
+            "invalid peer certificate: certificate not valid for name",
+        ),
+        (&address, ca("none"), "cannot read certificates from "),
+        (
+            &address,
+            "sslmode=disable".to_owned(),
+            "no pg_hba.conf entry",
+        ),
+    ] {
+        let error = open(host, &more).err().unwrap();
+        assert!(error.contains(why), "{error}");
+    }
 }

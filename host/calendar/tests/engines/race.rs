@@ -42,7 +42,7 @@ impl Field {
     }
 
     fn postgres() -> Field {
-        let server = PostgresServer::start(&[]);
+        let server = PostgresServer::start(&["fsync=off"]);
         let address = server.database("race");
         Field::Postgres(server, address).with_resources()
     }

@@ -1,6 +1,7 @@
 //! A PostgreSQL server of a test: its own data, a socket in a scratch directory, no TCP port unless one is wanted.
+#![allow(dead_code)] // Each test program uses its part.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -58,6 +59,30 @@ impl PostgresServer {
         server
     }
 
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Starts it again with TLS at this address, by a certificate of `server.pem` and `server.key` in its directory.
+    pub fn listen(&mut self, address: &str) {
+        self.kill();
+        let key = self.directory.join("server.key");
+        if is_root() {
+            succeeds(Command::new("chown").arg("nobody").arg(&key));
+        }
+        let file = |name: &str| self.directory.join(name).display().to_string();
+        let settings = [
+            format!("listen_addresses={address}"),
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={}", file("server.pem")),
+            format!("ssl_key_file={}", file("server.key")),
+        ];
+        self.settings.extend(settings);
+        let allowed = "local all all trust\nhostssl all all 127.0.0.0/8 trust\n";
+        std::fs::write(self.data().join("pg_hba.conf"), allowed).unwrap();
+        self.resume();
+    }
+
     /// A new database, and its address.
     pub fn database(&self, name: &str) -> String {
         self.sql(
@@ -96,7 +121,7 @@ impl PostgresServer {
             .arg(self.data())
             .arg("-k")
             .arg(&self.directory);
-        for setting in ["listen_addresses=", "fsync=off", "max_connections=120"] {
+        for setting in ["listen_addresses=", "max_connections=120"] {
             postgres.args(["-c", setting]);
         }
         for setting in &self.settings {

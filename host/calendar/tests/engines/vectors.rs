@@ -78,7 +78,7 @@ fn sqlite() {
 
 #[test]
 fn postgres() {
-    let server = PostgresServer::start(&[]);
+    let server = PostgresServer::start(&["fsync=off"]);
     for (n, vectors) in ALL.into_iter().enumerate() {
         let address = server.database(&format!("d{n}"));
         vectors(&mut Vectors(open(&format!("postgres:{address}"))));
