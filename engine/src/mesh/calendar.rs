@@ -2,7 +2,7 @@
 //! some never measure on them at the same time, whoever coordinates them.
 
 use crate::clock::unix_time;
-use crate::exit::Refusal;
+use crate::exit::{Refusal, sentence};
 use crate::host_calendar::HostCalendar;
 use anyhow::{Context, Result, bail};
 use calendar::{Booking, Calendar, Lite, Milliseconds, Postgres, SlotRequest};
@@ -51,19 +51,19 @@ pub(super) struct MeshCalendar<'a> {
 
 /// Why a pair has no slot: something else is booked on its hosts or links.
 #[derive(Debug)]
-pub(super) struct NoSlot {
+pub(super) struct PairBooked {
     why: String,
     /// When it is free; `None`: not in this period.
     pub(super) free: Option<Nanos>,
 }
 
-impl fmt::Display for NoSlot {
+impl fmt::Display for PairBooked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for NoSlot {}
+impl std::error::Error for PairBooked {}
 
 /// Why the calendar cannot be used: in the log once, not for each leg.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl<'a> MeshCalendar<'a> {
                     continue;
                 }
                 Ok(Ok(opened)) => Ok(opened),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(sentence(&error.into())),
             };
             *sys::lock(&calendar.opened) = opened;
             return Ok(calendar);
@@ -187,22 +187,23 @@ impl<'a> MeshCalendar<'a> {
                 std::thread::sleep(left.min(LOOK));
                 continue;
             }
-            if self.with(|calendar| calendar.tidy(now())).is_ok() {
+            let Err(NoCalendar(lost)) = self.with(|calendar| calendar.tidy(now())) else {
                 wait = AGAIN;
                 next = Instant::now() + wait;
                 continue;
-            }
+            };
             // Nobody waits for it meanwhile.
             let opened = match self.open() {
                 Ok(Ok(opened)) => Ok(opened),
                 Ok(Err(holder)) => Err(self.held_by(&holder)),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(sentence(&error.into())),
             };
             next = Instant::now() + wait;
             match &opened {
                 Ok(_) => {
-                    if reported.take().is_some() {
-                        (self.log)("the calendar can be used again");
+                    match reported.take() {
+                        Some(_) => (self.log)("the calendar can be used again"),
+                        None => (self.log)(&format!("{lost}; it can be used again")),
                     }
                     wait = AGAIN;
                 }
@@ -218,11 +219,11 @@ impl<'a> MeshCalendar<'a> {
         }
     }
 
-    /// Books the hosts of a pair and the links between them, from now on until this returns' moment. It ends by itself
-    /// unless it is confirmed.
+    /// Books the hosts of a pair and the links between them, from now on until the moment that this returns. It ends
+    /// by itself unless it is confirmed.
     ///
     /// # Errors
-    /// [`NoSlot`] where something else is booked, [`NoCalendar`].
+    /// [`PairBooked`] where something else is booked, [`NoCalendar`].
     pub(super) fn hold(
         &self,
         test: &MeshTest,
@@ -257,7 +258,7 @@ impl<'a> MeshCalendar<'a> {
         })?;
         match booked {
             None => Ok(ends),
-            Some((free, bookings)) => bail!(NoSlot {
+            Some((free, bookings)) => bail!(PairBooked {
                 why: why_booked(&units, &wanted, &bookings),
                 free: free.map(moment),
             }),
@@ -290,7 +291,7 @@ impl<'a> MeshCalendar<'a> {
     ) -> Result<T, NoCalendar> {
         let mut opened = sys::lock(&self.opened);
         let result = match &mut *opened {
-            Ok(calendar) => act(calendar.as_mut()).map_err(|error| error.to_string()),
+            Ok(calendar) => act(calendar.as_mut()).map_err(|error| sentence(&error.into())),
             Err(why) => Err(why.clone()),
         };
         result.map_err(|why| {

@@ -5,7 +5,7 @@
 //! the runs of such rows.
 
 use super::alerts;
-use super::calendar::{MeshCalendar, NoCalendar, NoSlot};
+use super::calendar::{MeshCalendar, NoCalendar, PairBooked};
 use super::legs::{legs_of_run, without_run};
 use super::{OF_LEVEL, measured};
 use crate::clock::unix_time;
@@ -150,9 +150,16 @@ impl MeshRun<'_> {
                     return Ok(());
                 }
                 match round.starts {
-                    None if starts >= begun => self.skip(archive, &round)?,
+                    None if starts >= begun => {
+                        let why = "the quiet spans leave no time for it";
+                        self.leave_out(archive, &round, LegOutcome::Skipped, why)?;
+                    }
                     None => {}
-                    Some(at) if at + LATE < unix_time() => {}
+                    Some(at) if at + LATE < unix_time() && at < begun => {}
+                    Some(at) if at + LATE < unix_time() => {
+                        let why = "the coordinator was late for its round";
+                        self.leave_out(archive, &round, LegOutcome::Missed, why)?;
+                    }
                     Some(at) => {
                         self.fetch_pending(archive, &mut asked, at)?;
                         self.wait_until(at);
@@ -195,18 +202,17 @@ impl MeshRun<'_> {
         }
     }
 
-    fn skip(&self, archive: &mut Archive, round: &PlannedRound) -> Result<()> {
+    fn leave_out(
+        &self,
+        archive: &mut Archive,
+        round: &PlannedRound,
+        outcome: LegOutcome,
+        why: &str,
+    ) -> Result<()> {
         let test = &self.mesh.tests[round.test];
         for pair in &round.pairs {
-            let why = "the quiet spans leave no time for it".to_owned();
-            self.store_absent(
-                archive,
-                test,
-                *pair,
-                archive::new_id(),
-                LegOutcome::Skipped,
-                why,
-            )?;
+            let slot = archive::new_id();
+            self.store_absent(archive, test, *pair, slot, outcome, why.to_owned())?;
         }
         Ok(())
     }
@@ -400,7 +406,7 @@ impl MeshRun<'_> {
             return Ok(None);
         }
         let free = match (
-            error.downcast_ref::<NoSlot>(),
+            error.downcast_ref::<PairBooked>(),
             error.downcast_ref::<HostBusy>(),
         ) {
             (Some(booked), _) => Some(booked.free),
@@ -412,7 +418,8 @@ impl MeshRun<'_> {
         };
         if let Some(free) = free {
             // Without an alert as yet.
-            archive.store_mesh_legs(&legs(LegOutcome::Missed, &why))?;
+            let for_now = format!("{why}; it is tried again in this period");
+            archive.store_mesh_legs(&legs(LegOutcome::Missed, &for_now))?;
             return Ok(Some(PutOff { of, why, free }));
         }
         let is_known = error.is::<NoCalendar>();

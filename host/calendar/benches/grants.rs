@@ -1,6 +1,6 @@
 //! Slots granted a second, on both engines: fifty clients, each with a session of its own, want two of 50 hosts and one of
 //! 10 links of 2 units for the first time at which they are free, all from the same beginning; then of 1,000 hosts and 100
-//! links. `cargo bench -p linerate-calendar`; PostgreSQL and its disk as it is installed, with fsync.
+//! links. `cargo bench -p linerate-calendar`; PostgreSQL with fsync.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 

@@ -10,8 +10,8 @@
 //! fewer rows than it needs, and is rolled back.
 //!
 //! **Durability.** SQLite: WAL with `synchronous = NORMAL`, as the archive: a commit does not wait for the disk. A killed
-//! process loses nothing that was committed; a power cut may lose the last bookings, never the file. PostgreSQL: as it is
-//! configured.
+//! process loses nothing that was committed; a power cut may lose the last bookings, never the file. PostgreSQL: as its
+//! settings have it.
 
 mod calendar;
 mod error;

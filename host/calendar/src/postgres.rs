@@ -15,7 +15,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Socket, Statement};
 
 /// For connecting and for each statement. The server gives up sooner.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(8);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(4);
 
 /// A transaction that the server ended because of another one is tried so often.
 const TRIES: u32 = 5;
@@ -27,7 +27,7 @@ const FORM: &str = "linerate calendar 1";
 const CLOCKS_DIFFER: Milliseconds = 1_000;
 
 /// Of a session. The server notices within some seconds that a coordinator's machine is gone, and frees its lock.
-const SETTINGS: &str = "-c search_path=linerate -c statement_timeout=5s -c lock_timeout=5s \
+const SETTINGS: &str = "-c search_path=linerate -c statement_timeout=3s -c lock_timeout=3s \
     -c idle_in_transaction_session_timeout=5s -c client_min_messages=warning \
     -c tcp_keepalives_idle=4 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3";
 
@@ -63,6 +63,8 @@ pub struct Postgres {
     place: String,
     /// The last statement failed because of another transaction.
     conflict: bool,
+    /// A statement was not answered in time: no other one is waited for.
+    lost: bool,
 }
 
 impl Postgres {
@@ -110,6 +112,7 @@ impl Postgres {
             statements: BTreeMap::new(),
             place,
             conflict: false,
+            lost: false,
         };
         calendar.compare_clocks(now, asked)?;
         calendar.make_tables()?;
@@ -217,6 +220,9 @@ impl Postgres {
         answer: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, Error> {
         self.conflict = false;
+        if self.lost {
+            return Err(self.failed(not_in_time()));
+        }
         let client = &self.client;
         let answered = self
             .runtime
@@ -231,7 +237,10 @@ impl Postgres {
                 self.conflict = error.code().is_some_and(|code| conflicts.contains(code));
                 Err(self.sql_failed(&error))
             }
-            Err(_) => Err(self.failed(not_in_time())),
+            Err(_) => {
+                self.lost = true;
+                Err(self.failed(not_in_time()))
+            }
         }
     }
 

@@ -69,16 +69,16 @@ pub(crate) struct PostgresConnector(TlsConnector, ServerName<'static>);
 impl TlsConnect<Socket> for PostgresConnector {
     type Stream = PostgresStream;
     type Error = io::Error;
-    type Future = Handshake;
+    type Future = PostgresHandshake;
 
-    fn connect(self, socket: Socket) -> Handshake {
-        Handshake(self.0.connect(self.1, socket))
+    fn connect(self, socket: Socket) -> PostgresHandshake {
+        PostgresHandshake(self.0.connect(self.1, socket))
     }
 }
 
-pub(crate) struct Handshake(Connect<Socket>);
+pub(crate) struct PostgresHandshake(Connect<Socket>);
 
-impl Future for Handshake {
+impl Future for PostgresHandshake {
     type Output = io::Result<PostgresStream>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
