@@ -3,7 +3,7 @@
 LINERATE := target/release/linerate
 GUEST_TOOLS := qemu-system-x86 busybox-static cpio kmod xz-utils
 
-.PHONY: demo test bench truth deciders tunings mtu-faults lab-fidelity prove-power bpf prove-known situations flood kills mutants mesh-lab guests test-kernels power two-machines sbom fuzz build setup setup-test install install-files dist
+.PHONY: demo test bench truth deciders tunings mtu-faults lab-fidelity prove-power bpf prove-known situations flood kills mutants mesh-lab mesh-calendar guests test-kernels power two-machines sbom fuzz build setup setup-test install install-files dist
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -91,6 +91,11 @@ mutants: setup-test
 mesh-lab: build
 	@scripts/need python3 iproute2 nftables ethtool procps
 	bench/mesh $(LINERATE)
+
+# Slots granted a second to fifty clients of a mesh's calendar, in SQLite and PostgreSQL: a minute.
+mesh-calendar: setup
+	@scripts/need util-linux postgresql postgresql-common
+	cargo bench --locked --package linerate-calendar
 
 # What needs systemd or a suspend, in QEMU guests: ten minutes, as root; Debian's kernels are fetched once.
 guests: build setup-test
