@@ -140,28 +140,33 @@ impl Postgres {
     }
 
     fn make_tables(&mut self) -> Result<(), Error> {
-        let place = self.place.clone();
-        self.batch(
-            "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('linerate calendar', 0))",
-        )?;
+        self.batch("BEGIN ISOLATION LEVEL READ COMMITTED")?;
         if self.number(IS_READ_ONLY, &[])? == Some(1) {
             return Err(self.failed(READ_ONLY));
         }
-        match self.form()? {
-            Some((Some(comment), true, true)) if comment == FORM => {}
-            Some((None, false, _)) | None => self.create()?,
-            Some((Some(comment), true, false)) if comment == FORM => {
-                return Err(self.failed(
-                    "its table linerate.booking has lost the constraint 'apart', without which bookings overlap: drop the schema linerate, it is made again",
-                ));
-            }
-            _ => {
-                return Err(Error::NotACalendar(format!(
-                    "the schema linerate in {place}"
-                )));
+        if !self.has_tables()? {
+            self.batch("SELECT pg_advisory_xact_lock(hashtextextended('linerate calendar', 0))")?;
+            // Another coordinator may have been faster.
+            if !self.has_tables()? {
+                self.create()?;
             }
         }
         self.batch("COMMIT")
+    }
+
+    /// `false` where there is nothing of ours; an error for what is something else.
+    fn has_tables(&mut self) -> Result<bool, Error> {
+        match self.form()? {
+            Some((Some(comment), true, true)) if comment == FORM => Ok(true),
+            Some((None, false, _)) | None => Ok(false),
+            Some((Some(comment), true, false)) if comment == FORM => Err(self.failed(
+                "its table linerate.booking has lost the constraint 'apart', without which bookings overlap: drop the schema linerate, it is made again",
+            )),
+            _ => {
+                let schema = format!("the schema linerate in {}", self.place);
+                Err(Error::NotACalendar(schema))
+            }
+        }
     }
 
     /// The schema's comment, whether it has the table, and whether that has its rule.
