@@ -66,7 +66,7 @@ fn day(archive: &mut Archive, run: &Run) {
                 group.push((*side, sample));
             }
             if leg.local.samples[n].at >= until {
-                until = until + GROUP;
+                until += GROUP;
                 let samples = group.iter().map(|(side, sample)| (0, *side, sample));
                 archive.samples(&whole.id, samples).unwrap();
                 group.clear();
