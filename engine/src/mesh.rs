@@ -6,6 +6,7 @@ mod legs;
 mod light;
 mod run;
 
+pub use alerts::AlertQueue;
 pub use calendar::calendar_place;
 pub use run::MeshRun;
 

@@ -5,7 +5,8 @@ use model::MeshLeg;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 /// A program is ended after this.
@@ -17,8 +18,55 @@ const MOST_OUTPUT: u64 = 64 << 10;
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// So many wait for their turn, while one hangs.
+const MOST_WAITING: usize = 64;
+
+/// Alerts that are due: a thread of their own executes them, so that no leg waits for a program that hangs.
+pub struct AlertQueue {
+    due: SyncSender<(MeshAlert, MeshLeg)>,
+    taken: Mutex<Receiver<(MeshAlert, MeshLeg)>>,
+}
+
+impl Default for AlertQueue {
+    fn default() -> AlertQueue {
+        let (due, taken) = mpsc::sync_channel(MOST_WAITING);
+        AlertQueue {
+            due,
+            taken: Mutex::new(taken),
+        }
+    }
+}
+
+impl AlertQueue {
+    /// Has the program of an alert executed soon; one more than may wait is left out.
+    pub(super) fn push(&self, alert: &MeshAlert, leg: &MeshLeg, log: &(dyn Fn(&str) + Sync)) {
+        if self.due.try_send((alert.clone(), leg.clone())).is_err() {
+            let exec = alert.exec.join(" ");
+            log(&format!(
+                "alert {exec}: left out, {MOST_WAITING} wait for their turn"
+            ));
+        }
+    }
+
+    /// Executes one after the other. When the coordinator ends, those that wait have some seconds left.
+    pub(super) fn work(&self, goes_on: &dyn Fn() -> bool, log: &(dyn Fn(&str) + Sync)) {
+        let taken = sys::lock(&self.taken);
+        let mut ends = None;
+        while ends.is_none_or(|ends| Instant::now() < ends) {
+            match taken.recv_timeout(LOOK) {
+                Ok((alert, leg)) => execute(&alert, &leg, log),
+                Err(_) if ends.is_some() => break,
+                Err(_) => {}
+            }
+            if !goes_on() {
+                ends.get_or_insert_with(|| Instant::now() + WITHIN);
+            }
+        }
+    }
+}
+
 /// Executes the program of an alert with the leg as JSON on standard input, and waits for its end.
-pub(super) fn execute(alert: &MeshAlert, leg: &MeshLeg, log: &(dyn Fn(&str) + Sync)) {
+fn execute(alert: &MeshAlert, leg: &MeshLeg, log: &(dyn Fn(&str) + Sync)) {
     let input = serde_json::json!({
         "mesh": leg.mesh, "test": leg.test, "src": leg.src, "dst": leg.dst,
         "when": alert.when.to_string(), "times": alert.times,

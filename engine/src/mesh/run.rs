@@ -4,7 +4,7 @@
 //! started at any point. A leg that was ordered has a row before the source begins; a coordinator that starts fetches
 //! the runs of such rows.
 
-use super::alerts;
+use super::alerts::AlertQueue;
 use super::calendar::{MeshCalendar, NoCalendar, PairBooked};
 use super::legs::{legs_of_run, without_run};
 use super::{OF_LEVEL, measured};
@@ -65,6 +65,8 @@ pub struct MeshRun<'a> {
     pub stop: &'a AtomicBool,
     /// Takes a line for the log.
     pub log: &'a (dyn Fn(&str) + Sync),
+    /// Alerts that are due; none at first.
+    pub alerts: AlertQueue,
     /// Set once the rounds or the light probes cannot go on; false at first.
     pub ended: AtomicBool,
 }
@@ -112,6 +114,7 @@ impl MeshRun<'_> {
         let calendar = &MeshCalendar::start(self.mesh, self.log, &|| self.goes_on())?;
         std::thread::scope(|scope| {
             let calendar_kept = scope.spawn(|| calendar.keep(&|| self.goes_on()));
+            scope.spawn(|| self.alerts.work(&|| self.goes_on(), self.log));
             let lights = self.mesh.tests.iter();
             let lights = lights.filter_map(|test| Some((test, test.light.as_ref()?)));
             let lights: Vec<_> = lights
@@ -517,7 +520,7 @@ impl MeshRun<'_> {
         }
         archive.store_mesh_legs(&legs)?;
         for (alert, at) in due {
-            alerts::execute(alert, &legs[at], self.log);
+            self.alerts.push(alert, &legs[at], self.log);
         }
         Ok(())
     }

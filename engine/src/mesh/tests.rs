@@ -102,6 +102,32 @@ fn a_cell_of_sites_is_the_worst_of_its_pairs() {
     }
 }
 
+#[test]
+fn alerts_wait_for_each_other_and_no_leg_for_them() {
+    let scratch = Scratch::new("alerts");
+    let said = scratch.0.join("said");
+    let mesh = mesh_of(&[0, 1]);
+    let alert = mesh::MeshAlert {
+        test: "bulk".to_owned(),
+        when: mesh::AlertWhen::Outcome(LegOutcome::Low),
+        times: 1,
+        exec: ["/bin/sh", "-c", &format!("cat >> {}", said.display())]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    let (queue, log) = (AlertQueue::default(), std::sync::Mutex::new(Vec::new()));
+    let note = |line: &str| sys::lock(&log).push(line.to_owned());
+    // Nobody executes them yet.
+    for n in 0..66 {
+        queue.push(&alert, &leg(&mesh, (0, 1), n, START, 1_000_000), &note);
+    }
+    assert_eq!(sys::lock(&log).len(), 2, "64 wait");
+    queue.work(&|| false, &note);
+    let text = std::fs::read_to_string(&said).unwrap();
+    assert_eq!(text.lines().count(), 64);
+    assert_eq!(sys::lock(&log).len(), 2);
+}
+
 /// A thin uplink of one site and a bad cable of a host, by the legs that passed them.
 #[test]
 fn a_grid_and_its_suspects() {
@@ -327,6 +353,7 @@ fn a_cycle_of_light_probes_of_30_hosts() {
         archive: file,
         directory: scratch.0.clone(),
         stop: &false.into(),
+        alerts: AlertQueue::default(),
         ended: false.into(),
         log: &|_| {},
     };

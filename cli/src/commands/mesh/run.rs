@@ -5,7 +5,7 @@ use crate::lookup::refused;
 use crate::prelude::*;
 use ::mesh::check;
 use engine::host::Host;
-use engine::mesh::MeshRun;
+use engine::mesh::{AlertQueue, MeshRun};
 use report::words::escape_sentence;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -58,6 +58,7 @@ impl MeshRunArgs {
             archive,
             directory: engine::trust::directory(global.config.as_deref())?,
             stop,
+            alerts: AlertQueue::default(),
             ended: AtomicBool::new(false),
             log: &|line| out::note(&format!("linerate: {}", escape_sentence(line))),
         };
