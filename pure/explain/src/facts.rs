@@ -940,4 +940,4 @@ pub(crate) fn bit_rate(bytes_per_s: f64) -> BitRate {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -78,7 +78,7 @@ fn a_long_connection_takes_no_more_room_and_keeps_its_sums() {
 }
 
 /// So many readings of 10 ms, each of a round trip of 10 ms in which ten segments of 1000 bytes pass: 1 MB/s.
-fn steady(readings: u64) -> Facts {
+pub(crate) fn steady(readings: u64) -> Facts {
     let mut facts = Facts::new(Source::CaptureAtSender);
     (facts.mss, facts.min_rtt) = (1000, Some(Nanos::from_millis(10)));
     (facts.segments, facts.bytes) = (readings * 10, Bytes(readings * 10_000));
@@ -107,11 +107,11 @@ fn second(each: impl Fn(usize, &mut SenderInterval)) -> Facts {
     facts
 }
 
-fn ms(of: f64) -> Nanos {
+pub(crate) fn ms(of: f64) -> Nanos {
     Nanos((of * 1e6) as u64)
 }
 
-fn is_about(value: Option<f64>, wanted: f64) -> bool {
+pub(crate) fn is_about(value: Option<f64>, wanted: f64) -> bool {
     value.is_some_and(|value| (value / wanted - 1.0).abs() < 1e-9)
 }
 

@@ -256,3 +256,6 @@ pub(crate) fn is_black_hole(facts: &Facts) -> bool {
     black_hole::fits(facts).is_some()
 }
 pub(crate) use receive_window::{FULL as RECEIVE_WINDOW_FULL, typical as receive_window};
+
+#[cfg(test)]
+mod tests;
