@@ -646,4 +646,113 @@ mod tests {
         all.insert(110, segment(after(195), false));
         assert_eq!(SendHistory::new(&all, RTT).unwrap().events, [10, 10]);
     }
+
+    fn bytes(at_us: u64, lost: u32) -> Sent {
+        Sent {
+            at: Nanos::from_micros(at_us),
+            packets: 1,
+            bytes: 100,
+            lost,
+            lost_from: if lost > 0 { 0 } else { u32::MAX },
+            size: 100,
+        }
+    }
+
+    /// What is left of eight: when, of how many packets, of how many bytes and how many of them lost.
+    fn gathered(each_us: u64, lost: [u32; 8], rtt: Nanos) -> (Vec<(u64, u32, u32, u32)>, Nanos) {
+        let mut sent: Vec<Sent> = (0..8)
+            .zip(lost)
+            .map(|(n, lost)| bytes(n * each_us, lost))
+            .collect();
+        let mut moment = Nanos(0);
+        gather(&mut sent, 8, 2, rtt, &mut moment);
+        let left = sent
+            .iter()
+            .map(|s| (s.at.0 / 1000, s.packets, s.bytes, s.lost));
+        (left.collect(), moment)
+    }
+
+    #[test]
+    fn what_left_within_a_moment_is_one_if_all_of_it_or_nothing_was_lost() {
+        let second = Nanos::from_secs(1);
+        let (left, moment) = gathered(10, [0; 8], second);
+        assert_eq!(
+            left,
+            [
+                (0, 3, 300, 0),
+                (30, 3, 300, 0),
+                (60, 1, 100, 0),
+                (70, 1, 100, 0)
+            ]
+        );
+        assert_eq!(moment, Nanos::from_micros(25));
+        // 40 us apart: a moment of 50 us leaves five, one of 100 us four.
+        let (left, moment) = gathered(40, [0; 8], second);
+        assert_eq!(
+            left,
+            [
+                (0, 4, 400, 0),
+                (160, 2, 200, 0),
+                (240, 1, 100, 0),
+                (280, 1, 100, 0)
+            ]
+        );
+        assert_eq!(moment, Nanos::from_micros(100));
+        // No longer than a quarter of the round trip, or of 0.75 ms.
+        assert_eq!(gathered(200, [0; 8], Nanos(0)).0.len(), 8);
+        assert_eq!(gathered(200, [0; 8], second).0.len(), 4);
+        let (left, _) = gathered(10, [100, 100, 0, 0, 50, 0, 0, 0], second);
+        let expected = [
+            (0, 2, 200, 200),
+            (20, 2, 200, 0),
+            (40, 1, 100, 50),
+            (50, 1, 100, 0),
+        ];
+        assert_eq!(left[..4], expected);
+    }
+
+    #[test]
+    fn nine_of_ten_levels_reach_the_brim() {
+        let of = |levels: &[f64]| brim(levels.iter().map(|level| (*level, 1.0)));
+        let upto = |most: u32| (1..=most).rev().map(f64::from).collect::<Vec<f64>>();
+        // 10 of 11, 18 of 19 and 19 of 21 reach these; 9, 17 and 18 the next.
+        assert_eq!(
+            [of(&upto(11)), of(&upto(19)), of(&upto(21))],
+            [2.0, 2.0, 3.0]
+        );
+        assert_eq!([of(&[5.0]), of(&[])], [5.0, 0.0]);
+        // One that counts more.
+        assert_eq!(brim([(1.0, 3.0), (2.0, 1.0), (3.0, 1.0)].into_iter()), 1.0);
+        assert_eq!(brim([(1.0, 0.1), (2.0, 1.0), (3.0, 1.0)].into_iter()), 2.0);
+    }
+
+    #[test]
+    fn some_of_many_losses_count_as_much_as_all() {
+        let all = |many: usize| -> Vec<Weighed> {
+            (0..many).map(|at| Weighed { at, weight: 0.5 }).collect()
+        };
+        assert_eq!(some(&all(ROUGH_LOSSES)).len(), ROUGH_LOSSES);
+        let few = some(&all(1024));
+        assert_eq!(few.len(), ROUGH_LOSSES);
+        assert!(few.iter().all(|one| one.weight == 2.0));
+        // Each fourth.
+        assert!(few.windows(2).all(|two| two[1].at == two[0].at + 4));
+    }
+
+    #[test]
+    fn a_loss_event_lasts_one_and_a_half_round_trips_or_until_something_passes() {
+        // Losses at these milliseconds; in between a segment passes each millisecond, but in the first 100 ms nothing.
+        let events = |lost: &[u64]| {
+            let all = (0..400).filter(|ms| *ms >= 100 || lost.contains(ms));
+            let all: Vec<Sent> = all
+                .map(|ms| bytes(ms * 1000, if lost.contains(&ms) { 100 } else { 0 }))
+                .collect();
+            SendHistory::new(&all, RTT).map(|history| history.events)
+        };
+        let lost: Vec<u64> = (0..12).map(|n| 100 + n * 10).collect();
+        assert_eq!(events(&lost), Some(vec![4, 4, 4]), "30 ms each");
+        assert_eq!(events(&lost[1..]), None, "eleven");
+        let apart: Vec<u64> = (0..12).map(|n| 2 + n * 8).collect();
+        assert_eq!(events(&apart), Some(vec![12]), "nothing passed in between");
+    }
 }

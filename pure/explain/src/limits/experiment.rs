@@ -274,4 +274,9 @@ mod tests {
         facts.congestion = Some("bbr".to_owned());
         assert_eq!(between(&LOSES, &facts), None);
     }
+
+    #[test]
+    fn the_margin_is_halfway_as_a_ratio() {
+        assert_eq!([1.25, 2.25, 4.0, 9.0].map(halfway), [0.11, 0.5, 1.0, 1.0]);
+    }
 }

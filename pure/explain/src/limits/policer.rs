@@ -738,4 +738,162 @@ mod tests {
         assert!(known(true) >= 120);
         assert!(known(false) <= 2);
     }
+
+    #[test]
+    fn what_passed_until_a_moment_is_in_proportion() {
+        let facts = crate::facts::tests::steady(3);
+        let passed = PassedBytes::of(&facts);
+        let until = |us: u64| passed.until(Nanos::from_micros(us));
+        assert_eq!(
+            [until(0), until(10_000), until(15_000)],
+            [0.0, 10_000.0, 15_000.0]
+        );
+        assert_eq!([until(30_000), until(90_000)], [30_000.0; 2]);
+    }
+
+    #[test]
+    fn chance_is_a_binomial_sum() {
+        let is = |few, all, share, wanted: f64| {
+            (chance_of_at_most(few, all, share) - wanted).abs() < 1e-9
+        };
+        assert!(is(0, 2, 0.5, 0.25) && is(1, 2, 0.5, 0.75) && is(2, 2, 0.5, 1.0));
+        // 0.8^10 + 10 x 0.2 x 0.8^9 + 45 x 0.2^2 x 0.8^8 + 120 x 0.2^3 x 0.8^7
+        assert!(is(3, 10, 0.2, 0.879_126_118_4));
+    }
+
+    /// In each of 20 periods of 40 ms nothing, 10, 10 and 20 kB pass; at the end of each a segment is lost, of some so many
+    /// milliseconds sooner. What a bucket of 1 MB/s holds then, by what it gains in a round trip of 10 ms.
+    fn bucketed(sooner: &[u64], change: impl Fn(&mut Facts)) -> Option<Filling> {
+        let mut facts = crate::facts::tests::steady(84);
+        for (n, reading) in facts.readings.iter_mut().enumerate() {
+            reading.passed = [0, 10_000, 10_000, 20_000][n % 4];
+            reading.retransmitted = u32::from(n % 4 == 3);
+        }
+        let lost = (1..=20u64).zip(sooner.iter().chain(std::iter::repeat(&0)));
+        facts.losses = lost
+            .map(|(n, sooner)| LostSegment {
+                at: Nanos::from_millis(n * 40 - sooner),
+                ..LostSegment::default()
+            })
+            .collect();
+        change(&mut facts);
+        bucket_of_readings(&facts)
+    }
+
+    #[test]
+    fn a_bucket_of_readings_is_empty_at_losses_and_fuller_when_something_passes() {
+        let about = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        let exact = bucketed(&[], |_| {}).unwrap();
+        assert!(
+            about(exact.rate, 1e6) && about(exact.near, 1.0),
+            "{}",
+            exact.rate
+        );
+        assert!(about(exact.deviation, 0.0) && about(exact.at_loss, 0.0));
+        // 10 ms after each loss nothing passes, then as much as it gains.
+        assert!(about(exact.at_pass, 1.0) && exact.is_empty_at_losses());
+        // 8 ms before the end, 32 kB less 24 kB: 0.8 of a round trip.
+        let of = |sooner: &[u64]| bucketed(sooner, |_| {}).unwrap();
+        let one = of(&[0, 8]);
+        assert!(about(one.near, 0.95) && one.is_empty_at_losses());
+        assert!(about(one.deviation, (0.64 * 0.05 * 0.95f64).sqrt()));
+        assert!(!of(&[0, 8, 8]).is_empty_at_losses(), "two of twenty");
+        let half = |sooner| {
+            of(&[
+                0, sooner, sooner, sooner, sooner, sooner, sooner, sooner, sooner, sooner, sooner,
+            ])
+        };
+        assert!(about(half(7).deviation, 0.35) && about(half(6).deviation, 0.3));
+        assert!(half(6).is_empty_at_losses());
+        let swings = Filling {
+            deviation: 0.351,
+            ..half(6)
+        };
+        assert!(!swings.is_empty_at_losses());
+        let full = Filling {
+            at_loss: 1.0,
+            ..half(6)
+        };
+        assert!(!full.is_empty_at_losses());
+        assert!(bucketed(&[], |f| f.losses.truncate(15)).is_some());
+        assert!(bucketed(&[], |f| f.losses.truncate(14)).is_none());
+        assert!(
+            bucketed(&[], |f| f.min_rtt = Some(Nanos::from_millis(6))).is_none(),
+            "coarse"
+        );
+        let rounds = |of: u64| {
+            let gather = |f: &mut Facts| {
+                let at = |n: u64| Nanos::from_millis(40 + 10 * (n % of));
+                f.losses.iter_mut().zip(0..).for_each(|(l, n)| l.at = at(n));
+                f.losses.sort_by_key(|l| l.at);
+            };
+            bucketed(&[], gather).is_some()
+        };
+        assert_eq!([rounds(2), rounds(3)], [false, true]);
+        assert!(bucketed(&[], |f| f.readings.iter_mut().for_each(|r| r.passed = 0)).is_none());
+    }
+
+    /// A second at 4 MB/s, then four at 1 MB/s, in which 40 segments are lost each 100 ms.
+    fn emptied(change: impl Fn(&mut Facts)) -> Option<SpentBucket> {
+        let mut facts = crate::facts::tests::steady(500);
+        for (n, reading) in facts.readings.iter_mut().enumerate() {
+            reading.passed = if n < 100 { 40_000 } else { 10_000 };
+        }
+        let lost = |n: u64| LostSegment {
+            at: Nanos::from_millis(1000 + n * 100),
+            srtt: Nanos::from_millis(11),
+            flight: 15_000,
+            ..LostSegment::default()
+        };
+        facts.losses = (0..40).map(lost).collect();
+        facts.retransmitted = 40;
+        change(&mut facts);
+        SpentBucket::of(&facts)
+    }
+
+    #[test]
+    fn what_a_spent_bucket_held_passed_beyond_its_rate() {
+        let bucket = emptied(|_| {}).unwrap();
+        assert!((bucket.rate / 1e6 - 1.0).abs() < 1e-9 && (bucket.depth / 3e6 - 1.0).abs() < 1e-9);
+        assert_eq!((bucket.events, bucket.delay), (40, Nanos::from_millis(1)));
+        assert!(bucket.is_steady && bucket.was_faster);
+        // Three and a half segments at its rate.
+        let srtt = |us| {
+            emptied(|f| {
+                f.losses
+                    .iter_mut()
+                    .for_each(|l| l.srtt = Nanos::from_micros(us))
+            })
+        };
+        assert!(srtt(13_499).is_some() && srtt(13_501).is_none());
+        // Three times what is in flight, and twenty segments.
+        let flight = |of| emptied(|f| f.losses.iter_mut().for_each(|l| l.flight = of));
+        assert!(flight(999_000).is_some() && flight(1_001_000).is_none());
+        let mss = |mss| emptied(|f| f.mss = mss);
+        assert!(mss(149_000).is_some() && mss(151_000).is_none());
+        let losses = |of| emptied(|f| f.losses.truncate(of));
+        assert!(losses(6).is_some() && losses(5).is_none());
+        let together = emptied(|f| {
+            let again: Vec<LostSegment> = f.losses.iter().flat_map(|l| [*l, *l]).collect();
+            f.losses = again;
+        });
+        assert_eq!(together.unwrap().events, 40, "an event has several");
+        // It was a quarter faster while half of it was spent.
+        let faster = |first: u64| {
+            let bucket = emptied(|f| f.readings[..100].iter_mut().for_each(|r| r.passed = first));
+            bucket.map(|b| b.was_faster)
+        };
+        assert_eq!([faster(12_600), faster(12_400)], [Some(true), Some(false)]);
+        assert!(emptied(|f| f.min_rtt = None).is_none());
+    }
+
+    #[test]
+    fn what_comes_late_is_more_than_a_tenth_of_the_retransmissions() {
+        let of = |reordered| {
+            let mut facts = Facts::new(Source::Trace);
+            (facts.reordered, facts.retransmitted) = (reordered, 20);
+            comes_late(&facts)
+        };
+        assert_eq!([of(2), of(3)], [false, true]);
+    }
 }

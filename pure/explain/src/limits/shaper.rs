@@ -115,4 +115,41 @@ mod tests {
         assert_eq!(seen(10, 10, 20), None, "hardly faster");
         assert_eq!(seen(2, 100, 20), None, "too short");
     }
+
+    #[test]
+    fn a_burst_holds_two_round_trips_of_the_rate_in_three_of_them() {
+        let certain = Some(Confidence::Certain);
+        // Beyond a quarter more: 200 kB in ten round trips.
+        assert_eq!([seen(10, 46, 20), seen(10, 44, 20)], [certain, None]);
+        assert_eq!([seen(3, 100, 20), seen(2, 200, 20)], [certain, None]);
+        // Of a queue of a quarter it pushed others aside.
+        assert_eq!(
+            [seen(10, 100, 24), seen(10, 100, 25)],
+            [certain, Some(Confidence::Possible)]
+        );
+    }
+
+    #[test]
+    fn the_burst_is_what_passed_beyond_the_rate() {
+        let mut facts = crate::facts::tests::steady(200);
+        facts.source = Source::Samples;
+        for (n, reading) in facts.readings.iter_mut().enumerate() {
+            reading.srtt = Nanos::from_millis(if n < 10 { 10 } else { 20 });
+            (reading.cwnd, reading.passed) = (20_000, if n < 10 { 20_000 } else { 10_000 });
+            reading.delivered = reading.passed;
+        }
+        facts.marked = 1;
+        let evidence = fits(&facts).unwrap().evidence;
+        let of = |key| evidence.iter().find(|e| e.key == key).unwrap();
+        // 2 MB/s for 100 ms, of which 1 MB/s was more.
+        assert_eq!(
+            of(Key::BurstGoodput).quantity,
+            model::BitRate(16_000_000).into()
+        );
+        let excess = format!("{:?}", of(Key::BurstExcess).quantity);
+        assert!(
+            excess.contains("100000") || excess.contains("99999"),
+            "{excess}"
+        );
+    }
 }

@@ -1761,3 +1761,701 @@ fn other_signs_of_a_full_line() {
         ],
     );
 }
+
+/// Eight losses at these flights: a quarter of the lowest, of the middle and half of the highest.
+fn at_flights(facts: &mut Facts, low: u64, middle: u64, high: u64) {
+    lose(facts, 8, 10.0);
+    let flights = [low, high, middle, high, low, high, middle, high];
+    let losses = facts.losses.iter_mut().zip(flights);
+    losses.for_each(|(loss, flight)| loss.flight = flight);
+}
+
+fn at_places(facts: &mut Facts, place: f64) {
+    facts
+        .losses
+        .iter_mut()
+        .for_each(|loss| loss.place = Some(place));
+}
+
+#[test]
+fn losses_are_at_the_end_of_bursts_at_one_window_or_anywhere() {
+    use burst_loss::LossPattern::{Anywhere, Bursts, SameWindow, Unknown};
+    let pattern = |change: Change| {
+        let mut facts = of(Source::Trace, 10.0);
+        change(&mut facts);
+        burst_loss::pattern(&facts)
+    };
+    let cases: &[(&str, Change, burst_loss::LossPattern)] = &[
+        ("at one window", |f| lose(f, 8, 10.0), SameWindow),
+        ("at seven", |f| lose(f, 7, 10.0), Unknown),
+        (
+            "11.99 %",
+            |f| at_flights(f, 8801, 10_000, 11_199),
+            SameWindow,
+        ),
+        ("12 %", |f| at_flights(f, 8800, 10_000, 11_200), Unknown),
+        ("20 %", |f| at_flights(f, 8000, 10_000, 12_000), Unknown),
+        ("20.01 %", |f| at_flights(f, 7999, 10_000, 12_001), Anywhere),
+        (
+            "four segments out",
+            |f| at_flights(f, 4000, 4000, 4000),
+            SameWindow,
+        ),
+        ("fewer", |f| at_flights(f, 3999, 3999, 3999), Unknown),
+        (
+            "at the end of bursts",
+            |f| {
+                lose(f, 8, 10.0);
+                at_places(f, 0.75);
+            },
+            Bursts,
+        ),
+        (
+            "not quite",
+            |f| {
+                lose(f, 8, 10.0);
+                at_places(f, 0.74);
+            },
+            SameWindow,
+        ),
+        (
+            "of seven places",
+            |f| {
+                lose(f, 8, 10.0);
+                at_places(f, 0.9);
+                f.losses[3].place = None;
+            },
+            SameWindow,
+        ),
+        (
+            "coarse",
+            |f| {
+                lose(f, 8, 10.0);
+                f.min_rtt = Some(ms(6.6));
+            },
+            Unknown,
+        ),
+        (
+            "within the round trip of the one before",
+            |f| {
+                lose(f, 8, 10.0);
+                f.losses[3].at = f.losses[2].at + ms(10.0);
+            },
+            Unknown,
+        ),
+        (
+            "after it",
+            |f| {
+                lose(f, 8, 10.0);
+                f.losses[3].at = f.losses[2].at + ms(10.1);
+            },
+            SameWindow,
+        ),
+        ("a queue that lost", |f| f.bucket = bucket(1e6), Bursts),
+        (
+            "none",
+            |f| f.bucket = bucket(1e6).map(|b| BucketFit { parts: 0.39, ..b }),
+            Anywhere,
+        ),
+        (
+            "perhaps",
+            |f| f.bucket = bucket(1e6).map(|b| BucketFit { parts: 0.4, ..b }),
+            Unknown,
+        ),
+    ];
+    for (what, change, expected) in cases {
+        assert_eq!(pattern(*change), *expected, "{what}");
+    }
+}
+
+#[test]
+fn bursts_lose_without_a_queue_and_again() {
+    let base = || {
+        let mut facts = of(Source::Trace, 10.0);
+        lose(&mut facts, 8, 10.0);
+        facts
+    };
+    // A queue of 4 ms, which lost nearly without exception.
+    fn clear(facts: &mut Facts, srtt: f64) {
+        lose(facts, 8, srtt);
+        facts.bucket = bucket(1e6).map(|b| BucketFit { parts: 0.86, ..b });
+    }
+    check(
+        burst_loss::fits,
+        base,
+        &[
+            ("as it is", |_| {}, Some((Possible, 0))),
+            (
+                "at the end of bursts",
+                |f| at_places(f, 0.75),
+                Some((Likely, 0)),
+            ),
+            ("a queue", |f| lose(f, 8, 13.0), None),
+            ("hardly a queue", |f| lose(f, 8, 12.9), Some((Possible, 0))),
+            ("no pattern", |f| lose(f, 7, 10.0), Some((Possible, 1))),
+            ("four losses", |f| f.retransmitted = 4, None),
+            (
+                "anywhere",
+                |f| at_flights(f, 7000, 10_000, 13_000),
+                Some((Possible, 2)),
+            ),
+            ("one by one", |f| lose(f, 9, 10.0), Some((Possible, 2))),
+            (
+                "anywhere, for certain",
+                |f| f.bucket = bucket(1e6).map(|b| BucketFit { parts: 0.3, ..b }),
+                None,
+            ),
+            ("a queue that lost", |f| clear(f, 10.0), Some((Likely, 0))),
+            (
+                "with exceptions",
+                |f| {
+                    clear(f, 10.0);
+                    f.bucket = bucket(1e6);
+                },
+                Some((Possible, 0)),
+            ),
+            ("and stood", |f| clear(f, 12.0), Some((Possible, 0))),
+            ("hardly", |f| clear(f, 11.9), Some((Likely, 0))),
+            (
+                "a policer's",
+                |f| {
+                    clear(f, 11.0);
+                    f.bucket = f.bucket.map(|b| BucketFit { events: 3, ..b });
+                },
+                None,
+            ),
+            (
+                "two events",
+                |f| {
+                    at_places(f, 0.75);
+                    f.losses.iter_mut().enumerate().for_each(|(n, l)| {
+                        l.at = ms(n as f64 / 4.0 + if n < 4 { 0.0 } else { 500.0 })
+                    });
+                },
+                Some((Possible, 0)),
+            ),
+            (
+                "from afar, where they allow more",
+                |f| (f.source, f.segments, f.mss) = (Source::CaptureAtReceiver, 10_000, 2000),
+                None,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn random_loss_is_likely_where_a_dozen_in_eight_events_fit_no_queue() {
+    let base = || {
+        let mut facts = of(Source::Trace, 10.0);
+        lose(&mut facts, 12, 10.0);
+        facts.bucket = bucket(1e6).map(|b| BucketFit { parts: 0.39, ..b });
+        facts
+    };
+    check(
+        random_loss::fits,
+        base,
+        &[
+            ("as it is", |_| {}, Some((Likely, 1))),
+            ("eleven", |f| lose(f, 11, 10.0), Some((Possible, 0))),
+            ("a queue", |f| lose(f, 12, 13.0), None),
+            ("hardly", |f| lose(f, 12, 12.9), Some((Likely, 1))),
+            ("much reordering", |f| f.reordered = 20, Some((Possible, 2))),
+            ("less", |f| f.reordered = 19, Some((Likely, 1))),
+            ("a queue that lost", |f| f.bucket = bucket(1e6), None),
+            (
+                "in seven events",
+                |f| {
+                    lose(f, 14, 10.0);
+                    f.losses
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(n, l)| l.at = ms((n / 2 * 100) as f64));
+                },
+                Some((Possible, 1)),
+            ),
+            (
+                "in eight",
+                |f| {
+                    lose(f, 16, 10.0);
+                    f.losses
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(n, l)| l.at = ms((n / 2 * 100) as f64));
+                },
+                Some((Likely, 1)),
+            ),
+            (
+                "at one window",
+                |f| {
+                    lose(f, 8, 10.0);
+                    f.bucket = None;
+                },
+                Some((Possible, 3)),
+            ),
+            (
+                "in runs",
+                |f| {
+                    lose(f, 18, 10.0);
+                    f.bucket = None;
+                    f.losses.iter_mut().enumerate().for_each(|(n, l)| {
+                        (l.at, l.flight) = (ms((n / 2 * 100) as f64), 9000 + n as u64 * 1000)
+                    });
+                },
+                Some((Possible, 3)),
+            ),
+            ("four", |f| f.retransmitted = 4, None),
+            (
+                "5 % of bbr's",
+                |f| {
+                    f.retransmitted = 50;
+                    f.congestion = Some("bbr".to_owned());
+                },
+                Some((Likely, 1)),
+            ),
+            (
+                "less of bbr's",
+                |f| {
+                    f.retransmitted = 49;
+                    f.congestion = Some("bbr".to_owned());
+                },
+                None,
+            ),
+            (
+                "from afar, where they allow more",
+                |f| {
+                    (f.source, f.segments, f.mss) = (Source::CaptureAtReceiver, 10_000, 2000);
+                    f.bucket = None;
+                },
+                None,
+            ),
+        ],
+    );
+    // 1000 B / 10 ms x 1.22 / sqrt(12 of 1000).
+    let evidence = random_loss::fits(&base()).unwrap().evidence;
+    let rate = |key| {
+        let row = evidence.iter().find(|e| e.key == key).unwrap();
+        match row.quantity {
+            model::finding::Quantity::BitRate(rate) => rate.0,
+            _ => 0,
+        }
+    };
+    let reach = (1e5 * 1.22 / 0.012f64.sqrt() * 8.0) as u64;
+    assert_eq!(rate(Key::LossLimitedRate), reach);
+    assert_eq!(
+        rate(Key::LossLimitedRateJumbo) / 1000,
+        (reach as f64 * 8.948) as u64 / 1000
+    );
+    assert_eq!(rate(Key::LossLimitedRateHalfRtt) / 10, reach / 5);
+}
+
+#[test]
+fn losses_come_one_by_one_or_together() {
+    use loss_runs::LossRuns::{OneByOne, Together, Unknown};
+    // The events of so many losses each, in a window of ten segments of which 1 % is lost, and a larger one.
+    let pattern = |events: &[u64]| {
+        let mut facts = of(Source::Trace, 10.0);
+        let all = events.iter().chain(&[9]).zip(0u64..);
+        let all = all.flat_map(|(many, at)| std::iter::repeat_n(at, *many as usize));
+        lose(&mut facts, 10, 10.0);
+        let loss = facts.losses[0];
+        facts.losses = all
+            .map(|at| LostSegment {
+                at: ms((at * 50) as f64),
+                ..loss
+            })
+            .collect();
+        (loss_runs::pattern(&facts), facts)
+    };
+    // Chance would give 0.1 / (1 - exp(-0.1)) = 1.0508.
+    for (events, expected) in [
+        (&[1u64; 8][..], OneByOne),
+        (&[1; 7], Unknown),
+        (&[2, 2, 1, 1, 1, 1, 1, 1], OneByOne),
+        (&[2, 2, 2, 1, 1, 1, 1, 1], Unknown),
+        (&[2, 2, 2, 2, 1, 1, 1, 1], Unknown),
+        (&[2, 2, 2, 2, 2, 1, 1, 1], Together),
+        (&[4], Unknown),
+        (&[5], Together),
+        (&[], Unknown),
+    ] {
+        assert_eq!(pattern(events).0, expected, "{events:?}");
+    }
+    let (_, facts) = pattern(&[2; 8]);
+    let ratio = 2.0 / (0.1 / (1.0 - (-0.1f64).exp()));
+    let evidence = loss_runs::evidence(&facts);
+    assert_eq!(evidence[0].quantity, ratio.into());
+    assert_eq!(evidence[1].quantity, 8usize.into());
+    assert!(loss_runs::clustered(&facts).is_some());
+    let (_, mut facts) = pattern(&[1; 8]);
+    assert!(loss_runs::clustered(&facts).is_none());
+    facts.min_rtt = Some(ms(6.6));
+    assert_eq!(loss_runs::evidence(&facts), [], "coarse");
+}
+
+#[test]
+fn a_processor_is_full_alone_or_with_its_host() {
+    fn load(facts: &mut Facts, process: f64, host: f64, busiest: f64) {
+        facts.sender_load = Some(CpuLoad {
+            process,
+            host: Some(host),
+            busiest: Some(busiest),
+            streams: 1,
+        });
+    }
+    check(
+        cpu::fits,
+        || of(Source::Samples, 10.0),
+        &[
+            ("a process", |f| load(f, 0.9, 0.0, 0.0), Some((Possible, 1))),
+            ("hardly", |f| load(f, 0.899, 0.949, 1.0), None),
+            ("a host", |f| load(f, 0.25, 0.95, 0.0), Some((Possible, 1))),
+            ("of another process", |f| load(f, 0.249, 0.95, 0.0), None),
+            (
+                "of two streams",
+                |f| {
+                    load(f, 1.79, 0.0, 0.0);
+                    f.sender_load = f.sender_load.map(|l| CpuLoad { streams: 2, ..l });
+                },
+                None,
+            ),
+            (
+                "the receiver",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.receiver_load = f.sender_load.take();
+                },
+                Some((Possible, 1)),
+            ),
+            (
+                "1 % lost",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.retransmitted = 10;
+                },
+                Some((Possible, 1)),
+            ),
+            (
+                "more",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.retransmitted = 11;
+                },
+                None,
+            ),
+        ],
+    );
+    let short = || {
+        let mut facts = of(Source::Samples, 1.5);
+        facts.min_rtt = Some(ms(1.0));
+        vary(&mut facts);
+        facts
+    };
+    check(
+        cpu::hides_the_path,
+        short,
+        &[
+            ("idle", |f| load(f, 0.1, 0.5, 0.5), None),
+            ("a process", |f| load(f, 0.9, 0.0, 0.0), Some((Likely, 1))),
+            ("a host", |f| load(f, 0.25, 0.95, 0.0), Some((Likely, 1))),
+            (
+                "of others",
+                |f| load(f, 0.24, 0.95, 0.0),
+                Some((Possible, 1)),
+            ),
+            (
+                "its busiest processor",
+                |f| load(f, 0.24, 0.0, 0.95),
+                Some((Possible, 1)),
+            ),
+            ("hardly", |f| load(f, 0.24, 0.949, 0.949), None),
+            (
+                "a longer path",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.min_rtt = Some(ms(1.5));
+                    srtt(f, 3.0);
+                },
+                None,
+            ),
+            (
+                "no wait",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    srtt(f, 1.49);
+                },
+                None,
+            ),
+            (
+                "1 % lost",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.retransmitted = 10;
+                },
+                Some((Likely, 1)),
+            ),
+            (
+                "more",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.retransmitted = 11;
+                },
+                None,
+            ),
+            (
+                "a full device",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.link = Some(BitRate(9_400_000));
+                },
+                None,
+            ),
+            (
+                "hardly full",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.link = Some(BitRate(9_420_000));
+                },
+                Some((Likely, 1)),
+            ),
+            (
+                "a device that is none",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    f.link = Some(BitRate(7_900_000));
+                },
+                Some((Likely, 1)),
+            ),
+            (
+                "a rate as steady as a link's",
+                |f| {
+                    load(f, 0.25, 0.95, 0.0);
+                    each(f, |_, r| r.delivered = 10_000);
+                },
+                None,
+            ),
+            (
+                "or as a full process's",
+                |f| {
+                    load(f, 0.9, 0.0, 0.0);
+                    each(f, |_, r| r.delivered = 10_000);
+                },
+                Some((Likely, 1)),
+            ),
+            (
+                "memory, and both ends work",
+                |f| {
+                    load(f, 0.45, 0.0, 0.0);
+                    (f.receiver_load, f.memory_path) = (f.sender_load, true);
+                    each(f, |_, r| (r.delivered, r.srtt) = (10_000, ms(1.0)));
+                },
+                Some((Likely, 1)),
+            ),
+            (
+                "hardly",
+                |f| {
+                    load(f, 0.44, 0.0, 0.0);
+                    (f.receiver_load, f.memory_path) = (f.sender_load, true);
+                },
+                None,
+            ),
+        ],
+    );
+    let mut facts = short();
+    load(&mut facts, 0.9, 0.95, 0.949);
+    let evidence = cpu::candidate(&facts).evidence;
+    let judged = evidence.iter().map(|e| (e.key, e.threshold.is_some()));
+    assert_eq!(
+        judged.collect::<Vec<_>>(),
+        [
+            (Key::SenderProcessCpu, true),
+            (Key::SenderHostCpu, true),
+            (Key::SenderBusiestProcessor, false)
+        ]
+    );
+    assert_eq!(
+        full_processor(&facts).map(|e| e.key),
+        Some(Key::SenderProcessCpu)
+    );
+}
+
+#[test]
+fn a_policer_is_a_bucket_that_does_not_delay() {
+    // A bucket of 50 ms, and losses at which the round trip is so much longer.
+    fn policed(facts: &mut Facts, delay: f64, events: usize) {
+        lose(facts, 20, 10.0 + delay);
+        facts.bucket = bucket(1e6).map(|b| BucketFit {
+            depth: 50e3,
+            events,
+            of_events: events,
+            ..b
+        });
+    }
+    let is = |change: Change| {
+        let mut facts = of(Source::Trace, 10.0);
+        change(&mut facts);
+        policer::is_policed(&facts)
+    };
+    assert!(is(|f| policed(f, 0.0, 3)));
+    assert!(!is(|f| policed(f, 0.0, 2)));
+    assert!(!is(|f| f.bucket = None));
+    assert!(!is(|f| {
+        policed(f, 0.0, 3);
+        f.bucket = f.bucket.map(|b| BucketFit { parts: 0.59, ..b });
+    }));
+    // A quarter of what a queue would delay; and six segments of it, where a queue is seen.
+    assert!(!is(|f| policed(f, 12.6, 3)));
+    assert!(is(|f| policed(f, 5.9, 3)));
+    assert!(!is(|f| policed(f, 6.1, 3)));
+    assert!(is(|f| {
+        policed(f, 12.5, 3);
+        f.bucket = f.bucket.map(|b| BucketFit { segment: 2100, ..b });
+    }));
+    assert!(is(|f| {
+        policed(f, 12.5, 3);
+        f.min_rtt = Some(ms(21.0));
+        each(f, |_, r| r.srtt = ms(21.0));
+    }));
+    check(
+        policer::fits_bucket,
+        || of(Source::Trace, 10.0),
+        &[
+            ("six events", |f| policed(f, 0.0, 6), Some((Certain, 1))),
+            ("five", |f| policed(f, 0.0, 5), Some((Possible, 1))),
+            (
+                "two late ones of twenty",
+                |f| {
+                    policed(f, 0.0, 6);
+                    f.reordered = 2;
+                },
+                Some((Certain, 1)),
+            ),
+            (
+                "three",
+                |f| {
+                    policed(f, 0.0, 6);
+                    f.reordered = 3;
+                },
+                Some((Possible, 1)),
+            ),
+            (
+                "a fast one that fits would delay by 4 ms",
+                |f| {
+                    policed(f, 0.99, 6);
+                    f.bucket = f.bucket.map(|b| BucketFit {
+                        range: [1e6, 12.5e6],
+                        ..b
+                    });
+                },
+                Some((Certain, 1)),
+            ),
+            (
+                "and less",
+                |f| {
+                    policed(f, 1.1, 6);
+                    f.bucket = f.bucket.map(|b| BucketFit {
+                        range: [1e6, 12.5e6],
+                        ..b
+                    });
+                },
+                Some((Possible, 1)),
+            ),
+        ],
+    );
+    check(
+        policer::fits_pauses,
+        || {
+            let mut facts = of(Source::CaptureAtSender, 10.0);
+            policed(&mut facts, 0.0, 6);
+            facts.bucket = facts.bucket.map(|b| BucketFit { parts: 0.5, ..b });
+            facts.retransmitted = 50;
+            let losses = facts.losses.iter_mut().enumerate();
+            losses.for_each(|(n, l)| l.at = ms((n / 2 * 100) as f64));
+            facts
+        },
+        &[
+            ("5 % lost", |_| {}, Some((Possible, 0))),
+            ("less", |f| f.retransmitted = 49, None),
+            ("an exchange", |f| f.is_exchange = true, None),
+            ("a bucket", |f| policed(f, 0.0, 6), Some((Certain, 1))),
+        ],
+    );
+}
+
+#[test]
+fn a_starved_sender_loses_a_tenth_and_waits_for_three_timers() {
+    let base = || {
+        let mut facts = of(Source::Samples, 10.0);
+        lose(&mut facts, 100, 15.9);
+        (facts.timeouts, facts.backoffs) = (3, 2);
+        facts
+    };
+    check(
+        policer::fits,
+        base,
+        &[
+            ("as it is", |_| {}, Some((Possible, 0))),
+            ("two timers", |f| f.timeouts = 2, None),
+            ("three in a row", |f| f.backoffs = 3, None),
+            ("less lost", |f| f.retransmitted = 99, None),
+            ("six segments waited", |f| lose(f, 100, 16.1), None),
+        ],
+    );
+}
+
+#[test]
+fn pacing_stays_below_the_rate_that_overflows() {
+    let paced = |change: Change, policed| {
+        let mut facts = of(Source::Trace, 10.0);
+        change(&mut facts);
+        experiment::paced(&facts, policed).map(|rate| rate.0)
+    };
+    // 95 % of the lowest that fits, in steps of 0.1 Mbit/s.
+    assert_eq!(paced(|f| f.bucket = bucket(1e6), true), Some(7_600_000));
+    assert_eq!(
+        paced(
+            |f| f.bucket = bucket(1e6).map(|b| BucketFit {
+                connections: 2,
+                range: [0.9e6, 1e6],
+                ..b
+            }),
+            true
+        ),
+        Some(3_400_000)
+    );
+    assert_eq!(paced(|f| f.bucket = bucket(1000.0), true), Some(7600));
+    // 90 % of the highest in four round trips.
+    assert_eq!(paced(|_| {}, false), Some(7_200_000));
+    assert_eq!(
+        paced(
+            |f| each(f, |n, r| r.passed *=
+                if (40..44).contains(&n) { 2 } else { 1 }),
+            false
+        ),
+        Some(14_400_000)
+    );
+    assert_eq!(
+        paced(
+            |f| each(f, |n, r| r.passed *=
+                if (40..43).contains(&n) { 2 } else { 1 }),
+            false
+        ),
+        Some(12_600_000)
+    );
+    // Of ten round trips between two losses, without the readings of both.
+    assert_eq!(paced(|f| lose(f, 1, 10.0), true), None);
+    let between = |f: &mut Facts, to: f64| {
+        lose(f, 2, 10.0);
+        (f.losses[0].at, f.losses[1].at) = (ms(105.0), ms(to));
+        each(f, |n, r| {
+            if n == 10 || n == (to / 10.0) as usize {
+                r.passed = 0
+            }
+        });
+    };
+    let of_two = |to| {
+        let mut facts = of(Source::Trace, 10.0);
+        between(&mut facts, to);
+        experiment::paced(&facts, true).map(|rate| rate.0)
+    };
+    assert_eq!([of_two(215.0), of_two(205.0)], [Some(7_200_000), None]);
+}
