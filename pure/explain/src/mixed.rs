@@ -377,4 +377,32 @@ mod tests {
             (MSS, 0, 3)
         );
     }
+
+    #[test]
+    fn its_own_end_sent_if_packets_show_it_or_counters_without_any() {
+        let of = |packets: &[(What, u64)], grows: bool| {
+            let (mut mixed, mut account) = (Mixed::new(Nanos(0)), account());
+            for (what, payload) in packets {
+                let segment = Segment {
+                    what: *what,
+                    payload: Bytes(*payload),
+                    flags: ACK,
+                    ..Segment::default()
+                };
+                mixed.packet(&segment, &mut account);
+            }
+            for n in 1..3u64 {
+                let acked = if grows { n } else { 1 };
+                mixed.sample(&TraceSample {
+                    at: Nanos::from_millis(n),
+                    socket: socket_state! { state: Some(1), bytes_acked: Some(Bytes(acked)) },
+                    ..TraceSample::default()
+                });
+            }
+            mixed.has_sent()
+        };
+        assert!(of(&[], true) && !of(&[], false));
+        assert!(of(&[(What::Sent, 1)], false) && !of(&[(What::Sent, 0)], true));
+        assert!(!of(&[(What::Received, 9)], true));
+    }
 }

@@ -278,4 +278,191 @@ mod tests {
         assert_eq!(behind.total.computing, 5.0 * MS as f64);
         assert_eq!(behind.total.asleep, 0.0);
     }
+
+    /// Between two looks 100 ms apart: computing, ready, waiting for a disk, asleep, bytes; the functions.
+    fn between(change: impl Fn(&mut Owner)) -> ([f64; 5], Vec<(String, f64)>, bool) {
+        let before = Owner {
+            storage_read: Some(Bytes(5)),
+            storage_written: Some(Bytes(7)),
+            ..look(100, 10, 0)
+        };
+        let mut now = Owner {
+            at: Nanos(200 * MS),
+            ..before.clone()
+        };
+        change(&mut now);
+        let Doing {
+            computing,
+            queued,
+            disk,
+            asleep,
+            storage,
+            storage_known,
+            places,
+        } = ActivityInterval::between(&before, &now).unwrap().doing;
+        let [computing, queued, disk, asleep] =
+            [computing, queued, disk, asleep].map(|ns| ns / MS as f64);
+        let places = places.into_iter().map(|(name, ns)| (name, ns / MS as f64));
+        (
+            [computing, queued, disk, asleep, storage],
+            places.collect(),
+            storage_known,
+        )
+    }
+
+    #[test]
+    fn the_time_between_two_looks_is_divided_once() {
+        let (parts, places, known) = between(|now| {
+            (now.ran, now.queued) = (Nanos(40 * MS), Nanos(20 * MS));
+            (now.storage_read, now.storage_written) = (Some(Bytes(15)), Some(Bytes(27)));
+            now.waits_in = "futex".to_owned();
+        });
+        assert_eq!(parts, [30.0, 20.0, 0.0, 50.0, 30.0]);
+        assert_eq!(places, [("futex".to_owned(), 50.0)]);
+        assert!(known);
+        let (parts, ..) = between(|now| (now.ran, now.blocked) = (Nanos(40 * MS), 1));
+        assert_eq!(parts, [30.0, 0.0, 70.0, 0.0, 0.0]);
+        // Several threads: no more than there is, and the rest is nobody's.
+        let (parts, places, _) = between(|now| {
+            (now.ran, now.queued) = (Nanos(90 * MS), Nanos(500 * MS));
+            now.waits_in = "futex".to_owned();
+        });
+        assert_eq!((parts, places), ([80.0, 20.0, 0.0, 0.0, 0.0], vec![]));
+        let (.., known) = between(|now| now.storage_read = None);
+        assert!(!known);
+        assert!(ActivityInterval::between(&look(1, 0, 0), &look(1, 0, 0)).is_none());
+    }
+
+    #[test]
+    fn what_is_done_adds_up_by_its_part() {
+        let one = Doing {
+            computing: 1.0,
+            queued: 2.0,
+            disk: 4.0,
+            asleep: 8.0,
+            storage: 16.0,
+            storage_known: true,
+            places: BTreeMap::from([("a".to_owned(), 32.0)]),
+        };
+        let mut sum = one.clone();
+        sum.add(&one, 0.5);
+        let Doing {
+            computing,
+            queued,
+            disk,
+            asleep,
+            storage,
+            storage_known,
+            places,
+        } = &sum;
+        assert_eq!(
+            [*computing, *queued, *disk, *asleep, *storage],
+            [1.5, 3.0, 6.0, 12.0, 24.0]
+        );
+        assert_eq!(
+            (*storage_known, places["a"], sum.time()),
+            (true, 48.0, 22.5)
+        );
+        // Once known, it is known; and so many functions are counted.
+        sum.add(&Doing::default(), 1.0);
+        assert!(sum.storage_known);
+        for n in 1..=MOST_PLACES {
+            let places = BTreeMap::from([(format!("f{n}"), 1.0)]);
+            sum.add(
+                &Doing {
+                    places,
+                    ..Doing::default()
+                },
+                1.0,
+            );
+        }
+        sum.add(&one, 1.0);
+        assert_eq!((sum.places.len(), sum.places["a"]), (MOST_PLACES, 80.0));
+        let mut unknown = Doing::default();
+        unknown.add(&Doing::default(), 1.0);
+        assert!(!unknown.storage_known);
+    }
+
+    #[test]
+    fn evidence_has_what_was_done_most_first() {
+        let of = |change: fn(&mut Doing)| {
+            let mut behind = LimitingProcess {
+                owner: Some((845, Comm::new(b"iperf3"))),
+                ..LimitingProcess::default()
+            };
+            behind.total = Doing {
+                computing: 4.0e6,
+                queued: 0.39e6,
+                disk: 0.0,
+                asleep: 36.0e6,
+                storage: 1.0,
+                storage_known: true,
+                places: BTreeMap::from([("a".to_owned(), 1.0), ("b".to_owned(), 2.0)]),
+            };
+            change(&mut behind.total);
+            let facts = crate::facts::Facts::new(Source::Trace);
+            let candidate =
+                crate::limits::candidate(model::finding::Limit::Closing, &facts).unwrap();
+            let found = behind.add_to(candidate, Source::Trace);
+            let keys: Vec<Key> = found.evidence.iter().map(|e| e.key).collect();
+            (
+                keys,
+                found
+                    .remedies
+                    .first()
+                    .map(|r| r.words.clone())
+                    .unwrap_or_default(),
+            )
+        };
+        let (keys, words) = of(|_| {});
+        use Key::*;
+        assert_eq!(
+            keys,
+            [
+                ProcessTime,
+                ProcessAsleep,
+                ProcessRunning,
+                WaitFunction,
+                StorageBytes
+            ]
+        );
+        assert!(words.starts_with("iperf3 waits for something"), "{words}");
+        // One in a hundred is worth a row.
+        let (keys, _) = of(|d| (d.queued, d.computing) = (0.41e6, 4.0e6));
+        assert_eq!(
+            keys[..4],
+            [ProcessTime, ProcessAsleep, ProcessRunning, ProcessReady]
+        );
+        let (keys, words) =
+            of(|d| (d.computing, d.storage, d.storage_known) = (50.0e6, 9.0, false));
+        assert_eq!(keys, [ProcessTime, ProcessRunning, ProcessAsleep]);
+        assert!(words.starts_with("iperf3 computes"), "{words}");
+        let (keys, words) = of(|d| (d.disk, d.storage) = (40.0e6, 0.9));
+        assert_eq!(
+            keys,
+            [
+                ProcessTime,
+                ProcessDiskWait,
+                ProcessAsleep,
+                ProcessRunning,
+                WaitFunction
+            ]
+        );
+        assert!(words.starts_with("iperf3 waits for a disk"), "{words}");
+        let (keys, _) = of(|d| (d.computing, d.asleep) = (4.0e6, 35.6e6));
+        assert_eq!(keys, [], "39.99 ms");
+        let waits = |queued: f64, asleep: f64| {
+            let total = Doing {
+                queued,
+                asleep,
+                ..Doing::default()
+            };
+            LimitingProcess {
+                total,
+                ..LimitingProcess::default()
+            }
+            .waits_for_processor()
+        };
+        assert!(waits(20.1e6, 19.9e6) && !waits(20.0e6, 20.0e6) && !waits(39.9e6, 0.0));
+    }
 }

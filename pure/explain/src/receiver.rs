@@ -284,4 +284,152 @@ mod tests {
         let wrote = super::tests::explained(1 << 20);
         assert!(wrote.iter().all(|e| e.sender == local), "{wrote:#?}");
     }
+
+    /// A socket with a buffer of 1000 bytes, of which so many are unread and so many offered.
+    fn socket(unread: u32, offered: u64) -> SocketValues {
+        SocketValues {
+            min_rtt: Nanos(1),
+            rcvbuf: Bytes(1000),
+            copied_seq: 5000,
+            rcv_nxt: 5000 + unread,
+            rcv_wup: 5000 + unread - 40,
+            rcv_wnd: Bytes(offered + 40),
+            rcv_mss: 100,
+            ..SocketValues::default()
+        }
+    }
+
+    fn event(ms: u64, what: What, payload: u64, socket: SocketValues) -> Segment {
+        Segment {
+            at: Nanos::from_millis(ms),
+            what,
+            payload: Bytes(payload),
+            pid: 7,
+            comm: Comm::new(b"reader"),
+            socket: Some(SocketState::from_probe(socket)),
+            ..Segment::default()
+        }
+    }
+
+    #[test]
+    fn a_window_is_closed_to_less_than_a_segment() {
+        let of = |unread, offered| {
+            let state = BufferState::of(&socket(unread, offered));
+            (state.unread, state.closed)
+        };
+        assert_eq!(of(250, 100), (0.25, false));
+        assert_eq!(of(500, 99), (0.5, true));
+    }
+
+    #[test]
+    fn two_stretches_become_one_of_their_mean() {
+        let of = |from, time, unread, closed| UnreadInterval {
+            from: Nanos(from),
+            time: Nanos(time),
+            unread,
+            closed: Nanos(closed),
+        };
+        let both = joined(&[of(0, 10, 0.2, 3), of(10, 30, 0.6, 5)]);
+        assert_eq!(
+            (both.from, both.time, both.closed),
+            (Nanos(0), Nanos(40), Nanos(8))
+        );
+        assert!((both.unread - 0.5).abs() < 1e-9);
+        assert_eq!(joined(&[of(7, 1, 0.5, 0)]).from, Nanos(7));
+        let mut many = Vec::new();
+        (0..MOST_STRETCHES as u64 - 1).for_each(|n| keep(&mut many, of(n, 1, 0.5, 1)));
+        assert_eq!(many.len(), MOST_STRETCHES - 1);
+        keep(&mut many, of(MOST_STRETCHES as u64 - 1, 1, 0.5, 1));
+        assert_eq!(many.len(), MOST_STRETCHES / 2);
+    }
+
+    /// Nothing counts before the first data, at 10 ms; a read at 30 ms, the last data at 40 ms.
+    fn read_late() -> ReceivingSocket {
+        let sample = TraceSample {
+            at: Nanos::from_millis(35),
+            socket: model::socket_state! { rcvbuf: Some(Bytes(2000)), rqueue: Some(Bytes(200)) },
+            ..TraceSample::default()
+        };
+        let mut reader = ReceivingSocket::default();
+        reader.sample(&sample);
+        reader.event(&event(0, What::Read, 1, socket(900, 500)));
+        assert!(reader.is_blind() && !reader.is_traced);
+        reader.event(&event(10, What::Received, 100, socket(200, 500)));
+        reader.event(&event(20, What::Received, 100, socket(600, 99)));
+        reader.event(&event(30, What::Read, 100, socket(100, 500)));
+        reader.sample(&sample);
+        reader.sample(&TraceSample {
+            gone: true,
+            at: Nanos::from_millis(36),
+            ..sample
+        });
+        reader.event(&event(40, What::Received, 100, socket(300, 500)));
+        reader.event(&event(90, What::Read, 100, socket(0, 500)));
+        reader
+    }
+
+    #[test]
+    fn a_read_leaves_what_is_unread_after_it_and_every_other_event_what_was_before() {
+        let reader = read_late();
+        let unread = |from, to| reader.unread(Nanos::from_millis(from), Nanos::from_millis(to));
+        let is = |found: Option<f64>, wanted: f64| found.is_some_and(|f| (f - wanted).abs() < 1e-9);
+        assert!(is(unread(10, 20), 0.6), "before the data of 20 ms");
+        assert!(is(unread(20, 30), 0.6), "until it was read");
+        assert!(is(unread(30, 35), 0.1), "from then on");
+        assert!(is(unread(35, 40), 0.3), "before the data of 40 ms");
+        assert!(is(unread(15, 35), (3.0 + 6.0 + 0.5) / 20.0));
+        assert!(
+            is(unread(0, 900), (6.0 + 6.0 + 0.5 + 1.5) / 30.0),
+            "not after the last data"
+        );
+        assert_eq!([unread(0, 10), unread(40, 90)], [None, None]);
+    }
+
+    #[test]
+    fn the_facts_of_a_sender_get_what_was_unread_in_each_reading() {
+        let reader = read_late();
+        let mut facts = crate::facts::tests::steady(3);
+        reader.inform(&mut facts, Nanos::from_millis(10), &Clocks::ONE);
+        let unread: Vec<_> = facts
+            .readings
+            .iter()
+            .map(|r| r.unread.map(|u| (u * 1e3).round()))
+            .collect();
+        assert_eq!(unread, [Some(600.0), Some(600.0), Some(200.0)]);
+        assert_eq!(facts.receive_buffer, Some(Bytes(2000)));
+        let mut facts = crate::facts::tests::steady(3);
+        reader.inform_as_a_whole(&mut facts);
+        let mean = reader.unread(Nanos(0), Nanos(u64::MAX));
+        assert!(mean.is_some() && facts.readings.iter().all(|r| r.unread == mean));
+        let evidence = reader.evidence();
+        let rows: Vec<_> = evidence
+            .iter()
+            .map(|e| (e.key, e.quantity.clone(), e.subject.as_deref()))
+            .collect();
+        assert_eq!(
+            rows[0],
+            (
+                EvidenceKey::UnreadData,
+                Quantity::Share(mean.unwrap()),
+                Some("reader (process 7)")
+            )
+        );
+        assert_eq!(
+            rows[1],
+            (EvidenceKey::ReceiveBufferFirst, Bytes(1000).into(), None)
+        );
+        assert_eq!(
+            rows[2],
+            (EvidenceKey::ReceiveBuffer, Bytes(2000).into(), None)
+        );
+        // Closed from 10 to 30 ms.
+        assert_eq!(
+            rows[3],
+            (
+                EvidenceKey::ZeroWindowTime,
+                Nanos::from_millis(20).into(),
+                None
+            )
+        );
+    }
 }

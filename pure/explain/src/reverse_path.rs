@@ -85,4 +85,38 @@ mod tests {
         assert_eq!(share(20), None);
         assert_eq!(share(0), None);
     }
+
+    #[test]
+    fn ten_samples_are_the_fewest_and_lie_between_two_of_the_receivers() {
+        let arrived = [
+            (Nanos(0), Bytes(0)),
+            (Nanos(1000), Bytes(100)),
+            (Nanos(3000), Bytes(200)),
+        ];
+        assert_eq!(had(&arrived, Bytes(50)), Some(500.0));
+        assert_eq!(had(&arrived, Bytes(150)), Some(2000.0));
+        assert_eq!(had(&arrived, Bytes(200)), Some(3000.0));
+        assert_eq!(
+            [had(&arrived, Bytes(0)), had(&arrived, Bytes(201))],
+            [None, None]
+        );
+        // The round trip grows from 20 by 1 ms each, and acknowledgements are late by as much, or by so many parts of it.
+        let of = |many: u64, part: f64| {
+            let line: Vec<(Nanos, Bytes)> = (0..=many + 1)
+                .map(|n| (Nanos::from_millis(n * 10), Bytes(n * 1000)))
+                .collect();
+            let acked = (1..=many).map(|n| {
+                let late = Nanos((n as f64 * part * 1e6) as u64);
+                let at = Nanos::from_millis(n * 10) + late;
+                (at, Nanos::from_millis(20 + n), Bytes(n * 1000))
+            });
+            let found = queueing(acked, &line, Nanos::from_millis(20))?;
+            Some(((found.delay.0 + 500) / 1000, found.all.0 / 1000))
+        };
+        // 5.5 ms on the average.
+        assert_eq!([of(10, 1.0), of(9, 1.0)], [Some((5500, 5500)), None]);
+        assert_eq!(of(10, 0.6), Some((3300, 5500)));
+        assert_eq!(of(10, 0.4), None);
+        assert_eq!(of(10, 0.0), None);
+    }
 }

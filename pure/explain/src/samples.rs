@@ -604,3 +604,6 @@ fn owner(
     };
     state.owner()
 }
+
+#[cfg(test)]
+mod tests;

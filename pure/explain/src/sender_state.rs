@@ -250,4 +250,78 @@ mod tests {
         let late = kept.iter().find(|p| p.limit == owners[13]);
         assert!(late.is_some_and(|p| p.from.0.abs_diff(at.0 / 2) < at.0 / 100));
     }
+
+    #[test]
+    fn a_piece_is_split_in_proportion() {
+        let piece = OwnedInterval {
+            from: Nanos(10),
+            to: Nanos(50),
+            limit: Limit::Pacing,
+            bytes: Bytes(100),
+        };
+        let of = |at| {
+            let mut rest = piece;
+            let part = rest.split(Nanos(at));
+            [part, rest].map(|p| (p.from.0, p.to.0, p.bytes.0))
+        };
+        assert_eq!(of(20), [(10, 20, 25), (20, 50, 75)]);
+        assert_eq!(of(49), [(10, 49, 97), (49, 50, 3)]);
+        assert_eq!([of(50), of(60)], [[(10, 50, 100), (50, 50, 0)]; 2]);
+    }
+
+    #[test]
+    fn neighbours_of_one_owner_are_one_and_time_never_goes_back() {
+        let mut pieces = Vec::new();
+        let mut own = |from, to, limit| {
+            let piece = OwnedInterval {
+                from: Nanos(from),
+                to: Nanos(to),
+                limit,
+                bytes: Bytes(1),
+            };
+            super::own(&mut pieces, piece);
+        };
+        own(0, 10, Limit::Pacing);
+        own(10, 20, Limit::Pacing);
+        own(15, 30, Limit::Nagle);
+        own(5, 8, Limit::Cpu);
+        let found: Vec<_> = pieces
+            .iter()
+            .map(|p| (p.from.0, p.to.0, p.limit, p.bytes.0))
+            .collect();
+        let expected = [
+            (0, 20, Limit::Pacing, 2),
+            (20, 30, Limit::Nagle, 1),
+            (30, 30, Limit::Cpu, 1),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn too_many_pieces_are_put_together_within_a_stretch() {
+        // Of 288 stretches of 100 ns each has both owners, of 10 and 40 ns in turns.
+        let mut pieces = Vec::new();
+        for n in 0..576u64 {
+            for (from, to, limit) in [(0, 10, Limit::Pacing), (10, 50, Limit::Nagle)] {
+                pieces.push(OwnedInterval {
+                    from: Nanos(n * 50 + from),
+                    to: Nanos(n * 50 + to),
+                    limit,
+                    bytes: Bytes(to - from),
+                });
+            }
+        }
+        let out = coarser(&pieces);
+        assert_eq!(out.len(), 576);
+        for (n, two) in (0..).zip(out.chunks(2)) {
+            let found = [&two[0], &two[1]].map(|p| (p.from.0, p.to.0, p.limit, p.bytes.0));
+            let at = n * 100;
+            let expected = [
+                (at, at + 20, Limit::Pacing, 20),
+                (at + 20, at + 100, Limit::Nagle, 80),
+            ];
+            assert_eq!(found, expected);
+        }
+        assert_eq!(coarser(&[]).len(), 0);
+    }
 }

@@ -122,4 +122,40 @@ mod tests {
         );
         assert_eq!(lately.sums(ms(0), ms(20_000)).sent, Bytes(0));
     }
+
+    #[test]
+    fn each_second_counts_until_two_others_have_begun() {
+        let mut lately = SlidingWindow::default();
+        let ms = |n: u64| Nanos(n * 1_000_000);
+        lately.own(ms(500), ms(2_500), Limit::Pacing);
+        lately.own(ms(2_500), ms(3_000), Limit::Nagle);
+        lately.sent(ms(999), Bytes(1), 1);
+        lately.sent(ms(1_000), Bytes(2), 2);
+        // Late ones count where their second still does.
+        lately.received(ms(2_999), Bytes(4));
+        lately.received(ms(2_000), Bytes(8));
+        let of = |now| {
+            let sums = lately.sums(ms(500), ms(now));
+            let owned = [Limit::Pacing, Limit::Nagle].map(|l| sums.owned.get(&l).copied());
+            let owned = owned.map(|time| time.unwrap_or(0) / 1_000_000);
+            (
+                owned,
+                sums.span.0 / 1_000_000,
+                sums.sent.0,
+                sums.retransmitted,
+                sums.received.0,
+            )
+        };
+        assert_eq!(of(2_999), ([2_000, 500], 2_499, 3, 3, 12));
+        assert_eq!(of(3_000), ([1_500, 500], 2_000, 2, 2, 12));
+        assert_eq!(of(4_500), ([500, 500], 2_500, 0, 0, 12));
+        lately.received(ms(4_000), Bytes(16));
+        lately.received(ms(1_999), Bytes(32));
+        assert_eq!(lately.sums(ms(4_400), ms(4_500)).span, ms(100));
+        assert_eq!(
+            lately.sums(ms(0), ms(4_500)).received,
+            Bytes(28),
+            "one was too late"
+        );
+    }
 }

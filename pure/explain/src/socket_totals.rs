@@ -129,4 +129,41 @@ mod tests {
         );
         assert_eq!(totals.account.limited[&Limit::ReceiveWindow], Nanos(3_000));
     }
+
+    #[test]
+    fn a_group_has_the_port_of_a_service_and_the_network_of_a_peer() {
+        let of = |local: &str, remote: &str| {
+            let mut totals = SocketTotals::default();
+            let connection = Connection {
+                id: 0,
+                cookie: 1,
+                netns: 0,
+                local: local.parse().unwrap(),
+                remote: remote.parse().unwrap(),
+            };
+            let group = totals.group(&connection, Comm::default());
+            (totals.groups[group].peer.clone(), totals.groups[group].port)
+        };
+        let is = |peer: &str, port| (peer.to_owned(), port);
+        assert_eq!(
+            of("10.0.0.1:40000", "192.0.2.77:443"),
+            is("192.0.2.0/24", 443)
+        );
+        assert_eq!(
+            of("10.0.0.1:22", "192.0.2.77:40000"),
+            is("192.0.2.0/24", 22)
+        );
+        assert_eq!(
+            of("10.0.0.1:32767", "192.0.2.77:40000"),
+            is("192.0.2.0/24", 32_767)
+        );
+        assert_eq!(
+            of("10.0.0.1:32768", "192.0.2.77:40000"),
+            is("192.0.2.0/24", 0)
+        );
+        assert_eq!(
+            of("[::1]:40000", "[2001:db8:1:2:3:4:5:6]:5201"),
+            is("2001:db8:1:2::/64", 5201)
+        );
+    }
 }

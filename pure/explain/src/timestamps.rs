@@ -306,4 +306,124 @@ mod tests {
         };
         assert_eq!([read(0), read(7)], [Nanos(0), Nanos::from_millis(6)]);
     }
+
+    #[test]
+    fn a_tick_is_a_millisecond_if_a_hundred_of_them_take_about_as_long() {
+        let of = |ticks: u32, us: u64| {
+            let mut lateness = Lateness::default();
+            lateness.of(Nanos(0), 1000);
+            lateness.of(Nanos::from_micros(us), 1000 + ticks);
+            lateness.is_in_milliseconds()
+        };
+        assert_eq!([of(100, 100_000), of(99, 99_000)], [true, false]);
+        assert_eq!([of(100, 333_000), of(100, 334_000)], [true, false]);
+        assert_eq!([of(100, 50_100), of(100, 50_000)], [true, false]);
+        assert!(!Lateness::default().is_in_milliseconds());
+    }
+
+    #[test]
+    fn lateness_is_above_the_least_of_this_stretch_and_the_one_before() {
+        let mut lateness = Lateness::default();
+        let mut late = |ms: u64, by: u64| lateness.of(Nanos::from_millis(ms + by), ms as u32);
+        assert_eq!(
+            [late(0, 5), late(10, 7), late(20, 5)],
+            [Some(0), Some(2000), Some(0)]
+        );
+        assert_eq!(late(30, 3), None, "it shows that the others were late");
+        assert_eq!(late(40, 5), Some(2000));
+        // Ten seconds later the least is looked for again, beside the one before.
+        assert_eq!([late(10_000, 4), late(10_010, 6)], [Some(1000), Some(3000)]);
+        assert_eq!([late(20_001, 8), late(20_010, 9)], [Some(4000), Some(5000)]);
+        assert_eq!(
+            [late(30_002, 9), late(30_010, 10)],
+            [Some(1000), Some(2000)]
+        );
+    }
+
+    #[test]
+    fn packets_of_one_stamp_are_later_by_the_time_between_them() {
+        let mut lateness = Lateness::default();
+        let at = Nanos::from_millis;
+        assert!(!lateness.follows(at(0), 0), "the first");
+        lateness.of(at(0), 0);
+        assert!(lateness.follows(at(1), 0) && !lateness.follows(at(2), 1));
+        assert!(!lateness.follows(Nanos(0), 0), "not before the last");
+        assert!(lateness.follows(at(9_999), 0) && !lateness.follows(at(10_000), 0));
+        assert_eq!(lateness.read(), Some(0));
+        assert!(!lateness.follows(at(9_999), 0), "of another reading");
+        assert_eq!(lateness.read(), None);
+    }
+
+    #[test]
+    fn the_mean_lateness_is_that_of_the_clock_that_fits_less_half_a_tick() {
+        // Ten packets 10 ms apart of a clock of such ticks, all but the first late.
+        let of = |tick_ms: u64, late_ms: u64, span_ms: f64, ticks: u32| {
+            let mut lateness = TickLateness::default();
+            for n in 0..10 {
+                let late = if n == 0 { 0 } else { late_ms };
+                let value = (n * 20 / tick_ms) as u32;
+                lateness.push(Nanos::from_millis(n * 20 + late), value);
+            }
+            let mean = lateness.mean(Nanos((span_ms * 1e6) as u64), ticks);
+            mean.map(|mean| mean.0 / 1000)
+        };
+        // 9 x 4 ms by 10, less 0.5 ms.
+        assert_eq!(of(1, 4, 180.0, 180), Some(3100));
+        // 9 x 10 ms by 10, less 2 or 5 ms.
+        assert_eq!(
+            [of(4, 10, 180.0, 45), of(10, 10, 180.0, 18)],
+            [Some(7000), None]
+        );
+        assert_eq!(of(10, 20, 180.0, 18), Some(13_000));
+        assert_eq!(
+            [of(1, 1, 180.0, 180), of(1, 2, 180.0, 180)],
+            [None, Some(1300)]
+        );
+        // Five ticks, and a quarter more or less.
+        assert_eq!([of(1, 4, 5.0, 5), of(1, 4, 4.0, 4)], [Some(3100), None]);
+        assert_eq!(
+            [of(1, 4, 125.0, 100), of(1, 4, 127.0, 100)],
+            [Some(3100), None]
+        );
+        assert_eq!(
+            [of(1, 4, 75.0, 100), of(1, 4, 74.0, 100)],
+            [Some(3100), None]
+        );
+        // Of one stamp: 0, 6 and 12 ms late.
+        let mut lateness = TickLateness::default();
+        for ms in [0, 6, 12] {
+            lateness.push(Nanos::from_millis(ms), 0);
+        }
+        assert_eq!(
+            lateness.mean(Nanos::from_millis(10), 10),
+            Some(Nanos::from_micros(5500))
+        );
+    }
+
+    #[test]
+    fn means_of_ten_readings_divide_the_delay_between_both_directions() {
+        let of = |readings: u64| {
+            let mut stamped = Stamped::default();
+            for n in 0..readings {
+                // The first of each is on time; both clocks count milliseconds.
+                let late = |by: u64| Nanos::from_millis(if n == 0 { 0 } else { by });
+                let at = Nanos::from_millis(n * 100);
+                stamped.data(at + late(11), n as u32 * 100, false);
+                stamped.ack(at + Nanos::from_millis(50) + late(22), n as u32 * 100 + 50);
+                stamped.read(Nanos::from_millis(50), Nanos::from_millis(70));
+            }
+            let ms = |way: Option<ReverseQueueing>| {
+                way.map(|w| (w.delay.0 / 1_000_000, w.all.0 / 1_000_000))
+            };
+            [
+                ms(stamped.reverse_queueing_at_sender(Nanos::from_millis(10))),
+                ms(stamped.reverse_queueing_at_receiver(Nanos::from_millis(20))),
+                ms(stamped.reverse_queueing_at_sender(Nanos(0))),
+            ]
+        };
+        // 10 of 11 readings: 20 ms of acknowledgements and 10 ms of data.
+        assert_eq!(of(11), [Some((20, 40)), Some((40, 50)), None]);
+        assert_eq!(of(9), [None; 3]);
+        assert!(of(10)[0].is_some());
+    }
 }

@@ -400,4 +400,71 @@ mod tests {
         assert!(shows(true));
         assert!(!shows(false));
     }
+
+    #[test]
+    fn a_socket_is_that_of_a_connection_by_both_ends_in_either_form_of_address() {
+        let connection = Connection {
+            id: 0,
+            cookie: 1,
+            netns: 0,
+            local: ([192, 0, 2, 1], 40000).into(),
+            remote: ([192, 0, 2, 2], 5201).into(),
+        };
+        let socket = |local: &str, remote: &str| {
+            SocketOptions::new(0, local.parse().unwrap(), remote.parse().unwrap())
+        };
+        let own = socket("192.0.2.1:40000", "192.0.2.2:5201");
+        let mapped = socket("[::ffff:192.0.2.1]:40000", "[::ffff:192.0.2.2]:5201");
+        let others = [
+            socket("192.0.2.1:40001", "192.0.2.2:5201"),
+            socket("192.0.2.1:40000", "192.0.2.2:5202"),
+            socket("192.0.2.9:40000", "192.0.2.2:5201"),
+            socket("192.0.2.1:40000", "192.0.2.9:5201"),
+        ];
+        assert!(is_socket(&own, &connection) && is_socket(&mapped, &connection));
+        assert!(!others.iter().any(|other| is_socket(other, &connection)));
+        let place = |own: Option<SocketOptions>| {
+            let sockets = others.iter().cloned().chain(own).collect();
+            stream_of(
+                &EndRecord {
+                    sockets,
+                    ..EndRecord::default()
+                },
+                &connection,
+            )
+        };
+        assert_eq!([place(Some(mapped)), place(None)], [Some(4), None]);
+    }
+
+    #[test]
+    fn a_load_begins_with_the_first_data_or_after_the_token() {
+        let event = |ms, what, payload| Segment {
+            at: Nanos::from_millis(ms),
+            what,
+            payload: Bytes(payload),
+            ..Segment::default()
+        };
+        let trace = Trace {
+            connections: vec![Connection {
+                id: 0,
+                cookie: 1,
+                netns: 0,
+                local: ([192, 0, 2, 1], 40000).into(),
+                remote: ([192, 0, 2, 2], 5201).into(),
+            }],
+            segments: vec![
+                event(1, What::Sent, 0),
+                event(2, What::Received, 9),
+                event(3, What::Sent, 16),
+                event(4, What::Sent, 1448),
+            ],
+            ..Trace::default()
+        };
+        let events = TraceEvents::of(&trace);
+        let begins = |n, token| events.load_begins(n, token).0 / 1_000_000;
+        assert_eq!(
+            [begins(0, false), begins(0, true), begins(1, false)],
+            [3, 4, 0]
+        );
+    }
 }

@@ -365,7 +365,7 @@ fn a_link_is_full_from_87_per_cent_and_has_room_below_80() {
         assert!(!facts.leaves_link_idle(), "more was offered");
     }
     let used = over(1e6 / 0.9).fills_link().unwrap();
-    assert!(matches!(used.quantity, Quantity::Share(used) if is_about(Some(used), 0.9)));
+    assert!(matches!(used.quantity, Quantity::Ratio(used) if is_about(Some(used), 0.9)));
     assert_eq!(
         Some(model::finding::Threshold::AtLeast(0.87)),
         used.threshold
@@ -511,8 +511,8 @@ fn a_queue_for_a_twentieth_of_the_time_that_carries_no_more_than_the_rest() {
     assert_eq!(of(100, 5, 12.4, 15_001, 10_000), None, "no queue");
     assert_eq!(of(100, 5, 12.5, 15_001, 11_100), None, "more is delivered");
     // In a short transfer for two round trips.
-    assert!(of(30, 2, 13.0, 15_001, 10_000).is_some());
-    assert_eq!(of(30, 1, 13.0, 15_001, 10_000), None);
+    assert!(of(20, 2, 13.0, 15_001, 10_000).is_some());
+    assert_eq!(of(20, 1, 13.0, 15_001, 10_000), None);
 }
 
 #[test]
