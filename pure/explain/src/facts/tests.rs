@@ -377,9 +377,9 @@ fn a_link_is_full_from_87_per_cent_and_has_room_below_80() {
         facts.readings.iter_mut().for_each(|r| r.srtt = ms(srtt));
         facts.fills_link().is_some()
     };
-    assert_eq!([of_size(2500, 10.0), of_size(2501, 10.0)], [true, false]);
-    assert_eq!([of_size(3750, 15.0), of_size(3751, 15.0)], [true, false]);
-    assert_eq!([of_size(2500, 5.0), of_size(2501, 5.0)], [true, false]);
+    assert_eq!([of_size(2499, 10.0), of_size(2501, 10.0)], [true, false]);
+    assert_eq!([of_size(3749, 15.0), of_size(3751, 15.0)], [true, false]);
+    assert_eq!([of_size(2499, 5.0), of_size(2501, 5.0)], [true, false]);
 }
 
 #[test]
