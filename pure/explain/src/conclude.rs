@@ -787,4 +787,315 @@ mod tests {
         assert_eq!(of(20), Some(TimeKind::SlowStart));
         assert_eq!(of(40), Some(TimeKind::Network));
     }
+
+    #[test]
+    fn the_time_line_has_equal_stretches_each_of_its_largest_owner() {
+        let of = |pieces: &[(u64, u64, Limit)]| -> Vec<(u64, u64, Limit, u64)> {
+            let pieces = pieces.iter().map(|(from, to, limit)| OwnedInterval {
+                from: Nanos(1000 + from),
+                to: Nanos(1000 + to),
+                limit: *limit,
+                bytes: Bytes(2 * (to - from)),
+            });
+            let pieces: Vec<OwnedInterval> = pieces.collect();
+            let all = phases(&pieces).into_iter();
+            all.map(|p| (p.from.0, p.to.0, p.limit, p.bytes.0))
+                .collect()
+        };
+        let (pacing, nagle) = (Limit::Pacing, Limit::Nagle);
+        // Of 72 stretches of 10 ns the third is mostly the second's.
+        assert_eq!(
+            of(&[(0, 24, pacing), (24, 720, nagle)]),
+            [(0, 20, pacing, 40), (20, 720, nagle, 1400)]
+        );
+        assert_eq!(
+            of(&[(0, 26, pacing), (26, 720, nagle)]),
+            [(0, 30, pacing, 60), (30, 720, nagle, 1380)]
+        );
+        // Of 2 ns each, the last is shorter.
+        assert_eq!(of(&[(0, 101, pacing)]), [(0, 101, pacing, 202)]);
+        assert_eq!(
+            of(&[(0, 40, pacing), (60, 720, nagle)]),
+            [(0, 40, pacing, 80), (60, 720, nagle, 1320)],
+            "nothing is known of the time between"
+        );
+        assert_eq!(of(&[]), []);
+    }
+
+    #[test]
+    fn shares_are_sums_by_their_total() {
+        let pieces = [
+            OwnedInterval {
+                bytes: Bytes(5),
+                ..piece(0, 30, Limit::Pacing)
+            },
+            OwnedInterval {
+                bytes: Bytes(6),
+                ..piece(30, 50, Limit::Nagle)
+            },
+            OwnedInterval {
+                bytes: Bytes(7),
+                ..piece(50, 80, Limit::Pacing)
+            },
+        ];
+        let found = shares(&pieces).into_iter();
+        let found = found.map(|(l, s)| (l, s.time.0 / 1_000_000, s.time_share, s.bytes.0));
+        let mut found: Vec<_> = found.collect();
+        found.sort_by_key(|(.., bytes)| *bytes);
+        assert_eq!(
+            found,
+            [(Limit::Nagle, 20, 0.25, 6), (Limit::Pacing, 60, 0.75, 12)]
+        );
+    }
+
+    /// What limits a connection whose time is divided so, in milliseconds.
+    fn judged(facts: &Facts, parts: &[(Limit, u64)]) -> Explanation {
+        let mut at = 0;
+        let pieces = parts.iter().map(|(limit, time)| {
+            at += time;
+            piece(at - time, at, *limit)
+        });
+        let pieces: Vec<OwnedInterval> = pieces.collect();
+        assemble(ExplainedConnection::default(), &pieces, facts, Vec::new())
+    }
+
+    fn causes(facts: &Facts, parts: &[(Limit, u64)]) -> Option<Vec<Limit>> {
+        match judged(facts, parts).conclusion {
+            Conclusion::Limited { by } => Some(by),
+            Conclusion::Innocent => Some(Vec::new()),
+            Conclusion::TooShort | Conclusion::Unexplained => None,
+        }
+    }
+
+    /// A second of 1000 segments on a path of 10 ms.
+    fn second(source: Source, change: impl Fn(&mut Facts)) -> Facts {
+        let mut facts = crate::facts::tests::steady(100);
+        facts.source = source;
+        change(&mut facts);
+        facts
+    }
+
+    fn each(facts: &mut Facts, change: impl Fn(&mut SenderInterval)) {
+        facts.readings.iter_mut().for_each(change);
+    }
+
+    #[test]
+    fn ten_round_trips_and_twenty_segments_are_judged() {
+        let buffer = Limit::SendBuffer;
+        let of = |parts: &[(Limit, u64)], segments| {
+            let facts = second(Source::Trace, |f| f.segments = segments);
+            judged(&facts, parts).conclusion
+        };
+        let is_short =
+            |parts: &[(Limit, u64)], segments| of(parts, segments) == Conclusion::TooShort;
+        assert!(is_short(&[(buffer, 99)], 1000) && !is_short(&[(buffer, 100)], 1000));
+        assert!(is_short(&[(buffer, 100)], 19) && !is_short(&[(buffer, 100)], 20));
+        for waits in [Limit::Application, Limit::Nagle] {
+            assert!(is_short(&[(waits, 100)], 1) && !is_short(&[(waits, 100)], 2));
+        }
+        let died = second(Source::Trace, |f| {
+            (f.segments, f.timeouts, f.stalled) = (5, 1, Nanos::from_millis(400));
+        });
+        assert_ne!(
+            judged(&died, &[(buffer, 100)]).conclusion,
+            Conclusion::TooShort
+        );
+    }
+
+    #[test]
+    fn one_kind_has_half_of_the_time_or_the_two_largest_are_named() {
+        use Limit::{Application, Nagle, ReceiveWindow, SendBuffer};
+        let facts = second(Source::Trace, |_| {});
+        let of = |parts: &[(Limit, u64)]| causes(&facts, parts).unwrap();
+        let rest = |buffer| {
+            [(SendBuffer, buffer), (ReceiveWindow, 29), (Application, 21)].map(|(l, t)| (l, t * 10))
+        };
+        assert_eq!(of(&rest(50)), [SendBuffer]);
+        assert_eq!(of(&rest(49)), [SendBuffer, ReceiveWindow]);
+        // An exchange waits for itself, where Nagle's algorithm holds a quarter of it.
+        let waits = |held, is_exchange| {
+            let facts = second(Source::Trace, |f| f.is_exchange = is_exchange);
+            causes(&facts, &[(Application, 1000 - held), (Nagle, held)]).unwrap()
+        };
+        assert_eq!(waits(250, true), [Nagle]);
+        assert_eq!([waits(249, true), waits(250, false)], [[], []]);
+    }
+
+    #[test]
+    fn an_idle_application_makes_a_cause_in_the_path_only_possible() {
+        use Limit::{Application, BottleneckRate, CongestionWindow};
+        let of = |idle, change: fn(&mut Facts)| {
+            let facts = second(Source::Trace, |f| {
+                each(f, |r| (r.cwnd, r.srtt) = (20_000, Nanos::from_millis(15)));
+                f.marked = 1;
+                change(f);
+            });
+            let parts = [(CongestionWindow, 1000 - idle), (Application, idle)];
+            named(&facts, &{
+                let [(a, time), (b, _)] = parts;
+                [piece(0, time, a), piece(time, 1000, b)]
+            })
+        };
+        let certain = (vec![BottleneckRate], Confidence::Certain);
+        let possible = (vec![BottleneckRate], Confidence::Possible);
+        assert_eq!(of(99, |_| {}), certain);
+        assert_eq!(of(100, |_| {}), possible);
+        assert_eq!(of(100, |f| f.always_writes = true), certain);
+        // Which is only possible itself, and a quarter of the time nothing was written.
+        let open: fn(&mut Facts) = |f| f.marked = 0;
+        let ack = Limit::AckPath;
+        assert_eq!(of(249, open).0, [BottleneckRate, ack]);
+        assert_eq!(of(250, open).0, [Application, BottleneckRate, ack]);
+    }
+
+    #[test]
+    fn a_full_buffer_with_a_queue_has_a_cause_in_the_path_too() {
+        use Limit::{BottleneckRate, ReadingApplication, ReceiveWindow, SendBuffer};
+        let of = |limit, srtt_us, unread: Option<f64>| {
+            let facts = second(Source::Trace, |f| {
+                let srtt = Nanos::from_micros(srtt_us);
+                each(f, |r| (r.cwnd, r.srtt, r.unread) = (20_000, srtt, unread));
+                each(f, |r| r.window = 10_000);
+                f.marked = 1;
+            });
+            causes(&facts, &[(limit, 1000)]).unwrap()
+        };
+        assert_eq!(of(SendBuffer, 17_400, None), [SendBuffer]);
+        assert_eq!(of(SendBuffer, 17_500, None), [BottleneckRate, SendBuffer]);
+        assert_eq!(of(ReceiveWindow, 17_400, None), [ReceiveWindow]);
+        assert_eq!(
+            of(ReceiveWindow, 17_500, None),
+            [BottleneckRate, ReceiveWindow]
+        );
+        // A small buffer with hardly anything in it; or half of it.
+        assert_eq!(
+            of(ReceiveWindow, 10_000, Some(0.3)),
+            [ReceiveWindow, ReadingApplication]
+        );
+        assert_eq!(of(ReceiveWindow, 10_000, Some(0.5)), [ReadingApplication]);
+    }
+
+    #[test]
+    fn nothing_behind_a_window_leaves_the_window_or_no_answer() {
+        use Limit::{CongestionWindow, LossRecovery};
+        let grows = |source| {
+            let facts = second(source, |f| {
+                let readings = f.readings.iter_mut().zip(0..);
+                readings
+                    .for_each(|(r, n)| (r.cwnd, r.flight) = (10_000 + n * 100, 10_000 + n * 100));
+            });
+            move |limit| causes(&facts, &[(limit, 1000)])
+        };
+        let traced = grows(Source::Trace);
+        assert_eq!(traced(CongestionWindow), Some(vec![CongestionWindow]));
+        assert_eq!(traced(LossRecovery), None);
+        assert_eq!(grows(Source::CaptureAtSender)(CongestionWindow), None);
+        // The same in flight all the time: something at the sender.
+        let held = causes(
+            &second(Source::CaptureAtSender, |_| {}),
+            &[(CongestionWindow, 1000)],
+        );
+        assert_eq!(held, Some(vec![Limit::SendBuffer, Limit::Application]));
+    }
+
+    #[test]
+    fn a_load_generator_that_does_not_write_or_nothing_in_tcp_is_the_processors() {
+        use Limit::{Application, Cpu};
+        let busy = |process| {
+            Some(crate::facts::CpuLoad {
+                process,
+                streams: 1,
+                ..Default::default()
+            })
+        };
+        let of = |limit, always_writes, process| {
+            let facts = second(Source::Samples, |f| {
+                (f.always_writes, f.sender_load) = (always_writes, busy(process));
+            });
+            causes(&facts, &[(limit, 1000)])
+        };
+        assert_eq!(of(Application, true, 1.0), Some(vec![Cpu]));
+        assert_eq!(of(Application, true, 0.7), Some(vec![Application]));
+        assert_eq!(of(Application, false, 1.0), Some(vec![]));
+        assert_eq!(of(Cpu, false, 1.0), Some(vec![Cpu]));
+        assert_eq!(of(Cpu, false, 0.7), None);
+        assert_eq!(
+            of(Limit::DeviceQueue, false, 0.7),
+            Some(vec![Limit::DeviceQueue])
+        );
+        assert_eq!(
+            of(Limit::SlowStart, false, 0.7),
+            Some(vec![Limit::SlowStart])
+        );
+    }
+
+    #[test]
+    fn an_application_that_mostly_waited_for_the_end_is_only_possible() {
+        let of = |closing| {
+            let facts = second(Source::Trace, |_| {});
+            let found = judged(
+                &facts,
+                &[(Limit::Application, 500), (Limit::Closing, closing)],
+            );
+            found.finding(Limit::Application).unwrap().confidence
+        };
+        assert_eq!(
+            [of(500), of(501)],
+            [Confidence::Certain, Confidence::Possible]
+        );
+    }
+
+    #[test]
+    fn a_handshake_takes_a_quarter_two_fifths_or_three_quarters() {
+        let of = |opening| {
+            let facts = second(Source::Trace, |f| f.syns_again = 1);
+            causes(
+                &facts,
+                &[(Limit::Handshake, opening), (Limit::SendBuffer, 3000)],
+            )
+            .unwrap()
+        };
+        let (opening, buffer) = (Limit::Handshake, Limit::SendBuffer);
+        assert_eq!(of(999), [buffer]);
+        assert_eq!(of(1000), [buffer, opening]);
+        assert_eq!([of(1999), of(2000)], [[buffer, opening], [opening, buffer]]);
+        assert_eq!(of(9000), [opening, buffer]);
+        assert_eq!(of(9001), [opening]);
+    }
+
+    #[test]
+    fn an_outage_stands_alone_where_the_rest_is_less_than_a_quarter() {
+        let of = |rest| {
+            let facts = second(Source::Trace, |f| {
+                (f.timeouts, f.backoffs, f.stalled) = (2, 4, Nanos::from_millis(600));
+            });
+            causes(&facts, &[(Limit::SendBuffer, rest), (Limit::RtoStall, 600)]).unwrap()
+        };
+        let (buffer, stall) = (Limit::SendBuffer, Limit::RtoStall);
+        assert_eq!(of(200), [stall, buffer]);
+        assert_eq!(of(199), [stall]);
+    }
+
+    #[test]
+    fn parts_of_less_than_one_in_two_hundred_are_not_reported() {
+        let of = |nagle| {
+            let facts = second(Source::Trace, |_| {});
+            let found = judged(
+                &facts,
+                &[(Limit::SendBuffer, 2000 - nagle), (Limit::Nagle, nagle)],
+            );
+            found.finding(Limit::Nagle).is_some()
+        };
+        assert_eq!([of(10), of(9)], [true, false]);
+    }
+
+    #[test]
+    fn five_times_as_much_in_the_other_direction_is_unequal() {
+        let of = |back: f64| {
+            let facts = second(Source::Samples, |f| f.other_direction = Some(back * 1e6));
+            carries_more_back(&facts).is_some()
+        };
+        assert_eq!([of(5.001), of(4.999)], [true, false]);
+        assert!(carries_more_back(&second(Source::Samples, |_| {})).is_none());
+    }
 }

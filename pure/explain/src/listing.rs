@@ -454,4 +454,92 @@ mod tests {
             "{evidence:?}"
         );
     }
+
+    #[test]
+    fn one_segment_below_the_threshold_is_left_by_a_timeout() {
+        let of = |congestion, threshold| {
+            let lines = [
+                (5792, 10, true, 144_800, None),
+                (5792, 10, true, congestion, Some(threshold)),
+            ];
+            explain_listing("cut", &listing(&lines, true)).cause()
+        };
+        assert_eq!(of(1448, 72_400), Some(Limit::RtoStall));
+        assert_eq!(of(1449, 72_400), Some(Limit::LossRecovery));
+        assert_eq!(of(1448, 1448), Some(Limit::LossRecovery));
+        assert_eq!(of(1448, 1449), Some(Limit::RtoStall));
+    }
+
+    #[test]
+    fn the_evidence_of_a_cut_is_what_was_before_and_after_it() {
+        let found = |congestion: u64| {
+            let lines = [
+                (5792, 10, true, 20_000, None),
+                (10_000, 10, true, 20_000, None),
+                (10_500, 10, false, congestion, Some(9000)),
+                (10_500, 10, false, congestion, Some(9000)),
+                (10_500, 10, true, congestion, Some(9000)),
+                (10_600, 10, true, congestion, Some(9000)),
+            ];
+            explain_listing("cut", &listing(&lines, true)).findings
+        };
+        let findings = found(9000 + 3 * 1448);
+        let recovery = findings
+            .iter()
+            .find(|f| f.limit == Limit::LossRecovery)
+            .unwrap();
+        let of = |key| recovery.evidence.iter().find(|e| e.key == key);
+        let bytes = |key| of(key).map(|e| e.quantity.clone());
+        assert_eq!(bytes(Key::CwndBeforeCut), Some(Bytes(20_000).into()));
+        assert_eq!(bytes(Key::CwndAfterCut), Some(Bytes(13_344).into()));
+        assert_eq!(bytes(Key::SsthreshAfterCut), Some(Bytes(9000).into()));
+        assert_eq!(bytes(Key::InFlightBeforeCut), Some(Bytes(10_000).into()));
+        // From the cut on two lines add nothing to what is out: one is sent.
+        assert_eq!(bytes(Key::SegmentsWithoutGrowth), Some(1_usize.into()));
+        assert_eq!(bytes(Key::DuplicateAcks), Some(1_usize.into()));
+        // The threshold and three segments, within one.
+        let judged = |congestion| {
+            let findings = found(congestion);
+            let recovery = findings
+                .iter()
+                .find(|f| f.limit == Limit::LossRecovery)
+                .unwrap();
+            let after = recovery
+                .evidence
+                .iter()
+                .find(|e| e.key == Key::CwndAfterCut);
+            after.unwrap().threshold.clone()
+        };
+        let most = Some(Threshold::AtMost(14_792.0));
+        assert_eq!(
+            [judged(13_344 + 1447), judged(13_344 - 1447)],
+            [most.clone(), most]
+        );
+        assert_eq!([judged(13_344 + 1448), judged(13_344 - 1448)], [None, None]);
+        // What held before it has the evidence of a window.
+        let other = findings.iter().find(|f| f.limit != Limit::LossRecovery);
+        assert!(other.is_none_or(|f| f.evidence.iter().all(|e| e.key != Key::CwndBeforeCut)));
+    }
+
+    #[test]
+    fn replies_are_timed_and_only_an_acknowledgement_comes_late() {
+        let idle = |lines: &str| {
+            let explanation = explain_listing("read", &tcp::listing::read(lines));
+            let rows = explanation.findings[0].evidence.iter();
+            rows.map(|e| (e.key, e.quantity.clone()))
+                .collect::<Vec<_>>()
+        };
+        let asked = "0 1 2 <-- 140\n100 1 2 132 -->\n900 1 2 <-- 140\n300 1 2 132 -->\n900 1 2 <-- 140\n200 1 2 132 -->\n";
+        let replies = [
+            (Key::Replies, 3_usize.into()),
+            (Key::ReplyTime, Nanos::from_micros(200).into()),
+        ];
+        assert_eq!(idle(asked), replies);
+        let late = |us: u64| (Key::LastAckDelay, Nanos::from_micros(us).into());
+        let ended = |line: &str| idle(&format!("{asked}{line}"))[2..].to_vec();
+        assert_eq!(ended("15000 1 2 <-- 0\n"), [late(15_000)]);
+        assert_eq!(ended("14999 1 2 <-- 0\n"), []);
+        assert_eq!(ended("15000 1 2 <-- 140\n"), []);
+        assert_eq!(ended("15000 1 2 0 -->\n"), []);
+    }
 }

@@ -876,3 +876,6 @@ fn is_short(was: &Segment) -> bool {
         left > 0 && left < u64::from(tcb.mss)
     })
 }
+
+#[cfg(test)]
+mod tests;
