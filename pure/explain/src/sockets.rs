@@ -870,4 +870,221 @@ mod tests {
             (MOST_SOCKETS, 5)
         );
     }
+
+    #[test]
+    fn means_forget_most_in_five_seconds() {
+        let mut watcher = SocketWatcher::default();
+        let after = |watcher: &mut SocketWatcher, ms| {
+            look(watcher, &[(1, windowed(ms))]);
+            let socket = watcher.sockets.values().next().unwrap();
+            (socket.rate, socket.held)
+        };
+        assert_eq!(after(&mut watcher, 0), (0.0, 0.0));
+        // 2 MB/s, of which a second is worth 1 - exp(-1/5).
+        let weight = 1.0 - (-0.2f64).exp();
+        let about = |found: (f64, f64), share: f64| {
+            (found.0 / 2e6 / share - 1.0).abs() < 1e-9 && (found.1 / share - 1.0).abs() < 1e-9
+        };
+        assert!(about(after(&mut watcher, 1000), weight));
+        assert!(about(after(&mut watcher, 2000), 1.0 - (-0.4f64).exp()));
+        // Idle for a second.
+        look(
+            &mut watcher,
+            &[(
+                1,
+                TraceSample {
+                    at: Nanos::from_millis(3000),
+                    ..windowed(2000)
+                },
+            )],
+        );
+        let rate = watcher.sockets.values().next().unwrap().rate;
+        assert!((rate / 2e6 / ((1.0 - (-0.4f64).exp()) * (1.0 - weight)) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn samples_are_kept_for_a_minute_after_data_moved() {
+        let mut watcher = SocketWatcher::default();
+        for ms in [0, 1000, 2000] {
+            look(&mut watcher, &[(1, sample(ms, ms, 0))]);
+        }
+        let kept = |watcher: &mut SocketWatcher, ms| {
+            look(watcher, &[(1, sample(ms, 2000, 0))]);
+            let socket = watcher.sockets.values().next().unwrap();
+            (socket.samples.len(), socket.rate > 0.0)
+        };
+        // Those of the last minute.
+        assert_eq!(kept(&mut watcher, 60_000), (4, true));
+        assert_eq!(kept(&mut watcher, 61_000), (4, true));
+        assert_eq!(kept(&mut watcher, 62_000), (4, true));
+        assert_eq!(kept(&mut watcher, 62_001), (1, false));
+        let unread = |ms| {
+            let mut one = sample(ms, 2000, 0);
+            one.socket = socket_state! { from one.socket; rqueue: Some(Bytes(32 << 10)) };
+            one
+        };
+        look(&mut watcher, &[(1, unread(62_100))]);
+        assert_eq!(
+            watcher.sockets.values().next().unwrap().samples.len(),
+            2,
+            "data wait"
+        );
+    }
+
+    #[test]
+    fn what_is_not_met_for_a_minute_has_vanished() {
+        let lost = |ms| {
+            let mut watcher = SocketWatcher::default();
+            look(&mut watcher, &[(1, sample(0, 5, 0))]);
+            watcher.begin();
+            watcher.finish(Nanos::from_millis(ms));
+            (watcher.account().vanished, watcher.open())
+        };
+        assert_eq!([lost(60_000), lost(60_001)], [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn a_glance_shows_three_seconds_of_who_sends_or_receives() {
+        let mut watcher = SocketWatcher::default();
+        let reader = |ms: u64, unread: u64| {
+            let mut one = sample(ms, 5, ms * 1000);
+            one.socket = socket_state! { from one.socket; rqueue: Some(Bytes(unread)), total_retrans: Some((ms / 1000) as u32) };
+            one
+        };
+        for ms in (0..=10_000).step_by(1000) {
+            let unread = if ms > 8_000 { 32 << 10 } else { 0 };
+            look(&mut watcher, &[(1, reader(ms, unread))]);
+        }
+        let glance = all_of(&mut watcher, 12_000).remove(0);
+        assert_eq!((glance.received.0, glance.sent.0), (8_000_000, 0));
+        assert_eq!(
+            (glance.retransmitted, glance.silent),
+            (3, Nanos::from_secs(2))
+        );
+        // A quarter of its buffer was unread for two of three seconds.
+        assert_eq!(glance.limit, Some(Limit::ReadingApplication));
+        assert!((glance.share - 2.0 / 3.0).abs() < 1e-9);
+        assert_eq!(glance.seen, Nanos::from_secs(12));
+        assert_eq!(
+            (glance.cwnd, glance.srtt),
+            (Bytes(144_800), Nanos::from_millis(20))
+        );
+    }
+
+    #[test]
+    fn an_explanation_names_its_samples_and_what_is_not_known_of_the_peer() {
+        let mut watcher = SocketWatcher::default();
+        let peer = |ms: u64| {
+            let mut one = sample(ms, 5, ms * 2000);
+            one.socket = socket_state! { from one.socket; rqueue: Some(Bytes(32 << 10)) };
+            one
+        };
+        let mirrored = Connection {
+            local: connection(1).remote,
+            remote: connection(1).local,
+            ..connection(2)
+        };
+        let explain = |watcher: &SocketWatcher, cookie: u64| {
+            let socket = watcher.sockets.values().find(|s| s.about.cookie == cookie);
+            watcher.explain(socket.unwrap().about.id)
+        };
+        for n in 0..9 {
+            if n == 8 {
+                let few = explain(&watcher, 1).unwrap();
+                assert_eq!(few.doubts.len(), 2, "{:?}", few.doubts);
+                assert!(
+                    few.doubts[0].starts_with("from 8 samples of this socket, 80"),
+                    "{:?}",
+                    few.doubts
+                );
+                assert!(few.doubts[1].contains("another host"));
+            } else if n == 7 {
+                assert!(explain(&watcher, 1).is_none(), "seven samples");
+            }
+            look(&mut watcher, &[(1, windowed(n * 80))]);
+        }
+        for n in 9..20 {
+            watcher.begin();
+            watcher.push(connection(1), &windowed(n * 80));
+            watcher.push(mirrored.clone(), &peer(n * 80));
+            watcher.finish(Nanos::from_millis(n * 80));
+        }
+        // Its reader has a quarter of its buffer unread.
+        let both = explain(&watcher, 1).unwrap();
+        assert_eq!(both.doubts.len(), 1);
+        assert!(
+            both.finding(Limit::ReadingApplication).is_some(),
+            "{both:#?}"
+        );
+        let reader = explain(&watcher, 2).unwrap();
+        assert_eq!(
+            reader.conclusion,
+            Conclusion::Limited {
+                by: vec![Limit::ReadingApplication]
+            }
+        );
+        assert_eq!(
+            (reader.span, reader.bytes),
+            (Nanos::from_millis(800), Bytes(1_600_000))
+        );
+        assert_eq!(reader.receiver, Some(mirrored.local));
+    }
+
+    #[test]
+    fn of_many_that_end_those_that_moved_most_stay() {
+        let mut watcher = SocketWatcher::default();
+        let of = |cookie: u64, ms: u64| {
+            let mut one = windowed(ms);
+            one.socket =
+                socket_state! { from one.socket; bytes_acked: Some(Bytes(ms * (cookie + 1))) };
+            one
+        };
+        for ms in (0..640).step_by(80) {
+            let all: Vec<_> = (0..70).map(|n| (n, of(n, ms))).collect();
+            look(&mut watcher, &all);
+        }
+        let end = |watcher: &mut SocketWatcher, cookies: std::ops::Range<u64>| {
+            for cookie in cookies {
+                let gone = TraceSample {
+                    gone: true,
+                    ..of(cookie, 560)
+                };
+                watcher.push(connection(cookie), &gone);
+            }
+            watcher.ended.len()
+        };
+        assert_eq!(end(&mut watcher, 0..64), 64);
+        assert_eq!(end(&mut watcher, 64..65), 32, "half of them");
+        let bytes: Vec<u64> = watcher.take_ended().iter().map(|e| e.bytes.0).collect();
+        assert_eq!(
+            bytes,
+            (33..65).rev().map(|n| (n + 1) * 560).collect::<Vec<_>>()
+        );
+        assert_eq!(watcher.take_ended().len(), 0);
+    }
+
+    #[test]
+    fn what_an_interval_is_judged_by_is_the_sockets_own() {
+        let mut watcher = SocketWatcher::default();
+        let mut one = sample(0, 5, 0);
+        one.socket = socket_state! { from one.socket; max_pacing_rate: Some(model::BitRate(7)) };
+        look(&mut watcher, &[(1, one.clone())]);
+        let judged = |watcher: &SocketWatcher| {
+            let mut facts = crate::facts::tests::steady(3);
+            facts.losses.push(crate::facts::LostSegment::default());
+            watcher.sockets.values().next().unwrap().informs(&mut facts);
+            (
+                facts.readings.len(),
+                facts.losses.len(),
+                facts.congestion,
+                facts.pacing,
+            )
+        };
+        let pacing = Some(model::BitRate(7));
+        assert_eq!(judged(&watcher), (0, 0, Some("cubic".to_owned()), pacing));
+        let mut unnamed = SocketWatcher::default();
+        one.congestion = String::new();
+        look(&mut unnamed, &[(1, one)]);
+        assert_eq!(judged(&unnamed), (0, 0, None, pacing));
+    }
 }

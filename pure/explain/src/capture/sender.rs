@@ -965,10 +965,8 @@ fn source_of(vantage: Vantage) -> Source {
 
 #[cfg(test)]
 mod tests {
-    use crate::capture::CaptureObserver;
-    use model::Nanos;
-    use model::finding::Limit;
-    use model::packet::Packet;
+    use super::*;
+    use crate::capture::{CaptureConnection, CaptureObserver, read};
     use model::segment::tcp_flag::{ACK, PSH, SYN};
 
     fn packet(forward: bool, us: u64, flags: u8) -> Packet {
@@ -1072,5 +1070,242 @@ mod tests {
     fn what_left_before_the_last_acknowledgement_came_was_not_waited_for() {
         assert!(idle(1) > 0.9, "{}", idle(1));
         assert!(idle(4) < 0.1, "{}", idle(4));
+    }
+
+    /// Packets of 1000 bytes that left 1 us apart, the first of them with this number.
+    fn departed(many: u32, first: u32, lossy: bool) -> Departed {
+        let mut departed = Departed {
+            first,
+            lossy,
+            ..Departed::default()
+        };
+        for n in 0..many {
+            let one = Packet {
+                payload: 1000,
+                ..packet(true, n.into(), ACK)
+            };
+            departed.keep(&one, 1448, Some(Nanos::from_millis(20)));
+        }
+        departed
+    }
+
+    #[test]
+    fn what_is_lost_of_a_packet_is_where_it_overlaps_a_retransmission() {
+        // Of the third packet, whose bytes end at 2000; and what is retransmitted.
+        let lost = |number, ranges: &[(u32, u32)]| {
+            let mut departed = departed(4, 10, false);
+            for range in ranges {
+                departed.lost((number, 2000), *range);
+            }
+            let all = departed.sent.iter().enumerate();
+            let all = all.filter(|(_, s)| s.lost > 0);
+            all.map(|(n, s)| (n, s.lost_from, s.lost))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lost(12, &[(1200, 1800)]), [(2, 200, 600)]);
+        assert_eq!(lost(12, &[(500, 1500)]), [(2, 0, 500)]);
+        assert_eq!(lost(12, &[(1500, 2500)]), [(2, 500, 500)]);
+        assert_eq!(lost(12, &[(1500, 2000), (1000, 1200)]), [(2, 0, 700)]);
+        assert_eq!(lost(12, &[(1000, 2000), (1000, 2000)]), [(2, 0, 1000)]);
+        assert_eq!(lost(12, &[(2000, 2500)]), []);
+        assert_eq!(
+            [lost(14, &[(1000, 2000)]), lost(9, &[(1000, 2000)])],
+            [[], []]
+        );
+        assert_eq!(lost(13, &[(1000, 2000)]), [(3, 0, 1000)]);
+    }
+
+    #[test]
+    fn before_a_loss_the_oldest_are_left_out_and_after_it_none() {
+        let most = 2 * BEFORE_LOSS as u32;
+        let kept = departed(most, 5, false);
+        assert_eq!(
+            (kept.sent.len() as u32, kept.first, kept.drained),
+            (most, 5, false)
+        );
+        let mut kept = departed(most + 1, 5, false);
+        let half = BEFORE_LOSS as u32;
+        assert_eq!((kept.sent.len() as u32, kept.packets), (half + 1, half + 1));
+        assert_eq!((kept.first, kept.drained), (5 + half, true));
+        assert_eq!(kept.sent[0].at, Nanos::from_micros(half.into()));
+        kept.lost((5 + half, 2000), (1000, 2000));
+        assert_eq!(kept.sent[0].lost, 1000, "numbers go on");
+        assert_eq!(departed(most + 1, 5, true).sent.len() as u32, most + 1);
+    }
+
+    #[test]
+    fn many_that_leave_at_once_are_gathered_and_still_found_by_their_number() {
+        let many = MOST_SENT as u32 + 1;
+        let mut kept = departed(many, 5, true);
+        assert!(!kept.full && kept.sent.len() < MOST_SENT);
+        assert_eq!(kept.sent.iter().map(|s| s.packets).sum::<u32>(), many);
+        let sums = kept.sent.iter().scan(0, |sum, s| {
+            *sum += s.packets;
+            Some(*sum - s.packets)
+        });
+        assert!(sums.eq(kept.before.iter().copied()));
+        kept.lost((5 + many - 1, 2000), (1000, 2000));
+        assert_eq!(kept.sent.last().unwrap().lost, 1000);
+        // The newest quarter is not gathered.
+        let newest = &kept.sent[kept.sent.len() - MOST_SENT / 4..];
+        assert!(newest.iter().all(|s| s.packets == 1));
+    }
+
+    #[test]
+    fn the_latest_acknowledgements_are_kept() {
+        let mut departed = Departed::default();
+        for n in 0..=capacity::MOST as u64 {
+            departed.acked(Nanos(n), 7);
+        }
+        assert_eq!(departed.acked.len(), capacity::MOST);
+        assert_eq!(departed.acked.front(), Some(&(Nanos(1), 7)));
+    }
+
+    #[test]
+    fn an_echo_is_the_time_from_a_new_timestamp_to_the_first_data_with_it() {
+        let mut echo = TimestampEcho::default();
+        let at = Nanos::from_millis;
+        echo.acked(at(10), 100);
+        echo.acked(at(12), 100);
+        echo.acked(at(13), 101);
+        echo.data(at(20), 99, Nanos(0));
+        assert_eq!(echo.now(), Nanos(0), "an older one");
+        echo.data(at(40), 100, at(5));
+        assert_eq!((echo.now(), echo.least), (at(25), Some(at(30))));
+        // 101 passed while another was waited for.
+        echo.data(at(41), 101, Nanos(0));
+        assert_eq!(echo.now(), at(25));
+        echo.acked(at(50), 102);
+        echo.data(at(55), 103, Nanos(0));
+        assert_eq!(echo.least, Some(at(30)), "a later one is no echo of it");
+        echo.acked(at(60), 104);
+        echo.data(at(70), 104, Nanos(0));
+        assert_eq!((echo.read(), echo.least), (at(10), Some(at(10))));
+        assert_eq!(
+            (echo.read(), echo.now()),
+            (at(10), at(10)),
+            "that of the last"
+        );
+        echo.took(at(7), at(7));
+        assert_eq!(
+            (echo.read(), echo.least),
+            (at(10), Some(at(7))),
+            "all of it was a pause"
+        );
+    }
+
+    #[test]
+    fn ten_readings_show_a_rhythm() {
+        let of = |readings| {
+            let spread = SendSpread {
+                readings,
+                drained: 2,
+                paused: 5,
+            };
+            spread.rhythm(None).map(|r| (r.drained, r.paused))
+        };
+        assert_eq!([of(10), of(9)], [Some((0.2, 0.5)), None]);
+    }
+
+    /// A sender 20 ms from its receiver, seen at the sender: in each of so many rounds of 20 ms so many segments leave at once,
+    /// and are acknowledged at once by a window of so many bytes.
+    fn rounds(many: u32, segments: u32, window: u32) -> CaptureConnection {
+        let mut packets = vec![
+            Packet {
+                mss: Some(1448),
+                ..packet(true, 0, SYN)
+            },
+            Packet {
+                ack: 1,
+                mss: Some(1448),
+                ..packet(false, 20_000, SYN | ACK)
+            },
+            Packet {
+                seq: 1,
+                ack: 1,
+                ..packet(true, 20_000, ACK)
+            },
+        ];
+        let mut seq = 1;
+        for n in 1..=many {
+            for k in 0..segments {
+                packets.push(Packet {
+                    seq,
+                    ack: 1,
+                    payload: 1448,
+                    ..packet(true, u64::from(n * 20_000 + k), ACK)
+                });
+                seq += 1448;
+            }
+            packets.push(Packet {
+                seq: 1,
+                ack: seq,
+                window: window as _,
+                ..packet(false, u64::from((n + 1) * 20_000), ACK)
+            });
+        }
+        let mut connection = CaptureConnection::new(&packets[0], false);
+        for one in &packets {
+            let passed = connection.push(one, one.from != packets[0].from);
+            read(&mut connection, one, &passed);
+        }
+        connection
+    }
+
+    #[test]
+    fn a_reading_is_a_round_trip_with_what_left_and_was_acknowledged() {
+        let connection = rounds(40, 4, 10_000);
+        let own = connection.stream(0).unwrap();
+        let course = own.view.course.as_ref().unwrap();
+        let all = &course.readings;
+        assert_eq!(all.len(), 40);
+        let found = &all[9];
+        assert_eq!(found.to.since(found.from), Nanos::from_millis(20));
+        assert_eq!(
+            (found.flight, found.delivered, found.passed),
+            (5792, 5792, 5792)
+        );
+        assert_eq!((found.window, found.retransmitted), (10_000, 0));
+        assert_eq!(found.limit, Some(Limit::CongestionWindow));
+        // All of it lies within the window, and is less than 85 % of it.
+        assert_eq!((course.beyond, course.within), (0, 40));
+        assert_eq!(course.pace.readings, 40);
+        // Nothing is in flight when more is sent, and nothing is sent for most of the round trip.
+        assert_eq!((course.pace.drained, course.pace.paused), (40, 40));
+        let owned: u64 = course.pieces.iter().map(|p| p.length().0).sum();
+        assert_eq!(owned, all[39].to.0 - all[0].from.0);
+    }
+
+    #[test]
+    fn a_window_is_full_from_85_per_cent_and_false_above_125() {
+        let of = |window| {
+            let connection = rounds(40, 4, window);
+            let course = connection.stream(0).unwrap().view.course.as_ref().unwrap();
+            (course.readings[20].limit, course.beyond, course.within)
+        };
+        let (full, open) = (Some(Limit::ReceiveWindow), Some(Limit::CongestionWindow));
+        // 5792 bytes in flight; the handshake's window was larger.
+        assert_eq!(of(6814), (full, 0, 40));
+        assert_eq!(of(6815), (open, 0, 40));
+        assert_eq!(of(4634), (full, 0, 40));
+        assert_eq!(of(4633), (full, 39, 1));
+        assert_eq!(of(1447).0, Some(Limit::ZeroWindow));
+    }
+
+    #[test]
+    fn acknowledgements_of_three_full_segments_at_once_were_held() {
+        let held = |segments| {
+            let connection = rounds(10, segments, 60_000);
+            let view = &connection.stream(0).unwrap().view;
+            (
+                view.held_acks.count,
+                view.held_acks.time,
+                view.held_acks(Nanos::from_millis(15)),
+            )
+        };
+        // 20 ms less what the segments took to leave.
+        let time = Nanos::from_micros(10 * (20_000 - 2));
+        assert_eq!(held(3), (10, time, time.since(Nanos::from_millis(150))));
+        assert_eq!(held(2), (0, Nanos(0), Nanos(0)));
     }
 }
