@@ -326,4 +326,30 @@ mod tests {
         assert_eq!(batch(100_000_000, ms(10), 60_000), 1, "too small a buffer");
         assert_eq!(batch(0, ms(20), 8 << 20), 1, "silence");
     }
+
+    #[test]
+    fn all_streams_share_sixteen_mebibytes_within_bounds() {
+        assert_eq!(
+            [1, 16, 32, 256, 1000].map(|n| buffer(n, WRITE) >> 10),
+            [1024, 1024, 512, 64, 64]
+        );
+        assert_eq!([0, 64, 128].map(|n| buffer(n, READ) >> 10), [256, 256, 128]);
+        let order = |size: Option<u64>, zerocopy, discard| Bulk {
+            write_size: size.map(model::Bytes),
+            zerocopy,
+            discard,
+            ..Bulk::default()
+        };
+        let plain = order(None, false, false);
+        assert_eq!(largest_write(&plain, 1000), WRITE);
+        assert_eq!(largest_write(&order(None, true, false), 32), 512 << 10);
+        assert_eq!(largest_write(&order(Some(777), true, false), 32), 777);
+        assert_eq!(buffers(&plain, 3, true), 3 * socket::piece_of(WRITE, PIECE));
+        assert_eq!(
+            buffers(&order(None, true, false), 32, true),
+            32 * PagePipe::memory(512 << 10)
+        );
+        assert_eq!(buffers(&plain, 128, false), 128 * (128 << 10));
+        assert_eq!(buffers(&order(None, false, true), 128, false), 0);
+    }
 }

@@ -132,3 +132,63 @@ impl Drop for Busy {
         BUSY.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Role;
+    use crate::stream::tests::{bulk, idle, stream};
+    use model::{Bytes, LegLimit};
+
+    // No other test of this binary moves bulk data.
+    #[test]
+    fn a_thread_keeps_to_its_processor_while_all_are_busy() {
+        let all = sched::allowed_cpus().unwrap();
+        let (shared, _peers) = idle(bulk(Role::Send, LegLimit::Bytes(Bytes(1))), all.len() + 1);
+        // The affinity is that of a thread.
+        let kept = |index: usize, cpus: &[u32], busy: usize| {
+            thread::scope(|scope| {
+                let thread = scope.spawn(|| {
+                    let own = stream(&shared, index);
+                    let mut placement = CpuPlacement::new(&own);
+                    placement.cpus = cpus.to_vec();
+                    let guards: Vec<Busy> = (0..busy).map(|_| Busy::count()).collect();
+                    assert_eq!(Busy::threads(), busy);
+                    let full = placement.give_way();
+                    let during = sched::allowed_cpus().unwrap();
+                    drop(guards);
+                    assert!(!placement.give_way());
+                    assert_eq!(sched::allowed_cpus().unwrap(), all, "all of them again");
+                    (full, during)
+                });
+                thread.join().unwrap()
+            })
+        };
+        for index in [0, all.len()] {
+            let own = vec![all[index % all.len()]];
+            assert_eq!(kept(index, &all, all.len()), (true, own));
+        }
+        assert_eq!(kept(0, &all, all.len() - 1), (false, all.clone()));
+        // Fewer streams than processors have no processor each.
+        let many: Vec<u32> = all.iter().chain(&all).chain(&all).copied().collect();
+        assert_eq!(kept(0, &many, many.len()), (true, all.clone()));
+        let none: [u32; 0] = [];
+        assert_eq!(kept(0, &none, 0), (false, all.clone()));
+    }
+
+    #[test]
+    fn some_thread_runs_while_this_is_asked() {
+        assert!((1..100_000).contains(&runnable()));
+    }
+
+    #[test]
+    fn who_was_placed_by_the_user_is_placed_nowhere_else() {
+        let mut job = bulk(Role::Send, LegLimit::Bytes(Bytes(1)));
+        let (shared, _peers) = idle(job.clone(), 1);
+        let cpus = sched::allowed_cpus().unwrap();
+        assert_eq!(CpuPlacement::new(&stream(&shared, 0)).cpus, cpus);
+        job.cpus = cpus;
+        let (shared, _peers) = idle(job, 1);
+        assert_eq!(CpuPlacement::new(&stream(&shared, 0)).cpus, [0; 0]);
+    }
+}

@@ -170,4 +170,70 @@ mod tests {
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].what.contains("3 threads on 2 processors"));
     }
+
+    #[test]
+    fn a_spinning_thread_tries_until_its_time_is_over_and_then_sleeps() {
+        let spin = |data| Spin {
+            data,
+            due: Duration::ZERO,
+        };
+        let until = |data, at: usize| {
+            let mut tries = 0;
+            let found = spin(data).until(|| {
+                tries += 1;
+                (tries == at).then_some(tries)
+            });
+            (found, tries)
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(until(hour, 1), (Some(1), 1));
+        assert_eq!(until(hour, 1000), (Some(1000), 1000));
+        // The clock is looked at after sixteen.
+        assert_eq!(until(Duration::ZERO, 1000), (None, 16));
+        let sleeps = |data, answer: fn(bool, usize) -> io::Result<usize>| {
+            let (mut waits, mut vain) = (Vec::new(), false);
+            let found = spin(data).sleeping(
+                || vain = true,
+                |wait| {
+                    waits.push(wait);
+                    answer(wait, waits.len())
+                },
+            );
+            let spun = waits.iter().filter(|wait| !**wait).count();
+            (found.map_err(|e| e.kind()), spun, waits.len() - spun, vain)
+        };
+        let at_third = |_, tries| match tries {
+            3 => Ok(5),
+            _ => Err(ErrorKind::WouldBlock.into()),
+        };
+        assert_eq!(sleeps(hour, at_third), (Ok(5), 3, 0, false));
+        let broken = |_, _| Err(ErrorKind::BrokenPipe.into());
+        assert_eq!(
+            sleeps(hour, broken),
+            (Err(ErrorKind::BrokenPipe), 1, 0, false)
+        );
+        let awake = |wait, _| {
+            if wait {
+                Ok(7)
+            } else {
+                Err(ErrorKind::WouldBlock.into())
+            }
+        };
+        assert_eq!(sleeps(Duration::ZERO, awake), (Ok(7), 0, 1, false));
+        let (found, spun, slept, vain) = sleeps(Duration::from_nanos(1), awake);
+        assert_eq!((found, slept, vain), (Ok(7), 1, true));
+        assert!(spun >= 16);
+    }
+
+    #[test]
+    fn a_signal_or_a_look_is_a_pause_and_this_host_is_local() {
+        let of = |kind: ErrorKind| is_pause(&kind.into());
+        assert!(of(ErrorKind::Interrupted) && of(ErrorKind::WouldBlock));
+        assert!(!of(ErrorKind::TimedOut) && !of(ErrorKind::BrokenPipe));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(is_local(&own));
+        let unconnected = sys::socket::tcp(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        assert!(!is_local(&unconnected.into()));
+    }
 }

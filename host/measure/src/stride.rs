@@ -71,4 +71,25 @@ mod tests {
         }
         assert_eq!(stride.size, Stride::SMALLEST);
     }
+
+    #[test]
+    fn a_write_of_one_to_four_milliseconds_stays() {
+        let of = |took: Duration| {
+            let mut stride = Stride::new(None, LARGEST);
+            stride.adapt(took, LARGEST);
+            stride.size >> 10
+        };
+        let (short, long) = (Duration::from_millis(1), Duration::from_millis(4));
+        let ns = Duration::from_nanos(1);
+        assert_eq!(
+            [of(short - ns), of(short), of(long), of(long + ns)],
+            [128, 64, 64, 32]
+        );
+        let mut fixed = Stride::new(Some(Bytes(1000)), LARGEST);
+        let before = Instant::now() - Duration::from_secs(1);
+        assert_eq!((fixed.follow(before, LARGEST), fixed.size), (before, 1000));
+        let mut free = Stride::new(None, LARGEST);
+        assert!(free.follow(before, LARGEST) > before);
+        assert_eq!(free.size, 32 << 10);
+    }
 }

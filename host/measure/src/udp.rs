@@ -709,4 +709,109 @@ mod tests {
             assert!(load(Role::Send, (0, size), limit, vec![pair().0]).is_err());
         }
     }
+
+    #[test]
+    fn nothing_for_as_long_as_four_datagrams_take_is_the_lost_end_of_a_stream() {
+        let is_lost = |rate, limit, seconds: u64| {
+            let order = Udp {
+                rate: BitRate(rate),
+                datagram_size: Bytes(1000),
+            };
+            let mut job = Job::new(Role::Receive, Workload::Udp(order.clone()), limit);
+            job.lost_after = Duration::from_secs(100);
+            job.datagrams = Some(Arc::new(Numbered));
+            let (shared, _peers) = crate::stream::tests::idle(job, 1);
+            let since = Instant::now() - Duration::from_secs(seconds);
+            crate::stream::tests::stream(&shared, 0).is_lost(since, &order)
+        };
+        let bytes = LegLimit::Bytes(Bytes(1));
+        assert_eq!(
+            [is_lost(0, bytes, 99), is_lost(0, bytes, 101)],
+            [false, true]
+        );
+        // One in 50 s.
+        assert_eq!(
+            [is_lost(160, bytes, 199), is_lost(160, bytes, 201)],
+            [false, true]
+        );
+        assert_eq!(
+            [is_lost(160_000, bytes, 99), is_lost(160_000, bytes, 101)],
+            [false, true]
+        );
+        assert!(!is_lost(0, EVER, 1000), "the clock ends it");
+    }
+
+    #[test]
+    fn a_quota_lets_whole_datagrams_leave() {
+        let admitted = |part, count, size| {
+            let quota = crate::stream::tests::Counted::new(part);
+            let mut job = crate::stream::tests::bulk(Role::Send, EVER);
+            job.quota = Some(Arc::<crate::stream::tests::Counted>::clone(&quota));
+            let (shared, _peers) = crate::stream::tests::idle(job, 1);
+            let count = admit(&crate::stream::tests::stream(&shared, 0), count, size).unwrap();
+            let taken: usize = quota.taken.lock().unwrap().iter().sum();
+            let back: usize = quota.back.lock().unwrap().iter().sum();
+            (count, taken, back)
+        };
+        assert_eq!(admitted(1000, 3, 500), (2, 1000, 0));
+        assert_eq!(admitted(1000, 1, 1500), (1, 1500, 0));
+        assert_eq!(admitted(1000, 2, 1500), (1, 2000, 500));
+        assert_eq!(admitted(9000, 2, 1500), (2, 3000, 0));
+    }
+
+    #[test]
+    fn errors_that_pass_are_room_signals_and_refusals() {
+        use io::ErrorKind::*;
+        let of = |kind: io::ErrorKind| passing(&kind.into());
+        assert!(
+            [WouldBlock, TimedOut, Interrupted, ConnectionRefused]
+                .into_iter()
+                .all(of)
+        );
+        assert!(
+            ![ConnectionReset, NotFound, PermissionDenied]
+                .into_iter()
+                .any(of)
+        );
+        let number = |number| passing(&io::Error::from_raw_os_error(number));
+        assert!(number(libc::ENOBUFS) && !number(libc::EMSGSIZE) && !number(libc::EBADF));
+    }
+
+    #[test]
+    fn datagrams_that_are_half_a_burst_apart_leave_in_bursts() {
+        let start = Instant::now();
+        let wait = |rate| {
+            let mut pace = UdpPace::new(BitRate(rate), 1000, start);
+            pace.sent = 1;
+            pace.due(start).unwrap_err()
+        };
+        // 50 us each, and 51 us.
+        assert_eq!(wait(160_000_000), BURST);
+        let alone = wait(156_862_745);
+        assert!(
+            alone < BURST && alone > Duration::from_micros(50),
+            "{alone:?}"
+        );
+        // As fast as it goes.
+        assert_eq!(
+            UdpPace::new(BitRate(0), 1000, start).due(start),
+            Ok(usize::MAX)
+        );
+        // In time: the one whose moment is now, and those before.
+        let mut pace = UdpPace::new(BitRate(8_000_000), 1000, start);
+        assert_eq!(pace.due(start + Duration::from_micros(3500)), Ok(4));
+        assert_eq!(pace.due(start + Duration::from_millis(49)), Ok(50));
+        let rate = |bit| datagrams_together(BitRate(bit), Bytes(1000));
+        assert_eq!(
+            [rate(159_000_000), rate(160_000_000), rate(80_000_000_000)],
+            [1, 2, 64]
+        );
+        assert_eq!(datagrams_together(BitRate(0), Bytes(0)), 64);
+    }
+
+    #[test]
+    fn buffers_are_those_of_a_message_or_of_eight_with_what_counts_them() {
+        assert_eq!(buffers(true), 65_507);
+        assert_eq!(buffers(false), 8 * 65_508 + 98_304);
+    }
 }

@@ -339,3 +339,41 @@ fn in_time(stream: &LoadStream<'_>, due: Instant) -> Instant {
 
 /// A century: later than any load, early enough for the clock.
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Job, Role};
+    use crate::stream::tests::{idle, stream};
+    use model::{Bytes, LegLimit, Nanos, WaitMode, Workload};
+
+    #[test]
+    fn connections_take_turns_at_even_steps() {
+        let order = Request {
+            request_size: Bytes(64),
+            reply_size: Bytes(64),
+            pace_per_s: Some(10.0),
+            reconnect: false,
+            wait: WaitMode::Block,
+        };
+        let limit = LegLimit::Time(Nanos::from_secs(2));
+        let (shared, _peers) = idle(Job::new(Role::Ask, Workload::Request(order), limit), 2);
+        let ms = |n| shared.begun + Duration::from_millis(n);
+        let (own, other) = (stream(&shared, 0), stream(&shared, 1));
+        let paces = [&own, &other].map(|one| RequestPace::new(one, 10.0));
+        assert_eq!([paces[0].due(0), paces[0].due(3)], [ms(0), ms(600)]);
+        assert_eq!([paces[1].due(0), paces[1].due(3)], [ms(100), ms(700)]);
+        // Those at 0, 200 and 400 ms are before 600 ms.
+        let before = |pace: &RequestPace, at| pace.due_before(ms(at));
+        assert_eq!(
+            [0, 1, 599, 601].map(|at| before(&paces[0], at)),
+            [0, 1, 3, 4]
+        );
+        assert_eq!([99, 101, 301].map(|at| before(&paces[1], at)), [0, 1, 2]);
+        // What is due at the end of the time is not sent.
+        assert_eq!(in_time(&own, ms(1999)), ms(1999));
+        assert_eq!(in_time(&own, ms(2000)), ms(2000) + FAR);
+        let slow = RequestPace::new(&other, 1e-300);
+        assert_eq!([slow.due(0), slow.due(1)], [ms(0) + FAR, ms(0) + FAR + FAR]);
+    }
+}

@@ -111,3 +111,27 @@ fn prepare(stream: &LoadStream<'_>, connection: &TcpStream) -> io::Result<()> {
     connection.set_write_timeout(look)?;
     stream.prepare(connection)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_connections_unless_each_request_has_a_new_one() {
+        let order = |size, reconnect| Request {
+            request_size: Bytes(64),
+            reply_size: Bytes(size),
+            pace_per_s: None,
+            reconnect,
+            wait: WaitMode::Block,
+        };
+        let of = |streams, reconnect| threads(&order(64, reconnect), streams, 4);
+        assert_eq!([of(3, false), of(9, false), of(9, true)], [3, 4, 9]);
+        // A message of each thread, at most a mebibyte of it, and a page for each connection.
+        assert_eq!(buffers(&order(1000, false), 1), 1064 + 4096);
+        assert_eq!(
+            buffers(&order(5 << 20, true), 9),
+            9 * (64 + (1 << 20)) + 9 * 4096
+        );
+    }
+}
