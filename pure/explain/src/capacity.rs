@@ -142,4 +142,20 @@ mod tests {
         assert_eq!(spaced(|n| 100 + n * 7919 % 3000), None);
         assert_eq!(of([].into_iter(), 0), None);
     }
+
+    #[test]
+    fn only_arrivals_of_full_segments_count_and_33_show_a_spacing() {
+        let pairs = |many: u64, first: u32, second: u32| {
+            let all = (0..many).flat_map(move |n| {
+                [
+                    (Nanos::from_micros(n * 400), first),
+                    (Nanos::from_micros(n * 400 + 1), second),
+                ]
+            });
+            of(all.collect::<Vec<_>>().into_iter(), 1000)
+        };
+        let about = |found: Option<f64>| found.is_some_and(|f| (f / 5e6 - 1.0).abs() < 0.01);
+        assert!(about(pairs(33, 1000, 1000)) && pairs(32, 1000, 1000).is_none());
+        assert_eq!([pairs(99, 999, 1000), pairs(99, 1000, 999)], [None, None]);
+    }
 }

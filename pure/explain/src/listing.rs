@@ -542,4 +542,26 @@ mod tests {
         assert_eq!(ended("15000 1 2 <-- 140\n"), []);
         assert_eq!(ended("15000 1 2 0 -->\n"), []);
     }
+
+    #[test]
+    fn how_often_a_receiver_acknowledged_is_told_once_by_its_cause() {
+        let keys = |cut: Option<u64>| {
+            let mut lines = vec![(0, 10, true, 20_000, None); 3];
+            lines.push((0, 10, false, 20_000, None));
+            lines.push((0, 10, true, cut.map_or(20_000, |_| 9000), cut));
+            let explanation = explain_listing("read", &listing(&lines, true));
+            let pace = explanation
+                .findings
+                .into_iter()
+                .find(|f| f.limit == Limit::Cpu)
+                .unwrap();
+            let row = pace
+                .evidence
+                .into_iter()
+                .find(|e| e.key == Key::SegmentsPerAck);
+            row.map(|row| row.quantity)
+        };
+        assert_eq!(keys(None), Some(3_u64.into()));
+        assert_eq!(keys(Some(9000)), None);
+    }
 }

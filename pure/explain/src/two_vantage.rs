@@ -467,4 +467,25 @@ mod tests {
             [3, 4, 0]
         );
     }
+
+    #[test]
+    fn what_only_one_place_has_is_explained_from_it_and_says_so() {
+        let words = alone("a.pcap", "b.pcap");
+        assert_eq!(
+            words,
+            "it is in a.pcap only, not in b.pcap: it is explained from a.pcap alone"
+        );
+        let end = |cut| EndRecord {
+            duration: Nanos::from_secs(9),
+            trace: Some(model::Traced {
+                cut,
+                ..Default::default()
+            }),
+            ..EndRecord::default()
+        };
+        let words = cut(&end(true), Nanos::from_secs(4)).unwrap();
+        assert!(words.starts_with("the trace has the first 4"), "{words}");
+        assert_eq!(cut(&end(false), Nanos::from_secs(4)), None);
+        assert_eq!(cut(&EndRecord::default(), Nanos(0)), None);
+    }
 }

@@ -1308,4 +1308,113 @@ mod tests {
         assert_eq!(held(3), (10, time, time.since(Nanos::from_millis(150))));
         assert_eq!(held(2), (0, Nanos(0), Nanos(0)));
     }
+
+    /// The facts of what the client of a connection sent, seen there or at the server.
+    fn facts(connection: CaptureConnection, vantage: Vantage) -> Facts {
+        let ends: [SocketAddr; 2] = [
+            ([192, 0, 2, 1], 40000).into(),
+            ([192, 0, 2, 2], 5210).into(),
+        ];
+        let mut facts = Facts::default();
+        crate::capture::explain(
+            connection,
+            ends,
+            (&|_, _| vantage, &|_| None),
+            &mut Vec::new(),
+            &mut |known: &mut Facts| facts = known.clone(),
+        );
+        facts
+    }
+
+    #[test]
+    fn the_facts_at_a_sender_are_those_of_its_packets_since_it_began() {
+        let facts = facts(rounds(40, 4, 10_000), Vantage::AtSender);
+        assert_eq!((facts.segments, facts.bytes), (160, Bytes(40 * 5792)));
+        assert_eq!(
+            (facts.mss, facts.min_rtt),
+            (1448, Some(Nanos::from_micros(19_997)))
+        );
+        assert_eq!(facts.span, Nanos::from_millis(820));
+        assert_eq!(
+            (facts.retransmitted, facts.timeouts, facts.is_exchange),
+            (0, 0, false)
+        );
+        let one = &facts.readings[9];
+        assert_eq!(
+            (one.from, one.to),
+            (Nanos::from_millis(200), Nanos::from_millis(220))
+        );
+        assert_eq!((one.flight, one.cwnd), (5792, 5792));
+        assert!(
+            facts
+                .rhythm
+                .is_some_and(|r| (r.drained, r.paused) == (1.0, 1.0))
+        );
+        // The first of each round follows an acknowledgement, the others it.
+        let clock = facts.send_clock.unwrap();
+        assert_eq!((clock.by_ack, clock.by_itself), (39, 1));
+    }
+
+    #[test]
+    fn at_the_receiver_the_way_to_the_sender_and_its_queue_are_added() {
+        // 20 ms to the sender and back; a segment each 8 ms, which echoes the acknowledgement of 32 ms before.
+        let mut packets = vec![
+            Packet {
+                mss: Some(1448),
+                ..packet(true, 0, SYN)
+            },
+            Packet {
+                ack: 1,
+                mss: Some(1448),
+                ..packet(false, 0, SYN | ACK)
+            },
+            Packet {
+                seq: 1,
+                ack: 1,
+                ..packet(true, 20_000, ACK)
+            },
+        ];
+        for n in 4..200u32 {
+            let (seq, ms) = (1 + (n - 4) * 1448, n * 8);
+            let (at, acked) = (u64::from(ms) * 1000, Some((ms, ms - 32)));
+            let data = Packet {
+                seq,
+                ack: 1,
+                payload: 1448,
+                ..packet(true, at, ACK)
+            };
+            let ack = Packet {
+                seq: 1,
+                ack: seq + 1448,
+                ..packet(false, at + 50, ACK)
+            };
+            packets.push(Packet {
+                stamps: acked,
+                ..data
+            });
+            packets.push(Packet {
+                stamps: acked,
+                ..ack
+            });
+        }
+        let mut connection = CaptureConnection::new(&packets[0], false);
+        for one in &packets {
+            let passed = connection.push(one, one.from != packets[0].from);
+            read(&mut connection, one, &passed);
+        }
+        let facts = facts(connection, Vantage::AtReceiver);
+        let one = &facts.readings[40];
+        // It may have paused for 8 ms.
+        assert_eq!(one.echo, Nanos::from_micros(31_950 - 8000));
+        assert_eq!(one.to.since(one.from), Nanos::from_millis(24));
+        // For 3.95 ms more than the handshake took, what was delivered in 24 ms stood in a queue.
+        assert_eq!((one.delivered, one.passed), (3 * 1448, 3 * 1448));
+        // Beside the three that are on their way at any time.
+        assert_eq!(one.flight, 3 * 1448 + 3 * 1448 * 3950 / 24_000);
+        assert_eq!(
+            (one.cwnd, one.srtt),
+            (one.flight, one.echo + Nanos::from_micros(50))
+        );
+        assert!(facts.send_clock.is_none() && facts.rhythm.is_none());
+    }
 }

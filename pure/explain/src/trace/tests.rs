@@ -528,3 +528,78 @@ fn doubts_are_what_the_trace_lacks() {
     assert_eq!(missing(0, 0, 0), 0);
     assert_eq!(missing(0, 0, 1), 1);
 }
+
+#[test]
+fn glances_are_those_of_the_last_seconds_the_fastest_first() {
+    let mut watcher = TraceWatcher::default();
+    for id in 0..3 {
+        watcher.push(TraceRecord::Connection(connection(id)));
+        let mut tcb = socket();
+        for n in 0..4 {
+            let (received, us) = (n % 2 == 1, n * 1000);
+            let segment = match received {
+                true => event(us, What::Received, &tcb),
+                false => sent(us, tcb.snd_nxt, 1000 * u64::from(id + 1), &tcb),
+            };
+            // The second also receives most.
+            let payload = if received && id == 1 {
+                9000
+            } else {
+                segment.payload.0
+            };
+            let segment = Segment {
+                connection: id,
+                payload: Bytes(payload),
+                ..segment
+            };
+            tcb.snd_nxt += if received { 0 } else { payload as u32 };
+            watcher.push(TraceRecord::Segment(segment));
+        }
+    }
+    let now = Nanos::from_millis(START + 4);
+    let glances = watcher.glances(now);
+    let order: Vec<_> = glances
+        .iter()
+        .map(|g| (g.connection, g.sent.0, g.received.0))
+        .collect();
+    // 4 ms: the first data of each passed when it was not known yet.
+    let rate = |bytes: u64| bytes * 8 * 250;
+    assert_eq!(
+        order,
+        [
+            (1, rate(2000), rate(18_000)),
+            (2, rate(3000), 0),
+            (0, rate(1000), 0)
+        ]
+    );
+    assert!(glances.iter().all(|g| g.silent == Nanos::from_millis(1)));
+    assert_eq!(glances[0].seen, Nanos::from_millis(4));
+    let idle = |id| watcher.connections[&id].glance(now).unwrap();
+    assert_eq!(
+        (idle(0).cwnd, idle(0).srtt),
+        (Bytes(10_000), Nanos::from_millis(20))
+    );
+}
+
+#[test]
+fn what_the_last_event_left_owns_the_time_since() {
+    // Of ten segments less than a burst of two may leave once the last one has.
+    let of = |what, packets_out| {
+        let mut sender = sender();
+        let tcb = SocketValues {
+            packets_out,
+            ..socket()
+        };
+        sender.was = Segment {
+            segments: 1,
+            what,
+            ..event(0, what, &tcb)
+        };
+        sender.now()
+    };
+    assert_eq!(
+        [of(What::Sent, 8), of(What::Received, 8)].map(|l| l == Limit::SlowStart),
+        [true, false]
+    );
+    assert_eq!(of(What::Received, 9), Limit::SlowStart);
+}
