@@ -445,6 +445,61 @@ fn what_is_owed_has_a_deadline_in_every_stage() {
 }
 
 #[test]
+fn the_idle_time_of_a_session_begins_with_each_order_and_each_answer_and_no_ping() {
+    let second = Nanos::from_secs(1);
+    let mut pair = Pair::ready();
+    pair.pass(IDLE - second);
+    pair.send(&open(1)).unwrap();
+    pair.answer(&busy(1)).unwrap();
+    pair.pass(IDLE - second);
+    pair.send(&open(1)).unwrap();
+    pair.pass(Nanos::from_secs(20));
+    pair.answer(&failed(1, "no")).unwrap();
+    pair.pass(IDLE - second);
+    let ended = |pair: &mut Pair| {
+        let last = all(&mut pair.controller).pop();
+        matches!(last, Some(MachineEvent::Closed { .. }))
+    };
+    assert!(!ended(&mut pair));
+    pair.pass(second);
+    assert!(ended(&mut pair));
+}
+
+#[test]
+fn a_session_has_a_deadline_for_all_that_may_come() {
+    let mut agent = AgentMachine::new(Nanos(0), "0.1.0", PATIENCE);
+    assert_eq!(agent.deadline(), Some(PATIENCE));
+    agent.on_timeout(Nanos(PATIENCE.0 - 1));
+    assert_eq!(all(&mut agent), []);
+    agent.on_timeout(PATIENCE);
+    assert_eq!(fault(&mut agent), Fault::Mute(PATIENCE));
+    assert_eq!(agent.deadline(), None);
+    // Nothing comes: the controller's pings are each second, until 6 s are over.
+    let mut pair = Pair::ready();
+    let (begun, second) = (pair.now, Nanos::from_secs(1));
+    assert_eq!(pair.controller.deadline(), Some(begun + second));
+    assert_eq!(pair.agent.deadline(), Some(begun + SILENCE));
+    for n in 1..6 {
+        let at = begun + Nanos::from_secs(n);
+        pair.controller.on_timeout(at);
+        assert_eq!(pair.controller.deadline(), Some(at + second));
+    }
+    pair.controller.on_timeout(begun + Nanos(SILENCE.0 - 1));
+    assert_eq!(all(&mut pair.controller), []);
+    pair.controller.on_timeout(begun + SILENCE);
+    assert_eq!(fault(&mut pair.controller), Fault::Silent(SILENCE));
+    let stalls = |outage| {
+        let mut pair = Pair::ready();
+        let mut order = order(1);
+        order.outage = Nanos::from_secs(outage);
+        let order = Box::new(order);
+        pair.send(&ToAgent::Open { order }).unwrap();
+        pair.controller.longest_stall().0 / 1_000_000_000
+    };
+    assert_eq!([stalls(0), stalls(2), stalls(3)], [10, 10, 12]);
+}
+
+#[test]
 fn what_is_out_of_turn_is_not_sent_and_not_taken() {
     let from_agent: [(Vec<ToController>, bool, ToController); 9] = [
         (vec![], false, granted(2)),

@@ -368,3 +368,240 @@ impl Legs {
         Ok(verdict)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Bulk, Bytes, FileCopy, Placement, SocketSettings, Workload};
+
+    fn order(leg: u32, limit: LegLimit, outage: u64) -> LegOrder {
+        LegOrder {
+            leg,
+            agent_sends: true,
+            workload: Workload::Bulk(Bulk::default()),
+            streams: 1,
+            limit,
+            interval: Nanos::from_secs(1),
+            outage: Nanos::from_secs(outage),
+            trace: false,
+            socket: SocketSettings::default(),
+            placement: Placement::default(),
+        }
+    }
+
+    const TEN: LegLimit = LegLimit::Time(Nanos::from_secs(10));
+
+    fn opens(legs: &mut Legs, at: u64, order: LegOrder) -> Result<MessageAction, Fault> {
+        let order = Box::new(order);
+        legs.controller_sends(Nanos::from_secs(at), &ToAgent::Open { order })
+    }
+
+    fn sends(legs: &mut Legs, at: u64, message: ToAgent) {
+        let sent = legs.controller_sends(Nanos::from_secs(at), &message);
+        assert_eq!(sent, Ok(MessageAction::Take));
+    }
+
+    fn granted(leg: u32, expires: u64) -> ToController {
+        ToController::Granted {
+            leg,
+            port: 5300,
+            token: String::new(),
+            expires: Nanos::from_secs(expires),
+            order: Box::new(order(leg, TEN, 0)),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn answers(legs: &mut Legs, at: u64, message: ToController) {
+        let sent = legs.agent_sends(Nanos::from_secs(at), &message);
+        assert_eq!(sent, Ok(MessageAction::Take));
+    }
+
+    fn refused(leg: u32) -> ToController {
+        let why = String::new();
+        ToController::Refused { leg, why }
+    }
+
+    fn in_seconds(due: Option<(Nanos, &'static str)>) -> Option<(u64, &'static str)> {
+        due.map(|(at, what)| (at.0 / 1_000_000_000, what))
+    }
+
+    #[test]
+    fn each_stage_of_a_leg_has_its_time() {
+        let mut legs = Legs::default();
+        opens(&mut legs, 100, order(1, TEN, 0)).unwrap();
+        assert_eq!(
+            in_seconds(legs.agent_owes()),
+            Some((130, "answer an order"))
+        );
+        assert_eq!(legs.controller_owes(), None);
+        answers(&mut legs, 101, granted(1, 5));
+        assert_eq!(
+            in_seconds(legs.agent_owes()),
+            Some((116, "report the data connections"))
+        );
+        let connected = ToController::Connected {
+            leg: 1,
+            sockets: Vec::new(),
+            fingerprint: Box::default(),
+            warnings: Vec::new(),
+        };
+        answers(&mut legs, 102, connected);
+        assert_eq!(legs.agent_owes(), None);
+        assert_eq!(
+            in_seconds(legs.controller_owes()),
+            Some((162, "start the measurement"))
+        );
+        sends(&mut legs, 103, ToAgent::Start { leg: 1 });
+        assert_eq!(
+            in_seconds(legs.agent_owes()),
+            Some((173, "end its part of the measurement"))
+        );
+        assert_eq!(legs.controller_owes(), None);
+        sends(&mut legs, 104, ToAgent::Stop { leg: 1 });
+        sends(&mut legs, 150, ToAgent::Stop { leg: 1 });
+        assert_eq!(
+            in_seconds(legs.agent_owes()),
+            Some((164, "report after the stop"))
+        );
+        assert!(!legs.is_idle());
+        let why = String::new();
+        answers(&mut legs, 160, ToController::Failed { leg: 1, why });
+        assert!(legs.is_idle() && legs.agent_owes().is_none());
+    }
+
+    #[test]
+    fn a_leg_lasts_as_long_as_its_clock_or_a_day_and_an_outage_more() {
+        let running = |order: LegOrder| {
+            let mut legs = Legs::default();
+            opens(&mut legs, 0, order).unwrap();
+            answers(&mut legs, 0, granted(1, 1 << 40));
+            let (expires, _) = in_seconds(legs.agent_owes()).unwrap();
+            let connected = ToController::Connected {
+                leg: 1,
+                sockets: Vec::new(),
+                fingerprint: Box::default(),
+                warnings: Vec::new(),
+            };
+            answers(&mut legs, 0, connected);
+            sends(&mut legs, 0, ToAgent::Start { leg: 1 });
+            (expires, in_seconds(legs.agent_owes()).unwrap().0)
+        };
+        let day = 86_400;
+        assert_eq!(running(order(1, TEN, 0)), (day + 10, 70));
+        let (bytes, week) = (
+            LegLimit::Bytes(Bytes(1)),
+            LegLimit::Time(Nanos::from_secs(7 * day)),
+        );
+        for limit in [bytes, week] {
+            assert_eq!(running(order(1, limit, 0)).1, day + 60);
+        }
+        let mut stored = order(1, TEN, 0);
+        stored.workload = Workload::Copy(FileCopy {
+            from: Some("a".to_owned()),
+            ..FileCopy::default()
+        });
+        assert_eq!(running(stored).1, day + 60);
+        // Silence of 6 s and twice the outage.
+        assert_eq!(running(order(1, TEN, 20)), (day + 10 + 46, 70 + 46));
+        let mut legs = Legs::default();
+        for (leg, outage, longest) in [(1, 20, 20), (2, 5, 20), (3, 601, 600)] {
+            opens(&mut legs, 0, order(leg, TEN, outage)).unwrap();
+            assert_eq!(legs.outage(), Nanos::from_secs(longest));
+        }
+        assert_eq!(
+            in_seconds(legs.agent_owes()),
+            Some((30 + 16, "answer an order"))
+        );
+    }
+
+    #[test]
+    fn eight_legs_are_open_at_once_and_4096_in_all() {
+        let mut legs = Legs::default();
+        for leg in 0..8 {
+            opens(&mut legs, 0, order(leg, TEN, 0)).unwrap();
+        }
+        assert!(opens(&mut legs, 0, order(8, TEN, 0)).is_err());
+        let busy = ToController::Busy {
+            leg: 0,
+            wait: Nanos(0),
+            why: String::new(),
+        };
+        answers(&mut legs, 0, busy);
+        (1..8).for_each(|leg| answers(&mut legs, 0, refused(leg)));
+        // One was turned away and may be asked for again; the others are over.
+        for leg in 8..4096 {
+            opens(&mut legs, 0, order(leg, TEN, 0)).unwrap();
+            answers(&mut legs, 0, refused(leg));
+        }
+        assert!(opens(&mut legs, 0, order(4096, TEN, 0)).is_err());
+        assert!(opens(&mut legs, 0, order(5, TEN, 0)).is_err(), "it is over");
+        assert_eq!(
+            legs.agent_sends(Nanos(0), &refused(5)),
+            Ok(MessageAction::Late)
+        );
+        assert_eq!(
+            legs.agent_sends(Nanos(0), &refused(0)),
+            Ok(MessageAction::Late)
+        );
+        assert!(legs.agent_sends(Nanos(0), &refused(4096)).is_err());
+    }
+
+    #[test]
+    fn requests_are_numbered_wait_for_each_other_and_are_answered_in_turn() {
+        let mut all = OpenRequests::default();
+        let ask = |all: &mut OpenRequests, until, number| all.open(Nanos(until), number, "tune");
+        ask(&mut all, 70, 5).unwrap();
+        ask(&mut all, 60, 7).unwrap();
+        assert!(ask(&mut all, 60, 7).is_err() && ask(&mut all, 60, 6).is_err());
+        assert_eq!(all.due(), Some(Nanos(70)));
+        assert!(all.answer(7, "tune").is_err() && all.goes_on(7, "tune").is_err());
+        assert!(all.goes_on(5, "tune").is_ok() && all.answer(5, "tune").is_ok());
+        assert_eq!(all.due(), Some(Nanos(70)), "it waited for the one before");
+        (8..15).for_each(|number| drop(ask(&mut all, 90, number).unwrap()));
+        assert_eq!(all.open.len(), MAX_OPEN_REQUESTS);
+        assert!(ask(&mut all, 90, 15).is_err());
+        all.answer(7, "tune").unwrap();
+        assert!(ask(&mut all, 90, 15).is_ok());
+        assert_eq!(all.due(), Some(Nanos(90)));
+    }
+
+    #[test]
+    fn of_all_that_is_owed_the_earliest_counts() {
+        let mut legs = Legs::default();
+        opens(&mut legs, 0, order(1, TEN, 0)).unwrap();
+        answers(&mut legs, 0, refused(1));
+        sends(&mut legs, 3, ToAgent::Fetch { leg: 1 });
+        assert_eq!(
+            in_seconds(legs.agent_owes()),
+            Some((63, "send a piece of a trace"))
+        );
+        assert!(!legs.is_idle());
+        let tune = |number| ToAgent::Tune {
+            number,
+            origin: Default::default(),
+            request: TuneRequest::UndoOnly {
+                settings: Vec::new(),
+            },
+        };
+        sends(&mut legs, 2, tune(1));
+        assert_eq!(
+            in_seconds(legs.agent_owes()),
+            Some((62, "answer a request to tune"))
+        );
+        assert!(
+            !Legs {
+                tunes: std::mem::take(&mut legs.tunes),
+                ..Legs::default()
+            }
+            .is_idle()
+        );
+        assert!(
+            !Legs {
+                fetches: std::mem::take(&mut legs.fetches),
+                ..Legs::default()
+            }
+            .is_idle()
+        );
+    }
+}

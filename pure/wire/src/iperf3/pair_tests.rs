@@ -306,3 +306,252 @@ proptest! {
         server.input_end();
     }
 }
+
+/// A server that has come so far at 100 s, with what it sent since then taken.
+fn server_at(step: usize) -> Iperf3Server {
+    let now = Nanos::from_secs(100);
+    let mut server = Iperf3Server::new(now);
+    let steps: [&dyn Fn(&mut Iperf3Server); 6] = [
+        &|s| s.input(now, &COOKIE),
+        &|s| s.input(now, &frame::framed(&params().to_json())),
+        &|s| s.open(now),
+        &|s| s.start(now, Nanos::from_secs(40)),
+        &|s| s.input(now, &[State::TestEnd.byte()]),
+        &|s| {
+            s.results(now, results(7));
+            s.input(now, &frame::framed(&results(9).to_json()));
+        },
+    ];
+    steps[..step].iter().for_each(|step| step(&mut server));
+    while server.poll_event().is_some() {}
+    server.poll_output();
+    server
+}
+
+#[test]
+fn every_step_of_a_server_has_its_time_and_its_number() {
+    use code::{EXPIRED, NO_MESSAGE, STREAM_ACCEPT};
+    for (step, seconds, number) in [
+        (0, Some(10), None),
+        (1, Some(10), Some(NO_MESSAGE)),
+        (2, None, None),
+        (3, Some(20), Some(STREAM_ACCEPT)),
+        (4, Some(40), Some(EXPIRED)),
+        (5, Some(10), Some(NO_MESSAGE)),
+    ] {
+        let mut server = server_at(step);
+        let deadline = seconds.map(|s| Nanos::from_secs(100 + s));
+        assert_eq!(server.deadline(), deadline, "{step}");
+        let Some(at) = deadline else { continue };
+        server.on_timeout(Nanos(at.0 - 1));
+        assert_eq!(
+            (server.poll_event(), server.poll_output()),
+            (None, None),
+            "{step}"
+        );
+        server.on_timeout(at);
+        let failed = server.poll_event();
+        let span = Nanos::from_secs(seconds.unwrap());
+        assert!(
+            matches!(&failed, Some(ServerEvent::Failed(Iperf3Failure::Silent { span: s, .. })) if *s == span),
+            "{step}: {failed:?}"
+        );
+        let told = number.map(|number| {
+            let mut bytes = vec![State::ServerError.byte()];
+            bytes.extend([number.to_be_bytes(), [0; 4]].concat());
+            bytes
+        });
+        assert_eq!(server.poll_output(), told, "{step}");
+        assert_eq!(server.deadline(), None);
+    }
+    // Who has given its results need not say good bye.
+    let mut server = server_at(6);
+    assert_eq!(server.deadline(), Some(Nanos::from_secs(110)));
+    server.on_timeout(Nanos::from_secs(110));
+    assert!(matches!(
+        server.poll_event(),
+        Some(ServerEvent::Finished(_))
+    ));
+}
+
+#[test]
+fn a_server_tells_why_it_gives_up_once() {
+    let told = |leave: fn(&mut Iperf3Server)| {
+        let mut server = server_at(4);
+        leave(&mut server);
+        let said = server.poll_output();
+        leave(&mut server);
+        assert_eq!((server.poll_output(), server.deadline()), (None, None));
+        said.unwrap()
+    };
+    assert_eq!(told(|s| s.refuse(5, 258)), [0xfe, 0, 0, 0, 5, 0, 0, 1, 2]);
+    assert_eq!(told(|s| s.deny()), [0xff]);
+    assert_eq!(told(|s| s.terminate()), [11]);
+    for (step, number) in [(1, code::RECEIVE_PARAMS), (5, code::RECEIVE_RESULTS)] {
+        let mut server = server_at(step);
+        server.input(Nanos(0), &frame::framed(&serde_json::json!([])));
+        assert!(matches!(server.poll_event(), Some(ServerEvent::Failed(_))));
+        assert_eq!(server.poll_output().unwrap()[1..5], number.to_be_bytes());
+    }
+    // A cookie that is none has no number.
+    let mut server = Iperf3Server::new(Nanos(0));
+    server.input(Nanos(0), &[b' '; 37]);
+    assert_eq!(
+        server.poll_event(),
+        Some(ServerEvent::Failed(Iperf3Failure::NotACookie))
+    );
+    assert_eq!(server.poll_output(), None);
+}
+
+#[test]
+fn what_comes_before_its_turn_is_64_bytes_at_most() {
+    let early = |step, size| {
+        let mut server = server_at(step);
+        if step == 5 {
+            server.input(Nanos(0), &frame::framed(&results(9).to_json()));
+        }
+        server.input(Nanos(0), &vec![State::TestEnd.byte(); size]);
+        server.poll_event()
+    };
+    for step in [2, 5] {
+        assert_eq!(early(step, 64), None, "{step}");
+        assert!(matches!(
+            early(step, 65),
+            Some(ServerEvent::Failed(Iperf3Failure::TooLarge {
+                size: 65,
+                limit: 64,
+                ..
+            }))
+        ));
+    }
+    let mut server = server_at(2);
+    server.input(Nanos(0), &[State::ClientTerminate.byte()]);
+    let stopped = ServerEvent::Failed(Iperf3Failure::ClientTerminated);
+    assert_eq!(server.poll_event(), Some(stopped));
+}
+
+#[test]
+fn every_step_of_a_client_has_its_time() {
+    let now = Nanos::from_secs(100);
+    let at = |step: usize| {
+        let mut client = Iperf3Client::new(now, &COOKIE, params());
+        let bytes = |states: &[State]| states.iter().map(|s| s.byte()).collect::<Vec<u8>>();
+        let steps: [&dyn Fn(&mut Iperf3Client); 8] = [
+            &|c| c.input(now, &bytes(&[State::ParamExchange])),
+            &|c| c.input(now, &bytes(&[State::CreateStreams])),
+            &|c| c.input(now, &bytes(&[State::TestStart])),
+            &|c| c.input(now, &bytes(&[State::TestRunning])),
+            &|c| c.end(now),
+            &|c| c.input(now, &bytes(&[State::ExchangeResults])),
+            &|c| c.results(now, &results(9)),
+            &|c| c.input(now, &frame::framed(&results(7).to_json())),
+        ];
+        steps[..step].iter().for_each(|step| step(&mut client));
+        while client.poll_event().is_some() {}
+        client
+    };
+    for step in 0..=8 {
+        let mut client = at(step);
+        let Some(deadline) = client.deadline() else {
+            assert_eq!(step, 4, "a test that runs has none");
+            continue;
+        };
+        let seconds = if step == 1 { 150 } else { 15 };
+        assert_eq!(deadline, now + Nanos::from_secs(seconds), "{step}");
+        client.on_timeout(Nanos(deadline.0 - 1));
+        assert_eq!(client.poll_event(), None);
+        client.on_timeout(deadline);
+        let failed = client.poll_event();
+        let span = Nanos::from_secs(seconds);
+        assert!(
+            matches!(&failed, Some(ClientEvent::Failed(Iperf3Failure::Silent { span: s, .. })) if *s == span),
+            "{step}: {failed:?}"
+        );
+        assert_eq!(client.deadline(), None);
+    }
+    // The server's reason: both numbers, or the first alone before it closes.
+    let refused = |bytes: &[u8], closes: bool| {
+        let mut client = at(1);
+        client.input(now, &[State::ServerError.byte()]);
+        client.input(now, bytes);
+        if closes {
+            client.input_end();
+        }
+        match client.poll_event() {
+            Some(ClientEvent::Failed(Iperf3Failure::ServerError { number, errno })) => {
+                Some((number, errno))
+            }
+            _ => None,
+        }
+    };
+    assert_eq!(refused(&[0, 0, 1, 2, 0, 0, 0, 3], false), Some((258, 3)));
+    assert_eq!(refused(&[0, 0, 1, 2, 0, 0, 0], false), None);
+    assert_eq!(refused(&[0, 0, 1, 2], true), Some((258, 0)));
+    assert_eq!(refused(&[0, 0, 1], true), None);
+    let mut client = at(2);
+    client.terminate();
+    client.terminate();
+    assert_eq!(
+        client.poll_output().unwrap().last(),
+        Some(&State::ClientTerminate.byte())
+    );
+    assert_eq!((client.poll_output(), client.deadline()), (None, None));
+}
+
+#[test]
+fn values_are_of_their_kind_and_within_their_range() {
+    let map = serde_json::json!({
+        "null": null, "text": "a", "yes": true, "no": false, "zero": 0, "one": 1, "minus": -7,
+        "half": 0.5, "large": 1e15, "larger": 1.9e19, "less": -1.0,
+    });
+    let map = map.as_object().unwrap();
+    let of = frame::KeyBytes(map);
+    let ok = |found: Result<Option<u64>, Malformed>| found.map_err(|_| ());
+    let whole = |key| ok(of.whole(key, 1_000_000_000_000_000, "small"));
+    assert_eq!(
+        [whole("gone"), whole("null"), whole("zero")],
+        [Ok(None), Ok(None), Ok(Some(0))]
+    );
+    assert_eq!(whole("large"), Ok(Some(1_000_000_000_000_000)));
+    for key in ["larger", "half", "minus", "less", "text", "yes"] {
+        assert_eq!(whole(key), Err(()), "{key}");
+    }
+    assert_eq!(
+        [ok(of.whole("one", 1, "")), ok(of.whole("one", 0, ""))],
+        [Ok(Some(1)), Err(())]
+    );
+    let why = of.whole("one", 0, "none").unwrap_err().0;
+    assert_eq!(why, "'one' is 1, and must be none");
+    let signed = |key| of.signed(key).map_err(|_| ());
+    assert_eq!(
+        [signed("minus"), signed("half"), signed("null")],
+        [Ok(Some(-7)), Ok(Some(0)), Ok(None)]
+    );
+    assert!(signed("text").is_err());
+    let flag = |key| of.flag(key).map_err(|_| ());
+    let flags = ["yes", "no", "zero", "one", "half", "null"].map(flag);
+    assert_eq!(
+        flags,
+        [
+            Ok(true),
+            Ok(false),
+            Ok(false),
+            Ok(true),
+            Ok(true),
+            Ok(false)
+        ]
+    );
+    assert!(flag("text").is_err());
+    let real = |key| of.real(key).map_err(|_| ());
+    assert_eq!(
+        [real("half"), real("gone"), real("text")],
+        [Ok(0.5), Ok(0.0), Err(())]
+    );
+    let text = |key| of.text(key).map_err(|_| ());
+    assert_eq!(
+        [text("text"), text("null"), text("one")],
+        [Ok(Some("a".to_owned())), Ok(None), Err(())]
+    );
+    let long = frame::out_of_range("k", &"9".repeat(41), "less").0;
+    assert!(long.contains(&"9".repeat(40)) && !long.contains(&"9".repeat(41)));
+}

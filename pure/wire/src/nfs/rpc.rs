@@ -379,4 +379,122 @@ mod tests {
         records.input(Nanos(0), b"HTTP");
         assert!(records.poll_event().unwrap().is_err());
     }
+
+    /// The numbers of a call and the words of its arguments.
+    fn asked<T>(call: &RpcCall<T>) -> ([u32; 3], Vec<u8>) {
+        let encoded = call.encode(1, &who());
+        let mark = u32::from_be_bytes(encoded[..4].try_into().unwrap());
+        assert_eq!((mark & !LAST) as usize, encoded.len() - 4);
+        (call.numbers, call.arguments.clone())
+    }
+
+    #[test]
+    fn every_call_has_its_numbers_and_arguments() {
+        use crate::nfs::{commit, lookup, mount_port, remove, unmount, write};
+        let handle = Handle(vec![1, 2, 3, 4]);
+        let of = |words: &[&dyn ReplyPart]| bytes(words);
+        let folder: &[u8] = &[0, 0, 0, 4, 1, 2, 3, 4];
+        let behind = |words: &[&dyn ReplyPart]| [folder, &bytes(words)].concat();
+        let (mapper, mounts, files) = (100_000, 100_005, 100_003);
+        assert_eq!(
+            asked(&mount_port()),
+            ([mapper, 2, 3], of(&[&mounts, &3u32, &6u32, &0u32]))
+        );
+        assert_eq!(
+            asked(&nfs_port()),
+            ([mapper, 2, 3], of(&[&files, &3u32, &6u32, &0u32]))
+        );
+        assert_eq!(asked(&unmount("/x")), ([mounts, 3, 3], of(&[&"/x"])));
+        assert_eq!(asked(&exports()), ([mounts, 3, 5], Vec::new()));
+        assert_eq!(asked(&fs_info(&handle)), ([files, 3, 19], folder.to_vec()));
+        assert_eq!(
+            asked(&lookup(&handle, "f")),
+            ([files, 3, 3], behind(&[&"f"]))
+        );
+        assert_eq!(
+            asked(&remove(&handle, "f")),
+            ([files, 3, 12], behind(&[&"f"]))
+        );
+        let guarded = behind(&[
+            &"f", &1u32, &1u32, &0o600u32, &0u32, &0u32, &0u32, &0u32, &0u32,
+        ]);
+        assert_eq!(asked(&create(&handle, "f")), ([files, 3, 8], guarded));
+        let written = behind(&[&1u32, &2u32, &3u32, &0u32, &"abc"]);
+        assert_eq!(
+            asked(&write(&handle, (1 << 32) + 2, b"abc")),
+            ([files, 3, 7], written)
+        );
+        assert_eq!(
+            asked(&commit(&handle)),
+            ([files, 3, 21], behind(&[&0u32, &0u32, &0u32]))
+        );
+    }
+
+    #[test]
+    fn results_behind_attributes_are_read() {
+        use crate::nfs::{commit, remove, write};
+        let handle = Handle(vec![1; 4]);
+        let with = |before: bool, after: bool, rest: &[&dyn ReplyPart]| {
+            let mut all = reply(1, &[&0u32]);
+            for (there, size) in [(before, 24), (after, 84)] {
+                all.extend(bytes(&[&u32::from(there)]));
+                all.resize(all.len() + if there { size } else { 0 }, 7);
+            }
+            all.extend(bytes(rest));
+            all
+        };
+        for (before, after) in [(false, false), (true, false), (false, true), (true, true)] {
+            let done = write(&handle, 0, b"abc").answer(1, &with(before, after, &[&3u32]));
+            assert_eq!(done, Ok(Some(Bytes(3))));
+        }
+        assert!(
+            write(&handle, 0, b"")
+                .answer(1, &with(true, true, &[]))
+                .is_err()
+        );
+        assert_eq!(commit(&handle).answer(1, &reply(1, &[&0u32])), Ok(Some(())));
+        assert_eq!(
+            remove(&handle, "f").answer(1, &reply(1, &[&0u32])),
+            Ok(Some(()))
+        );
+        let refused = remove(&handle, "f")
+            .answer(1, &reply(1, &[&2u32]))
+            .unwrap_err();
+        assert!(matches!(refused, RpcFailure::Refused { status: 2, .. }));
+        // Why a server does not take a call, by its number.
+        for (status, words) in [
+            (1u32, "this program"),
+            (2, "no version 3"),
+            (3, "this procedure"),
+            (4, "read the arguments"),
+            (5, "its system failed"),
+        ] {
+            let answer = bytes(&[&1u32, &1u32, &0u32, &0u32, &0u32, &status]);
+            let why = commit(&handle).answer(1, &answer).unwrap_err().to_string();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+
+    #[test]
+    fn calls_are_numbered_and_a_record_has_a_mebibyte_at_most() {
+        let mut calls = RpcCalls::new(who());
+        assert_eq!([calls.call(&exports()), calls.call(&nfs_port())], [1, 2]);
+        let out = calls.poll_output().unwrap();
+        let expected = [exports().encode(1, &who()), nfs_port().encode(2, &who())].concat();
+        assert_eq!(out, expected);
+        assert_eq!(calls.poll_output(), None);
+        let of = |first: usize, second: usize| {
+            let mut calls = RpcCalls::new(who());
+            let fragment = |mark: u32, size: usize| {
+                [&(mark | size as u32).to_be_bytes(), &vec![7; size][..]].concat()
+            };
+            calls.input(Nanos(0), &fragment(0, first));
+            calls.input(Nanos(0), &fragment(LAST, second));
+            calls
+                .poll_event()
+                .map(|event| event.map(|record| record.len()).map_err(drop))
+        };
+        assert_eq!(of(1000, LARGEST - 1000), Some(Ok(LARGEST)));
+        assert_eq!(of(1000, LARGEST - 999), Some(Err(())));
+    }
 }
