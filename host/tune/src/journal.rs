@@ -450,3 +450,166 @@ impl Journal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A directory of journals that goes with it.
+    struct State(PathBuf);
+
+    impl State {
+        fn new(name: &str) -> State {
+            let name = format!("linerate-journal-{name}-{}", std::process::id());
+            let state = std::env::temp_dir().join(name);
+            fs::create_dir(&state).unwrap();
+            State(state)
+        }
+
+        fn begin(&self) -> (JournalPlace, Journal) {
+            let place = JournalPlace::named(&self.0, "net-1").unwrap();
+            let header = Header::new("one", Duration::from_secs(7)).unwrap();
+            let journal = Journal::create(&place, header).unwrap();
+            (place, journal)
+        }
+    }
+
+    impl Drop for State {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn change(number: u64) -> JournalChange {
+        JournalChange {
+            number,
+            setting: "sysctl:net.ipv4.tcp_sack=0".parse().unwrap(),
+            was: "1".to_owned(),
+            target: serde_json::from_str(r#"{"part":"sysctl","key":"net.ipv4.tcp_sack"}"#).unwrap(),
+            before: Image::Null,
+        }
+    }
+
+    /// The changes that a journal has on the disk, and whether they are known to have been made.
+    fn on_disk(place: &JournalPlace) -> Vec<(u64, bool)> {
+        let journal = Journal::load(place).unwrap().unwrap();
+        journal
+            .entries
+            .iter()
+            .map(|e| (e.change.number, e.after.is_some()))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_was_cut_off_is_written_over() {
+        let state = State::new("read");
+        let (place, mut journal) = state.begin();
+        assert_eq!(journal.next_number(), 1);
+        journal.before(change(1)).unwrap();
+        journal.made(1, Image::Null);
+        journal.before(change(2)).unwrap();
+        journal.before(change(3)).unwrap();
+        journal.undone(2);
+        assert_eq!(journal.next_number(), 4);
+        assert_eq!(on_disk(&place), [(1, true), (3, false)]);
+        // A writer that was killed in the middle of a line.
+        let whole = fs::metadata(place.journal()).unwrap().len();
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(place.journal())
+            .unwrap();
+        file.write_all(br#"{"undone":{"number":1"#).unwrap();
+        let mut again = Journal::load(&place).unwrap().unwrap();
+        assert_eq!((again.end, again.next_number()), (whole, 4));
+        again.before(change(4)).unwrap();
+        assert_eq!(on_disk(&place), [(1, true), (3, false), (4, false)]);
+        // Emptied once all is undone, and not before.
+        again.clear();
+        assert_eq!(on_disk(&place).len(), 3);
+        [1, 3, 4]
+            .into_iter()
+            .for_each(|number| again.undone(number));
+        again.clear();
+        assert_eq!(fs::metadata(place.journal()).unwrap().len(), again.begin);
+        again.before(change(1)).unwrap();
+        assert_eq!(on_disk(&place), [(1, false)]);
+        assert_eq!(
+            Journal::peek_at(&place.journal()).unwrap().deadline_ms,
+            7000
+        );
+    }
+
+    #[test]
+    fn a_journal_that_is_damaged_is_refused_and_one_never_begun_removed() {
+        let state = State::new("damaged");
+        let (place, mut journal) = state.begin();
+        journal.before(change(1)).unwrap();
+        let text = fs::read_to_string(place.journal()).unwrap();
+        let (header, first) = text.split_once('\n').unwrap();
+        let is_read = |text: &str| {
+            fs::write(place.journal(), text).unwrap();
+            Journal::load(&place)
+                .map(|journal| journal.is_some())
+                .map_err(drop)
+        };
+        assert_eq!(is_read(&text), Ok(true));
+        let made = r#"{"made":{"number":2,"after":null}}"#;
+        assert_eq!(is_read(&format!("{text}{made}\n")), Err(()), "never begun");
+        assert_eq!(
+            is_read(&format!("{text}{header}\n")),
+            Err(()),
+            "a second header"
+        );
+        assert_eq!(is_read(first), Err(()), "none");
+        assert_eq!(is_read(&format!("{header}\nx\n")), Err(()));
+        assert!(place.journal().exists());
+        assert_eq!(is_read(header), Ok(false), "half a line");
+        assert!(!place.journal().exists());
+        assert_eq!(Journal::load(&place).unwrap().is_some(), false);
+    }
+
+    #[test]
+    fn what_is_kept_has_rising_numbers_and_locks_are_seen() {
+        let state = State::new("kept");
+        for number in 1..=2 {
+            let (place, mut journal) = state.begin();
+            journal.before(change(1)).unwrap();
+            journal.keep(&place).unwrap();
+            assert_eq!(place.kept().into_keys().max(), Some(number));
+        }
+        let (place, journal) = state.begin();
+        fs::remove_file(place.0.join("kept-1")).unwrap();
+        fs::write(place.0.join("kept-x"), "").unwrap();
+        journal.keep(&place).unwrap();
+        assert_eq!(place.kept().into_keys().collect::<Vec<_>>(), [2, 3]);
+        let held = place.try_lock("hold").unwrap().unwrap();
+        assert!(place.is_locked("hold") && !place.is_locked("change") && !place.is_locked("guard"));
+        assert!(place.try_lock("hold").unwrap().is_none());
+        drop(held);
+        assert!(!place.is_locked("hold") && place.try_lock("hold").unwrap().is_some());
+        // Those that have something, by name.
+        fs::create_dir(state.0.join("net-0")).unwrap();
+        let empty = JournalPlace::named(&state.0, "net-2").unwrap();
+        let all = |state: &State| JournalPlace::all(&state.0).unwrap().len();
+        assert_eq!(all(&state), 1);
+        fs::write(empty.journal(), "").unwrap();
+        assert_eq!(all(&state), 2);
+        assert_eq!(JournalPlace::all(&state.0.join("none")).unwrap().len(), 0);
+        assert_eq!(empty.touched("gone"), None);
+        assert!(
+            empty
+                .touched("journal")
+                .is_some_and(|at| at > 1_700_000_000)
+        );
+    }
+
+    #[test]
+    fn a_title_is_a_hundred_visible_characters() {
+        assert_eq!(plain("a\u{1b}[2Jb\n"), "a[2Jb");
+        assert_eq!(
+            [plain(&"x".repeat(100)).len(), plain(&"x".repeat(101)).len()],
+            [100, 100]
+        );
+    }
+}

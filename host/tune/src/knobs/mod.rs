@@ -250,3 +250,72 @@ fn number(setting: &Setting) -> Result<u32, KnobFailure> {
 fn understood<T>(read: Option<T>, what: &str) -> Result<T, KnobFailure> {
     read.map_or_else(|| refuse(what), Ok)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_what_the_kernel_says_of_it() {
+        let read = |elsewhere: bool, leave: Option<u16>| {
+            let mut body = ifinfomsg(7);
+            for (kind, value) in [
+                (IFLA_MTU, 1500u32),
+                (IFLA_TXQLEN, 1000),
+                (IFLA_LINK, 3),
+                (IFLA_MASTER, 4),
+            ] {
+                if Some(kind) != leave {
+                    push(&mut body, kind, &value.to_ne_bytes());
+                }
+            }
+            push(&mut body, IFLA_IFNAME, b"eth0\0");
+            if elsewhere {
+                push(&mut body, IFLA_LINK_NETNSID, &[0; 4]);
+            }
+            let link = KnobLink::read(&body)?;
+            assert_eq!((link.device.index, link.device.name.as_str()), (7, "eth0"));
+            Some((link.mtu, link.txqueuelen, link.lower, link.master))
+        };
+        assert_eq!(read(false, None), Some((1500, 1000, Some(3), Some(4))));
+        assert_eq!(
+            read(true, None),
+            Some((1500, 1000, None, Some(4))),
+            "in another namespace"
+        );
+        assert_eq!(
+            [read(false, Some(IFLA_MTU)), read(false, Some(IFLA_TXQLEN))],
+            [None, None]
+        );
+        assert_eq!(
+            read(false, Some(IFLA_MASTER)),
+            Some((1500, 1000, Some(3), None))
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_a_missing_right_a_device_that_is_gone_or_words() {
+        let of = |errno| match KnobFailure::from(io::Error::from_raw_os_error(errno)) {
+            KnobFailure::Forbidden => "forbidden".to_owned(),
+            KnobFailure::Gone => "gone".to_owned(),
+            KnobFailure::Words(words) => words,
+        };
+        assert_eq!(
+            [of(libc::EPERM), of(libc::EACCES), of(libc::ENODEV)],
+            ["forbidden", "forbidden", "gone"]
+        );
+        assert!(of(libc::EBUSY).starts_with("the kernel says: "));
+        let route = |errno| match no_route(
+            [192, 0, 2, 1].into(),
+            io::Error::from_raw_os_error(errno).into(),
+        ) {
+            KnobFailure::Words(words) => words,
+            _ => "forbidden".to_owned(),
+        };
+        assert_eq!(route(libc::EPERM), "forbidden");
+        assert!(route(libc::ENETUNREACH).starts_with("this host has no route to 192.0.2.1"));
+        let number_of = |text: &str| number(&text.parse().unwrap()).map_err(drop);
+        assert_eq!(number_of("device.mtu=1400"), Ok(1400));
+        assert_eq!(number_of("device.tso=off"), Err(()));
+    }
+}

@@ -361,4 +361,90 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_bucket_is_sent_in_bytes_and_read_back_from_ticks() {
+        let sent = |text: &str| {
+            let mut body = Vec::new();
+            options(&text.parse().unwrap(), &mut body);
+            attribute(&body, TCA_OPTIONS).unwrap().to_vec()
+        };
+        let number = |list: &[u8], kind: u16, at: usize| u32_at(attribute(list, kind).unwrap(), at);
+        let slow = sent("tbf rate 1G burst 32000 limit 400000");
+        assert_eq!(number(&slow, TCA_TBF_PARMS, 8), Some(125_000_000));
+        assert_eq!(number(&slow, TCA_TBF_PARMS, 24), Some(400_000));
+        assert_eq!(number(&slow, TCA_TBF_BURST, 0), Some(32_000));
+        assert_eq!(attribute(&slow, TCA_TBF_RATE64), None);
+        let fast = sent("tbf rate 40G burst 1M limit 4M");
+        assert_eq!(number(&fast, TCA_TBF_PARMS, 8), Some(u32::MAX));
+        let rate = attribute(&fast, TCA_TBF_RATE64).and_then(|v| u64_at(v, 0));
+        assert_eq!(rate, Some(5_000_000_000));
+        // As the kernel reports it: 8 Gbit/s, 1000 ticks of 64 ns.
+        let report = |rate64: Option<u64>| {
+            let mut parms = [0; 36];
+            parms[8..12].copy_from_slice(&1_000_000_000u32.to_ne_bytes());
+            parms[24..28].copy_from_slice(&7000u32.to_ne_bytes());
+            parms[28..32].copy_from_slice(&1000u32.to_ne_bytes());
+            let mut list = Vec::new();
+            push(&mut list, TCA_TBF_PARMS, &parms);
+            rate64
+                .iter()
+                .for_each(|rate| push(&mut list, TCA_TBF_RATE64, &rate.to_ne_bytes()));
+            parameters(QdiscKind::Tbf, &list)
+        };
+        let of = |rate, burst| vec![("rate", rate), ("burst", burst), ("limit", 7000)];
+        assert_eq!(report(None), of(8_000_000_000, 64_000));
+        assert_eq!(report(Some(5_000_000_000)), of(40_000_000_000, 320_000));
+        assert_eq!(parameters(QdiscKind::Tbf, &[]), []);
+    }
+
+    #[test]
+    fn no_limit_of_the_rate_is_no_parameter() {
+        let report = |maxrate: u32| {
+            let mut list = Vec::new();
+            push(&mut list, 7, &maxrate.to_ne_bytes());
+            push(&mut list, 1, &9u32.to_ne_bytes());
+            parameters(QdiscKind::Fq, &list)
+        };
+        assert_eq!(report(u32::MAX), [("limit", 9)]);
+        assert_eq!(report(1000), [("limit", 9), ("maxrate", 8000)]);
+    }
+
+    #[test]
+    fn only_what_can_be_restored_is_replaced() {
+        let root = Root {
+            device: KnobDevice {
+                index: 1,
+                name: "lo".to_owned(),
+            },
+        };
+        let one = |handle, kind: &str, stab| One {
+            parent: TC_H_ROOT,
+            handle,
+            kind: kind.to_owned(),
+            options: None,
+            stab,
+        };
+        let mut kernel = crate::kernel::kernel().unwrap();
+        let setting: Setting = "device.qdisc=pfifo limit 100".parse().unwrap();
+        let mut plan = |before: &[One]| {
+            let image = to_image(before).map_err(drop).unwrap();
+            match root.plan(&mut kernel, &setting, &image) {
+                Ok(()) => String::new(),
+                Err(KnobFailure::Words(why)) => why,
+                Err(_) => "refused".to_owned(),
+            }
+        };
+        assert_eq!(plan(&[]), "");
+        assert_eq!(
+            plan(&[one(0, "mq", false), one(0, "fq_codel", true)]),
+            "",
+            "the kernel's own"
+        );
+        assert_eq!(plan(&[one(5, "pfifo", false)]), "");
+        let two = [one(5, "pfifo", false), one(0, "pfifo", false)];
+        assert!(plan(&two).contains("of lo has others below it"));
+        assert!(plan(&[one(5, "htb", false)]).contains("is of a kind"));
+        assert!(plan(&[one(5, "pfifo", true)]).contains("has a size table"));
+    }
 }

@@ -417,4 +417,203 @@ mod tests {
         let hops = attributes(&written[12..]).find(|(kind, _)| *kind == RTA_MULTIPATH);
         assert_eq!(hops.unwrap().1, [hop(0, 7), hop(on_link, 8)].concat());
     }
+
+    /// A route of IPv4 in the main table to 10.1.0.0/16, with these attributes and metrics.
+    fn message(attributes: &[(u16, &[u8])], metrics: &[(u16, u32)]) -> Vec<u8> {
+        let mut body = vec![
+            libc::AF_INET as u8,
+            16,
+            0,
+            0,
+            254,
+            3,
+            0,
+            RTN_UNICAST,
+            0,
+            0,
+            0,
+            0,
+        ];
+        push(&mut body, RTA_DST, &[10, 1, 0, 0]);
+        for (kind, value) in attributes {
+            push(&mut body, *kind, value);
+        }
+        let mut list = Vec::new();
+        for (kind, value) in metrics {
+            push(&mut list, *kind, &value.to_ne_bytes());
+        }
+        if !list.is_empty() {
+            nest(&mut body, RTA_METRICS, &list);
+        }
+        body
+    }
+
+    fn route(attributes: &[(u16, &[u8])], metrics: &[(u16, u32)]) -> RouteMessage {
+        RouteMessage::read(&message(attributes, metrics)).unwrap()
+    }
+
+    #[test]
+    fn a_route_is_read_and_written_without_what_is_state() {
+        let device = 7u32.to_ne_bytes();
+        // struct rta_cacheinfo: clntref, lastuse, expires and others.
+        let mut info = [0u8; 32];
+        info[8..12].copy_from_slice(&99u32.to_ne_bytes());
+        let found = route(
+            &[(RTA_OIF, &device), (RTA_CACHEINFO, &info)],
+            &[(RTAX_ADVMSS, 1000)],
+        );
+        assert_eq!(
+            (found.device(), found.expires(), found.mtu()),
+            (Some(7), 99, None)
+        );
+        let written = found.write();
+        assert_eq!(written[..12], found.header);
+        let kinds: Vec<u16> = attributes(&written[12..]).map(|(kind, _)| kind).collect();
+        assert_eq!(kinds, [RTA_DST, RTA_OIF, RTA_METRICS]);
+        let again = RouteMessage::from_hex(&to_hex(&written)).unwrap();
+        assert_eq!(
+            (again.metric(RTAX_ADVMSS), again.expires()),
+            (Some(1000), 0)
+        );
+        assert_eq!(again.write(), written);
+        // Of the flags only those that the user sets.
+        let mut body = message(&[], &[]);
+        body[8..12].copy_from_slice(&(RTNH_F_ONLINK | 16 | 0x400).to_ne_bytes());
+        assert_eq!(
+            RouteMessage::read(&body).unwrap().header[8..],
+            RTNH_F_ONLINK.to_ne_bytes()
+        );
+        assert!(RouteMessage::read(&[0; 11]).is_none());
+        assert!(RouteMessage::read(&[0; 12]).is_some());
+        assert!(RouteMessage::from_hex("0").is_none());
+    }
+
+    #[test]
+    fn of_a_nexthop_object_its_number_alone_is_written() {
+        let value = 7u32.to_ne_bytes();
+        let meant = [
+            RTA_OIF,
+            RTA_GATEWAY,
+            RTA_VIA,
+            RTA_MULTIPATH,
+            RTA_ENCAP,
+            RTA_ENCAP_TYPE,
+        ];
+        let mut all: Vec<(u16, &[u8])> = meant.iter().map(|kind| (*kind, &value[..])).collect();
+        assert_eq!(route(&all, &[]).attributes.len(), 7);
+        all.push((RTA_NH_ID, &value));
+        let kinds: Vec<u16> = route(&all, &[]).attributes.into_keys().collect();
+        assert_eq!(kinds, [RTA_DST, RTA_NH_ID]);
+    }
+
+    #[test]
+    fn a_route_is_in_place_of_one_with_the_same_table_priority_and_destination() {
+        let number = |n: u32| n.to_ne_bytes();
+        let plain = route(&[], &[]);
+        let is_one = |attributes: &[(u16, &[u8])]| route(attributes, &[]).is_in_place_of(&plain);
+        assert!(is_one(&[(RTA_OIF, &number(9))]));
+        assert!(is_one(&[(RTA_TABLE, &number(254))]) && !is_one(&[(RTA_TABLE, &number(100))]));
+        assert!(is_one(&[(RTA_PRIORITY, &number(0))]) && !is_one(&[(RTA_PRIORITY, &number(1024))]));
+        let changed = |at: usize, value: u8| {
+            let mut body = message(&[], &[]);
+            body[at] = value;
+            RouteMessage::read(&body).unwrap().is_in_place_of(&plain)
+        };
+        // Length and service belong to the place, who made the route does not.
+        assert!(!changed(1, 24) && !changed(3, 8) && !changed(4, 100) && changed(5, 4));
+        let v6 = |priority: Option<u32>| {
+            let mut body = message(&[], &[]);
+            body[0] = libc::AF_INET6 as u8;
+            priority
+                .iter()
+                .for_each(|p| push(&mut body, RTA_PRIORITY, &p.to_ne_bytes()));
+            RouteMessage::read(&body).unwrap()
+        };
+        assert!(v6(None).is_in_place_of(&v6(Some(1024))) && !v6(None).is_in_place_of(&v6(Some(0))));
+        assert!(!v6(None).is_in_place_of(&plain));
+        let mut one = plain.clone();
+        assert!(!one.is_only_for(&[10, 1, 0, 0]));
+        one.header[1] = 32;
+        assert!(one.is_only_for(&[10, 1, 0, 0]) && !one.is_only_for(&[10, 1, 0, 1]));
+    }
+
+    #[test]
+    fn a_pin_locks_the_mtu_and_bounds_the_segment() {
+        let pinned = |metrics: &[(u16, u32)]| {
+            let mut route = route(&[], metrics);
+            let done = route.pin(1400);
+            let mtu = |route: &RouteMessage| (route.mtu(), route.is_mtu_locked());
+            (done, mtu(&route), route.metric(RTAX_ADVMSS))
+        };
+        let locked = (Some(1400), true);
+        assert_eq!(pinned(&[]), (true, locked, Some(1360)));
+        assert_eq!(
+            pinned(&[(RTAX_MTU, 1401), (RTAX_ADVMSS, 1359)]),
+            (true, locked, Some(1359))
+        );
+        assert_eq!(pinned(&[(RTAX_ADVMSS, 1361)]), (true, locked, Some(1360)));
+        assert_eq!(
+            pinned(&[(RTAX_MTU, 1400)]),
+            (false, (Some(1400), false), None)
+        );
+        // Other locks stay.
+        let mut other = route(&[], &[(RTAX_LOCK, 1 << RTAX_ADVMSS)]);
+        assert!(!other.is_mtu_locked());
+        other.lock_mtu(1300);
+        assert_eq!(
+            other.metric(RTAX_LOCK),
+            Some(1 << RTAX_ADVMSS | 1 << RTAX_MTU)
+        );
+    }
+
+    #[test]
+    fn hops_are_as_long_as_they_say_within_their_list() {
+        let of = |list: &[u8]| hops(list).collect::<Vec<_>>();
+        let two = [hop(0, 7), hop(0, 8)].concat();
+        assert_eq!(of(&two), [0, 16]);
+        assert_eq!(of(&two[..31]), [0]);
+        let sized = |length: u16| [&length.to_ne_bytes()[..], &[0; 30]].concat();
+        assert_eq!([of(&sized(7)), of(&sized(33)), of(&[])], [[0; 0]; 3]);
+        assert_eq!(of(&sized(32)), [0]);
+        // Each begins at a multiple of four.
+        let mut list = sized(9);
+        list[12..14].copy_from_slice(&8u16.to_ne_bytes());
+        assert_eq!(of(&list), [0, 12]);
+    }
+
+    #[test]
+    fn every_knob_is_a_metric_of_its_kind() {
+        let written = |knob, value: Value| {
+            let mut one = route(&[], &[]);
+            set(&mut one, knob, &value).map_err(drop)?;
+            Ok::<_, ()>(one.metrics)
+        };
+        let only = |number: u16, bytes: &[u8]| Ok(BTreeMap::from([(number, bytes.to_vec())]));
+        let n = Value::Number(32);
+        let bytes = 32u32.to_ne_bytes();
+        for (knob, number) in [
+            (RouteKnob::Window, 3),
+            (RouteKnob::Advmss, 8),
+            (RouteKnob::Initcwnd, 11),
+            (RouteKnob::RtoMin, 13),
+            (RouteKnob::Initrwnd, 14),
+        ] {
+            assert_eq!(written(knob, n.clone()), only(number, &bytes));
+        }
+        let on = 1u32.to_ne_bytes();
+        assert_eq!(
+            written(RouteKnob::Quickack, Value::Switch(true)),
+            only(15, &on)
+        );
+        let word = Value::Word("cubic".to_owned());
+        assert_eq!(written(RouteKnob::Congctl, word), only(16, b"cubic\0"));
+        let mtu = written(RouteKnob::Mtu, Value::Number(1400)).unwrap();
+        assert_eq!(
+            mtu.keys().copied().collect::<Vec<_>>(),
+            [RTAX_LOCK, RTAX_MTU]
+        );
+        assert!(written(RouteKnob::Window, Value::Number(1 << 32)).is_err());
+        assert!(written(RouteKnob::Window, Value::Number(u64::from(u32::MAX))).is_ok());
+        assert!(written(RouteKnob::Window, Value::Numbers(vec![1])).is_err());
+    }
 }
