@@ -22,6 +22,9 @@ mod tests {
     fn noise_has_its_length_and_no_pattern() {
         let data = noise(1001);
         assert_eq!(data.len(), 1001);
+        // The first two steps from the golden ratio, by hand.
+        let words = [0xdc1b_77ae_0bf3_4dad_u64, 0x64f0_eeb9_026e_6076];
+        assert_eq!(data[..16], words.map(u64::to_ne_bytes).concat());
         let ones: u32 = data.iter().map(|b| b.count_ones()).sum();
         assert!((3600..4400).contains(&ones), "{ones}");
         // No word comes again in the largest buffer: nothing for a compressor to find.

@@ -389,6 +389,84 @@ fn storage_that_fails_ends_both_ends_and_says_why() {
     }
 }
 
+/// What cannot be made ready.
+struct Unready;
+
+impl CopySource for Unready {
+    fn prepare(&self) -> Result<(), String> {
+        Err("it is on fire".to_owned())
+    }
+
+    fn read(&self, _at: u64, _into: &mut [u8]) -> Result<usize, String> {
+        Ok(0)
+    }
+}
+
+#[test]
+fn a_source_that_cannot_be_made_ready_begins_no_copy() {
+    let (local, _remote) = sockets(None);
+    let job = Job {
+        storage: Some(Storage::Source(Arc::new(Unready))),
+        ..Job::new(
+            Role::Send,
+            Workload::Copy(FileCopy::default()),
+            LegLimit::Whole,
+        )
+    };
+    let why = Load::start(job, vec![local]).err().unwrap().to_string();
+    assert!(why.contains("it is on fire"), "{why}");
+}
+
+#[test]
+fn a_copy_of_another_length_or_hash_is_not_kept() {
+    let data = b"some data";
+    let hash = twox_hash::XxHash3_128::oneshot(data).to_be_bytes();
+    let verified = |length: u64, first: u8| {
+        let (mut local, remote) = sockets(None);
+        let job = Job {
+            storage: Some(Storage::Sink(Slowly::new(1000.0, 1))),
+            ..Job::new(
+                Role::Receive,
+                Workload::Copy(FileCopy::default()),
+                LegLimit::Whole,
+            )
+        };
+        let load = Load::start(job, vec![remote]).unwrap();
+        let mut hash = hash;
+        hash[0] ^= first;
+        let bytes = [
+            &(data.len() as u32).to_be_bytes()[..],
+            data,
+            &[0; 4],
+            &[1],
+            &length.to_be_bytes(),
+            &hash,
+        ];
+        local.write_all(&bytes.concat()).unwrap();
+        assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
+        let outcome = load.finish();
+        let copy = outcome.copy.unwrap();
+        assert_eq!(copy.verified, Some(outcome.errors.is_empty()));
+        copy.verified.unwrap()
+    };
+    assert!(verified(9, 0));
+    assert!(!verified(8, 0) && !verified(9, 1));
+}
+
+#[test]
+fn a_server_of_blocks_that_is_cut_has_not_failed() {
+    let order = blocks(1, &[BlockOperation::Read], BlockStore::default());
+    let (_local, remote) = sockets(None);
+    let mut server = job(Role::Answer, &order, LegLimit::Requests(1));
+    server.storage = Some(Storage::Store(Late::new(Duration::ZERO)));
+    server.longest = Some((Duration::from_millis(50), "too long".to_owned()));
+    let load = Load::start(server, vec![remote]).unwrap();
+    assert!(load.wait(Instant::now() + PATIENCE), "the blocks hang");
+    let outcome = load.finish();
+    assert_eq!(outcome.errors, []);
+    assert_eq!(outcome.limit.as_deref(), Some("too long"));
+}
+
 const WHY: &str = "nothing more may move";
 
 /// Nothing is left of it.

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use linerate_measure::{
-    DataAcceptor, Job, Load, LoadOutcome, Quota, Reconnect, Role, accept_options, connect, listen,
+    DataAcceptor, Job, Load, LoadOutcome, Quota, Reconnect, Role, accept_options, connect,
+    connect_privileged, listen,
 };
 use model::{
     BitRate, Bulk, Bytes, Latency, LegLimit, Nanos, Placement, Request, SocketSettings, WaitMode,
@@ -80,6 +81,8 @@ fn transfer(n: usize, limit: LegLimit, order: &Bulk) -> (LoadOutcome, LoadOutcom
     assert_eq!(received.errors, []);
     assert_eq!(received.warnings, []);
     assert_eq!(sent.bytes, received.bytes, "both ends count alike");
+    assert_eq!(sent.bytes.len(), n);
+    assert!(sent.store.is_none() && received.store.is_none());
     (sent, received)
 }
 
@@ -177,14 +180,20 @@ fn stop_ends_a_transfer_early() {
 
 #[test]
 fn the_limit_ends_a_sender_that_is_stuck_in_a_write() {
-    // Nobody reads: the writes fill the buffers and sleep.
-    let (local, _remote) = sockets(2);
-    let limit = LegLimit::Time(Nanos::from_millis(300));
-    let mut job = bulk(Role::Send, limit, &Bulk::default());
-    (job.drain, job.lost_after) = (2 * PATIENCE, 2 * PATIENCE);
-    let sent = done(Load::start(job, local).unwrap());
-    assert_eq!(sent.errors, []);
-    assert!(total(&sent) > 0);
+    // Nobody reads: the writes fill the buffers and sleep, a small one before its first byte.
+    for write_size in [None, Some(Bytes(1000))] {
+        let (local, _remote) = sockets(2);
+        let limit = LegLimit::Time(Nanos::from_millis(300));
+        let order = Bulk {
+            write_size,
+            ..Bulk::default()
+        };
+        let mut job = bulk(Role::Send, limit, &order);
+        (job.drain, job.lost_after) = (2 * PATIENCE, 2 * PATIENCE);
+        let sent = done(Load::start(job, local).unwrap());
+        assert_eq!(sent.errors, []);
+        assert!(total(&sent) > 0);
+    }
 }
 
 #[test]
@@ -201,11 +210,11 @@ fn without_half_close_the_connection_stays_open() {
     assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
     assert_eq!(total(&sender.finish()), 5000);
 
-    // A stuck write ends as well.
+    // A stuck write ends as well; before that it looks at the phase again and again.
     let (local, _remote) = sockets(1);
     let mut job = bulk(
         Role::Send,
-        LegLimit::Time(Nanos::from_millis(200)),
+        LegLimit::Time(Nanos::from_secs(1)),
         &Bulk::default(),
     );
     job.half_close = false;
@@ -347,6 +356,9 @@ fn every_byte_of_a_load_is_taken_from_the_quota_and_its_end_has_a_name() {
             Some("the purse is empty"),
             "{role:?}"
         );
+        if matches!(role, Role::Send | Role::Receive) {
+            assert_eq!(limited.warnings, [], "{role:?}");
+        }
         drop(free);
         let moved = match role {
             Role::Send | Role::Receive => total(&limited)..=ALL as u64,
@@ -1145,4 +1157,24 @@ fn over_ipv6() {
     let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), vec![remote]).unwrap();
     done(Load::start(bulk(Role::Send, limit, &Bulk::default()), vec![local]).unwrap());
     assert_eq!(total(&done(receiver)), 100_000);
+}
+
+#[test]
+fn a_connection_from_a_privileged_port_where_there_is_the_right() {
+    let (settings, placement) = (SocketSettings::default(), Placement::default());
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), &settings, &placement).unwrap();
+    let address = listener.local_addr().unwrap();
+    // The second finds the port of the first in use.
+    let ports = [0, 1].map(|_| {
+        let stream = connect_privileged(address, &settings, &placement, PATIENCE).unwrap();
+        listener.accept().unwrap();
+        let port = stream.local_addr().unwrap().port();
+        (stream, port)
+    });
+    let may = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).is_ok()
+        && TcpListener::bind((Ipv4Addr::new(127, 9, 9, 9), 600)).is_ok();
+    for (_, port) in &ports {
+        assert_eq!((600..1024).contains(port), may, "{port}");
+    }
+    assert_ne!(ports[0].1, ports[1].1);
 }
