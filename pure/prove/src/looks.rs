@@ -326,3 +326,42 @@ pub(crate) fn pilot_differences(data: &Data<'_>) -> Vec<f64> {
     let second_less_first = |pair: &Vec<&Trial>| data.score(pair[1]) - data.score(pair[0]);
     data.pilot.iter().map(second_less_first).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ask, plan};
+
+    #[test]
+    fn noise_is_the_plain_deviation_unless_it_is_twice_the_robust_one() {
+        let few: Vec<f64> = (1..=9).map(f64::from).collect();
+        assert_eq!(noise(&few), deviation(&few));
+        let mut far = few.clone();
+        far[8] = 1000.0;
+        assert_eq!(noise(&far), robust_deviation(&far));
+        // More than half are equal: the robust one is none.
+        let equal = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0];
+        assert_eq!(robust_deviation(&equal), Some(0.0));
+        assert_eq!(noise(&equal), deviation(&equal));
+        assert_eq!(noise(&[1.0]), None);
+    }
+
+    #[test]
+    fn more_pairs_are_those_that_are_missing_or_as_many_again_in_two_digits() {
+        let plan = plan(ask());
+        let needed = |noise| pairs_for_equivalence(noise, plan.margin).unwrap();
+        let few = needed(0.05);
+        assert!((10..100).contains(&few), "{few}");
+        assert_eq!(more_pairs(&plan, 0.05, few - 5), Some(5));
+        assert_eq!(
+            more_pairs(&plan, 0.05, few),
+            Some(few),
+            "the effect lies near the margin"
+        );
+        assert_eq!(more_pairs(&plan, 0.05, few + 1), Some(few + 1));
+        let many = needed(0.5);
+        let two_digits = |n: u32| (n + 50) / 100 * 100;
+        assert!((1000..10_000).contains(&many), "{many}");
+        assert_eq!(more_pairs(&plan, 0.5, 0), Some(two_digits(many)));
+    }
+}

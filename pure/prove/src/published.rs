@@ -630,3 +630,51 @@ fn moved<'a>(
 fn as_printed(share: f64) -> String {
     format!("{:+.2} %", share * 100.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_neighbouring_seconds_resemble_each_other() {
+        let words = |values: Vec<f64>| seconds((&"x".to_owned(), &values)).map(|doubt| doubt.words);
+        // Half of them low, half high: (n - 3) / n.
+        let halves = |n: usize| {
+            (0..n)
+                .map(|at| if at < n / 2 { 1.0 } else { 2.0 })
+                .collect::<Vec<f64>>()
+        };
+        let found = words(halves(20)).unwrap();
+        assert!(
+            found.contains("The 20 values") && found.contains("correlation 0.85"),
+            "{found}"
+        );
+        assert_eq!(words(halves(19)), None);
+        assert_eq!(words((0..20).map(|at| f64::from(at % 2)).collect()), None);
+    }
+
+    #[test]
+    fn two_settings_at_once_are_confounded() {
+        let words = |name: &str| several_settings(&name.to_owned()).map(|doubt| doubt.words);
+        assert_eq!([words("baseline"), words("mtu=9000 jumbo")], [None, None]);
+        assert!(
+            words("mtu=9000 tso=off")
+                .unwrap()
+                .contains("changes 2 settings")
+        );
+    }
+
+    #[test]
+    fn a_level_that_moves_at_the_end_of_a_test_moves_where_the_settings_change() {
+        let windows = ["1".to_owned(), "2".to_owned()];
+        let name = "a".to_owned();
+        let moves = |at: usize| {
+            let series: Vec<f64> = (0..40)
+                .map(|n| if n < at { 1.0 } else { 2.0 } + f64::from(n as u32 % 3) / 100.0)
+                .collect();
+            moved(&series, &windows, |_| &name)
+                .map(|doubt| doubt.words.contains("just where the settings change"))
+        };
+        assert_eq!([moves(20), moves(21)], [Some(true), Some(false)]);
+    }
+}

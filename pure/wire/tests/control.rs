@@ -1145,3 +1145,16 @@ proptest! {
         prop_assert!(ends_once(&all(&mut pair.agent)));
     }
 }
+
+#[test]
+fn nothing_is_taken_after_the_end_and_no_bytes_are_no_sign_of_life() {
+    let mut pair = Pair::ready();
+    let begun = pair.now;
+    pair.agent.input(begun + Nanos::from_secs(3), &[]);
+    assert_eq!(pair.agent.deadline(), Some(begun + SILENCE));
+    pair.agent.bye("enough");
+    all(&mut pair.agent);
+    pair.agent.input(begun, b"\0\0\0\x01x");
+    pair.agent.input_end();
+    assert_eq!(all(&mut pair.agent), []);
+}

@@ -352,10 +352,16 @@ fn every_step_of_a_server_has_its_time_and_its_number() {
         server.on_timeout(at);
         let failed = server.poll_event();
         let span = Nanos::from_secs(seconds.unwrap());
-        assert!(
-            matches!(&failed, Some(ServerEvent::Failed(Iperf3Failure::Silent { span: s, .. })) if *s == span),
-            "{step}: {failed:?}"
-        );
+        let during = [
+            "its cookie was due",
+            "its parameters were due",
+            "its parameters were looked at",
+            "its streams were being opened",
+            "the test ran",
+            "its results were due",
+        ][step];
+        let silent = Iperf3Failure::Silent { during, span };
+        assert_eq!(failed, Some(ServerEvent::Failed(silent)));
         let told = number.map(|number| {
             let mut bytes = vec![State::ServerError.byte()];
             bytes.extend([number.to_be_bytes(), [0; 4]].concat());
@@ -450,6 +456,7 @@ fn every_step_of_a_client_has_its_time() {
         while client.poll_event().is_some() {}
         client
     };
+    let mut waited = Vec::new();
     for step in 0..=8 {
         let mut client = at(step);
         let Some(deadline) = client.deadline() else {
@@ -463,12 +470,20 @@ fn every_step_of_a_client_has_its_time() {
         client.on_timeout(deadline);
         let failed = client.poll_event();
         let span = Nanos::from_secs(seconds);
-        assert!(
-            matches!(&failed, Some(ClientEvent::Failed(Iperf3Failure::Silent { span: s, .. })) if *s == span),
-            "{step}: {failed:?}"
-        );
+        let Some(ClientEvent::Failed(Iperf3Failure::Silent {
+            during,
+            span: found,
+        })) = failed
+        else {
+            panic!("{step}: {failed:?}");
+        };
+        assert_eq!(found, span, "{step}");
+        waited.push(during);
         assert_eq!(client.deadline(), None);
     }
+    waited.sort_unstable();
+    waited.dedup();
+    assert_eq!(waited.len(), 6, "what was waited for: {waited:?}");
     // The server's reason: both numbers, or the first alone before it closes.
     let refused = |bytes: &[u8], closes: bool| {
         let mut client = at(1);

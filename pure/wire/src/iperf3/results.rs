@@ -198,4 +198,16 @@ mod tests {
             let _ = TestResults::from_json(&bytes);
         }
     }
+
+    #[test]
+    fn who_does_not_say_whether_it_counts_retransmissions_does_not_know() {
+        let of = |text: &str| {
+            let value: Value = serde_json::from_str(text).unwrap();
+            TestResults::from_map(value.as_object().unwrap())
+                .unwrap()
+                .sender_has_retransmits
+        };
+        assert_eq!(of(r#"{"streams":[]}"#), -1);
+        assert_eq!(of(r#"{"streams":[],"sender_has_retransmits":1}"#), 1);
+    }
 }

@@ -219,4 +219,49 @@ mod tests {
         assert!(!is_cookie(&cookie));
         assert!(!is_cookie(b"short"));
     }
+
+    #[test]
+    fn every_number_of_iperf_api_h_has_its_phrase() {
+        // The constants of that file, and a word of what each means.
+        for (numbers, words) in [
+            (&[5][..], "longer than it allows"),
+            (&[6], "parallel streams"),
+            (&[7], "block size"),
+            (&[8], "socket buffer"),
+            (&[10], "MSS"),
+            (&[11], "without copying"),
+            (&[15], "burst"),
+            (&[20], "datagram size"),
+            (&[21], "type of service"),
+            (&[27], "total rate"),
+            (&[37], "longer than its limit"),
+            (&[102, 202], "listen"),
+            (&[106], "start of the connection"),
+            (&[107, 108, 109, 111, 112], "control connection broke"),
+            (&[110], "does not know"),
+            (&[114], "parameters"),
+            (&[117], "results"),
+            (&[119], "client has terminated"),
+            (&[120], "stopped"),
+            (&[121], "another test"),
+            (&[122], "TCP_NODELAY"),
+            (&[123], "set the MSS"),
+            (&[124, 130], "set the socket buffer"),
+            (&[125, 126], "set the type of service"),
+            (&[134], "congestion control"),
+            (&[142], "user name"),
+            (&[144], "no data arrived"),
+            (&[160], "took longer"),
+            (&[200, 201], "create a stream"),
+            (&[203, 204], "could not be opened"),
+            (&[205, 206, 207], "a stream broke"),
+        ] {
+            for number in numbers {
+                let text = error_text(*number);
+                assert!(text.contains(words), "{number}: {text}");
+            }
+        }
+        assert_eq!(error_text(208), error_text(-1));
+        assert!(error_text(208).contains("no reason"));
+    }
 }

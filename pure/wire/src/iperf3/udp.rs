@@ -122,4 +122,13 @@ mod tests {
             prop_assert_eq!(UdpHeader::decode(&datagram, wide), Some(header));
         }
     }
+
+    #[test]
+    fn a_datagram_has_seconds_and_microseconds() {
+        let header = UdpHeader::new(Nanos(7_000_012_345), 3);
+        assert_eq!((header.seconds, header.micros), (7, 12));
+        assert_eq!(header.sent(), Nanos(7_000_012_000));
+        assert!(!header.encode(&mut [0; 11], false) && header.encode(&mut [0; 12], false));
+        assert!(!header.encode(&mut [0; 15], true) && header.encode(&mut [0; 16], true));
+    }
 }

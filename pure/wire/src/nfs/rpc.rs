@@ -497,4 +497,17 @@ mod tests {
         assert_eq!(of(1000, LARGEST - 1000), Some(Ok(LARGEST)));
         assert_eq!(of(1000, LARGEST - 999), Some(Err(())));
     }
+
+    #[test]
+    fn a_record_behind_another_has_its_own_length_and_no_deadline() {
+        let mut bytes = vec![9; 5];
+        bytes.extend([0; 4 + 7]);
+        end(&mut bytes, 5);
+        assert_eq!(bytes[..9], [9, 9, 9, 9, 9, 0x80, 0, 0, 7]);
+        let calls = RpcCalls::new(who());
+        assert_eq!(
+            (calls.deadline(), calls.longest_stall()),
+            (None, Nanos::from_secs(10))
+        );
+    }
 }
