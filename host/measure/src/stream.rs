@@ -715,7 +715,7 @@ pub(crate) mod tests {
     const BYTES: LegLimit = LegLimit::Bytes(Bytes(1000));
 
     /// Lets at most `part` bytes pass at a time, from a moment on; what it was asked.
-    pub(crate) struct Counted {
+    pub(crate) struct RecordingQuota {
         pub(crate) part: usize,
         pub(crate) from: Instant,
         pub(crate) taken: Mutex<Vec<usize>>,
@@ -723,15 +723,15 @@ pub(crate) mod tests {
         pub(crate) ahead: Mutex<Vec<usize>>,
     }
 
-    impl Counted {
-        pub(crate) fn new(part: usize) -> Arc<Counted> {
-            Counted::from(part, Instant::now())
+    impl RecordingQuota {
+        pub(crate) fn new(part: usize) -> Arc<RecordingQuota> {
+            RecordingQuota::from(part, Instant::now())
         }
 
-        fn from(part: usize, from: Instant) -> Arc<Counted> {
+        fn from(part: usize, from: Instant) -> Arc<RecordingQuota> {
             let none = || Mutex::new(Vec::new());
             let [taken, back, ahead] = [none(), none(), none()];
-            Arc::new(Counted {
+            Arc::new(RecordingQuota {
                 part,
                 from,
                 taken,
@@ -741,7 +741,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl Quota for Counted {
+    impl Quota for RecordingQuota {
         fn take(&self, want: usize) -> Result<(usize, Instant), String> {
             let bytes = want.min(self.part);
             lock(&self.taken).push(bytes);
@@ -767,9 +767,9 @@ pub(crate) mod tests {
         }
     }
 
-    fn limited(role: Role, quota: &Arc<Counted>) -> Job {
+    fn limited(role: Role, quota: &Arc<RecordingQuota>) -> Job {
         let mut job = bulk(role, LegLimit::Time(Nanos::from_secs(1000)));
-        job.quota = Some(Arc::<Counted>::clone(quota));
+        job.quota = Some(Arc::<RecordingQuota>::clone(quota));
         job
     }
 
@@ -868,7 +868,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_quota_admits_a_part_and_gets_back_what_did_not_move() {
-        let quota = Counted::new(400);
+        let quota = RecordingQuota::new(400);
         let (shared, _peers) = idle(limited(Role::Send, &quota), 1);
         let own = stream(&shared, 0);
         assert_eq!(own.admit(1000, LoadPhase::Ending).unwrap(), 400);
@@ -899,7 +899,7 @@ pub(crate) mod tests {
             (LoadPhase::Cut, LoadPhase::Cut, false),
             (LoadPhase::Ending, LoadPhase::Cut, true),
         ] {
-            let quota = Counted::from(400, later);
+            let quota = RecordingQuota::from(400, later);
             let (shared, _peers) = idle(limited(Role::Send, &quota), 1);
             shared.phase.store(phase as u8, Ordering::Relaxed);
             thread::scope(|scope| {
@@ -920,7 +920,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_window_is_paid_for_once_however_often_it_is_read() {
-        let quota = Counted::new(300);
+        let quota = RecordingQuota::new(300);
         let (shared, mut peers) = idle(limited(Role::Receive, &quota), 1);
         let own = stream(&shared, 0);
         let read = |queued: usize, most: usize| {

@@ -744,9 +744,9 @@ mod tests {
     #[test]
     fn a_quota_lets_whole_datagrams_leave() {
         let admitted = |part, count, size| {
-            let quota = crate::stream::tests::Counted::new(part);
+            let quota = crate::stream::tests::RecordingQuota::new(part);
             let mut job = crate::stream::tests::bulk(Role::Send, EVER);
-            job.quota = Some(Arc::<crate::stream::tests::Counted>::clone(&quota));
+            job.quota = Some(Arc::<crate::stream::tests::RecordingQuota>::clone(&quota));
             let (shared, _peers) = crate::stream::tests::idle(job, 1);
             let count = admit(&crate::stream::tests::stream(&shared, 0), count, size).unwrap();
             let taken: usize = quota.taken.lock().unwrap().iter().sum();

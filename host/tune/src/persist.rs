@@ -427,4 +427,43 @@ mod tests {
         );
         assert!(managers(&root.0, "lo/../eth0").len() < 3);
     }
+
+    #[test]
+    fn a_file_of_settings_is_a_mebibyte_at_most() {
+        let root = Root::new("large");
+        let is_read = |size: usize| {
+            root.put("/a", &"x".repeat(size));
+            image(&root.0.join("a"))
+                .map(|found| found.unwrap().text.len())
+                .map_err(drop)
+        };
+        assert_eq!(
+            [is_read(1 << 20), is_read((1 << 20) + 1)],
+            [Ok(1 << 20), Err(())]
+        );
+        assert_eq!(image(&root.0.join("none")).unwrap(), None);
+        assert!(image(&root.0).is_err(), "a directory");
+    }
+
+    #[test]
+    fn netplan_names_the_kind_above_the_device() {
+        let of = |text: &str| match kind_of(text, "eth0") {
+            Some(Manager::Netplan { kind }) => Some(kind),
+            _ => None,
+        };
+        assert_eq!(
+            of("network:\n  ethernets:\n    eth1:\n    eth0:\n").as_deref(),
+            Some("ethernets")
+        );
+        assert_eq!(
+            of("network:\n  ethernets:\n    a:\n  bonds:\n    'eth0':\n").as_deref(),
+            Some("bonds")
+        );
+        assert_eq!(
+            of("network:\n  eth0:\n  ethernets:\n"),
+            None,
+            "above any kind"
+        );
+        assert_eq!(of("network:\n  ethernets:\n    eth01:\n"), None);
+    }
 }

@@ -459,3 +459,67 @@ fn restore(state: &Path, kept_too: bool) -> Result<Vec<Undone>, Error> {
     }
     Ok(undone)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a journal of this namespace with these settings, as a session of this title does.
+    fn journal(state: &Path, title: &str, settings: &[&str]) -> (JournalPlace, Journal) {
+        let header = Header::new(title, Duration::from_secs(7)).unwrap();
+        let place = JournalPlace::of(state, &header.namespace).unwrap();
+        let mut journal = Journal::create(&place, header).unwrap();
+        for (number, setting) in (1..).zip(settings) {
+            let setting: Setting = setting.parse().unwrap();
+            let target = serde_json::json!({"part": "sysctl", "key": "net.ipv4.tcp_sack"});
+            let change = JournalChange {
+                number,
+                setting,
+                was: "1".to_owned(),
+                target: serde_json::from_value(target).unwrap(),
+                before: Image::Null,
+            };
+            journal.before(change).unwrap();
+        }
+        (place, journal)
+    }
+
+    #[test]
+    fn of_what_was_kept_under_a_title_the_latest_of_each_knob_is_in_force() {
+        let name = format!("linerate-kept-{}", std::process::id());
+        let state = std::env::temp_dir().join(name);
+        let sack = |on: u8| format!("sysctl:net.ipv4.tcp_sack={on}");
+        for (title, settings) in [
+            ("one", vec![sack(0), "route.initcwnd=9".to_owned()]),
+            ("two", vec!["route.initcwnd=7".to_owned()]),
+            ("one", vec![sack(1), "route.initcwnd=8@receiver".to_owned()]),
+        ] {
+            let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+            let (place, _) = journal(&state, title, &settings);
+            // Kept from outside, once; a second time changes nothing.
+            commit(&state, title).unwrap();
+            commit(&state, title).unwrap();
+            assert!(!place.journal().exists());
+            assert!(matches!(commit(&state, "none"), Err(Error::Expired(_))));
+        }
+        let texts = |title: &str| {
+            let all = kept(&state, title).map_err(drop)?;
+            Ok::<_, ()>(all.iter().map(Setting::to_string).collect::<Vec<_>>())
+        };
+        let found = [texts("one"), texts("two"), texts("none")];
+        // What is not the last is not found by its title any more.
+        let last = commit(&state, "two");
+        std::fs::remove_dir_all(&state).unwrap();
+        let one = [
+            "route.initcwnd=9",
+            "sysctl:net.ipv4.tcp_sack=1",
+            "route.initcwnd=8@receiver",
+        ];
+        let strings = |all: &[&str]| Ok(all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        assert_eq!(
+            found,
+            [strings(&one), strings(&["route.initcwnd=7"]), Err(())]
+        );
+        assert!(matches!(last, Err(Error::Expired(_))));
+    }
+}

@@ -106,3 +106,15 @@ fn words(failure: KnobFailure) -> String {
         KnobFailure::Words(words) => words,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_a_missing_right_a_device_that_is_gone_or_its_words() {
+        assert_eq!(words(KnobFailure::Forbidden), NO_RIGHT);
+        assert_eq!(words(KnobFailure::Gone), "its device is gone");
+        assert_eq!(words(KnobFailure::Words("busy".to_owned())), "busy");
+    }
+}

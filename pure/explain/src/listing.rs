@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn how_often_a_receiver_acknowledged_is_told_once_by_its_cause() {
+    fn how_often_a_receiver_acknowledged_is_reported_once_with_its_cause() {
         let keys = |cut: Option<u64>| {
             let mut lines = vec![(0, 10, true, 20_000, None); 3];
             lines.push((0, 10, false, 20_000, None));

@@ -9,6 +9,7 @@ use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 /// Below it IPv6 leaves a device and forgets its addresses (RFC 8200; `addrconf_notify`).
 const IPV6_LEAST: u32 = 1280;
@@ -103,13 +104,14 @@ impl Part for MtuKnob {
         let asked = number(setting)?;
         for (index, link) in self.related(kernel)? {
             let name = &link.device.name;
-            if !has_ipv6(name) {
-                continue;
-            }
-            if asked < IPV6_LEAST && (index == self.device.index || link.mtu > asked) {
+            // Disabled or not: with its addresses the kernel forgets that it was disabled.
+            if asked < IPV6_LEAST && Path::new(&ipv6_file(name)).exists() {
                 return refuse(format!(
                     "below {IPV6_LEAST} bytes {name} would lose IPv6 with its addresses: choose {IPV6_LEAST} or more"
                 ));
+            }
+            if !has_ipv6(name) {
+                continue;
             }
             let ipv6 = fs::read_to_string(ipv6_file(name)).ok();
             let ipv6 = ipv6.and_then(|t| t.trim().parse().ok()).unwrap_or(link.mtu);

@@ -88,7 +88,7 @@ fn reordering_is_most_retransmissions_needless_and_a_rate_that_losses_would_expl
         reordering::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Certain, 1))),
+            ("unchanged", |_| {}, Some((Certain, 1))),
             (
                 "not seen to reorder",
                 |f| f.reordered = 0,
@@ -153,7 +153,7 @@ fn timeouts_stall_a_connection_or_are_one_outage() {
         rto_stall::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 1))),
+            ("unchanged", |_| {}, Some((Possible, 1))),
             ("399 ms", |f| f.stalled = ms(399.0), None),
             (
                 "four in a row",
@@ -213,7 +213,7 @@ fn timeouts_stall_a_connection_or_are_one_outage() {
             facts
         },
         &[
-            ("as it is", |_| {}, Some((Possible, 1))),
+            ("unchanged", |_| {}, Some((Possible, 1))),
             (
                 "most of the time",
                 |f| f.stalled = ms(400.0),
@@ -393,7 +393,7 @@ fn pauses_without_ends_are_a_pacers() {
         pacing::fits_clocked,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 0))),
+            ("unchanged", |_| {}, Some((Possible, 0))),
             (
                 "49 pauses",
                 |f| f.pauses = f.pauses.map(|p| Pauses { count: 49, ..p }),
@@ -444,7 +444,7 @@ fn sends_are_spread_out_where_no_round_trip_pauses() {
         pacing::fits_spread,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 0))),
+            ("unchanged", |_| {}, Some((Possible, 0))),
             (
                 "pauses",
                 |f| f.rhythm = f.rhythm.map(|r| Rhythm { paused: 0.11, ..r }),
@@ -507,7 +507,7 @@ fn a_pacing_rate_is_reached_at_85_per_cent_and_kept_at_93() {
         pacing::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Certain, 1))),
+            ("unchanged", |_| {}, Some((Certain, 1))),
             ("0.849", |f| f.pacing = Some(BitRate(9_420_000)), None),
             ("none", |f| f.pacing = None, None),
             (
@@ -539,7 +539,7 @@ fn a_reader_is_behind_with_a_quarter_of_its_buffer_and_surely_with_a_half() {
         reading_application::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 1))),
+            ("unchanged", |_| {}, Some((Possible, 1))),
             ("less", |f| each(f, |_, r| r.unread = Some(0.249)), None),
             (
                 "half",
@@ -656,7 +656,7 @@ fn a_reader_holds_acknowledgements_for_a_quarter_of_the_time() {
         reading_application::holds_acks,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 0))),
+            ("unchanged", |_| {}, Some((Possible, 0))),
             ("249 ms", |f| f.held_acks = ms(249.0), None),
             (
                 "a window a quarter below its largest",
@@ -721,7 +721,7 @@ fn black_holes_swallow_full_segments_three_times() {
         black_hole::fits,
         || of(Source::Trace, 10.0),
         &[
-            ("as it is", |f| vanish(f, 999, 3), Some((Certain, 1))),
+            ("unchanged", |f| vanish(f, 999, 3), Some((Certain, 1))),
             ("twice", |f| vanish(f, 999, 2), None),
             ("as large passed", |f| vanish(f, 1000, 3), None),
         ],
@@ -738,7 +738,7 @@ fn black_holes_swallow_full_segments_three_times() {
         black_hole::fits_undelivered,
         || of(Source::CaptureAtReceiver, 10.0),
         &[
-            ("as it is", |f| missing(f, 3000, 3, 2896), Some((Likely, 1))),
+            ("unchanged", |f| missing(f, 3000, 3, 2896), Some((Likely, 1))),
             ("soon", |f| missing(f, 2999, 3, 2896), None),
             ("one may be late", |f| missing(f, 3000, 3, 2895), None),
             (
@@ -815,7 +815,7 @@ fn delayed_acknowledgements_are_a_fifth_of_nagles_waits_or_a_quarter_of_the_time
         delayed_ack::fits_alone,
         sampled,
         &[
-            ("as it is", |_| {}, Some((Likely, 1))),
+            ("unchanged", |_| {}, Some((Likely, 1))),
             (
                 "none at once",
                 |f| f.readings[50].srtt = ms(11.1),
@@ -851,7 +851,7 @@ fn a_device_queue_holds_an_idle_sender_at_a_flat_rate_or_makes_packets_late() {
         device_queue::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 1))),
+            ("unchanged", |_| {}, Some((Possible, 1))),
             ("busy", |f| load(f, 0.51), None),
             ("varies", vary, None),
             ("a trace", |f| f.source = Source::Trace, None),
@@ -873,7 +873,7 @@ fn a_device_queue_holds_an_idle_sender_at_a_flat_rate_or_makes_packets_late() {
         device_queue::fits_late,
         base,
         &[
-            ("as it is", |_| {}, Some((Likely, 1))),
+            ("unchanged", |_| {}, Some((Likely, 1))),
             ("less", |f| late(f, 0.999), None),
             ("varies", vary, None),
             ("elsewhere", |f| f.source = Source::CaptureAtReceiver, None),
@@ -887,7 +887,7 @@ fn a_clamp_holds_a_full_window_of_one_size() {
         congestion_window::fits,
         || of(Source::Samples, 10.0),
         &[
-            ("as it is", |_| {}, Some((Likely, 1))),
+            ("unchanged", |_| {}, Some((Likely, 1))),
             (
                 "80 % in flight",
                 |f| each(f, |_, r| r.flight = 8000),
@@ -916,7 +916,7 @@ fn a_clamp_holds_a_full_window_of_one_size() {
         congestion_window::fits_single,
         single,
         &[
-            ("as it is", |_| {}, Some((Possible, 0))),
+            ("unchanged", |_| {}, Some((Possible, 0))),
             ("more once", |f| f.readings[60].flight = 1101, None),
             (
                 "880",
@@ -943,7 +943,7 @@ fn a_send_buffer_holds_the_same_in_flight_or_lets_the_path_run_dry() {
         send_buffer::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 1))),
+            ("unchanged", |_| {}, Some((Possible, 1))),
             ("an exchange", |f| f.is_exchange = true, Some((Possible, 2))),
             ("spread out", |f| rhythm(f, 0.1, 0.1), Some((Possible, 2))),
             (
@@ -1082,7 +1082,7 @@ fn a_receive_window_is_certain_where_its_reader_keeps_it_open() {
             facts
         },
         &[
-            ("as it is", |_| {}, Some((Possible, 2))),
+            ("unchanged", |_| {}, Some((Possible, 2))),
             ("a window", |f| f.readings[99].window = 1, None),
             (
                 "varies",
@@ -1121,7 +1121,7 @@ fn marks_limit_who_yields_to_them() {
         ecn_marks::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Certain, 1))),
+            ("unchanged", |_| {}, Some((Certain, 1))),
             ("four", |f| (f.marked, f.retransmitted) = (4, 0), None),
             ("more losses", |f| f.retransmitted = 6, None),
             ("bbr", |f| f.congestion = Some("bbr".to_owned()), None),
@@ -1177,7 +1177,7 @@ fn a_queue_on_the_reverse_path_holds_most_of_the_delay() {
         ack_path::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Likely, 1))),
+            ("unchanged", |_| {}, Some((Likely, 1))),
             (
                 "less than nearly all",
                 |f| way(f, 7.4, 10.0),
@@ -1207,7 +1207,7 @@ fn a_queue_on_the_reverse_path_holds_most_of_the_delay() {
         ack_path::fits,
         open,
         &[
-            ("as it is", |_| {}, Some((Possible, 2))),
+            ("unchanged", |_| {}, Some((Possible, 2))),
             ("marks", |f| f.marked = 1, None),
             ("no queue", |f| srtt(f, 12.4), None),
             (
@@ -1293,7 +1293,7 @@ fn a_full_line_has_a_queue_a_flat_rate_and_a_window_to_spare() {
         bottleneck_rate::fits,
         full_line,
         &[
-            ("as it is", |_| {}, Some((Certain, 1))),
+            ("unchanged", |_| {}, Some((Certain, 1))),
             (
                 "a queue in either direction",
                 |f| f.marked = 0,
@@ -1504,7 +1504,7 @@ fn a_short_run_with_a_queue_may_fill_its_line() {
         bottleneck_rate::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 1))),
+            ("unchanged", |_| {}, Some((Possible, 1))),
             ("a trace", |f| f.source = Source::Trace, None),
             ("no queue", |f| srtt(f, 12.4), None),
             ("no room", |f| each(f, |_, r| r.cwnd = 12_499), None),
@@ -1526,7 +1526,7 @@ fn bbr_that_got_no_more_when_it_probed_fills_its_line() {
         bottleneck_rate::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Likely, 1))),
+            ("unchanged", |_| {}, Some((Likely, 1))),
             ("no forward queue", |f| f.marked = 0, Some((Possible, 1))),
             ("no room", |f| each(f, |_, r| r.cwnd = 12_499), None),
             ("paced", |f| f.pacing = Some(BitRate(1 << 40)), None),
@@ -1597,7 +1597,7 @@ fn from_packets_a_queue_for_a_while_that_carried_no_more_is_a_full_line() {
         bottleneck_rate::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Likely, 1))),
+            ("unchanged", |_| {}, Some((Likely, 1))),
             (
                 "its pauses are not seen",
                 |f| f.rhythm = None,
@@ -1649,7 +1649,7 @@ fn a_rate_that_losses_never_slowed_is_the_paths() {
         bottleneck_rate::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 0))),
+            ("unchanged", |_| {}, Some((Possible, 0))),
             (
                 "faster",
                 |f| {
@@ -1741,7 +1741,7 @@ fn other_signs_of_a_full_line() {
         bottleneck_rate::fits_from_afar,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 0))),
+            ("unchanged", |_| {}, Some((Possible, 0))),
             (
                 "at the sender",
                 |f| f.source = Source::CaptureAtSender,
@@ -1888,7 +1888,7 @@ fn bursts_lose_without_a_queue_and_again() {
         burst_loss::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 0))),
+            ("unchanged", |_| {}, Some((Possible, 0))),
             (
                 "at the end of bursts",
                 |f| at_places(f, 0.75),
@@ -1959,7 +1959,7 @@ fn random_loss_is_likely_where_a_dozen_in_eight_events_fit_no_queue() {
         random_loss::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Likely, 1))),
+            ("unchanged", |_| {}, Some((Likely, 1))),
             ("eleven", |f| lose(f, 11, 10.0), Some((Possible, 0))),
             ("a queue", |f| lose(f, 12, 13.0), None),
             ("hardly", |f| lose(f, 12, 12.9), Some((Likely, 1))),
@@ -2397,7 +2397,7 @@ fn a_starved_sender_loses_a_tenth_and_waits_for_three_timers() {
         policer::fits,
         base,
         &[
-            ("as it is", |_| {}, Some((Possible, 0))),
+            ("unchanged", |_| {}, Some((Possible, 0))),
             ("two timers", |f| f.timeouts = 2, None),
             ("three in a row", |f| f.backoffs = 3, None),
             ("less lost", |f| f.retransmitted = 99, None),

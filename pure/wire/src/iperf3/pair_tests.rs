@@ -362,12 +362,12 @@ fn every_step_of_a_server_has_its_time_and_its_number() {
         ][step];
         let silent = Iperf3Failure::Silent { during, span };
         assert_eq!(failed, Some(ServerEvent::Failed(silent)));
-        let told = number.map(|number| {
+        let sent = number.map(|number| {
             let mut bytes = vec![State::ServerError.byte()];
             bytes.extend([number.to_be_bytes(), [0; 4]].concat());
             bytes
         });
-        assert_eq!(server.poll_output(), told, "{step}");
+        assert_eq!(server.poll_output(), sent, "{step}");
         assert_eq!(server.deadline(), None);
     }
     // Who has given its results need not say good bye.
@@ -381,8 +381,8 @@ fn every_step_of_a_server_has_its_time_and_its_number() {
 }
 
 #[test]
-fn a_server_tells_why_it_gives_up_once() {
-    let told = |leave: fn(&mut Iperf3Server)| {
+fn a_server_sends_its_reason_once() {
+    let sent = |leave: fn(&mut Iperf3Server)| {
         let mut server = server_at(4);
         leave(&mut server);
         let said = server.poll_output();
@@ -390,9 +390,9 @@ fn a_server_tells_why_it_gives_up_once() {
         assert_eq!((server.poll_output(), server.deadline()), (None, None));
         said.unwrap()
     };
-    assert_eq!(told(|s| s.refuse(5, 258)), [0xfe, 0, 0, 0, 5, 0, 0, 1, 2]);
-    assert_eq!(told(|s| s.deny()), [0xff]);
-    assert_eq!(told(|s| s.terminate()), [11]);
+    assert_eq!(sent(|s| s.refuse(5, 258)), [0xfe, 0, 0, 0, 5, 0, 0, 1, 2]);
+    assert_eq!(sent(|s| s.deny()), [0xff]);
+    assert_eq!(sent(|s| s.terminate()), [11]);
     for (step, number) in [(1, code::RECEIVE_PARAMS), (5, code::RECEIVE_RESULTS)] {
         let mut server = server_at(step);
         server.input(Nanos(0), &frame::framed(&serde_json::json!([])));
