@@ -192,7 +192,7 @@ fn what_cannot_be_done_is_a_sentence_and_changes_nothing() {
 
 #[test]
 fn a_device_keeps_its_settings_of_ipv6_though_it_is_disabled() {
-    // The kernel forgets them below 1280 bytes, and begins anew with the defaults: enabled.
+    // The kernel forgets them below 1280 bytes, and begins again with the defaults: enabled.
     let bench = Bench::new();
     bench.sh("sysctl -qw net.ipv6.conf.va.disable_ipv6=1");
     let before = bench.snapshot();

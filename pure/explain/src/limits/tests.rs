@@ -582,6 +582,13 @@ fn a_reader_is_behind_with_a_quarter_of_its_buffer_and_surely_with_a_half() {
             ("not known", |f| each(f, |_, r| r.unread = None), None),
         ],
     );
+    // A window that is closed in some readings and full in all others.
+    fn close(facts: &mut Facts, is_closed: fn(usize) -> bool) {
+        each(facts, |n, r| {
+            r.window = 20_000;
+            r.limit = is_closed(n).then_some(Limit::ZeroWindow);
+        });
+    }
     let windows = || {
         let mut facts = of(Source::Samples, 10.0);
         // A quarter of the readings.
@@ -610,34 +617,21 @@ fn a_reader_is_behind_with_a_quarter_of_its_buffer_and_surely_with_a_half() {
                 None,
             ),
             (
-                "closed for 50 ms",
-                |f| {
-                    each(f, |n, r| {
-                        r.window = 20_000;
-                        r.limit = (40..45).contains(&n).then_some(Limit::ZeroWindow);
-                    });
-                },
+                "closed for 50 ms at a time, and a quarter of it",
+                |f| close(f, |n| n < 50 && n % 10 < 5),
                 Some((Likely, 1)),
             ),
             (
-                "closed for 40 ms, and again",
-                |f| {
-                    each(f, |n, r| {
-                        r.window = 20_000;
-                        let closed = (40..49).contains(&n) && n != 44;
-                        r.limit = closed.then_some(Limit::ZeroWindow);
-                    });
-                },
+                "for less in all",
+                |f| close(f, |n| n < 44 && n % 10 < 5),
                 None,
             ),
+            ("40 ms at a time", |f| close(f, |n| n % 10 < 4), None),
             (
-                "closed for less than three round trips",
+                "less than three round trips at a time",
                 |f| {
                     f.min_rtt = Some(ms(17.0));
-                    each(f, |n, r| {
-                        r.window = 20_000;
-                        r.limit = (40..45).contains(&n).then_some(Limit::ZeroWindow);
-                    });
+                    close(f, |n| n < 50 && n % 10 < 5);
                 },
                 None,
             ),
@@ -738,7 +732,11 @@ fn black_holes_swallow_full_segments_three_times() {
         black_hole::fits_undelivered,
         || of(Source::CaptureAtReceiver, 10.0),
         &[
-            ("unchanged", |f| missing(f, 3000, 3, 2896), Some((Likely, 1))),
+            (
+                "unchanged",
+                |f| missing(f, 3000, 3, 2896),
+                Some((Likely, 1)),
+            ),
             ("soon", |f| missing(f, 2999, 3, 2896), None),
             ("one may be late", |f| missing(f, 3000, 3, 2895), None),
             (
