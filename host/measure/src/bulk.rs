@@ -338,7 +338,6 @@ mod tests {
             write_size: size.map(model::Bytes),
             zerocopy,
             discard,
-            ..Bulk::default()
         };
         let plain = order(None, false, false);
         assert_eq!(largest_write(&plain, 1000), WRITE);

@@ -1009,7 +1009,8 @@ pub(crate) mod tests {
             warnings.into_iter().map(|w| w.what).collect::<Vec<_>>()
         };
         assert_eq!(of(|_| {}), Vec::<String>::new());
-        let changes: [(fn(&mut Tally), &str); 5] = [
+        type Change = fn(&mut Tally);
+        let changes: [(Change, &str); 5] = [
             (
                 |t| t.fragmented = 3,
                 "of 3 stream(s) are above the path MTU",

@@ -566,7 +566,7 @@ mod tests {
         assert!(place.journal().exists());
         assert_eq!(is_read(header), Ok(false), "half a line");
         assert!(!place.journal().exists());
-        assert_eq!(Journal::load(&place).unwrap().is_some(), false);
+        assert!(Journal::load(&place).unwrap().is_none());
     }
 
     #[test]

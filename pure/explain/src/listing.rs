@@ -508,13 +508,10 @@ mod tests {
                 .evidence
                 .iter()
                 .find(|e| e.key == Key::CwndAfterCut);
-            after.unwrap().threshold.clone()
+            after.unwrap().threshold
         };
         let most = Some(Threshold::AtMost(14_792.0));
-        assert_eq!(
-            [judged(13_344 + 1447), judged(13_344 - 1447)],
-            [most.clone(), most]
-        );
+        assert_eq!([judged(13_344 + 1447), judged(13_344 - 1447)], [most, most]);
         assert_eq!([judged(13_344 + 1448), judged(13_344 - 1448)], [None, None]);
         // What held before it has the evidence of a window.
         let other = findings.iter().find(|f| f.limit != Limit::LossRecovery);

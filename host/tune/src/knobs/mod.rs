@@ -310,7 +310,7 @@ mod tests {
             io::Error::from_raw_os_error(errno).into(),
         ) {
             KnobFailure::Words(words) => words,
-            _ => "forbidden".to_owned(),
+            KnobFailure::Forbidden | KnobFailure::Gone => "forbidden".to_owned(),
         };
         assert_eq!(route(libc::EPERM), "forbidden");
         assert!(route(libc::ENETUNREACH).starts_with("this host has no route to 192.0.2.1"));

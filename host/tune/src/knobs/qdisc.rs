@@ -432,7 +432,7 @@ mod tests {
             match root.plan(&mut kernel, &setting, &image) {
                 Ok(()) => String::new(),
                 Err(KnobFailure::Words(why)) => why,
-                Err(_) => "refused".to_owned(),
+                Err(KnobFailure::Forbidden | KnobFailure::Gone) => "refused".to_owned(),
             }
         };
         assert_eq!(plan(&[]), "");

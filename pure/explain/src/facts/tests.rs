@@ -404,7 +404,8 @@ fn a_link_is_idle_where_no_more_was_offered() {
         facts.leaves_link_idle()
     };
     assert!(of(|_| {}));
-    let offers: [(&str, fn(&mut Facts)); 5] = [
+    type Change = fn(&mut Facts);
+    let offers: [(&str, Change); 5] = [
         ("losses", |f| f.retransmitted = FEWEST_LOST),
         ("marks", |f| f.marked = 1),
         ("a queue", |f| {

@@ -250,7 +250,7 @@ fn a_window_of_less_than_a_segment_is_closed() {
     assert_eq!(shown(999), Some((Some(ms(500.0)), Bytes(999).into())));
     let mut facts = steady(100);
     facts.readings[0].window = 0;
-    let threshold = zero_window::candidate(&facts).evidence[0].threshold.clone();
+    let threshold = zero_window::candidate(&facts).evidence[0].threshold;
     assert_eq!(threshold, Some(model::finding::Threshold::AtMost(999.0)));
     assert_eq!(shown(1000), None);
     let silent = |unsent, flight, window| {
