@@ -210,30 +210,6 @@ fn a_device_keeps_its_settings_of_ipv6_though_it_is_disabled() {
 }
 
 #[test]
-fn four_thousand_routes_and_no_more_are_pinned() {
-    let bench = Bench::new();
-    let routes = |from: u32, to: u32| {
-        let print = r#"printf "route add 10.90.%d.%d/32 dev va\n", n / 256, n % 256"#;
-        bench.sh(&format!(
-            "awk 'BEGIN {{ for (n = {from}; n < {to}; n++) {print} }}' | ip -batch -"
-        ));
-    };
-    let own = bench.sh("ip -4 route show table main dev va | wc -l");
-    let own: u32 = own.trim().parse().unwrap();
-    let pin = || {
-        bench
-            .run(&["hold", PEER, "device.pin=1400"], &[])
-            .status
-            .success()
-    };
-    // One has an MTU that is smaller already.
-    routes(0, 4097 - own);
-    assert!(pin());
-    routes(4097 - own, 4098 - own);
-    assert!(!pin());
-}
-
-#[test]
 fn without_the_right_nothing_is_changed() {
     let bench = Bench::new();
     let before = bench.snapshot();
