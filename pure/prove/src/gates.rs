@@ -975,4 +975,38 @@ mod tests {
                 .starts_with("Every run failed. The first: the connection was reset.")
         );
     }
+
+    #[test]
+    fn a_knob_explains_the_facts_that_it_sets() {
+        let of = |setting: &str, fact: &str| {
+            let setting: model::Setting = setting.parse().unwrap();
+            explains(&setting.knob, fact)
+        };
+        assert!(of("route.initcwnd=9", "route.initcwnd") && !of("route.initcwnd=9", "device.mtu"));
+        let device = ["device.tso", "route.mtu", "congestion.default"];
+        assert_eq!(
+            device.map(|fact| of("device.tso=off", fact)),
+            [true, true, false]
+        );
+        let cubic = "sysctl:net.ipv4.tcp_congestion_control=cubic";
+        let facts = [
+            "sysctls.net.ipv4.tcp_congestion_control",
+            "sysctls.net.ipv4.tcp_sack",
+            "congestion.default",
+            "route.mtu",
+        ];
+        assert_eq!(
+            facts.map(|fact| of(cubic, fact)),
+            [true, false, true, false]
+        );
+        let sack = "sysctl:net.ipv4.tcp_sack=0";
+        assert_eq!(
+            facts.map(|fact| of(sack, fact)),
+            [false, true, false, false]
+        );
+        assert!(
+            !of("congestion=bbr", "congestion.default"),
+            "of a socket alone"
+        );
+    }
 }

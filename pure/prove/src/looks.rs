@@ -364,4 +364,38 @@ mod tests {
         assert!((1000..10_000).contains(&many), "{many}");
         assert_eq!(more_pairs(&plan, 0.5, 0), Some(two_digits(many)));
     }
+
+    #[test]
+    fn a_plan_judges_at_its_looks_or_when_all_blocks_are_made() {
+        let of = |blocks, arms: u32| {
+            let mut plan = plan(crate::testing::many_arms(arms));
+            plan.design = Design::Factorial {
+                blocks,
+                factors: Vec::new(),
+            };
+            last_pairs(&plan)
+        };
+        assert_eq!(
+            [of(6, 3), of(5, 1)],
+            [Some(12), Some(5)],
+            "half of the runs of all arms"
+        );
+        let mut fixed = plan(ask());
+        fixed.design = Design::Pairs { looks: vec![8, 12] };
+        assert_eq!(last_pairs(&fixed), Some(12));
+        fixed.design = Design::Blocks { blocks: 9 };
+        assert_eq!(last_pairs(&fixed), Some(9));
+    }
+
+    #[test]
+    fn the_probability_is_that_of_signed_ranks_or_of_the_totals() {
+        let mut plan = plan(ask());
+        // Six pairs of one sign: 2 of 64.
+        let pairs: Vec<[f64; 2]> = (1..=6).map(|n| [0.0, f64::from(n) / 10.0]).collect();
+        for estimand in [Estimand::Typical, Estimand::Total] {
+            plan.estimand = estimand;
+            let p = p_value(&plan, &pairs).unwrap();
+            assert!((p - 2.0 / 64.0).abs() < 1e-12, "{estimand:?}: {p}");
+        }
+    }
 }

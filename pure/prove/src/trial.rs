@@ -693,4 +693,13 @@ mod tests {
         let none = trial(&plan, 1, &run(&plan));
         assert_eq!(none.failed.as_deref(), Some("no request was answered"));
     }
+
+    #[test]
+    fn a_size_is_in_kib_where_that_is_exact_and_ten_of_them() {
+        let texts = [1024, 10_239, 10_240, 10_241, 1 << 20].map(size);
+        assert_eq!(
+            texts,
+            ["1024 B", "10239 B", "10 KiB", "10241 B", "1024 KiB"]
+        );
+    }
 }

@@ -600,3 +600,33 @@ fn line_of_key(text: &str, key: &str) -> usize {
     }
     line_at(text, at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantity_is_written_in_the_largest_unit_that_divides_it() {
+        let bytes = |n| serde_json::to_string(&QuantityText(Bytes(n))).unwrap();
+        for (n, text) in [
+            (0, "0G"),
+            (1, "1"),
+            (1023, "1023"),
+            (1024, "1K"),
+            (3 << 20, "3M"),
+            (5 << 30, "5G"),
+        ] {
+            assert_eq!(bytes(n), format!("\"{text}\""));
+        }
+        let time = |n| serde_json::to_string(&QuantityText(Nanos(n))).unwrap();
+        for (n, text) in [
+            (7, "7ns"),
+            (7000, "7us"),
+            (1_500_000, "1500us"),
+            (20_000_000, "20ms"),
+            (9_000_000_000, "9s"),
+        ] {
+            assert_eq!(time(n), format!("\"{text}\""));
+        }
+    }
+}

@@ -279,6 +279,25 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_that_is_known_to_be_smaller_than_asked_was_not_in_force() {
+        let words = |found: u64| {
+            let mut arms = arms();
+            for run in &mut arms[1].runs {
+                run.spec.socket.receive_buffer = Some(Bytes(1000));
+                let ends = (([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into());
+                run.legs[0].remote.sockets = vec![model::SocketOptions {
+                    receive_buffer: Bytes(found),
+                    ..model::SocketOptions::new(0, ends.0, ends.1)
+                }];
+            }
+            not_in_force(&arms[1], Direction::Up)
+        };
+        assert!(words(999)[0].contains("in 5 of 5 runs"), "{:?}", words(999));
+        // Doubled, as asked, and not reported.
+        assert_eq!([words(2000), words(1000), words(0)], [[""; 0]; 3]);
+    }
+
+    #[test]
     fn what_cannot_be_compared() {
         let refused = |arms: &[RunsOfArm]| {
             of_runs("", arms, Direction::Up, 0.05)

@@ -117,4 +117,14 @@ mod tests {
             "{exact:?} {approximate:?}"
         );
     }
+
+    #[test]
+    fn of_many_values_the_critical_value_is_that_of_the_normal_distribution() {
+        // 60 x 60 / 2 - 1/2 - 1.959964 x sqrt(3600 x 121 / 12) = 1426.07
+        assert_eq!(critical_value(60, 60, 0.05), Some(1426));
+        assert_eq!(
+            [critical_value(0, 9, 0.05), critical_value(9, 0, 0.05)],
+            [None, None]
+        );
+    }
 }

@@ -118,4 +118,17 @@ mod tests {
         assert!((planning_factor(8).unwrap() - 1.35).abs() < 0.005);
         assert!(planning_factor(1).is_none() && planning_factor(0).is_none());
     }
+
+    #[test]
+    fn the_robust_deviation_of_ten_and_of_eleven_values_by_hand() {
+        // The 15th of the distances: of 0 to 9 nine are 1 and eight are 2, of 0 to 10 ten and nine.
+        let of =
+            |count: u32| robust_deviation(&(0..count).map(f64::from).collect::<Vec<_>>()).unwrap();
+        for (count, correction) in [(10, 10.0 / 13.8), (11, 11.0 / 12.4)] {
+            let expected = 2.2219 * correction * 2.0;
+            assert!((of(count) - expected).abs() < 1e-12, "{count}");
+        }
+        // Of nine the tenth of eight, seven, ...: 2, with the correction of the table.
+        assert!((of(9) - 2.2219 * 0.872 * 2.0).abs() < 1e-12);
+    }
 }
