@@ -532,6 +532,8 @@ mod tests {
             (Key::ReplyTime, Nanos::from_micros(200).into()),
         ];
         assert_eq!(idle(asked), replies);
+        let all = explain_listing("read", &tcp::listing::read(asked)).findings;
+        assert_eq!(all.len(), 1, "all of it is the application's");
         let late = |us: u64| (Key::LastAckDelay, Nanos::from_micros(us).into());
         let ended = |line: &str| idle(&format!("{asked}{line}"))[2..].to_vec();
         assert_eq!(ended("15000 1 2 <-- 0\n"), [late(15_000)]);

@@ -405,4 +405,23 @@ mod tests {
         assert!(of(&[(What::Sent, 1)], false) && !of(&[(What::Sent, 0)], true));
         assert!(!of(&[(What::Received, 9)], true));
     }
+
+    #[test]
+    fn a_sample_of_the_same_moment_or_of_a_socket_that_is_over_is_left_out() {
+        let mut mixed = Mixed::new(Nanos(0));
+        let mut sample = |ms: u64, state, acked: u64| {
+            mixed.sample(&TraceSample {
+                at: Nanos::from_millis(ms),
+                socket: socket_state! { state: Some(state), bytes_acked: Some(Bytes(acked)) },
+                ..TraceSample::default()
+            });
+            let (_, tcp, _) = mixed.window(Nanos::from_millis(90)).unwrap();
+            tcp.bytes_acked().unwrap().0
+        };
+        let (open, closing) = (tcp_state::ESTABLISHED, tcp_state::FIN_WAIT1);
+        assert_eq!([sample(10, open, 5), sample(20, open, 6)], [5, 6]);
+        assert_eq!(sample(20, open, 7), 6, "the same moment");
+        assert_eq!(sample(30, closing, 8), 8, "it still moves");
+        assert_eq!(sample(40, open, 9), 9);
+    }
 }

@@ -1356,6 +1356,17 @@ mod tests {
     }
 
     #[test]
+    fn acknowledgements_of_a_window_each_round_trip_show_its_rate() {
+        // 5792 bytes each 20 ms.
+        let facts = facts(rounds(60, 4, 10_000), Vantage::AtSender);
+        assert!(
+            facts
+                .capacity
+                .is_some_and(|rate| (rate / 289_600.0 - 1.0).abs() < 1e-3)
+        );
+    }
+
+    #[test]
     fn at_the_receiver_the_way_to_the_sender_and_its_queue_are_added() {
         // 20 ms to the sender and back; a segment each 8 ms, which echoes the acknowledgement of 32 ms before.
         let mut packets = vec![

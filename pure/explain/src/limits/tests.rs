@@ -2461,3 +2461,66 @@ fn pacing_stays_below_the_rate_that_overflows() {
     };
     assert_eq!([of_two(215.0), of_two(205.0)], [Some(7_200_000), None]);
 }
+
+#[test]
+fn losses_that_come_together_at_one_window_may_be_a_policers() {
+    fn in_pairs(facts: &mut Facts, count: u64) {
+        lose(facts, count, 10.0);
+        let losses = facts.losses.iter_mut().enumerate();
+        losses.for_each(|(n, loss)| loss.at = ms((n / 2 * 100) as f64));
+    }
+    check(
+        policer::fits,
+        || of(Source::Trace, 10.0),
+        &[
+            ("together", |f| in_pairs(f, 20), Some((Possible, 0))),
+            ("one by one", |f| lose(f, 20, 10.0), None),
+            ("fourteen", |f| in_pairs(f, 14), None),
+            (
+                "of a rate that swings",
+                |f| {
+                    in_pairs(f, 20);
+                    each(f, |n, r| {
+                        r.delivered = if n / 10 % 2 == 0 { 7000 } else { 13_000 }
+                    });
+                },
+                Some((Possible, 2)),
+            ),
+            (
+                "a queue",
+                |f| {
+                    in_pairs(f, 20);
+                    f.losses.iter_mut().for_each(|l| l.srtt = ms(11.5));
+                },
+                None,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn waiting_for_a_processor_looks_like_windows_buffers_and_queues() {
+    let all = Limit::ALL.iter().filter(|limit| looks_like_cpu(**limit));
+    assert_eq!(all.count(), 15);
+    for limit in [
+        Limit::Policer,
+        Limit::RandomLoss,
+        Limit::BlackHole,
+        Limit::Handshake,
+        Limit::RtoStall,
+    ] {
+        assert!(!looks_like_cpu(limit), "{limit:?}");
+    }
+}
+
+#[test]
+fn a_window_without_a_round_trip_has_no_rate() {
+    let shows = |rtt, window| {
+        let mut facts = of(Source::Trace, 10.0);
+        facts.min_rtt = Some(ms(rtt));
+        each(&mut facts, |_, r| r.window = window);
+        let evidence = receive_window::candidate(&facts).evidence;
+        evidence.iter().any(|e| e.key == Key::ReceiveWindowRate)
+    };
+    assert!(shows(10.0, 1) && !shows(0.0, 1) && !shows(10.0, 0));
+}
