@@ -447,6 +447,8 @@ fn a_copy_of_another_length_or_hash_is_not_kept() {
         let outcome = load.finish();
         let copy = outcome.copy.unwrap();
         assert_eq!(copy.verified, Some(outcome.errors.is_empty()));
+        let known = u128::from_be_bytes(twox_hash::XxHash3_128::oneshot(data).to_be_bytes());
+        assert_eq!(copy.hash, format!("{known:032x}"));
         copy.verified.unwrap()
     };
     assert!(verified(9, 0));

@@ -1171,8 +1171,8 @@ fn a_connection_from_a_privileged_port_where_there_is_the_right() {
         let port = stream.local_addr().unwrap().port();
         (stream, port)
     });
-    let may = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).is_ok()
-        && TcpListener::bind((Ipv4Addr::new(127, 9, 9, 9), 600)).is_ok();
+    let elsewhere = Ipv4Addr::new(127, 9, 9, 9);
+    let may = (600..1024).any(|port| TcpListener::bind((elsewhere, port)).is_ok());
     for (_, port) in &ports {
         assert_eq!((600..1024).contains(port), may, "{port}");
     }

@@ -508,6 +508,7 @@ mod tests {
         assert_eq!(journal.next_number(), 1);
         journal.before(change(1)).unwrap();
         journal.made(1, Image::Null);
+        assert!(journal.entries[0].after.is_some());
         journal.before(change(2)).unwrap();
         journal.before(change(3)).unwrap();
         journal.undone(2);

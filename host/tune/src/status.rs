@@ -209,4 +209,17 @@ mod tests {
         );
         assert_eq!(path(None, false, None, None), None);
     }
+
+    #[test]
+    fn the_journals_of_the_machines_root_are_those_of_the_machine() {
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+        let whole = map.trim_start().starts_with("0 ") && map.contains("4294967295");
+        let is_root = sys::process::effective_user() == 0 && whole;
+        let found = default_state(None, None, Some(OsStr::new("/home/a"))).unwrap();
+        assert_eq!(
+            found == Path::new("/var/lib/linerate/tune"),
+            is_root,
+            "{found:?}"
+        );
+    }
 }

@@ -210,6 +210,16 @@ fn a_device_keeps_its_settings_of_ipv6_though_it_is_disabled() {
 }
 
 #[test]
+fn routes_of_ipv6_that_do_not_follow_a_device_do_not_hold_its_mtu() {
+    let bench = Bench::new();
+    bench.sh(
+        "ip -6 route add fd98::/64 dev vb mtu 1400; ip -6 route add fd99::/64 dev va mtu lock 1400",
+    );
+    comes_and_goes(&bench, PEER, &["device.mtu=1300"]);
+    comes_and_goes(&bench, PEER6, &["route.mtu=1280"]);
+}
+
+#[test]
 fn without_the_right_nothing_is_changed() {
     let bench = Bench::new();
     let before = bench.snapshot();
