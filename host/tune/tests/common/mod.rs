@@ -67,10 +67,10 @@ impl Bench {
     }
 
     /// Everything that a knob can touch, as the tools of the system show it. IPv6 routes of two devices are in the order in
-    /// which these came up.
+    /// which these came up, and one is listed twice where the list changes meanwhile.
     pub fn snapshot(&self) -> String {
         self.sh(
-            "ip route show table all; ip -6 route show table all | sort; ip link; ip addr; tc qdisc | sed 's/direct_packets_stat [0-9]*//'; ethtool -k va; ethtool -k vb
+            "ip route show table all; ip -6 route show table all | sort -u; ip link; ip addr; tc qdisc | sed 's/direct_packets_stat [0-9]*//'; ethtool -k va; ethtool -k vb
              cd /proc/sys/net; grep -r . ipv4/tcp_* core ipv4/conf/va ipv6/conf/va 2>/dev/null |
              grep -v -e tcp_fastopen_key -e stable_secret",
         )
