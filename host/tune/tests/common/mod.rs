@@ -36,7 +36,7 @@ impl Bench {
             net: namespace::new_net().unwrap(),
             state: std::env::temp_dir().join(name),
         };
-        // Addresses that are still being checked would change by themselves.
+        // Addresses that are still being checked would change by themselves; the kernel adds their routes a little later.
         bench.sh(&format!(
             "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0
              ip link add name va type veth peer name vb
@@ -47,7 +47,8 @@ impl Bench {
              ip route add 10.79.0.0/24 via 10.77.0.3 metric 50
              ip route add {KNOWN_PEER} via 10.77.0.4 dev va src 10.77.0.1 metric 7 mtu lock 1300 window 60000
              ip -6 route add fd78::/64 via {PEER6} dev va advmss 1200
-             ip -6 route add {KNOWN_PEER6} via {PEER6} dev va metric 33 initcwnd 5"
+             ip -6 route add {KNOWN_PEER6} via {PEER6} dev va metric 33 initcwnd 5
+             until [ $(ip -6 route show table local type local | grep -c -e 'dev v[ab]') = 3 ]; do :; done"
         ));
         bench
     }
