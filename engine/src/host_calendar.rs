@@ -509,16 +509,16 @@ fn new_slot() -> Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn now() -> Milliseconds {
+pub(crate) fn now() -> Milliseconds {
     milliseconds(unix_time())
 }
 
-fn milliseconds(time: Nanos) -> Milliseconds {
+pub(crate) fn milliseconds(time: Nanos) -> Milliseconds {
     // 64 bits of nanoseconds are fewer milliseconds than fit.
     (time.0 / 1_000_000) as Milliseconds
 }
 
-fn moment(time: Milliseconds) -> Nanos {
+pub(crate) fn moment(time: Milliseconds) -> Nanos {
     Nanos::from_millis(time.max(0) as u64)
 }
 

@@ -1,9 +1,8 @@
 //! The calendar of a mesh: its hosts and links are booked in it before the agents hold them, so that meshes that share
 //! some never measure on them at the same time, whoever coordinates them.
 
-use crate::clock::unix_time;
 use crate::exit::{Refusal, sentence};
-use crate::host_calendar::HostCalendar;
+use crate::host_calendar::{HostCalendar, milliseconds, moment, now};
 use anyhow::{Context, Result, bail};
 use calendar::{Booking, Calendar, Lite, Milliseconds, Postgres, SlotRequest};
 use mesh::{HostPair, Mesh, MeshTest};
@@ -329,17 +328,4 @@ fn why_booked(units: &[(String, u32)], wanted: &SlotRequest, bookings: &[Booking
 fn called() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("process {} on {}", std::process::id(), host.trim())
-}
-
-fn now() -> Milliseconds {
-    milliseconds(unix_time())
-}
-
-fn milliseconds(time: Nanos) -> Milliseconds {
-    // 64 bits of nanoseconds are fewer milliseconds than fit.
-    (time.0 / 1_000_000) as Milliseconds
-}
-
-fn moment(time: Milliseconds) -> Nanos {
-    Nanos::from_millis(time.max(0) as u64)
 }
