@@ -6,7 +6,7 @@
 
 use archive::Archive;
 use linerate_engine::histories;
-use model::{Bytes, EndRecord, Leg, Nanos, Run, Sample, Side, summarise};
+use model::{Bytes, EndRecord, Leg, Nanos, Run, Sample, Side};
 use std::path::Path;
 
 const DAY: Nanos = Nanos::from_secs(86_400);
@@ -118,5 +118,4 @@ fn runs(archive: &mut Archive, run: &Run, count: u64) {
         archive.import(&run).unwrap();
     }
     histories::refresh(archive, |_| true).unwrap();
-    let _ = summarise(run);
 }

@@ -6,7 +6,7 @@
 use super::measure::Measure;
 use super::serve::ports;
 use crate::prelude::*;
-use ::mesh::{iso_duration, iso_moment};
+use ::mesh::{THROUGHPUT_TIME, iso_duration, iso_moment};
 use clap::{Parser, ValueEnum};
 use engine::clock::unix_time;
 use engine::trust::{Identity, KeyLimits, Right, TrustEntry, TrustStore};
@@ -27,8 +27,6 @@ use wire::{hex, unhex};
 
 /// The newest form of a throughput test that is known here.
 const SCHEMA: u64 = 7;
-/// Time of a test that has none, as pScheduler's other tools take it.
-const USUAL_TIME: Nanos = Nanos::from_secs(10);
 /// RTT of a test that has none: that of the longest path on Earth.
 const USUAL_RTT: Nanos = Nanos::from_millis(200);
 /// From the begin of a run until the source connects: by then the destination listens.
@@ -216,7 +214,7 @@ impl TestTimes {
             }
         };
         Ok(TestTimes {
-            time: of("duration", USUAL_TIME)?,
+            time: of("duration", THROUGHPUT_TIME)?,
             omit: of("omit", Nanos(0))?,
             interval: of("interval", Nanos::from_secs(1))?,
             rtt: of("link-rtt", USUAL_RTT)?,
@@ -242,10 +240,7 @@ fn cannot_run(input: &Value) -> Vec<String> {
     let Some(spec) = input["spec"].as_object() else {
         return vec!["there is no 'spec'".to_owned()];
     };
-    match arguments(spec) {
-        Ok(_) => Vec::new(),
-        Err(reasons) => reasons,
-    }
+    arguments(spec).err().unwrap_or_default()
 }
 
 /// The arguments of 'linerate measure' for a test, but for the host; or all that stands in the way.

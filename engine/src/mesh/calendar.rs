@@ -1,5 +1,5 @@
 //! The calendar of a mesh: its hosts and links are booked in it before the agents hold them, so that meshes that share
-//! some never measure on them at the same time, whoever coordinates them.
+//! some never measure on them at the same time, no matter who coordinates them.
 
 use crate::exit::{Refusal, sentence};
 use crate::host_calendar::{HostCalendar, milliseconds, moment, now};
@@ -44,6 +44,8 @@ pub(super) struct MeshCalendar<'a> {
     mesh: &'a Mesh,
     /// Where the mesh file names no PostgreSQL.
     file: PathBuf,
+    /// For sentences.
+    place: String,
     log: &'a (dyn Fn(&str) + Sync),
     opened: Mutex<Opened>,
 }
@@ -107,6 +109,7 @@ impl<'a> MeshCalendar<'a> {
         let calendar = MeshCalendar {
             mesh,
             file: file()?,
+            place: calendar_place(mesh)?,
             log,
             opened: Mutex::new(Err("the calendar is not open yet".to_owned())),
         };
@@ -137,11 +140,7 @@ impl<'a> MeshCalendar<'a> {
     }
 
     fn held_by(&self, holder: &str) -> String {
-        let name = &self.mesh.name;
-        let place = match &self.mesh.calendar {
-            Some(address) => address.to_string(),
-            None => self.file.display().to_string(),
-        };
+        let (name, place) = (&self.mesh.name, &self.place);
         format!(
             "another 'mesh run' of the mesh '{name}' has the lock in its calendar, {place}: {holder}; one of a mesh is possible"
         )

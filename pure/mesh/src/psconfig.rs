@@ -17,7 +17,7 @@ const USUAL_EVERY: Nanos = Nanos::from_secs(86_400);
 /// That of one of light probes.
 const LIGHT_EVERY: Nanos = Nanos::from_secs(60);
 /// Duration of a throughput test without one (of pScheduler).
-const USUAL_TIME: Nanos = Nanos::from_secs(10);
+pub const THROUGHPUT_TIME: Nanos = Nanos::from_secs(10);
 
 /// What became of a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -410,7 +410,7 @@ impl<'a> Importer<'a> {
         if is_udp {
             line("kind", quoted("udp"));
         }
-        let mut time = USUAL_TIME;
+        let mut time = THROUGHPUT_TIME;
         for (key, value) in spec {
             let pointer = ["tests", name, "spec", key.as_str()];
             let is_template = value.to_string().contains("{%");

@@ -1,4 +1,4 @@
-//! Both engines: the same answers, no overlap whoever is killed, and what is not a calendar.
+//! Both engines: the same answers, no overlap even where clients are killed, and what is not a calendar.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

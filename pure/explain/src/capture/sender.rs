@@ -1207,10 +1207,9 @@ mod tests {
         assert_eq!([of(10), of(9)], [Some((0.2, 0.5)), None]);
     }
 
-    /// A sender 20 ms from its receiver, seen at the sender: in each of so many rounds of 20 ms so many segments leave at once,
-    /// and are acknowledged at once by a window of so many bytes.
-    fn rounds(many: u32, segments: u32, window: u32) -> CaptureConnection {
-        let mut packets = vec![
+    /// A handshake of 20 ms, whose answer was seen at this moment, in microseconds.
+    fn handshake(answer: u64) -> Vec<Packet> {
+        vec![
             Packet {
                 mss: Some(1448),
                 ..packet(true, 0, SYN)
@@ -1218,14 +1217,20 @@ mod tests {
             Packet {
                 ack: 1,
                 mss: Some(1448),
-                ..packet(false, 20_000, SYN | ACK)
+                ..packet(false, answer, SYN | ACK)
             },
             Packet {
                 seq: 1,
                 ack: 1,
                 ..packet(true, 20_000, ACK)
             },
-        ];
+        ]
+    }
+
+    /// A sender 20 ms from its receiver, seen at the sender: in each of so many rounds of 20 ms so many segments leave at once,
+    /// and are acknowledged at once by a window of so many bytes.
+    fn rounds(many: u32, segments: u32, window: u32) -> CaptureConnection {
+        let mut packets = handshake(20_000);
         let mut seq = 1;
         for n in 1..=many {
             for k in 0..segments {
@@ -1369,22 +1374,7 @@ mod tests {
     #[test]
     fn at_the_receiver_the_way_to_the_sender_and_its_queue_are_added() {
         // 20 ms to the sender and back; a segment each 8 ms, which echoes the acknowledgement of 32 ms before.
-        let mut packets = vec![
-            Packet {
-                mss: Some(1448),
-                ..packet(true, 0, SYN)
-            },
-            Packet {
-                ack: 1,
-                mss: Some(1448),
-                ..packet(false, 0, SYN | ACK)
-            },
-            Packet {
-                seq: 1,
-                ack: 1,
-                ..packet(true, 20_000, ACK)
-            },
-        ];
+        let mut packets = handshake(0);
         for n in 4..200u32 {
             let (seq, ms) = (1 + (n - 4) * 1448, n * 8);
             let (at, acked) = (u64::from(ms) * 1000, Some((ms, ms - 32)));
