@@ -48,7 +48,9 @@ impl Bench {
              ip route add {KNOWN_PEER} via 10.77.0.4 dev va src 10.77.0.1 metric 7 mtu lock 1300 window 60000
              ip -6 route add fd78::/64 via {PEER6} dev va advmss 1200
              ip -6 route add {KNOWN_PEER6} via {PEER6} dev va metric 33 initcwnd 5
-             until [ $(ip -6 route show table local type local | grep -c -e 'dev v[ab]') = 3 ]; do :; done"
+             n=0; until [ $(ip -6 route show table local type local | grep -c -e 'dev v[ab]') = 3 ]; do
+                 n=$((n + 1)); [ $n -lt 1000 ]
+             done"
         ));
         bench
     }
