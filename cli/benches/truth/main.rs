@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-const USAGE: &str = "bench/truth [--deciders|--tune] [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--fast] [--fault KIND] [--into DIR [--again]]";
+const USAGE: &str = "bench/truth [--deciders|--tune] [--seed N] [--cases M] [--case K] [--jobs N] [--most RATE] [--fast] [--pairs] [--fault KIND] [--into DIR [--again]]";
 
 struct Options {
     seed: u64,
@@ -30,6 +30,8 @@ struct Options {
     again: bool,
     /// Cases that are played in few seconds, alone.
     fast: bool,
+    /// Only cases of two faults.
+    pairs: bool,
     /// Only cases that have this one, as `Policer`.
     fault: Option<String>,
     /// Make the experiments that decide, instead of judging what was named.
@@ -48,6 +50,7 @@ fn options() -> Option<Options> {
         into: None,
         again: false,
         fast: false,
+        pairs: false,
         fault: None,
         deciders: false,
         tune: false,
@@ -62,6 +65,7 @@ fn options() -> Option<Options> {
             "--most" => options.most = args.next()?.parse().ok()?,
             "--into" => options.into = Some(args.next()?.into()),
             "--fault" => options.fault = Some(args.next()?),
+            "--pairs" => options.pairs = true,
             "--fast" => options.fast = true,
             "--again" => options.again = true,
             "--deciders" => options.deciders = true,
@@ -92,6 +96,7 @@ fn main() {
         options.fault.as_ref().is_none_or(has_it)
             && (!options.deciders || deciders::is_one(&drawn))
             && (!options.tune || tunings::is_one(&drawn))
+            && (!options.pairs || drawn.faults.len() == 2)
             && (!options.fast || drawn.is_fast())
     };
     let numbers: Vec<u64> = match options.case {

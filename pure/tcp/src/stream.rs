@@ -1068,9 +1068,17 @@ impl Stream {
             *known = Some(to);
         }
         let place = self.place_of(to.wrapping_sub(1));
-        let Some(out) = self.out.get_mut(place).filter(|out| out.end == to) else {
+        let Some(out) = self.out.get_mut(place) else {
             return (None, false);
         };
+        if out.end != to {
+            let first = out.repetition == Repetition::Once && before(out.begin, to);
+            let sent = out.at;
+            return (
+                (first && is_newest && stays).then(|| self.took(packet.at.since(sent))),
+                false,
+            );
+        }
         let twice =
             repeats && out.sacked && out.repetition == Repetition::Again && out.begin == from;
         out.sacked = true;
@@ -1165,6 +1173,41 @@ mod tests {
         let stream = &half.followed.as_ref().expect("it has data").stream;
         assert!(!stream.retransmission().expect("one").needless);
         assert_eq!(stream.needless(), 0);
+    }
+
+    /// Of a packet of eight segments each second one is lost; where what came ends with the packet, or before its end.
+    #[test]
+    fn a_sack_of_a_part_of_a_packet_is_a_round_trip() {
+        const MSS: u32 = 1000;
+        let ends: [SocketAddr; 2] = [1, 2].map(|n| ([192, 0, 2, n], 5000).into());
+        for came in [7, 6] {
+            let mut half = HalfConnection::<()>::new(Nanos(0));
+            let data = Packet {
+                at: Nanos::from_millis(1),
+                seq: 1,
+                payload: 8 * MSS,
+                flags: model::segment::tcp_flag::ACK,
+                ..Packet::new(ends[0], ends[1])
+            };
+            half.data(&data, &Trips::default());
+            let mut sack = |ms, segment: Option<u32>| {
+                let ack = Packet {
+                    at: Nanos::from_millis(ms),
+                    ack: 1 + MSS,
+                    sack: segment.map(|n| (1 + n * MSS, 1 + (n + 1) * MSS)),
+                    ..Packet::new(ends[1], ends[0])
+                };
+                half.on_ack(&ack, Some(0), &Trips::default());
+                half.followed.as_ref().expect("it has data").stream.srtt
+            };
+            assert_eq!(sack(20, None), Nanos(0));
+            assert_eq!(sack(21, Some(came)), Nanos::from_millis(20));
+            assert_eq!(
+                sack(300, Some(2)),
+                Nanos::from_millis(20),
+                "it filled a gap"
+            );
+        }
     }
 
     /// At the receiver the second of five segments and the fourth are lost, and come 200 ms later. SACK names nothing, or what

@@ -12,8 +12,8 @@ use model::stats::{median, percentile};
 
 /// With fewer losses a pattern is chance.
 const FEWEST: usize = 8;
-/// One event is the end of slow start, or of chance.
-const FEWEST_EVENTS: usize = 3;
+/// One event is the end of slow start, or of chance; of few, many rates fit, and a policer's small bucket as well.
+const SURE_EVENTS: usize = 6;
 /// Median place in the burst from which losses gather at its end; anywhere is one half.
 const AT_THE_END: f64 = 0.75;
 /// Half the middle spread of what was in flight at losses, by its median: below it, the same window
@@ -135,12 +135,13 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         return None;
     }
     let clear = facts.bucket.as_ref().is_none_or(BucketFit::is_clear);
-    let again = facts.loss_events().len() >= FEWEST_EVENTS;
+    let again = facts.loss_events().len() >= SURE_EVENTS;
+    let empty = at_loss < facts.queue_from(random_loss::QUEUE);
     // Behind a queue that delays as it would when full, the line is full.
     let delay = facts.delay_at_loss().unwrap_or_default();
     let delays = |b: &BucketFit| delay.0 as f64 >= b.delay().0 as f64 * DELAYS;
     let stands = facts.bucket.as_ref().is_some_and(delays);
-    let sure = pattern == LossPattern::Bursts && clear && again && !stands;
+    let sure = pattern == LossPattern::Bursts && clear && again && empty && !stands;
     let candidate = Candidate::new(
         if sure {
             Confidence::Likely
