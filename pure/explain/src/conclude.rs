@@ -24,7 +24,7 @@ const HELD: f64 = 0.25;
 /// From here on the pauses of a program leave a cause in the path possible.
 const PAUSED: f64 = 0.1;
 /// Of the time of a handshake and the transfer together: from here on a handshake with a retransmitted SYN is the first answer, and
-/// from [`HELD`] on one beside what limits the transfer.
+/// from [`HELD`] on one beside what limits the transfer, or the only one where that is not known.
 const OPENING: f64 = 0.4;
 /// RTT by the shortest, from which a queue is longer than one that a window makes by leaving at once (half of it, on average).
 const BEYOND_BURSTS: f64 = 1.75;
@@ -150,7 +150,7 @@ pub(crate) fn assemble(
         match &mut conclusion {
             Conclusion::Limited { by } if opens < OPENING => by.push(Limit::Handshake),
             Conclusion::Limited { by } if 1.0 - opens >= HELD => by.insert(0, Limit::Handshake),
-            other if opens >= OPENING => {
+            other if opens >= OPENING || *other == Conclusion::Unexplained => {
                 *other = Conclusion::Limited {
                     by: vec![Limit::Handshake],
                 };
@@ -1061,6 +1061,22 @@ mod tests {
         assert_eq!([of(1999), of(2000)], [[buffer, opening], [opening, buffer]]);
         assert_eq!(of(9000), [opening, buffer]);
         assert_eq!(of(9001), [opening]);
+    }
+
+    #[test]
+    fn a_handshake_of_a_quarter_is_what_is_known_where_nothing_else_is() {
+        let of = |opening| {
+            let mut facts = Facts::new(Source::CaptureAtSender);
+            (facts.segments, facts.syns_again) = (1000, 2);
+            facts.span = Nanos::from_secs(3);
+            facts.bytes = Bytes(1_000_000);
+            causes(
+                &facts,
+                &[(Limit::Handshake, opening), (Limit::CongestionWindow, 3000)],
+            )
+        };
+        assert_eq!(of(999), None);
+        assert_eq!(of(1000), Some(vec![Limit::Handshake]));
     }
 
     #[test]

@@ -126,9 +126,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         true => 0.0,
         false => b.near,
     });
-    let open = runs != LossRuns::OneByOne
-        && (pattern != LossPattern::Anywhere || near.is_none_or(|near| near >= OFTEN_NEAR));
     let ignored = facts.is_bbr() && facts.loss_share() >= MUCH_LOSS && facts.is_flat();
+    let open = runs != LossRuns::OneByOne
+        && (pattern != LossPattern::Anywhere
+            || near.is_none_or(|near| near >= OFTEN_NEAR)
+            || (ignored && runs == LossRuns::Together));
     (open && (facts.loss_hurts() || ignored) && facts.losses.len() >= FEWEST_LOSSES).then(|| {
         let mut evidence = vec![facts.retransmissions(), queue.at_most(queue_from)];
         evidence.extend(loss_runs::evidence(facts));
@@ -546,6 +548,30 @@ mod tests {
             [Some(Confidence::Certain), possible, None]
         );
         assert_eq!(of(40, 0.5), None, "a program that pauses, and some loss");
+    }
+
+    #[test]
+    fn bbr_that_loses_much_at_once_and_goes_on_at_one_rate_may_meet_one() {
+        let of = |congestion: &str| {
+            let mut facts = crate::facts::tests::steady(500);
+            facts.source = Source::Samples;
+            facts.congestion = Some(congestion.into());
+            (facts.segments, facts.retransmitted) = (5000, 360);
+            // Three times during 200 ms, in which more passes, with ever more in flight.
+            for (n, reading) in facts.readings.iter_mut().enumerate() {
+                reading.passed *= if n % 150 < 20 { 4 } else { 1 };
+            }
+            let lost = |n: u64| LostSegment {
+                at: Nanos::from_micros(n / 120 * 1_500_000 + n % 120 * 1650),
+                srtt: Nanos::from_millis(10),
+                flight: 4000 + n % 120 * 500,
+                bytes: 1000,
+                ..LostSegment::default()
+            };
+            facts.losses = (0..360).map(lost).collect();
+            fits(&facts).map(|candidate| candidate.confidence)
+        };
+        assert_eq!([of("bbr"), of("cubic")], [Some(Confidence::Possible), None]);
     }
 
     #[test]
