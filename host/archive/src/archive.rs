@@ -428,9 +428,6 @@ impl Archive {
 
     /// Reads the samples of one end of a leg of a run, by its full name, all that are kept, in bounded memory: of a long
     /// leg [`Archive::get`] has a part. How many there are.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn each_sample(
         &self,
         id: &str,
@@ -443,17 +440,11 @@ impl Archive {
     }
 
     /// How many samples [`Archive::each_sample`] reads.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn count_samples(&self, id: &str, leg: usize, side: Side) -> Result<u64, Error> {
         self.read(id, |tx| End::new(id, leg, side).count_all(tx))
     }
 
     /// The runs that ended and were started before then, those of experiments too, the oldest first: name and start.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn ended_before(&self, until: Nanos) -> Result<Vec<(RunId, Nanos)>, Error> {
         let sql = "SELECT id, started_unix_ns FROM runs WHERE started_unix_ns < ?1 AND ended <> ?2 ORDER BY started_unix_ns, id";
         let of = (column(until.0), model::Ended::Unfinished.name());

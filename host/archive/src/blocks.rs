@@ -36,44 +36,25 @@ const STEPS_OF_STEPS: u8 = 2;
 const SOME: u8 = 4;
 const ABSENT: u8 = 255;
 
-type CpuColumn = (
+macro_rules! columns {
+    ($($name:literal $get:expr, $set:expr;)*) => { [$(($name, $get, $set)),*] };
+}
+
+type Column<T, V> = (
     &'static str,
-    fn(&CpuTimes) -> Option<Nanos>,
-    fn(&mut CpuTimes, Nanos),
+    fn(&T) -> Option<V>,
+    fn(&mut T, V) -> Option<()>,
 );
-const CPU: [CpuColumn; 7] = [
-    (
-        "process_user",
-        |c| Some(c.process_user),
-        |c, t| c.process_user = t,
-    ),
-    (
-        "process_system",
-        |c| Some(c.process_system),
-        |c, t| c.process_system = t,
-    ),
-    ("host_busy", |c| Some(c.host_busy), |c, t| c.host_busy = t),
-    (
-        "busiest_processor",
-        |c| c.busiest_processor,
-        |c, t| c.busiest_processor = Some(t),
-    ),
-    (
-        "host_softirq",
-        |c| Some(c.host_softirq),
-        |c, t| c.host_softirq = t,
-    ),
-    (
-        "host_steal",
-        |c| Some(c.host_steal),
-        |c, t| c.host_steal = t,
-    ),
-    (
-        "host_total",
-        |c| Some(c.host_total),
-        |c, t| c.host_total = t,
-    ),
-];
+
+const CPU: [Column<CpuTimes, Nanos>; 7] = columns! {
+    "process_user" |c| Some(c.process_user), |c, t| put(&mut c.process_user, t);
+    "process_system" |c| Some(c.process_system), |c, t| put(&mut c.process_system, t);
+    "host_busy" |c| Some(c.host_busy), |c, t| put(&mut c.host_busy, t);
+    "busiest_processor" |c| c.busiest_processor, |c, t| put(&mut c.busiest_processor, Some(t));
+    "host_softirq" |c| Some(c.host_softirq), |c, t| put(&mut c.host_softirq, t);
+    "host_steal" |c| Some(c.host_steal), |c, t| put(&mut c.host_steal, t);
+    "host_total" |c| Some(c.host_total), |c, t| put(&mut c.host_total, t);
+};
 
 type DatagramColumn = (&'static str, fn(&mut Datagrams) -> &mut u64);
 const DATAGRAMS: [DatagramColumn; 4] = [
@@ -83,38 +64,13 @@ const DATAGRAMS: [DatagramColumn; 4] = [
     ("jitter", |d| &mut d.jitter.0),
 ];
 
-type StreamColumn = (
-    &'static str,
-    fn(&StreamSample) -> Option<u64>,
-    fn(&mut StreamSample, u64) -> Option<()>,
-);
-const STREAM: [StreamColumn; 5] = [
-    (
-        "stream",
-        |s| Some(s.stream.into()),
-        |s, n| put(&mut s.stream, n.try_into().ok()?),
-    ),
-    (
-        "stream_bytes",
-        |s| Some(s.bytes.0),
-        |s, n| put(&mut s.bytes.0, n),
-    ),
-    (
-        "send_buffer",
-        |s| Some(s.send_buffer?.0),
-        |s, n| put(&mut s.send_buffer, Some(Bytes(n))),
-    ),
-    (
-        "receive_buffer",
-        |s| Some(s.receive_buffer?.0),
-        |s, n| put(&mut s.receive_buffer, Some(Bytes(n))),
-    ),
-    (
-        "tcp",
-        |s| s.tcp.as_ref().map(|_| 1),
-        |s, _| put(&mut s.tcp, Some(SocketState::default())),
-    ),
-];
+const STREAM: [Column<StreamSample, u64>; 5] = columns! {
+    "stream" |s| Some(s.stream.into()), |s, n| put(&mut s.stream, n.try_into().ok()?);
+    "stream_bytes" |s| Some(s.bytes.0), |s, n| put(&mut s.bytes.0, n);
+    "send_buffer" |s| Some(s.send_buffer?.0), |s, n| put(&mut s.send_buffer, Some(Bytes(n)));
+    "receive_buffer" |s| Some(s.receive_buffer?.0), |s, n| put(&mut s.receive_buffer, Some(Bytes(n)));
+    "tcp" |s| s.tcp.as_ref().map(|_| 1), |s, _| put(&mut s.tcp, Some(SocketState::default()));
+};
 
 /// Packs samples. What is packed again soon need not be made as small as can be.
 pub(crate) fn pack(samples: &[&Sample], for_good: bool) -> Vec<u8> {
@@ -192,10 +148,7 @@ pub(crate) fn unpack(block: &[u8]) -> Option<Vec<Sample>> {
         let cpu = CPU.iter().find(|(of, ..)| *of == name);
         let datagrams = DATAGRAMS.iter().find(|(of, _)| *of == name);
         if let Some((_, _, set)) = cpu {
-            input.each(&mut samples, |s, n| {
-                set(&mut s.cpu, Nanos(n));
-                Some(())
-            })?;
+            input.each(&mut samples, |s, n| set(&mut s.cpu, Nanos(n)))?;
         } else if let Some((_, of)) = datagrams {
             let place = |s: &mut Sample, n| put(of(s.datagrams.get_or_insert_default()), n);
             input.each(&mut samples, place)?;

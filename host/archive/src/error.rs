@@ -7,43 +7,34 @@ use std::path::{Path, PathBuf};
 
 /// What can go wrong with the archive, whose file most of these name. Displays as a whole sentence.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentence of each says what it is")]
 pub enum Error {
-    /// No place for the archive.
     #[error(
         "there is no place for the archive of runs: HOME is not set; set it, or name a file with --archive FILE"
     )]
     NoHome,
-    /// This directory of the archive could not be made.
     #[error("cannot make the directory {path} for the archive of runs: {1}", path = .0.display())]
     Directory(PathBuf, #[source] io::Error),
-    /// This file beside the archive could not be locked.
     #[error("cannot lock {path}: {1}", path = .0.display())]
     Lock(PathBuf, #[source] io::Error),
-    /// The thread that writes the archive could not be started.
     #[error("cannot start the thread that keeps the run: {0}")]
     Thread(#[source] io::Error),
-    /// This trace of a run could not be written or deleted.
     #[error("cannot keep or delete the trace {path}: {1}", path = .0.display())]
     Trace(PathBuf, #[source] io::Error),
-    /// The file of this trace of this run is missing or damaged.
     #[error(
         "the trace {path} of {1} is missing or damaged and is not shown ({2}): the rest stays",
         path = .0.display()
     )]
     DamagedTrace(PathBuf, RunId, #[source] io::Error),
-    /// No archive where one should be read.
     #[error("there is no archive of runs at {}", .0.display())]
     Missing(PathBuf),
-    /// The file cannot be opened: reason and remedy.
     #[error("cannot open the archive of runs {path}: {1}", path = .0.display())]
     Open(PathBuf, String),
-    /// Some other file.
     #[error(
         "{} is not an archive of linerate and was not modified: name another file with --archive",
         .0.display()
     )]
     NotAnArchive(PathBuf),
-    /// The archive is of a later linerate: its version, and the newest that this program knows.
     #[error(
         "the archive of runs {path} was written by a newer linerate (form {1}, known up to {2}): use that version, or another file with --archive",
         path = .0.display()
@@ -55,73 +46,55 @@ pub enum Error {
         path = .0.display()
     )]
     Full(PathBuf, &'static str),
-    /// The system refused a write for another reason than a full disk: quota, size limit, bad disk.
     #[error(
         "the system refused to write to the archive of runs {path} (a quota, a file size limit or a failing disk): cannot {1}; name a file elsewhere with --archive",
         path = .0.display()
     )]
     Refused(PathBuf, &'static str),
-    /// The file or its directory may only be read.
     #[error(
         "the archive of runs {path} can only be read: cannot {1}; give yourself the right to write the file and its directory, or name another with --archive",
         path = .0.display()
     )]
     ReadOnly(PathBuf, &'static str),
-    /// Another process kept the archive locked for longer than the patience of a writer.
     #[error(
         "another process has kept the archive of runs {path} locked for 5 s: cannot {1}; try again when it is done",
         path = .0.display()
     )]
     Busy(PathBuf, &'static str),
-    /// The file is damaged.
     #[error(
         "the archive of runs {path} is damaged: cannot {1}; put it aside, a new one is made with the next run (sqlite3's .recover may save what is left)",
         path = .0.display()
     )]
     Damaged(PathBuf, &'static str),
-    /// The checksum of a record does not match.
     #[error(
         "the {what} {id} in the archive {path} is damaged ({part}) and is not shown: 'linerate runs delete {id}' removes it, and an export of it can be imported again",
         path = .path.display()
     )]
     DamagedPart {
-        /// The file.
         path: PathBuf,
-        /// The kind.
         what: &'static str,
-        /// The full name.
         id: String,
-        /// What of it.
         part: String,
     },
     /// Any other failure of SQLite.
     #[error("cannot {1} in the archive of runs {path}: {2}", path = .0.display())]
     Sql(PathBuf, &'static str, #[source] rusqlite::Error),
-    /// The document of this run is not what this version writes.
     #[error("cannot read run {1} of the archive {path}: {2}", path = .0.display())]
     Document(PathBuf, RunId, #[source] serde_json::Error),
-    /// Nothing of a kind has this name.
     #[error("there is no {what} '{name}' in the archive {}: {remedy}", path.display())]
     NotFound {
-        /// The file.
         path: PathBuf,
-        /// The kind.
         what: &'static str,
-        /// As asked for.
         name: String,
-        /// What to do.
         remedy: &'static str,
     },
-    /// The archive is empty.
     #[error("there is no run in the archive {} yet: linerate measure makes one", .0.display())]
     Empty(PathBuf),
     /// Several names begin with these digits: at most [`Error::CANDIDATES`] of them.
     #[error("'{0}' could be any of {all}: give more digits", all = .1.join(", "))]
     Ambiguous(String, Vec<RunId>),
-    /// The name is taken by another run.
     #[error("another run is already kept as {0}: delete it first (linerate runs delete {0})")]
     Taken(RunId),
-    /// A run whose name the archive does not take.
     #[error(
         "'{0}' is not the name of a run: names are 32 hexadecimal digits (8 in older archives)"
     )]

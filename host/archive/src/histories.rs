@@ -84,9 +84,6 @@ pub fn distinct_names<'a>(hosts: impl Iterator<Item = (&'a str, &'a str)> + Clon
 
 impl Archive {
     /// The paths that have runs, or had.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn paths(&self) -> Result<Vec<PathRow>, Error> {
         let newest = |name| {
             format!(
@@ -143,9 +140,6 @@ impl Archive {
 
     /// Keeps what was made of the runs of a path, [`PathRow::history`] and [`PathRow::latest`], unless they changed
     /// since it was read; a path without runs is forgotten.
-    ///
-    /// # Errors
-    /// Failures to write.
     pub fn store_history(
         &mut self,
         path: &PathRow,

@@ -20,9 +20,6 @@ const COLUMNS: &str = "ordered_by, number, run, digest";
 
 impl Archive {
     /// Notes that the host of this key ordered a run; once. Survives a power cut once done.
-    ///
-    /// # Errors
-    /// Failures to write.
     pub fn note_order(&mut self, by: NodeId, run: &str, digest: &str) -> Result<(), Error> {
         self.write_through("note who ordered a run", run, |tx| {
             let by = by.to_string();
@@ -38,9 +35,6 @@ impl Archive {
     }
 
     /// Whether the host of this key ordered this run.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn is_ordered(&self, by: NodeId, run: &str) -> Result<bool, Error> {
         let sql = "SELECT EXISTS (SELECT 1 FROM orders WHERE ordered_by = ?1 AND run = ?2)";
         let read = self
@@ -50,9 +44,6 @@ impl Archive {
     }
 
     /// The runs that the host of this key ordered, those behind that number, so many at the most.
-    ///
-    /// # Errors
-    /// Failures to read.
     pub fn orders(&self, by: NodeId, after: u64, most: usize) -> Result<Vec<OrderedRun>, Error> {
         let sql = format!(
             "SELECT number, run, digest FROM orders WHERE ordered_by = ?1 AND number > ?2 AND {}

@@ -55,74 +55,12 @@ pub struct Booking {
     pub what: String,
 }
 
-/// An open calendar.
+/// An open calendar, by what its database does: the first four methods.
 ///
 /// # Errors
 /// Of every method: what the database does not do, in a sentence.
 pub trait Calendar: Send {
-    /// Gives a resource so many units. One that is booked stays until its bookings are over and this is called again.
-    fn set_units(&mut self, now: Milliseconds, resource: &str, units: u32) -> Result<(), Error>;
-
-    /// How many units a resource has; 0 if it is not known.
-    fn units(&mut self, resource: &str) -> Result<u32, Error>;
-
-    /// The first time in `[from, until)` at which a unit of each resource is free for `length`. After a lost
-    /// [`Calendar::take`], call it again from the end of that gap, not from the beginning.
-    ///
-    /// # Errors
-    /// [`Error::Unknown`] for a resource without units, which is no full calendar.
-    fn first_fit(
-        &mut self,
-        now: Milliseconds,
-        window: [Milliseconds; 2],
-        length: Milliseconds,
-        resources: &[String],
-    ) -> Result<Option<Milliseconds>, Error>;
-
-    /// Books one unit of each resource, or nothing; whether it did.
-    fn take(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error>;
-
-    /// Books every unit of each resource, or nothing; whether it did.
-    fn take_whole(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error>;
-
-    /// Gives a slot that [`Calendar::take`] made another end and expiry, or, where something else is booked before
-    /// that end, the expiry alone; whether it is booked.
-    fn renew(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error>;
-
-    /// Gives a slot another expiry; `false` if it was over.
-    fn extend(
-        &mut self,
-        now: Milliseconds,
-        slot: &str,
-        expires: Milliseconds,
-    ) -> Result<bool, Error>;
-
-    /// Makes a hold stay until its end; `false` if it was over.
-    fn confirm(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error>;
-
-    /// Frees what a slot has; whether it had anything.
-    fn release(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error>;
-
-    /// Removes the holds that have expired, and what was over an hour ago. Whatever takes does so first.
-    fn tidy(&mut self, now: Milliseconds) -> Result<(), Error>;
-
-    /// What is booked from now on, by its beginning; expired holds left out.
-    fn list(&mut self, now: Milliseconds) -> Result<Vec<Booking>, Error>;
-
-    /// Makes this the one coordinator of a mesh as long as the calendar is open; or who is it.
-    fn lock_mesh(&mut self, mesh: &str) -> Result<Result<(), String>, Error>;
-}
-
-/// A value of a parameter.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SqlValue<'a> {
-    Integer(Option<i64>),
-    Text(&'a str),
-}
-
-/// What a calendar needs of a database.
-pub(crate) trait Database: Send {
-    /// For sentences.
+    /// Where it is, for sentences.
     fn place(&self) -> &str;
 
     /// Does this in a transaction, which is undone if it returns `false` or fails.
@@ -133,32 +71,16 @@ pub(crate) trait Database: Send {
     ) -> Result<bool, Error>;
 
     /// Does this outside of a transaction: one statement that reads.
-    fn read<T>(
+    fn read(
         &mut self,
         doing: &'static str,
-        act: impl FnOnce(&mut dyn Statements) -> Result<T, Error>,
-    ) -> Result<T, Error>;
+        act: &mut dyn FnMut(&mut dyn Statements) -> Result<(), Error>,
+    ) -> Result<(), Error>;
 
+    /// Makes this the one coordinator of a mesh as long as the calendar is open; or who is it.
     fn lock_mesh(&mut self, mesh: &str) -> Result<Result<(), String>, Error>;
-}
 
-/// Statements of [`crate::statements`], with their parameters.
-pub(crate) trait Statements {
-    /// How many rows it wrote.
-    fn execute(&mut self, sql: &'static str, values: &[SqlValue<'_>]) -> Result<usize, Error>;
-
-    /// Its one number.
-    fn number(&mut self, sql: &'static str, values: &[SqlValue<'_>]) -> Result<Option<i64>, Error>;
-
-    /// Of [`LIST`].
-    fn bookings(
-        &mut self,
-        sql: &'static str,
-        values: &[SqlValue<'_>],
-    ) -> Result<Vec<Booking>, Error>;
-}
-
-impl<D: Database> Calendar for D {
+    /// Gives a resource so many units. One that is booked stays until its bookings are over and this is called again.
     fn set_units(&mut self, now: Milliseconds, resource: &str, units: u32) -> Result<(), Error> {
         let done = write(self, "set the units", now, &mut |db| {
             let [name, most, now] = [text(resource), integer(units.into()), integer(now)];
@@ -171,13 +93,21 @@ impl<D: Database> Calendar for D {
         done.map(drop)
     }
 
+    /// How many units a resource has; 0 if it is not known.
     fn units(&mut self, resource: &str) -> Result<u32, Error> {
-        let count = self.read("read the resources", |db| {
-            db.number(UNITS, &[text(resource)])
+        let mut count = None;
+        self.read("read the resources", &mut |db| {
+            count = db.number(UNITS, &[text(resource)])?;
+            Ok(())
         })?;
         Ok(count.unwrap_or(0).try_into().unwrap_or(u32::MAX))
     }
 
+    /// The first time in `[from, until)` at which a unit of each resource is free for `length`. After a lost
+    /// [`Calendar::take`], call it again from the end of that gap, not from the beginning.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for a resource without units, which is no full calendar.
     fn first_fit(
         &mut self,
         now: Milliseconds,
@@ -203,6 +133,7 @@ impl<D: Database> Calendar for D {
         Ok(first)
     }
 
+    /// Books one unit of each resource, or nothing; whether it did.
     fn take(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
         let rows = wanted.resources.len();
         write(self, "book", now, &mut |db| {
@@ -210,6 +141,7 @@ impl<D: Database> Calendar for D {
         })
     }
 
+    /// Books every unit of each resource, or nothing; whether it did.
     fn take_whole(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
         let mut rows = 0;
         for resource in &wanted.resources {
@@ -220,6 +152,8 @@ impl<D: Database> Calendar for D {
         })
     }
 
+    /// Gives a slot that [`Calendar::take`] made another end and expiry, or, where something else is booked before
+    /// that end, the expiry alone; whether it is booked.
     fn renew(&mut self, now: Milliseconds, wanted: &SlotRequest) -> Result<bool, Error> {
         let again = write(self, "renew a booking", now, &mut |db| {
             db.execute(RELEASE, &[text(&wanted.slot)])?;
@@ -232,6 +166,7 @@ impl<D: Database> Calendar for D {
         }
     }
 
+    /// Gives a slot another expiry; `false` if it was over.
     fn extend(
         &mut self,
         now: Milliseconds,
@@ -243,39 +178,69 @@ impl<D: Database> Calendar for D {
         })
     }
 
+    /// Makes a hold stay until its end; `false` if it was over.
     fn confirm(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
         write(self, "confirm a booking", now, &mut |db| {
             Ok(db.execute(CONFIRM, &[text(slot), integer(now)])? > 0)
         })
     }
 
+    /// Frees what a slot has; whether it had anything.
     fn release(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
         write(self, "release a booking", now, &mut |db| {
             Ok(db.execute(RELEASE, &[text(slot)])? > 0)
         })
     }
 
+    /// Removes the holds that have expired, and what was over an hour ago. Whatever takes does so first.
     fn tidy(&mut self, now: Milliseconds) -> Result<(), Error> {
         write(self, "remove what is over", now, &mut |_| Ok(true)).map(drop)
     }
 
+    /// What is booked from now on, by its beginning; expired holds left out.
     fn list(&mut self, now: Milliseconds) -> Result<Vec<Booking>, Error> {
-        self.read("read the bookings", |db| db.bookings(LIST, &[integer(now)]))
+        let mut bookings = Vec::new();
+        self.read("read the bookings", &mut |db| {
+            bookings = db.bookings(LIST, &[integer(now)])?;
+            Ok(())
+        })?;
+        Ok(bookings)
     }
+}
 
-    fn lock_mesh(&mut self, mesh: &str) -> Result<Result<(), String>, Error> {
-        Database::lock_mesh(self, mesh)
-    }
+/// A value of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub enum SqlValue<'a> {
+    /// Or NULL.
+    Integer(Option<i64>),
+    /// Text.
+    Text(&'a str),
+}
+
+/// Statements of [`crate::statements`], with their parameters.
+pub trait Statements {
+    /// How many rows it wrote.
+    fn execute(&mut self, sql: &'static str, values: &[SqlValue<'_>]) -> Result<usize, Error>;
+
+    /// Its one number.
+    fn number(&mut self, sql: &'static str, values: &[SqlValue<'_>]) -> Result<Option<i64>, Error>;
+
+    /// Of [`LIST`].
+    fn bookings(
+        &mut self,
+        sql: &'static str,
+        values: &[SqlValue<'_>],
+    ) -> Result<Vec<Booking>, Error>;
 }
 
 /// Does this in a transaction that removes first what has expired.
 fn write(
-    db: &mut impl Database,
+    calendar: &mut (impl Calendar + ?Sized),
     doing: &'static str,
     now: Milliseconds,
     act: &mut dyn FnMut(&mut dyn Statements) -> Result<bool, Error>,
 ) -> Result<bool, Error> {
-    db.transaction(doing, &mut |db| {
+    calendar.transaction(doing, &mut |db| {
         let an_hour_ago = now.saturating_sub(KEPT);
         db.execute(TIDY, &[integer(now), integer(an_hour_ago)])?;
         act(db)

@@ -7,23 +7,18 @@ use std::path::{Path, PathBuf};
 
 /// What can go wrong with a calendar. Displays as a whole sentence that names the file or the database.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentence of each says what it is")]
 pub enum Error {
-    /// Its directory could not be made.
     #[error("cannot make the directory {path} of the calendar: {1}", path = .0.display())]
     Directory(PathBuf, #[source] io::Error),
-    /// The file that marks the one coordinator of a mesh could not be used.
     #[error("cannot lock {path}: {1}", path = .0.display())]
     Lock(PathBuf, #[source] io::Error),
-    /// Something else, or the calendar of a later linerate.
     #[error("{0} is not a calendar of this version of linerate, and was not modified")]
     NotACalendar(String),
-    /// No unit has this name: nothing of it can ever be booked.
     #[error("the calendar {0} has no resource '{1}'")]
     Unknown(String, String),
-    /// The database failed: where it is, the operation, and the reason.
     #[error("cannot {1} in the calendar {0}: {2}")]
     Sql(String, &'static str, String),
-    /// PostgreSQL cannot be reached, is lost, lacks something or failed: where it is, and the reason.
     #[error("the calendar, {0}, cannot be used: {1}")]
     Server(String, String),
 }

@@ -1,6 +1,6 @@
 //! A calendar in a SQLite file.
 
-use crate::calendar::{Database, SqlValue, Statements};
+use crate::calendar::{Calendar, SqlValue, Statements};
 use crate::statements::{APART_IN_SQLITE, TABLES};
 use crate::{Booking, Error};
 use rusqlite::config::DbConfig;
@@ -106,7 +106,7 @@ impl Lite {
     }
 }
 
-impl Database for Lite {
+impl Calendar for Lite {
     fn place(&self) -> &str {
         &self.place
     }
@@ -135,11 +135,11 @@ impl Database for Lite {
         Ok(done)
     }
 
-    fn read<T>(
+    fn read(
         &mut self,
         doing: &'static str,
-        act: impl FnOnce(&mut dyn Statements) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        act: &mut dyn FnMut(&mut dyn Statements) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         act(&mut LiteStatements {
             db: &self.db,
             path: &self.path,

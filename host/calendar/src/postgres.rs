@@ -1,6 +1,6 @@
 //! A calendar in a PostgreSQL database, for coordinators on several machines.
 
-use crate::calendar::{Database, SqlValue, Statements};
+use crate::calendar::{Calendar, SqlValue, Statements};
 use crate::statements::{APART_IN_POSTGRES, TABLES};
 use crate::tls::PostgresTls;
 use crate::{Booking, Error, Milliseconds};
@@ -270,7 +270,7 @@ impl Postgres {
     }
 }
 
-impl Database for Postgres {
+impl Calendar for Postgres {
     fn place(&self) -> &str {
         &self.place
     }
@@ -302,11 +302,11 @@ impl Database for Postgres {
         }
     }
 
-    fn read<T>(
+    fn read(
         &mut self,
         _doing: &'static str,
-        act: impl FnOnce(&mut dyn Statements) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        act: &mut dyn FnMut(&mut dyn Statements) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         act(self)
     }
 

@@ -1,33 +1,24 @@
 //! What can go wrong before a load runs.
 
-use std::io;
+use crate::prelude::*;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 /// Why a socket or a load could not be set up. Each is one sentence: what, to what, what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the sentence of each says what it is")]
 pub enum Error {
-    /// The kernel did not take a socket option.
     #[error("cannot set {option} to {value}: {source}; {remedy}")]
     Option {
-        /// Name as on the command line.
         option: &'static str,
-        /// Value as asked.
         value: String,
-        /// What the kernel said.
         source: io::Error,
-        /// What to do.
         remedy: String,
     },
-    /// A value that no kernel takes.
     #[error("{option} {value} is out of range; {remedy}")]
     Range {
-        /// Name as on the command line.
         option: &'static str,
-        /// Value as asked.
         value: String,
-        /// What to do.
         remedy: String,
     },
     /// The peer's host answered that nobody listens.
@@ -39,39 +30,21 @@ pub enum Error {
     #[error(
         "connection to {remote} rejected: {from} answered that it is unreachable (ICMP); open that port in the firewall there, or fix its route"
     )]
-    Rejected {
-        /// Whom.
-        remote: SocketAddr,
-        /// Who answered.
-        from: IpAddr,
-    },
+    Rejected { remote: SocketAddr, from: IpAddr },
     /// Nobody answered.
     #[error(
         "no answer at all from {remote} within {} s: it is down, or the path or a firewall drops the packets; check the address, the route and the firewalls",
         .after.as_secs_f64()
     )]
-    Timeout {
-        /// Whom.
-        remote: SocketAddr,
-        /// How long was waited.
-        after: Duration,
-    },
-    /// No route to it.
+    Timeout { remote: SocketAddr, after: Duration },
     #[error("{remote} cannot be reached: {source}; check the address, the route and `ip route get {}`", .remote.ip())]
     Unreachable {
-        /// Whom.
         remote: SocketAddr,
-        /// What the kernel said.
         source: io::Error,
     },
     /// Any other failure of a system call.
     #[error("cannot {what}: {source}")]
-    System {
-        /// Operation and subject.
-        what: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    System { what: String, source: io::Error },
     /// An order that does not fit together.
     #[error("{0}")]
     Job(String),

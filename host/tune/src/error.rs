@@ -6,31 +6,19 @@ use std::path::Path;
 /// Why a setting was not applied, or could not be undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the sentence of each says what it is")]
 pub enum Error {
-    /// Another experiment changes this host (this network namespace of it).
     #[error(
         "'{title}' (process {pid}) is changing the settings of this host: wait until it has ended, or end it"
     )]
-    Held {
-        /// Title of the experiment that was first.
-        title: String,
-        /// Its process.
-        pid: u32,
-    },
+    Held { title: String, pid: u32 },
     /// A setting cannot be applied here; nothing was changed.
     #[error("cannot set {what}: {why}; nothing was changed")]
-    Refused {
-        /// The setting.
-        what: String,
-        /// Why, and what to do.
-        why: String,
-    },
-    /// The deadline passed, and the guard has undone everything.
+    Refused { what: String, why: String },
     #[error(
         "the settings of '{0}' were undone by its guard, because nothing renewed them in time: begin again"
     )]
     Expired(String),
-    /// There is no directory for the journal.
     #[error(
         "there is no directory for the journal of settings: set LINERATE_STATE, XDG_STATE_HOME or HOME to an absolute path"
     )]

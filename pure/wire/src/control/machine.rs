@@ -82,49 +82,37 @@ pub enum MachineEvent<M> {
 
 /// Why a session broke. Reads as the end of a sentence that begins with the peer's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentence of each says what it is")]
 pub enum Fault {
-    /// Not a frame.
     #[error("sent {0}: it does not speak linerate's control protocol")]
     Frame(FrameError),
-    /// Not a message.
     #[error(
         "sent a message that cannot be read ({0}): install the same version of linerate on both hosts"
     )]
     Message(String),
-    /// It has too many sessions.
     #[error("has as many sessions as it takes: try again in {0}")]
     Busy(Nanos),
-    /// No greeting at the beginning.
     #[error("did not greet: it does not speak linerate's control protocol")]
     NoGreeting,
-    /// The greeting did not come in time.
     #[error("did not greet within {0}: is it linerate that answers there?")]
     Mute(Nanos),
-    /// Another protocol.
     #[error(
         "runs linerate {theirs} (protocol {their_protocol}), this host {ours} (protocol {PROTOCOL}): install the same version on both"
     )]
     Version {
-        /// The peer's version.
         theirs: String,
-        /// The peer's protocol.
         their_protocol: u32,
-        /// Our version.
         ours: String,
     },
-    /// A message that is not allowed now.
     #[error("{0}: one of the two programs is faulty")]
     Order(String),
     /// Nothing came for [`silence`].
     #[error("fell silent: nothing came from it for {0}")]
     Silent(Nanos),
-    /// Something due did not come.
     #[error("did not {0} in time")]
     Overdue(&'static str),
-    /// The stream ended without a good-bye.
     #[error("closed the connection in the middle of the session")]
     Gone,
-    /// More than [`MAX_QUEUED`] or [`MAX_EVENTS`] waiting.
     #[error("is too slow, or this host is: {0}")]
     Backlog(&'static str),
 }
