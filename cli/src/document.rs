@@ -1,15 +1,13 @@
 //! A run, an experiment, a tuning, an MTU report or a record of a watch in every form: text, JSON, page.
 
 use crate::inputs;
-use crate::json_input::{self, Document};
+use crate::json_input;
 use crate::lookup::refused;
 use crate::pages::{run_page, watch_page};
 use crate::prelude::*;
-use archive::{Archive, NamedDocument, Traces};
 use engine::traces;
-use model::finding::Explanation;
 use model::mtu::MtuFound;
-use model::{Experiment, Run, Side, WatchRecord, WatchTrace, summarise};
+use model::{WatchTrace, summarise};
 use report::page::Page;
 use report::pages;
 use report::redact::Redaction;

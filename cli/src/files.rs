@@ -6,8 +6,7 @@ use engine::traces::unpacked;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::OpenOptions;
-use std::io::{BufWriter, Read, Write};
-use std::path::Path;
+use std::io::{BufWriter, Read};
 
 /// Has `work` done by a process that can only read these files and answer: their origin is untrusted.
 ///

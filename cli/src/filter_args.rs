@@ -1,12 +1,7 @@
 //! Which connections to trace: options that `trace` and `explain --live` share, and how a tracer starts and ends.
 
 use crate::prelude::*;
-use model::Nanos;
 use observe::trace::{Filter, TraceOptions, Tracer, netns_at, own_netns};
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterArgs {

@@ -2,17 +2,13 @@
 
 use crate::prelude::*;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use engine::host::Host;
 use engine::iperf3::client;
 use engine::peer::{LabPath, Opening, PeerSession};
 use engine::transport::How;
-use model::{IpVersion, Nanos, Spec};
+use model::IpVersion;
 use serde::de::value::{self, StringDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::borrow::Cow;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 /// Options of every command.
 #[derive(Args, Clone)]

@@ -6,7 +6,6 @@ use crate::help;
 use crate::prelude::*;
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use engine::host::Host;
 
 /// Options of other tools, and below each line of them the same here.
 const OPTIONS: &str = "\

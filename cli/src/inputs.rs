@@ -3,11 +3,9 @@
 use crate::prelude::*;
 use engine::traces;
 use explain::TraceWatcher;
-use model::finding::Explanation;
-use model::{Trace, TraceRecord};
+use model::Trace;
 use requests::RequestObserver;
 use std::io::BufRead;
-use std::path::Path;
 
 /// A file that cannot be explained, and why.
 pub fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {

@@ -1,10 +1,8 @@
 //! linerate's own JSON as input: the documents of `docs/json.md`, distinguished by their members.
 
+use crate::prelude::*;
 use model::mtu::{CHANGE_SCHEMA, MTU_SCHEMA, MtuChange, MtuFound, MtuReport};
-use model::{
-    EXPERIMENT_SCHEMA, Experiment, Published, Run, SCHEMA_VERSION, TUNING_SCHEMA, Tuning,
-    WATCH_SCHEMA, WatchRecord,
-};
+use model::{EXPERIMENT_SCHEMA, Published, SCHEMA_VERSION, TUNING_SCHEMA, Tuning, WATCH_SCHEMA};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 

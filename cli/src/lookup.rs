@@ -1,9 +1,6 @@
 //! The archive and what is in it, by the names that users give.
 
 use crate::prelude::*;
-use archive::{Archive, NamedDocument, Traces};
-use model::{Run, Side, WatchRecord};
-use std::path::{Path, PathBuf};
 
 /// The archive, which must be there.
 pub fn open_existing(global: &Global) -> Result<Archive> {

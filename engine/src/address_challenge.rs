@@ -1,8 +1,7 @@
 //! Whether somebody is at the address that a datagram says it is from.
 
-use anyhow::Result;
+use crate::prelude::*;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
-use std::net::SocketAddr;
 
 /// Makes challenges: only who receives at an address can send back that of the address. Nothing is kept of one, as
 /// with SYN cookies (RFC 4987, section 3.6).

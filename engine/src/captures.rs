@@ -1,9 +1,8 @@
 //! Captures are decoded on one processor and followed on another.
 
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use capture::FrameCounts;
 use model::packet::Packet;
-use std::io::Read;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;

@@ -1,8 +1,6 @@
 //! The one look at the calendar, and waiting that the user can stop.
 
-use model::Nanos;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use crate::prelude::*;
 
 /// How soon Ctrl-C is noticed while nothing is done.
 const LOOK: Duration = Duration::from_millis(20);

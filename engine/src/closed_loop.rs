@@ -1,30 +1,25 @@
 //! The closed loop: measures a path, explains it, proposes settings, proves them, keeps what helps and
 //! undoes the rest.
 
-use crate::clock::unix_time;
-use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::exit::{Exit, exit_of};
 use crate::experiment::{Audience, DEADLINE, ExperimentRunner, Over, fresh, patience};
 use crate::host_settings::{self, HostSettings};
 use crate::leg::{failed_with, how_ended};
 use crate::peer::PeerSession;
+use crate::prelude::*;
 use crate::progress::Tee;
 use crate::record::{RunArchiver, blank};
 use crate::{mtu, traces, tuning};
 use advise::{Choice, PathHosts, PathSample, arms, choose, proven_alone, together};
-use anyhow::{Context, Result, bail};
 use archive::Traces;
 use model::advice::Proposal;
 use model::finding::Explanation;
 use model::{
-    Attempt, BitRate, Direction, Directions, Ended, Experiment, Fate, Knob, Look, On, Outcome,
-    Plan, Reading, Round, Run, Setting, Side, SocketKnob, Spec, TUNING_SCHEMA, Tuning, Value,
-    Verdict, Warning,
+    Attempt, Directions, Experiment, Fate, Knob, Look, On, Outcome, Plan, Reading, Round, Setting,
+    SocketKnob, TUNING_SCHEMA, Tuning, Value, Verdict,
 };
 use prove::plan::fewest_blocks;
 use report::words::shown;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is to be tuned, and how carefully.
 pub struct TuneQuestion {

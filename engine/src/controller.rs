@@ -5,26 +5,16 @@ mod claims;
 mod drive;
 mod local_end;
 
-use crate::exit::Refusal;
 use crate::host_calendar::SessionUnit;
 use crate::leg::LegResult;
 use crate::leg_watch;
-use crate::progress::Watcher;
+use crate::prelude::*;
 use crate::transport::{ChannelEnd as SessionEnd, ChannelEvent, ChannelSender, Reached};
-use crate::trust::{Identity, NodeId, Peer};
-use anyhow::{Result, bail};
-use model::{
-    Direction, Nanos, Reading, Run, Sample, Side, SocketOptions, SocketSettings, Spec, Warning,
-};
-use std::net::{IpAddr, UdpSocket};
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use crate::trust::{Identity, NodeId};
+use model::{Reading, SocketOptions};
+use std::net::UdpSocket;
 use wire::control::direct::{DirectAnswer, DirectRequest, PlayEvent};
-use wire::control::{
-    ControllerRole, LegOrder, Origin, ProbeAnswer, ProbeRequest, ToAgent, ToController, TuneRequest,
-};
+use wire::control::{ControllerRole, Origin, ProbeAnswer, ProbeRequest, ToAgent, TuneRequest};
 
 /// How often the listener looks whether it is still wanted; events come at once.
 const LISTEN: Duration = Duration::from_secs(1);

@@ -1,19 +1,13 @@
 //! Streams of datagrams between linerate hosts: how both ends open them, and what their datagrams carry.
 
 use crate::address_challenge::AddressChallenge;
-use crate::trust::Peer;
-use anyhow::{Result, bail};
+use crate::prelude::*;
 use measure::{DatagramFormat, DatagramRead};
-use model::{EndRecord, Nanos, Placement, SocketSettings, Workload};
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use model::Placement;
+use std::net::UdpSocket;
 use wire::control::datagram::{
     CHALLENGE_LEN, DatagramHeader, GREETING_LEN, GreetingKind, StreamGreeting,
 };
-use wire::control::{LegOrder, Token};
 
 /// A greeting that nobody answers is repeated after this.
 pub const REPEAT: Duration = Duration::from_millis(100);

@@ -3,68 +3,34 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// The exit codes, for people and scripts. They are part of the interface: the manual pages print
-/// [`Exit::ALL`], and a code never changes its meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    /// Everything was done as asked.
-    Done = 0,
-    /// The measurement or the operation failed.
-    Failed = 1,
-    /// The command line or a file was wrong; nothing was started. The same code as clap's.
-    Usage = 2,
-    /// The remote host could not be reached, or refused.
-    Unreachable = 3,
-    /// The user ended it early; what had been measured until then was printed and kept.
-    Interrupted = 4,
-    /// The change makes it slower.
-    Slower = 10,
-    /// The arms are equivalent within the margin.
-    NoDifference = 11,
-    /// The runs are inconclusive.
-    NotEnoughData = 12,
-    /// The experiment was not fit for a verdict.
-    NoVerdict = 13,
-    /// A gate of a pipeline is closed.
-    GateFailed = 14,
+macro_rules! exits {
+    ($($name:ident = $code:literal, $meaning:literal;)*) => {
+        /// The exit codes, for people and scripts. They are part of the interface: the manual pages print
+        /// [`Exit::ALL`], and a code never changes its meaning.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Exit { $(#[doc = $meaning] $name = $code,)* }
+
+        impl Exit {
+            /// All of them, in the order of their numbers, and what each means, for the manual.
+            pub const ALL: [(Exit, &str); [$($code),*].len()] = [$((Exit::$name, $meaning)),*];
+        }
+    };
 }
 
-impl Exit {
-    /// All of them, in the order of their numbers, and what each means, for the manual.
-    pub const ALL: [(Exit, &str); 10] = [
-        (
-            Exit::Done,
-            "Everything was done as asked; of prove: FASTER.",
-        ),
-        (
-            Exit::Failed,
-            "The measurement or the operation failed; the message has the reason.",
-        ),
-        (
-            Exit::Usage,
-            "The command line or an input was wrong; nothing was started.",
-        ),
-        (
-            Exit::Unreachable,
-            "The remote host could not be reached, or refused.",
-        ),
-        (
-            Exit::Interrupted,
-            "Ended early by the user (Ctrl-C); what had been measured until then was printed and kept.",
-        ),
-        (Exit::Slower, "prove: SLOWER."),
-        (Exit::NoDifference, "prove: EQUIVALENT, within the margin."),
-        (Exit::NotEnoughData, "prove: NOT ENOUGH DATA."),
-        (
-            Exit::NoVerdict,
-            "prove: NO VERDICT; the message has the reason.",
-        ),
-        (
-            Exit::GateFailed,
-            "gate: an expectation is not met, or a variant is proven slower.",
-        ),
-    ];
+exits! {
+    Done = 0, "Everything was done as asked; of prove: FASTER.";
+    Failed = 1, "The measurement or the operation failed; the message has the reason.";
+    // The same code as clap's.
+    Usage = 2, "The command line or an input was wrong; nothing was started.";
+    Unreachable = 3, "The remote host could not be reached, or refused.";
+    Interrupted = 4,
+        "Ended early by the user (Ctrl-C); what had been measured until then was printed and kept.";
+    Slower = 10, "prove: SLOWER.";
+    NoDifference = 11, "prove: EQUIVALENT, within the margin.";
+    NotEnoughData = 12, "prove: NOT ENOUGH DATA.";
+    NoVerdict = 13, "prove: NO VERDICT; the message has the reason.";
+    GateFailed = 14, "gate: an expectation is not met, or a variant is proven slower.";
 }
 
 impl From<Exit> for ExitCode {

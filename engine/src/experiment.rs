@@ -1,26 +1,22 @@
 //! Drives an experiment: one run after the other in the order of its plan, each with the settings of
 //! its arm applied, read back and undone again, and kept before the next one begins.
 
-use crate::clock::{unix_time, wait_until};
-use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::clock::wait_until;
+use crate::exit::{Exit, exit_of};
 use crate::host_settings::{self, HostSettings};
 use crate::leg::{failed_with, how_ended};
 use crate::peer::PeerSession;
-use crate::progress::{Event, Tee, Watcher};
+use crate::prelude::*;
+use crate::progress::Tee;
 use crate::record::{RunArchiver, blank};
-use anyhow::{Result, anyhow, bail};
 use archive::Archive;
 use model::{
-    Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, LegLimit, Nanos, Plan, Reading, Run,
-    Setting, Side, Spec, Trial, TrialPhase, Warning, apply_to_spec,
+    EXPERIMENT_SCHEMA, Experiment, Fingerprint, Plan, Reading, Setting, Trial, TrialPhase,
+    apply_to_spec,
 };
 use prove::TrialSlot;
 use prove::trial::{of_run, without_run};
 use report::words::shown;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// What was changed is undone so long after the last word of this process.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -1,16 +1,13 @@
 //! The agent's data port: open for one leg, to the peer that holds its token.
 
 use crate::datagrams;
+use crate::prelude::*;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, Slots, WhenFull, is_passing};
-use crate::trust::Peer;
-use anyhow::{Context, Result, bail};
 use measure::accept_options;
-use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use wire::control::{LegOrder, PREAMBLE_LEN, Preamble, Token};
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::BorrowedFd;
+use wire::control::{PREAMBLE_LEN, Preamble};
 
 /// A data connection must have proved itself by then.
 const PROVE_WITHIN: Duration = Duration::from_secs(2);

@@ -1,23 +1,19 @@
 //! The processes beside the one of a server that talks to the network: they do for it what takes a privilege, over a socket
 //! pair, and take nothing but the messages of this file.
 
-use crate::exit::sentence;
 use crate::listener::log;
+use crate::prelude::*;
 use crate::traces::{Ends, KeptTrace, OwnTracing};
 use crate::tune_rules::Rules;
 use crate::tuning::{Controller, Tuner, refused};
-use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use model::Traced;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 use sys::privilege;
 use wire::control::{Origin, TuneOutcome, TuneRequest};
 

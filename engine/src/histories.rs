@@ -39,9 +39,6 @@ pub struct HistoryFigures {
 pub type Latest = Vec<(Run, Summary)>;
 
 /// Makes of these paths what is not kept yet, or holds no longer. A view does the same for itself, each time.
-///
-/// # Errors
-/// Failures to read and to write.
 pub fn refresh(archive: &mut Archive, wanted: impl Fn(&PathRow) -> bool) -> Result<(), Error> {
     let paths = archive.paths()?;
     for path in paths
@@ -61,9 +58,6 @@ pub fn refresh(archive: &mut Archive, wanted: impl Fn(&PathRow) -> bool) -> Resu
 }
 
 /// What a list shows of the histories of a path.
-///
-/// # Errors
-/// Failures to read.
 pub fn of(archive: &Archive, path: &PathRow) -> Result<Vec<HistoryFigures>, Error> {
     match kept(path.history.as_deref()) {
         Some(figures) => Ok(figures),
@@ -72,9 +66,6 @@ pub fn of(archive: &Archive, path: &PathRow) -> Result<Vec<HistoryFigures>, Erro
 }
 
 /// A history whole.
-///
-/// # Errors
-/// Failures to read.
 pub fn whole(
     archive: &Archive,
     path: &PathRow,
@@ -89,9 +80,6 @@ pub fn whole(
 }
 
 /// The newest runs of a path, see [`Latest`].
-///
-/// # Errors
-/// Failures to read.
 pub fn latest(archive: &Archive, path: &PathRow) -> Result<Latest, Error> {
     match kept(path.latest.as_deref()) {
         Some(latest) => Ok(latest),

@@ -1,20 +1,12 @@
 //! The calendar of this host: each leg that it plays has a unit of it, so that the processes that measure here at the
 //! same time, as agents or from here, respect one limit and the times for which the whole host is held.
 
-use crate::clock::{unix_time, wait_until};
-use crate::exit::{Refusal, sentence};
-use crate::progress::{Event, Watcher};
+use crate::clock::wait_until;
+use crate::prelude::*;
 use crate::tuning;
-use anyhow::{Context, Result, bail};
 use calendar::{Calendar, Lite, Milliseconds, SlotRequest};
-use model::{LegLimit, Nanos, Warning};
 use report::words::utc;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// The one resource: a leg takes a unit of it.
 const HOST: &str = "host";
@@ -62,9 +54,6 @@ impl HostCalendar {
     }
 
     /// Has as many legs at once as a server has clients.
-    ///
-    /// # Errors
-    /// If the calendar cannot be written.
     pub fn set_clients(&self, clients: u32) -> Result<()> {
         Ok(self.open()?.set_units(now(), HOST, clients)?)
     }
@@ -122,9 +111,6 @@ impl HostCalendar {
 
     /// Books the whole host for the slot of a coordinator: from so much later on for a span, until it expires. Or when
     /// the host is free for so long, and why not then.
-    ///
-    /// # Errors
-    /// If the calendar cannot be used.
     pub fn book_slot(
         &self,
         slot: &str,
@@ -162,9 +148,6 @@ impl HostCalendar {
     }
 
     /// Keeps a slot that is booked, as long as `keep` holds, and releases it then. `None` if it is over.
-    ///
-    /// # Errors
-    /// If the calendar cannot be used.
     pub fn keep_slot(
         &self,
         slot: &str,
@@ -183,9 +166,6 @@ impl HostCalendar {
     }
 
     /// Frees what a slot has, if it has anything.
-    ///
-    /// # Errors
-    /// If the calendar cannot be used.
     pub fn release_slot(&self, slot: &str) -> Result<()> {
         self.open()?.release(now(), slot)?;
         Ok(())

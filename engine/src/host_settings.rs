@@ -1,13 +1,10 @@
 //! The settings of both hosts of a path in one hand: taken, applied, read back, undone, or kept.
 
 use crate::controller::PeerLink;
-use crate::exit::{Refusal, sentence};
 use crate::peer::PeerSession;
+use crate::prelude::*;
 use crate::tuning;
-use anyhow::{Context, Result, bail};
-use model::{Direction, Reading, Setting, Side};
-use std::net::IpAddr;
-use std::time::Duration;
+use model::{Reading, Setting};
 use tune::{TuningSession, Undone};
 use wire::control::TuneRequest;
 

@@ -1,23 +1,17 @@
 //! Labs for the commands: found by name or file, raised where they are missing, and taken down by
 //! whoever raised them.
 
-use crate::exit::Refusal;
 use crate::host::ends;
 use crate::log;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use emulate::Scenario;
 use lab::{CounterReport, LabOptions, LinkBackend, NodeRecord, RunningLab, Tie};
-use model::Warning;
 use std::ffi::OsStr;
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, ExitCode};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// How often a child that runs is looked at.
 const LOOK: Duration = Duration::from_millis(20);

@@ -1,23 +1,15 @@
 //! One end of one leg: a load, and a sampler beside it.
 
 use crate::datagrams::{self, LegDatagrams};
-use crate::exit::sentence;
 use crate::helper::Helper;
 use crate::leg_watch::LegWatch;
+use crate::prelude::*;
 use crate::signature;
 use crate::traces::{self, Tracing};
 use measure::storage::{Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
-use model::{
-    Bytes, Datagrams, Direction, EndRecord, Ended, Leg, MOST_SAMPLED, Nanos, Sample, Side,
-    SocketOptions, SocketSettings, Warning,
-};
-use std::net::TcpStream;
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use wire::control::{LegOrder, Token, silence};
+use model::{Datagrams, MOST_SAMPLED, SocketOptions};
+use wire::control::silence;
 
 /// Samples are never closer together, whoever asked for them.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);

@@ -3,12 +3,11 @@
 //! Each leg has an abstract Unix socket while it goes on, with a name that others in the network namespace can list: it is
 //! gone with its process, needs no directory, and reveals only that a measurement goes on.
 
-use model::Warning;
+use crate::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::MutexGuard;
 use wire::hex;
 
 const NAME: &str = "linerate/leg/";

@@ -31,6 +31,7 @@ mod nfs;
 mod outages;
 pub mod pack;
 pub mod peer;
+mod prelude;
 pub mod progress;
 pub mod reader;
 pub mod record;
@@ -38,10 +39,13 @@ pub mod session;
 pub mod signature;
 pub mod slots;
 #[cfg(test)]
-mod testing;
+mod tests;
 pub mod third_party;
 pub mod traces;
 pub mod transport;
 pub mod trust;
 pub mod tune_rules;
 pub mod tuning;
+
+#[cfg(test)]
+use tests::testing;

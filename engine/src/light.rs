@@ -6,22 +6,20 @@
 
 use crate::address_challenge::AddressChallenge;
 use crate::direct::is_host_name;
+use crate::prelude::*;
 use crate::slots::DirectSlot;
 use crate::trust::LightUse;
-use anyhow::{Context, Result, bail};
+use model::IpVersion;
 use model::light::{MAX_PACKETS, MAX_PEERS, MAX_RATE, MAX_SIZES, MAX_TIME, PACKET, shortest_gap};
 use model::mtu::Probe;
 use model::stats::percentile;
-use model::{BitRate, Bytes, IpVersion, Nanos};
 use probe::{DatagramProbe, header};
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use wire::control::TOKEN_LEN;
 use wire::control::direct::{LightPeer, LightPort, LightResult};
 use wire::control::probe::{CHALLENGE_LEN, Datagram, MOST_SEEN, answer_room};
-use wire::control::{TOKEN_LEN, Token};
 
 /// How soon the end of a slot is noticed.
 const LOOK: Duration = Duration::from_millis(200);

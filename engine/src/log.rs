@@ -1,7 +1,6 @@
 //! The log: lines on standard error.
 
-use std::io::Write;
-use std::sync::Mutex;
+use crate::prelude::*;
 
 /// Lines of a confined reader, which go with its answer.
 static KEPT: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -3,22 +3,14 @@
 //! Nothing is mounted: the client is `wire::nfs`, whose calls go over sockets of this process. Each connection has a
 //! file of its own in the export, which is made before and removed afterwards, whatever happens meanwhile.
 
-use crate::exit::{Refusal, sentence, unreachable};
+use crate::exit::unreachable;
 use crate::leg;
 use crate::log;
-use crate::progress::{Event, Watcher};
+use crate::prelude::*;
 use crate::transport::{self, driver::Driver};
-use anyhow::{Context, Result, bail};
 use measure::{Job, Role};
-use model::{
-    BlockClients, BlockOperation, BlockOrder, BlockServer, Blocks, Bytes, Direction, EndRecord,
-    Ended, Leg, Nanos, Run, SocketSettings, Spec, Warning, Workload,
-};
+use model::{BlockClients, BlockOperation, BlockOrder, BlockServer, Blocks};
 use std::fs;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 use wire::Machine;
 use wire::nfs::{
     self, DEFAULT_PORT, Handle, MOUNT_PORT, NfsBlockClient, PORT_MAPPER, RpcCall, RpcCalls,

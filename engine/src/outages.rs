@@ -1,7 +1,6 @@
 //! Times of a leg in which nothing arrived, and a silence that goes on.
 
-use model::{Leg, Nanos, Spec, Warning, Workload};
-use std::time::Instant;
+use crate::prelude::*;
 use wire::control::{SILENCE, silence};
 
 /// A shorter time without arrivals is not named: a burst of losses can take as long.

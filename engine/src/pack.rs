@@ -3,17 +3,16 @@
 //! A file appears whole or not at all and is never written again: a run that is in one of its day is left out of the next,
 //! also when the archive no longer has it. Its name is that of its runs.
 
+use crate::prelude::*;
 use crate::trust::sha256;
-use anyhow::{Context, Result};
 use archive::Archive;
-use model::{Nanos, RunId, Side};
+use model::RunId;
 use report::parquet::{self, SamplesFile};
 use report::sample_table::SamplesOf;
 use report::words::utc;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
 
 /// A file that was written.
 pub struct PackedFile {

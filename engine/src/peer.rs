@@ -1,20 +1,15 @@
 //! The remote hosts of a path: what each kind of [`Host`] can do, and a session with it.
 
 use crate::controller::PeerLink;
-use crate::exit::{Exit, Refusal, exit_of};
+use crate::exit::{Exit, exit_of};
 use crate::host::Host;
 use crate::host_calendar::{BUSY_FOR, HostCalendar, LegHold, SessionUnit};
 use crate::iperf3::client;
 use crate::nfs::{self, NfsServer};
-use crate::progress::{Event, Watcher};
+use crate::prelude::*;
 use crate::transport::{
     How, Reached, VERSION, at_standard_input, on_this_machine, over_ssh, over_tls,
 };
-use anyhow::{Result, bail};
-use model::{NodeId, Run, Spec, Workload};
-use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 /// An operation on a remote host.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,10 @@
 //! Files of untrusted origin are read in a confined process.
 
-use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::exit::{Exit, exit_of};
 use crate::log;
-use anyhow::{Context, Result, anyhow, bail};
+use crate::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
-use std::time::Duration;
 use sys::confine::{self, Cut, ReaderLimits};
 
 /// Processor time of a reader: at least, and in addition for each MiB of its inputs.

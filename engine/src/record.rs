@@ -1,13 +1,8 @@
 //! Keeps a run in the archive while it is measured.
 
-use crate::clock::unix_time;
 use crate::histories;
-use crate::progress::{Event, Watcher};
-use anyhow::{Result, anyhow};
+use crate::prelude::*;
 use archive::{Archive, NamedDocument, Recorder, Traces};
-use model::{Nanos, Run, Spec, Warning};
-use std::path::PathBuf;
-use std::time::Instant;
 
 /// A run of `spec` with `host` that begins now, and of which nothing is known yet.
 pub fn blank(host: &str, spec: Spec) -> Run {

@@ -3,14 +3,12 @@
 //! Signed are: the SHA-256 of the token of the leg, whether this end sent, the clock of its host, and the SHA-256 of its
 //! samples, of its sockets and of its record. Warnings and the note of a trace are not.
 
-use crate::clock::unix_time;
+use crate::prelude::*;
 use crate::trust::{Identity, NodeId, SPKI_PREFIX, id_of_spki};
-use anyhow::{Result, bail};
 use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
-use model::{EndRecord, Leg, Nanos, Run, Sample, Side, Signature, SocketOptions};
+use model::{Signature, SocketOptions};
 use report::words::shown;
-use wire::control::Token;
 use wire::{hex, unhex};
 
 /// What a signed text begins with: the key signs nothing else of this form.

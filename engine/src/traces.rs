@@ -1,27 +1,17 @@
 //! The traces of a measurement: each end records the segments of its own data sockets, and of no other.
 
-use crate::exit::sentence;
 use crate::helper::{self, Helper};
+use crate::prelude::*;
 use crate::reader::confined;
-use anyhow::{Context, Result, anyhow, bail};
 use archive::Traces;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use model::finding::Explanation;
-use model::{
-    Nanos, Run, Side, SocketOptions, TRACE_SCHEMA, Trace, TraceEnd, TraceRecord, Traced, Warning,
-};
+use model::{SocketOptions, TRACE_SCHEMA, Trace, TraceEnd, TraceRecord, Traced};
 use observe::trace::{EncodedEvent, Filter, Recording, TraceOptions, Tracer};
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 
 /// Events that are kept of one end of a leg, some 64 MB: then its tracing ends.
 pub const MOST_EVENTS: u64 = 200_000;

@@ -1,12 +1,11 @@
 //! What of this host a key may tune: a file of root's.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::prelude::*;
+use anyhow::ensure;
 use model::{Knob, Setting};
 use serde::Deserialize;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 /// Where the file is, unless an option names another.
 pub const USUAL: &str = "/etc/linerate/tune.toml";
@@ -68,9 +67,6 @@ impl Pattern {
 
 impl Rules {
     /// Whether the file is fit to be used.
-    ///
-    /// # Errors
-    /// Why not.
     pub fn check(&self) -> Result<()> {
         self.read().map(drop)
     }
@@ -116,7 +112,7 @@ impl Rules {
 
     fn read(&self) -> Result<Option<ListedRule>> {
         let name = self.file.display();
-        let mut file = match File::open(&self.file) {
+        let file = match File::open(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound && !self.required => return Ok(None),
             opened => opened.with_context(|| format!("cannot read the rules {name}"))?,
         };
@@ -127,7 +123,7 @@ impl Rules {
             );
         }
         let mut text = String::new();
-        file.by_ref().take(LONGEST).read_to_string(&mut text)?;
+        file.take(LONGEST).read_to_string(&mut text)?;
         let listed =
             toml::from_str(&text).with_context(|| format!("{name}: these are no rules"))?;
         Ok(Some(listed))

@@ -1,27 +1,22 @@
 //! Changes of this machine's settings: where their journals are, what undoes them, and the changes that
 //! a session makes here for a controller elsewhere.
 
-use crate::exit::{Refusal, sentence};
 use crate::helper::Helper;
 use crate::lab::MYSELF;
 use crate::listener::log;
 use crate::log;
+use crate::prelude::*;
 use crate::transport::VERSION;
-use crate::trust::{Peer, sha256};
+use crate::trust::sha256;
 use crate::tune_rules::Rules;
-use anyhow::{Result, bail};
 use model::advice::{Configured, Persistent};
-use model::{DeviceKnob, Knob, Nanos, Reading, Setting, Side};
+use model::{DeviceKnob, Knob, Reading, Setting};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tune::{Begin, TuningSession, Undone};
-use wire::control::{Origin, ToController, TuneOutcome, TuneRequest};
+use wire::control::{Origin, TuneOutcome, TuneRequest};
 
 /// The deadlines that can be: a shorter one could pass under a run, a longer one leaves a machine changed
 /// too long where nobody is left to say that it goes on.

@@ -4,9 +4,7 @@ use crate::prelude::*;
 use engine::helper::Helpers;
 use engine::host_calendar::HostCalendar;
 use engine::{session, transport, trust, tuning};
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::sync::atomic::AtomicBool;
 
 /// Serve one session over standard input and output
 #[derive(Args)]

@@ -4,7 +4,6 @@ use crate::prelude::*;
 use clap::Subcommand;
 use engine::clock::{day, unix_time};
 use engine::host_calendar::{HostCalendar, HostSlot};
-use model::Nanos;
 use report::words::{escape_sentence, shown, utc, wrap};
 
 const DAY: Nanos = Nanos::from_secs(86_400);

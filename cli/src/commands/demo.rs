@@ -2,26 +2,19 @@
 
 use super::prove::picture::Pairs;
 use crate::files::{check_writable, write_whole};
-use crate::live::View;
 use crate::pages::run_page;
 use crate::prelude::*;
-use archive::Archive;
 use engine::closed_loop::{ClosedLoop, TuneQuestion, measured};
 use engine::experiment::{ExperimentRunner, Over, fresh};
-use engine::host::Host;
 use engine::iperf3::client;
 use engine::peer::{Opening, PeerSession};
 use engine::record::blank;
 use engine::{chance, lab, tuning};
-use model::finding::Explanation;
-use model::{Direction, Directions, LegLimit, LegSummary, Look, Nanos, Run, Spec, Tuning};
+use model::{Directions, LegSummary, Look, Tuning};
 use prove::plan::usual_run;
 use report::pages::Demonstration;
 use report::tune::Judged;
 use report::words::wrap;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use wire::control::TuneRequest;
 
 /// Demonstrate diagnosis, fix and proof on an emulated path

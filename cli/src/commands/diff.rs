@@ -4,7 +4,6 @@ use super::explain;
 use crate::files::confined;
 use crate::lookup::Subject;
 use crate::prelude::*;
-use model::finding::Explanation;
 use model::request::Links;
 
 /// Connections that are named to choose from.

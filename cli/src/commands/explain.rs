@@ -11,10 +11,7 @@ use crate::lookup::Subject;
 use crate::prelude::*;
 use engine::{captures, traces};
 use explain::{CaptureObserver, Joined};
-use model::finding::Explanation;
 use model::request::Links;
-use model::{BitRate, Nanos, Run};
-use std::path::{Path, PathBuf};
 
 /// Explain what limited a transfer
 #[derive(Args)]

@@ -1,13 +1,10 @@
 //! `linerate gate`: an exit status, JUnit and Markdown for a pipeline.
 
 use crate::files::write_whole;
-use crate::json_input::Document;
 use crate::pages::judged;
 use crate::prelude::*;
 use model::summarise;
 use report::gate::{self, Expectation};
-use std::io::Write;
-use std::path::{Path, PathBuf};
 
 /// Pass or fail a pipeline by a run or an experiment
 #[derive(Args)]

@@ -1,7 +1,6 @@
 //! `linerate install`: this binary on a host that ssh reaches.
 
 use crate::prelude::*;
-use engine::host::Host;
 use engine::transport::install;
 
 /// Copy this binary to a host over ssh, for measurements of ssh:HOST

@@ -11,7 +11,6 @@ use lab::{
     Backend, CounterReport, LabOptions, LabRecord, LabState, LinkBackend, LinkCounters, LogEntry,
     NodeRecord,
 };
-use model::{Bytes, Nanos};
 use report::words::{grouped, round_span, table, utc, wrap};
 use serde::Serialize;
 use std::ffi::OsString;

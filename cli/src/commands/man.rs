@@ -2,8 +2,7 @@
 
 use crate::prelude::*;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
-use std::io::{IsTerminal, Write, stdout};
-use std::path::PathBuf;
+use std::io::stdout;
 use std::process::{Command, Stdio};
 
 /// Print the manual page, or write a page for every command

@@ -7,23 +7,18 @@ mod stream;
 mod uses;
 
 use crate::global::Reaching;
-use crate::live::View;
 use crate::prelude::*;
-use archive::Traces;
 use clap::ArgGroup;
 use engine::exit::exit_of;
-use engine::host::Host;
 use engine::iperf3;
 use engine::lab;
 use engine::leg::how_ended;
-use engine::peer::{PeerOperation, PeerSession};
-use engine::progress::{Event, Tee, Watcher};
+use engine::peer::PeerSession;
+use engine::progress::{Tee, Watcher};
 use engine::record::{RunArchiver, blank};
 use engine::traces;
-use model::finding::Explanation;
-use model::{Ended, Nanos, Run, Spec, Warning};
+use model::Warning;
 use report::live::Live;
-use std::sync::atomic::AtomicBool;
 
 /// Measure throughput or request latency, with both hosts' TCP state
 #[derive(Args)]

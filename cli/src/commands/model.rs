@@ -3,7 +3,6 @@
 use crate::global::time_with_unit;
 use crate::prelude::*;
 use model::physics::{IdealPath, LEAST_MTU};
-use model::{BitRate, Bytes, Nanos};
 
 /// Theoretical transfer time and rate of a block on a given path
 #[derive(Args)]

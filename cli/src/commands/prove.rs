@@ -6,26 +6,18 @@ pub(in crate::commands) mod picture;
 use super::measure::options::LoadOptions;
 use crate::files::write_whole;
 use crate::global::{Reaching, by_name};
-use crate::live::View;
 use crate::prelude::*;
-use archive::Archive;
 use clap::{ArgGroup, Subcommand};
-use engine::exit::{exit_of, sentence};
+use engine::exit::exit_of;
 use engine::experiment::{ExperimentRunner, Over, fresh};
-use engine::host::Host;
 use engine::iperf3::client;
-use engine::peer::{PeerOperation, PeerSession};
+use engine::peer::PeerSession;
 use engine::{chance, lab, tuning};
-use model::{
-    Direction, Directions, Ended, Estimand, Experiment, LegLimit, Metric, Nanos, Outcome, Plan,
-    Setting, Spec, Verdict,
-};
+use model::{Directions, Estimand, Metric, Outcome, Plan, Setting, Verdict};
 use picture::Pairs;
 use prove::plan::{USUAL_TIME, usual_run};
 use report::pictures::{bars, drift, forest, pairs};
 use report::words::shown;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 /// Test in a randomised experiment whether a change helps
 #[derive(Args)]

@@ -10,19 +10,16 @@ use ::mesh::{THROUGHPUT_TIME, iso_duration, iso_moment};
 use clap::{Parser, ValueEnum};
 use engine::clock::unix_time;
 use engine::trust::{Identity, KeyLimits, Right, TrustEntry, TrustStore};
-use model::{Nanos, Run};
 use report::pscheduler::{failure, result};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 use wire::{hex, unhex};
 
 /// The newest form of a throughput test that is known here.

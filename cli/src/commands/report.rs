@@ -7,8 +7,7 @@ use crate::prelude::*;
 use crate::web;
 use clap::ValueEnum;
 use report::page::{self, Page, Picture};
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 
 /// Write a page about a run, an experiment, a trace or a document

@@ -8,19 +8,17 @@ mod serve;
 use crate::archive_list::{self, Listed};
 use crate::document;
 use crate::files::{self, confined, read_whole, write_whole};
-use crate::json_input::{self, Document};
+use crate::json_input;
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use archive::{Archive, Imported, NamedDocument, RunFilter};
+use archive::Imported;
 use clap::{Subcommand, ValueEnum};
 use engine::clock::{day, unix_time};
 use engine::{histories, signature};
-use model::{Experiment, Nanos, Run, Sample, Side, summarise};
+use model::{Sample, summarise};
 use report::sample_table::SamplesOf;
 use report::words::{escape, utc};
 use serde::{Deserialize, Serialize};
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
 
 /// The archive: list, show, export, import, delete, verify, browse
 #[derive(Args)]

@@ -2,7 +2,6 @@
 
 use crate::lookup::refused;
 use crate::prelude::*;
-use archive::Archive;
 use engine::helper::Helpers;
 use engine::host::DEFAULT_PORT;
 use engine::host_calendar::HostCalendar;
@@ -11,12 +10,8 @@ use engine::transport::admission::Startups;
 use engine::trust::LedgerLimits;
 use engine::tune_rules::Rules;
 use engine::{iperf3, leg, session, trust, tuning};
-use model::Bytes;
-use std::io::IsTerminal;
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use sys::privilege::Network;
 
 /// Data connections, unless the user says how many.

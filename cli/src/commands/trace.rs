@@ -5,15 +5,12 @@ mod trigger;
 
 use crate::filter_args::{self, FilterArgs, LOOK};
 use crate::prelude::*;
-use model::{Bytes, Nanos, TraceRecord};
 use observe::trace::{
     EncodedEvent, PreferredSource, Recording, TraceCompleteness, TraceOptions, Tracer,
 };
 use output::TraceOutput;
 use report::trace as words;
-use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
-use std::path::PathBuf;
 use trigger::{Trigger, TriggerRing};
 
 /// Trace TCP live: every segment, in order, with its socket's state

@@ -3,12 +3,11 @@
 use crate::prelude::*;
 use clap::Subcommand;
 use engine::clock::unix_seconds;
-use engine::host::{DEFAULT_PORT, Host, agent_address, authority};
+use engine::host::{DEFAULT_PORT, agent_address, authority};
 use engine::transport::{self, How};
 use engine::trust::{
     self, Identity, Invitation, KeyLimits, NodeId, PendingInvitation, Right, TrustEntry, TrustStore,
 };
-use model::{BitRate, Bytes, Nanos};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use wire::control::{Token, enrol};

@@ -4,19 +4,16 @@ mod trace;
 
 use crate::files::{self, confined, read_whole};
 use crate::inputs::{self, InputKind};
-use crate::json_input::{self, Document};
+use crate::json_input;
 use crate::prelude::*;
 use crate::{document, lookup};
-use archive::{self, Archive, Traces};
-use model::finding::Explanation;
-use model::{Metric, Run, Side, WatchRecord, summarise};
+use model::{Metric, summarise};
 use prove::published::of_table;
 use report::page::{self, Page};
 use report::pages;
 use report::redact::Redaction;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::path::Path;
 
 struct NamedPage {
     /// For the name of its file.

@@ -2,17 +2,14 @@
 
 use crate::inputs::{InputKind, bad, each_record, observed, open};
 use crate::prelude::*;
-use archive::Traces;
 use engine::captures;
-use model::finding::Explanation;
-use model::{Bytes, Connection, Leg, Run, TraceRecord};
+use model::{Connection, Leg};
 use report::page::{Page, Section};
 use report::pages::{self, Followed};
 use report::pictures::downsample::Downsampled;
 use report::words::{grouped, utc};
 use requests::RequestObserver;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Connections that are drawn.
 const DRAWN: usize = 2;

@@ -4,11 +4,9 @@ use super::site::{entries, way};
 use crate::files::write_whole;
 use crate::pages::html_of;
 use crate::prelude::*;
-use archive::{Archive, RunFilter};
 use engine::histories;
 use report::page;
 use report::pages::Index;
-use std::path::Path;
 
 /// Writes the list, the page of all that is in it and the history of each path into a directory, and says how
 /// many pages that were. Runs of experiments are in the pages of these.

@@ -9,12 +9,9 @@ pub use site::{HTML, METRICS, Site, SiteAnswer};
 
 use crate::prelude::*;
 use engine::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, Slots, WhenFull};
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 use wire::http::{self, Status};
 
 /// For a whole request to come.

@@ -1,11 +1,8 @@
 //! What a remote host may grant and report of a leg: no figure rests on its word where this host's kernel knows better.
 
 use crate::datagrams;
-use model::{
-    Bytes, Direction, EndRecord, Leg, LegLimit, MOST_SAMPLED, Nanos, Sample, SocketSettings, Spec,
-    StreamSample, Workload,
-};
-use wire::control::LegOrder;
+use crate::prelude::*;
+use model::{MOST_SAMPLED, StreamSample};
 
 /// Samples of the remote host beyond twice those that were due.
 const MORE_SAMPLES: u64 = 64;

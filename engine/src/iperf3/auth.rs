@@ -1,7 +1,6 @@
 //! RSA around the text of an authentication token.
 
-use crate::exit::Refusal;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rsa::{
     KeyPair, OAEP_SHA1_MGF1SHA1, OaepPrivateDecryptingKey, OaepPublicEncryptingKey,
@@ -12,7 +11,6 @@ use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use std::fs;
-use std::path::Path;
 use wire::iperf3::{AuthError, UserCredentials, UsersFile, read_token_text, token_text};
 
 /// A token for `credentials`, encrypted for the server's key.

@@ -4,25 +4,16 @@ use super::udp::Iperf3Datagrams;
 use super::{auth, new_cookie, stream_result};
 use crate::clock::{unix_seconds, wait_until};
 use crate::datagrams;
-use crate::exit::{Refusal, unreachable};
+use crate::exit::unreachable;
 use crate::host::authority;
 use crate::leg::{self, LegResult, together};
-use crate::progress::{Event, Watcher};
+use crate::prelude::*;
 use crate::transport::{self, driver::Driver};
-use anyhow::{Context, Result, bail};
 use measure::Job;
-use model::{
-    Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Leg, LegLimit,
-    Nanos, Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning, Workload,
-};
-use std::io::{ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use model::{Bulk, CpuTimes, Datagrams, Directions, StreamSample, Udp};
+use std::net::UdpSocket;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
 use wire::iperf3::{
     CONNECT, ClientEvent, Iperf3Client, Iperf3Failure, Params, StreamResult, TestProtocol,
     TestResults, UserCredentials, is_connect_reply, stream_id,

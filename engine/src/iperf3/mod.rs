@@ -6,11 +6,9 @@ pub mod client;
 pub mod server;
 mod udp;
 
+use crate::prelude::*;
 use crate::transport::driver::Driver;
-use model::{Bytes, Datagrams, Nanos};
-use std::net::TcpStream;
-use std::os::fd::AsFd;
-use std::time::Duration;
+use model::Datagrams;
 use wire::Machine;
 use wire::iperf3::{Cookie, StreamResult, stream_id};
 

@@ -9,17 +9,13 @@ mod session;
 mod udp_accept;
 
 use super::auth::Authenticator;
-use crate::exit::Refusal;
+use crate::prelude::*;
 use crate::transport::acceptor::{Acceptor, AcceptorLimits, Arrival, ReadyConn, Slots, WhenFull};
 use crate::transport::admission::{Admission, Bounds, PendingConnection, Startups};
-use anyhow::{Context, Result, bail};
-use model::{BitRate, Bytes, Nanos, Placement, SocketSettings};
+use model::Placement;
 use reservations::Reservations;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::thread::Scope;
-use std::time::Duration;
 use udp_accept::UdpAcceptor;
 use wire::iperf3::{COOKIE_LEN, Cookie, DEFAULT_PORT, DEFAULT_SKEW_S, is_cookie};
 

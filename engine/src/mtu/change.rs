@@ -3,18 +3,16 @@
 
 use super::local::{SocketWatch, probe};
 use crate::controller::PeerLink;
-use crate::exit::{Refusal, sentence};
 use crate::host::Host;
+use crate::prelude::*;
 use crate::transport::How;
 use crate::tuning;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::ensure;
 use model::mtu::{
     CHANGE_SCHEMA, ChangeOutcome, ChangeReach, ChangeStage, MtuChange, Obstacle, Stopped,
 };
-use model::{Reading, Setting, Side};
+use model::{Reading, Setting};
 use pmtud::change::{Turn, obstacle, reach_of, stopped};
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 use tune::TuningSession;
 use wire::control::TuneRequest;
 

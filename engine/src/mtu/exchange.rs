@@ -2,16 +2,10 @@
 
 use super::trace_hops;
 use crate::address_challenge::AddressChallenge;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use model::mtu::{Climb, TooBig};
-use model::{BitRate, Bytes};
 use pmtud::{Probe, ProbeLadder, Rule};
 use probe::{Ask, DatagramProbe, Said, header};
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use wire::control::Token;
 use wire::control::probe::{Datagram, LEAST, MOST_SEEN};
 
 /// The largest IP packet.

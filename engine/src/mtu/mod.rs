@@ -10,15 +10,11 @@ pub mod remote;
 mod tcp_transfer;
 pub mod web;
 
-use crate::clock::unix_time;
 use crate::log;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use archive::{Archive, RunFilter};
-use model::Direction;
 use model::mtu::{Climb, MtuFound, MtuRecord};
 use probe::Ask;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
 /// Keeps what was found in the archive. What cannot be kept is said: the answer is right all the same.
 pub fn store(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFound {

@@ -1,13 +1,9 @@
 //! 64 KiB over TCP, which no probe can stand in for: what happens to a transfer.
 
 use super::handshake_mss;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use model::SocketState;
 use model::mtu::{MssSeen, TcpTruth};
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
 
 /// Enough that a sender must fill segments.
 pub const ASKED: usize = 64 * 1024;

@@ -7,20 +7,13 @@
 use super::exchange::LARGEST;
 use super::local::{end_of, way};
 use super::{handshake_mss, options, tcp_header, trace_hops};
-use crate::exit::Refusal;
 use crate::host::authority;
+use crate::prelude::*;
 use crate::transport;
-use anyhow::{Context, Result, anyhow, bail};
 use model::IpVersion;
 use model::mtu::{Climb, MTU_SCHEMA, Method, MtuCause, MtuReport, PathEnd, Way};
 use pmtud::{ProbeLadder, Rule};
 use probe::Ask;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 /// Passes every path that is worth the name.
 const FLOOR: u32 = 296;

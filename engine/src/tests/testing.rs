@@ -1,18 +1,17 @@
 //! Helps for tests.
 
+use crate::prelude::*;
 use crate::transport::driver::ByteStream;
-use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 /// A directory that goes away with its value.
-pub struct TempDir(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     /// A new, empty one.
-    pub fn new() -> TempDir {
+    pub(crate) fn new() -> TempDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("linerate-test-{}-{number}", std::process::id());
@@ -22,7 +21,7 @@ impl TempDir {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -34,7 +33,7 @@ impl Drop for TempDir {
 }
 
 /// One end of a pair of sockets, as a channel drives it.
-pub fn byte_stream(socket: UnixStream) -> Box<dyn ByteStream> {
+pub(crate) fn byte_stream(socket: UnixStream) -> Box<dyn ByteStream> {
     socket.set_nonblocking(true).unwrap();
     Box::new(TcpStream::from(OwnedFd::from(socket)))
 }

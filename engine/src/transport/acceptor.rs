@@ -3,12 +3,9 @@
 //! A connection that has not authenticated itself costs nobody else anything: a [`Gate`] bounds how many there are, and
 //! what it must send first has a deadline.
 
-use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use crate::prelude::*;
+use std::io;
+use std::net::{Ipv6Addr, TcpListener};
 use sys::poll::{PollFd, poll};
 
 /// Connections that are accepted before others are read again.

@@ -4,13 +4,8 @@
 //! but a stale one of the source that has most, so that a flood of silent connections makes room for who answers.
 
 use super::acceptor::{AcceptorGate, source};
-use model::Bytes;
-use std::collections::BTreeMap;
-use std::net::{IpAddr, TcpStream};
-use std::os::fd::AsFd;
+use crate::prelude::*;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 /// A connection from which nothing came for so long is stale: a client sends its first bytes at once. What has sent
 /// something has until its deadline; its source pays for it if it comes to nothing.

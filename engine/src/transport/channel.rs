@@ -1,14 +1,9 @@
 //! A control connection with a thread that drives it, for owners that block.
 
 use super::driver::{Broken, ByteStream, Driver};
-use crate::exit::Refusal;
-use anyhow::{Context, Result, bail};
-use model::Nanos;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::prelude::*;
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
-use std::time::Duration;
 use sys::poll::Waker;
 use wire::Machine;
 use wire::control::{self, AgentRole, ControlRole, ControllerRole, Endpoint, Fault, MAX_EVENTS};

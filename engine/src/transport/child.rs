@@ -1,13 +1,12 @@
 //! An agent behind a pair of pipes: one that we started, or the one that we are.
 
 use super::driver::ByteStream;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Condvar, PoisonError};
 use sys::poll::{PollFd, poll};
 use wire::control::printable;
 

@@ -1,11 +1,9 @@
 //! Moves bytes between a stream and a protocol machine, and passes the time to it.
 
-use model::Nanos;
+use crate::prelude::*;
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::Shutdown;
 use sys::poll::{PollFd, Waker, poll};
 use wire::Machine;
 

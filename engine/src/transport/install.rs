@@ -1,10 +1,8 @@
 //! This binary on a host that ssh reaches: copied into the user's cache there, found there by later sessions, removed.
 
 use super::reach::{no_ssh, quoted, ssh};
-use crate::exit::Refusal;
+use crate::prelude::*;
 use crate::trust::sha256;
-use anyhow::{Context, Result};
-use std::io::{ErrorKind, Write};
 use std::process::Stdio;
 
 /// Where the copy is, below the user's home there.

@@ -5,21 +5,15 @@ use super::child::{Meaning, Pipes};
 use super::install;
 use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
 use crate::clock::unix_seconds;
-use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, agent_address, authority};
 use crate::log;
+use crate::prelude::*;
 use crate::trust::{Identity, Invitation, KeyLimits, NodeId, TrustEntry, TrustStore, host_name};
-use anyhow::{Context, Result, bail};
-use model::{IpVersion, Nanos, Placement, SocketSettings};
+use model::{IpVersion, Placement};
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::process::{Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 use wire::control::enrol::{ANSWER_LEN, EnrolAnswer, EnrolRequest};
 
 /// For the greeting once there is a connection.

@@ -2,8 +2,8 @@
 //! other version, no resumption: every connection proves both keys again.
 
 use super::driver::ByteStream;
+use crate::prelude::*;
 use crate::trust::{Identity, NodeId, id_of_spki};
-use model::Nanos;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature_with_raw_key};
@@ -19,11 +19,8 @@ use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, ServerConfig, ServerConnection,
     SignatureScheme,
 };
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::Shutdown;
 use sys::poll::{PollFd, poll};
 use wire::control::{LONGEST_OUTAGE, busy, silence};
 

@@ -1,13 +1,9 @@
 //! `usage.toml`: how many bytes each key has moved today. Several processes may write it.
 
 use super::files;
-use model::Bytes;
-use model::NodeId;
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io::ErrorKind;
-use std::path::PathBuf;
 
 /// The book of the bytes a day.
 pub(super) struct Book {

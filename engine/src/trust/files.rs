@@ -1,11 +1,10 @@
 //! Files that only the user may read, changed under a lock.
 
-use anyhow::Result;
+use crate::prelude::*;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
 use wire::hex;
 
 /// The SHA-256 of these bytes, hexadecimal.

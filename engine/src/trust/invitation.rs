@@ -1,11 +1,9 @@
 //! An invitation as one line that a person carries from one host to the other.
 
-use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, agent_address, authority};
-use model::NodeId;
+use crate::prelude::*;
 use std::fmt;
 use std::str::FromStr;
-use wire::control::Token;
 
 /// `linerate-invitation/HOST[:PORT]/ID/TOKEN/EXPIRY`. Whoever has the line can use it, once.
 #[derive(Clone, Debug)]

@@ -20,8 +20,7 @@ pub use ledger::{Admitted, Denied, DirectMeans, Ledger, LedgerLimits, LightUse, 
 pub use model::NodeId;
 pub use store::{KeyLimits, PendingInvitation, Right, TrustEntry, TrustFile, TrustStore};
 
-use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use crate::prelude::*;
 use wire::control::enrol::MAX_NAME;
 
 /// The directory of the key and of the list of trusted hosts: `--config`, or

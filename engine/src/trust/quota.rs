@@ -2,11 +2,9 @@
 
 use super::book::Book;
 use super::store::KeyLimits;
-use model::NodeId;
-use model::{BitRate, Bytes};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use crate::prelude::*;
+use std::sync::MutexGuard;
+use std::sync::atomic::AtomicU64;
 
 /// What may be in excess of a rate at any time: so long at that rate, and never less than these bytes.
 const EXCESS: Duration = Duration::from_millis(10);

@@ -4,17 +4,12 @@
 //! may write and a reader sees one state or the other.
 
 use super::files::{self, lock, replace};
-use anyhow::{Context, Result, bail};
-use model::NodeId;
-use model::{BitRate, Bytes, Nanos};
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use wire::control::Token;
 
 /// Trusted hosts and open invitations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

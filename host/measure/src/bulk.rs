@@ -1,19 +1,14 @@
 //! As much as fits, one way.
 
-use crate::Error;
 use crate::cpu_placement::{Busy, CpuPlacement};
-use crate::job::{Job, Role};
 use crate::noise::noise;
-use crate::spin::{Spin, is_pause};
-use crate::stream::{LoadPhase, LoadStream, Tally};
+use crate::prelude::*;
+use crate::spin::is_pause;
+use crate::stream::Tally;
 use crate::stride::Stride;
-use crate::workload::{WorkloadEnd, alone, no_such_role};
+use crate::workload::{alone, no_such_role};
 use model::{Bulk, LegLimit};
-use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
-use sys::socket;
+use std::io;
 use sys::splice::PagePipe;
 
 /// Bytes of a write that follows the path, at most; and where all processors are busy, so that the reader finds what was

@@ -2,20 +2,15 @@
 //!
 //! On the wire: blocks with their lengths before them, a length of zero, and the [`Trailer`].
 
-use crate::Error;
-use crate::job::{Job, Role, STORAGE_DRAIN};
+use crate::job::STORAGE_DRAIN;
+use crate::prelude::*;
 use crate::ring;
-use crate::spin::{Spin, is_pause};
+use crate::spin::is_pause;
 use crate::storage::{CopySink, CopySource, Storage};
-use crate::stream::{LoadPhase, LoadStream};
 use crate::stride::Stride;
-use crate::workload::{WorkloadEnd, alone, no_such_role};
+use crate::workload::{alone, no_such_role};
 use model::CopyRecord;
-use std::io::ErrorKind;
-use std::net::Shutdown;
-use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 use twox_hash::xxhash3_128::Hasher;
 
 /// Bytes of a block.

@@ -1,11 +1,10 @@
 //! Where the threads of a load run, if the user placed them nowhere.
 
-use crate::stream::LoadStream;
+use crate::prelude::*;
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::thread;
-use sys::{sched, socket};
+use sys::sched;
 
 /// Places the thread that receives or answers beside the processor on which the kernel works to feed it, or on it.
 ///

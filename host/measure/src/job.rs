@@ -1,13 +1,9 @@
 //! What one end of a load is to do, as its caller describes it.
 
+use crate::prelude::*;
 use crate::storage::Storage;
 use crate::udp::DatagramFormat;
 use model::{BlockClients, LegLimit, Workload};
-use std::io;
-use std::net::TcpStream;
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// How long a receiver goes on reading after the sender's time is over, unless the job says else.
 pub const DRAIN: Duration = Duration::from_secs(3);

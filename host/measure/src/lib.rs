@@ -13,6 +13,7 @@ mod job;
 mod load;
 mod noise;
 mod open;
+mod prelude;
 mod request;
 mod ring;
 mod spin;

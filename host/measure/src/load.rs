@@ -1,20 +1,15 @@
 //! Running threads and what they counted.
 
-use crate::job::{Job, Role};
-use crate::spin::{Spin, is_local};
-use crate::stream::{LoadStream, StreamError, StreamShared};
-use crate::workload::{WorkloadEnd, alone};
-use crate::{Error, blocks, bulk, copy, request, udp};
+use crate::prelude::*;
+use crate::spin::is_local;
+use crate::stream::{StreamError, StreamShared};
+use crate::workload::alone;
+use crate::{blocks, bulk, copy, request, udp};
 use model::{
-    Arrivals, BlockRecord, Bytes, CopyRecord, Datagrams, Latency, Nanos, StoreRecord, Warning,
-    Workload,
+    Arrivals, BlockRecord, CopyRecord, Datagrams, Latency, StoreRecord, Warning, Workload,
 };
 use std::collections::BTreeSet;
-use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Instant;
 use sys::sched;
 
 /// What a finished load did.

@@ -1,15 +1,12 @@
 //! Sockets with their options set before the handshake, so that the SYN (and SYN-ACK) carry them.
 
-use crate::Error;
+use crate::prelude::*;
 use model::{OptionCall, OptionUnit, Placement, SOCKET_OPTIONS, SocketSettings};
 use std::fs;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
 use sys::probe::Said;
-use sys::socket;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;

@@ -1,13 +1,9 @@
 //! How a thread waits for data: spinning first, or asleep at once.
 
 use crate::load::processors;
-use crate::stream::{LoadPhase, LoadStream};
+use crate::prelude::*;
 use model::{WaitMode, Warning};
-use std::io::{self, ErrorKind};
-use std::net::TcpStream;
-use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
-use sys::socket;
+use std::io;
 
 /// How long an end spins for data before it sleeps. A little more than a quick exchange in a data
 /// centre takes; sleeping and waking costs about as much, so that spinning at most doubles the price.

@@ -1,7 +1,6 @@
 //! The size of the next write.
 
-use model::Bytes;
-use std::time::{Duration, Instant};
+use crate::prelude::*;
 
 /// The size of the next write. It follows the path: a write that takes long makes the counters jump
 /// and the end late, a short one costs a system call. So a size whose write took less than a

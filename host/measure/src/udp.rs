@@ -5,18 +5,10 @@
 //! message have one time of sending and one of arrival. As fast as it goes, a message holds up to 64 datagrams, and
 //! within it neither jitter nor delay is seen.
 
-use crate::Error;
-use crate::job::{Job, Role};
-use crate::spin::Spin;
-use crate::stream::{LoadPhase, LoadStream};
-use crate::workload::{WorkloadEnd, alone, no_such_role};
-use model::{ArrivalCounter, BitRate, Bytes, Datagrams, LegLimit, Nanos, Udp};
-use std::io;
-use std::net::TcpStream;
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use crate::prelude::*;
+use crate::workload::{alone, no_such_role};
+use model::{ArrivalCounter, BitRate, Datagrams, LegLimit, Udp};
 use std::thread;
-use std::time::{Duration, Instant};
 use sys::udp::{self, BATCH, LARGEST, ReceiveBatch, SEGMENTS};
 
 /// How soon a receiver to which nothing comes notices that it is to stop.

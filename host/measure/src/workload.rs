@@ -1,8 +1,6 @@
 //! What every workload implements; the workloads themselves are one file each.
 
-use crate::Error;
-use crate::spin::Spin;
-use crate::stream::LoadStream;
+use crate::prelude::*;
 use model::{StoreRecord, WaitMode};
 
 /// One end of a workload. [`WorkloadEnd::run`] is called once a thread: the loop inside it is the workload's own, and no

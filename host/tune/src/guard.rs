@@ -1,15 +1,14 @@
 //! The guard: a process of its own that undoes everything when its owner dies or falls silent.
 
-use crate::Error;
-use crate::crash_points::{i_am_the_guard, step};
+use crate::crash_points::i_am_the_guard;
 use crate::journal::{Journal, JournalPlace};
 use crate::kernel::kernel;
+use crate::prelude::*;
 use crate::undo::undo_from;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often undoing is tried, this far apart: a device may be busy, the kernel short of memory.

@@ -8,11 +8,9 @@
 //! A journal whose changes are to stay is renamed to `kept-N`, which is the one moment that parts "undone
 //! if anything happens" from "kept": guards and later starts look for `journal` alone.
 
-use crate::Error;
-use crate::crash_points::step;
 use crate::knobs::{Image, Target};
-use model::{Knob, On, Setting, Value};
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
+use model::{Knob, On};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -20,7 +18,6 @@ use std::io::{self, Read, Write};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 
 /// Larger than any that is written: an experiment's journal is emptied whenever everything is undone.
 const MOST_BYTES: u64 = 64 << 20;

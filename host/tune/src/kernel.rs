@@ -1,10 +1,8 @@
 //! The kernel's routing tables over netlink, in raw bytes: what is to be restored verbatim must not be taken apart
 //! further than needed.
 
-use crate::Error;
+use crate::prelude::*;
 use libc::RTA_OIF;
-use std::io;
-use std::net::IpAddr;
 use sys::netlink::Protocol;
 
 pub(crate) use sys::netlink::{

@@ -15,6 +15,7 @@ mod kernel;
 mod knobs;
 mod metrics;
 mod persist;
+mod prelude;
 mod status;
 mod tuning_session;
 mod undo;

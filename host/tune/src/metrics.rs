@@ -1,10 +1,9 @@
 //! What the kernel remembers of earlier connections to a host (tcp_metrics(8)): it would let one run of an
 //! experiment help or spoil the next.
 
-use crate::Error;
-use crate::kernel::{Kernel, NetlinkRefusal, attribute, octets, push, u16_at};
+use crate::kernel::{NetlinkRefusal, attribute, octets, push, u16_at};
 use crate::knobs::NO_RIGHT;
-use std::net::IpAddr;
+use crate::prelude::*;
 use sys::netlink::Protocol;
 
 /// Lets the kernel forget what it learned from earlier connections to this host.

@@ -4,15 +4,12 @@
 //! Their journal outlives the boot as they do. What stood in a file is in it before the file is written, and comes
 //! back with [`undo_kept`](crate::undo_kept), unless somebody else has changed the file since: then it is theirs.
 
-use crate::crash_points::step;
+use crate::Undone;
 use crate::journal::{JournalPlace, Namespace, plain};
-use crate::{Error, Undone};
+use crate::prelude::*;
 use model::advice::{Manager, Persistent};
-use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
-use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 
 /// A larger file is none of ours.
 const LARGEST: u64 = 1 << 20;

@@ -1,10 +1,9 @@
 //! What is changed now, and by whom.
 
-use crate::Error;
 use crate::journal::{Journal, JournalEntry, JournalPlace, Namespace};
+use crate::prelude::*;
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 /// An experiment that changes, or has changed and not undone, settings of this machine; or what one kept.
 #[derive(Clone, Debug)]

@@ -1,20 +1,18 @@
 //! The session in which an experiment changes the settings of this host.
 
-use crate::crash_points::step;
+use crate::Undone;
 use crate::guard::SIGN;
 use crate::journal::{Header, Journal, JournalChange, JournalPlace, Namespace, plain};
-use crate::kernel::{Kernel, kernel};
+use crate::kernel::kernel;
 use crate::knobs::{Image, KnobFailure, NO_RIGHT, Target};
 use crate::persist::undo_written;
+use crate::prelude::*;
 use crate::undo::{undo_from, undo_those};
-use crate::{Error, Undone};
-use model::{Knob, Reading, Setting, Side};
+use model::{Knob, Reading, Side};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 

@@ -1,11 +1,9 @@
 //! Putting everything back, in reverse order. Whoever does it, however often, and wherever it was cut
 //! short before, the end is the same.
 
-use crate::Error;
-use crate::crash_points::step;
 use crate::journal::{Journal, JournalChange, JournalEntry};
-use crate::kernel::Kernel;
 use crate::knobs::{KnobFailure, NO_RIGHT};
+use crate::prelude::*;
 
 /// One setting that was undone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -196,9 +196,6 @@ impl Workload {
     }
 
     /// What of the order is out of bounds, whoever sends it. Each end checks it: the peer is not trusted.
-    ///
-    /// # Errors
-    /// A sentence.
     pub fn check(&self, streams: u32) -> Result<(), String> {
         self.check_streams(streams)?;
         match self {
@@ -227,9 +224,6 @@ impl Workload {
     }
 
     /// Whether it can have so many connections.
-    ///
-    /// # Errors
-    /// A sentence.
     pub fn check_streams(&self, streams: u32) -> Result<(), String> {
         let most = self.most_streams();
         let each = match self.shares_threads() {

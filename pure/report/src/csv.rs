@@ -1,8 +1,7 @@
 //! A run's samples as a table for a spreadsheet or a data frame.
 
+use crate::prelude::*;
 use crate::sample_table::{self, NUMBERS, SamplesOf, TEXTS};
-use crate::words::or;
-use model::Sample;
 use std::borrow::Cow;
 
 /// The header of [`rows`].

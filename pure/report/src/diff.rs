@@ -2,10 +2,8 @@
 //! that took the time: the difference between two rates falls apart by limit, without a rest.
 
 use crate::explain::{EXPLAIN_SCHEMA, sentence};
-use crate::json::{document, pretty};
-use crate::words::{Style, Table, escape, glue, three_digits};
-use model::finding::{Explanation, Level, Limit};
-use model::{Direction, Nanos};
+use crate::prelude::*;
+use model::finding::Level;
 
 /// Unlike costs below this share of the difference are not shown.
 pub(crate) const NEGLIGIBLE: f64 = 0.01;

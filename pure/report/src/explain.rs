@@ -1,14 +1,11 @@
 //! Explanations in words: one sentence first, then the shares with their evidence, what to try, the
 //! experiment that decides, and the time line.
 
-use crate::json::{compact, document, pretty};
-use crate::page::Section;
+use crate::json::compact;
+use crate::prelude::*;
 use crate::prove::answer;
-use crate::words::{Ink, Style, Table, counted, escape, escape_sentence, glue, grouped, percent};
-use model::finding::{
-    Conclusion, Decider, Evidence, Explanation, Finding, Level, Limit, Remedy, Source,
-};
-use model::{Clocks, Nanos, Outcome, Run};
+use model::Clocks;
+use model::finding::{Conclusion, Decider, Evidence, Finding, Level, Remedy, Source};
 
 /// Version of the JSON form.
 pub const EXPLAIN_SCHEMA: u32 = 1;

@@ -4,11 +4,9 @@
 //! `tcp_nup`, `tcp_ndown` or `tcp_bidirectional`. What the kernel reported of the sockets stands where flent keeps what
 //! `ss` reports it (`tcp_rtt`, `tcp_cwnd`, ...). Nothing stands in for flent's pings: none were sent.
 
-use crate::json::pretty;
-use crate::words::utc;
-use model::{Bytes, Direction, EndRecord, Exchange, Leg, Nanos, Run, Sample, StreamSample};
-use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use crate::prelude::*;
+use model::{EndRecord, Exchange, StreamSample};
+use serde_json::{Map, json};
 
 /// Version of flent's form.
 const VERSION: u32 = 4;

@@ -2,14 +2,11 @@
 //! Markdown and JUnit XML.
 
 use crate::page::inert;
+use crate::prelude::*;
 use crate::prove::phrase;
-use crate::words::{Style, escape, percent, three_digits, unmarked};
-use model::{
-    BitRate, Bytes, Ended, Experiment, LegSummary, Nanos, Outcome, Run, Summary, Verdict,
-    parse_share,
-};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use crate::words::unmarked;
+use model::parse_share;
+use serde::Deserialize;
 use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
 use std::str::FromStr;

@@ -1,9 +1,8 @@
 //! The JSON forms: a whole run, and one line an event while it runs. `docs/json.md` is their manual.
 
+use crate::prelude::*;
 use crate::words::is_unprintable;
-use model::{Event, Leg, Run, Sample, Summary};
-use serde::Serialize;
-use serde_json::Value;
+use model::Event;
 use std::fmt::Write as _;
 
 /// These variables as the keys of a JSON object, in this order; with `#[serde(flatten)]` the keys of one.

@@ -25,6 +25,7 @@ pub mod parquet;
 pub mod pcapng;
 pub mod physics;
 pub mod pictures;
+mod prelude;
 pub mod prometheus;
 pub mod prove;
 pub mod pscheduler;

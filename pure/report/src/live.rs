@@ -3,15 +3,12 @@
 //! Counters in samples only grow, so every figure here is a difference of two of them, and a lost or
 //! late sample loses nothing but a little smoothness.
 
+use crate::prelude::*;
 use crate::summary::requests_per_second;
-use crate::words::{
-    Ink, Style, blocks, cut, escape_sentence, grouped, or, round_span, three_digits,
-};
+use crate::words::{blocks, cut, round_span};
 use model::{
-    BitRate, Bytes, Direction, Ended, Event, Exchange, Latency, LegLimit, Nanos, Rows, Sample,
-    Side, SocketState, Spec, StreamSample, interval_ends,
+    Event, Exchange, Latency, LegLimit, Rows, Side, SocketState, Spec, StreamSample, interval_ends,
 };
-use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// The rate that is shown as the present one covers at least this much, so that it can be read.

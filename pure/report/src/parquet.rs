@@ -39,9 +39,6 @@ pub struct SamplesFile<W: Write + Send> {
 
 impl<W: Write + Send> SamplesFile<W> {
     /// One that will have the samples of these runs.
-    ///
-    /// # Errors
-    /// Failures to write.
     pub fn begin(to: W, runs: &[impl AsRef<str>]) -> Result<SamplesFile<W>> {
         let runs: Vec<&str> = runs.iter().map(AsRef::as_ref).collect();
         let about = [(VERSION, "1".to_owned()), (RUNS, runs.join(","))];
@@ -62,9 +59,6 @@ impl<W: Write + Send> SamplesFile<W> {
     }
 
     /// Adds the samples of one end of a leg that `each` passes on, in their order.
-    ///
-    /// # Errors
-    /// Failures to write; and those of `each`.
     pub fn add<E: From<ParquetError>>(
         &mut self,
         of: SamplesOf<'_>,
@@ -126,9 +120,6 @@ impl<W: Write + Send> SamplesFile<W> {
     }
 
     /// Writes the rest; how many rows it has, and where they were written to.
-    ///
-    /// # Errors
-    /// Failures to write.
     pub fn finish(mut self) -> Result<(u64, W)> {
         if self.waiting > 0 {
             self.write_group()?;

@@ -13,8 +13,7 @@ pub use csv::csv;
 pub use phrase::{answer, signed};
 pub use text::{forecast, in_short, monitor, p_values, verdict};
 
-use crate::json::{document, pretty};
-use model::{Experiment, Verdict};
+use crate::prelude::*;
 
 /// The experiment as one document: the fields of [`Experiment`], and the [`Verdict`] under `verdict`.
 pub fn json(experiment: &Experiment, verdict: &Verdict) -> String {

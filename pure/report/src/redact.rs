@@ -4,8 +4,7 @@
 //! that hold them, and replaced wherever they stand as a word. Addresses (RFC 5737, RFC 3849) and MAC addresses are known
 //! by their form. Loopback and unspecified addresses, sizes, times, kernels and device names stay.
 
-use serde_json::Value;
-use std::collections::BTreeMap;
+use crate::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Members that name a host.

@@ -1,7 +1,6 @@
 //! Requests in words: by operation where the time went, the longest ones with their ladders, and the list of calls.
 
-use crate::words::{Style, Table, escape, escape_sentence, glue, percent};
-use model::Nanos;
+use crate::prelude::*;
 use model::request::{Call, Causes, Links, Operation, Requests};
 
 /// Operations that are shown.

@@ -3,15 +3,12 @@
 use crate::figures::{self, UNKNOWN};
 use crate::page::{Drawing, sparkline};
 use crate::pictures::goodput::SecondCurve;
-use crate::words::{
-    self, Ink, Style, Table, escape, escape_sentence, glue, grouped, per_second, percent,
-    round_span,
-};
+use crate::prelude::*;
+use crate::words::{self, per_second, round_span};
 use crate::{blocks, copy, explain, pictures, requests};
-use model::finding::Explanation;
 use model::{
-    BitRate, BlockServer, Blocks, Bytes, Direction, Directions, Ended, Fingerprint, Leg, LegLimit,
-    LegSummary, Nanos, Request, Run, SettingInForce, Summary, WaitMode, Warning, Workload,
+    BlockServer, Blocks, Directions, Fingerprint, LegLimit, Request, SettingInForce, WaitMode,
+    Warning, Workload,
 };
 
 /// Beyond this ratio the two directions are called different: 10 %.

@@ -1,13 +1,10 @@
 //! The story of a path that was tuned, in words and as one document.
 
 use crate::explain::sentences;
-use crate::json::{document, pretty};
+use crate::prelude::*;
 use crate::prove::in_short;
-use crate::words::{Ink, Style, escape, escape_sentence, glue, shown, utc};
 use model::advice::{Change, Foreign, RateFrom};
-use model::{
-    Attempt, Direction, Ended, Experiment, Fate, Look, Round, Scope, Setting, Side, Tuning, Verdict,
-};
+use model::{Attempt, Fate, Look, Round, Scope, Setting, Side, Tuning};
 
 /// An experiment of the story, and what it says.
 pub type Judged = (Experiment, Verdict);

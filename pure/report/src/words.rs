@@ -1,8 +1,7 @@
 //! The handful of things that all text output needs: safe strings, wrapped lines, aligned tables.
 
-use model::Nanos;
+use crate::prelude::*;
 pub use model::stats::percent;
-use serde::Serialize;
 use std::fmt::{self, Write as _};
 
 /// What the reader's screen can do.

@@ -6,12 +6,10 @@ use crate::inputs::{InputKind, bad, kind, observed};
 use crate::lookup::Subject;
 use crate::prelude::*;
 use anyhow::bail;
-use archive::Traces;
+use model::TraceSource;
 use model::request::{Links, Requests};
-use model::{Nanos, Run, Side, TraceSource};
 use observe::trace::{PreferredSource, TraceOptions};
 use requests::RequestObserver;
-use std::path::Path;
 
 /// Prints the requests of a capture, a trace, a listing or a run that was traced; or of two captures or traces of the same
 /// connections.

@@ -1,15 +1,12 @@
 //! `linerate explain --live`: connections explained while they go on.
 
 use crate::filter_args::{self, FilterArgs, LOOK};
-use crate::live::{LivePicture, View};
+use crate::live::LivePicture;
 use crate::prelude::*;
-use engine::progress::Event;
 use model::finding::Glance;
-use model::{Nanos, TraceRecord};
 use observe::trace::{PreferredSource, TraceOptions};
 use report::Style;
 use report::watch::{self, TableFoot};
-use std::time::{Duration, Instant};
 
 /// Between two pictures on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);

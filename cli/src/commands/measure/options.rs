@@ -6,13 +6,11 @@ use crate::prelude::*;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
 use engine::chance;
-use engine::host::Host;
 use model::{
-    BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bulk, Bytes, Cache, Directions,
-    FileCopy, LegLimit, Nanos, OptionUnit, Placement, Request, SOCKET_OPTIONS, SocketKnob,
-    SocketOption, SocketSettings, Spec, Udp, WaitMode, Workload, WorkloadKind,
+    BlockOperation, BlockServer, BlockStore, Blocks, Bulk, Cache, Directions, FileCopy, OptionUnit,
+    Placement, Request, SOCKET_OPTIONS, SocketKnob, SocketOption, SocketSettings, Udp, WaitMode,
+    Workload, WorkloadKind,
 };
-use std::net::IpAddr;
 
 /// All options of a run.
 #[derive(Args)]

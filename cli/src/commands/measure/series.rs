@@ -5,10 +5,9 @@ use crate::prelude::*;
 use anyhow::bail;
 use engine::chance;
 use engine::peer::PeerSession;
-use model::{Ended, FileCopy, LegLimit, Run, Spec, Workload};
+use model::{FileCopy, Workload};
 use report::blocks::Depth;
 use report::copy::Corner;
-use std::sync::atomic::Ordering;
 
 impl Measure {
     /// Measures the series that the options order, and prints it after the last run or Ctrl-C.

@@ -3,7 +3,6 @@
 use crate::prelude::*;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches};
-use engine::host::Host;
 use std::collections::BTreeSet;
 
 /// Options that the user gave, by their long names.
@@ -34,126 +33,50 @@ impl FromArgMatches for Given {
     }
 }
 
-/// Options, the workloads that use them, and what to do with others.
-type ByWorkload = (
-    &'static [&'static str],
-    &'static [&'static str],
-    &'static str,
-);
+/// Options, who uses them, and what to do with others.
+macro_rules! uses {
+    ($($options:literal: $by:expr, $instead:literal;)*) => { &[$(($options, $by, $instead)),*] };
+}
 
-const BY_WORKLOAD: &[ByWorkload] = &[
-    (
-        &["rate"],
-        &["bulk", "copy", "udp"],
-        "--pace N sets the requests a second, --pacing RATE the rate of the sockets",
-    ),
-    (
-        &["datagram-size"],
-        &["udp"],
-        "it is the payload of datagrams (--workload udp); the writes of bulk are --write-size, its segments --mss",
-    ),
-    (
-        &["pace"],
-        &["request"],
-        "it counts requests (--workload request); --rate RATE or --pacing RATE limit bytes, --depth blocks",
-    ),
-    (
-        &["request-size", "reply-size", "reconnect"],
-        &["request"],
-        "it belongs to requests: add --workload request",
-    ),
-    (
-        &["wait"],
-        &["request", "blocks"],
-        "it belongs to requests and blocks: add --workload request",
-    ),
-    (
-        &["write-size", "discard", "zerocopy"],
-        &["bulk"],
-        "it belongs to bulk transfers: leave out --workload",
-    ),
-    (
-        &["from", "to", "no-keep", "corners", "rounds"],
-        &["copy"],
-        "it belongs to copies: add --workload copy",
-    ),
-    (
-        &["cache", "direct"],
-        &["copy", "blocks"],
-        "it belongs to files: add --workload copy --from FILE, or --workload blocks --store FILE",
-    ),
-    (
-        &[
-            "block",
-            "depth",
-            "mix",
-            "random",
-            "seed",
-            "store",
-            "file-size",
-        ],
-        &["blocks"],
-        "it belongs to blocks: add --workload blocks, or name an NFS server (nfs://HOST/EXPORT)",
-    ),
-    (
-        &["congestion", "mss", "nodelay", "notsent-lowat", "trace"],
-        &["bulk", "request", "copy", "blocks"],
-        "it is an option of TCP",
-    ),
-    (
-        &["requests"],
-        &["request", "blocks"],
-        "it counts replies: add --workload request, or end with --bytes",
-    ),
-    (
-        &["bytes"],
-        &["bulk", "udp", "copy"],
-        "end requests with --requests or --time",
-    ),
-];
+const BY_WORKLOAD: &[(&str, &str, &str)] = uses! {
+    "rate": "bulk copy udp",
+        "--pace N sets the requests a second, --pacing RATE the rate of the sockets";
+    "datagram-size": "udp",
+        "it is the payload of datagrams (--workload udp); the writes of bulk are --write-size, its segments --mss";
+    "pace": "request",
+        "it counts requests (--workload request); --rate RATE or --pacing RATE limit bytes, --depth blocks";
+    "request-size reply-size reconnect": "request", "it belongs to requests: add --workload request";
+    "wait": "request blocks", "it belongs to requests and blocks: add --workload request";
+    "write-size discard zerocopy": "bulk", "it belongs to bulk transfers: leave out --workload";
+    "from to no-keep corners rounds": "copy", "it belongs to copies: add --workload copy";
+    "cache direct": "copy blocks",
+        "it belongs to files: add --workload copy --from FILE, or --workload blocks --store FILE";
+    "block depth mix random seed store file-size": "blocks",
+        "it belongs to blocks: add --workload blocks, or name an NFS server (nfs://HOST/EXPORT)";
+    "congestion mss nodelay notsent-lowat trace": "bulk request copy blocks", "it is an option of TCP";
+    "requests": "request blocks", "it counts replies: add --workload request, or end with --bytes";
+    "bytes": "bulk udp copy", "end requests with --requests or --time";
+};
 
-/// Options, the peers that use them, and what to do at others.
-type ByPeer = (&'static [&'static str], fn(&Host) -> bool, &'static str);
+type ByPeer = (&'static str, fn(&Host) -> bool, &'static str);
 
-const BY_PEER: &[ByPeer] = &[
-    (
-        &[
-            "username",
-            "rsa-public-key",
-            "use-pkcs1-padding",
-            "busy-wait",
-        ],
-        |peer| matches!(peer, Host::Iperf3 { .. }),
-        "it belongs to iperf3 servers (iperf3:HOST)",
-    ),
-    (
-        &["remote-command"],
-        |peer| matches!(peer, Host::Ssh { .. }),
-        "ssh starts that command: name ssh:HOST",
-    ),
-    (
-        &["outage"],
-        |peer| !matches!(peer, Host::Iperf3 { .. } | Host::Nfs { .. }),
-        "these servers end a test by rules of their own; it belongs to legs at agents",
-    ),
-    (
-        &["remote-cpus"],
-        |peer| !matches!(peer, Host::Iperf3 { .. } | Host::Nfs { .. }),
-        "the server chooses its processors itself: start it with taskset there",
-    ),
-    (
-        &["store", "direct", "cache"],
-        |peer| !matches!(peer, Host::Nfs { .. }),
-        "an NFS server has a store of its own",
-    ),
-];
+const BY_PEER: &[ByPeer] = uses! {
+    "username rsa-public-key use-pkcs1-padding busy-wait": |peer| matches!(peer, Host::Iperf3 { .. }),
+        "it belongs to iperf3 servers (iperf3:HOST)";
+    "remote-command": |peer| matches!(peer, Host::Ssh { .. }), "ssh starts that command: name ssh:HOST";
+    "outage": |peer| !matches!(peer, Host::Iperf3 { .. } | Host::Nfs { .. }),
+        "these servers end a test by rules of their own; it belongs to legs at agents";
+    "remote-cpus": |peer| !matches!(peer, Host::Iperf3 { .. } | Host::Nfs { .. }),
+        "the server chooses its processors itself: start it with taskset there";
+    "store direct cache": |peer| !matches!(peer, Host::Nfs { .. }), "an NFS server has a store of its own";
+};
 
 impl Given {
     /// Refuses the first option that has no effect on this workload at this peer.
     pub fn check(&self, workload: &str, peer: Option<&Host>) -> Result<()> {
-        let given = |options: &[&'static str]| options.iter().copied().find(|one| self.has(one));
+        let given = |options: &'static str| options.split(' ').find(|one| self.has(one));
         for (options, workloads, instead) in BY_WORKLOAD {
-            if !workloads.contains(&workload)
+            if !workloads.split(' ').any(|one| one == workload)
                 && let Some(option) = given(options)
             {
                 refuse!("--{option} has no effect on {workload}: {instead}");

@@ -3,13 +3,11 @@
 use super::exit_for;
 use crate::document;
 use crate::files::{confined, read_whole};
-use crate::json_input::{Document, run_from};
+use crate::json_input::run_from;
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use archive::Archive;
-use model::{Direction, Published, Run};
+use model::Published;
 use prove::published::{RunsOfArm, of_runs, of_table};
-use std::path::Path;
 
 /// Arms and runs of one arm that are taken at most.
 const MOST: usize = 1_000;

@@ -2,9 +2,7 @@
 
 use crate::lookup::refused;
 use crate::prelude::*;
-use archive::{Archive, Imported};
-use engine::exit::sentence;
-use engine::host::Host;
+use archive::Imported;
 use engine::{histories, third_party};
 use report::words::{escape, utc};
 

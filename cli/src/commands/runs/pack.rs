@@ -5,9 +5,7 @@ use crate::lookup::open_existing;
 use crate::prelude::*;
 use engine::clock::unix_time;
 use engine::pack;
-use model::{Bytes, Nanos};
 use report::words::counted;
-use std::path::PathBuf;
 
 /// Write the samples of all runs as Parquet files, one a day, for other engines
 #[derive(Args)]

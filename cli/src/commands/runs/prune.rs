@@ -3,12 +3,9 @@
 use crate::archive_list::{self, Listed};
 use crate::lookup::{open_existing, refused};
 use crate::prelude::*;
-use archive::{Archive, RunFilter};
 use clap::ArgGroup;
 use engine::clock::unix_time;
 use engine::histories;
-use model::{Bytes, Nanos};
-use std::io::IsTerminal;
 
 /// Delete the oldest of what is kept for good, by age, number or size
 #[derive(Args)]

@@ -4,10 +4,8 @@ use crate::commands::mesh;
 use crate::lookup::refused;
 use crate::prelude::*;
 use crate::web::{self, Site};
-use archive::Archive;
 use engine::histories;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Mutex;
 
 /// Show the archive in a browser: list, search, compare, histories

@@ -2,17 +2,13 @@
 
 use crate::prelude::*;
 use model::segment::tcp_state;
-use model::{
-    Connection, Nanos, Segment, SocketValues, TraceRecord, TraceSample, TraceSource, What,
-};
+use model::{Connection, Segment, SocketValues, TraceSample, TraceSource, What};
 use observe::trace::{EncodedEvent, Recording, Tracer};
 use report::trace::{self as words, Column, TraceRow};
 use report::{pcapng, words::escape};
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, BufWriter};
 
 /// Lines between two headings.
 const HEADING_EVERY: u64 = 40;

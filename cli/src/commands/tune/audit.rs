@@ -6,21 +6,15 @@ use crate::prelude::*;
 use crate::{document, lookup};
 use advise::{PathHosts, PathSample};
 use anyhow::bail;
-use archive::Traces;
 use engine::controller::PeerLink;
-use engine::exit::sentence;
-use engine::host::Host;
 use engine::iperf3::client;
-use engine::peer::{ConfigFiles, PeerOperation};
+use engine::peer::ConfigFiles;
 use engine::record::blank;
 use engine::{lab, mtu, traces, tuning};
 use model::advice::{Advice, AuditReport, Configured};
-use model::finding::Explanation;
-use model::{BitRate, Directions, LegLimit, Nanos, Run, Side, Spec, Warning};
+use model::{Directions, Warning};
 use prove::plan::usual_run;
 use report::words::shown;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 use wire::control::{ProbeAnswer, ProbeRequest};
 
 /// Between two samples: what limits a short run is seen all the same.

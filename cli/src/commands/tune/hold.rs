@@ -2,12 +2,9 @@
 
 use crate::prelude::*;
 use engine::controller::PeerLink;
-use engine::host::Host;
 use engine::transport::How;
 use engine::tuning;
-use model::{Nanos, Reading, Setting, Side};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use model::{Reading, Setting};
 use wire::control::TuneRequest;
 
 /// How soon Ctrl-C is noticed.

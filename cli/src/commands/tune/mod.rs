@@ -10,7 +10,6 @@ mod undo;
 
 use crate::prelude::*;
 use clap::Subcommand;
-use std::path::PathBuf;
 
 /// Diagnose a path, test fixes, keep the proven ones; audit, undo
 #[derive(Args)]

@@ -2,15 +2,11 @@
 
 use crate::document;
 use crate::global::Version;
-use crate::json_input::Document;
 use crate::prelude::*;
-use engine::host::Host;
 use engine::mtu::change::{Wish, change};
-use engine::peer::PeerOperation;
 use engine::transport::How;
 use engine::{mtu, tuning};
 use model::mtu::{ChangeOutcome, ChangeReach, MtuFound};
-use std::sync::atomic::Ordering;
 
 /// Change the MTU of this host and a remote one without an outage
 #[derive(Args)]

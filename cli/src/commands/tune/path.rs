@@ -3,18 +3,13 @@
 use crate::commands::measure::options::LoadOptions;
 use crate::commands::prove::picture::Pairs;
 use crate::commands::prove::{DesignArgs, SessionArgs};
-use crate::json_input::Document;
-use crate::live::View;
 use crate::prelude::*;
 use crate::{document, lookup};
-use archive::{Archive, NamedDocument};
 use engine::closed_loop::{ClosedLoop, TuneQuestion, TuningResult};
-use engine::exit::{exit_of, sentence};
-use engine::host::Host;
-use engine::peer::PeerOperation;
+use engine::exit::exit_of;
 use engine::{lab, namespaces, tuning};
 use model::advice::Foreign;
-use model::{BitRate, Direction, Directions, LegLimit, Plan, Tuning, Warning};
+use model::{Directions, Plan, Tuning, Warning};
 use prove::plan::USUAL_TIME;
 use report::tune::Judged;
 

@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use engine::{namespaces, tuning};
-use model::Nanos;
 use std::fmt::Write;
 use tune::{Pending, PersistedFile, Where};
 

@@ -4,12 +4,9 @@ use crate::global::Reaching;
 use crate::prelude::*;
 use engine::controller::PeerLink;
 use engine::exit::exit_of;
-use engine::host::Host;
-use engine::peer::PeerOperation;
 use engine::{lab, tuning};
 use model::Reading;
 use report::words::escape;
-use std::time::{Duration, Instant};
 use tune::Where;
 use wire::control::TuneRequest;
 

@@ -2,13 +2,8 @@
 
 use super::LINES;
 use crate::prelude::*;
-use archive::{Archive, Error, RunFilter};
-use engine::exit::sentence;
-use model::{
-    Nanos, SocketCounts, WATCH_SCHEMA, WatchRecord, WatchedDay, WatchedSpan, day_of, grown,
-};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use archive::Error;
+use model::{SocketCounts, WATCH_SCHEMA, WatchedDay, WatchedSpan, day_of, grown};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 

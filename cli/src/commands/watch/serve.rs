@@ -5,7 +5,6 @@ use crate::web::{self, Answers, HTML, METRICS, SiteAnswer};
 use report::pages::WatchedHost;
 use report::{page, prometheus};
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use wire::http::{HttpRequest, Status};
 

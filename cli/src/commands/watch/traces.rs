@@ -5,20 +5,13 @@ use crate::event_ring::EventRing;
 use crate::filter_args::LOOK;
 use crate::lookup::refused;
 use crate::prelude::*;
-use archive::{Archive, NamedDocument, RunFilter};
 use explain::{AlarmedSocket, SocketAlarm, TraceWatcher};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use model::finding::Explanation;
-use model::{
-    Bytes, Connection, Ended, Nanos, Side, TraceRecord, WATCH_SCHEMA, WatchRecord, WatchTrace,
-};
+use model::{Connection, WATCH_SCHEMA, WatchTrace};
 use observe::trace::{EncodedEvent, Filter, PreferredSource, Recording, TraceOptions, Tracer};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 const DAY: Nanos = Nanos::from_secs(86_400);

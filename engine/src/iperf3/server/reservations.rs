@@ -1,9 +1,8 @@
 //! What the sessions await, and gets to them: TCP connections by their cookie, UDP streams by their address.
 
-use std::collections::BTreeMap;
+use crate::prelude::*;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
 use sys::poll::Waker;
 
 /// What sessions await, by key.

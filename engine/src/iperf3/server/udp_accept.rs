@@ -5,11 +5,10 @@
 //! and nothing is sent to an address from which no test is expected.
 
 use super::reservations::{Reservation, Reservations};
+use crate::prelude::*;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::net::UdpSocket;
 use wire::iperf3::connect_reply;
 
 /// Between two looks at whether the server is to stop.

@@ -1,13 +1,11 @@
 //! The client's load: a fixed number of calls outstanding at a server of blocks, in any protocol.
 
-use crate::spin::{Spin, is_pause};
-use crate::stream::{LoadPhase, LoadStream, Tally, counts, latencies};
+use crate::prelude::*;
+use crate::spin::is_pause;
+use crate::stream::{Tally, counts, latencies};
 use hdrhistogram::Histogram;
-use model::{BlockClient, BlockOperation, BlockRecord, BlockReply, Blocks, Bytes, Latency, Nanos};
+use model::{BlockClient, BlockOperation, BlockRecord, BlockReply, Blocks, Latency};
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::net::Shutdown;
-use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use sys::sched;
 

@@ -5,18 +5,12 @@ mod frame;
 mod peer_client;
 mod server;
 
-use crate::Error;
-use crate::job::{Job, Role};
-use crate::spin::{Spin, is_pause};
+use crate::prelude::*;
+use crate::spin::is_pause;
 use crate::storage::{Storage, Store};
-use crate::stream::LoadStream;
-use crate::workload::{WorkloadEnd, alone, no_such_role};
+use crate::workload::{alone, no_such_role};
 use model::{BlockClients, Blocks, StoreRecord, WaitMode, Workload};
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::io::{Read, Write};
 
 /// How soon an end that waits for the other notices that it is to stop.
 const LOOK: Duration = Duration::from_millis(100);

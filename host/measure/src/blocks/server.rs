@@ -2,16 +2,13 @@
 
 use super::frame::{CALL, FramedCall, REPLY};
 use crate::cpu_placement::CpuPlacement;
+use crate::prelude::*;
 use crate::ring::{Block, Ring};
-use crate::spin::{Spin, is_pause};
+use crate::spin::is_pause;
 use crate::storage::Store;
-use crate::stream::{LoadPhase, LoadStream};
-use model::{BlockOperation, Blocks, Nanos, StoreRecord};
-use std::io::ErrorKind;
-use std::net::Shutdown;
+use model::{BlockOperation, Blocks, StoreRecord};
 use std::sync::Mutex;
 use std::thread;
-use std::time::Instant;
 use sys::lock;
 
 /// Does what the peer asks until it closes. With several calls outstanding on blocks of a file, each has a thread

@@ -3,16 +3,14 @@
 use super::connections::ReadyConnections;
 use super::{CHUNK, prepare};
 use crate::job::Connector;
-use crate::spin::{Spin, is_pause};
-use crate::stream::{LoadPhase, LoadStream, Tally};
+use crate::prelude::*;
+use crate::spin::is_pause;
+use crate::stream::Tally;
 use model::Request;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
-use sys::{sched, socket};
+use std::io;
+use sys::sched;
 
 /// Asks over these connections until the limit.
 pub(super) fn ask(

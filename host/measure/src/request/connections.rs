@@ -1,9 +1,7 @@
 //! How a thread waits for its connections.
 
-use crate::spin::Spin;
-use crate::stream::LoadStream;
-use std::io::{self, ErrorKind};
-use std::time::{Duration, Instant};
+use crate::prelude::*;
+use std::io;
 use sys::poll::Epoll;
 
 /// The event that the phase of the load has changed; the others are connections.

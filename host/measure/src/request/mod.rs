@@ -7,17 +7,11 @@ mod client;
 mod connections;
 mod server;
 
-use crate::Error;
-use crate::job::{Connector, DataAcceptor, Job, Reconnect, Role};
+use crate::job::{Connector, DataAcceptor, Reconnect};
 use crate::load::processors;
-use crate::spin::Spin;
-use crate::stream::LoadStream;
-use crate::workload::{WorkloadEnd, alone, no_such_role};
-use model::{Bytes, Request, WaitMode};
-use std::io;
-use std::net::TcpStream;
-use std::sync::Arc;
-use std::time::Duration;
+use crate::prelude::*;
+use crate::workload::{alone, no_such_role};
+use model::{Request, WaitMode};
 
 /// Bytes of a reply (or request) that a thread holds at once.
 const CHUNK: usize = 1 << 20;

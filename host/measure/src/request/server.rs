@@ -4,15 +4,11 @@ use super::connections::ReadyConnections;
 use super::{CHUNK, prepare};
 use crate::cpu_placement::CpuPlacement;
 use crate::job::DataAcceptor;
-use crate::spin::{Spin, is_pause};
-use crate::stream::{LoadPhase, LoadStream};
+use crate::prelude::*;
+use crate::spin::is_pause;
 use model::Request;
-use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
+use std::io;
 use sys::poll::{PollFd, poll};
-use sys::socket;
 
 /// Answers over these connections until the client closes them.
 pub(super) fn answer(streams: &[LoadStream<'_>], order: &Request, spin: Spin) {

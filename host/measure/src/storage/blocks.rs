@@ -1,17 +1,14 @@
 //! What the blocks are in: memory, a file of the run's own that has no name, or a file that is there and only read.
 
 use super::files::{Reach, direct, new_part, prepare, sees_cache, unopened};
-use crate::Error;
 use crate::noise::noise;
+use crate::prelude::*;
 use crate::ring::ALIGNED;
-use model::{BlockOperation, BlockStore, Blocks, Bytes, Cache};
+use model::{BlockOperation, BlockStore, Blocks, Cache};
 use std::fs::File;
-use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use sys::file::{self, Open};
 
 /// The backing store of blocks, used by several threads at once. Errors are sentences.

@@ -1,15 +1,12 @@
 //! What a copy comes from and goes to: memory, or a file that is read as asked, or put in place only when it is whole.
 
 use super::files::{Reach, direct, new_part, prepare, sees_cache, unopened};
-use crate::Error;
+use crate::prelude::*;
 use crate::ring::ALIGNED;
-use model::{Bytes, Cache, FileCopy};
+use model::{Cache, FileCopy};
 use std::fs::File;
-use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use sys::file::{self, Open};
 
 /// The source of a copy. Errors are sentences.

@@ -1,13 +1,12 @@
 //! Files of an order: which may be named, how they are opened, and what the page cache holds of them.
 
-use crate::Error;
-use model::{Bytes, Cache};
+use crate::prelude::*;
+use model::Cache;
 use std::fs::File;
-use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use sys::file::{self, Bound, Open};
 
 /// Which files an order may name.

@@ -8,9 +8,8 @@ pub use blocks::{Store, open as open_store};
 pub use copy::{CopySink, CopySource, sink, source};
 pub use files::Reach;
 
-use crate::Error;
+use crate::prelude::*;
 use model::Workload;
-use std::sync::Arc;
 
 /// Opens the storage of the leg's sender or receiver, before any connection is made for it; `None`: it has none.
 ///

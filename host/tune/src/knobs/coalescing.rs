@@ -1,11 +1,8 @@
 //! How long a device waits before it interrupts.
 
 use super::{Image, KnobDevice, KnobFailure, Part, from_image, number, refuse, to_image};
-use crate::crash_points::step;
-use crate::kernel::Kernel;
-use model::{CoalescingKnob, Setting, Value};
-use serde::{Deserialize, Serialize};
-use std::io;
+use crate::prelude::*;
+use model::CoalescingKnob;
 use sys::ethtool::{self, Packets};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

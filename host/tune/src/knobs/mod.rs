@@ -11,18 +11,14 @@ mod route;
 mod sysctl;
 mod txqueuelen;
 
-use crate::kernel::{
-    Kernel, NetlinkRefusal, attribute, device_towards, ifinfomsg, push, text, u32_at,
-};
+use crate::kernel::{NetlinkRefusal, attribute, device_towards, ifinfomsg, push, text, u32_at};
+use crate::prelude::*;
 use libc::{
     IFLA_IFNAME, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_MASTER, IFLA_MTU, IFLA_TXQLEN, RTM_GETLINK,
     RTM_NEWLINK, RTM_SETLINK,
 };
-use model::{DeviceKnob, Knob, Setting, Value};
+use model::{DeviceKnob, Knob};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::io;
-use std::net::IpAddr;
 use sys::ethtool::Ethtool;
 
 /// A part of the machine, verbatim, as the journal keeps it.

@@ -3,13 +3,9 @@
 
 use super::route::{self, RouteMessage};
 use super::{Image, KnobDevice, KnobFailure, KnobLink, Part, from_image, number, refuse, to_image};
-use crate::crash_points::step;
-use crate::kernel::Kernel;
-use model::{Setting, Value};
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 /// Below it IPv6 leaves a device and forgets its addresses (RFC 8200; `addrconf_notify`).
 const IPV6_LEAST: u32 = 1280;

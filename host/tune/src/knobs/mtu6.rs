@@ -3,10 +3,7 @@
 
 use super::mtu::ipv6_file;
 use super::{Image, KnobDevice, KnobFailure, Part, from_image, number};
-use crate::crash_points::step;
-use crate::kernel::Kernel;
-use model::{Setting, Value};
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 use std::fs;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

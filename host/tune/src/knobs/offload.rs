@@ -1,10 +1,8 @@
 //! Offloads of a device. Switching one switches others that depend on it, so all are saved and restored.
 
 use super::{Image, KnobDevice, KnobFailure, Part, from_image, refuse, to_image, understood};
-use crate::crash_points::step;
-use crate::kernel::Kernel;
-use model::{OffloadKnob, Setting, Value};
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
+use model::OffloadKnob;
 use sys::ethtool::{Features, OFFLOADS, Offload};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

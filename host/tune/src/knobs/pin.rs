@@ -5,10 +5,8 @@
 
 use super::route::{self, RouteMessage};
 use super::{Image, KnobDevice, KnobFailure, KnobLink, Part, from_image, refuse, understood};
-use crate::crash_points::step;
-use crate::kernel::{CREATE, Kernel, REPLACE, to_hex};
-use model::{Setting, Value};
-use serde::{Deserialize, Serialize};
+use crate::kernel::{CREATE, REPLACE, to_hex};
+use crate::prelude::*;
 
 /// Routes that are pinned at most: a router of the Internet is not to be widened like this.
 const MOST: usize = 4096;

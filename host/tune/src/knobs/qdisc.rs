@@ -2,16 +2,15 @@
 //! kernel's own choice, or one of a few simple kinds, whose options are sent back as received.
 
 use super::{Image, KnobDevice, KnobFailure, Part, from_image, refuse, to_image};
-use crate::crash_points::step;
 use crate::kernel::{
-    CREATE, Kernel, REPLACE, attribute, from_hex, nest, push, text, to_hex, u32_at, u64_at,
+    CREATE, REPLACE, attribute, from_hex, nest, push, text, to_hex, u32_at, u64_at,
 };
+use crate::prelude::*;
 use libc::{
     RTM_DELQDISC, RTM_GETQDISC, RTM_GETTFILTER, RTM_NEWQDISC, RTM_NEWTFILTER, TCA_KIND,
     TCA_OPTIONS, TCA_STAB,
 };
-use model::{Qdisc, QdiscKind, Setting, Value};
-use serde::{Deserialize, Serialize};
+use model::{Qdisc, QdiscKind};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Root {

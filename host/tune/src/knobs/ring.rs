@@ -1,11 +1,8 @@
 //! Descriptors in the rings of a device.
 
 use super::{Image, KnobDevice, KnobFailure, Part, from_image, number, refuse};
-use crate::crash_points::step;
-use crate::kernel::Kernel;
-use model::{RingKnob, Setting, Value};
-use serde::{Deserialize, Serialize};
-use std::io;
+use crate::prelude::*;
+use model::RingKnob;
 use sys::ethtool::Bounded;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -2,20 +2,18 @@
 //! one attribute more. Undoing takes it away, or puts back the one that was there.
 
 use super::{Image, KnobFailure, Part, no_route, refuse, understood};
-use crate::crash_points::step;
 use crate::kernel::{
-    self, CREATE, Kernel, NetlinkRefusal, REPLACE, attributes, from_hex, nest, octets, push, text,
-    to_hex, u16_at, u32_at,
+    self, CREATE, NetlinkRefusal, REPLACE, attributes, from_hex, nest, octets, push, text, to_hex,
+    u16_at, u32_at,
 };
+use crate::prelude::*;
 use libc::{
     RTA_CACHEINFO, RTA_DST, RTA_ENCAP, RTA_ENCAP_TYPE, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH,
     RTA_OIF, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTM_DELROUTE, RTM_F_CLONED, RTM_F_FIB_MATCH,
     RTM_F_LOOKUP_TABLE, RTM_GETROUTE, RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC,
 };
-use model::{RouteKnob, Setting, Value};
-use serde::{Deserialize, Serialize};
+use model::RouteKnob;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// The route to one host, in the table in which the kernel looks it up.
 #[derive(Clone, Debug, Serialize, Deserialize)]

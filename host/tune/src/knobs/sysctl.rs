@@ -1,15 +1,12 @@
 //! A sysctl, saved and restored as the text that the kernel shows.
 
 use super::{Image, KnobFailure, Part, from_image, refuse};
-use crate::crash_points::step;
-use crate::kernel::Kernel;
-use model::{Scope, Setting, SysctlKey, Value};
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
+use model::{Scope, SysctlKey};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sysctl {

@@ -1,10 +1,7 @@
 //! Transmit queue length of a device: what its plain queues hold.
 
 use super::{Image, KnobDevice, KnobFailure, KnobLink, Part, from_image, number};
-use crate::crash_points::step;
-use crate::kernel::Kernel;
-use model::{Setting, Value};
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Txqueuelen {

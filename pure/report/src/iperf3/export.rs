@@ -1,13 +1,12 @@
 //! A run in iperf3's shape.
 
-use crate::json::pretty;
+use crate::prelude::*;
 use crate::words;
 use model::{
-    Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Fingerprint, Leg,
-    LegLimit, Nanos, Rows, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
-    interval_ends,
+    CpuTimes, Datagrams, Directions, EndRecord, Fingerprint, LegLimit, Rows, SocketOptions,
+    SocketState, Spec, StreamSample, interval_ends,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The whole run as `iperf3 -J` prints a test.
 pub fn to_json(run: &Run, summary: &Summary) -> String {

@@ -1,13 +1,11 @@
 //! Two runs side by side: their figures, their goodput on the same time axis, and what explains the difference.
 
 use crate::diff::{headline, pairs};
-use crate::page::{Axis, Chart, Page, Picture, Scale, Section, Series};
 use crate::pictures::goodput::arrived;
 use crate::pictures::seconds;
-use crate::words::{Table, escape, first_digits, utc};
+use crate::prelude::*;
+use crate::words::first_digits;
 use crate::{explain, figures};
-use model::finding::Explanation;
-use model::{Direction, Leg, LegSummary, Run, Summary};
 
 /// A run with all that is known of it.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,10 @@
 //! The page of the demonstration: a path that is slow one way, why, what helps, what does not.
 
 use crate::explain;
-use crate::page::{Page, Section};
+use crate::prelude::*;
 use crate::prove::{in_short, phrase};
 use crate::tune::Judged;
-use crate::words::{escape, escape_sentence, or, shown, utc};
-use model::finding::Explanation;
-use model::{Direction, Fate, Fingerprint, Run, Tuning, Warning, summarise};
+use model::{Fate, Fingerprint, Tuning, Warning, summarise};
 
 /// What happened.
 pub struct Demonstration {

@@ -3,9 +3,8 @@
 use super::{facts, filled};
 use crate::mtu::{fate, parts, sentence};
 use crate::mtu_change;
-use crate::page::{KeyFigure, Page, Section};
 use crate::pictures::hops;
-use crate::words::{Style, escape};
+use crate::prelude::*;
 use model::mtu::{Going, Method, MtuChange, MtuFound, MtuReport, PathEnd};
 
 /// What was found of a path, or what came of a change.

@@ -1,12 +1,11 @@
 //! The page of published numbers.
 
 use super::{facts, filled};
-use crate::page::{Page, Section};
 use crate::pictures::{bars, forest};
+use crate::prelude::*;
 use crate::prove::phrase::share;
 use crate::published;
-use crate::words::{escape, escape_sentence};
-use model::{Outcome, Published};
+use model::Published;
 
 /// Differences that stand at the top.
 const TOP: usize = 6;

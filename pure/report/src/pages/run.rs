@@ -1,15 +1,14 @@
 //! The page of a run.
 
-use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pages::{facts, filled};
 use crate::pictures::goodput::{self, SecondCurve};
 use crate::pictures::socket::{self, SenderLanes};
 use crate::pictures::{bands, latencies, latency, seconds, stages};
-use crate::words::{Style, escape, shown, utc};
+use crate::prelude::*;
 use crate::{blocks, explain, summary};
-use model::finding::{Explanation, Level, Limit, Phase};
+use model::Workload;
+use model::finding::{Level, Phase};
 use model::request::{Causes, Moment};
-use model::{Direction, Leg, LegSummary, Run, Summary, Workload};
 
 /// A run: its answers, what limited it, its pictures, and everything that was measured.
 pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
@@ -199,55 +198,4 @@ fn what_was_done(run: &Run, summary: &Summary) -> Vec<(String, String)> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::page;
-    use crate::testing::{self, LOSSY, WINDOWED};
-    use model::summarise;
-
-    pub(crate) fn both_ways() -> Page {
-        let legs = vec![
-            testing::leg(Direction::Up, LOSSY),
-            testing::leg(Direction::Down, WINDOWED),
-        ];
-        let one = testing::run(testing::spec(), legs);
-        run(&one, &summarise(&one), &[testing::rivals()])
-    }
-
-    #[test]
-    fn words_and_pictures_of_a_run() {
-        let page = both_ways();
-        insta::assert_snapshot!(page.verdict.join("\n"));
-        let pictures = page.sections.iter().flat_map(|s| &s.pictures);
-        let output = pictures.map(|p| format!("{}: {}\n{}", p.id, p.title, p.alternative));
-        insta::assert_snapshot!(output.collect::<Vec<_>>().join("\n"));
-    }
-
-    #[test]
-    fn a_picture_of_each_kind_by_the_letter() {
-        let page = both_ways();
-        for picture in page.sections[..2].iter().flat_map(|s| &s.pictures) {
-            insta::assert_snapshot!(picture.id.clone(), page::csv(picture));
-        }
-    }
-
-    #[test]
-    fn a_run_of_an_hour_is_a_page_that_a_browser_takes() {
-        let mut legs = vec![testing::leg(Direction::Up, LOSSY)];
-        let samples = legs[0].local.samples.clone();
-        let Leg { local, remote, .. } = &mut legs[0];
-        for end in [local, remote] {
-            end.samples = (0..36_000u64)
-                .map(|n| {
-                    let mut sample = samples[n as usize % samples.len()].clone();
-                    sample.at = model::Nanos::from_millis(100 * n);
-                    sample.bytes = model::Bytes(n * 1_234_567);
-                    sample
-                })
-                .collect();
-        }
-        let one = testing::run(testing::spec(), legs);
-        let text = page::html(&run(&one, &summarise(&one), &[]));
-        assert!(text.len() < 1_000_000, "{}", text.len());
-    }
-}
+pub(crate) mod tests;

@@ -1,17 +1,15 @@
 //! The page of a trace or a capture: its connections, the biggest in full, and the requests that they carried.
 
 use super::filled;
-use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pictures::downsample::Downsampled;
 use crate::pictures::ladder::{self, Ladder};
 use crate::pictures::socket::{self, SenderLanes};
 use crate::pictures::time_sequence::{self, time};
 use crate::pictures::{bands, latency};
-use crate::words::{counted, escape, grouped};
+use crate::prelude::*;
 use crate::{explain, requests};
-use model::finding::{Explanation, Limit};
+use model::Latency;
 use model::request::{Call, Operation, Requests, Step};
-use model::{Bytes, Latency};
 
 /// Connections that are named by their sentence.
 const NAMED: usize = 50;

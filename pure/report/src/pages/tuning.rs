@@ -1,11 +1,10 @@
 //! The page of a path that was tuned.
 
 use super::facts;
-use crate::page::{KeyFigure, Page, Picture, Section};
 use crate::pictures::{bars, forest, pairs};
+use crate::prelude::*;
 use crate::prove::phrase::{self, of_all};
 use crate::tune::{self, Judged};
-use crate::words::{Style, escape, shown, utc};
 use model::{Attempt, Fate, Look, Tuning};
 
 /// What was kept and what it brought; then before and after, each experiment, and the whole story.

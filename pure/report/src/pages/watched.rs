@@ -2,13 +2,12 @@
 //! and a day of it that was kept.
 
 use super::facts;
-use crate::page::{KeyFigure, Page, Picture, Section, Svg};
 use crate::pictures::{RIGHT, WIDTH};
+use crate::prelude::*;
 use crate::watch::{limit, way, who};
-use crate::words::{Table, counted, minute, round_span};
-use model::finding::{Explanation, Glance, Limit, SocketAccount, SocketGroup};
-use model::{Bytes, Nanos, WatchTrace, WatchedDay, WatchedSpan};
-use std::collections::BTreeMap;
+use crate::words::{minute, round_span};
+use model::finding::{Glance, SocketAccount, SocketGroup};
+use model::{WatchTrace, WatchedDay, WatchedSpan};
 
 const HOUR: Nanos = Nanos::from_secs(3_600);
 /// Rows of the table of groups, those first that were limited longest by something other than their application.

@@ -2,10 +2,9 @@
 
 use super::{RIGHT, WIDTH, cut};
 use crate::csv::cell;
-use crate::page::{Picture, Svg};
+use crate::prelude::*;
 use crate::prove::phrase::{csv_unit, value};
-use crate::words::{counted, escape};
-use model::{Experiment, Look, Metric, Published, Statistics, Verdict};
+use model::{Look, Metric, Published, Statistics};
 
 /// Left end of the bars.
 const LEFT: f64 = 20.0;

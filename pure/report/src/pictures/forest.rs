@@ -3,10 +3,9 @@
 use super::pairs::{ChangeAxis, Effect, margin_band};
 use super::{RIGHT, WIDTH, cut};
 use crate::csv::cell;
-use crate::page::{Picture, Svg};
+use crate::prelude::*;
 use crate::prove::phrase::{answer, margins, share, unit};
-use crate::words::escape;
-use model::{Experiment, Metric, Outcome, Published, Verdict};
+use model::{Metric, Published};
 
 /// Longest name that is drawn, in characters: the answer stands beside it.
 const LONGEST: usize = 60;

@@ -2,10 +2,8 @@
 
 use super::WIDTH;
 use super::latency::short;
-use crate::page::{Picture, Svg};
+use crate::prelude::*;
 use crate::requests::named;
-use crate::words::escape;
-use model::Nanos;
 use model::request::{Call, Step, Viewpoint};
 
 /// Where the rails begin.

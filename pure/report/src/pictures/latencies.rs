@@ -1,9 +1,8 @@
 //! How long requests took, over time.
 
 use super::seconds;
-use crate::page::{Axis, Chart, Picture, Scale, Series, Stroke};
-use crate::words::counted;
-use model::{Latency, LatencySummary, Leg, Nanos, interval_ends};
+use crate::prelude::*;
+use model::{Latency, LatencySummary, interval_ends};
 
 /// Median, 99th percentile and the longest of the requests between two samples; `None` if there were none.
 pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture> {

@@ -1,12 +1,11 @@
 //! How long requests took: as a distribution, over time, and split into causes.
 
 use super::{RIGHT, WIDTH};
-use crate::page::{Axis, Chart, Picture, Ruler, Scale, Series, Stroke, Svg, quantity};
+use crate::page::{Ruler, quantity};
+use crate::prelude::*;
 use crate::requests::{spent, sum};
-use crate::words::{escape, grouped};
+use model::Latency;
 use model::request::{Cause, Moment, Operation};
-use model::{Latency, Nanos};
-use std::collections::BTreeMap;
 
 /// Distributions in one picture.
 const MOST_SERIES: usize = 8;

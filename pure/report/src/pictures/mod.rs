@@ -15,10 +15,8 @@ pub mod socket;
 pub mod stages;
 pub mod time_sequence;
 
-use crate::page::{Axis, Band, Scale};
-use crate::words::escape;
-use model::Nanos;
-use model::finding::{Limit, Phase};
+use crate::prelude::*;
+use model::finding::Phase;
 
 /// Width of a still picture, in its own units: a page shows it at this size where there is room, and its text can still be
 /// read where a window of 390 pixels makes it smaller.

@@ -3,8 +3,7 @@
 use super::{RIGHT, WIDTH};
 use crate::copy::stage_name;
 use crate::csv::cell;
-use crate::page::{Picture, Svg};
-use crate::words::percent;
+use crate::prelude::*;
 use model::{CopySummary, FileCopy};
 
 /// A bar a stage, the busiest first.

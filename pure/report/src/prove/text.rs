@@ -1,11 +1,8 @@
 //! The verdict, the forecast and the live line as text.
 
 use super::phrase::{self, Answer};
-use crate::words::{Ink, Style, Table, counted, escape, escape_sentence, percent};
-use model::{
-    ArmTable, Comparison, Design, Ended, Experiment, Forecast, GateState, Metric, Outcome, Plan,
-    TrialPhase, Verdict,
-};
+use crate::prelude::*;
+use model::{ArmTable, Comparison, Design, Forecast, GateState, Metric, Plan, TrialPhase};
 
 /// Most runs that are named one by one.
 const NAMED: usize = 5;
