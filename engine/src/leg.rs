@@ -278,30 +278,22 @@ pub fn run_end(
     });
 
     let outcome = load.finish();
-    let mut warnings = outcome.warnings;
+    result.record = EndRecord {
+        bytes: outcome.bytes.iter().copied().sum(),
+        datagrams: all(&outcome.datagrams),
+        line: line_before.and_then(|before| line()?.since(&before)),
+        ..outcome.record
+    };
     let broke: Vec<String> = outcome.errors.iter().map(|e| e.what.clone()).collect();
     let all_broke = broke.len() == streams && streams > 0;
     if !all_broke && outcome.limit.is_none() {
+        let warnings = &mut result.record.warnings;
         warnings.extend(outcome.errors.into_iter().map(|error| Warning {
             what: format!("stream {} broke: {}", error.stream, error.what),
             meaning: "the figures hold what it moved until then".to_owned(),
             remedy: "measure again; if it stays, look at the path with fewer streams".to_owned(),
         }));
     }
-    result.record = EndRecord {
-        bytes: outcome.bytes.iter().copied().sum(),
-        duration: outcome.duration,
-        acknowledged: outcome.acknowledged,
-        requests: outcome.requests,
-        datagrams: all(&outcome.datagrams),
-        arrivals: outcome.arrivals,
-        operations: outcome.operations,
-        copy: outcome.copy,
-        store: outcome.store,
-        line: line_before.and_then(|before| line()?.since(&before)),
-        warnings,
-        ..EndRecord::default()
-    };
     let broke = broke.into_iter().next().filter(|_| all_broke);
     result.broke = outcome.limit.or(broke);
     result.datagrams = outcome.datagrams;

@@ -468,15 +468,7 @@ impl Archive {
             }
             (None, None) => ALONE.to_owned(),
             (None, Some(path)) => {
-                let PathRow {
-                    local_key,
-                    remote_key,
-                    workload,
-                    alike,
-                    ..
-                } = path;
-                let all = [local_key, remote_key, workload, alike];
-                values.extend(all.map(|text| text.clone().into()));
+                values.extend(path.key().map(|text| text.clone().into()));
                 format!(
                     "local_key = ? AND remote_key = ? AND workload = ? AND alike = ? AND {ALONE}"
                 )

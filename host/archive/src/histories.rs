@@ -34,6 +34,16 @@ pub struct PathRow {
 }
 
 impl PathRow {
+    /// What tells it from other paths: both hosts, the workload, and what makes runs of it alike.
+    pub(crate) fn key(&self) -> [&String; 4] {
+        [
+            &self.local_key,
+            &self.remote_key,
+            &self.workload,
+            &self.alike,
+        ]
+    }
+
     /// Whether a run is one of its own.
     pub fn is_of(&self, run: &Run) -> bool {
         let spec = &run.spec;
@@ -148,14 +158,8 @@ impl Archive {
         const OF_PATH: &str =
             "local_key = ?1 AND remote_key = ?2 AND workload = ?3 AND alike = ?4 AND changes = ?5";
         self.write("keep the history of a path", "", |tx| {
-            let PathRow {
-                local_key,
-                remote_key,
-                workload,
-                alike,
-                changes,
-                ..
-            } = path;
+            let [local_key, remote_key, workload, alike] = path.key();
+            let changes = path.changes;
             match made {
                 Some((history, latest)) => tx.execute(
                     &format!(

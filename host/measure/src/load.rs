@@ -5,9 +5,7 @@ use crate::spin::is_local;
 use crate::stream::{StreamError, StreamShared};
 use crate::workload::alone;
 use crate::{blocks, bulk, copy, request, udp};
-use model::{
-    Arrivals, BlockRecord, CopyRecord, Datagrams, Latency, StoreRecord, Warning, Workload,
-};
+use model::{Datagrams, EndRecord, Latency, Workload};
 use std::collections::BTreeSet;
 use std::thread::{self, JoinHandle, Thread};
 use sys::sched;
@@ -20,26 +18,12 @@ pub struct LoadOutcome {
     pub bytes: Vec<Bytes>,
     /// Datagrams of each stream (datagrams only).
     pub datagrams: Vec<Datagrams>,
-    /// What their receiver found ([`Role::Receive`] of datagrams only).
-    pub arrivals: Option<Arrivals>,
-    /// From the first byte of any stream to the last.
-    pub duration: Nanos,
-    /// From the first byte sent until all streams were acknowledged whole (bulk sender of a set size only).
-    pub acknowledged: Option<Nanos>,
-    /// All latencies ([`Role::Ask`] only).
-    pub requests: Option<Latency>,
-    /// The same by operation (blocks only).
-    pub operations: Vec<BlockRecord>,
-    /// What the storage did (copies only).
-    pub copy: Option<CopyRecord>,
-    /// What the blocks were in (the end that was asked for them only).
-    pub store: Option<StoreRecord>,
+    /// What all streams together came to, but for bytes and datagrams.
+    pub record: EndRecord,
     /// Streams that broke.
     pub errors: Vec<StreamError>,
     /// The limit that cut the load, if one did.
     pub limit: Option<String>,
-    /// What the reader must know to take the figures right.
-    pub warnings: Vec<Warning>,
 }
 
 /// A running load. Dropping it without [`Load::finish`] cuts its streams off.
@@ -169,23 +153,22 @@ impl Load {
         }
         let mut state = shared.lock();
         let mut outcome = std::mem::take(&mut state.outcome);
-        outcome.warnings.extend(state.tally.warnings());
         outcome.errors.sort_by_key(|e| e.stream);
+        let record = &mut outcome.record;
+        record.warnings.extend(state.tally.warnings());
+        if let (Some(first), Some(last)) = (state.first, state.last) {
+            record.duration = last.saturating_duration_since(first).into();
+        }
+        if let (Some(first), (streams, Some(last))) = (state.first, state.acknowledged)
+            && streams == shared.streams.len()
+        {
+            record.acknowledged = Some(last.saturating_duration_since(first).into());
+        }
+        record.requests = self.asks().then(|| state.all.clone());
+        record.store = store;
         LoadOutcome {
             bytes: shared.bytes(),
             datagrams: shared.datagrams(),
-            duration: match (state.first, state.last) {
-                (Some(first), Some(last)) => last.saturating_duration_since(first).into(),
-                _ => Nanos(0),
-            },
-            acknowledged: match (state.first, state.acknowledged) {
-                (Some(first), (streams, Some(last))) if streams == shared.streams.len() => {
-                    Some(last.saturating_duration_since(first).into())
-                }
-                _ => None,
-            },
-            requests: self.asks().then(|| state.all.clone()),
-            store,
             ..outcome
         }
     }

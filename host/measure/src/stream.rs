@@ -4,7 +4,7 @@ use crate::load::LoadOutcome;
 use crate::prelude::*;
 use crate::udp;
 use hdrhistogram::Histogram;
-use model::{Arrivals, BlockRecord, CopyRecord, Datagrams, Latency, LegLimit, Warning};
+use model::{Arrivals, BlockRecord, CopyRecord, Datagrams, EndRecord, Latency, LegLimit, Warning};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
@@ -161,7 +161,10 @@ impl StreamShared {
             state: Mutex::new(StreamState {
                 running: sockets.len(),
                 outcome: LoadOutcome {
-                    warnings,
+                    record: EndRecord {
+                        warnings,
+                        ..EndRecord::default()
+                    },
                     ..LoadOutcome::default()
                 },
                 ..StreamState::default()
@@ -384,8 +387,8 @@ impl LoadStream<'_> {
     /// Adds what a receiver of datagrams found at the end.
     pub(crate) fn arrived(&self, arrivals: &Arrivals) {
         let mut state = self.shared.lock();
-        let before = state.outcome.arrivals.take().unwrap_or_default();
-        state.outcome.arrivals = Some(before.merged(arrivals));
+        let before = state.outcome.record.arrivals.take().unwrap_or_default();
+        state.outcome.record.arrivals = Some(before.merged(arrivals));
     }
 
     /// The time from the first byte to the last.
@@ -572,7 +575,7 @@ impl LoadStream<'_> {
 
     /// Keeps what the storage of a copy did.
     pub(crate) fn copied(&self, record: CopyRecord) {
-        self.shared.lock().outcome.copy = Some(record);
+        self.shared.lock().outcome.record.copy = Some(record);
     }
 
     /// Keeps why what has the blocks failed.
@@ -586,9 +589,9 @@ impl LoadStream<'_> {
         let mut state = self.shared.lock();
         for record in records {
             let known = |of: &&mut BlockRecord| of.operation == record.operation;
-            match state.outcome.operations.iter_mut().find(known) {
+            match state.outcome.record.operations.iter_mut().find(known) {
                 Some(of) => of.add(&record),
-                None => state.outcome.operations.push(record),
+                None => state.outcome.record.operations.push(record),
             }
         }
     }

@@ -492,9 +492,9 @@ mod tests {
         let received = receiving.finish();
         assert_eq!(received.bytes, [Bytes(100_000)]);
         assert_eq!(received.datagrams[0].packets, 100);
-        assert_eq!(received.arrivals.unwrap().received, 100);
-        assert_eq!(sent.arrivals, None);
-        assert!(sent.duration > Nanos(0) && received.duration > Nanos(0));
+        assert_eq!(received.record.arrivals.unwrap().received, 100);
+        assert_eq!(sent.record.arrivals, None);
+        assert!(sent.record.duration > Nanos(0) && received.record.duration > Nanos(0));
     }
 
     #[test]
@@ -506,7 +506,7 @@ mod tests {
             let (limit, socket) = (LegLimit::Bytes(Bytes(1)), a.try_clone().unwrap());
             let sending = load(Role::Send, (0, size), limit, vec![socket]).unwrap();
             assert!(sending.wait(remote()));
-            let said = sending.finish().warnings;
+            let said = sending.finish().record.warnings;
             assert_eq!(said.len(), warnings, "{size}: {said:?}");
             assert!(said.iter().all(|w| w.what.contains("above the path MTU")));
         }
@@ -521,7 +521,7 @@ mod tests {
         let limit = LegLimit::Bytes(Bytes(20_000));
         let sending = load(Role::Send, (0, 1000), limit, vec![a]).unwrap();
         assert!(sending.wait(remote()) && receiving.wait(remote()));
-        let said = sending.finish().warnings;
+        let said = sending.finish().record.warnings;
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].what.contains("(UDP_SEGMENT) for 1 stream(s)"));
         assert_eq!(receiving.finish().bytes, [Bytes(20_000)]);
@@ -550,7 +550,7 @@ mod tests {
         reads(101);
         send(0);
         assert!(receiving.wait(remote()));
-        let found = receiving.finish().arrivals.unwrap();
+        let found = receiving.finish().record.arrivals.unwrap();
         assert!(found.dropped > 0, "{found:?}");
         assert_eq!(found.received + found.dropped, 101);
     }
@@ -581,7 +581,7 @@ mod tests {
         assert!(!receiving.wait(Instant::now()));
         receiving.stop();
         assert!(receiving.wait(remote()));
-        assert_eq!(receiving.finish().duration, Nanos(0));
+        assert_eq!(receiving.finish().record.duration, Nanos(0));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn judged([sent, received]: &[LoadOutcome; 2]) -> CopySummary {
     assert_eq!((&sent.errors, &received.errors), (&vec![], &vec![]));
     let end = |outcome: &LoadOutcome| EndRecord {
         bytes: outcome.bytes.iter().copied().sum(),
-        copy: outcome.copy.clone(),
+        copy: outcome.record.copy.clone(),
         ..EndRecord::default()
     };
     summarise_copy(&end(sent), &end(received)).unwrap()
@@ -233,7 +233,7 @@ fn a_file_arrives_as_it_was_whatever_its_length() {
             };
             let [sent, received] = copy(&order, LegLimit::Whole);
             assert_eq!((&sent.errors, &received.errors), (&vec![], &vec![]));
-            let (source, copied) = (sent.copy.unwrap(), received.copy.unwrap());
+            let (source, copied) = (sent.record.copy.unwrap(), received.record.copy.unwrap());
             assert_eq!((copied.verified, copied.kept), (Some(true), true));
             assert_eq!(source.hash, copied.hash);
             assert!(fs::read(&to).unwrap() == data, "{length} bytes differ");
@@ -252,13 +252,13 @@ fn the_first_bytes_of_a_file_and_the_time_of_memory_are_whole_copies() {
     fs::write(dir.path("from"), vec![5; 3 << 20]).unwrap();
     let part = order(Some(dir.path("from")), Some(dir.path("part")));
     let [_, received] = copy(&part, LegLimit::Bytes(Bytes(1_234_567)));
-    assert!(received.copy.unwrap().kept);
+    assert!(received.record.copy.unwrap().kept);
     assert_eq!(fs::metadata(dir.path("part")).unwrap().len(), 1_234_567);
 
     let timed = order(None, Some(dir.path("timed")));
     let [sent, received] = copy(&timed, LegLimit::Time(Nanos::from_millis(200)));
     assert_eq!(sent.bytes, received.bytes);
-    assert!(received.copy.unwrap().kept);
+    assert!(received.record.copy.unwrap().kept);
     assert_eq!(
         fs::metadata(dir.path("timed")).unwrap().len(),
         sent.bytes[0].0
@@ -279,7 +279,7 @@ fn a_file_that_the_time_cuts_short_is_not_kept() {
     let limit = LegLimit::Time(Nanos::from_millis(300));
     let [sent, received] = run(from, to, limit, Some(BitRate(80_000_000)));
     assert!(sent.bytes[0].0 < 32 << 20);
-    let copied = received.copy.unwrap();
+    let copied = received.record.copy.unwrap();
     assert_eq!((copied.verified, copied.kept), (Some(true), false));
     assert_eq!(dir.names(), ["from"], "nothing is left");
 }
@@ -369,7 +369,7 @@ fn storage_that_fails_ends_both_ends_and_says_why() {
     let [sent, received] = run(from, Storage::Sink(Arc::new(Full)), LegLimit::Whole, None);
     assert_eq!(received.errors[0].what, "no space left");
     assert_eq!(
-        received.copy.unwrap().failed.as_deref(),
+        received.record.copy.unwrap().failed.as_deref(),
         Some("no space left")
     );
     assert_eq!(sent.errors.len(), 1, "the sender does not go on");
@@ -381,7 +381,7 @@ fn storage_that_fails_ends_both_ends_and_says_why() {
         received.errors[0].what,
         "the sender ended before the end of the copy: it was removed"
     );
-    for record in [sent.copy.unwrap(), received.copy.unwrap()] {
+    for record in [sent.record.copy.unwrap(), received.record.copy.unwrap()] {
         assert!(
             record.span > Nanos(0) && record.span >= record.transfer,
             "{record:?}"
@@ -445,7 +445,7 @@ fn a_copy_of_another_length_or_hash_is_not_kept() {
         local.write_all(&bytes.concat()).unwrap();
         assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
         let outcome = load.finish();
-        let copy = outcome.copy.unwrap();
+        let copy = outcome.record.copy.unwrap();
         assert_eq!(copy.verified, Some(outcome.errors.is_empty()));
         let known = u128::from_be_bytes(twox_hash::XxHash3_128::oneshot(data).to_be_bytes());
         assert_eq!(copy.hash, format!("{known:032x}"));
@@ -649,8 +649,8 @@ fn summaries_of([client, server]: &[LoadOutcome; 2]) -> Vec<BlockSummary> {
     assert_eq!((&client.errors, &server.errors), (&vec![], &vec![]));
     assert_eq!(client.bytes, server.bytes, "both ends count the same");
     summarise_blocks(&EndRecord {
-        operations: client.operations.clone(),
-        duration: client.duration,
+        operations: client.record.operations.clone(),
+        duration: client.record.duration,
         ..EndRecord::default()
     })
 }
@@ -721,7 +721,7 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
         300,
         "{summaries:?}"
     );
-    let record = outcome[1].store.as_ref().unwrap();
+    let record = outcome[1].record.store.as_ref().unwrap();
     assert_eq!((record.blocks, &record.failed), (256, &None));
     assert!(record.fsync.is_some(), "writes are made safe at the end");
     assert!(record.cached_before_share.is_some() && record.cached_after_share.is_some());
@@ -731,7 +731,7 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
     let store: Arc<dyn Store> = open(&committed, &Reach::Anywhere).unwrap().into();
     let outcome = asked(&committed, store, LegLimit::Requests(10));
     assert_eq!(
-        outcome[1].store.as_ref().unwrap().fsync,
+        outcome[1].record.store.as_ref().unwrap().fsync,
         None,
         "safe already"
     );
@@ -746,7 +746,7 @@ fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
     let order = blocks(2, &[Read], hot.clone());
     let store: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
     let outcome = asked(&order, Arc::clone(&store), LegLimit::Requests(20));
-    let record = outcome[1].store.as_ref().unwrap();
+    let record = outcome[1].record.store.as_ref().unwrap();
     assert_eq!(
         (record.blocks, record.cached_before_share),
         (512, Some(1.0))
@@ -829,7 +829,7 @@ fn a_storage_that_fails_ends_both_ends_with_its_reason() {
         let store = Late::new(Duration::from_millis(1));
         let [client, server] = asked(&order, store, LegLimit::Time(Nanos::from_secs(20)));
         let why = "cannot read block 0: it is broken";
-        assert_eq!(server.store.unwrap().failed.as_deref(), Some(why));
+        assert_eq!(server.record.store.unwrap().failed.as_deref(), Some(why));
         assert_eq!(server.errors[0].what, why);
         assert_eq!(client.errors.len(), 1);
     }
@@ -852,7 +852,7 @@ fn blocks_that_were_asked_and_never_came_are_said() {
     remote[0].read_exact(&mut [0]).unwrap();
     client.stop();
     assert!(client.wait(Instant::now() + PATIENCE), "the blocks hang");
-    let said = client.finish().warnings;
+    let said = client.finish().record.warnings;
     assert!(
         said[0].what.contains("3 request(s) were never answered"),
         "{said:?}"

@@ -79,10 +79,10 @@ fn transfer(n: usize, limit: LegLimit, order: &Bulk) -> (LoadOutcome, LoadOutcom
     let (sent, received) = (done(sender), done(receiver));
     assert_eq!(sent.errors, []);
     assert_eq!(received.errors, []);
-    assert_eq!(received.warnings, []);
+    assert_eq!(received.record.warnings, []);
     assert_eq!(sent.bytes, received.bytes, "both ends count alike");
     assert_eq!(sent.bytes.len(), n);
-    assert!(sent.store.is_none() && received.store.is_none());
+    assert!(sent.record.store.is_none() && received.record.store.is_none());
     (sent, received)
 }
 
@@ -92,8 +92,8 @@ fn bytes_are_exact_over_all_streams_together() {
         let (sent, received) = transfer(n, LegLimit::Bytes(Bytes(bytes)), &Bulk::default());
         assert_eq!(total(&sent), bytes);
         // The sender alone, and of a size alone, waits for the acknowledgements.
-        assert!(sent.acknowledged.is_some_and(|time| time > Nanos(0)));
-        assert_eq!(received.acknowledged, None);
+        assert!(sent.record.acknowledged.is_some_and(|time| time > Nanos(0)));
+        assert_eq!(received.record.acknowledged, None);
     }
 }
 
@@ -119,7 +119,7 @@ fn a_sender_waits_for_acknowledgements_until_the_time_to_drain_is_over() {
         }
         let sent = done(sender);
         assert_eq!(sent.errors, []);
-        assert_eq!(sent.acknowledged.is_some(), reads);
+        assert_eq!(sent.record.acknowledged.is_some(), reads);
     }
 }
 
@@ -133,9 +133,9 @@ fn time_ends_a_transfer_and_both_ends_count_alike() {
         };
         let (sent, received) = transfer(2, limit, &order);
         assert!(sent.bytes.iter().all(|b| b.0 > 0), "{:?}", sent.bytes);
-        assert!(received.duration.0 > 0);
-        assert!(sent.duration > Nanos(0));
-        assert_eq!(sent.acknowledged, None);
+        assert!(received.record.duration.0 > 0);
+        assert!(sent.record.duration > Nanos(0));
+        assert_eq!(sent.record.acknowledged, None);
     }
 }
 
@@ -159,7 +159,7 @@ fn zero_copy_moves_as_many_bytes() {
     };
     let receiver = Load::start(bulk(Role::Receive, limit, &order), remote).unwrap();
     let sent = done(Load::start(bulk(Role::Send, limit, &order), local).unwrap());
-    assert_eq!((sent.errors.len(), sent.warnings.len()), (0, 0));
+    assert_eq!((sent.errors.len(), sent.record.warnings.len()), (0, 0));
     assert_eq!(total(&sent), 20_000_000);
     assert_eq!(total(&done(receiver)), 20_000_000);
 }
@@ -229,7 +229,7 @@ fn a_receiver_gives_up_when_the_time_to_drain_is_over() {
     job.drain = Duration::from_millis(50);
     let received = done(Load::start(job, remote).unwrap());
     assert_eq!(received.errors, []);
-    assert!(received.warnings[0].what.contains("drain"));
+    assert!(received.record.warnings[0].what.contains("drain"));
 
     let (_local, remote) = sockets(1);
     let mut job = bulk(Role::Receive, LegLimit::Bytes(Bytes(10)), &Bulk::default());
@@ -357,7 +357,7 @@ fn every_byte_of_a_load_is_taken_from_the_quota_and_its_end_has_a_name() {
             "{role:?}"
         );
         if matches!(role, Role::Send | Role::Receive) {
-            assert_eq!(limited.warnings, [], "{role:?}");
+            assert_eq!(limited.record.warnings, [], "{role:?}");
         }
         drop(free);
         let moved = match role {
@@ -465,7 +465,7 @@ fn ask(n: usize, limit: LegLimit, order: &Request) -> (LoadOutcome, LoadOutcome)
 }
 
 fn count(outcome: &LoadOutcome) -> u64 {
-    outcome.requests.as_ref().map_or(0, Latency::count)
+    outcome.record.requests.as_ref().map_or(0, Latency::count)
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn requests_are_counted_exactly() {
             let (asked, answered) = ask(n, LegLimit::Requests(500), &order);
             assert_eq!(count(&asked), 500);
             assert_eq!(total(&asked), 500 * 64);
-            assert_eq!(answered.requests, None);
+            assert_eq!(answered.record.requests, None);
         }
     }
 }
@@ -516,7 +516,7 @@ fn taken_latencies_add_up_to_the_total() {
     }
     taken = taken.merged(&client.take_requests().unwrap());
     assert_eq!(taken.count(), 2000);
-    assert_eq!(done(client).requests, Some(taken));
+    assert_eq!(done(client).record.requests, Some(taken));
     done(server);
 }
 
@@ -582,7 +582,7 @@ fn a_connection_that_never_answers_among_a_thousand_holds_up_no_other() {
     assert_eq!(asked.errors, []);
     assert_eq!(count(&asked), 4999);
     assert!(
-        asked.warnings[0]
+        asked.record.warnings[0]
             .what
             .contains("1 request(s) were never answered")
     );
@@ -761,7 +761,7 @@ fn a_stall_is_charged_to_every_request_that_was_due_in_it() {
     gate.let_through(u64::MAX);
     let asked = done(client);
     server.join().unwrap();
-    let latency = asked.requests.unwrap();
+    let latency = asked.record.requests.unwrap();
     assert_eq!(latency.count(), 500);
     // Request k was due at k ms and was answered after 420 ms at the earliest: k = 11 waited 409
     // and so on down. At least 300 must have waited 100 ms or more.
@@ -791,8 +791,13 @@ fn what_was_never_answered_or_sent_is_said() {
     gate.let_through(u64::MAX);
     server.join().unwrap();
     assert_eq!(asked.errors, []);
-    assert_eq!(asked.requests.unwrap().count(), 3);
-    let said: Vec<&str> = asked.warnings.iter().map(|w| w.what.as_str()).collect();
+    assert_eq!(asked.record.requests.unwrap().count(), 3);
+    let said: Vec<&str> = asked
+        .record
+        .warnings
+        .iter()
+        .map(|w| w.what.as_str())
+        .collect();
     assert!(
         said[0].contains("1 request(s) were never answered"),
         "{said:?}"
@@ -808,7 +813,7 @@ fn a_client_that_asked_all_it_was_to_ask_left_none_unsent() {
         ..small()
     };
     let (asked, _) = ask(1, LegLimit::Requests(100), &order);
-    assert_eq!((count(&asked), asked.warnings), (100, vec![]));
+    assert_eq!((count(&asked), asked.record.warnings), (100, vec![]));
 }
 
 #[test]
@@ -821,7 +826,9 @@ fn both_ends_on_one_host_that_cannot_all_spin_are_warned() {
         ..request(role, LegLimit::Requests(1), &small())
     };
     let _server = Load::start(job(Role::Answer), remote).unwrap();
-    let said = done(Load::start(job(Role::Ask), local).unwrap()).warnings;
+    let said = done(Load::start(job(Role::Ask), local).unwrap())
+        .record
+        .warnings;
     let what = format!("{} threads on ", 2 * threads);
     assert!(said[0].what.contains(&what), "{said:?}");
 }
@@ -921,7 +928,7 @@ fn a_server_that_goes_away_is_an_error_with_counts() {
     gate.let_through(u64::MAX);
     server.join().unwrap();
     let asked = done(client);
-    assert_eq!(asked.requests.unwrap().count(), 5);
+    assert_eq!(asked.record.requests.unwrap().count(), 5);
     assert!(asked.errors[0].what.contains("closed the connection"));
 }
 
@@ -997,7 +1004,7 @@ fn a_reconnecting_client_gives_up_on_a_silent_server() {
     job.reconnect = Some(Reconnect::Connect(Arc::new(open)));
     let asked = done(Load::start(job, local).unwrap());
     assert_eq!(asked.errors, []);
-    assert!(asked.warnings[0].what.contains("never answered"));
+    assert!(asked.record.warnings[0].what.contains("never answered"));
 }
 
 #[test]

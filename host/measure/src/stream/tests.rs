@@ -311,6 +311,7 @@ fn counts_of_an_operation_are_those_of_all_connections() {
     let state = shared.lock();
     let found = state
         .outcome
+        .record
         .operations
         .iter()
         .map(|r| (r.operation, r.data.0, r.waited.0));

@@ -72,12 +72,9 @@ pub(crate) trait Part {
     /// All that a change may touch, verbatim.
     fn read(&self, kernel: &mut Kernel) -> Result<Image, KnobFailure>;
     /// Refuses what cannot be done, or could not be restored to `before`. Changes nothing.
-    fn plan(
-        &self,
-        kernel: &mut Kernel,
-        setting: &Setting,
-        before: &Image,
-    ) -> Result<(), KnobFailure>;
+    fn plan(&self, _: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
+        number(setting).map(drop)
+    }
     /// Changes it.
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure>;
     /// The value that it has now; `None` if it has none.

@@ -25,10 +25,6 @@ impl Part for Mtu6 {
         Ok(text.trim().into())
     }
 
-    fn plan(&self, _: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
-        number(setting).map(drop)
-    }
-
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         // The kernel refuses more than the device takes (`addrconf_sysctl_mtu`).
         Ok(fs::write(self.file(kernel)?, number(setting)?.to_string())?)

@@ -15,10 +15,6 @@ impl Part for Txqueuelen {
             .into())
     }
 
-    fn plan(&self, _: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), KnobFailure> {
-        number(setting).map(drop)
-    }
-
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), KnobFailure> {
         self.device.set(kernel, libc::IFLA_TXQLEN, number(setting)?)
     }
