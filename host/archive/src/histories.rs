@@ -34,7 +34,7 @@ pub struct PathRow {
 }
 
 impl PathRow {
-    /// What tells it from other paths: both hosts, the workload, and what makes runs of it alike.
+    /// What makes it another path: both hosts, the workload, and what makes runs of it alike.
     pub(crate) fn key(&self) -> [&String; 4] {
         [
             &self.local_key,
