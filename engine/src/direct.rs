@@ -1,10 +1,12 @@
 //! The agent's side of measurements that a coordinator orders: slots, runs towards other agents, and what is kept of them.
 
+use crate::controller::PeerLink;
 use crate::exit::sentence;
 use crate::host::{DEFAULT_PORT, Host, authority};
 use crate::leg::how_ended;
 use crate::light::{self, LightOrder};
 use crate::listener::log;
+use crate::mtu::{local, remote};
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{RunArchiver, blank};
 use crate::slots::{DirectSlot, NoSlot, SlotBook, SlotOrder};
@@ -14,7 +16,8 @@ use anyhow::{Result, anyhow, bail};
 use archive::Archive;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use model::{Ended, LegLimit, Nanos, Run, Side, Spec};
+use model::mtu::MtuReport;
+use model::{Ended, IpVersion, LegLimit, Nanos, Run, Side, Spec};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,6 +131,7 @@ impl Service {
                 ttl,
                 peer,
                 role,
+                files,
             } => {
                 let order = SlotOrder {
                     slot: &slot,
@@ -136,6 +140,7 @@ impl Service {
                     ttl,
                     peer,
                     role,
+                    files,
                 };
                 match self.hold(by, &slots, &order) {
                     Ok((id, light)) => DirectAnswer::Held {
@@ -161,24 +166,22 @@ impl Service {
                 outage,
                 title,
             } => {
-                let means = self.means()?;
-                let found = slots.source(by, &slot, to.id);
-                if let Err(error) = &found
-                    && !std::mem::replace(&mut self.logged, true)
-                {
-                    log(&format!("{}: no run: {error:#}", self.peer.name));
-                }
-                let slot = found?;
-                *sys::lock(&self.playing) = Some(Arc::clone(&slot));
                 let outage = outage.min(LONGEST_OUTAGE);
-                let played = self.play(number, &means, &slot, (*spec, outage), &to, title);
-                *sys::lock(&self.playing) = None;
-                slots.release(by, &slot.name);
-                let digest = played?;
-                DirectAnswer::Played {
-                    run: slot.name.clone(),
-                    digest,
-                }
+                let digest = self.in_slot((by, &slots), &slot, &to, |service, means, slot| {
+                    service.play(number, means, slot, (*spec, outage), &to, title)
+                })?;
+                DirectAnswer::Played { run: slot, digest }
+            }
+            DirectRequest::Mtu {
+                slot,
+                to,
+                ip_version,
+            } => {
+                let report = self.in_slot((by, &slots), &slot, &to, |service, means, slot| {
+                    service.mtu(means, slot, &to, ip_version)
+                })?;
+                let report = Box::new(report);
+                DirectAnswer::Mtu { report }
             }
             DirectRequest::Light {
                 slot,
@@ -219,6 +222,29 @@ impl Service {
                 DirectAnswer::Document { data }
             }
         })
+    }
+
+    /// Measures towards the destination in the slot of this name, which is over then.
+    fn in_slot<T>(
+        &mut self,
+        (by, slots): (NodeId, &SlotBook),
+        name: &str,
+        to: &Destination,
+        measure: impl FnOnce(&Service, &DirectMeans, &DirectSlot) -> Result<T>,
+    ) -> Result<T> {
+        let means = self.means()?;
+        let found = slots.source(by, name, to.id);
+        if let Err(error) = &found
+            && !std::mem::replace(&mut self.logged, true)
+        {
+            log(&format!("{}: no run: {error:#}", self.peer.name));
+        }
+        let slot = found?;
+        *sys::lock(&self.playing) = Some(Arc::clone(&slot));
+        let measured = measure(self, &means, &slot);
+        *sys::lock(&self.playing) = None;
+        slots.release(by, name);
+        measured
     }
 
     fn means(&self) -> Result<DirectMeans> {
@@ -282,22 +308,18 @@ impl Service {
         to: &Destination,
         title: Option<String>,
     ) -> Result<String> {
-        fits(&spec, slot)?;
-        let host = destination(to)?;
+        self.fits(&spec, slot)?;
         if Archive::open(&means.archive)?.find(&slot.name).is_ok() {
             bail!("a run {} is kept there already", slot.name);
         }
         let stop: &AtomicBool = &slot.over;
         let how = How {
-            directory: means.directory.clone(),
             ip_version: spec.socket.ip_version,
             placement: spec.local.clone(),
-            only: Some(to.id),
             outage,
-            stop: Some(stop),
-            ..How::default()
+            ..how(means, slot, to)
         };
-        let link = crate::controller::PeerLink::new(host.connect(&how)?);
+        let link = PeerLink::new(destination(to)?.connect(&how)?);
         let mut link = link.surviving(outage).ordered_by(self.peer.clone());
         let mut run = Run {
             id: slot.name.clone(),
@@ -334,6 +356,45 @@ impl Service {
             archive.note_order(by, &run.id, &digest)?;
         }
         Ok(digest)
+    }
+
+    /// Finds the path MTU to and from the destination.
+    fn mtu(
+        &self,
+        means: &DirectMeans,
+        slot: &DirectSlot,
+        to: &Destination,
+        ip_version: Option<IpVersion>,
+    ) -> Result<MtuReport> {
+        let admitted = remote::admitted(&self.peer, "MTU probes").map_err(|why| anyhow!(why))?;
+        let how = How {
+            ip_version,
+            ..how(means, slot, to)
+        };
+        let mut link = PeerLink::new(destination(to)?.connect(&how)?);
+        let host = authority(&to.name, to.port, DEFAULT_PORT);
+        local::probe(&host, &mut link, Some(&admitted), &slot.over)
+    }
+
+    /// Refuses what a coordinator may not order, and what would not end within the slot.
+    fn fits(&self, spec: &Spec, slot: &DirectSlot) -> Result<()> {
+        if spec.has_files() {
+            self.peer
+                .may_files
+                .as_ref()
+                .map_err(|why| anyhow!("{why}"))?;
+        }
+        if spec.trace {
+            bail!("segments are not recorded between two other hosts: leave out --trace");
+        }
+        let left = Nanos::from(slot.left());
+        if let LegLimit::Time(time) = spec.limit {
+            let time = Nanos(time.0.saturating_mul(u64::from(spec.directions.rounds())));
+            if time > left {
+                bail!("a run of {time}: its slot ends in {left}");
+            }
+        }
+        Ok(())
     }
 
     /// A piece of the document of a run that this coordinator ordered.
@@ -379,25 +440,14 @@ fn document(archive: &Archive, run: &str) -> Result<Vec<u8>> {
     Ok(serde_json::to_vec(&archive.get(run)?)?)
 }
 
-/// Refuses what a coordinator may not order, and what would not end within the slot.
-fn fits(spec: &Spec, slot: &DirectSlot) -> Result<()> {
-    if [true, false]
-        .iter()
-        .any(|sends| spec.workload.file(*sends).is_some())
-    {
-        bail!("files are no part of a measurement between two other hosts: use memory");
+/// How the destination is reached: with its key alone, as long as the slot lasts.
+fn how<'s>(means: &DirectMeans, slot: &'s DirectSlot, to: &Destination) -> How<'s> {
+    How {
+        directory: means.directory.clone(),
+        only: Some(to.id),
+        stop: Some(&slot.over),
+        ..How::default()
     }
-    if spec.trace {
-        bail!("segments are not recorded between two other hosts: leave out --trace");
-    }
-    let left = Nanos::from(slot.left());
-    if let LegLimit::Time(time) = spec.limit {
-        let time = Nanos(time.0.saturating_mul(u64::from(spec.directions.rounds())));
-        if time > left {
-            bail!("a run of {time}: its slot ends in {left}");
-        }
-    }
-    Ok(())
 }
 
 /// Whether a host can have this name or address.

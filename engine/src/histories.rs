@@ -112,8 +112,8 @@ pub fn head(path: &PathRow, direction: Direction) -> History {
         workload: alike(path),
         direction,
         metric: match WorkloadKind::ALL.iter().any(calls) {
-            true => Metric::LatencyP50,
-            false => Metric::Goodput,
+            true => Some(Metric::LatencyP50),
+            false => Some(Metric::Goodput),
         },
         runs: Vec::new(),
         shifts: Vec::new(),
@@ -170,7 +170,7 @@ fn history(
             Direction::Down => (row.goodput_down, row.p50_down),
         };
         let value = match head.metric {
-            Metric::LatencyP50 => p50.map(Nanos::as_secs_f64),
+            Some(Metric::LatencyP50) => p50.map(Nanos::as_secs_f64),
             _ => goodput.map(|rate| rate.0 as f64),
         };
         Some(Past {

@@ -456,7 +456,10 @@ impl ListenerShared {
             None => may,
         };
         let may_tune = in_slot(self.may_tune(entry));
-        let may_files = in_slot(Ok(())).and_then(|()| self.may_files(entry));
+        let may_files = match &slot {
+            Some(slot) if !slot.files => Err("its slot is without files".to_owned()),
+            _ => self.may_files(entry),
+        };
         let may_direct = in_slot(Ok(())).and_then(|()| self.may_direct(entry));
         let mut rights = vec![(Right::Measure, "this host is no longer trusted there")];
         if may_tune.is_ok() {

@@ -16,7 +16,7 @@ use mesh::{
     HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, round_length, suspects,
 };
 use model::{Direction, LegOutcome, MeshLeg, Metric, Nanos};
-use report::pages::{GridCell, GridHost, History, MeshGrid, Past};
+use report::pages::{CellFigure, GridCell, GridHost, History, MeshGrid, Past};
 use std::collections::BTreeMap;
 
 /// Legs of a cell that a grid reads: how many in a row have the same outcome is known up to this.
@@ -72,8 +72,12 @@ pub fn grid(
     Ok(MeshGrid {
         mesh: mesh.name.clone(),
         test: test.name.clone(),
-        is_of_latency: test.is_of_latency(),
-        is_light: test.light.is_some(),
+        figure: match (test.mtu, test.light.is_some(), test.is_of_latency()) {
+            (true, ..) => CellFigure::Mtu,
+            (_, true, _) => CellFigure::LightRtt,
+            (.., true) => CellFigure::Latency,
+            (.., false) => CellFigure::Goodput,
+        },
         tests: mesh.tests.iter().map(|test| test.name.clone()).collect(),
         every: test.every,
         hosts: order
@@ -136,9 +140,10 @@ pub fn history(
         local: src.to_owned(),
         workload: format!("{} of mesh {}", test.name, mesh.name),
         direction: Direction::Up,
-        metric: match test.is_of_latency() {
-            true => Metric::LatencyP50,
-            false => Metric::Goodput,
+        metric: match (test.mtu, test.is_of_latency()) {
+            (true, _) => None,
+            (_, true) => Some(Metric::LatencyP50),
+            (_, false) => Some(Metric::Goodput),
         },
         shifts: shifts_of(&runs),
         runs,

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
-use measure::storage::{Reach, Storage};
+use measure::storage::Storage;
 use model::{LegLimit, Nanos, Sample, Side};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
@@ -267,14 +267,8 @@ impl Session {
 
     /// What the agent's end of a leg reads or writes, as far as the peer may use files here.
     fn storage(&self, order: &LegOrder) -> Result<Option<Storage>, String> {
-        let file = order.workload.file(order.agent_sends);
-        let reach = match (&self.peer.may_files, file) {
-            (Err(why), Some(_)) => return Err(why.clone()),
-            (Ok(reach), _) => reach,
-            // Memory is nobody's.
-            (Err(_), None) => &Reach::Anywhere,
-        };
-        storage(order, Side::Remote, reach).map_err(|error| error.to_string())
+        let reach = self.peer.reach(order.workload.file(order.agent_sends))?;
+        storage(order, Side::Remote, &reach).map_err(|error| error.to_string())
     }
 }
 

@@ -34,6 +34,8 @@ pub struct SlotOrder<'a> {
     pub peer: Option<NodeId>,
     /// What this host does.
     pub role: SlotRole,
+    /// What is measured may use files, where its coordinator may.
+    pub files: bool,
 }
 
 /// Why a slot is not held.
@@ -53,6 +55,8 @@ pub struct DirectSlot {
     /// Key of the other host; light probes have none.
     pub peer: Option<NodeId>,
     role: SlotRole,
+    /// What is measured may use files, where its coordinator may.
+    pub files: bool,
     starts: Instant,
     /// Its end.
     pub ends: Instant,
@@ -195,6 +199,7 @@ impl SlotBook {
                 by,
                 peer: order.peer,
                 role: order.role,
+                files: order.files,
                 starts,
                 ends: starts + Duration::from(span),
                 ttl: ttl.into(),
@@ -382,6 +387,7 @@ fn possible(order: &SlotOrder<'_>) -> Result<(), String> {
         ttl,
         peer,
         role,
+        files: _,
     } = *order;
     let longest = match role {
         SlotRole::Light => MAX_LIGHT_SPAN,

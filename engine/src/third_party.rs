@@ -5,12 +5,13 @@ use crate::clock::wait_until;
 use crate::controller::{Directed, PeerLink};
 use crate::exit::Refusal;
 use crate::host::Host;
-use crate::progress::{Event, Watcher};
+use crate::progress::{Event, Tee, Watcher};
 use crate::transport::How;
 use crate::trust::{NodeId, sha256};
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use model::mtu::MtuReport;
 use model::{LegLimit, Nanos, Run, Spec};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +32,9 @@ const UNKNOWN_SPAN: Nanos = Nanos::from_secs(600);
 
 /// An unconfirmed hold ends by itself after this.
 const TTL: Nanos = Nanos::from_secs(30);
+
+/// For the MTU of both directions, also where packets vanish.
+const MTU_WITHIN: Duration = Duration::from_secs(70);
 
 /// A busy host is asked again after this at the latest.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -64,6 +68,13 @@ pub struct PairOrder<'a> {
     pub ends: Option<Instant>,
     /// Called once both hosts are confirmed; nothing is measured if it fails.
     pub confirmed: &'a dyn Fn() -> Result<()>,
+}
+
+impl PairOrder<'_> {
+    fn destination(&self, id: NodeId) -> Destination {
+        let (name, port) = self.to.clone();
+        Destination { name, port, id }
+    }
 }
 
 /// A host that is busy for longer than it is waited for.
@@ -141,6 +152,37 @@ impl Pair<'_> {
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
     ) -> Result<Run> {
+        self.in_slot(order, watcher, stop, |pair, destination, watcher| {
+            pair.play(order, destination, watcher, stop)
+        })
+    }
+
+    /// The same for the path MTU between both.
+    ///
+    /// # Errors
+    /// Why it was not found.
+    pub fn mtu(&mut self, order: &PairOrder<'_>, stop: &AtomicBool) -> Result<MtuReport> {
+        self.in_slot(order, &mut Tee(Vec::new()), stop, |pair, id, _| {
+            let request = DirectRequest::Mtu {
+                slot: order.slot.clone(),
+                to: order.destination(id),
+                ip_version: order.spec.socket.ip_version,
+            };
+            let goes_on = || !stop.load(Ordering::Relaxed);
+            match ask(pair.source, request, MTU_WITHIN, &goes_on)? {
+                DirectAnswer::Mtu { report } => Ok(*report),
+                _ => bail!(out_of_turn(pair.source)),
+            }
+        })
+    }
+
+    fn in_slot<T>(
+        &mut self,
+        order: &PairOrder<'_>,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+        measure: impl FnOnce(&mut Self, NodeId, &mut dyn Watcher) -> Result<T>,
+    ) -> Result<T> {
         let span = span(&order.spec)?;
         let (source, destination) = (id(self.source)?, id(self.destination)?);
         if source == destination {
@@ -153,7 +195,7 @@ impl Pair<'_> {
         let measured = self
             .hold(order, span, [source, destination], watcher, stop)
             .and_then(|()| (order.confirmed)())
-            .and_then(|()| self.play(order, destination, watcher, stop));
+            .and_then(|()| measure(self, destination, watcher));
         // A run goes on at a source that is lost, and needs its destination.
         if !self.source.is_lost() {
             for agent in [&mut *self.source, &mut *self.destination] {
@@ -180,7 +222,9 @@ impl Pair<'_> {
                 .ends
                 .map(|ends| ends.saturating_duration_since(Instant::now()));
             let span = left.map_or(span, |left| span.min(left.into()));
-            let Some((why, free_in)) = self.try_hold(slot, span, [source, destination])? else {
+            let files = order.spec.has_files();
+            let holds = self.try_hold(slot, (span, files), [source, destination]);
+            let Some((why, free_in)) = holds? else {
                 break;
             };
             let again = Instant::now() + Duration::from(free_in).min(AGAIN);
@@ -209,7 +253,7 @@ impl Pair<'_> {
     fn try_hold(
         &mut self,
         slot: &str,
-        span: Nanos,
+        (span, files): (Nanos, bool),
         [source, destination]: [NodeId; 2],
     ) -> Result<Option<(String, Nanos)>> {
         let hold = |agent: &mut PeerLink, peer, role| -> Result<Option<(String, Nanos)>> {
@@ -220,6 +264,7 @@ impl Pair<'_> {
                 ttl: TTL,
                 peer: Some(peer),
                 role,
+                files,
             };
             match ask_now(agent, request)? {
                 DirectAnswer::Held { .. } => Ok(None),
@@ -251,15 +296,10 @@ impl Pair<'_> {
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
     ) -> Result<Run> {
-        let (name, port) = order.to.clone();
         let number = self.source.direct(DirectRequest::Play {
             slot: order.slot.clone(),
             spec: Box::new(order.spec.clone()),
-            to: Destination {
-                name,
-                port,
-                id: destination,
-            },
+            to: order.destination(destination),
             outage: order.outage,
             title: order.title.clone(),
         })?;
@@ -360,6 +400,7 @@ pub fn hold_light(
         ttl: TTL,
         peer: None,
         role: SlotRole::Light,
+        files: false,
     };
     let held = match ask(agent, hold, within, &|| true) {
         Err(error) if agent.is_lost() => {

@@ -56,7 +56,7 @@ impl MtuArgs {
                 ip_version: self.version.chosen(),
                 ..self.reaching.how(global, stop)?
             };
-            local::probe(name, &mut PeerLink::new(host.connect(&how)?), stop)?
+            local::probe(name, &mut PeerLink::new(host.connect(&how)?), None, stop)?
         };
         let found = mtu::store(global.archive_path(), MtuFound::Look(Box::new(report)));
         document::print(Document::Mtu(Box::new(found)), self.json)?;

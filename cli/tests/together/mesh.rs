@@ -218,15 +218,24 @@ impl Bridge {
         format!("{}{host}", self.prefix)
     }
 
-    /// Agents at all hosts, which the coordinators may direct.
+    /// Agents at all hosts, which the coordinators may direct, and have use the files of the agents' homes.
     pub fn serve(&self, coordinators: &[&Home]) -> Vec<(Home, Running, Lines)> {
         let mut agents = Vec::new();
         for (n, host) in (1..).zip(&self.hosts) {
             let (home, address) = (Home::new(), format!("10.0.7.{n}"));
-            let invite = ["trust", "invite", "--address", &address, "--direct"];
+            let files = home.path().join("files").display().to_string();
+            std::fs::create_dir(&files).unwrap();
+            let invite = [
+                "trust",
+                "invite",
+                "--address",
+                &address,
+                "--direct",
+                "--files",
+            ];
             let invite = || stdout(&run(&mut home.linerate(&invite)));
             let invitations: Vec<String> = coordinators.iter().map(|_| invite()).collect();
-            let serve = ["serve", "--allow-direct"];
+            let serve = ["serve", "--allow-direct", "--allow-files", &files];
             let (running, log) = listening(&mut home.linerate_in(&self.at(host), &serve));
             for (coordinator, invitation) in coordinators.iter().zip(invitations) {
                 let accept = ["trust", "accept", invitation.trim()];
@@ -246,6 +255,89 @@ impl Drop for Bridge {
             let _ = Command::new("ip").args(delete).output();
         }
     }
+}
+
+/// A copy of a file to a file each way, of which nothing stays, and the path MTU; an alert for the smaller one.
+#[test]
+fn copies_and_the_path_mtu_of_a_pair() {
+    let bridge = Bridge::new(&["a", "b"]);
+    bridge.shell("ip -n ${P}b link set dev e0 mtu 1400; ip -n ${P}x link set dev b mtu 1400");
+    let coordinator = Home::new();
+    let agents = bridge.serve(&[&coordinator]);
+    for (home, ..) in &agents {
+        std::fs::write(home.path().join("files/in"), vec![7; 3 << 20]).unwrap();
+    }
+    let alerts = coordinator.path().join("alerts");
+    let soon = std::time::SystemTime::now() + Duration::from_secs(3);
+    let epoch = run(Command::new("date").args([
+        "-u",
+        "+%FT%TZ",
+        "-d",
+        &format!(
+            "@{}",
+            soon.duration_since(std::time::UNIX_EPOCH)
+                .unwrap()
+                .as_secs()
+        ),
+    ]));
+    let test = |name: &str, lines: &str| {
+        format!(
+            "[[test]]\nname = \"{name}\"\nkind = \"{name}\"\nhosts = [\"*\"]\nevery = \"90s\"\n{lines}\n"
+        )
+    };
+    let file = format!(
+        "[mesh]\nname = \"m\"\nepoch = {}\n[[host]]\nname = \"a\"\nagent = \"10.0.7.1\"\n[[host]]\nname = \"b\"\nagent = \"10.0.7.2\"\n{}{}\
+         [[alert]]\ntest = \"mtu\"\nwhen = \"low\"\nexec = [\"/bin/sh\", \"-c\", \"cat >> {}\"]\n",
+        stdout(&epoch).trim(),
+        test(
+            "copy",
+            "time = \"5s\"\nfrom_file = \"in\"\nto_file = \"out\""
+        ),
+        test("mtu", "good = \"1500\""),
+        alerts.display()
+    );
+    let checked = mesh(&coordinator, &["check", "db.toml"], &file);
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+    let plan = coordinator.path().join("db.toml").display().to_string();
+    let mut mesh_run = coordinator.linerate_in(&bridge.at("x"), &["mesh", "run", &plan]);
+    let mesh_run = mesh_run.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mesh_run = Running(mesh_run.spawn().unwrap());
+    let archive = || archive::Archive::open_to_read(&coordinator.path().join("runs.db")).unwrap();
+    let until = Instant::now() + Duration::from_secs(200);
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    wait("an alert for each direction", &|| {
+        std::fs::read_to_string(&alerts).is_ok_and(|text| text.lines().count() == 2)
+    });
+    mesh_run.interrupt();
+    let ended = mesh_run.output(Duration::from_secs(20));
+    for (src, dst) in [("a", "b"), ("b", "a")] {
+        let copied = archive().mesh_cell(["m", "copy", src, dst], 1).unwrap();
+        let leg = &copied[0];
+        assert_eq!(leg.outcome, LegOutcome::Good, "{leg:?}\n{}", stderr(&ended));
+        assert_eq!(leg.bytes, Some(model::Bytes(3 << 20)));
+        let found = archive().mesh_cell(["m", "mtu", src, dst], 1).unwrap();
+        let leg = &found[0];
+        assert_eq!((leg.mtu, leg.outcome), (Some(1400), LegOutcome::Low));
+        let why = "packets of 1500 bytes do not pass";
+        assert_eq!(leg.why.as_deref(), Some(why));
+        let shown = run(&mut coordinator.linerate(&["runs", "show", &leg.run]));
+        assert!(stdout(&shown).contains("1400"), "{shown:?}");
+    }
+    for (home, ..) in &agents {
+        assert!(!home.path().join("files/out").exists());
+    }
+    let grid = &["mesh", "grid", &plan, "--test", "mtu"];
+    let grid = stdout(&run(&mut coordinator.linerate(grid)));
+    assert!(grid.starts_with("mesh m, test mtu: path MTU, "), "{grid}");
+    assert!(
+        grid.contains("a to b: low, 1400 bytes: packets of 1500 bytes do not pass"),
+        "{grid}"
+    );
 }
 
 /// RTT, loss and MTU of all ordered pairs, beside a booked test; a dead agent has rows with the reason, and holds up nobody.

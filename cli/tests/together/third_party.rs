@@ -109,6 +109,7 @@ fn hold(number: u32, after: Nanos, span: Nanos, peer: NodeId, role: SlotRole) ->
         ttl: Nanos::from_secs(60),
         peer: Some(peer),
         role,
+        files: false,
     }
 }
 
@@ -252,6 +253,7 @@ fn holds_out_of_bounds_are_refused_and_the_session_goes_on() {
             ttl,
             peer,
             role,
+            files: false,
         },
         other => other,
     };
@@ -272,6 +274,7 @@ fn holds_out_of_bounds_are_refused_and_the_session_goes_on() {
                 ttl,
                 peer,
                 role,
+                files: false,
             }
         }
         other => other,
@@ -426,7 +429,7 @@ fn a_run_is_played_once_in_its_slot_towards_its_peer_alone() {
                 }),
                 ..bulk(SECOND)
             },
-            "files are no part",
+            "files are not to be used there",
         ),
         (
             7,
@@ -558,6 +561,7 @@ fn a_run_whose_coordinator_is_gone_is_kept_for_it_alone() {
         ttl: SECOND,
         peer: Some(own),
         role: SlotRole::Destination,
+        files: false,
     };
     agent.done(unused);
     agent.done(DirectRequest::Confirm { slot: slot(2) });
@@ -583,6 +587,7 @@ fn hold_light(number: u32, span: Nanos) -> DirectRequest {
         ttl: Nanos::from_secs(60),
         peer: None,
         role: SlotRole::Light,
+        files: false,
     }
 }
 

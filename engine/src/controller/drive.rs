@@ -14,6 +14,7 @@ use crate::trust::{Admitted, Denied, Peer};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use measure::storage::Reach;
 use model::{
     Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Run, Side, SocketSettings, Spec,
     Warning,
@@ -523,6 +524,11 @@ impl Drive<'_> {
             ..order
         };
         let direction = leg_state.leg.direction;
+        let file = order.workload.file(direction.sender() == Side::Local);
+        let reach = match &self.link.orderer {
+            Some(peer) => peer.reach(file).map_err(Refusal::usage)?,
+            None => Reach::Anywhere,
+        };
         let dial = Dial {
             addresses: self.link.addresses.clone(),
             port,
@@ -533,6 +539,7 @@ impl Drive<'_> {
             },
             placement: self.run.spec.local.clone(),
             is_udp: order.workload.is_udp(),
+            reach,
         };
         let stop = Arc::clone(&leg_state.stop);
         let limits = leg_state.admitted.clone();

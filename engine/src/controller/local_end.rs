@@ -57,7 +57,7 @@ fn play(
     report: &dyn Fn(Happened),
 ) -> Result<Option<LegResult>> {
     let storage =
-        storage(order, Side::Local, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
+        storage(order, Side::Local, &dial.reach).map_err(|e| Refusal::usage(e.to_string()))?;
     can_connect(order.streams).map_err(Refusal::usage)?;
     let mut end = LegEnd::begin(order, dial.port, NEAR, None);
     let mut sockets = vec![dial.first()?];
@@ -98,6 +98,8 @@ pub(super) struct Dial {
     pub(super) placement: Placement,
     /// Streams of datagrams, not connections.
     pub(super) is_udp: bool,
+    /// Where a file of this end is looked for.
+    pub(super) reach: Reach,
 }
 
 impl Dial {
@@ -248,6 +250,7 @@ mod tests {
             settings: SocketSettings::default(),
             placement: Placement::default(),
             is_udp: false,
+            reach: Reach::Anywhere,
         };
         let (stop, go_on) = (AtomicBool::new(true), AtomicBool::new(false));
         assert_eq!(dial.others(4, &go_on).unwrap().len(), 3);

@@ -32,6 +32,10 @@ fn of_host(name: &str) -> String {
     format!("host:{name}")
 }
 
+fn of_disk(name: &str) -> String {
+    format!("disk:{name}")
+}
+
 fn of_link(name: &str) -> String {
     format!("link:{name}")
 }
@@ -155,7 +159,14 @@ impl<'a> MeshCalendar<'a> {
         if let Err(holder) = calendar.lock_mesh(&self.mesh.name)? {
             return Ok(Err(holder));
         }
-        let hosts = self.mesh.hosts.iter().map(|host| (of_host(&host.name), 1));
+        let has_disks = self.mesh.tests.iter().any(|test| test.spec.has_files());
+        let names = self.mesh.hosts.iter().map(|host| &host.name);
+        let disks = names
+            .clone()
+            .filter(|_| has_disks)
+            .map(|name| of_disk(name));
+        let hosts = names.map(|name| of_host(name)).chain(disks);
+        let hosts = hosts.map(|name| (name, 1));
         let links = self.mesh.links.iter();
         let links = links.map(|link| (of_link(&link.name), link.units));
         for (resource, units) in hosts.chain(links) {
@@ -234,6 +245,9 @@ impl<'a> MeshCalendar<'a> {
         let links = self.mesh.links_between(pair);
         let links = links.map(|link| &self.mesh.links[link]);
         let mut units = vec![(of_host(from), 1), (of_host(to), 1)];
+        if test.spec.has_files() {
+            units.extend([(of_disk(from), 1), (of_disk(to), 1)]);
+        }
         units.extend(links.map(|link| (of_link(&link.name), link.units)));
         let (starts, length) = (now(), milliseconds(span));
         let ends = Instant::now() + span.into();

@@ -2,6 +2,7 @@
 
 use mesh::{HostPair, Mesh, MeshTest};
 use model::finding::Conclusion;
+use model::mtu::MtuReport;
 use model::{Direction, Ended, LegOutcome, MeshLeg, Nanos, Run, summarise};
 
 /// The legs of a pair that have no run.
@@ -21,6 +22,34 @@ pub(super) fn without_run(
         ..bare(mesh, test, pair, (slot, at as u32), *direction, starts)
     })
     .collect()
+}
+
+/// The legs of a search for the path MTU between a pair, not judged yet.
+pub(super) fn legs_of_mtu(
+    mesh: &Mesh,
+    test: &MeshTest,
+    pair: HostPair,
+    (slot, starts): (&str, Nanos),
+    found: &MtuReport,
+) -> Vec<MeshLeg> {
+    let ways = [
+        (Direction::Up, &found.forward),
+        (Direction::Down, &found.reverse),
+    ];
+    let legs = ways.into_iter().zip(0..).map(|((direction, way), at)| {
+        let (mtu, outcome) = match way.climb.passes {
+            Some(size) => (Some(size.into()), LegOutcome::Good),
+            None => (None, LegOutcome::Failed),
+        };
+        let why = mtu.is_none().then(|| "no packet passes".to_owned());
+        MeshLeg {
+            mtu,
+            outcome,
+            why,
+            ..bare(mesh, test, pair, (slot, at), direction, starts)
+        }
+    });
+    legs.collect()
 }
 
 /// The legs of a run between a pair, not judged yet: good where something was measured. Those that it did not come to are missed.

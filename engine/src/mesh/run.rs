@@ -6,7 +6,7 @@
 
 use super::alerts::AlertQueue;
 use super::calendar::{MeshCalendar, NoCalendar, PairBooked};
-use super::legs::{legs_of_run, without_run};
+use super::legs::{legs_of_mtu, legs_of_run, without_run};
 use super::{OF_LEVEL, measured};
 use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
@@ -17,9 +17,10 @@ use crate::transport::How;
 use anyhow::{Context, Result, bail};
 use archive::Archive;
 use mesh::{
-    HostPair, Mesh, MeshTest, PlannedRound, first_loud, judge, light_bytes_a_day, period, planned,
-    round_length,
+    GoodThreshold, HostPair, Mesh, MeshTest, PlannedRound, first_loud, judge, light_bytes_a_day,
+    period, planned, round_length, too_small,
 };
+use model::mtu::{MtuFound, MtuRecord, MtuReport};
 use model::{Bytes, LegOutcome, MeshLeg, Nanos, Run};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -77,6 +78,12 @@ struct SlotOfPair {
     test: usize,
     pair: HostPair,
     slot: String,
+}
+
+/// What came of a pair.
+enum Measured {
+    Run(Box<Run>),
+    Mtu(Box<MtuReport>),
 }
 
 /// A pair whose hosts or links are booked by others: it is tried again in the time that a period has left.
@@ -335,7 +342,7 @@ impl MeshRun<'_> {
         SlotOfPair { test, pair, slot }: &SlotOfPair,
         until: Nanos,
         over: &AtomicBool,
-    ) -> Result<Run> {
+    ) -> Result<Measured> {
         let test = &self.mesh.tests[*test];
         let span = third_party::span(&test.spec)?;
         let ends = calendar.hold(test, *pair, slot, span, until)?;
@@ -360,7 +367,7 @@ impl MeshRun<'_> {
         slot: &str,
         (ends, confirmed): (Instant, &dyn Fn() -> Result<()>),
         over: &AtomicBool,
-    ) -> Result<Run> {
+    ) -> Result<Measured> {
         let [source, destination] = [from, to].map(|host| &self.mesh.hosts[host]);
         let how = self.how(over);
         let (mut from, _) = third_party::connect(&source.agent.parse()?, &how)?;
@@ -382,7 +389,12 @@ impl MeshRun<'_> {
             source: &mut from,
             destination: &mut towards,
         };
+        if test.mtu {
+            let found = pair.mtu(&order, over)?;
+            return Ok(Measured::Mtu(Box::new(found)));
+        }
         let result = pair.measure(&order, &mut Tee(Vec::new()), over);
+        let result = result.map(|run| Measured::Run(Box::new(run)));
         // The run goes on there, and is fetched later.
         match from.is_lost() {
             true => result.context(LostSource),
@@ -395,12 +407,24 @@ impl MeshRun<'_> {
         &self,
         archive: &mut Archive,
         of: SlotOfPair,
-        result: Result<Run>,
+        result: Result<Measured>,
         starts: Nanos,
     ) -> Result<Option<PutOff>> {
         let test = &self.mesh.tests[of.test];
         let error = match result {
-            Ok(run) => return self.keep_run(archive, test, of.pair, &run).map(|()| None),
+            Ok(Measured::Run(run)) => {
+                return self.keep_run(archive, test, of.pair, &run).map(|()| None);
+            }
+            Ok(Measured::Mtu(found)) => {
+                let at = (of.slot.as_str(), starts);
+                let legs = legs_of_mtu(self.mesh, test, of.pair, at, &found);
+                archive.store_mtu(&MtuRecord {
+                    id: of.slot.clone(),
+                    ended: unix_time(),
+                    found: MtuFound::Look(found),
+                })?;
+                return self.store(archive, test, legs).map(|()| None);
+            }
             Err(error) => error,
         };
         let why = sentence(&error);
@@ -493,7 +517,10 @@ impl MeshRun<'_> {
                 let figures: Vec<f64> = runs.iter().map(|run| run.value).collect();
                 leg.outcome = judge(test, newest.value, &figures);
                 if leg.outcome == LegOutcome::Low && leg.why.is_none() {
-                    leg.why = test.good.map(|good| format!("worse than {good}"));
+                    leg.why = test.good.map(|good| match good {
+                        GoodThreshold::Size(size) => too_small(size),
+                        good => format!("worse than {good}"),
+                    });
                 }
                 if let Some(why) = test.light.as_ref().and_then(|light| light.shortfall(leg)) {
                     leg.outcome = LegOutcome::Low;
@@ -573,6 +600,8 @@ impl MeshRun<'_> {
                 && one.starts + round_length(test) <= now + BEFORE_THE_NEXT
                 && !asked.contains(&one.src)
                 && !asked.contains(&one.run)
+                // What a search for the MTU finds is reported once.
+                && !test.mtu
             {
                 pending.push((one, test, (from, to)));
             }

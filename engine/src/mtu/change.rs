@@ -50,7 +50,7 @@ pub fn change(
 ) -> Result<MtuChange> {
     let name = host.to_string();
     let mut link = PeerLink::new(host.connect(how)?);
-    let before = probe(&name, &mut link, stop)?;
+    let before = probe(&name, &mut link, None, stop)?;
     let reach = wish.reach.unwrap_or_else(|| reach_of(&before));
     let remote = before.remote.as_ref();
     let remote = remote.with_context(|| format!("{name} does not report its device"))?;
@@ -174,7 +174,7 @@ impl Both {
 
         *stage = ChangeStage::Probe;
         self.renew()?;
-        let report = probe(&name, &mut self.link, stop)?;
+        let report = probe(&name, &mut self.link, None, stop)?;
         let bad = stopped(&report, to, false);
         story.pinned = Some(report);
         if !bad.is_empty() {
@@ -190,7 +190,7 @@ impl Both {
 
         *stage = ChangeStage::Verify;
         self.renew()?;
-        let report = probe(&name, &mut self.link, stop)?;
+        let report = probe(&name, &mut self.link, None, stop)?;
         let bad = stopped(&report, to, true);
         story.after = Some(report);
         if bad.is_empty() {

@@ -5,7 +5,8 @@ use super::tcp_transfer::{self, HandshakeMss};
 use super::{announced_mss, tcp_header};
 use crate::controller::PeerLink;
 use crate::exit::Refusal;
-use anyhow::{Context, Result, anyhow};
+use crate::trust::Admitted;
+use anyhow::{Context, Error, Result, anyhow};
 use model::BitRate;
 use model::mtu::{Climb, MTU_SCHEMA, Method, MssSeen, MtuReport, PathEnd, TcpTruth, Way};
 use pmtud::{DirectionFacts, judge};
@@ -31,16 +32,24 @@ const GREETING: Duration = Duration::from_secs(3);
 /// For the handshake of a data connection.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// Finds out what gets through between this host and the agent of a link, in both directions.
+/// Finds out what gets through between this host and the agent of a link, in both directions; for a peer that ordered it
+/// as far as it was `admitted`.
 ///
 /// # Errors
 /// If the agent refuses or is lost, or not even the smallest datagrams get through.
-pub fn probe(host: &str, link: &mut PeerLink, stop: &AtomicBool) -> Result<MtuReport> {
+pub fn probe(
+    host: &str,
+    link: &mut PeerLink,
+    admitted: Option<&Admitted>,
+    stop: &AtomicBool,
+) -> Result<MtuReport> {
     let agent = link.remote_address();
     // Before anything is sent: what the kernel learns from now on is its own story.
     let before = end_of(agent)?;
     let port = LocalPort::open(link)?;
-    let (at, token, rate) = (port.at, port.token, port.rate);
+    let (at, token) = (port.at, port.token);
+    let rates = [port.rate, admitted.and_then(|of| of.order.socket.pacing)];
+    let rate = rates.into_iter().flatten().min();
 
     // The handshakes come first: a smaller MTU that the kernel learns makes it announce a smaller MSS.
     let mut notes = Vec::new();
@@ -72,6 +81,9 @@ pub fn probe(host: &str, link: &mut PeerLink, stop: &AtomicBool) -> Result<MtuRe
     let ProbeAnswer::Climbed { climb: reverse } = climbed else {
         return Err(astray());
     };
+    if let Some(admitted) = admitted {
+        admitted.spend(exchange.moved()).map_err(Error::msg)?;
+    }
     if stop.load(Ordering::Relaxed) {
         return Err(Refusal::interrupted("stopped before the end of the test").into());
     }

@@ -82,7 +82,7 @@ impl Probing {
 
     fn begin(&mut self, controller: IpAddr) -> Result<ProbeAnswer, String> {
         self.close();
-        let admitted = self.admitted("MTU probes")?;
+        let admitted = admitted(&self.peer, "MTU probes")?;
         let rate = admitted.order.socket.pacing;
         let port = RemotePort::open(&self.peer, controller, admitted).map_err(|e| sentence(&e))?;
         let answer = ProbeAnswer::Begun {
@@ -101,23 +101,9 @@ impl Probing {
 
     /// What sets this host up, as far as it bears on a transfer: for whoever may measure.
     fn survey(&self) -> Result<ProbeAnswer, String> {
-        self.admitted("survey")?;
+        admitted(&self.peer, "survey")?;
         Ok(ProbeAnswer::Surveyed {
             configured: Box::new(advise::relevant(tuning::configured())),
-        })
-    }
-
-    /// Room for what is asked, called so in the log.
-    fn admitted(&self, what: &str) -> Result<Admitted, String> {
-        // Probes as the agent's rules see them.
-        let spec = Spec {
-            limit: LegLimit::Bytes(MOST),
-            ..Spec::default()
-        };
-        let order = leg_order(&spec, 0, Direction::Down);
-        let admitted = self.peer.admit_as(what, &order);
-        admitted.map_err(|denied| match denied {
-            Denied::Busy { why, .. } | Denied::Refused(why) => why,
         })
     }
 
@@ -128,6 +114,23 @@ impl Probing {
             let _ = open.thread.join();
         }
     }
+}
+
+/// Room for what this peer wants, called so in the log.
+///
+/// # Errors
+/// In a sentence, if there is none.
+pub fn admitted(peer: &Peer, what: &str) -> Result<Admitted, String> {
+    // Probes as the agent's rules see them.
+    let spec = Spec {
+        limit: LegLimit::Bytes(MOST),
+        ..Spec::default()
+    };
+    let order = leg_order(&spec, 0, Direction::Down);
+    let admitted = peer.admit_as(what, &order);
+    admitted.map_err(|denied| match denied {
+        Denied::Busy { why, .. } | Denied::Refused(why) => why,
+    })
 }
 
 impl Drop for Probing {

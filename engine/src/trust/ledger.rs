@@ -104,6 +104,18 @@ impl Peer {
         }
     }
 
+    /// Where a leg's end here looks for its file, if it has one.
+    ///
+    /// # Errors
+    /// A sentence, if the peer may use no files here.
+    pub fn reach(&self, file: Option<&str>) -> Result<Reach, String> {
+        match file {
+            Some(_) => self.may_files.clone(),
+            // Memory is nobody's.
+            None => Ok(Reach::Anywhere),
+        }
+    }
+
     /// Requests one leg. The leg is under way until the answer is dropped.
     pub fn admit(&self, order: &LegOrder) -> Result<Admitted, Denied> {
         self.admit_as(&format!("leg {}", order.leg), order)

@@ -11,11 +11,12 @@ pub const FEWEST_FOR_MEDIAN: usize = 5;
 
 impl MeshTest {
     /// The figure of a leg that is compared: goodput in bit/s, of requests the median latency and of light probes the
-    /// median RTT in seconds.
+    /// median RTT in seconds, or the MTU in bytes.
     pub fn figure(&self, leg: &MeshLeg) -> Option<f64> {
-        match self.is_of_latency() {
-            true => leg.rtt_p50.map(|time| time.as_secs_f64()),
-            false => leg.goodput.map(|rate| rate.0 as f64),
+        match (self.mtu, self.is_of_latency()) {
+            (true, _) => leg.mtu.map(|size| size as f64),
+            (_, true) => leg.rtt_p50.map(|time| time.as_secs_f64()),
+            (_, false) => leg.goodput.map(|rate| rate.0 as f64),
         }
     }
 
@@ -30,6 +31,7 @@ pub fn judge(test: &MeshTest, figure: f64, earlier: &[f64]) -> LegOutcome {
     let is_low = match test.good {
         None => false,
         Some(GoodThreshold::Goodput(least)) => figure < least.0 as f64,
+        Some(GoodThreshold::Size(least)) => figure < least.0 as f64,
         Some(GoodThreshold::Latency(most)) => figure > most.as_secs_f64(),
         Some(GoodThreshold::OfMedian(share)) => {
             let mut window: Vec<f64> = earlier.iter().take(WINDOW).copied().collect();
@@ -103,6 +105,11 @@ mod tests {
         let latency = test("request", "good = \"50%\"");
         assert_eq!(
             [0.002, 0.0021].map(|time| judge(&latency, time, &[0.001; 5])),
+            [Good, Low]
+        );
+        let mtu = test("mtu", "good = \"1500\"");
+        assert_eq!(
+            [1500.0, 1499.0].map(|size| judge(&mtu, size, &[])),
             [Good, Low]
         );
         assert_eq!(judge(&test("bulk", ""), 1.0, &[9e9; 20]), Good);

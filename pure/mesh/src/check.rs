@@ -77,7 +77,7 @@ pub fn check(mesh: &Mesh) -> MeshCheck {
             takes: Nanos(0),
             bytes: test.bytes_of_leg(),
             at_least: test.light.is_some()
-                || matches!(test.spec.workload, Workload::Bulk(_))
+                || matches!(test.spec.workload, Workload::Bulk(_) | Workload::Copy(_))
                     && test.spec.socket.pacing.is_none(),
         };
         let (all, legs) = match &test.light {
@@ -206,11 +206,13 @@ impl MeshTest {
         let of_streams = |rate: BitRate| BitRate(rate.0.saturating_mul(self.spec.streams.into()));
         let rate = match (&self.spec.workload, self.good) {
             (Workload::Udp(udp), _) => Some(of_streams(udp.rate)),
-            (Workload::Bulk(_), good) => match (self.spec.socket.pacing, good) {
-                (Some(rate), _) => Some(of_streams(rate)),
-                (None, Some(GoodThreshold::Goodput(least))) => Some(least),
-                _ => None,
-            },
+            (Workload::Bulk(_) | Workload::Copy(_), good) => {
+                match (self.spec.socket.pacing, good) {
+                    (Some(rate), _) => Some(of_streams(rate)),
+                    (None, Some(GoodThreshold::Goodput(least))) => Some(least),
+                    _ => None,
+                }
+            }
             (Workload::Request(request), _) => request.pace_per_s.map(|pace| {
                 let bytes = request.request_size.0 + request.reply_size.0;
                 BitRate((pace * 8.0 * bytes as f64) as u64)

@@ -6,8 +6,8 @@ use crate::rounds::MOST_HOSTS;
 use crate::{LightTest, MeshError, QuietSpan};
 use model::light::{MAX_PACKETS, PACKET};
 use model::{
-    BitRate, Bulk, Bytes, Directions, IpVersion, LegLimit, LegOutcome, Nanos, PostgresAddress,
-    Request, SocketSettings, Spec, Udp, WaitMode, Workload, parse_share,
+    BitRate, Bulk, Bytes, Cache, Directions, FileCopy, IpVersion, LegLimit, LegOutcome, Nanos,
+    PostgresAddress, Request, SocketSettings, Spec, Udp, WaitMode, Workload, parse_share,
 };
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -20,14 +20,17 @@ use toml::value::{Datetime, Offset};
 const LONGEST_FILE: usize = 4 << 20;
 /// Most tests, links and alerts.
 const MOST_ENTRIES: usize = 256;
-/// A test books its two hosts and all links of their sites: eight in all.
+/// A test books its two hosts, all links of their sites, and copies of files two disks: eight in all.
 const LINKS_OF_SITE: usize = 3;
+const LINKS_WITH_DISKS: usize = 2;
 /// A round is booked whole, and a slot takes an hour at most.
 const LONGEST_TIME: Nanos = Nanos::from_secs(25 * 60);
 const SHORTEST_CYCLE: Nanos = Nanos::from_secs(10);
 const LONGEST_CYCLE: Nanos = Nanos::from_secs(31 * 86_400);
 /// Kinds of tests.
-const KINDS: [&str; 4] = ["bulk", "request", "udp", "light"];
+const KINDS: [&str; 6] = ["bulk", "request", "udp", "copy", "mtu", "light"];
+/// A search for the MTU of both directions takes less even where packets vanish.
+const MTU_TIME: Nanos = Nanos::from_secs(60);
 /// Cycle of light probes that name none.
 const LIGHT_CYCLE: Nanos = Nanos::from_secs(60);
 
@@ -90,6 +93,8 @@ pub struct MeshTest {
     pub spec: Spec,
     /// What light probes send, if it is a test of these: its pairs are ordered, and nothing is booked.
     pub light: Option<LightTest>,
+    /// The path MTU of both directions is measured, not what [`Self::spec`] has as its workload.
+    pub mtu: bool,
     /// Hosts that measure, by index in ascending order.
     pub from: Vec<usize>,
     /// Those that they measure towards, likewise.
@@ -124,6 +129,8 @@ pub enum GoodThreshold {
     Goodput(BitRate),
     /// Median latency at most.
     Latency(Nanos),
+    /// Packets of this size pass.
+    Size(Bytes),
     /// This share of the cell's own median goodput (of latency: at most the median divided by it).
     OfMedian(f64),
 }
@@ -265,6 +272,7 @@ impl fmt::Display for GoodThreshold {
         match self {
             GoodThreshold::Goodput(rate) => write!(f, "{rate}"),
             GoodThreshold::Latency(time) => write!(f, "{time}"),
+            GoodThreshold::Size(size) => write!(f, "{} bytes", size.0),
             GoodThreshold::OfMedian(share) => write!(f, "{:.0} % of its median", share * 100.0),
         }
     }
@@ -360,6 +368,10 @@ struct TestTable {
     reply_size: Option<Text>,
     pace: Option<Spanned<f64>>,
     datagram_size: Option<Text>,
+    from_file: Option<Text>,
+    to_file: Option<Text>,
+    cache: Option<Spanned<Cache>>,
+    direct: Option<Spanned<bool>>,
     packets: Option<Spanned<u32>>,
     loss: Option<Text>,
     mtu: Option<Spanned<u32>>,
@@ -504,7 +516,14 @@ impl MeshText<'_> {
             }
         }
         let hosts = self.hosts(&file.host)?;
-        let links = self.links(&file.link, &hosts)?;
+        let has_disks = |test: &Spanned<TestTable>| {
+            test.get_ref().from_file.is_some() || test.get_ref().to_file.is_some()
+        };
+        let most = match file.test.iter().any(has_disks) {
+            true => LINKS_WITH_DISKS,
+            false => LINKS_OF_SITE,
+        };
+        let links = self.links(&file.link, &hosts, most)?;
         let mut tests: Vec<MeshTest> = Vec::new();
         for table in &file.test {
             let test = self.test(table.get_ref(), &hosts)?;
@@ -633,6 +652,7 @@ impl MeshText<'_> {
         &self,
         tables: &[Spanned<LinkTable>],
         hosts: &[MeshHost],
+        most: usize,
     ) -> Result<Vec<MeshLink>, MeshError> {
         let sites = sites(hosts);
         let mut links: Vec<MeshLink> = Vec::new();
@@ -648,8 +668,10 @@ impl MeshText<'_> {
                 return Err(self.bad(&table, "site", site, remedy));
             }
             let of_site = links.iter().filter(|link| link.site == *site.get_ref());
-            if of_site.count() == LINKS_OF_SITE {
-                let remedy = format!("a site may have {LINKS_OF_SITE} links");
+            if of_site.count() == most {
+                let remedy = format!(
+                    "a site may have {most} links: {LINKS_OF_SITE}, or {LINKS_WITH_DISKS} beside copies of files"
+                );
                 return Err(self.bad(&table, "site", site, remedy));
             }
             if let Some(units) = units.as_ref().filter(|u| !(1..=1000).contains(u.get_ref())) {
@@ -730,15 +752,20 @@ impl MeshText<'_> {
                 _ => return Err(self.bad(&table, "every", every, "10s to 31d are possible")),
             },
         };
+        let mtu = file
+            .kind
+            .as_ref()
+            .is_some_and(|kind| kind.get_ref() == "mtu");
         let is_latency = light.is_some() || matches!(spec.workload, Workload::Request(_));
         let good = file
             .good
             .as_ref()
-            .map(|good| self.good(&table, good, is_latency));
+            .map(|good| self.good(&table, good, is_latency, mtu));
         let test = MeshTest {
             name: file.name.get_ref().clone(),
             good: good.transpose()?,
             light,
+            mtu,
             spec,
             from,
             to,
@@ -799,26 +826,31 @@ impl MeshText<'_> {
             .as_ref()
             .filter(|kind| !KINDS.contains(&kind.get_ref().as_str()))
         {
-            let remedy = "\"bulk\", \"request\", \"udp\" and \"light\" are possible";
+            let remedy = format!("\"{}\" are possible", KINDS.join("\", \""));
             return Err(self.bad(table, "kind", kind, remedy));
         }
         // Of which kinds an option is.
         let text = |value: &Option<Text>| value.as_ref().map(Spanned::span);
         let number = |value: &Option<Spanned<u32>>| value.as_ref().map(Spanned::span);
-        const BOOKED: &str = "bulk request udp";
+        const STREAMS: &str = "bulk request udp";
+        const BOOKED: &str = "bulk request udp copy";
         for (key, kinds, at) in [
             ("request_size", "request", text(&file.request_size)),
             ("reply_size", "request", text(&file.reply_size)),
             ("pace", "request", file.pace.as_ref().map(Spanned::span)),
             ("datagram_size", "udp", text(&file.datagram_size)),
             ("rate", "bulk udp", text(&file.rate)),
+            ("from_file", "copy", text(&file.from_file)),
+            ("to_file", "copy", text(&file.to_file)),
+            ("cache", "copy", file.cache.as_ref().map(Spanned::span)),
+            ("direct", "copy", file.direct.as_ref().map(Spanned::span)),
             ("packets", "light", number(&file.packets)),
             ("loss", "light", text(&file.loss)),
             ("mtu", "light", number(&file.mtu)),
             ("time", BOOKED, text(&file.time)),
             ("directions", BOOKED, text(&file.directions)),
-            ("pairs", BOOKED, text(&file.pairs)),
-            ("streams", BOOKED, number(&file.streams)),
+            ("pairs", "bulk request udp copy mtu", text(&file.pairs)),
+            ("streams", STREAMS, number(&file.streams)),
             ("congestion", BOOKED, text(&file.congestion)),
             ("sockbuf", BOOKED, text(&file.sockbuf)),
             ("ramp", BOOKED, text(&file.ramp)),
@@ -873,9 +905,12 @@ impl MeshText<'_> {
                     wait: WaitMode::default(),
                 })
             }
+            "copy" => self.copy(table, file)?,
             _ => Workload::Bulk(Bulk::default()),
         };
         let usual = match is_mutual {
+            // A search for the MTU finds that of both.
+            _ if kind == "mtu" => Directions::Bidirectional,
             true => Directions::UpThenDown,
             false => Directions::Up,
         };
@@ -884,7 +919,7 @@ impl MeshText<'_> {
             Some(value) => match value.get_ref().as_str() {
                 "up" => Directions::Up,
                 "both" => Directions::UpThenDown,
-                "bidir" => Directions::Bidirectional,
+                "bidir" if kind != "copy" => Directions::Bidirectional,
                 _ => {
                     let remedy =
                         "\"up\", \"both\" (up, then down) and \"bidir\" (at once) are possible";
@@ -900,6 +935,7 @@ impl MeshText<'_> {
             },
         };
         let time = span("time", &file.time, [Nanos::from_secs(1), LONGEST_TIME])?;
+        let time = time.or((kind == "mtu").then_some(MTU_TIME));
         if let Some(streams) = file
             .streams
             .as_ref()
@@ -946,6 +982,30 @@ impl MeshText<'_> {
         })
     }
 
+    /// From a file or memory to a file, which does not stay, or memory.
+    fn copy(&self, table: &str, file: &TestTable) -> Result<Workload, MeshError> {
+        let name = |key, value: &Option<Text>| match value {
+            Some(value) if value.get_ref().is_empty() => Err(self.bad(
+                table,
+                key,
+                value,
+                "write the name of a file; none is memory",
+            )),
+            value => Ok(value.as_ref().map(|value| value.get_ref().clone())),
+        };
+        Ok(Workload::Copy(FileCopy {
+            from: name("from_file", &file.from_file)?,
+            to: name("to_file", &file.to_file)?,
+            cache: file
+                .cache
+                .as_ref()
+                .map(|cache| *cache.get_ref())
+                .unwrap_or_default(),
+            direct: file.direct.as_ref().is_some_and(|direct| *direct.get_ref()),
+            keep: false,
+        }))
+    }
+
     /// What light probes send, if the test is of these.
     fn light(&self, table: &str, file: &TestTable) -> Result<Option<LightTest>, MeshError> {
         if file
@@ -987,6 +1047,7 @@ impl MeshText<'_> {
         table: &str,
         value: &Text,
         is_latency: bool,
+        is_mtu: bool,
     ) -> Result<GoodThreshold, MeshError> {
         let text = value.get_ref();
         if text.trim().ends_with('%') {
@@ -996,11 +1057,12 @@ impl MeshText<'_> {
             let good = share.map(GoodThreshold::OfMedian);
             return good.ok_or_else(|| self.bad(table, "good", value, "1% to 99% are possible"));
         }
-        match is_latency {
-            true => self
+        match (is_mtu, is_latency) {
+            (true, _) => self.parsed(table, "good", value).map(GoodThreshold::Size),
+            (_, true) => self
                 .parsed(table, "good", value)
                 .map(GoodThreshold::Latency),
-            false => self
+            (_, false) => self
                 .parsed(table, "good", value)
                 .map(GoodThreshold::Goodput),
         }

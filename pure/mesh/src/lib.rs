@@ -28,7 +28,7 @@ pub use file::{
     parse_mesh,
 };
 pub use iso8601::{iso_duration, iso_moment};
-pub use light::{LightRound, LightTest, light_bytes_a_day, light_rounds, light_span};
+pub use light::{LightRound, LightTest, light_bytes_a_day, light_rounds, light_span, too_small};
 pub use plan::{PlannedRound, QuietSpan, first_loud, period, planned, round_length};
 pub use psconfig::{LeftOut, PsconfigImport, THROUGHPUT_TIME, import_psconfig};
 pub use rounds::{MOST_HOSTS, circle, rounds};

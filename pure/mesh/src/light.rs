@@ -57,8 +57,13 @@ impl LightTest {
             return Some(format!("more than {} lost", percent(most)));
         }
         let least = self.mtu.filter(|least| leg.mtu < Some(u64::from(*least)))?;
-        Some(format!("packets of {least} bytes do not pass"))
+        Some(too_small(Bytes(least.into())))
     }
+}
+
+/// Why a leg is low whose MTU is smaller than this.
+pub fn too_small(least: Bytes) -> String {
+    format!("packets of {} bytes do not pass", least.0)
 }
 
 /// Who sends to whom at the same time: a host, and those that it sends to.

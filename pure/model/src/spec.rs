@@ -34,6 +34,15 @@ pub struct Spec {
     pub remote: Placement,
 }
 
+impl Spec {
+    /// A host reads or writes a file.
+    pub fn has_files(&self) -> bool {
+        [true, false]
+            .iter()
+            .any(|sends| self.workload.file(*sends).is_some())
+    }
+}
+
 /// A bulk transfer up over one connection for 10 s, sampled every 100 ms.
 impl Default for Spec {
     fn default() -> Spec {

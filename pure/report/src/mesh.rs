@@ -9,7 +9,7 @@ pub use documents::{
     SuspectElement,
 };
 
-use crate::pages::{GridCell, MeshGrid};
+use crate::pages::{CellFigure, GridCell, MeshGrid};
 use crate::words::{Ink, Style, age, counted, escape, escape_sentence, wrap};
 use model::stats::percent;
 use model::{LegOutcome, MeshLeg};
@@ -38,7 +38,7 @@ pub fn grid(grid: &MeshGrid, style: Style) -> String {
     let texts = grid.cells.values().map(|cell| grid.cell_text(cell));
     let longest = texts.map(|text| text.chars().count()).max().unwrap_or(0);
     // Marks that are rare may join two cells of goodput.
-    let wide = if grid.is_light {
+    let wide = if grid.figure == CellFigure::LightRtt {
         WIDE.max(longest + 1)
     } else {
         WIDE

@@ -222,7 +222,7 @@ fn cells(out: &mut String, meshes: &[MeshGrid]) {
     );
     gauge(
         "leg_mtu_bytes",
-        "The largest packet of its light probes that passed.",
+        "The largest packet that passed, of light probes or by a search for the path MTU.",
         &|_, leg| Some(leg.mtu? as f64),
     );
     gauge(

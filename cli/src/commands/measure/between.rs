@@ -83,14 +83,6 @@ impl Measure {
         if spec.trace {
             refuse!("--trace records the ends of runs from here alone: name one host");
         }
-        if [true, false]
-            .iter()
-            .any(|sends| spec.workload.file(*sends).is_some())
-        {
-            refuse!(
-                "files are no part of a measurement between two other hosts: leave them out for memory"
-            );
-        }
         third_party::span(spec)?;
         Ok(())
     }

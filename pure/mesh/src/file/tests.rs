@@ -135,8 +135,8 @@ fn complaints() {
         ),
         (
             "kind = \"bulk\"",
-            "kind = \"copy\"",
-            "db.toml:24: [[test]] 'bulk': kind = \"copy\" is not possible; \"bulk\", \"request\", \"udp\" and \"light\" are possible",
+            "kind = \"trace\"",
+            "db.toml:24: [[test]] 'bulk': kind = \"trace\" is not possible; \"bulk\", \"request\", \"udp\", \"copy\", \"mtu\", \"light\" are possible",
         ),
         (
             "kind = \"bulk\"",
@@ -220,6 +220,81 @@ fn cycles_are_multiples_of_the_shortest() {
 }
 
 #[test]
+fn copies_and_the_path_mtu() {
+    let in_file = |whole: &str, lines: &str| {
+        let text =
+            format!("{whole}[[test]]\nname = \"t\"\nhosts = [\"*\"]\nevery = \"1d\"\n{lines}\n");
+        parse_mesh(&text, "db.toml").map_err(|error| error.to_string())
+    };
+    let with = |lines: &str| in_file(WHOLE, lines);
+    let copy = "kind = \"copy\"\nfrom_file = \"in\"\nto_file = \"out\"\ncache = \"hot\"\ntime = \"20s\"\ngood = \"1G\"";
+    let mesh = with(copy).unwrap();
+    let test = &mesh.tests[1];
+    let expected = FileCopy {
+        from: Some("in".to_owned()),
+        to: Some("out".to_owned()),
+        cache: Cache::Hot,
+        ..FileCopy::default()
+    };
+    assert_eq!(test.spec.workload, Workload::Copy(expected));
+    assert_eq!(test.spec.directions, Directions::UpThenDown);
+    assert_eq!(test.bytes_of_leg(), Some(Bytes(2_500_000_000)));
+    let mesh = with("kind = \"mtu\"\ngood = \"1500\"").unwrap();
+    let test = &mesh.tests[1];
+    assert_eq!(test.good, Some(GoodThreshold::Size(Bytes(1500))));
+    assert_eq!((test.cells().len(), test.bytes_of_leg()), (6, None));
+    let one_way = WHOLE.replace("hosts = [\"*\"]", "from = [\"db1\"]\nto = [\"db2\"]");
+    let one_way = one_way
+        .replace("kind = \"bulk\"", "kind = \"mtu\"")
+        .replace("time = \"10s\"", "");
+    let one_way = parse_mesh(&one_way.replace("good = \"8G\"", ""), "db.toml").unwrap();
+    assert_eq!(one_way.tests[0].cells(), [(0, 1), (1, 0)]);
+    let links = |count| {
+        let link = |n| format!("{{ name = \"l{n}\", site = \"chicago\" }}, ");
+        let links: String = (0..count).map(link).collect();
+        in_file(
+            &WHOLE.replace("link = [", &format!("link = [{links}")),
+            copy,
+        )
+    };
+    assert!(links(2).is_ok());
+    let too_many = links(3).unwrap_err();
+    assert!(
+        too_many.contains("a site may have 2 links: 3, or 2 beside copies of files"),
+        "{too_many}"
+    );
+    for (lines, expected) in [
+        (
+            "kind = \"copy\"\nfrom_file = \"\"",
+            "from_file = \"\" is not possible; write the name of a file",
+        ),
+        (
+            "kind = \"copy\"\ncache = \"warm\"",
+            "unknown variant `warm`; write one of `cold`, `hot`, `as_is`",
+        ),
+        (
+            "kind = \"copy\"\ndirections = \"bidir\"",
+            "directions = \"bidir\" is not possible",
+        ),
+        (
+            "from_file = \"in\"",
+            "'from_file' is no option of kind = \"bulk\"; leave it out; it is one of copy",
+        ),
+        (
+            "kind = \"mtu\"\ntime = \"9s\"",
+            "'time' is no option of kind = \"mtu\"",
+        ),
+        (
+            "kind = \"mtu\"\ngood = \"8 cows\"",
+            "good = \"8 cows\" is not possible",
+        ),
+    ] {
+        let error = with(lines).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn light_probes() {
     let with = |lines: &str| {
         let table = format!("[[test]]\nname = \"l\"\nkind = \"light\"\nhosts = [\"*\"]\n{lines}\n");
@@ -256,7 +331,7 @@ fn light_probes() {
         ("good = \"8G\"", "good = \"8G\" is not possible"),
         (
             "time = \"1s\"",
-            "'time' is no option of kind = \"light\"; leave it out; it is one of bulk, request, udp",
+            "'time' is no option of kind = \"light\"; leave it out; it is one of bulk, request, udp, copy",
         ),
     ] {
         let error = with(lines).expect_err(lines);

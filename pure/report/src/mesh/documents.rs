@@ -228,7 +228,7 @@ impl From<&MeshGrid> for MeshCells {
 #[cfg(test)]
 pub(crate) fn documents_of_tests() -> [String; 3] {
     use crate::json::pretty;
-    use crate::pages::{GridCell, GridHost};
+    use crate::pages::{CellFigure, GridCell, GridHost};
     use model::LegOutcome;
     let name = || "a".to_owned();
     let checked = MeshChecked {
@@ -263,8 +263,7 @@ pub(crate) fn documents_of_tests() -> [String; 3] {
     let grid = MeshGrid {
         mesh: name(),
         test: name(),
-        is_of_latency: false,
-        is_light: false,
+        figure: CellFigure::Goodput,
         tests: Vec::new(),
         every: Nanos(2),
         hosts: vec![GridHost {

@@ -7,6 +7,19 @@ use model::{MeshLeg, Nanos};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// What the cells of a test show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellFigure {
+    /// Goodput.
+    Goodput,
+    /// Median latency of requests.
+    Latency,
+    /// Median RTT of light probes.
+    LightRtt,
+    /// Path MTU.
+    Mtu,
+}
+
 /// A test between the hosts of a mesh.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeshGrid {
@@ -14,10 +27,8 @@ pub struct MeshGrid {
     pub mesh: String,
     /// Name of the test.
     pub test: String,
-    /// Its cells show the median latency of requests or the median RTT of light probes, not goodput.
-    pub is_of_latency: bool,
-    /// It is of light probes.
-    pub is_light: bool,
+    /// What its cells show.
+    pub figure: CellFigure,
     /// Names of the tests of the mesh.
     pub tests: Vec<String>,
     /// Duration of a cycle.
@@ -61,10 +72,11 @@ impl GridCell {
 
 impl MeshGrid {
     pub(crate) fn title(&self) -> String {
-        let what = match (self.is_light, self.is_of_latency) {
-            (true, _) => "median RTT",
-            (false, true) => "median latency",
-            (false, false) => "goodput",
+        let what = match self.figure {
+            CellFigure::LightRtt => "median RTT",
+            CellFigure::Latency => "median latency",
+            CellFigure::Goodput => "goodput",
+            CellFigure::Mtu => "path MTU",
         };
         let [mesh, test] = [&self.mesh, &self.test].map(|name| escape(name));
         format!("mesh {mesh}, test {test}: {what}, {}", utc(self.now))
@@ -72,15 +84,16 @@ impl MeshGrid {
 
     /// The figure of a leg.
     pub(crate) fn value(&self, leg: &MeshLeg) -> Option<String> {
-        match self.is_of_latency {
-            true => leg.rtt_p50.map(|time| time.to_string()),
-            false => leg.goodput.map(|rate| rate.to_string()),
+        match self.figure {
+            CellFigure::LightRtt | CellFigure::Latency => leg.rtt_p50.map(|time| time.to_string()),
+            CellFigure::Goodput => leg.goodput.map(|rate| rate.to_string()),
+            CellFigure::Mtu => leg.mtu.map(|size| format!("{size} bytes")),
         }
     }
 
     /// What the marks of the cells mean.
     pub(crate) fn legend(&self) -> String {
-        let busy = match self.is_light {
+        let busy = match self.figure == CellFigure::LightRtt {
             true => "; + beside another test of a host",
             false => "",
         };
@@ -97,7 +110,9 @@ impl MeshGrid {
 
     /// Whether light probes found more than an RTT: packets were lost, or no `largest` ones pass.
     pub(crate) fn is_notable(&self, leg: &MeshLeg, largest: Option<u64>) -> bool {
-        self.is_light && leg.rtt_p50.is_some() && (leg.loss_ppm > Some(0) || leg.mtu < largest)
+        self.figure == CellFigure::LightRtt
+            && leg.rtt_p50.is_some()
+            && (leg.loss_ppm > Some(0) || leg.mtu < largest)
     }
 
     /// Older than two cycles.
@@ -122,7 +137,10 @@ impl MeshGrid {
             .newest()
             .and_then(|leg| self.value(leg))
             .unwrap_or_default();
-        let value = value.replace("bit/s", "").replace(' ', "");
+        let value = value
+            .replace("bit/s", "")
+            .replace("bytes", "")
+            .replace(' ', "");
         value + &self.mark(cell)
     }
 }
@@ -241,8 +259,7 @@ mod tests {
         MeshGrid {
             mesh: "db".to_owned(),
             test: "bulk".to_owned(),
-            is_of_latency: false,
-            is_light: false,
+            figure: CellFigure::Goodput,
             tests: vec!["bulk".to_owned(), "r".to_owned()],
             every: Nanos::from_secs(86_400),
             hosts: (0..hosts)
@@ -286,7 +303,7 @@ db1 to db0: low, 941 Mbit/s (2 days ago)
             ..leg(outcome, None, 0)
         };
         let mut grid = of(3);
-        (grid.is_light, grid.is_of_latency) = (true, true);
+        grid.figure = CellFigure::LightRtt;
         grid.test = "light".to_owned();
         let cell = |leg| GridCell { legs: vec![leg] };
         let (good, low) = (LegOutcome::Good, LegOutcome::Low);

@@ -21,8 +21,8 @@ pub struct History {
     pub workload: String,
     /// Which way.
     pub direction: Direction,
-    /// What is shown of each run.
-    pub metric: Metric,
+    /// What is shown of each run; `None`: the path MTU.
+    pub metric: Option<Metric>,
     /// The runs, the oldest first.
     pub runs: Vec<Past>,
     /// Where the level changes, in order.
@@ -36,7 +36,7 @@ pub struct Past {
     pub id: RunId,
     /// Start, since 1970-01-01 UTC.
     pub started: Nanos,
-    /// The metric, in bit/s or seconds.
+    /// The metric, in bit/s or seconds; the MTU in bytes.
     pub value: f64,
 }
 
@@ -64,7 +64,21 @@ impl History {
 
     /// What a run of it found.
     pub fn value(&self, run: &Past) -> String {
-        value(self.metric, Some(run.value))
+        self.shown(Some(run.value))
+    }
+
+    fn shown(&self, figure: Option<f64>) -> String {
+        match (self.metric, figure) {
+            (Some(metric), _) => value(metric, figure),
+            (None, Some(size)) => format!("{size:.0} bytes"),
+            (None, None) => "-".to_owned(),
+        }
+    }
+
+    /// What is shown, and its unit.
+    fn axis(&self) -> (&'static str, &'static str) {
+        let of = |metric| (metric_words(metric), base_unit(metric));
+        self.metric.map_or(("path MTU", "B"), of)
     }
 
     /// Where to look, a sentence each.
@@ -85,10 +99,10 @@ impl History {
             let change = 100.0 * (shift.after / shift.before - 1.0);
             Some(format!(
                 "Change of level: about {} until {} (run {}), about {} from {} (run {}): {change:+.0} %.",
-                value(self.metric, Some(shift.before)),
+                self.shown(Some(shift.before)),
                 minute(last.started),
                 shown(&last.id),
-                value(self.metric, Some(shift.after)),
+                self.shown(Some(shift.after)),
                 minute(first.started),
                 shown(&first.id),
             ))
@@ -99,7 +113,7 @@ impl History {
     }
 
     fn picture(&self) -> Picture {
-        let label = metric_words(self.metric);
+        let (label, unit) = self.axis();
         let start = |at: usize| self.runs.get(at).map(|run| run.started.as_secs_f64());
         let starts = [0].into_iter().chain(self.shifts.iter().map(|s| s.at));
         let first = self.shifts.first().map(|s| s.before);
@@ -122,7 +136,7 @@ impl History {
             series.push(Series::new("median of a level", 0, Stroke::Steps, steps));
         }
         let bands = self.shifts.iter().filter_map(|shift| {
-            let worse = (shift.after < shift.before) != self.metric.is_time();
+            let worse = (shift.after < shift.before) != self.metric.is_some_and(Metric::is_time);
             Some(Band {
                 from: start(shift.at.checked_sub(1)?)?,
                 to: start(shift.at)?,
@@ -130,7 +144,7 @@ impl History {
             })
         });
         let x = Axis::new("start of the run (UTC)", DATE, Scale::Fitted);
-        let y = Axis::new(label, base_unit(self.metric), Scale::FromZero);
+        let y = Axis::new(label, unit, Scale::FromZero);
         Picture::chart(
             "history",
             "Run by run",
@@ -148,10 +162,10 @@ impl History {
                 if is_first { ">" } else { "" }.to_owned(),
                 shown(&run.id),
                 minute(run.started),
-                value(self.metric, Some(run.value)),
+                self.shown(Some(run.value)),
             ]
         });
-        let head = ["", "run", "started (UTC)", metric_words(self.metric)];
+        let head = ["", "run", "started (UTC)", self.axis().0];
         Table::new(&head, rows)
     }
 }
@@ -167,12 +181,12 @@ fn key_figures(history: &History) -> Vec<KeyFigure> {
     vec![
         KeyFigure::new(
             "last",
-            value(history.metric, Some(last.value)),
+            history.shown(Some(last.value)),
             minute(last.started),
         ),
         KeyFigure::new(
             "median",
-            value(history.metric, median),
+            history.shown(median),
             format!("of {}", counted(values.len() as u64, "run")),
         ),
     ]
@@ -226,7 +240,7 @@ mod tests {
             local: "web1".to_owned(),
             workload: "bulk".to_owned(),
             direction: Direction::Up,
-            metric: Metric::Goodput,
+            metric: Some(Metric::Goodput),
             runs: values.iter().enumerate().map(run).collect(),
             shifts: Vec::new(),
         }

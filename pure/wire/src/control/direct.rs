@@ -4,6 +4,7 @@
 //! Times are relative to the message, so no clocks are compared. An agent books its whole host in its own calendar and
 //! refuses what overlaps, whatever a coordinator claims. It takes the source's key for the time of the slot alone.
 
+use model::mtu::MtuReport;
 use model::{Direction, IpVersion, Nanos, NodeId, RunId, Sample, Side, Spec, Warning};
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,9 @@ pub enum DirectRequest {
         peer: Option<NodeId>,
         /// What this host does.
         role: SlotRole,
+        /// The run copies to or from files, as far as the coordinator may use files there.
+        #[serde(default)]
+        files: bool,
     },
     /// The slot stays until its end.
     Confirm {
@@ -139,6 +143,16 @@ pub enum DirectRequest {
         outage: Nanos,
         /// A note kept with the run.
         title: Option<String>,
+    },
+    /// Find the path MTU to and from the destination, once, in a confirmed slot that has begun.
+    Mtu {
+        /// Its name.
+        slot: String,
+        /// The other host.
+        to: Destination,
+        /// Of its address; absent: its first address.
+        #[serde(default)]
+        ip_version: Option<IpVersion>,
     },
     /// Send light probes to these hosts at the same time, in a confirmed slot for them that has begun: numbered packets of
     /// [`PACKET`](model::light::PACKET) bytes, then the largest of the sizes that passes. Only a host that has the token and returns a
@@ -221,6 +235,11 @@ pub enum DirectAnswer {
         run: RunId,
         /// SHA-256 of its document, hexadecimal.
         digest: String,
+    },
+    /// The path MTU, seen from the source.
+    Mtu {
+        /// What was found.
+        report: Box<MtuReport>,
     },
     /// The light probes are over.
     Lighted {

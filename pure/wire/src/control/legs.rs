@@ -215,7 +215,7 @@ impl Legs {
             ToAgent::Probe { number, .. } => self.probes.open(now + REQUEST, *number, "probe"),
             ToAgent::Direct { number, request } => {
                 let within = match request {
-                    DirectRequest::Play { .. } => PLAY,
+                    DirectRequest::Play { .. } | DirectRequest::Mtu { .. } => PLAY,
                     _ => REQUEST,
                 };
                 self.directs.open(now + within, *number, "direct")
