@@ -56,6 +56,8 @@ pub struct PeerLink {
     orderer: Option<Peer>,
     /// Number of the latest request to measure towards another host.
     directs: u64,
+    /// Key that an agent reached over ssh has for its slots.
+    slot_id: Option<NodeId>,
 }
 
 impl PeerLink {
@@ -103,6 +105,7 @@ impl PeerLink {
             unit: SessionUnit::new(None, String::new()),
             orderer: None,
             directs: 0,
+            slot_id: None,
         }
     }
 
@@ -118,6 +121,17 @@ impl PeerLink {
     pub fn from_host(mut self, id: Option<NodeId>) -> PeerLink {
         self.local_id = id;
         self
+    }
+
+    /// The same with an agent that has this key for its slots.
+    pub fn with_slot_id(mut self, id: NodeId) -> PeerLink {
+        self.slot_id = Some(id);
+        self
+    }
+
+    /// The key that the agent shows to the other host of a slot.
+    pub fn slot_id(&self) -> Option<NodeId> {
+        self.slot_id.or(self.ids().1)
     }
 
     /// The ids of the keys of this host and, where TLS authenticated it, of the agent.

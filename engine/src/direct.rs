@@ -9,6 +9,7 @@ use crate::listener::log;
 use crate::mtu::{local, remote};
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{RunArchiver, blank};
+use crate::slot_listener::SlotListener;
 use crate::slots::{DirectSlot, NoSlot, SlotBook, SlotOrder};
 use crate::transport::{ChannelSender, How};
 use crate::trust::{DirectMeans, NodeId, Peer, sha256};
@@ -45,6 +46,8 @@ pub struct Directing {
     sender: ChannelSender<AgentRole>,
     worker: Option<(RequestQueue, JoinHandle<()>)>,
     playing: Arc<Mutex<Option<Arc<DirectSlot>>>>,
+    /// The coordinator has left, and wants no more of what it ordered.
+    good_bye: Arc<AtomicBool>,
 }
 
 impl Directing {
@@ -55,6 +58,7 @@ impl Directing {
             sender,
             worker: None,
             playing: Arc::default(),
+            good_bye: Arc::default(),
         }
     }
 
@@ -72,7 +76,9 @@ impl Directing {
                 playing: Arc::clone(&self.playing),
                 logged: false,
                 document: None,
+                listener: None,
             };
+            let good_bye = Arc::clone(&self.good_bye);
             let worker = std::thread::spawn(move || {
                 for (number, request) in requests {
                     let answer = service.answer(number, request);
@@ -80,6 +86,9 @@ impl Directing {
                     let message = ToController::Directed { number, answer };
                     // A session that is over needs no answer.
                     let _ = service.sender.send(message);
+                }
+                if let Some(listener) = &service.listener {
+                    listener.linger(&good_bye);
                 }
             });
             (queue, worker)
@@ -91,6 +100,7 @@ impl Directing {
     /// Waits for the end of a run that is played; stops it first if it is not wanted any more.
     pub fn end(self, stop: bool) {
         if stop {
+            self.good_bye.store(true, Ordering::Relaxed);
             self.stop(|_| true);
         }
         if let Some((queue, worker)) = self.worker {
@@ -114,16 +124,31 @@ struct Service {
     logged: bool,
     /// The document that is being fetched.
     document: Option<(String, Vec<u8>)>,
+    /// Of an agent that ssh started.
+    listener: Option<SlotListener>,
 }
+
+/// The orders of all coordinators that ssh let in, in the archive. Nobody can have this key at a listener.
+const OVER_SSH: NodeId = NodeId::new([0; 32]);
 
 impl Service {
     fn answer(&mut self, number: u64, request: DirectRequest) -> Result<DirectAnswer> {
+        if let (None, Ok(means)) = (&self.peer.slots, &self.peer.may_direct) {
+            let (listener, peer) = SlotListener::open(&self.peer, means.archive.clone())?;
+            (self.listener, self.peer) = (Some(listener), peer);
+        }
         let (Some(by), Some(slots), None) = (self.peer.id, &self.peer.slots, &self.peer.slot)
         else {
             bail!("a session of this kind has no slots");
         };
         let slots = Arc::clone(slots);
         Ok(match request {
+            DirectRequest::Key => {
+                let own_key = self.peer.own_key.as_ref();
+                let id = own_key.map_or(by, |key| key.id());
+                let port = self.peer.port;
+                DirectAnswer::Key { id, port }
+            }
             DirectRequest::Hold {
                 slot,
                 after,
@@ -204,7 +229,7 @@ impl Service {
             }
             DirectRequest::Kept { after } => {
                 let orders = match existing(&self.means()?.archive)? {
-                    Some(archive) => archive.orders(by, after, MAX_KEPT)?,
+                    Some(archive) => archive.orders(self.orderer(by), after, MAX_KEPT)?,
                     None => Vec::new(),
                 };
                 let runs = orders.into_iter().map(|order| DirectedRun {
@@ -245,6 +270,15 @@ impl Service {
         *sys::lock(&self.playing) = None;
         slots.release(by, name);
         measured
+    }
+
+    /// Whose orders the archive has as those of this coordinator.
+    fn orderer(&self, by: NodeId) -> NodeId {
+        if self.listener.is_some() {
+            OVER_SSH
+        } else {
+            by
+        }
     }
 
     fn means(&self) -> Result<DirectMeans> {
@@ -353,7 +387,7 @@ impl Service {
         let mut archive = Archive::open(&means.archive)?;
         let digest = sha256(&document(&archive, &run.id)?);
         if let Some(by) = self.peer.id {
-            archive.note_order(by, &run.id, &digest)?;
+            archive.note_order(self.orderer(by), &run.id, &digest)?;
         }
         Ok(digest)
     }
@@ -402,7 +436,9 @@ impl Service {
         if self.document.as_ref().is_none_or(|(of, _)| of != run) {
             let archive = existing(archive)?;
             let ordered = match &archive {
-                Some(archive) if archive::is_id(run) => archive.is_ordered(by, run)?,
+                Some(archive) if archive::is_id(run) => {
+                    archive.is_ordered(self.orderer(by), run)?
+                }
                 _ => false,
             };
             let Some(archive) = archive.filter(|_| ordered) else {

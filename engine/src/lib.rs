@@ -37,6 +37,7 @@ pub mod reader;
 pub mod record;
 pub mod session;
 pub mod signature;
+mod slot_listener;
 pub mod slots;
 #[cfg(test)]
 mod tests;

@@ -77,7 +77,7 @@ pub struct ListenerConfig {
     /// Whether clients with that right may change this host's settings.
     pub allow_tune: bool,
     /// Where copies of clients with that right may read and write files.
-    pub allow_files: Option<PathBuf>,
+    pub allow_files: Option<Reach>,
     /// The archive of the runs that this host measures for clients with that right.
     pub allow_direct: Option<PathBuf>,
     /// What is booked on this host.
@@ -165,6 +165,11 @@ impl Listener {
     /// This host's id.
     pub fn id(&self) -> NodeId {
         self.shared.identity.id()
+    }
+
+    /// The slots of coordinators at it.
+    pub fn slots(&self) -> Arc<SlotBook> {
+        Arc::clone(&self.shared.slots)
     }
 
     /// Where it listens now.
@@ -550,14 +555,14 @@ impl ListenerShared {
 
     /// Which files copies of a client may name, or who would have to allow it and how.
     fn may_files(&self, entry: &TrustEntry) -> Result<Reach, String> {
-        let Some(directory) = &self.config.allow_files else {
+        let Some(reach) = &self.config.allow_files else {
             return Err(
                 "files are not to be used there: run 'linerate serve --allow-files DIR' there, or copy from or to memory"
                     .to_owned(),
             );
         };
         entry.may(Right::Files, "use files", "--files")?;
-        Ok(Reach::Beneath(directory.clone()))
+        Ok(reach.clone())
     }
 
     /// Ends the sessions: they notify their clients, within a grace period.

@@ -340,6 +340,11 @@ impl SlotBook {
         slots.find(is_it).cloned()
     }
 
+    /// Whether there is a slot that is not over.
+    pub fn has_any(&self) -> bool {
+        !self.entries().is_empty()
+    }
+
     /// Ends the slots that are not to be kept.
     pub fn retain(&self, keep: impl Fn(&DirectSlot, SlotRole) -> bool) {
         let mut entries = self.entries();

@@ -115,15 +115,25 @@ pub fn span(spec: &Spec) -> Result<Nanos, Refusal> {
 /// The agent of a host that is to be directed, or measured by another one.
 ///
 /// # Errors
-/// If it is no agent that listens, or cannot be reached.
+/// If it is no agent of these kinds, or cannot be reached.
 pub fn connect(host: &Host, how: &How<'_>) -> Result<(PeerLink, (String, u16))> {
-    let Host::Agent { name, port } = host else {
-        bail!(Refusal::usage(format!(
-            "{host} is no agent that listens, as both hosts of a measurement between two others are: run 'linerate serve' there and name it name[:port]"
-        )));
-    };
-    let link = PeerLink::new(host.connect(how)?);
-    Ok((link, (name.clone(), *port)))
+    match host {
+        Host::Agent { name, port } => {
+            let link = PeerLink::new(host.connect(how)?);
+            Ok((link, (name.clone(), *port)))
+        }
+        Host::Ssh { .. } => {
+            let mut link = PeerLink::new(host.connect(how)?);
+            let name = link.remote_address().to_string();
+            match ask_now(&mut link, DirectRequest::Key)? {
+                DirectAnswer::Key { id, port } => Ok((link.with_slot_id(id), (name, port))),
+                _ => bail!(out_of_turn(&link)),
+            }
+        }
+        _ => bail!(Refusal::usage(format!(
+            "{host} is no agent that another host can measure: run 'linerate serve' there and name it name[:port], or use ssh:[user@]name"
+        ))),
+    }
 }
 
 /// The key of an agent.
@@ -131,8 +141,7 @@ pub fn connect(host: &Host, how: &How<'_>) -> Result<(PeerLink, (String, u16))> 
 /// # Errors
 /// If it has none: it was not reached over TLS.
 pub fn id(agent: &PeerLink) -> Result<NodeId> {
-    let (_, id) = agent.ids();
-    id.with_context(|| {
+    agent.slot_id().with_context(|| {
         format!(
             "{} shows no key: it must be a 'linerate serve'",
             agent.name()

@@ -5,6 +5,8 @@ use engine::helper::Helpers;
 use engine::host_calendar::HostCalendar;
 use engine::{session, transport, trust, tuning};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 /// Serve one session over standard input and output
 #[derive(Args)]
@@ -21,13 +23,17 @@ pub struct AgentArgs {
 }
 
 impl AgentArgs {
-    pub fn run(&self) -> Result<Exit> {
+    pub fn run(&self, global: &Global) -> Result<Exit> {
         tuning::recover();
         let channel = transport::at_stdio()?;
         let ports = self.data_ports.clone();
         // Its controller ends it: by a word, or by closing the pipe.
         let stop = AtomicBool::new(false);
-        let peer = trust::Peer::at_a_pipe(self.listen, ports);
+        let mut peer = trust::Peer::at_a_pipe(self.listen, ports);
+        if let Ok(archive) = global.archive_path() {
+            let directory = PathBuf::new();
+            peer.may_direct = Ok(trust::DirectMeans { archive, directory });
+        }
         let calendar = Some(HostCalendar::of_this_host());
         session::serve(channel, peer, &Helpers::default(), calendar, &stop)?;
         Ok(Exit::Done)

@@ -106,7 +106,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mesh(mesh) => mesh.run(&cli.global),
         Command::Pscheduler(pscheduler) => pscheduler.run(&cli.global),
         Command::Trust(trust) => trust.run(&cli.global),
-        Command::Agent(agent) => agent.run(),
+        Command::Agent(agent) => agent.run(&cli.global),
         Command::LabEmulator => lab::hold_namespaces(),
     };
     exit.map(ExitCode::from)

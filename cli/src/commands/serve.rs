@@ -172,7 +172,7 @@ impl ServeArgs {
             key_sessions: self.host_sessions as usize,
             startups: self.startups,
             allow_tune: self.allow_tune,
-            allow_files: self.files()?,
+            allow_files: self.files()?.map(measure::storage::Reach::Beneath),
             allow_direct: archive,
             calendar: calendar.clone(),
         };

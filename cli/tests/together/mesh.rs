@@ -340,6 +340,142 @@ fn copies_and_the_path_mtu_of_a_pair() {
     );
 }
 
+/// Two of three agents are started over ssh, each with a key for its slot alone: all pairs are measured, light probes too.
+#[test]
+fn agents_over_ssh() {
+    let bridge = Bridge::new(&["a", "b", "c"]);
+    let coordinator = Home::new();
+    let (users, keys) = (
+        ["b", "c"].map(|_| Home::new()),
+        coordinator.path().join("keys"),
+    );
+    std::fs::create_dir(&keys).unwrap();
+    // A stand-in for ssh that runs the command in the namespace of the host, as another user there.
+    let bin = coordinator.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let script = format!(
+        "#!/bin/bash\nh=${{@: -2:1}}; [[ $* == *-G* ]] && h=${{@: -1}}
+        case $h in b) n=2; home={};; c) n=3; home={};; esac
+        [[ $* == *-G* ]] && {{ echo hostname 10.0.7.$n; exit; }}
+        export HOME=$home LINERATE_STATE=$home/tune LINERATE_CONFIG=$home/config LINERATE_ARCHIVE=$home/runs.db TMPDIR={}
+        exec ip netns exec {}$h sh -c \"${{@: -1}}\"\n",
+        users[0].path().display(),
+        users[1].path().display(),
+        keys.display(),
+        bridge.prefix
+    );
+    std::fs::write(bin.join("ssh"), script).unwrap();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bin.join("ssh"), all).unwrap();
+    let there = std::path::Path::new(env!("CARGO_BIN_EXE_linerate"))
+        .parent()
+        .unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{}:{path}", bin.display(), there.display());
+
+    let only_a = Bridge {
+        prefix: bridge.prefix.clone(),
+        hosts: vec!["a"],
+    };
+    let _agent = only_a.serve(&[&coordinator]);
+    // The namespaces are those of the other.
+    std::mem::forget(only_a);
+    let hosts = [("a", "10.0.7.1"), ("b", "ssh:b"), ("c", "ssh:c")];
+    let hosts: String = hosts
+        .iter()
+        .map(|(host, agent)| format!("[[host]]\nname = \"{host}\"\nagent = \"{agent}\"\n"))
+        .collect();
+    let file = format!(
+        "[mesh]\nname = \"m\"\n{hosts}\
+         [[test]]\nname = \"bulk\"\nhosts = [\"*\"]\ntime = \"4s\"\nrate = \"20M\"\ndirections = \"bidir\"\nevery = \"50s\"\n\
+         [[test]]\nname = \"light\"\nkind = \"light\"\nhosts = [\"*\"]\nevery = \"20s\"\n"
+    );
+    let plan = coordinator.path().join("m.toml").display().to_string();
+    std::fs::write(&plan, &file).unwrap();
+    let start = || {
+        let mut mesh_run = coordinator.linerate_in(&bridge.at("x"), &["mesh", "run", &plan]);
+        let mesh_run = mesh_run.env("PATH", &path);
+        let mesh_run = mesh_run.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(mesh_run.spawn().unwrap())
+    };
+    let mesh_run = start();
+    let archive = || archive::Archive::open_to_read(&coordinator.path().join("runs.db")).ok();
+    let is_good = |test: &str, src: &str, dst: &str| {
+        let legs = archive().map(|archive| archive.mesh_cell(["m", test, src, dst], 9).unwrap());
+        legs.unwrap_or_default()
+            .iter()
+            .any(|leg| leg.outcome == LegOutcome::Good)
+    };
+    let until = Instant::now() + Duration::from_secs(280);
+    // Killed while b measures towards c: the run goes on, and is fetched.
+    let pending = || {
+        let legs = archive()?.mesh_cell(["m", "bulk", "b", "c"], 1).unwrap();
+        legs.into_iter().find(|leg| !leg.outcome.is_measured())
+    };
+    let killed = loop {
+        assert!(Instant::now() < until, "no leg of b");
+        std::thread::sleep(Duration::from_millis(100));
+        if let Some(leg) = pending() {
+            break leg.run;
+        }
+    };
+    // Within the leg.
+    std::thread::sleep(Duration::from_secs(3));
+    signal(&mesh_run.0, "KILL");
+    drop(mesh_run);
+    let mesh_run = start();
+    let is_fetched = || {
+        let legs = archive()
+            .unwrap()
+            .mesh_cell(["m", "bulk", "b", "c"], 9)
+            .unwrap();
+        legs.iter()
+            .any(|leg| leg.run == killed && leg.outcome == LegOutcome::Good)
+    };
+    while !is_fetched() {
+        assert!(Instant::now() < until, "the run {killed} is not fetched");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    for test in ["bulk", "light"] {
+        for (src, dst) in [
+            ("a", "b"),
+            ("b", "a"),
+            ("a", "c"),
+            ("c", "a"),
+            ("b", "c"),
+            ("c", "b"),
+        ] {
+            while !is_good(test, src, dst) {
+                if Instant::now() >= until {
+                    mesh_run.interrupt();
+                    let ended = mesh_run.output(Duration::from_secs(20));
+                    panic!("{test}: {src} to {dst}: {}", stderr(&ended));
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+    }
+    mesh_run.interrupt();
+    let ended = mesh_run.output(Duration::from_secs(30));
+    assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
+    // Nothing is left of the keys and bookings; the source has its runs, which are the coordinator's in a later session too.
+    while std::fs::read_dir(&keys).unwrap().count() > 0 {
+        assert!(Instant::now() < until, "a key is left");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let booked = stdout(&run(&mut users[0].linerate(&["calendar", "list"])));
+    assert!(!booked.contains("measur"), "{booked}");
+    let other = Home::new();
+    let mut fetch = other.linerate_in(&bridge.at("x"), &["runs", "fetch", "ssh:b"]);
+    let fetched = run(fetch.env("PATH", &path));
+    assert!(fetched.status.success(), "{}", stderr(&fetched));
+    let runs = stdout(&run(&mut other.linerate(&["runs", "list"])));
+    assert!(
+        runs.contains("mesh m bulk: b to c") || runs.contains("10.0.7.3"),
+        "{runs}"
+    );
+}
+
 /// RTT, loss and MTU of all ordered pairs, beside a booked test; a dead agent has rows with the reason, and holds up nobody.
 #[test]
 fn light_probes_of_all_pairs() {

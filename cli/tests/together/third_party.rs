@@ -196,9 +196,9 @@ fn a_third_host_has_one_agent_measure_towards_another_and_both_keep_the_run() {
     refused(&["measure", from, from], 2, "are one host: name two");
     let alias = from.replace("127.0.0.1", "127.0.0.2");
     refused(
-        &["measure", from, "ssh:nowhere"],
+        &["measure", from, "local"],
         2,
-        "is no agent that listens",
+        "is no agent that another host can measure",
     );
     refused(
         &["measure", from, "127.0.0.1:1"],

@@ -487,7 +487,7 @@ pub struct LedgerLimits {
 
 impl LedgerLimits {
     /// Of an agent that has one client, with the rights of the user who started it.
-    fn at_a_pipe() -> LedgerLimits {
+    pub(crate) fn at_a_pipe() -> LedgerLimits {
         LedgerLimits {
             clients: 1,
             buffers: Bytes(u64::MAX),

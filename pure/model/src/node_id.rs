@@ -16,7 +16,7 @@ pub struct NodeId([u8; 32]);
 
 impl NodeId {
     /// Of that SHA-256.
-    pub fn new(sha256: [u8; 32]) -> NodeId {
+    pub const fn new(sha256: [u8; 32]) -> NodeId {
         NodeId(sha256)
     }
 

@@ -37,9 +37,9 @@ impl MeshRunArgs {
             );
         }
         for host in &mesh.hosts {
-            if !matches!(host.agent.parse::<Host>()?, Host::Agent { .. }) {
+            if !matches!(host.agent.parse()?, Host::Agent { .. } | Host::Ssh { .. }) {
                 refuse!(
-                    "host '{}': agent = \"{}\" is no agent that listens: name[:port] of a 'linerate serve' is possible",
+                    "host '{}': agent = \"{}\" is not possible: write name[:port] of a 'linerate serve', or ssh:[user@]name",
                     host.name,
                     host.agent
                 );

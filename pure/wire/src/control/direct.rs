@@ -96,6 +96,9 @@ pub struct Destination {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum DirectRequest {
+    /// Report the key of this host and the port of its control connections; an agent that ssh started makes the one and
+    /// opens the other for it.
+    Key,
     /// Book the host. Ends by itself after `ttl` unless it is confirmed; a confirmed slot that is not used within
     /// `ttl` of its beginning ends as well.
     Hold {
@@ -203,6 +206,13 @@ pub struct DirectedRun {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "done", rename_all = "snake_case")]
 pub enum DirectAnswer {
+    /// Who the host is for the other one of a slot.
+    Key {
+        /// Its key.
+        id: NodeId,
+        /// Port of its control connections.
+        port: u16,
+    },
     /// The slot is held.
     Held {
         /// Key of this host.
