@@ -35,7 +35,7 @@ pub struct SlotListener {
 struct KeyDirectory(PathBuf);
 
 impl SlotListener {
-    /// Of the agent of this peer, whose user's archive keeps what it measures; and the peer as it is from now on.
+    /// Of the agent of this peer, whose user's archive keeps what it measures; and that peer with its slots.
     ///
     /// # Errors
     /// If there is no place for a key, or no port.

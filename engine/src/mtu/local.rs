@@ -32,8 +32,8 @@ const GREETING: Duration = Duration::from_secs(3);
 /// For the handshake of a data connection.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// Finds out what gets through between this host and the agent of a link, in both directions; for a peer that ordered it
-/// as far as it was `admitted`.
+/// Finds out what gets through between this host and the agent of a link, in both directions; within the limits of a peer
+/// that ordered it, if one did.
 ///
 /// # Errors
 /// If the agent refuses or is lost, or not even the smallest datagrams get through.
