@@ -5,8 +5,6 @@ use engine::helper::Helpers;
 use engine::host_calendar::HostCalendar;
 use engine::{session, transport, trust, tuning};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 /// Serve one session over standard input and output
 #[derive(Args)]
