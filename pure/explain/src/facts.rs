@@ -1,9 +1,11 @@
 //! What is known of a connection as a whole: what the second level is judged by.
 
+use crate::limits::SpentBucket;
 use crate::process_activity::LimitingProcess;
 use model::finding::{Evidence, EvidenceKey, Limit, Quantity, Source};
 use model::stats::{median, percentile};
 use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
+use std::cell::OnceCell;
 use tcp::stream::Undelivered;
 
 /// Most readings that are kept of one connection; beyond it neighbours are joined.
@@ -164,6 +166,34 @@ pub(crate) struct Facts {
     pub behind: LimitingProcess,
     /// What the receiving process did while data waited for it.
     pub reader: LimitingProcess,
+    pub derived: Derived,
+}
+
+/// What takes long to calculate and several limits need: calculated when the first of them does, of facts that do not change any
+/// more. A copy of the facts may be changed, and begins without.
+#[derive(Debug, Default)]
+pub(crate) struct Derived {
+    inflation_at_loss: OnceCell<Option<f64>>,
+    delay_at_loss: OnceCell<Option<Nanos>>,
+    pub spent: OnceCell<Option<SpentBucket>>,
+    /// The highest rate of a stretch: of any, and between two losses.
+    pub highest: [OnceCell<Option<f64>>; 2],
+}
+
+impl Clone for Derived {
+    fn clone(&self) -> Derived {
+        Derived::default()
+    }
+}
+
+/// Calculates a value at its first use.
+pub(crate) fn once<T: Copy + PartialEq>(known: &OnceCell<T>, calculate: impl Fn() -> T) -> T {
+    let value = *known.get_or_init(&calculate);
+    debug_assert!(
+        value == calculate(),
+        "the facts changed after its first use"
+    );
+    value
 }
 
 /// Queueing delay of acknowledgements on the reverse path, of all queueing delay.
@@ -800,12 +830,14 @@ impl Facts {
 
     /// Round-trip time at the losses by the shortest: the median of the loss events, each by its own median.
     pub fn inflation_at_loss(&self) -> Option<f64> {
-        let min = self.min_rtt.filter(|m| m.0 > 0)?.0 as f64;
-        let of = |losses: &[LostSegment]| {
-            let known = losses.iter().map(|l| l.srtt.0).filter(|rtt| *rtt > 0);
-            median(known.map(|rtt| rtt as f64 / min))
-        };
-        median(self.losses_by_event().filter_map(of))
+        once(&self.derived.inflation_at_loss, || {
+            let min = self.min_rtt.filter(|m| m.0 > 0)?.0 as f64;
+            let of = |losses: &[LostSegment]| {
+                let known = losses.iter().map(|l| l.srtt.0).filter(|rtt| *rtt > 0);
+                median(known.map(|rtt| rtt as f64 / min))
+            };
+            median(self.losses_by_event().filter_map(of))
+        })
     }
 
     /// Whether a queue had filled when segments were lost: the round trip was so much longer than the
@@ -870,9 +902,11 @@ impl Facts {
 
     /// Median time in queues at the losses.
     pub fn delay_at_loss(&self) -> Option<Nanos> {
-        let min = self.min_rtt?;
-        let seen = self.losses.iter().filter(|l| l.srtt.0 > 0);
-        median(seen.map(|l| l.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
+        once(&self.derived.delay_at_loss, || {
+            let min = self.min_rtt?;
+            let seen = self.losses.iter().filter(|l| l.srtt.0 > 0);
+            median(seen.map(|l| l.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
+        })
     }
 
     /// The sender saw more reordering than it retransmitted: lost segments are hardly distinguishable from late ones.

@@ -99,15 +99,21 @@ pub(crate) fn fit(sent: &[Sent], rtt: Nanos) -> Option<BucketFit> {
         tried.extend(history.search(&first, NEVER_EMPTY, noise));
     }
     let found = best(&tried);
-    let Filled { rate, parts, .. } = found;
+    let Filled {
+        rate, brim, parts, ..
+    } = found;
+    let mut levels = Vec::new();
+    history.levels([rate], found.start, &mut levels);
+    let lowest = (levels.iter().flatten().copied()).fold(found.start, f64::min);
     let as_good = tried.iter().filter(|t| t.parts >= parts - noise);
     let slack = [1.0 - SLACK, 1.0 + SLACK].map(|slack| rate * slack);
     Some(BucketFit {
         rate,
         range: as_good.fold(slack, |[low, high], t| [low.min(t.rate), high.max(t.rate)]),
-        depth: found.depth,
+        // How much the brim is above empty; of a bucket that never was, above the lowest level.
+        depth: brim - lowest,
         parts,
-        events: history.events_at(&found),
+        events: history.events_at(brim, &levels),
         of_events: events.len(),
         segment,
         connections: 1,
@@ -192,8 +198,6 @@ struct Filled {
     start: f64,
     /// The level that most loss events reach.
     brim: f64,
-    /// How much that is above empty; of one that never was, above the lowest level.
-    depth: f64,
     /// As in [`BucketFit`].
     parts: f64,
 }
@@ -290,14 +294,12 @@ impl SendHistory<'_> {
         pairs.filter_map(|(from, to)| self.rate(from, to))
     }
 
-    /// Loss events of which something was lost in a bucket that was as full as this.
-    fn events_at(&self, found: &Filled) -> usize {
-        let mut levels = Vec::new();
-        self.levels([found.rate], found.start, &mut levels);
-        let mut at_loss = self.at_loss(&self.exact.lost, &levels, 0);
+    /// Loss events of which something was lost where a bucket of these levels was as full as this.
+    fn events_at(&self, brim: f64, levels: &[[f64; 1]]) -> usize {
+        let mut at_loss = self.at_loss(&self.exact.lost, levels, 0);
         let is_at = |many: &&usize| {
             let levels = at_loss.by_ref().take(**many);
-            levels.fold(0.0, f64::max) >= found.brim
+            levels.fold(0.0, f64::max) >= brim
         };
         self.events.iter().filter(is_at).count()
     }
@@ -366,18 +368,24 @@ impl SendHistory<'_> {
                     f64::MAX
                 }
             });
-            let (mut above, mut lowest) = ([0.0; AT_ONCE], [start; AT_ONCE]);
-            for (step, levels) in self.steps.iter().zip(&levels).step_by(of.every) {
+            let mut above = [0.0; AT_ONCE];
+            for n in (0..self.steps.len()).step_by(of.every) {
+                let (step, levels) = (&self.steps[n], &levels[n]);
                 // What passed still fitted before its last segment.
-                let is_above = |n: usize| levels[n] + step.fitted >= brims[n];
-                above = from_fn(|n| above[n] + if is_above(n) { step.packets } else { 0.0 });
-                lowest = from_fn(|n| lowest[n].min(levels[n]));
+                let full: [f64; AT_ONCE] = from_fn(|n| levels[n] + step.fitted);
+                let counts = |n: usize| {
+                    if full[n] >= brims[n] {
+                        step.packets
+                    } else {
+                        0.0
+                    }
+                };
+                above = from_fn(|n| above[n] + counts(n));
             }
             filled.extend((0..rates.len()).map(|n| Filled {
                 rate: rates[n],
                 start,
                 brim: brims[n],
-                depth: brims[n] - lowest[n],
                 parts: AT_THE_BRIM - above[n] / of.fitted.max(1.0),
             }));
         }

@@ -11,7 +11,7 @@
 //! the remedy is the same.
 
 use super::policer::{PassedBytes, SpentBucket};
-use crate::facts::{BucketFit, Facts, bit_rate};
+use crate::facts::{self, BucketFit, Facts, bit_rate};
 use model::finding::{Decider, Limit};
 use model::{BitRate, Nanos};
 
@@ -74,7 +74,10 @@ pub(super) fn paced(facts: &Facts, policed: bool) -> Option<BitRate> {
     let fitted = fitted.map(|bucket| bucket.range[0] / bucket.connections as f64);
     let below = match fitted.or_else(|| Some(SpentBucket::of(facts)?.rate)) {
         Some(rate) => rate * BELOW_FITTED,
-        None => highest(facts, policed)? * BELOW_HIGHEST,
+        None => {
+            let highest_rate = &facts.derived.highest[usize::from(policed)];
+            facts::once(highest_rate, || highest(facts, policed))? * BELOW_HIGHEST
+        }
     };
     let rate = bit_rate(below).0;
     let rounded = rate / 100_000 * 100_000;

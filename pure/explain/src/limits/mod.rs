@@ -37,6 +37,7 @@ mod zero_window;
 use crate::facts::Facts;
 use crate::sender_state::SenderState;
 use model::finding::{Confidence, Evidence, Limit, Remedy};
+pub(crate) use policer::SpentBucket;
 
 pub(crate) use model::finding::EvidenceKey as Key;
 

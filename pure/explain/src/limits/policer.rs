@@ -10,7 +10,7 @@
 use super::burst_loss::{self, LossPattern};
 use super::loss_runs::{self, LossRuns};
 use super::{Candidate, Key, bucket, experiment, random_loss};
-use crate::facts::{BucketFit, Facts, LostSegment, bit_rate};
+use crate::facts::{self, BucketFit, Facts, LostSegment, bit_rate};
 use model::finding::Confidence;
 use model::stats::{median, percentile};
 use model::{Bytes, Nanos};
@@ -151,8 +151,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
 /// A bucket that was full at the start and has been empty since: the transfer was faster until what it held was spent, then it
 /// loses again and again at one rate, without a standing queue. A shaper, or a line that becomes slower, makes a queue; random
 /// losses leave no rate.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SpentBucket {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SpentBucket {
     /// Bytes a second.
     pub(super) rate: f64,
     /// Bytes that it held.
@@ -169,6 +169,10 @@ pub(super) struct SpentBucket {
 
 impl SpentBucket {
     pub(super) fn of(facts: &Facts) -> Option<SpentBucket> {
+        facts::once(&facts.derived.spent, || SpentBucket::new(facts))
+    }
+
+    fn new(facts: &Facts) -> Option<SpentBucket> {
         let min = facts.min_rtt.filter(|r| r.0 > 0)?;
         // Where between two samples a loss was is not known.
         let reading = |loss: &LostSegment| facts.readings.partition_point(|r| r.to <= loss.at);
