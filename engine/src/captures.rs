@@ -1,10 +1,10 @@
 //! Captures are decoded on one processor and followed on another.
 
 use crate::prelude::*;
-use capture::FrameCounts;
+use capture::{BLANK, FrameCounts, PacketSink};
 use model::packet::Packet;
 use std::panic::resume_unwind;
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
 /// Packets that are passed on at once, and batches that wait: together 1 MB, which a processor's cache holds.
@@ -20,28 +20,59 @@ pub fn read(input: impl Read + Send, mut see: impl FnMut(&Packet)) -> Result<Fra
     let (used, spare) = channel::<Vec<Packet>>();
     thread::scope(|scope| {
         let decoder = thread::Builder::new().spawn_scoped(scope, move || {
-            let mut batch = Vec::with_capacity(BATCH);
-            // Fails if what follows the packets panicked, which is then passed on.
-            let account = capture::read(input, |packet| {
-                batch.push(*packet);
-                if batch.len() == BATCH {
-                    let next = spare.try_recv();
-                    let next = next.unwrap_or_else(|_| Vec::with_capacity(BATCH));
-                    let _ = batches.send(std::mem::replace(&mut batch, next));
-                }
-            });
-            let _ = batches.send(batch);
+            let mut batches = Batches {
+                batch: vec![BLANK; BATCH],
+                filled: 0,
+                batches,
+                spare,
+            };
+            let account = capture::read_into(input, &mut batches);
+            batches.batch.truncate(batches.filled);
+            batches.send(Vec::new());
             account
         });
         let decoder = decoder.context("cannot start a thread")?;
-        for mut batch in full {
+        for batch in full {
             batch.iter().for_each(&mut see);
-            batch.clear();
             let _ = used.send(batch);
         }
         let account = decoder.join().unwrap_or_else(|panic| resume_unwind(panic));
         Ok(account?)
     })
+}
+
+/// Packets on their way from the decoder.
+struct Batches {
+    /// Of [`BATCH`] packets, the first so many of which are decoded.
+    batch: Vec<Packet>,
+    filled: usize,
+    batches: SyncSender<Vec<Packet>>,
+    spare: Receiver<Vec<Packet>>,
+}
+
+impl Batches {
+    /// Passes the batch on, and goes on with another.
+    fn send(&mut self, next: Vec<Packet>) {
+        // Fails if what follows the packets panicked, which is then passed on.
+        let _ = self.batches.send(std::mem::replace(&mut self.batch, next));
+        self.filled = 0;
+    }
+}
+
+impl PacketSink for Batches {
+    #[inline]
+    fn place(&mut self) -> &mut Packet {
+        &mut self.batch[self.filled]
+    }
+
+    #[inline]
+    fn take(&mut self, _: &[u8]) {
+        self.filled += 1;
+        if self.filled == BATCH {
+            let next = self.spare.try_recv();
+            self.send(next.unwrap_or_else(|_| vec![BLANK; BATCH]));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -71,6 +71,18 @@ pub fn read_with_payload(
     input: impl Read + Send,
     see: impl FnMut(&Packet, &[u8]),
 ) -> Result<FrameCounts, Error> {
+    let packet = frame::BLANK;
+    read_into(input, &mut EachPacket { packet, see })
+}
+
+/// As [`read`]: each packet is decoded where it is wanted, for to copy it takes long.
+///
+/// # Errors
+/// [`Error`]; what was read before has been handed over.
+pub fn read_into(
+    input: impl Read + Send,
+    sink: &mut impl PacketSink,
+) -> Result<FrameCounts, Error> {
     // Smaller than the reads to come, which so go past it.
     let mut input = BufReader::with_capacity(ROOM / 2, input);
     let head = input.fill_buf().map_err(|_| Error::Read)?.first_chunk();
@@ -83,8 +95,7 @@ pub fn read_with_payload(
     })?;
     let mut frames = Frames {
         account: FrameCounts::default(),
-        packet: frame::BLANK,
-        see,
+        sink,
     };
     let mut plain: Option<PlainFile> = None;
     let mut interfaces: Vec<Interface> = Vec::new();
@@ -240,14 +251,39 @@ impl PlainFile {
     }
 }
 
-/// What becomes of the frames.
-struct Frames<S> {
-    account: FrameCounts,
+/// Takes decoded packets.
+pub trait PacketSink {
+    /// Where the next one is written; what is there already does not matter.
+    fn place(&mut self) -> &mut Packet;
+    /// It is written; and what was captured of its payload.
+    fn take(&mut self, payload: &[u8]);
+}
+
+/// Shows each packet, and keeps none.
+struct EachPacket<S> {
     packet: Packet,
     see: S,
 }
 
-impl<S: FnMut(&Packet, &[u8])> Frames<S> {
+impl<S: FnMut(&Packet, &[u8])> PacketSink for EachPacket<S> {
+    #[inline]
+    fn place(&mut self) -> &mut Packet {
+        &mut self.packet
+    }
+
+    #[inline]
+    fn take(&mut self, payload: &[u8]) {
+        (self.see)(&self.packet, payload);
+    }
+}
+
+/// What becomes of the frames.
+struct Frames<'a, S> {
+    account: FrameCounts,
+    sink: &'a mut S,
+}
+
+impl<S: PacketSink> Frames<'_, S> {
     /// All frames of a pcap file that are whole; returns how many bytes they take.
     fn take_all(&mut self, data: &[u8], file: &PlainFile) -> usize {
         let mut rest = data;
@@ -264,11 +300,11 @@ impl<S: FnMut(&Packet, &[u8])> Frames<S> {
         let began = *self.account.began.get_or_insert(Nanos(at));
         self.account.cut += u64::from((data.len() as u64) < u64::from(whole));
         let at = Nanos(at).since(began);
-        match frame::write(link, data, at, &mut self.packet) {
+        match frame::write(link, data, at, self.sink.place()) {
             Ok(payload) => {
                 self.account.frames += 1;
                 self.account.packets += 1;
-                (self.see)(&self.packet, payload);
+                self.sink.take(payload);
             }
             Err(skip) => {
                 if skip == Skip::UnknownLink {

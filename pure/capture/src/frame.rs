@@ -63,7 +63,7 @@ const TCP: u8 = 6;
 const MOST_LAYERS: usize = 24;
 
 /// What a packet is written over first.
-pub(crate) const BLANK: Packet = {
+pub const BLANK: Packet = {
     let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     Packet::new(nobody, nobody)
 };

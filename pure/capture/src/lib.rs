@@ -6,8 +6,8 @@
 mod file;
 mod frame;
 
-pub use file::{Error, is_capture, read, read_with_payload};
-pub use frame::{Skip, packet};
+pub use file::{Error, PacketSink, is_capture, read, read_into, read_with_payload};
+pub use frame::{BLANK, Skip, packet};
 
 use model::Nanos;
 use std::collections::BTreeMap;
