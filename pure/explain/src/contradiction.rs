@@ -98,7 +98,7 @@ fn yields(facts: &Facts) -> Option<Evidence> {
     }
     let at_loss = facts.inflation_at_loss()?;
     if !facts.queue_at_loss(QUEUE_AT_LOSS) {
-        let bound = facts.overflow_from(QUEUE_AT_LOSS);
+        let bound = facts.queue_from(QUEUE_AT_LOSS);
         let at_loss = facts.evidence(Key::RttOverMinRttAtLosses, at_loss);
         return Some(at_loss.at_most(bound));
     }

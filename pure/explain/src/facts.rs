@@ -55,9 +55,6 @@ pub(crate) const MUCH_REORDERING: u64 = 20;
 pub(crate) const NOISE: Nanos = Nanos::from_micros(1500);
 /// And not by this factor.
 const NOISE_AT_MOST: f64 = 2.0;
-/// Segments that stand in a queue which overflows, at the least, by the goodput. The shortest round trip may be that of an empty
-/// packet, and one full segment takes 6 ms at 2 Mbit/s.
-const FEWEST_QUEUED: f64 = 2.0;
 
 /// Goodput by what the slowest link carries: from the first it is full; below the second, without losses and a queue, it is not.
 const FULL_LINK: f64 = 0.87;
@@ -844,7 +841,7 @@ impl Facts {
     /// shortest.
     pub fn queue_at_loss(&self, factor: f64) -> bool {
         self.inflation_at_loss()
-            .is_some_and(|ratio| ratio >= self.overflow_from(factor))
+            .is_some_and(|ratio| self.is_queue(ratio, factor))
     }
 
     /// Retransmissions that are known to have been needless. More duplicates than retransmissions: the path duplicates
@@ -888,16 +885,6 @@ impl Facts {
     pub fn queue_from(&self, factor: f64) -> f64 {
         let noise = 1.0 + NOISE.0 as f64 / self.rtt().0.max(1) as f64;
         factor.max(noise.min(NOISE_AT_MOST))
-    }
-
-    /// The same when segments are lost, of a queue that overflows: at the rate of the transfer, or the one that drains it, if that
-    /// is known.
-    pub fn overflow_from(&self, factor: f64) -> f64 {
-        let drains = self.bucket.as_ref().filter(|b| b.is_seen());
-        let rate = drains.map_or(self.rate().max(self.mean()), |b| b.rate);
-        let segments = FEWEST_QUEUED * f64::from(self.mss) / rate.max(1.0);
-        let longer = 1.0 + segments / self.rtt().as_secs_f64().max(1e-9);
-        self.queue_from(factor).max(longer)
     }
 
     /// Median time in queues at the losses.

@@ -599,31 +599,6 @@ fn a_short_round_trip_is_longer_by_noise() {
 }
 
 #[test]
-fn a_queue_that_overflows_holds_two_segments_at_the_rate_that_drains_it() {
-    let from = |rtt_ms, bucket: Option<f64>| {
-        // 1000 bytes each millisecond.
-        let mut facts = lossy(&[(0.0, 13.0)]);
-        facts.min_rtt = Some(ms(rtt_ms));
-        facts.bucket = bucket.map(|rate| BucketFit {
-            rate,
-            range: [rate; 2],
-            depth: 20e3,
-            parts: 0.9,
-            events: 10,
-            of_events: 10,
-            segment: 1000,
-            connections: 1,
-        });
-        facts.overflow_from(1.3)
-    };
-    assert!(is_about(Some(from(2.0, None)), 2.0));
-    assert!(is_about(Some(from(1.0, None)), 3.0));
-    assert!(is_about(Some(from(1.0, Some(2e6))), 2.0), "noise");
-    assert!(is_about(Some(from(1.0, Some(0.5e6))), 5.0));
-    assert!(is_about(Some(from(40.0, None)), 1.3));
-}
-
-#[test]
 fn needless_retransmissions_are_not_losses_unless_there_are_more_of_them() {
     let of = |retransmitted, needless| {
         let mut facts = steady(1);

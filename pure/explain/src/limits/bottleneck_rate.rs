@@ -117,7 +117,7 @@ fn overflows(facts: &Facts, mut evidence: Vec<Evidence>) -> Option<Candidate> {
     evidence.push(
         facts
             .evidence(Key::RttOverMinRttAtLosses, at_loss)
-            .at_least(facts.overflow_from(QUEUE)),
+            .at_least(facts.queue_from(QUEUE)),
     );
     Some(Candidate::new(Confidence::Possible, evidence).advise(YIELDS))
 }

@@ -136,12 +136,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     }
     let clear = facts.bucket.as_ref().is_none_or(BucketFit::is_clear);
     let again = facts.loss_events().len() >= SURE_EVENTS;
-    let empty = at_loss < facts.queue_from(random_loss::QUEUE);
     // Behind a queue that delays as it would when full, the line is full.
     let delay = facts.delay_at_loss().unwrap_or_default();
     let delays = |b: &BucketFit| delay.0 as f64 >= b.delay().0 as f64 * DELAYS;
     let stands = facts.bucket.as_ref().is_some_and(delays);
-    let sure = pattern == LossPattern::Bursts && clear && again && empty && !stands;
+    let sure = pattern == LossPattern::Bursts && clear && again && !stands;
     let candidate = Candidate::new(
         if sure {
             Confidence::Likely

@@ -79,7 +79,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         return Some(candidate);
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
-    let queue_from = facts.overflow_from(match facts.is_traced() {
+    let queue_from = facts.queue_from(match facts.is_traced() {
         true => QUEUE,
         false => random_loss::QUEUE,
     });

@@ -24,7 +24,7 @@ pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
         facts.retransmissions(),
         facts
             .evidence(Key::RttOverMinRttAtLosses, at_loss)
-            .at_most(facts.overflow_from(QUEUE)),
+            .at_most(facts.queue_from(QUEUE)),
     ];
     evidence.extend(burst_loss::spread_of_windows(facts));
     evidence.extend(loss_runs::evidence(facts));
@@ -38,7 +38,6 @@ pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
         && pattern == burst_loss::LossPattern::Anywhere
         && burst_loss::is_exact(facts)
         && facts.loss_events().len() >= ENOUGH_EVENTS
-        && at_loss < facts.queue_from(QUEUE)
         && !facts.reorders();
     let hurts = facts.loss_hurts() || (clear && facts.loss_share() >= MUCH_LOSS);
     if !hurts || facts.queue_at_loss(QUEUE) {

@@ -2490,7 +2490,7 @@ fn losses_that_come_together_at_one_window_may_be_a_policers() {
                 "a queue",
                 |f| {
                     in_pairs(f, 20);
-                    f.losses.iter_mut().for_each(|l| l.srtt = ms(12.5));
+                    f.losses.iter_mut().for_each(|l| l.srtt = ms(11.5));
                 },
                 None,
             ),
