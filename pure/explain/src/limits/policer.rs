@@ -64,7 +64,16 @@ const STARVED_LOSS: f64 = 0.1;
 /// More than this at the losses is a queue.
 const QUEUE: f64 = 1.10;
 
+/// Elsewhere than at the sender, what a program or its pace gives out at an even rate looks like a bucket.
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
+    let mut candidate = found(facts)?;
+    if facts.is_seen_from_afar() {
+        candidate.confidence = Confidence::Possible;
+    }
+    Some(candidate)
+}
+
+fn found(facts: &Facts) -> Option<Candidate> {
     let at_loss = facts.inflation_at_loss()?;
     // What passes a policer leaves a faster link idle.
     if facts.is_seen_from_afar() && facts.fills_link().is_some() {
@@ -600,8 +609,8 @@ mod tests {
     }
 
     /// A flow at 2 MB/s that loses twenty segments or one more at these moments, without a queue.
-    fn lost_at(seconds: &[u64]) -> Option<Confidence> {
-        let mut facts = Facts::new(Source::CaptureAtReceiver);
+    fn lost_at(source: Source, seconds: &[u64]) -> Option<Confidence> {
+        let mut facts = Facts::new(source);
         let rtt = Nanos::from_millis(20);
         (facts.mss, facts.min_rtt) = (1000, Some(rtt));
         (facts.bytes, facts.span) = (Bytes(20_000_000), Nanos::from_secs(10));
@@ -639,8 +648,14 @@ mod tests {
 
     #[test]
     fn a_few_loss_events_are_no_certain_policer() {
-        assert_eq!(lost_at(&[2, 3, 4, 5, 6, 7, 8]), Some(Confidence::Certain));
-        assert_eq!(lost_at(&[2, 5, 8]), Some(Confidence::Possible));
+        let possible = Some(Confidence::Possible);
+        let of = |source| [&[2, 3, 4, 5, 6, 7, 8][..], &[2, 5, 8]].map(|at| lost_at(source, at));
+        assert_eq!(of(Source::Trace), [Some(Confidence::Certain), possible]);
+        assert_eq!(
+            of(Source::CaptureAtReceiver),
+            [possible; 2],
+            "the sender may keep to a rate itself"
+        );
     }
 
     /// A second at 4 MB/s, then four seconds in which it loses each 100 ms, with such a round trip; what passes in each
