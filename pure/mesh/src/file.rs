@@ -27,6 +27,8 @@ const LINKS_WITH_DISKS: usize = 2;
 const LONGEST_TIME: Nanos = Nanos::from_secs(25 * 60);
 const SHORTEST_CYCLE: Nanos = Nanos::from_secs(10);
 const LONGEST_CYCLE: Nanos = Nanos::from_secs(31 * 86_400);
+/// What every link of IPv4 carries (RFC 791, 3.2).
+const LEAST_MTU: u64 = 68;
 /// Kinds of tests.
 const KINDS: [&str; 6] = ["bulk", "request", "udp", "copy", "mtu", "light"];
 /// A search for the MTU of both directions takes less even where packets vanish.
@@ -1058,7 +1060,10 @@ impl MeshText<'_> {
             return good.ok_or_else(|| self.bad(table, "good", value, "1% to 99% are possible"));
         }
         match (is_mtu, is_latency) {
-            (true, _) => self.parsed(table, "good", value).map(GoodThreshold::Size),
+            (true, _) => match self.parsed(table, "good", value)? {
+                size @ Bytes(LEAST_MTU..=65_535) => Ok(GoodThreshold::Size(size)),
+                _ => Err(self.bad(table, "good", value, "68 to 65535 are possible")),
+            },
             (_, true) => self
                 .parsed(table, "good", value)
                 .map(GoodThreshold::Latency),

@@ -239,6 +239,9 @@ fn copies_and_the_path_mtu() {
     assert_eq!(test.spec.workload, Workload::Copy(expected));
     assert_eq!(test.spec.directions, Directions::UpThenDown);
     assert_eq!(test.bytes_of_leg(), Some(Bytes(2_500_000_000)));
+    for size in ["68", "65535"] {
+        assert!(with(&format!("kind = \"mtu\"\ngood = \"{size}\"")).is_ok());
+    }
     let mesh = with("kind = \"mtu\"\ngood = \"1500\"").unwrap();
     let test = &mesh.tests[1];
     assert_eq!(test.good, Some(GoodThreshold::Size(Bytes(1500))));
@@ -283,6 +286,14 @@ fn copies_and_the_path_mtu() {
         (
             "kind = \"mtu\"\ntime = \"9s\"",
             "'time' is no option of kind = \"mtu\"",
+        ),
+        (
+            "kind = \"mtu\"\ngood = \"67\"",
+            "good = \"67\" is not possible; 68 to 65535 are possible",
+        ),
+        (
+            "kind = \"mtu\"\ngood = \"64K\"",
+            "good = \"64K\" is not possible; 68 to 65535 are possible",
         ),
         (
             "kind = \"mtu\"\ngood = \"8 cows\"",
