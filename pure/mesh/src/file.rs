@@ -923,8 +923,12 @@ impl MeshText<'_> {
                 "both" => Directions::UpThenDown,
                 "bidir" if kind != "copy" => Directions::Bidirectional,
                 _ => {
-                    let remedy =
-                        "\"up\", \"both\" (up, then down) and \"bidir\" (at once) are possible";
+                    let remedy = match kind == "copy" {
+                        true => "\"up\" and \"both\" (up, then down) are possible",
+                        false => {
+                            "\"up\", \"both\" (up, then down) and \"bidir\" (at once) are possible"
+                        }
+                    };
                     return Err(self.bad(table, "directions", value, remedy));
                 }
             },

@@ -1071,26 +1071,22 @@ impl Stream {
         let Some(out) = self.out.get_mut(place) else {
             return (None, false);
         };
-        if out.end != to {
-            let first = out.repetition == Repetition::Once && before(out.begin, to);
-            let sent = out.at;
-            return (
-                (first && is_newest && stays).then(|| self.took(packet.at.since(sent))),
-                false,
-            );
+        if !before(out.begin, to) {
+            return (None, false);
         }
-        let twice =
-            repeats && out.sacked && out.repetition == Repetition::Again && out.begin == from;
-        out.sacked = true;
-        if out.repetition != Repetition::Once {
-            if twice {
+        let first = out.repetition == Repetition::Once;
+        let mut twice = false;
+        // Before its end, a part of what was sent as one has arrived.
+        if out.end == to {
+            twice =
+                repeats && out.sacked && out.repetition == Repetition::Again && out.begin == from;
+            out.sacked = true;
+            if first || twice {
                 out.repetition = Repetition::Reported;
             }
-            return (None, twice);
         }
-        out.repetition = Repetition::Reported;
         let sent = out.at;
-        let trip = (is_newest && stays).then(|| self.took(packet.at.since(sent)));
+        let trip = (first && is_newest && stays).then(|| self.took(packet.at.since(sent)));
         (trip, twice)
     }
 

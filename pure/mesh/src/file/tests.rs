@@ -277,7 +277,7 @@ fn copies_and_the_path_mtu() {
         ),
         (
             "kind = \"copy\"\ndirections = \"bidir\"",
-            "directions = \"bidir\" is not possible",
+            "directions = \"bidir\" is not possible; \"up\" and \"both\" (up, then down) are possible",
         ),
         (
             "from_file = \"in\"",
