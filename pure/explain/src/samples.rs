@@ -448,6 +448,16 @@ pub(crate) fn interval(
             parts.push((limit, time));
         }
     };
+    // Selectively acknowledged segments have arrived too: behind a hole bytes_acked stands still.
+    let arrived = match (a.delivered(), b.delivered()) {
+        (Some(before), Some(now)) => u64::from(now.saturating_sub(before)) * mss,
+        _ => delivered.0,
+    };
+    // The kernel's clocks of full windows and buffers run on while its timer waits for the network
+    // (`tcp_chrono_stop`, `net/ipv4/tcp_output.c`).
+    if arrived == 0 && b.retransmits().is_some_and(|fired| fired > 0) {
+        give(Limit::RtoStall, span);
+    }
     let closed = b.snd_wnd().is_some_and(|w| w.0 < mss);
     let window = if closed {
         Limit::ZeroWindow
@@ -508,11 +518,6 @@ pub(crate) fn interval(
         });
         from = to;
     }
-    // Selectively acknowledged segments have arrived too: behind a hole bytes_acked stands still.
-    let arrived = match (a.delivered(), b.delivered()) {
-        (Some(before), Some(now)) => u64::from(now.saturating_sub(before)) * mss,
-        _ => delivered.0,
-    };
     facts.read(SenderInterval {
         from: before.at,
         to: now.at,

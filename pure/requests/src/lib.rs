@@ -24,7 +24,7 @@ use aggregate::Aggregate;
 use model::packet::Packet;
 use model::request::{Links, Requests, Viewpoint};
 use model::segment::tcp_state;
-use model::{Clocks, Nanos, Segment, StreamFigures, TraceRecord, Vantage, What};
+use model::{Clocks, Nanos, Segment, StreamFigures, TraceRecord, What};
 use pairing::{Pairing, PairingOutput, SeenRequest};
 use socket::TracedSocket;
 use std::collections::{BTreeMap, BTreeSet};
@@ -275,12 +275,11 @@ fn with_views(seen: Vec<SeenRequest>, out: &PairingOutput) -> Vec<(SeenRequest, 
 /// The figures of all streams, now that it is known where they were seen.
 fn streams(out: PairingOutput) -> Vec<StreamFigures> {
     let votes = out.votes;
-    let placed = out.streams.into_iter().map(|(mut figures, near)| {
+    let placed = out.streams.into_iter().map(|(mut figures, trips)| {
         let (sender, receiver) = (figures.sender.ip(), figures.receiver.ip());
         figures.vantage = votes.vantage(sender, receiver);
-        if matches!(figures.vantage, Vantage::AtReceiver | Vantage::Between) {
-            figures.min_rtt = figures.min_rtt.map(|rtt| rtt + near);
-        }
+        let near = trips.near(figures.vantage);
+        figures.min_rtt = figures.min_rtt.map(|rtt| rtt + near);
         figures
     });
     placed.collect()

@@ -13,7 +13,7 @@ use tcp::connection::Passed;
 use tcp::stream::DataArrival;
 use tcp::table::ForgottenConnection;
 use tcp::thresholds::TIMESTAMPS;
-use tcp::vantage::VantageVotes;
+use tcp::vantage::{Trips, VantageVotes};
 
 /// Calls of one direction that wait for their replies.
 const MOST_PENDING: usize = 1 << 12;
@@ -115,7 +115,7 @@ pub(crate) struct PairingOutput {
     /// Where connections were seen.
     pub votes: VantageVotes,
     /// The streams of connections that are over, and the round trips to their senders.
-    pub streams: Vec<(StreamFigures, Nanos)>,
+    pub streams: Vec<(StreamFigures, Trips)>,
 }
 
 impl PairingOutput {
@@ -512,9 +512,9 @@ impl Pairing {
             };
             if out.streams.len() < MOST_STREAMS {
                 let [from, to] = [ends[side], ends[1 - side]];
-                let figures = own.stream.figures(from, to, Vantage::Unknown, Nanos(0));
-                out.streams
-                    .push((figures, connection.trips[side].to_sender));
+                let trips = &connection.trips[side];
+                let figures = own.stream.figures(from, to, Vantage::Unknown, trips);
+                out.streams.push((figures, *trips));
             }
         }
         if connection.view.is_none() {

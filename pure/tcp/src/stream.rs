@@ -635,13 +635,19 @@ impl Stream {
         (waited.0 / first).saturating_add(1).ilog2()
     }
 
-    /// The figures that every output shows. `near` is the round trip between the observer and the sender.
+    /// From the observer to the receiver and back, at the least: that of the handshake counts as it does for the kernel
+    /// (`tcp_synack_rtt_meas`, `net/ipv4/tcp_input.c`), for a window that is always full never shows the empty path again.
+    pub fn shortest(&self, trips: &Trips) -> Option<Nanos> {
+        self.min_rtt.into_iter().chain(trips.to_receiver).min()
+    }
+
+    /// The figures that every output shows.
     pub fn figures(
         &self,
         sender: SocketAddr,
         receiver: SocketAddr,
         vantage: Vantage,
-        near: Nanos,
+        trips: &Trips,
     ) -> StreamFigures {
         let counts = self.counts();
         StreamFigures {
@@ -654,7 +660,7 @@ impl Stream {
             reordered: counts.reordered,
             capture_duplicates: counts.duplicates,
             unseen: Bytes(counts.unseen),
-            min_rtt: self.min_rtt.map(|rtt| rtt + near),
+            min_rtt: self.shortest(trips).map(|rtt| rtt + trips.near(vantage)),
             delayed_ack: self.delayed_ack,
             path: None,
         }
@@ -1140,6 +1146,32 @@ mod tests {
             (3, behind(4)),
         ];
         assert_eq!(sends(0, 4), last);
+    }
+
+    /// At the sender and at the receiver, by the handshake and by data.
+    #[test]
+    fn the_shortest_round_trip_may_be_that_of_the_handshake() {
+        let ms = Nanos::from_millis;
+        let ends: [SocketAddr; 2] = [1, 2].map(|n| ([192, 0, 2, n], 5000).into());
+        let known = SeenAck {
+            at: ms(0),
+            ack: 0,
+            window: None,
+            bare: false,
+        };
+        let mut stream = Stream::new(ms(0), known);
+        let shown = |stream: &Stream, vantage, trips: [u64; 2]| {
+            let trips = Trips::of(trips.map(|trip| Some(ms(trip))));
+            stream.figures(ends[0], ends[1], vantage, &trips).min_rtt
+        };
+        assert_eq!(stream.shortest(&Trips::default()), None);
+        assert_eq!(shown(&stream, Vantage::AtSender, [0, 20]), Some(ms(20)));
+        stream.took(ms(30));
+        assert_eq!(shown(&stream, Vantage::AtSender, [0, 20]), Some(ms(20)));
+        assert_eq!(shown(&stream, Vantage::AtReceiver, [21, 1]), Some(ms(22)));
+        assert_eq!(stream.shortest(&Trips::default()), Some(ms(30)));
+        stream.took(ms(10));
+        assert_eq!(shown(&stream, Vantage::AtSender, [0, 20]), Some(ms(10)));
     }
 
     /// Of a packet of four segments the second is lost, and a SACK names the last two.

@@ -31,6 +31,14 @@ pub struct Trips {
 }
 
 impl Trips {
+    /// From an observer of this vantage to the sender and back.
+    pub fn near(&self, vantage: Vantage) -> Nanos {
+        match vantage {
+            Vantage::AtSender | Vantage::Unknown => Nanos(0),
+            Vantage::AtReceiver | Vantage::Between => self.to_sender,
+        }
+    }
+
     /// By what is known of sender and receiver.
     pub fn of([sender, receiver]: [Option<Nanos>; 2]) -> Trips {
         let (near, far) = (sender.unwrap_or_default(), receiver.unwrap_or_default());

@@ -366,20 +366,15 @@ pub(crate) fn explain(
         let (from, to) = (ends[side], ends[1 - side]);
         let vantage = vantage(from.ip(), to.ip());
         let trips = connection.trips[side];
-        let near = match vantage {
-            Vantage::AtSender | Vantage::Unknown => Nanos(0),
-            Vantage::AtReceiver | Vantage::Between => trips.to_sender,
-        };
         if is_small(bytes[side], bytes[1 - side]) {
-            streams.push(followed.stream.figures(from, to, vantage, near));
+            streams.push(followed.stream.figures(from, to, vantage, &trips));
             return None;
         }
         let frame = Frame {
             from,
             to,
             vantage,
-            near,
-            total: trips.total,
+            trips,
             begun: connection.begun,
             span: connection.span(),
             opened: connection.opened,

@@ -19,6 +19,7 @@ use tcp::stream::{
     Acknowledged, DataArrival, FollowedStream, Stream, StreamView, Undelivered, usual,
 };
 use tcp::thresholds::{AT_ONCE, LEAST_INITIAL_WINDOW};
+use tcp::vantage::Trips;
 use tcp::waits::{Release, Wait};
 
 /// Full segments whose acknowledgement a receiver holds back for a reason: of every second one it is due at once.
@@ -45,10 +46,7 @@ pub(super) struct Frame {
     pub from: SocketAddr,
     pub to: SocketAddr,
     pub vantage: Vantage,
-    /// From the observer to the sender and back.
-    pub near: Nanos,
-    /// The whole round trip, as the handshake showed it.
-    pub total: Nanos,
+    pub trips: Trips,
     pub begun: Nanos,
     pub span: Nanos,
     pub opened: Option<Nanos>,
@@ -733,9 +731,9 @@ impl CaptureSender {
         let silent = silent.filter(|of| is_lost(of) && !hides(of, mss));
         this.stalled += stream.close(end, silent);
         if this.stalled.0 > 0 {
-            this.turn(&stream, end, frame.segment, frame.total);
+            this.turn(&stream, end, frame.segment, frame.trips.total);
         }
-        let figures = stream.figures(frame.from, frame.to, frame.vantage, frame.near);
+        let figures = stream.figures(frame.from, frame.to, frame.vantage, &frame.trips);
         let counts = stream.counts();
         let mut course = this.course.take().unwrap_or_default();
         let mut doubts = frame.doubts;
@@ -790,7 +788,8 @@ impl CaptureSender {
             .echo
             .least
             .filter(|_| frame.vantage != Vantage::AtSender);
-        let near = shortest.map_or(frame.near, |least| match frame.near {
+        let near = frame.trips.near(frame.vantage);
+        let near = shortest.map_or(near, |least| match near {
             Nanos(0) => least,
             near => near.min(least),
         });
@@ -803,7 +802,7 @@ impl CaptureSender {
             0 => Bytes(stream.range),
             _ => Bytes(stream.range).since(unseen),
         };
-        facts.min_rtt = stream.min_rtt.map(|rtt| rtt + near);
+        facts.min_rtt = stream.shortest(&frame.trips).map(|rtt| rtt + near);
         facts.segments = figures.segments;
         facts.retransmitted = figures.retransmissions;
         facts.timeouts = counts.timeouts;

@@ -255,6 +255,24 @@ fn no_more_time_is_given_than_there_is() {
 }
 
 #[test]
+fn while_timers_fire_and_nothing_arrives_a_full_window_holds_nothing_back() {
+    let of = |retransmits, acked| {
+        let now = socket_state! {
+            from socket();
+            rwnd_limited: Some(ms(80.0)),
+            busy: Some(ms(100.0)),
+            retransmits: Some(retransmits),
+            bytes_acked: Some(Bytes(acked)),
+            ca_state: Some(ca_state::LOSS),
+        };
+        divided(&socket(), &now, None).0[0]
+    };
+    assert_eq!(of(1, 0), (Limit::RtoStall, 100.0, 0));
+    assert_eq!(of(0, 0), (Limit::ReceiveWindow, 80.0, 0));
+    assert_eq!(of(1, 1000), (Limit::ReceiveWindow, 80.0, 800));
+}
+
+#[test]
 fn a_send_buffer_is_full_after_two_per_cent_without_room_or_by_what_it_holds() {
     let rest = |no_room: f64, buffer| {
         let now = socket_state! {
