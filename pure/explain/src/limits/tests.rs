@@ -142,6 +142,17 @@ fn reordering_is_most_retransmissions_needless_and_a_rate_that_losses_would_expl
     );
 }
 
+/// Four timeouts in a row, and in all so many loss events.
+fn loses_in_a_row(facts: &mut Facts, events: u64) {
+    facts.backoffs = 4;
+    facts.losses = (0..events)
+        .map(|n| LostSegment {
+            at: ms(n as f64 * 100.0),
+            ..LostSegment::default()
+        })
+        .collect();
+}
+
 #[test]
 fn timeouts_stall_a_connection_or_are_one_outage() {
     let base = || {
@@ -220,6 +231,12 @@ fn timeouts_stall_a_connection_or_are_one_outage() {
                 Some((Likely, 1)),
             ),
             ("four in a row", |f| f.backoffs = 4, Some((Certain, 1))),
+            (
+                "and four losses at other times",
+                |f| loses_in_a_row(f, 8),
+                Some((Certain, 1)),
+            ),
+            ("and five", |f| loses_in_a_row(f, 9), Some((Possible, 1))),
             ("249 ms", |f| f.stalled = ms(249.0), None),
             ("two runs", |f| f.timeouts = 5, None),
         ],
