@@ -64,7 +64,7 @@ fn carries_more(facts: &Facts, key: Key, bytes: f64, least: f64) -> Option<Evide
 
 /// A window or a buffer that is full while the link is full, or while there is a standing queue: a larger one would lengthen
 /// the queue.
-fn holds_back_nothing(facts: &Facts) -> Option<Evidence> {
+pub(crate) fn holds_back_nothing(facts: &Facts) -> Option<Evidence> {
     if let Some(full) = facts.fills_link() {
         return Some(full);
     }

@@ -241,7 +241,9 @@ fn reverse_queueing(
     let bytes = |s: &model::Sample| s.streams.get(n)?.tcp.as_ref()?.bytes_received();
     let arrived = receiver.samples.iter();
     let arrived: Vec<(Nanos, Bytes)> = arrived.filter_map(|s| Some((s.at, bytes(s)?))).collect();
-    let acked = rows.iter().filter_map(|row| {
+    // Behind a hole nothing is acknowledged in order, however fast the acknowledgements come back.
+    let whole = |row: &&SampleRow| row.tcp.sacked_out().unwrap_or(0) == 0;
+    let acked = rows.iter().filter(whole).filter_map(|row| {
         let srtt = row.tcp.srtt().filter(|srtt| srtt.0 > 0)?;
         Some((row.at, srtt, row.tcp.bytes_acked()?))
     });

@@ -339,6 +339,51 @@ fn sample(at: f64, streams: usize, acked: u64) -> Sample {
     }
 }
 
+/// Acknowledgements that come later by what the round trip grows, and a recovery in which nothing is acknowledged.
+#[test]
+fn a_hole_in_what_arrived_hides_no_queue_of_acknowledgements() {
+    let share = |sacked: u32| {
+        let arrived = |n: u64| {
+            let tcp = socket_state! { bytes_received: Some(Bytes(n * 1000)) };
+            let stream = StreamSample {
+                tcp: Some(tcp),
+                ..StreamSample::default()
+            };
+            Sample {
+                at: ms(n as f64 * 10.0),
+                streams: vec![stream],
+                ..Sample::default()
+            }
+        };
+        let states: Vec<(u64, SocketState)> = (1..60)
+            .map(|n| {
+                let hole = (30..40).contains(&n);
+                let state = socket_state! {
+                    srtt: Some(ms(20.0 + n as f64)),
+                    bytes_acked: Some(Bytes(if hole { 30_000 } else { n * 1000 })),
+                    sacked_out: Some(if hole { sacked } else { 0 }),
+                };
+                (n, state)
+            })
+            .collect();
+        let rows = states.iter().map(|(n, tcp)| SampleRow {
+            at: ms(*n as f64 * 11.0),
+            tcp,
+            send_buffer: None,
+            buffer_used: None,
+        });
+        let facts = Facts {
+            min_rtt: Some(ms(20.0)),
+            ..Facts::new(Source::Samples)
+        };
+        let receiver = end((0..100).map(arrived).collect());
+        let found = reverse_queueing(&rows.collect::<Vec<_>>(), &receiver, 0, &facts);
+        found.map(|way| way.share())
+    };
+    assert_eq!(share(10), Some(1.0));
+    assert_eq!(share(0), None);
+}
+
 fn run(workload: Workload, local: EndRecord, remote: EndRecord) -> Run {
     let mut run = Run {
         legs: vec![Leg {
