@@ -43,6 +43,11 @@ fn against(limit: Limit, facts: &Facts) -> Option<Evidence> {
                     .at_least(WELL_USED)
             })
         }),
+        // Who waits for an answer to what stands in a queue waits for the path.
+        Limit::Application => {
+            let (queue, least) = facts.queue_while_idle()?;
+            Some(facts.evidence(Key::RttOverMinRtt, queue).at_least(least))
+        }
         // Retransmissions that a sender does not yield to cost it nothing.
         Limit::Reordering => ignores_losses(facts, facts.retransmitted),
         // Random loss does not come in runs.
@@ -211,6 +216,25 @@ mod tests {
             assert_eq!(speaks(limit, &queued(moves.clone(), 1.4)), None);
             assert_eq!(speaks(limit, &queued(moves, 1.6)), long);
         }
+    }
+
+    #[test]
+    fn a_program_that_waits_while_its_data_stand_in_a_queue_is_not_certain() {
+        // Of 300 readings 100 are idle, and so many of these queued, with so many segments out.
+        let of = |queued: usize, segments: u64, times: f64| {
+            let mut facts = steady();
+            for (n, r) in facts.readings.iter_mut().enumerate() {
+                r.limit = (n < 100).then_some(Limit::Application);
+                (r.flight, r.delivered) = (segments * 1000, 0);
+                let times = if n < queued { times } else { 1.0 };
+                r.srtt = Nanos((RTT.0 as f64 * times) as u64);
+            }
+            speaks(Limit::Application, &facts)
+        };
+        let long = Some(Key::RttOverMinRtt);
+        // Fifty milliseconds are two and a half round trips more.
+        assert_eq!([of(25, 4, 3.5), of(24, 4, 3.5)], [long, None]);
+        assert_eq!([of(25, 3, 3.5), of(25, 4, 3.4)], [None, None]);
     }
 
     #[test]

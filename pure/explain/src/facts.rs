@@ -74,6 +74,11 @@ const EVEN: f64 = 0.1;
 const OUTAGE: u32 = 2;
 const OUTAGE_TIME: f64 = 0.25;
 
+/// A queue that somebody waits for.
+pub(crate) const WAITED_FOR: Nanos = Nanos::from_millis(50);
+/// Segments that one write needs at the least, so that no round trip is one of a delayed acknowledgement.
+const NO_DELAYED_ACK: u64 = 4;
+
 /// Smoothed RTT by the shortest, from which there is a standing queue.
 pub(crate) const QUEUE: f64 = 1.25;
 /// The same, from which the standing queue is longer than a small window makes for itself.
@@ -487,6 +492,26 @@ impl Facts {
             own.map(|r| r.to.since(r.from)).sum()
         };
         time(true).0 as f64 / time(false).0.max(1) as f64
+    }
+
+    /// Round trips by the shortest, median, while a program wrote nothing and what it had written stood in a queue longer than
+    /// its own bursts make it, and the least of that: for a quarter of that time.
+    pub fn queue_while_idle(&self) -> Option<(f64, f64)> {
+        let long = 1.0 + WAITED_FOR.0 as f64 / self.rtt().0.max(1) as f64;
+        let least = self.queue_from(LONG_QUEUE).max(long);
+        let trip = |r: &&SenderInterval| r.srtt.0 as f64 / self.rtt().0.max(1) as f64;
+        let stands = |r: &&SenderInterval| {
+            let written = r.flight.max(r.delivered);
+            written >= NO_DELAYED_ACK * u64::from(self.mss) && trip(r) >= least
+        };
+        let idle = (self.readings.iter()).filter(|r| r.limit == Some(Limit::Application));
+        let time = |part: &mut dyn Iterator<Item = &SenderInterval>| -> Nanos {
+            part.map(|r| r.to.since(r.from)).sum()
+        };
+        let queued = time(&mut idle.clone().filter(stands));
+        let is_much = queued.0 > 0 && queued.0 >= time(&mut idle.clone()).0 / 4;
+        self.min_rtt.filter(|_| is_much)?;
+        Some((median(idle.filter(stands).map(|r| trip(&r)))?, least))
     }
 
     /// The shortest round trip, or none at all.

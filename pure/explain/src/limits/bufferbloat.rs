@@ -3,17 +3,13 @@
 //! Near miss: a queue of the order of the round trip, as a loss-based sender needs it.
 
 use super::{Candidate, Key, bottleneck_rate};
-use crate::facts::Facts;
-use model::Nanos;
+use crate::facts::{Facts, WAITED_FOR};
 use model::finding::Confidence;
-
-/// A queue below this is nobody's trouble.
-const SMALL: Nanos = Nanos::from_millis(50);
 
 pub(crate) fn fits(facts: &Facts) -> Option<Candidate> {
     let mut candidate = bottleneck_rate::fits(facts)?;
     let standing = facts.standing()?;
-    let bound = facts.rtt().max(SMALL);
+    let bound = facts.rtt().max(WAITED_FOR);
     if standing <= bound {
         return None;
     }
