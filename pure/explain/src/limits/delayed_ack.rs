@@ -14,6 +14,8 @@ use tcp::thresholds::DELACK_TIMER;
 
 /// Of all the time, what delayed acknowledgements take at the least if they are what holds a window up.
 const MUCH: u64 = 4;
+/// Segments for each such wait at the most: after a timeout any window is one segment, and soon more.
+const SEGMENTS_A_WAIT: u64 = 8;
 /// Of the waits that Nagle's algorithm makes, one in so many is delayed at the least.
 const OFTEN: u64 = 5;
 /// A single full segment that the path itself were slow with would have raised the smoothed round trip by an eighth of
@@ -57,7 +59,8 @@ pub(crate) fn fits_alone(facts: &Facts) -> Option<Candidate> {
 /// Every wait was seen.
 fn counted(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
     let alone = facts.alone;
-    if alone.delayed_time.0 < facts.span.0 / MUCH {
+    let seldom = alone.waits * SEGMENTS_A_WAIT < facts.segments;
+    if seldom || alone.delayed_time.0 < facts.span.0 / MUCH {
         return None;
     }
     let evidence = vec![

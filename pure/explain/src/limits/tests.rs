@@ -808,11 +808,22 @@ fn delayed_acknowledgements_are_a_fifth_of_nagles_waits_or_a_quarter_of_the_time
     }
     check(
         delayed_ack::fits_alone,
-        || of(Source::Trace, 10.0),
+        || Facts {
+            segments: 56,
+            ..of(Source::Trace, 10.0)
+        },
         &[
             ("a quarter", |f| alone(f, 6, 7, 250.0), Some((Certain, 1))),
             ("less", |f| alone(f, 6, 7, 249.0), None),
             ("each", |f| alone(f, 7, 7, 250.0), Some((Likely, 1))),
+            (
+                "after timeouts alone",
+                |f| {
+                    alone(f, 7, 7, 250.0);
+                    f.segments = 57;
+                },
+                None,
+            ),
         ],
     );
     // A window of one segment, and ten milliseconds more than the path takes; 10 ms in one of them.
