@@ -311,8 +311,11 @@ fn a_stock_client_in_every_mode_against_our_server() {
             }
             if args.contains("-u") {
                 let counted = &json["end"][format!("sum_received{way}")];
-                assert!(number(counted, "/packets") > 25.0, "{args}: {counted}");
-                assert!(number(counted, "/lost_packets") < 10.0, "{args}: {counted}");
+                let packets = number(counted, "/packets");
+                assert!(packets > 25.0, "{args}: {counted}");
+                // A receiver that had no processor for a moment loses some.
+                let lost = number(counted, "/lost_packets");
+                assert!(lost < packets / 4.0, "{args}: {counted}");
                 assert!(number(counted, "/jitter_ms") < 1000.0, "{args}: {counted}");
             }
         }

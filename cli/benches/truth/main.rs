@@ -198,12 +198,25 @@ fn two_causes(all: &[Judged]) {
                 .any(|named| names.contains(&named.as_str()))
         })
     };
-    let (count, both) = (answers.clone().count(), answers.filter(names_both).count());
+    let (named, lack): (Vec<_>, Vec<_>) = answers.partition(names_both);
+    let (count, both) = (named.len() + lack.len(), named.len());
     let (low, high) = interval(both, count);
     println!(
         "\nTwo causes in {} cases: both are named in {both} of {count} answers ({low:.1} to {high:.1} %).",
         cases.len()
     );
+    for (judged, answer) in lack {
+        let causes: Vec<&str> = judged.causes.iter().map(|cause| cause.names()[0]).collect();
+        let (number, causes, named) = (
+            judged.drawn.number,
+            causes.join(" and "),
+            answer.named.join(", "),
+        );
+        println!(
+            "- case {number}, {}: {causes}; named: {named}",
+            answer.source
+        );
+    }
 }
 
 fn print(all: &[Judged], seed: u64, asked: usize) {

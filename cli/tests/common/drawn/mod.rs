@@ -58,7 +58,7 @@ pub struct Judged {
     pub drawn: Drawn,
     /// Right answers, and each cause of two that compete.
     pub right: Vec<&'static str>,
-    /// The faults that are causes.
+    /// The faults of which each keeps back what would flow without it.
     pub causes: Vec<Fault>,
     pub goodput: f64,
     /// By the removal of each fault, and by a wider path.
@@ -271,10 +271,12 @@ pub fn judge(home: &Home, drawn: Drawn, own: &Path) -> Option<Judged> {
     let path = full || causes.clone().any(is_the_path);
     // What the path is (its queue, its marks, its other users) where it is the limit; what is asked of it where nothing is.
     let also = |fault: &Fault| path && fault.is_the_path() || grows && fault.is_the_load();
-    let causes = causes.filter(|(fault, gain)| both || is_cause(**gain) || also(fault));
+    let has_part = |gain: f64| both || is_cause(gain);
+    let named = causes.clone().filter(|(f, g)| has_part(**g) || also(f));
+    let names = named.flat_map(|(fault, _)| fault.names()).copied();
+    let mut right: BTreeSet<&'static str> = names.collect();
+    let causes = causes.filter(|(_, gain)| has_part(**gain));
     let causes: Vec<Fault> = causes.map(|(fault, _)| fault.clone()).collect();
-    let named = causes.iter().flat_map(Fault::names).copied();
-    let mut right: BTreeSet<&'static str> = named.collect();
     if full {
         right.extend(FULL);
     }
