@@ -11,11 +11,12 @@ demo: build
 	@scripts/need iproute2 nftables
 	$(LINERATE) demo
 
+# Tests mostly wait, for labs, timers and peers: two for each processor.
 test: setup-test
 	scripts/words
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo test --workspace --locked
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --workspace --locked
 
 bench: build setup-test
 	scripts/need sockperf
