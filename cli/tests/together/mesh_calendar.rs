@@ -3,7 +3,8 @@
 use crate::common::{Home, Running, Server, one_line, run, stderr, stdout};
 use crate::mesh::Bridge;
 use crate::server::PostgresServer;
-use ::calendar::{Booking, Calendar, Lite, Postgres};
+use ::calendar::{Booking, Calendar, Lite, Postgres, SlotRequest};
+use archive::RunFilter;
 use model::{LegOutcome, MeshLeg};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -208,14 +209,14 @@ fn postgres_goes_away() {
     loopback.write(&format!("postgres:{address}"), "3s", "11s");
     let command = loopback.command();
     loopback.coordinator.start(command);
-    let confirmed = "SELECT count(*) FROM booking WHERE expires IS NULL";
-    let confirmed = confirmed.replace("booking", "linerate.booking");
     wait("the coordinator makes the tables", &|| {
         let tables = "SELECT count(*) FROM pg_class WHERE relname = 'booking'";
         server.sql("meshes", tables) == "1"
     });
-    wait("a leg is confirmed", &|| {
-        server.sql("meshes", &confirmed) == "2"
+    let source = loopback.agents[0].home.path().join("runs.db");
+    wait("a leg begins", &|| {
+        let archive = archive::Archive::open_to_read(&source);
+        archive.is_ok_and(|archive| !archive.list(&RunFilter::default()).unwrap().is_empty())
     });
     server.kill();
     wait("the leg that ran is kept", &|| {
@@ -250,24 +251,80 @@ fn postgres_goes_away() {
     assert_eq!(of("bulk: h0 to h1"), 0, "{log}");
 }
 
-/// Killed after each message, a coordinator leaves nothing that outlives its ttl or its slot, and the next one goes on.
+/// A confirmed booking is renewed as long as its coordinator lives; killed, it leaves the rest of a ttl of a long slot.
+fn outlives_its_coordinator_by_a_ttl(place: &str, open: &dyn Fn(&Path) -> Box<dyn Calendar>) {
+    let mut loopback = Loopback::new();
+    let home = loopback.coordinator.home.path().to_owned();
+    loopback.write(place, "5m", "1h");
+    let command = loopback.command();
+    loopback.coordinator.start(command);
+    let booked = || -> Option<Booking> {
+        let now = i64::try_from(unix_time().as_millis()).unwrap();
+        let mut booked = open(&home).list(now).unwrap();
+        booked.retain(|one| one.resource == "host:h1");
+        booked.pop()
+    };
+    let source = loopback.agents[0].home.path().to_owned();
+    wait("the source measures", &|| {
+        let now = i64::try_from(unix_time().as_millis()).unwrap();
+        booked().is_some() && of_agent(&source, now).len() == 4
+    });
+    let first = booked().unwrap();
+    let expires = |of: &Booking| of.expires.expect("it ends by itself");
+    assert!(first.ends > expires(&first) + 200_000, "{first:?}");
+    wait("it is renewed", &|| {
+        expires(&booked().unwrap()) >= expires(&first) + 9_000
+    });
+    // The calendar takes the time from whoever uses it.
+    let other = |now: i64| SlotRequest {
+        slot: "other".to_owned(),
+        starts: now,
+        ends: now + 1_000,
+        expires: Some(now + 500),
+        who: "other".to_owned(),
+        what: "other".to_owned(),
+        resources: vec!["host:h1".to_owned()],
+    };
+    let take = |now: i64| open(&home).take(now, &other(now)).unwrap();
+    assert!(!take(expires(&first)), "a living coordinator keeps it");
+    // Killed, and reaped.
+    drop(loopback.coordinator.running.take());
+    let last = booked().unwrap();
+    let now = i64::try_from(unix_time().as_millis()).unwrap();
+    assert!(expires(&last) <= now + 30_000, "{last:?} at {now}");
+    assert!(!take(expires(&last) - 1), "it is booked until then");
+    assert!(take(expires(&last)), "and free from then on");
+}
+
+#[test]
+fn a_booking_outlives_its_coordinator_by_a_ttl() {
+    outlives_its_coordinator_by_a_ttl("sqlite", &|home| {
+        Box::new(Lite::open(&home.join("calendar/meshes.db")).unwrap())
+    });
+    let server = PostgresServer::start(&["fsync=off"]);
+    let address = server.database("meshes");
+    outlives_its_coordinator_by_a_ttl(&format!("postgres:{address}"), &|_| {
+        let now = i64::try_from(unix_time().as_millis()).unwrap();
+        Box::new(Postgres::open(&address.parse().unwrap(), "a test", now).unwrap())
+    });
+}
+
+/// Killed after each message, a coordinator leaves nothing that outlives its ttl, and the next one goes on.
 #[test]
 fn a_coordinator_is_killed_between_any_two_messages() {
     let server = PostgresServer::start(&["fsync=off"]);
     let address = server.database("meshes");
     let mut loopback = Loopback::new();
     let calendar = format!("postgres:{address}");
-    // A round takes 6 s.
-    let slot = Duration::from_secs(6);
     let mut ordered = None;
-    for (step, at_agents, is_confirmed) in [
-        ("source reports", [true, true], true),
-        ("slot booked", [false, false], false),
-        ("source held", [true, false], false),
-        ("destination held", [true, true], false),
-        ("source confirmed", [true, true], false),
-        ("destination confirmed", [true, true], false),
-        ("slot confirmed", [true, true], true),
+    for (step, at_agents) in [
+        ("source reports", [true, true]),
+        ("slot booked", [false, false]),
+        ("source held", [true, false]),
+        ("destination held", [true, true]),
+        ("source confirmed", [true, true]),
+        ("destination confirmed", [true, true]),
+        ("slot confirmed", [true, true]),
     ] {
         loopback.write(&calendar, "1s", "1h");
         let mut command = loopback.command();
@@ -279,15 +336,13 @@ fn a_coordinator_is_killed_between_any_two_messages() {
         let resources: Vec<&str> = booked.iter().map(|one| one.resource.as_str()).collect();
         assert_eq!(resources, ["host:h0", "host:h1"], "{step}");
         for one in &booked {
-            assert_eq!(one.expires.is_none(), is_confirmed, "{step}: {one:?}");
-            ends_soon(one, now, slot);
+            ends_soon(one, now);
         }
         for (agent, is_held) in loopback.agents.iter().zip(at_agents) {
             let booked = of_agent(agent.home.path(), now);
             assert_eq!(!booked.is_empty(), is_held, "{step}: {booked:?}");
             for one in &booked {
-                assert!(one.expires.is_some(), "{step}: {one:?}");
-                ends_soon(one, now, slot);
+                ends_soon(one, now);
             }
         }
         if step == "source reports" {
@@ -327,12 +382,8 @@ fn of_agent(home: &Path, now: i64) -> Vec<Booking> {
     calendar.list(now).unwrap()
 }
 
-/// With its ttl of 30 s; confirmed, with its slot.
-fn ends_soon(booked: &Booking, now: i64, slot: Duration) {
-    let last = booked.expires.unwrap_or(booked.ends);
-    let most = match booked.expires {
-        Some(_) => 30_000,
-        None => i64::try_from(slot.as_millis()).unwrap(),
-    };
-    assert!(last <= now + most, "{booked:?} at {now}");
+/// With its ttl of 30 s.
+fn ends_soon(booked: &Booking, now: i64) {
+    let is_soon = booked.expires.is_some_and(|last| last <= now + 30_000);
+    assert!(is_soon, "{booked:?} at {now}");
 }

@@ -8,13 +8,17 @@ use calendar::{Booking, Calendar, Lite, Milliseconds, Postgres, SlotRequest};
 use mesh::{HostPair, Mesh, MeshTest};
 use model::Nanos;
 use report::words::{counted, utc};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// An unconfirmed booking ends by itself after this.
+/// A booking ends by itself after this, unless it is renewed.
 const TTL: Milliseconds = 30_000;
+
+/// A confirmed one is renewed so often: twice may fail.
+const RENEW_EVERY: Milliseconds = 10_000;
 
 /// A calendar that can be used is looked at so often; one that cannot is tried again after this,
 const AGAIN: Duration = Duration::from_secs(1);
@@ -52,6 +56,8 @@ pub(super) struct MeshCalendar<'a> {
     place: String,
     log: &'a (dyn Fn(&str) + Sync),
     opened: Mutex<Opened>,
+    /// By their slots: what is renewed until it is released, or over.
+    confirmed: Mutex<BTreeMap<String, SlotRequest>>,
 }
 
 /// Why a pair has no slot: something else is booked on its hosts or links.
@@ -116,6 +122,7 @@ impl<'a> MeshCalendar<'a> {
             place: calendar_place(mesh)?,
             log,
             opened: Mutex::new(Err("the calendar is not open yet".to_owned())),
+            confirmed: Mutex::default(),
         };
         let until = Instant::now() + LOCK_WITHIN;
         let mut waits = false;
@@ -185,7 +192,7 @@ impl<'a> MeshCalendar<'a> {
         Ok(Ok(calendar))
     }
 
-    /// Sees whether it can be used, and opens it again where it cannot, with a line in the log for each state.
+    /// Renews what is confirmed, and opens the calendar again where it cannot be used, with a line in the log for each state.
     pub(super) fn keep(&self, goes_on: &dyn Fn() -> bool) {
         let mut reported: Option<String> = None;
         let mut wait = AGAIN;
@@ -196,7 +203,7 @@ impl<'a> MeshCalendar<'a> {
                 std::thread::sleep(left.min(LOOK));
                 continue;
             }
-            let Err(NoCalendar(lost)) = self.with(|calendar| calendar.tidy(now())) else {
+            let Err(NoCalendar(lost)) = self.renew() else {
                 wait = AGAIN;
                 next = Instant::now() + wait;
                 continue;
@@ -228,6 +235,34 @@ impl<'a> MeshCalendar<'a> {
         }
     }
 
+    fn renew(&self) -> Result<(), NoCalendar> {
+        let mut confirmed = sys::lock(&self.confirmed);
+        let now = now();
+        confirmed.retain(|_, booking| booking.ends > now);
+        let mut lost = Vec::new();
+        for booking in confirmed.values_mut() {
+            if booking.expires > Some(now + TTL - RENEW_EVERY) {
+                continue;
+            }
+            let renewed = SlotRequest {
+                expires: Some(now + TTL),
+                ..booking.clone()
+            };
+            match self.with(|calendar| calendar.renew(now, &renewed))? {
+                true => *booking = renewed,
+                false => lost.push(booking.slot.clone()),
+            }
+        }
+        for slot in lost {
+            let what = confirmed.remove(&slot).map(|booking| booking.what);
+            (self.log)(&format!(
+                "{}: its booking ended while the calendar could not be used, and others may measure at the same time",
+                what.unwrap_or_default()
+            ));
+        }
+        self.with(|calendar| calendar.tidy(now))
+    }
+
     /// Books the hosts of a pair and the links between them, from now on until the moment that this returns. It ends
     /// by itself unless it is confirmed.
     ///
@@ -240,7 +275,7 @@ impl<'a> MeshCalendar<'a> {
         slot: &str,
         span: Nanos,
         until: Nanos,
-    ) -> Result<Instant> {
+    ) -> Result<(SlotRequest, Instant)> {
         let [from, to] = [pair.0, pair.1].map(|host| &self.mesh.hosts[host].name);
         let links = self.mesh.links_between(pair);
         let links = links.map(|link| &self.mesh.links[link]);
@@ -269,7 +304,7 @@ impl<'a> MeshCalendar<'a> {
             Ok(Some((free, calendar.list(starts)?)))
         })?;
         match booked {
-            None => Ok(ends),
+            None => Ok((wanted, ends)),
             Some((free, bookings)) => bail!(PairBooked {
                 why: why_booked(&units, &wanted, &bookings),
                 free: free.map(moment),
@@ -277,13 +312,21 @@ impl<'a> MeshCalendar<'a> {
         }
     }
 
-    /// Makes a booking stay until its end.
+    /// Makes a booking stay until its end, as long as this coordinator lives.
     ///
     /// # Errors
-    /// If it is over; [`NoCalendar`].
-    pub(super) fn confirm(&self, slot: &str) -> Result<()> {
-        match self.with(|calendar| calendar.confirm(now(), slot))? {
-            true => Ok(()),
+    /// If it is over, and something else booked; [`NoCalendar`].
+    pub(super) fn confirm(&self, booking: &SlotRequest) -> Result<()> {
+        let now = now();
+        let confirmed = SlotRequest {
+            expires: Some(now + TTL),
+            ..booking.clone()
+        };
+        match self.with(|calendar| calendar.renew(now, &confirmed))? {
+            true => {
+                sys::lock(&self.confirmed).insert(booking.slot.clone(), confirmed);
+                Ok(())
+            }
             false => bail!(Refusal::unreachable(format!(
                 "its booking in the calendar ended after {} s, before both hosts were confirmed",
                 TTL / 1000
@@ -293,6 +336,7 @@ impl<'a> MeshCalendar<'a> {
 
     /// Frees what was booked. What cannot be released ends by itself.
     pub(super) fn release(&self, slot: &str) {
+        sys::lock(&self.confirmed).remove(slot);
         let _ = self.with(|calendar| calendar.release(now(), slot));
     }
 

@@ -345,10 +345,10 @@ impl MeshRun<'_> {
     ) -> Result<Measured> {
         let test = &self.mesh.tests[*test];
         let span = third_party::span(&test.spec)?;
-        let ends = calendar.hold(test, *pair, slot, span, until)?;
+        let (booking, ends) = calendar.hold(test, *pair, slot, span, until)?;
         tune::step("slot booked");
         let confirmed = || {
-            calendar.confirm(slot)?;
+            calendar.confirm(&booking)?;
             tune::step("slot confirmed");
             Ok(())
         };

@@ -2,8 +2,7 @@
 
 use crate::Error;
 use crate::statements::{
-    ADD_UNIT, CONFIRM, EXTEND, FIRST_FIT, LIST, RELEASE, REMOVE_UNITS, TAKE, TAKE_WHOLE, TIDY,
-    UNITS,
+    ADD_UNIT, EXTEND, FIRST_FIT, LIST, RELEASE, REMOVE_UNITS, TAKE, TAKE_WHOLE, TIDY, UNITS,
 };
 
 /// A time since 1970-01-01 UTC, or a length, in milliseconds.
@@ -24,7 +23,7 @@ pub struct SlotRequest {
     pub starts: Milliseconds,
     /// End, which it does not reach: `starts < ends`.
     pub ends: Milliseconds,
-    /// A hold ends by itself then; `None`: confirmed.
+    /// It ends by itself then, unless it is renewed; `None`: with its end.
     pub expires: Option<Milliseconds>,
     /// Who has it, for people.
     pub who: String,
@@ -47,7 +46,7 @@ pub struct Booking {
     pub starts: Milliseconds,
     /// End.
     pub ends: Milliseconds,
-    /// When it ends by itself; `None`: confirmed.
+    /// When it ends by itself; `None`: with its end.
     pub expires: Option<Milliseconds>,
     /// Who has it.
     pub who: String,
@@ -160,9 +159,8 @@ pub trait Calendar: Send {
             Ok(insert(db, TAKE, wanted)? == wanted.resources.len())
         })?;
         match wanted.expires {
-            _ if again => Ok(true),
-            Some(expires) => self.extend(now, &wanted.slot, expires),
-            None => self.confirm(now, &wanted.slot),
+            Some(expires) if !again => self.extend(now, &wanted.slot, expires),
+            _ => Ok(again),
         }
     }
 
@@ -178,13 +176,6 @@ pub trait Calendar: Send {
         })
     }
 
-    /// Makes a hold stay until its end; `false` if it was over.
-    fn confirm(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
-        write(self, "confirm a booking", now, &mut |db| {
-            Ok(db.execute(CONFIRM, &[text(slot), integer(now)])? > 0)
-        })
-    }
-
     /// Frees what a slot has; whether it had anything.
     fn release(&mut self, now: Milliseconds, slot: &str) -> Result<bool, Error> {
         write(self, "release a booking", now, &mut |db| {
@@ -192,12 +183,12 @@ pub trait Calendar: Send {
         })
     }
 
-    /// Removes the holds that have expired, and what was over an hour ago. Whatever takes does so first.
+    /// Removes what has expired, and what was over an hour ago. Whatever takes does so first.
     fn tidy(&mut self, now: Milliseconds) -> Result<(), Error> {
         write(self, "remove what is over", now, &mut |_| Ok(true)).map(drop)
     }
 
-    /// What is booked from now on, by its beginning; expired holds left out.
+    /// What is booked from now on, by its beginning; what has expired is left out.
     fn list(&mut self, now: Milliseconds) -> Result<Vec<Booking>, Error> {
         let mut bookings = Vec::new();
         self.read("read the bookings", &mut |db| {

@@ -2,8 +2,8 @@
 //! of meshes, in such a file or in PostgreSQL.
 //!
 //! A *resource* has units; a *booking* has one unit of one resource for a time `[starts, ends)`; the bookings of one
-//! *slot* are made and released together. A booking with an expiry is a *hold*: it ends by itself unless it is renewed
-//! or confirmed, so a process that is killed keeps nothing.
+//! *slot* are made and released together. A booking with an expiry ends by itself unless it is renewed, so a process
+//! that is killed keeps nothing.
 //!
 //! **Overlap.** The database refuses a second booking of a unit at the same time: SQLite by a trigger, PostgreSQL by an
 //! exclusion constraint. Two processes that both check first and then insert would both succeed; here one of them gets

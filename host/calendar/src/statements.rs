@@ -8,7 +8,7 @@ CREATE TABLE resource (name TEXT NOT NULL, unit INTEGER NOT NULL, PRIMARY KEY (n
 CREATE TABLE booking (
     slot TEXT NOT NULL, resource TEXT NOT NULL, unit INTEGER NOT NULL,
     starts BIGINT NOT NULL, ends BIGINT NOT NULL,
-    expires BIGINT, -- NULL: confirmed
+    expires BIGINT, -- NULL: with its end
     who TEXT NOT NULL, what TEXT NOT NULL,
     PRIMARY KEY (slot, resource, unit), CHECK (starts < ends)
 );
@@ -68,11 +68,7 @@ SELECT CAST($1 AS TEXT), r.name, r.unit, CAST($2 AS BIGINT), CAST($3 AS BIGINT),
 WHERE r.name IN ($7, $8, $9, $10, $11, $12, $13, $14)
 ORDER BY r.name, r.unit ON CONFLICT DO NOTHING";
 
-/// $1 slot, $2 now: no row means that the hold is over.
-pub(crate) const CONFIRM: &str =
-    "UPDATE booking SET expires = NULL WHERE slot = $1 AND (expires IS NULL OR expires > $2)";
-
-/// $1 slot, $2 expires.
+/// $1 slot, $2 expires: no row means that it is over.
 pub(crate) const EXTEND: &str = "UPDATE booking SET expires = CAST($2 AS BIGINT) WHERE slot = $1";
 
 /// $1 slot.

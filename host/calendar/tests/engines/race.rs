@@ -177,13 +177,13 @@ fn book(place: &str, resources: &mut dyn FnMut() -> Vec<String>) {
                 Err(_) => {
                     // It may have been booked all the same.
                     calendar = open_in_a_crowd(place);
-                    if calendar.confirm(0, &wanted.slot).unwrap_or(false) {
+                    if calendar.extend(0, &wanted.slot, 60_000).unwrap_or(false) {
                         break;
                     }
                 }
             }
         }
-        while !matches!(calendar.confirm(0, &wanted.slot), Ok(true)) {
+        while !matches!(calendar.extend(0, &wanted.slot, 60_000), Ok(true)) {
             calendar = open_in_a_crowd(place);
         }
     }

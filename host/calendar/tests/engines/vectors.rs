@@ -62,7 +62,7 @@ const ALL: [fn(&mut Vectors); 7] = [
     the_whole_of_a_resource,
     eight_resources_fit,
     an_unknown_resource_is_no_full_calendar,
-    a_hold_ends_with_its_expiry_unless_it_is_confirmed_or_renewed,
+    a_booking_ends_with_its_expiry_unless_it_is_renewed,
     units_that_are_booked_stay,
     bookings_are_kept_for_an_hour,
 ];
@@ -130,7 +130,7 @@ fn an_unknown_resource_is_no_full_calendar(calendar: &mut Vectors) {
     assert!(error.ends_with("has no resource 'z'"), "{error}");
 }
 
-fn a_hold_ends_with_its_expiry_unless_it_is_confirmed_or_renewed(calendar: &mut Vectors) {
+fn a_booking_ends_with_its_expiry_unless_it_is_renewed(calendar: &mut Vectors) {
     calendar.units(&[("a", 1)]);
     let hold = |slot: &str, starts, ends, expires| SlotRequest {
         expires: Some(expires),
@@ -142,9 +142,9 @@ fn a_hold_ends_with_its_expiry_unless_it_is_confirmed_or_renewed(calendar: &mut 
     assert_eq!(db.list(4).unwrap().len(), 1);
     assert_eq!(db.list(5).unwrap(), [], "it has expired");
     assert!(db.take(5, &hold("two", 0, 100, 15)).unwrap());
-    assert!(!db.confirm(6, "one").unwrap(), "it was over");
-    assert!(db.confirm(14, "two").unwrap());
-    assert_eq!(db.list(50).unwrap()[0].expires, None);
+    assert!(!db.extend(6, "one", 90).unwrap(), "it was over");
+    assert!(db.extend(14, "two", 60).unwrap());
+    assert_eq!(db.list(50).unwrap()[0].expires, Some(60));
     assert!(db.release(50, "two").unwrap());
 
     assert!(db.take(0, &hold("leg", 0, 10, 10)).unwrap());
