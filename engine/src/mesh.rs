@@ -1,4 +1,4 @@
-//! A mesh in the archive: its grid, the history of a cell, and who is suspected.
+//! The legs of a mesh: its grid, the history of a cell, and who is suspected.
 
 mod alerts;
 mod calendar;
@@ -10,8 +10,11 @@ pub use alerts::AlertQueue;
 pub use calendar::calendar_place;
 pub use run::MeshRun;
 
+use crate::exit::Refusal;
 use crate::histories::shifts_of;
-use archive::{Archive, CellName, Error};
+use ::calendar::Postgres;
+use anyhow::Result;
+use archive::{Archive, CellName};
 use mesh::{
     HostPair, JudgedLeg, Mesh, MeshTest, Suspect, elements, fewest_low, round_length, suspects,
 };
@@ -28,16 +31,61 @@ pub const OF_LEVEL: u32 = 200;
 /// Hosts of one grid; of more, sites are shown, each cell being the worst of its pairs.
 const MOST_HOSTS: usize = 300;
 
+/// Cells that are read at once.
+const CELLS: usize = 1000;
+
+/// Where the legs of a mesh are read.
+pub enum MeshLegs {
+    /// As its coordinator keeps them.
+    Archive(Archive),
+    /// As coordinators keep them together.
+    Shared(Box<Postgres>),
+}
+
+impl MeshLegs {
+    /// In the PostgreSQL of its calendar, or else in this archive.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    pub fn open(mesh: &Mesh, archive: impl FnOnce() -> Result<Archive>) -> Result<MeshLegs> {
+        let Some(address) = &mesh.calendar else {
+            return archive().map(MeshLegs::Archive);
+        };
+        let opened = Postgres::open_to_read(address, &calendar::called());
+        let opened = opened.map_err(|error| Refusal::unreachable(error.to_string()))?;
+        Ok(MeshLegs::Shared(Box::new(opened)))
+    }
+
+    fn cells(
+        &mut self,
+        mesh: &Mesh,
+        test: &MeshTest,
+        pairs: &[HostPair],
+        limit: u32,
+    ) -> Result<Vec<Vec<MeshLeg>>> {
+        let names: Vec<_> = pairs
+            .iter()
+            .map(|pair| cell_name(mesh, test, *pair))
+            .collect();
+        match self {
+            MeshLegs::Archive(archive) => {
+                let cells = names.into_iter().map(|cell| archive.mesh_cell(cell, limit));
+                Ok(cells.collect::<Result<_, _>>()?)
+            }
+            MeshLegs::Shared(postgres) => {
+                let ends: Vec<_> = names.iter().map(|[_, _, src, dst]| [*src, *dst]).collect();
+                let cells = postgres.cells([&mesh.name, &test.name], &ends, limit);
+                cells.map_err(|error| Refusal::unreachable(error.to_string()).into())
+            }
+        }
+    }
+}
+
 /// The newest legs of each cell of a test.
 ///
 /// # Errors
 /// Failures to read.
-pub fn grid(
-    archive: &Archive,
-    mesh: &Mesh,
-    test: &MeshTest,
-    now: Nanos,
-) -> Result<MeshGrid, Error> {
+pub fn grid(legs: &mut MeshLegs, mesh: &Mesh, test: &MeshTest, now: Nanos) -> Result<MeshGrid> {
     let used = |host: &usize| test.from.contains(host) || test.to.contains(host);
     let mut order: Vec<usize> = (0..mesh.hosts.len()).filter(used).collect();
     let site = |host: usize| mesh.hosts[host].site.as_ref();
@@ -57,16 +105,18 @@ pub fn grid(
     };
     let mut cells: BTreeMap<(usize, usize), GridCell> = BTreeMap::new();
     let places: Vec<Option<usize>> = (0..mesh.hosts.len()).map(place).collect();
-    for pair in test.cells() {
-        let (Some(from), Some(to)) = (places[pair.0], places[pair.1]) else {
-            continue;
-        };
-        let mut legs = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
-        legs.retain(|leg| !is_under_way(test, leg, now));
-        let cell = GridCell { legs };
-        let kept = cells.entry((from, to)).or_default();
-        if kept.legs.is_empty() || badness(&cell) > badness(kept) {
-            *kept = cell;
+    for pairs in test.cells().chunks(CELLS) {
+        let read = legs.cells(mesh, test, pairs, OF_CELL)?;
+        for (pair, mut legs) in pairs.iter().zip(read) {
+            let (Some(from), Some(to)) = (places[pair.0], places[pair.1]) else {
+                continue;
+            };
+            legs.retain(|leg| !is_under_way(test, leg, now));
+            let cell = GridCell { legs };
+            let kept = cells.entry((from, to)).or_default();
+            if kept.legs.is_empty() || badness(&cell) > badness(kept) {
+                *kept = cell;
+            }
         }
     }
     Ok(MeshGrid {
@@ -123,16 +173,16 @@ fn cell_name<'a>(mesh: &'a Mesh, test: &'a MeshTest, (from, to): HostPair) -> Ce
 /// # Errors
 /// Failures to read.
 pub fn history(
-    archive: &Archive,
+    legs: &mut MeshLegs,
     mesh: &Mesh,
     test: &MeshTest,
     [src, dst]: [&str; 2],
-) -> Result<Option<History>, Error> {
+) -> Result<Option<History>> {
     let host = |name: &str| mesh.hosts.iter().position(|host| host.name == name);
     let (Some(from), Some(to)) = (host(src), host(dst)) else {
         return Ok(None);
     };
-    let legs = archive.mesh_cell(cell_name(mesh, test, (from, to)), OF_LEVEL)?;
+    let legs = legs.cells(mesh, test, &[(from, to)], OF_LEVEL)?.concat();
     let mut runs = measured(test, &legs);
     runs.reverse();
     Ok(Some(History {
@@ -168,23 +218,24 @@ fn measured(test: &MeshTest, legs: &[MeshLeg]) -> Vec<Past> {
 /// # Errors
 /// Failures to read.
 pub fn suspected(
-    archive: &Archive,
+    from: &mut MeshLegs,
     mesh: &Mesh,
     test: &MeshTest,
     now: Nanos,
-) -> Result<(Vec<Suspect>, [usize; 2]), Error> {
+) -> Result<(Vec<Suspect>, [usize; 2])> {
     let old = Nanos(test.every.0.saturating_mul(2));
     let mut legs = Vec::new();
     let mut sent: BTreeMap<usize, usize> = BTreeMap::new();
-    for pair in test.cells() {
-        let newest = archive.mesh_cell(cell_name(mesh, test, pair), OF_CELL)?;
-        let newest = newest.iter().find(|leg| leg.outcome.is_measured());
-        if let Some(leg) = newest.filter(|leg| now.since(leg.starts) <= old) {
-            *sent.entry(pair.0).or_default() += 1;
-            legs.push(JudgedLeg {
-                elements: elements(mesh, pair),
-                good: leg.outcome == LegOutcome::Good,
-            });
+    for pairs in test.cells().chunks(CELLS) {
+        for (pair, newest) in pairs.iter().zip(from.cells(mesh, test, pairs, OF_CELL)?) {
+            let newest = newest.iter().find(|leg| leg.outcome.is_measured());
+            if let Some(leg) = newest.filter(|leg| now.since(leg.starts) <= old) {
+                *sent.entry(pair.0).or_default() += 1;
+                legs.push(JudgedLeg {
+                    elements: elements(mesh, *pair),
+                    good: leg.outcome == LegOutcome::Good,
+                });
+            }
         }
     }
     let good = legs.iter().filter(|leg| leg.good).count();

@@ -9,6 +9,7 @@ use ::mesh::{Mesh, MeshTest};
 use archive::PathRow;
 use engine::exit::exit_of;
 use engine::histories::{self, HistoryFigures};
+use engine::mesh::MeshLegs;
 use engine::{chance, clock, traces};
 use model::{Summary, summarise};
 use report::page::{self, Page};
@@ -134,6 +135,22 @@ impl Site {
         Some((mesh, mesh.test(request.value("test")).ok()?))
     }
 
+    fn legs_of(&self, mesh: &Mesh) -> Result<MeshLegs> {
+        MeshLegs::open(mesh, || Ok(Archive::open_to_read(&self.archive)?))
+    }
+
+    /// Of all tests whose legs can be read now.
+    fn grids(&self) -> Vec<MeshGrid> {
+        let now = clock::unix_time();
+        let grids = self.meshes.iter().filter_map(|mesh| {
+            let mut legs = self.legs_of(mesh).ok()?;
+            let tests = mesh.tests.iter();
+            let grids = tests.map(|test| engine::mesh::grid(&mut legs, mesh, test, now));
+            grids.collect::<Result<Vec<_>>>().ok()
+        });
+        grids.flatten().collect()
+    }
+
     fn found(&self, request: &HttpRequest) -> Result<SiteAnswer> {
         let archive = Archive::open_to_read(&self.archive)?;
         let asked = |name| request.value(name).unwrap_or_default();
@@ -144,19 +161,23 @@ impl Site {
                     index(&archive, request, !self.any_name)?,
                 ));
             }
-            "/metrics" => return Ok(SiteAnswer::ok(METRICS, metrics(&archive, &self.meshes)?)),
+            "/metrics" => {
+                return Ok(SiteAnswer::ok(METRICS, metrics(&archive, &self.grids())?));
+            }
             "/grid.html" => {
                 return Ok(match self.test_of(request) {
-                    Some((mesh, test)) => SiteAnswer::ok(HTML, grid(&archive, mesh, test)?),
+                    Some((mesh, test)) => {
+                        SiteAnswer::ok(HTML, grid(&mut self.legs_of(mesh)?, mesh, test)?)
+                    }
                     None => SiteAnswer::of(Status::NotFound),
                 });
             }
             "/cell.html" => {
                 let hosts = ["src", "dst"].map(asked);
-                let history = self
-                    .test_of(request)
-                    .map(|(mesh, test)| engine::mesh::history(&archive, mesh, test, hosts));
-                match history.transpose()?.flatten() {
+                let Some((mesh, test)) = self.test_of(request) else {
+                    return Ok(SiteAnswer::of(Status::NotFound));
+                };
+                match engine::mesh::history(&mut self.legs_of(mesh)?, mesh, test, hosts)? {
                     Some(history) => report::pages::history(&history),
                     None => return Ok(SiteAnswer::of(Status::NotFound)),
                 }
@@ -191,8 +212,8 @@ impl Site {
 }
 
 /// The grid of a test of a mesh.
-fn grid(archive: &Archive, mesh: &Mesh, test: &MeshTest) -> Result<String> {
-    let grid = engine::mesh::grid(archive, mesh, test, clock::unix_time())?;
+fn grid(legs: &mut MeshLegs, mesh: &Mesh, test: &MeshTest) -> Result<String> {
+    let grid = engine::mesh::grid(legs, mesh, test, clock::unix_time())?;
     let of_test = |page: &str, test: &str| {
         let [mesh, test] = [&mesh.name, test].map(http::encoded);
         format!("{page}?mesh={mesh}&test={test}")
@@ -347,7 +368,7 @@ fn compare(archive: &Archive, a: &str, b: &str) -> Result<Option<Page>> {
 }
 
 /// The last complete run between each two hosts and of each workload, and the last one that ended otherwise.
-fn metrics(archive: &Archive, meshes: &[Mesh]) -> Result<String> {
+fn metrics(archive: &Archive, grids: &[MeshGrid]) -> Result<String> {
     let mut last: BTreeMap<(String, String, String, bool), (Run, Summary)> = BTreeMap::new();
     for path in archive.paths()? {
         for (run, summary) in histories::latest(archive, &path)? {
@@ -364,11 +385,5 @@ fn metrics(archive: &Archive, meshes: &[Mesh]) -> Result<String> {
         }
     }
     let pairs = last.values().map(|(run, summary)| (run, summary));
-    let now = clock::unix_time();
-    let tests = meshes
-        .iter()
-        .flat_map(|mesh| mesh.tests.iter().map(move |test| (mesh, test)));
-    let grids = tests.map(|(mesh, test)| engine::mesh::grid(archive, mesh, test, now));
-    let grids = grids.collect::<Result<Vec<MeshGrid>, archive::Error>>()?;
-    Ok(report::prometheus::text(pairs, &grids))
+    Ok(report::prometheus::text(pairs, grids))
 }

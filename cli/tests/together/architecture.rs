@@ -97,6 +97,8 @@ fn every_room_knows_only_whom_it_may() {
             "lab" => &["model", "sys", "emulate"],
             // What a packet socket sees is decoded where captures are.
             "observe" => &["model", "sys", "capture", "tcp"],
+            // The legs of meshes are rows of both.
+            "archive" => &["model", "sys", "calendar"],
             host if HOST.contains(&host) => &["model", "sys"],
             "engine" => &[
                 "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",

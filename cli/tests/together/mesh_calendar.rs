@@ -130,6 +130,25 @@ fn share_a_link(calendar: &str) {
     for coordinator in &mut coordinators {
         coordinator.end();
     }
+    if let Some(address) = calendar.strip_prefix("postgres:") {
+        // A host without an archive reads the rows of both.
+        let viewer = Home::new();
+        for (coordinator, (mesh, cell)) in coordinators
+            .iter()
+            .zip([("one", ["a", "b"]), ("two", ["c", "d"])])
+        {
+            let rows = shared_rows(address, mesh, cell);
+            assert_eq!(rows, coordinator.legs(mesh, cell));
+            let grid = run(&mut viewer.linerate(&["mesh", "grid", &coordinator.plan()]));
+            let grid = stdout(&grid);
+            let newest = rows[0].outcome.letter();
+            assert!(
+                grid.starts_with(&format!("mesh {mesh}, test bulk: goodput, "))
+                    && grid.lines().nth(3).is_some_and(|row| row.contains(newest)),
+                "{grid}"
+            );
+        }
+    }
     let [one, two] =
         all.map(|legs| -> Vec<MeshLeg> { legs.into_iter().filter(is_measured).collect() });
     let ends = |leg: &MeshLeg| leg.starts + leg.span;
@@ -143,6 +162,12 @@ fn share_a_link(calendar: &str) {
     let is_late = |leg: &MeshLeg| (leg.starts.0 / 1_000_000_000 - epoch) % 13 >= 4;
     let began: BTreeSet<bool> = one.iter().chain(&two).map(is_late).collect();
     assert_eq!(began.len(), 2, "{one:?}\n{two:?}");
+}
+
+fn shared_rows(address: &str, mesh: &str, cell: [&str; 2]) -> Vec<MeshLeg> {
+    let mut shared = Postgres::open_to_read(&address.parse().unwrap(), "a test").unwrap();
+    let rows = shared.cells([mesh, "bulk"], &[cell], 99).unwrap();
+    rows.concat()
 }
 
 #[test]
@@ -249,6 +274,22 @@ fn postgres_goes_away() {
     );
     assert_eq!(of("the calendar can be used again"), 1, "{log}");
     assert_eq!(of("bulk: h0 to h1"), 0, "{log}");
+
+    // The rows of the time without it are there, none twice.
+    let cell = ["h0", "h1"];
+    let own = loopback.coordinator.legs("m", cell);
+    assert_eq!(shared_rows(&address, "m", cell), own);
+    let rows = server.sql("meshes", "SELECT count(*) FROM linerate.mesh_legs");
+    assert_eq!(rows, own.len().to_string());
+    server.kill();
+    let viewer = Home::new();
+    for command in ["grid", "suspects"] {
+        let plan = loopback.coordinator.plan();
+        let refused = run(&mut viewer.linerate(&["mesh", command, &plan]));
+        assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+        let said = one_line(&stderr(&refused));
+        assert!(said.contains("cannot be used: error connecting"), "{said}");
+    }
 }
 
 /// A confirmed booking is renewed as long as its coordinator lives; killed, it leaves the rest of a ttl of a long slot.

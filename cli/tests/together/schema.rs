@@ -179,7 +179,7 @@ fn plan_with_legs(home: &Home) -> String {
     });
     let legs: Vec<MeshLeg> = legs.collect();
     let mut archive = archive::Archive::open(&home.path().join("runs.db")).unwrap();
-    archive.store_mesh_legs(&legs).unwrap();
+    archive.store_mesh_legs(&legs, false).unwrap();
     let plan = home.path().join("mesh.toml");
     std::fs::write(&plan, text).unwrap();
     plan.to_str().unwrap().to_owned()

@@ -4,7 +4,10 @@
 use crate::exit::{Refusal, sentence};
 use crate::host_calendar::{HostCalendar, milliseconds, moment, now};
 use anyhow::{Context, Result, bail};
-use calendar::{Booking, Calendar, Lite, Milliseconds, Postgres, SlotRequest};
+use archive::{Archive, CellName};
+use calendar::{
+    Booking, Calendar, Lite, Milliseconds, Postgres, SlotRequest, store_legs, thin_legs,
+};
 use mesh::{HostPair, Mesh, MeshTest};
 use model::Nanos;
 use report::words::{counted, utc};
@@ -27,6 +30,10 @@ const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
 
 /// PostgreSQL keeps the lock of a coordinator whose machine is gone for some seconds.
 const LOCK_WITHIN: Duration = Duration::from_secs(12);
+
+/// Rows of legs that are delivered in a transaction, and transactions at once.
+const OF_PART: u32 = 256;
+const PARTS: u32 = 16;
 
 /// How soon the wish to stop is noticed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -193,7 +200,14 @@ impl<'a> MeshCalendar<'a> {
     }
 
     /// Renews what is confirmed, and opens the calendar again where it cannot be used, with a line in the log for each state.
-    pub(super) fn keep(&self, goes_on: &dyn Fn() -> bool) {
+    ///
+    /// # Errors
+    /// If the archive cannot be read or written.
+    pub(super) fn keep(
+        &self,
+        archive: &mut Archive,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), archive::Error> {
         let mut reported: Option<String> = None;
         let mut wait = AGAIN;
         let mut next = Instant::now();
@@ -203,7 +217,7 @@ impl<'a> MeshCalendar<'a> {
                 std::thread::sleep(left.min(LOOK));
                 continue;
             }
-            let Err(NoCalendar(lost)) = self.renew() else {
+            let Err(NoCalendar(lost)) = self.renew_and_deliver(archive)? else {
                 wait = AGAIN;
                 next = Instant::now() + wait;
                 continue;
@@ -232,6 +246,49 @@ impl<'a> MeshCalendar<'a> {
                 }
             }
             *sys::lock(&self.opened) = opened;
+        }
+        Ok(())
+    }
+
+    fn renew_and_deliver(
+        &self,
+        archive: &mut Archive,
+    ) -> Result<Result<(), NoCalendar>, archive::Error> {
+        match self.renew() {
+            Ok(()) => self.deliver(archive),
+            lost => Ok(lost),
+        }
+    }
+
+    /// Takes the rows of legs that wait to the PostgreSQL that coordinators share. One that is there already is replaced.
+    ///
+    /// # Errors
+    /// If the archive cannot be read or written.
+    pub(super) fn deliver(
+        &self,
+        archive: &mut Archive,
+    ) -> Result<Result<(), NoCalendar>, archive::Error> {
+        if self.mesh.calendar.is_none() {
+            return Ok(Ok(()));
+        }
+        // In parts: a round may have to book meanwhile.
+        for _ in 0..PARTS {
+            let legs = archive.unsent_mesh_legs(&self.mesh.name, OF_PART)?;
+            if legs.is_empty() {
+                break;
+            }
+            if let Err(lost) = self.with(|calendar| store_legs(calendar, &legs)) {
+                return Ok(Err(lost));
+            }
+            archive.mesh_legs_sent(&legs)?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Thins out the light probes of these cells there. What fails is due again an hour later.
+    pub(super) fn thin(&self, cells: &[CellName<'_>], times: [Nanos; 2]) {
+        if self.mesh.calendar.is_some() {
+            let _ = self.with(|calendar| thin_legs(calendar, cells, times.map(milliseconds)));
         }
     }
 
@@ -381,8 +438,8 @@ fn why_booked(units: &[(String, u32)], wanted: &SlotRequest, bookings: &[Booking
     }
 }
 
-/// What another coordinator sees of this one.
-fn called() -> String {
+/// What others see of this process.
+pub(super) fn called() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("process {} on {}", std::process::id(), host.trim())
 }

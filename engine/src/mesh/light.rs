@@ -3,6 +3,7 @@
 //! In every cycle all hosts are held for light probes, which books nothing, and send them to each other. A host that is
 //! away or does not answer has rows with the reason, and no other host waits for it longer than [`HELD_WITHIN`].
 
+use super::calendar::MeshCalendar;
 use super::cell_name;
 use super::run::{LATE, LOOK, MeshRun};
 use crate::clock::unix_time;
@@ -56,7 +57,12 @@ impl MeshRun<'_> {
     ///
     /// # Errors
     /// If the archive cannot be written.
-    pub(super) fn light_cycles(&self, test: &MeshTest, light: &LightTest) -> Result<()> {
+    pub(super) fn light_cycles(
+        &self,
+        test: &MeshTest,
+        light: &LightTest,
+        calendar: &MeshCalendar<'_>,
+    ) -> Result<()> {
         let mut archive = Archive::open(&self.archive)?;
         let rounds = light_rounds(test);
         let mut known = BTreeMap::new();
@@ -96,7 +102,9 @@ impl MeshRun<'_> {
                     .collect();
                 // In parts: a round may have to write meanwhile.
                 for cells in cells.chunks(THINNED_AT_ONCE) {
-                    archive.thin_mesh_legs(cells, THINNED.map(|age| unix_time().since(age)))?;
+                    let times = THINNED.map(|age| unix_time().since(age));
+                    archive.thin_mesh_legs(cells, times)?;
+                    calendar.thin(cells, times);
                 }
             }
         }

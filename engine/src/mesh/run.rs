@@ -120,14 +120,19 @@ impl MeshRun<'_> {
         };
         let calendar = &MeshCalendar::start(self.mesh, self.log, &|| self.goes_on())?;
         std::thread::scope(|scope| {
-            let calendar_kept = scope.spawn(|| calendar.keep(&|| self.goes_on()));
+            let calendar_kept = scope.spawn(|| {
+                let result = Archive::open(&self.archive)
+                    .and_then(|mut archive| calendar.keep(&mut archive, &|| self.goes_on()));
+                self.ended.store(true, Ordering::Relaxed);
+                Ok(result?)
+            });
             scope.spawn(|| self.alerts.work(&|| self.goes_on(), self.log));
             let lights = self.mesh.tests.iter();
             let lights = lights.filter_map(|test| Some((test, test.light.as_ref()?)));
             let lights: Vec<_> = lights
                 .map(|(test, light)| {
                     scope.spawn(move || {
-                        let result = self.light_cycles(test, light);
+                        let result = self.light_cycles(test, light, calendar);
                         self.ended.store(true, Ordering::Relaxed);
                         result
                     })
@@ -135,12 +140,13 @@ impl MeshRun<'_> {
                 .collect();
             let rounds = self.rounds(&mut archive, calendar);
             self.ended.store(true, Ordering::Relaxed);
-            calendar_kept
-                .join()
-                .expect("keeping the calendar does not panic");
             let lights = lights.into_iter();
-            let lights = lights.map(|one| one.join().expect("light probes do not panic"));
-            lights.fold(rounds, Result::and)
+            let others = lights.chain([calendar_kept]);
+            let others = others.map(|one| one.join().expect("light probes do not panic"));
+            let result = others.fold(rounds, Result::and);
+            // What cannot be delivered any more waits for the next coordinator.
+            let _ = calendar.deliver(&mut archive)?;
+            result
         })
     }
 
@@ -261,7 +267,7 @@ impl MeshRun<'_> {
             ends = ends.max(starts + round_length(test) - BEFORE_THE_NEXT);
             let outcome = LegOutcome::Missed;
             let pending = without_run(self.mesh, test, *pair, slot, starts, outcome, PENDING);
-            archive.store_mesh_legs(&pending)?;
+            self.store_rows(archive, &pending)?;
         }
         let over = &AtomicBool::new(false);
         let measured = std::thread::scope(|scope| {
@@ -446,7 +452,7 @@ impl MeshRun<'_> {
         if let Some(free) = free {
             // Without an alert as yet.
             let for_now = format!("{why}; it is tried again in this period");
-            archive.store_mesh_legs(&legs(LegOutcome::Missed, &for_now))?;
+            self.store_rows(archive, &legs(LegOutcome::Missed, &for_now))?;
             return Ok(Some(PutOff { of, why, free }));
         }
         let is_known = error.is::<NoCalendar>();
@@ -489,6 +495,11 @@ impl MeshRun<'_> {
     ) -> Result<()> {
         let legs = without_run(self.mesh, test, pair, &slot, unix_time(), outcome, &why);
         self.store(archive, test, legs)
+    }
+
+    /// Where coordinators share a PostgreSQL, [`MeshCalendar::deliver`] takes them there.
+    fn store_rows(&self, archive: &mut Archive, legs: &[MeshLeg]) -> Result<()> {
+        Ok(archive.store_mesh_legs(legs, self.mesh.calendar.is_some())?)
     }
 
     /// Judges legs of different cells, keeps them, and executes the alerts that are due.
@@ -545,7 +556,7 @@ impl MeshRun<'_> {
             });
             due.extend(alerts.map(|alert| (alert, at)));
         }
-        archive.store_mesh_legs(&legs)?;
+        self.store_rows(archive, &legs)?;
         for (alert, at) in due {
             self.alerts.push(alert, &legs[at], self.log);
         }

@@ -52,6 +52,11 @@ fn leg(mesh: &Mesh, (from, to): HostPair, n: u64, starts: u64, rate: u64) -> Mes
     }
 }
 
+fn legs_of(scratch: &Scratch) -> MeshLegs {
+    let archive = Archive::open_to_read(&scratch.0.join("runs.db"));
+    MeshLegs::Archive(archive.unwrap())
+}
+
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -78,13 +83,13 @@ fn a_cell_of_sites_is_the_worst_of_its_pairs() {
     let side = |site| (0..302).filter(|host| host % 2 == site).collect();
     (mesh.tests[0].from, mesh.tests[0].to) = (side(0), side(1));
     let (test, now) = (&mesh.tests[0], Nanos::from_secs(START));
-    let shown = |archive: &Archive| {
-        let grid = grid(archive, &mesh, test, now).unwrap();
+    let shown = || {
+        let grid = grid(&mut legs_of(&scratch), &mesh, test, now).unwrap();
         assert_eq!(grid.hosts.len(), 2);
         assert_eq!(grid.cells.keys().collect::<Vec<_>>(), [&(0, 1), &(1, 0)]);
         grid.cells[&(0, 1)].newest().map(|leg| leg.outcome)
     };
-    assert_eq!(shown(&archive), None);
+    assert_eq!(shown(), None);
     let outcomes = [
         LegOutcome::Good,
         LegOutcome::Skipped,
@@ -97,8 +102,8 @@ fn a_cell_of_sites_is_the_worst_of_its_pairs() {
         let pair = (300 - 10 * n, 1);
         let mut leg = leg(&mesh, pair, n as u64, START - DAY, 9_000_000_000);
         leg.outcome = outcome;
-        archive.store_mesh_legs(&[leg]).unwrap();
-        assert_eq!(shown(&archive), Some(outcome));
+        archive.store_mesh_legs(&[leg], false).unwrap();
+        assert_eq!(shown(), Some(outcome));
     }
 }
 
@@ -147,8 +152,8 @@ fn a_grid_and_its_suspects() {
         };
         legs.push(leg(&mesh, pair, n as u64, START - DAY, rate));
     }
-    archive.store_mesh_legs(&legs).unwrap();
-    let grid = grid(&archive, &mesh, test, now).unwrap();
+    archive.store_mesh_legs(&legs, false).unwrap();
+    let grid = grid(&mut legs_of(&scratch), &mesh, test, now).unwrap();
     let names: Vec<&str> = grid.hosts.iter().map(|host| host.name.as_str()).collect();
     assert_eq!(names, ["h0", "h2", "h4", "h6", "h1", "h3", "h5", "h7"]);
     assert_eq!(grid.cells.len(), 56);
@@ -157,7 +162,7 @@ fn a_grid_and_its_suspects() {
         LegOutcome::Low
     );
 
-    let (found, [good, low]) = suspected(&archive, &mesh, test, now).unwrap();
+    let (found, [good, low]) = suspected(&mut legs_of(&scratch), &mesh, test, now).unwrap();
     assert_eq!((good, low), (37, 19));
     let found: Vec<String> = found
         .iter()
@@ -179,9 +184,9 @@ fn a_grid_and_its_suspects() {
         why: Some(run::PENDING.to_owned()),
         ..leg(&mesh, (0, 2), 99, START, 0)
     };
-    archive.store_mesh_legs(&[running]).unwrap();
+    archive.store_mesh_legs(&[running], false).unwrap();
     let shown = |now: u64| {
-        let grid = super::grid(&archive, &mesh, test, Nanos::from_secs(now)).unwrap();
+        let grid = super::grid(&mut legs_of(&scratch), &mesh, test, Nanos::from_secs(now)).unwrap();
         grid.cells[&(0, 1)].newest().unwrap().outcome
     };
     let outcomes = [START + 5, START + 60].map(shown);
@@ -189,11 +194,11 @@ fn a_grid_and_its_suspects() {
     // Three days later nothing is known any more.
     let later = Nanos::from_secs(START + 3 * DAY);
     assert_eq!(
-        suspected(&archive, &mesh, test, later).unwrap(),
+        suspected(&mut legs_of(&scratch), &mesh, test, later).unwrap(),
         (Vec::new(), [0, 0])
     );
     assert!(
-        history(&archive, &mesh, test, ["h0", "h9"])
+        history(&mut legs_of(&scratch), &mesh, test, ["h0", "h9"])
             .unwrap()
             .is_none()
     );
@@ -209,8 +214,10 @@ fn a_cell_has_a_history_of_what_was_measured() {
         outcome,
         ..leg(&mesh, (0, 1), n, START + n, 1000)
     });
-    archive.store_mesh_legs(&legs.collect::<Vec<_>>()).unwrap();
-    let history = history(&archive, &mesh, &mesh.tests[0], ["h0", "h1"]).unwrap();
+    archive
+        .store_mesh_legs(&legs.collect::<Vec<_>>(), false)
+        .unwrap();
+    let history = history(&mut legs_of(&scratch), &mesh, &mesh.tests[0], ["h0", "h1"]).unwrap();
     let history = history.unwrap();
     assert_eq!((history.runs.len(), history.host.as_str()), (2, "h1"));
     assert!(history.runs[0].started < history.runs[1].started);
@@ -274,13 +281,13 @@ fn a_year_of_30_hosts() {
                 )
             })
             .collect();
-        archive.store_mesh_legs(&legs).unwrap();
+        archive.store_mesh_legs(&legs, false).unwrap();
     }
     println!("seeded {n} legs in {:?}", begin.elapsed());
     println!("{} MB", archive.size().unwrap().0 / 1_000_000);
     for _ in 0..3 {
         let begin = Instant::now();
-        let grid = grid(&archive, &mesh, test, Nanos::from_secs(START)).unwrap();
+        let grid = grid(&mut legs_of(&scratch), &mesh, test, Nanos::from_secs(START)).unwrap();
         let read = begin.elapsed();
         let page = report::pages::grid(&grid, |a, b| format!("{a}{b}"), str::to_owned);
         println!(
@@ -289,7 +296,7 @@ fn a_year_of_30_hosts() {
             begin.elapsed()
         );
         let begin = Instant::now();
-        let history = history(&archive, &mesh, test, ["h3", "h17"])
+        let history = history(&mut legs_of(&scratch), &mesh, test, ["h3", "h17"])
             .unwrap()
             .unwrap();
         println!(
@@ -344,7 +351,7 @@ fn a_cycle_of_light_probes_of_30_hosts() {
         legs.collect()
     };
     for cycle in 0..200 {
-        archive.store_mesh_legs(&legs(cycle)).unwrap();
+        archive.store_mesh_legs(&legs(cycle), false).unwrap();
     }
     let size = archive.size().unwrap().0 / (200 * 870);
     println!("{size} bytes a row");
@@ -365,6 +372,12 @@ fn a_cycle_of_light_probes_of_30_hosts() {
     let shifted = archive.mesh_cell(["m", "l", "h0", "h1"], 1).unwrap();
     assert!(shifted[0].level_since.is_some());
     let begin = Instant::now();
-    super::grid(&archive, &mesh, test, Nanos::from_secs(START + 60 * 210)).unwrap();
+    super::grid(
+        &mut legs_of(&scratch),
+        &mesh,
+        test,
+        Nanos::from_secs(START + 60 * 210),
+    )
+    .unwrap();
     println!("grid read in {:?}", begin.elapsed());
 }

@@ -36,11 +36,11 @@ mod schema;
 mod traces;
 
 pub use archive::{Archive, ArchiveRow, Imported, RunFilter};
+pub use calendar::CellName;
 pub use documents::NamedDocument;
 pub use error::Error;
 pub use histories::{PathRow, distinct_names};
 pub use location::{SHORTEST, default_path, is_id, is_shown, new_id};
-pub use mesh_legs::CellName;
 pub use orders::OrderedRun;
 pub use recorder::{GROUP, Recorder};
 pub use traces::Traces;

@@ -1,6 +1,6 @@
 //! The tables, and how a file becomes one that has them.
 
-use crate::mesh_legs::{FROM_11, MESH_LEGS, OF_11};
+use crate::mesh_legs::{FROM_11, OF_11, from_12, mesh_legs};
 use crate::{Error, histories, samples};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
@@ -15,12 +15,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
 
 /// Version of the tables, which the file has as its `user_version`.
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 
 /// The oldest that is brought to [`VERSION`].
 const OLDEST: u32 = 6;
 
-/// The last column of each table is the checksum of the others ([`row_sum`]). `runs.legs`, `legs.samples` and
+/// The last column of each table is the checksum of the others ([`row_sum`]; `mesh_legs.unsent` is left out). `runs.legs`, `legs.samples` and
 /// `experiments.trials` are how many rows of those belong to one that is finished: a checksum cannot miss a row.
 ///
 /// A run names the experiment that it is part of without a foreign key, for it may be imported alone. Tunings name their
@@ -255,7 +255,7 @@ fn create(db: &mut Connection, path: &Path) -> Result<(), Error> {
             .and_then(|()| tx.execute_batch(SAMPLES))
             .and_then(|()| tx.execute_batch(HISTORIES))
             .and_then(|()| tx.execute_batch(WATCHES))
-            .and_then(|()| tx.execute_batch(MESH_LEGS))
+            .and_then(|()| tx.execute_batch(&mesh_legs()))
             .map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
@@ -297,13 +297,12 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), Error> {
             .map_err(failed)?;
     }
     if known < VERSION {
-        let (before, after) = if known == 11 {
-            (FROM_11, OF_11)
-        } else {
-            ("", "")
+        let legs = match known {
+            12 => from_12(),
+            11 => [FROM_11, &mesh_legs(), OF_11].concat(),
+            _ => mesh_legs(),
         };
-        tx.execute_batch(&[before, MESH_LEGS, after].concat())
-            .map_err(failed)?;
+        tx.execute_batch(&legs).map_err(failed)?;
         tx.pragma_update(None, "user_version", VERSION)
             .map_err(failed)?;
     }
@@ -360,7 +359,8 @@ mod tests {
             .unwrap();
         // The form before had three columns less; rows that are damaged do not get a new checksum.
         db.execute_batch(
-            "DROP INDEX mesh_legs_booked;
+            "DROP INDEX mesh_legs_booked; DROP INDEX mesh_legs_unsent;
+             ALTER TABLE mesh_legs DROP COLUMN unsent;
              INSERT INTO mesh_legs (run, leg, mesh, test, src, dst, starts, span_ms, outcome, busy)
              VALUES ('1', 0, 'm', 't', 'a', 'b', 1, 0, 'good', 0), ('2', 0, 'm', 't', 'a', 'b', 2, 0, 'good', 0);
              ALTER TABLE mesh_legs DROP COLUMN rtt_p95_ns; ALTER TABLE mesh_legs DROP COLUMN packets;
@@ -379,6 +379,15 @@ mod tests {
             .map(|leg| (leg.run.as_str(), leg.busy))
             .collect();
         assert_eq!(legs, [("1", false)]);
+        drop(archive);
+        let db = open().unwrap();
+        db.execute_batch("DROP INDEX mesh_legs_unsent; ALTER TABLE mesh_legs DROP COLUMN unsent;")
+            .unwrap();
+        db.pragma_update(None, "user_version", 12).unwrap();
+        drop(db);
+        let archive = crate::Archive::open(&path).unwrap();
+        assert_eq!(archive.mesh_cell(["m", "t", "a", "b"], 9).unwrap().len(), 1);
+        assert_eq!(archive.unsent_mesh_legs("m", 9).unwrap(), []);
         drop(archive);
         let db = open().unwrap();
         db.pragma_update(None, "user_version", VERSION + 2).unwrap();

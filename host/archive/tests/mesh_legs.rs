@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
+#[path = "../../calendar/tests/engines/server.rs"]
+mod server;
 
+use calendar::{Postgres, store_legs, thin_legs};
 use common::Scratch;
 use linerate_archive::Archive;
 use model::{BitRate, Bytes, LegOutcome, MeshLeg, Nanos};
+use server::PostgresServer;
 
 fn leg(n: u64, src: &str, dst: &str, outcome: LegOutcome) -> MeshLeg {
     MeshLeg {
@@ -48,7 +52,7 @@ fn a_cell_has_its_newest_legs_first() {
             )
         })
         .collect();
-    archive.store_mesh_legs(&legs).unwrap();
+    archive.store_mesh_legs(&legs, false).unwrap();
     let cell = archive.mesh_cell(["db", "bulk", "a", "c"], 4).unwrap();
     let expected: Vec<MeshLeg> = [27, 24, 21, 18].map(|n: usize| legs[n].clone()).to_vec();
     assert_eq!(cell, expected);
@@ -61,7 +65,7 @@ fn a_cell_has_its_newest_legs_first() {
         ..legs[27].clone()
     };
     archive
-        .store_mesh_legs(std::slice::from_ref(&again))
+        .store_mesh_legs(std::slice::from_ref(&again), false)
         .unwrap();
     let cell = archive.mesh_cell(["db", "bulk", "a", "c"], 99).unwrap();
     assert_eq!((cell.len(), &cell[0]), (10, &again));
@@ -76,7 +80,7 @@ fn bytes_of_a_host_are_sent_and_received() {
         leg(1, "b", "a", LegOutcome::Low),
         leg(2, "b", "c", LegOutcome::Good),
     ];
-    archive.store_mesh_legs(&legs).unwrap();
+    archive.store_mesh_legs(&legs, false).unwrap();
     let of = |host: &str, since: usize| archive.mesh_bytes("db", host, legs[since].starts).unwrap();
     assert_eq!(
         [of("a", 0), of("a", 1), of("b", 0), of("c", 0), of("d", 0)],
@@ -90,10 +94,13 @@ fn a_damaged_row_is_left_out() {
     let place = Scratch::new();
     let mut archive = Archive::open(&place.file()).unwrap();
     archive
-        .store_mesh_legs(&[
-            leg(0, "a", "b", LegOutcome::Good),
-            leg(1, "a", "b", LegOutcome::Good),
-        ])
+        .store_mesh_legs(
+            &[
+                leg(0, "a", "b", LegOutcome::Good),
+                leg(1, "a", "b", LegOutcome::Good),
+            ],
+            false,
+        )
         .unwrap();
     drop(archive);
     let db = rusqlite::Connection::open(place.file()).unwrap();
@@ -129,7 +136,7 @@ fn light_probes_are_thinned_out_and_no_bytes_of_legs() {
         ..leg(n, "a", "b", LegOutcome::Good)
     };
     let legs: Vec<MeshLeg> = (0..120).map(light).chain((0..120).map(booked)).collect();
-    archive.store_mesh_legs(&legs).unwrap();
+    archive.store_mesh_legs(&legs, false).unwrap();
     let hour = legs[0].starts;
     let of = |archive: &Archive, test| -> Vec<u64> {
         let legs = archive.mesh_cell(["db", test, "a", "b"], 1000).unwrap();
@@ -153,4 +160,87 @@ fn light_probes_are_thinned_out_and_no_bytes_of_legs() {
         archive.mesh_bytes("db", "a", hour).unwrap(),
         Bytes(120 * 1000)
     );
+}
+
+/// Rows wait until they are in the PostgreSQL that coordinators share; there is one of each, and it gives the same of them.
+#[test]
+fn rows_that_wait_are_shared_once() {
+    let place = Scratch::new();
+    let mut archive = Archive::open(&place.file()).unwrap();
+    let server = PostgresServer::start(&["fsync=off"]);
+    let address = server.database("meshes").parse().unwrap();
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert!(
+        Postgres::open_to_read(&address, "a test").is_err(),
+        "nothing is there yet"
+    );
+    let mut shared = Postgres::open(&address, "a test", now.as_millis() as i64).unwrap();
+
+    let names = ["a", "o'b", "\u{e4}\u{1d}"];
+    let pairs = [[0, 1], [1, 0], [1, 2]].map(|pair| pair.map(|host: usize| names[host]));
+    let legs = (0..300).map(|n| {
+        let [src, dst] = pairs[n as usize % 3];
+        let light = n % 4 > 0;
+        MeshLeg {
+            packets: light.then_some(20),
+            bytes: (!light).then_some(Bytes(u64::MAX)),
+            mtu: light.then_some(1500),
+            limited_by: None,
+            ..leg(n, src, dst, LegOutcome::ALL[(n % 7 % 5) as usize])
+        }
+    });
+    let legs: Vec<MeshLeg> = legs.collect();
+    let other = MeshLeg {
+        mesh: "other".to_owned(),
+        ..leg(999, "a", "o'b", LegOutcome::Good)
+    };
+    archive.store_mesh_legs(&legs, true).unwrap();
+    archive.store_mesh_legs(&[other], true).unwrap();
+    let first = archive.unsent_mesh_legs("db", 100).unwrap();
+    assert_eq!(first.len(), 100);
+    // Killed before it was noted: they are delivered again.
+    store_legs(&mut shared, &first).unwrap();
+    // One is replaced between.
+    let replaced = MeshLeg {
+        outcome: LegOutcome::Failed,
+        why: Some("it's over".to_owned()),
+        ..first[7].clone()
+    };
+    archive
+        .store_mesh_legs(std::slice::from_ref(&replaced), true)
+        .unwrap();
+    archive.mesh_legs_sent(&first).unwrap();
+    let mut delivered = 100;
+    loop {
+        let waiting = archive.unsent_mesh_legs("db", 64).unwrap();
+        if waiting.is_empty() {
+            break;
+        }
+        delivered += waiting.len();
+        for _ in 0..2 {
+            store_legs(&mut shared, &waiting).unwrap();
+        }
+        archive.mesh_legs_sent(&waiting).unwrap();
+    }
+    assert_eq!(delivered, 301, "the one that was replaced twice");
+    assert_eq!(archive.unsent_mesh_legs("other", 9).unwrap().len(), 1);
+    let rows = "SELECT count(*) FROM linerate.mesh_legs";
+    assert_eq!(server.sql("meshes", rows), "300");
+    let same = |archive: &Archive, limit| {
+        // A standby or another host reads it.
+        let mut reader = Postgres::open_to_read(&address, "a test").unwrap();
+        let there = reader.cells(["db", "bulk"], &pairs, limit).unwrap();
+        let here = pairs.map(|[src, dst]| archive.mesh_cell(["db", "bulk", src, dst], limit));
+        assert_eq!(there, here.map(Result::unwrap));
+        there.concat()
+    };
+    assert_eq!(same(&archive, 21).len(), 63);
+    assert!(same(&archive, 999).contains(&replaced));
+    let cells = pairs.map(|[src, dst]| ["db", "bulk", src, dst]);
+    let times = [legs[0].starts, legs[250].starts];
+    archive.thin_mesh_legs(&cells, times).unwrap();
+    let times = times.map(|time| (time.0 / 1_000_000) as i64);
+    thin_legs(&mut shared, &cells, times).unwrap();
+    assert!(same(&archive, 999).len() < 290);
 }

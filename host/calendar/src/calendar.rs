@@ -1,6 +1,7 @@
 //! Resources, bookings and holds, in whichever database.
 
 use crate::Error;
+use crate::legs::SqlRow;
 use crate::statements::{
     ADD_UNIT, EXTEND, FIRST_FIT, LIST, RELEASE, REMOVE_UNITS, TAKE, TAKE_WHOLE, TIDY, UNITS,
 };
@@ -204,8 +205,17 @@ pub trait Calendar: Send {
 pub enum SqlValue<'a> {
     /// Or NULL.
     Integer(Option<i64>),
-    /// Text.
-    Text(&'a str),
+    /// Or NULL.
+    Text(Option<&'a str>),
+}
+
+impl rusqlite::ToSql for SqlValue<'_> {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        match self {
+            SqlValue::Integer(number) => number.to_sql(),
+            SqlValue::Text(text) => text.to_sql(),
+        }
+    }
 }
 
 /// Statements of [`crate::statements`], with their parameters.
@@ -222,6 +232,22 @@ pub trait Statements {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<Vec<Booking>, Error>;
+}
+
+/// Of [`LIST`].
+pub(crate) fn booking<R: SqlRow>(row: &R) -> Result<Booking, R::Failure> {
+    let number = |at| Ok(row.integer(at)?.unwrap_or(0));
+    let name = |at| Ok(row.text(at)?.unwrap_or_default());
+    Ok(Booking {
+        slot: name(0)?,
+        resource: name(1)?,
+        unit: number(2)?.try_into().unwrap_or(0),
+        starts: number(3)?,
+        ends: number(4)?,
+        expires: row.integer(5)?,
+        who: name(6)?,
+        what: name(7)?,
+    })
 }
 
 /// Does this in a transaction that removes first what has expired.
@@ -255,11 +281,11 @@ fn insert(
     db.execute(sql, &values)
 }
 
-fn text(text: &str) -> SqlValue<'_> {
-    SqlValue::Text(text)
+pub(crate) fn text(text: &str) -> SqlValue<'_> {
+    SqlValue::Text(Some(text))
 }
 
-fn integer(number: i64) -> SqlValue<'static> {
+pub(crate) fn integer(number: i64) -> SqlValue<'static> {
     SqlValue::Integer(Some(number))
 }
 

@@ -1,5 +1,5 @@
 //! What is booked, and when: on a host, in one SQLite file that several processes have open at once; of the hosts and links
-//! of meshes, in such a file or in PostgreSQL.
+//! of meshes, in such a file or in PostgreSQL. Meshes that share a PostgreSQL have their legs there too.
 //!
 //! A *resource* has units; a *booking* has one unit of one resource for a time `[starts, ends)`; the bookings of one
 //! *slot* are made and released together. A booking with an expiry ends by itself unless it is renewed, so a process
@@ -15,12 +15,17 @@
 
 mod calendar;
 mod error;
+mod legs;
 mod lite;
 mod postgres;
 mod statements;
 mod tls;
 
-pub use calendar::{Booking, Calendar, MOST_RESOURCES, Milliseconds, SlotRequest};
+pub use calendar::{Booking, Calendar, MOST_RESOURCES, Milliseconds, SlotRequest, SqlValue};
 pub use error::Error;
+pub use legs::{
+    CellName, LEG_COLUMNS, OF_CELL, THIN_LEGS, leg, leg_table, leg_values, store_leg, store_legs,
+    thin_legs,
+};
 pub use lite::Lite;
 pub use postgres::Postgres;

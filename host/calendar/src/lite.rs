@@ -1,11 +1,10 @@
 //! A calendar in a SQLite file.
 
-use crate::calendar::{Calendar, SqlValue, Statements};
+use crate::calendar::{Calendar, SqlValue, Statements, booking};
 use crate::statements::{APART_IN_SQLITE, TABLES};
 use crate::{Booking, Error};
 use rusqlite::config::DbConfig;
-use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, Row, Transaction, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params_from_iter};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -183,29 +182,22 @@ impl LiteStatements<'_> {
     fn run<T>(
         &self,
         sql: &str,
-        values: &[SqlValue<'_>],
-        run: impl FnOnce(&mut rusqlite::Statement<'_>, Vec<Value>) -> rusqlite::Result<T>,
+        run: impl FnOnce(&mut rusqlite::Statement<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {
-        let values = values.iter().map(|value| match value {
-            SqlValue::Integer(number) => Value::from(*number),
-            SqlValue::Text(text) => Value::from((*text).to_owned()),
-        });
         // There a parameter with '$' has a name, and is numbered by its first place.
         let statement = self.db.prepare_cached(&sql.replace('$', "?"));
-        let done = statement.and_then(|mut statement| run(&mut statement, values.collect()));
+        let done = statement.and_then(|mut statement| run(&mut statement));
         done.map_err(|error| Error::sqlite(self.path, self.doing, &error))
     }
 }
 
 impl Statements for LiteStatements<'_> {
     fn execute(&mut self, sql: &'static str, values: &[SqlValue<'_>]) -> Result<usize, Error> {
-        self.run(sql, values, |statement, values| {
-            statement.execute(params_from_iter(values))
-        })
+        self.run(sql, |statement| statement.execute(params_from_iter(values)))
     }
 
     fn number(&mut self, sql: &'static str, values: &[SqlValue<'_>]) -> Result<Option<i64>, Error> {
-        self.run(sql, values, |statement, values| {
+        self.run(sql, |statement| {
             statement.query_row(params_from_iter(values), |row| row.get(0))
         })
     }
@@ -215,24 +207,11 @@ impl Statements for LiteStatements<'_> {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<Vec<Booking>, Error> {
-        self.run(sql, values, |statement, values| {
-            let rows = statement.query_map(params_from_iter(values), booking);
+        self.run(sql, |statement| {
+            let rows = statement.query_map(params_from_iter(values), |row| booking(row));
             rows.and_then(Iterator::collect)
         })
     }
-}
-
-fn booking(row: &Row<'_>) -> rusqlite::Result<Booking> {
-    Ok(Booking {
-        slot: row.get(0)?,
-        resource: row.get(1)?,
-        unit: row.get(2)?,
-        starts: row.get(3)?,
-        ends: row.get(4)?,
-        expires: row.get(5)?,
-        who: row.get(6)?,
-        what: row.get(7)?,
-    })
 }
 
 /// Switches to WAL for good. SQLite does not wait for another process that is switching at the same moment.

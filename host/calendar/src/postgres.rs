@@ -1,6 +1,7 @@
 //! A calendar in a PostgreSQL database, for coordinators on several machines.
 
-use crate::calendar::{Calendar, SqlValue, Statements};
+use crate::calendar::{Calendar, SqlValue, Statements, booking};
+use crate::legs::leg_table;
 use crate::statements::{APART_IN_POSTGRES, TABLES};
 use crate::tls::PostgresTls;
 use crate::{Booking, Error, Milliseconds};
@@ -21,7 +22,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(4);
 const TRIES: u32 = 5;
 
 /// What the comment of the schema says: changes with the tables.
-const FORM: &str = "linerate calendar 1";
+const FORM: &str = "linerate calendar 2";
 
 /// The clocks of the coordinators may differ by as much from the server's.
 const CLOCKS_DIFFER: Milliseconds = 1_000;
@@ -78,6 +79,25 @@ impl Postgres {
         now: Milliseconds,
     ) -> Result<Postgres, Error> {
         let asked = Instant::now();
+        let mut calendar = Postgres::connect(address, called)?;
+        calendar.compare_clocks(now, asked)?;
+        calendar.make_tables()?;
+        Ok(calendar)
+    }
+
+    /// Opens a session that reads what coordinators have made, of a standby too.
+    ///
+    /// # Errors
+    /// What the server does not do, or lacks.
+    pub fn open_to_read(address: &PostgresAddress, called: &str) -> Result<Postgres, Error> {
+        let mut calendar = Postgres::connect(address, called)?;
+        match calendar.has_tables()? {
+            true => Ok(calendar),
+            false => Err(calendar.failed("no coordinator has used it yet")),
+        }
+    }
+
+    fn connect(address: &PostgresAddress, called: &str) -> Result<Postgres, Error> {
         let mut config = Config::new();
         config
             .host(&address.host)
@@ -106,17 +126,14 @@ impl Postgres {
         };
         let place = address.to_string();
         let (client, runtime) = opened.map_err(|why| Error::Server(place.clone(), why))?;
-        let mut calendar = Postgres {
+        Ok(Postgres {
             client,
             runtime,
             statements: BTreeMap::new(),
             place,
             conflict: false,
             lost: false,
-        };
-        calendar.compare_clocks(now, asked)?;
-        calendar.make_tables()?;
-        Ok(calendar)
+        })
     }
 
     fn compare_clocks(&mut self, now: Milliseconds, asked: Instant) -> Result<(), Error> {
@@ -197,6 +214,7 @@ impl Postgres {
             })?;
         self.batch(TABLES)?;
         self.batch(APART_IN_POSTGRES)?;
+        self.batch(&leg_table("BIGINT", ""))?;
         self.batch(&format!("COMMENT ON SCHEMA linerate IS '{FORM}'"))
     }
 
@@ -268,6 +286,17 @@ impl Postgres {
         let values = parameters(values);
         self.answer(async |client| client.query(&statement, &values).await)
     }
+
+    pub(crate) fn read_rows<T>(
+        &mut self,
+        sql: &'static str,
+        values: &[SqlValue<'_>],
+        read: impl Fn(&Row) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<Vec<T>, Error> {
+        let rows = self.query(sql, values)?;
+        let read: Result<_, tokio_postgres::Error> = rows.iter().map(read).collect();
+        read.map_err(|error| self.sql_failed(&error))
+    }
 }
 
 impl Calendar for Postgres {
@@ -313,11 +342,11 @@ impl Calendar for Postgres {
     /// By an advisory lock of the session.
     fn lock_mesh(&mut self, mesh: &str) -> Result<Result<(), String>, Error> {
         let name = format!("linerate mesh {mesh}");
-        let locked = self.query(LOCK, &[SqlValue::Text(&name)])?;
+        let locked = self.query(LOCK, &[SqlValue::Text(Some(&name))])?;
         if locked.first().is_some_and(|row| row.get(0)) {
             return Ok(Ok(()));
         }
-        let holder = self.query(HOLDER, &[SqlValue::Text(&name)])?;
+        let holder = self.query(HOLDER, &[SqlValue::Text(Some(&name))])?;
         let holder = holder.first().map(|row| row.get(0));
         Ok(Err(holder.unwrap_or_else(|| "another session".to_owned())))
     }
@@ -341,22 +370,7 @@ impl Statements for Postgres {
         sql: &'static str,
         values: &[SqlValue<'_>],
     ) -> Result<Vec<Booking>, Error> {
-        let rows = self.query(sql, values)?;
-        let booking = |row: &Row| {
-            let unit: i32 = row.try_get(2)?;
-            Ok(Booking {
-                slot: row.try_get(0)?,
-                resource: row.try_get(1)?,
-                unit: unit.unsigned_abs(),
-                starts: row.try_get(3)?,
-                ends: row.try_get(4)?,
-                expires: row.try_get(5)?,
-                who: row.try_get(6)?,
-                what: row.try_get(7)?,
-            })
-        };
-        let bookings: Result<_, tokio_postgres::Error> = rows.iter().map(booking).collect();
-        bookings.map_err(|error| self.sql_failed(&error))
+        self.read_rows(sql, values, booking)
     }
 }
 

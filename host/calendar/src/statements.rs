@@ -4,9 +4,9 @@
 
 /// The tables; what refuses overlap is in each engine's own words.
 pub(crate) const TABLES: &str = "
-CREATE TABLE resource (name TEXT NOT NULL, unit INTEGER NOT NULL, PRIMARY KEY (name, unit));
+CREATE TABLE resource (name TEXT NOT NULL, unit BIGINT NOT NULL, PRIMARY KEY (name, unit));
 CREATE TABLE booking (
-    slot TEXT NOT NULL, resource TEXT NOT NULL, unit INTEGER NOT NULL,
+    slot TEXT NOT NULL, resource TEXT NOT NULL, unit BIGINT NOT NULL,
     starts BIGINT NOT NULL, ends BIGINT NOT NULL,
     expires BIGINT, -- NULL: with its end
     who TEXT NOT NULL, what TEXT NOT NULL,

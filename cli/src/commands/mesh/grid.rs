@@ -1,10 +1,11 @@
-//! `linerate mesh grid` and `suspects`: what the archive has of a mesh.
+//! `linerate mesh grid` and `suspects`: what the legs of a mesh show.
 
 use super::read;
-use crate::lookup::{open_existing, refused};
+use crate::lookup::open_existing;
 use crate::prelude::*;
 use ::mesh::{Mesh, PathElement, Suspect};
 use engine::clock::unix_time;
+use engine::mesh::MeshLegs;
 use report::mesh::{MeshCells, MeshSuspect, MeshSuspects, SuspectElement};
 use report::words::{counted, wrap};
 use std::path::PathBuf;
@@ -57,8 +58,8 @@ impl MeshGridArgs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let mesh = read(&self.of.file)?;
         let test = mesh.test(self.of.test.as_deref()).map_err(Refusal::usage)?;
-        let archive = open_existing(global)?;
-        let grid = engine::mesh::grid(&archive, &mesh, test, unix_time()).map_err(refused)?;
+        let mut legs = MeshLegs::open(&mesh, || open_existing(global))?;
+        let grid = engine::mesh::grid(&mut legs, &mesh, test, unix_time())?;
         out::result(&match self.of.json {
             true => report::json::pretty(&MeshCells::from(&grid)),
             false => report::mesh::grid(&grid, stdout_style()),
@@ -70,9 +71,8 @@ impl MeshSuspectsArgs {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let mesh = read(&self.of.file)?;
         let test = mesh.test(self.of.test.as_deref()).map_err(Refusal::usage)?;
-        let archive = open_existing(global)?;
-        let (suspects, counts) =
-            engine::mesh::suspected(&archive, &mesh, test, unix_time()).map_err(refused)?;
+        let mut legs = MeshLegs::open(&mesh, || open_existing(global))?;
+        let (suspects, counts) = engine::mesh::suspected(&mut legs, &mesh, test, unix_time())?;
         out::result(&match self.of.json {
             true => report::json::pretty(&document(&mesh, &test.name, &suspects, counts)),
             false => text(&mesh, &test.name, &suspects, counts),

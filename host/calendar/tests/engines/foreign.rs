@@ -60,7 +60,7 @@ fn databases_that_cannot_be_a_calendar() {
     refused(&address, now, "has lost the constraint 'apart'");
     server.sql(
         "fresh",
-        "COMMENT ON SCHEMA linerate IS 'linerate calendar 2'",
+        "COMMENT ON SCHEMA linerate IS 'linerate calendar 3'",
     );
     refused(
         &address,

@@ -1,0 +1,271 @@
+//! The legs of meshes as rows, in the archive of each coordinator and in the PostgreSQL that coordinators share: the same
+//! columns and statements, but for what [`leg_table`] and [`store_leg`] take from each.
+
+use crate::calendar::{Calendar, SqlValue, integer, text};
+use crate::{Error, Milliseconds, Postgres};
+use model::{BitRate, Bytes, LegOutcome, MeshLeg, Nanos};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// The columns of a leg.
+pub const LEG_COLUMNS: &str = "run, leg, mesh, test, src, dst, starts, span_ms, bytes, goodput_bit_s, retrans_ppm, rtt_idle_ns, \
+     rtt_p50_ns, loss_ppm, mtu, limited_by, outcome, why, level_since, rtt_p95_ns, packets, busy";
+
+/// A cell of a mesh by names: mesh, test, source, destination.
+pub type CellName<'a> = [&'a str; 4];
+
+/// The legs of a cell, from $1 on: its name, and how many at the most.
+pub const OF_CELL: [&str; 2] = [
+    "mesh = $1 AND test = $2 AND src = $3 AND dst = $4",
+    "ORDER BY starts DESC LIMIT $5",
+];
+
+/// Drops the good light probes of a cell that began in `[$5, $6)`, but for the first of each hour.
+pub const THIN_LEGS: &str = "
+DELETE FROM mesh_legs
+WHERE mesh = $1 AND test = $2 AND src = $3 AND dst = $4 AND starts >= $5 AND starts < $6
+AND packets IS NOT NULL AND outcome = 'good' AND EXISTS (
+    SELECT 1 FROM mesh_legs AS first
+    WHERE first.mesh = $1 AND first.test = $2 AND first.src = $3 AND first.dst = $4
+    AND first.starts >= mesh_legs.starts - mesh_legs.starts % 3600000 AND first.starts < mesh_legs.starts
+    AND first.outcome = 'good')";
+
+static STORE: LazyLock<String> = LazyLock::new(|| store_leg(&[]));
+
+/// Of many cells of a test at once, whose sources and destinations are lists.
+static CELLS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT l.* FROM unnest(string_to_array($3, chr(31)), string_to_array($4, chr(31))) AS cell (src, dst)
+         CROSS JOIN LATERAL (
+             SELECT {LEG_COLUMNS} FROM mesh_legs AS leg
+             WHERE mesh = $1 AND test = $2 AND leg.src = cell.src AND leg.dst = cell.dst {}
+         ) AS l",
+        OF_CELL[1]
+    )
+});
+
+/// What is between the names of a list.
+const BETWEEN: &str = "\u{1f}";
+
+/// Makes the table, with an engine's name of 64 bits and its own columns. Times are milliseconds, since 1970-01-01 UTC.
+pub fn leg_table(integer: &str, more: &str) -> String {
+    format!(
+        "
+CREATE TABLE mesh_legs (
+    run           TEXT      NOT NULL, -- or the slot of a leg that did not happen
+    leg           {integer} NOT NULL,
+    mesh          TEXT      NOT NULL,
+    test          TEXT      NOT NULL,
+    src           TEXT      NOT NULL,
+    dst           TEXT      NOT NULL,
+    starts        {integer} NOT NULL,
+    span_ms       {integer} NOT NULL,
+    bytes         {integer},
+    goodput_bit_s {integer},
+    retrans_ppm   {integer},
+    rtt_idle_ns   {integer},
+    rtt_p50_ns    {integer},
+    loss_ppm      {integer},
+    mtu           {integer},
+    limited_by    TEXT,
+    outcome       TEXT      NOT NULL CHECK (outcome IN ('good', 'low', 'failed', 'missed', 'skipped')),
+    why           TEXT,
+    level_since   {integer}, -- start of the first leg of the cell's present level, where it has changed
+    rtt_p95_ns    {integer},
+    packets       {integer}, -- of light probes alone
+    busy          {integer} NOT NULL,
+    {more}
+    PRIMARY KEY (run, leg)
+);
+CREATE INDEX mesh_legs_by_cell ON mesh_legs (mesh, test, src, dst, starts);
+"
+    )
+}
+
+/// Keeps a leg, by the values of [`leg_values`]; one that is kept already is replaced. An engine's own columns follow, each
+/// with its value.
+pub fn store_leg(more: &[[&str; 2]]) -> String {
+    let names: Vec<&str> = LEG_COLUMNS.split(", ").collect();
+    let values = (1..=names.len()).map(|n| format!("${n}"));
+    let values = values.chain(more.iter().map(|[_, value]| (*value).to_owned()));
+    let values: Vec<String> = values.collect();
+    let names: Vec<&str> = names
+        .into_iter()
+        .chain(more.iter().map(|[name, _]| *name))
+        .collect();
+    let replaced = names.iter().map(|name| format!("{name} = excluded.{name}"));
+    let replaced: Vec<String> = replaced.collect();
+    let [names, values, replaced] = [names.join(", "), values.join(", "), replaced.join(", ")];
+    format!(
+        "INSERT INTO mesh_legs ({names}) VALUES ({values}) ON CONFLICT (run, leg) DO UPDATE SET {replaced}"
+    )
+}
+
+/// In the order of [`LEG_COLUMNS`].
+pub fn leg_values(leg: &MeshLeg) -> [SqlValue<'_>; 22] {
+    let number = |n: Option<u64>| SqlValue::Integer(n.map(|n| n.try_into().unwrap_or(i64::MAX)));
+    let ms = |time: Nanos| time.0 / 1_000_000;
+    [
+        text(&leg.run),
+        number(Some(leg.leg.into())),
+        text(&leg.mesh),
+        text(&leg.test),
+        text(&leg.src),
+        text(&leg.dst),
+        number(Some(ms(leg.starts))),
+        number(Some(ms(leg.span))),
+        number(leg.bytes.map(|bytes| bytes.0)),
+        number(leg.goodput.map(|rate| rate.0)),
+        number(leg.retrans_ppm),
+        number(leg.rtt_idle.map(|time| time.0)),
+        number(leg.rtt_p50.map(|time| time.0)),
+        number(leg.loss_ppm),
+        number(leg.mtu),
+        SqlValue::Text(leg.limited_by.as_deref()),
+        text(leg.outcome.name()),
+        SqlValue::Text(leg.why.as_deref()),
+        number(leg.level_since.map(ms)),
+        number(leg.rtt_p95.map(|time| time.0)),
+        number(leg.packets),
+        number(Some(leg.busy.into())),
+    ]
+}
+
+/// A row of either engine.
+pub trait SqlRow {
+    /// Why it cannot be read.
+    type Failure;
+
+    /// The number in a column.
+    fn integer(&self, at: usize) -> Result<Option<i64>, Self::Failure>;
+
+    /// The text in a column.
+    fn text(&self, at: usize) -> Result<Option<String>, Self::Failure>;
+}
+
+impl SqlRow for rusqlite::Row<'_> {
+    type Failure = rusqlite::Error;
+
+    fn integer(&self, at: usize) -> Result<Option<i64>, rusqlite::Error> {
+        self.get(at)
+    }
+
+    fn text(&self, at: usize) -> Result<Option<String>, rusqlite::Error> {
+        self.get(at)
+    }
+}
+
+impl SqlRow for tokio_postgres::Row {
+    type Failure = tokio_postgres::Error;
+
+    fn integer(&self, at: usize) -> Result<Option<i64>, tokio_postgres::Error> {
+        self.try_get(at)
+    }
+
+    fn text(&self, at: usize) -> Result<Option<String>, tokio_postgres::Error> {
+        self.try_get(at)
+    }
+}
+
+/// Of [`LEG_COLUMNS`].
+///
+/// # Errors
+/// Of the row.
+pub fn leg<R: SqlRow>(row: &R) -> Result<MeshLeg, R::Failure> {
+    // What is negative reads as 0.
+    let number = |at| Ok(row.integer(at)?.map(|n| n.max(0) as u64));
+    let ms = |at| Ok(number(at)?.map(Nanos::from_millis));
+    let name = |at| Ok(row.text(at)?.unwrap_or_default());
+    Ok(MeshLeg {
+        run: name(0)?,
+        leg: number(1)?.unwrap_or(0).try_into().unwrap_or(u32::MAX),
+        mesh: name(2)?,
+        test: name(3)?,
+        src: name(4)?,
+        dst: name(5)?,
+        starts: ms(6)?.unwrap_or_default(),
+        span: ms(7)?.unwrap_or_default(),
+        bytes: number(8)?.map(Bytes),
+        goodput: number(9)?.map(BitRate),
+        retrans_ppm: number(10)?,
+        rtt_idle: number(11)?.map(Nanos),
+        rtt_p50: number(12)?.map(Nanos),
+        loss_ppm: number(13)?,
+        mtu: number(14)?,
+        limited_by: row.text(15)?,
+        // The table allows no others.
+        outcome: name(16)?.parse().unwrap_or(LegOutcome::Failed),
+        why: row.text(17)?,
+        level_since: ms(18)?,
+        rtt_p95: number(19)?.map(Nanos),
+        packets: number(20)?,
+        busy: number(21)? == Some(1),
+    })
+}
+
+/// Keeps legs in the database that coordinators share, all or none; one that is kept already is replaced.
+///
+/// # Errors
+/// What the database does not do.
+pub fn store_legs(shared: &mut dyn Calendar, legs: &[MeshLeg]) -> Result<(), Error> {
+    let done = shared.transaction("keep legs of a mesh", &mut |db| {
+        for leg in legs {
+            db.execute(&STORE, &leg_values(leg))?;
+        }
+        Ok(true)
+    });
+    done.map(drop)
+}
+
+/// Thins out the good light probes of these cells there, as [`THIN_LEGS`] does.
+///
+/// # Errors
+/// What the database does not do.
+pub fn thin_legs(
+    shared: &mut dyn Calendar,
+    cells: &[CellName<'_>],
+    [from, until]: [Milliseconds; 2],
+) -> Result<(), Error> {
+    let done = shared.transaction("thin out light probes of a mesh", &mut |db| {
+        for cell in cells {
+            let [mesh, test, src, dst] = cell.map(text);
+            let values = [mesh, test, src, dst, integer(from), integer(until)];
+            db.execute(THIN_LEGS, &values)?;
+        }
+        Ok(true)
+    });
+    done.map(drop)
+}
+
+impl Postgres {
+    /// The newest legs of each of these cells of a test, source and destination, the newest first.
+    ///
+    /// # Errors
+    /// What the server does not do.
+    pub fn cells(
+        &mut self,
+        [mesh, test]: [&str; 2],
+        cells: &[[&str; 2]],
+        limit: u32,
+    ) -> Result<Vec<Vec<MeshLeg>>, Error> {
+        let list = |at: usize| -> String {
+            let names: Vec<&str> = cells.iter().map(|cell| cell[at]).collect();
+            names.join(BETWEEN)
+        };
+        let [sources, destinations] = [list(0), list(1)];
+        let names = [mesh, test, &sources, &destinations].map(text);
+        let values = [&names[..], &[integer(limit.into())]].concat();
+        let mut of_cell: BTreeMap<[String; 2], Vec<MeshLeg>> = BTreeMap::new();
+        for leg in self.read_rows(&CELLS, &values, leg)? {
+            let cell = [leg.src.clone(), leg.dst.clone()];
+            of_cell.entry(cell).or_default().push(leg);
+        }
+        let legs = cells.iter().map(|cell| {
+            let legs = of_cell.remove(&cell.map(str::to_owned));
+            let mut legs = legs.unwrap_or_default();
+            legs.sort_by_key(|leg| std::cmp::Reverse(leg.starts));
+            legs
+        });
+        Ok(legs.collect())
+    }
+}
