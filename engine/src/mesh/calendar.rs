@@ -443,3 +443,102 @@ pub(super) fn called() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("process {} on {}", std::process::id(), host.trim())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+    use mesh::parse_mesh;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn mesh_of(name: &str, hosts: [&str; 2], copy: &str) -> Mesh {
+        let hosts: String = hosts
+            .iter()
+            .map(|host| format!("[[host]]\nname = \"{host}\"\nagent = \"{host}\"\n"))
+            .collect();
+        let test = format!("[[test]]\nname = \"copy\"\nkind = \"copy\"\nhosts = [\"*\"]\n{copy}");
+        parse_mesh(
+            &format!("[mesh]\nname = \"{name}\"\n{hosts}{test}"),
+            "m.toml",
+        )
+        .unwrap()
+    }
+
+    fn calendar_of<'a>(mesh: &'a Mesh, directory: &TempDir) -> MeshCalendar<'a> {
+        let calendar = MeshCalendar {
+            mesh,
+            file: directory.path().join("meshes.db"),
+            place: "a test".to_owned(),
+            log: &|_| {},
+            opened: Mutex::new(Err(String::new())),
+            confirmed: Mutex::default(),
+        };
+        *sys::lock(&calendar.opened) = Ok(calendar.open().unwrap().unwrap());
+        calendar
+    }
+
+    const FILES: &str = "time = \"5s\"\nevery = \"1h\"\nfrom_file = \"in\"\nto_file = \"out\"\n";
+    const MEMORY: &str = "time = \"5s\"\nevery = \"1h\"\n";
+
+    /// `(0, 1)` of a mesh, for 10 s.
+    fn hold(calendar: &MeshCalendar<'_>, slot: &str) -> Result<SlotRequest, String> {
+        let (test, span) = (&calendar.mesh.tests[0], Nanos::from_secs(10));
+        let until = moment(now()) + Nanos::from_secs(3600);
+        let held = calendar.hold(test, (0, 1), slot, span, until);
+        held.map(|(booking, _)| booking)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Of meshes that name the same disk, also where nothing else is shared.
+    #[test]
+    fn copies_that_share_a_disk_never_overlap() {
+        let directory = TempDir::new();
+        let meshes = [("one", ["a", "b"]), ("two", ["c", "b"])];
+        let [one, two] = meshes.map(|(name, hosts)| mesh_of(name, hosts, FILES));
+        let [one, two] = [&one, &two].map(|mesh| calendar_of(mesh, &directory));
+        let booking = hold(&one, "1").unwrap();
+        assert_eq!(booking.resources, ["host:a", "host:b", "disk:a", "disk:b"]);
+        let why = hold(&two, "2").unwrap_err();
+        assert!(why.starts_with("host b is booked until "), "{why}");
+        assert!(why.ends_with("(mesh one, copy: a to b)"), "{why}");
+        one.release("1");
+
+        let disk = SlotRequest {
+            slot: "disk".to_owned(),
+            resources: vec!["disk:b".to_owned()],
+            ..booking
+        };
+        assert!(one.with(|calendar| calendar.take(now(), &disk)).unwrap());
+        let why = hold(&two, "3").unwrap_err();
+        assert!(why.starts_with("disk b is booked until "), "{why}");
+        // The control: to memory it overlaps.
+        let memory = mesh_of("memory", ["c", "b"], MEMORY);
+        let memory = calendar_of(&memory, &directory);
+        hold(&memory, "4").unwrap();
+        memory.release("4");
+        one.release("disk");
+
+        // Both at the same moments.
+        let inside = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for calendar in [&one, &two] {
+                let inside = &inside;
+                scope.spawn(move || {
+                    for held in 0..100 {
+                        let slot = format!("{} {held}", calendar.mesh.name);
+                        while hold(calendar, &slot).is_err() {}
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{slot}");
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        calendar.release(&slot);
+                    }
+                });
+            }
+        });
+        // The control: copies of different disks overlap.
+        let apart = mesh_of("apart", ["e", "f"], FILES);
+        let apart = calendar_of(&apart, &directory);
+        hold(&one, "5").unwrap();
+        hold(&apart, "6").unwrap();
+    }
+}
