@@ -1,5 +1,6 @@
 //! The agent's side of measurements that a coordinator orders: slots, runs towards other agents, and what is kept of them.
 
+use crate::clock::unix_time;
 use crate::controller::PeerLink;
 use crate::exit::sentence;
 use crate::host::{DEFAULT_PORT, Host, authority};
@@ -14,10 +15,10 @@ use crate::slots::{DirectSlot, NoSlot, SlotBook, SlotOrder};
 use crate::transport::{ChannelSender, How};
 use crate::trust::{DirectMeans, NodeId, Peer, sha256};
 use anyhow::{Result, anyhow, bail};
-use archive::Archive;
+use archive::{Archive, NamedDocument};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use model::mtu::MtuReport;
+use model::mtu::{MtuFound, MtuRecord};
 use model::{Ended, IpVersion, LegLimit, Nanos, Run, Side, Spec};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -202,11 +203,10 @@ impl Service {
                 to,
                 ip_version,
             } => {
-                let report = self.in_slot((by, &slots), &slot, &to, |service, means, slot| {
+                let digest = self.in_slot((by, &slots), &slot, &to, |service, means, slot| {
                     service.mtu(means, slot, &to, ip_version)
                 })?;
-                let report = Box::new(report);
-                DirectAnswer::Mtu { report }
+                DirectAnswer::Played { run: slot, digest }
             }
             DirectRequest::Light {
                 slot,
@@ -343,7 +343,7 @@ impl Service {
         title: Option<String>,
     ) -> Result<String> {
         self.fits(&spec, slot)?;
-        if Archive::open(&means.archive)?.find(&slot.name).is_ok() {
+        if Archive::open(&means.archive)?.named(&slot.name).is_ok() {
             bail!("a run {} is kept there already", slot.name);
         }
         let stop: &AtomicBool = &slot.over;
@@ -384,22 +384,30 @@ impl Service {
         if let Some(warning) = record.finish(&run) {
             bail!("{}", warning.what);
         }
-        let mut archive = Archive::open(&means.archive)?;
-        let digest = sha256(&document(&archive, &run.id)?);
+        self.note_order(&mut Archive::open(&means.archive)?, &run.id)
+    }
+
+    /// Notes who ordered what is kept by this name; the SHA-256 of its document.
+    fn note_order(&self, archive: &mut Archive, id: &str) -> Result<String> {
+        let digest = sha256(&document(archive, id)?);
         if let Some(by) = self.peer.id {
-            archive.note_order(self.orderer(by), &run.id, &digest)?;
+            archive.note_order(self.orderer(by), id, &digest)?;
         }
         Ok(digest)
     }
 
-    /// Finds the path MTU to and from the destination.
+    /// Finds the path MTU to and from the destination and keeps it; the SHA-256 of its document.
     fn mtu(
         &self,
         means: &DirectMeans,
         slot: &DirectSlot,
         to: &Destination,
         ip_version: Option<IpVersion>,
-    ) -> Result<MtuReport> {
+    ) -> Result<String> {
+        let mut archive = Archive::open(&means.archive)?;
+        if archive.named(&slot.name).is_ok() {
+            bail!("a run {} is kept there already", slot.name);
+        }
         let admitted = remote::admitted(&self.peer, "MTU probes").map_err(|why| anyhow!(why))?;
         let how = How {
             ip_version,
@@ -407,7 +415,13 @@ impl Service {
         };
         let mut link = PeerLink::new(destination(to)?.connect(&how)?);
         let host = authority(&to.name, to.port, DEFAULT_PORT);
-        local::probe(&host, &mut link, Some(&admitted), &slot.over)
+        let found = local::probe(&host, &mut link, Some(&admitted), &slot.over)?;
+        archive.store_mtu(&MtuRecord {
+            id: slot.name.clone(),
+            ended: unix_time(),
+            found: MtuFound::Look(Box::new(found)),
+        })?;
+        self.note_order(&mut archive, &slot.name)
     }
 
     /// Refuses what a coordinator may not order, and what would not end within the slot.
@@ -471,9 +485,12 @@ fn existing(path: &Path) -> Result<Option<Archive>> {
     }
 }
 
-/// The document of a run, in the form that is sent.
-fn document(archive: &Archive, run: &str) -> Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&archive.get(run)?)?)
+/// The document of a run, or of what was found of an MTU, in the form that is sent.
+fn document(archive: &Archive, id: &str) -> Result<Vec<u8>> {
+    Ok(match archive.named(id)? {
+        NamedDocument::Mtu(id) => serde_json::to_vec(&archive.mtu(&id)?)?,
+        _ => serde_json::to_vec(&archive.get(id)?)?,
+    })
 }
 
 /// How the destination is reached: with its key alone, as long as the slot lasts.

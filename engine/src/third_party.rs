@@ -11,7 +11,7 @@ use crate::trust::{NodeId, sha256};
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use model::mtu::MtuReport;
+use model::mtu::MtuRecord;
 use model::{LegLimit, Nanos, Run, Spec};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -32,9 +32,6 @@ const UNKNOWN_SPAN: Nanos = Nanos::from_secs(600);
 
 /// An unconfirmed hold ends by itself after this.
 const TTL: Nanos = Nanos::from_secs(30);
-
-/// For the MTU of both directions, also where packets vanish.
-const MTU_WITHIN: Duration = Duration::from_secs(70);
 
 /// A busy host is asked again after this at the latest.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -75,6 +72,14 @@ impl PairOrder<'_> {
         let (name, port) = self.to.clone();
         Destination { name, port, id }
     }
+}
+
+/// What came of a slot, as its source keeps it.
+pub enum SlotResult {
+    /// Of a measurement.
+    Run(Box<Run>),
+    /// Of a search for the path MTU.
+    Mtu(Box<MtuRecord>),
 }
 
 /// A host that is busy for longer than it is waited for.
@@ -161,28 +166,39 @@ impl Pair<'_> {
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
     ) -> Result<Run> {
-        self.in_slot(order, watcher, stop, |pair, destination, watcher| {
-            pair.play(order, destination, watcher, stop)
-        })
+        let result = self.in_slot(order, watcher, stop, |pair, id, watcher| {
+            let request = DirectRequest::Play {
+                slot: order.slot.clone(),
+                spec: Box::new(order.spec.clone()),
+                to: order.destination(id),
+                outage: order.outage,
+                title: order.title.clone(),
+            };
+            pair.play(&order.slot, request, watcher, stop)
+        });
+        match result? {
+            SlotResult::Run(run) => Ok(*run),
+            SlotResult::Mtu(_) => bail!(out_of_turn(self.source)),
+        }
     }
 
     /// The same for the path MTU between both.
     ///
     /// # Errors
-    /// Why it was not found.
-    pub fn mtu(&mut self, order: &PairOrder<'_>, stop: &AtomicBool) -> Result<MtuReport> {
-        self.in_slot(order, &mut Tee(Vec::new()), stop, |pair, id, _| {
+    /// Why it was not found; or, once the source has begun, why it is not known here.
+    pub fn mtu(&mut self, order: &PairOrder<'_>, stop: &AtomicBool) -> Result<MtuRecord> {
+        let result = self.in_slot(order, &mut Tee(Vec::new()), stop, |pair, id, watcher| {
             let request = DirectRequest::Mtu {
                 slot: order.slot.clone(),
                 to: order.destination(id),
                 ip_version: order.spec.socket.ip_version,
             };
-            let goes_on = || !stop.load(Ordering::Relaxed);
-            match ask(pair.source, request, MTU_WITHIN, &goes_on)? {
-                DirectAnswer::Mtu { report } => Ok(*report),
-                _ => bail!(out_of_turn(pair.source)),
-            }
-        })
+            pair.play(&order.slot, request, watcher, stop)
+        });
+        match result? {
+            SlotResult::Mtu(record) => Ok(*record),
+            SlotResult::Run(_) => bail!(out_of_turn(self.source)),
+        }
     }
 
     fn in_slot<T>(
@@ -300,22 +316,16 @@ impl Pair<'_> {
 
     fn play(
         &mut self,
-        order: &PairOrder,
-        destination: NodeId,
+        slot: &str,
+        request: DirectRequest,
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
-    ) -> Result<Run> {
-        let number = self.source.direct(DirectRequest::Play {
-            slot: order.slot.clone(),
-            spec: Box::new(order.spec.clone()),
-            to: order.destination(destination),
-            outage: order.outage,
-            title: order.title.clone(),
-        })?;
+    ) -> Result<SlotResult> {
+        let number = self.source.direct(request)?;
         let mut stopped = false;
         let (run, digest) = loop {
             if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut stopped, true) {
-                let slot = order.slot.clone();
+                let slot = slot.to_owned();
                 self.source.direct(DirectRequest::Release { slot })?;
             }
             // The protocol has a deadline for the answer.
@@ -336,14 +346,15 @@ impl Pair<'_> {
                 Err(error) => return Err(error),
             }
         };
-        if run != order.slot {
+        tune::step("source done");
+        if run != slot {
             bail!(out_of_turn(self.source));
         }
         fetch(self.source, &run, &digest)
     }
 }
 
-/// The runs that this host ordered at an agent and that are kept there, those behind that number.
+/// What this host ordered at an agent and is kept there, those behind that number.
 ///
 /// # Errors
 /// If it refuses or is lost.
@@ -358,7 +369,7 @@ pub fn kept(agent: &mut PeerLink, after: u64) -> Result<Vec<DirectedRun>> {
 ///
 /// # Errors
 /// If it is not, if it is too large, if the agent refuses or is lost.
-pub fn fetch(agent: &mut PeerLink, run: &str, digest: &str) -> Result<Run> {
+pub fn fetch(agent: &mut PeerLink, run: &str, digest: &str) -> Result<SlotResult> {
     let mut document = Vec::new();
     loop {
         let request = DirectRequest::Document {
@@ -384,10 +395,18 @@ pub fn fetch(agent: &mut PeerLink, run: &str, digest: &str) -> Result<Run> {
             agent.name()
         );
     }
-    let read: Run = serde_json::from_slice(&document)
-        .with_context(|| format!("{} sent a run that this version cannot read", agent.name()))?;
-    if read.id != run {
-        bail!("{} sent the run {} instead of {run}", agent.name(), read.id);
+    let (id, read) = match serde_json::from_slice::<MtuRecord>(&document) {
+        Ok(record) => (record.id.clone(), SlotResult::Mtu(Box::new(record))),
+        Err(_) => {
+            let read = serde_json::from_slice::<Run>(&document);
+            let read = read.with_context(|| {
+                format!("{} sent a run that this version cannot read", agent.name())
+            })?;
+            (read.id.clone(), SlotResult::Run(Box::new(read)))
+        }
+    };
+    if id != run {
+        bail!("{} sent the run {id} instead of {run}", agent.name());
     }
     Ok(read)
 }

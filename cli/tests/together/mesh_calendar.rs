@@ -1,12 +1,14 @@
 //! Meshes that share a calendar, in SQLite and in PostgreSQL.
 
-use crate::common::{Home, Running, Server, one_line, run, stderr, stdout};
+use crate::common::{Home, Lines, Running, Server, one_line, run, stderr, stdout};
 use crate::mesh::Bridge;
 use crate::server::PostgresServer;
 use ::calendar::{Booking, Calendar, Lite, Postgres, SlotRequest};
 use archive::RunFilter;
 use model::{LegOutcome, MeshLeg};
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -204,13 +206,16 @@ impl Loopback {
     }
 
     fn write(&self, calendar: &str, time: &str, every: &str) {
+        let test = format!("time = \"{time}\"\nrate = \"20M\"\nevery = \"{every}\"");
+        self.write_test(calendar, &test);
+    }
+
+    fn write_test(&self, calendar: &str, lines: &str) {
         let host = |n: usize| {
             let at = &self.agents[n].at;
             format!("[[host]]\nname = \"h{n}\"\nagent = \"{at}\"\n")
         };
-        let test = format!(
-            "[[test]]\nname = \"bulk\"\nfrom = [\"h0\"]\nto = [\"h1\"]\ntime = \"{time}\"\nrate = \"20M\"\nevery = \"{every}\"\n"
-        );
+        let test = format!("[[test]]\nname = \"bulk\"\nfrom = [\"h0\"]\nto = [\"h1\"]\n{lines}\n");
         let text = head("m", calendar, &soon().1) + &host(0) + &host(1) + &test;
         std::fs::write(self.coordinator.plan(), text).unwrap();
     }
@@ -281,10 +286,30 @@ fn postgres_goes_away() {
     assert_eq!(shared_rows(&address, "m", cell), own);
     let rows = server.sql("meshes", "SELECT count(*) FROM linerate.mesh_legs");
     assert_eq!(rows, own.len().to_string());
+    let plan = loopback.coordinator.plan();
+    let serve = ["runs", "serve", "--listen", "127.0.0.1:0", "--mesh", &plan];
+    let mut serve = loopback.coordinator.home.linerate(&serve);
+    let mut serve = Running(serve.stdout(Stdio::piped()).spawn().unwrap());
+    let line = Lines::of(serve.0.stdout.take().unwrap()).wait_for("http://");
+    let address = line.split('/').nth(2).unwrap();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let cells = "linerate_leg_goodput_bits_per_second{";
+    assert!(get("/metrics").contains(cells));
+    for page in ["/grid.html", "/cell.html?src=h0&dst=h1"] {
+        assert!(get(page).starts_with("HTTP/1.1 200 OK"), "{page}");
+    }
     server.kill();
+    let metrics = get("/metrics");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK") && !metrics.contains(cells));
+    assert!(get("/grid.html").contains("cannot be used: error connecting"));
     let viewer = Home::new();
     for command in ["grid", "suspects"] {
-        let plan = loopback.coordinator.plan();
         let refused = run(&mut viewer.linerate(&["mesh", command, &plan]));
         assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
         let said = one_line(&stderr(&refused));
@@ -427,4 +452,45 @@ fn of_agent(home: &Path, now: i64) -> Vec<Booking> {
 fn ends_soon(booked: &Booking, now: i64) {
     let is_soon = booked.expires.is_some_and(|last| last <= now + 30_000);
     assert!(is_soon, "{booked:?} at {now}");
+}
+
+/// What a search for the path MTU found is kept by its source, and fetched by the next coordinator.
+#[test]
+fn a_search_for_the_mtu_outlives_its_coordinator() {
+    let mut loopback = Loopback::new();
+    loopback.write_test("sqlite", "kind = \"mtu\"\nevery = \"1h\"");
+    let mut command = loopback.command();
+    let killed = run(command.env("LINERATE_DIE_AFTER_STEP", "source done"));
+    assert!(stderr(&killed).contains("dies after step"), "{killed:?}");
+    let ordered = loopback.newest().unwrap();
+    assert_eq!(ordered.outcome, LegOutcome::Missed, "{ordered:?}");
+    let fetch = |home: &Home, host: &str| run(&mut home.linerate(&["runs", "fetch", host]));
+    // A round takes 25 s, and nothing is fetched while it may still run.
+    loopback.write_test("sqlite", "kind = \"mtu\"\nevery = \"30s\"");
+    let command = loopback.command();
+    loopback.coordinator.start(command);
+    wait("what it found is fetched", &|| {
+        let legs = loopback.coordinator.legs("m", ["h0", "h1"]);
+        legs.iter()
+            .any(|leg| leg.run == ordered.run && is_measured(leg))
+    });
+    loopback.coordinator.end();
+    let archive = archive::Archive::open_to_read(&loopback.coordinator.home.path().join("runs.db"));
+    let archive = archive.unwrap();
+    let record = archive.mtu(&ordered.run).unwrap();
+    let passes = record.found.report().forward.climb.passes.unwrap();
+    let leg = archive.mesh_leg(&ordered.run, 0).unwrap().unwrap();
+    assert_eq!(leg.mtu, Some(passes.into()));
+    // By hand as well, and once.
+    let home = &loopback.coordinator.home;
+    drop(archive);
+    let deleted = run(&mut home.linerate(&["runs", "delete", "-y", &ordered.run]));
+    assert!(deleted.status.success(), "{deleted:?}");
+    let source = &loopback.agents[0].at;
+    let fetched = stdout(&fetch(home, source));
+    assert!(
+        fetched.contains("path MTU to 127.0.0.1") && fetched.ends_with("1 run is kept\n"),
+        "{fetched}"
+    );
+    assert!(stdout(&fetch(home, source)).contains("no run of this host that is not here"));
 }

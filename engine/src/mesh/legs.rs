@@ -2,7 +2,7 @@
 
 use mesh::{HostPair, Mesh, MeshTest};
 use model::finding::Conclusion;
-use model::mtu::MtuReport;
+use model::mtu::MtuRecord;
 use model::{Direction, Ended, LegOutcome, MeshLeg, Nanos, Run, summarise};
 
 /// The legs of a pair that have no run.
@@ -29,9 +29,10 @@ pub(super) fn legs_of_mtu(
     mesh: &Mesh,
     test: &MeshTest,
     pair: HostPair,
-    (slot, starts): (&str, Nanos),
-    found: &MtuReport,
+    starts: Nanos,
+    record: &MtuRecord,
 ) -> Vec<MeshLeg> {
+    let found = record.found.report();
     let ways = [
         (Direction::Up, &found.forward),
         (Direction::Down, &found.reverse),
@@ -46,7 +47,7 @@ pub(super) fn legs_of_mtu(
             mtu,
             outcome,
             why,
-            ..bare(mesh, test, pair, (slot, at), direction, starts)
+            ..bare(mesh, test, pair, (&record.id, at), direction, starts)
         }
     });
     legs.collect()

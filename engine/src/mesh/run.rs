@@ -12,7 +12,7 @@ use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::histories::shifts_of;
 use crate::progress::Tee;
-use crate::third_party::{self, HostBusy, Pair, PairOrder};
+use crate::third_party::{self, HostBusy, Pair, PairOrder, SlotResult};
 use crate::transport::How;
 use anyhow::{Context, Result, bail};
 use archive::Archive;
@@ -20,8 +20,7 @@ use mesh::{
     GoodThreshold, HostPair, Mesh, MeshTest, PlannedRound, first_loud, judge, light_bytes_a_day,
     period, planned, round_length, too_small,
 };
-use model::mtu::{MtuFound, MtuRecord, MtuReport};
-use model::{Bytes, LegOutcome, MeshLeg, Nanos, Run};
+use model::{Bytes, LegOutcome, MeshLeg, Nanos};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,12 +77,6 @@ struct SlotOfPair {
     test: usize,
     pair: HostPair,
     slot: String,
-}
-
-/// What came of a pair.
-enum Measured {
-    Run(Box<Run>),
-    Mtu(Box<MtuReport>),
 }
 
 /// A pair whose hosts or links are booked by others: it is tried again in the time that a period has left.
@@ -348,7 +341,7 @@ impl MeshRun<'_> {
         SlotOfPair { test, pair, slot }: &SlotOfPair,
         until: Nanos,
         over: &AtomicBool,
-    ) -> Result<Measured> {
+    ) -> Result<SlotResult> {
         let test = &self.mesh.tests[*test];
         let span = third_party::span(&test.spec)?;
         let (booking, ends) = calendar.hold(test, *pair, slot, span, until)?;
@@ -373,7 +366,7 @@ impl MeshRun<'_> {
         slot: &str,
         (ends, confirmed): (Instant, &dyn Fn() -> Result<()>),
         over: &AtomicBool,
-    ) -> Result<Measured> {
+    ) -> Result<SlotResult> {
         let [source, destination] = [from, to].map(|host| &self.mesh.hosts[host]);
         let how = self.how(over);
         let (mut from, _) = third_party::connect(&source.agent.parse()?, &how)?;
@@ -395,13 +388,15 @@ impl MeshRun<'_> {
             source: &mut from,
             destination: &mut towards,
         };
-        if test.mtu {
-            let found = pair.mtu(&order, over)?;
-            return Ok(Measured::Mtu(Box::new(found)));
-        }
-        let result = pair.measure(&order, &mut Tee(Vec::new()), over);
-        let result = result.map(|run| Measured::Run(Box::new(run)));
-        // The run goes on there, and is fetched later.
+        let result = match test.mtu {
+            true => pair
+                .mtu(&order, over)
+                .map(|record| SlotResult::Mtu(Box::new(record))),
+            false => pair
+                .measure(&order, &mut Tee(Vec::new()), over)
+                .map(|run| SlotResult::Run(Box::new(run))),
+        };
+        // It goes on there, and is fetched later.
         match from.is_lost() {
             true => result.context(LostSource),
             false => result,
@@ -413,23 +408,14 @@ impl MeshRun<'_> {
         &self,
         archive: &mut Archive,
         of: SlotOfPair,
-        result: Result<Measured>,
+        result: Result<SlotResult>,
         starts: Nanos,
     ) -> Result<Option<PutOff>> {
         let test = &self.mesh.tests[of.test];
         let error = match result {
-            Ok(Measured::Run(run)) => {
-                return self.keep_run(archive, test, of.pair, &run).map(|()| None);
-            }
-            Ok(Measured::Mtu(found)) => {
-                let at = (of.slot.as_str(), starts);
-                let legs = legs_of_mtu(self.mesh, test, of.pair, at, &found);
-                archive.store_mtu(&MtuRecord {
-                    id: of.slot.clone(),
-                    ended: unix_time(),
-                    found: MtuFound::Look(found),
-                })?;
-                return self.store(archive, test, legs).map(|()| None);
+            Ok(result) => {
+                let kept = self.keep_result(archive, test, (of.pair, starts), &result);
+                return kept.map(|()| None);
             }
             Err(error) => error,
         };
@@ -472,15 +458,23 @@ impl MeshRun<'_> {
         (self.log)(&format!("{}: {from} to {to}: {why}", test.name));
     }
 
-    fn keep_run(
+    fn keep_result(
         &self,
         archive: &mut Archive,
         test: &MeshTest,
-        pair: HostPair,
-        run: &Run,
+        (pair, starts): (HostPair, Nanos),
+        result: &SlotResult,
     ) -> Result<()> {
-        archive.import(run)?;
-        let legs = legs_of_run(self.mesh, test, pair, run);
+        let legs = match result {
+            SlotResult::Run(run) => {
+                archive.import(run)?;
+                legs_of_run(self.mesh, test, pair, run)
+            }
+            SlotResult::Mtu(record) => {
+                archive.store_mtu(record)?;
+                legs_of_mtu(self.mesh, test, pair, starts, record)
+            }
+        };
         self.store(archive, test, legs)
     }
 
@@ -611,8 +605,6 @@ impl MeshRun<'_> {
                 && one.starts + round_length(test) <= now + BEFORE_THE_NEXT
                 && !asked.contains(&one.src)
                 && !asked.contains(&one.run)
-                // What a search for the MTU finds is reported once.
-                && !test.mtu
             {
                 pending.push((one, test, (from, to)));
             }
@@ -634,17 +626,17 @@ impl MeshRun<'_> {
                     if result.is_err() {
                         failed.insert(pair.0);
                     }
-                    if results.send((one.run, test, pair, result)).is_err() {
+                    if results.send((one, test, pair, result)).is_err() {
                         return;
                     }
                 }
             });
             loop {
                 match fetched.recv_timeout(LOOK) {
-                    Ok((_, test, pair, Ok(Some(run)))) => self
-                        .keep_run(archive, test, pair, &run)
+                    Ok((one, test, pair, Ok(Some(result)))) => self
+                        .keep_result(archive, test, (pair, one.starts), &result)
                         .inspect_err(|_| over.store(true, Ordering::Relaxed))?,
-                    Ok((run, _, _, Ok(None))) => drop(asked.insert(run)),
+                    Ok((one, _, _, Ok(None))) => drop(asked.insert(one.run)),
                     Ok((_, _, _, Err(_))) if over.load(Ordering::Relaxed) => {}
                     Ok((_, _, (from, _), Err(error))) => {
                         let host = &self.mesh.hosts[from].name;
@@ -661,7 +653,7 @@ impl MeshRun<'_> {
         })
     }
 
-    fn fetch(&self, source: usize, id: &str, over: &AtomicBool) -> Result<Option<Run>> {
+    fn fetch(&self, source: usize, id: &str, over: &AtomicBool) -> Result<Option<SlotResult>> {
         let agent = self.mesh.hosts[source].agent.parse()?;
         let (mut agent, _) = third_party::connect(&agent, &self.how(over))?;
         let mut after = 0;

@@ -157,7 +157,8 @@ impl Archive {
         self.write_through("keep what was found of an MTU", id, |tx| {
             named(id)?;
             tx.execute(
-                "INSERT INTO mtus (id, started_unix_ns, document) VALUES (?1, ?2, ?3)",
+                "INSERT INTO mtus (id, started_unix_ns, document) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO NOTHING",
                 params![id, column(record.ended.0), json(record)],
             )?;
             MTUS.seal(tx, id)

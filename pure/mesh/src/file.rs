@@ -31,8 +31,8 @@ const LONGEST_CYCLE: Nanos = Nanos::from_secs(31 * 86_400);
 const LEAST_MTU: u64 = 68;
 /// Kinds of tests.
 const KINDS: [&str; 6] = ["bulk", "request", "udp", "copy", "mtu", "light"];
-/// A search for the MTU of both directions takes less even where packets vanish.
-const MTU_TIME: Nanos = Nanos::from_secs(60);
+/// A search for the MTU of both directions: 24 rounds of probes, each of two RTTs and 60 ms, and the hops, at an RTT of 300 ms.
+const MTU_TIME: Nanos = Nanos::from_secs(20);
 /// Cycle of light probes that name none.
 const LIGHT_CYCLE: Nanos = Nanos::from_secs(60);
 

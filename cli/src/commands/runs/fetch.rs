@@ -2,8 +2,8 @@
 
 use crate::lookup::refused;
 use crate::prelude::*;
-use archive::Imported;
-use engine::{histories, third_party};
+use engine::histories;
+use engine::third_party::{self, SlotResult};
 use report::words::{escape, utc};
 
 /// Keep the runs that an agent measured for this host ('measure A B') and that are not here yet
@@ -34,19 +34,15 @@ impl RunsFetch {
             }
             after = last.number;
             for one in &kept {
-                if archive::is_id(&one.run) && archive.find(&one.run).is_ok() {
+                if archive::is_id(&one.run) && archive.named(&one.run).is_ok() {
                     continue;
                 }
                 let fetched = third_party::fetch(&mut agent, &one.run, &one.digest);
-                let imported = fetched.and_then(|run| Ok((archive.import(&run)?, run)));
-                match imported {
-                    Ok((Imported::New, run)) => {
+                match fetched.and_then(|result| Ok(keep(&mut archive, &result)?)) {
+                    Ok(what) => {
                         new += 1;
-                        let (id, started) = (archive.shown(&run.id), utc(run.started));
-                        let (from, to) = (escape(&run.local.hostname), escape(&run.host));
-                        out::print(&format!("{id}  {started}  {from} to {to}\n"))?;
+                        out::print(&format!("{}  {}\n", archive.shown(&one.run), escape(&what)))?;
                     }
-                    Ok((Imported::Known, _)) => {}
                     Err(error) if agent.is_lost() => return Err(error),
                     Err(error) => {
                         failed += 1;
@@ -66,4 +62,24 @@ impl RunsFetch {
             _ => Exit::Failed,
         })
     }
+}
+
+/// When it was, and between whom.
+fn keep(archive: &mut Archive, result: &SlotResult) -> Result<String, archive::Error> {
+    Ok(match result {
+        SlotResult::Run(run) => {
+            archive.import(run)?;
+            format!(
+                "{}  {} to {}",
+                utc(run.started),
+                run.local.hostname,
+                run.host
+            )
+        }
+        SlotResult::Mtu(record) => {
+            archive.store_mtu(record)?;
+            let host = &record.found.report().host;
+            format!("{}  path MTU to {host}", utc(record.ended))
+        }
+    })
 }

@@ -4,7 +4,6 @@
 //! Times are relative to the message, so no clocks are compared. An agent books its whole host in its own calendar and
 //! refuses what overlaps, whatever a coordinator claims. It takes the source's key for the time of the slot alone.
 
-use model::mtu::MtuReport;
 use model::{Direction, IpVersion, Nanos, NodeId, RunId, Sample, Side, Spec, Warning};
 use serde::{Deserialize, Serialize};
 
@@ -147,7 +146,8 @@ pub enum DirectRequest {
         /// A note kept with the run.
         title: Option<String>,
     },
-    /// Find the path MTU to and from the destination, once, in a confirmed slot that has begun.
+    /// Find the path MTU to and from the destination, once, in a confirmed slot that has begun. What was found is kept and
+    /// fetched as a run.
     Mtu {
         /// Its name.
         slot: String,
@@ -239,17 +239,12 @@ pub enum DirectAnswer {
     Confirmed,
     /// The slot is over.
     Released,
-    /// The run is over, complete or not, and kept.
+    /// The run is over, complete or not, and kept; or what was found of the MTU.
     Played {
         /// Its name, that of the slot.
         run: RunId,
         /// SHA-256 of its document, hexadecimal.
         digest: String,
-    },
-    /// The path MTU, seen from the source.
-    Mtu {
-        /// What was found.
-        report: Box<MtuReport>,
     },
     /// The light probes are over.
     Lighted {
