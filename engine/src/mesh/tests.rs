@@ -1,7 +1,11 @@
 use super::*;
+use ::calendar::store_legs;
 use mesh::parse_mesh;
 use model::{BitRate, Bytes, EndRecord, Ended, Leg, Run};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+#[path = "../../../host/calendar/tests/engines/server.rs"]
+mod server;
 
 const DAY: u64 = 86_400;
 const START: u64 = 1_795_392_000;
@@ -265,7 +269,11 @@ fn a_year_of_30_hosts() {
     let mesh = mesh_of(&(0..30).map(|n| n % 5).collect::<Vec<usize>>());
     let test = &mesh.tests[0];
     let cells = test.cells();
-    let begin = Instant::now();
+    let server = server::PostgresServer::start(&[]);
+    let address = server.database("meshes").parse().unwrap();
+    let now = crate::host_calendar::now();
+    let mut shared = Postgres::open(&address, "a test", now).unwrap();
+    let [mut own, mut delivered] = [Duration::ZERO; 2];
     let mut n: u64 = 0;
     for day in 0..365 {
         let legs: Vec<MeshLeg> = (0..2400)
@@ -281,13 +289,31 @@ fn a_year_of_30_hosts() {
                 )
             })
             .collect();
-        archive.store_mesh_legs(&legs, false).unwrap();
-    }
-    println!("seeded {n} legs in {:?}", begin.elapsed());
-    println!("{} MB", archive.size().unwrap().0 / 1_000_000);
-    for _ in 0..3 {
         let begin = Instant::now();
-        let grid = grid(&mut legs_of(&scratch), &mesh, test, Nanos::from_secs(START)).unwrap();
+        archive.store_mesh_legs(&legs, false).unwrap();
+        own += begin.elapsed();
+        let begin = Instant::now();
+        for part in legs.chunks(256) {
+            store_legs(&mut shared, part).unwrap();
+        }
+        delivered += begin.elapsed();
+    }
+    println!("stored {n} legs in {own:?}, delivered in {delivered:?}");
+    println!("{} MB", archive.size().unwrap().0 / 1_000_000);
+    let size = "SELECT pg_total_relation_size('linerate.mesh_legs') / 1000000";
+    println!("PostgreSQL: {} MB", server.sql("meshes", size));
+    let shared = || {
+        let opened = Postgres::open_to_read(&address, "a test");
+        MeshLegs::Shared(Box::new(opened.unwrap()))
+    };
+    for at in 0..6 {
+        let legs: &dyn Fn() -> MeshLegs = if at < 3 {
+            &|| legs_of(&scratch)
+        } else {
+            &shared
+        };
+        let begin = Instant::now();
+        let grid = grid(&mut legs(), &mesh, test, Nanos::from_secs(START)).unwrap();
         let read = begin.elapsed();
         let page = report::pages::grid(&grid, |a, b| format!("{a}{b}"), str::to_owned);
         println!(
@@ -296,9 +322,8 @@ fn a_year_of_30_hosts() {
             begin.elapsed()
         );
         let begin = Instant::now();
-        let history = history(&mut legs_of(&scratch), &mesh, test, ["h3", "h17"])
-            .unwrap()
-            .unwrap();
+        let history = history(&mut legs(), &mesh, test, ["h3", "h17"]);
+        let history = history.unwrap().unwrap();
         println!(
             "history of a cell, {} legs: {:?}",
             history.runs.len(),
