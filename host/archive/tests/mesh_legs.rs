@@ -177,6 +177,15 @@ fn rows_that_wait_are_shared_once() {
     );
     let mut shared = Postgres::open(&address, "a test", now.as_millis() as i64).unwrap();
 
+    // What an agent may have sent, and PostgreSQL has not in its text.
+    let hostile = |nul: char| MeshLeg {
+        why: Some(format!("an{nul}end")),
+        ..leg(998, "x", "y", LegOutcome::Failed)
+    };
+    store_legs(&mut shared, &[hostile('\0')]).unwrap();
+    let there = shared.cells(["db", "bulk"], &[["x", "y"]], 9).unwrap();
+    assert_eq!(there, [[hostile('\u{fffd}')]]);
+
     let names = ["a", "o'b", "\u{e4}\u{1d}"];
     let pairs = [[0, 1], [1, 0], [1, 2]].map(|pair| pair.map(|host: usize| names[host]));
     let legs = (0..300).map(|n| {
@@ -226,7 +235,7 @@ fn rows_that_wait_are_shared_once() {
     assert_eq!(delivered, 301, "the one that was replaced twice");
     assert_eq!(archive.unsent_mesh_legs("other", 9).unwrap().len(), 1);
     let rows = "SELECT count(*) FROM linerate.mesh_legs";
-    assert_eq!(server.sql("meshes", rows), "300");
+    assert_eq!(server.sql("meshes", rows), "301");
     let same = |archive: &Archive, limit| {
         // A standby or another host reads it.
         let mut reader = Postgres::open_to_read(&address, "a test").unwrap();

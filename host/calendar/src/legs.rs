@@ -210,7 +210,10 @@ pub fn leg<R: SqlRow>(row: &R) -> Result<MeshLeg, R::Failure> {
 pub fn store_legs(shared: &mut dyn Calendar, legs: &[MeshLeg]) -> Result<(), Error> {
     let done = shared.transaction("keep legs of a mesh", &mut |db| {
         for leg in legs {
-            db.execute(&STORE, &leg_values(leg))?;
+            // What an agent sent may have a NUL, which PostgreSQL has not in its text.
+            let why = leg.why.as_ref().map(|why| why.replace('\0', "\u{fffd}"));
+            let leg = MeshLeg { why, ..leg.clone() };
+            db.execute(&STORE, &leg_values(&leg))?;
         }
         Ok(true)
     });
