@@ -251,5 +251,9 @@ fn rows_that_wait_are_shared_once() {
     archive.thin_mesh_legs(&cells, times).unwrap();
     let times = times.map(|time| (time.0 / 1_000_000) as i64);
     thin_legs(&mut shared, &cells, times).unwrap();
+    // As on a standby, nothing can be written.
+    let read_only = "ALTER DATABASE meshes SET default_transaction_read_only = on";
+    server.sql("meshes", read_only);
     assert!(same(&archive, 999).len() < 290);
+    assert!(Postgres::open(&address, "a test", now.as_millis() as i64).is_err());
 }
