@@ -423,4 +423,112 @@ mod tests {
             assert_eq!(paced(&order).rate(), Some(BitRate(paced_at)));
         }
     }
+
+    #[test]
+    fn only_buffers_the_code_point_and_the_version_are_set_on_sockets_of_datagrams() {
+        let all = SocketSettings {
+            send_buffer: Some(Bytes(1)),
+            receive_buffer: Some(Bytes(2)),
+            mss: Some(3),
+            congestion: Some("reno".to_owned()),
+            nodelay: Some(true),
+            pacing: Some(BitRate(4)),
+            dscp: Some(5),
+            notsent_lowat: Some(Bytes(6)),
+            ip_version: Some(model::IpVersion::V6),
+        };
+        let expected = SocketSettings {
+            send_buffer: Some(Bytes(1)),
+            receive_buffer: Some(Bytes(2)),
+            dscp: Some(5),
+            ip_version: Some(model::IpVersion::V6),
+            ..SocketSettings::default()
+        };
+        assert_eq!(settings(&all), expected);
+    }
+
+    #[test]
+    fn a_rate_stays_without_pacing_and_other_workloads_stay_as_they_are() {
+        let mut order = order(1);
+        assert_eq!(paced(&order), order.workload);
+        order.socket.pacing = Some(BitRate(5));
+        order.workload = Workload::Bulk(model::Bulk::default());
+        assert_eq!(paced(&order), order.workload);
+    }
+
+    #[test]
+    fn datagrams_of_a_leg_are_read_by_who_has_its_token() {
+        let format = LegDatagrams(TOKEN);
+        assert_eq!(format.least(), DatagramHeader::LEN);
+        let mut datagram = vec![0; DatagramHeader::LEN + 10];
+        format.stamp(&mut datagram, 7, Nanos(8));
+        let (number, sent) = (7, Nanos(8));
+        assert_eq!(
+            format.read(&datagram),
+            DatagramRead::Payload { number, sent }
+        );
+        let end = format.end(9, Nanos(10)).unwrap();
+        assert_eq!(end.len(), DatagramHeader::LEN);
+        assert_eq!(format.read(&end), DatagramRead::End(Some(9)));
+        let other = LegDatagrams(Token::new([8; 32]));
+        assert_eq!(other.read(&datagram), DatagramRead::Other);
+        assert_eq!(format.read(&datagram[..4]), DatagramRead::Other);
+    }
+
+    #[test]
+    fn no_count_of_a_receiver_is_above_what_was_sent() {
+        let counted = |packets, lost, out_of_order| EndRecord {
+            datagrams: Some(model::Datagrams {
+                packets,
+                lost,
+                out_of_order,
+                jitter: Nanos(0),
+            }),
+            ..EndRecord::default()
+        };
+        let found = |received, dropped, longest_loss| EndRecord {
+            arrivals: Some(model::Arrivals {
+                received,
+                dropped,
+                longest_loss,
+                ..model::Arrivals::default()
+            }),
+            ..EndRecord::default()
+        };
+        assert_eq!(impossible(&EndRecord::default(), 0), None);
+        for at_bound in [counted(10, 10, 10), found(10, 10, 10)] {
+            assert_eq!(impossible(&at_bound, 10), None);
+        }
+        for above in [
+            counted(11, 0, 0),
+            counted(0, 11, 0),
+            counted(0, 0, 11),
+            found(11, 0, 0),
+            found(0, 11, 0),
+            found(0, 0, 11),
+        ] {
+            let why = impossible(&above, 10).unwrap();
+            assert_eq!(why, "11 datagrams, this kernel sent 10");
+        }
+    }
+
+    #[test]
+    fn streams_are_not_waited_for_after_a_stop() {
+        let order = order(1);
+        let (port, _) = port(&order);
+        let stop = AtomicBool::new(true);
+        let error = collect(&port, &order, &TOKEN, None, soon(), &stop).unwrap_err();
+        assert!(error.to_string().contains("the session ended before"));
+        let none = LegOrder {
+            streams: 0,
+            ..order
+        };
+        let over = Instant::now();
+        assert_eq!(
+            collect(&port, &none, &TOKEN, None, over, &stop)
+                .unwrap()
+                .len(),
+            0
+        );
+    }
 }

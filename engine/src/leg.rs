@@ -418,4 +418,202 @@ mod tests {
         assert_eq!(of(1), (false, 1));
         assert_eq!(of(2), (true, 0));
     }
+
+    #[test]
+    fn counts_of_streams_are_added_and_their_jitter_is_the_mean() {
+        let one = |n: u64| Datagrams {
+            packets: n,
+            lost: 2 * n,
+            out_of_order: 3 * n,
+            jitter: Nanos(4 * n),
+        };
+        assert_eq!(together(&[]), Datagrams::default());
+        let both = together(&[one(1), one(3)]);
+        assert_eq!((both.packets, both.lost), (4, 8));
+        assert_eq!((both.out_of_order, both.jitter), (12, Nanos(8)));
+    }
+
+    #[test]
+    fn the_end_of_a_load_adds_its_warnings_and_replaces_its_counts() {
+        let warning = |what: &str| Warning {
+            what: what.to_owned(),
+            meaning: String::new(),
+            remedy: String::new(),
+        };
+        let mut end = EndRecord {
+            samples: vec![Sample::default(); 2],
+            thinned_from: Some(9),
+            warnings: vec![warning("first")],
+            bytes: Bytes(1),
+            ..EndRecord::default()
+        };
+        let record = EndRecord {
+            warnings: vec![warning("second")],
+            bytes: Bytes(7),
+            ..EndRecord::default()
+        };
+        merge(&mut end, record);
+        assert_eq!((end.samples.len(), end.thinned_from), (2, Some(9)));
+        assert_eq!(end.warnings, [warning("first"), warning("second")]);
+        assert_eq!(end.bytes, Bytes(7));
+    }
+
+    #[test]
+    fn a_failure_outweighs_an_interrupt() {
+        let legs = |all: &[Ended]| -> Vec<Leg> {
+            let leg = |ended: &Ended| Leg {
+                direction: Direction::Up,
+                started: Nanos(0),
+                local: EndRecord::default(),
+                remote: EndRecord::default(),
+                ended: ended.clone(),
+            };
+            all.iter().map(leg).collect()
+        };
+        let failed = || Ended::Failed {
+            why: "x".to_owned(),
+        };
+        let done = || Ended::Complete;
+        let of = |all: &[Ended]| how_ended(&Ok(()), &legs(all));
+        assert_eq!([of(&[]), of(&[done(), done()])], [done(), done()]);
+        assert_eq!(of(&[done(), Ended::Interrupted]), Ended::Interrupted);
+        assert_eq!(of(&[Ended::Interrupted, failed(), done()]), failed());
+        assert_eq!(how_ended(&Err(anyhow!("x")), &legs(&[done()])), failed());
+    }
+
+    #[test]
+    fn samples_are_due_every_interval_and_once_at_the_end() {
+        let go_on = AtomicBool::new(false);
+        let count = |interval, looks: u32| {
+            let (mut samples, ended) = (0, AtomicBool::new(false));
+            let left = std::cell::Cell::new(looks);
+            let wait = |_| {
+                left.set(left.get() - 1);
+                left.get() == 0
+            };
+            let end = || ended.store(true, Ordering::Relaxed);
+            sampled(interval, &go_on, &wait, &end, &mut || samples += 1);
+            assert!(!ended.load(Ordering::Relaxed));
+            samples
+        };
+        assert_eq!(count(Nanos::from_secs(3600), 1), 1);
+        assert_eq!(count(Nanos::from_secs(3600), 50), 1);
+        // A waiter that waits until it is due: at each look one is.
+        let (mut samples, looks) = (0, std::cell::Cell::new(0));
+        let wait = |until: Instant| {
+            assert!(until <= Instant::now() + STOP_WITHIN);
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            looks.set(looks.get() + 1);
+            looks.get() == 4
+        };
+        sampled(Nanos(0), &go_on, &wait, &|| (), &mut || samples += 1);
+        assert_eq!(samples, 4);
+        let (stop, stopped) = (AtomicBool::new(true), std::cell::Cell::new(0));
+        let end = || stopped.set(stopped.get() + 1);
+        sampled(
+            Nanos::from_secs(3600),
+            &stop,
+            &|_| stopped.get() > 0,
+            &end,
+            &mut || (),
+        );
+        assert_eq!(stopped.get(), 2);
+    }
+
+    fn an_order(workload: Workload) -> LegOrder {
+        LegOrder {
+            leg: 0,
+            agent_sends: true,
+            workload,
+            streams: 1,
+            limit: LegLimit::Whole,
+            interval: Nanos(0),
+            outage: Nanos(0),
+            trace: false,
+            socket: SocketSettings {
+                mss: Some(1000),
+                dscp: Some(3),
+                ..SocketSettings::default()
+            },
+            placement: model::Placement::default(),
+        }
+    }
+
+    #[test]
+    fn a_job_is_what_its_order_says() {
+        let udp = Workload::Udp(model::Udp {
+            rate: model::BitRate(1),
+            datagram_size: Bytes(1000),
+        });
+        let requests = |reconnect| {
+            Workload::Request(model::Request {
+                request_size: Bytes(64),
+                reply_size: Bytes(64),
+                pace_per_s: None,
+                reconnect,
+                wait: model::WaitMode::Block,
+            })
+        };
+        let bulk = || Workload::Bulk(Bulk::default());
+        let of = |order: &LegOrder, side| {
+            let none = || Reconnect::Connect(Arc::new(|_| Err(ErrorKind::NotFound.into())));
+            job(order, side, &[3], None, &Token::new([7; 32]), none)
+        };
+        let plain = an_order(bulk());
+        let job = of(&plain, Side::Remote);
+        assert!(job.role == Role::Send && job.cpus == [3]);
+        assert!(job.datagrams.is_none() && job.reconnect.is_none());
+        assert!(job.longest_rto.is_none());
+        assert!(of(&plain, Side::Local).role == Role::Receive);
+        assert_eq!(direction(&plain), Direction::Down);
+        let up = LegOrder {
+            agent_sends: false,
+            ..an_order(bulk())
+        };
+        assert_eq!(direction(&up), Direction::Up);
+        assert!(of(&up, Side::Remote).role == Role::Receive);
+        assert!(of(&an_order(udp.clone()), Side::Local).datagrams.is_some());
+        assert!(
+            of(&an_order(requests(true)), Side::Local)
+                .reconnect
+                .is_some()
+        );
+        assert!(
+            of(&an_order(requests(false)), Side::Local)
+                .reconnect
+                .is_none()
+        );
+        let outage = |outage| LegOrder {
+            outage,
+            ..an_order(bulk())
+        };
+        let longer = of(&outage(Nanos::from_secs(60)), Side::Local);
+        assert_eq!(longer.longest_rto, Some(LONGEST_RTO));
+        assert_eq!(longer.lost_after, Duration::from_secs(126));
+        let shorter = of(&outage(Nanos(1)), Side::Local);
+        assert_eq!(shorter.lost_after, job.lost_after);
+        assert_eq!(asked(&plain), plain.socket);
+        let of_udp = asked(&an_order(udp));
+        assert_eq!((of_udp.mss, of_udp.dscp), (None, Some(3)));
+    }
+
+    #[test]
+    fn connections_are_as_many_as_open_files_allow_and_the_first_are_sampled() {
+        let most = most_connections();
+        assert_eq!(can_connect(most), Ok(()));
+        if let Some(more) = most.checked_add(1) {
+            let why = can_connect(more).unwrap_err();
+            assert!(
+                why.starts_with(&format!("{more} connections need")),
+                "{why}"
+            );
+        }
+        let of = |streams: usize| sampled_ones(streams as u32).map(|warning| warning.what);
+        assert_eq!(of(MOST_SAMPLED), None);
+        let what = of(MOST_SAMPLED + 1).unwrap();
+        assert!(
+            what.contains(&format!("of {} connections", MOST_SAMPLED + 1)),
+            "{what}"
+        );
+    }
 }

@@ -694,4 +694,294 @@ mod tests {
             assert!(said.contains(why), "{said}");
         }
     }
+
+    #[test]
+    fn bytes_leave_one_after_the_other_at_the_rate_and_save_nothing_up() {
+        let pace = LightPace::default();
+        let rate = BitRate(8_000);
+        let first = pace.next(1000, rate);
+        let second = pace.next(2000, rate);
+        assert_eq!(second - first, Duration::from_secs(1));
+        assert_eq!(pace.next(1, rate) - second, Duration::from_secs(2));
+        let idle = LightPace(Mutex::new(Instant::now().checked_sub(LONGEST_RTT)));
+        let before = Instant::now();
+        assert!(idle.next(1, rate) >= before);
+        // A rate of nothing is as slow as can be, and no division by zero.
+        let slow = LightPace::default();
+        let first = slow.next(1, BitRate(0));
+        assert_eq!(slow.next(1, BitRate(0)) - first, Duration::from_secs(8));
+    }
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn probe(round: u8, size: u32, copy: u8) -> Probe {
+        Probe { round, size, copy }
+    }
+
+    #[test]
+    fn who_returned_its_challenge_is_answered_as_far_as_its_probes_are_long() {
+        let light = LightSocket::open(Some(HERE), None).unwrap();
+        let port = light.port().unwrap();
+        assert!(port.port > 0);
+        assert_eq!(port.token, light.token.to_hex());
+        let (from, other) = ((HERE, 7).into(), (HERE, 8).into());
+        let mut seen = BTreeMap::new();
+        let mut said = |datagram: &Datagram, payload: usize, from| {
+            let bytes = datagram.encode(&light.token, payload);
+            light.answer_to(&bytes, from, &mut seen)
+        };
+        let small = Datagram::Probe(probe(0, PACKET, 0));
+        let payload = PACKET as usize - 28;
+        assert_eq!(said(&small, payload, from), None, "nobody has proven that");
+        assert_eq!(said(&Datagram::Challenge([9; 8]), 0, from), None);
+        let own = match said(&Datagram::Hello, 0, from) {
+            Some(Datagram::Challenge(own)) => own,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said(&Datagram::Echo(own), 0, other), None);
+        assert_eq!(said(&small, payload, other), None, "of another address");
+        assert_eq!(said(&Datagram::Echo(own), 0, from), None);
+        assert_eq!(
+            said(&Datagram::Challenge([9; 8]), 0, from),
+            Some(Datagram::Echo([9; 8]))
+        );
+        assert_eq!(
+            said(&small, payload, from),
+            Some(Datagram::Seen(vec![probe(0, PACKET, 0)]))
+        );
+        assert_eq!(said(&small, payload - 1, from), None, "it was cut");
+        assert_eq!(said(&Datagram::Seen(Vec::new()), 0, from), None);
+        // No answer is larger than what it answers: the latest are reported.
+        let mut last = None;
+        for copy in 1..=MOST_SEEN as u8 {
+            last = said(&Datagram::Probe(probe(0, PACKET, copy)), payload, from);
+        }
+        let Some(Datagram::Seen(reported)) = last else {
+            panic!("{last:?}")
+        };
+        assert_eq!(reported.len(), answer_room(payload));
+        assert_eq!(reported.last(), Some(&probe(0, PACKET, MOST_SEEN as u8)));
+        assert_eq!(seen[&from].len(), MOST_SEEN, "and no more are remembered");
+        let wrong = Datagram::Hello.encode(&Token::new([1; TOKEN_LEN]), 0);
+        assert_eq!(light.answer_to(&wrong, from, &mut seen), None);
+    }
+
+    #[test]
+    fn so_many_hosts_are_remembered_in_a_slot() {
+        let light = LightSocket::open(Some(HERE), None).unwrap();
+        let mut seen = BTreeMap::new();
+        let mut proven = |port: u16| {
+            let from = SocketAddr::new(HERE, port);
+            let echo = Datagram::Echo(light.challenge.of(from, 0));
+            light.answer_to(&echo.encode(&light.token, 0), from, &mut seen);
+            seen.contains_key(&from)
+        };
+        let most = MOST_SOURCES as u16;
+        assert!((1..=most).all(&mut proven));
+        assert!(!proven(most + 1));
+    }
+
+    #[test]
+    fn a_port_is_one_of_those_that_may_be_or_none() {
+        let taken = LightSocket::open(Some(HERE), None).unwrap();
+        let port = taken.port().unwrap().port;
+        let why = LightSocket::open(Some(HERE), Some(&(port..=port)));
+        let why = why.err().unwrap().to_string();
+        assert!(why.contains("no UDP port is free"), "{why}");
+        drop(taken);
+        let again = LightSocket::open(Some(HERE), Some(&(port..=port))).unwrap();
+        assert_eq!(again.port().unwrap().port, port);
+    }
+
+    fn target() -> LightTarget {
+        LightTarget {
+            token: Token::new([7; TOKEN_LEN]),
+            address: Some((HERE, 9).into()),
+            ceiling: 1500,
+            challenges: 0,
+            proven: false,
+            sent: vec![Instant::now(); 3],
+            came: vec![false; 3],
+            rtts: Vec::new(),
+            largest: None,
+            why: None,
+        }
+    }
+
+    #[test]
+    fn what_came_of_probes_is_counted() {
+        let mut of = target();
+        of.came = vec![true, false, true];
+        of.rtts = [30, 10, 20].map(Nanos::from_millis).to_vec();
+        of.largest = Some(1400);
+        let found = of.result();
+        assert_eq!((found.sent, found.came), (3, 2));
+        let ms = |n| Some(Nanos::from_millis(n));
+        assert_eq!(
+            (found.rtt_min, found.rtt_p50, found.rtt_p95),
+            (ms(10), ms(20), ms(30))
+        );
+        assert_eq!((found.largest, found.why), (Some(1400), None));
+        let none = target().result();
+        assert_eq!((none.came, none.rtt_min, none.largest), (0, None, None));
+    }
+
+    /// Has this done with a sender to one host.
+    fn sending<T>(act: impl FnOnce(&mut LightSender<'_>) -> T) -> T {
+        let directory = crate::testing::TempDir::new();
+        let calendar = crate::host_calendar::HostCalendar::in_directory(directory.path());
+        let slots = crate::slots::SlotBook::new(calendar, Some(HERE), None);
+        let peer = Peer::at_a_pipe(HERE, None);
+        let by = NodeId::new([1; 32]);
+        let name = "0".repeat(32);
+        let order = crate::slots::SlotOrder {
+            slot: &name,
+            after: Nanos(0),
+            span: Nanos::from_secs(60),
+            ttl: Nanos::from_secs(60),
+            peer: None,
+            role: wire::control::direct::SlotRole::Light,
+            files: false,
+        };
+        let answering = peer.light_use(Nanos(0)).ok();
+        slots
+            .hold(by, "coordinator", &order, answering)
+            .ok()
+            .unwrap();
+        slots.confirm(by, &name).unwrap();
+        let (slot, light_use) = (
+            slots.light(by, &name).unwrap(),
+            peer.light_use(Nanos(0)).unwrap(),
+        );
+        act(&mut LightSender {
+            sockets: Vec::new(),
+            targets: vec![target()],
+            by_address: BTreeMap::new(),
+            challenge: AddressChallenge::new().unwrap(),
+            until: Instant::now() + WITHIN,
+            sizes: vec![1400, 1500],
+            rate: MAX_RATE,
+            room: vec![0; 1 << 16],
+            moved: 0,
+            slot: &slot,
+            light_use: &light_use,
+            pace: &LightPace::default(),
+        })
+    }
+
+    #[test]
+    fn only_the_last_packet_that_arrived_has_an_rtt_and_only_sizes_that_were_sent_count() {
+        sending(|sender| {
+            let from = (HERE, 9).into();
+            let mut seen = |all: &[Probe]| {
+                let now = sender.targets[0].sent[0] + Duration::from_millis(5);
+                let seen = Datagram::Seen(all.to_vec());
+                sender.handle(0, from, &seen, now).unwrap();
+                let target = &sender.targets[0];
+                (target.came.clone(), target.rtts.len(), target.largest)
+            };
+            // The answer to the first was lost.
+            let (came, rtts, _) = seen(&[probe(0, PACKET, 0), probe(0, PACKET, 1)]);
+            assert_eq!((came, rtts), (vec![true, true, false], 1));
+            let (came, rtts, _) = seen(&[probe(0, PACKET, 0), probe(0, PACKET, 1)]);
+            assert_eq!((came, rtts), (vec![true, true, false], 1));
+            // One that was never sent, and sizes.
+            assert_eq!(seen(&[probe(0, PACKET, 3)]).1, 1);
+            assert_eq!(seen(&[probe(1, 1499, 0)]).2, None);
+            assert_eq!(seen(&[probe(1, 1400, 0)]).2, Some(1400));
+            assert_eq!(seen(&[probe(1, 1500, 0)]).2, Some(1500));
+            assert_eq!(seen(&[probe(2, 1400, 0)]).2, Some(1500));
+            assert_eq!(sender.targets[0].rtts, [Nanos::from_millis(5)]);
+        });
+    }
+
+    #[test]
+    fn a_host_proves_its_address_and_gets_so_many_echoes() {
+        sending(|sender| {
+            let from: SocketAddr = (HERE, 9).into();
+            sender.open(false).unwrap();
+            let now = Instant::now();
+            let own = sender.challenge.of(from, 0);
+            let mut take = |datagram| {
+                let before = sender.moved;
+                sender.handle(0, from, &datagram, now).unwrap();
+                (sender.targets[0].proven, sender.moved > before)
+            };
+            assert_eq!(take(Datagram::Echo([1; CHALLENGE_LEN])), (false, false));
+            for _ in 0..MOST_CHALLENGES {
+                assert_eq!(take(Datagram::Challenge([2; CHALLENGE_LEN])), (false, true));
+            }
+            assert_eq!(
+                take(Datagram::Challenge([2; CHALLENGE_LEN])),
+                (false, false)
+            );
+            assert_eq!(take(Datagram::Echo(own)), (true, false));
+            sender.spend().unwrap();
+            assert_eq!(sender.moved, 0);
+        });
+    }
+
+    #[test]
+    fn answers_are_waited_for_two_of_the_longest_rtt_up_to_a_second() {
+        sending(|sender| {
+            let mut patience = |rtts: &[u64]| {
+                sender.targets[0].rtts = rtts.iter().copied().map(Nanos::from_millis).collect();
+                sender.patience(&[0])
+            };
+            assert_eq!(patience(&[]), Duration::from_millis(2060));
+            assert_eq!(patience(&[3, 20, 7]), Duration::from_millis(100));
+            assert_eq!(patience(&[3000]), Duration::from_millis(2060));
+        });
+    }
+
+    #[test]
+    fn hosts_are_found_by_their_name_and_the_version_of_ip() {
+        let peer = |name: &str, port| LightPeer {
+            name: name.to_owned(),
+            at: LightPort {
+                port,
+                token: "07".repeat(TOKEN_LEN),
+            },
+        };
+        let found = |name: &str, port, version| {
+            let resolving = resolve(&peer(name, port), version)?;
+            resolving.recv_timeout(Duration::from_secs(10)).unwrap()
+        };
+        let at: SocketAddr = (HERE, 9).into();
+        let (v4, v6) = (Some(IpVersion::V4), Some(IpVersion::V6));
+        assert_eq!(
+            [found("127.0.0.1", 9, None), found("127.0.0.1", 9, v4)],
+            [Ok(at), Ok(at)]
+        );
+        let none = found("127.0.0.1", 9, v6).unwrap_err();
+        assert!(none.contains("no address of this version"), "{none}");
+        assert!(found("::1", 9, v6).is_ok() && found("::1", 9, v4).is_err());
+        for (name, port) in [("127.0.0.1", 0), ("", 9), ("a/b", 9)] {
+            let none = found(name, port, None).unwrap_err();
+            assert!(none.contains("no name that a host can have"), "{none}");
+        }
+        sending(|sender| {
+            sender.targets.clear();
+            let mut damaged = peer("127.0.0.1", 11);
+            damaged.at.token = "7".to_owned();
+            let all = [
+                peer("127.0.0.1", 9),
+                peer("127.0.0.1", 9),
+                damaged,
+                peer("::1", 10),
+            ];
+            sender.find(&all, None);
+            let why: Vec<_> = sender.targets.iter().map(|of| of.why.as_deref()).collect();
+            assert_eq!(why[0], None);
+            assert!(why[1].unwrap().contains("another host of this request"));
+            assert!(why[2].unwrap().contains("its token is none"));
+            assert_eq!(why[3], None);
+            assert_eq!(sender.targets[0].address, Some(at));
+            let mtu = observe::path_end(HERE).unwrap().device_mtu;
+            assert_eq!(sender.targets[0].ceiling, mtu);
+            assert_eq!(sender.targets[1].ceiling, u32::MAX);
+            assert_eq!(sender.sockets.len(), 2, "one of each version");
+            assert_eq!(sender.by_address.len(), 2);
+        });
+    }
 }

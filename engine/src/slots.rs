@@ -431,47 +431,4 @@ fn possible(order: &SlotOrder<'_>) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::TempDir;
-
-    #[test]
-    fn a_slot_that_was_released_on_its_host_gives_way_to_the_next_one() {
-        let directory = TempDir::new();
-        let calendar = HostCalendar::in_directory(directory.path());
-        let book = SlotBook::new(calendar.clone(), None, None);
-        let (by, peer) = (NodeId::new([1; 32]), NodeId::new([2; 32]));
-        let [first, second] = ["0", "f"].map(|digit| digit.repeat(32));
-        let hold = |slot: &str| {
-            let order = SlotOrder {
-                slot,
-                after: Nanos(0),
-                span: Nanos::from_secs(60),
-                ttl: Nanos::from_secs(30),
-                peer: Some(peer),
-                role: SlotRole::Destination,
-                files: false,
-            };
-            let held = book.hold(by, "coordinator", &order, None);
-            held.map_err(|refused| refused.why)
-        };
-        hold(&first).unwrap();
-        book.confirm(by, &first).unwrap();
-        assert!(hold(&second).is_err(), "the host is booked");
-        let running = book.enter(&peer).unwrap();
-        assert_eq!(running.name, first);
-        calendar.release(None).unwrap();
-        hold(&second).unwrap();
-        book.confirm(by, &second).unwrap();
-        assert_eq!(running.left(), Duration::ZERO);
-        assert_eq!(book.enter(&peer).unwrap().name, second);
-        calendar.release(None).unwrap();
-        // Not used yet.
-        hold(&first).unwrap();
-        book.confirm(by, &first).unwrap();
-        calendar.release(None).unwrap();
-        hold(&second).unwrap();
-        book.confirm(by, &second).unwrap();
-        assert_eq!(book.enter(&peer).unwrap().name, second);
-    }
-}
+mod tests;

@@ -162,3 +162,6 @@ fn unread_at_first(spec: &Spec, sender: &EndRecord) -> Nanos {
         .last();
     last.map_or(Nanos(0), |sample| sample.at)
 }
+
+#[cfg(test)]
+mod tests;

@@ -719,3 +719,6 @@ fn leg_of(message: &ToController) -> Option<u32> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

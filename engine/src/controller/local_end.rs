@@ -266,4 +266,104 @@ mod tests {
         let why = dial.others(4, &go_on).unwrap_err().to_string();
         assert!(why.contains("answered with a reset"), "{why}");
     }
+
+    #[test]
+    fn a_data_port_out_of_reach_is_named_by_what_answered() {
+        use measure::Error;
+        let remote: SocketAddr = (Ipv4Addr::LOCALHOST, 9).into();
+        let gone = || std::io::Error::from(std::io::ErrorKind::HostUnreachable);
+        for (error, says, code) in [
+            (
+                Error::Refused(remote),
+                "the data port 127.0.0.1:9 answered with a reset",
+                crate::exit::Exit::Unreachable,
+            ),
+            (
+                Error::Rejected {
+                    remote,
+                    from: Ipv4Addr::new(10, 0, 0, 1).into(),
+                },
+                "10.0.0.1 rejected the data port",
+                crate::exit::Exit::Unreachable,
+            ),
+            (
+                Error::Timeout {
+                    remote,
+                    after: Duration::from_secs(3),
+                },
+                "did not answer within 3 s",
+                crate::exit::Exit::Unreachable,
+            ),
+            (
+                Error::Unreachable {
+                    remote,
+                    source: gone(),
+                },
+                "127.0.0.1:9",
+                crate::exit::Exit::Unreachable,
+            ),
+            (
+                Error::System {
+                    what: "open a socket".to_owned(),
+                    source: gone(),
+                },
+                "open a socket",
+                crate::exit::Exit::Failed,
+            ),
+        ] {
+            let said = data_refusal(error);
+            assert!(said.to_string().contains(says), "{said}");
+            assert_eq!(crate::exit::exit_of(&said), code, "{said}");
+        }
+        let settings = SocketSettings {
+            mss: Some(1),
+            ..SocketSettings::default()
+        };
+        let placement = Placement::default();
+        let range = measure::connect(remote, &settings, &placement, CONNECT_WITHIN).unwrap_err();
+        let code = crate::exit::exit_of(&refusal(range));
+        assert_eq!(code, crate::exit::Exit::Usage);
+        let timeout = Error::Timeout {
+            remote,
+            after: Duration::ZERO,
+        };
+        let code = crate::exit::exit_of(&refusal(timeout));
+        assert_eq!(code, crate::exit::Exit::Unreachable);
+    }
+
+    #[test]
+    fn the_first_address_that_answers_serves_all_connections() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let closed = Ipv4Addr::new(127, 9, 9, 9);
+        let dial = |addresses: &[Ipv4Addr]| Dial {
+            addresses: addresses.iter().map(|of| (*of).into()).collect(),
+            port: listener.local_addr().unwrap().port(),
+            token: Token::new([7; 32]),
+            settings: SocketSettings::default(),
+            placement: Placement::default(),
+            is_udp: false,
+            reach: Reach::Anywhere,
+        };
+        let mut two = dial(&[closed, Ipv4Addr::LOCALHOST]);
+        two.first().unwrap();
+        assert_eq!(two.addresses, [IpAddr::from(Ipv4Addr::LOCALHOST)]);
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut preamble = [0; wire::control::PREAMBLE_LEN];
+        std::io::Read::read_exact(&mut connection, &mut preamble).unwrap();
+        let said = Preamble::decode(&preamble);
+        assert_eq!(said.stream, 0);
+        assert!(said.token.matches(&two.token));
+        // Of two that fail the first is said.
+        let mut none = dial(&[closed, Ipv4Addr::new(127, 9, 9, 8)]);
+        let why = none.first().unwrap_err().to_string();
+        assert!(why.contains("127.9.9.9"), "{why}");
+        let why = dial(&[]).first().unwrap_err().to_string();
+        assert_eq!(why, "the remote host has no address");
+        // Without a go the leg is cancelled.
+        let (go, gone) = mpsc::channel();
+        go.send(()).unwrap();
+        assert!(two.await_start(&[], &gone));
+        drop(go);
+        assert!(!two.await_start(&[], &gone));
+    }
 }

@@ -757,3 +757,6 @@ fn stock_server() -> Warning {
         remedy: "run `linerate serve` there to see both ends".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

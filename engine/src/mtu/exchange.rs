@@ -393,4 +393,119 @@ mod tests {
         let greeted = beside(&mut remote, || local.greet(Duration::from_secs(10), &stop));
         assert!(greeted.unwrap().is_some());
     }
+
+    /// Both ends, after the remote one has verified the local one.
+    fn greeted() -> (MtuExchange, MtuExchange) {
+        let (mut local, mut remote) = pair();
+        let stop = AtomicBool::new(false);
+        let greeted = beside(&mut remote, || local.greet(Duration::from_secs(10), &stop));
+        assert!(greeted.unwrap().is_some() && local.proven().is_some());
+        (local, remote)
+    }
+
+    /// Sends a probe that is as long as it says, less so many bytes, and has it taken; what arrived from there.
+    fn take(remote: &mut MtuExchange, from: &DatagramProbe, copy: u8, less: usize) -> usize {
+        let probe = Probe {
+            round: 1,
+            size: 200,
+            copy,
+        };
+        let to = SocketAddr::from(([127, 0, 0, 1], remote.socket.port().unwrap()));
+        let bytes = Datagram::Probe(probe).encode(&remote.token, 172 - less);
+        from.send(&bytes, to).unwrap();
+        remote.wait(Duration::from_secs(10));
+        remote.pump();
+        let port = from.port().unwrap();
+        let seen = remote.seen.iter().find(|(at, _)| at.port() == port);
+        seen.map_or(0, |(_, seen)| seen.len())
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for_longer_than_asked() {
+        let (mut local, _remote) = pair();
+        let (stop, go_on) = (AtomicBool::new(true), AtomicBool::new(false));
+        assert_eq!(local.greet(Duration::ZERO, &go_on).unwrap(), None);
+        assert_eq!(local.greet(Duration::from_secs(3600), &stop).unwrap(), None);
+        assert_eq!(local.moved(), Bytes(0));
+        assert_eq!(local.greet(Duration::from_millis(1), &go_on).unwrap(), None);
+        let mut nobody = pair().1;
+        assert!(nobody.greet(Duration::from_millis(1), &go_on).is_err());
+    }
+
+    #[test]
+    fn whole_probes_of_the_peers_address_are_remembered_and_answered() {
+        let (_local, mut remote) = greeted();
+        let open = |at: &str| DatagramProbe::open(at.parse().unwrap()).unwrap();
+        let (hop, elsewhere) = (open("127.0.0.1:0"), open("127.0.0.2:0"));
+        let before = remote.moved();
+        assert_eq!(take(&mut remote, &hop, 1, 1), 0, "it was cut");
+        assert_eq!(remote.moved().since(before), Bytes(171));
+        assert_eq!(take(&mut remote, &elsewhere, 1, 0), 0);
+        assert_eq!(take(&mut remote, &hop, 2, 0), 1);
+        assert_eq!(take(&mut remote, &hop, 3, 0), 2);
+        // Twice each time.
+        let mut room = [0; 1500];
+        let answers = std::iter::from_fn(|| hop.receive(&mut room).map(|_| ())).count();
+        assert_eq!(answers, 4);
+        assert!(elsewhere.receive(&mut room).is_none());
+    }
+
+    #[test]
+    fn the_latest_probes_of_so_many_sockets_are_remembered() {
+        let (_local, mut remote) = greeted();
+        let open = || DatagramProbe::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let one = open();
+        let most = 2 * MOST_SEEN;
+        for number in 1..=most {
+            assert_eq!(take(&mut remote, &one, number as u8, 0), number);
+        }
+        assert_eq!(take(&mut remote, &one, 0, 0), MOST_SEEN + 1);
+        let others: Vec<DatagramProbe> = (1..MOST_SOURCES).map(|_| open()).collect();
+        for other in &others {
+            assert_eq!(take(&mut remote, other, 1, 0), 1);
+        }
+        assert_eq!(take(&mut remote, &open(), 1, 0), 0);
+        assert_eq!(take(&mut remote, &others[0], 2, 0), 2);
+    }
+
+    #[test]
+    fn only_the_peer_says_which_probes_arrived() {
+        let (mut local, remote) = greeted();
+        let stranger = DatagramProbe::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let probe = Probe {
+            round: 1,
+            size: 200,
+            copy: 1,
+        };
+        let to = SocketAddr::from(([127, 0, 0, 1], local.socket.port().unwrap()));
+        let seen = Datagram::Seen(vec![probe]).encode(&local.token, 0);
+        for (from, arrived) in [(&stranger, 0), (&remote.socket, 1)] {
+            from.send(&seen, to).unwrap();
+            local.wait(Duration::from_secs(10));
+            assert_eq!(local.pump().len(), arrived);
+        }
+    }
+
+    #[test]
+    fn a_silence_ends_with_an_answer_after_the_end() {
+        let (mut local, mut remote) = greeted();
+        let over = AtomicBool::new(true);
+        let longest = beside(&mut remote, || local.longest_silence(&over));
+        assert!(longest.is_some_and(|longest| longest < LINK_UP));
+    }
+
+    #[test]
+    fn a_climb_that_is_stopped_has_found_nothing() {
+        let (mut local, mut remote) = greeted();
+        let stop = AtomicBool::new(true);
+        let rtt = Duration::from_millis(1);
+        let climb = beside(&mut remote, || local.climb(1500, rtt, None, &stop));
+        assert_eq!(climb.unwrap().passes, None);
+        let go_on = AtomicBool::new(false);
+        let slow = Some(BitRate(100_000_000));
+        let before = local.moved();
+        let climb = beside(&mut remote, || local.climb(1500, rtt, slow, &go_on)).unwrap();
+        assert_eq!((climb.ceiling, climb.passes), (1500, Some(1500)));
+        assert!(local.moved().since(before) > Bytes(1500));
+    }
 }

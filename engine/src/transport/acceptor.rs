@@ -412,4 +412,72 @@ mod tests {
         dropped.set_read_timeout(Some(SOON)).unwrap();
         assert_eq!(dropped.read(&mut [0]).unwrap(), 0);
     }
+
+    #[test]
+    fn an_error_of_one_connection_passes() {
+        use ErrorKind::*;
+        let passing = |kind: ErrorKind| is_passing(&kind.into());
+        assert!(
+            [WouldBlock, Interrupted, ConnectionAborted]
+                .into_iter()
+                .all(passing)
+        );
+        assert!(
+            ![ConnectionReset, NotFound, UnexpectedEof]
+                .into_iter()
+                .any(passing)
+        );
+    }
+
+    #[test]
+    fn a_key_has_as_many_slots_as_were_taken_for_it() {
+        let slots: Slots<u8> = Slots::new(10, 2);
+        let (first, second) = (slots.take(1).unwrap(), slots.take(1).unwrap());
+        assert!(slots.take(1).is_none() && slots.take(2).is_some());
+        drop(first);
+        let third = slots.take(1).unwrap();
+        assert!(slots.take(1).is_none());
+        drop((second, third));
+        assert!(
+            sys::lock(&slots.0.taken).is_empty(),
+            "nothing is kept of a key"
+        );
+    }
+
+    #[test]
+    fn a_connection_that_closes_before_its_prefix_is_dropped() {
+        let (listener, address) = listener();
+        let limits = limits(4, SOON, WhenFull::Refuse);
+        let mut acceptor = Acceptor::new([&listener], limits, Slots::new(8, 8));
+        let mut closes = TcpStream::connect(address).unwrap();
+        closes.write_all(b"abc").unwrap();
+        while acceptor
+            .pending
+            .first()
+            .is_none_or(|(conn, _)| conn.prefix.len() < 3)
+        {
+            assert!(acceptor.poll(SOON).unwrap().is_empty());
+        }
+        drop(closes);
+        while !acceptor.pending.is_empty() {
+            assert!(acceptor.poll(SOON).unwrap().is_empty());
+        }
+        assert!(!Slots::new(1, 1).is_full());
+    }
+
+    #[test]
+    fn a_refused_connection_does_not_block() {
+        let (listener, address) = listener();
+        let limits = limits(0, SOON, WhenFull::Refuse);
+        let mut acceptor = Acceptor::new([&listener], limits, Slots::new(0, 1));
+        let _client = TcpStream::connect(address).unwrap();
+        match arrivals(&mut acceptor, 1).pop() {
+            Some(Arrival::Refused(mut stream, peer)) => {
+                assert_eq!(peer.ip(), address.ip());
+                let error = stream.read(&mut [0]).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            }
+            _ => panic!("it is refused"),
+        }
+    }
 }

@@ -580,4 +580,167 @@ mod tests {
             assert!(bad.parse::<Startups>().is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn places_follow_from_the_startups() {
+        let of = |text: &str| text.parse::<Startups>().unwrap();
+        let places = |text: &str| (of(text).for_one(), of(text).kept());
+        assert_eq!(places("10:30:100"), (12, 50));
+        assert_eq!(places("1:1:16"), (2, 8));
+        assert_eq!(places("1:1:15"), (1, 7));
+        assert_eq!(places("1:1:1"), (1, 2));
+        let bounds = Bounds::of(of("10:30:100"));
+        assert_eq!((bounds.kept, bounds.kept_for_one), (50, 25));
+        // Where all may be there at once the last is certainly one too many.
+        let sudden = of("5:0:5");
+        assert_eq!([4, 5, 6].map(|count| sudden.chance(count)), [0.0, 0.0, 1.0]);
+        for good in ["0:0:1", "500:100:500", "1:1:500"] {
+            assert_eq!(of(good).to_string(), good);
+        }
+    }
+
+    #[test]
+    fn who_is_refused_may_come_again_after_one_to_five_seconds() {
+        let seconds = |dice| after(dice).as_secs();
+        assert_eq!([0.0, 0.19, 0.2, 0.5, 0.99].map(seconds), [1, 1, 2, 3, 5]);
+        assert!((0.0..1.0).contains(&dice()));
+        assert!((1..=5).contains(&again().as_secs()));
+    }
+
+    /// An address.
+    fn at(number: u32) -> IpAddr {
+        IpAddr::from(number.to_be_bytes())
+    }
+
+    #[test]
+    fn penalties_add_up_to_a_bound_from_the_time_of_the_last() {
+        let mut sim = Simulation::new(1);
+        let now = sim.clock.get();
+        let mut penalty = |times: u32, later: u64| {
+            let at_then = now + Duration::from_secs(later);
+            (0..times).for_each(|_| sim.table.penalise(at_then, at(1)));
+            sim.table.penalties[&at(1)] - now
+        };
+        let seconds = Duration::from_secs;
+        assert_eq!(penalty(1, 0), seconds(5));
+        assert_eq!(penalty(2, 0), seconds(15));
+        assert_eq!(penalty(9, 0), seconds(60));
+        assert_eq!(penalty(1, 0), seconds(60));
+        // After they have ended they begin anew.
+        assert_eq!(penalty(1, 100), seconds(105));
+    }
+
+    #[test]
+    fn who_authenticated_itself_is_known_and_has_no_penalty() {
+        let mut sim = Simulation::new(1);
+        let (number, _) = sim.enter(KNOWN, None);
+        sim.table.penalise(sim.clock.get(), at(KNOWN));
+        sim.authenticate(number.unwrap());
+        sim.authenticate(number.unwrap());
+        assert!(sim.table.penalties.is_empty() && sim.table.pending.is_empty());
+        assert!(sim.table.known.contains_key(&at(KNOWN)));
+        let first = sim.clock.get();
+        for source in 1..MOST_KNOWN as u32 {
+            sim.pass(Duration::from_millis(1));
+            let (number, _) = sim.enter(KNOWN + source, None);
+            sim.authenticate(number.unwrap());
+        }
+        assert_eq!(sim.table.known.len(), MOST_KNOWN);
+        assert_eq!(sim.table.known[&at(KNOWN)], first);
+        let (number, _) = sim.enter(UNKNOWN, None);
+        sim.authenticate(number.unwrap());
+        assert_eq!(sim.table.known.len(), MOST_KNOWN);
+        assert!(!sim.table.known.contains_key(&at(KNOWN)), "the earliest");
+    }
+
+    #[test]
+    fn a_connection_whose_time_is_over_is_closed_and_costs_its_source() {
+        let mut sim = Simulation::new(1);
+        let (number, connection) = sim.enter(UNKNOWN, None);
+        sim.table.expire(sim.clock.get(), number.unwrap());
+        assert_eq!(connection.closed.get(), Some(PENALTY));
+        assert_eq!(sim.table.penalties.len(), 1);
+        // Once is enough.
+        sim.table.expire(sim.clock.get(), number.unwrap());
+        sim.table.failed(sim.clock.get(), number.unwrap());
+        assert_eq!(sim.table.penalties[&at(UNKNOWN)] - sim.clock.get(), PENALTY);
+    }
+
+    #[test]
+    fn the_oldest_stale_connection_of_the_source_that_has_most_gives_way() {
+        let mut sim = Simulation::new(1);
+        let one = sim.enter(1, None).0;
+        sim.pass(Duration::from_millis(1));
+        let talks = sim.enter(2, Some(Duration::ZERO)).0;
+        let many = [sim.enter(2, None).0, sim.enter(2, None).0];
+        let stalest = |sim: &Simulation, within| sim.table.stalest(sim.clock.get(), false, within);
+        assert_eq!(stalest(&sim, None), None, "none is stale yet");
+        sim.pass(SILENT_FOR - Duration::from_millis(1));
+        assert_eq!(stalest(&sim, None), one, "the first is");
+        assert_eq!(stalest(&sim, Some(at(2))), None);
+        sim.pass(Duration::from_millis(1));
+        assert_eq!(stalest(&sim, None), many[0]);
+        assert_ne!(stalest(&sim, None), talks);
+        assert_eq!(stalest(&sim, Some(at(1))), one);
+        assert_eq!(stalest(&sim, Some(at(3))), None);
+        assert_eq!(sim.table.stalest(sim.clock.get(), true, None), None);
+    }
+
+    #[test]
+    fn a_penalty_counts_from_the_first_startups_on_and_above_what_is_tolerated() {
+        let refused_for = |penalties: u32, others: u32| {
+            let mut sim = Simulation::new(1);
+            let now = sim.clock.get();
+            (0..penalties).for_each(|_| sim.table.penalise(now, at(ATTACKERS)));
+            (0..others).for_each(|n| drop(sim.enter(UNKNOWN + n, Some(Duration::ZERO))));
+            let (number, connection) = sim.enter(ATTACKERS, Some(Duration::ZERO));
+            assert_eq!(number.is_none(), connection.closed.get().is_some());
+            connection.closed.get().map(|again| again.as_secs())
+        };
+        assert_eq!(refused_for(2, 10), None, "ten seconds are tolerated");
+        assert_eq!(refused_for(3, 10), Some(5));
+        assert_eq!(refused_for(3, 9), None, "there are few");
+    }
+
+    #[test]
+    fn a_pending_connection_is_dropped_for_another_or_ends_by_itself() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        let refuse: Refuse = |mut stream, again| {
+            let _ = stream.write_all(&[again.as_secs() as u8]);
+        };
+        let admission = Admission::new(Bounds::of(Startups::default()), refuse);
+        assert!(!admission.is_full());
+        let silent = HeldSlot {
+            stream: server.try_clone().unwrap(),
+            refuse,
+        };
+        assert!(silent.is_silent());
+        client.write_all(b"x").unwrap();
+        while silent.is_silent() {
+            std::thread::yield_now();
+        }
+        let pass = || admission.enter(&server, peer.ip()).unwrap();
+        let pending = |admission: &Admission| sys::lock(&admission.0).pending.len();
+        let first = pass();
+        assert!(!first.is_dropped());
+        drop(first);
+        assert_eq!(sys::lock(&admission.0).penalties.len(), 1);
+        pass().authenticated();
+        assert_eq!(pending(&admission), 0);
+        assert!(sys::lock(&admission.0).penalties.is_empty());
+        let last = pass();
+        sys::lock(&admission.0).pending.clear();
+        assert!(last.is_dropped());
+        drop(last);
+        assert!(
+            sys::lock(&admission.0).penalties.is_empty(),
+            "it pays for nothing"
+        );
+        pass().expire();
+        let mut said = Vec::new();
+        client.read_to_end(&mut said).unwrap();
+        assert_eq!(said, [PENALTY.as_secs() as u8], "and it is closed");
+    }
 }

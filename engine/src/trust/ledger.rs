@@ -1029,4 +1029,200 @@ mod tests {
                 .is_ok()
         );
     }
+
+    #[test]
+    fn an_order_in_the_log_says_what_this_host_does() {
+        let of = |agent_sends, streams, limit| {
+            in_words(&LegOrder {
+                agent_sends,
+                streams,
+                ..order(limit)
+            })
+        };
+        let [sends, receives] = Workload::Bulk(Bulk::default()).kind().agent_does;
+        assert_ne!(sends, receives);
+        assert_eq!(
+            of(true, 1, LegLimit::Time(Nanos::from_secs(10))),
+            format!("{sends} over 1 connection for 10.0 s")
+        );
+        assert_eq!(
+            of(false, 2, LegLimit::Bytes(Bytes(1000))),
+            format!("{receives} over 2 connections up to 1000 B")
+        );
+        assert!(of(true, 2, LegLimit::Requests(5)).ends_with("up to 5 requests"));
+        assert!(of(true, 2, LegLimit::Whole).ends_with("to its end"));
+    }
+
+    #[test]
+    fn what_is_under_way_has_half_a_second_or_two_percent() {
+        let seconds = |n| grace(Nanos::from_secs(n));
+        let half = Duration::from_millis(500);
+        assert_eq!([seconds(0), seconds(25)], [half; 2]);
+        assert_eq!(seconds(26), Duration::from_millis(520));
+        assert_eq!(seconds(100), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn light_probes_are_within_the_limits_of_the_key() {
+        let ledger = Arc::new(ledger(1));
+        let limits = KeyLimits {
+            rate: Some(BitRate(1_000_000)),
+            seconds: Some(5),
+            bytes_per_day: Some(Bytes(1000)),
+            ..KeyLimits::default()
+        };
+        let limited = peer(&ledger, 1, fresh().id(), limits);
+        let why = limited.light_use(Nanos(5_000_000_001)).err().unwrap();
+        assert!(why.contains("the remote host allows 5.00 s"), "{why}");
+        let light = limited.light_use(Nanos::from_secs(5)).unwrap();
+        assert_eq!(light.rate(), Some(BitRate(1_000_000)));
+        assert_eq!(light.spend(Bytes(0)), Ok(()));
+        assert_eq!(light.spend(Bytes(1000)), Ok(()));
+        assert_eq!(light.spend(Bytes(0)), Ok(()));
+        assert!(light.spend(Bytes(1)).unwrap_err().contains("1000 B a day"));
+        drop(light);
+        let why = limited.light_use(Nanos(0)).err().unwrap();
+        assert!(
+            why.contains("light probes go on after midnight UTC"),
+            "{why}"
+        );
+        // They take no place of a leg, and without a key there is no limit.
+        let free = Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None);
+        let light = free.light_use(Nanos(u64::MAX)).unwrap();
+        assert_eq!((light.rate(), light.spend(Bytes(1 << 40))), (None, Ok(())));
+        assert!(sys::lock(&ledger.accounts).live.is_empty());
+    }
+
+    #[test]
+    fn a_key_without_limits_is_counted_and_never_held_back() {
+        let ledger = Arc::new(ledger(1));
+        let id = fresh().id();
+        let leg = |limits| {
+            let peer = peer(&ledger, 1, id, limits);
+            peer.admit(&order(LegLimit::Bytes(Bytes(1)))).ok().unwrap()
+        };
+        let free = leg(KeyLimits::default());
+        assert!(free.quota().is_none() && free.drain().is_none());
+        assert!(free.may_sample(|| usize::MAX));
+        // A key cannot keep a place for ever.
+        let (after, why) = free.cut().unwrap();
+        assert_eq!(
+            after,
+            Duration::from_secs(86_400) + Duration::from_secs(1728)
+        );
+        assert!(why.contains("it was ended"), "{why}");
+        assert_eq!(free.spend(Bytes(1 << 40)), Ok(()));
+        let moved = ledger.account(id).left(Bytes(1 << 41)).unwrap();
+        assert_eq!(moved, Bytes(1 << 40));
+        drop(free);
+        let limited = leg(KeyLimits {
+            bytes_per_day: Some(Bytes(1 << 42)),
+            ..KeyLimits::default()
+        });
+        assert!(limited.quota().is_some());
+        assert!(limited.may_sample(|| 1 << 30));
+        assert!(!limited.may_sample(|| 1));
+        // What its quota has counted is not counted twice.
+        limited.account(Bytes(5));
+        assert_eq!(
+            ledger.account(id).left(Bytes(1 << 41)).unwrap(),
+            Bytes(1 << 40)
+        );
+    }
+
+    #[test]
+    fn a_limit_is_put_into_the_load_and_a_pipe_has_none() {
+        let ledger = Arc::new(ledger(1));
+        let limits = KeyLimits {
+            rate: Some(BitRate(1)),
+            seconds: Some(100),
+            ..KeyLimits::default()
+        };
+        let job = |drain| {
+            let workload = Workload::Bulk(Bulk::default());
+            let mut job = measure::Job::new(measure::Role::Send, workload, LegLimit::Whole);
+            job.drain = Duration::from_secs(drain);
+            job
+        };
+        let leg = peer(&ledger, 1, fresh().id(), limits).admit(&order(LegLimit::Whole));
+        let leg = leg.ok().unwrap();
+        let (mut long, mut short) = (job(10), job(1));
+        leg.limit(&mut long);
+        leg.limit(&mut short);
+        assert_eq!(
+            (long.drain, short.drain),
+            (Duration::from_secs(2), Duration::from_secs(1))
+        );
+        assert!(long.quota.is_some());
+        assert_eq!(long.longest.unwrap().0, Duration::from_secs(102));
+        let pipe = Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None);
+        let free = pipe.admit(&order(LegLimit::Whole)).ok().unwrap();
+        let mut plain = job(10);
+        free.limit(&mut plain);
+        assert!(plain.quota.is_none() && plain.longest.is_none());
+        assert_eq!(plain.drain, Duration::from_secs(10));
+        assert!(free.may_sample(|| usize::MAX));
+        assert_eq!(free.spend(Bytes(9)), Ok(()));
+    }
+
+    #[test]
+    fn a_rate_is_divided_among_streams_and_bounds_windows() {
+        let ledger = Arc::new(ledger(1));
+        let rate = |rate| KeyLimits {
+            rate: Some(BitRate(rate)),
+            ..KeyLimits::default()
+        };
+        let admitted = |limit, change: &dyn Fn(&mut LegOrder)| {
+            let mut order = order(LegLimit::Whole);
+            change(&mut order);
+            let leg = peer(&ledger, 1, fresh().id(), rate(limit)).admit(&order);
+            let leg = leg.ok().unwrap();
+            let socket = &leg.order.socket;
+            (socket.pacing, socket.receive_buffer, leg.warnings.len())
+        };
+        let pacing = |of| Some(BitRate(of));
+        let asks = |asked| move |o: &mut LegOrder| o.socket.pacing = Some(BitRate(asked));
+        assert_eq!(admitted(1000, &|_| ()), (pacing(500), None, 1));
+        assert_eq!(admitted(1, &|_| ()), (pacing(1), None, 1));
+        assert_eq!(admitted(1000, &asks(500)), (pacing(500), None, 0));
+        assert_eq!(admitted(1000, &asks(501)), (pacing(500), None, 1));
+        assert_eq!(admitted(1000, &asks(400)), (pacing(400), None, 0));
+        let datagrams = |rate| {
+            move |o: &mut LegOrder| {
+                o.workload = Workload::Udp(Udp {
+                    rate: BitRate(rate),
+                    datagram_size: Bytes(1000),
+                });
+            }
+        };
+        assert_eq!(admitted(1000, &datagrams(500)).0, None);
+        assert_eq!(admitted(1000, &datagrams(501)).0, pacing(500));
+        assert_eq!(admitted(1000, &datagrams(0)).0, pacing(500));
+        // 8 Mbit/s: 250 KB in a quarter of a second, half of it for each of two, within what is usual.
+        let receives = |buffer: Option<u64>| {
+            move |o: &mut LegOrder| {
+                o.agent_sends = false;
+                o.socket.receive_buffer = buffer.map(Bytes);
+            }
+        };
+        let window = Some(Bytes(125_000));
+        assert_eq!(admitted(8_000_000, &receives(None)).1, window);
+        assert_eq!(admitted(8_000_000, &receives(Some(125_000))).1, window);
+        assert_eq!(admitted(8_000_000, &receives(Some(125_001))).1, window);
+        assert_eq!(
+            admitted(8_000_000, &receives(Some(9000))).1,
+            Some(Bytes(9000))
+        );
+        assert_eq!(admitted(80_000_000, &receives(None)).1, None);
+    }
+
+    #[test]
+    fn a_file_is_within_reach_where_its_peer_may_use_files() {
+        let peer = Peer {
+            may_files: Err("no files".to_owned()),
+            ..Peer::at_a_pipe(Ipv4Addr::LOCALHOST.into(), None)
+        };
+        assert!(matches!(peer.reach(None), Ok(Reach::Anywhere)));
+        assert_eq!(peer.reach(Some("a")).err().as_deref(), Some("no files"));
+    }
 }

@@ -393,4 +393,106 @@ mod tests {
         fs::write(&file, &whole).unwrap();
         assert_eq!(account().left(Bytes(1000)).unwrap(), Bytes(300));
     }
+
+    fn account() -> Account {
+        Account::new(fresh().id(), Arc::new(Book { file: None }))
+    }
+
+    #[test]
+    fn pieces_and_windows_are_what_the_rate_makes_within_bounds() {
+        let of = |mbit: u64| piece(Some(BitRate(mbit * 1_000_000)));
+        // 32.768 Mbit/s are 4 KiB in a millisecond.
+        assert_eq!(
+            [piece(None), of(1), of(100), of(10_000)],
+            [PIECE, 4096, 12_500, PIECE]
+        );
+        let window = |mbit: u64, streams| window(BitRate(mbit * 1_000_000), streams).0;
+        assert_eq!(
+            [window(1, 1), window(1, 2), window(1, 0)],
+            [31_250, 15_625, 31_250]
+        );
+        assert_eq!([window(1, 100), window(100, 1)], [4096, 131_072]);
+        assert!(is_usual(WINDOW) && !is_usual(Bytes(WINDOW.0 - 1)));
+        assert_eq!(time(BitRate(8), 1), Duration::from_secs(1));
+        assert_eq!(time(BitRate(0), 1), Duration::from_secs(8));
+    }
+
+    #[test]
+    fn samples_take_an_eighth_of_the_rate_and_128_kbit_at_least() {
+        // Sixteen kilobytes a second: those of a second may go at once, and whatever comes next is late.
+        for (rate, bytes) in [
+            (Some(8), 16_000),
+            (Some(8_000_000), 125_000),
+            (None, 156_250),
+        ] {
+            let (limits, account) = (limits(rate, None), account());
+            assert!(account.may_sample(&limits, bytes));
+            assert!(account.may_sample(&limits, 100 * bytes), "{rate:?}");
+            assert!(!account.may_sample(&limits, 1), "{rate:?}");
+            let other = self::account();
+            assert!(other.may_sample(&limits, 2 * bytes));
+            assert!(!other.may_sample(&limits, 1), "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn what_arrives_before_it_is_read_is_paid_for_once() {
+        let rate = limits(Some(8_000), None);
+        let account = Arc::new(account());
+        let quota = LegQuota::new(Arc::clone(&account), &rate, 1000);
+        let paid = || account.today().paid;
+        account.pay_ahead(&rate, Bytes(1000));
+        let before = paid().unwrap();
+        let pay = |bytes| measure::Quota::pay_ahead(quota.as_ref(), bytes);
+        pay(400);
+        assert_eq!(quota.ahead.load(Ordering::Relaxed), 600);
+        assert_eq!(paid(), Some(before));
+        pay(1600);
+        assert_eq!(quota.ahead.load(Ordering::Relaxed), 0);
+        assert_eq!(paid().unwrap() - before, Duration::from_secs(1));
+        pay(0);
+        assert_eq!(paid().unwrap() - before, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn what_is_given_back_has_not_moved() {
+        let quota = LegQuota::new(Arc::new(account()), &limits(None, Some(10_000)), 0);
+        let take = |want| measure::Quota::take(quota.as_ref(), want).map(|taken| taken.0);
+        let moved = || quota.moved.load(Ordering::Relaxed);
+        assert_eq!(take(6000), Ok(6000));
+        measure::Quota::give_back(quota.as_ref(), 1000);
+        assert_eq!(moved(), 5000);
+        assert_eq!(take(6000), Ok(5000), "that is left of the day");
+        assert!(take(1).unwrap_err().contains("used up"));
+        assert_eq!(moved(), 10_000);
+    }
+
+    #[test]
+    fn datagrams_end_a_leg_when_they_are_a_second_ahead_of_the_rate() {
+        let spend = |rate, a_day, bytes| {
+            let quota = LegQuota::new(Arc::new(account()), &limits(rate, a_day), 0);
+            measure::Quota::spend(quota.as_ref(), bytes)
+        };
+        // A megabyte a second, and 64 KiB that may be in excess.
+        assert_eq!(spend(Some(8_000_000), None, 1_000_000), Ok(()));
+        let why = spend(Some(8_000_000), None, 2_000_000).unwrap_err();
+        assert!(why.contains("8.00 Mbit/s"), "{why}");
+        assert_eq!(spend(None, Some(5000), 5000), Ok(()));
+        assert!(spend(None, Some(5000), 5001).is_err());
+        assert_eq!(spend(None, None, 1 << 24), Ok(()));
+    }
+
+    #[test]
+    fn a_new_day_begins_with_nothing_moved_and_the_same_debts() {
+        let (rate, account) = (limits(Some(8_000), Some(10_000)), account());
+        account.take(&rate, 4000).unwrap();
+        let paid = account.today().paid;
+        sys::lock(&account.state).day -= 1;
+        assert_eq!(account.left(Bytes(10_000)), Ok(Bytes(10_000)));
+        let today = account.today();
+        assert_eq!(
+            (today.moved, today.entered, today.paid),
+            (Bytes(0), Bytes(0), paid)
+        );
+    }
 }

@@ -592,3 +592,6 @@ fn summary(params: &Params, results: &TestResults, span: Duration) -> String {
         bytes.per(Nanos::from(span))
     )
 }
+
+#[cfg(test)]
+mod tests;
